@@ -158,7 +158,31 @@ var layers = []layer{
 	}},
 	{"the data plane: bundles and requests", []string{
 		"internal/enforce/follow",
+		"internal/enforce/panics",
 		"internal/enforce/request",
+	}},
+	{"the data plane: judgement", []string{
+		"internal/enforce/judge",
+		"internal/enforce/status",
+	}},
+	{"the data plane: what becomes of a verdict", []string{
+		"internal/enforce/record",
+		"internal/enforce/refuse",
+	}},
+	{"the data plane: what answers pass through", []string{
+		"internal/enforce/maskbody",
+	}},
+	{"the data plane: MCP", []string{
+		"internal/enforce/toolgate",
+	}},
+	{"the data plane: to the application", []string{
+		"internal/enforce/relay",
+	}},
+	{"the data plane: beside the traffic", []string{
+		"internal/enforce/shadow",
+	}},
+	{"the data plane: for proxies that ask", []string{
+		"internal/enforce/gateway",
 	}},
 	{"parts of the faces", []string{
 		"internal/api/bridge",

@@ -25,12 +25,10 @@ const (
 var (
 	longPackages = map[string]int{
 		"internal/audit":       4421,
-		"internal/enforce":     4344,
 		"internal/rego/native": 6852,
 	}
 	widePackages = map[string]int{}
 	bigTypes     = map[string]int{
-		"internal/enforce.Bouncer":     99,
 		"internal/rego/native.machine": 45,
 		"internal/rego/native.scope":   67,
 	}

@@ -2,14 +2,14 @@ package enforce
 
 import "sync"
 
-// announcement says once that the bouncer serves.
+// announcement calls Config.Serving once.
 type announcement struct {
 	mu      sync.Mutex
-	address string // of the open listener; empty: not yet
+	address string // of the open listener; empty: not open yet
 	done    bool
 }
 
-// listening notes that requests can come in.
+// listening notes that the listener is open.
 func (b *Bouncer) listening(address string) {
 	b.announced.mu.Lock()
 	b.announced.address = address

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/status"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 )
@@ -269,7 +270,7 @@ func TestReachabilityIsReportedAtOnce(t *testing.T) {
 	}
 	reported(false, "degraded")
 	down := time.Now()
-	eventually(t, "more than one try", func() bool { return time.Since(down) > 3*appProbe/2 })
+	eventually(t, "more than one try", func() bool { return time.Since(down) > 3*status.AppProbe/2 })
 	if l, err = net.Listen("tcp", addr); err != nil {
 		t.Fatal(err)
 	}
@@ -281,9 +282,9 @@ func TestReachabilityIsReportedAtOnce(t *testing.T) {
 	began := time.Now()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for time.Since(began) < 3*appRest/2 { // as an application that comes and goes
-		b.report.noteAppLost()
-		b.report.lost.Store(false)
+	for time.Since(began) < 3*status.AppRest/2 { // as an application that comes and goes
+		b.reporter.Signals.NoteAppLost()
+		b.reporter.Signals.Lost.Store(false)
 		<-tick.C
 	}
 	fetch(t, "GET", b.url+"/x", nil)
@@ -291,7 +292,7 @@ func TestReachabilityIsReportedAtOnce(t *testing.T) {
 	stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n, most := len(p.statuses)-before, 3+int(time.Since(began)/appRest); n > most {
+	if n, most := len(p.statuses)-before, 3+int(time.Since(began)/status.AppRest); n > most {
 		t.Errorf("%d reports, want at most %d", n, most)
 	}
 }

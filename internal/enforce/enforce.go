@@ -5,19 +5,18 @@
 //	          framing       one canonical    who is      rego.Set   lean or
 //	                        path and query   proven      .Decide    standard way
 //
-// What was decided is, byte for byte, what is forwarded. While it enforces,
-// nothing fails open: without a bundle, with a stale one, or when a control
-// cannot be evaluated, the answer is 503; what cannot be masked is 502. In
-// shadow mode everything passes, and what would have happened is recorded.
+// The bouncer forwards exactly the bytes that it decided on. In enforce mode nothing
+// fails open: without a bundle, with a stale bundle, or when a control cannot be
+// evaluated, the answer is 503. An answer that cannot be masked becomes 502. In shadow
+// mode every request passes, and the log records what enforce mode would have done.
 //
-// Gateways ask instead of forwarding: forward-auth (nginx, Traefik, Caddy), and
-// Envoy's ext_authz over gRPC or HTTP.
+// Gateways ask the bouncer before they forward: nginx, Traefik and Caddy by forward-auth,
+// Envoy by ext_authz over gRPC or HTTP.
 //
-// Beside the traffic run four loops, which the control plane may be away from
-// for any time: follow (long poll for bundles; the last good one is kept on
-// disk), ship (decision log, spooled on disk until acknowledged) and the
-// reporter of our own status, in OPA's management protocols; and discovery, which
-// reports hosts that nobody registered.
+// Four loops run beside the traffic, and each one survives a control plane that is away:
+// follow polls for bundles and keeps the last good one on disk, the shipper delivers the
+// decision log, which stays on disk until it is acknowledged, the status report says how
+// the bouncer is, and discovery reports hosts that nobody registered.
 package enforce
 
 import (
@@ -36,13 +35,23 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/discovery"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/gateway"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/journal"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/judge"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/maskbody"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/panics"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/record"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/refuse"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/relay"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/session"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/shadow"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/status"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/toolgate"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/upstream"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/usage"
@@ -50,85 +59,85 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
-	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// Config is what a bouncer is started with. All else comes in its bundle.
+// Config is what a bouncer is started with. Everything else comes in its bundle.
 type Config struct {
 	// URL is the control plane: scheme://host[:port], with or without /api/v1.
 	URL string
 	// Token is the bouncer's credential.
 	Token string
-	// ID is the bouncer's id; empty: the control plane is asked whose the token is.
+	// ID is the bouncer's id. When it is empty, the bouncer asks the control plane whose
+	// the token is.
 	ID string
 	// Listen is the address to serve on (:8080).
 	Listen string
 	// GRPCListen is the address of Envoy's ext_authz service; empty: none.
 	GRPCListen string
-	// MetricsListen is the address of /_bouncer/metrics, apart from the traffic;
-	// MetricsSame: with the traffic; MetricsOff or empty: nowhere.
+	// MetricsListen is the address of /_bouncer/metrics. MetricsSame serves it with the
+	// traffic, MetricsOff or the empty string not at all.
 	MetricsListen string
-	// StopDelay is how long a bouncer that is told to stop goes on taking requests,
-	// not ready any more, with Connection: close on its answers.
+	// StopDelay is how long the bouncer goes on serving after it was told to stop. It is
+	// not ready in that time, and its answers carry Connection: close.
 	StopDelay time.Duration
 	// TLSCert and TLSKey are PEM files; both empty: plain HTTP.
 	TLSCert, TLSKey string
-	// Upstream is the protected application: http://, https:// or h2c:// and
-	// host[:port]. Empty: the bouncer answers forward-auth alone.
+	// Upstream is the protected application: http://, https:// or h2c:// and host[:port].
+	// When it is empty, the bouncer only answers forward-auth and ext_authz.
 	Upstream string
 	// DataDir holds the last good bundle and the decision log spool.
 	DataDir string
-	// TrustedProxies are addresses or CIDRs whose identity and forwarding
-	// headers are taken. When empty, those of the bundle count.
+	// TrustedProxies are the addresses or CIDRs whose identity and forwarding headers the
+	// bouncer believes. When the list is empty, the one in the bundle applies.
 	TrustedProxies []string
-	// InitialMode is enforce (default: fail closed) or shadow: what happens
-	// before there ever was a bundle.
+	// InitialMode applies until the first bundle arrives: enforce (the default, which
+	// fails closed) or shadow.
 	InitialMode string
-	// Verify is the key that bundles must be signed with, those from the disk too;
-	// nil: signatures are not looked at.
+	// Verify is the key that every bundle must be signed with, also the one on disk. When
+	// it is nil, signatures are not checked.
 	Verify *bundle.Verify
-	// RootCAs are the authorities for the control plane's certificate; nil: the system's.
+	// RootCAs are the authorities for the control plane's certificate. When it is nil,
+	// those of the system apply.
 	RootCAs *x509.CertPool
-	// Serving, if set, is called once: when the listener is open and a bundle is
-	// active, so that requests are decided on.
+	// Serving, if set, is called once, when the listener is open and a bundle is active.
 	Serving func(address string)
-	// Version is our version, for reports.
+	// Version is the version that the bouncer reports.
 	Version string
 
 	// UpstreamTimeout is how long the application may take to begin its answer (30s).
 	UpstreamTimeout time.Duration
-	// BodyIdle is the longest pause inside an answer's body (5m): streams of
-	// events are silent for a while.
+	// BodyIdle is the longest pause inside an answer's body (5m). It is long because
+	// streams of events may be silent.
 	BodyIdle time.Duration
 	// UpstreamConns bounds connections to the application (1024).
 	UpstreamConns int
 	// DecisionDeadline bounds one decision (250ms).
 	DecisionDeadline time.Duration
-	// PollWait is how long the control plane may park a poll (30s).
+	// PollWait is how long the control plane may hold a poll open (30s).
 	PollWait time.Duration
 	// CacheBytes bounds the decision cache (64 MiB).
 	CacheBytes int64
-	// SpoolBytes bounds the decision log on disk (1 GiB); beyond it events are
-	// dropped, counted and reported, those of refusals from nine tenths of it on.
+	// SpoolBytes bounds the decision log on disk (1 GiB). Beyond it events are dropped,
+	// counted and reported. Events of refusals are dropped from nine tenths of it on.
 	SpoolBytes int64
-	// DiskReserve is how many bytes of the disk are held back for the decision log
-	// while the disk is full; 0: none.
+	// DiskReserve is how many bytes of disk space are reserved for the decision log, for
+	// when the disk is full. 0 reserves none.
 	DiskReserve int64
 
-	// Fold says when refusals are counted together in the decision log
-	// (fold.Defaults).
+	// Fold says when refusals are counted together in the decision log (default
+	// fold.Defaults).
 	Fold fold.Limits
 
-	// Count counts requests and tokens for input.usage; nil: in this process
-	// alone. Bouncers that share one hold their limits together.
+	// Count counts requests and tokens for input.usage. When it is nil, this process
+	// counts by itself. Bouncers that share a Count share their limits.
 	Count usage.Count
 
-	// Now is the clock and Entropy the source of randomness; both are needed.
+	// Now is the clock and Entropy the source of randomness. Both are required.
 	Now     func() time.Time
 	Entropy io.Reader
 }
 
-// Validate fills in defaults and says what is missing.
+// Validate fills in the defaults and reports what is missing.
 func (c *Config) Validate() error {
 	def := func(d *time.Duration, v time.Duration) {
 		if *d <= 0 {
@@ -176,46 +185,40 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Bouncer is a running data plane. Make it with New; it serves with Run, or
-// through Handler where somebody else listens.
+// Bouncer is a running data plane. Make it with New. Serve with Run, or use Handler with
+// a server of your own.
 type Bouncer struct {
-	cfg     Config
-	log     *slog.Logger
-	out     *outbound.Client
-	client  *uplink.Client
-	shipper *uplink.Shipper
-	bundles *follow.Follower
-	up      *upstream.Upstream // nil: forward-auth only
-	state   atomic.Pointer[settings.State]
-	// announced is whether Config.Serving was called.
-	announced announcement
-	cache     *rego.Cache
+	cfg       Config
+	log       *slog.Logger
+	out       *outbound.Client
+	up        *upstream.Upstream // nil: the bouncer has no application
+	shipper   *uplink.Shipper
+	bundles   *follow.Follower
+	scout     *discovery.Scout
 	journal   *journal.Journal
-	ids       *ids.Source
-	reader    *request.Reader
+	reporter  *status.Reporter
+	state     atomic.Pointer[settings.State]
 	count     metrics.Counters
-	buffers   bodies.Buffers
-	events    sync.Pool // *[]byte
-	inputs    *spool.Allowance
-	folder    *fold.Folder[[]byte]
-	leaving   atomic.Bool // told to stop: answers end their connections
-	tunnels   tunnels
-	tools     *session.Tools
-	sessions  session.Book
-	bodies    *bodies.Store
-	accounts  *usage.Accounts
-	maskers   chan struct{} // holds a token for each large answer that is being masked
-	report    reporter
+	announced announcement
+	activated chan struct{} // holds a token after a bundle became active
+	leaving   atomic.Bool   // the bouncer was told to stop
 
-	shadow      chan shadowJob
-	shadowBytes atomic.Int64 // bytes of bodies that wait in shadow mode
-	scout       *discovery.Scout
-	pending     atomic.Int64   // decisions for Envoy in shadow mode that run
-	checking    sync.WaitGroup // the same, to be waited for
-	activated   chan struct{}  // holds a token after a bundle became active
+	panics   *panics.Reporter
+	reader   *request.Reader
+	bodies   *bodies.Store
+	buffers  bodies.Buffers
+	judge    *judge.Judge
+	recorder *record.Recorder
+	refusals *refuse.Writer
+	masks    *maskbody.Masker
+	tools    *toolgate.Gate
+	relay    *relay.Relay
+	shadow   *shadow.Decider
+	gateway  *gateway.Gateway
 }
 
-// New opens the spool, restores the last good bundle and connects to nothing yet.
+// New opens the decision log and restores the last good bundle. It does not connect to
+// anything.
 func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -244,41 +247,60 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 	if _, err := io.ReadFull(cfg.Entropy, seed[:]); err != nil {
 		return nil, fmt.Errorf("bouncer: %w", err)
 	}
-	b = &Bouncer{
-		cfg: cfg, log: logger, client: api, up: up, cache: rego.NewCache(cfg.CacheBytes),
-		tools:  session.OpenTools(cfg.DataDir),
-		out:    plane,
-		ids:    ids.New(seed),
-		report: newReporter(), inputs: newInputAllowance(), folder: fold.New[[]byte](cfg.Fold),
-		shadow: make(chan shadowJob, shadowQueue), activated: make(chan struct{}, 1),
-	}
-	b.scout = discovery.New(api, b.ids, &b.count, logger, cfg.Now, func() *rego.Set { return b.state.Load().Set })
-	b.maskers = make(chan struct{}, largeMaskers)
-	b.accounts = usage.New(cfg.Count, cfg.Now)
+	b = &Bouncer{cfg: cfg, log: logger, up: up, out: plane, activated: make(chan struct{}, 1)}
+	b.panics = panics.New(&b.count, logger)
 	if b.bodies, err = bodies.Open(cfg.DataDir, cfg.Entropy); err != nil {
 		return nil, err
 	}
-	b.reader = request.NewReader(b.bodies, b.ids, logger, cfg.Now)
-	b.events.New = func() any { buf := make([]byte, 0, 2048); return &buf }
-	b.bundles = b.newFollower(settings.Reader{Trusted: trusted, Token: cfg.Token, Client: plane.HTTP(), Now: cfg.Now})
+	source, wake := ids.New(seed), status.NewSignals()
+	b.scout = discovery.New(api, source, &b.count, logger, cfg.Now, func() *rego.Set { return b.state.Load().Set })
+	b.bundles = b.newFollower(settings.Reader{Trusted: trusted, Token: cfg.Token, Client: plane.HTTP(), Now: cfg.Now}, api, source, wake)
 	b.journal, err = journal.Open(journal.Config{
 		Dir: cfg.DataDir, MaxBytes: cfg.SpoolBytes, Reserve: cfg.DiskReserve,
-		Missing: func(g *journal.Gap, now time.Time) []byte { return b.gapEvent(b.state.Load(), g, now) }, Changed: b.report.wakeUp,
-		IDs: b.ids, Count: &b.count, Log: logger, Now: cfg.Now,
+		Missing: func(g *journal.Gap, now time.Time) []byte {
+			return record.Gap(b.bundles.Labels(), b.state.Load(), g, now)
+		}, Changed: wake.Wake,
+		IDs: source, Count: &b.count, Log: logger, Now: cfg.Now,
 	})
 	if err != nil {
 		return nil, err
 	}
-	b.shipper, err = uplink.NewShipper(b.journal.Spool, b.client, b.ids, &b.count, logger, cfg.Now, b.journal.NoteFailing)
+	b.shipper, err = uplink.NewShipper(b.journal.Spool, api, source, &b.count, logger, cfg.Now, b.journal.NoteFailing)
 	if err != nil {
 		return nil, errors.Join(err, b.journal.Close())
 	}
+	b.assemble(api, source, wake)
 	b.bundles.Restore()
 	return b, nil
 }
 
-// newFollower makes the client of the bundles.
-func (b *Bouncer) newFollower(reader settings.Reader) *follow.Follower {
+// assemble makes the parts that each request passes through.
+func (b *Bouncer) assemble(api *uplink.Client, source *ids.Source, wake *status.Signals) {
+	cfg, logger, cache := &b.cfg, b.log, rego.NewCache(b.cfg.CacheBytes)
+	accounts, tools, held := usage.New(cfg.Count, cfg.Now), session.OpenTools(cfg.DataDir), new(atomic.Int64)
+	b.reader = request.NewReader(b.bodies, source, logger, cfg.Now)
+	b.judge = &judge.Judge{Bundles: b.bundles, Cache: cache, Accounts: accounts, Tools: tools, IDs: source, Panics: b.panics, Count: &b.count, Now: cfg.Now, Deadline: cfg.DecisionDeadline}
+	b.recorder = record.New(b.journal, b.bundles, b.scout, b.panics, cfg.Fold)
+	b.refusals = &refuse.Writer{State: &b.state, Now: cfg.Now}
+	b.masks = maskbody.New(maskbody.Config{
+		Bodies: b.bodies, Buffers: &b.buffers, Reader: b.reader, Refusals: b.refusals, Panics: b.panics, Count: &b.count, Log: logger,
+		Now: cfg.Now, UpstreamTimeout: cfg.UpstreamTimeout, BodyIdle: cfg.BodyIdle,
+	})
+	b.tools = &toolgate.Gate{Judge: b.judge, Recorder: b.recorder, Tools: tools, IDs: source, Panics: b.panics, Count: &b.count, Log: logger, Now: cfg.Now, Held: held}
+	b.relay = &relay.Relay{
+		Up: b.up, Judge: b.judge, Masks: b.masks, Tools: b.tools, Refusals: b.refusals, Buffers: &b.buffers, State: &b.state, Count: &b.count, Log: logger,
+		Now: cfg.Now, BodyIdle: cfg.BodyIdle, NoteAppLost: wake.NoteAppLost,
+	}
+	b.shadow = shadow.New(b.relay, b.recorder, accounts)
+	b.gateway = &gateway.Gateway{State: &b.state, Reader: b.reader, Judge: b.judge, Recorder: b.recorder, Refusals: b.refusals, Shadow: b.shadow, Panics: b.panics, Count: &b.count, Log: logger, Now: cfg.Now}
+	b.reporter = &status.Reporter{
+		Signals: wake, Up: b.up, State: &b.state, Bundles: b.bundles, Journal: b.journal, Shipper: b.shipper, Client: api, Cache: cache, Count: &b.count,
+		Log: logger, Now: cfg.Now, Version: cfg.Version, PollWait: cfg.PollWait,
+	}
+}
+
+// newFollower makes the client that polls for bundles.
+func (b *Bouncer) newFollower(reader settings.Reader, api *uplink.Client, source *ids.Source, wake *status.Signals) *follow.Follower {
 	initial := settings.Enforcing
 	if b.cfg.InitialMode == "shadow" {
 		initial = settings.Shadowing
@@ -286,14 +308,14 @@ func (b *Bouncer) newFollower(reader settings.Reader) *follow.Follower {
 	return follow.New(follow.Config{
 		ID: b.cfg.ID, Token: b.cfg.Token, Dir: b.cfg.DataDir, Version: b.cfg.Version, InitialMode: initial, Verify: b.cfg.Verify,
 		Wait: b.cfg.PollWait, Reader: reader, State: &b.state,
-		Activated: b.noteActivated, Changed: b.report.wakeUp,
-		Panicked: func(what string, p any) { b.panicked(context.Background(), what, p, "") },
-		Client:   b.client, IDs: b.ids, Count: &b.count, Log: b.log, Now: b.cfg.Now, Entropy: b.cfg.Entropy,
+		Activated: b.noteActivated, Changed: wake.Wake,
+		Panicked: func(what string, p any) { b.panics.Panicked(context.Background(), what, p, "") },
+		Client:   api, IDs: source, Count: &b.count, Log: b.log, Now: b.cfg.Now, Entropy: b.cfg.Entropy,
 	})
 }
 
-// noteActivated has open sockets checked against a bundle that became active, and
-// announces the first one.
+// noteActivated has open sockets checked against the bundle that became active, and
+// announces the first bundle.
 func (b *Bouncer) noteActivated() {
 	select {
 	case b.activated <- struct{}{}:
@@ -311,15 +333,15 @@ func (b *Bouncer) Close() error {
 	return b.journal.Close()
 }
 
-// tunnelCheck is how often open sockets are decided on anew.
+// tunnelCheck is how often open sockets are decided on again.
 const tunnelCheck = 15 * time.Second
 
 // loops runs everything beside the traffic until ctx ends.
 func (b *Bouncer) loops(ctx context.Context) {
 	var wg sync.WaitGroup
-	loops := []func(context.Context){b.bundles.Run, b.shipper.Run, b.reportLoop, b.upkeep, b.scout.Run, b.journal.Run, b.foldLoop}
+	loops := []func(context.Context){b.bundles.Run, b.shipper.Run, b.reporter.Run, b.upkeep, b.scout.Run, b.journal.Run, b.recorder.Run}
 	for range max(1, runtime.GOMAXPROCS(0)/4) {
-		loops = append(loops, b.shadowWork)
+		loops = append(loops, b.shadow.Work)
 	}
 	for _, loop := range loops {
 		wg.Go(func() { loop(ctx) })
@@ -327,7 +349,8 @@ func (b *Bouncer) loops(ctx context.Context) {
 	wg.Wait()
 }
 
-// upkeep does what is due now and then: idle connections, keys, open sockets.
+// upkeep sweeps idle connections, checks open sockets and refreshes the key set, each
+// when it is due.
 func (b *Bouncer) upkeep(ctx context.Context) {
 	tick := time.NewTicker(tunnelCheck)
 	defer tick.Stop()
@@ -340,9 +363,9 @@ func (b *Bouncer) upkeep(ctx context.Context) {
 			if b.up != nil {
 				b.up.Sweep()
 			}
-		case <-b.activated: // a new policy may close sockets that are open
+		case <-b.activated: // the new policies may close open sockets
 		}
-		b.recheckTunnels(ctx)
+		b.relay.RecheckTunnels(ctx)
 		st := b.state.Load()
 		if st.Tokens == nil || !st.Tokens.Fetches() || b.cfg.Now().Sub(keysAt) < identity.RefreshEvery {
 			continue
@@ -352,4 +375,10 @@ func (b *Bouncer) upkeep(ctx context.Context) {
 			b.log.Warn("the key set could not be refreshed", "error", err)
 		}
 	}
+}
+
+// noteUnsolicited logs that the application sent bytes that belong to no request.
+func (b *Bouncer) noteUnsolicited() {
+	b.count.UnaskedBytes.Add(1)
+	b.log.Warn("the application sent bytes that belong to no request; for a while its connections serve one request each", "upstream", b.cfg.Upstream)
 }

@@ -21,16 +21,10 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/follow"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/journal"
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
-	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
 // wireApplication answers each connection by hand.
@@ -443,29 +437,4 @@ func TestMetrics(t *testing.T) {
 	if n := len(app.take()); n != 1 {
 		t.Errorf("%d requests reached the application, want 1", n)
 	}
-}
-
-// The event that is appended by hand is JSON, whatever is in it.
-func FuzzEvent(f *testing.F) {
-	f.Add("ann", "/a", "because", "id")
-	f.Add("a\"\\\x00\x1f\u2028", "/\xff", "<script>", "\n")
-	log, err := spool.Open(spool.Config{Dir: f.TempDir()})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { log.Close() })
-	b := &Bouncer{journal: &journal.Journal{Spool: log}, inputs: newInputAllowance()}
-	b.cfg.SpoolBytes = 1 << 30
-	b.events.New = func() any { return new([]byte) }
-	b.bundles = follow.New(follow.Config{State: &b.state})
-	f.Fuzz(func(t *testing.T, user, path, reason, id string) {
-		st := &settings.State{Settings: &settings.Settings{Environment: user}, Revision: reason}
-		v := verdict{id: "0", word: metrics.Deny, no: request.Refusal{Code: "x", Message: reason}, failed: reason}
-		v.dec.Reason, v.dec.PolicyName = reason, user
-		in := &request.Inbound{Path: path, Host: user, Client: id, ID: id, Method: "GET"}
-		data := b.appendEvent(nil, st, in, &identity.Caller{ID: user, Email: id}, &v, false)
-		if _, err := value.Decode(data, value.Limits{}); err != nil {
-			t.Fatalf("%v: %s", err, data)
-		}
-	})
 }

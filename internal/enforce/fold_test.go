@@ -58,7 +58,7 @@ func TestFloodOfRefusalsIsCounted(t *testing.T) {
 			refused++
 		}
 	}
-	b.writeFolded(true)
+	b.recorder.WriteFolded(true)
 	grown := b.journal.Spool.Bytes() - before
 	t.Logf("%d refusals and %d others took %d KiB", refused, passed, grown>>10)
 	p.set(func() { p.down = false })

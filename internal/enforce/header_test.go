@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/gateway"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 )
 
@@ -34,7 +35,7 @@ func TestReservedHeadersDoNotPass(t *testing.T) {
 				}
 			}
 			res := e.ask(held("GET", "app.test", "/x", map[string]string{strings.ToLower(spelling): "forged"}))
-			if _, keeps := envoysOwn[textproto.CanonicalMIMEHeaderKey(spelling)]; !keeps && !slices.Contains(res.GetOkResponse().GetHeadersToRemove(), strings.ToLower(spelling)) {
+			if _, keeps := gateway.EnvoysOwn[textproto.CanonicalMIMEHeaderKey(spelling)]; !keeps && !slices.Contains(res.GetOkResponse().GetHeadersToRemove(), strings.ToLower(spelling)) {
 				t.Errorf("%s: Envoy removes only %s", spelling, res.GetOkResponse().GetHeadersToRemove())
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/judge"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 )
@@ -24,7 +25,7 @@ func fill(t *testing.T, p *plane, b *running) (free func()) {
 	for _, path := range []string{"/" + strings.Repeat("x", 1000), "/"} { // the last gap is smaller than any event
 		full := false
 		for i := 0; i < 10_000 && !full; i++ {
-			full = !b.record(st, &request.Inbound{At: time.Now(), Path: path, Method: "GET"}, identity.Nobody(), &verdict{word: metrics.Permit, pass: true})
+			full = !b.recorder.Record(st, &request.Inbound{At: time.Now(), Path: path, Method: "GET"}, identity.Nobody(), &judge.Verdict{Outcome: metrics.Permit, Pass: true})
 		}
 		if !full {
 			t.Fatal("the log never fills up")
@@ -77,7 +78,7 @@ func TestLogThatCannotBeKept(t *testing.T) {
 			if lost-before < 10 {
 				t.Errorf("%d losses counted, want 10", lost-before)
 			}
-			st := b.status(t.Context(), 0)
+			st := b.reporter.Status(t.Context(), 0)
 			if st.Gatehouse.Status != "degraded" || st.DecisionLogs["code"] != "decision_log_error" || st.Gatehouse.LogsDropped != lost {
 				t.Errorf("the status says %+v %v", st.Gatehouse, st.DecisionLogs)
 			}
@@ -115,7 +116,7 @@ func TestRefusalsLeaveRoom(t *testing.T) {
 	p.set(func() { p.down = true })
 	st, lost := b.state.Load(), false
 	for i := 0; i < 10_000 && !lost; i++ {
-		lost = !b.record(st, &request.Inbound{At: time.Now(), Path: fmt.Sprint("/refused/", i), Method: "GET"}, identity.Nobody(), &verdict{word: metrics.Deny})
+		lost = !b.recorder.Record(st, &request.Inbound{At: time.Now(), Path: fmt.Sprint("/refused/", i), Method: "GET"}, identity.Nobody(), &judge.Verdict{Outcome: metrics.Deny})
 	}
 	if !lost || b.count.LogsDropped.Load() != 1 {
 		t.Fatalf("refusals fill the log: %t, %d dropped", lost, b.count.LogsDropped.Load())

@@ -346,7 +346,7 @@ func TestRevokedToken(t *testing.T) {
 	eventually(t, "a parked poll", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.parked > 0 })
 	p.set(func() { p.denied = true })
 	eventually(t, "the bouncer to notice", func() bool { return b.bundles.Progress().Denied })
-	if s := b.status(t.Context(), 0); s.Gatehouse.Status != "degraded" || s.Bundles["authz"].HTTPCode != "401" {
+	if s := b.reporter.Status(t.Context(), 0); s.Gatehouse.Status != "degraded" || s.Bundles["authz"].HTTPCode != "401" {
 		t.Errorf("the status is %+v", s)
 	}
 	if got := fetch(t, "GET", b.url+"/open", nil); got.status != 200 {

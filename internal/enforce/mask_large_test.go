@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/maskbody"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
@@ -128,7 +129,7 @@ func TestLargeAnswersAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	close(end)
-	if most, bound := <-watched, int64(largeMaskers*copiesForPrivacy*(4<<20+4096)); most > bound {
+	if most, bound := <-watched, int64(maskbody.LargeMaskers*maskbody.CopiesForPrivacy*(4<<20+4096)); most > bound {
 		t.Errorf("%d bytes were in memory at once, more than %d", most, bound)
 	}
 	// Without room the refusal names the limit, and nothing is handed on.

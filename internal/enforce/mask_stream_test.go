@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/maskbody"
 )
 
 // maskPII hides everything, cards but for four digits.
@@ -182,7 +183,7 @@ func TestAnswersWithPersonalData(t *testing.T) {
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: maskPII}}})
 	b := start(t, p, app.URL, nil).at(t, 1)
 	row := `{"email": "bea@example.com", "text": "nothing here"},`
-	large := "[" + strings.Repeat(row, 3*maxMasked/len(row)) + "0]"
+	large := "[" + strings.Repeat(row, 3*maskbody.MaxHeld/len(row)) + "0]"
 	send := func(kind, body string, zip bool) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", kind)

@@ -8,26 +8,28 @@ import (
 	"net"
 	"net/http"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 )
 
-// Where the metrics are served, beside an address.
+// The values of Config.MetricsListen that are no address of their own.
 const (
 	MetricsSame = "same" // with the traffic
 	MetricsOff  = "off"  // nowhere
-	// MetricsDefault is the default address. Where it is taken, by another bouncer of
-	// the host, a free port is used.
+	// MetricsDefault is the default address. If another bouncer on the host has taken it,
+	// a free port is used.
 	MetricsDefault = "127.0.0.1:9464"
 )
 
-// metricsServer serves the metrics on an address of their own; nil: none does.
+// metricsServer serves the metrics on an address of their own; nil: it is off.
 type metricsServer struct {
 	srv  *http.Server
 	done chan struct{}
 }
 
-// openMetrics listens for who collects metrics, if it is configured to.
+// openMetrics listens for metrics scrapers, if it is configured to.
 func (b *Bouncer) openMetrics(ctx context.Context) (*metricsServer, error) {
 	at := b.cfg.MetricsListen
 	if at == "" || at == MetricsOff || at == MetricsSame {
@@ -42,10 +44,10 @@ func (b *Bouncer) openMetrics(ctx context.Context) (*metricsServer, error) {
 	}
 	mux := http.NewServeMux()
 	serve := func(w http.ResponseWriter, _ *http.Request) { b.count.Write(w, b.gauges()) }
-	mux.HandleFunc("GET "+ownPrefix+"metrics", serve)
+	mux.HandleFunc("GET "+request.OwnPrefix+"metrics", serve)
 	mux.HandleFunc("GET /metrics", serve)
 	m := &metricsServer{done: make(chan struct{}), srv: &http.Server{
-		Handler: mux, ReadHeaderTimeout: headTimeout, ReadTimeout: headTimeout, WriteTimeout: clientWrite, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeadBytes,
+		Handler: mux, ReadHeaderTimeout: headTimeout, ReadTimeout: headTimeout, WriteTimeout: bodies.ClientWrite, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeadBytes,
 		ErrorLog: slog.NewLogLogger(b.log.Handler(), slog.LevelDebug),
 	}}
 	go func() {
@@ -58,7 +60,7 @@ func (b *Bouncer) openMetrics(ctx context.Context) (*metricsServer, error) {
 	return m, nil
 }
 
-// close ends the server and waits for it.
+// close stops the server and waits for it.
 func (m *metricsServer) close() {
 	if m != nil {
 		_ = m.srv.Close()
@@ -66,7 +68,7 @@ func (m *metricsServer) close() {
 	}
 }
 
-// gauges are the figures that nobody counts on the way.
+// gauges are the metrics that are read when they are asked for, not counted.
 func (b *Bouncer) gauges() []metrics.Gauge {
 	st, logs, disk := b.state.Load(), b.journal.Spool.Stats(), b.journal.Disk()
 	return []metrics.Gauge{
@@ -83,7 +85,7 @@ func (b *Bouncer) gauges() []metrics.Gauge {
 		{Name: "decision_logs_failing", Kind: "gauge", Text: "1 while the decision log cannot be written.", V: truth(logs.Refuses())},
 		{Name: "disk_reserve_bytes", Kind: "gauge", Text: "Disk space that is still reserved.", V: float64(disk.Held)},
 		{Name: "disk_free_bytes", Kind: "gauge", Text: "Free disk space apart from the reserve, as last measured.", V: float64(disk.Free)},
-		{Name: "open_tunnels", Kind: "gauge", Text: "WebSockets open through the bouncer.", V: float64(b.tunnels.size())},
+		{Name: "open_tunnels", Kind: "gauge", Text: "WebSockets open through the bouncer.", V: float64(b.relay.OpenTunnels())},
 	}
 }
 

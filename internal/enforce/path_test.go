@@ -287,11 +287,11 @@ func FuzzDecidedIsForwarded(f *testing.F) {
 		if no != nil {
 			t.Fatalf("%q was refused and forwarded as %q", target, seen)
 		}
-		v := b.judge(t.Context(), st, &in, identity.Nobody(), nil)
+		v := b.judge.Decide(t.Context(), st, &in, identity.Nobody(), nil)
 		path, query, _ := strings.Cut(seen, "?")
 		decided := bare(path)
-		if v.dec.Path != decided || v.dec.Reason != decided[:min(len(decided), 1024)] || query != in.Query {
-			t.Fatalf("%q: decided on %q, the control saw %q, forwarded %q", target, v.dec.Path, v.dec.Reason, seen)
+		if v.Decision.Path != decided || v.Decision.Reason != decided[:min(len(decided), 1024)] || query != in.Query {
+			t.Fatalf("%q: decided on %q, the control saw %q, forwarded %q", target, v.Decision.Path, v.Decision.Reason, seen)
 		}
 		for _, s := range strings.Split(path[1:], "/") {
 			if s == "." || s == ".." || s == "" && path != "/" || strings.ContainsAny(s, "\\#\x00") {

@@ -11,6 +11,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 	"golang.org/x/oauth2"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/judge"
 )
 
 // wallet authorizes as a client of MCP does: asked for a token, it reads what
@@ -77,8 +79,8 @@ func TestProtectedResource(t *testing.T) {
 		path, token, code, challenge string
 		status                       int
 	}{
-		"no token":               {"/mcp", "", codeNoToken, `Bearer resource_metadata="` + b.url + metadataPath + `/mcp"`, 401},
-		"a bad token":            {"/mcp", "x.y.z", "invalid_token", `Bearer error="invalid_token", resource_metadata="` + b.url + metadataPath + `/mcp"`, 401},
+		"no token":               {"/mcp", "", judge.CodeNoToken, `Bearer resource_metadata="` + b.url + judge.MetadataPath + `/mcp"`, 401},
+		"a bad token":            {"/mcp", "x.y.z", "invalid_token", `Bearer error="invalid_token", resource_metadata="` + b.url + judge.MetadataPath + `/mcp"`, 401},
 		"a token that is no use": {"/mcp", keys.token(t, "ed", map[string]any{"groups": []string{"staff"}}), "", "", 200},
 	} {
 		got := post(t, b.url+tc.path, "application/json", list, func(r *http.Request) {
@@ -95,13 +97,13 @@ func TestProtectedResource(t *testing.T) {
 		}
 	}
 	// At the root the resource is the host; in shadow mode the application answers.
-	if got := fetch(t, "GET", b.url+metadataPath, nil); got.status != 200 || !strings.Contains(got.body, `{"resource":"`+b.url+`"`) {
+	if got := fetch(t, "GET", b.url+judge.MetadataPath, nil); got.status != 200 || !strings.Contains(got.body, `{"resource":"`+b.url+`"`) {
 		t.Errorf("at the root: %d %s", got.status, got.body)
 	}
 	set.revision, set.mode = 2, "shadow"
 	p.publish(set)
 	b.at(t, 2)
-	if got := fetch(t, "GET", b.url+metadataPath, nil); strings.Contains(got.body, "authorization_servers") {
+	if got := fetch(t, "GET", b.url+judge.MetadataPath, nil); strings.Contains(got.body, "authorization_servers") {
 		t.Errorf("in shadow: %d %s", got.status, got.body)
 	}
 }

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/gateway"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/llm"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/refuse"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
@@ -119,8 +121,8 @@ func TestRefusalsSpeakTheProvider(t *testing.T) {
 		for _, status := range []int{400, 401, 403, 404, 408, 413, 415, 429, 500, 502, 503, 504} {
 			provider := c.dialect
 			header := http.Header{}
-			body := refusalBody(&request.Inbound{ID: "r"}, provider, "d", request.Refuse(status, "some_code", "say \"why\""))
-			refusalHeader(header.Set, &request.Inbound{ID: "r"}, provider, "d", request.Refuse(status, "some_code", "why"))
+			body := refuse.Body(&request.Inbound{ID: "r"}, provider, "d", request.Refuse(status, "some_code", "say \"why\""))
+			refuse.Header(header.Set, &request.Inbound{ID: "r"}, provider, "d", request.Refuse(status, "some_code", "why"))
 			if m := reads(provider, status, header, string(body)); m != `say "why"` || !strings.Contains(string(body), `"decision_id":"d"`) {
 				t.Errorf("%d for %s: %q of %s", status, provider, m, body)
 			}
@@ -171,9 +173,9 @@ func TestAnonymousIsAskedWhereATokenHelps(t *testing.T) {
 // What nginx writes between quotes stays one JSON text.
 func TestReasonText(t *testing.T) {
 	for _, s := range []string{"plain", `a "quoted" \ one`, "ümlaut", "a\nline", "$gh_id", "😀", strings.Repeat("é", 5000)} {
-		out := reasonText(s)
+		out := gateway.ReasonText(s)
 		var back string
-		if err := json.Unmarshal([]byte(`"`+out+`"`), &back); err != nil || len(out) > maxReason+16 || len(s) < 100 && back != s {
+		if err := json.Unmarshal([]byte(`"`+out+`"`), &back); err != nil || len(out) > gateway.MaxReason+16 || len(s) < 100 && back != s {
 			t.Errorf("%q: %q, %v", s, out, err)
 		}
 		if strings.ContainsAny(out, "\"$\n") {

@@ -143,7 +143,7 @@ func TestShadowHearsOddLists(t *testing.T) {
 			t.Errorf("%s: %d changes", tc.name, n)
 		}
 	}
-	p.wait("what was held is given back", func() bool { return b.shadowBytes.Load() == 0 })
+	p.wait("what was held is given back", func() bool { return b.shadow.Held.Load() == 0 })
 }
 
 // A header that repeats an argument must repeat the one that the tool's schema names.

@@ -236,7 +236,7 @@ func TestBodiesThatControlsNeed(t *testing.T) {
 					if got := e["custom"].(map[string]any)["outcome"]; got != want {
 						t.Errorf("logged as %v, want %s: %v", got, want, e)
 					}
-					eventually(t, "the memory to be given back", func() bool { return to.b.shadowBytes.Load() == 0 })
+					eventually(t, "the memory to be given back", func() bool { return to.b.shadow.Held.Load() == 0 })
 				})
 			}
 		}

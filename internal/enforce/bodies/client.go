@@ -14,6 +14,8 @@ import (
 const (
 	// ClientPace is how long the client may take for the next bytes of its body.
 	ClientPace = 30 * time.Second
+	// ClientWrite is how long one write to the client may take.
+	ClientWrite = time.Minute
 	// minBodyRate is the least rate, in bytes a second, that a body must keep
 	// after its first ClientPace: a byte a second holds a connection for days.
 	minBodyRate = 256

@@ -322,3 +322,6 @@ func (s *Inspection) DropParsed() {
 		s.LLM.Model = strings.Clone(s.LLM.Model) // and not the body that it is a part of
 	}
 }
+
+// ServerKey names the MCP server that is asked: the resource, or the host, and the path.
+func (in *Inbound) ServerKey(st *settings.State) string { return in.ResourceKey(st) + " " + in.Path }

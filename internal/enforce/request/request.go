@@ -30,6 +30,9 @@ type Reader struct {
 	log    *slog.Logger
 }
 
+// OwnPrefix begins the paths that the bouncer answers itself.
+const OwnPrefix = "/_bouncer/"
+
 // NewReader is a reader that keeps large bodies in store.
 func NewReader(store *bodies.Store, source *ids.Source, logger *slog.Logger, now func() time.Time) *Reader {
 	return &Reader{now: now, ids: source, bodies: store, log: logger}

@@ -1,49 +1,64 @@
-package enforce
+// Package refuse answers in place of the application, in the form that the client reads:
+// plain JSON, a JSON-RPC error, or the error of a model provider.
+package refuse
 
 import (
 	"net/http"
 	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/judge"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/llm"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// refuse answers in place of the application.
-func (b *Bouncer) refuse(w http.ResponseWriter, in *request.Inbound, decision string, no *request.Refusal) {
-	provider := b.providerOf(in)
-	body := refusalBody(in, provider, decision, no)
-	status := statusFor(no, in)
+// Writer answers in place of the application.
+type Writer struct {
+	State *atomic.Pointer[settings.State]
+	Now   func() time.Time
+}
+
+// Write writes a refusal. decision is the id of the decision; empty: there was none.
+func (rw *Writer) Write(w http.ResponseWriter, in *request.Inbound, decision string, no *request.Refusal) {
+	provider := rw.ProviderOf(in)
+	body := Body(in, provider, decision, no)
+	status := StatusFor(no, in)
 	h := w.Header()
-	refusalHeader(h.Set, in, provider, decision, no)
+	Header(h.Set, in, provider, decision, no)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	switch no.Status {
 	case http.StatusBadRequest, http.StatusRequestTimeout:
-		// Who sends what two servers read differently is not asked for more.
+		// A client whose request two servers would read differently gets no second chance
+		// on this connection.
 		h.Set("Connection", "close")
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(b.cfg.Now().Add(clientWrite))
+	_ = http.NewResponseController(w).SetWriteDeadline(rw.Now().Add(bodies.ClientWrite))
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
 }
 
-// statusFor is the status that the client gets.
-func statusFor(no *request.Refusal, in *request.Inbound) int {
-	if in.Calls() && (no.Code == "access_denied" || no.Code == codeBudget || no.Code == "unknown_method") {
-		// A call has an answer, which is the error. By another status clients
-		// of MCP take the connection for broken.
+// StatusFor is the HTTP status that the client gets.
+func StatusFor(no *request.Refusal, in *request.Inbound) int {
+	if in.Calls() && (no.Code == "access_denied" || no.Code == judge.CodeBudget || no.Code == "unknown_method") {
+		// The answer to a call carries the error. MCP clients take any other status for a
+		// broken connection.
 		return http.StatusOK
 	}
 	return no.Status
 }
 
-// providerOf is the model provider whose clients ask, for the form of an error;
-// "": none. A request in a model's form says it, else a resource that is a model
-// endpoint, else, where no resource is known, a path that only models have.
-func (b *Bouncer) providerOf(in *request.Inbound) string {
+// ProviderOf is the model provider whose error format the client expects; "": none. The
+// form of the request comes first, then the resource if it is a model endpoint, and where
+// no resource matches, a path that only models have.
+func (rw *Writer) ProviderOf(in *request.Inbound) string {
 	byPath := llm.ProviderOf(in.Path, in.Headers)
 	if in.Seen != nil && in.Seen.LLM != nil {
 		if byPath != "" {
@@ -52,7 +67,7 @@ func (b *Bouncer) providerOf(in *request.Inbound) string {
 		return in.Seen.LLM.Provider
 	}
 	var res *rego.Resource
-	if st := b.state.Load(); st.Set != nil {
+	if st := rw.State.Load(); st.Set != nil {
 		res = st.Set.Match(in.Locator())
 	}
 	switch {
@@ -60,7 +75,7 @@ func (b *Bouncer) providerOf(in *request.Inbound) string {
 		if byPath != "" {
 			return byPath
 		}
-	case byPath == llm.Ollama: // other applications have such paths, too
+	case byPath == llm.Ollama: // other applications have such paths too
 		return ""
 	default:
 		return byPath
@@ -69,15 +84,15 @@ func (b *Bouncer) providerOf(in *request.Inbound) string {
 	return llm.Dialect(name)
 }
 
-// servesModels reports a resource that is registered as a model endpoint.
+// servesModels reports whether a resource is registered as a model endpoint.
 func servesModels(res *rego.Resource) bool {
 	kind, _ := res.Doc.Get("resource_kind").Str()
 	return kind == "llm_endpoint" || kind == "" && (res.Type == "llm" || res.Type == "llm_endpoint")
 }
 
-// refusalBody is JSON {error, message, decision_id?, request_id}. To who speaks
-// MCP or to a model it is that protocol's error.
-func refusalBody(in *request.Inbound, provider, decision string, no *request.Refusal) []byte {
+// Body is JSON {error, message, decision_id?, request_id}. MCP clients and clients of
+// models get the error format of their protocol.
+func Body(in *request.Inbound, provider, decision string, no *request.Refusal) []byte {
 	if in.Seen != nil && (in.Seen.RPC != nil || in.Seen.MCPError != nil) {
 		return rpcError(in.Seen, in, decision, no)
 	}
@@ -100,8 +115,8 @@ func refusalBody(in *request.Inbound, provider, decision string, no *request.Ref
 	return append(body, '}', '\n')
 }
 
-// refusalHeader sets the fields of a refusal that are not about the connection.
-func refusalHeader(set func(name, value string), in *request.Inbound, provider, decision string, no *request.Refusal) {
+// Header sets the header fields of a refusal, apart from those about the connection.
+func Header(set func(name, value string), in *request.Inbound, provider, decision string, no *request.Refusal) {
 	set("Content-Type", "application/json; charset=utf-8")
 	set("Cache-Control", "no-store")
 	set("X-Content-Type-Options", "nosniff")
@@ -124,7 +139,7 @@ func refusalHeader(set func(name, value string), in *request.Inbound, provider, 
 	}
 }
 
-// rpcError is a refusal as a JSON-RPC error, with the message's id.
+// rpcError is a refusal as a JSON-RPC error with the id of the message.
 func rpcError(s *request.Inspection, in *request.Inbound, decision string, no *request.Refusal) []byte {
 	code, id := mcp.CodeDenied, ""
 	switch {
@@ -148,4 +163,19 @@ func rpcError(s *request.Inspection, in *request.Inbound, decision string, no *r
 	}
 	out = value.AppendString(append(out, `,"request_id":`...), in.ID)
 	return append(out, "}}}\n"...)
+}
+
+// challenge is the value of WWW-Authenticate (RFC 6750 section 3, RFC 9728 section 5.1).
+func challenge(in *request.Inbound, no *request.Refusal) string {
+	var with []string
+	if no.Code != judge.CodeNoToken {
+		with = append(with, `error="invalid_token"`)
+	}
+	if in.MetadataURL != "" {
+		with = append(with, `resource_metadata="`+in.MetadataURL+`"`)
+	}
+	if len(with) == 0 {
+		with = append(with, `realm="gatehouse"`) // RFC 6750 wants at least one parameter
+	}
+	return "Bearer " + strings.Join(with, ", ")
 }

@@ -1,4 +1,4 @@
-package enforce
+package shadow
 
 import (
 	"errors"
@@ -9,58 +9,59 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/judge"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// relayInShadow lets a request pass in shadow mode whose controls want to see its body:
-// they are given what the application read, while it reads it.
-func (b *Bouncer) relayInShadow(w http.ResponseWriter, r *http.Request, st *settings.State, in *request.Inbound, who *identity.Caller, idErr error, refs lang.Refs) {
+// Relay forwards a request whose body the controls want to see. They see what the
+// application reads, as it reads it.
+func (s *Decider) Relay(w http.ResponseWriter, r *http.Request, st *settings.State, in *request.Inbound, who *identity.Caller, idErr error, refs lang.Refs) {
 	seen := &request.Inspection{Refs: refs, Head: request.HeadOf(r.Header, r.ContentLength)}
 	in.Seen = seen
 	if refs.Usage {
-		seen.Meter = b.accounts.Open(in.UsageSubject(st, who))
+		seen.Meter = s.accounts.Open(in.UsageSubject(st, who))
 	}
-	v := &verdict{pass: true, mode: settings.Shadowing}
-	lists := b.tapTools(r, st, in, who, v)
+	v := &judge.Verdict{Pass: true, Mode: settings.Shadowing}
+	lists := s.tools.Tap(r, st, in, who, v)
 	seen.Refusal = request.Unreadable(seen.Head)
 	if r.Body == nil || r.Body == http.NoBody || !request.NeedsBody(refs) || seen.Refusal != nil {
 		seen.Whole = seen.Refusal == nil
-		b.decideInShadow(st, in, who, idErr)
-		b.relay(w, r, in, st, who, v)
+		s.Decide(st, in, who, idErr)
+		s.relay.Forward(w, r, in, st, who, v)
 		return
 	}
-	decided := *in // relay goes on with its own
-	o := &shadowBody{ReadCloser: r.Body, head: seen.Head, waiting: &b.shadowBytes}
+	decided := *in // Forward goes on to use in
+	o := &shadowBody{ReadCloser: r.Body, head: seen.Head, waiting: s.Held}
 	o.done = func(state bodyState) {
 		switch state {
 		case complete:
 			seen.Body, seen.Whole, seen.ShadowBytes = o.data, true, int64(len(o.data))
-			lists.noteRequest(o.data)
+			lists.NoteRequest(o.data)
 		case overLimit:
 			seen.Refusal = request.TooLarge("body", bodies.MaxBody)
 		case collecting:
 			seen.Refusal = request.BadRequest("the body is incomplete")
 		case overRoom:
-			b.recordSkipped(shadowJob{st, decided, who, idErr})
+			s.RecordSkipped(Job{st, decided, who, idErr})
 			return
 		}
-		b.decideInShadow(st, &decided, who, idErr)
+		s.Decide(st, &decided, who, idErr)
 	}
 	r.Body = o
 	defer o.finish(false)
-	b.relay(w, r, in, st, who, v)
+	s.relay.Forward(w, r, in, st, who, v)
 }
 
-// shadowBody is a body that the application reads while we listen.
+// shadowBody collects a body while the application reads it.
 type shadowBody struct {
 	io.ReadCloser
 	head    request.BodyHead
 	waiting *atomic.Int64 // bytes of all bodies that wait for a decision
 	done    func(bodyState)
 
-	mu    sync.Mutex // the transport may still read when the answer is through
+	mu    sync.Mutex // the transport may still read after the answer is complete
 	data  []byte
 	state bodyState
 	told  bool
@@ -70,7 +71,7 @@ type bodyState uint8
 
 const (
 	collecting bodyState = iota
-	notJSON              // no JSON: nothing to hear
+	notJSON              // not JSON: nothing to collect
 	overLimit
 	overRoom
 	complete
@@ -109,7 +110,7 @@ func (o *shadowBody) collect(p []byte) {
 	}
 }
 
-// finish hands the body over, once. ended is false for one that broke off.
+// finish hands the body over, once. ended is false when the body broke off.
 func (o *shadowBody) finish(ended bool) {
 	o.mu.Lock()
 	if o.told {
@@ -129,10 +130,10 @@ func (o *shadowBody) finish(ended bool) {
 	o.done(state)
 }
 
-// releaseBody gives back the memory of a body that was decided on in shadow mode.
-func (b *Bouncer) releaseBody(s *request.Inspection) {
-	if s != nil {
-		b.shadowBytes.Add(-s.ShadowBytes)
-		s.Body, s.ShadowBytes = nil, 0
+// releaseBody releases the memory of a body after its shadow decision.
+func (s *Decider) releaseBody(seen *request.Inspection) {
+	if seen != nil {
+		s.Held.Add(-seen.ShadowBytes)
+		seen.Body, seen.ShadowBytes = nil, 0
 	}
 }

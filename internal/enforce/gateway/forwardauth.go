@@ -1,4 +1,4 @@
-package enforce
+package gateway
 
 import (
 	"errors"
@@ -10,20 +10,21 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/judge"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 )
 
-// forwardAuth answers nginx's auth_request, Traefik's ForwardAuth and Caddy's
-// forward_auth: may the request that you hold go on? It answers 200, 401 or 403
-// alone, since nginx makes 500 of anything else; X-Gatehouse-Status says what
-// stood behind it. Its own query string means nothing.
-func (b *Bouncer) forwardAuth(w http.ResponseWriter, r *http.Request, outer *request.Inbound, st *settings.State) {
-	in, no := b.original(r, outer, st)
+// ForwardAuth answers nginx's auth_request, Traefik's ForwardAuth and Caddy's
+// forward_auth. It answers only 200, 401 or 403, because nginx turns anything else into
+// 500. X-Gatehouse-Status has the exact reason. The query of the request itself means
+// nothing.
+func (g *Gateway) ForwardAuth(w http.ResponseWriter, r *http.Request, outer *request.Inbound, st *settings.State) {
+	in, no := g.original(r, outer, st)
 	if no != nil {
-		b.count.Refused.Add(1)
-		b.authAnswer(w, outer, st, nil, &verdict{word: metrics.Deny, no: *no})
+		g.Count.Refused.Add(1)
+		g.authAnswer(w, outer, st, nil, &judge.Verdict{Outcome: metrics.Deny, Refusal: *no})
 		return
 	}
 	who, idErr := identity.Identify(r.Context(), r.Header, st.Names, st.Tokens, st.ByHeaders)
@@ -33,48 +34,47 @@ func (b *Bouncer) forwardAuth(w http.ResponseWriter, r *http.Request, outer *req
 			in.Seen.Refusal = request.Refuse(http.StatusForbidden, "body_unavailable", "a control needs the body, which forward-auth does not see")
 		}
 	}
-	v := b.judge(r.Context(), st, &in, who, idErr)
+	v := g.Judge.Decide(r.Context(), st, &in, who, idErr)
 	switch {
-	case len(v.mask) > 0:
-		// The proxy in front sends the application's answer, and we never see it.
-		v.resolve(request.Refuse(http.StatusForbidden, "mask_impossible", "the answer would have to be masked, which forward-auth cannot do"), nil)
-		v.mask = nil
-	case errors.Is(idErr, identity.ErrAmbiguous) && v.mode == settings.Enforcing:
-		v.resolve(request.Refuse(http.StatusForbidden, "bad_request", "the request has two identities"), nil)
+	case len(v.Mask) > 0:
+		// The proxy in front sends the application's answer, and the bouncer never sees
+		// it.
+		v.Resolve(request.Refuse(http.StatusForbidden, "mask_impossible", "the answer would have to be masked, which forward-auth cannot do"), nil)
+		v.Mask = nil
+	case errors.Is(idErr, identity.ErrAmbiguous) && v.Mode == settings.Enforcing:
+		v.Resolve(request.Refuse(http.StatusForbidden, "bad_request", "the request has two identities"), nil)
 	}
-	b.challengeCaller(st, &in, who, &v, false)
-	if !b.record(st, &in, who, &v) {
-		b.refuseUnlogged(r.Context(), &in, st, &v)
-	}
-	b.authAnswer(w, &in, st, who, &v)
+	v.ChallengeCaller(st, &in, who, false)
+	g.Recorder.Commit(r.Context(), st, &in, who, &v)
+	g.authAnswer(w, &in, st, who, &v)
 }
 
-// authAnswer writes the three-valued answer.
-func (b *Bouncer) authAnswer(w http.ResponseWriter, in *request.Inbound, st *settings.State, who *identity.Caller, v *verdict) {
+// authAnswer answers 200, 401 or 403.
+func (g *Gateway) authAnswer(w http.ResponseWriter, in *request.Inbound, st *settings.State, who *identity.Caller, v *judge.Verdict) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set(header.RequestID, in.ID)
-	h.Set(header.Decision, v.word)
-	h.Set(header.Status, v.no.Code)
-	if v.id != "" {
-		h.Set(header.DecisionID, v.id)
+	h.Set(header.Decision, v.Outcome)
+	h.Set(header.Status, v.Refusal.Code)
+	if v.ID != "" {
+		h.Set(header.DecisionID, v.ID)
 	}
-	if v.pass {
+	if v.Pass {
 		st.IdentityFields(who, h.Set)
 		h.Set("Content-Length", "0")
 		w.WriteHeader(http.StatusOK)
 		return
 	}
-	h.Set(header.Reason, reasonText(v.no.Message))
-	no := v.no
+	h.Set(header.Reason, ReasonText(v.Refusal.Message))
+	no := v.Refusal
 	if no.Status != http.StatusUnauthorized {
 		no.Status = http.StatusForbidden
 	}
-	b.refuse(w, in, v.id, &no)
+	g.Refusals.Write(w, in, v.ID, &no)
 }
 
-// original is the request that the proxy in front holds.
-func (b *Bouncer) original(r *http.Request, outer *request.Inbound, st *settings.State) (request.Inbound, *request.Refusal) {
+// original reads the request that the proxy in front holds.
+func (g *Gateway) original(r *http.Request, outer *request.Inbound, st *settings.State) (request.Inbound, *request.Refusal) {
 	deny := func(code, message string) (request.Inbound, *request.Refusal) {
 		return request.Inbound{}, request.Refuse(http.StatusForbidden, code, message)
 	}
@@ -84,7 +84,7 @@ func (b *Bouncer) original(r *http.Request, outer *request.Inbound, st *settings
 	method, ok1 := agreed(r.Header, "X-Forwarded-Method", "X-Original-Method")
 	host, ok2 := agreed(r.Header, "X-Forwarded-Host", "X-Original-Host")
 	target, ok3 := agreed(r.Header, "X-Forwarded-Uri", "X-Original-Uri")
-	if full := r.Header["X-Original-Url"]; len(full) > 0 && ok3 { // ingress-nginx sends the whole address
+	if full := r.Header["X-Original-Url"]; len(full) > 0 && ok3 { // ingress-nginx sends the whole URL
 		u, err := url.Parse(full[0])
 		if err != nil || len(full) > 1 || host != "" && !strings.EqualFold(host, u.Host) {
 			return deny("bad_request", "the proxy's headers contradict each other")
@@ -108,7 +108,8 @@ func (b *Bouncer) original(r *http.Request, outer *request.Inbound, st *settings
 	return in, nil
 }
 
-// agreed is the one value of two headers that may both be there.
+// agreed is the value of two headers that mean the same. It returns false when they
+// differ.
 func agreed(h http.Header, a, b string) (string, bool) {
 	one := func(name string) (string, bool) {
 		lines := h[name]
@@ -131,15 +132,15 @@ func agreed(h http.Header, a, b string) (string, bool) {
 	return va, true
 }
 
-// maxReason bounds the reason in a header, in bytes.
-const maxReason = 1 << 10
+// MaxReason bounds the reason in a header, in bytes.
+const MaxReason = 1 << 10
 
-// reasonText is the reason of a refusal as the inside of a JSON text in ASCII:
-// nginx, which drops our answer, writes it between quotes into its own.
-func reasonText(s string) string {
+// ReasonText is the reason of a refusal as the inside of a JSON string in ASCII. nginx
+// drops the bouncer's answer and writes this between the quotes of its own.
+func ReasonText(s string) string {
 	var b strings.Builder
 	for _, r := range s {
-		if b.Len() > maxReason {
+		if b.Len() > MaxReason {
 			b.WriteString("...")
 			break
 		}

@@ -1,4 +1,4 @@
-package enforce
+package maskbody
 
 import (
 	"context"
@@ -14,50 +14,50 @@ import (
 )
 
 const (
-	// largeMaskers is how many large answers are masked at a time. The others wait on disk.
-	largeMaskers = 2
-	// copiesForPaths is how many times its size a document may take in memory while
-	// paths are masked: itself, one value that is hidden, and its text.
+	// LargeMaskers is how many large answers are masked at a time. The others wait on disk.
+	LargeMaskers = 2
+	// copiesForPaths is how many copies of a document fit in memory while paths are
+	// masked: the document, one hidden value, and its text.
 	copiesForPaths = 3
-	// copiesForPrivacy is the same where personal data is searched, too.
-	copiesForPrivacy = 5
+	// CopiesForPrivacy is the same where personal data is searched too.
+	CopiesForPrivacy = 5
 )
 
-// unmaskable refuses an answer that meets a limit.
+// unmaskable refuses an answer that exceeds a limit.
 func unmaskable(limit string, bytes int) *request.Refusal {
 	return request.Refuse(http.StatusBadGateway, "mask_failed", "the application's answer could not be masked: it is larger than the limit \""+limit+"\" of "+strconv.Itoa(bytes)+" bytes")
 }
 
-// maskLarge masks a document of which begun was read, and which is larger than what
-// is held. It waits on disk, before and after, so that neither a slow application nor
-// a slow client costs memory. Nothing goes out before all of it is masked.
-func (b *Bouncer) maskLarge(ctx context.Context, begun []byte, rest io.Reader, rules *mask.Rules) (*bodies.File, *request.Refusal) {
+// maskLarge masks a document that is larger than MaxHeld; begun is the part that was
+// read. The document is on disk before and after, so that neither a slow application nor
+// a slow client costs memory. Nothing is sent before all of it is masked.
+func (m *Masker) maskLarge(ctx context.Context, begun []byte, rest io.Reader, rules *mask.Rules) (*bodies.File, *request.Refusal) {
 	failed := request.Refuse(http.StatusBadGateway, "mask_failed", "the application's answer could not be masked")
 	if rules.Rewrite != nil {
-		return nil, unmaskable("tool_list", maxMasked)
+		return nil, unmaskable("tool_list", MaxHeld)
 	}
-	doc, tooLong, err := b.bodies.Keep(begun, rest, bodies.MaxMasked)
+	doc, tooLong, err := m.Bodies.Keep(begun, rest, bodies.MaxMasked)
 	defer func() { doc.Close() }()
 	switch {
 	case tooLong:
 		return nil, unmaskable("path_mask", bodies.MaxMasked)
 	case errors.Is(err, bodies.ErrTooMany):
-		b.log.WarnContext(ctx, "an answer that must be masked could not be stored", "error", err)
+		m.Log.WarnContext(ctx, "an answer that must be masked could not be stored", "error", err)
 		return nil, request.TooMany()
 	case err != nil:
 		return nil, failed
 	}
-	turn := time.NewTimer(b.cfg.UpstreamTimeout)
+	turn := time.NewTimer(m.UpstreamTimeout)
 	defer turn.Stop()
 	select {
-	case b.maskers <- struct{}{}:
-		defer func() { <-b.maskers }()
+	case m.turns <- struct{}{}:
+		defer func() { <-m.turns }()
 	case <-turn.C:
 		return nil, request.TooMany()
 	case <-ctx.Done():
 		return nil, failed
 	}
-	masked, err := b.maskStored(doc, rules)
+	masked, err := m.maskStored(doc, rules)
 	switch {
 	case errors.Is(err, bodies.ErrTooMany):
 		return nil, request.TooMany()
@@ -70,12 +70,12 @@ func (b *Bouncer) maskLarge(ctx context.Context, begun []byte, rest io.Reader, r
 }
 
 // maskStored masks a document on disk into another one.
-func (b *Bouncer) maskStored(doc *bodies.File, rules *mask.Rules) (*bodies.File, error) {
+func (m *Masker) maskStored(doc *bodies.File, rules *mask.Rules) (*bodies.File, error) {
 	copies := copiesForPaths
 	if rules.Private() {
-		copies = copiesForPrivacy
+		copies = CopiesForPrivacy
 	}
-	room := b.bodies.Room()
+	room := m.Bodies.Room()
 	defer room.Release()
 	if !room.Grow(copies * int(doc.Length())) {
 		return nil, bodies.ErrTooMany
@@ -84,11 +84,11 @@ func (b *Bouncer) maskStored(doc *bodies.File, rules *mask.Rules) (*bodies.File,
 	if _, err := io.ReadFull(doc.Open(), whole); err != nil {
 		return nil, err
 	}
-	masked, err := b.bodies.Create()
+	masked, err := m.Bodies.Create()
 	if err != nil {
 		return nil, err
 	}
-	err = b.guard(func() error {
+	err = m.Panics.Contain("a mask panicked", func() error {
 		return rules.JSONInto(whole, func(p []byte) error {
 			_, err := masked.Write(p)
 			return err
@@ -102,17 +102,17 @@ func (b *Bouncer) maskStored(doc *bodies.File, rules *mask.Rules) (*bodies.File,
 }
 
 // sendStored sends a masked document as the body of the answer.
-func (b *Bouncer) sendStored(w http.ResponseWriter, status int, doc *bodies.File) {
+func (m *Masker) sendStored(w http.ResponseWriter, status int, doc *bodies.File) {
 	defer doc.Close()
 	w.Header().Set("Content-Length", strconv.FormatInt(doc.Length(), 10))
 	w.WriteHeader(status)
 	rc, body := http.NewResponseController(w), doc.Open()
-	buf := b.buffers.Get()
-	defer b.buffers.Put(buf)
+	buf := m.Buffers.Get()
+	defer m.Buffers.Put(buf)
 	for {
 		n, err := body.Read(buf[:])
 		if n > 0 {
-			_ = rc.SetWriteDeadline(b.cfg.Now().Add(clientWrite))
+			_ = rc.SetWriteDeadline(m.Now().Add(bodies.ClientWrite))
 			if _, werr := w.Write(buf[:n]); werr != nil {
 				err = werr
 			}
@@ -121,7 +121,7 @@ func (b *Bouncer) sendStored(w http.ResponseWriter, status int, doc *bodies.File
 			return
 		}
 		if err != nil {
-			b.count.Aborted.Add(1)
+			m.Count.Aborted.Add(1)
 			panic(http.ErrAbortHandler)
 		}
 	}

@@ -1,4 +1,4 @@
-package enforce
+package maskbody
 
 import (
 	"crypto/rand"
@@ -7,24 +7,23 @@ import (
 	"net/http"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/judge"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/llm"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// maskRequest rewrites a request's body by those masks that are about it
-// (request:...). A body that cannot be masked is refused: the application, or
-// the model behind it, must not see it.
-func (b *Bouncer) maskRequest(w http.ResponseWriter, r *http.Request, st *settings.Settings, in *request.Inbound, v *verdict) *request.Refusal {
-	_, list := mask.Split(v.mask)
+// Request masks a request's body (masks with request:...). A body that cannot be masked
+// is refused, because neither the application nor a model behind it may see it.
+func (m *Masker) Request(w http.ResponseWriter, r *http.Request, st *settings.Settings, in *request.Inbound, v *judge.Verdict) *request.Refusal {
+	_, list := mask.Split(v.Mask)
 	if len(list) == 0 {
 		return nil
 	}
 	cannot := func(why string) *request.Refusal {
-		b.count.MaskFailures.Add(1)
+		m.Count.MaskFailures.Add(1)
 		return request.Refuse(http.StatusUnprocessableEntity, "request_unmaskable", "the request's body would have to be masked, but "+why)
 	}
 	rules, err := mask.New(list, st.HashKey)
@@ -39,19 +38,19 @@ func (b *Bouncer) maskRequest(w http.ResponseWriter, r *http.Request, st *settin
 	if head.Encoding != "" && head.Encoding != "identity" {
 		return cannot("it is compressed")
 	}
-	seen, no := b.readForMask(w, r, in)
+	seen, no := m.readForMask(w, r, in)
 	switch {
 	case no != nil:
 		return no
 	case seen.Kept != nil:
-		return b.maskKept(r, in, seen, rules, cannot)
+		return m.maskKept(r, in, seen, rules, cannot)
 	}
 	data := seen.Body
 	var out []byte
 	switch how := rewriting(r.Header["Content-Type"], rules); {
 	case len(data) == 0:
 	case request.MayBeJSON(head, data):
-		if out, err = b.applyMask(data, rules); err != nil {
+		if out, err = m.applyMask(data, rules); err != nil {
 			return cannot("it is not valid JSON")
 		}
 	case how == plainText && !mask.IsText(data):
@@ -69,16 +68,16 @@ func (b *Bouncer) maskRequest(w http.ResponseWriter, r *http.Request, st *settin
 	return nil
 }
 
-// dropBodyFields drops the fields that are about the body as it came.
+// dropBodyFields drops the header fields that describe the body before masking.
 func dropBodyFields(in *request.Inbound) {
 	for _, name := range [...]string{"Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Signature", "Signature-Input"} {
 		delete(in.Headers, name)
 	}
 }
 
-// maskKept masks a body that is on disk. Its media are no text: they are taken out
-// before and put back behind, so that what is masked fits into memory.
-func (b *Bouncer) maskKept(r *http.Request, in *request.Inbound, seen *request.Inspection, rules *mask.Rules, cannot func(string) *request.Refusal) *request.Refusal {
+// maskKept masks a body on disk. Media hold no text: they are cut out before masking and
+// put back after it, so that the rest fits into memory.
+func (m *Masker) maskKept(r *http.Request, in *request.Inbound, seen *request.Inspection, rules *mask.Rules, cannot func(string) *request.Refusal) *request.Refusal {
 	if !request.MayBeJSON(seen.Head, seen.Begin()) {
 		return cannot("it is large and not JSON")
 	}
@@ -94,15 +93,15 @@ func (b *Bouncer) maskKept(r *http.Request, in *request.Inbound, seen *request.I
 	case err != nil:
 		return cannot("it is not valid JSON")
 	}
-	room := b.bodies.Room()
+	room := m.Bodies.Room()
 	defer room.Release()
 	if !room.Grow(copiesForPaths * len(doc)) {
 		return request.TooMany()
 	}
 	out := make([]byte, 0, len(doc)+len(doc)/8)
-	err = b.guard(func() error {
+	err = m.Panics.Contain("a mask panicked", func() error {
 		return rules.JSONInto(doc, func(p []byte) error {
-			if len(out)+len(p) > cap(out) { // short values may become long ones
+			if len(out)+len(p) > cap(out) { // masked values may be longer
 				more := cap(out) + len(p)
 				if !room.Grow(more) {
 					return bodies.ErrTooMany
@@ -121,7 +120,7 @@ func (b *Bouncer) maskKept(r *http.Request, in *request.Inbound, seen *request.I
 	case err != nil:
 		return cannot("it is not valid JSON")
 	}
-	masked, err := b.bodies.Create()
+	masked, err := m.Bodies.Create()
 	if err == nil {
 		err = llm.Splice(masked, out, mark, cuts, seen.Content())
 	}
@@ -136,7 +135,7 @@ func (b *Bouncer) maskKept(r *http.Request, in *request.Inbound, seen *request.I
 	return nil
 }
 
-// letters writes bytes in letters alone.
+// letters writes bytes as letters.
 func letters(key []byte) string {
 	out := make([]byte, 0, 2*len(key))
 	for _, c := range key {
@@ -145,42 +144,11 @@ func letters(key []byte) string {
 	return string(out)
 }
 
-// recordable is the request as the decision log may hold it: of what its body
-// says only what the verdict's masks of the request leave, whether the
-// application got it so or, in shadow mode, as it came. What cannot be masked is
-// left out.
-func (b *Bouncer) recordable(in *request.Inbound, v *verdict) *request.Inbound {
-	_, list := mask.Split(v.dec.Mask)
-	if len(list) == 0 || in.Seen == nil || in.Seen.RPC == nil && in.Seen.LLM == nil {
-		return in
-	}
-	seen, told := *in.Seen, *in
-	told.Seen = &seen
-	seen.RPC, seen.LLM = nil, nil
-	rules, err := mask.New(list, nil)
-	if err != nil {
-		return &told
-	}
-	body, err := b.applyMask(in.Seen.Body, rules)
-	if err != nil {
-		return &told
-	}
-	clean := request.Inspection{Refs: seen.Refs, Serves: seen.Serves, Head: seen.Head, Body: body, Whole: true} // its media are left out already
-	clean.Head.MCP = mcp.Headers{Session: seen.Head.MCP.Session}                                                // they repeat what is masked
-	clean.Read(in)
-	seen.RPC, seen.LLM = clean.RPC, clean.LLM
-	if seen.LLM != nil && in.Seen.LLM != nil {
-		seen.LLM.Estimated = in.Seen.LLM.Estimated
-	}
-	return &told
-}
-
-// readForMask reads a body that is to be masked; one that was read for a control
-// is here already.
-func (b *Bouncer) readForMask(w http.ResponseWriter, r *http.Request, in *request.Inbound) (*request.Inspection, *request.Refusal) {
+// readForMask reads a body for masking, unless a control had it read already.
+func (m *Masker) readForMask(w http.ResponseWriter, r *http.Request, in *request.Inbound) (*request.Inspection, *request.Refusal) {
 	seen := in.Seen
 	if seen == nil || !seen.Whole || !request.NeedsBody(seen.Refs) {
-		read, err := b.reader.Inspect(w, r, in, lang.Refs{LLM: true}, func(request.BodyHead, []byte) bool { return true })
+		read, err := m.Reader.Inspect(w, r, in, lang.Refs{LLM: true}, func(request.BodyHead, []byte) bool { return true })
 		switch {
 		case errors.Is(err, bodies.ErrSlow):
 			return nil, request.Refuse(http.StatusRequestTimeout, "request_timeout", "the request's body came too slowly")

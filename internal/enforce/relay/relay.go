@@ -1,54 +1,75 @@
-package enforce
+// Package relay hands requests to the application and its answers to the client.
+package relay
 
 import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/judge"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/maskbody"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/refuse"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/toolgate"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/upstream"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/usage"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 )
 
-// Time bounds towards the two sides while bodies flow.
-const (
-	// clientWrite is how long one write to the client may take.
-	clientWrite = time.Minute
-)
+// Relay hands requests to the application and its answers to the client.
+type Relay struct {
+	Up       *upstream.Upstream
+	Judge    *judge.Judge
+	Masks    *maskbody.Masker
+	Tools    *toolgate.Gate
+	Refusals *refuse.Writer
+	Buffers  *bodies.Buffers
+	State    *atomic.Pointer[settings.State]
+	Count    *metrics.Counters
+	Log      *slog.Logger
+	Now      func() time.Time
+	BodyIdle time.Duration // the longest pause inside an answer's body
+	// NoteAppLost is called when the application refuses a connection.
+	NoteAppLost func()
+	tunnels     tunnels
+}
 
-// relay sends the request to the application and its answer to the client.
-// mask is set when the answer must be masked.
-func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *request.Inbound, st *settings.State, who *identity.Caller, v *verdict) {
-	head := b.outgoingHeader(in, st.Settings, who)
-	head.Apply(in.Credit(st, v.dec.Resource, who))
+// Forward sends the request to the application and its answer to the client. v says how
+// the answer must be masked.
+func (l *Relay) Forward(w http.ResponseWriter, r *http.Request, in *request.Inbound, st *settings.State, who *identity.Caller, v *judge.Verdict) {
+	head := l.outgoingHeader(in, st.Settings, who)
+	head.Apply(in.Credit(st, v.Decision.Resource, who))
 	meter := in.Seen.Metered()
 	defer meter.Settle(context.WithoutCancel(r.Context()), usage.Nothing)
-	rules, err := b.rulesFor(st.Settings, v)
+	rules, err := l.Masks.Rules(st.Settings, v)
 	if err != nil {
-		b.count.MaskFailures.Add(1)
-		b.refuse(w, in, v.id, request.Refuse(http.StatusBadGateway, "mask_failed", "the answer could not be masked: "+err.Error()))
+		l.Count.MaskFailures.Add(1)
+		l.Refusals.Write(w, in, v.ID, request.Refuse(http.StatusBadGateway, "mask_failed", "the answer could not be masked: "+err.Error()))
 		return
 	}
 	head.Masked = !rules.Empty()
-	// In shadow mode nothing may differ from direct access, so that an answer
-	// which comes packed is not read.
-	head.Unencoded = meter != nil && v.mode == settings.Enforcing
+	// Shadow mode must not differ from direct access. It lets the application compress
+	// its answer, and does not read that.
+	head.Unencoded = meter != nil && v.Mode == settings.Enforcing
 	if head.Masked || head.Unencoded {
 		head.Ours = append(head.Ours, header.Field{Name: "Accept-Encoding", Value: "identity"})
 	}
 	interim := func(status int, h http.Header) {
-		// A proxy hands interim answers on (RFC 9110 section 15.2); what cannot be masked stays here.
+		// A proxy forwards interim answers (RFC 9110 section 15.2). One that cannot be
+		// masked stops here.
 		if head.Masked || status != http.StatusEarlyHints {
 			return
 		}
@@ -58,39 +79,39 @@ func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *request.Inbo
 		clear(w.Header())
 	}
 	if r.Body != nil && r.Body != http.NoBody {
-		body := bodies.FromClient(w, r.Body, b.cfg.Now, in.At)
+		body := bodies.FromClient(w, r.Body, l.Now, in.At)
 		defer body.Detach()
 		r.Body = body
 	}
-	ans, err := b.up.Do(r, &upstream.Request{Method: in.Method, Host: in.Host, Path: in.Path, Query: in.Query, Upgrade: in.Upgrade}, head, interim)
+	ans, err := l.Up.Do(r, &upstream.Request{Method: in.Method, Host: in.Host, Path: in.Path, Query: in.Query, Upgrade: in.Upgrade}, head, interim)
 	if err != nil {
-		b.answerUpstreamError(w, r, in, err)
+		l.answerUpstreamError(w, r, in, err)
 		return
 	}
-	b.openSession(in, st, who, ans.Header)
+	l.Tools.Open(in, st, who, ans.Header)
 	if meter != nil {
 		model := ""
-		if v.mode == settings.Enforcing && in.Seen.LLM != nil { // in shadow mode it may still be read
+		if v.Mode == settings.Enforcing && in.Seen.LLM != nil { // in shadow mode the body may still be coming in
 			model = in.Seen.LLM.Model
 		}
 		defer meter.Meter(r.Context(), model, ans)()
 	}
-	if v.tapAnswer != nil {
-		defer v.tapAnswer(ans)()
+	if v.TapAnswer != nil {
+		defer v.TapAnswer(ans)()
 	}
 	switch {
 	case ans.StatusCode == http.StatusSwitchingProtocols:
-		b.tunnel(w, r, in, who, ans, rules)
-	case head.Masked && !(v.eventsOnly && !bodies.IsEvents(ans.Header.Get("Content-Type"))):
-		b.maskAnswer(r.Context(), w, in, ans, v, rules)
+		l.tunnel(w, r, in, who, ans, rules)
+	case head.Masked && !(v.EventsOnly && !bodies.IsEvents(ans.Header.Get("Content-Type"))):
+		l.Masks.Answer(r.Context(), w, in, ans, v, rules)
 	default:
-		b.pass(w, in, ans, rules)
+		l.pass(w, in, ans, rules)
 	}
 }
 
-// outgoingHeader is what the application gets: the client's fields that may
-// pass, the identity that we know, and forwarding facts that we saw ourselves.
-func (b *Bouncer) outgoingHeader(in *request.Inbound, st *settings.Settings, who *identity.Caller) *header.Outgoing {
+// outgoingHeader is the header that the application gets: the client's fields that may
+// pass, the identity that the bouncer proved, and forwarding facts that it saw itself.
+func (l *Relay) outgoingHeader(in *request.Inbound, st *settings.Settings, who *identity.Caller) *header.Outgoing {
 	head := &header.Outgoing{Names: st.Names, Client: in.Headers, Named: in.ConnectionNames, Ours: make([]header.Field, 0, 12)}
 	add := func(name, value string) { head.Ours = append(head.Ours, header.Field{Name: name, Value: value}) }
 	if st.PassToken {
@@ -123,42 +144,42 @@ func (b *Bouncer) outgoingHeader(in *request.Inbound, st *settings.Settings, who
 	return head
 }
 
-// answerUpstreamError answers for an application that did not.
-func (b *Bouncer) answerUpstreamError(w http.ResponseWriter, r *http.Request, in *request.Inbound, err error) {
+// answerUpstreamError answers when the application gave no answer.
+func (l *Relay) answerUpstreamError(w http.ResponseWriter, r *http.Request, in *request.Inbound, err error) {
 	if body, ok := r.Body.(*bodies.Client); ok && body.TooSlow() {
-		b.count.SlowClient.Add(1)
-		b.refuse(w, in, "", request.Refuse(http.StatusRequestTimeout, "request_timeout", "the request's body came too slowly"))
+		l.Count.SlowClient.Add(1)
+		l.Refusals.Write(w, in, "", request.Refuse(http.StatusRequestTimeout, "request_timeout", "the request's body came too slowly"))
 		return
 	}
 	if noConnection(err) && r.Context().Err() == nil {
-		b.report.noteAppLost()
+		l.NoteAppLost()
 	}
 	switch {
 	case r.Context().Err() != nil:
-		b.count.ClientGone.Add(1)
+		l.Count.ClientGone.Add(1)
 		panic(http.ErrAbortHandler)
 	case errors.Is(err, upstream.ErrSaturated):
-		b.count.UpstreamTimeouts.Add(1)
-		b.refuse(w, in, "", request.Refuse(http.StatusServiceUnavailable, "upstream_saturated", "too many requests wait for the application"))
+		l.Count.UpstreamTimeouts.Add(1)
+		l.Refusals.Write(w, in, "", request.Refuse(http.StatusServiceUnavailable, "upstream_saturated", "too many requests wait for the application"))
 	case bodies.IsTimeout(err):
-		b.count.UpstreamTimeouts.Add(1)
-		b.refuse(w, in, "", request.Refuse(http.StatusGatewayTimeout, "upstream_timeout", "the application did not answer in time"))
+		l.Count.UpstreamTimeouts.Add(1)
+		l.Refusals.Write(w, in, "", request.Refuse(http.StatusGatewayTimeout, "upstream_timeout", "the application did not answer in time"))
 	default:
-		b.count.UpstreamErrors.Add(1)
-		b.log.WarnContext(r.Context(), "the application could not be reached", "error", err)
-		b.refuse(w, in, "", request.Refuse(http.StatusBadGateway, "upstream_unreachable", "the application could not be reached"))
+		l.Count.UpstreamErrors.Add(1)
+		l.Log.WarnContext(r.Context(), "the application could not be reached", "error", err)
+		l.Refusals.Write(w, in, "", request.Refuse(http.StatusBadGateway, "upstream_unreachable", "the application could not be reached"))
 	}
 }
 
-// noConnection reports that the application took no connection.
+// noConnection reports whether the application refused the connection.
 func noConnection(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// pass hands an answer on as it comes. An answer of unknown length is flushed
-// piece by piece: it may be a stream of events.
-func (b *Bouncer) pass(w http.ResponseWriter, in *request.Inbound, ans *upstream.Answer, rules *mask.Rules) {
+// pass copies an answer. An answer of unknown length is flushed piece by piece, because
+// it may be a stream of events.
+func (l *Relay) pass(w http.ResponseWriter, in *request.Inbound, ans *upstream.Answer, rules *mask.Rules) {
 	clean := false
 	defer func() { ans.Finish(clean) }()
 	h := w.Header()
@@ -171,15 +192,16 @@ func (b *Bouncer) pass(w http.ResponseWriter, in *request.Inbound, ans *upstream
 		}
 	}
 	rc := http.NewResponseController(w)
-	_ = rc.SetWriteDeadline(b.cfg.Now().Add(clientWrite))
+	_ = rc.SetWriteDeadline(l.Now().Add(bodies.ClientWrite))
 	w.WriteHeader(ans.StatusCode)
 	stream := ans.ContentLength < 0 || strings.HasPrefix(ans.Header.Get("Content-Type"), "text/event-stream")
 	if stream && in.Method != http.MethodHead {
 		_ = rc.Flush()
 	}
-	if err := b.pump(w, rc, ans, stream); err != nil {
-		b.count.Aborted.Add(1)
-		// The head is gone already: only a broken connection tells the client that this is not all.
+	if err := l.pump(w, rc, ans, stream); err != nil {
+		l.Count.Aborted.Add(1)
+		// The header has been sent. Only a broken connection tells the client that the
+		// body is not complete.
 		panic(http.ErrAbortHandler)
 	}
 	clean = true
@@ -201,22 +223,22 @@ func (b *Bouncer) pass(w http.ResponseWriter, in *request.Inbound, ans *upstream
 	}
 }
 
-// pump copies the body. Each read and each write has its own time.
-func (b *Bouncer) pump(w http.ResponseWriter, rc *http.ResponseController, ans *upstream.Answer, flush bool) error {
-	buf := b.buffers.Get()
-	defer b.buffers.Put(buf)
+// pump copies the body. Each read and each write has a deadline of its own.
+func (l *Relay) pump(w http.ResponseWriter, rc *http.ResponseController, ans *upstream.Answer, flush bool) error {
+	buf := l.Buffers.Get()
+	defer l.Buffers.Put(buf)
 	small := ans.ContentLength >= 0 && ans.ContentLength <= int64(len(buf))
 	for reads := 0; ; reads++ {
-		// A small body is covered by the deadlines that are set already.
+		// The deadlines that are set already cover a small body.
 		if !small || reads > 8 {
-			if err := ans.Extend(b.cfg.BodyIdle); err != nil {
+			if err := ans.Extend(l.BodyIdle); err != nil {
 				return err
 			}
 		}
 		n, err := ans.Body.Read(buf[:])
 		if n > 0 {
 			if !small {
-				_ = rc.SetWriteDeadline(b.cfg.Now().Add(clientWrite))
+				_ = rc.SetWriteDeadline(l.Now().Add(bodies.ClientWrite))
 			}
 			if _, werr := w.Write(buf[:n]); werr != nil {
 				return werr
@@ -236,20 +258,20 @@ func (b *Bouncer) pump(w http.ResponseWriter, rc *http.ResponseController, ans *
 	}
 }
 
-// tunnel connects client and application after a WebSocket handshake, until
-// one side ends it, the bouncer stops, or a new decision closes it.
-func (b *Bouncer) tunnel(w http.ResponseWriter, r *http.Request, in *request.Inbound, who *identity.Caller, ans *upstream.Answer, rules *mask.Rules) {
+// tunnel connects client and application after a WebSocket handshake, until one side ends
+// it, the bouncer stops, or a new decision closes it.
+func (l *Relay) tunnel(w http.ResponseWriter, r *http.Request, in *request.Inbound, who *identity.Caller, ans *upstream.Answer, rules *mask.Rules) {
 	back, ok := ans.Body.(io.ReadWriteCloser)
 	if !in.Upgrade || !ok || !strings.EqualFold(ans.Header.Get("Upgrade"), "websocket") {
 		ans.Finish(false)
-		b.answerUpstreamError(w, r, in, errors.New("the application switched protocols without being asked"))
+		l.answerUpstreamError(w, r, in, errors.New("the application switched protocols without being asked"))
 		return
 	}
 	defer ans.Finish(false)
 	rc := http.NewResponseController(w)
 	conn, front, err := rc.Hijack()
 	if err != nil {
-		b.answerUpstreamError(w, r, in, err)
+		l.answerUpstreamError(w, r, in, err)
 		return
 	}
 	defer conn.Close()
@@ -269,9 +291,9 @@ func (b *Bouncer) tunnel(w http.ResponseWriter, r *http.Request, in *request.Inb
 	if front.Flush() != nil {
 		return
 	}
-	// Neither side sees an end of stream alone: the first copy that ends closes both.
+	// A copy that ends closes both sides; otherwise the other one would wait for ever.
 	shut := func() { _ = conn.Close(); _ = back.Close() }
-	leave := b.tunnels.enter(in, who, shut)
+	leave := l.tunnels.enter(in, who, shut)
 	defer leave()
 	var both sync.WaitGroup
 	both.Go(func() { defer shut(); _, _ = io.Copy(back, front.Reader) })
@@ -279,7 +301,7 @@ func (b *Bouncer) tunnel(w http.ResponseWriter, r *http.Request, in *request.Inb
 	both.Wait()
 }
 
-// tunnels are the sockets that are open through us.
+// tunnels are the open sockets.
 type tunnels struct {
 	mu   sync.Mutex
 	open map[*openTunnel]struct{}
@@ -306,7 +328,7 @@ func (t *tunnels) enter(in *request.Inbound, who *identity.Caller, shut func()) 
 	}
 }
 
-// each calls fn for the tunnels that were open when it was called.
+// each calls fn for every tunnel that was open at the time of the call.
 func (t *tunnels) each(fn func(*openTunnel)) {
 	t.mu.Lock()
 	list := make([]*openTunnel, 0, len(t.open))
@@ -325,13 +347,19 @@ func (t *tunnels) size() int {
 	return len(t.open)
 }
 
-// recheckTunnels decides anew on every open socket, and closes those that would be
-// refused now: a revoked caller keeps no open door.
-func (b *Bouncer) recheckTunnels(ctx context.Context) {
-	st := b.state.Load()
-	b.tunnels.each(func(o *openTunnel) {
+// CloseTunnels closes every open socket.
+func (l *Relay) CloseTunnels() { l.tunnels.each(func(o *openTunnel) { o.shut() }) }
+
+// OpenTunnels is the number of open sockets.
+func (l *Relay) OpenTunnels() int { return l.tunnels.size() }
+
+// RecheckTunnels decides again on every open socket and closes those that would be
+// refused now. A revoked caller keeps no open socket.
+func (l *Relay) RecheckTunnels(ctx context.Context) {
+	st := l.State.Load()
+	l.tunnels.each(func(o *openTunnel) {
 		in := o.in
-		in.At = b.cfg.Now()
+		in.At = l.Now()
 		if in.Seen != nil {
 			in.Seen = &request.Inspection{Refs: in.Seen.Refs, Usage: in.Seen.Usage, Whole: true, Counted: true}
 		}
@@ -339,23 +367,17 @@ func (b *Bouncer) recheckTunnels(ctx context.Context) {
 		if !who.Expires.IsZero() && in.At.After(who.Expires) {
 			who, err = identity.Nobody(), identity.ErrBadToken
 		}
-		v := b.judge(ctx, st, &in, who, err)
-		if !v.pass || !mask.HeadOnly(v.mask) {
-			b.count.TunnelsClosed.Add(1)
+		v := l.Judge.Decide(ctx, st, &in, who, err)
+		if !v.Pass || !mask.HeadOnly(v.Mask) {
+			l.Count.TunnelsClosed.Add(1)
 			o.shut()
 		}
 	})
 }
 
-// release stops the strict reading of a connection that carries no HTTP any more.
+// release stops the framing checks on a connection that no longer carries HTTP.
 func release(c net.Conn) {
 	if s, ok := c.(*framing.ServerConn); ok {
 		s.Release()
 	}
-}
-
-// noteUnsolicited tells the operator that the application sent bytes that belong to no request.
-func (b *Bouncer) noteUnsolicited() {
-	b.count.UnaskedBytes.Add(1)
-	b.log.Warn("the application sent bytes that belong to no request; for a while its connections serve one request each", "upstream", b.cfg.Upstream)
 }

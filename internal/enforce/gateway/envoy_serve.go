@@ -1,4 +1,4 @@
-package enforce
+package gateway
 
 import (
 	"context"
@@ -20,65 +20,65 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/wire"
 )
 
-// checks is the gRPC side of the bouncer; nil when there is none.
-type checks struct {
+// Server serves ext_authz over gRPC; nil serves nothing.
+type Server struct {
 	srv *extauthz.Server
 	l   net.Listener
 }
 
-// openChecks listens for Envoy, if it is configured to.
-func (b *Bouncer) openChecks(ctx context.Context) (*checks, error) {
-	if b.cfg.GRPCListen == "" {
+// Listen listens for Envoy. It returns nil when address is empty.
+func (g *Gateway) Listen(ctx context.Context, address, certFile, keyFile string) (*Server, error) {
+	if address == "" {
 		return nil, nil
 	}
 	var secure *tls.Config
-	if b.cfg.TLSCert != "" {
+	if certFile != "" {
 		var err error
-		if secure, err = wire.TLSConfig(b.cfg.TLSCert, b.cfg.TLSKey); err != nil {
+		if secure, err = wire.TLSConfig(certFile, keyFile); err != nil {
 			return nil, fmt.Errorf("bouncer: %w", err)
 		}
 	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", b.cfg.GRPCListen)
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("bouncer: ext_authz: %w", err)
 	}
-	b.log.Info("the bouncer answers Envoy's ext_authz", "address", l.Addr().String())
-	return &checks{extauthz.NewServer(b.check, secure), l}, nil
+	g.Log.Info("the bouncer answers Envoy's ext_authz", "address", l.Addr().String())
+	return &Server{extauthz.NewServer(g.check, secure), l}, nil
 }
 
-// serve answers until stop; without a listener it waits for nothing.
-func (c *checks) serve() error {
+// Serve answers until Stop. A nil Server returns at once.
+func (c *Server) Serve() error {
 	if c == nil {
 		return nil
 	}
 	return c.srv.Serve(c.l)
 }
 
-// close breaks off what runs.
-func (c *checks) close() {
+// Close breaks off running checks.
+func (c *Server) Close() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	c.stop(ctx)
+	c.Stop(ctx)
 }
 
-// stop lets what runs come to an end, within the time of ctx.
-func (c *checks) stop(ctx context.Context) {
+// Stop lets running checks finish, until ctx ends.
+func (c *Server) Stop(ctx context.Context) {
 	if c != nil {
 		c.srv.Stop(ctx)
 	}
 }
 
-// The paths of the HTTP flavour: Envoy puts its path_prefix before the original
-// path. The second one names the resource that the route is about; only the
-// operator chooses between them, for the original path begins behind them.
+// The paths of ext_authz over HTTP. Envoy puts its path_prefix before the original path.
+// The second prefix also names the resource of the route. Clients cannot choose between
+// them, because the original path starts after the prefix.
 const (
-	envoyPrefix    = ownPrefix + "ext_authz"
-	envoyForPrefix = ownPrefix + "ext_authz_for/"
+	envoyPrefix    = request.OwnPrefix + "ext_authz"
+	envoyForPrefix = request.OwnPrefix + "ext_authz_for/"
 )
 
-// envoyTarget takes the original target out of a raw one; ok is false for a
-// request that is no check.
-func envoyTarget(raw string) (target, resource string, ok bool) {
+// EnvoyTarget takes the original target out of a raw one. ok is false when the request is
+// no check.
+func EnvoyTarget(raw string) (target, resource string, ok bool) {
 	if rest, found := strings.CutPrefix(raw, envoyPrefix); found && (rest == "" || rest[0] == '/' || rest[0] == '?') {
 		return rest, "", true
 	}
@@ -92,31 +92,31 @@ func envoyTarget(raw string) (target, resource string, ok bool) {
 	return "", rest, true
 }
 
-// envoyHTTP answers the HTTP flavour of ext_authz: the original method, path,
-// host and allowed headers. 200 lets pass; to any other answer Envoy adds
-// nothing and hands it to the client, but for 5xx, which are failures to Envoy
-// and may be told to let pass: they become 403.
-func (b *Bouncer) envoyHTTP(w http.ResponseWriter, r *http.Request, outer *request.Inbound, st *settings.State, target, resource string) {
+// EnvoyHTTP answers ext_authz over HTTP, where Envoy sends the original method, path,
+// host and the allowed headers. 200 lets the request pass, and Envoy hands any other
+// answer to the client. 5xx counts as a failure, which Envoy may be told to let pass, so
+// that those become 403.
+func (g *Gateway) EnvoyHTTP(w http.ResponseWriter, r *http.Request, outer *request.Inbound, st *settings.State, target, resource string) {
 	c := &extauthz.Check{
 		Peer: outer.Peer, Method: r.Method, Host: r.Host, Target: target, ID: outer.ID, Header: textproto.MIMEHeader(r.Header),
 		Scheme: outer.Scheme(), Have: extauthz.BodyOf(r.Method),
 	}
-	if !outer.Trusted { // anybody can knock here: loopback alone is no proof
-		b.writeEnvoy(w, b.refuseCheck(st, outer, request.Refuse(http.StatusForbidden, "untrusted_proxy", "only the proxies that the bouncer trusts may use this endpoint")))
+	if !outer.Trusted { // any client can send this: loopback alone proves nothing
+		g.writeEnvoy(w, g.refuseCheck(st, outer, request.Refuse(http.StatusForbidden, "untrusted_proxy", "only the proxies that the bouncer trusts may use this endpoint")))
 		return
 	}
 	if resource != "" {
 		c.Extensions = map[string]string{extensionResource: resource}
 	}
 	if lines := r.Header[extauthz.PartialBody]; len(lines) > 0 {
-		b.envoyBody(w, r, outer, c, len(lines) == 1 && lines[0] == "false")
+		g.envoyBody(w, r, outer, c, len(lines) == 1 && lines[0] == "false")
 	}
-	b.writeEnvoy(w, b.check(r.Context(), c))
+	g.writeEnvoy(w, g.check(r.Context(), c))
 }
 
-// envoyBody reads what Envoy sent of the body.
-func (b *Bouncer) envoyBody(w http.ResponseWriter, r *http.Request, in *request.Inbound, c *extauthz.Check, whole bool) {
-	body := bodies.FromClient(w, r.Body, b.cfg.Now, in.At)
+// envoyBody reads the part of the body that Envoy sent.
+func (g *Gateway) envoyBody(w http.ResponseWriter, r *http.Request, in *request.Inbound, c *extauthz.Check, whole bool) {
+	body := bodies.FromClient(w, r.Body, g.Now, in.At)
 	data, err := io.ReadAll(io.LimitReader(body, bodies.MaxFromGateway+1))
 	c.Body, c.Have = data, extauthz.Partial
 	if whole && err == nil && len(data) <= bodies.MaxFromGateway {
@@ -125,7 +125,7 @@ func (b *Bouncer) envoyBody(w http.ResponseWriter, r *http.Request, in *request.
 }
 
 // writeEnvoy writes an answer as HTTP.
-func (b *Bouncer) writeEnvoy(w http.ResponseWriter, a *extauthz.Answer) {
+func (g *Gateway) writeEnvoy(w http.ResponseWriter, a *extauthz.Answer) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	for _, f := range a.Reply {
@@ -137,7 +137,7 @@ func (b *Bouncer) writeEnvoy(w http.ResponseWriter, a *extauthz.Answer) {
 	if code, ok := a.Metadata["status"].(string); ok {
 		h.Set(header.Status, code)
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(b.cfg.Now().Add(clientWrite))
+	_ = http.NewResponseController(w).SetWriteDeadline(g.Now().Add(bodies.ClientWrite))
 	if a.OK {
 		for _, f := range a.Set {
 			h.Set(f.Name, f.Value)
@@ -156,14 +156,13 @@ func (b *Bouncer) writeEnvoy(w http.ResponseWriter, a *extauthz.Answer) {
 	_, _ = io.WriteString(w, a.Text)
 }
 
-// removedBlind are the fields that Envoy is to remove in the HTTP flavour, which
-// shows us the allowed headers alone: the reserved ones go whether they are there
-// or not.
+// removedBlind are the fields that Envoy must remove with ext_authz over HTTP. There
+// Envoy shows only the allowed headers, so that all reserved fields are removed.
 func removedBlind(a *extauthz.Answer) []string {
 	out := slices.Clone(a.Remove)
 	for _, name := range header.Reserved() {
 		set := slices.ContainsFunc(a.Set, func(f extauthz.Field) bool { return strings.EqualFold(f.Name, name) })
-		if !set && !envoysOwn[name] {
+		if !set && !EnvoysOwn[name] {
 			out = append(out, strings.ToLower(name))
 		}
 	}

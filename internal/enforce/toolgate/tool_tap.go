@@ -1,4 +1,4 @@
-package enforce
+package toolgate
 
 import (
 	"bytes"
@@ -11,7 +11,9 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/judge"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/maskbody"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
@@ -20,42 +22,41 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// errTapFull ends a listener that has no room for more.
+// errTapFull says that a list is too long to be held.
 var errTapFull = errors.New("the list is too long to be listened to")
 
-// toolTap listens in shadow mode to what a server lists, so that a changed
-// description is noticed there too. The answer goes on as it came.
+// toolTap reads in shadow mode what a server lists, so that changed descriptions are
+// noticed there too. The answer passes unchanged.
 type toolTap struct {
-	b *Bouncer
+	g *Gate
 	// list is set once the request asks for the tools.
 	list   atomic.Bool
 	listed func([]mcp.Tool)
 }
 
-// tapTools has the answer listened to where a request may list the tools of an
-// MCP server. What it asks for is known when it was read (asked), which is
-// before a server answers it.
-func (b *Bouncer) tapTools(r *http.Request, st *settings.State, in *request.Inbound, who *identity.Caller, v *verdict) *toolTap {
+// Tap reads the answer of a request that may list the tools of an MCP server. The
+// request's body says so, and it is read before the server answers.
+func (g *Gate) Tap(r *http.Request, st *settings.State, in *request.Inbound, who *identity.Caller, v *judge.Verdict) *toolTap {
 	if !in.Seen.Refs.MCP {
 		return nil
 	}
-	h := &toolTap{b: b}
-	// The request is decided on by others meanwhile: what is told here is told by itself.
+	h := &toolTap{g: g}
+	// The request is being decided on at the same time, so this uses a copy.
 	told := *in
 	told.Seen = &request.Inspection{Refs: in.Seen.Refs, RPC: &mcp.Message{Method: "tools/list", Session: in.Seen.Head.MCP.Session, Version: in.Seen.Head.MCP.Version}}
 	ctx := context.WithoutCancel(r.Context())
 	h.listed = func(tools []mcp.Tool) {
-		noted := verdict{mode: settings.Shadowing, pass: true, word: metrics.PassThrough, no: request.Refusal{Code: "ok"}}
-		noted.dec.Resource = st.Set.Match(told.Locator())
-		b.noteTools(ctx, st, &told, who, &noted, tools)
+		noted := judge.Verdict{Mode: settings.Shadowing, Pass: true, Outcome: metrics.PassThrough, Refusal: request.Refusal{Code: "ok"}}
+		noted.Decision.Resource = st.Set.Match(told.Locator())
+		g.noteTools(ctx, st, &told, who, &noted, tools)
 	}
-	h.list.Store(b.resumes(r, st, in))
-	v.tapAnswer = h.tapAnswer
+	h.list.Store(g.resumes(r, st, in))
+	v.TapAnswer = h.tapAnswer
 	return h
 }
 
-// noteRequest is told the request's body.
-func (h *toolTap) noteRequest(body []byte) {
+// NoteRequest is called with the request's body.
+func (h *toolTap) NoteRequest(body []byte) {
 	if h == nil || !bytes.Contains(body, []byte("tools")) {
 		return
 	}
@@ -87,17 +88,17 @@ func (h *toolTap) tapAnswer(ans *upstream.Answer) (done func()) {
 	return func() { ear.finish(ans, bodies.IsEvents(kind)) }
 }
 
-// tapWriter reads an answer that is handed on: events as they come, a document,
-// or what is packed, whole and up to maxMasked bytes.
+// tapWriter reads an answer while it passes: events as they come, documents and
+// compressed bodies whole, up to maskbody.MaxHeld bytes.
 type tapWriter struct {
 	tap     *toolTap
 	rules   mask.Rules
-	to      rewriter
+	to      maskbody.Rewriter
 	data    []byte
 	stopped bool
 }
 
-// Write implements io.Writer. It takes all, whatever becomes of it.
+// Write implements io.Writer. It never fails, so that the answer passes.
 func (e *tapWriter) Write(p []byte) (int, error) {
 	if e.stopped || len(p) == 0 || !e.tap.list.Load() {
 		return len(p), nil
@@ -108,11 +109,11 @@ func (e *tapWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// collect is contained: a document that nobody thought of must not end the answer.
+// collect recovers panics, so that an odd document cannot end the answer.
 func (e *tapWriter) collect(p []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			e.tap.b.panicked(context.Background(), "reading an answer's tools panicked", p, "")
+			e.tap.g.Panics.Panicked(context.Background(), "reading an answer's tools panicked", p, "")
 			err = errTapFull
 		}
 	}()
@@ -120,9 +121,9 @@ func (e *tapWriter) collect(p []byte) (err error) {
 		_, err = e.to.Write(p)
 		return err
 	}
-	if len(e.data)+len(p) > maxMasked || e.tap.b.shadowBytes.Add(int64(len(p))) > bodies.MaxShadow {
-		if len(e.data)+len(p) <= maxMasked {
-			e.tap.b.shadowBytes.Add(-int64(len(p)))
+	if len(e.data)+len(p) > maskbody.MaxHeld || e.tap.g.Held.Add(int64(len(p))) > bodies.MaxShadow {
+		if len(e.data)+len(p) <= maskbody.MaxHeld {
+			e.tap.g.Held.Add(-int64(len(p)))
 		}
 		return errTapFull
 	}
@@ -130,17 +131,17 @@ func (e *tapWriter) collect(p []byte) (err error) {
 	return nil
 }
 
-// stop gives the memory back.
+// stop releases the memory.
 func (e *tapWriter) stop() {
-	e.tap.b.shadowBytes.Add(-int64(len(e.data)))
+	e.tap.g.Held.Add(-int64(len(e.data)))
 	e.stopped, e.data = true, nil
 }
 
-// finish reads what was gathered.
+// finish reads what was collected.
 func (e *tapWriter) finish(ans *upstream.Answer, streamed bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			e.tap.b.panicked(context.Background(), "reading an answer's tools panicked", p, "")
+			e.tap.g.Panics.Panicked(context.Background(), "reading an answer's tools panicked", p, "")
 		}
 		e.stop()
 	}()
@@ -149,13 +150,13 @@ func (e *tapWriter) finish(ans *upstream.Answer, streamed bool) {
 	}
 	doc := e.data
 	if len(ans.Header["Content-Encoding"]) > 0 {
-		src, err := unpacked(ans, bytes.NewReader(doc))
+		src, err := maskbody.Unpacked(ans, bytes.NewReader(doc))
 		if err != nil {
 			return
 		}
-		// What broke off may hold whole events; a document that did is none.
-		doc, err = io.ReadAll(io.LimitReader(src, maxMasked+1))
-		if len(doc) > maxMasked || err != nil && !errors.Is(err, gzip.ErrChecksum) && !streamed {
+		// A stream that broke off may hold whole events; half a document is useless.
+		doc, err = io.ReadAll(io.LimitReader(src, maskbody.MaxHeld+1))
+		if len(doc) > maskbody.MaxHeld || err != nil && !errors.Is(err, gzip.ErrChecksum) && !streamed {
 			return
 		}
 	}

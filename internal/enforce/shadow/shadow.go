@@ -1,0 +1,114 @@
+// Package shadow decides in shadow mode, beside the traffic. A control that hangs must
+// not slow down requests that it cannot stop.
+package shadow
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/judge"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/record"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/relay"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/toolgate"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/usage"
+)
+
+// Bounds of shadow decisions.
+const (
+	shadowQueue = 1024                 // requests that wait
+	shadowSlow  = 5 * time.Millisecond // a decision that takes longer makes the worker rest
+	shadowDrain = time.Second          // for decisions that are queued at the end
+)
+
+// Decider decides in shadow mode. Make it with New.
+type Decider struct {
+	judge    *judge.Judge
+	recorder *record.Recorder
+	relay    *relay.Relay
+	tools    *toolgate.Gate
+	accounts *usage.Accounts
+	ids      *ids.Source
+	count    *metrics.Counters
+	now      func() time.Time
+	Held     *atomic.Int64 // bytes of bodies that wait to be decided on
+	queue    chan Job
+}
+
+// New decides on the requests that r forwards.
+func New(r *relay.Relay, record *record.Recorder, accounts *usage.Accounts) *Decider {
+	return &Decider{
+		judge: r.Judge, recorder: record, relay: r, tools: r.Tools, accounts: accounts, ids: r.Judge.IDs, count: r.Count, now: r.Now, Held: r.Tools.Held,
+		queue: make(chan Job, shadowQueue),
+	}
+}
+
+// Job is a queued decision.
+type Job struct {
+	St    *settings.State
+	In    request.Inbound
+	Who   *identity.Caller
+	idErr error
+}
+
+// Decide queues a decision. A full queue is counted and recorded as a decision that was
+// not taken.
+func (s *Decider) Decide(st *settings.State, in *request.Inbound, who *identity.Caller, idErr error) {
+	job := Job{st, *in, who, idErr}
+	job.In.Headers = settings.CopyShown(st.Settings, in.Headers)
+	select {
+	case s.queue <- job:
+	default:
+		s.RecordSkipped(job)
+	}
+}
+
+// RecordSkipped records a request that passed in shadow mode without a decision.
+func (s *Decider) RecordSkipped(j Job) {
+	s.count.ShadowSkipped.Add(1)
+	s.releaseBody(j.In.Seen)
+	v := judge.Verdict{ID: s.ids.Next(j.In.At), Mode: settings.Shadowing, Pass: true, Outcome: metrics.PassThrough, Failure: "not decided: too many shadow decisions wait"}
+	v.Refusal = request.Refusal{Code: "shadow_overload", Message: v.Failure}
+	s.recorder.Record(j.St, &j.In, j.Who, &v)
+}
+
+// Work decides on queued requests until ctx ends, and then for one more second. After a
+// slow decision it rests for as long as that took, so that a control that hangs leaves
+// the processors to the traffic.
+func (s *Decider) Work(ctx context.Context) {
+	decide := func(j Job) {
+		began := s.now()
+		defer func() {
+			if took := s.now().Sub(began); took > shadowSlow {
+				ids.Pause(ctx, took)
+			}
+		}()
+		defer s.releaseBody(j.In.Seen)
+		v := s.judge.Decide(context.WithoutCancel(ctx), j.St, &j.In, j.Who, j.idErr)
+		s.recorder.Record(j.St, &j.In, j.Who, &v)
+	}
+	for {
+		select {
+		case j := <-s.queue:
+			decide(j)
+		case <-ctx.Done():
+			for end := s.now().Add(shadowDrain); ; {
+				select {
+				case j := <-s.queue:
+					if s.now().Before(end) {
+						decide(j)
+					} else {
+						s.RecordSkipped(j)
+					}
+				default:
+					return
+				}
+			}
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -50,6 +51,8 @@ func retryable(err error) bool {
 			return true
 		case "0A000": // a cached plan is older than a migration; the driver has dropped it
 			return pg.Message == "cached plan must not change result type"
+		case "XX000": // DROP ROLE counted what another database needs while that was dropped
+			return strings.HasPrefix(pg.Message, "cache lookup failed for database ")
 		}
 	}
 	return false

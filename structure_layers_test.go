@@ -45,6 +45,7 @@ var layers = []layer{
 		"internal/tally",
 	}},
 	{"on the stores", []string{
+		"internal/audit/stats",
 		"internal/blob",
 		"internal/cache/cachetest",
 		"internal/db/dbtest",

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/histogram"
 )
 
@@ -68,17 +68,17 @@ const (
 
 // Shares looks for spikes of denials and of errors: the share in the window now
 // against the shares of the hours of the baseline.
-func Shares(now audit.Rollup, window time.Duration, hours []audit.Rollup, t Tuning) []Finding {
+func Shares(now stats.Rollup, window time.Duration, hours []stats.Rollup, t Tuning) []Finding {
 	var out []Finding
 	for _, m := range []struct {
 		kind  Kind
-		of    func(*audit.Rollup) int64
+		of    func(*stats.Rollup) int64
 		least int64
 		floor float64 // this much above usual at least
 		what  string
 	}{
-		{DenialSpike, func(r *audit.Rollup) int64 { return r.Denied }, leastDenials, 0.10, "denied"},
-		{ErrorSpike, func(r *audit.Rollup) int64 { return r.Errors }, leastErrors, 0.03, "denied because a control failed"},
+		{DenialSpike, func(r *stats.Rollup) int64 { return r.Denied }, leastDenials, 0.10, "denied"},
+		{ErrorSpike, func(r *stats.Rollup) int64 { return r.Errors }, leastErrors, 0.03, "denied because a control failed"},
 	} {
 		if f, ok := share(now, window, hours, t, m.of, m.least, m.floor); ok {
 			f.Kind = m.kind
@@ -89,7 +89,7 @@ func Shares(now audit.Rollup, window time.Duration, hours []audit.Rollup, t Tuni
 	return out
 }
 
-func share(now audit.Rollup, window time.Duration, hours []audit.Rollup, t Tuning, of func(*audit.Rollup) int64, least int64, floor float64) (Finding, bool) {
+func share(now stats.Rollup, window time.Duration, hours []stats.Rollup, t Tuning, of func(*stats.Rollup) int64, least int64, floor float64) (Finding, bool) {
 	var all, bad int64
 	var shares []float64
 	for i := range hours {
@@ -120,7 +120,7 @@ func share(now audit.Rollup, window time.Duration, hours []audit.Rollup, t Tunin
 
 // Latency looks for evaluations that take longer than usual: the 95th percentile
 // in the window now against that of the baseline and of its slow hours.
-func Latency(now audit.Rollup, window time.Duration, hours []audit.Rollup, t Tuning) []Finding {
+func Latency(now stats.Rollup, window time.Duration, hours []stats.Rollup, t Tuning) []Finding {
 	if now.Latencies.Count() < leastTimed {
 		return nil
 	}
@@ -150,7 +150,7 @@ func Latency(now audit.Rollup, window time.Duration, hours []audit.Rollup, t Tun
 // Spikes looks for subjects with far more decisions than usual. A stretch that is
 // still running is compared with whole ones, so it is never flagged for being long.
 // A subject without history is compared with the busy ones of the others.
-func Spikes(kind Kind, stretch, baseline time.Duration, list []audit.Activity, t Tuning) []Finding {
+func Spikes(kind Kind, stretch, baseline time.Duration, list []stats.Activity, t Tuning) []Finding {
 	var typical []float64
 	for _, a := range list {
 		for _, n := range a.Before {
@@ -198,7 +198,7 @@ func beginning(stretch time.Duration) string {
 
 // Sources looks for addresses that probe: nearly everything from there is denied,
 // for many people or on many resources, although the tenant usually denies little.
-func Sources(list []audit.Source, window time.Duration, hours []audit.Rollup, t Tuning) []Finding {
+func Sources(list []stats.Source, window time.Duration, hours []stats.Rollup, t Tuning) []Finding {
 	var all, denied int64
 	for i := range hours {
 		all, denied = all+hours[i].Total(), denied+hours[i].Denied
@@ -225,7 +225,7 @@ func Sources(list []audit.Source, window time.Duration, hours []audit.Rollup, t 
 }
 
 // spanned is how many seconds lie between the first and the last hour.
-func spanned(hours []audit.Rollup) int64 {
+func spanned(hours []stats.Rollup) int64 {
 	if len(hours) == 0 {
 		return 0
 	}

@@ -4,14 +4,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 )
 
 // history is a week of hours with so many decisions each, of which some are denied.
-func history(total, denied int64) []audit.Rollup {
-	var out []audit.Rollup
+func history(total, denied int64) []stats.Rollup {
+	var out []stats.Rollup
 	for i := range 7 * 24 {
-		u := audit.Rollup{Start: time.Date(2026, 11, 1, i, 0, 0, 0, time.UTC), Permitted: total - denied, Denied: denied}
+		u := stats.Rollup{Start: time.Date(2026, 11, 1, i, 0, 0, 0, time.UTC), Permitted: total - denied, Denied: denied}
 		u.Latencies.Add(100, total)
 		out = append(out, u)
 	}
@@ -21,16 +21,16 @@ func history(total, denied int64) []audit.Rollup {
 // TestTooLittleIsNoAnomaly: without a baseline, or with a handful of decisions,
 // nothing is flagged, whatever their share is.
 func TestTooLittleIsNoAnomaly(t *testing.T) {
-	worst := audit.Rollup{Denied: 10_000, Errors: 10_000}
+	worst := stats.Rollup{Denied: 10_000, Errors: 10_000}
 	worst.Latencies.Add(10_000_000, 10_000)
-	for name, hours := range map[string][]audit.Rollup{
+	for name, hours := range map[string][]stats.Rollup{
 		"no history": nil, "two hours": history(1000, 10)[:2], "hours of a few": history(1, 0),
 	} {
 		if found := append(Shares(worst, window, hours, usual), Latency(worst, window, hours, usual)...); len(found) > 0 {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}
-	few := audit.Rollup{Denied: 19, Errors: 9}
+	few := stats.Rollup{Denied: 19, Errors: 9}
 	few.Latencies.Add(10_000_000, 19)
 	if found := append(Shares(few, window, history(1000, 10), usual), Latency(few, window, history(1000, 10), usual)...); len(found) > 0 {
 		t.Errorf("19 decisions: %+v", found)
@@ -39,7 +39,7 @@ func TestTooLittleIsNoAnomaly(t *testing.T) {
 
 // TestTuningMoves holds the threshold to what the tenant set.
 func TestTuningMoves(t *testing.T) {
-	now := audit.Rollup{Permitted: 50, Denied: 50}
+	now := stats.Rollup{Permitted: 50, Denied: 50}
 	for factor, want := range map[float64]int{2: 1, 3: 1, 6: 0, 20: 0} {
 		found := Shares(now, window, history(1000, 100), Tuning{Factor: factor})
 		if len(found) != want {
@@ -56,16 +56,16 @@ func TestTuningMoves(t *testing.T) {
 func TestSpikes(t *testing.T) {
 	quiet := []int64{40, 50, 60, 50}
 	for name, c := range map[string]struct {
-		list []audit.Activity
+		list []stats.Activity
 		want []string
 	}{
-		"as ever":               {[]audit.Activity{{Subject: "ada", Now: 120, Before: []int64{100, 110, 90}}}, nil},
-		"three times":           {[]audit.Activity{{Subject: "ada", Now: 400, Before: []int64{100, 110, 90}}}, []string{"ada"}},
-		"once as busy before":   {[]audit.Activity{{Subject: "ada", Now: 400, Before: []int64{100, 350, 90}}}, nil},
-		"too few to matter":     {[]audit.Activity{{Subject: "ada", Now: 99, Before: []int64{1, 1, 1}}}, nil},
-		"nobody has a history":  {[]audit.Activity{{Subject: "new", Now: 9000}}, nil},
-		"new and far above all": {[]audit.Activity{{Subject: "old", Now: 100, Before: quiet}, {Subject: "new", Now: 400}}, []string{"new"}},
-		"new and like the rest": {[]audit.Activity{{Subject: "old", Now: 100, Before: []int64{100, 100, 110}}, {Subject: "new", Now: 140}}, nil},
+		"as ever":               {[]stats.Activity{{Subject: "ada", Now: 120, Before: []int64{100, 110, 90}}}, nil},
+		"three times":           {[]stats.Activity{{Subject: "ada", Now: 400, Before: []int64{100, 110, 90}}}, []string{"ada"}},
+		"once as busy before":   {[]stats.Activity{{Subject: "ada", Now: 400, Before: []int64{100, 350, 90}}}, nil},
+		"too few to matter":     {[]stats.Activity{{Subject: "ada", Now: 99, Before: []int64{1, 1, 1}}}, nil},
+		"nobody has a history":  {[]stats.Activity{{Subject: "new", Now: 9000}}, nil},
+		"new and far above all": {[]stats.Activity{{Subject: "old", Now: 100, Before: quiet}, {Subject: "new", Now: 400}}, []string{"new"}},
+		"new and like the rest": {[]stats.Activity{{Subject: "old", Now: 100, Before: []int64{100, 100, 110}}, {Subject: "new", Now: 140}}, nil},
 	} {
 		found := Spikes(UserSpike, 24*time.Hour, days, c.list, usual)
 		if len(found) != len(c.want) || len(found) > 0 && found[0].Subject != c.want[0] {
@@ -76,21 +76,21 @@ func TestSpikes(t *testing.T) {
 
 func TestSources(t *testing.T) {
 	for name, c := range map[string]struct {
-		s    audit.Source
+		s    stats.Source
 		want bool
 	}{
-		"tries many people":                {audit.Source{Denied: 40, Users: 20, Resources: 1}, true},
-		"tries many resources":             {audit.Source{Denied: 40, Users: 1, Resources: 20}, true},
-		"one person who may not":           {audit.Source{Denied: 400, Users: 1, Resources: 1}, false},
-		"a balancer that all come through": {audit.Source{Permitted: 400, Denied: 40, Users: 30, Resources: 30}, false},
-		"a few":                            {audit.Source{Denied: 10, Users: 10, Resources: 10}, false},
+		"tries many people":                {stats.Source{Denied: 40, Users: 20, Resources: 1}, true},
+		"tries many resources":             {stats.Source{Denied: 40, Users: 1, Resources: 20}, true},
+		"one person who may not":           {stats.Source{Denied: 400, Users: 1, Resources: 1}, false},
+		"a balancer that all come through": {stats.Source{Permitted: 400, Denied: 40, Users: 30, Resources: 30}, false},
+		"a few":                            {stats.Source{Denied: 10, Users: 10, Resources: 10}, false},
 	} {
-		if found := Sources([]audit.Source{c.s}, sources, history(1000, 20), usual); (len(found) > 0) != c.want {
+		if found := Sources([]stats.Source{c.s}, sources, history(1000, 20), usual); (len(found) > 0) != c.want {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}
 	// Where nearly all is denied, an address is no better or worse than the rest.
-	if found := Sources([]audit.Source{{Permitted: 3, Denied: 40, Users: 20}}, sources, history(1000, 900), usual); len(found) > 0 {
+	if found := Sources([]stats.Source{{Permitted: 3, Denied: 40, Users: 20}}, sources, history(1000, 900), usual); len(found) > 0 {
 		t.Errorf("a tenant that denies nearly all: %+v", found)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -59,7 +60,7 @@ func (w *watched) ship(tenant scope.TenantID, decision string, n int, at time.Ti
 	done := make(chan error, 1)
 	go func() { done <- w.Log.Run(ctx) }()
 	for w.Log.Pending() > 0 && ctx.Err() == nil {
-		if _, err := w.Log.Rollups(ctx, scope.Scope{Tenant: tenant, Env: scope.Production}, audit.Day, at, at); err != nil {
+		if _, err := w.Log.Rollups(ctx, scope.Scope{Tenant: tenant, Env: scope.Production}, stats.Day, at, at); err != nil {
 			w.t.Fatal(err)
 		}
 	}

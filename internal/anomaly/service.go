@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -104,26 +105,26 @@ func (s *Service) Detect(ctx context.Context, tenant scope.TenantID) error {
 func (s *Service) detect(ctx context.Context, tenant scope.TenantID, env scope.Env, tuning Tuning) ([]Finding, error) {
 	now := s.Now().UTC()
 	sc := scope.Scope{Tenant: tenant, Env: env}
-	recent, err := s.Log.Rollups(ctx, sc, audit.TenSeconds, now.Add(-window), now)
+	recent, err := s.Log.Rollups(ctx, sc, stats.TenSeconds, now.Add(-window), now)
 	if err != nil || len(recent) == 0 {
 		return nil, err // nobody asks: nothing is unusual
 	}
-	var current audit.Rollup
+	var current stats.Rollup
 	for i := range recent {
 		current.Merge(&recent[i])
 	}
 	// The baseline ends with the last hour that is over before the window begins.
-	hours, err := s.Log.Rollups(ctx, sc, audit.Hour, now.Add(-baseline), now.Add(-window-time.Hour))
+	hours, err := s.Log.Rollups(ctx, sc, stats.Hour, now.Add(-baseline), now.Add(-window-time.Hour))
 	if err != nil {
 		return nil, err
 	}
 	found := append(Shares(current, window, hours, tuning), Latency(current, window, hours, tuning)...)
-	resources, err := s.Log.Activity(ctx, tenant, env, audit.TopResources, now, now.Add(-baseline), leastAccesses)
+	resources, err := s.Log.Activity(ctx, tenant, env, stats.TopResources, now, now.Add(-baseline), leastAccesses)
 	if err != nil {
 		return nil, err
 	}
 	found = append(found, Spikes(ResourceSpike, time.Hour, baseline, resources, tuning)...)
-	users, err := s.Log.Activity(ctx, tenant, env, audit.BusyUsers, now, now.Add(-days), leastAccesses)
+	users, err := s.Log.Activity(ctx, tenant, env, stats.BusyUsers, now, now.Add(-days), leastAccesses)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
@@ -52,8 +52,8 @@ type world struct {
 	shape
 	r       *rand.Rand
 	now     time.Time
-	minutes []audit.Rollup // the last of the window
-	hours   []audit.Rollup
+	minutes []stats.Rollup // the last of the window
+	hours   []stats.Rollup
 }
 
 func newWorld(s shape, seed uint64) *world {
@@ -78,7 +78,7 @@ func (w *world) tick(change func(*shape)) {
 	if change != nil {
 		change(&s)
 	}
-	u := audit.Rollup{Start: w.now}
+	u := stats.Rollup{Start: w.now}
 	total := w.poisson(s.rate(w.now))
 	u.Denied = min(total, w.poisson(float64(total)*s.denied(w.now)))
 	u.Errors = min(u.Denied, w.poisson(float64(total)*s.failed(w.now)))
@@ -86,8 +86,8 @@ func (w *world) tick(change func(*shape)) {
 	for range min(total, 100) { // enough for a percentile
 		u.Latencies.Add(int64(s.latency*math.Exp(s.scatter*w.r.NormFloat64())), 1)
 	}
-	if h := audit.Hour.Start(w.now); len(w.hours) == 0 || !w.hours[len(w.hours)-1].Start.Equal(h) {
-		w.hours = append(w.hours, audit.Rollup{Start: h})
+	if h := stats.Hour.Start(w.now); len(w.hours) == 0 || !w.hours[len(w.hours)-1].Start.Equal(h) {
+		w.hours = append(w.hours, stats.Rollup{Start: h})
 	}
 	w.hours[len(w.hours)-1].Merge(&u)
 	w.minutes = append(w.minutes, u)
@@ -99,14 +99,14 @@ func (w *world) tick(change func(*shape)) {
 
 // look runs the detectors as the service does.
 func (w *world) look() []Finding {
-	var current audit.Rollup
+	var current stats.Rollup
 	for i := range w.minutes {
 		current.Merge(&w.minutes[i])
 	}
 	first, last := w.now.Add(-baseline), w.now.Add(-window-time.Hour)
-	var hours []audit.Rollup
+	var hours []stats.Rollup
 	for _, h := range w.hours {
-		if !h.Start.Before(audit.Hour.Start(first)) && !h.Start.After(last) {
+		if !h.Start.Before(stats.Hour.Start(first)) && !h.Start.After(last) {
 			hours = append(hours, h)
 		}
 	}

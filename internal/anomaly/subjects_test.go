@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
@@ -60,10 +60,10 @@ func (c *crowd) tick() {
 		n := c.poisson(c.rate(now) * ofPeople[i])
 		m.denied[i] = min(n, c.poisson(float64(n)*c.denied(now)))
 		m.permitted[i] = n - m.denied[i]
-		add(c.users, fmt.Sprint("user ", i), audit.Day.Start(now), n)
+		add(c.users, fmt.Sprint("user ", i), stats.Day.Start(now), n)
 	}
 	for i := range places {
-		add(c.resources, fmt.Sprint("resource ", i), audit.Hour.Start(now), c.poisson(c.rate(now)*ofPlaces[i]))
+		add(c.resources, fmt.Sprint("resource ", i), stats.Hour.Start(now), c.poisson(c.rate(now)*ofPlaces[i]))
 	}
 	if c.last = append(c.last, m); len(c.last) > int(sources/time.Minute) {
 		c.last = c.last[1:]
@@ -83,10 +83,10 @@ func add(counts map[string]map[time.Time]int64, subject string, bucket time.Time
 }
 
 // activity is what audit.Reader.Activity tells of the counts.
-func activity(counts map[string]map[time.Time]int64, width time.Duration, running, from time.Time) []audit.Activity {
-	var out []audit.Activity
+func activity(counts map[string]map[time.Time]int64, width time.Duration, running, from time.Time) []stats.Activity {
+	var out []stats.Activity
 	for subject, buckets := range counts {
-		a := audit.Activity{Subject: subject, Now: buckets[running]}
+		a := stats.Activity{Subject: subject, Now: buckets[running]}
 		if a.Now < leastAccesses {
 			continue
 		}
@@ -102,8 +102,8 @@ func activity(counts map[string]map[time.Time]int64, width time.Duration, runnin
 
 // addresses is what audit.Reader.Sources tells: one address has many people, the
 // others have one each.
-func (c *crowd) addresses() []audit.Source {
-	by := map[string]*audit.Source{}
+func (c *crowd) addresses() []stats.Source {
+	by := map[string]*stats.Source{}
 	for i := range people {
 		address := fmt.Sprint("10.0.0.", i)
 		if i < behindOne {
@@ -111,7 +111,7 @@ func (c *crowd) addresses() []audit.Source {
 		}
 		s := by[address]
 		if s == nil {
-			s = &audit.Source{Address: address, Resources: places}
+			s = &stats.Source{Address: address, Resources: places}
 			by[address] = s
 		}
 		var n int64
@@ -122,7 +122,7 @@ func (c *crowd) addresses() []audit.Source {
 			s.Users++
 		}
 	}
-	var out []audit.Source
+	var out []stats.Source
 	for _, s := range by {
 		out = append(out, *s)
 	}
@@ -143,8 +143,8 @@ func TestFalseAlarmsAboutSubjects(t *testing.T) {
 				continue
 			}
 			at := c.now.Add(-time.Minute)
-			resources := activity(c.resources, time.Hour, audit.Hour.Start(at), at.Add(-baseline))
-			users := activity(c.users, 24*time.Hour, audit.Day.Start(at), at.Add(-days))
+			resources := activity(c.resources, time.Hour, stats.Hour.Start(at), at.Add(-baseline))
+			users := activity(c.users, 24*time.Hour, stats.Day.Start(at), at.Add(-days))
 			from := c.addresses()
 			looked[ResourceSpike], looked[UserSpike], looked[SuspiciousPlace] = looked[ResourceSpike]+len(resources), looked[UserSpike]+len(users), looked[SuspiciousPlace]+len(from)
 			found := Spikes(ResourceSpike, time.Hour, baseline, resources, usual)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit/digest"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 )
 
 // chain is the state of one hash chain, a row of audit_chains.
@@ -119,4 +120,12 @@ func (r *eventRow) seal(prev string) string {
 		d.Text(s)
 	}
 	return d.Sum()
+}
+
+// decided is what the roll-ups count of the row.
+func (r *row) decided() stats.Decided {
+	return stats.Decided{
+		At: r.At, Environment: r.Environment, Permitted: r.Decision == Permit, ByControl: r.PolicyID != 0, Masked: r.masked,
+		N: r.tally.Counted, Errors: r.tally.Errors, CacheHits: r.tally.CacheHits, TotalUS: r.tally.EvaluationUS, EachUS: r.EvaluationUS,
+	}
 }

@@ -1,6 +1,10 @@
 package audit
 
-import "time"
+import (
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
+)
 
 // cell is one row of decision_counts: a key in one time bucket.
 type cell struct {
@@ -38,10 +42,11 @@ const (
 // The keys of decision_counts. A user's is by day, all others by hour.
 const allKey = ""
 
-func policyKey(id int64) string                       { return "p|" + itoa(id) }
-func resourceKey(resource string) string              { return "r|" + resource }
+func policyKey(id int64) string { return string(stats.TopPolicies) + itoa(id) }
+
+func resourceKey(resource string) string              { return string(stats.TopResources) + resource }
 func pairKey(policy int64, resource string) string    { return policyKey(policy) + "|" + resource }
-func userKey(user string) string                      { return "u|" + user }
+func userKey(user string) string                      { return string(stats.BusyUsers) + user }
 func bucketOf(t time.Time, w time.Duration) time.Time { return t.UTC().Truncate(w) }
 
 type cellID struct {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
@@ -93,7 +94,7 @@ func (rd *Reader) One(ctx context.Context, sc scope.Scope, id string) (Decision,
 	}
 	var line string
 	err = store.Read(ctx, func(tx *db.Tx) error {
-		line, err = recordByID(ctx, tx, id, visible(sc, scope.AnyEnv))
+		line, err = recordByID(ctx, tx, id, stats.Visible(sc, scope.AnyEnv))
 		return err
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
@@ -75,7 +76,7 @@ func NewDecisionLog(cfg Config) *DecisionLog {
 		cfg.Alarm = func(scope.TenantID, error) {}
 	}
 	l := &DecisionLog{cfg: cfg, moved: make(chan struct{}), folders: folders{limits: cfg.Fold}}
-	l.Reader = &Reader{cluster: cfg.Cluster, now: cfg.Now, kept: cfg.Kept, shipped: l.WaitShipped}
+	l.Reader = &Reader{Reader: &stats.Reader{Cluster: cfg.Cluster}, cluster: cfg.Cluster, now: cfg.Now, kept: cfg.Kept, shipped: l.WaitShipped}
 	l.bufs.New = func() any { b := make([]byte, 0, 2048); return &b }
 	if cfg.Spool != nil {
 		l.appended.Store(cfg.Spool.Depth())

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit/digest"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -57,9 +58,10 @@ var (
 // Reader answers queries about the decisions in the tenants' stores. It is safe for concurrent
 // use.
 type Reader struct {
-	cluster *db.Cluster
-	now     func() time.Time
-	kept    func(ctx context.Context, tx *db.Tx) (Kept, error)
+	*stats.Reader // what was counted, without reading decisions
+	cluster       *db.Cluster
+	now           func() time.Time
+	kept          func(ctx context.Context, tx *db.Tx) (Kept, error)
 	// shipped waits until everything that this process has recorded is in the store, so that
 	// callers can read their own decisions.
 	shipped func(ctx context.Context)
@@ -67,7 +69,7 @@ type Reader struct {
 
 // NewReader makes a Reader for a process that records no decisions.
 func NewReader(cluster *db.Cluster, now func() time.Time) *Reader {
-	return &Reader{cluster: cluster, now: now, shipped: func(context.Context) {}}
+	return &Reader{Reader: &stats.Reader{Cluster: cluster}, cluster: cluster, now: now, shipped: func(context.Context) {}}
 }
 
 // Query returns a page of the decision log with both counts. It first waits, for at most half a
@@ -89,7 +91,7 @@ func (rd *Reader) Query(ctx context.Context, sc scope.Scope, f Filter) (Page, er
 	}
 	page := Page{Logs: []Decision{}}
 	err = store.Read(ctx, func(tx *db.Tx) error {
-		all := question{span: span{startOfTime, endOfTime}, pairs: pairsOf(visible(sc, scope.AnyEnv), "")}
+		all := question{span: span{startOfTime, endOfTime}, pairs: pairsOf(stats.Visible(sc, scope.AnyEnv), "")}
 		if page.Total, err = all.countCells(ctx, tx, allKey, all.span); err != nil {
 			return err
 		}
@@ -173,7 +175,7 @@ func (rd *Reader) Counters(ctx context.Context, sc scope.Scope, of Of, from, to 
 	out := []Bucket{}
 	err = store.Read(ctx, func(tx *db.Tx) error {
 		s := span{bucketOf(from, hour), bucketOf(to, hour).Add(hour)}
-		cells, err := tallyBy(ctx, tx, key, s, pairsOf(visible(sc, sc.Env), ""))
+		cells, err := tallyBy(ctx, tx, key, s, pairsOf(stats.Visible(sc, sc.Env), ""))
 		for _, c := range cells {
 			out = append(out, Bucket{Start: c.Bucket, Environment: scope.Env(c.Environment), Decision: c.Decision, Tally: c.Tally})
 		}
@@ -190,17 +192,6 @@ func limitOf(n int) (int, error) {
 		return 0, fault.Newf(fault.BadRequest, "invalid_parameter", "limit must be from 1 to %d", MaxLimit)
 	}
 	return n, nil
-}
-
-// visible returns the environments that a filter for env leaves to the scope.
-func visible(sc scope.Scope, env scope.Env) []string {
-	if sc.EnvBound {
-		env = sc.Env
-	}
-	if env != scope.AnyEnv {
-		return []string{string(env)}
-	}
-	return []string{string(scope.Production), string(scope.Sandbox)}
 }
 
 func pairsOf(envs []string, decision string) []pair {
@@ -227,7 +218,7 @@ func ready(sc scope.Scope, f Filter) (*question, error) {
 	}
 	q := &question{
 		span: span{startOfTime, endOfTime}, user: digest.Key(clip(f.UserID)), policy: f.PolicyID, resource: digest.Key(clip(f.ResourceID)),
-		id: clip(f.DecisionID), pairs: pairsOf(visible(sc, env), f.Decision),
+		id: clip(f.DecisionID), pairs: pairsOf(stats.Visible(sc, env), f.Decision),
 	}
 	if !f.Start.IsZero() {
 		q.lo = f.Start.UTC().Truncate(time.Microsecond)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -41,7 +42,7 @@ func (l *DecisionLog) Retain(ctx context.Context, tenant scope.TenantID) (int64,
 	for _, step := range []func(tx *db.Tx) (int64, error){
 		func(tx *db.Tx) (int64, error) { return l.retainInputs(ctx, tx, now) },
 		func(tx *db.Tx) (int64, error) { return deleteSeen(ctx, tx, now.Add(-day), pruneChunk) },
-		func(tx *db.Tx) (int64, error) { return retainRollups(ctx, tx, now) },
+		func(tx *db.Tx) (int64, error) { return stats.Prune(ctx, tx, now, pruneChunk) },
 		func(tx *db.Tx) (int64, error) { return deleteSpentCounts(ctx, tx, now.Add(-None.Keep()), pruneChunk) },
 	} {
 		if _, err := drain(ctx, store, step); err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -23,11 +24,11 @@ func TestRollupsAgreeWithTheLog(t *testing.T) {
 		l := storeOnly(t, c, at(noon))
 		r := rand.New(rand.NewPCG(3, 4))
 		type key struct {
-			w     Width
+			w     stats.Width
 			start time.Time
 			env   scope.Env
 		}
-		want := map[key]*Rollup{}
+		want := map[key]*stats.Rollup{}
 		var rows []row
 		for i := range 600 {
 			d := Decision{
@@ -50,10 +51,10 @@ func TestRollupsAgreeWithTheLog(t *testing.T) {
 			if r.IntN(4) == 0 {
 				rows = append(rows, rw) // sent twice, counted once
 			}
-			for _, w := range widths() {
+			for _, w := range stats.Widths() {
 				k := key{w, w.Start(d.Timestamp), d.Environment}
 				if want[k] == nil {
-					want[k] = &Rollup{Start: k.start}
+					want[k] = &stats.Rollup{Start: k.start}
 				}
 				count(want[k], &d)
 			}
@@ -66,7 +67,7 @@ func TestRollupsAgreeWithTheLog(t *testing.T) {
 			rows = rows[n:]
 		}
 		got := 0
-		for _, w := range widths() {
+		for _, w := range stats.Widths() {
 			for _, env := range []scope.Env{scope.Production, scope.Sandbox} {
 				sc := admin
 				sc.Env = env
@@ -89,7 +90,7 @@ func TestRollupsAgreeWithTheLog(t *testing.T) {
 }
 
 // count adds a decision to a roll-up, as its documentation says.
-func count(u *Rollup, d *Decision) {
+func count(u *stats.Rollup, d *Decision) {
 	if d.Decision == Permit {
 		u.Permitted++
 	} else {
@@ -129,7 +130,7 @@ func TestRollupsEnd(t *testing.T) {
 		if _, err := l.Retain(context.Background(), scope.DefaultTenant); err != nil {
 			t.Fatal(err)
 		}
-		for w, want := range map[Width]int{TenSeconds: 1, Minute: 2, Hour: 3, Day: 3} {
+		for w, want := range map[stats.Width]int{stats.TenSeconds: 1, stats.Minute: 2, stats.Hour: 3, stats.Day: 3} {
 			list, err := l.Rollups(context.Background(), admin, w, noon.Add(-1000*day), noon)
 			if err != nil || len(list) != want {
 				t.Errorf("%v: %d left, want %d, error %v", time.Duration(w), len(list), want, err)
@@ -147,27 +148,26 @@ func BenchmarkRollupsOfADay(b *testing.B) {
 			l := storeOnly(b, c, at(noon))
 			r := rand.New(rand.NewPCG(5, 6))
 			for hours := range 25 {
-				rs := rollups{}
+				rs := stats.Rollups{}
 				for slot := range 360 {
 					for _, env := range []scope.Env{scope.Production, scope.Sandbox} {
 						start := noon.Add(-time.Duration(hours)*hour - time.Duration(slot)*10*time.Second)
-						u := &Rollup{Start: start, Permitted: 100, Denied: 16, PolicyDenials: 3, Errors: 1, CacheHits: 50, EvaluationUS: 9000}
-						for range 20 {
-							u.Latencies.Add(int64(math.Exp(4+r.NormFloat64())), 6)
+						for i := range 20 {
+							us := int64(math.Exp(4 + r.NormFloat64()))
+							rs.Add(stats.Decided{At: start, Environment: string(env), Permitted: i < 17, ByControl: i == 19, N: 6, Errors: int64(i / 19), CacheHits: 3, TotalUS: 6 * us, EachUS: us})
 						}
-						rs[rollupID{start.UnixMicro(), string(env)}] = u
 					}
 				}
-				err := c.Write(context.Background(), scope.DefaultTenant, func(tx *db.Tx) error { return storeRollups(context.Background(), tx, rs) })
+				err := c.Write(context.Background(), scope.DefaultTenant, func(tx *db.Tx) error { return stats.Store(context.Background(), tx, rs) })
 				if err != nil {
 					b.Fatal(err)
 				}
 			}
 			for b.Loop() {
 				for _, part := range []struct {
-					w    Width
+					w    stats.Width
 					back time.Duration
-				}{{TenSeconds, time.Minute}, {Minute, hour}, {Hour, day}} {
+				}{{stats.TenSeconds, time.Minute}, {stats.Minute, hour}, {stats.Hour, day}} {
 					if _, err := l.Totals(context.Background(), admin, part.w, noon.Add(-part.back), noon); err != nil {
 						b.Fatal(err)
 					}
@@ -212,17 +212,17 @@ func TestRollupsOfOlderVersions(t *testing.T) {
 		if err := l.store(ctx, scope.DefaultTenant, rows); err != nil {
 			t.Fatal(err)
 		}
-		read := func(w Width) (out []Rollup) {
+		read := func(w stats.Width) (out []stats.Rollup) {
 			list, err := l.Rollups(ctx, admin, w, noon.Add(-4*day), noon)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, u := range list {
-				out = append(out, Rollup{Start: u.Start, Permitted: u.Permitted, Denied: u.Denied, PolicyDenials: u.PolicyDenials, Errors: u.Errors})
+				out = append(out, stats.Rollup{Start: u.Start, Permitted: u.Permitted, Denied: u.Denied, PolicyDenials: u.PolicyDenials, Errors: u.Errors})
 			}
 			return out
 		}
-		wantHours, wantDays := read(Hour), read(Day)
+		wantHours, wantDays := read(stats.Hour), read(stats.Day)
 		err := c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 			for _, sql := range append([]string{`DELETE FROM decision_rollups`}, fills...) {
 				if _, err := tx.Exec(ctx, sql); err != nil {
@@ -234,7 +234,7 @@ func TestRollupsOfOlderVersions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if hours, days := read(Hour), read(Day); !slices.Equal(hours, wantHours) || !slices.Equal(days, wantDays) || len(fills) != 3 {
+		if hours, days := read(stats.Hour), read(stats.Day); !slices.Equal(hours, wantHours) || !slices.Equal(days, wantDays) || len(fills) != 3 {
 			t.Errorf("%d fills; days %+v\nwant %+v", len(fills), days, wantDays)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit/digest"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -277,14 +278,14 @@ func (l *DecisionLog) append(ctx context.Context, tx *db.Tx, rows []row) (logged
 		}
 	}
 	now := l.cfg.Now().UTC().Truncate(time.Microsecond)
-	counts, sums := tallies{}, rollups{}
+	counts, sums := tallies{}, stats.Rollups{}
 	var seen []row
 	touched := map[string]bool{}
 	for i := range rows {
 		r := &rows[i]
 		r.LoggedAt = now
 		counts.add(r, r.tally, false)
-		sums.add(r)
+		sums.Add(r.decided())
 		if r.Level == None {
 			seen = append(seen, *r)
 			continue
@@ -310,7 +311,7 @@ func (l *DecisionLog) append(ctx context.Context, tx *db.Tx, rows []row) (logged
 	if err := addTallies(ctx, tx, counts); err != nil {
 		return nil, err
 	}
-	if err := storeRollups(ctx, tx, sums); err != nil {
+	if err := stats.Store(ctx, tx, sums); err != nil {
 		return nil, err
 	}
 	for name := range touched {

@@ -5,27 +5,14 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-// chunk is the largest number of ids in one query, and the number of entries in one page of
-// Each.
+// chunk is the number of entries in one page of Each.
 const chunk = 500
-
-// portion is how many of n ids the next query names. A few fixed sizes make few texts, and each
-// backend keeps a prepared statement for each.
-func portion(n int) int {
-	for _, size := range []int{chunk, 100, 20, 5} {
-		if n >= size {
-			return size
-		}
-	}
-	return 1
-}
 
 const (
 	insertDecisions = `INSERT INTO decisions (seq, decision_id, at, logged_at, level, pos, environment, decision,
@@ -37,23 +24,6 @@ const (
 		cache_hits = decision_counts.cache_hits + excluded.cache_hits, errors = decision_counts.errors + excluded.errors`
 	insertSeen = `INSERT INTO decision_seen (decision_id, at) VALUES `
 )
-
-// list writes n placeholders from $first on.
-func list(b *strings.Builder, first, n int) {
-	for i := range n {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteByte('$')
-		b.WriteString(strconv.Itoa(first + i))
-	}
-}
-
-func placeholders(n int) string {
-	var b strings.Builder
-	list(&b, 1, n)
-	return b.String()
-}
 
 func insertRows(ctx context.Context, tx *db.Tx, rows []row) error {
 	list := make([][]any, len(rows))
@@ -95,25 +65,13 @@ func addTallies(ctx context.Context, tx *db.Tx, ts tallies) error {
 
 // knownIDs returns those of ids that are already in the log.
 func knownIDs(ctx context.Context, tx *db.Tx, ids []string) (map[string]bool, error) {
-	known := map[string]bool{}
-	for len(ids) > 0 {
-		n := portion(len(ids))
-		args := make([]any, n)
-		for i, id := range ids[:n] {
-			args[i] = id
-		}
-		in := placeholders(n)
-		found, err := db.All[string](ctx, tx, `SELECT decision_id FROM decisions WHERE decision_id IN (`+in+`)
-			UNION ALL SELECT decision_id FROM decision_seen WHERE decision_id IN (`+in+`)`, args...)
-		if err != nil {
-			return nil, err
-		}
-		for _, id := range found {
-			known[id] = true
-		}
-		ids = ids[n:]
+	found, err := db.AllIn[string](ctx, tx, `SELECT decision_id FROM decisions WHERE decision_id IN ($in)
+		UNION ALL SELECT decision_id FROM decision_seen WHERE decision_id IN ($in)`, ids)
+	known := make(map[string]bool, len(found))
+	for _, id := range found {
+		known[id] = true
 	}
-	return known, nil
+	return known, err
 }
 
 // loadChains returns the chains by name; a chain without a row is missing.

@@ -84,21 +84,10 @@ type inputOfID struct {
 
 // inputsByID finds the inputs of decisions made at or after from.
 func inputsByID(ctx context.Context, tx *db.Tx, ids []string, from time.Time, found map[string]string) error {
-	for len(ids) > 0 {
-		n := portion(len(ids))
-		args := make([]any, n, n+1)
-		for i, id := range ids[:n] {
-			args[i] = id
-		}
-		some, err := db.All[inputOfID](ctx, tx, `SELECT d.decision_id, i.input FROM decisions d JOIN replay_inputs i ON i.seq = d.seq
-			WHERE d.decision_id IN (`+placeholders(n)+`) AND i.at >= $`+itoa(int64(n+1)), append(args, from)...)
-		if err != nil {
-			return err
-		}
-		for _, r := range some {
-			found[r.ID] = r.Input
-		}
-		ids = ids[n:]
+	rows, err := db.AllIn[inputOfID](ctx, tx, `SELECT d.decision_id, i.input FROM decisions d JOIN replay_inputs i ON i.seq = d.seq
+		WHERE i.at >= $1 AND d.decision_id IN ($in)`, ids, from)
+	for _, r := range rows {
+		found[r.ID] = r.Input
 	}
-	return nil
+	return err
 }

@@ -126,9 +126,9 @@ func (q *question) countCells(ctx context.Context, tx *db.Tx, key string, s span
 	}
 	var b strings.Builder
 	b.WriteString(`SELECT CAST(COALESCE(SUM(logged), 0) AS BIGINT) FROM decision_counts WHERE key = $1 AND bucket >= $2 AND bucket < $3 AND environment IN (`)
-	list(&b, 4, len(envs))
+	b.WriteString(db.Placeholders(4, len(envs)))
 	b.WriteString(`) AND decision IN (`)
-	list(&b, 4+len(envs), len(decisions))
+	b.WriteString(db.Placeholders(4+len(envs), len(decisions)))
 	b.WriteString(`)`)
 	return db.One[int64](ctx, tx, b.String(), args...)
 }
@@ -171,21 +171,17 @@ type storedRecord struct {
 
 // records fetches the entries at the positions, in their order.
 func records(ctx context.Context, tx *db.Tx, at []position) ([]string, error) {
-	bySeq := make(map[int64]string, len(at))
-	for left := at; len(left) > 0; {
-		n := portion(len(left))
-		args := make([]any, n)
-		for i, p := range left[:n] {
-			args[i] = p.Seq
-		}
-		rows, err := db.All[storedRecord](ctx, tx, `SELECT seq, record FROM decisions WHERE seq IN (`+placeholders(n)+`)`, args...)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range rows {
-			bySeq[r.Seq] = r.Record
-		}
-		left = left[n:]
+	seqs := make([]int64, len(at))
+	for i, p := range at {
+		seqs[i] = p.Seq
+	}
+	rows, err := db.AllIn[storedRecord](ctx, tx, `SELECT seq, record FROM decisions WHERE seq IN ($in)`, seqs)
+	if err != nil {
+		return nil, err
+	}
+	bySeq := make(map[int64]string, len(rows))
+	for _, r := range rows {
+		bySeq[r.Seq] = r.Record
 	}
 	out := make([]string, 0, len(at))
 	for _, p := range at {
@@ -199,15 +195,7 @@ func records(ctx context.Context, tx *db.Tx, at []position) ([]string, error) {
 // recordByID returns the entry of a decision id in one of the environments; "" when there is
 // none.
 func recordByID(ctx context.Context, tx *db.Tx, id string, envs []string) (string, error) {
-	args := []any{id}
-	for _, e := range envs {
-		args = append(args, e)
-	}
-	in := make([]string, len(envs))
-	for i := range envs {
-		in[i] = "$" + strconv.Itoa(i+2)
-	}
-	rows, err := db.All[storedRecord](ctx, tx, `SELECT seq, record FROM decisions WHERE decision_id = $1 AND environment IN (`+strings.Join(in, ", ")+`)`, args...)
+	rows, err := db.AllIn[storedRecord](ctx, tx, `SELECT seq, record FROM decisions WHERE decision_id = $1 AND environment IN ($in)`, envs, id)
 	if err != nil || len(rows) == 0 {
 		return "", err
 	}
@@ -234,9 +222,9 @@ func tallyBy(ctx context.Context, tx *db.Tx, key string, s span, pairs []pair) (
 	var b strings.Builder
 	b.WriteString(`SELECT key, bucket, environment, decision, logged, counted, evaluation_us, cache_hits, errors FROM decision_counts
 		WHERE key = $1 AND bucket >= $2 AND bucket < $3 AND environment IN (`)
-	list(&b, 4, len(envs))
+	b.WriteString(db.Placeholders(4, len(envs)))
 	b.WriteString(`) AND decision IN (`)
-	list(&b, 4+len(envs), len(decisions))
+	b.WriteString(db.Placeholders(4+len(envs), len(decisions)))
 	b.WriteString(`) ORDER BY bucket`)
 	return db.All[cell](ctx, tx, b.String(), args...)
 }
@@ -291,27 +279,16 @@ func DecidedOn(ctx context.Context, tx *db.Tx, env scope.Env, resources []int64)
 		Key     string `db:"key"`
 		Counted int64  `db:"counted"`
 	}
-	out := map[int64]int64{}
-	for len(resources) > 0 {
-		n := portion(len(resources))
-		byKey, args := map[string]int64{}, []any{string(env)}
-		for _, id := range resources[:n] {
-			key := resourceKey(itoa(id))
-			byKey[key] = id
-			args = append(args, key)
-		}
-		var b strings.Builder
-		b.WriteString(`SELECT key, CAST(sum(counted) AS BIGINT) AS counted FROM decision_counts WHERE environment = $1 AND key IN (`)
-		list(&b, 2, n)
-		b.WriteString(`) GROUP BY key`)
-		counts, err := db.All[count](ctx, tx, b.String(), args...)
-		if err != nil {
-			return nil, err
-		}
-		for _, c := range counts {
-			out[byKey[c.Key]] = c.Counted
-		}
-		resources = resources[n:]
+	byKey, keys := make(map[string]int64, len(resources)), make([]string, len(resources))
+	for i, id := range resources {
+		keys[i] = resourceKey(itoa(id))
+		byKey[keys[i]] = id
 	}
-	return out, nil
+	counts, err := db.AllIn[count](ctx, tx, `SELECT key, CAST(sum(counted) AS BIGINT) AS counted FROM decision_counts
+		WHERE environment = $1 AND key IN ($in) GROUP BY key`, keys, string(env))
+	out := make(map[int64]int64, len(counts))
+	for _, c := range counts {
+		out[byKey[c.Key]] = c.Counted
+	}
+	return out, err
 }

@@ -41,20 +41,7 @@ func countRecorded(ctx context.Context, tx *db.Tx, r Recording) (int64, error) {
 }
 
 func recordsByID(ctx context.Context, tx *db.Tx, ids []string) ([]string, error) {
-	var out []string
-	for len(ids) > 0 {
-		n := portion(len(ids))
-		args := make([]any, n)
-		for i, id := range ids[:n] {
-			args[i] = id
-		}
-		some, err := db.All[string](ctx, tx, `SELECT record FROM decisions WHERE decision_id IN (`+placeholders(n)+`)`, args...)
-		if err != nil {
-			return nil, err
-		}
-		out, ids = append(out, some...), ids[n:]
-	}
-	return out, nil
+	return db.AllIn[string](ctx, tx, `SELECT record FROM decisions WHERE decision_id IN ($in)`, ids)
 }
 
 // lastBucket returns the last hour in which key was counted; nil if never.

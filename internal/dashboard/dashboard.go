@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
@@ -116,11 +117,11 @@ func (s *Service) count(ctx context.Context, tx *db.Tx, env scope.Env, now time.
 
 // realTime fills in what was decided in the last hour and minute.
 func (s *Service) realTime(ctx context.Context, sc scope.Scope, now time.Time, out *RealTime) error {
-	hour, err := s.Log.Totals(ctx, sc, audit.Minute, now.Add(-59*time.Minute), now)
+	hour, err := s.Log.Totals(ctx, sc, stats.Minute, now.Add(-59*time.Minute), now)
 	if err != nil {
 		return err
 	}
-	minute, err := s.Log.Totals(ctx, sc, audit.TenSeconds, now.Add(-50*time.Second), now)
+	minute, err := s.Log.Totals(ctx, sc, stats.TenSeconds, now.Add(-50*time.Second), now)
 	if err != nil {
 		return err
 	}
@@ -135,14 +136,14 @@ func (s *Service) realTime(ctx context.Context, sc scope.Scope, now time.Time, o
 
 // window adds up the outcomes of the last so long, to the minute: whole hours, and the minutes
 // before the first.
-func (s *Service) window(ctx context.Context, sc scope.Scope, now time.Time, long time.Duration) (audit.Rollup, error) {
-	first := audit.Minute.Start(now.Add(-long)).Add(time.Minute)
-	hours := audit.Hour.Start(first.Add(time.Hour - time.Nanosecond)) // the first hour that is wholly inside
-	sum, err := s.Log.Outcomes(ctx, sc, audit.Hour, hours, now)
+func (s *Service) window(ctx context.Context, sc scope.Scope, now time.Time, long time.Duration) (stats.Rollup, error) {
+	first := stats.Minute.Start(now.Add(-long)).Add(time.Minute)
+	hours := stats.Hour.Start(first.Add(time.Hour - time.Nanosecond)) // the first hour that is wholly inside
+	sum, err := s.Log.Outcomes(ctx, sc, stats.Hour, hours, now)
 	if err != nil || !first.Before(hours) {
 		return sum, err
 	}
-	head, err := s.Log.Outcomes(ctx, sc, audit.Minute, first, hours.Add(-time.Nanosecond))
+	head, err := s.Log.Outcomes(ctx, sc, stats.Minute, first, hours.Add(-time.Nanosecond))
 	sum.Merge(&head)
 	return sum, err
 }

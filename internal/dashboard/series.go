@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -35,7 +35,7 @@ type Point struct {
 // resolution is how a window is cut: from roll-ups of a width, some of them to a point.
 type resolution struct {
 	long  time.Duration
-	width audit.Width
+	width stats.Width
 	step  time.Duration
 }
 
@@ -43,14 +43,14 @@ type resolution struct {
 func resolve(window string) (resolution, bool) {
 	const hour, day = time.Hour, 24 * time.Hour
 	r, ok := map[string]resolution{
-		"15m":  {15 * time.Minute, audit.TenSeconds, 10 * time.Second},
-		"1h":   {hour, audit.TenSeconds, 30 * time.Second},
-		"6h":   {6 * hour, audit.Minute, 5 * time.Minute},
-		"24h":  {day, audit.Minute, 15 * time.Minute},
-		"7d":   {7 * day, audit.Hour, 2 * hour},
-		"30d":  {30 * day, audit.Hour, 6 * hour},
-		"90d":  {90 * day, audit.Day, day},
-		"365d": {365 * day, audit.Day, 3 * day},
+		"15m":  {15 * time.Minute, stats.TenSeconds, 10 * time.Second},
+		"1h":   {hour, stats.TenSeconds, 30 * time.Second},
+		"6h":   {6 * hour, stats.Minute, 5 * time.Minute},
+		"24h":  {day, stats.Minute, 15 * time.Minute},
+		"7d":   {7 * day, stats.Hour, 2 * hour},
+		"30d":  {30 * day, stats.Hour, 6 * hour},
+		"90d":  {90 * day, stats.Day, day},
+		"365d": {365 * day, stats.Day, 3 * day},
 	}[window]
 	return r, ok
 }
@@ -84,10 +84,10 @@ func (s *Service) Series(ctx context.Context, sc scope.Scope, window string) (Se
 }
 
 // points adds roll-ups up to steps; steps without any are zeros.
-func points(rows []audit.Rollup, from, to time.Time, step time.Duration) []Point {
+func points(rows []stats.Rollup, from, to time.Time, step time.Duration) []Point {
 	out := make([]Point, 0, int(to.Sub(from)/step)+1)
 	for start := from; !start.After(to); start = start.Add(step) {
-		var sum audit.Rollup
+		var sum stats.Rollup
 		for len(rows) > 0 && rows[0].Start.Before(start.Add(step)) {
 			sum.Merge(&rows[0])
 			rows = rows[1:]

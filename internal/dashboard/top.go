@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -40,12 +40,12 @@ func (s *Service) Top(ctx context.Context, sc scope.Scope, by, window string, n 
 	if !ok {
 		return Top{}, unknownWindow(window)
 	}
-	what := audit.TopPolicies
+	what := stats.TopPolicies
 	if by == ByResource {
-		what = audit.TopResources
+		what = stats.TopResources
 	}
 	s.Log.WaitShipped(ctx)
-	from := audit.Hour.Start(s.Now().Add(-cut.long))
+	from := stats.Hour.Start(s.Now().Add(-cut.long))
 	rows, err := s.Log.Top(ctx, sc, what, from, n)
 	if err != nil {
 		return Top{}, err

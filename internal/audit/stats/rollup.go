@@ -1,4 +1,6 @@
-package audit
+// Package stats counts decisions as they are stored, and answers from the counts: roll-ups by
+// period, the busiest controls and resources, and what is unusual for a user or an address.
+package stats
 
 import (
 	"context"
@@ -22,24 +24,25 @@ const (
 	Day        = Width(24 * time.Hour)
 )
 
-func widths() []Width { return []Width{TenSeconds, Minute, Hour, Day} }
+// Widths are all widths, the narrowest first.
+func Widths() []Width { return []Width{TenSeconds, Minute, Hour, Day} }
 
 // keep is how long roll-ups of the width are stored.
 func (w Width) keep() time.Duration {
 	switch w {
 	case TenSeconds:
-		return 3 * hour
+		return 3 * time.Hour
 	case Minute:
-		return 2 * day
+		return 2 * 24 * time.Hour
 	case Hour:
-		return 35 * day
+		return 35 * 24 * time.Hour
 	default:
-		return 800 * day
+		return 800 * 24 * time.Hour
 	}
 }
 
 // Start returns the beginning of the period that contains t (UTC).
-func (w Width) Start(t time.Time) time.Time { return bucketOf(t, time.Duration(w)) }
+func (w Width) Start(t time.Time) time.Time { return t.UTC().Truncate(time.Duration(w)) }
 
 // Rollup sums up the decisions of one period.
 type Rollup struct {
@@ -80,6 +83,14 @@ const (
 	measureCacheHit   = "cache_hit"
 	measureTime       = "us"
 	measureStep       = "t"
+)
+
+// measures are the measures that a query reads.
+type measures uint8
+
+const (
+	allMeasures measures = iota
+	outcomes             // permit and deny
 )
 
 // put sets the measure of a row that was read.
@@ -129,44 +140,17 @@ type rollupID struct {
 	environment string
 }
 
-// rollups collects what a batch of rows adds, by periods of the narrowest width; the wider ones
+// Rollups collects what a batch of rows adds, by periods of the narrowest width; the wider ones
 // are derived from those.
-type rollups map[rollupID]*Rollup
-
-// add counts one decision.
-func (rs rollups) add(r *row) {
-	start := TenSeconds.Start(r.At)
-	id := rollupID{start.UnixMicro(), r.Environment}
-	u := rs[id]
-	if u == nil {
-		u = &Rollup{Start: start}
-		rs[id] = u
-	}
-	n := r.tally.Counted
-	if r.Decision == Permit {
-		u.Permitted += n
-	} else {
-		u.Denied += n
-		if r.PolicyID != 0 {
-			u.PolicyDenials += n
-		}
-	}
-	if r.masked {
-		u.Masked += n
-	}
-	u.Errors += r.tally.Errors
-	u.CacheHits += r.tally.CacheHits
-	u.EvaluationUS += r.tally.EvaluationUS
-	u.Latencies.Add(r.EvaluationUS, n)
-}
+type Rollups map[rollupID]*Rollup
 
 // Rollups returns the roll-ups from the period of from to that of to, both included, oldest
 // first, in the scope's environment or in all. Periods without decisions are left out.
 func (rd *Reader) Rollups(ctx context.Context, sc scope.Scope, w Width, from, to time.Time) ([]Rollup, error) {
 	var out []Rollup
-	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
+	err := rd.Cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		var err error
-		out, err = readRollups(ctx, tx, w, w.Start(from), w.Start(to).Add(time.Duration(w)), visible(sc, sc.Env))
+		out, err = readRollups(ctx, tx, w, w.Start(from), w.Start(to).Add(time.Duration(w)), Visible(sc, sc.Env))
 		return err
 	})
 	return out, err
@@ -175,29 +159,69 @@ func (rd *Reader) Rollups(ctx context.Context, sc scope.Scope, w Width, from, to
 // Totals adds up the decisions from the period of from to that of to, both included, in the
 // scope's environment or in all.
 func (rd *Reader) Totals(ctx context.Context, sc scope.Scope, w Width, from, to time.Time) (Rollup, error) {
-	return rd.totals(ctx, sc, w, from, to, "")
+	return rd.totals(ctx, sc, w, from, to, allMeasures)
 }
 
 // Outcomes is Totals of Permitted and Denied alone, which is a tenth of the work.
 func (rd *Reader) Outcomes(ctx context.Context, sc scope.Scope, w Width, from, to time.Time) (Rollup, error) {
-	return rd.totals(ctx, sc, w, from, to, ` AND measure IN ('permit', 'deny')`)
+	return rd.totals(ctx, sc, w, from, to, outcomes)
 }
 
-func (rd *Reader) totals(ctx context.Context, sc scope.Scope, w Width, from, to time.Time, only string) (Rollup, error) {
+func (rd *Reader) totals(ctx context.Context, sc scope.Scope, w Width, from, to time.Time, which measures) (Rollup, error) {
 	sum := Rollup{Start: w.Start(from)}
-	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
+	err := rd.Cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		sum = Rollup{Start: sum.Start}
-		return sumRollups(ctx, tx, w, sum.Start, w.Start(to).Add(time.Duration(w)), visible(sc, sc.Env), only, &sum)
+		return sumRollups(ctx, tx, w, sum.Start, w.Start(to).Add(time.Duration(w)), Visible(sc, sc.Env), which, &sum)
 	})
 	return sum, err
 }
 
-// retainRollups removes roll-ups that are past their retention.
-func retainRollups(ctx context.Context, tx *db.Tx, now time.Time) (int64, error) {
+// Decided is what roll-ups count of one decision, or of several that were counted together.
+type Decided struct {
+	At          time.Time
+	Environment string
+	// Permitted, or denied, by a control or by default. masked is a part of permitted.
+	Permitted, ByControl, Masked bool
+	// N is the number of decisions, errors and cacheHits the number of them with an error and
+	// from the cache.
+	N, Errors, CacheHits int64
+	// TotalUS is the time of all of them, and eachUS that of each, in microseconds.
+	TotalUS, EachUS int64
+}
+
+// Add counts decisions.
+func (rs Rollups) Add(d Decided) {
+	start := TenSeconds.Start(d.At)
+	id := rollupID{start.UnixMicro(), d.Environment}
+	u := rs[id]
+	if u == nil {
+		u = &Rollup{Start: start}
+		rs[id] = u
+	}
+	switch {
+	case d.Permitted:
+		u.Permitted += d.N
+	default:
+		u.Denied += d.N
+		if d.ByControl {
+			u.PolicyDenials += d.N
+		}
+	}
+	if d.Masked {
+		u.Masked += d.N
+	}
+	u.Errors += d.Errors
+	u.CacheHits += d.CacheHits
+	u.EvaluationUS += d.TotalUS
+	u.Latencies.Add(d.EachUS, d.N)
+}
+
+// Prune removes roll-ups that are past their retention: at most n of each width.
+func Prune(ctx context.Context, tx *db.Tx, now time.Time, n int) (int64, error) {
 	var removed int64
-	for _, w := range widths() {
-		n, err := deleteRollups(ctx, tx, w, now.Add(-w.keep()), pruneChunk)
-		removed += n
+	for _, w := range Widths() {
+		gone, err := deleteRollups(ctx, tx, w, now.Add(-w.keep()), n)
+		removed += gone
 		if err != nil {
 			return removed, err
 		}

@@ -1,8 +1,7 @@
-package audit
+package stats
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -30,7 +29,7 @@ func (rd *Reader) Activity(ctx context.Context, tenant scope.TenantID, env scope
 	}
 	running := width.Start(now)
 	var out []Activity
-	err := rd.cluster.Read(ctx, tenant, func(tx *db.Tx) error {
+	err := rd.Cluster.Read(ctx, tenant, func(tx *db.Tx) error {
 		out = nil
 		busy, err := busyIn(ctx, tx, kind, running, env, least)
 		if err != nil || len(busy) == 0 {
@@ -72,9 +71,9 @@ func (rd *Reader) Sources(ctx context.Context, tenant scope.TenantID, env scope.
 	}
 	byAddress := map[string]seen{}
 	var out []Source
-	err := rd.cluster.Read(ctx, tenant, func(tx *db.Tx) error {
+	err := rd.Cluster.Read(ctx, tenant, func(tx *db.Tx) error {
 		clear(byAddress)
-		denied, err := newestFrom(ctx, tx, env, Deny, from, to, maxSampled)
+		denied, err := newestFrom(ctx, tx, env, "DENY", from, to, maxSampled)
 		if err != nil {
 			return err
 		}
@@ -90,7 +89,7 @@ func (rd *Reader) Sources(ctx context.Context, tenant scope.TenantID, env scope.
 			s.Denied++
 			s.users[r.User], s.resources[r.Resource] = true, true
 		}
-		permitted, err := newestFrom(ctx, tx, env, Permit, from, to, maxSampled)
+		permitted, err := newestFrom(ctx, tx, env, "PERMIT", from, to, maxSampled)
 		for _, r := range permitted {
 			if s, ok := byAddress[r.Address]; ok {
 				s.Permitted++
@@ -103,37 +102,4 @@ func (rd *Reader) Sources(ctx context.Context, tenant scope.TenantID, env scope.
 		out = append(out, *s.Source)
 	}
 	return out, err
-}
-
-// activity is the last time when this process stored decisions of each tenant.
-type activity struct {
-	mu   sync.Mutex
-	last map[scope.TenantID]time.Time
-}
-
-func (a *activity) note(tenant scope.TenantID, now time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.last == nil {
-		a.last = map[scope.TenantID]time.Time{}
-	}
-	a.last[tenant] = now
-}
-
-// Active returns the tenants for which this process has stored decisions since a time, in no
-// order. It forgets the others, so a later call with an earlier time does not return them. It
-// does not read a store.
-func (l *DecisionLog) Active(since time.Time) []scope.TenantID {
-	a := &l.active
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	out := make([]scope.TenantID, 0, len(a.last))
-	for tenant, last := range a.last {
-		if last.Before(since) {
-			delete(a.last, tenant)
-			continue
-		}
-		out = append(out, tenant)
-	}
-	return out
 }

@@ -1,4 +1,4 @@
-package audit
+package stats
 
 import (
 	"context"
@@ -7,6 +7,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
+
+// Reader reads what was counted.
+type Reader struct{ Cluster *db.Cluster }
 
 // Kind is the kind of subject that Top ranks.
 type Kind string
@@ -31,9 +34,20 @@ type Share struct {
 // scope's environment or in all.
 func (rd *Reader) Top(ctx context.Context, sc scope.Scope, kind Kind, from time.Time, n int) ([]Share, error) {
 	var out []Share
-	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		out, err = topCounts(ctx, tx, kind, bucketOf(from, hour), visible(sc, sc.Env), n)
+	err := rd.Cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		out, err = topCounts(ctx, tx, kind, Hour.Start(from), Visible(sc, sc.Env), n)
 		return err
 	})
 	return out, err
+}
+
+// Visible returns the environments that a filter for env leaves to the scope.
+func Visible(sc scope.Scope, env scope.Env) []string {
+	if sc.EnvBound {
+		env = sc.Env
+	}
+	if env != scope.AnyEnv {
+		return []string{string(env)}
+	}
+	return []string{string(scope.Production), string(scope.Sandbox)}
 }

@@ -1,8 +1,7 @@
-package audit
+package stats
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -17,8 +16,8 @@ const (
 	addRollups    = ` ON CONFLICT (width, bucket, environment, measure) DO UPDATE SET n = decision_rollups.n + excluded.n`
 )
 
-// storeRollups adds a batch to the roll-ups of all widths.
-func storeRollups(ctx context.Context, tx *db.Tx, rs rollups) error {
+// Store adds a batch to the roll-ups of all widths.
+func Store(ctx context.Context, tx *db.Tx, rs Rollups) error {
 	type cell struct {
 		width, bucket        int64
 		environment, measure string
@@ -26,7 +25,7 @@ func storeRollups(ctx context.Context, tx *db.Tx, rs rollups) error {
 	sums := map[cell]int64{}
 	for id, r := range rs {
 		r.each(func(measure string, n int64) {
-			for _, w := range widths() {
+			for _, w := range Widths() {
 				sums[cell{time.Duration(w).Microseconds(), w.Start(r.Start).UnixMicro(), id.environment, measure}] += n
 			}
 		})
@@ -63,8 +62,12 @@ func readRollups(ctx context.Context, tx *db.Tx, w Width, from, to time.Time, en
 	return out, nil
 }
 
-// sumRollups adds the roll-ups of one width in [from, to) to sum. only narrows what is added.
-func sumRollups(ctx context.Context, tx *db.Tx, w Width, from, to time.Time, envs []string, only string, sum *Rollup) error {
+// sumRollups adds the roll-ups of one width in [from, to) to sum.
+func sumRollups(ctx context.Context, tx *db.Tx, w Width, from, to time.Time, envs []string, which measures, sum *Rollup) error {
+	only := ""
+	if which == outcomes {
+		only = ` AND measure IN ('permit', 'deny')`
+	}
 	rows, err := db.All[storedSum](ctx, tx, `SELECT measure, CAST(SUM(n) AS BIGINT) AS n FROM decision_rollups
 		WHERE width = $1 AND bucket >= $2 AND bucket < $3 AND environment IN ($4, $5)`+only+` GROUP BY measure`,
 		time.Duration(w).Microseconds(), from, to, envs[0], envs[len(envs)-1])
@@ -108,24 +111,12 @@ func busyIn(ctx context.Context, tx *db.Tx, kind Kind, bucket time.Time, env sco
 // historyOf returns the counts of subjects in the buckets of [from, to), several subjects in
 // each query.
 func historyOf(ctx context.Context, tx *db.Tx, kind Kind, env scope.Env, names []string, from, to time.Time) ([]countOf, error) {
-	var out []countOf
-	for len(names) > 0 {
-		n := portion(len(names))
-		args := []any{string(env), from, to}
-		for _, name := range names[:n] {
-			args = append(args, string(kind)+name)
-		}
-		var in strings.Builder
-		list(&in, 4, n)
-		found, err := db.All[countOf](ctx, tx, `SELECT substr(key, 3) AS name, bucket, CAST(SUM(counted) AS BIGINT) AS n FROM decision_counts
-			WHERE environment = $1 AND bucket >= $2 AND bucket < $3 AND key IN (`+in.String()+`) GROUP BY key, bucket`, args...)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, found...)
-		names = names[n:]
+	keys := make([]string, len(names))
+	for i, name := range names {
+		keys[i] = string(kind) + name
 	}
-	return out, nil
+	return db.AllIn[countOf](ctx, tx, `SELECT substr(key, 3) AS name, bucket, CAST(SUM(counted) AS BIGINT) AS n FROM decision_counts
+		WHERE environment = $1 AND bucket >= $2 AND bucket < $3 AND key IN ($in) GROUP BY key, bucket`, keys, string(env), from, to)
 }
 
 type sourceRow struct {

@@ -25,8 +25,8 @@ var (
 	errOddPart   = errors.New("a part of the form cannot be read")
 )
 
-// form reads a form that is sent to a model: its fields are texts, and its files
-// media, batches of requests in lines, or texts.
+// form reads a form that is sent to a model. Its fields are texts. Its files are media,
+// batches of requests in lines, or texts.
 func (s *Inspection) form(in *Inbound) {
 	f := &formReader{room: bodies.MaxText}
 	media, params, err := mime.ParseMediaType(s.Head.contentType)
@@ -52,16 +52,16 @@ func (s *Inspection) form(in *Inbound) {
 	}
 }
 
-// formReader gathers what a form says.
+// formReader collects what a form says.
 type formReader struct {
-	room     int // bytes of text that it may still hold
+	room     int // bytes of text that it may still read
 	fields   []value.Member
 	requests []value.Value
 	media    int
 	broken   string
 }
 
-// pairs reads a form in a body of name=value.
+// pairs reads a body of name=value pairs.
 func (f *formReader) pairs(body io.Reader) error {
 	text, err := f.take(body)
 	if err != nil {
@@ -82,7 +82,7 @@ func (f *formReader) pairs(body io.Reader) error {
 	return nil
 }
 
-// parts reads a form in parts.
+// parts reads a multipart body.
 func (f *formReader) parts(from *multipart.Reader) error {
 	for n := 0; ; n++ {
 		part, err := from.NextRawPart()
@@ -96,7 +96,7 @@ func (f *formReader) parts(from *multipart.Reader) error {
 		}
 		for name := range part.Header {
 			if name != "Content-Disposition" && name != "Content-Type" && name != "Content-Length" {
-				return errOddPart // an encoding, which some undo
+				return errOddPart // an encoding, which some servers undo
 			}
 		}
 		if part.FormName() == "" || !utf8.ValidString(part.FormName()+part.FileName()) {
@@ -144,7 +144,7 @@ func (f *formReader) part(part *multipart.Part) error {
 	return nil
 }
 
-// take reads a text within what is left of the room.
+// take reads a text, within the room that is left.
 func (f *formReader) take(from io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(from, int64(f.room)+1))
 	if f.room -= len(text); f.room < 0 {
@@ -153,14 +153,14 @@ func (f *formReader) take(from io.Reader) ([]byte, error) {
 	return text, err
 }
 
-// field adds a text. In a form numbers are texts, so that one which reads as a
-// whole number is one.
+// field adds a text. Forms send numbers as texts, so a text that reads as a whole number
+// becomes one.
 func (f *formReader) field(name, text string) {
 	v := value.String(text)
 	if n, err := strconv.ParseInt(text, 10, 62); err == nil && strconv.FormatInt(n, 10) == text {
 		v = value.Int(n)
 	}
-	for i, m := range f.fields { // of several, each is looked at
+	for i, m := range f.fields { // a repeated field keeps all its values
 		if m.Key == name {
 			f.fields[i].Value = value.Array(append(append([]value.Value{}, listed(m.Value)...), v)...)
 			return
@@ -176,8 +176,8 @@ func listed(v value.Value) []value.Value {
 	return []value.Value{v}
 }
 
-// lines reads a file of JSON documents, each on a line or the one over all;
-// false: it is none.
+// lines reads a file of JSON documents: one in each line, or one in all. It returns false
+// when the file is neither.
 func (f *formReader) lines(text []byte) bool {
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 || text[0] != '{' && text[0] != '[' {

@@ -20,36 +20,36 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Inspection is what a control may see of a request beside its head. It is made
-// only where a control in scope refers to it.
+// Inspection is what the controls may see of a request beyond its head. There is one only
+// if a control in scope refers to it.
 type Inspection struct {
 	Refs   lang.Refs
 	Serves serving
 	Head   BodyHead
-	// Body is what is in memory of what was read, and kept the whole where that is
-	// more than maxInMemory. whole is false where the body was not read, as for
-	// what cannot be JSON.
+	// Body is the part of the body that is in memory. Kept holds the whole of a larger
+	// one on disk. Whole is false when the body was not read, for example because it
+	// cannot be JSON.
 	Body  []byte
 	Kept  *bodies.File
 	Whole bool
-	// Cut: media were left out of body.
+	// Cut is set when media were left out of Body.
 	Cut  bool
-	Hold *bodies.Hold // the room that body takes
-	// ShadowBytes is the room that it takes in shadow mode, in bytes.
+	Hold *bodies.Hold // the room that Body takes
+	// ShadowBytes is the room that Body takes in shadow mode, in bytes.
 	ShadowBytes int64
-	// Refusal is why the body cannot be judged by: broken or too large.
+	// Refusal says why the body cannot be decided on.
 	Refusal *Refusal
 
 	RPC      *mcp.Message
-	MCPError *mcp.Error // what is wrong with a message of MCP
+	MCPError *mcp.Error // what is wrong with an MCP message
 	LLM      *llm.Request
 	Meter    *usage.Account
 	Usage    value.Value
-	// Counted: the request was counted, and is decided on again.
+	// Counted is set when usage was counted already and the request is decided on again.
 	Counted bool
 }
 
-// BodyHead are the header fields that say how a body is to be read.
+// BodyHead holds the header fields that say how to read the body.
 type BodyHead struct {
 	length                         int64
 	contentType, Encoding, version string
@@ -57,7 +57,7 @@ type BodyHead struct {
 	MCP                            mcp.Headers
 }
 
-// HeadOf reads the header fields that say how a body of length bytes is to be read.
+// HeadOf reads the header fields that say how to read a body of length bytes.
 func HeadOf(h http.Header, length int64) BodyHead {
 	return BodyHead{
 		length: length, contentType: strings.Join(h["Content-Type"], ", "),
@@ -66,8 +66,8 @@ func HeadOf(h http.Header, length int64) BodyHead {
 	}
 }
 
-// Needs is what the controls in scope want to see beside the head; false:
-// nothing. It costs one look into the matcher.
+// Needs is what the controls in scope want to see beyond the head. It returns false when
+// that is nothing. It costs one lookup.
 func (in *Inbound) Needs(st *settings.State) (lang.Refs, bool) {
 	if st.Set == nil {
 		return lang.Refs{}, false
@@ -76,8 +76,8 @@ func (in *Inbound) Needs(st *settings.State) (lang.Refs, bool) {
 	return refs, refs.MCP || refs.LLM || refs.Usage
 }
 
-// Inspect reads what the controls want to see, before anything is decided. wanted
-// tells by a body's beginning whether it is to be read.
+// Inspect reads what the controls want to see. wanted decides from the beginning of the
+// body whether the rest is read.
 func (rd *Reader) Inspect(w http.ResponseWriter, r *http.Request, in *Inbound, refs lang.Refs, wanted func(head BodyHead, begin []byte) bool) (*Inspection, error) {
 	seen := &Inspection{Refs: refs, Head: HeadOf(r.Header, r.ContentLength)}
 	if r.Body == nil || r.Body == http.NoBody || !NeedsBody(refs) {
@@ -116,8 +116,7 @@ func (rd *Reader) Inspect(w http.ResponseWriter, r *http.Request, in *Inbound, r
 	return seen, nil
 }
 
-// keep puts a large body on disk, from where it is read to be decided on and to be
-// sent.
+// keep puts a large body on disk. The decision and the application read it from there.
 func (rd *Reader) keep(r *http.Request, seen *Inspection, begun []byte, body *bodies.Client) error {
 	kept, tooLong, err := rd.bodies.Keep(begun, body, bodies.MaxBody)
 	seen.Hold.Release()
@@ -139,7 +138,7 @@ func (rd *Reader) keep(r *http.Request, seen *Inspection, begun []byte, body *bo
 	return nil
 }
 
-// Close gives back what a request kept of its body.
+// Close releases what the request kept of its body.
 func (s *Inspection) Close() {
 	if s != nil {
 		s.Kept.Close()
@@ -147,15 +146,14 @@ func (s *Inspection) Close() {
 	}
 }
 
-// NeedsBody reports whether the body itself is asked for: who only counts
-// requests needs none.
+// NeedsBody reports whether a control reads the body. Counting requests does not need it.
 func NeedsBody(refs lang.Refs) bool {
 	return refs.MCP || refs.LLM || slices.ContainsFunc(refs.Input, func(p []string) bool {
 		return len(p) == 0 || p[0] == "usage" && (len(p) == 1 || p[1] != "requests")
 	})
 }
 
-// Unreadable refuses bodies that would have to be guessed at.
+// Unreadable refuses bodies whose content could only be guessed.
 func Unreadable(h BodyHead) *Refusal {
 	if h.Encoding != "" && !strings.EqualFold(h.Encoding, "identity") {
 		return &Refusal{http.StatusUnsupportedMediaType, "body_encoded", "a control needs this body, which is compressed"}
@@ -166,8 +164,8 @@ func Unreadable(h BodyHead) *Refusal {
 	return nil
 }
 
-// readBounded reads a body whole, or its beginning: as much as tells that it is
-// not wanted, or more than maxInMemory.
+// readBounded reads the whole body, or its beginning: until it is clear that the body is
+// not wanted, or bodies.MaxInMemory bytes.
 func readBounded(body io.Reader, h BodyHead, held *bodies.Hold, wanted func(BodyHead, []byte) bool) (data []byte, whole bool, err error) {
 	size := 4096
 	if h.length >= 0 && h.length <= bodies.MaxInMemory {
@@ -201,12 +199,11 @@ func readBounded(body io.Reader, h BodyHead, held *bodies.Hold, wanted func(Body
 	}
 }
 
-// MayBePrompt is mayBe at a model's: forms hold prompts too.
+// MayBePrompt is MayBeJSON for models, which also take prompts in forms.
 func MayBePrompt(h BodyHead, begin []byte) bool { return MayBeJSON(h, begin) || IsForm(h.contentType) }
 
-// MayBeJSON reports whether any server could take these first bytes for the
-// beginning of a JSON object or array, whatever the media type says. Bytes that
-// hint at another encoding of Unicode count as such.
+// MayBeJSON reports whether any server could take these first bytes for a JSON object or
+// array, whatever the media type says. Bytes that hint at another Unicode encoding count.
 func MayBeJSON(h BodyHead, data []byte) bool {
 	if bodies.IsJSON(h.contentType) {
 		return true
@@ -219,12 +216,12 @@ func MayBeJSON(h BodyHead, data []byte) bool {
 	return len(data) == 0 || data[0] == '{' || data[0] == '['
 }
 
-// UsageSubject says whose use a request counts as.
+// UsageSubject says whose usage a request counts towards.
 func (in *Inbound) UsageSubject(st *settings.State, who *identity.Caller) usage.Subject {
 	return usage.Subject{Tenant: st.Tenant, Environment: st.Environment, Resource: in.ResourceKey(st), Client: in.Client, Who: who}
 }
 
-// ResourceKey names what is asked for: the registered resource, else the host.
+// ResourceKey names the registered resource, or else the host.
 func (in *Inbound) ResourceKey(st *settings.State) string {
 	if res := st.Set.Match(in.Locator()); res != nil {
 		return strconv.FormatInt(res.ID, 10)
@@ -232,7 +229,7 @@ func (in *Inbound) ResourceKey(st *settings.State) string {
 	return "host:" + in.Host
 }
 
-// extra are the members of input that an inspection fills.
+// extra are the members of the input that come from an inspection.
 func (s *Inspection) extra() []value.Member {
 	if s == nil {
 		return nil
@@ -250,7 +247,7 @@ func (s *Inspection) extra() []value.Member {
 	return out
 }
 
-// Metered is the request's metering; nil when nothing is counted.
+// Metered is the usage account of the request; nil when nothing is counted.
 func (s *Inspection) Metered() *usage.Account {
 	if s == nil {
 		return nil
@@ -258,23 +255,24 @@ func (s *Inspection) Metered() *usage.Account {
 	return s.Meter
 }
 
-// TooLarge refuses what is larger than a limit.
+// TooLarge refuses a body that exceeds a limit.
 func TooLarge(limit string, bytes int) *Refusal {
 	return &Refusal{http.StatusRequestEntityTooLarge, "body_too_large", "a control needs this body, which is larger than the limit \"" + limit + "\" of " + strconv.Itoa(bytes) + " bytes"}
 }
 
-// TooMany refuses a body that there is no room for beside the others.
+// TooMany refuses a body that there is no room for.
 func TooMany() *Refusal {
 	return &Refusal{http.StatusServiceUnavailable, "bodies_saturated", "a control needs this body, and the limit \"all_bodies\" is met by those that wait"}
 }
 
-// Unfit is why no control is asked about a message of MCP; nil: one is.
+// Unfit says why an MCP message is refused without a decision; nil: it is decided on.
 func (s *Inspection) Unfit(host string) *Refusal {
 	switch {
 	case s.MCPError != nil:
 		return &Refusal{http.StatusBadRequest, "mcp_invalid", s.MCPError.Message}
 	case s.Head.origin != "" && !ownOrigin(s.Head.origin, host):
-		// A page of another site has the browser speak for its user (DNS rebinding).
+		// A page of another site makes the browser send this for its user (DNS
+		// rebinding).
 		return &Refusal{http.StatusForbidden, "foreign_origin", "the request comes from a page of another origin"}
 	case !s.RPC.Known():
 		return &Refusal{http.StatusForbidden, "unknown_method", "the MCP method is not known"}
@@ -291,21 +289,20 @@ func ownOrigin(origin, host string) bool {
 	return ok && name == host
 }
 
-// Harmless reports a ping or a notification to an MCP server: those pass. That
-// the message says so is not enough: another application, which a second reading of
-// the path may name, does not read it so.
+// Harmless reports whether the request is a ping or a notification to an MCP server,
+// which may pass. The message alone does not prove that: under another reading of the
+// path, another application may get it.
 func (s *Inspection) Harmless() bool {
 	return s != nil && s.RPC != nil && s.RPC.Harmless() && s.Serves.onlyMCP
 }
 
-// Calls reports whether the request is a call of MCP, which has an answer.
+// Calls reports whether the request is an MCP call, which expects an answer.
 func (in *Inbound) Calls() bool {
 	return in.Seen != nil && in.Seen.RPC != nil && in.Seen.RPC.ID != ""
 }
 
-// DropParsed drops what a decision was made by, once it is recorded: while the
-// application works on its answer, a request holds no more than what of its body
-// is still to be sent.
+// DropParsed drops what only the decision needed. While the application works, a request
+// holds no more of its body than is still to be sent.
 func (s *Inspection) DropParsed() {
 	if s == nil {
 		return
@@ -319,7 +316,7 @@ func (s *Inspection) DropParsed() {
 	}
 	if s.LLM != nil {
 		s.LLM.Messages, s.LLM.Texts = value.Value{}, value.Value{}
-		s.LLM.Model = strings.Clone(s.LLM.Model) // and not the body that it is a part of
+		s.LLM.Model = strings.Clone(s.LLM.Model) // without the body that it is a part of
 	}
 }
 

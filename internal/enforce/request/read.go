@@ -37,16 +37,16 @@ func ServesMCP(res *rego.Resource) bool {
 	return kind == "mcp_server" || kind == "" && (res.Type == "mcp" || res.Type == "mcp_server")
 }
 
-// serving is what the resources of a request are: more than one where its path has two
-// readings, of which nobody knows which one the application takes.
+// serving says what the resources of a request are. A path with two readings has two of
+// them, and nobody knows which one the application takes.
 type serving struct {
-	Model bool // a reading is a model or an agent
-	MCP   bool // a reading is an MCP server
-	// onlyMCP: no reading is anything else than an MCP server.
+	Model bool // some reading is a model or an agent
+	MCP   bool // some reading is an MCP server
+	// onlyMCP is set when every reading is an MCP server.
 	onlyMCP bool
 }
 
-// Serving looks at both readings of a request.
+// Serving looks up both readings of a request.
 func (in *Inbound) Serving(st *settings.State) serving {
 	if st.Set == nil {
 		return serving{}
@@ -59,7 +59,7 @@ func (in *Inbound) Serving(st *settings.State) serving {
 	}
 }
 
-// queryPrompts are parameters of a query in which a model may be told something.
+// queryPrompts are query parameters that may hold a prompt.
 var queryPrompts = []string{
 	"prompt", "input", "inputs", "message", "messages", "content", "contents", "system", "instructions", "q", "query", "question", "text", "template", "suffix", "preamble",
 }
@@ -73,8 +73,8 @@ func (s *Inspection) source(in *Inbound, model bool) llm.Source {
 	return src
 }
 
-// promptsOfPath are the segments of a path that say something: some services take a prompt
-// there. Of a request without a body those with spaces count alone, since a GET of
+// promptsOfPath are the segments of a path that may hold a prompt, as some services take
+// it there. In a request without a body only segments with spaces count, because a GET of
 // /models/some-model-name asks nothing.
 func (s *Inspection) promptsOfPath(path string) (out []value.Member) {
 	for seg := range strings.SplitSeq(path, "/") {
@@ -86,8 +86,8 @@ func (s *Inspection) promptsOfPath(path string) (out []value.Member) {
 	return out
 }
 
-// promptsOfQuery are the parameters of a query in which a model may be told something: those
-// with the name of a prompt, and those whose name or value says something.
+// promptsOfQuery are the query parameters that may hold a prompt: those with the name of
+// one, and those whose name or value is wordy.
 func promptsOfQuery(params value.Value) (out []value.Member) {
 	params.Each(func(name string, values value.Value) bool {
 		says := slices.Contains(queryPrompts, strings.ToLower(name)) || llm.IsWordy(name)
@@ -103,16 +103,16 @@ func promptsOfQuery(params value.Value) (out []value.Member) {
 	return out
 }
 
-// readsTexts reports whether a control refers to the texts of messages.
+// readsTexts reports whether a control reads the texts of messages.
 func readsTexts(refs lang.Refs) bool {
 	return slices.ContainsFunc(refs.Input, func(p []string) bool {
 		return len(p) == 0 || p[0] == "llm" && (len(p) == 1 || p[1] == "texts")
 	})
 }
 
-// Read parses the body of a request by what its resources serve. What is no
-// JSON in the first place holds neither a call nor a prompt, and the controls are
-// shown none; a model's or an agent's is then unreadable. What is broken is refused.
+// Read parses the body as its resources do. A body that is not JSON holds neither a call
+// nor a prompt, so the controls see none, and a model's counts as unreadable. A broken
+// body is refused.
 func (s *Inspection) Read(in *Inbound) {
 	if s.Refusal != nil {
 		return
@@ -152,7 +152,7 @@ func (s *Inspection) Content() io.Reader {
 	return bytes.NewReader(s.Body)
 }
 
-// Begin is the body's beginning.
+// Begin is the beginning of the body.
 func (s *Inspection) Begin() []byte {
 	if s.Kept == nil {
 		return s.Body
@@ -162,20 +162,20 @@ func (s *Inspection) Begin() []byte {
 	return head[:n]
 }
 
-// markUnreadable is a body in a form that is not read.
+// markUnreadable marks a body in a form that the bouncer does not read.
 func (s *Inspection) markUnreadable(in *Inbound, model bool, why string) {
 	if model {
 		s.LLM = llm.Unreadable(s.source(in, model), why)
 	}
 }
 
-// socket reports a request that opens a socket here, or behind a gateway that asks.
+// socket reports whether the request opens a WebSocket, here or behind a gateway.
 func (in *Inbound) socket() bool {
 	return in.Upgrade || strings.Contains(strings.ToLower(strings.Join(in.Headers["Upgrade"], ",")), "websocket")
 }
 
-// socket is a request after which messages come that nobody reads, whatever its own body
-// says. Servers and SDKs of MCP speak over sockets too, by the subprotocol mcp.
+// socket handles a WebSocket: nobody reads its messages, whatever the body of the request
+// says. MCP also runs over WebSockets, with the subprotocol mcp.
 func (s *Inspection) socket(in *Inbound, model bool) {
 	speaksMCP := s.Serves.MCP || strings.Contains(strings.ToLower(strings.Join(in.Headers["Sec-Websocket-Protocol"], ",")), "mcp")
 	if s.Refs.MCP && speaksMCP {
@@ -184,7 +184,7 @@ func (s *Inspection) socket(in *Inbound, model bool) {
 	s.markUnreadable(in, model, "the messages of a WebSocket are not read")
 }
 
-// withoutBody is a request without a body.
+// withoutBody handles a request without a body.
 func (s *Inspection) withoutBody(in *Inbound, model bool) {
 	if !model {
 		return
@@ -197,7 +197,7 @@ func (s *Inspection) withoutBody(in *Inbound, model bool) {
 	}
 }
 
-// document reads a body that is JSON.
+// document reads a JSON body.
 func (s *Inspection) document(in *Inbound, model bool) {
 	if no := s.reduce(); no != nil {
 		s.Refusal = no
@@ -214,12 +214,12 @@ func (s *Inspection) document(in *Inbound, model bool) {
 	if s.Refs.MCP {
 		s.RPC, s.MCPError = mcp.Parse(doc, s.Head.MCP, s.Serves.MCP)
 		if model && !s.Serves.MCP && s.RPC != nil && !s.RPC.Known() {
-			s.RPC = nil // agents have protocols of their own over JSON-RPC
+			s.RPC = nil // agents have JSON-RPC protocols of their own
 		}
 		if s.RPC != nil || s.MCPError != nil {
 			s.Refusal = s.Unfit(in.Host)
 			if s.Refusal == nil && s.Cut {
-				s.Refusal = TooLarge("text", bodies.MaxText) // a tool may read what was left out
+				s.Refusal = TooLarge("text", bodies.MaxText) // a tool may read the part that was left out
 			}
 			if s.Refusal != nil || !model {
 				return
@@ -229,7 +229,7 @@ func (s *Inspection) document(in *Inbound, model bool) {
 	s.prompt(llm.Parse(s.source(in, model), doc))
 }
 
-// reduce leaves of a large body what is not media.
+// reduce cuts the media out of a large body.
 func (s *Inspection) reduce() *Refusal {
 	if s.Kept == nil && len(s.Body) <= bodies.MaxInMemory {
 		return nil
@@ -248,7 +248,7 @@ func (s *Inspection) reduce() *Refusal {
 	return nil
 }
 
-// prompt takes what was found in a body.
+// prompt keeps what was found in a body.
 func (s *Inspection) prompt(req *llm.Request, bad *llm.Error) {
 	if bad != nil {
 		s.Refusal = &Refusal{http.StatusBadRequest, "prompt_ambiguous", bad.Message}
@@ -257,15 +257,15 @@ func (s *Inspection) prompt(req *llm.Request, bad *llm.Error) {
 	s.LLM = req
 }
 
-// IsForm reports a type in which browsers and clients send forms and files.
+// IsForm reports whether a content type is one in which clients send forms and files.
 func IsForm(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)
 	return err == nil && (media == "multipart/form-data" || media == "application/x-www-form-urlencoded") ||
 		err != nil && strings.Contains(strings.ToLower(contentType), "form")
 }
 
-// readsCharset reports whether what a type says of its charset lets the bytes be read
-// as they are. Another (UTF-7, ISO-2022) says something else in the same bytes.
+// readsCharset reports whether the bytes can be read as they are. In other charsets
+// (UTF-7, ISO-2022) the same bytes mean something else.
 func readsCharset(contentType string) bool {
 	at := strings.Index(strings.ToLower(contentType), "charset")
 	if at < 0 {

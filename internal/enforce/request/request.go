@@ -1,5 +1,5 @@
-// Package request reads what a client sends: the head in one canonical form, and, where
-// a control asks for it, the body. What it reads is, byte for byte, what is forwarded.
+// Package request reads what a client sends: the head in one canonical form, and the body
+// where a control asks for it. The bouncer forwards exactly the bytes that were read.
 // Input that two parsers could read differently is refused.
 package request
 
@@ -22,7 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Reader reads requests as they arrive. Make it with newReader.
+// Reader reads requests as they arrive. Make it with NewReader.
 type Reader struct {
 	now    func() time.Time
 	ids    *ids.Source
@@ -30,21 +30,21 @@ type Reader struct {
 	log    *slog.Logger
 }
 
-// OwnPrefix begins the paths that the bouncer answers itself.
+// OwnPrefix is the prefix of the paths that the bouncer answers itself.
 const OwnPrefix = "/_bouncer/"
 
-// NewReader is a reader that keeps large bodies in store.
+// NewReader returns a reader that keeps large bodies in store.
 func NewReader(store *bodies.Store, source *ids.Source, logger *slog.Logger, now func() time.Time) *Reader {
 	return &Reader{now: now, ids: source, bodies: store, log: logger}
 }
 
-// Refusal is an answer of our own in place of the application's.
+// Refusal is an answer in place of the application's.
 type Refusal struct {
 	Status        int
 	Code, Message string
 }
 
-// Refuse is a refusal with a status, an error code and a message for the client.
+// Refuse makes a refusal with a status, an error code and a message for the client.
 func Refuse(status int, code, message string) *Refusal { return &Refusal{status, code, message} }
 
 // BadRequest refuses a request that is malformed or ambiguous.
@@ -52,41 +52,40 @@ func BadRequest(message string) *Refusal {
 	return &Refusal{http.StatusBadRequest, "bad_request", message}
 }
 
-// Inbound is a request after it was checked: what is decided on, and, byte for
-// byte, what is forwarded.
+// Inbound is a checked request: what is decided on, and exactly what is forwarded.
 type Inbound struct {
-	Session         string // key of the MCP session that it is in; empty: in none
+	Session         string // key of its MCP session; empty: none
 	At              time.Time
 	Peer            netip.Addr
-	Trusted         bool // the peer is a named proxy
+	Trusted         bool // the peer is a trusted proxy
 	Client          string
 	Method          string
-	Host            string // lower case, as decided on
-	Path            string // canonical: what is forwarded
-	Decided         string // what the controls see of it; empty before it is looked up
+	Host            string // in lower case
+	Path            string // canonical, as forwarded
+	Decided         string // the path that the controls see; empty before the lookup
 	Place           rego.Place
-	Query           string // raw, as forwarded
+	Query           string // as sent
 	params          value.Value
 	Headers         http.Header
-	ConnectionNames []string // fields that Connection drops
+	ConnectionNames []string // fields that Connection removes
 	ID              string   // X-Request-ID
 	Upgrade         bool     // a WebSocket handshake
 	Trailers        bool
 	Secure          bool
-	Seen            *Inspection   // nil: the controls want to see nothing beside the head
-	Resource        int64         // the resource that the gateway's route names; 0: by host and path
-	Patience        time.Duration // how long who asks waits for the decision; 0: as long as it takes
-	Gateway         value.Value   // input.gateway: what Envoy tells of its route
-	RetryAfter      time.Duration // after which a request that is out of its budget may come again
-	MetadataURL     string        // address of what says who issues tokens; a 401 names it
+	Seen            *Inspection   // nil: the controls read only the head
+	Resource        int64         // the resource that the gateway's route names; 0: found by host and path
+	Patience        time.Duration // how long the gateway waits for the decision; 0: no limit
+	Gateway         value.Value   // input.gateway: what Envoy says about its route
+	RetryAfter      time.Duration // when a request beyond its budget may be sent again
+	MetadataURL     string        // where the token issuer is published; sent with a 401
 }
 
-// Locator is the part of the question that finds the resource.
+// Locator is the part of the decision request that finds the resource.
 func (in *Inbound) Locator() *rego.Request {
 	return &rego.Request{ResourceID: in.Resource, Host: in.Host, Path: in.Path, Method: in.Method}
 }
 
-// Placed is where the set finds the request; it is looked up once.
+// Placed is where the set finds the request. The lookup happens once.
 func (in *Inbound) Placed(set *rego.Set) *rego.Place {
 	if by := in.Locator(); !in.Place.Of(set, by) {
 		in.Place = set.Find(by)
@@ -94,7 +93,7 @@ func (in *Inbound) Placed(set *rego.Set) *rego.Place {
 	return &in.Place
 }
 
-// Deadline is the deadline of the request's decision.
+// Deadline is how long the decision may take.
 func (in *Inbound) Deadline(most time.Duration) time.Duration {
 	if in.Patience > 0 {
 		return min(in.Patience, most)
@@ -102,8 +101,8 @@ func (in *Inbound) Deadline(most time.Duration) time.Duration {
 	return most
 }
 
-// Arrive is the part of a request's check that is done for our own endpoints
-// too: who is at the other end, and which path, canonical, is asked for.
+// Arrive checks what the bouncer's own endpoints need too: who sent the request, and its
+// canonical path.
 func (rd *Reader) Arrive(r *http.Request, st *settings.Settings) (in Inbound, no *Refusal) {
 	in = Inbound{At: rd.now(), Method: r.Method, Headers: r.Header, Secure: r.TLS != nil || wire.IsSecure(r.Context())}
 	in.ID = rd.RequestID(r.Header, in.At)
@@ -121,8 +120,7 @@ func (rd *Reader) Arrive(r *http.Request, st *settings.Settings) (in Inbound, no
 	return in, nil
 }
 
-// Admit is the rest: what is left of the request after it is what is decided
-// on and forwarded.
+// Admit checks the rest of what is decided on and forwarded.
 func (in *Inbound) Admit(r *http.Request, st *settings.Settings) *Refusal {
 	if no := allowedMethod(r.Method); no != nil {
 		return no
@@ -142,8 +140,8 @@ func (in *Inbound) Admit(r *http.Request, st *settings.Settings) *Refusal {
 	return nil
 }
 
-// wantsWebSocket reports a WebSocket handshake. Other upgrades do not pass, and
-// h2c least of all: it would open a tunnel in which nothing is decided.
+// wantsWebSocket reports whether the request is a WebSocket handshake. Other upgrades do
+// not pass. h2c in particular would open a tunnel without decisions.
 func wantsWebSocket(r *http.Request) bool {
 	if r.ProtoMajor != 1 || r.Method != http.MethodGet || len(r.Header["Upgrade"]) != 1 || !strings.EqualFold(r.Header["Upgrade"][0], "websocket") {
 		return false
@@ -158,7 +156,7 @@ func wantsWebSocket(r *http.Request) bool {
 	return false
 }
 
-// RequestID is the caller's id when it is a sane one, else a new one.
+// RequestID is the client's request id if it is sane, and otherwise a new one.
 func (rd *Reader) RequestID(h http.Header, at time.Time) string {
 	if v := h[header.RequestID]; len(v) == 1 && SaneID(v[0]) {
 		return v[0]
@@ -166,8 +164,8 @@ func (rd *Reader) RequestID(h http.Header, at time.Time) string {
 	return rd.ids.Next(at)
 }
 
-// SaneID reports whether a request id is short and of plain characters, so that it can
-// be logged and sent on as it is.
+// SaneID reports whether a request id is short and of plain characters, so that it can be
+// logged and forwarded.
 func SaneID(s string) bool {
 	if s == "" || len(s) > 128 {
 		return false
@@ -180,9 +178,9 @@ func SaneID(s string) bool {
 	return true
 }
 
-// ActionName folds methods into the three names that controls use: read (GET,
-// HEAD, OPTIONS), write (POST, PUT, PATCH), delete (DELETE); any other method
-// is its own name in lower case.
+// ActionName maps a method to the name that controls use: read (GET, HEAD, OPTIONS),
+// write (POST, PUT, PATCH) or delete (DELETE). Any other method is its own name in lower
+// case.
 func ActionName(method string) string {
 	switch method {
 	case "GET", "HEAD", "OPTIONS":
@@ -193,11 +191,10 @@ func ActionName(method string) string {
 	return strings.ToLower(method)
 }
 
-// Question is the decision request of an inbound request, whose path was looked up: input.user, .action
-// {name, method}, .resource {path, host}, .context {ip_address, timestamp,
-// request_id} and .request {method, path, host, query, headers}; where a control
-// asks for them, .llm and .usage; and .gateway {principal, sni, extensions} from
-// Envoy.
+// Question is the decision request: input.user, .action {name, method}, .resource {path,
+// host}, .context {ip_address, timestamp, request_id} and .request {method, path, host,
+// query, headers}. Controls that ask for them also get .llm and .usage, and requests from
+// Envoy .gateway {principal, sni, extensions}. The path must have been looked up.
 func (in *Inbound) Question(st *settings.Settings, who *identity.Caller) rego.Request {
 	user := who.Doc
 	if !user.Defined() {
@@ -241,7 +238,7 @@ func (in *Inbound) Question(st *settings.Settings, who *identity.Caller) rego.Re
 
 var emptyObject = value.Object()
 
-// Credit works out what the application gets in place of the caller's credentials.
+// Credit is what the application gets in place of the caller's credentials.
 func (in *Inbound) Credit(st *settings.State, res *rego.Resource, who *identity.Caller) header.Changes {
 	if res == nil && st.Set != nil && st.HasResourceCredentials() {
 		res = st.Set.Match(in.Locator())
@@ -249,7 +246,8 @@ func (in *Inbound) Credit(st *settings.State, res *rego.Resource, who *identity.
 	return st.Credit(in.Headers, res, who)
 }
 
-// Scheme is how the client reached us, or the trusted proxy in front of us.
+// Scheme is the scheme that the client used, as seen here or by the trusted proxy in
+// front.
 func (in *Inbound) Scheme() string {
 	if p := in.Headers["X-Forwarded-Proto"]; in.Trusted && len(p) == 1 && (p[0] == "http" || p[0] == "https") {
 		return p[0]

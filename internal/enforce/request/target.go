@@ -14,9 +14,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Adopt takes over what a gateway says of the request that it holds. The gateway
-// hands the raw path on, so that only one that every application reads as we
-// did may be decided on.
+// Adopt takes over what a gateway says about the request that it holds. The gateway
+// forwards the raw path, so only a path that every application reads in the same way is
+// accepted.
 func (in *Inbound) Adopt(method, host, target string, st *settings.Settings) *Refusal {
 	in.Method = method
 	if no := allowedMethod(method); no != nil {
@@ -43,8 +43,8 @@ func (in *Inbound) Adopt(method, host, target string, st *settings.Settings) *Re
 	return nil
 }
 
-// sameSegments reports whether a raw path has the segments of its canonical
-// form: nothing was merged or resolved, but for a slash at the end.
+// sameSegments reports whether a raw path has as many segments as its canonical form. A
+// slash at the end does not count.
 func sameSegments(raw, canonical string) bool {
 	if canonical == "/" {
 		return raw == "/"
@@ -54,14 +54,14 @@ func sameSegments(raw, canonical string) bool {
 
 func allowedMethod(m string) *Refusal {
 	switch m {
-	case "": // a gateway that does not say
+	case "": // the gateway did not say
 		return BadRequest("the method is missing")
 	case "TRACE", "TRACK", "CONNECT", "PRI":
 		return &Refusal{http.StatusMethodNotAllowed, "method_not_allowed", "this method does not pass"}
 	}
 	for i := 0; i < len(m); i++ {
-		// Methods are case-sensitive, but not every application knows: `delete`
-		// must not slip past a control on DELETE.
+		// Methods are case-sensitive, but not every application knows that: `delete` must
+		// not bypass a control on DELETE.
 		if m[i] >= 'a' && m[i] <= 'z' {
 			return &Refusal{http.StatusMethodNotAllowed, "method_not_allowed", "methods are written in upper case"}
 		}
@@ -72,8 +72,8 @@ func allowedMethod(m string) *Refusal {
 	return nil
 }
 
-// splitTarget takes origin-form, and absolute-form as HTTP/1.1 requires
-// (RFC 9112 section 3.2.2); the authority of the latter is r.Host already.
+// splitTarget reads the origin form, and the absolute form as HTTP/1.1 requires (RFC 9112
+// section 3.2.2). r.Host has the authority of the latter.
 func splitTarget(target string) (path, query string, ok bool) {
 	if !strings.HasPrefix(target, "/") {
 		scheme, rest, found := strings.Cut(target, "://")
@@ -98,9 +98,8 @@ func splitTarget(target string) (path, query string, ok bool) {
 	return path, query, true
 }
 
-// targetBytes are the bytes of a request target: those that RFC 3986 knows, but for
-// the fragment's `#`. HTTP/2 frames carry any others just as well, and HTTP/1.1 would
-// read them as the end of the target.
+// targetBytes are the bytes of a request target: those of RFC 3986 without the fragment's
+// `#`. HTTP/2 also carries others, which HTTP/1.1 would read as the end of the target.
 var targetBytes = func() (t [256]bool) {
 	for _, c := range []byte("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~:/?[]@!$&'()*+,;=%") {
 		t[c] = true
@@ -108,13 +107,13 @@ var targetBytes = func() (t [256]bool) {
 	return t
 }()
 
-// canonicalPath is the one form of a path, in the bytes that go upstream.
+// canonicalPath is the one form of a path, as it is forwarded.
 func canonicalPath(raw string, keepSlash bool) (string, bool) {
 	p, err := rego.NormalizePath(raw)
 	if err != nil {
 		return "", false
 	}
-	// Encoding can make a path longer than a path may be; the decision would refuse it.
+	// Encoding may make the path too long for a decision.
 	if again, err := rego.NormalizePath(p); err != nil || again != p {
 		return "", false
 	}
@@ -124,10 +123,9 @@ func canonicalPath(raw string, keepSlash bool) (string, bool) {
 	return p, true
 }
 
-// canonicalHost is the host in lower case, without a final dot, and an IPv6 literal
-// in its one form; an absent host (HTTP/1.0) is empty. What an application may read
-// in another way than the controls' hosts are matched in is refused: a second or
-// odd port, empty labels, brackets around anything else.
+// canonicalHost is the host in lower case and without a final dot, or an IPv6 address in
+// its one form. A missing host (HTTP/1.0) is empty. A host that an application might read
+// differently is refused: odd ports, empty labels, brackets around anything but IPv6.
 func canonicalHost(h string) (string, bool) {
 	if h == "" {
 		return "", true
@@ -171,7 +169,7 @@ func canonicalHost(h string) (string, bool) {
 	return bare, true
 }
 
-// canonicalLiteral is the same of an IPv6 address in brackets.
+// canonicalLiteral is canonicalHost for an IPv6 address in brackets.
 func canonicalLiteral(h string) (string, bool) {
 	inner, rest, closed := strings.Cut(h[1:], "]")
 	addr, err := netip.ParseAddr(inner)
@@ -181,14 +179,14 @@ func canonicalLiteral(h string) (string, bool) {
 	return "[" + addr.String() + "]" + rest, true
 }
 
-// isPort reports a port as everybody writes it: 1 to 65535, without a zero before it.
+// isPort reports whether s is a port from 1 to 65535 without a leading zero.
 func isPort(s string) bool {
 	n, err := strconv.ParseUint(s, 10, 16)
 	return err == nil && n > 0 && s[0] != '0'
 }
 
-// readQuery makes input.request.query: an object from name to the list of its
-// values, in the order sent. What cannot be read in one way alone is refused.
+// readQuery makes input.request.query: an object of names with the list of their values,
+// in the order sent. It returns false for a query with more than one reading.
 func readQuery(raw string) (value.Value, bool) {
 	if raw == "" {
 		return value.Value{}, true
@@ -220,6 +218,6 @@ func readQuery(raw string) (value.Value, bool) {
 	return value.Object(members...), true
 }
 
-// maxQueryParams is how many query parameters a request may have: beyond about
-// that number parsers begin to disagree on what they see.
+// maxQueryParams is the largest number of query parameters. Beyond about that number,
+// parsers disagree.
 const maxQueryParams = 10_000

@@ -52,7 +52,7 @@ func startDomains(ctx context.Context, p *parts) error {
 // which makes sure that no other process has the data directory.
 func startMetering(p *parts) error {
 	dir := filepath.Join(p.cfg.DataDir, "usage")
-	book, err := tally.Open(dir)
+	book, err := tally.Open(dir, p.log)
 	if err != nil {
 		return fmt.Errorf("open the counters of API calls in %s: %w", dir, err)
 	}

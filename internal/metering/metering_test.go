@@ -35,7 +35,7 @@ var noon = time.Date(2026, 3, 31, 12, 0, 0, 0, time.UTC)
 
 func newCalls(t testing.TB, c *db.Cluster, dir string, now func() time.Time) *Calls {
 	t.Helper()
-	book, err := tally.Open(dir)
+	book, err := tally.Open(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

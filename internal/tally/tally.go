@@ -3,6 +3,10 @@
 // that is killed. Counts are not synced to the disk, so a power cut can lose the
 // newest of them.
 //
+// Pages of a mapped file can be lost while it is in use: somebody truncates the file,
+// or a file system that copies on write is full. Each counter therefore has its count
+// in memory, too, and goes on there alone once its file has failed.
+//
 // A file holds a fixed number of slots. A slot is a count, the key that it counts
 // and a source, a random number that no two uses of a slot share. Whoever copies
 // counts into a store keeps them by key and source: the same count can then be
@@ -14,9 +18,11 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -46,35 +52,105 @@ type Counter struct {
 	Key    string
 	Source int64
 
-	n    *atomic.Int64
-	slot []byte // nil where the count is in memory alone
+	n    atomic.Int64
+	slot *slot // nil where the count is in memory alone
 }
 
 // Add adds to the count.
-func (c *Counter) Add(n int64) { c.n.Add(n) }
+func (c *Counter) Add(n int64) {
+	c.n.Add(n)
+	if c.slot != nil {
+		c.slot.add(n)
+	}
+}
 
 // Count is the count.
 func (c *Counter) Count() int64 { return c.n.Load() }
+
+// slot is a place for a counter in a file.
+type slot struct {
+	bytes []byte
+	file  *file
+}
+
+// file is one file in memory.
+type file struct {
+	name   string
+	memory []byte
+	unmap  func() error
+	log    *slog.Logger
+	failed atomic.Bool // a page of it is gone: nothing is written there any more
+}
+
+// slots are the places of the file.
+func (f *file) slots() []*slot {
+	out := make([]*slot, 0, slots)
+	for part := range slices.Chunk(f.memory, slotSize) {
+		out = append(out, &slot{part, f})
+	}
+	return out
+}
+
+// add adds to the slot's count.
+func (s *slot) add(n int64) {
+	if s.file.failed.Load() {
+		return
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer s.file.lost()
+	countOf(s.bytes).Add(n)
+}
+
+// begin makes the slot a counter of 0. It is false where the file has failed.
+func (s *slot) begin(c *Counter) bool {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer s.file.lost()
+	countOf(s.bytes).Store(0)
+	binary.LittleEndian.PutUint64(s.bytes[sourceAt:], uint64(c.Source))
+	copy(s.bytes[keyAt:], c.Key)
+	binary.LittleEndian.PutUint32(s.bytes[lengthAt:], uint32(len(c.Key)))
+	binary.LittleEndian.PutUint32(s.bytes[sumAt:], sum(s.bytes)) // last: it makes the slot a counter
+	return true
+}
+
+// end makes the slot a free one.
+func (s *slot) end() {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer s.file.lost()
+	binary.LittleEndian.PutUint32(s.bytes[lengthAt:], 0)
+}
+
+// lost recovers from the access to a page that is gone, and gives the file up. It is
+// deferred.
+func (f *file) lost() {
+	why := recover()
+	if why == nil {
+		return
+	}
+	if _, ok := why.(interface{ Addr() uintptr }); !ok { // no fault of a page
+		panic(why)
+	}
+	if f.failed.CompareAndSwap(false, true) {
+		f.log.Error("a file of counters was damaged while it was in use: the calls that it holds are counted in memory alone", "file", f.name, "error", why)
+	}
+}
 
 // Book is a directory of counters. It is safe for concurrent use. One process at a
 // time may have it open.
 type Book struct {
 	dir string
+	log *slog.Logger
 
 	mu    sync.Mutex
-	files []mapping
-	free  [][]byte
+	files []*file
+	free  []*slot
 	left  []*Counter
 }
 
-// mapping is one file in memory.
-type mapping struct {
-	memory []byte
-	close  func() error
-}
-
-// Open opens the counters of a directory, and makes it where it is missing.
-func Open(dir string) (*Book, error) {
+// Open opens the counters of a directory, and makes it where it is missing. A file
+// that was cut short is mended, and what is left of it counts; one that cannot be
+// read is left alone, and the log tells of it.
+func Open(dir string, log *slog.Logger) (*Book, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("tally: %w", err)
 	}
@@ -82,22 +158,67 @@ func Open(dir string) (*Book, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tally: %w", err)
 	}
-	b := &Book{dir: dir}
+	b := &Book{dir: dir, log: log}
 	for _, name := range names {
-		m, err := openFile(name)
-		if err != nil {
-			return nil, errors.Join(err, b.Close())
+		content, err := b.mend(name)
+		if err == nil {
+			err = b.add(name, content)
 		}
-		b.files = append(b.files, m)
-		for slot := range slices.Chunk(m.memory, slotSize) {
-			if c, ok := read(slot); ok {
-				b.left = append(b.left, c)
-			} else {
-				b.free = append(b.free, slot)
-			}
+		if err != nil {
+			log.Warn("a file of counters cannot be opened: what it holds is not counted", "file", name, "error", err)
 		}
 	}
 	return b, nil
+}
+
+// add maps a file, whose content is known: its counters are left, its other slots
+// free.
+func (b *Book) add(name string, content []byte) error {
+	f := &file{name: name, log: b.log}
+	var err error
+	if f.memory, f.unmap, err = mapFile(name); err != nil {
+		return err
+	}
+	b.files = append(b.files, f)
+	for i, s := range f.slots() {
+		if c, ok := read(content[i*slotSize:][:slotSize]); ok {
+			c.slot = s
+			b.left = append(b.left, c)
+		} else {
+			b.free = append(b.free, s)
+		}
+	}
+	return nil
+}
+
+// mend reads a file, and gives it its right size.
+func (b *Book) mend(name string) ([]byte, error) {
+	content, err := os.ReadFile(name)
+	if err != nil || len(content) == slots*slotSize {
+		return content, err
+	}
+	b.log.Warn("a file of counters has a wrong size: what is left of it counts", "file", name, "bytes", len(content))
+	whole := make([]byte, slots*slotSize)
+	copy(whole, content)
+	return whole, b.write(name, whole)
+}
+
+// write writes a file out, so that the disk has room for each page: one for which it
+// has none is gone when it is written to.
+func (b *Book) write(name string, content []byte) error {
+	f, err := os.CreateTemp(b.dir, "new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
 }
 
 // Left are the counters that an earlier process left. Each call but the first gives
@@ -113,25 +234,25 @@ func (b *Book) Left() []*Counter {
 // New starts a counter at 0. With an error the counter works all the same, in
 // memory alone.
 func (b *Book) New(key string) (*Counter, error) {
-	c := &Counter{Key: key, Source: rand.Int64(), n: new(atomic.Int64)}
+	c := &Counter{Key: key, Source: rand.Int64()}
 	if len(key) == 0 || len(key) > MaxKey {
 		return c, errKey
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.free) == 0 {
-		if err := b.grow(); err != nil {
-			return c, err
+	for {
+		if len(b.free) == 0 {
+			if err := b.grow(); err != nil {
+				return c, err
+			}
+		}
+		s := b.free[len(b.free)-1]
+		b.free = b.free[:len(b.free)-1]
+		if !s.file.failed.Load() && s.begin(c) {
+			c.slot = s
+			return c, nil
 		}
 	}
-	c.slot, b.free = b.free[len(b.free)-1], b.free[:len(b.free)-1]
-	c.n = countOf(c.slot)
-	c.n.Store(0)
-	binary.LittleEndian.PutUint64(c.slot[sourceAt:], uint64(c.Source))
-	copy(c.slot[keyAt:], key)
-	binary.LittleEndian.PutUint32(c.slot[lengthAt:], uint32(len(key)))
-	binary.LittleEndian.PutUint32(c.slot[sumAt:], sum(c.slot)) // last: it makes the slot a counter
-	return c, nil
 }
 
 // Free gives a counter's slot to others. Nobody may use the counter afterwards.
@@ -141,9 +262,9 @@ func (b *Book) Free(c *Counter) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	binary.LittleEndian.PutUint32(c.slot[lengthAt:], 0)
+	c.slot.end()
 	b.free = append(b.free, c.slot)
-	c.slot, c.n = nil, new(atomic.Int64)
+	c.slot = nil
 }
 
 // Close unmaps the files. Nobody may use a counter afterwards.
@@ -151,60 +272,45 @@ func (b *Book) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var err error
-	for _, m := range b.files {
-		err = errors.Join(err, m.close())
+	for _, f := range b.files {
+		err = errors.Join(err, f.unmap())
 	}
 	b.files, b.free, b.left = nil, nil, nil
 	return err
 }
 
-// grow adds a file. Its room is written out before it is mapped: a page that the
-// disk has no room for would end the process.
+// grow adds a file of free slots.
 func (b *Book) grow() error {
-	f, err := os.CreateTemp(b.dir, "new-*")
-	if err != nil {
-		return fmt.Errorf("tally: %w", err)
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(make([]byte, slots*slotSize))
+	name, empty := filepath.Join(b.dir, fmt.Sprintf("%016x.tally", rand.Uint64())), make([]byte, slots*slotSize)
+	err := b.write(name, empty)
 	if err == nil {
-		err = f.Sync()
+		err = b.add(name, empty)
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("tally: %w", err)
-	}
-	name := filepath.Join(b.dir, fmt.Sprintf("%016x.tally", rand.Uint64()))
-	if err := os.Rename(f.Name(), name); err != nil {
-		return fmt.Errorf("tally: %w", err)
-	}
-	m, err := openFile(name)
 	if err != nil {
-		return err
+		return fmt.Errorf("tally: %w", err)
 	}
-	b.files = append(b.files, m)
-	b.free = slices.AppendSeq(b.free, slices.Chunk(m.memory, slotSize))
 	return nil
 }
 
-// read makes a counter of a slot, unless the slot is free or torn.
-func read(slot []byte) (*Counter, bool) {
-	n := binary.LittleEndian.Uint32(slot[lengthAt:])
-	if n == 0 || n > MaxKey || binary.LittleEndian.Uint32(slot[sumAt:]) != sum(slot) {
+// read makes a counter of what a slot holds, unless the slot is free or torn.
+func read(bytes []byte) (*Counter, bool) {
+	n := binary.LittleEndian.Uint32(bytes[lengthAt:])
+	if n == 0 || n > MaxKey || binary.LittleEndian.Uint32(bytes[sumAt:]) != sum(bytes) {
 		return nil, false
 	}
-	return &Counter{
-		Key: string(slot[keyAt : keyAt+n]), Source: int64(binary.LittleEndian.Uint64(slot[sourceAt:])), n: countOf(slot), slot: slot,
-	}, true
+	c := &Counter{Key: string(bytes[keyAt : keyAt+n]), Source: int64(binary.LittleEndian.Uint64(bytes[sourceAt:]))}
+	c.n.Store(max(0, int64(binary.NativeEndian.Uint64(bytes))))
+	return c, true
 }
 
 // sum is the checksum of a slot's source, length and key.
-func sum(slot []byte) uint32 {
-	n := min(binary.LittleEndian.Uint32(slot[lengthAt:]), MaxKey)
-	return crc32.Update(crc32.ChecksumIEEE(slot[sourceAt:sumAt]), crc32.IEEETable, slot[keyAt:keyAt+n])
+func sum(bytes []byte) uint32 {
+	n := min(binary.LittleEndian.Uint32(bytes[lengthAt:]), MaxKey)
+	return crc32.Update(crc32.ChecksumIEEE(bytes[sourceAt:sumAt]), crc32.IEEETable, bytes[keyAt:keyAt+n])
 }
 
 // countOf is the count at the start of a slot. Slots begin at multiples of 256 bytes
 // of a page, so that it can be added to atomically.
-func countOf(slot []byte) *atomic.Int64 {
-	return (*atomic.Int64)(unsafe.Pointer(unsafe.SliceData(slot)))
+func countOf(bytes []byte) *atomic.Int64 {
+	return (*atomic.Int64)(unsafe.Pointer(unsafe.SliceData(bytes)))
 }

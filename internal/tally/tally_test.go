@@ -1,6 +1,8 @@
 package tally
 
 import (
+	"bytes"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -13,7 +15,7 @@ import (
 // open opens a book that is closed when the test ends.
 func open(t testing.TB, dir string) *Book {
 	t.Helper()
-	b, err := Open(dir)
+	b, err := Open(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +146,7 @@ func TestAKeyMustFit(t *testing.T) {
 		}
 		b.Free(c)
 	}
-	if _, err := Open(filepath.Join(dirWithout(t), "file", "below")); err == nil {
+	if _, err := Open(filepath.Join(dirWithout(t), "file", "below"), slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("a book was opened below a file")
 	}
 }
@@ -159,15 +161,83 @@ func dirWithout(t testing.TB) string {
 	return dir
 }
 
-// A file of another size is refused: mapped, it would end the process.
-func TestAShortFileIsRefused(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "0.tally"), make([]byte, 100), 0o600); err != nil {
-		t.Fatal(err)
+// A file that was cut short, or has more than it should, gives what is left of it,
+// and is whole afterwards. One that is no file stops nothing.
+func TestAFileOfAnotherSizeIsMended(t *testing.T) {
+	for _, size := range []int{0, 1, 100, slotSize, 5 * slotSize, 700*slotSize + 30, slots*slotSize - 1, slots*slotSize + 1, 3 * slots * slotSize} {
+		dir := t.TempDir()
+		b := open(t, dir)
+		for range slots {
+			start(t, b, "key").Add(2)
+		}
+		if err := os.Truncate(b.files[0].name, int64(size)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(filepath.Join(dir, "other.tally"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		again := open(t, dir)
+		left := again.Left()
+		if want := min((size+slotSize-keyAt-len("key"))/slotSize, slots); len(left) != want || counts(left)["key"] != int64(2*want) {
+			t.Errorf("of %d bytes, %d counters are left with %v", size, len(left), counts(left))
+		}
+		for range slots { // also where the bytes were gone
+			start(t, again, "key").Add(3)
+		}
+		if info, err := os.Stat(b.files[0].name); err != nil || info.Size() != slots*slotSize {
+			t.Errorf("the file of %d bytes has %v %v", size, info, err)
+		}
 	}
-	if b, err := Open(dir); err == nil {
-		b.Close()
-		t.Error("a short file was opened")
+}
+
+// The loss of a file that is in use, all of it or its end, ends nothing: counters go on
+// counting, new ones are made, and the log tells of it once.
+func TestALostFileEndsNothing(t *testing.T) {
+	for _, size := range []int64{0, 4096, 100 * slotSize} {
+		dir, told := t.TempDir(), &bytes.Buffer{}
+		b, err := Open(dir, slog.New(slog.NewTextHandler(told, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		old := start(t, b, "old")
+		var rest []*Counter
+		for range slots - 10 {
+			rest = append(rest, start(t, b, "rest"))
+		}
+		old.Add(5)
+		first := b.files[0]
+		if err := os.Truncate(first.name, size); err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				for range 100 {
+					old.Add(1)
+				}
+				for _, c := range rest {
+					c.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if old.Count() != 805 || rest[0].Count() != 8 || rest[len(rest)-1].Count() != 8 {
+			t.Errorf("cut to %d bytes, the counts are %d, %d and %d", size, old.Count(), rest[0].Count(), rest[len(rest)-1].Count())
+		}
+		for range 20 {
+			start(t, b, "new").Add(1)
+		}
+		b.Free(rest[0])
+		b.Free(old)
+		if n := strings.Count(told.String(), "level=ERROR"); n != 1 {
+			t.Errorf("cut to %d bytes, the log tells of it %d times: %s", size, n, told)
+		}
+		if got := counts(open(t, dir).Left()); got["new"] != 20 {
+			t.Errorf("cut to %d bytes, the next process finds %v", size, got)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -2,6 +2,8 @@ package tenancy_test
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +73,40 @@ func TestUsageSurvivesAKill(t *testing.T) {
 			t.Errorf("asked again: %v", again)
 		}
 	})
+}
+
+// TestUsageSurvivesADamagedFile: somebody cuts the files of the counters short while the
+// server counts in them. It goes on and loses no call, and starts again on what is left.
+func TestUsageSurvivesADamagedFile(t *testing.T) {
+	s := apptest.StartServer(t, dbtest.SQLite)
+	acme := found(t, s, body{"name": "Acme"})
+	calls := func() any {
+		return acme.key.Do(t, "GET", acme.at("/metrics"), nil).Want(200).Get("metrics", "api_calls", "by_endpoint", "list-policies")
+	}
+	for round, size := range []int64{100, 0} {
+		acme.key.Do(t, "GET", "/policies", nil).Want(200)
+		files, err := filepath.Glob(filepath.Join(s.Dir, "usage", "*.tally"))
+		if err != nil || len(files) == 0 {
+			t.Fatal(files, err)
+		}
+		for _, name := range files {
+			if err := os.Truncate(name, size); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 5 {
+			acme.key.Do(t, "GET", "/policies", nil).Want(200)
+			acme.key.Do(t, "GET", "/policies/999", nil).Want(404) // of an operation that has no counter yet
+		}
+		if n, want := calls(), float64(6*(round+1)); n != want {
+			t.Errorf("%v calls are counted, want %v", n, want)
+		}
+		s.Kill()
+		s.Start()
+		if n, want := calls(), float64(6*(round+1)); n != want {
+			t.Errorf("after the start %v calls are counted, want %v", n, want)
+		}
+	}
 }
 
 // TestMetricsOfATenant: the figures are those of the tenant, and the period is the one

@@ -235,19 +235,19 @@ func (p Prices) bill(plan string, u BillUsage, size int64) Bill {
 		meterPolicies: big.NewRat(u.Policies, 1), meterUsers: big.NewRat(u.Users, 1), meterBouncers: big.NewRat(u.Bouncers, 1),
 		meterCalls: big.NewRat(u.APICalls, 1), meterStorage: big.NewRat(size, 1e9),
 	}
-	base, usage := cents(prices.base), int64(0)
+	base, usage := cents(prices.base), new(big.Int)
 	for _, name := range meters() {
 		m, ok := prices.meters[name]
 		if !ok {
 			continue
 		}
 		cost := m.cost(used[name])
-		usage += cost
+		usage.Add(usage, cost)
 		out.Lines = append(out.Lines, Line{
-			Meter: name, Used: decimal(used[name]), Included: decimal(m.included), Per: decimal(m.per), Price: decimal(m.price), Cost: float64(cost) / 100,
+			Meter: name, Used: decimal(used[name]), Included: decimal(m.included), Per: decimal(m.per), Price: decimal(m.price), Cost: money(cost),
 		})
 	}
-	out.BaseCost, out.UsageCost, out.TotalCost = float64(base)/100, float64(usage)/100, float64(base+usage)/100
+	out.BaseCost, out.UsageCost, out.TotalCost = money(base), money(usage), money(base.Add(base, usage))
 	return out
 }
 

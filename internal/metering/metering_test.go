@@ -297,8 +297,32 @@ func TestPricesAreExact(t *testing.T) {
 func TestCentsAreRoundedHalfUp(t *testing.T) {
 	for text, want := range map[string]int64{"0": 0, "0.004": 0, "0.005": 1, "1.994999999": 199, "1.995": 200, "123456789012.345": 12345678901235} {
 		r, _ := new(big.Rat).SetString(text)
-		if got := cents(r); got != want {
+		if got := cents(r); got.Int64() != want {
 			t.Errorf("%s is %d cents, want %d", text, got, want)
+		}
+	}
+}
+
+// The largest prices that are taken, and all that can be counted, never cost less than
+// less of it.
+func TestLargeBillsAddUp(t *testing.T) {
+	const most = "999999999999999999.999999999"
+	for _, per := range []string{"0.000000001", "1", most} {
+		p, err := LoadPrices(fmt.Sprintf(`{"plans": {"pro": {"base": %q, "users": {"per": %q, "price": %q}, "api_calls": {"per": %q, "price": %q}}}}`, most, per, most, per, most))
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := Bill{}
+		for n := int64(1); n > 0; n *= 8 {
+			for _, u := range []int64{n - 1, n, n + n - 1} {
+				b := p.bill("pro", BillUsage{Users: u, APICalls: u}, 0)
+				if b.BaseCost < 999999999999999999 || b.UsageCost < before.UsageCost || b.TotalCost < b.BaseCost || b.TotalCost < b.UsageCost || b.UsageCost != b.Lines[0].Cost+b.Lines[1].Cost {
+					t.Fatalf("%d of each at a price per %s: %+v after %+v", u, per, b, before)
+				}
+				if before = b; u > 1000 && b.UsageCost < float64(u) {
+					t.Fatalf("%d of each at a price per %s cost %v", u, per, b.UsageCost)
+				}
+			}
 		}
 	}
 }

@@ -144,19 +144,22 @@ func (t planText) prices() (planPrices, error) {
 	return out, nil
 }
 
-// cost is what used units cost, in cents rounded half up.
-func (m meterPrice) cost(used *big.Rat) int64 {
+// cost is what used units cost, in whole cents rounded half up.
+func (m meterPrice) cost(used *big.Rat) *big.Int {
 	over := new(big.Rat).Sub(used, m.included)
 	if over.Sign() <= 0 {
-		return 0
+		return new(big.Int)
 	}
 	return cents(over.Mul(over, m.price).Quo(over, m.per))
 }
 
-// cents rounds an amount that is not negative half up.
-func cents(amount *big.Rat) int64 {
+// cents rounds an amount that is not negative half up. Prices and usage may be so
+// large that no int64 holds their product.
+func cents(amount *big.Rat) *big.Int {
 	n := new(big.Rat).Mul(amount, big.NewRat(100, 1))
 	n.Add(n, big.NewRat(1, 2))
-	q := new(big.Int).Quo(n.Num(), n.Denom())
-	return q.Int64()
+	return new(big.Int).Quo(n.Num(), n.Denom())
 }
+
+// money is cents in units of the currency.
+func money(cents *big.Int) float64 { return decimal(new(big.Rat).SetFrac(cents, big.NewInt(100))) }

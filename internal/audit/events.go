@@ -16,17 +16,25 @@ import (
 // event takes the same lock, so a transaction that uses both waits only once.
 const Lock = "audit"
 
-// Append writes e to the administrative log, at the end of the chain, in the transaction of the
-// change that it describes. Secrets in Changes and EventContext are redacted, and owner_email is
+// Append writes entries to the administrative log, at the end of the chain, in the transaction of the
+// change that they describe. Secrets in Changes and EventContext are redacted, and owner_email is
 // left out. Call it late: until the commit, the tenant's other changes wait.
-func Append(ctx context.Context, tx *db.Tx, sc scope.Scope, now time.Time, e Entry) error {
-	changes, err := redactMap(e.Changes)
-	if err != nil {
-		return fault.Wrap(err, "audit: writing changes")
-	}
-	eventContext, err := redactMap(e.EventContext)
-	if err != nil {
-		return fault.Wrap(err, "audit: writing the event's context")
+func Append(ctx context.Context, tx *db.Tx, sc scope.Scope, now time.Time, entries ...Entry) error {
+	rows := make([]eventRow, len(entries))
+	for i, e := range entries {
+		changes, err := redactMap(e.Changes)
+		if err != nil {
+			return fault.Wrap(err, "audit: writing changes")
+		}
+		eventContext, err := redactMap(e.EventContext)
+		if err != nil {
+			return fault.Wrap(err, "audit: writing the event's context")
+		}
+		rows[i] = eventRow{
+			At: now.UTC().Truncate(time.Microsecond), Type: e.Type, Object: e.Object, ObjectID: cleanText(e.ObjectID),
+			ObjectName: cleanText(e.ObjectName), Environment: string(e.Env), ActorKind: string(sc.Actor.Kind), ActorID: cleanText(sc.Actor.ID), ActorName: cleanText(sc.Actor.Name),
+			IPAddress: cleanText(sc.Actor.IP), RequestID: cleanText(sc.RequestID), Changes: changes, EventContext: eventContext,
+		}
 	}
 	if err := tx.Lock(ctx, Lock); err != nil {
 		return err
@@ -35,16 +43,15 @@ func Append(ctx context.Context, tx *db.Tx, sc scope.Scope, now time.Time, e Ent
 	if err != nil {
 		return err
 	}
-	r := eventRow{
-		Seq: c.LastSeq + 1, At: now.UTC().Truncate(time.Microsecond), Type: e.Type, Object: e.Object, ObjectID: cleanText(e.ObjectID),
-		ObjectName: cleanText(e.ObjectName), Environment: string(e.Env), ActorKind: string(sc.Actor.Kind), ActorID: cleanText(sc.Actor.ID), ActorName: cleanText(sc.Actor.Name),
-		IPAddress: cleanText(sc.Actor.IP), RequestID: cleanText(sc.RequestID), Changes: changes, EventContext: eventContext,
+	for i := range rows {
+		r := &rows[i]
+		r.Seq = c.LastSeq + 1
+		r.Hash = r.seal(c.Head)
+		c.add(r.Seq, r.Hash)
 	}
-	r.Hash = r.seal(c.Head)
-	if err := insertEvent(ctx, tx, &r); err != nil {
+	if err := insertEvents(ctx, tx, rows); err != nil {
 		return err
 	}
-	c.add(r.Seq, r.Hash)
 	return saveChain(ctx, tx, c)
 }
 

@@ -129,11 +129,15 @@ func deleteSpentCounts(ctx context.Context, tx *db.Tx, before time.Time, n int) 
 const eventColumns = `seq, at, type, object, object_id, object_name, environment, actor_kind, actor_id, actor_name,
 	ip_address, request_id, changes, event_context`
 
-func insertEvent(ctx context.Context, tx *db.Tx, r *eventRow) error {
-	_, err := tx.Exec(ctx, `INSERT INTO audit_events (`+eventColumns+`, hash)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
-		r.Seq, r.At, r.Type, r.Object, r.ObjectID, r.ObjectName, r.Environment, r.ActorKind, r.ActorID, r.ActorName,
-		r.IPAddress, r.RequestID, r.Changes, r.EventContext, r.Hash)
+func insertEvents(ctx context.Context, tx *db.Tx, list []eventRow) error {
+	rows := make([][]any, len(list))
+	for i, r := range list {
+		rows[i] = []any{
+			r.Seq, r.At, r.Type, r.Object, r.ObjectID, r.ObjectName, r.Environment, r.ActorKind, r.ActorID, r.ActorName,
+			r.IPAddress, r.RequestID, r.Changes, r.EventContext, r.Hash,
+		}
+	}
+	_, err := db.ExecRows(ctx, tx, `INSERT INTO audit_events (`+eventColumns+`, hash) VALUES `, rows, "")
 	return err
 }
 

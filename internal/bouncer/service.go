@@ -86,7 +86,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, 
 	}
 	var made Bouncer
 	token, err := s.issueToken(ctx, sc, func(tx *db.Tx, digest string) (err error) {
-		if err = s.Tenants.CheckLimit(ctx, tx, tenant.Bouncers); err != nil {
+		if err = s.Tenants.CheckLimit(ctx, tx, tenant.Bouncers, 1); err != nil {
 			return err
 		}
 		if err = checkNameFree(ctx, tx, next, 0); err != nil {

@@ -170,7 +170,7 @@ func (s *Service) placeNew(ctx context.Context, tx *db.Tx, sc scope.Scope, env s
 
 // insertNew stores a new control within the tenant's limit.
 func (s *Service) insertNew(ctx context.Context, tx *db.Tx, sc scope.Scope, next Policy, st step) (Policy, error) {
-	if err := s.Tenants.CheckLimit(ctx, tx, tenant.Policies); err != nil {
+	if err := s.Tenants.CheckLimit(ctx, tx, tenant.Policies, 1); err != nil {
 		return Policy{}, err
 	}
 	if err := next.checkLibrary(); err != nil {

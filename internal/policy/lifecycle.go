@@ -61,7 +61,7 @@ func (s *Service) Restore(ctx context.Context, sc scope.Scope, id int64) (Policy
 		if old.DeletedAt == nil {
 			return fault.New(fault.Conflict, "not_deleted", "the policy is not deleted")
 		}
-		if err := s.Tenants.CheckLimit(ctx, tx, tenant.Policies); err != nil {
+		if err := s.Tenants.CheckLimit(ctx, tx, tenant.Policies, 1); err != nil {
 			return err
 		}
 		next := old

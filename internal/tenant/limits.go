@@ -12,12 +12,12 @@ import (
 // usageLimit is the type of the alerts that limits raise.
 const usageLimit = "usage_limit"
 
-// CheckLimit refuses one more object of a kind once the tenant has as many as
+// CheckLimit refuses n more objects of a kind where the tenant would have more than
 // it may: 403 limit_exceeded with limit and used. It is called in the
-// transaction that makes the object, before it does, and serialises such
+// transaction that makes the objects, before it does, and serialises such
 // transactions, so that parallel ones cannot pass the limit together. Where the
-// new object reaches 80 or 100 %, it opens the alert.
-func (s *Service) CheckLimit(ctx context.Context, tx *db.Tx, kind string) error {
+// new objects reach 80 or 100 %, it opens the alert.
+func (s *Service) CheckLimit(ctx context.Context, tx *db.Tx, kind string, n int64) error {
 	settings, err := selectSettings(ctx, tx)
 	if err != nil {
 		return err
@@ -34,11 +34,11 @@ func (s *Service) CheckLimit(ctx context.Context, tx *db.Tx, kind string) error 
 	if err != nil {
 		return err
 	}
-	if used >= limit {
+	if used+n > limit {
 		return fault.Newf(fault.Forbidden, "limit_exceeded", "the tenant may have %d %s and has %d", limit, kind, used).
 			With("limit", limit).With("used", used)
 	}
-	return s.updateAlerts(ctx, tx, settings, kind, 1)
+	return s.updateAlerts(ctx, tx, settings, kind, n)
 }
 
 // Released tells that a tenant has one object less, within the transaction

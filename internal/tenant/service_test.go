@@ -175,7 +175,7 @@ func TestLimitHoldsInParallel(t *testing.T) {
 		for range 50 {
 			go func() {
 				errs <- store.Write(ctx, func(tx *db.Tx) error {
-					if err := s.CheckLimit(ctx, tx, Policies); err != nil {
+					if err := s.CheckLimit(ctx, tx, Policies, 1); err != nil {
 						return err
 					}
 					return addProbe(ctx, tx)

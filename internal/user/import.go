@@ -1,7 +1,6 @@
 package user
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/csv"
@@ -9,19 +8,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 const (
 	// maxImport is how many people one import may hold.
 	maxImport = 5000
-	// maxImportOffences is how many offences an import reports.
+	// maxImportOffences is how many offences an import reports. Whoever sent what holds
+	// more has sent something else: the rest is not read.
 	maxImportOffences = 1000
+	// maxEntry is how many bytes one person of an import may have, as in POST /users.
+	maxEntry = 1 << 20
 )
 
 // Format is how an import is written.
@@ -78,37 +82,38 @@ func (s *Service) Import(ctx context.Context, sc scope.Scope, format Format, tex
 		wrong.add(1, "", "there is nobody in it")
 	}
 	people := s.checkImport(sc, list, &wrong)
+	if wrong.full() {
+		return Imported{}, wrong.err()
+	}
 	out := Imported{DryRun: dry, Created: len(people), Users: make([]Arrival, len(people))}
 	for i, u := range people {
 		out.Users[i] = Arrival{list[i].line, u.ID, u.Username}
 	}
-	err := s.write(ctx, sc, func(tx *db.Tx) error {
-		found := wrong
-		for i, u := range people {
-			if err := clash(ctx, tx, u, list[i].line, &found); err != nil {
+	var failed error
+	if len(wrong) == 0 {
+		failed = s.write(ctx, sc, func(tx *db.Tx) error {
+			if err := s.insert(ctx, tx, sc, people...); err != nil {
 				return err
 			}
-		}
-		if err := found.err(); err != nil {
-			return err
-		}
-		for _, u := range people {
-			if err := s.insert(ctx, tx, sc, u); err != nil {
-				return err
+			if dry {
+				return errDry
 			}
+			return nil
+		})
+		if failed == nil || errors.Is(failed, errDry) {
+			return out, nil
 		}
-		if dry {
-			return errDry
+		if !fault.Is(failed, fault.Conflict) {
+			return Imported{}, failed
 		}
-		return nil
-	})
-	if errors.Is(err, errDry) {
-		err = nil
 	}
-	if err != nil {
+	if err := s.clashes(ctx, sc, list, people, &wrong); err != nil {
 		return Imported{}, err
 	}
-	return out, nil
+	if err := wrong.err(); err != nil {
+		return Imported{}, err
+	}
+	return Imported{}, failed // whoever was in the way has gone meanwhile
 }
 
 // checkImport makes people of entries, and notes what is wrong with them and between
@@ -134,6 +139,9 @@ func (s *Service) checkImport(sc scope.Scope, list []entry, wrong *offences) []U
 		wrong.all(e.line, d.checkSizes())
 		if err := checkMayGrant(sc, nil, u.Roles); err != nil {
 			wrong.add(e.line, "/roles", fault.Message(err))
+		}
+		if wrong.full() {
+			return people
 		}
 		if first, taken := ids[u.ID]; taken {
 			wrong.add(e.line, "/id", fmt.Sprintf("is that of line %d", first))
@@ -172,6 +180,21 @@ func (d Draft) checkSizes() error {
 	return fault.Join(errs...)
 }
 
+// clashes notes which people of an import have the id or a name of a stored one.
+func (s *Service) clashes(ctx context.Context, sc scope.Scope, list []entry, people []User, wrong *offences) error {
+	return s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
+		for i, u := range people {
+			if wrong.full() {
+				return nil
+			}
+			if err := clash(ctx, tx, u, list[i].line, wrong); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // clash notes that a person of an import has the id or a name of a stored one.
 func clash(ctx context.Context, tx *db.Tx, u User, line int, wrong *offences) error {
 	if _, err := selectUser(ctx, tx, u.ID); err == nil {
@@ -203,6 +226,9 @@ func (o *offences) all(line int, err error) {
 	}
 }
 
+// full reports whether no more offences are reported.
+func (o offences) full() bool { return len(o) >= maxImportOffences }
+
 // err is the fault of an import with offences.
 func (o offences) err() error {
 	if len(o) == 0 {
@@ -213,30 +239,65 @@ func (o offences) err() error {
 	return f
 }
 
+// enough reports whether the rest of an import need not be read: it holds too many
+// people or offences already.
+func enough(list []entry, wrong offences) bool { return len(list) > maxImport || wrong.full() }
+
 // readLines reads an import of JSON lines.
 func readLines(text []byte, wrong *offences) []entry {
 	var list []entry
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Buffer(nil, len(text)+1)
-	for n := 1; lines.Scan(); n++ {
-		line := bytes.TrimSpace(lines.Bytes())
-		if len(line) == 0 {
+	n := 0
+	for line := range bytes.Lines(text) {
+		n++
+		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
-		dec := json.NewDecoder(bytes.NewReader(line))
-		dec.DisallowUnknownFields()
-		e := entry{line: n}
-		if err := dec.Decode(&e.draft); err != nil {
-			wrong.add(n, "", "is no JSON object with the members of a person: "+strings.TrimPrefix(err.Error(), "json: "))
-			continue
+		if d, err := readPerson(line); err != nil {
+			wrong.add(n, "", err.Error())
+		} else {
+			list = append(list, entry{n, d})
 		}
-		if _, err := dec.Token(); err != io.EOF {
-			wrong.add(n, "", "has something after the object")
-			continue
+		if enough(list, *wrong) {
+			break
 		}
-		list = append(list, e)
 	}
 	return list
+}
+
+// readPerson reads one line of JSON as strictly as the body of a request.
+func readPerson(line []byte) (Draft, error) {
+	var d Draft
+	if len(line) > maxEntry {
+		return d, fmt.Errorf("must have at most %d bytes", maxEntry)
+	}
+	doc, err := value.Decode(line, value.Limits{})
+	if err != nil {
+		return d, fmt.Errorf("is no valid JSON: %w", err)
+	}
+	if doc.Kind() != value.ObjectKind {
+		return d, errors.New("must be a JSON object")
+	}
+	doc.Each(func(name string, member value.Value) bool {
+		switch {
+		case !slices.Contains(members(), name) && name != "password": // which is refused later
+			err = fmt.Errorf("has the unknown member %q; members are %s", name, strings.Join(members(), ", "))
+		case member.IsNull():
+			err = fmt.Errorf("must not have null as %s", name)
+		}
+		return err == nil
+	})
+	if err != nil {
+		return d, err
+	}
+	if err := json.Unmarshal(line, &d); err != nil {
+		return d, fmt.Errorf("does not have the members of a person: %s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return d, nil
+}
+
+// members are those of a person in a line of JSON, and the columns of CSV.
+func members() []string {
+	return []string{"id", "email", "username", "roles", "department", "attributes"}
 }
 
 // readCSV reads an import of CSV (RFC 4180).
@@ -250,11 +311,7 @@ func readCSV(text []byte, wrong *offences) []entry {
 	seen := map[string]bool{}
 	for _, name := range header {
 		known := strings.HasPrefix(name, "attributes.") && len(name) > len("attributes.")
-		switch name {
-		case "id", "email", "username", "roles", "department", "attributes":
-			known = true
-		}
-		if !known || seen[name] {
+		if !known && !slices.Contains(members(), name) || seen[name] {
 			wrong.add(1, "", fmt.Sprintf("the column %q is unknown or there twice; columns are id, email, username, roles, department, attributes and attributes.<name>", name))
 			return nil
 		}
@@ -263,7 +320,7 @@ func readCSV(text []byte, wrong *offences) []entry {
 	var list []entry
 	for {
 		row, err := r.Read()
-		if err == io.EOF {
+		if err == io.EOF || enough(list, *wrong) {
 			return list
 		}
 		var bad *csv.ParseError
@@ -276,6 +333,14 @@ func readCSV(text []byte, wrong *offences) []entry {
 		}
 		line, _ := r.FieldPos(0)
 		e := entry{line: line}
+		size := 0
+		for _, cell := range row {
+			size += len(cell)
+		}
+		if size > maxEntry {
+			wrong.add(line, "", fmt.Sprintf("must have at most %d bytes", maxEntry))
+			continue
+		}
 		for i, name := range header {
 			if err := e.draft.set(name, row[i]); err != nil {
 				wrong.add(line, "/attributes", err.Error())
@@ -305,7 +370,12 @@ func (d *Draft) set(column, cell string) error {
 		}
 	case "attributes":
 		var sent map[string]any
-		if err := json.Unmarshal([]byte(cell), &sent); err != nil || sent == nil {
+		if doc, err := value.Decode([]byte(cell), value.Limits{}); err != nil {
+			return fmt.Errorf("is no valid JSON: %w", err)
+		} else if doc.Kind() != value.ObjectKind {
+			return errors.New("must be a JSON object")
+		}
+		if err := json.Unmarshal([]byte(cell), &sent); err != nil {
 			return errors.New("must be a JSON object")
 		}
 		for name, v := range sent {

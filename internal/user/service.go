@@ -28,9 +28,10 @@ type Service struct {
 	Now    func() time.Time
 	// NewID gives a new, random id.
 	NewID func() string
-	// CheckLimit refuses one more of a kind (tenant.Service.CheckLimit), and
+	// CheckLimit refuses n more of a kind (tenant.Service.CheckLimit), and
 	// Released tells that there is one less.
-	CheckLimit, Released func(ctx context.Context, tx *db.Tx, kind string) error
+	CheckLimit func(ctx context.Context, tx *db.Tx, kind string, n int64) error
+	Released   func(ctx context.Context, tx *db.Tx, kind string) error
 	// Revoke ends a person's sessions, and what else is to end, within tx
 	// (auth.Service.RevokeUser).
 	Revoke func(ctx context.Context, tx *db.Tx, userID string, what Ending) error
@@ -66,24 +67,25 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (User, er
 	return u, s.write(ctx, sc, func(tx *db.Tx) error { return s.insert(ctx, tx, sc, u) })
 }
 
-// insert is the transaction of Create.
-func (s *Service) insert(ctx context.Context, tx *db.Tx, sc scope.Scope, u User) error {
-	if err := s.CheckLimit(ctx, tx, LimitKind); err != nil {
+// insert adds people within tx: 409 where an id or a name is taken.
+func (s *Service) insert(ctx context.Context, tx *db.Tx, sc scope.Scope, people ...User) error {
+	if err := s.CheckLimit(ctx, tx, LimitKind, int64(len(people))); err != nil {
 		return err
 	}
-	switch _, err := lockUser(ctx, tx, u.ID); {
-	case err == nil:
-		return fault.New(fault.Conflict, "already_exists", "a user with this id already exists")
-	case !fault.Is(err, fault.NotFound):
+	if err := putNames(ctx, tx, people...); err != nil {
 		return err
 	}
-	if err := putNames(ctx, tx, u); err != nil {
+	if err := insertUsers(ctx, tx, people); err != nil {
 		return err
 	}
-	if err := insertUser(ctx, tx, u); err != nil {
+	entries, events := make([]audit.Entry, len(people)), make([]event.Event, len(people))
+	for i, u := range people {
+		entries[i], events[i] = recordOf(u, "USER_CREATED", event.UserCreated, map[string]any{"username": u.Username, "roles": u.Roles}, nil)
+	}
+	if err := audit.Append(ctx, tx, sc, s.Now(), entries...); err != nil {
 		return err
 	}
-	return s.record(ctx, tx, sc, u, "USER_CREATED", event.UserCreated, map[string]any{"username": u.Username, "roles": u.Roles}, nil)
+	return event.Emit(ctx, tx, sc, events...)
 }
 
 // First adds a person where the tenant has none yet; made says whether it did.
@@ -320,13 +322,16 @@ func (s *Service) write(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) 
 
 // record writes the audit entry and the event of a change.
 func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, u User, kind, ev string, changes, more map[string]any) error {
-	err := audit.Append(ctx, tx, sc, s.Now(), audit.Entry{
-		Type: kind, Object: "user", ObjectID: u.ID, ObjectName: u.Username, Changes: changes, EventContext: more,
-	})
-	if err != nil {
+	entry, e := recordOf(u, kind, ev, changes, more)
+	if err := audit.Append(ctx, tx, sc, s.Now(), entry); err != nil {
 		return err
 	}
-	return event.Emit(ctx, tx, sc, event.Event{Type: ev, ObjectKind: "user", ObjectID: u.ID, ObjectName: u.Username, Data: changes})
+	return event.Emit(ctx, tx, sc, e)
+}
+
+func recordOf(u User, kind, ev string, changes, more map[string]any) (audit.Entry, event.Event) {
+	return audit.Entry{Type: kind, Object: "user", ObjectID: u.ID, ObjectName: u.Username, Changes: changes, EventContext: more},
+		event.Event{Type: ev, ObjectKind: "user", ObjectID: u.ID, ObjectName: u.Username, Data: changes}
 }
 
 // checkMayGrant refuses with 403 roles, before or after, that allow what the caller

@@ -22,9 +22,10 @@ func people(t *testing.T, c *db.Cluster) (*Service, *[]string) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	nop := func(context.Context, *db.Tx, string) error { return nil }
 	return &Service{
-		Stores: c, Hasher: hasher(t, quick), CheckLimit: nop, Released: nop,
-		Now:   func() time.Time { now = now.Add(time.Second); return now },
-		NewID: func() string { n++; return fmt.Sprintf("u%02d", n) },
+		Stores: c, Hasher: hasher(t, quick), Released: nop,
+		CheckLimit: func(context.Context, *db.Tx, string, int64) error { return nil },
+		Now:        func() time.Time { now = now.Add(time.Second); return now },
+		NewID:      func() string { n++; return fmt.Sprintf("u%02d", n) },
 		Revoke: func(_ context.Context, _ *db.Tx, id string, what Ending) error {
 			*revoked = append(*revoked, fmt.Sprintf("%s:%v", id, what))
 			return nil

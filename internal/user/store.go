@@ -12,9 +12,16 @@ import (
 
 const columns = `id, email, username, password_hash, roles, department, attributes, status, created_at, updated_at, last_login_at`
 
-func insertUser(ctx context.Context, tx *db.Tx, u User) error {
-	_, err := tx.Exec(ctx, `INSERT INTO users (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
-		u.ID, u.Email, u.Username, u.PasswordHash, u.Roles, u.Department, u.Attributes, u.Status, u.CreatedAt, u.UpdatedAt, u.LastLoginAt)
+// insertUsers adds people: 409 where somebody has an id already.
+func insertUsers(ctx context.Context, tx *db.Tx, people []User) error {
+	rows := make([][]any, len(people))
+	for i, u := range people {
+		rows[i] = []any{u.ID, u.Email, u.Username, u.PasswordHash, u.Roles, u.Department, u.Attributes, u.Status, u.CreatedAt, u.UpdatedAt, u.LastLoginAt}
+	}
+	n, err := db.ExecRows(ctx, tx, `INSERT INTO users (`+columns+`) VALUES `, rows, ` ON CONFLICT (id) DO NOTHING`)
+	if err == nil && n < int64(len(rows)) {
+		err = fault.New(fault.Conflict, "already_exists", "a user with this id already exists")
+	}
 	return err
 }
 
@@ -82,22 +89,20 @@ func deleteUser(ctx context.Context, tx *db.Tx, id string) error {
 	return err
 }
 
-// putNames claims both names of a person: 409 where somebody else has one.
-func putNames(ctx context.Context, tx *db.Tx, u User) error {
-	names := []string{Fold(u.Username)}
-	if mail := Fold(u.Email); mail != names[0] {
-		names = append(names, mail)
-	}
-	for _, n := range names {
-		rows, err := tx.Exec(ctx, `INSERT INTO user_names (name, user_id) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`, n, u.ID)
-		if err != nil {
-			return err
-		}
-		if rows == 0 {
-			return fault.New(fault.Conflict, "already_exists", "a user with this name or e-mail address already exists")
+// putNames claims both names of each person: 409 where somebody else has one.
+func putNames(ctx context.Context, tx *db.Tx, people ...User) error {
+	var rows [][]any
+	for _, u := range people {
+		name, mail := Fold(u.Username), Fold(u.Email)
+		if rows = append(rows, []any{name, u.ID}); mail != name {
+			rows = append(rows, []any{mail, u.ID})
 		}
 	}
-	return nil
+	n, err := db.ExecRows(ctx, tx, `INSERT INTO user_names (name, user_id) VALUES `, rows, ` ON CONFLICT (name) DO NOTHING`)
+	if err == nil && n < int64(len(rows)) {
+		err = fault.New(fault.Conflict, "already_exists", "a user with this name or e-mail address already exists")
+	}
+	return err
 }
 
 func dropNames(ctx context.Context, tx *db.Tx, id string) error {

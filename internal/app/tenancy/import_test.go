@@ -125,10 +125,30 @@ func TestImportOfPeople(t *testing.T) {
 			{"application/x-ndjson", `{"username": "dan", "email": "dan@acme.example"}` + "\n" + `{"user": "eve"}`, "/lines/2"},
 			{"application/x-ndjson", `{"username": "dan", "email": "dan@acme.example"} {}`, "/lines/1"},
 			{"application/x-ndjson", `[]`, "/lines/1"},
+			// A line is read as strictly as the body of a request.
+			{"application/x-ndjson", `null`, "/lines/1"},
+			{"application/x-ndjson", `{"username": "dan", "username": "eve", "email": "dan@acme.example"}`, "/lines/1"},
+			{"application/x-ndjson", `{"username": "dan", "Username": "eve", "email": "dan@acme.example"}`, "/lines/1"},
+			{"application/x-ndjson", `{"USERNAME": "dan", "email": "dan@acme.example"}`, "/lines/1"},
+			{"application/x-ndjson", `{"id": null, "username": "dan", "email": "dan@acme.example"}`, "/lines/1"},
+			{"application/x-ndjson", `{"id": 7, "username": "dan", "email": "dan@acme.example"}`, "/lines/1"},
+			{"application/x-ndjson", `{"username": "dan", "email": "dan@acme.example", "tenant_id": "other"}`, "/lines/1"},
+			{"application/x-ndjson", `{"username": "dan", "email": "dan@acme.example", "attributes": {"a": 1, "a": 2}}`, "/lines/1"},
+			{"application/x-ndjson", `{"username": "dan", "email": "dan@acme.example", "attributes": {"a": 12345678901234567890}}`, "/lines/1"},
+			{"application/x-ndjson", `{"username": "dan", "email": "dan@acme.example", "attributes": {"a": "\ud800"}}`, "/lines/1"},
+			{"application/x-ndjson", `{"username": "dan", "email": "dan@acme.example", "attributes": {"a": ` + strings.Repeat("[", 65) + strings.Repeat("]", 65) + `}}`, "/lines/1"},
+			{"application/x-ndjson", `{"username": "dan", "email": "dan@acme.example", "attributes": {"a": "` + strings.Repeat("x", 1<<20) + `"}}`, "/lines/1"},
+			{"text/csv", "username,email,attributes\ndan,dan@acme.example,\"{\"\"a\"\": 1, \"\"a\"\": 2}\"\n", "/lines/2/attributes"},
+			{"text/csv", "username,email,attributes\ndan,dan@acme.example,null\n", "/lines/2/attributes"},
+			{"text/csv", "username,email,department\ndan,dan@acme.example," + strings.Repeat("x", 1<<20) + "\n", "/lines/2"},
+			// What is no import at all is not read to its end.
+			{"text/csv", "username,email\n" + strings.Repeat("x\n", 5_000_000), "line 1001"},
+			{"text/csv", "username,email\n" + strings.Repeat("x,y\n", 5000), "/lines/2/email"},
+			{"application/x-ndjson", strings.Repeat("x\n", 5_000_000), "/lines/1000"},
 		} {
 			res := send("", c.media, c.text)
 			if res.Status != 422 || res.Get("error") != "import_failed" || !strings.Contains(string(res.Body), c.want) {
-				t.Errorf("%q: %d %s, want %s", c.text, res.Status, res.Body, c.want)
+				t.Errorf("%.100q: %d %.1000s, want %s", c.text, res.Status, res.Body, c.want)
 			}
 		}
 		if res := send("", "text/csv", "username,email\nd1,d1@acme.example\nd2,d2@acme.example\nd3,d3@acme.example\n"); res.Status != 403 || res.Get("error") != "limit_exceeded" {

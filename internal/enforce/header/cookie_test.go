@@ -40,6 +40,10 @@ func TestSessionStaysHere(t *testing.T) {
 			t.Errorf("%q: a gateway sets %v, drops %v", line, c.Set, c.Drop)
 		}
 	}
+	// A bouncer that drops all cookies does not set the rest of them again.
+	if c := (Changes{Drop: []string{"Cookie"}}).KeepSession([]string{ours + "; z=1"}); len(c.Set) != 0 || !slices.Equal(c.Drop, []string{"Cookie"}) {
+		t.Errorf("where cookies are dropped, a gateway sets %v, drops %v", c.Set, c.Drop)
+	}
 	o := Outgoing{Names: DefaultNames(), Client: http.Header{"Cookie": {ours, "a=1", host + "; b=2"}}}
 	if got := o.Map()["Cookie"]; !slices.Equal(got, []string{"a=1", "b=2"}) {
 		t.Errorf("several lines go on as %q", got)

@@ -1,0 +1,66 @@
+package user
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// TestImportIsReadInBounds: what is no import, or a larger one than is taken, is not
+// read further than its refusal needs.
+func TestImportIsReadInBounds(t *testing.T) {
+	for _, c := range []struct {
+		format Format
+		text   string
+	}{
+		{CSV, "id,email,username\n" + strings.Repeat("a\n", 100_000)},
+		{CSV, "id,email,username\n" + strings.Repeat("a,b,c\n", 100_000)},
+		{CSV, "id,email,username\n" + strings.Repeat(",,\n", 100_000)},
+		{CSV, "attributes\n" + strings.Repeat("{\n", 100_000)},
+		{JSONLines, strings.Repeat("x\n", 100_000)},
+		{JSONLines, strings.Repeat("{}\n", 100_000)},
+		{JSONLines, strings.Repeat("{\"id\": null}\n", 100_000)},
+	} {
+		var wrong offences
+		read := readLines
+		if c.format == CSV {
+			read = readCSV
+		}
+		list := read([]byte(c.text), &wrong)
+		if len(list) > maxImport+1 || len(wrong) > maxImportOffences+1 || len(list)+len(wrong) < maxImportOffences {
+			t.Errorf("of %.40q, %d people and %d offences were read", c.text, len(list), len(wrong))
+		}
+	}
+}
+
+// TestImportAgainstStoredPeople: where a stored person has an id or a name already, the
+// import adds nobody, and says which line is in the way.
+func TestImportAgainstStoredPeople(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		s, _ := people(t, c)
+		sc := as(scope.DefaultTenant, RoleAdmin)
+		mustCreate(t, s, sc, Draft{ID: "a", Username: "ann", Email: "ann@example.com"})
+		var text strings.Builder
+		for i := range 300 { // more than one statement holds
+			text.WriteString("p" + itoa(i) + ",p" + itoa(i) + "@example.com,per" + itoa(i) + "\n")
+		}
+		for line, want := range map[string]string{"a,x@example.com,x": "/lines/302/id", "x,ANN@example.com,x": "/lines/302/email", "x,x@example.com,Ann": "/lines/302/username"} {
+			_, err := s.Import(t.Context(), sc, CSV, []byte("id,email,username\n"+text.String()+line+"\n"), false)
+			if list := fault.Offences(err); !fault.Is(err, fault.Invalid) || len(list) != 1 || list[0].Pointer != want {
+				t.Errorf("%s: %v, want %s", line, err, want)
+			}
+		}
+		done, err := s.Import(t.Context(), sc, CSV, []byte("id,email,username\n"+text.String()), false)
+		if err != nil || done.Created != 300 {
+			t.Fatalf("imported %d: %v", done.Created, err)
+		}
+		page, err := s.List(t.Context(), sc, Filter{Limit: 1})
+		if err != nil || page.Total != 301 {
+			t.Errorf("there are %d people: %v", page.Total, err)
+		}
+	})
+}

@@ -15,10 +15,13 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"math/big"
 	"net/netip"
 	"strings"
 	"time"
 
+	"golang.org/x/crypto/cryptobyte"
+	"golang.org/x/crypto/cryptobyte/asn1"
 	"golang.org/x/net/idna"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
@@ -39,8 +42,14 @@ const challengeLabel = "_gatehouse-challenge."
 // maxDomains is how many domains a tenant may have.
 const maxDomains = 100
 
-// minRSABits is the least size of an RSA key.
-const minRSABits = 2048
+// The sizes of RSA keys that are taken. Clients of TLS refuse larger ones.
+const (
+	minRSABits = 2048
+	maxRSABits = 8192
+)
+
+// maxChain is how many certificates a chain may have.
+const maxChain = 10
 
 // Domain is the specification's "Domain".
 type Domain struct {
@@ -103,7 +112,7 @@ type record struct {
 func Normalize(pointer, name string) (string, error) {
 	text := strings.TrimSuffix(strings.TrimSpace(name), ".")
 	ascii, err := idna.Lookup.ToASCII(text)
-	if err != nil || len(ascii) > 253 || !strings.Contains(ascii, ".") {
+	if err != nil || len(challengeLabel)+len(ascii) > 253 || !strings.Contains(ascii, ".") {
 		return "", fault.Invalidf(pointer, "must be a domain name of two labels or more, such as access.example.com")
 	}
 	for label := range strings.SplitSeq(ascii, ".") {
@@ -120,38 +129,51 @@ func Normalize(pointer, name string) (string, error) {
 	return ascii, nil
 }
 
-// checkPair checks a certificate and its key for a domain, and says when the
-// certificate ends: nil where there is neither.
-func checkPair(domain, certificate, key string, now time.Time) (*time.Time, error) {
+// maxKeyBytes is how long a private key may be: as many bytes as an RSA key of
+// maxRSABits has, with room to spare.
+const maxKeyBytes = 8192
+
+// keyPair is a certificate with its key, in PEM and with nothing else around it: what
+// stands between the blocks of a text is not kept. The zero value is none.
+type keyPair struct {
+	certificate, key string
+	notAfter         *time.Time
+}
+
+// checkPair checks a certificate and its key for a domain.
+func checkPair(domain, certificate, key string, now time.Time) (keyPair, error) {
 	const certAt, keyAt = "/ssl_certificate", "/ssl_private_key"
 	switch {
 	case certificate == "" && key == "":
-		return nil, nil
+		return keyPair{}, nil
 	case certificate == "":
-		return nil, fault.Invalidf(certAt, "goes with ssl_private_key: send both or neither")
+		return keyPair{}, fault.Invalidf(certAt, "goes with ssl_private_key: send both or neither")
 	case key == "":
-		return nil, fault.Invalidf(keyAt, "goes with ssl_certificate: send both or neither")
+		return keyPair{}, fault.Invalidf(keyAt, "goes with ssl_certificate: send both or neither")
 	}
 	chain, err := parseChain(certificate)
 	if err != nil {
-		return nil, err
+		return keyPair{}, err
 	}
-	if !holdsKey(key) {
-		return nil, fault.Invalidf(keyAt, "must be a private key in PEM, without a password")
+	block := keyBlock(key)
+	if block == nil {
+		return keyPair{}, fault.Invalidf(keyAt, "must be a private key in PEM, without a password")
 	}
-	leaf := chain[0]
+	// Before anything is computed: it takes time that grows with the third power.
+	if len(block.Bytes) > maxKeyBytes || modulusBits(block.Bytes) > maxRSABits {
+		return keyPair{}, fault.Invalidf(keyAt, "has more than %d bits", maxRSABits)
+	}
+	if err := checkKeys(chain); err != nil {
+		return keyPair{}, err
+	}
+	leaf, end := chain[0], chain[0].NotAfter.UTC()
+	out := keyPair{key: string(pem.EncodeToMemory(block)), notAfter: &end}
+	for _, c := range chain {
+		out.certificate += string(pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: c.Raw}))
+	}
 	var bad []error
-	if _, err := tls.X509KeyPair([]byte(certificate), []byte(key)); err != nil {
+	if _, err := tls.X509KeyPair([]byte(out.certificate), []byte(out.key)); err != nil {
 		bad = append(bad, fault.Invalidf(keyAt, "is not the key of ssl_certificate"))
-	}
-	switch public := leaf.PublicKey.(type) {
-	case *rsa.PublicKey:
-		if public.N.BitLen() < minRSABits {
-			bad = append(bad, fault.Invalidf(certAt, "has an RSA key of fewer than %d bits", minRSABits))
-		}
-	case *ecdsa.PublicKey, ed25519.PublicKey:
-	default:
-		bad = append(bad, fault.Invalidf(certAt, "has a key of a kind that TLS does not take"))
 	}
 	if err := leaf.VerifyHostname(domain); err != nil {
 		bad = append(bad, fault.Invalidf(certAt, "does not cover %s", domain))
@@ -167,9 +189,27 @@ func checkPair(domain, certificate, key string, now time.Time) (*time.Time, erro
 			bad = append(bad, fault.Invalidf(certAt, "certificate %d is not signed by the one after it", i+1))
 		}
 	}
-	end := leaf.NotAfter.UTC()
-	return &end, fault.Join(bad...)
+	return out, fault.Join(bad...)
 }
+
+// checkKeys refuses the public keys of a chain that TLS does not take.
+func checkKeys(chain []*x509.Certificate) error {
+	var bad []error
+	for i, c := range chain {
+		switch public := c.PublicKey.(type) {
+		case *rsa.PublicKey:
+			if bits := public.N.BitLen(); bits < minRSABits || bits > maxRSABits {
+				bad = append(bad, fault.Invalidf("/ssl_certificate", "certificate %d has an RSA key of %d bits: %d to %d are taken", i+1, bits, minRSABits, maxRSABits))
+			}
+		case *ecdsa.PublicKey, ed25519.PublicKey:
+		default:
+			bad = append(bad, fault.Invalidf("/ssl_certificate", "certificate %d has a key of a kind that TLS does not take", i+1))
+		}
+	}
+	return fault.Join(bad...)
+}
+
+const certificateBlock = "CERTIFICATE"
 
 // parseChain reads the certificates of a PEM text.
 func parseChain(text string) ([]*x509.Certificate, error) {
@@ -180,8 +220,11 @@ func parseChain(text string) ([]*x509.Certificate, error) {
 		if block, rest = pem.Decode(rest); block == nil {
 			break
 		}
-		if block.Type != "CERTIFICATE" {
+		if block.Type != certificateBlock {
 			return nil, fault.Invalidf("/ssl_certificate", "holds a block that is no certificate")
+		}
+		if len(chain) == maxChain {
+			return nil, fault.Invalidf("/ssl_certificate", "has more than %d certificates", maxChain)
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
@@ -195,14 +238,41 @@ func parseChain(text string) ([]*x509.Certificate, error) {
 	return chain, nil
 }
 
-// holdsKey reports whether a text is a private key in PEM.
-func holdsKey(text string) bool {
+// keyBlock is the private key of a PEM text; nil for none, and for one with a password.
+func keyBlock(text string) *pem.Block {
 	block, rest := pem.Decode([]byte(text))
 	if block != nil && block.Type == "EC PARAMETERS" { // openssl puts them first
 		block, _ = pem.Decode(rest)
 	}
-	return block != nil && (block.Type == "PRIVATE KEY" || strings.HasSuffix(block.Type, " PRIVATE KEY")) &&
-		block.Type != "ENCRYPTED PRIVATE KEY" && block.Headers["DEK-Info"] == ""
+	if block == nil || block.Type != "PRIVATE KEY" && !strings.HasSuffix(block.Type, " PRIVATE KEY") ||
+		block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["DEK-Info"] != "" {
+		return nil
+	}
+	return block
+}
+
+// modulusBits is the length of an RSA key in PKCS #1 or PKCS #8, without computing
+// anything with it; 0 for other keys.
+func modulusBits(der []byte) int {
+	var key cryptobyte.String
+	in := cryptobyte.String(der)
+	if !in.ReadASN1(&key, asn1.SEQUENCE) || !key.SkipASN1(asn1.INTEGER) {
+		return 0
+	}
+	if key.PeekASN1Tag(asn1.SEQUENCE) { // PKCS #8: the algorithm, then the key
+		var inner cryptobyte.String
+		if !key.SkipASN1(asn1.SEQUENCE) || !key.ReadASN1(&inner, asn1.OCTET_STRING) {
+			return 0
+		}
+		if !inner.ReadASN1(&key, asn1.SEQUENCE) || !key.SkipASN1(asn1.INTEGER) {
+			return 0
+		}
+	}
+	var modulus cryptobyte.String
+	if !key.ReadASN1(&modulus, asn1.INTEGER) {
+		return 0
+	}
+	return new(big.Int).SetBytes(modulus).BitLen()
 }
 
 // view is a record as answers show it; verified is what a verified one is called.

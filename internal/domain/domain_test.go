@@ -8,6 +8,7 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/pem"
 	"fmt"
 	"log/slog"
@@ -284,7 +285,7 @@ func TestNames(t *testing.T) {
 	}
 	for _, name := range []string{
 		"", ".", "com", "localhost", "a..b", ".a.b", "*.example.com", "a_b.example", "-a.example", "a-.example", "192.0.2.1", "::1", "[::1]", "a.b:80", "http://a.b", "a.b/c", "a b.c",
-		"0x7f.1", "1.2.3", strings.Repeat("a", 64) + ".example", strings.Repeat("a.", 130) + "b", "a.b\x00", "xn--zz--.example",
+		"0x7f.1", "1.2.3", strings.Repeat("a", 64) + ".example", strings.Repeat("a.", 130) + "b", "a.b\x00", "xn--zz--.example", strings.Repeat("a.", 115) + "bcd", // no room for the record of the challenge
 		"gate.example", "x.gate.example", "t2.GATE.example.",
 	} {
 		if _, err := s.Add(context.Background(), own, dbtest.Second, Draft{Domain: name}); !fault.Is(err, fault.Invalid) {
@@ -317,18 +318,46 @@ func TestPairsAreChecked(t *testing.T) {
 		{"text", "hello", "hello", "/ssl_certificate"},
 		{"text behind", cert + "hello", key, "/ssl_certificate"},
 		{"a chain of strangers", cert + other, key, "/ssl_certificate"},
+		{"more certificates than a chain has", strings.Repeat(cert, maxChain+1), key, "/ssl_certificate"},
+		{"a huge key", cert, hugeKey(t, pkcs1, "RSA PRIVATE KEY"), "/ssl_private_key"},
+		{"a huge key in PKCS #8", cert, hugeKey(t, pkcs8, "PRIVATE KEY"), "/ssl_private_key"},
+		{"a huge key under another name", cert, hugeKey(t, pkcs8, "EC PRIVATE KEY"), "/ssl_private_key"},
+		{"a huge key in the certificate", hugeCertificate(t, "shop.acme.test"), key, "/ssl_certificate"},
+		{"a huge key in the chain", cert + hugeCertificate(t, "shop.acme.test"), key, "/ssl_certificate"},
+		{"a key longer than any", cert, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: make([]byte, 40_000)})), "/ssl_private_key"},
 		{"a broken certificate", strings.Replace(cert, "\nMI", "\nXX", 1), key, "/ssl_certificate"},
 	} {
-		end, err := checkPair("shop.acme.test", c.cert, c.key, noon)
+		got, err := checkPair("shop.acme.test", c.cert, c.key, noon)
 		if c.at == "" {
-			if err != nil || (end == nil) != (c.cert == "") {
-				t.Errorf("%s: %v, %v", c.what, end, err)
+			if err != nil || (got.notAfter == nil) != (c.cert == "") || got.certificate != c.cert || got.key != c.key {
+				t.Errorf("%s: %v, %v", c.what, got.notAfter, err)
 			}
 			continue
 		}
 		found := fault.Offences(err)
 		if len(found) == 0 || found[0].Pointer != c.at || strings.Contains(fmt.Sprint(err, found), "PRIVATE KEY-") {
 			t.Errorf("%s: %v, %v; want an offence at %s", c.what, err, found, c.at)
+		}
+		if strings.HasPrefix(c.what, "a huge") && (len(found) != 1 || !strings.Contains(found[0].Message, "bits")) {
+			t.Errorf("%s was computed with: %v", c.what, found)
+		}
+	}
+}
+
+// What stands around the blocks of a pair, such as a key that was pasted into the
+// certificates and cannot be read, is not kept.
+func TestOnlyThePairIsKept(t *testing.T) {
+	cert, key := pair(t, "shop.acme.test", noon.Add(time.Hour))
+	broken := strings.Replace(key, "-----END PRIVATE KEY-----", "-----END", 1)
+	for what, text := range map[string][2]string{
+		"a comment":                 {"# shop\n" + cert, "Key Attributes: <none>\n" + key + "# the end\n"},
+		"a key that cannot be read": {broken + "\n" + cert, key},
+		"parameters":                {cert, "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n" + key},
+		"line ends of Windows":      {strings.ReplaceAll(cert, "\n", "\r\n"), strings.ReplaceAll(key, "\n", "\r\n")},
+	} {
+		got, err := checkPair("shop.acme.test", text[0], text[1], noon)
+		if err != nil || got.certificate != cert || got.key != key {
+			t.Errorf("%s: kept %q, %v", what, got.certificate, err)
 		}
 	}
 }
@@ -386,6 +415,52 @@ func weakPair(t testing.TB, name string) (certificate, key string) {
 		t.Fatal(err)
 	}
 	return selfSigned(t, name, noon.Add(time.Hour), &k.PublicKey, k), string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(k)}))
+}
+
+// huge is an RSA key of 40,000 bits. Nobody could find its primes: it has none, and to
+// see that would take minutes.
+func huge() *rsa.PrivateKey {
+	p := new(big.Int).Lsh(big.NewInt(3), 20_000)
+	p.SetBit(p, 0, 1)
+	q := new(big.Int).Add(p, big.NewInt(2))
+	return &rsa.PrivateKey{
+		PublicKey: rsa.PublicKey{N: new(big.Int).Mul(p, q), E: 65537}, D: big.NewInt(3), Primes: []*big.Int{p, q},
+	}
+}
+
+func hugeKey(t testing.TB, marshal func(*rsa.PrivateKey) []byte, kind string) string {
+	t.Helper()
+	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: marshal(huge())}))
+}
+
+// pkcs1 is a key in PKCS #1, which the standard library would check first.
+func pkcs1(k *rsa.PrivateKey) []byte {
+	raw, _ := asn1.Marshal(struct {
+		Version int
+		N       *big.Int
+		E       int
+		D, P, Q *big.Int
+	}{0, k.N, k.E, k.D, k.Primes[0], k.Primes[1]})
+	return raw
+}
+
+func pkcs8(k *rsa.PrivateKey) []byte {
+	raw, _ := asn1.Marshal(struct {
+		Version   int
+		Algorithm pkix.AlgorithmIdentifier
+		Key       []byte
+	}{0, pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 1}, Parameters: asn1.NullRawValue}, pkcs1(k)})
+	return raw
+}
+
+// hugeCertificate is a certificate of a huge key, which somebody else signed.
+func hugeCertificate(t testing.TB, name string) string {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return selfSigned(t, name, noon.Add(time.Hour), &huge().PublicKey, k)
 }
 
 func selfSigned(t testing.TB, name string, end time.Time, public, private any) string {

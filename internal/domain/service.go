@@ -96,7 +96,7 @@ func (s *Service) Add(ctx context.Context, sc scope.Scope, id scope.TenantID, d 
 	if err == nil && s.ours(name) {
 		err = fault.Invalidf("/domain", "is a domain of this deployment: tenants have their subdomain without asking")
 	}
-	notAfter, unfit := checkPair(name, d.Certificate, d.PrivateKey, s.Now())
+	pair, unfit := checkPair(name, d.Certificate, d.PrivateKey, s.Now())
 	if err := fault.Join(err, unfit); err != nil {
 		return Domain{}, err
 	}
@@ -111,11 +111,11 @@ func (s *Service) Add(ctx context.Context, sc scope.Scope, id scope.TenantID, d 
 	if owner != "" && owner != id {
 		return Domain{}, taken(name)
 	}
-	r := record{Domain: name, Certificate: d.Certificate, NotAfter: notAfter, CreatedAt: db.Stamp(s.Now())}
+	r := record{Domain: name, Certificate: pair.certificate, NotAfter: pair.notAfter, CreatedAt: db.Stamp(s.Now())}
 	if r.Token, err = s.token(); err != nil {
 		return Domain{}, err
 	}
-	if r.Key, err = s.seal(id, name, d.PrivateKey); err != nil {
+	if r.Key, err = s.seal(id, name, pair.key); err != nil {
 		return Domain{}, err
 	}
 	err = s.Stores.WriteUnder(ctx, id, "domains", func(tx *db.Tx) error { return s.insert(ctx, tx, sc, id, r) })
@@ -178,16 +178,17 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID,
 		return Domain{}, err
 	}
 	name = lookupName(name)
+	pair, unfit := checkPair(name, ch.Certificate.Value, ch.PrivateKey.Value, s.Now()) // which takes long for large keys
 	var r record
 	err := s.Stores.WriteUnder(ctx, id, "domains", func(tx *db.Tx) (err error) {
 		if r, err = selectDomain(ctx, tx, name); err != nil || !ch.Certificate.Sent && !ch.PrivateKey.Sent {
 			return err
 		}
-		if r.NotAfter, err = checkPair(name, ch.Certificate.Value, ch.PrivateKey.Value, s.Now()); err != nil {
-			return err
+		if unfit != nil {
+			return unfit
 		}
-		r.Certificate = ch.Certificate.Value
-		if r.Key, err = s.seal(id, name, ch.PrivateKey.Value); err != nil {
+		r.Certificate, r.NotAfter = pair.certificate, pair.notAfter
+		if r.Key, err = s.seal(id, name, pair.key); err != nil {
 			return err
 		}
 		if err := updateDomain(ctx, tx, r); err != nil {

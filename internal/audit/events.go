@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -16,24 +17,19 @@ import (
 // event takes the same lock, so a transaction that uses both waits only once.
 const Lock = "audit"
 
-// Append writes entries to the administrative log, at the end of the chain, in the transaction of the
-// change that they describe. Secrets in Changes and EventContext are redacted, and owner_email is
-// left out. Call it late: until the commit, the tenant's other changes wait.
+// Append writes entries to the end of the administrative log, in the transaction of the change that they describe. It
+// redacts secrets in them, and leaves owner_email out. Call it late: until the commit, the tenant's other changes wait.
 func Append(ctx context.Context, tx *db.Tx, sc scope.Scope, now time.Time, entries ...Entry) error {
 	rows := make([]eventRow, len(entries))
 	for i, e := range entries {
 		changes, err := redactMap(e.Changes)
-		if err != nil {
-			return fault.Wrap(err, "audit: writing changes")
-		}
-		eventContext, err := redactMap(e.EventContext)
-		if err != nil {
-			return fault.Wrap(err, "audit: writing the event's context")
+		eventContext, bad := redactMap(e.EventContext)
+		if err = errors.Join(err, bad); err != nil {
+			return fault.Wrap(err, "audit: writing changes and the event's context")
 		}
 		rows[i] = eventRow{
-			At: now.UTC().Truncate(time.Microsecond), Type: e.Type, Object: e.Object, ObjectID: cleanText(e.ObjectID),
-			ObjectName: cleanText(e.ObjectName), Environment: string(e.Env), ActorKind: string(sc.Actor.Kind), ActorID: cleanText(sc.Actor.ID), ActorName: cleanText(sc.Actor.Name),
-			IPAddress: cleanText(sc.Actor.IP), RequestID: cleanText(sc.RequestID), Changes: changes, EventContext: eventContext,
+			At: now.UTC().Truncate(time.Microsecond), Type: e.Type, Object: e.Object, ObjectID: cleanText(e.ObjectID), ObjectName: cleanText(e.ObjectName), Environment: string(e.Env),
+			ActorKind: string(sc.Actor.Kind), ActorID: cleanText(sc.Actor.ID), ActorName: cleanText(sc.Actor.Name), IPAddress: cleanText(sc.Actor.IP), RequestID: cleanText(sc.RequestID), Changes: changes, EventContext: eventContext,
 		}
 	}
 	if err := tx.Lock(ctx, Lock); err != nil {
@@ -44,10 +40,9 @@ func Append(ctx context.Context, tx *db.Tx, sc scope.Scope, now time.Time, entri
 		return err
 	}
 	for i := range rows {
-		r := &rows[i]
-		r.Seq = c.LastSeq + 1
-		r.Hash = r.seal(c.Head)
-		c.add(r.Seq, r.Hash)
+		rows[i].Seq = c.LastSeq + 1
+		rows[i].Hash = rows[i].seal(c.Head)
+		c.add(rows[i].Seq, rows[i].Hash)
 	}
 	if err := insertEvents(ctx, tx, rows); err != nil {
 		return err
@@ -55,8 +50,7 @@ func Append(ctx context.Context, tx *db.Tx, sc scope.Scope, now time.Time, entri
 	return saveChain(ctx, tx, c)
 }
 
-// WasRecorded reports whether the administrative log has an entry of a type about an object at a
-// time, as it was passed to Append.
+// WasRecorded reports whether the log has an entry of a type about an object at the time of its Append.
 func WasRecorded(ctx context.Context, tx *db.Tx, kind, objectID string, at time.Time) (bool, error) {
 	n, err := countEntries(ctx, tx, kind, cleanText(objectID), at.UTC().Truncate(time.Microsecond))
 	return n > 0, err

@@ -132,10 +132,7 @@ const eventColumns = `seq, at, type, object, object_id, object_name, environment
 func insertEvents(ctx context.Context, tx *db.Tx, list []eventRow) error {
 	rows := make([][]any, len(list))
 	for i, r := range list {
-		rows[i] = []any{
-			r.Seq, r.At, r.Type, r.Object, r.ObjectID, r.ObjectName, r.Environment, r.ActorKind, r.ActorID, r.ActorName,
-			r.IPAddress, r.RequestID, r.Changes, r.EventContext, r.Hash,
-		}
+		rows[i] = []any{r.Seq, r.At, r.Type, r.Object, r.ObjectID, r.ObjectName, r.Environment, r.ActorKind, r.ActorID, r.ActorName, r.IPAddress, r.RequestID, r.Changes, r.EventContext, r.Hash}
 	}
 	_, err := db.ExecRows(ctx, tx, `INSERT INTO audit_events (`+eventColumns+`, hash) VALUES `, rows, "")
 	return err

@@ -25,6 +25,30 @@ type Credential struct {
 	IP, RequestID string
 }
 
+// Authenticator turns a credential into its scope. Its faults are Unauthenticated,
+// Forbidden and NotFound for a credential that is refused.
+type Authenticator func(ctx context.Context, c Credential) (scope.Scope, Principal, error)
+
+// Recheck authenticates the credential of a stream or a socket that stays open, and checks
+// the permissions that it needs. Where the store does not answer, was applies further, as
+// it does for requests. The error is the refusal, or ctx's own when ctx has ended.
+func (a Authenticator) Recheck(ctx context.Context, c Credential, was scope.Scope, permissions ...scope.Permission) (scope.Scope, error) {
+	sc, _, err := a(ctx, c)
+	for _, p := range permissions {
+		if err == nil {
+			err = sc.Require(p)
+		}
+	}
+	switch {
+	case err == nil:
+		return sc, nil
+	case fault.Is(err, fault.Unauthenticated), fault.Is(err, fault.Forbidden), fault.Is(err, fault.NotFound):
+		return scope.Scope{}, err
+	default:
+		return was, ctx.Err()
+	}
+}
+
 // Principal is what the rate limit must know of a caller.
 type Principal struct {
 	// KeyID is set for API keys, and for tokens made from one.

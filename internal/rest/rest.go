@@ -72,7 +72,7 @@ type Config struct {
 	PublicURL string
 
 	// Authenticate turns a credential into a scope.
-	Authenticate func(ctx context.Context, c Credential) (scope.Scope, Principal, error)
+	Authenticate Authenticator
 	// Count adds n to a counter of a fixed window. Nil turns rate limits off.
 	Count func(ctx context.Context, tenant, key string, n int64, window time.Duration) (cache.Window, error)
 	// Limits are the operator's request limits.

@@ -3,21 +3,19 @@
 package editors
 
 import (
-	"context"
 	"log/slog"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
-	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 // Handler serves the operations of this package.
 type Handler struct {
 	IDE *ide.Service
 	// Authenticate checks the credential of a socket again, for as long as it is open.
-	Authenticate func(ctx context.Context, c rest.Credential) (scope.Scope, rest.Principal, error)
+	Authenticate rest.Authenticator
 	// Now is the clock.
 	Now func() time.Time
 	Log *slog.Logger

@@ -229,7 +229,7 @@ func (k *socket) guard(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-check.C:
-			if _, ok := k.good(ctx, true); !ok {
+			if _, ok := k.recheck(ctx, true); !ok {
 				return
 			}
 		case <-ping.C:
@@ -251,26 +251,16 @@ func (k *socket) guard(ctx context.Context) {
 	}
 }
 
-// good gives the scope that the credential is good for now, and ends the socket
-// where it is good for nothing. Where the store does not answer, what was so
-// remains so, as for every request. idle says that nobody asked: that an open
-// socket is looked at does not keep a session from expiring.
-func (k *socket) good(ctx context.Context, idle bool) (scope.Scope, bool) {
+// recheck authenticates the credential again, and ends the socket if it is refused. idle
+// says that nobody asked: an open socket does not keep a session from expiring.
+func (k *socket) recheck(ctx context.Context, idle bool) (sc scope.Scope, ok bool) {
 	c := k.credential
 	c.Idle = c.Idle || idle
-	sc, _, err := k.h.Authenticate(ctx, c)
-	if err == nil {
-		err = sc.Require("editor:read")
-	}
-	switch {
-	case err == nil:
-		return sc, true
-	case fault.Is(err, fault.Unauthenticated), fault.Is(err, fault.Forbidden), fault.Is(err, fault.NotFound):
+	sc, err := k.h.Authenticate.Recheck(ctx, c, k.sc, "editor:read")
+	if err != nil && ctx.Err() == nil {
 		k.end(websocket.StatusPolicyViolation, "the credential is no longer valid")
-		return scope.Scope{}, false
-	default:
-		return k.sc, ctx.Err() == nil
 	}
+	return sc, err == nil
 }
 
 // answer deals with messages in the order in which they came.
@@ -301,7 +291,7 @@ func (k *socket) recovered() {
 // deal answers one message; it is false where the socket ends.
 func (k *socket) deal(ctx context.Context, m socketIncoming) bool {
 	defer k.recovered()
-	sc, ok := k.good(ctx, m.kind == "ping") // programs send it by themselves
+	sc, ok := k.recheck(ctx, m.kind == "ping") // programs send it by themselves
 	if !ok {
 		return false
 	}
@@ -379,7 +369,7 @@ func (k *socket) send(ctx context.Context, v any) bool {
 		k.h.Log.Error("websocket message", "error", err)
 		return true
 	}
-	if _, ok := k.good(ctx, true); !ok {
+	if _, ok := k.recheck(ctx, true); !ok {
 		return false
 	}
 	short, cancel := context.WithTimeout(ctx, k.times.answer)

@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/live"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -88,8 +87,8 @@ func (h *Handler) follow(ctx context.Context, st *live.Stream, out *writer, cred
 		case <-beat.C:
 			silent = true
 		}
-		var good bool
-		if sc, good = h.good(ctx, credential, sc); !good {
+		var err error
+		if sc, err = h.Authenticate.Recheck(ctx, credential, sc); err != nil {
 			return
 		}
 		m, any := st.Take(sc)
@@ -108,20 +107,6 @@ func (h *Handler) follow(ctx context.Context, st *live.Stream, out *writer, cred
 			return
 		}
 		beat.Reset(waits.heartbeat)
-	}
-}
-
-// good gives the scope that the credential is good for now. Where the store does not
-// answer, what was so remains so, as for every request.
-func (h *Handler) good(ctx context.Context, c rest.Credential, was scope.Scope) (scope.Scope, bool) {
-	sc, _, err := h.Authenticate(ctx, c)
-	switch {
-	case err == nil:
-		return sc, true
-	case fault.Is(err, fault.Unauthenticated), fault.Is(err, fault.Forbidden), fault.Is(err, fault.NotFound):
-		return scope.Scope{}, false
-	default:
-		return was, ctx.Err() == nil
 	}
 }
 

@@ -2,20 +2,18 @@
 package events
 
 import (
-	"context"
 	"log/slog"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/live"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
-	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 // Handler serves the operations of this package.
 type Handler struct {
 	Live *live.Service
 	// Authenticate turns a stream's credential into its scope, again and again.
-	Authenticate func(ctx context.Context, c rest.Credential) (scope.Scope, rest.Principal, error)
+	Authenticate rest.Authenticator
 	Log          *slog.Logger
 	// Ticks is the clock that sets deadlines of connections.
 	Ticks func() time.Time

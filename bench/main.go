@@ -25,6 +25,7 @@ type options struct {
 	rounds                       int
 	length, rest, calm           time.Duration
 	write                        string
+	against                      string
 	only                         string
 	sizes                        []int
 }
@@ -40,7 +41,8 @@ func main() {
 	flag.DurationVar(&o.rest, "rest", time.Second, "least pause after each of ours; it lasts until the machine is idle")
 	flag.DurationVar(&o.calm, "calm", time.Minute, "how long that pause lasts at most, where others use the machine")
 	flag.StringVar(&o.write, "write", "", "document to put the tables into, between its marks")
-	flag.StringVar(&o.only, "only", "", "decisions, growth or proxies; empty: all")
+	flag.StringVar(&o.only, "only", "", "decisions, growth, proxies or versions; empty: all but versions")
+	flag.StringVar(&o.against, "against", "", "another build of gatehouse, for -only versions")
 	o.sizes = growthSizes
 	flag.Func("sizes", "how many controls the servers of the table of growth have, the peer of the others first (10,200,1000,5000)", func(text string) (err error) {
 		o.sizes, err = numbers(text)
@@ -93,6 +95,17 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		b.WriteString("\n## In front of an application (1 KiB answer)\n\n| proxy | connections | requests/s | p50 ms | p99 ms | ratio to a bare ReverseProxy |\n|---|---|---|---|---|---|\n")
 		for _, r := range rows {
 			fmt.Fprintf(&b, "| %s | %d | %.0f | %.2f | %.2f | %.2f |\n", r.name, r.conns, r.rps, ms(r.p50), ms(r.p99), r.ratio)
+		}
+	}
+	if o.only == "versions" {
+		rows, err := benchVersions(ctx, o)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "\n## Processor time a request, against another build (%d connections)\n\n", versionConns)
+		b.WriteString("| server | this build µs | the other µs | ratio | quartiles of the ratio |\n|---|---|---|---|---|\n")
+		for _, r := range rows {
+			fmt.Fprintf(&b, "| %s | %.1f | %.1f | %.3f | %.3f to %.3f |\n", r.name, us(r.ours), us(r.theirs), r.ratio, r.low, r.high)
 		}
 	}
 	if _, err := io.WriteString(out, b.String()); err != nil {
@@ -173,6 +186,8 @@ func processorTime() (used, all float64) {
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 func median(runs []figures, of func(figures) float64) float64 {
 	var all []float64

@@ -33,9 +33,17 @@ reason := "only staff may read" if not allow
 `
 
 type proxyTarget struct {
-	name string
-	addr string
+	*peer
 	head map[string]string
+}
+
+// requests are for different paths.
+func (t proxyTarget) requests() [][]byte {
+	out := make([][]byte, 200)
+	for i := range out {
+		out[i] = get(t.addr, fmt.Sprintf("/items/%d", i), t.head)
+	}
+	return out
 }
 
 // benchProxies measures our bouncer with the control evaluated on each request
@@ -58,9 +66,10 @@ func benchProxies(ctx context.Context, o options) ([]decisionRow, error) {
 		return nil, err
 	}
 	defer bare.stop()
+	bare.name = "bare httputil.ReverseProxy, decides nothing"
 
 	identity := map[string]string{"X-Auth-Request-User": "ada", "X-Auth-Request-Groups": "staff"}
-	targets := []proxyTarget{{"bare httputil.ReverseProxy, decides nothing", bare.addr, identity}}
+	targets := []proxyTarget{{bare, identity}}
 	stop, made, err := startBouncers(ctx, o, dir, upstream, identity)
 	defer stop()
 	if err != nil {
@@ -170,7 +179,7 @@ func startBouncers(ctx context.Context, o options, dir, upstream string, identit
 		if b.mode == "shadow" {
 			head = map[string]string{"X-Auth-Request-User": "eve", "X-Auth-Request-Groups": "visitor"}
 		}
-		targets = append(targets, proxyTarget{b.name, p.addr, head})
+		targets = append(targets, proxyTarget{p, head})
 	}
 	return stop, targets, nil
 }
@@ -256,7 +265,8 @@ func startGateways(ctx context.Context, o options, dir, upstream string, identit
 			return stop, nil, err
 		}
 		stops = append(stops, p.stop)
-		targets = append(targets, proxyTarget{gw.name, p.addr, identity})
+		p.name = gw.name
+		targets = append(targets, proxyTarget{p, identity})
 	}
 	return stop, targets, nil
 }
@@ -353,11 +363,7 @@ func alternateProxies(ctx context.Context, o options, targets []proxyTarget) ([]
 		runs := make([][]figures, len(targets))
 		for range o.rounds {
 			for i, t := range targets {
-				var requests [][]byte
-				for n := range 200 {
-					requests = append(requests, get(t.addr, fmt.Sprintf("/items/%d", n), t.head))
-				}
-				f, err := load{addr: t.addr, requests: requests, conns: conns, length: o.length, accept: wantOK}.run(ctx)
+				f, err := load{addr: t.addr, requests: t.requests(), conns: conns, length: o.length, accept: wantOK}.run(ctx)
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", t.name, err)
 				}

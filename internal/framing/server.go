@@ -3,6 +3,7 @@ package framing
 import (
 	"net"
 	"sync/atomic"
+	"time"
 )
 
 // Listener hands out connections that refuse ambiguous requests.
@@ -27,6 +28,8 @@ type ServerConn struct {
 	// poison is what is left to say of nonsense.
 	poison string
 	follow requests
+
+	reads, writes deadline
 }
 
 // NewServerConn checks the requests on c. seen is what was read off c before, from
@@ -72,6 +75,10 @@ func (c *ServerConn) Read(p []byte) (int, error) {
 // next reads what was read before, and then the connection.
 func (c *ServerConn) next(p []byte) (int, error) {
 	if len(c.seen) == 0 {
+		if err := c.reads.enter(c.Conn.SetReadDeadline); err != nil {
+			return 0, err
+		}
+		defer c.reads.leave()
 		return c.Conn.Read(p)
 	}
 	n := copy(p, c.seen)
@@ -88,6 +95,33 @@ func (c *ServerConn) refuse(p []byte) (int, error) {
 	n := copy(p, c.poison)
 	c.poison = c.poison[n:]
 	return n, nil
+}
+
+// Write implements net.Conn.
+func (c *ServerConn) Write(p []byte) (int, error) {
+	if err := c.writes.enter(c.Conn.SetWriteDeadline); err != nil {
+		return 0, err
+	}
+	defer c.writes.leave()
+	return c.Conn.Write(p)
+}
+
+// SetDeadline implements net.Conn. Deadlines may come up to deadlineGrain early.
+func (c *ServerConn) SetDeadline(t time.Time) error {
+	if err := c.SetReadDeadline(t); err != nil {
+		return err
+	}
+	return c.SetWriteDeadline(t)
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *ServerConn) SetReadDeadline(t time.Time) error {
+	return c.reads.want(t, c.Conn.SetReadDeadline)
+}
+
+// SetWriteDeadline implements net.Conn.
+func (c *ServerConn) SetWriteDeadline(t time.Time) error {
+	return c.writes.want(t, c.Conn.SetWriteDeadline)
 }
 
 // CloseWrite ends what is written and leaves the rest to be read. net/http does so

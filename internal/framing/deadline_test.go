@@ -1,0 +1,212 @@
+package framing
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// timed counts what is set on a connection.
+type timed struct {
+	net.Conn
+	reads, writes atomic.Int64
+	set           chan struct{} // nil, or is told of each read deadline
+}
+
+func (c *timed) SetReadDeadline(t time.Time) error {
+	c.reads.Add(1)
+	defer func() {
+		if c.set != nil {
+			c.set <- struct{}{}
+		}
+	}()
+	return c.Conn.SetReadDeadline(t)
+}
+
+func (c *timed) SetWriteDeadline(t time.Time) error {
+	c.writes.Add(1)
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// ends are the two ends of a connection over TCP.
+func ends(t *testing.T) (client net.Conn, server *timed) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err = net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(); accepted.Close() })
+	return client, &timed{Conn: accepted}
+}
+
+// A deadline is set once something waits under it, and only if the one that is set
+// does not do.
+func TestDeadlineIsSetWhenSomethingWaits(t *testing.T) {
+	start := time.Now()
+	at := func(d time.Duration) time.Time { return start.Add(d) }
+	for name, c := range map[string]struct {
+		wanted []time.Time // before each of the calls that wait
+		want   int
+	}{
+		"the same again":        {[]time.Time{at(time.Hour), at(time.Hour)}, 1},
+		"a little later":        {[]time.Time{at(time.Hour), at(time.Hour + deadlineGrain - 1)}, 1},
+		"later":                 {[]time.Time{at(time.Hour), at(time.Hour + deadlineGrain)}, 2},
+		"earlier":               {[]time.Time{at(time.Hour), at(time.Hour - 1)}, 2},
+		"lifted":                {[]time.Time{at(time.Hour), {}, {}}, 2},
+		"lifted, and set again": {[]time.Time{at(time.Hour), {}, at(time.Hour)}, 3},
+		"lifted at first":       {[]time.Time{{}}, 1}, // who had the connection before may have set one
+		"little by little":      {[]time.Time{at(time.Hour), at(time.Hour + deadlineGrain/2), at(time.Hour + deadlineGrain)}, 2},
+	} {
+		var d deadline
+		var set []time.Time
+		on := func(t time.Time) error { set = append(set, t); return nil }
+		for _, w := range c.wanted {
+			for _, t2 := range []time.Time{at(time.Minute), {}, w} { // the last one counts
+				if err := d.want(t2, on); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := len(set)
+			if err := d.enter(on); err != nil {
+				t.Fatal(err)
+			}
+			d.leave()
+			if len(set) > before && !set[len(set)-1].Equal(w) {
+				t.Errorf("%s: %v was set, not %v", name, set[len(set)-1], w)
+			}
+		}
+		if len(set) != c.want {
+			t.Errorf("%s: %d deadlines were set, want %d", name, len(set), c.want)
+		}
+	}
+}
+
+// What waits already ends at a deadline that is set then: net/http stops its
+// reads so.
+func TestDeadlineEndsWhatWaits(t *testing.T) {
+	client, inner := ends(t)
+	inner.set = make(chan struct{}, 10)
+	c := NewServerConn(inner, nil)
+	if err := c.SetReadDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		_, err := c.Read(make([]byte, 1))
+		failed <- err
+	}()
+	<-inner.set // by Read, which waits from then on
+	if err := c.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-failed; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the read ended with %v", err)
+	}
+	if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(client, "GET / HTTP/1.1\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := c.Read(make([]byte, 100)); n == 0 || err != nil {
+		t.Errorf("after a later deadline: %d bytes, %v", n, err)
+	}
+	if err := c.SetWriteDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a write past its deadline ended with %v", err)
+	}
+}
+
+// A deadline that whoever had the connection before has set is lifted.
+func TestDeadlineOfBeforeIsLifted(t *testing.T) {
+	client, inner := ends(t)
+	if err := inner.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	c := NewServerConn(inner, nil)
+	if err := c.SetReadDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(client, "GET / HTTP/1.1\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := c.Read(make([]byte, 100)); n == 0 || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+// net/http sets eight deadlines a request; three of them are waited under.
+func TestDeadlinesOfARequest(t *testing.T) {
+	client, inner := ends(t)
+	handed := make(chan net.Conn, 1)
+	handed <- NewServerConn(inner, nil)
+	srv := &http.Server{
+		IdleTimeout: time.Minute, ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute))
+			_, _ = io.WriteString(w, "ok")
+		}),
+	}
+	l := &oneConn{conns: handed, closed: make(chan struct{}), addr: inner.LocalAddr()}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(l) }()
+	defer func() { _ = srv.Close(); <-served }()
+	const rounds = 20
+	buf := make([]byte, 4096)
+	for range rounds {
+		if _, err := io.WriteString(client, get); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := client.Read(buf); n == 0 || err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := inner.reads.Load(); n > 3*rounds+4 {
+		t.Errorf("%d read deadlines were set for %d requests", n, rounds)
+	}
+	if n := inner.writes.Load(); n > rounds+4 { // on a slow machine each is later than the one before
+		t.Errorf("%d write deadlines were set for %d requests", n, rounds)
+	}
+}
+
+// oneConn is a listener that hands out what is in conns.
+type oneConn struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	addr   net.Addr
+	over   atomic.Bool
+}
+
+func (l *oneConn) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *oneConn) Close() error {
+	if !l.over.Swap(true) {
+		close(l.closed)
+	}
+	return nil
+}
+
+func (l *oneConn) Addr() net.Addr { return l.addr }

@@ -116,7 +116,7 @@ func (b *Bouncer) server() *http.Server {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler: b.Handler(), ConnContext: wire.MarkSecure, Protocols: protocols, ReadHeaderTimeout: headTimeout, IdleTimeout: idleTimeout,
+		Handler: b.Handler(), ConnContext: wire.Mark, Protocols: protocols, ReadHeaderTimeout: headTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeadBytes - serverSlop, DisableGeneralOptionsHandler: true,
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxHTTP2Loads, SendPingTimeout: 30 * time.Second, WriteByteTimeout: bodies.ClientWrite},
 		ErrorLog: slog.NewLogLogger(b.log.Handler(), slog.LevelDebug),

@@ -142,8 +142,10 @@ type batch struct {
 	buf   []byte
 	first uint64
 	count int
-	done  chan struct{}
-	err   error
+	// done is closed once the batch is written; nil while nobody waits for that.
+	// Guarded by the log's mu until the batch is no longer pending.
+	done chan struct{}
+	err  error
 }
 
 // Open opens the log and recovers what an earlier process left in it.
@@ -192,7 +194,7 @@ func lockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-func newBatch(buf []byte) *batch { return &batch{buf: buf[:0], done: make(chan struct{})} }
+func newBatch(buf []byte) *batch { return &batch{buf: buf[:0]} }
 
 // Recovery is what Open found.
 func (l *Log) Recovery() Recovery { return l.recovery }
@@ -243,6 +245,9 @@ func (l *Log) append(limit int64, recs [][]byte) error {
 		b.count++
 		l.nextSeq++
 	}
+	if !leads && b.done == nil {
+		b.done = make(chan struct{})
+	}
 	l.mu.Unlock()
 	if !leads {
 		<-b.done
@@ -260,7 +265,9 @@ func (l *Log) append(limit int64, recs [][]byte) error {
 	l.mu.Unlock()
 	b.err = l.write(b)
 	l.writing.Unlock()
-	close(b.done)
+	if b.done != nil {
+		close(b.done)
+	}
 	if b.err == nil {
 		l.wake()
 	}

@@ -74,15 +74,6 @@ func ParseProxies(list []string) (Proxies, error) {
 	return out, nil
 }
 
-// PeerOf is the address of the connection's other end.
-func PeerOf(r *http.Request) netip.Addr {
-	ap, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return ap.Addr().Unmap()
-}
-
 // ClientOf is the address of the client: the peer, or, when the peer is a
 // trusted proxy, the nearest hop of X-Forwarded-For that is none.
 func (p Proxies) ClientOf(peer netip.Addr, h http.Header) netip.Addr {

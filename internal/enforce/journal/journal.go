@@ -70,11 +70,13 @@ func (j *Journal) Close() error {
 // again. Events of refusals leave the last room to those of what passed: nothing that
 // was permitted is lost to make room for what was not.
 func (j *Journal) Write(at time.Time, passed bool, event []byte) (kept bool) {
-	write := j.Spool.AppendIfRoom
+	var err error
 	if passed {
-		write = j.Spool.Append
+		err = j.Spool.Append(event)
+	} else {
+		err = j.Spool.AppendIfRoom(event)
 	}
-	if err := write(event); err != nil {
+	if err != nil {
 		j.noteLost(at, passed, err)
 		return false
 	}

@@ -112,7 +112,12 @@ func (l *Relay) Forward(w http.ResponseWriter, r *http.Request, in *request.Inbo
 // outgoingHeader is the header that the application gets: the client's fields that may
 // pass, the identity that the bouncer proved, and forwarding facts that it saw itself.
 func (l *Relay) outgoingHeader(in *request.Inbound, st *settings.Settings, who *identity.Caller) *header.Outgoing {
-	head := &header.Outgoing{Names: st.Names, Client: in.Headers, Named: in.ConnectionNames, Ours: make([]header.Field, 0, 12)}
+	made := &struct { // one piece of memory
+		header.Outgoing
+		room [12]header.Field
+	}{}
+	made.Outgoing = header.Outgoing{Names: st.Names, Client: in.Headers, Named: in.ConnectionNames, Ours: made.room[:0]}
+	head := &made.Outgoing
 	add := func(name, value string) { head.Ours = append(head.Ours, header.Field{Name: name, Value: value}) }
 	if st.PassToken {
 		head.Token = st.Names.Token
@@ -120,7 +125,7 @@ func (l *Relay) outgoingHeader(in *request.Inbound, st *settings.Settings, who *
 	st.IdentityFields(who, add)
 	add(header.RequestID, in.ID)
 	add("X-Real-Ip", in.Client)
-	chain := in.Peer.String()
+	chain := in.PeerName
 	if in.Trusted {
 		if before := in.Headers["X-Forwarded-For"]; len(before) > 0 {
 			chain = strings.Join(before, ", ") + ", " + chain

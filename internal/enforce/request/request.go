@@ -57,7 +57,8 @@ type Inbound struct {
 	Session         string // key of its MCP session; empty: none
 	At              time.Time
 	Peer            netip.Addr
-	Trusted         bool // the peer is a trusted proxy
+	PeerName        string // Peer as text, of a request that is forwarded
+	Trusted         bool   // the peer is a trusted proxy
 	Client          string
 	Method          string
 	Host            string // in lower case
@@ -104,11 +105,14 @@ func (in *Inbound) Deadline(most time.Duration) time.Duration {
 // Arrive checks what the bouncer's own endpoints need too: who sent the request, and its
 // canonical path.
 func (rd *Reader) Arrive(r *http.Request, st *settings.Settings) (in Inbound, no *Refusal) {
-	in = Inbound{At: rd.now(), Method: r.Method, Headers: r.Header, Secure: r.TLS != nil || wire.IsSecure(r.Context())}
+	from := wire.ClientOf(r)
+	in = Inbound{At: rd.now(), Method: r.Method, Headers: r.Header, Peer: from.Peer, PeerName: from.Name, Secure: from.Secure}
 	in.ID = rd.RequestID(r.Header, in.At)
-	in.Peer = identity.PeerOf(r)
 	in.Trusted = st.Trusted.Trusts(in.Peer)
-	in.Client = st.Trusted.ClientOf(in.Peer, r.Header).String()
+	in.Client = in.PeerName
+	if in.Trusted {
+		in.Client = st.Trusted.ClientOf(in.Peer, r.Header).String()
+	}
 	raw, query, ok := splitTarget(r.RequestURI)
 	if !ok {
 		return in, BadRequest("the request target must be a path, with a query, of the characters that RFC 3986 allows; percent-encode the others")

@@ -114,8 +114,10 @@ func canonicalPath(raw string, keepSlash bool) (string, bool) {
 		return "", false
 	}
 	// Encoding may make the path too long for a decision.
-	if again, err := rego.NormalizePath(p); err != nil || again != p {
-		return "", false
+	if p != raw {
+		if again, err := rego.NormalizePath(p); err != nil || again != p {
+			return "", false
+		}
 	}
 	if keepSlash && len(p) > 1 && strings.HasSuffix(raw, "/") && !strings.HasSuffix(p, "/") {
 		p += "/"

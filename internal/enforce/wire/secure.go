@@ -6,6 +6,8 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -97,20 +99,41 @@ func (s *SecureListener) Close() error {
 	return err
 }
 
-type secureKey struct{}
-
-// MarkSecure is a server's ConnContext: net/http sees no TLS in a framing.ServerConn.
-func MarkSecure(ctx context.Context, c net.Conn) context.Context {
-	if s, ok := c.(*framing.ServerConn); ok {
-		if _, ok := s.Conn.(*tls.Conn); ok {
-			return context.WithValue(ctx, secureKey{}, true)
-		}
-	}
-	return ctx
+// Client is what is known of the connection that a request came in over.
+type Client struct {
+	Secure bool       // it is a TLS connection
+	Peer   netip.Addr // its other end; not valid: unknown
+	Name   string     // Peer as text
 }
 
-// IsSecure reports whether the request of ctx came in over a marked connection.
-func IsSecure(ctx context.Context) bool {
-	secure, _ := ctx.Value(secureKey{}).(bool)
-	return secure
+type clientKey struct{}
+
+// Mark is a server's ConnContext: it keeps with the connection what is the same for
+// all of its requests. net/http sees no TLS in a framing.ServerConn.
+func Mark(ctx context.Context, c net.Conn) context.Context {
+	secure := false
+	if s, ok := c.(*framing.ServerConn); ok {
+		c = s.Conn
+	}
+	if _, ok := c.(*tls.Conn); ok {
+		secure = true
+	}
+	return context.WithValue(ctx, clientKey{}, clientAt(c.RemoteAddr().String(), secure))
+}
+
+// ClientOf is the connection of a request.
+func ClientOf(r *http.Request) *Client {
+	if c, ok := r.Context().Value(clientKey{}).(*Client); ok {
+		return c
+	}
+	return clientAt(r.RemoteAddr, r.TLS != nil)
+}
+
+func clientAt(address string, secure bool) *Client {
+	c := &Client{Secure: secure}
+	if ap, err := netip.ParseAddrPort(address); err == nil {
+		c.Peer = ap.Addr().Unmap()
+	}
+	c.Name = c.Peer.String()
+	return c
 }

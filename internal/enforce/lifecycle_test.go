@@ -414,6 +414,8 @@ func TestAuditLevels(t *testing.T) {
 	// Below detailed the input is kept for replay alone, redacted in the same way.
 	if in := events[1]["input"].(map[string]any); in["resource"].(map[string]any)["path"] != "/basic" || strings.Contains(fmt.Sprint(in), "canary") {
 		t.Errorf("level basic: %v", in)
+	} else if h, ok := in["request"].(map[string]any)["headers"].(map[string]any); !ok || h["x-channel"] != "web" {
+		t.Errorf("level basic: a replay has no input.request, which the control did not read: %v", in)
 	}
 	in := events[2]["input"].(map[string]any)
 	if h := in["request"].(map[string]any)["headers"].(map[string]any); len(h) != 1 || h["x-channel"] != "web" {

@@ -82,7 +82,8 @@ func (j *Judge) Decide(ctx context.Context, st *settings.State, in *request.Inbo
 			}
 		}()
 	}
-	req := in.Question(st.Settings, who)
+	whole := in.Placed(st.Set).Needs().Request
+	req := in.Question(st.Settings, who, whole)
 	opt := rego.Options{Place: &in.Place, Cache: cache, CacheTTL: st.CacheTTL, Now: in.At, Deadline: in.Deadline(j.Deadline), Clock: j.Now}
 	v.Asked = req
 	v.Decision = st.Set.Decide(ctx, &req, opt)
@@ -93,7 +94,10 @@ func (j *Judge) Decide(ctx context.Context, st *settings.State, in *request.Inbo
 	j.Count.Decision(v.Decision.Duration, v.Decision.CacheHit)
 	if r := v.Decision.Resource; r != nil && (r.AuditLevel == AuditDetailed || r.AuditLevel == AuditComprehensive) {
 		opt.Caught = j.Panics.Caught(ctx, in.ID)
-		v.explain(ctx, st, &req, opt)
+		if !whole {
+			v.Asked = in.Question(st.Settings, who, true)
+		}
+		v.explain(ctx, st, &v.Asked, opt)
 	}
 	v.takeDecision(st, idErr)
 	if v.Refusal.Code == "access_denied" && in.Seen.Harmless() {
@@ -137,6 +141,6 @@ func (j *Judge) DecideTool(ctx context.Context, st *settings.State, in *request.
 	seen.RPC = &mcp.Message{Method: "tools/call", Tool: name, Session: in.Seen.Head.MCP.Session, Version: in.Seen.Head.MCP.Version}
 	asked := *in
 	asked.Seen = &seen
-	q := asked.Question(st.Settings, who)
+	q := asked.Question(st.Settings, who, true)
 	return st.Set.Decide(ctx, &q, rego.Options{Now: in.At, Deadline: j.Deadline, Clock: j.Now, Caught: j.Panics.Caught(ctx, in.ID)})
 }

@@ -34,10 +34,10 @@ func (r *Recorder) appendEventInput(dst []byte, st *settings.State, in *request.
 		return appendBasicInput(dst, in, who, v)
 	}
 	from := len(dst)
-	if told := r.recordable(in, v); told == in && v.Asked.User.Defined() {
+	if told := r.recordable(in, v); told == in && v.Asked.Extra.Get("request").Defined() {
 		dst = appendInput(dst, &v.Asked)
 	} else {
-		q := told.Question(st.Settings, who)
+		q := told.Question(st.Settings, who, true)
 		dst = appendInput(dst, &q)
 	}
 	if !kept && len(dst)-from > inputMost {

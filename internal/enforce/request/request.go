@@ -196,15 +196,40 @@ func ActionName(method string) string {
 }
 
 // Question is the decision request: input.user, .action {name, method}, .resource {path,
-// host}, .context {ip_address, timestamp, request_id} and .request {method, path, host,
-// query, headers}. Controls that ask for them also get .llm and .usage, and requests from
-// Envoy .gateway {principal, sni, extensions}. The path must have been looked up.
-func (in *Inbound) Question(st *settings.Settings, who *identity.Caller) rego.Request {
+// host}, .context {ip_address, timestamp, request_id} and, with head, .request {method,
+// path, host, query, headers}. Controls that ask for them also get .llm and .usage, and
+// requests from Envoy .gateway {principal, sni, extensions}. The path must have been
+// looked up.
+func (in *Inbound) Question(st *settings.Settings, who *identity.Caller, head bool) rego.Request {
 	user := who.Doc
 	if !user.Defined() {
 		user = emptyObject
 	}
 	path, host, method := value.String(cmp.Or(in.Decided, in.Path)), value.String(in.Host), value.String(in.Method)
+	var room [4]value.Member // keeps the list off the heap: the object copies it
+	members := room[:0]
+	if head {
+		members = append(members, value.Member{Key: "request", Value: in.head(st, method, path, host)})
+	}
+	members = append(members, in.Seen.extra()...)
+	if in.Gateway.Defined() {
+		members = append(members, value.Member{Key: "gateway", Value: in.Gateway})
+	}
+	return rego.Request{
+		User:     user,
+		Action:   value.Object(value.Member{Key: "name", Value: value.String(ActionName(in.Method))}, value.Member{Key: "method", Value: method}),
+		Resource: value.Object(value.Member{Key: "path", Value: path}, value.Member{Key: "host", Value: host}),
+		Context: value.Object(
+			value.Member{Key: "ip_address", Value: value.String(in.Client)},
+			value.Member{Key: "timestamp", Value: value.String(in.At.UTC().Format(time.RFC3339Nano))},
+			value.Member{Key: "request_id", Value: value.String(in.ID)}),
+		Extra: value.Object(members...),
+		Host:  in.Host, Path: in.Path, Method: in.Method, ResourceID: in.Resource,
+	}
+}
+
+// head is input.request. No other part takes as long to make, and few controls read it.
+func (in *Inbound) head(st *settings.Settings, method, path, host value.Value) value.Value {
 	query := in.params
 	if !query.Defined() {
 		query = emptyObject
@@ -221,23 +246,9 @@ func (in *Inbound) Question(st *settings.Settings, who *identity.Caller) rego.Re
 		}
 		headers = value.Object(members...)
 	}
-	members := append([]value.Member{{Key: "request", Value: value.Object(
+	return value.Object(
 		value.Member{Key: "method", Value: method}, value.Member{Key: "path", Value: path}, value.Member{Key: "host", Value: host},
-		value.Member{Key: "query", Value: query}, value.Member{Key: "headers", Value: headers})}}, in.Seen.extra()...)
-	if in.Gateway.Defined() {
-		members = append(members, value.Member{Key: "gateway", Value: in.Gateway})
-	}
-	return rego.Request{
-		User:     user,
-		Action:   value.Object(value.Member{Key: "name", Value: value.String(ActionName(in.Method))}, value.Member{Key: "method", Value: method}),
-		Resource: value.Object(value.Member{Key: "path", Value: path}, value.Member{Key: "host", Value: host}),
-		Context: value.Object(
-			value.Member{Key: "ip_address", Value: value.String(in.Client)},
-			value.Member{Key: "timestamp", Value: value.String(in.At.UTC().Format(time.RFC3339Nano))},
-			value.Member{Key: "request_id", Value: value.String(in.ID)}),
-		Extra: value.Object(members...),
-		Host:  in.Host, Path: in.Path, Method: in.Method, ResourceID: in.Resource,
-	}
+		value.Member{Key: "query", Value: query}, value.Member{Key: "headers", Value: headers})
 }
 
 var emptyObject = value.Object()

@@ -9,10 +9,8 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
-
-// Prefix stands before an agent's id where it is the id of a subject: agent:7.
-const Prefix = "agent:"
 
 // The states of an agent.
 const (
@@ -105,7 +103,7 @@ func (a Agent) apply(c Change) Agent {
 
 // Subject is what controls see of an agent; empty members are absent.
 func (a Agent) Subject() map[string]any {
-	doc := map[string]any{"id": Prefix + strconv.FormatInt(a.ID, 10), "type": "agent", "name": a.Name, "agent_type": a.Type}
+	doc := map[string]any{"id": scope.AgentPrefix + strconv.FormatInt(a.ID, 10), "type": "agent", "name": a.Name, "agent_type": a.Type}
 	for name, text := range map[string]string{"provider": a.Provider, "model": a.Model} {
 		if text != "" {
 			doc[name] = text
@@ -122,7 +120,7 @@ func (a Agent) Subject() map[string]any {
 
 // ParseSubject is the agent that a subject's id names; false: it names none.
 func ParseSubject(id string) (int64, bool) {
-	text, ok := strings.CutPrefix(id, Prefix)
+	text, ok := strings.CutPrefix(id, scope.AgentPrefix)
 	n, err := strconv.ParseInt(text, 10, 64)
 	return n, ok && err == nil && n > 0 && strconv.FormatInt(n, 10) == text
 }

@@ -114,8 +114,8 @@ func (p *parts) dataOf(ctx context.Context, t scope.TenantID, env scope.Env) (re
 
 // findPerson gives the members of a stored user that fill in input.user.
 func (p *parts) findPerson(ctx context.Context, t scope.TenantID, id string) (value.Value, error) {
-	if doc, err := findAgent(ctx, p.agents, t, id); err != nil || doc.Defined() {
-		return doc, err
+	if scope.NamesAgent(id) {
+		return findAgent(ctx, p.agents, t, id)
 	}
 	u, err := p.users.Get(ctx, auth.SystemScope(t, "decision", ""), id)
 	if fault.Is(err, fault.NotFound) {
@@ -130,8 +130,8 @@ func (p *parts) findPerson(ctx context.Context, t scope.TenantID, id string) (va
 // findSubject is findPerson for AuthZEN, whose subjects are named by id, user name or
 // e-mail address.
 func (p *parts) findSubject(ctx context.Context, t scope.TenantID, id string) (value.Value, error) {
-	if doc, err := findAgent(ctx, p.agents, t, id); err != nil || doc.Defined() {
-		return doc, err
+	if scope.NamesAgent(id) {
+		return findAgent(ctx, p.agents, t, id)
 	}
 	u, err := p.users.Lookup(ctx, auth.SystemScope(t, "decision", ""), id)
 	if fault.Is(err, fault.NotFound) {
@@ -144,7 +144,7 @@ func (p *parts) findSubject(ctx context.Context, t scope.TenantID, id string) (v
 }
 
 // findAgent gives the members of the active agent that a subject's id names, such as
-// agent:7; undefined: it names none.
+// agent:7; undefined: there is none.
 func findAgent(ctx context.Context, agents *agent.Service, t scope.TenantID, id string) (value.Value, error) {
 	n, ok := agent.ParseSubject(id)
 	if !ok {

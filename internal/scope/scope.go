@@ -6,6 +6,7 @@ package scope
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
@@ -15,6 +16,15 @@ type TenantID string
 
 // DefaultTenant exists from the first start and needs no tenant header.
 const DefaultTenant TenantID = "default"
+
+// AgentPrefix is what the id of an AI agent as a subject of decisions begins with: agent:7.
+const AgentPrefix = "agent:"
+
+// NamesAgent reports whether a subject's id is one of an AI agent, in upper or lower case.
+// No person has such an id, so that nobody takes the place of an agent.
+func NamesAgent(id string) bool {
+	return len(id) >= len(AgentPrefix) && strings.EqualFold(id[:len(AgentPrefix)], AgentPrefix)
+}
 
 // Env is an environment. Ids are unique over both environments of a tenant;
 // an object of one does not resolve when the other is asked for.

@@ -356,7 +356,7 @@ func checkNames(before, after User) error {
 	var errs []error
 	fresh := before.ID == ""
 	if fresh || after.Username != before.Username {
-		errs = append(errs, checkName("/username", after.Username))
+		errs = append(errs, checkName("/username", after.Username), checkNoAgent("/username", after.Username))
 	}
 	if fresh || after.Email != before.Email {
 		errs = append(errs, checkEmail("/email", after.Email))

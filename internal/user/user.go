@@ -22,6 +22,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 // The states of a person: a disabled one cannot sign in, and nothing made in
@@ -83,6 +84,14 @@ func checkID(pointer, id string) error {
 	}
 	if id == "." || id == ".." {
 		return fault.Invalidf(pointer, "must not be %s", id)
+	}
+	return checkNoAgent(pointer, id)
+}
+
+// checkNoAgent refuses what a subject of decisions could be taken for an AI agent by.
+func checkNoAgent(pointer, name string) error {
+	if scope.NamesAgent(name) {
+		return fault.Invalidf(pointer, "must not begin with %s: AI agents have such ids", scope.AgentPrefix)
 	}
 	return nil
 }

@@ -69,6 +69,23 @@ allow if {
 		a.Do(t, "PUT", path, body{"status": "inactive"}).Want(200)
 		decide("DENY", false)
 
+		// No person has an agent's id or takes its place, now that it is inactive.
+		taken := fmt.Sprintf("agent:%d", made.ID())
+		for _, name := range []string{taken, "agent:987654", "AGENT:x"} {
+			for pointer, person := range map[string]body{
+				"/id":       {"id": name, "username": "mallory", "email": "m@example.com", "password": apptest.Password},
+				"/username": {"username": name, "email": "m@example.com", "password": apptest.Password},
+			} {
+				if res := a.Do(t, "POST", "/users", person).Want(422); !strings.Contains(string(res.Body), `"`+pointer+`"`) {
+					t.Errorf("%v: %s", person, res.Body)
+				}
+			}
+			imported := a.With("Content-Type", "text/csv").Do(t, "POST", "/users/import", []byte("id,username,email\n"+name+",mallory,m@example.com\n"))
+			if imported.Status != 422 {
+				t.Errorf("imported %s: %s", name, imported.Body)
+			}
+		}
+
 		a.Do(t, "POST", "/tenants", body{"name": "Other"}).Want(201)
 		other := a.With("X-Tenant-ID", "other")
 		for _, method := range []string{"GET", "PUT", "DELETE"} {

@@ -28,6 +28,8 @@ type options struct {
 	against                      string
 	only                         string
 	sizes                        []int
+	events, rate                 int
+	database                     string
 }
 
 func main() {
@@ -41,8 +43,11 @@ func main() {
 	flag.DurationVar(&o.rest, "rest", time.Second, "least pause after each of ours; it lasts until the machine is idle")
 	flag.DurationVar(&o.calm, "calm", time.Minute, "how long that pause lasts at most, where others use the machine")
 	flag.StringVar(&o.write, "write", "", "document to put the tables into, between its marks")
-	flag.StringVar(&o.only, "only", "", "decisions, growth, proxies or versions; empty: all but versions")
+	flag.StringVar(&o.only, "only", "", "decisions, growth, proxies, versions or webhooks; empty: the first three")
 	flag.StringVar(&o.against, "against", "", "another build of gatehouse, for -only versions")
+	flag.IntVar(&o.events, "events", 100_000, "how many events the webhooks carry")
+	flag.IntVar(&o.rate, "rate", 1000, "how many of them are raised in a second")
+	flag.StringVar(&o.database, "database", "", "PostgreSQL database for the webhooks; empty: SQLite in a new folder")
 	o.sizes = growthSizes
 	flag.Func("sizes", "how many controls the servers of the table of growth have, the peer of the others first (10,200,1000,5000)", func(text string) (err error) {
 		o.sizes, err = numbers(text)
@@ -107,6 +112,13 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		for _, r := range rows {
 			fmt.Fprintf(&b, "| %s | %.1f | %.1f | %.3f | %.3f to %.3f |\n", r.name, us(r.ours), us(r.theirs), r.ratio, r.low, r.high)
 		}
+	}
+	if o.only == "webhooks" {
+		row, err := benchWebhooks(ctx, o)
+		if err != nil {
+			return err
+		}
+		b.WriteString(hookTable(row))
 	}
 	if _, err := io.WriteString(out, b.String()); err != nil {
 		return err

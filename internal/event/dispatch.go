@@ -66,11 +66,15 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			tenants = ids
 		}
 		for _, t := range tenants {
-			if err := d.Tenant(ctx, t); err != nil && ctx.Err() == nil {
+			behind, err := d.Tenant(ctx, t)
+			if err != nil && ctx.Err() == nil {
 				d.Logger.Error("events were not handed over", "tenant", t, "error", err)
 			}
 			if ctx.Err() != nil {
 				return nil
+			}
+			if behind { // after the others
+				dirty.add(t)
 			}
 		}
 		select {
@@ -83,72 +87,71 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 }
 
-// Tenant hands over what one tenant's sinks have not had yet. A sink's failure
-// does not keep the others from theirs; all failures are joined.
-func (d *Dispatcher) Tenant(ctx context.Context, tenant scope.TenantID) error {
+// Tenant hands over one batch to each sink of a tenant that lacks events, and reports
+// whether a sink has more to get: a tenant with many events holds up no other. A sink's
+// failure does not keep the others from theirs; all failures are joined.
+func (d *Dispatcher) Tenant(ctx context.Context, tenant scope.TenantID) (behind bool, err error) {
 	store, err := d.Cluster.Tenant(ctx, tenant)
 	if err != nil {
-		return err
+		return false, err
 	}
 	var errs []error
 	upTo := int64(-1)
 	for _, s := range d.Sinks {
-		seq, err := d.deliver(ctx, store, tenant, s)
+		seq, more, err := d.deliver(ctx, store, tenant, s)
 		if upTo < 0 || seq < upTo {
 			upTo = seq
 		}
+		behind = behind || more && err == nil
 		errs = append(errs, err)
 	}
-	if err := errors.Join(errs...); err != nil || upTo <= 0 {
-		return err
+	if err := errors.Join(errs...); err != nil || behind || upTo <= 0 {
+		return behind, err
 	}
 	keep := d.Keep
 	if keep <= 0 {
 		keep = 7 * 24 * time.Hour
 	}
-	return d.remove(ctx, store, d.Now().Add(-keep), upTo)
+	return false, d.remove(ctx, store, d.Now().Add(-keep), upTo)
 }
 
-// deliver brings one sink up to date and tells how far it is.
-func (d *Dispatcher) deliver(ctx context.Context, store *db.DB, tenant scope.TenantID, s Sink) (int64, error) {
-	seq := int64(0)
-	for {
-		var behind bool
-		// A look without the lock first: most of the time there is nothing.
-		err := store.Read(ctx, func(tx *db.Tx) (err error) {
-			if seq, err = cursorOf(ctx, tx, s.Name()); err != nil {
-				return err
-			}
-			rows, err := eventsAfter(ctx, tx, seq, 1)
-			behind = len(rows) > 0
+// deliver gives one sink the next batch. It tells how far the sink is, and whether there
+// may be more.
+func (d *Dispatcher) deliver(ctx context.Context, store *db.DB, tenant scope.TenantID, s Sink) (seq int64, more bool, err error) {
+	// A look without the lock first: most of the time there is nothing.
+	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+		if seq, err = cursorOf(ctx, tx, s.Name()); err != nil {
 			return err
-		})
-		if err != nil || !behind {
-			return seq, err
 		}
-		err = store.Write(ctx, func(tx *db.Tx) error {
-			if err := tx.Lock(ctx, "event."+s.Name()); err != nil {
-				return err
-			}
-			at, err := cursorOf(ctx, tx, s.Name())
-			if err != nil {
-				return err
-			}
-			rows, err := eventsAfter(ctx, tx, at, batch)
-			if err != nil || len(rows) == 0 {
-				return err
-			}
-			for _, r := range rows {
-				if err := s.Take(ctx, tx, tenant, r.occurrence(tenant)); err != nil {
-					return err
-				}
-			}
-			return saveCursor(ctx, tx, s.Name(), rows[len(rows)-1].Seq)
-		})
-		if err != nil {
-			return seq, err
-		}
+		rows, err := eventsAfter(ctx, tx, seq, 1)
+		more = len(rows) > 0
+		return err
+	})
+	if err != nil || !more {
+		return seq, false, err
 	}
+	err = store.Write(ctx, func(tx *db.Tx) error {
+		if err := tx.Lock(ctx, "event."+s.Name()); err != nil {
+			return err
+		}
+		at, err := cursorOf(ctx, tx, s.Name())
+		if err != nil {
+			return err
+		}
+		rows, err := eventsAfter(ctx, tx, at, batch)
+		if err != nil || len(rows) == 0 {
+			seq = at
+			return err
+		}
+		for _, r := range rows {
+			if err := s.Take(ctx, tx, tenant, r.occurrence(tenant)); err != nil {
+				return err
+			}
+		}
+		seq = rows[len(rows)-1].Seq
+		return saveCursor(ctx, tx, s.Name(), seq)
+	})
+	return seq, true, err
 }
 
 // remove drops what all sinks have had, when it is old, in small transactions.

@@ -75,6 +75,16 @@ func (m *memory) list(t scope.TenantID) []Occurrence {
 	return append([]Occurrence{}, m.got[t]...)
 }
 
+// handOver hands over all that the default tenant's sinks lack.
+func handOver(ctx context.Context, d *Dispatcher) error {
+	for {
+		behind, err := d.Tenant(ctx, scope.DefaultTenant)
+		if err != nil || !behind {
+			return err
+		}
+	}
+}
+
 func dispatcher(c *db.Cluster, sinks ...Sink) *Dispatcher {
 	return &Dispatcher{Cluster: c, Sinks: sinks, Now: time.Now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 }
@@ -94,7 +104,7 @@ func TestEachSinkTakesEachEventOnce(t *testing.T) {
 			Event{Type: PolicyCreated, ObjectKind: "policy", ObjectID: "7", ObjectName: "p", Env: scope.Sandbox, Data: map[string]any{"version": 1}},
 			Event{Type: UserCreated, ObjectKind: "user", ObjectID: "u-9", ObjectName: "bob"})
 		d := dispatcher(c, shaky, steady)
-		if err := d.Tenant(ctx, scope.DefaultTenant); err == nil {
+		if err := handOver(ctx, d); err == nil {
 			t.Error("the failure of a sink was not told")
 		}
 		if n := len(steady.list(scope.DefaultTenant)); n != 2 {
@@ -102,7 +112,7 @@ func TestEachSinkTakesEachEventOnce(t *testing.T) {
 		}
 		broken = false
 		for range 2 {
-			if err := d.Tenant(ctx, scope.DefaultTenant); err != nil {
+			if err := handOver(ctx, d); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -141,7 +151,7 @@ func TestRollbackEmitsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := newMemory("m")
-		if err := dispatcher(c, m).Tenant(ctx, scope.DefaultTenant); err != nil || len(m.list(scope.DefaultTenant)) != 0 {
+		if err := handOver(ctx, dispatcher(c, m)); err != nil || len(m.list(scope.DefaultTenant)) != 0 {
 			t.Errorf("error %v, events %v", err, m.list(scope.DefaultTenant))
 		}
 	})
@@ -242,11 +252,11 @@ func TestOldEventsGo(t *testing.T) {
 		}
 		m := newMemory("m")
 		d := dispatcher(c, m)
-		if err := d.Tenant(ctx, scope.DefaultTenant); err != nil {
+		if err := handOver(ctx, d); err != nil {
 			t.Fatal(err)
 		}
 		d.Now = func() time.Time { return time.Now().Add(30 * 24 * time.Hour) }
-		if err := d.Tenant(ctx, scope.DefaultTenant); err != nil {
+		if err := handOver(ctx, d); err != nil {
 			t.Fatal(err)
 		}
 		store, _ := c.Tenant(ctx, scope.DefaultTenant)
@@ -258,7 +268,7 @@ func TestOldEventsGo(t *testing.T) {
 			return nil
 		})
 		emit(t, c, scope.DefaultTenant, Event{Type: PolicyDeleted, ObjectKind: "policy", ObjectID: "1"})
-		if err := d.Tenant(ctx, scope.DefaultTenant); err != nil || len(m.list(scope.DefaultTenant)) != 4 {
+		if err := handOver(ctx, d); err != nil || len(m.list(scope.DefaultTenant)) != 4 {
 			t.Errorf("error %v, %d events, want 4: positions must go on growing", err, len(m.list(scope.DefaultTenant)))
 		}
 	})
@@ -268,4 +278,46 @@ func TestTypes(t *testing.T) {
 	if n := len(Types()); n != 18 {
 		t.Errorf("%d types, the specification lists 18", n)
 	}
+}
+
+// TestTenantsTakeTurns: many events of one tenant hold up no other tenant's.
+func TestTenantsTakeTurns(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		many := make([]Event, 3*batch)
+		for i := range many {
+			many[i] = Event{Type: PolicyUpdated, ObjectKind: "policy", ObjectID: "1"}
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		ids, err := c.Tenants(ctx)
+		if err != nil || len(ids) < 2 {
+			t.Fatalf("tenants %v, %v", ids, err)
+		}
+		emit(t, c, ids[0], many...) // the tenant that is looked at first
+		emit(t, c, ids[1], Event{Type: PolicyCreated, ObjectKind: "policy", ObjectID: "2"})
+		m, first := newMemory("turns"), -1
+		m.fail = func(o Occurrence) error {
+			if o.Type == PolicyCreated {
+				first = len(m.list(ids[0]))
+			}
+			return nil
+		}
+		var running sync.WaitGroup
+		running.Go(func() {
+			if err := dispatcher(c, m).Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		for range len(many) + 1 {
+			select {
+			case <-m.more:
+			case <-time.After(time.Minute):
+				t.Fatalf("%d and %d events", len(m.list(ids[0])), len(m.list(ids[1])))
+			}
+		}
+		cancel()
+		running.Wait()
+		if first != batch {
+			t.Errorf("the other tenant waited for %d events", first)
+		}
+	})
 }

@@ -22,6 +22,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
@@ -65,6 +66,19 @@ type Response struct {
 
 // OK reports whether the target took the call: a 2xx.
 func (r Response) OK() bool { return r.Status >= 200 && r.Status < 300 }
+
+// RetryAfter is the pause that the target asks for, in seconds or until a date (RFC 9110),
+// at most longest; 0: none.
+func (r Response) RetryAfter(now time.Time, longest time.Duration) time.Duration {
+	value := r.Header.Get("Retry-After")
+	if seconds, err := strconv.Atoi(value); err == nil {
+		return time.Duration(min(max(seconds, 0), int(longest/time.Second))) * time.Second
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return min(max(at.Sub(now), 0), longest)
+	}
+	return 0
+}
 
 // Client calls out. It is safe for concurrent use and keeps connections.
 type Client struct {

@@ -269,3 +269,17 @@ func FuzzForm(f *testing.F) {
 		}
 	})
 }
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 1, 15, 9, 30, 0, 0, time.UTC)
+	for value, want := range map[string]time.Duration{
+		"": 0, "x": 0, "0": 0, "-5": 0, "120": 2 * time.Minute, "99999999": 12 * time.Hour, "99999999999999999999": 0,
+		now.Add(time.Minute).Format(http.TimeFormat): time.Minute, now.Add(-time.Minute).Format(http.TimeFormat): 0,
+		now.AddDate(1, 0, 0).Format(http.TimeFormat): 12 * time.Hour,
+	} {
+		r := Response{Header: http.Header{"Retry-After": {value}}}
+		if got := r.RetryAfter(now, 12*time.Hour); got != want {
+			t.Errorf("%q is %s, want %s", value, got, want)
+		}
+	}
+}

@@ -255,6 +255,11 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64, t TestSend
 		if out.DeliveryID, err = insertTested(ctx, tx, id, p, a, state); err != nil {
 			return err
 		}
+		if a.ok() { // a receiver that was away is back
+			if err := wake(ctx, tx, id); err != nil {
+				return err
+			}
+		}
 		return audit.Append(ctx, tx, sc, s.Now(), w.entry("WEBHOOK_TESTED", map[string]any{"event_type": p.EventType, "delivered": a.ok()}))
 	})
 	return out, err

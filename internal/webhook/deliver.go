@@ -5,31 +5,39 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"strconv"
-	"sync"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
-	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 // How a lane works.
 const (
 	// leaseTime is how long a lane stays with a replica that gives no sign of life. It
-	// is longer than a round: roundTime and one last call.
+	// is longer than batchTime, one last call and settleTime together.
 	leaseTime = time.Minute
-	roundTime = 10 * time.Second
-	// perRound is how many deliveries a lane takes at a time, and abreast how many of
+	// batchTime is after how long a lane writes down what it has sent so far.
+	batchTime  = 10 * time.Second
+	settleTime = 30 * time.Second
+	// perBatch is how many deliveries a lane takes at a time, and abreast how many of
 	// different objects are sent at once.
-	perRound = 64
+	perBatch = 64
 	abreast  = 4
-	// lanes is how many subscriptions are served at once, of all tenants.
-	lanes = 512
-	// longGone is after how many failures in a row a success makes all that waits due.
+	// quickPlaces and slowPlaces are how many subscriptions are served at once, of all
+	// tenants: those whose receivers answer, and those whose receivers hang.
+	quickPlaces = 256
+	slowPlaces  = 256
+	// recheck is how old what a lane knows of its subscription may be when it sends.
+	recheck = time.Second
+	// longGone is after how many failures in a row a receiver counts as away.
 	longGone = 5
+	// outage is how long a receiver that answers has taken nothing, before its next
+	// success makes all that waits due.
+	outage = time.Minute
+	// longestPause is how long a receiver may ask to be left alone.
+	longestPause = 12 * time.Hour
 )
 
 // Backoff is the pause after the nth failed attempt, the first being 1.
@@ -54,11 +62,8 @@ type Deliverer struct {
 	// Backoff is the pause after the nth failed attempt; nil means the package's.
 	Backoff func(attempt int) time.Duration
 
-	agenda  *job.Agenda
-	slots   chan struct{}
-	running sync.WaitGroup
-	mu      sync.Mutex
-	busy    map[laneKey]bool // lanes of this process
+	agenda *job.Agenda
+	places *places
 }
 
 type laneKey struct {
@@ -69,9 +74,12 @@ type laneKey struct {
 // Run sends until ctx ends, and returns when the last lane has stopped.
 func (d *Deliverer) Run(ctx context.Context) error {
 	d.agenda = &job.Agenda{Cluster: d.Stores, Topic: Topic, Now: d.Now, Poll: d.Poll, Logger: d.Logger}
-	d.slots, d.busy = make(chan struct{}, lanes), map[laneKey]bool{}
+	d.places = &places{
+		slowAfter: time.Second, serve: d.serve, done: func(key laneKey, again time.Time) { d.agenda.Schedule(key.tenant, again) },
+		known: map[laneKey]bool{}, hanging: map[laneKey]bool{}, quick: queue{free: quickPlaces}, slow: queue{free: slowPlaces},
+	}
 	defer d.agenda.Begin()()
-	defer d.running.Wait()
+	defer d.places.running.Wait()
 	for {
 		tenant, ok := d.agenda.Next(ctx)
 		if !ok {
@@ -103,227 +111,213 @@ func (d *Deliverer) look(ctx context.Context, tenant scope.TenantID) error {
 	}
 	now := d.Now()
 	for _, l := range waiting {
+		due := *l.Due
+		if l.Paused != nil && l.Paused.After(due) {
+			due = *l.Paused
+		}
 		foreign := l.Owner != "" && l.Owner != d.Holder && l.Until.After(now)
 		switch {
-		case l.Due.After(now):
-			d.agenda.Schedule(tenant, *l.Due)
+		case due.After(now):
+			d.agenda.Schedule(tenant, due)
 		case foreign:
 			d.agenda.Schedule(tenant, l.Until)
 		default:
-			d.start(ctx, laneKey{tenant, l.ID})
+			d.places.start(ctx, laneKey{tenant, l.ID})
 		}
 	}
 	return nil
 }
 
-// start runs one round of a lane, unless it runs already; whoever ends a round has
-// the tenant looked at again.
-func (d *Deliverer) start(ctx context.Context, key laneKey) {
-	d.mu.Lock()
-	busy := d.busy[key]
-	d.busy[key] = true
-	d.mu.Unlock()
-	if busy {
-		return
+// serve is the turn of a lane. It gives when to look at it again; the zero time is at once.
+func (d *Deliverer) serve(ctx context.Context, key laneKey, renew func()) time.Time {
+	again, err := d.turn(ctx, key, renew)
+	if err != nil && ctx.Err() == nil && !fault.Is(err, fault.NotFound) {
+		d.Logger.Warn("webhooks: deliveries were not sent", "tenant", key.tenant, "webhook", key.webhook, "error", err)
+		again = d.Now().Add(2 * time.Second)
 	}
-	select {
-	case d.slots <- struct{}{}:
-	case <-ctx.Done():
-		return
-	}
-	d.running.Go(func() {
-		again, err := d.round(ctx, key)
-		if err != nil && ctx.Err() == nil && !fault.Is(err, fault.NotFound) {
-			d.Logger.Warn("webhooks: deliveries were not sent", "tenant", key.tenant, "webhook", key.webhook, "error", err)
-			again = d.Now().Add(2 * time.Second)
-		}
-		d.mu.Lock()
-		delete(d.busy, key)
-		d.mu.Unlock()
-		<-d.slots
-		d.agenda.Schedule(key.tenant, again)
-	})
+	return again
 }
 
-// round is what a lane did in one turn.
-type round struct {
-	delivered, failed int
-	// failedSince is how many failed after the last that was delivered.
-	failedSince int
-	results     []result
-}
-
-type result struct {
-	parcel  parcel
-	attempt Attempt
-	// pause is how long the receiver asked to be left alone; 0: it did not.
-	pause time.Duration
-}
-
-// round takes the lane, sends what is due, and writes down what became of it. It says
-// when to look again; the zero time is at once.
-func (d *Deliverer) round(ctx context.Context, key laneKey) (time.Time, error) {
-	var w Webhook
-	var due []parcel
-	var ours bool
+// turn takes a lane, sends what is due, writes down what became of it, and goes on while
+// more is due, for batchTime at most.
+func (d *Deliverer) turn(ctx context.Context, key laneKey, renew func()) (time.Time, error) {
+	var b batch
 	err := d.Stores.Write(ctx, key.tenant, func(tx *db.Tx) (err error) {
-		now := d.Now()
-		if ours, err = holdLane(ctx, tx, key.webhook, d.Holder, now, now.Add(leaseTime)); err != nil || !ours {
-			return err
-		}
-		if w, err = load(ctx, tx, key.webhook); err != nil {
-			return err
-		}
-		due, err = dueParcels(ctx, tx, key.webhook, now, perRound)
+		b, err = d.takeBatch(ctx, tx, key.webhook)
 		return err
 	})
 	if err != nil {
 		return time.Time{}, err
 	}
-	if !ours { // disabled, or another replica was faster: its next round is soon
+	if !b.ours { // disabled, or another replica was faster: its next turn is soon
 		return d.Now().Add(time.Second), nil
 	}
-	var r round
-	secrets, err := d.secrets(key.tenant, w)
-	if err == nil {
-		r = d.send(ctx, w, secrets, due)
-	}
-	done, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer stop()
-	return time.Time{}, errors.Join(err, d.Stores.Write(done, key.tenant, func(tx *db.Tx) error { return d.settle(done, tx, w, r) }))
-}
-
-// send sends parcels: several objects abreast, those of one object one after another
-// until one fails. What it does not come to stays due.
-func (d *Deliverer) send(ctx context.Context, w Webhook, secrets [][]byte, due []parcel) round {
-	var objects []string
-	byObject := map[string][]parcel{}
-	for _, p := range due {
-		if byObject[p.Object] == nil {
-			objects = append(objects, p.Object)
+	for began := d.Now(); len(b.due) > 0; {
+		renew()
+		var sent outcome
+		secrets, err := d.secrets(key.tenant, b.hook)
+		if err == nil {
+			s := &sender{Deliverer: d, key: key, hook: b.hook, secrets: secrets, until: d.Now().Add(batchTime), checked: d.Now()}
+			sent = s.send(ctx, b.due)
 		}
-		byObject[p.Object] = append(byObject[p.Object], p)
+		last := err != nil || ctx.Err() != nil || d.Now().Sub(began) >= batchTime
+		next, failed := d.settle(ctx, key, b.hook, sent, last)
+		if err := errors.Join(err, failed); err != nil {
+			return time.Time{}, err
+		}
+		b = next
 	}
-	until := d.Now().Add(roundTime)
-	var r round
-	var mu sync.Mutex
-	var sending sync.WaitGroup
-	room := make(chan struct{}, abreast)
-	for _, object := range objects {
-		room <- struct{}{}
-		sending.Go(func() {
-			defer func() { <-room }()
-			for _, p := range byObject[object] {
-				if ctx.Err() != nil || d.Now().After(until) {
-					return
-				}
-				res := d.attempt(ctx, w.URL, secrets, p)
-				if ctx.Err() != nil && !res.attempt.ok() {
-					return // our own end, not the receiver's fault
-				}
-				mu.Lock()
-				r.add(res)
-				mu.Unlock()
-				if !res.attempt.ok() {
-					return
-				}
-			}
-		})
-	}
-	sending.Wait()
-	return r
+	return time.Time{}, nil
 }
 
-func (r *round) add(res result) {
-	r.results = append(r.results, res)
-	if res.attempt.ok() {
-		r.delivered++
-		r.failedSince = 0
-		return
-	}
-	r.failed++
-	r.failedSince++
+// batch is what a lane takes at a time.
+type batch struct {
+	ours bool
+	hook Webhook
+	due  []parcel
 }
 
-// attempt sends one parcel.
-func (d *Deliverer) attempt(ctx context.Context, url string, secrets [][]byte, p parcel) result {
-	began := d.Now()
-	a, pause := d.post(ctx, url, secrets, payload{p.EventID, p.EventType, p.OccurredAt.UTC(), p.Data}, began)
-	p.Attempts++
-	p.Log = append(p.Log, a)
-	p.Log = p.Log[max(0, len(p.Log)-keptAttempts):]
-	return result{p, a, pause}
-}
-
-// post sends a payload once.
-func (s *Service) post(ctx context.Context, url string, secrets [][]byte, p payload, began time.Time) (Attempt, time.Duration) {
-	a := Attempt{At: db.Stamp(began)}
-	m, err := compose(p, began, secrets)
-	if err != nil {
-		a.Error = "the event cannot be written"
-		return a, 0
+// takeBatch takes or prolongs the lane and reads what is due. A lane without anything
+// that is due is free again.
+func (d *Deliverer) takeBatch(ctx context.Context, tx *db.Tx, webhook int64) (b batch, err error) {
+	now := d.Now()
+	if b.ours, err = holdLane(ctx, tx, webhook, d.Holder, now, now.Add(leaseTime)); err != nil || !b.ours {
+		return b, err
 	}
-	res, err := s.Target.Do(ctx, outbound.Request{Method: "POST", URL: url, Header: m.header, Body: m.body})
-	a.DurationMS = s.Now().Sub(began).Milliseconds()
-	if err != nil {
-		a.Error = fault.Message(err)
-		return a, 0
+	if b.hook, err = getLane(ctx, tx, webhook); err != nil {
+		return b, err
 	}
-	a.ResponseStatus = res.Status
-	if res.OK() {
-		return a, 0
+	n := perBatch
+	if paused := b.hook.PausedUntil; paused != nil {
+		if paused.After(now) {
+			return b, freeLane(ctx, tx, webhook, d.Holder)
+		}
+		n = abreast // a few show whether the receiver is back
 	}
-	a.Error = "the receiver answered " + strconv.Itoa(res.Status)
-	seconds, err := strconv.Atoi(res.Header.Get("Retry-After"))
-	if err != nil || seconds < 0 {
-		return a, 0
+	if b.due, err = dueParcels(ctx, tx, webhook, now, n); err != nil || len(b.due) > 0 {
+		return b, err
 	}
-	return a, time.Duration(min(seconds, 12*60*60)) * time.Second
+	return b, freeLane(ctx, tx, webhook, d.Holder)
 }
 
 // errLost rolls back what a lane did that another replica has taken meanwhile.
 var errLost = errors.New("the lane belongs to another replica now")
 
-// settle writes down a round and frees the lane.
-func (d *Deliverer) settle(ctx context.Context, tx *db.Tx, w Webhook, r round) error {
-	now := db.Stamp(d.Now())
-	ours, err := noteRound(ctx, tx, w.ID, d.Holder, now, r)
-	if err != nil {
-		return err
+// settle writes down what a lane has sent, and takes the next batch or frees the lane. It
+// keeps trying while the lane is ours: what is not written down is sent again.
+func (d *Deliverer) settle(ctx context.Context, key laneKey, hook Webhook, sent outcome, last bool) (next batch, err error) {
+	limit := settleTime
+	if ctx.Err() != nil {
+		limit = 10 * time.Second
 	}
-	if !ours {
-		if len(r.results) == 0 {
-			return nil
-		}
-		return errLost
-	}
-	for _, res := range r.results {
-		if err := d.settleOne(ctx, tx, w.ID, res, now); err != nil {
+	bounded, stop := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer stop()
+	var away bool
+	for {
+		err = d.Stores.Write(bounded, key.tenant, func(tx *db.Tx) (err error) {
+			if away, err = d.record(bounded, tx, hook, sent); err != nil {
+				return err
+			}
+			if next = (batch{}); last || away {
+				return freeLane(bounded, tx, hook.ID, d.Holder)
+			}
+			next, err = d.takeBatch(bounded, tx, hook.ID)
 			return err
+		})
+		if err == nil || errors.Is(err, errLost) || fault.Is(err, fault.NotFound) || ctx.Err() != nil {
+			break
 		}
-	}
-	if r.delivered > 0 && w.ConsecutiveFailures >= longGone {
-		if err := hurry(ctx, tx, w.ID, now); err != nil {
-			return err
+		d.Logger.Warn("webhooks: deliveries are not written down yet", "tenant", key.tenant, "webhook", key.webhook, "error", err)
+		select {
+		case <-time.After(500 * time.Millisecond):
+			continue
+		case <-bounded.Done():
 		}
+		break
 	}
-	return freeLane(ctx, tx, w.ID, d.Holder)
+	if err == nil && away {
+		err = d.expire(ctx, key)
+	}
+	return next, err
 }
 
-func (d *Deliverer) settleOne(ctx context.Context, tx *db.Tx, webhook int64, res result, now time.Time) error {
+// record writes down what a lane has sent, and reports whether its receiver is away.
+func (d *Deliverer) record(ctx context.Context, tx *db.Tx, hook Webhook, sent outcome) (away bool, err error) {
+	now := db.Stamp(d.Now())
+	failures, err := noteOutcome(ctx, tx, hook.ID, d.Holder, now, sent)
+	if errors.Is(err, db.ErrNoRows) {
+		if _, err := load(ctx, tx, hook.ID); err != nil {
+			return false, err // deleted: there is nothing to write to
+		}
+		return false, errLost
+	}
+	if err != nil {
+		return false, err
+	}
+	for _, res := range sent.results {
+		if err := d.recordOne(ctx, tx, hook.ID, res, now); err != nil {
+			return false, err
+		}
+	}
+	paused := hook.PausedUntil != nil
+	if sent.delivered > 0 {
+		quiet := hook.LastSuccessAt == nil || now.Sub(*hook.LastSuccessAt) >= outage
+		if paused || hook.ConsecutiveFailures >= longGone && quiet {
+			return false, hurry(ctx, tx, hook.ID, now)
+		}
+		return false, nil
+	}
+	if sent.failed == 0 {
+		return false, nil
+	}
+	pause := sent.asked
+	if sent.unreached == sent.failed && failures >= longGone {
+		away = true
+		pause = max(pause, d.pauseAfter(int(failures-longGone)/abreast+1))
+	}
+	switch {
+	case pause > 0:
+		err = pauseLane(ctx, tx, hook.ID, now.Add(pause))
+	case paused: // it answers again, although not well
+		err = resumeLane(ctx, tx, hook.ID)
+	}
+	return away, err
+}
+
+func (d *Deliverer) recordOne(ctx context.Context, tx *db.Tx, webhook int64, res result, now time.Time) error {
 	p := res.parcel
 	switch {
 	case res.attempt.ok():
-		return settle(ctx, tx, p, Delivered, res.attempt, &now)
+		return settleDelivery(ctx, tx, p, Delivered, res.attempt, &now)
 	case !now.Before(p.ExpiresAt):
-		return settle(ctx, tx, p, Dead, res.attempt, &now)
+		return settleDelivery(ctx, tx, p, Dead, res.attempt, &now)
 	}
-	if err := settle(ctx, tx, p, Pending, res.attempt, nil); err != nil {
+	if err := settleDelivery(ctx, tx, p, Pending, res.attempt, nil); err != nil {
 		return err
 	}
-	pause := d.Backoff
-	if pause == nil {
-		pause = Backoff
+	return postpone(ctx, tx, webhook, p.Object, now.Add(max(d.pauseAfter(p.Attempts), res.asked)))
+}
+
+// pauseAfter is the pause after the nth failed attempt.
+func (d *Deliverer) pauseAfter(n int) time.Duration {
+	if d.Backoff != nil {
+		return d.Backoff(n)
 	}
-	return postpone(ctx, tx, webhook, p.Object, now.Add(max(pause(p.Attempts), res.pause)))
+	return Backoff(n)
+}
+
+// expire gives up what a receiver that is away has not taken in three days: an attempt at
+// each would only wait for nothing.
+func (d *Deliverer) expire(ctx context.Context, key laneKey) error {
+	const portion = 1000
+	for {
+		var n int64
+		err := d.Stores.Write(ctx, key.tenant, func(tx *db.Tx) (err error) {
+			n, err = expireDeliveries(ctx, tx, key.webhook, db.Stamp(d.Now()), portion)
+			return err
+		})
+		if err != nil || n < portion {
+			return err
+		}
+	}
 }

@@ -160,7 +160,7 @@ func (s *Service) Delivery(ctx context.Context, sc scope.Scope, webhook, id int6
 // Redeliver queues the event of a delivery again, whatever became of it.
 func (s *Service) Redeliver(ctx context.Context, sc scope.Scope, webhook, id int64) (Delivery, error) {
 	var d Delivery
-	err := s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) error {
+	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
 		w, err := loadEnabled(ctx, tx, webhook)
 		if err != nil {
 			return err
@@ -169,8 +169,10 @@ func (s *Service) Redeliver(ctx context.Context, sc scope.Scope, webhook, id int
 		if err != nil {
 			return err
 		}
-		if old.Status == Pending {
-			return fault.Newf(fault.Conflict, "delivery_pending", "the delivery still waits: it is tried next at %s", old.NextAttemptAt.Format(time.RFC3339))
+		if waits, err := isWaiting(ctx, tx, webhook, old.EventID); err != nil {
+			return err
+		} else if waits {
+			return fault.New(fault.Conflict, "delivery_pending", "the event still waits to be sent")
 		}
 		made, err := requeue(ctx, tx, webhook, id, s.Now())
 		if err != nil {
@@ -203,7 +205,7 @@ func (s *Service) RedeliverRange(ctx context.Context, sc scope.Scope, webhook in
 		return Requeued{}, fault.Invalidf("/end_date", "end_date lies before start_date")
 	}
 	out := Requeued{Message: "Deliveries queued again"}
-	err := s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) error {
+	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
 		w, err := loadEnabled(ctx, tx, webhook)
 		if err != nil {
 			return err
@@ -218,10 +220,18 @@ func (s *Service) RedeliverRange(ctx context.Context, sc scope.Scope, webhook in
 
 // requeued wakes the lanes and records who asked.
 func (s *Service) requeued(ctx context.Context, tx *db.Tx, sc scope.Scope, w Webhook, what map[string]any) error {
-	if err := tx.Notify(ctx, Topic); err != nil {
+	if err := wake(ctx, tx, w.ID); err != nil {
 		return err
 	}
 	return audit.Append(ctx, tx, sc, s.Now(), w.entry("WEBHOOK_REDELIVERED", what))
+}
+
+// wake has a lane send what is due now, also to a receiver that was away.
+func wake(ctx context.Context, tx *db.Tx, webhook int64) error {
+	if err := resumeLane(ctx, tx, webhook); err != nil {
+		return err
+	}
+	return tx.Notify(ctx, Topic)
 }
 
 // Forget removes deliveries of a tenant that were listed long enough.

@@ -130,6 +130,9 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 		if c.Secret == nil {
 			return nil
 		}
+		if err := checkSecret(*c.Secret); err != nil {
+			return err
+		}
 		w.Previous, w.PreviousSecretUntil = nil, nil
 		w.Secret, err = s.seal(sc.Tenant, w.ID, []byte(*c.Secret))
 		return err
@@ -206,15 +209,33 @@ func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifChange int64
 			}
 		}
 		next.ChangeNo, next.UpdatedAt = old.ChangeNo+1, db.Stamp(s.Now())
+		if err := audit.Append(ctx, tx, sc, s.Now(), next.entry(kind, changed(old, next))); err != nil {
+			return err
+		}
+		if next.Enabled != old.Enabled {
+			if err := next.mark(ctx, tx); err != nil {
+				return err
+			}
+		}
 		if w, err = updateWebhook(ctx, tx, next); err != nil {
 			return err
 		}
-		if err := tx.Notify(ctx, Topic); err != nil { // what waits may go now
-			return err
-		}
-		return audit.Append(ctx, tx, sc, s.Now(), w.entry(kind, changed(old, w)))
+		return tx.Notify(ctx, Topic) // what waits may go now
 	})
 	return s.shown(w), err
+}
+
+// mark notes from where a subscription that was just switched on or off misses events, or
+// no longer does: by when they happened, not by when they are queued. It comes after
+// audit.Append, under whose lock no event is on its way.
+func (w *Webhook) mark(ctx context.Context, tx *db.Tx) error {
+	last, err := event.Last(ctx, tx)
+	if w.Enabled {
+		w.SinceSeq = last
+	} else {
+		w.UntilSeq = last
+	}
+	return err
 }
 
 // changed names what differs; of the URL only scheme and host, of the secret nothing.
@@ -267,7 +288,7 @@ func (s *Service) shown(w Webhook) Webhook {
 // secretOr is the secret that was sent, or one that is drawn and to be shown.
 func (s *Service) secretOr(sent string) (clear []byte, drawn string, err error) {
 	if sent != "" {
-		return []byte(sent), "", nil
+		return []byte(sent), "", checkSecret(sent)
 	}
 	key := make([]byte, 32)
 	if _, err := io.ReadFull(s.Random, key); err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
@@ -69,6 +70,15 @@ func compose(p payload, at time.Time, secrets [][]byte) (message, error) {
 		header["X-Service-Signature-Previous"] = []string{outbound.Signature(secrets[1], body)}
 	}
 	return message{body, header}, nil
+}
+
+// checkSecret refuses a secret of which nothing is secret: blanks, or a key of Standard
+// Webhooks without a byte. Whoever knows that could sign.
+func checkSecret(secret string) error {
+	if strings.TrimSpace(secret) == "" || strings.TrimSpace(string(standardKey([]byte(secret)))) == "" {
+		return fault.Invalidf("/secret", "the secret is empty; use 24 random bytes or more")
+	}
+	return nil
 }
 
 func hexOf(b []byte) string { return hex.EncodeToString(b) }

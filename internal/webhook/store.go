@@ -7,8 +7,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-const webhookColumns = `id, name, url, events, environment, enabled, secret, previous_secret, previous_until, since_seq, created_by, created_at,
-	updated_at, change_no, failures, last_success_at, last_failure_at,
+// laneColumns are what sending needs; to count deliveries takes time.
+const laneColumns = `id, name, url, events, environment, enabled, secret, previous_secret, previous_until, since_seq, until_seq, created_by, created_at,
+	updated_at, change_no, failures, last_success_at, last_failure_at, paused_until`
+
+const webhookColumns = laneColumns + `,
 	(SELECT COUNT(*) FROM webhook_deliveries d WHERE d.webhook_id = webhooks.id AND d.state = 'pending') AS pending,
 	(SELECT COUNT(*) FROM webhook_deliveries d WHERE d.webhook_id = webhooks.id AND d.state = 'dead' AND d.object <> 'test') AS dead`
 
@@ -35,12 +38,13 @@ func insertWebhook(ctx context.Context, tx *db.Tx, w Webhook) (Webhook, error) {
 		w.Name, w.URL, w.Events, w.Environment, w.Enabled, w.Secret, w.Previous, w.CreatedBy, w.CreatedAt, w.UpdatedAt, w.ChangeNo)
 }
 
-// updateWebhook writes what people change. The lane's columns are the Deliverer's.
+// updateWebhook writes what people change, and ends the pause of the receiver. The lane's
+// other columns are the Deliverer's.
 func updateWebhook(ctx context.Context, tx *db.Tx, w Webhook) (Webhook, error) {
 	return db.One[Webhook](ctx, tx, `UPDATE webhooks SET name = $2, url = $3, events = $4, environment = $5, enabled = $6, secret = $7,
-			previous_secret = $8, previous_until = $9, since_seq = $10, updated_at = $11, change_no = $12
+			previous_secret = $8, previous_until = $9, since_seq = $10, updated_at = $11, change_no = $12, until_seq = $13, paused_until = NULL
 		WHERE id = $1 RETURNING `+webhookColumns,
-		w.ID, w.Name, w.URL, w.Events, w.Environment, w.Enabled, w.Secret, w.Previous, w.PreviousSecretUntil, w.SinceSeq, w.UpdatedAt, w.ChangeNo)
+		w.ID, w.Name, w.URL, w.Events, w.Environment, w.Enabled, w.Secret, w.Previous, w.PreviousSecretUntil, w.SinceSeq, w.UpdatedAt, w.ChangeNo, w.UntilSeq)
 }
 
 func deleteWebhook(ctx context.Context, tx *db.Tx, id int64) error {
@@ -53,24 +57,35 @@ func deleteWebhook(ctx context.Context, tx *db.Tx, id int64) error {
 
 // laneState is one subscription as the Deliverer looks at it.
 type laneState struct {
-	ID    int64      `db:"id"`
-	Due   *time.Time `db:"due"` // nil: nothing waits
-	Until time.Time  `db:"lane_until"`
-	Owner string     `db:"lane_holder"`
+	ID     int64      `db:"id"`
+	Due    *time.Time `db:"due"`          // nil: nothing waits
+	Paused *time.Time `db:"paused_until"` // nil: the receiver is not left alone
+	Until  time.Time  `db:"lane_until"`
+	Owner  string     `db:"lane_holder"`
 }
 
 // laneStates are the enabled subscriptions and when each has something to send.
 func laneStates(ctx context.Context, tx *db.Tx) ([]laneState, error) {
-	return db.All[laneState](ctx, tx, `SELECT id, lane_until, lane_holder,
+	return db.All[laneState](ctx, tx, `SELECT id, lane_until, lane_holder, paused_until,
 			(SELECT MIN(d.next_at) FROM webhook_deliveries d WHERE d.webhook_id = webhooks.id AND d.state = 'pending') AS due
 		FROM webhooks WHERE enabled ORDER BY id`)
 }
 
+func getLane(ctx context.Context, tx *db.Tx, id int64) (Webhook, error) {
+	return db.One[Webhook](ctx, tx, `SELECT `+laneColumns+` FROM webhooks WHERE id = $1`, id)
+}
+
+// changeOf is the ChangeNo of a subscription that is enabled.
+func changeOf(ctx context.Context, tx *db.Tx, id int64) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT change_no FROM webhooks WHERE id = $1 AND enabled`, id)
+}
+
 // holdLane takes the lane of a subscription that is enabled and whose lane is free,
-// or prolongs ours.
+// or prolongs ours. A lease that ends later than any lease can was given before the
+// clock was moved back.
 func holdLane(ctx context.Context, tx *db.Tx, id int64, holder string, now, until time.Time) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE webhooks SET lane_holder = $2, lane_until = $3
-		WHERE id = $1 AND enabled AND (lane_until < $4 OR lane_holder = $2)`, id, holder, until, now)
+		WHERE id = $1 AND enabled AND (lane_until < $4 OR lane_until > $5 OR lane_holder = $2)`, id, holder, until, now, until.Add(leaseTime))
 	return n == 1, err
 }
 
@@ -79,17 +94,30 @@ func freeLane(ctx context.Context, tx *db.Tx, id int64, holder string) error {
 	return err
 }
 
-// noteRound writes how a round went. It gives false where the lane is not ours any more.
-func noteRound(ctx context.Context, tx *db.Tx, id int64, holder string, now time.Time, r round) (bool, error) {
+// noteOutcome writes how a batch went, and gives how many attempts have failed since the
+// last success. ErrNoRows: the lane is not ours any more.
+func noteOutcome(ctx context.Context, tx *db.Tx, id int64, holder string, now time.Time, o outcome) (int64, error) {
 	var failed, succeeded *time.Time
-	if r.failed > 0 {
+	if o.failed > 0 {
 		failed = &now
 	}
-	if r.delivered > 0 {
+	if o.delivered > 0 {
 		succeeded = &now
 	}
-	n, err := tx.Exec(ctx, `UPDATE webhooks SET failures = CASE WHEN $3 THEN $4 ELSE failures + $4 END,
+	return db.One[int64](ctx, tx, `UPDATE webhooks SET failures = CASE WHEN $3 THEN $4 ELSE failures + $4 END,
+			paused_until = CASE WHEN $3 THEN NULL ELSE paused_until END,
 			last_success_at = COALESCE($5, last_success_at), last_failure_at = COALESCE($6, last_failure_at)
-		WHERE id = $1 AND lane_holder = $2`, id, holder, r.delivered > 0, r.failedSince, succeeded, failed)
-	return n == 1, err
+		WHERE id = $1 AND lane_holder = $2 RETURNING failures`, id, holder, o.delivered > 0, o.failedSince, succeeded, failed)
+}
+
+// pauseLane leaves the receiver alone until a time.
+func pauseLane(ctx context.Context, tx *db.Tx, id int64, until time.Time) error {
+	_, err := tx.Exec(ctx, `UPDATE webhooks SET paused_until = $2 WHERE id = $1`, id, until)
+	return err
+}
+
+// resumeLane ends the pause of a receiver: somebody asked for a delivery.
+func resumeLane(ctx context.Context, tx *db.Tx, id int64) error {
+	_, err := tx.Exec(ctx, `UPDATE webhooks SET paused_until = NULL WHERE id = $1`, id)
+	return err
 }

@@ -19,7 +19,7 @@ func queueEvent(ctx context.Context, tx *db.Tx, o event.Occurrence, object strin
 			COALESCE((SELECT MAX(d.next_at) FROM webhook_deliveries d
 				WHERE d.webhook_id = w.id AND d.object = $3 AND d.state = 'pending' AND d.next_at > $4), $4), CAST($5 AS BIGINT)
 		FROM webhooks w
-		WHERE w.enabled AND w.since_seq < $6 AND (w.environment = '' OR CAST($7 AS TEXT) = '' OR w.environment = $7) AND w.events LIKE $8 ORDER BY w.id`,
+		WHERE (w.enabled OR w.until_seq >= $6) AND w.since_seq < $6 AND (w.environment = '' OR CAST($7 AS TEXT) = '' OR w.environment = $7) AND w.events LIKE $8 ORDER BY w.id`,
 		o.ID, o.Type, object, now, now.Add(patience), o.Seq, o.Env, `%"`+o.Type+`"%`)
 }
 
@@ -48,8 +48,8 @@ func dueParcels(ctx context.Context, tx *db.Tx, webhook int64, now time.Time, n 
 		WHERE d.webhook_id = $1 AND d.state = 'pending' AND d.next_at <= $2 ORDER BY d.next_at, d.id LIMIT $3`, webhook, now, n)
 }
 
-// settle writes how an attempt at one delivery ended. finished is nil while it waits.
-func settle(ctx context.Context, tx *db.Tx, p parcel, state string, last Attempt, finished *time.Time) error {
+// settleDelivery writes how an attempt at one delivery ended. finished is nil while it waits.
+func settleDelivery(ctx context.Context, tx *db.Tx, p parcel, state string, last Attempt, finished *time.Time) error {
 	_, err := tx.Exec(ctx, `UPDATE webhook_deliveries SET state = $2, attempts = $3, log = $4, response_status = $5, error = $6, finished_at = $7
 		WHERE id = $1 AND state = 'pending'`, p.ID, state, p.Attempts, p.Log, last.ResponseStatus, last.Error, finished)
 	return err
@@ -68,8 +68,20 @@ func hurry(ctx context.Context, tx *db.Tx, webhook int64, now time.Time) error {
 	return err
 }
 
+// expireDeliveries gives up at most n deliveries whose time is over, and says how many.
+func expireDeliveries(ctx context.Context, tx *db.Tx, webhook int64, now time.Time, n int) (int64, error) {
+	return tx.Exec(ctx, `UPDATE webhook_deliveries SET state = 'dead', finished_at = $2, error = 'the receiver could not be reached for three days'
+		WHERE id IN (SELECT id FROM webhook_deliveries WHERE webhook_id = $1 AND state = 'pending' AND expires_at <= $2 LIMIT $3)`, webhook, now, n)
+}
+
+// isWaiting reports whether an event is to be sent to a subscription.
+func isWaiting(ctx context.Context, tx *db.Tx, webhook int64, event string) (bool, error) {
+	n, err := db.One[int64](ctx, tx, `SELECT COUNT(*) FROM webhook_deliveries WHERE event_id = $2 AND webhook_id = $1 AND state = 'pending'`, webhook, event)
+	return n > 0, err
+}
+
 const deliveryColumns = `d.id, d.webhook_id, d.event_id, d.event_type, d.state, d.redelivery, d.attempts, d.log, d.response_status, d.error, d.created_at,
-	CASE WHEN d.state = 'pending' THEN d.next_at END AS next_at, d.finished_at, e.at, e.data`
+	CASE WHEN d.state <> 'pending' THEN NULL WHEN w.paused_until > d.next_at THEN w.paused_until ELSE d.next_at END AS next_at, d.finished_at, e.at, e.data`
 
 // where is the condition of a filter and its arguments.
 func (f DeliveryFilter) where(webhook int64) (string, []any) {
@@ -108,12 +120,12 @@ func listDeliveries(ctx context.Context, tx *db.Tx, webhook int64, f DeliveryFil
 		where += fmt.Sprintf(` AND d.id < $%d`, len(args))
 	}
 	args = append(args, n)
-	return db.All[Delivery](ctx, tx, `SELECT `+deliveryColumns+` FROM webhook_deliveries d JOIN webhook_events e ON e.event_id = d.event_id
+	return db.All[Delivery](ctx, tx, `SELECT `+deliveryColumns+` FROM webhook_deliveries d JOIN webhook_events e ON e.event_id = d.event_id JOIN webhooks w ON w.id = d.webhook_id
 		WHERE `+where+fmt.Sprintf(` ORDER BY d.id DESC LIMIT $%d`, len(args)), args...)
 }
 
 func getDelivery(ctx context.Context, tx *db.Tx, webhook, id int64) (Delivery, error) {
-	return db.One[Delivery](ctx, tx, `SELECT `+deliveryColumns+` FROM webhook_deliveries d JOIN webhook_events e ON e.event_id = d.event_id
+	return db.One[Delivery](ctx, tx, `SELECT `+deliveryColumns+` FROM webhook_deliveries d JOIN webhook_events e ON e.event_id = d.event_id JOIN webhooks w ON w.id = d.webhook_id
 		WHERE d.webhook_id = $1 AND d.id = $2`, webhook, id)
 }
 

@@ -11,8 +11,11 @@
 // A lane is leased by one replica at a time, so the deliveries of one object go out
 // in the order of its events. A delivery is sent at least once: a process that is
 // killed after sending and before writing that down leaves it to be sent again, with
-// the same event_id. Subscriptions share nothing but the number of lanes, so a slow
-// or dead receiver holds up no other.
+// the same event_id.
+//
+// A slow or dead receiver holds up no other: lanes whose receivers hang have places of
+// their own (places). A receiver that cannot be reached several times in a row is away:
+// its lane pauses, and then sends a few deliveries to see whether it is back.
 package webhook
 
 import (
@@ -62,6 +65,10 @@ type Webhook struct {
 	Previous []byte `json:"-" db:"previous_secret"`
 	// SinceSeq is the position of the last event before the subscription.
 	SinceSeq int64 `json:"-" db:"since_seq"`
+	// UntilSeq is the position of the last event before it was disabled.
+	UntilSeq int64 `json:"-" db:"until_seq"`
+	// PausedUntil is when a receiver that is away is called next; nil: it is not away.
+	PausedUntil *time.Time `json:"-" db:"paused_until"`
 }
 
 // Issued is a subscription with its secret, where it was drawn here.

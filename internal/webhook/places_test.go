@@ -1,0 +1,83 @@
+package webhook
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestPlaces: lanes that hang hold up none that does not, however many there are, and
+// have their turns in the order in which they came.
+func TestPlaces(t *testing.T) {
+	const hanging = 40
+	ctx := context.Background()
+	release := make(chan struct{})
+	began := make(chan int64, 10*hanging)
+	var mu sync.Mutex
+	var again []laneKey
+	p := &places{slowAfter: time.Millisecond, known: map[laneKey]bool{}, hanging: map[laneKey]bool{}, quick: queue{free: 2}, slow: queue{free: 3}}
+	p.serve = func(_ context.Context, key laneKey, _ func()) time.Time {
+		began <- key.webhook
+		if key.webhook <= hanging {
+			<-release
+		}
+		return time.Time{}
+	}
+	p.done = func(key laneKey, _ time.Time) {
+		mu.Lock()
+		again = append(again, key)
+		mu.Unlock()
+	}
+	next := func() int64 {
+		t.Helper()
+		select {
+		case n := <-began:
+			return n
+		case <-time.After(time.Minute):
+			t.Fatal("no turn begins")
+			return 0
+		}
+	}
+	for i := range int64(hanging) {
+		p.start(ctx, laneKey{"t", i + 1})
+		p.start(ctx, laneKey{"t", i + 1}) // it waits or runs already
+	}
+	p.start(ctx, laneKey{"t", 1000})
+	var order []int64
+	for range hanging + 1 {
+		order = append(order, next())
+	}
+	if slices.Sort(order); order[hanging] != 1000 || len(slices.Compact(order)) != hanging+1 {
+		t.Fatalf("the turns were of %v", order)
+	}
+	for slow := 0; slow < hanging; {
+		p.mu.Lock()
+		slow = len(p.hanging)
+		p.mu.Unlock()
+		runtime.Gosched()
+	}
+	close(release)
+	p.running.Wait()
+	if len(again) != hanging+1 || p.quick.free != 2 || p.slow.free != 3 || len(p.known) != 0 {
+		t.Fatalf("%d ended, places %d and %d, %d known", len(again), p.quick.free, p.slow.free, len(p.known))
+	}
+
+	// Those that hung share the slow places now, in turn.
+	release = make(chan struct{})
+	for i := range int64(hanging) {
+		p.start(ctx, laneKey{"t", i + 1})
+	}
+	p.start(ctx, laneKey{"t", 1000})
+	first := []int64{next(), next(), next(), next()}
+	if slices.Sort(first); !slices.Equal(first, []int64{1, 2, 3, 1000}) {
+		t.Errorf("first came %v", first)
+	}
+	close(release)
+	p.running.Wait()
+	if len(began) != hanging-3 || p.quick.free != 2 || p.slow.free != 3 {
+		t.Errorf("%d more turns, places %d and %d", len(began), p.quick.free, p.slow.free)
+	}
+}

@@ -1,0 +1,159 @@
+package webhook
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+)
+
+// outcome is what became of a batch.
+type outcome struct {
+	delivered, failed int
+	// unreached is how many of the failed got no answer at all.
+	unreached int
+	// failedSince is how many failed after the last that was delivered.
+	failedSince int
+	// asked is the longest pause that the receiver asked for.
+	asked   time.Duration
+	results []result
+}
+
+type result struct {
+	parcel  parcel
+	attempt Attempt
+	// asked is how long the receiver asked to be left alone; 0: it did not.
+	asked time.Duration
+}
+
+func (o *outcome) add(res result) {
+	o.results = append(o.results, res)
+	if res.attempt.ok() {
+		o.delivered++
+		o.failedSince = 0
+		return
+	}
+	o.failed++
+	o.failedSince++
+	o.asked = max(o.asked, res.asked)
+	if res.attempt.ResponseStatus == 0 {
+		o.unreached++
+	}
+}
+
+// sender sends one batch.
+type sender struct {
+	*Deliverer
+	key     laneKey
+	hook    Webhook
+	secrets [][]byte
+	until   time.Time
+
+	mu      sync.Mutex
+	sent    outcome
+	checked time.Time // when the subscription was last known to be as it is
+	stopped bool
+}
+
+// send sends parcels: several objects abreast, those of one object one after another
+// until one fails. What it does not come to stays due.
+func (s *sender) send(ctx context.Context, due []parcel) outcome {
+	var objects []string
+	byObject := map[string][]parcel{}
+	for _, p := range due {
+		if byObject[p.Object] == nil {
+			objects = append(objects, p.Object)
+		}
+		byObject[p.Object] = append(byObject[p.Object], p)
+	}
+	var sending sync.WaitGroup
+	room := make(chan struct{}, abreast)
+	for _, object := range objects {
+		room <- struct{}{}
+		sending.Go(func() {
+			defer func() { <-room }()
+			for _, p := range byObject[object] {
+				if !s.goesOn(ctx) || !s.deliver(ctx, p) {
+					return
+				}
+			}
+		})
+	}
+	sending.Wait()
+	return s.sent
+}
+
+// goesOn reports whether the next parcel may be sent: there is time left, the receiver
+// is not away, and nobody has changed the subscription.
+func (s *sender) goesOn(ctx context.Context) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.Now()
+	away := s.sent.delivered == 0 && s.sent.unreached >= longGone
+	if s.stopped = s.stopped || away || ctx.Err() != nil || now.After(s.until); s.stopped {
+		return false
+	}
+	if now.Sub(s.checked) >= recheck {
+		s.checked = now
+		s.stopped = !s.isCurrent(ctx)
+	}
+	return !s.stopped
+}
+
+// isCurrent reports whether the subscription is as it was when the batch was taken.
+func (s *sender) isCurrent(ctx context.Context) bool {
+	var change int64
+	err := s.Stores.Read(ctx, s.key.tenant, func(tx *db.Tx) (err error) {
+		change, err = changeOf(ctx, tx, s.hook.ID)
+		return err
+	})
+	return err == nil && change == s.hook.ChangeNo
+}
+
+// deliver sends one parcel, and reports whether the receiver took it.
+func (s *sender) deliver(ctx context.Context, p parcel) bool {
+	res := s.attempt(ctx, s.hook.URL, s.secrets, p)
+	if ctx.Err() != nil && !res.attempt.ok() {
+		return false // our own end, not the receiver's fault
+	}
+	s.mu.Lock()
+	s.sent.add(res)
+	s.mu.Unlock()
+	return res.attempt.ok()
+}
+
+// attempt sends one parcel.
+func (d *Deliverer) attempt(ctx context.Context, url string, secrets [][]byte, p parcel) result {
+	began := d.Now()
+	a, pause := d.post(ctx, url, secrets, payload{p.EventID, p.EventType, p.OccurredAt.UTC(), p.Data}, began)
+	p.Attempts++
+	p.Log = append(p.Log, a)
+	p.Log = p.Log[max(0, len(p.Log)-keptAttempts):]
+	return result{p, a, pause}
+}
+
+// post sends a payload once.
+func (s *Service) post(ctx context.Context, url string, secrets [][]byte, p payload, began time.Time) (Attempt, time.Duration) {
+	a := Attempt{At: db.Stamp(began)}
+	m, err := compose(p, began, secrets)
+	if err != nil {
+		a.Error = "the event cannot be written"
+		return a, 0
+	}
+	res, err := s.Target.Do(ctx, outbound.Request{Method: "POST", URL: url, Header: m.header, Body: m.body})
+	a.DurationMS = s.Now().Sub(began).Milliseconds()
+	if err != nil {
+		a.Error = fault.Message(err)
+		return a, 0
+	}
+	a.ResponseStatus = res.Status
+	if res.OK() {
+		return a, 0
+	}
+	a.Error = "the receiver answered " + strconv.Itoa(res.Status)
+	return a, res.RetryAfter(s.Now(), longestPause)
+}

@@ -37,6 +37,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/replay"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
@@ -213,7 +214,8 @@ func (p *parts) people(ctx context.Context) error {
 	p.users = &user.Service{
 		Stores: p.stores, Hasher: hasher, Now: p.now, NewID: newID,
 		CheckLimit: p.tenants.CheckLimit, Released: p.tenants.Released,
-		Revoke: auth.RevokeUser,
+		Revoke:      auth.RevokeUser,
+		ForgetHooks: []func(context.Context, *db.Tx, scope.Actor) error{rest.ForgetAnswers, ide.Forget, simulator.Disown},
 	}
 	p.auth, err = auth.New(ctx, auth.Config{
 		Stores: p.stores, Tenants: p.tenants, Users: p.users, Hasher: hasher, Box: p.box, Now: p.now, NewID: newID, Random: rand.Reader,

@@ -77,7 +77,9 @@ type Service struct {
 }
 
 // actorName names the actor of a scope in our tables.
-func actorName(sc scope.Scope) string { return string(sc.Actor.Kind) + ":" + sc.Actor.ID }
+func actorName(sc scope.Scope) string { return nameOf(sc.Actor) }
+
+func nameOf(who scope.Actor) string { return string(who.Kind) + ":" + who.ID }
 
 func (s *Service) read(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
 	store, err := s.Stores.Tenant(ctx, sc.Tenant)

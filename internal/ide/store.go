@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 const sessionColumns = `session_id, file_path, content, version, updated_at, expires_at`
@@ -28,6 +29,16 @@ func dropSessions(ctx context.Context, tx *db.Tx, actor string, now time.Time) e
 	}
 	_, err := tx.Exec(ctx, `DELETE FROM ide_sessions WHERE actor = $1 AND session_id NOT IN
 		(SELECT session_id FROM ide_sessions WHERE actor = $1 ORDER BY updated_at DESC, session_id DESC LIMIT $2)`, actor, maxSessions)
+	return err
+}
+
+// Forget deletes the documents and settings of somebody who is removed: whoever gets
+// the same id later is somebody else. It is one of user.Service.ForgetHooks.
+func Forget(ctx context.Context, tx *db.Tx, who scope.Actor) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM ide_sessions WHERE actor = $1`, nameOf(who)); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `DELETE FROM ide_settings WHERE actor = $1`, nameOf(who))
 	return err
 }
 

@@ -87,6 +87,7 @@ func (i *idempotency) serve(x *exchange, rt *route, req *http.Request, sc scope.
 	now := i.r.cfg.Now().UTC().Truncate(time.Microsecond)
 	k := entry{
 		Key:       digest(string(sc.Actor.Kind), sc.Actor.ID, rt.op.ID, x.path, keys[0]),
+		Actor:     actorOf(sc.Actor),
 		Request:   digest(req.Method, req.URL.RawQuery, string(sc.Env), string(body)),
 		RequestID: x.id, Headers: map[string]string{}, Body: []byte{}, CreatedAt: now, LeaseUntil: now.Add(leaseTime),
 	}

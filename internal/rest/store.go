@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 // entry is a row of the table idempotency.
 type entry struct {
 	Key        string            `db:"key"`
+	Actor      string            `db:"actor"`
 	Request    string            `db:"request"`
 	RequestID  string            `db:"request_id"`
 	Status     int               `db:"status"`
@@ -27,9 +29,9 @@ func claim(ctx context.Context, tx *db.Tx, k entry, expired time.Time, stale str
 	if _, err := tx.Exec(ctx, `DELETE FROM idempotency WHERE key = $1 AND (created_at < $2 OR status = 0 AND request_id = $3)`, k.Key, expired, stale); err != nil {
 		return entry{}, false, err
 	}
-	n, err := tx.Exec(ctx, `INSERT INTO idempotency (key, request, request_id, status, headers, body, created_at, lease_until)
-		VALUES ($1, $2, $3, 0, $4, $5, $6, $7) ON CONFLICT (key) DO NOTHING`,
-		k.Key, k.Request, k.RequestID, k.Headers, k.Body, k.CreatedAt, k.LeaseUntil)
+	n, err := tx.Exec(ctx, `INSERT INTO idempotency (key, request, request_id, status, headers, body, created_at, lease_until, actor)
+		VALUES ($1, $2, $3, 0, $4, $5, $6, $7, $8) ON CONFLICT (key) DO NOTHING`,
+		k.Key, k.Request, k.RequestID, k.Headers, k.Body, k.CreatedAt, k.LeaseUntil, k.Actor)
 	if err != nil {
 		return entry{}, false, err
 	}
@@ -42,7 +44,7 @@ func claim(ctx context.Context, tx *db.Tx, k entry, expired time.Time, stale str
 
 // lookup reads a row; db.ErrNoRows where there is none.
 func lookup(ctx context.Context, tx *db.Tx, key string) (entry, error) {
-	return db.One[entry](ctx, tx, `SELECT key, request, request_id, status, headers, body, created_at, lease_until FROM idempotency WHERE key = $1`, key)
+	return db.One[entry](ctx, tx, `SELECT key, request, request_id, status, headers, body, created_at, lease_until, actor FROM idempotency WHERE key = $1`, key)
 }
 
 // renew extends the lease of a running request.
@@ -63,6 +65,16 @@ func release(ctx context.Context, tx *db.Tx, key, requestID string) error {
 	_, err := tx.Exec(ctx, `DELETE FROM idempotency WHERE key = $1 AND request_id = $2 AND status = 0`, key, requestID)
 	return err
 }
+
+// ForgetAnswers deletes the stored answers to somebody who is removed: whoever gets
+// the same id later is somebody else. It is one of user.Service.ForgetHooks.
+func ForgetAnswers(ctx context.Context, tx *db.Tx, who scope.Actor) error {
+	_, err := tx.Exec(ctx, `DELETE FROM idempotency WHERE actor = $1`, actorOf(who))
+	return err
+}
+
+// actorOf is an actor as the table names it.
+func actorOf(who scope.Actor) string { return string(who.Kind) + ":" + who.ID }
 
 // purge deletes rows from before a time, a batch at a time.
 func purge(ctx context.Context, d *db.DB, before time.Time) error {

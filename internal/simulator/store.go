@@ -67,6 +67,13 @@ func listOfActor(ctx context.Context, tx *db.Tx, who scope.Actor, env scope.Env,
 	return list, total, err
 }
 
+// Disown leaves the simulations of somebody who is removed to nobody: whoever gets the
+// same id later is somebody else. It is one of user.Service.ForgetHooks.
+func Disown(ctx context.Context, tx *db.Tx, who scope.Actor) error {
+	_, err := tx.Exec(ctx, `UPDATE simulations SET actor_id = '' WHERE actor_kind = $1 AND actor_id = $2`, string(who.Kind), who.ID)
+	return err
+}
+
 // loadable are the controls of an environment with the names of what they are linked to.
 func loadable(ctx context.Context, tx *db.Tx, env scope.Env) ([]Loadable, error) {
 	return db.All[Loadable](ctx, tx, `SELECT p.id, p.name, p.description, p.status, p.environment, p.rego_code,

@@ -21,7 +21,7 @@ const Revision = "auth"
 // LimitKind is what people are called in a tenant's limits.
 const LimitKind = "users"
 
-// Service holds the use cases on people. All fields are needed.
+// Service holds the use cases on people. All fields but ForgetHooks are needed.
 type Service struct {
 	Stores *db.Cluster
 	Hasher *Hasher
@@ -35,6 +35,9 @@ type Service struct {
 	// Revoke ends a person's sessions, and what else is to end, within tx
 	// (auth.Service.RevokeUser).
 	Revoke func(ctx context.Context, tx *db.Tx, userID string, what Ending) error
+	// ForgetHooks delete within tx what others keep of a person who is removed, so
+	// that a later one with the same id finds nothing of it.
+	ForgetHooks []func(ctx context.Context, tx *db.Tx, who scope.Actor) error
 }
 
 // Create adds a person. It answers 403 where the caller does not hold what the
@@ -260,6 +263,11 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id string) (User, 
 		}
 		if err := s.Revoke(ctx, tx, id, EndsAll); err != nil {
 			return err
+		}
+		for _, forget := range s.ForgetHooks {
+			if err := forget(ctx, tx, scope.Actor{Kind: scope.Person, ID: id}); err != nil {
+				return err
+			}
 		}
 		if err := s.Released(ctx, tx, LimitKind); err != nil {
 			return err

@@ -9,6 +9,8 @@ type AnyStream struct {
 	rules *Rules
 	out   func([]byte) error
 	head  []byte
+	first values // where the first document ends
+	whole int    // its length, once it is there whole
 	to    interface {
 		Write([]byte) (int, error)
 		Close() error
@@ -21,6 +23,10 @@ func (r *Rules) AnyTo(out func([]byte) error) *AnyStream { return &AnyStream{rul
 // maxBlank is how much white space before a text is waited through, in bytes.
 const maxBlank = 4096
 
+// maxFirst is how much of a document is held to see whether another one follows it, in
+// bytes. Documents that each bring a part of one text are smaller.
+const maxFirst = 64 << 10
+
 // Write implements io.Writer.
 func (a *AnyStream) Write(p []byte) (int, error) {
 	if a.to != nil {
@@ -30,6 +36,11 @@ func (a *AnyStream) Write(p []byte) (int, error) {
 	kind := opens(a.head)
 	if kind == undecided && len(a.head) < maxBlank {
 		return len(p), nil
+	}
+	if kind == document {
+		if kind = a.follow(); kind == document && len(a.head) < maxFirst {
+			return len(p), nil
+		}
 	}
 	if err := a.begin(kind); err != nil {
 		return 0, err
@@ -47,10 +58,26 @@ func (a *AnyStream) Close() error {
 	return a.to.Close()
 }
 
+// follow says whether another document follows the first one: models that stream send
+// one for each word.
+func (a *AnyStream) follow() opened {
+	text := bytes.TrimPrefix(a.head, []byte(byteOrderMark))
+	if a.whole == 0 {
+		a.whole = a.first.end(text)
+	}
+	if a.whole > 0 && len(bytes.TrimLeft(text[a.whole:], separators)) > 0 {
+		return documents
+	}
+	return document
+}
+
 func (a *AnyStream) begin(kind opened) error {
-	if kind == document {
+	switch kind {
+	case documents:
+		a.to = a.rules.valuesTo(a.out)
+	case document:
 		a.to = a.rules.JSONTo(a.out)
-	} else {
+	default:
 		a.to = a.rules.TextTo(a.out)
 	}
 	head := a.head
@@ -66,6 +93,7 @@ const (
 	undecided opened = iota
 	prose
 	document
+	documents // one after another
 )
 
 // opens tells whether a text begins as an object or an array of JSON does, and no

@@ -163,6 +163,7 @@ var placesOfText = map[string]struct {
 	"JSON in JSON":         {func(s string) string { return `{"a":` + quote(`{"b":`+quote(s)+"}") + "}" }, jsonDoc},
 	"escaped JSON":         {func(s string) string { return `{"a":"` + each(escapedUnit)(s) + `"}` }, jsonDoc},
 	"lines of JSON":        {func(s string) string { return "{\"a\":1}\n{\"a\":" + quote(s) + "}\n" }, linesOf},
+	"JSON after JSON":      {func(s string) string { return "{\"a\":1} {\"a\":" + quote(s) + "}" }, text},
 	"an event":             {func(s string) string { return "data: {\"a\":" + quote(s) + "}\n\n" }, eventsOf},
 	"an event with a mark": {func(s string) string { return byteOrderMark + "data: {\"a\":" + quote(s) + "}\n\n" }, eventsOf},
 	"a name in an event":   {func(s string) string { return "data: {" + quote(s) + ":{}}\n\n" }, eventsOf},
@@ -249,13 +250,20 @@ func TestOverPieces(t *testing.T) {
 		body func(a, b string) string
 		to   func(r *Rules, out func([]byte) error) writer
 	}{
-		"two lines of an event":   {func(a, b string) string { return "data: " + a + "\ndata: " + b + "\n\n" }, eventsOf},
-		"with CR":                 {func(a, b string) string { return "data:" + a + "\rdata:" + b + "\r\r" }, eventsOf},
-		"two events of text":      {func(a, b string) string { return "data: " + a + "\n\ndata: " + b + "\n\n" }, eventsOf},
-		"two deltas":              {func(a, b string) string { return "data: " + delta(a) + "\n\ndata: " + delta(b) + "\n\n" }, eventsOf},
-		"two lines of JSON":       {func(a, b string) string { return delta(a) + "\n" + delta(b) + "\n" }, linesOf},
-		"two records of JSON":     {func(a, b string) string { return "\x1e" + delta(a) + "\n\x1e" + delta(b) + "\n" }, linesOf},
-		"Ollama's lines":          {func(a, b string) string { return `{"response":` + quote(a) + "}\n{\"response\":" + quote(b) + "}\n" }, linesOf},
+		"two lines of an event":  {func(a, b string) string { return "data: " + a + "\ndata: " + b + "\n\n" }, eventsOf},
+		"with CR":                {func(a, b string) string { return "data:" + a + "\rdata:" + b + "\r\r" }, eventsOf},
+		"two events of text":     {func(a, b string) string { return "data: " + a + "\n\ndata: " + b + "\n\n" }, eventsOf},
+		"two deltas":             {func(a, b string) string { return "data: " + delta(a) + "\n\ndata: " + delta(b) + "\n\n" }, eventsOf},
+		"two lines of JSON":      {func(a, b string) string { return delta(a) + "\n" + delta(b) + "\n" }, linesOf},
+		"two records of JSON":    {func(a, b string) string { return "\x1e" + delta(a) + "\n\x1e" + delta(b) + "\n" }, linesOf},
+		"Ollama's lines":         {func(a, b string) string { return `{"response":` + quote(a) + "}\n{\"response\":" + quote(b) + "}\n" }, linesOf},
+		"documents in a text":    {func(a, b string) string { return `{"response":` + quote(a) + "}\n{\"response\":" + quote(b) + "}\n" }, text},
+		"documents side by side": {func(a, b string) string { return `{"response":` + quote(a) + `}{"response":` + quote(b) + "}" }, text},
+		"documents over lines": {func(a, b string) string {
+			return "{\n \"response\": " + quote(a) + "\n}\n{\n \"response\": " + quote(b) + "\n}"
+		}, text},
+		"deltas in a text":        {func(a, b string) string { return byteOrderMark + delta(a) + " \r\n" + delta(b) }, text},
+		"records in a text":       {func(a, b string) string { return "\x1e" + delta(a) + "\n\x1e" + delta(b) + "\n" }, text},
 		"a document of two lines": {func(a, b string) string { return "data: {\"n\": " + quote(a+b) + ",\ndata: \"x\": 1}\n\n" }, eventsOf},
 	} {
 		for _, secret := range privacy[:4] {

@@ -43,6 +43,10 @@ type line struct {
 // linesOf are the lines of an event; of a stream of documents there is one, which
 // counts as data.
 func (s *EventStream) linesOf(raw []byte) (lines []line) {
+	if s.values != nil {
+		from := len(raw) - len(bytes.TrimLeft(raw, separators))
+		return []line{{name: "data", from: 0, start: from, end: len(raw), next: len(raw)}}
+	}
 	if s.lines {
 		text := bytes.TrimRight(raw, "\r\n")
 		from := len(text) - len(bytes.TrimLeft(text, "\x1e")) // application/json-seq

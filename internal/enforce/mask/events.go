@@ -19,10 +19,11 @@ type EventStream struct {
 	rules *Rules
 	out   func([]byte) error
 
-	lines    bool   // each line is a document: no events
-	begun    bool   // the beginning was looked at
-	buf      []byte // the beginning of an event
-	looked   int    // how much of buf holds no end of an event
+	lines    bool    // each line is a document: no events
+	values   *values // documents follow one another in whatever lines; nil: no
+	begun    bool    // the beginning was looked at
+	buf      []byte  // the beginning of an event
+	looked   int     // how much of buf holds no end of an event
 	queue    []*event
 	held     int // bytes of buf's events in the queue
 	channels map[string]*channel
@@ -72,6 +73,14 @@ func (r *Rules) LinesTo(out func([]byte) error) *EventStream {
 	return s
 }
 
+// valuesTo makes a stream of documents of which a text may go on from one to the next,
+// whatever stands between them. Nothing passes but JSON.
+func (r *Rules) valuesTo(out func([]byte) error) *EventStream {
+	s := r.LinesTo(out)
+	s.values = new(values)
+	return s
+}
+
 // Write implements io.Writer.
 func (s *EventStream) Write(p []byte) (int, error) {
 	s.buf = held(s.buf, p)
@@ -115,6 +124,9 @@ func (s *EventStream) Close() error {
 // end is the length of what is whole at the beginning of p, an event with the
 // empty line after it, or a line; 0: nothing is. It goes on where it stopped.
 func (s *EventStream) end(p []byte) int {
+	if s.values != nil {
+		return s.values.end(p)
+	}
 	for s.looked < len(p) {
 		i := s.looked
 		n := lineEnd(p[i:])
@@ -138,6 +150,9 @@ func (s *EventStream) event(raw []byte) error {
 	lines := s.linesOf(raw)
 	doc, n := dataOf(raw, lines)
 	text := bytes.TrimSpace(doc)
+	if s.values != nil && len(text) > 0 && !json.Valid(doc) {
+		return errNotJSON
+	}
 	structured := len(text) > 0 && (text[0] == '{' || text[0] == '[') && json.Valid(doc)
 	changed := doc
 	switch {

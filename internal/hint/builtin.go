@@ -17,7 +17,7 @@ type builtin struct {
 	args                           []string
 }
 
-// builtins are those that are offered and called by name, sorted; made once.
+// builtins are the functions that controls may call by name, sorted. They are made once.
 var builtins = sync.OnceValue(func() []builtin {
 	var out []builtin
 	for _, name := range lang.Builtins() {

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// maxCompletions bounds an answer.
+// maxCompletions bounds the number of completions.
 const maxCompletions = 500
 
-// Complete lists what may be typed at an offset, best first by kind, then by
-// name. Inside comments and strings nothing is.
+// Complete lists what may be typed at an offset, sorted by kind and then by name. It
+// lists nothing inside comments and strings.
 func Complete(source string, offset int, k Knowledge) []Completion {
 	offset = min(max(offset, 0), len(source))
 	if inText(source, offset) {
@@ -35,7 +35,7 @@ func Complete(source string, offset int, k Knowledge) []Completion {
 	return out[:min(len(out), maxCompletions)]
 }
 
-// members lists the paths that go on from what was typed.
+// members lists the paths that continue what was typed.
 func members(typed string, at Span, kind string, lists ...[]Member) []Completion {
 	seen := map[string]bool{}
 	var out []Completion
@@ -63,8 +63,7 @@ func begins(s, typed string) bool {
 // inputPath is a plain path under input.
 var inputPath = regexp.MustCompile(`\binput(?:\.[A-Za-z_][A-Za-z0-9_]*)+`)
 
-// written are the paths under input that stand elsewhere in the source, which
-// need not parse while it is typed.
+// written are the paths under input elsewhere in the source, which need not parse yet.
 func written(source string, at Span) []Member {
 	var out []Member
 	for _, m := range inputPath.FindAllStringIndex(source, 2*maxCompletions) {
@@ -75,14 +74,14 @@ func written(source string, at Span) []Member {
 	return out
 }
 
-// templates are offered at the beginning of a line of a file that holds nothing
-// but its package yet.
+// templates are offered at the start of a line, in a file that holds nothing but its
+// package.
 func templates(source string, at Span, typed string, list []Template) []Completion {
 	rest := source[:at.Start] + source[at.End:]
 	if strings.Contains(typed, ".") || len(strings.Fields(uncommented(rest))) > 2 {
 		return nil
 	}
-	// The template brings its own package line along.
+	// The template has a package line of its own.
 	whole := Span{0, len(source)}
 	if strings.TrimSpace(uncommented(rest)) == "" {
 		whole = at
@@ -96,7 +95,7 @@ func templates(source string, at Span, typed string, list []Template) []Completi
 	return out
 }
 
-// escape makes text the text of a snippet's place.
+// escape escapes text for a snippet.
 func escape(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "$", `\$`, "}", `\}`).Replace(text)
 }
@@ -111,7 +110,7 @@ func uncommented(source string) string {
 	return b.String()
 }
 
-// ruleHead finds the names that a source gives at the beginning of lines.
+// ruleHead matches the rule names at the start of lines.
 var ruleHead = regexp.MustCompile(`(?m)^(?:default[ \t]+)?([A-Za-z_][A-Za-z0-9_]{0,100})(\([^()\n]{0,200}\))?`)
 
 // rules are the source's own rules and functions.
@@ -132,7 +131,7 @@ func rules(source string, at Span, typed string) []Completion {
 	return out
 }
 
-// words are keywords, and the roots input and data.
+// words are the keywords, and the roots input and data.
 func words(at Span, typed string) []Completion {
 	if strings.Contains(typed, ".") {
 		return nil
@@ -154,7 +153,7 @@ func words(at Span, typed string) []Completion {
 	return out
 }
 
-// functions are the built-ins that are offered.
+// functions are the built-in functions.
 func functions(at Span, typed string) []Completion {
 	var out []Completion
 	for _, b := range builtins() {

@@ -9,18 +9,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// Fix is one change that mends one issue.
+// Fix is a change that fixes one issue.
 type Fix struct {
-	// Title is what an editor shows; Issue is what it mends.
+	// Title is what the editor shows. Issue is what the change fixes.
 	Title string
 	Issue lang.Issue
-	// Span is replaced by Text.
+	// Span is the text that Text replaces.
 	Span Span
 	Text string
 }
 
-// Fixes gives the changes that are known for issues of a source, in the order
-// of the issues. An issue that nobody knows a sure change for has none.
+// Fixes returns the known fixes for issues of a source, in the order of the issues. An
+// issue without a safe fix gets none.
 func Fixes(source string, issues []lang.Issue) []Fix {
 	var out []Fix
 	for _, is := range issues {
@@ -58,8 +58,8 @@ func fix(source string, at int, is lang.Issue) (Fix, bool) {
 	return Fix{}, false
 }
 
-// beforeBody puts `if` before the brace of a rule's body, and `contains` in the
-// place of the brackets of a partial set.
+// beforeBody inserts `if` before the brace of a rule's body, and replaces the brackets of
+// a partial set by `contains`.
 func beforeBody(source string, at int) (Fix, bool) {
 	line := rest(source, at)
 	brace := strings.IndexByte(line, '{')
@@ -77,13 +77,13 @@ func beforeBody(source string, at int) (Fix, bool) {
 	return Fix{Title: "Put if before the body", Span: Span{at + len(head), at + brace}, Text: " if "}, true
 }
 
-// rest is what follows in the line of an offset.
+// rest is the rest of the line after an offset.
 func rest(source string, at int) string {
 	line, _, _ := strings.Cut(source[at:], "\n")
 	return line
 }
 
-// rawPattern writes a quoted pattern between backquotes.
+// rawPattern rewrites a quoted pattern with backquotes.
 func rawPattern(source string, at int) (Fix, bool) {
 	quoted, err := strconv.QuotedPrefix(rest(source, at))
 	if err != nil || quoted[0] != '"' {
@@ -106,8 +106,8 @@ func assign(source string, at int) (Fix, bool) {
 	return Fix{Title: "Assign with :=", Span: Span{at + i + 1, at + i + 2}, Text: ":="}, true
 }
 
-// snake renames the word at an offset; the other places where it stands are the
-// author's to see, so it is offered only where there is none.
+// snake renames the word at an offset to snake case. It is offered only if the word
+// appears nowhere else, because the author must check the other places.
 func snake(source string, at int) (Fix, bool) {
 	s := Span{at, at}
 	for s.End < len(source) && wordByte(source[s.End]) {
@@ -130,7 +130,7 @@ func snake(source string, at int) (Fix, bool) {
 	return Fix{Title: "Rename to " + b.String(), Span: s, Text: b.String()}, true
 }
 
-// nearest is the built-in that an unknown name was probably meant to be.
+// nearest is the built-in function that an unknown name most resembles.
 func nearest(source string, at int, name string) (Fix, bool) {
 	if len(name) > 60 || !strings.HasPrefix(source[at:], name) {
 		return Fix{}, false

@@ -6,11 +6,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// ErrUnformatted says that a source cannot be laid out: it does not parse.
+// ErrUnformatted says that a source cannot be formatted because it does not parse.
 var ErrUnformatted = errors.New("hint: the source does not parse")
 
-// Format lays a source out as `opa fmt` does. What it means stays the same, and
-// a source that does not parse stays as it is: ErrUnformatted.
+// Format formats a source as `opa fmt` does, without changing its meaning. The error is
+// ErrUnformatted if the source does not parse.
 func Format(source string) (string, error) {
 	out, ok := lang.Format(source)
 	if !ok {

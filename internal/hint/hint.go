@@ -1,15 +1,15 @@
-// Package hint knows what an editor shows an author of a control: what may be
-// typed next, what a word means, how an error is mended, how the text is laid
-// out. It is pure: source text in, suggestions out. The language server (package
-// lsp) and the editors' endpoints (package ide) are its two doors.
+// Package hint knows what an editor shows the author of a control: what may be typed
+// next, what a word means, how an error is fixed, how the text is formatted. It is pure:
+// source text in, suggestions out. The language server (package lsp) and the editors'
+// endpoints (package ide) use it.
 //
 //	source, byte offset ─► Complete, Hover
 //	source, issues ──────► Fixes
 //	source ──────────────► Format, Symbols
 //	files, byte offset ──► Definition, References, Rename, SignatureAt
 //
-// Places are byte offsets into the source; each door counts them as its protocol
-// wants (UTF-16 units there, lines and columns of characters here: Place).
+// Positions are byte offsets into the source. Each caller converts them to its protocol's
+// units: UTF-16 code units in LSP, lines and columns of characters in the API (Place).
 package hint
 
 import (
@@ -22,7 +22,7 @@ import (
 // Span is a part of a source: byte offsets, End excluded.
 type Span struct{ Start, End int }
 
-// The kinds of a completion.
+// The kinds of completions.
 const (
 	KindInput    = "input"
 	KindData     = "data"
@@ -34,20 +34,20 @@ const (
 
 // Completion is something that may be typed at a place.
 type Completion struct {
-	// Label is what is shown and matched against what was typed.
+	// Label is what the editor shows and matches against the typed text.
 	Label string
 	// Kind is one of the Kind constants.
 	Kind string
-	// Detail is one line: a type or a signature. Doc is some sentences.
+	// Detail is one line, a type or a signature. Doc is a few sentences.
 	Detail, Doc string
-	// Insert replaces Span. Snippet, where not empty, is the same with places to
-	// fill in, in the syntax of LSP snippets.
+	// Insert replaces Span. Snippet, if not empty, is the same with placeholders in the
+	// syntax of LSP snippets.
 	Insert  string
 	Snippet string
 	Span    Span
 }
 
-// Member is a path under input that controls may refer to.
+// Member is a path under input that controls may read.
 type Member struct {
 	// Path begins with "input.".
 	Path string
@@ -56,23 +56,23 @@ type Member struct {
 	Doc  string
 }
 
-// Template is a shipped control, offered as a whole.
+// Template is a complete control that is shipped with the service.
 type Template struct{ ID, Title, Doc, Source string }
 
 // Knowledge is what is known beyond the source and the language.
 type Knowledge struct {
-	// Members are paths beside those that every input has: attributes that the open
-	// file refers to, attributes of stored resources.
+	// Members are paths beyond those that every input has: attributes that open files
+	// read, and attributes of stored resources.
 	Members []Member
-	// Data are further paths under data, such as data.resources["7"].
+	// Data are more paths under data, such as data.resources["7"].
 	Data []Member
-	// Templates are offered where a file begins.
+	// Templates are offered at the start of a file.
 	Templates []Template
 	// Libraries are the shared modules that a control may import.
 	Libraries []lang.Library
 }
 
-// Line and column, 1-based; the column counts characters, as OPA does.
+// lineStart is the byte offset at which a line begins; lines count from 1.
 func lineStart(source string, line int) int {
 	at := 0
 	for ; line > 1; line-- {
@@ -85,8 +85,8 @@ func lineStart(source string, line int) int {
 	return at
 }
 
-// Offset is the byte offset of a line and column, both 1-based, the column in
-// characters. A place beyond the text is the nearest within it.
+// Offset is the byte offset of a line and a column of characters, both counted from 1. A
+// position outside the text becomes the nearest one inside.
 func Offset(source string, line, column int) int {
 	at := lineStart(source, line)
 	for ; column > 1 && at < len(source) && source[at] != '\n'; column-- {
@@ -134,8 +134,8 @@ func inText(source string, offset int) bool {
 	return false
 }
 
-// word is the dotted path around an offset: from its first character to end,
-// which is the offset itself, or the end of the word when whole is set.
+// word is the dotted path around an offset. It ends at the offset, or at the end of the
+// word if whole is set.
 func word(source string, offset int, whole bool) Span {
 	offset = min(max(offset, 0), len(source))
 	s := Span{offset, offset}

@@ -10,7 +10,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// indexer collects the occurrences of one file.
+// indexer collects the occurrences of names in one file.
 type indexer struct {
 	*index
 	packages map[string]bool // of all files
@@ -19,7 +19,7 @@ type indexer struct {
 	seen     map[int]bool
 }
 
-// indexAll reads files. What does not parse has no occurrences.
+// indexAll indexes files. A file that does not parse has no occurrences.
 func indexAll(files []File) []*index {
 	out := make([]*index, len(files))
 	packages := map[string]bool{}
@@ -57,7 +57,7 @@ func (x *indexer) read() {
 	}
 	slices.SortFunc(x.occurrences, func(a, b occurrence) int { return cmp.Compare(a.span.Start, b.span.Start) })
 	met := map[target]bool{}
-	for i := range x.occurrences { // a variable is made where it stands first
+	for i := range x.occurrences { // a variable is declared where it first occurs
 		o := &x.occurrences[i]
 		o.declares = o.declares || o.target.kind == targetVariable && !met[o.target]
 		met[o.target] = true
@@ -66,8 +66,8 @@ func (x *indexer) read() {
 
 func ruleName(r *ast.Rule) string { return string(r.Head.Reference[0].Value.(ast.Var)) }
 
-// ruleScope tells packages apart. The packages of libraries are unique. Two
-// controls may use the same package, so those count within their folder.
+// ruleScope tells packages apart. Packages of libraries are unique. Two controls may use
+// the same package, so their scope includes the folder.
 func ruleScope(file, pkg string) string {
 	if pkg == "lib" || strings.HasPrefix(pkg, "lib.") {
 		return pkg
@@ -75,7 +75,7 @@ func ruleScope(file, pkg string) string {
 	return file[:strings.LastIndexByte(file, '/')+1] + "\x00" + pkg
 }
 
-// add notes an occurrence. The first one of a place counts.
+// add adds an occurrence, unless its position has one.
 func (x *indexer) add(at Span, t target, declares bool) {
 	if !x.seen[at.Start] {
 		x.seen[at.Start] = true
@@ -97,7 +97,7 @@ func (x *indexer) imported(i *ast.Import) {
 		return
 	}
 	alias, at, found := string(i.Alias), Span{}, false
-	if alias != "" { // it stands last on the line
+	if alias != "" { // the alias is last on the line
 		if n := strings.LastIndex(x.file.Text[i.Location.Offset:end], alias); n >= 0 {
 			at, found = Span{i.Location.Offset + n, i.Location.Offset + n + len(alias)}, true
 		}
@@ -112,7 +112,7 @@ func (x *indexer) imported(i *ast.Import) {
 	x.path(ref, end)
 }
 
-// path notes the packages, and the rule, that a reference leads through.
+// path adds the packages, and the rule, that a reference names.
 func (x *indexer) path(ref ast.Ref, end int) {
 	root, ok := ref[0].Value.(ast.Var)
 	pkg, aliased := x.imports[string(root)]
@@ -141,8 +141,8 @@ func (x *indexer) path(ref ast.Ref, end int) {
 	}
 }
 
-// rule notes what stands in a rule. Variables belong to the rule as a whole:
-// two of the same name in separate comprehensions count as one.
+// rule adds the occurrences in a rule. Variables belong to the whole rule: two with the
+// same name in separate comprehensions count as one.
 func (x *indexer) rule(n int, r *ast.Rule) {
 	end := max(r.Location.Offset+len(r.Location.Text), r.Head.Location.Offset+len(r.Head.Location.Text))
 	if r.Default {
@@ -153,7 +153,7 @@ func (x *indexer) rule(n int, r *ast.Rule) {
 		x.add(at, target{targetRule, x.scope, name}, true)
 	}
 	local := declared(r)
-	for _, t := range r.Head.Reference[1:] { // the visitor passes them over
+	for _, t := range r.Head.Reference[1:] { // the visitor skips them
 		if v, ok := t.Value.(ast.Var); ok {
 			x.variable(n, string(v), local, t.Location, end)
 		}
@@ -187,7 +187,8 @@ func (x *indexer) variable(rule int, name string, local map[string]bool, loc *as
 	}
 }
 
-// builtinRoots are the first parts of the names of built-ins, such as net of net.cidr_contains.
+// builtinRoots are the first parts of names of built-in functions, such as net in
+// net.cidr_contains.
 var builtinRoots = sync.OnceValue(func() map[string]bool {
 	out := map[string]bool{}
 	for name := range ast.BuiltinMap {
@@ -201,7 +202,7 @@ func (x *indexer) variableScope(rule int) string {
 	return x.file.Name + "\x00" + strconv.Itoa(rule)
 }
 
-// declared are the names that a rule declares: arguments, some, every and :=.
+// declared are the names that a rule declares, as arguments or by some, every and :=.
 func declared(r *ast.Rule) map[string]bool {
 	out := map[string]bool{}
 	add := func(t *ast.Term) {

@@ -10,8 +10,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// Definition is where the name at an offset of files[0] is made: the rules of
-// that name, the first occurrence of a variable, the package of an import.
+// Definition is where the name at an offset of files[0] is defined: the rules with that
+// name, the first occurrence of a variable, the package of an import.
 func Definition(files []File, offset int) []Location {
 	all := indexAll(files)
 	t, ok := all[0].at(offset)
@@ -27,7 +27,7 @@ func Definition(files []File, offset int) []Location {
 	return collect(all, t, true)
 }
 
-// References are the places in all files that name what stands at an offset of files[0].
+// References are the places in all files that refer to the name at an offset of files[0].
 func References(files []File, offset int, declaration bool) []Location {
 	all := indexAll(files)
 	t, ok := all[0].at(offset)
@@ -42,7 +42,7 @@ func References(files []File, offset int, declaration bool) []Location {
 	return found
 }
 
-// Renamable is the name at an offset of files[0]; ok is false where there is none.
+// Renamable is the name at an offset of files[0]. ok is false if there is none.
 func Renamable(files []File, offset int) (span Span, ok bool) {
 	for _, o := range indexAll(files[:1])[0].occurrences {
 		if o.span.Start <= offset && offset <= o.span.End && o.target.kind != targetPackage {
@@ -52,13 +52,12 @@ func Renamable(files []File, offset int) (span Span, ok bool) {
 	return Span{}, false
 }
 
-// ruleNameForm is what a new name must look like.
+// ruleNameForm matches valid new names.
 var ruleNameForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Rename gives the places that change when the name at an offset of files[0]
-// becomes another. It refuses a change that would alter what the controls
-// decide: a name that the service asks for, one that is taken, a file that
-// cannot be read.
+// Rename returns the places that change when the name at an offset of files[0] is
+// renamed. It refuses a change that would alter what the controls decide: to a name that
+// the service evaluates, to one that is taken, or in a file that cannot be read.
 func Rename(files []File, offset int, to string) ([]Location, error) {
 	all := indexAll(files)
 	if all[0].module == nil {
@@ -86,10 +85,10 @@ func Rename(files []File, offset int, to string) ([]Location, error) {
 	return places, nil
 }
 
-// serviceRules are the rules that the service asks a control for.
+// serviceRules are the rules of a control that the service evaluates.
 var serviceRules = map[string]bool{"allow": true, "deny": true, "mask": true, "reason": true}
 
-// mayRename says what in one file keeps a target from getting a name.
+// mayRename returns why a target in this file cannot get a name.
 func (x *index) mayRename(t target, to string) error {
 	if x.module == nil {
 		if strings.Contains(x.file.Text, t.name) {
@@ -117,7 +116,7 @@ func (x *index) mayRename(t target, to string) error {
 	return nil
 }
 
-// at is the target that is named at an offset.
+// at is the target at an offset.
 func (x *index) at(offset int) (target, bool) {
 	for _, o := range x.occurrences {
 		if o.span.Start <= offset && offset <= o.span.End {
@@ -127,7 +126,7 @@ func (x *index) at(offset int) (target, bool) {
 	return target{}, false
 }
 
-// collect gives the places of a target: all, or those that declare it.
+// collect returns the places of a target: all of them, or those that declare it.
 func collect(all []*index, t target, declaring bool) []Location {
 	out := []Location{}
 	for _, x := range all {

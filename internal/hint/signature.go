@@ -7,16 +7,17 @@ import (
 
 // Signature is the function whose arguments are being typed.
 type Signature struct {
-	// Label is the function with its arguments. Parameters are parts of it: byte offsets.
+	// Label is the function with its arguments. Parameters are byte offsets into it.
 	Label      string
 	Parameters []Span
-	// Active is the argument that the cursor is in, from 0; it may be past the last.
+	// Active is the argument at the cursor, counted from 0. It may be beyond the last
+	// one.
 	Active int
 	Doc    string
 }
 
-// SignatureAt finds the call around an offset: of a built-in, of a function of
-// the source, or of a library that the source imports. The source need not parse.
+// SignatureAt finds the call around an offset: of a built-in function, or of a function
+// in the source or in an imported library. The source need not parse.
 func SignatureAt(source string, offset int, k Knowledge) (Signature, bool) {
 	name, active, ok := callAround(source, min(max(offset, 0), len(source)))
 	if !ok {
@@ -54,7 +55,8 @@ func signature(name string, args []string, active int) Signature {
 	return s
 }
 
-// namedParts finds the arguments in a signature such as "f(a: string, b: number) → boolean".
+// namedParts finds the arguments in a signature such as "f(a: string, b: number) →
+// boolean".
 func namedParts(label string, args []string) []Span {
 	var out []Span
 	at := strings.IndexByte(label, '(') + 1
@@ -77,8 +79,8 @@ type frame struct {
 	commas  int
 }
 
-// callAround gives the name of the innermost call that is open at an offset,
-// and how many commas of it stand before.
+// callAround is the name of the innermost open call at an offset, and the number of its
+// commas before that.
 func callAround(source string, offset int) (name string, commas int, ok bool) {
 	if inText(source, offset) {
 		return "", 0, false
@@ -96,8 +98,8 @@ func callAround(source string, offset int) (name string, commas int, ok bool) {
 	return "", 0, false
 }
 
-// openBrackets lists the brackets that are open at an offset. A letter in the
-// first column begins a rule: what was left open before it is a typing error.
+// openBrackets lists the open brackets at an offset. A letter in the first column starts
+// a new rule, so what was left open before it is a typing error.
 func openBrackets(source string, offset int) []frame {
 	var stack []frame
 	for i := 0; i < offset; i++ {
@@ -130,8 +132,8 @@ func skipTo(source string, from int, c byte) int {
 	return len(source)
 }
 
-// closingQuote is where the string that begins at an offset ends; a string does
-// not go over the end of its line.
+// closingQuote is where the string that starts at an offset ends. A string ends with its
+// line at the latest.
 func closingQuote(source string, at int) int {
 	for at++; at < len(source) && source[at] != '"' && source[at] != '\n'; at++ {
 		if source[at] == '\\' {
@@ -141,7 +143,7 @@ func closingQuote(source string, at int) int {
 	return at
 }
 
-// functionHead is the arguments of the first function of a name in a source.
+// functionHead is the arguments of the first function with a name.
 func functionHead(source, name string) ([]string, bool) {
 	head := regexp.MustCompile(`(?m)^(?:default[ \t]+)?` + regexp.QuoteMeta(name) + `\(`).FindStringIndex(source)
 	if head == nil {
@@ -169,7 +171,7 @@ func functionHead(source, name string) ([]string, bool) {
 	return nil, false
 }
 
-// importLine is an import of a library, with or without another name.
+// importLine matches an import of a library, with or without an alias.
 var importLine = regexp.MustCompile(`(?m)^import[ \t]+data\.([A-Za-z0-9_.]+)(?:[ \t]+as[ \t]+([A-Za-z0-9_]+))?`)
 
 // importedSource is the source of the library that a file imports under a name.

@@ -6,7 +6,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// File is a source that a question about names covers.
+// File is a source file whose names are indexed.
 type File struct {
 	// Name identifies the file: a path or a URI.
 	Name string
@@ -19,18 +19,18 @@ type Location struct {
 	Span Span
 }
 
-// Symbol is an entry of a file's outline.
+// Symbol is an entry in the outline of a file.
 type Symbol struct {
-	// Name is the rule's head as it is written, such as "deny" or "rank(role)".
+	// Name is the head of the rule as written, such as "deny" or "rank(role)".
 	Name string
 	// Function is set for a rule with arguments.
 	Function bool
-	// Span covers the whole rule, Head its name.
+	// Span is the whole rule, and Head is its name.
 	Span, Head Span
 }
 
-// Symbols lists the rules of a source in the order of the text. It is nil for
-// a source that does not parse.
+// Symbols lists the rules of a source in the order of the text; nil if the source does
+// not parse.
 func Symbols(source string) []Symbol {
 	m := parse(source)
 	if m == nil {
@@ -56,8 +56,8 @@ func Symbols(source string) []Symbol {
 	return out
 }
 
-// ruleSpan is the extent of a rule. The parser knows only the first word of a
-// default rule: that one ends with its line.
+// ruleSpan is the extent of a rule. The parser knows only the first word of a default
+// rule, so that one ends with its line.
 func ruleSpan(source string, r *ast.Rule, head Span) Span {
 	start := min(r.Location.Offset, head.Start)
 	end := r.Location.Offset + len(r.Location.Text)
@@ -70,10 +70,11 @@ func ruleSpan(source string, r *ast.Rule, head Span) Span {
 	return Span{start, min(end, len(source))}
 }
 
-// target is what a name stands for. Two names with equal targets are the same thing.
+// target is what a name refers to. Equal targets are the same thing.
 type target struct {
 	kind targetKind
-	// scope is the package of a rule, the file of an import, the file and rule of a variable.
+	// scope is the package of a rule, the file of an import, or the file and rule of a
+	// variable.
 	scope string
 	name  string
 }
@@ -87,18 +88,18 @@ const (
 	targetVariable
 )
 
-// occurrence is one place where a target is named.
+// occurrence is a place that refers to a target.
 type occurrence struct {
 	span     Span
 	target   target
 	declares bool
 }
 
-// index is what the names in a file stand for.
+// index holds the names in a file.
 type index struct {
 	file        File
 	module      *ast.Module // nil: the file does not parse
-	scope       string      // of the file's own rules
+	scope       string      // of the rules in the file
 	aliases     map[string]string
 	occurrences []occurrence
 }
@@ -111,8 +112,8 @@ func parse(source string) *ast.Module {
 	return m
 }
 
-// locate finds name at a parser's location. The parser is off for some terms,
-// such as that of `not x`: then it is the next such word before end.
+// locate finds a name near the parser's location. The parser is wrong for some terms,
+// such as `not x`; then it is the next such word before end.
 func locate(source string, loc *ast.Location, name string, end int) (Span, bool) {
 	if loc == nil || loc.Offset < 0 || loc.Offset > len(source) || name == "" {
 		return Span{}, false

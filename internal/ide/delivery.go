@@ -16,8 +16,8 @@ const (
 	maxDelivery       = 10 << 20 // bytes of a whole delivery
 )
 
-// parseOwn reads a Delivery. The members are told apart by case, and every offence
-// is named at its place: a misspelt member must not be dropped in silence.
+// parseOwn reads a Delivery. Names of members are case-sensitive. Every error is reported
+// with its position, so that a misspelt member is not dropped silently.
 func parseOwn(doc value.Value) (gitEvent, error) {
 	var r ownReader
 	if !r.object("", doc, "repository_url", "branch", "commit_hash", "policy_files", "event_type") {
@@ -34,7 +34,7 @@ func parseOwn(doc value.Value) (gitEvent, error) {
 	return e, r.fault()
 }
 
-// ownReader collects what is wrong with a Delivery.
+// ownReader collects the errors in a Delivery.
 type ownReader struct{ bad []fault.Detail }
 
 func (r *ownReader) refuse(pointer, message string) {
@@ -43,7 +43,7 @@ func (r *ownReader) refuse(pointer, message string) {
 	}
 }
 
-// fault is a 400 with everything that was refused; nil for nothing.
+// fault is a 400 with all errors; nil if there are none.
 func (r *ownReader) fault() error {
 	if len(r.bad) == 0 {
 		return nil
@@ -53,8 +53,8 @@ func (r *ownReader) fault() error {
 	return f
 }
 
-// object refuses what is no object, and members that are not known. The answer is
-// whether v is an object.
+// object refuses values that are not objects, and unknown members. It reports whether v
+// is an object.
 func (r *ownReader) object(pointer string, v value.Value, known ...string) bool {
 	if v.Kind() != value.ObjectKind {
 		r.refuse(pointer, "expected an object")
@@ -73,7 +73,7 @@ func (r *ownReader) object(pointer string, v value.Value, known ...string) bool 
 	return true
 }
 
-// text is a string of least to most characters. One that may be empty may be absent.
+// text reads a string of least to most characters. If least is 0, it may be missing.
 func (r *ownReader) text(pointer string, v value.Value, least, most int) string {
 	if !v.Defined() || v.IsNull() {
 		if least > 0 {
@@ -99,7 +99,7 @@ func (r *ownReader) kind(event string) string {
 		return PullRequest
 	case Tag, "tag_push", "tag_created":
 		return Tag
-	case "": // refused before
+	case "": // refused already
 	default:
 		r.refuse("/event_type", "the event must be push, pull_request or tag")
 	}

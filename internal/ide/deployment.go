@@ -20,26 +20,26 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// The states of a deployment.
+// The statuses of a deployment.
 const (
 	InProgress = "in_progress"
 	Completed  = "completed"
 	Failed     = "failed"
 )
 
-// workTime bounds the work of one deployment, editorTime that of an editor's,
-// which somebody waits for. One of an editor that has not ended lostAfter its
-// begin has lost its server.
+// workTime limits the work of a deployment. editorTime limits that of an editor's,
+// because somebody waits for it. An editor's deployment that has not ended after
+// lostAfter has lost its server.
 const (
 	workTime   = 2 * time.Minute
 	editorTime = 30 * time.Second
 	lostAfter  = 35 * time.Second
 )
 
-// errEnded undoes what came too late: the deployment has already ended.
+// errEnded rolls back work that came too late: the deployment has ended already.
 var errEnded = fault.New(fault.Conflict, "deployment_ended", "the deployment has already ended")
 
-// Deployment is what a delivery or an editor had done.
+// Deployment is the work that a delivery or an editor asked for.
 type Deployment struct {
 	ID           string     `json:"deployment_id" db:"id" doc:"Identifier."`
 	RepositoryID *int64     `json:"repository_id" db:"repository_id" nullable:"true" doc:"Registered repository that it came from."`
@@ -54,7 +54,7 @@ type Deployment struct {
 	FinishedAt   *time.Time `json:"finished_at" db:"finished_at" nullable:"true" doc:"When it ended; null before."`
 }
 
-// Outcome is what came of a deployment.
+// Outcome is the result of a deployment.
 type Outcome struct {
 	Message string         `json:"message,omitempty" doc:"What was done, or what went wrong."`
 	Files   []FileResult   `json:"files,omitempty" doc:"Results by file."`
@@ -67,7 +67,7 @@ type DeploymentPage struct {
 	Total       int64        `json:"total" doc:"How many there are."`
 }
 
-// work is what is kept of a deployment until it is done.
+// work is what is stored about a deployment until it is done.
 type work struct {
 	Validate     bool
 	Files        []controlfile.File
@@ -80,14 +80,14 @@ type work struct {
 	Actor        scope.Actor
 }
 
-// waiters are those who wait for deployments to end, on this replica.
+// waiters are the goroutines of this replica that wait for deployments to end.
 type waiters struct {
 	mu sync.Mutex
 	by map[scope.TenantID]map[chan struct{}]bool
 }
 
-// OnChange wakes those who wait, when a tenant's deployment has ended anywhere:
-// what db.Watch calls.
+// OnChange wakes the waiters when a tenant's deployment has ended on any replica.
+// db.Watch calls it.
 func (s *Service) OnChange(tenant scope.TenantID, name string) {
 	if name != Topic && name != "" {
 		return
@@ -127,7 +127,7 @@ func (w *waiters) enter(t scope.TenantID) (woken <-chan struct{}, leave func()) 
 	}
 }
 
-// Deployment is one deployment; NotFound where there is none of this id.
+// Deployment returns a deployment by id. Fault: NotFound.
 func (s *Service) Deployment(ctx context.Context, sc scope.Scope, id string) (Deployment, error) {
 	var d Deployment
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
@@ -140,8 +140,8 @@ func (s *Service) Deployment(ctx context.Context, sc scope.Scope, id string) (De
 	return d, err
 }
 
-// Deployments is one page of the deployments, newest first: those of a repository,
-// or all with 0.
+// Deployments returns a page of deployments, newest first: those of a repository, or all
+// if repository is 0.
 func (s *Service) Deployments(ctx context.Context, sc scope.Scope, repository, skip, limit int64) (DeploymentPage, error) {
 	var page DeploymentPage
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
@@ -154,7 +154,7 @@ func (s *Service) Deployments(ctx context.Context, sc scope.Scope, repository, s
 	return page, err
 }
 
-// Await waits until a deployment has ended, or ctx, and gives it as it is then.
+// Await waits until a deployment or ctx has ended, and returns the deployment.
 func (s *Service) Await(ctx context.Context, sc scope.Scope, id string) (Deployment, error) {
 	woken, leave := s.waiting.enter(sc.Tenant)
 	defer leave()
@@ -171,9 +171,9 @@ func (s *Service) Await(ctx context.Context, sc scope.Scope, id string) (Deploym
 	}
 }
 
-// Deploy deploys an editor's files to sandbox and waits for the outcome. What
-// cannot be deployed is Invalid with the errors; the deployment is kept as failed,
-// and so is one whose server ended before its time, by the job that is left for it.
+// Deploy deploys an editor's files to sandbox and waits for the outcome. Files that
+// cannot be deployed are Invalid, with the errors, and the deployment is kept as failed.
+// If the server ends too early, the job marks the deployment as failed.
 func (s *Service) Deploy(ctx context.Context, sc scope.Scope, files []controlfile.File) (Deployment, error) {
 	if err := checkMayDeploy(sc); err != nil {
 		return Deployment{}, err
@@ -191,7 +191,7 @@ func (s *Service) Deploy(ctx context.Context, sc scope.Scope, files []controlfil
 	bounded, cancel := context.WithTimeout(ctx, editorTime)
 	defer cancel()
 	failed := s.deploy(bounded, sc, d.ID, policycode.Request{Files: files})
-	ended := context.WithoutCancel(ctx) // what was done is written down, whoever has gone
+	ended := context.WithoutCancel(ctx) // the outcome is stored even if the caller has gone
 	if failed != nil {
 		if err := s.finish(ended, sc, d.ID, nil, failed); err != nil {
 			return d, err
@@ -201,7 +201,7 @@ func (s *Service) Deploy(ctx context.Context, sc scope.Scope, files []controlfil
 	return s.Deployment(ended, sc, d.ID)
 }
 
-// withDeployment adds the deployment's id to a fault.
+// withDeployment adds the id of the deployment to a fault.
 func withDeployment(err error, id string) error {
 	var f *fault.Error
 	if errors.As(err, &f) {
@@ -210,7 +210,7 @@ func withDeployment(err error, id string) error {
 	return err
 }
 
-// begin keeps a deployment and the job that does it, in one transaction.
+// begin stores a deployment and its job in one transaction.
 func (s *Service) begin(ctx context.Context, tx *db.Tx, d Deployment, w work) error {
 	text, err := json.Marshal(w)
 	if err != nil {
@@ -225,14 +225,14 @@ func (s *Service) begin(ctx context.Context, tx *db.Tx, d Deployment, w work) er
 	return enqueue(ctx, tx, d, time.Time{})
 }
 
-// enqueue keeps the job of a deployment.
+// enqueue stores the job of a deployment.
 func enqueue(ctx context.Context, tx *db.Tx, d Deployment, at time.Time) error {
 	_, err := job.Insert(ctx, tx, job.Job{Kind: JobKind, Payload: map[string]string{"deployment_id": d.ID}, RunAt: at, UniqueKey: d.ID, MaxAttempts: 5})
 	return err
 }
 
-// Work is the handler of the job: it does what a deployment is for and ends it.
-// An attempt that was killed left all of it behind or nothing, see end.
+// Work is the handler of the job. It does the work of a deployment and ends it. An
+// attempt that was killed has stored all of its work or nothing, see end.
 func (s *Service) Work(ctx context.Context, t job.Task) error {
 	var p struct {
 		ID string `json:"deployment_id"`
@@ -258,7 +258,7 @@ func (s *Service) Work(ctx context.Context, t job.Task) error {
 		return nil // dropped, or done by another attempt
 	case err != nil:
 		return err
-	case text == "": // an editor's: who asked for it has no answer, and asks again
+	case text == "": // an editor's: the author got no answer, and asks again
 		return s.finish(ctx, sc, p.ID, nil, fault.New(fault.Unavailable, "deployment_lost", "the server stopped before the deployment was made; nothing was changed"))
 	}
 	var w work
@@ -270,7 +270,7 @@ func (s *Service) Work(ctx context.Context, t job.Task) error {
 	defer cancel()
 	found, failed := s.runWork(bounded, sc, p.ID, w)
 	if ctx.Err() != nil {
-		return ctx.Err() // the process ends: another attempt, if it was not done
+		return ctx.Err() // the process is ending; there is another attempt
 	}
 	if failed == nil && !w.Validate {
 		return nil
@@ -278,13 +278,13 @@ func (s *Service) Work(ctx context.Context, t job.Task) error {
 	return s.finish(ctx, sc, p.ID, found, failed)
 }
 
-// HandleDead ends a deployment whose job ran out of attempts: job.Runner.Dead.
+// HandleDead ends a deployment whose job ran out of attempts (job.Runner.Dead).
 func (s *Service) HandleDead(ctx context.Context, tx *db.Tx, t job.Task, cause error) error {
 	var p struct {
 		ID string `json:"deployment_id"`
 	}
 	if err := t.Decode(&p); err != nil {
-		return nil //nolint:nilerr // what cannot be read names no deployment
+		return nil //nolint:nilerr // a payload that cannot be read names no deployment
 	}
 	s.Log.Error("a deployment was abandoned", "tenant", t.Tenant, "deployment", p.ID, "error", cause)
 	if err := forgetDeliveries(ctx, tx, p.ID); err != nil {
@@ -294,8 +294,8 @@ func (s *Service) HandleDead(ctx context.Context, tx *db.Tx, t job.Task, cause e
 	return err
 }
 
-// runWork fetches what is to be fetched, and validates, which gives the files
-// found, or deploys.
+// runWork fetches what must be fetched. Then it either validates and returns the files
+// that it found, or deploys.
 func (s *Service) runWork(ctx context.Context, sc scope.Scope, id string, w work) ([]FileResult, error) {
 	b := policycode.Request{Files: w.Files, ResourceID: w.Resource, BouncerID: w.Bouncer, Commit: w.Hash, Repository: w.URL}
 	if len(w.Paths) > 0 || len(w.Files) == 0 {
@@ -330,8 +330,8 @@ func (s *Service) runWork(ctx context.Context, sc scope.Scope, id string, w work
 	return out, nil
 }
 
-// deploy brings files in and, in the same transaction, ends the deployment as
-// completed. A failure is the caller's to write down.
+// deploy stores files and, in the same transaction, ends the deployment as completed. The
+// caller records a failure.
 func (s *Service) deploy(ctx context.Context, sc scope.Scope, id string, r policycode.Request) error {
 	_, err := s.Code.DeployWith(ctx, sc, r, func(ctx context.Context, tx *db.Tx, d policycode.Deployment) error {
 		out := make([]FileResult, len(d.Files))
@@ -355,8 +355,8 @@ func (s *Service) deploy(ctx context.Context, sc scope.Scope, id string, r polic
 
 func done(files []FileResult) Outcome { return Outcome{Message: "Done", Files: files} }
 
-// end ends a deployment that is in progress and wakes those who wait for it;
-// false where it had ended.
+// end ends a deployment that is in progress and wakes its waiters. It returns false if it
+// had ended already.
 func (s *Service) end(ctx context.Context, tx *db.Tx, id, status string, o Outcome) (bool, error) {
 	n, err := finishDeployment(ctx, tx, id, status, o, s.Now())
 	if err != nil || n == 0 {
@@ -365,8 +365,7 @@ func (s *Service) end(ctx context.Context, tx *db.Tx, id, status string, o Outco
 	return true, tx.Notify(ctx, Topic)
 }
 
-// deployFault is the fault of files that cannot be deployed; each offence points to
-// its file by name.
+// deployFault is the fault of files that cannot be deployed. Each error names its file.
 func deployFault(message string, issues []lang.FileIssue) error {
 	f := fault.New(fault.Invalid, "invalid_policy", message)
 	for _, is := range issues {
@@ -375,7 +374,7 @@ func deployFault(message string, issues []lang.FileIssue) error {
 	return f
 }
 
-// fetch brings a commit's files from the repository, and says in b which commit it is.
+// fetch reads a commit's files from the repository, and sets the commit in b.
 func (s *Service) fetch(ctx context.Context, sc scope.Scope, b *policycode.Request, w work) ([]controlfile.File, error) {
 	from, prefix := source{url: w.URL, branch: w.Branch, hash: w.Hash}, ""
 	if w.RepositoryID != 0 {
@@ -408,8 +407,8 @@ func (s *Service) fetch(ctx context.Context, sc scope.Scope, b *policycode.Reque
 	return out, nil
 }
 
-// finish writes the end of a deployment that deploy has not written. A delivery
-// whose work failed for a reason that may pass may come again.
+// finish ends a deployment that deploy has not ended. A delivery that failed for a
+// temporary reason may be sent again.
 func (s *Service) finish(ctx context.Context, sc scope.Scope, id string, results []FileResult, failed error) error {
 	status, o := Completed, done(results)
 	passing := false

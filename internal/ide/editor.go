@@ -12,19 +12,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Place is a position in a text: 1-based, the column in characters.
+// Place is a position in a text. Line and column count from 1, and columns are
+// characters.
 type Place struct {
 	Line   int `json:"line" doc:"Line, 1-based"`
 	Column int `json:"column" doc:"Column in characters, 1-based"`
 }
 
-// Range is a part of a text, its end excluded.
+// Range is a part of a text. End is exclusive.
 type Range struct {
 	Start Place `json:"start" doc:"Where it begins"`
 	End   Place `json:"end" doc:"Where it ends: the position after the last character"`
 }
 
-// Completion is something that may be typed at the place that was asked about.
+// Completion is something that may be typed at a position.
 type Completion struct {
 	Label         string `json:"label" doc:"The text to show" example:"input.user.roles"`
 	Kind          string `json:"kind" enum:"input,data,function,keyword,rule,template" doc:"What it is"`
@@ -34,7 +35,7 @@ type Completion struct {
 	Range         Range  `json:"range" doc:"The text to replace"`
 }
 
-// Fix is a change that mends an error or a warning.
+// Fix is a change that fixes an error or a warning.
 type Fix struct {
 	Title   string     `json:"title" doc:"What it does"`
 	Range   Range      `json:"range" doc:"The text to replace"`
@@ -50,20 +51,20 @@ type Suggestions struct {
 	Warnings    []lang.Issue
 }
 
-// Attribute is a member of the input that a text refers to.
+// Attribute is a member of the input that a text reads.
 type Attribute struct {
 	Path        string `json:"path" doc:"Path, starting with input" example:"input.user.roles"`
 	Type        string `json:"type" doc:"Type, as far as its use shows"`
 	Description string `json:"description,omitempty" doc:"State and comparison with the environment"`
 }
 
-// Verdict is the outcome of validating one control.
+// Verdict is the result of validating a control.
 type Verdict struct {
 	Valid            bool
 	Errors, Warnings []lang.Issue
 }
 
-// Validate compiles and lints one control. Faults as of policy.Service.Validate.
+// Validate compiles and lints a control. Faults: those of policy.Service.Validate.
 func (s *Service) Validate(ctx context.Context, sc scope.Scope, source string) (Verdict, error) {
 	v, err := s.Check(ctx, sc, source)
 	out := Verdict{Valid: v.Valid, Errors: v.Errors, Warnings: v.Warnings}
@@ -76,8 +77,8 @@ func (s *Service) Validate(ctx context.Context, sc scope.Scope, source string) (
 	return out, err
 }
 
-// Suggest gives completions at a place, the end of the text for nil, and fixes
-// for what is wrong anywhere.
+// Suggest returns completions at a position (nil: at the end of the text), and fixes for
+// the whole text.
 func (s *Service) Suggest(ctx context.Context, sc scope.Scope, source string, at *Place) (Suggestions, error) {
 	v, err := s.Validate(ctx, sc, source)
 	if err != nil {
@@ -107,12 +108,12 @@ func rangeOf(source string, s hint.Span) Range {
 	return r
 }
 
-// Test runs Rego tests over a control and the files beside it.
+// Test runs Rego tests on a control and the files beside it.
 func (s *Service) Test(ctx context.Context, sc scope.Scope, files []controlfile.File) (controlfile.TestReport, error) {
 	return s.Code.Test(ctx, sc, policycode.Request{Files: files})
 }
 
-// attributes are the input members of a text, from the last look at it.
+// attributes are the members of the input that a text reads.
 func attributes(source string) []Attribute {
 	out := []Attribute{}
 	if len(source) > lang.MaxSourceBytes {
@@ -124,8 +125,8 @@ func attributes(source string) []Attribute {
 	return out
 }
 
-// controlPath is the path of an editor's control where it says none, or says
-// one that is no path in a repository.
+// controlPath is the path of an editor's control. It is a default if the editor sends
+// none, or one that cannot be in a repository.
 func controlPath(p string) string {
 	p = strings.TrimLeft(strings.ReplaceAll(p, `\`, "/"), "/")
 	if i := strings.Index(p, ":/"); i >= 0 { // C:/…, file:///…
@@ -140,7 +141,7 @@ func controlPath(p string) string {
 	return p
 }
 
-// JoinFiles are the files of an editor's request: its control, and those beside it.
+// JoinFiles is the control of an editor's request and the files beside it.
 func JoinFiles(path, source string, beside []controlfile.File) []controlfile.File {
 	out := []controlfile.File{{Path: controlPath(path), Content: source}}
 	for _, f := range beside {

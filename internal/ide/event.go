@@ -9,18 +9,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// The kinds of event that a repository tells of. A push deploys to sandbox, a
-// pull request is validated, a tag is deployed.
+// The kinds of repository events. A push deploys to sandbox, a pull request is validated,
+// a tag is deployed.
 const (
 	Push        = "push"
 	PullRequest = "pull_request"
 	Tag         = "tag"
-	// nothing is an event that asks for no work: a ping, a deleted branch, a
-	// comment.
+	// nothing is an event without work: a ping, a deleted branch, a comment.
 	nothing = "none"
 )
 
-// Where a delivery comes from, by its headers.
+// The senders of deliveries, as their headers tell.
 const (
 	Signed = "service"
 	GitHub = "github"
@@ -31,14 +30,14 @@ const (
 // gitEvent is a delivery in one form, whoever sent it.
 type gitEvent struct {
 	kind       string
-	repository string // as the sender names it; empty: not said
-	branch     string // of a push; the target of a pull request; the tag's name
+	repository string // as the sender names it; empty: not given
+	branch     string // of a push, or the target of a pull request, or the name of a tag
 	commit     string
 	files      []controlfile.File
 	paths      []string
 }
 
-// parseEvent reads a delivery's body. header is the sender's event header.
+// parseEvent reads the body of a delivery. header is the sender's event header.
 func parseEvent(source, header string, body []byte) (gitEvent, error) {
 	doc, err := value.Decode(body, value.Limits{Depth: 64})
 	if err != nil {
@@ -93,7 +92,7 @@ func parseGitHub(header string, body []byte) (gitEvent, error) {
 			return e, nil
 		}
 		e.commit = p.After
-		if p.HeadCommit != nil { // of an annotated tag, after is the tag's own id
+		if p.HeadCommit != nil { // for an annotated tag, after is the id of the tag itself
 			e.commit = p.HeadCommit.ID
 		}
 		return e.of(p.Ref), nil
@@ -106,7 +105,7 @@ func parseGitHub(header string, body []byte) (gitEvent, error) {
 	return e, nil
 }
 
-// of makes a push of a branch or of a tag.
+// of makes the event a push of a branch or of a tag.
 func (e gitEvent) of(ref string) gitEvent {
 	if name, ok := strings.CutPrefix(ref, "refs/heads/"); ok {
 		e.kind, e.branch = Push, name
@@ -157,7 +156,7 @@ func parseGitLab(header string, body []byte) (gitEvent, error) {
 	return e, nil
 }
 
-// Delivery is the service's own webhook body (POST /ide-integration/webhook).
+// Delivery is the body of the service's own webhook (POST /ide-integration/webhook).
 type Delivery struct {
 	RepositoryURL string          `json:"repository_url,omitempty" maxLength:"2000" doc:"Repository that the files are from; https. With ?repository= it must be the registered one." example:"https://git.example.com/acme/controls.git"`
 	Branch        string          `json:"branch,omitempty" maxLength:"255" doc:"Branch, or the name of the tag." example:"main"`
@@ -166,8 +165,8 @@ type Delivery struct {
 	EventType     string          `json:"event_type" enum:"push,pull_request,merge_request,tag,tag_push,tag_created" doc:"push deploys to sandbox, pull_request validates, a tag event deploys from the tag."`
 }
 
-// sameRepository reports whether two URLs name one repository: case of the host,
-// a last slash and .git say nothing.
+// sameRepository reports whether two URLs name the same repository. The case of the host,
+// a final slash and .git do not matter.
 func sameRepository(a, b string) bool { return plainURL(a) == plainURL(b) }
 
 func plainURL(raw string) string {

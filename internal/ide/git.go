@@ -20,25 +20,25 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/gitpack"
 )
 
-// fetchTime bounds one fetch, from the first connection to the last byte.
+// fetchTime limits one fetch, from the first connection to the last byte.
 const fetchTime = 30 * time.Second
 
-// deepBranch is how many commits of a branch are fetched where the server does
-// not give single commits.
+// deepBranch is how many commits of a branch are fetched if the server does not serve
+// single commits.
 const deepBranch = 50
 
-// source is what is fetched: a commit, and the branch or tag that should hold it.
-// Without a commit it is the newest of the branch, or of the default branch.
+// source is what to fetch: a commit, and the branch or tag that should hold it. Without a
+// commit it is the newest one of the branch, or of the default branch.
 type source struct {
 	url, token   string
 	branch, hash string
 }
 
-// fetchPack fetches the pack that holds a commit, as shallow as the server allows,
-// and names the commit. Only the guarded client connects, and what it reads is bounded.
+// fetchPack fetches the pack with a commit, as shallow as the server allows, and returns
+// the id of the commit. Only the guarded client connects, and it reads a limited amount.
 func (s *Service) fetchPack(ctx context.Context, w source) (pack []byte, commit string, err error) {
 	defer func() {
-		if p := recover(); p != nil { // other people's code on a hostile server's answers
+		if p := recover(); p != nil { // a library parses the answers of a hostile server
 			s.Panics.Caught(ctx, "git", p, debug.Stack())
 			pack, commit, err = nil, "", w.answered(fmt.Errorf("panic: %s", fault.DescribePanic(p)))
 		}
@@ -54,7 +54,7 @@ func (s *Service) fetchPack(ctx context.Context, w source) (pack []byte, commit 
 		name, password := w.credential()
 		auth = &githttp.BasicAuth{Username: name, Password: password}
 	}
-	// Redirects are followed by nobody, so the credential goes nowhere else.
+	// The client follows no redirects, so that the credential goes nowhere else.
 	client := githttp.NewClientWithOptions(s.Target.Bounded(gitpack.MaxPack+1<<20), &githttp.ClientOptions{RedirectPolicy: githttp.NoFollowRedirects})
 	session, err := client.NewUploadPackSession(ep, auth)
 	if err != nil {
@@ -87,9 +87,9 @@ func (s *Service) fetchPack(ctx context.Context, w source) (pack []byte, commit 
 	return pack, commit, nil
 }
 
-// newUploadRequest asks for the one commit: by a ref that points to it, by itself where
-// the server gives commits so, else by the branch with some of its past. Without a
-// commit it asks for where the branch points.
+// newUploadRequest asks for one commit: by a ref that points to it, by its id if the
+// server allows that, or else by the branch with part of its history. Without a commit it
+// asks for the tip of the branch.
 func newUploadRequest(refs *packp.AdvRefs, w source) (*packp.UploadPackRequest, error) {
 	req := packp.NewUploadPackRequestFromCapabilities(refs.Capabilities)
 	hash, depth := plumbing.NewHash(w.hash), 1
@@ -130,7 +130,7 @@ func advertised(refs *packp.AdvRefs, hash plumbing.Hash) bool {
 	return refs.Head != nil && *refs.Head == hash
 }
 
-// tipOf is where a branch or a tag of this name points, or HEAD without a name.
+// tipOf is the commit of a branch or a tag, or of HEAD if name is empty.
 func tipOf(refs *packp.AdvRefs, name string) (plumbing.Hash, bool) {
 	if name == "" && refs.Head != nil {
 		return *refs.Head, true
@@ -143,7 +143,7 @@ func tipOf(refs *packp.AdvRefs, name string) (plumbing.Hash, bool) {
 	return plumbing.ZeroHash, false
 }
 
-// demuxed is the pack alone, where the server sends its talk beside it.
+// demuxed is the pack alone, if the server mixes messages with it.
 func demuxed(caps *capability.List, r io.Reader) io.Reader {
 	switch {
 	case caps.Supports(capability.Sideband64k):
@@ -155,8 +155,8 @@ func demuxed(caps *capability.List, r io.Reader) io.Reader {
 	}
 }
 
-// hexHash reports whether a text is the full id of a commit, of so many digits:
-// 40 for SHA-1, 64 for SHA-256.
+// hexHash reports whether a text is a full commit id with this many digits: 40 for SHA-1,
+// 64 for SHA-256.
 func hexHash(hash string, digits int) bool {
 	return len(hash) == digits && strings.Trim(hash, "0123456789abcdef") == ""
 }

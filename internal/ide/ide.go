@@ -1,6 +1,6 @@
-// Package ide is what editors and repositories ask of the service: checks,
-// suggestions and trials of the text in an editor, documents that an editor
-// keeps here, and the webhook by which a repository brings its controls in.
+// Package ide serves editors and repositories: it checks, completes and tries the text in
+// an editor, stores documents for editors, and receives the webhooks that bring a
+// repository's controls in.
 //
 //	editor ──► Validate, Suggest, Test                 nothing is stored
 //	       ──► Sync, Context                           a session's document, for a while
@@ -12,8 +12,8 @@
 //	                               ▼
 //	     deployment (completed | failed) ─► whoever waits: answer, WebSocket
 //
-// Rego that comes in here is looked at in workers only (packages policy and
-// policycode), and so are the packs of a repository.
+// Rego from outside is only read in workers (packages policy and policycode), and so are
+// the packs of a repository.
 package ide
 
 import (
@@ -32,10 +32,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
 
-// Topic is what a tenant's Watch hears when a deployment has ended.
+// Topic is the topic of db.Watch on which ended deployments are announced.
 const Topic = "ide_deployments"
 
-// FileResult is what became of a control's file.
+// FileResult is the result for one file.
 type FileResult struct {
 	Path     string `json:"path" doc:"Path of the file"`
 	Name     string `json:"name" doc:"Name of the control"`
@@ -44,39 +44,39 @@ type FileResult struct {
 	Version  int64  `json:"version,omitempty" doc:"Its version"`
 }
 
-// Service is the use cases of editors and repositories. All fields must be set.
+// Service has the use cases of editors and repositories. All fields must be set.
 type Service struct {
 	Stores *db.Cluster
 	Now    func() time.Time
 	NewID  func() string
 	Log    *slog.Logger
-	// Panics is told of panics in reading what repositories send.
+	// Panics counts panics in the reading of what repositories send.
 	Panics *fault.Panics
 	// Box seals secrets and access tokens.
 	Box *secret.Box
-	// Target is the guarded client that repositories are fetched with.
+	// Target is the guarded client for repositories.
 	Target *outbound.Client
-	// Unpack takes files out of a pack in a worker: (*worker.Pool).Unpack.
+	// Unpack extracts files from a pack in a worker: (*worker.Pool).Unpack.
 	Unpack func(ctx context.Context, tenant scope.TenantID, r gitpack.Request) ([]gitpack.File, error)
-	// Check validates one control: (*policy.Service).Validate.
+	// Check validates a control: (*policy.Service).Validate.
 	Check func(ctx context.Context, sc scope.Scope, source string) (policy.Validation, error)
-	// Code is policies as code, by which all deploying is done.
+	// Code deploys policies as code.
 	Code *policycode.Service
 	// Templates are the shipped controls.
 	Templates []hint.Template
-	// As is the scope of the work that a delivery asks for; an error where the
-	// tenant is not there or not active.
+	// As is the scope for the work of a delivery. It is an error if the tenant does not
+	// exist or is not active.
 	As func(ctx context.Context, tenant scope.TenantID, name, requestID string) (scope.Scope, error)
-	// LinksExist answers Invalid where a resource or bouncer, unless nil, is not in sandbox.
+	// LinksExist returns Invalid if a resource or bouncer is set but not in sandbox.
 	LinksExist func(ctx context.Context, sc scope.Scope, resource, bouncer *int64) error
-	// PublicURL is where this server is reached.
+	// PublicURL is the address of this server.
 	PublicURL string
 	Version   string
 
 	waiting waiters
 }
 
-// actorName names the actor of a scope in our tables.
+// actorName is the name of an actor in the store.
 func actorName(sc scope.Scope) string { return nameOf(sc.Actor) }
 
 func nameOf(who scope.Actor) string { return string(who.Kind) + ":" + who.ID }

@@ -16,30 +16,30 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Arrival is a webhook's request, as far as it matters.
+// Arrival is the request of a webhook.
 type Arrival struct {
-	// Repository is the registered one that the request names; 0: none.
+	// Repository is the registered repository in the request; 0: none.
 	Repository int64
-	// Source is who sent it, by the headers; Event the sender's event header;
-	// Delivery its delivery id.
+	// Source is the sender, as the headers tell, Event its event header, and Delivery its
+	// delivery id.
 	Source, Event, Delivery string
-	// Signature is the value of the sender's signature header; for GitLab, its token.
+	// Signature is the signature header, or GitLab's token.
 	Signature string
 	Body      []byte
 }
 
-// Receipt is what became of a delivery.
+// Receipt is the result of a delivery.
 type Receipt struct {
 	Deployment
-	// Ignored is why nothing was to be done; empty when something was.
+	// Ignored is the reason why there was nothing to do; empty: there was work.
 	Ignored string
-	// Replayed is set when the delivery had come before.
+	// Replayed is set for a delivery that was received before.
 	Replayed bool
 }
 
-// ReceiveSigned takes a delivery that its signature vouches for. A signature that
-// is wrong, a repository that is not registered or is off, a tenant that is none:
-// all are one and the same Unauthenticated fault, at one cost.
+// ReceiveSigned takes a delivery with a valid signature. A wrong signature, a repository
+// that is unknown or off, and an unknown tenant are all the same Unauthenticated fault,
+// after the same amount of work.
 func (s *Service) ReceiveSigned(ctx context.Context, tenant scope.TenantID, requestID string, a Arrival) (Receipt, error) {
 	refused := fault.New(fault.Unauthenticated, "invalid_signature", "the signature of the delivery is missing or wrong")
 	sc, err := s.As(ctx, tenant, "repository", requestID)
@@ -50,7 +50,7 @@ func (s *Service) ReceiveSigned(ctx context.Context, tenant scope.TenantID, requ
 	if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Forbidden) {
 		return Receipt{}, err
 	}
-	secret := []byte("no repository has this secret") // so that an unknown one costs the same
+	secret := []byte("no repository has this secret") // an unknown repository costs the same
 	found := err == nil
 	if found {
 		if secret, err = s.Box.Open(r.Secret, seal(sc, strconv.FormatInt(r.ID, 10), "secret")); err != nil {
@@ -64,7 +64,7 @@ func (s *Service) ReceiveSigned(ctx context.Context, tenant scope.TenantID, requ
 	return s.receive(ctx, sc, a, &r)
 }
 
-// signatureValid compares a delivery's signature in constant time.
+// signatureValid compares the signature of a delivery in constant time.
 func signatureValid(a Arrival, secret []byte) bool {
 	if a.Source == GitLab {
 		given, kept := sha256.Sum256([]byte(a.Signature)), sha256.Sum256(secret)
@@ -73,8 +73,8 @@ func signatureValid(a Arrival, secret []byte) bool {
 	return outbound.SignatureValid(secret, a.Body, a.Signature)
 }
 
-// Receive takes a delivery that a credential vouches for, which must be allowed
-// to deploy.
+// Receive takes a delivery from a caller with a credential, which must be allowed to
+// deploy.
 func (s *Service) Receive(ctx context.Context, sc scope.Scope, a Arrival) (Receipt, error) {
 	if err := checkMayDeploy(sc); err != nil {
 		return Receipt{}, err
@@ -142,8 +142,8 @@ func (s *Service) receive(ctx context.Context, sc scope.Scope, a Arrival, r *Rep
 	return Receipt{Deployment: d, Replayed: true}, err
 }
 
-// deliveryDigests name a delivery by its id and, where only the body is signed,
-// by its body: the id alone could be made up.
+// deliveryDigests identify a delivery by its id and, if only the body is signed, by its
+// body, because the id could be forged.
 func deliveryDigests(a Arrival) []string {
 	var out []string
 	name := func(kind string, text []byte) {

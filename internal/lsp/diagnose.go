@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// severity of a diagnostic.
+// The severities of diagnostics.
 const (
 	severityError   = 1
 	severityWarning = 2
@@ -26,8 +26,8 @@ type published struct {
 	Diagnostics []diagnostic `json:"diagnostics"`
 }
 
-// analyse checks documents that changed, one at a time, until ctx ends. Of the
-// versions that came while it was busy it sees the newest.
+// analyse checks changed documents, one at a time, until ctx ends. It checks only the
+// newest version.
 func (s *Server) analyse(ctx context.Context) {
 	for {
 		d, ok := s.nextDirty()
@@ -73,11 +73,11 @@ func (s *Server) nextDirty() (document, bool) {
 	return document{}, false
 }
 
-// maxRetries is how often a check that ran out of time is tried again.
+// maxRetries is how often a check that timed out is tried again.
 const maxRetries = 3
 
-// check gives the issues of a document. A check that ran out of time, or found
-// no room, is no finding about the source: it is tried again, and says so.
+// check returns the issues of a document. A check that timed out, or found no free
+// worker, says nothing about the source, so it reports that and is tried again.
 func (s *Server) check(ctx context.Context, d document) []lang.Issue {
 	if d.large {
 		return []lang.Issue{{Message: "the file is too large to be a control", Severity: lang.SeverityError, Rule: "source_limit"}}
@@ -97,14 +97,14 @@ func (s *Server) check(ctx context.Context, d document) []lang.Issue {
 	}
 	issues := append(v.Errors, v.Warnings...)
 	if strings.HasSuffix(d.uri, "_test.rego") {
-		// A test refers to the control that it is about, which another file holds.
+		// A test refers to its control, which is in another file.
 		issues = slices.DeleteFunc(issues, func(is lang.Issue) bool { return is.Rule == "data_reference" })
 	}
 	return issues
 }
 
-// retry puts a document before the analyst again after a while, unless it has
-// changed by then: a new text is checked anyway.
+// retry queues a document again after a while, unless it has changed: a new text is
+// checked anyway.
 func (s *Server) retry(ctx context.Context, d document) {
 	delay := s.RetryDelay
 	if delay == 0 {
@@ -127,8 +127,8 @@ func (s *Server) retry(ctx context.Context, d document) {
 	})
 }
 
-// diagnostics puts issues where the editor shows them: at the word where they
-// begin, or else at one character.
+// diagnostics turns issues into diagnostics, at the word where each begins, or at one
+// character.
 func diagnostics(text string, issues []lang.Issue) []diagnostic {
 	out := make([]diagnostic, 0, len(issues))
 	for _, is := range issues {

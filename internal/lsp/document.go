@@ -11,24 +11,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// document is an open file as the editor has it.
+// document is an open file as the editor sent it.
 type document struct {
 	uri     string
 	version int64
 	text    string
-	// large is set for a text that is not kept.
+	// large is set if the text was too large to keep.
 	large bool
-	// issues are those of the version checked.
+	// issues are those of the version that was checked.
 	issues  []lang.Issue
 	checked int64
-	// retries counts the checks of this text that ran out of time.
+	// retries counts the checks of this text that timed out.
 	retries int
-	// members are what the last version that compiled refers to.
+	// members are what the last version that compiled reads of the input.
 	members []hint.Member
 }
 
-// offset is the byte offset of an LSP position; what lies beyond the text is
-// the nearest place within it.
+// offset is the byte offset of an LSP position. A position outside the text becomes the
+// nearest one inside.
 func offset(text string, p position) int {
 	i := 0
 	for line := 0; line < p.Line; line++ {
@@ -91,7 +91,7 @@ func (s *Server) didOpen(_ context.Context, raw json.RawMessage) (any, *rpcError
 	return nil, nil
 }
 
-// set takes a text, unless it is far larger than any control.
+// set replaces the text, unless it is far larger than any control.
 func (d *document) set(text string) {
 	d.retries = 0
 	d.large = len(text) > maxDocument
@@ -125,7 +125,7 @@ func (s *Server) didChange(_ context.Context, raw json.RawMessage) (any, *rpcErr
 			continue
 		}
 		if d.large {
-			continue // only the whole text can mend that
+			continue // only the whole text can repair that
 		}
 		from, to := offset(d.text, c.Range.Start), offset(d.text, c.Range.End)
 		if to < from {
@@ -153,12 +153,12 @@ func (s *Server) didClose(_ context.Context, raw json.RawMessage) (any, *rpcErro
 	delete(s.documents, p.Document.URI)
 	delete(s.dirty, p.Document.URI)
 	s.mu.Unlock()
-	// What was said of a file that is closed goes with it.
+	// Diagnostics of a closed file disappear.
 	s.notify("textDocument/publishDiagnostics", published{URI: p.Document.URI, Diagnostics: []diagnostic{}})
 	return nil, nil
 }
 
-// touched is changed for a text that is new: others may import it.
+// touched queues a document with a new text, and those that may import it.
 func (s *Server) touched(d *document) {
 	if (lang.Library{Source: d.text}).Package() != "" {
 		s.recheck()
@@ -167,7 +167,7 @@ func (s *Server) touched(d *document) {
 	s.changed(d)
 }
 
-// changed puts a document before the analyst. The caller holds s.mu.
+// changed queues a document to be checked. The caller holds s.mu.
 func (s *Server) changed(d *document) {
 	s.dirty[d.uri] = true
 	select {
@@ -176,7 +176,7 @@ func (s *Server) changed(d *document) {
 	}
 }
 
-// open gives the text and the issues of a document; ok is false for none.
+// open returns the text and the issues of a document. ok is false if it is not open.
 func (s *Server) open(uri string) (d document, know hint.Knowledge, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

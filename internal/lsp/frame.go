@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// tooBig is a frame that was left out.
+// tooBig is a frame that was skipped.
 type tooBig struct{ size int64 }
 
 func (e *tooBig) Error() string {
@@ -19,9 +19,9 @@ func (e *tooBig) Error() string {
 
 var errFrame = errors.New("lsp: the stream is not framed as the protocol requires")
 
-// readFrame reads one message: header lines, of which Content-Length must be
-// one, an empty line, the body. A body over the bound is skipped (*tooBig); what
-// comes behind a bad header cannot be found, so that ends the stream.
+// readFrame reads one message: header lines with Content-Length among them, an empty
+// line, and the body. A body that is too large is skipped (*tooBig). After a bad header
+// the next message cannot be found, so it ends the stream.
 func readFrame(r *bufio.Reader) ([]byte, error) {
 	size, header := int64(-1), 0
 	for {
@@ -64,7 +64,7 @@ func readFrame(r *bufio.Reader) ([]byte, error) {
 	return body, nil
 }
 
-// readLine reads up to the line's end, which it leaves out.
+// readLine reads a line without its end.
 func readLine(r *bufio.Reader, limit int) (string, error) {
 	var b []byte
 	for {

@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// learn asks the server in the background what it knows; one question at a time.
+// learn asks the server in the background what it knows, one question at a time.
 func (s *Server) learn(ctx context.Context) {
 	if s.Remote == nil {
 		return
@@ -45,9 +45,9 @@ func (s *Server) learn(ctx context.Context) {
 	})
 }
 
-// Remote asks a server for the attributes of its resources and, as far as the
-// key allows it, for its libraries. base is its URL, key an API key with
-// resources:read and policies:read.
+// Remote asks a server for the attributes of its resources and, if the key allows it, for
+// its libraries. base is the server's URL, and key an API key with resources:read and
+// policies:read.
 func Remote(client *outbound.Client, base, key string) func(ctx context.Context) (hint.Knowledge, error) {
 	get := func(ctx context.Context, path, query string, page any) (int, error) {
 		target, err := url.JoinPath(base, path)
@@ -80,7 +80,7 @@ func Remote(client *outbound.Client, base, key string) func(ctx context.Context)
 	}
 }
 
-// forbidden is the status of a request that the key is not good for.
+// forbidden is the HTTP status of a request that the key may not make.
 const forbidden = 403
 
 type resourcePage struct {
@@ -101,7 +101,7 @@ type libraryPage struct {
 	} `json:"policies"`
 }
 
-// knowledge is what the attributes of resources tell.
+// knowledge is what the attributes of resources say.
 func (page resourcePage) knowledge() hint.Knowledge {
 	var know hint.Knowledge
 	found := map[string]hint.Member{}
@@ -128,10 +128,10 @@ func (page resourcePage) knowledge() hint.Knowledge {
 	return know
 }
 
-// plain is a name that can stand behind a dot.
+// plain matches names that may follow a dot.
 var plain = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,100}$`)
 
-// clean keeps a stored name from being read as Markdown or as a second line.
+// clean keeps Markdown and line breaks out of a stored name.
 func clean(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || strings.ContainsRune("`*_[]<>\\|#!", r) {

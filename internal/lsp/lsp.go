@@ -6,10 +6,10 @@
 //	                    └──► analyst: checks what changed, in a process that can be
 //	                         killed (package worker), and publishes diagnostics
 //
-// No server is needed: libraries are found in the editor's folders (shelf.go).
-// With one, its libraries count too and attributes of its resources are offered
-// (Remote). Everything that comes in is bounded: a frame, the number of open
-// documents, the size of each, the time that a check may take.
+// No server is needed: libraries are found in the editor's folders (shelf.go). With a
+// server, its libraries count too, and the attributes of its resources are offered
+// (Remote). Everything that comes in has a limit: frames, open documents, their size, and
+// the time of a check.
 package lsp
 
 import (
@@ -30,35 +30,35 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
-// Bounds on what an editor may send.
+// Limits on what an editor may send.
 const (
-	maxFrame     = 16 << 20 // a document of 1 MiB, escaped, has room
+	maxFrame     = 16 << 20 // room for an escaped document of 1 MiB
 	maxHeader    = 8 << 10
 	maxDocuments = 500
-	maxDocument  = 4 << 20 // text kept of one document, in bytes
+	maxDocument  = 4 << 20 // the largest text that is kept, in bytes
 )
 
-// errExit says that the editor asked the server to go without a shutdown.
+// errExit says that the editor sent exit without shutdown.
 var errExit = errors.New("lsp: exit without shutdown")
 
-// Server is one editor's session. Fill the fields, then Run it once.
+// Server is the session of one editor. Set the exported fields, then call Run once.
 type Server struct {
-	// Validate checks and lints a source with the libraries that it may import,
-	// within a bound of its own.
+	// Validate checks and lints a source with the libraries that it may import, within a
+	// time limit.
 	Validate func(ctx context.Context, source string, libs ...lang.Library) (worker.Validation, error)
 	// Templates are the shipped controls.
 	Templates []hint.Template
-	// Remote, if set, gives what a server knows; it is asked in the background,
-	// at the start and after each save.
+	// Remote, if set, returns what a server knows. It is called in the background, at the
+	// start and after each save.
 	Remote func(ctx context.Context) (hint.Knowledge, error)
 	// Version is the build's version.
 	Version string
 	Log     *slog.Logger
-	// RetryDelay is the wait before a check that ran out of time is tried again;
-	// it doubles each time. 0 is 2 s.
+	// RetryDelay is the wait before a check that timed out is tried again. It doubles
+	// each time. 0 means 2 s.
 	RetryDelay time.Duration
 
-	out     sync.Mutex // over w
+	out     sync.Mutex // held while w is written
 	w       io.Writer
 	ready   bool // initialize was answered
 	stopped bool // shutdown was answered
@@ -72,12 +72,12 @@ type Server struct {
 	wake      chan struct{}
 	knowledge hint.Knowledge
 	asking    bool
-	stale     bool // the editor's folders are to be looked at again
+	stale     bool // the editor's folders must be read again
 	tasks     sync.WaitGroup
 }
 
-// Run serves until the editor sends exit, its stream ends or ctx ends. A stream
-// that is not LSP is an error, and so is exit without shutdown.
+// Run serves until the editor sends exit, its stream ends, or ctx ends. A stream that is
+// not LSP is an error, and so is exit without shutdown.
 func (s *Server) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, stop := context.WithCancel(ctx)
 	s.w, s.documents, s.dirty, s.wake = out, map[string]*document{}, map[string]bool{}, make(chan struct{}, 1)
@@ -90,7 +90,7 @@ func (s *Server) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 		var f frame
 		select {
 		case <-ctx.Done():
-			return nil // the reader hangs on the stream until the process ends
+			return nil // the reader blocks until the process ends
 		case f = <-frames:
 		}
 		var big *tooBig
@@ -115,7 +115,7 @@ type frame struct {
 	err  error
 }
 
-// read hands over frames until one that ends the stream.
+// read passes frames on, until one that ends the stream.
 func (s *Server) read(ctx context.Context, in io.Reader) <-chan frame {
 	frames := make(chan frame)
 	go func() {
@@ -136,7 +136,7 @@ func (s *Server) read(ctx context.Context, in io.Reader) <-chan frame {
 	return frames
 }
 
-// handle answers one message; done is set when it was the last.
+// handle answers one message. done is set after the last one.
 func (s *Server) handle(ctx context.Context, body []byte) (done bool, err error) {
 	var m message
 	if err := json.Unmarshal(body, &m); err != nil {
@@ -149,7 +149,7 @@ func (s *Server) handle(ctx context.Context, body []byte) (done bool, err error)
 		}
 		return true, nil
 	}
-	if m.Method == "" { // an answer to a request of ours: there are none
+	if m.Method == "" { // an answer to a request, of which this server sends none
 		if len(m.Result) == 0 && len(m.Error) == 0 {
 			s.fail(m.ID, codeInvalidRequest, "the message has no method")
 		}
@@ -157,7 +157,7 @@ func (s *Server) handle(ctx context.Context, body []byte) (done bool, err error)
 	}
 	result, failed := s.call(ctx, m)
 	if len(m.ID) == 0 {
-		return false, nil // nobody waits for the outcome of a notification
+		return false, nil // a notification has no answer
 	}
 	if failed != nil {
 		s.fail(m.ID, failed.Code, failed.Message)
@@ -167,7 +167,8 @@ func (s *Server) handle(ctx context.Context, body []byte) (done bool, err error)
 	return false, nil
 }
 
-// call runs the handler of a method. What goes wrong in it ends nothing.
+// call runs the handler of a method. A panic in it ends neither the session nor the
+// process.
 func (s *Server) call(ctx context.Context, m message) (result any, failed *rpcError) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -189,12 +190,12 @@ func (s *Server) call(ctx context.Context, m message) (result any, failed *rpcEr
 	return h(s, ctx, m.Params)
 }
 
-// handlers are the methods that are known; what is a notification gives nil.
+// handlers are the known methods. Notifications return nil.
 var handlers = map[string]func(s *Server, ctx context.Context, params json.RawMessage) (any, *rpcError){
 	"initialize":                       (*Server).initialize,
 	"initialized":                      (*Server).nothing,
 	"shutdown":                         (*Server).shutdown,
-	"$/cancelRequest":                  (*Server).nothing, // answers come at once
+	"$/cancelRequest":                  (*Server).nothing, // every request is answered at once
 	"$/setTrace":                       (*Server).nothing,
 	"textDocument/didOpen":             (*Server).didOpen,
 	"textDocument/didChange":           (*Server).didChange,
@@ -220,7 +221,7 @@ func (s *Server) send(v any) {
 	s.out.Lock()
 	defer s.out.Unlock()
 	if err := writeFrame(s.w, v); err != nil {
-		s.Log.Debug("write", "error", err) // the editor has gone: reading ends too
+		s.Log.Debug("write", "error", err) // the editor has gone, so reading ends too
 	}
 }
 

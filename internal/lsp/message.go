@@ -2,7 +2,7 @@ package lsp
 
 import "encoding/json"
 
-// Codes of JSON-RPC and of LSP.
+// Error codes of JSON-RPC and LSP.
 const (
 	codeParseError     = -32700
 	codeInvalidRequest = -32600
@@ -13,7 +13,7 @@ const (
 	codeRequestFailed  = -32803
 )
 
-// message is what an editor sends: a request has an id, a notification none.
+// message is what an editor sends. Requests have an id, notifications have none.
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -29,7 +29,8 @@ type response struct {
 	Error   *rpcError       `json:"error,omitempty"`
 }
 
-// MarshalJSON leaves out the result of a failure and keeps a null one otherwise.
+// MarshalJSON leaves the result out of a failure. Otherwise it keeps it, even if it is
+// null.
 func (r response) MarshalJSON() ([]byte, error) {
 	body := map[string]any{"jsonrpc": r.JSONRPC, "id": r.ID}
 	if r.Error != nil {
@@ -51,8 +52,8 @@ type rpcError struct {
 	Message string `json:"message"`
 }
 
-// The structures of LSP, as far as they are used. Lines and characters count
-// from 0; characters are UTF-16 code units.
+// The structures of LSP that are used here. Lines and characters count from 0. Characters
+// are UTF-16 code units.
 type (
 	position struct {
 		Line      int `json:"line"`
@@ -81,14 +82,14 @@ type (
 		URI     string `json:"uri"`
 		Version int64  `json:"version"`
 	}
-	// at is the parameter of completion and hover.
+	// at holds the parameters of completion and hover.
 	at struct {
 		Document identifier `json:"textDocument"`
 		Position position   `json:"position"`
 	}
 )
 
-// clientAbilities is what the editor says that it can do.
+// clientAbilities is what the editor can do.
 type clientAbilities struct {
 	snippets bool
 }

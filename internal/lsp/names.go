@@ -143,8 +143,8 @@ func (s *Server) signatureHelp(_ context.Context, raw json.RawMessage) (any, *rp
 	return map[string]any{"signatures": []signature{sig}, "activeSignature": 0, "activeParameter": g.Active}, nil
 }
 
-// workspace is the document, then the others that are open, then the rest of
-// the editor's folders.
+// workspace is the document, then the other open ones, then the rest of the editor's
+// folders.
 func (s *Server) workspace(ctx context.Context, d document) []hint.File {
 	files := []hint.File{{Name: d.uri, Text: d.text}}
 	open := map[string]bool{}
@@ -172,7 +172,7 @@ func fileURI(path string) string {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(path)}).String()
 }
 
-// locations gives places as the editor counts them.
+// locations converts positions to the editor's units.
 func locations(files []hint.File, places []hint.Location) []location {
 	texts := map[string]string{}
 	for _, f := range files {

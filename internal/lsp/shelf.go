@@ -15,9 +15,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// Bounds on what is read of the editor's folders.
+// Limits on what is read of the editor's folders.
 const (
-	maxScanned = 20_000 // files and folders looked at
+	maxScanned = 20_000 // files and folders
 	maxShelf   = 500
 	maxLibrary = 1 << 20  // of one file, in bytes
 	maxSources = 32 << 20 // of all files together, in bytes
@@ -28,8 +28,8 @@ type folder struct {
 	URI string `json:"uri"`
 }
 
-// rootsOf are the paths of the editor's folders; rootURI counts where the editor
-// names none.
+// rootsOf are the paths of the editor's folders. rootURI applies if the editor names
+// none.
 func rootsOf(folders []folder, rootURI string) []string {
 	if len(folders) == 0 && rootURI != "" {
 		folders = []folder{{rootURI}}
@@ -52,8 +52,8 @@ func filePath(uri string) (string, bool) {
 	return filepath.FromSlash(u.Path), true
 }
 
-// shelf are the libraries that a document may import: those that are open, then
-// those in the editor's folders, then the server's. Of one package the first counts.
+// shelf is the libraries that a document may import: the open ones, then those in the
+// editor's folders, then the server's. The first one of a package counts.
 func (s *Server) shelf(ctx context.Context) []lang.Library {
 	s.mu.Lock()
 	stale := s.stale
@@ -76,7 +76,8 @@ func (s *Server) shelf(ctx context.Context) []lang.Library {
 	})
 }
 
-// openLibraries are those among the open documents, by name. The caller holds s.mu.
+// openLibraries are the libraries among the open documents, by name. The caller holds
+// s.mu.
 func (s *Server) openLibraries() []lang.Library {
 	var open []lang.Library
 	for _, d := range s.documents {
@@ -88,7 +89,7 @@ func (s *Server) openLibraries() []lang.Library {
 	return open
 }
 
-// libraries are those among the files below the roots.
+// libraries are the libraries among the files below the roots.
 func libraries(ctx context.Context, roots []string) []lang.Library {
 	var found []lang.Library
 	for _, f := range sources(ctx, roots) {
@@ -99,13 +100,13 @@ func libraries(ctx context.Context, roots []string) []lang.Library {
 	return found
 }
 
-// sources reads the Rego files below the roots, named by their paths. Files that
-// cannot be read are skipped: the editor's folders may be anything.
+// sources reads the Rego files below the roots and names them by their paths. It skips
+// files that it cannot read.
 func sources(ctx context.Context, roots []string) []hint.File {
 	var found []hint.File
 	left, room := maxScanned, maxSources
 	for _, root := range roots {
-		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error { // fails only to end the walk
+		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error { // it only fails to end the walk
 			left--
 			switch {
 			case left < 0 || room <= 0 || ctx.Err() != nil:
@@ -133,8 +134,8 @@ func sources(ctx context.Context, roots []string) []hint.File {
 	return found
 }
 
-// recheck puts every open document before the analyst: what they import may have
-// changed. The caller holds s.mu.
+// recheck queues every open document, because what they import may have changed. The
+// caller holds s.mu.
 func (s *Server) recheck() {
 	s.stale = true
 	for _, d := range s.documents {

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// putLibrary notes that a library would be so: the candidate is then every active
-// control that reaches it, compiled with it.
+// putLibrary adds a changed library to the candidate: every active control that imports
+// it, directly or not, is compiled with it.
 func (p *plan) putLibrary(c policy.Policy, edited bool) {
 	next := lang.Library{ID: c.ID, Name: c.Name, Version: c.Version, Source: c.RegoCode}
 	told := Subject{Name: c.Name, Edited: edited}
@@ -31,7 +31,7 @@ func isLibrary(c policy.Policy) bool {
 	return c.Kind == policy.KindLibrary || lang.Library{Source: c.RegoCode}.Package() != ""
 }
 
-// changed is a shelf with the libraries that the candidate changes.
+// changed is a shelf with the libraries of the candidate in place of its own.
 func (p *plan) changed(shelf []lang.Library) []lang.Library {
 	if len(p.swaps) == 0 {
 		return shelf
@@ -39,12 +39,12 @@ func (p *plan) changed(shelf []lang.Library) []lang.Library {
 	return append(slices.DeleteFunc(slices.Clone(shelf), p.swapped), p.swaps...)
 }
 
-// swapped reports whether a library's package is one that the candidate changes.
+// swapped reports whether the candidate changes the package of a library.
 func (p *plan) swapped(l lang.Library) bool {
 	return slices.ContainsFunc(p.swaps, func(o lang.Library) bool { return o.Package() == l.Package() })
 }
 
-// reached are the libraries of a shelf that a source comes to.
+// reached are the libraries of a shelf that a source imports, directly or not.
 func (p *plan) reached(source string, shelf []lang.Library) []lang.Library {
 	if len(shelf) == 0 || !strings.Contains(source, lang.LibraryRoot) {
 		return nil
@@ -62,5 +62,5 @@ func (p *plan) reached(source string, shelf []lang.Library) []lang.Library {
 	return libs
 }
 
-// reachKey is a source and the libraries that it may reach, by index.
+// reachKey is a source and the libraries that it may import, by index.
 type reachKey struct{ source, shelf string }

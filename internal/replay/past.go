@@ -17,21 +17,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// How far changes of resources are followed back: the worker holds them all.
+// Limits on the changes of resources that are followed back. The worker holds them all.
 const (
 	maxPast      = 20_000
 	maxPastBytes = 16 << 20
 )
 
-// slack is how much older than a decision what decided may be that the service
-// itself held: it goes on from the last it read while its store is away.
+// slack is how far behind a decision the service's data may be. While its store is away,
+// it decides with what it last read.
 const slack = 10 * time.Minute
 
-// ended is a state of a resource that a change ended.
+// ended is a past state of a resource.
 type ended = resource.Past
 
-// Forget removes of a tenant what is older than any replay looks back. It may run
-// on several replicas at once.
+// Forget removes a tenant's history that is older than any replay looks back. Several
+// replicas may run it at once.
 func (s *Service) Forget(ctx context.Context, tenant scope.TenantID) error {
 	_, err := s.Resources.Forget(ctx, tenant)
 	if err == nil {
@@ -40,7 +40,7 @@ func (s *Service) Forget(ctx context.Context, tenant scope.TenantID) error {
 	return err
 }
 
-// began reads from when on the past is known.
+// began reads the time from which the history is known.
 func (s *Service) began(ctx context.Context, sc scope.Scope, h *history) error {
 	return s.read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		h.known, err = resource.PastFrom(ctx, tx, h.request.SourceEnvironment)
@@ -48,8 +48,8 @@ func (s *Service) began(ctx context.Context, sc scope.Scope, h *history) error {
 	})
 }
 
-// rewind reads what the resources were before each change in the window. What
-// differs in nothing that controls see is left out.
+// rewind reads the states of resources before each change in the window. Changes that
+// controls cannot see are left out.
 func (s *Service) rewind(ctx context.Context, sc scope.Scope, h *history, set *rego.Set) error {
 	now := map[int64]*rego.Resource{}
 	bytes := 0
@@ -78,7 +78,7 @@ func (s *Service) rewind(ctx context.Context, sc scope.Scope, h *history, set *r
 	})
 }
 
-// giveUp notes that changes from this one back are too many.
+// giveUp notes that there are too many changes before this one.
 func (h *history) giveUp(at ended) {
 	h.dataFrom = at.Revision
 	h.ends = slices.DeleteFunc(h.ends, func(e ended) bool { return e.Revision == at.Revision })
@@ -95,8 +95,8 @@ func same(a, b *rego.Resource) bool {
 	return value.Equal(a.Doc, b.Doc) && reflect.DeepEqual(x, y)
 }
 
-// views are what the bouncers of the source environment see, and saw. followed is
-// set to how far back that reaches: a bouncer may have had an old bundle.
+// views are what the bouncers of the source environment see, and saw. It sets followed to
+// how far back that reaches, because a bouncer may have had an old bundle.
 func (s *Service) views(ctx context.Context, sc scope.Scope, p *plan) error {
 	p.followed = p.recording.From.Add(-slack)
 	var list []bouncer.Bouncer
@@ -126,7 +126,7 @@ func (s *Service) views(ctx context.Context, sc scope.Scope, p *plan) error {
 	}
 	for i, b := range bundles { // by bouncer, newest first
 		v := views[b.BouncerID]
-		if v == nil { // it is gone
+		if v == nil { // the bouncer was deleted
 			v = &rerun.View{BouncerID: b.BouncerID, Resources: b.Resources, Deny: b.Denies}
 			views[b.BouncerID] = v
 		}

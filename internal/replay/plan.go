@@ -18,40 +18,39 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// plan is a request made ready: by what, and over what.
+// plan is a request made ready: which controls decide, and on which decisions.
 type plan struct {
 	request   Request // with its defaults filled in
 	spec      rerun.Spec
 	recording audit.Recording
-	// recorded are all decisions of the window, total those that are replayed, left
-	// those that max_decisions leaves out.
+	// recorded counts all decisions of the window, total those that are replayed, and
+	// left those beyond max_decisions.
 	recorded, total, left int64
 	subjects              []Subject
 	notes                 []string
 
 	changes []change
 	index   map[key]int // of spec.Controls
-	// current are the versions that are active today, shelf the libraries, swaps
-	// those that the candidate has instead.
+	// current are the versions that are active now, shelf the libraries, and swaps the
+	// libraries that the candidate replaces.
 	current map[int64]int64
 	shelf   []lang.Library
 	swaps   []lang.Library
 	reach   map[reachKey][]lang.Library
-	// followed is from when on what decided is worked out.
+	// followed is the time from which past states are known.
 	followed time.Time
 }
 
-// change is what the candidate does to the active controls.
+// change is what the candidate changes about the active controls.
 type change struct {
 	id      int64
 	control rerun.Control
 	remove  bool
-	// bouncer is the one that the control names, 0 for none.
+	// bouncer is the one that the control names; 0: none.
 	bouncer int64
 }
 
-// newID is where the ids of controls begin that are not stored: above all that
-// are, as the next id would be.
+// newID is where ids of controls that are not stored begin: above all stored ones.
 const newID = 1 << 52
 
 func (s *Service) plan(ctx context.Context, sc scope.Scope, r Request) (*plan, error) {
@@ -102,7 +101,7 @@ func (s *Service) plan(ctx context.Context, sc scope.Scope, r Request) (*plan, e
 	return p, nil
 }
 
-// ready fills in what was left out, and refuses what the credential may not see.
+// ready fills in the defaults, and refuses what the caller may not see.
 func (r Request) ready(sc scope.Scope) (Request, error) {
 	if r.Environment == scope.AnyEnv {
 		r.Environment = sc.EnvOr(scope.Production)
@@ -143,8 +142,7 @@ func within(sc scope.Scope, env scope.Env) scope.Scope {
 	return sc
 }
 
-// reader reads what a request names into its plan and collects the offences of all
-// of it.
+// reader reads what a request names into its plan, and collects all errors.
 type reader struct {
 	*Service
 	sc       scope.Scope
@@ -152,8 +150,8 @@ type reader struct {
 	offences []fault.Detail
 }
 
-// candidate reads the controls that would be active. Ids that stand for nothing in
-// the environment are offences, and all of them are named.
+// candidate reads the controls that would be active. Ids that do not exist in the
+// environment are errors, and all of them are reported.
 func (s *Service) candidate(ctx context.Context, sc scope.Scope, p *plan) error {
 	r := reader{Service: s, sc: sc, plan: p}
 	for i, id := range p.request.ControlIDs {
@@ -177,8 +175,8 @@ func (r *reader) offend(pointer, format string, args ...any) {
 	r.offences = append(r.offences, fault.Detail{Pointer: pointer, Message: fmt.Sprintf(format, args...)})
 }
 
-// stored reads a policy of the environment. ok is false where there is none, which is
-// an offence.
+// stored reads a policy of the environment. If there is none, it reports an error and ok
+// is false.
 func (r *reader) stored(ctx context.Context, pointer string, id int64) (c policy.Policy, ok bool, err error) {
 	c, err = r.Policies.Get(ctx, within(r.sc, r.plan.request.Environment), id)
 	if fault.Is(err, fault.NotFound) {
@@ -196,7 +194,7 @@ func (r *reader) add(ctx context.Context, c policy.Policy, edited bool) error {
 	return r.put(ctx, r.sc, r.plan, c, edited)
 }
 
-// edited reads candidate i: a stored policy with other source, or a new one.
+// edited reads candidate i: a stored policy with a new source, or a new policy.
 func (r *reader) edited(ctx context.Context, i int, c Candidate) error {
 	at := fmt.Sprintf("/candidates/%d", i)
 	switch {
@@ -226,7 +224,7 @@ func (r *reader) edited(ctx context.Context, i int, c Candidate) error {
 	return err
 }
 
-// newPolicy is candidate i as a policy that is stored nowhere.
+// newPolicy is candidate i as a policy that is not stored.
 func newPolicy(i int, c Candidate) policy.Policy {
 	var p policy.Policy
 	p.ID, p.Name = newID+int64(i), c.Name
@@ -248,8 +246,8 @@ func refuse(offences []fault.Detail) error {
 	return f
 }
 
-// put notes that a control would be active, linked to the resource of the source
-// environment that a promotion would link it to.
+// put adds a control to the candidate, linked to the resource of the source environment
+// to which a promotion would link it.
 func (s *Service) put(ctx context.Context, sc scope.Scope, p *plan, c policy.Policy, edited bool) error {
 	ch := change{id: c.ID, control: rerun.Control{
 		Meta: rego.Meta{ID: c.ID, Name: c.Name, Version: c.Version}, Source: c.RegoCode, New: c.ID >= newID,
@@ -272,8 +270,7 @@ func (s *Service) put(ctx context.Context, sc scope.Scope, p *plan, c policy.Pol
 	return nil
 }
 
-// link fills in the resource and the bouncer that a control would be bound to
-// in the source environment.
+// link sets the resource and the bouncer of a control in the source environment.
 func (s *Service) link(ctx context.Context, sc scope.Scope, p *plan, c policy.Policy, ch *change) error {
 	store, err := s.Stores.Tenant(ctx, sc.Tenant)
 	if err != nil {
@@ -312,14 +309,15 @@ func (s *Service) link(ctx context.Context, sc scope.Scope, p *plan, c policy.Po
 			ch.control.ResourceID = found
 			return nil
 		}
-		// A promotion would register it: the candidate has it, the baseline not.
+		// A promotion would register it, so the candidate has it and the baseline does
+		// not.
 		p.spec.Added = append(p.spec.Added, src)
 		p.notes = append(p.notes, fmt.Sprintf("%s has no resource %q yet; it is replayed as if it were registered there too", p.request.SourceEnvironment, src.Name))
 		return nil
 	})
 }
 
-// without notes the active controls that would not be.
+// without notes which active controls the candidate leaves out.
 func (p *plan) without(set *rego.Set) error {
 	var offences []fault.Detail
 	for i, id := range p.request.WithoutIDs {

@@ -1,6 +1,6 @@
-// Package replay tells authors what controls would do to requests that were
-// really made: it takes recorded decisions whose input was kept and decides
-// them again, by the controls as they are and as they would be.
+// Package replay shows authors what controls would do to real requests. It takes recorded
+// decisions with their inputs and decides them again, with the controls as they are and
+// as they would be.
 //
 //	Request ─► plan: which controls, resources, bouncers' views, which stretch of the log
 //	             │
@@ -8,8 +8,8 @@
 //	             │
 //	Preview (30 s, answers at once) · runs (a job; progress, cancel) · Gate (on promote)
 //
-// It also makes test cases of recorded decisions, and lists the controls and
-// rules that no decision touched.
+// It also makes test cases from recorded decisions, and lists the controls and rules that
+// no decision used.
 package replay
 
 import (
@@ -19,20 +19,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// The defaults and bounds of a request.
+// The defaults and limits of a request.
 const (
 	DefaultWindow  = 24
 	MaxWindow      = 8760
 	DefaultSamples = 20
 )
 
-// Which controls a candidate is compared with, and over which data.
+// The controls and data that a candidate is compared with.
 const (
 	Then = "then" // those of each decision's revision
-	Now  = "now"  // the active ones, today's
+	Now  = "now"  // the active ones
 )
 
-// Request says what is replayed, and by what.
+// Request says which decisions are replayed, with which controls.
 type Request struct {
 	Environment       scope.Env   `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment of the controls; absent: the credential's environment, else production."`
 	SourceEnvironment scope.Env   `json:"source_environment,omitempty" enum:"sandbox,production" doc:"Environment whose recorded decisions, active controls and resources are used; absent: same as environment. With environment sandbox and this production, sandbox controls are tried on production's traffic, as a promotion would do."`
@@ -46,7 +46,7 @@ type Request struct {
 	Samples           *int        `json:"samples,omitempty" minimum:"0" maximum:"100" doc:"Largest number of single flips in the answer; 20 by default."`
 }
 
-// Candidate is a control as its author edits it.
+// Candidate is a control that its author has edited.
 type Candidate struct {
 	PolicyID   int64  `json:"policy_id,omitempty" minimum:"1" doc:"The stored control that it would replace; absent: a new one."`
 	RegoCode   string `json:"rego_code,omitempty" maxLength:"1000000" doc:"Its source; absent: the stored one." example:"package payments\n\nallow if input.user.role == \"clerk\""`
@@ -54,7 +54,7 @@ type Candidate struct {
 	Name       string `json:"name,omitempty" maxLength:"200" doc:"For a new control: its name in the answer."`
 }
 
-// Impact is what a replay found.
+// Impact is the result of a replay.
 type Impact struct {
 	Environment       scope.Env `json:"environment" enum:"sandbox,production" doc:"Environment of the controls."`
 	SourceEnvironment scope.Env `json:"source_environment" enum:"sandbox,production" doc:"Environment whose decisions were replayed."`
@@ -96,14 +96,14 @@ type Impact struct {
 	Note               string  `json:"note,omitempty" doc:"Limits of these figures."`
 }
 
-// recordedInputs is the permission to see what requests held, and whose they were.
+// recordedInputs is the permission to see the content and the subjects of requests.
 const recordedInputs scope.Permission = "audit:read"
 
 // figuresNote is the note of an Impact without what needs that permission.
 const figuresNote = "samples and subjects are shown with the permission audit:read"
 
-// shownTo is the impact as a caller may see it: figures alone to whoever may not
-// read the audit.
+// shownTo is the impact as a caller may see it: only figures for those who may not read
+// the audit log.
 func (i Impact) shownTo(sc scope.Scope) Impact {
 	if sc.Require(recordedInputs) == nil {
 		return i
@@ -124,7 +124,7 @@ type Subject struct {
 	Removed  bool   `json:"removed" doc:"Whether the control would be inactive."`
 }
 
-// Drift is where the baseline is not what decided then.
+// Drift says where the baseline differs from what decided at the time.
 type Drift struct {
 	Total    int64 `json:"total" doc:"Number of decisions that drifted. When the baseline and data are those of the time, this is 0, apart from what is no longer known."`
 	Controls int64 `json:"controls" doc:"Among these: decisions made by a control, or by a version of one, that the baseline does not have."`
@@ -132,7 +132,7 @@ type Drift struct {
 	Data     int64 `json:"data" doc:"The rest: the baseline has the control that decided, so its libraries or the resources have changed, or a control was added."`
 }
 
-// NotReplayable counts decisions by why they cannot be decided again.
+// NotReplayable counts decisions that cannot be decided again, by reason.
 type NotReplayable struct {
 	Total      int64 `json:"total" doc:"How many."`
 	NoInput    int64 `json:"no_input" doc:"The input was too large to store, or was not sent."`
@@ -141,7 +141,7 @@ type NotReplayable struct {
 	Unreadable int64 `json:"unreadable" doc:"The input is not a decision request."`
 }
 
-// Figures are the sums of one control, resource or subject.
+// Figures are the sums for one control, resource or subject.
 type Figures struct {
 	Evaluated    int64 `json:"evaluated" doc:"Decisions."`
 	WouldBlock   int64 `json:"would_block" doc:"Blocked by the candidate."`
@@ -152,27 +152,27 @@ type Figures struct {
 	NewlyAllowed int64 `json:"newly_allowed" doc:"Allowed, and the baseline blocks it."`
 }
 
-// ByControl is the part of one control.
+// ByControl has the figures of one control.
 type ByControl struct {
 	PolicyID   int64  `json:"policy_id,omitempty" doc:"The control; absent for one that is not stored."`
 	PolicyName string `json:"policy_name" doc:"Its name."`
 	Figures
 }
 
-// ByResource is the part of one resource.
+// ByResource has the figures of one resource.
 type ByResource struct {
 	ResourceID int64  `json:"resource_id" doc:"The resource."`
 	Name       string `json:"name" doc:"Its name."`
 	Figures
 }
 
-// BySubject is the part of one subject: its flips only.
+// BySubject has the flips of one subject.
 type BySubject struct {
 	UserID string `json:"user_id" doc:"The subject."`
 	Figures
 }
 
-// ByRule is how many flips one rule is behind.
+// ByRule counts the flips that one rule causes.
 type ByRule struct {
 	PolicyID   int64  `json:"policy_id,omitempty" doc:"The control; absent for one that is not stored."`
 	PolicyName string `json:"policy_name" doc:"Its name."`

@@ -12,15 +12,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// The states of a run.
+// The statuses of a run.
 const (
-	Running   = "running" // waits for its turn, or runs
+	Running   = "running" // queued or running
 	Completed = "completed"
 	Failed    = "failed"
 	Cancelled = "cancelled"
 )
 
-// Run is a replay that runs by itself.
+// Run is a replay in the background.
 type Run struct {
 	ID                int64      `json:"id" db:"id" doc:"Identifier."`
 	Status            string     `json:"status" db:"status" enum:"running,completed,failed,cancelled" doc:"Its state. A replay that was running when the server stopped starts again from the beginning."`
@@ -51,8 +51,8 @@ type Runs struct {
 	Total int64 `json:"total" doc:"How many there are."`
 }
 
-// JobKind names the work of a replay; maxWaiting bounds the runs of a tenant that have not
-// ended, keepRuns those that have and are kept.
+// JobKind is the kind of job that runs a replay. maxWaiting limits a tenant's runs that
+// have not ended. keepRuns is how many ended ones are kept.
 const (
 	JobKind     = "replay"
 	maxAttempts = 3
@@ -71,9 +71,9 @@ func (r *Run) settle() {
 	}
 }
 
-// Start makes a run, which a job carries out. What the request names is checked
-// first, so that a mistake is told at once. Faults: those of Preview, and
-// RateLimited where too many of the tenant's runs have not ended.
+// Start creates a run and its job. It checks first what the request names, so that
+// mistakes are reported at once. Faults: those of Preview, and RateLimited if too many
+// runs of the tenant have not ended.
 func (s *Service) Start(ctx context.Context, sc scope.Scope, r Request) (Run, error) {
 	p, err := s.plan(ctx, sc, r)
 	if err != nil {
@@ -138,10 +138,10 @@ func (s *Service) noteRun(ctx context.Context, tx *db.Tx, sc scope.Scope, run Ru
 	})
 }
 
-// List is one page of the runs that the scope sees, without their results.
+// List returns a page of the runs that the scope sees, without their results.
 func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int64) (Runs, error) {
 	out := Runs{Runs: []Run{}}
-	source := scope.AnyEnv // a bound credential sees no run over the other environment's decisions
+	source := scope.AnyEnv // a credential for one environment sees no runs on the other one's decisions
 	if sc.EnvBound {
 		source = sc.Env
 	}
@@ -155,7 +155,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int64) (
 	return out, err
 }
 
-// Get is one run as the scope may see it, or NotFound.
+// Get returns a run as the scope may see it. Fault: NotFound.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Run, error) {
 	var run Run
 	err := s.read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -165,8 +165,8 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Run, error
 	return run, err
 }
 
-// load is the only way from the store to an answer: every reader of a run gets the
-// result that shownTo leaves.
+// load is the only way from the store to an answer, so that every reader gets the result
+// that shownTo leaves.
 func (s *Service) load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Run, error) {
 	run, err := getRun(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) || err == nil && !(sc.Sees(run.Environment) && (!sc.EnvBound || sc.Sees(run.SourceEnvironment))) {
@@ -180,11 +180,10 @@ func (s *Service) load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64)
 	return run, err
 }
 
-// look is how often Await looks at a run.
+// look is how often Await reads a run.
 const look = 200 * time.Millisecond
 
-// Await is Get once the run has got further than it was, or has ended, or the
-// time is up.
+// Await is Get, once the run has progressed, has ended, or the time is up.
 func (s *Service) Await(ctx context.Context, sc scope.Scope, id int64, most time.Duration) (Run, error) {
 	first, err := s.Get(ctx, sc, id)
 	if err != nil || first.Status != Running {
@@ -209,8 +208,8 @@ func (s *Service) Await(ctx context.Context, sc scope.Scope, id int64, most time
 	}
 }
 
-// Cancel ends a run, wherever it runs, within a second or two. One that has
-// ended is a Conflict.
+// Cancel ends a run on any replica, within a second or two. Fault: Conflict for one that
+// has ended.
 func (s *Service) Cancel(ctx context.Context, sc scope.Scope, id int64) (Run, error) {
 	var run Run
 	err := s.write(ctx, sc.Tenant, func(tx *db.Tx) (err error) {

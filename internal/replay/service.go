@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
-// Service is the use cases of replays. All fields must be set.
+// Service has the use cases of replays. All fields must be set.
 type Service struct {
 	Stores    *db.Cluster
 	Now       func() time.Time
@@ -29,17 +29,17 @@ type Service struct {
 	Snapshots *decision.Snapshots
 	Workers   *worker.Pool
 	Log       *slog.Logger
-	// Panics is told of faults of the evaluator.
+	// Panics counts panics of the evaluator.
 	Panics *fault.Panics
-	// Deadline bounds one decision, as it does for live ones; Patience bounds a
-	// preview, which answers with what it has by then.
+	// Deadline limits one decision, as for live ones. Patience limits a preview, which
+	// answers with what it has by then.
 	Deadline, Patience time.Duration
 }
 
-// Preview replays at once, within Patience; what is not replayed by then is left
-// out, and the answer says so. Faults: Invalid for controls that are not there or
-// do not compile, and for a control that runs out of time or memory beyond what
-// counts as a denial; Unavailable while too many other replays run.
+// Preview replays at once, within Patience. The answer says what was left out for lack of
+// time. Faults: Invalid for controls that do not exist or do not compile, and for a
+// control that runs out of time or memory in a way that is not a denial; Unavailable
+// while too many other replays run.
 func (s *Service) Preview(ctx context.Context, sc scope.Scope, r Request) (Impact, error) {
 	p, err := s.plan(ctx, sc, r)
 	if err != nil {
@@ -56,16 +56,16 @@ func (s *Service) Preview(ctx context.Context, sc scope.Scope, r Request) (Impac
 	return p.impact(part, err != nil, s.Now().Sub(began)).shownTo(sc), nil
 }
 
-// firstStep is how many records the first step takes; each later one at most
-// twice what the one before came to, so that a slow control is not sent what it
-// will not look at. pageRows bounds what is read at a time.
+// firstStep is the number of records in the first step. Each later step has at most twice
+// as many as the one before it decided, so that a slow control does not get records that
+// it will not reach. pageRows limits one read.
 const (
 	firstStep = 64
 	pageRows  = 10_000
 )
 
-// measure replays the plan's recording. What was found before an error is given
-// with it. progress, if not nil, is told after each step and may end it.
+// measure replays the recording of the plan. It returns what it found before an error,
+// too. progress, if not nil, is called after each step and may end the replay.
 func (s *Service) measure(ctx context.Context, sc scope.Scope, p *plan, progress func(*rerun.Part) error) (*rerun.Part, error) {
 	sum := &rerun.Part{}
 	if p.total == 0 {
@@ -107,14 +107,13 @@ func (s *Service) measure(ctx context.Context, sc scope.Scope, p *plan, progress
 	return sum, ctx.Err()
 }
 
-// page is a stretch of the log, or why it cannot be read.
+// page is a part of the log, or the error of reading it.
 type page struct {
 	lines [][]byte
 	err   error
 }
 
-// pages reads the recording ahead of who evaluates it, one page at a time. It
-// ends when ctx does.
+// pages reads the recording ahead of the evaluation, one page at a time, until ctx ends.
 func (s *Service) pages(ctx context.Context, sc scope.Scope, p *plan) <-chan page {
 	out := make(chan page)
 	go func() {

@@ -35,20 +35,20 @@ func countRunning(ctx context.Context, tx *db.Tx) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM replay_runs WHERE status = 'running'`)
 }
 
-// advanceRun notes the progress of a run; false where it no longer runs.
+// advanceRun stores the progress of a run. It returns false if the run has ended.
 func advanceRun(ctx context.Context, tx *db.Tx, id, evaluated, total int64, now time.Time) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE replay_runs SET evaluated = $2, total = $3, updated_at = $4 WHERE id = $1 AND status = 'running'`, id, evaluated, total, now)
 	return n == 1, err
 }
 
-// endRun ends a run; false where it had ended before.
+// endRun ends a run. It returns false if it had ended already.
 func endRun(ctx context.Context, tx *db.Tx, id int64, status string, result *Impact, message string, now time.Time) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE replay_runs SET status = $2, result = $3, error = $4, updated_at = $5, finished_at = $6 WHERE id = $1 AND status = 'running'`,
 		id, status, result, message, now, now)
 	return n == 1, err
 }
 
-// forgetRuns removes all but the newest runs that have ended.
+// forgetRuns deletes all but the newest ended runs.
 func forgetRuns(ctx context.Context, tx *db.Tx, keep int) error {
 	_, err := tx.Exec(ctx, `DELETE FROM replay_runs WHERE status <> 'running' AND id <= (SELECT COALESCE(max(id), 0) FROM replay_runs) - $1`, keep)
 	return err

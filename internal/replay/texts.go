@@ -10,14 +10,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 )
 
-// key tells control texts apart.
+// key identifies the text of a control.
 type key struct {
 	meta              rego.Meta
 	source, libraries string
 }
 
-// text gives the index of a control's text, compiled with what it reaches of a
-// shelf. It is added when it is new.
+// text is the index of a control's text, compiled with what it imports from a shelf. It
+// adds a new text.
 func (p *plan) text(c rerun.Control, shelf []lang.Library) int {
 	c.Libraries = nil
 	for _, l := range p.reached(c.Source, shelf) {
@@ -32,7 +32,7 @@ func (p *plan) text(c rerun.Control, shelf []lang.Library) int {
 	return i
 }
 
-// library gives the index of a library's text.
+// library is the index of a library's text.
 func (p *plan) library(l lang.Library) int {
 	i := slices.Index(p.spec.Libraries, l)
 	if i < 0 {
@@ -42,8 +42,8 @@ func (p *plan) library(l lang.Library) int {
 	return i
 }
 
-// mix puts the candidate beside what was active in a state, and gives the index of
-// the two.
+// mix combines the candidate with what was active in a state, and returns the index of
+// the combination.
 func (p *plan) mix(st state) int {
 	cand := maps.Clone(st.active)
 	for id, at := range cand {
@@ -56,7 +56,7 @@ func (p *plan) mix(st state) int {
 		}
 		at := p.asThen(c.control, st.shelf)
 		if was, ok := st.active[c.id]; ok && alike(p.spec.Controls[was], p.spec.Controls[at]) {
-			at = was // it is active just so
+			at = was // it is active already
 		}
 		cand[c.id] = at
 	}
@@ -64,18 +64,18 @@ func (p *plan) mix(st state) int {
 	return len(p.spec.Mixes) - 1
 }
 
-// asThen is a control of the candidate compiled with the libraries of a state, as
-// what it is compared with was; where it does not compile with those, with
-// today's, with which it has to.
+// asThen compiles a control of the candidate with the libraries of a state, like the
+// control that it is compared with. If that fails, it uses today's libraries, with which
+// it must compile.
 func (p *plan) asThen(c rerun.Control, shelf []lang.Library) int {
 	today := p.text(c, p.changed(p.shelf))
 	c.Old, c.Instead = true, today+1
 	return p.text(c, p.changed(shelf))
 }
 
-// relinked is a control of a state compiled with the libraries that the candidate
-// changes, if it reaches one of them. A text that is not in force any more, and
-// for which they are not made, stays as it was.
+// relinked compiles a control of a state with the libraries that the candidate changes,
+// if it imports one of them. A text that is no longer active and does not compile with
+// them stays as it was.
 func (p *plan) relinked(at int, shelf []lang.Library) int {
 	c := p.spec.Controls[at]
 	next := p.changed(shelf)
@@ -101,7 +101,7 @@ func byID(m map[int64]int) []int {
 	return out
 }
 
-// prune drops the texts that no mix comes to.
+// prune drops the texts that no mix uses.
 func (p *plan) prune() {
 	used := map[int]bool{}
 	for _, m := range p.spec.Mixes {
@@ -117,7 +117,7 @@ func (p *plan) prune() {
 	controls, libraries := p.spec.Controls, p.spec.Libraries
 	p.spec.Controls, p.spec.Libraries, p.index = nil, nil, nil
 	moved := make([]int, len(controls))
-	for i, c := range controls { // what stands in for another comes before it
+	for i, c := range controls { // a substitute comes before what it replaces
 		if !used[i] {
 			continue
 		}

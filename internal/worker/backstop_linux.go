@@ -2,10 +2,10 @@ package worker
 
 import "golang.org/x/sys/unix"
 
-// backstop bounds the private writable memory that the kernel gives this
-// process, for an allocation that outruns the watcher between two looks.
+// backstop limits the private writable memory of this process in the kernel, for an
+// allocation that the watcher would notice too late.
 func backstop(memory int64) {
 	limit := uint64(memory) * 2
-	// A refusal leaves the watcher, which is the limit that is tested.
+	// If the kernel refuses, the watcher still enforces the limit.
 	_ = unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: limit, Max: limit})
 }

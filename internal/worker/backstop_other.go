@@ -2,5 +2,5 @@
 
 package worker
 
-// backstop has no portable form; the watcher alone holds the cap here.
+// backstop does nothing on this system. The watcher alone enforces the limit.
 func backstop(int64) {}

@@ -2,5 +2,5 @@
 
 package worker
 
-// stepBack does nothing: the limits on time and number are what is left.
+// stepBack does nothing on this system. The limits on time and number remain.
 func stepBack(int) {}

@@ -2,5 +2,5 @@
 
 package worker
 
-// childMemory is the shipped cap of one child in bytes.
+// childMemory is the memory limit of a child in bytes.
 const childMemory = 256 << 20

@@ -2,6 +2,6 @@
 
 package worker
 
-// childMemory is the shipped cap of one child in bytes. The race detector takes
-// several times the memory of what it watches, which is not the author's doing.
+// childMemory is the memory limit of a child in bytes. It is larger here because the race
+// detector needs several times the memory.
 const childMemory = 4 * 256 << 20

@@ -19,27 +19,26 @@ import (
 
 const opReplay = "replay"
 
-// Limits of replays. A replay has a child of its own, which lives as long as
-// the replay does; the replays of a process compute in turns, a step at a time,
-// so that however many run, one processor is theirs and the pool's children
-// stay free for what an author waits for.
+// Limits of replays. Each replay has a child of its own. The replays of a process take
+// turns, a step at a time: whatever their number, they use one processor, and the
+// children of the pool stay free for authors who wait.
 const (
 	replaysAtOnce    = 4
 	replaysPerTenant = 2
 	replayMemory     = 192 << 20
-	// ReplayStepBytes bounds the records of one step.
+	// ReplayStepBytes limits the records in one step.
 	ReplayStepBytes = 4 << 20
-	// replayStep is how long one step may take before its program counts as one
-	// that does not end, replayStart how long its controls may take to compile.
+	// replayStep is how long one step may take, and replayStart how long the controls may
+	// take to compile.
 	replayStep  = 20 * time.Second
 	replayStart = 20 * time.Second
-	// replayBreath is after how long a child answers with what it has.
+	// replayBreath is how long a child computes before it answers with what it has.
 	replayBreath = 300 * time.Millisecond
-	// resourceChunk bounds one message with resources.
+	// resourceChunk limits one message with resources, in bytes.
 	resourceChunk = 4 << 20
 )
 
-// replays are the turns that replays take.
+// replays gives replays their turns.
 type replays struct {
 	seats   chan struct{}
 	turn    chan struct{}
@@ -56,7 +55,7 @@ func newReplays() *replays {
 	return &replays{seats: make(chan struct{}, replaysAtOnce), turn: make(chan struct{}, 1), tenants: map[scope.TenantID]*seat{}}
 }
 
-// take waits for a seat of the tenant and one of the process, in that order.
+// take waits for a place of the tenant and then for one of the process.
 func (r *replays) take(ctx context.Context, tenant scope.TenantID) (leave func(), err error) {
 	r.mu.Lock()
 	mine := r.tenants[tenant]
@@ -94,7 +93,7 @@ func enter(ctx context.Context, c chan struct{}) error {
 	}
 }
 
-// Replay is one replay with its child. It is for one goroutine; Close ends it.
+// Replay is a replay with its child. Only one goroutine may use it. Close ends it.
 type Replay struct {
 	owner *replays
 	proc  *process
@@ -102,8 +101,8 @@ type Replay struct {
 	told  *fault.Panics
 }
 
-// Replay starts a child for a replay. Faults: Invalid "invalid_policy" with the
-// issues of controls that do not compile, and those of Check.
+// Replay starts a child for a replay. Faults: Invalid "invalid_policy" with the issues of
+// controls that do not compile, and those of Check.
 func (p *Pool) Replay(ctx context.Context, tenant scope.TenantID, spec rerun.Spec) (*Replay, error) {
 	leave, err := p.replays.take(ctx, tenant)
 	if err != nil {
@@ -139,12 +138,11 @@ func (p *Pool) Replay(ctx context.Context, tenant scope.TenantID, spec rerun.Spe
 	return r, nil
 }
 
-// Run decides records again: lines of the decision log, newest first, of
-// ReplayStepBytes in all or little more. It stops after a while; Part.Lines says
-// how many were decided, and the rest is to be sent again. On an error the
-// replay is over.
-// Faults: Invalid "evaluation_limit" when the child ran out of time or memory,
-// Unavailable when the caller went away.
+// Run decides records again. Records are lines of the decision log, newest first, of
+// about ReplayStepBytes. Run stops after a while. Part.Lines says how many lines it
+// decided; the caller sends the rest again. After an error the replay is over. Faults:
+// Invalid "evaluation_limit" if the child ran out of time or memory, Unavailable if the
+// caller went away.
 func (r *Replay) Run(ctx context.Context, lines [][]byte) (*rerun.Part, error) {
 	var rep reply
 	err := r.step(ctx, replayStep, func() error {
@@ -163,7 +161,7 @@ func (r *Replay) Run(ctx context.Context, lines [][]byte) (*rerun.Part, error) {
 	return rep.Part, err
 }
 
-// step has the child do something, in its turn and within the limit.
+// step runs do when it is the replay's turn, within the limit.
 func (r *Replay) step(ctx context.Context, limit time.Duration, do func() error) error {
 	if err := enter(ctx, r.owner.turn); err != nil {
 		return err
@@ -191,8 +189,8 @@ func refusedFault(spec rerun.Spec, refused []rerun.Refused) error {
 	return f.With("errors", all)
 }
 
-// sendSpec writes the request, and after it the resources, and what they were, in
-// messages of their own.
+// sendSpec writes the request, then the resources and their earlier versions in messages
+// of their own.
 func sendSpec(w io.Writer, spec rerun.Spec) error {
 	now, err := chunked(spec.Resources)
 	if err != nil {
@@ -214,7 +212,7 @@ func sendSpec(w io.Writer, spec rerun.Spec) error {
 	return nil
 }
 
-// chunked encodes a list as several, none much longer than resourceChunk.
+// chunked encodes a list in several parts of about resourceChunk bytes.
 func chunked[T any](list []T) (chunks [][]byte, err error) {
 	for len(list) > 0 {
 		chunk := []byte{'['}
@@ -234,7 +232,7 @@ func chunked[T any](list []T) (chunks [][]byte, err error) {
 	return chunks, nil
 }
 
-// readChunks is the other side of chunked.
+// readChunks reads what chunked wrote.
 func readChunks[T any](in io.Reader, n int) (list []T, err error) {
 	for range n {
 		chunk, err := readRaw(in, nil)
@@ -250,14 +248,14 @@ func readChunks[T any](in io.Reader, n int) (list []T, err error) {
 	return list, nil
 }
 
-// writeRaw writes a message that is bytes as they are.
+// writeRaw writes a message without encoding it.
 func writeRaw(w io.Writer, body []byte) error {
 	frame := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
 	_, err := w.Write(append(frame, body...))
 	return err
 }
 
-// readRaw reads such a message into buf.
+// readRaw reads a message of writeRaw into buf.
 func readRaw(r io.Reader, buf []byte) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -275,8 +273,8 @@ func readRaw(r io.Reader, buf []byte) ([]byte, error) {
 	return buf, err
 }
 
-// writeLines writes records as one message: each with its length before it, not
-// encoded anew, for they are JSON already.
+// writeLines writes records as one message, each with its length before it. They are JSON
+// already.
 func writeLines(w io.Writer, lines [][]byte) error {
 	size := 0
 	for _, l := range lines {
@@ -289,7 +287,7 @@ func writeLines(w io.Writer, lines [][]byte) error {
 	return writeRaw(w, body)
 }
 
-// splitLines takes such a message apart; the lines alias it.
+// splitLines splits a message of writeLines. The lines alias it.
 func splitLines(body []byte) ([][]byte, error) {
 	var out [][]byte
 	for len(body) > 0 {
@@ -303,8 +301,8 @@ func splitLines(body []byte) ([][]byte, error) {
 	return out, nil
 }
 
-// replay is the child's side: it answers messages with records until the input
-// ends. What it writes to out first says whether the controls compile.
+// replay is the child's side. It first reports whether the controls compile, and then
+// answers each message of records until the input ends.
 func (c *child) replay(ctx context.Context, req request, in io.Reader, out io.Writer) error {
 	spec := *req.Replay
 	var err error

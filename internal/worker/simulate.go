@@ -23,65 +23,64 @@ const (
 	opAttributes = "attributes"
 )
 
-// Bounds of a simulation: what the control may read of data, as in tests, and
-// what it may answer.
+// Limits of a simulation: the data that the control may read, as in tests, and the size
+// of its answer.
 const (
 	maxSimulationData   = 16 << 20
 	maxSimulationResult = 1 << 20
 )
 
-// compiledKept is how many compiled controls a child keeps: an author tries
-// the same one again and again.
+// compiledKept is how many compiled controls a child caches. Authors try the same one
+// again and again.
 const compiledKept = 16
 
-// SimulateRequest is one control and what it is asked.
+// SimulateRequest is a control and its input.
 type SimulateRequest struct {
 	Meta   rego.Meta
 	Source string
 	// Libraries are what the source may import.
 	Libraries []lang.Library
 	Input     value.Value
-	// Data is asked, in this process, for what the control refers to below data;
-	// nil is none.
+	// Data has what the control reads below data; nil has nothing. It is read in this
+	// process.
 	Data rego.DataSource
 }
 
-// Simulation is what a control said, and why.
+// Simulation is the outcome of a control, and the reason for it.
 type Simulation struct {
 	// Effect is ALLOW, DENY, MASK or NO_MATCH.
 	Effect string          `json:"effect"`
 	Reason string          `json:"reason"`
 	Mask   []rego.MaskRule `json:"mask,omitempty"`
-	// Error is why the control could not be evaluated; the effect is then DENY.
+	// Error is why the control could not be evaluated. The effect is then DENY.
 	Error       string              `json:"error,omitempty"`
 	Steps       []explain.Step      `json:"steps"`
 	Explanation explain.Explanation `json:"explanation"`
-	// Took is how long the evaluation took, without its trace.
+	// Took is the duration of the evaluation without its trace.
 	Took time.Duration `json:"took"`
 }
 
-// trial is the request as the child gets it.
+// trial is the request that the child gets.
 type trial struct {
 	Meta  rego.Meta       `json:"meta"`
 	Input json.RawMessage `json:"input"`
-	// Data is set once the child has said what it needs.
+	// Data is set once the child has reported what it needs.
 	Data     json.RawMessage `json:"data,omitempty"`
 	Deadline time.Duration   `json:"deadline"`
 }
 
-// tried is the child's answer: a simulation, the paths below data without which
-// there is none, or the limit that was hit.
+// tried is the child's answer: a simulation, the paths below data that it needs, or the
+// limit that was reached.
 type tried struct {
 	Simulation *Simulation `json:"simulation,omitempty"`
 	Needs      [][]string  `json:"needs,omitempty"`
 	Limit      string      `json:"limit,omitempty"`
 }
 
-// Simulate evaluates one control with its trace. What it reads of data is
-// fetched from the request's Data when the child asks for it. Faults: Invalid
-// "evaluation_limit" past SimulateDeadline or over the memory cap (the
-// evaluation has then been ended), Invalid "invalid_policy", RateLimited,
-// Unavailable.
+// Simulate evaluates a control with its trace. What the control reads below data is
+// fetched from Data when the child asks for it. Faults: Invalid "evaluation_limit" if the
+// evaluation exceeded SimulateDeadline or the memory limit, Invalid "invalid_policy",
+// RateLimited, Unavailable.
 func (p *Pool) Simulate(ctx context.Context, tenant scope.TenantID, r SimulateRequest) (Simulation, error) {
 	limit := p.cfg.SimulateDeadline
 	req := request{Op: opSimulate, Source: r.Source, Libraries: r.Libraries, Trial: &trial{Meta: r.Meta, Input: r.Input.AppendJSON(nil), Deadline: limit}}
@@ -103,8 +102,8 @@ func (p *Pool) Simulate(ctx context.Context, tenant scope.TenantID, r SimulateRe
 	return *out.Simulation, nil
 }
 
-// try is one question to a child. The time spent waiting for one counts too, so
-// that whoever asks has an answer when the limit of a request has passed.
+// try sends one request to a child. Waiting for a child counts towards the limit, so that
+// the caller gets an answer in time.
 func (p *Pool) try(ctx context.Context, tenant scope.TenantID, req request) (tried, error) {
 	limit := p.cfg.SimulateDeadline
 	bounded, stop := context.WithTimeout(ctx, limit+2*killGrace)
@@ -117,8 +116,7 @@ func (p *Pool) try(ctx context.Context, tenant scope.TenantID, req request) (tri
 		return tried{}, err
 	}
 	defer leave()
-	// The child ends by itself at the deadline where that can be done; a moment
-	// later it is killed.
+	// The child normally ends at the deadline by itself. A moment later it is killed.
 	rep, err := p.served(bounded, limit+killGrace, req)
 	var f *fault.Error
 	switch {
@@ -135,7 +133,7 @@ func (p *Pool) try(ctx context.Context, tenant scope.TenantID, req request) (tri
 	return *rep.Tried, nil
 }
 
-// killGrace is how long after its deadline a child is killed: time for it to end by itself.
+// killGrace is how long after its deadline a child is killed.
 const killGrace = 150 * time.Millisecond
 
 func overtime(limit time.Duration) string {
@@ -150,8 +148,8 @@ func uncompiled(issues []lang.Issue) error {
 	return f
 }
 
-// dataFor is an object with the values at paths, and nothing else. Where they are
-// more than a trial, which what names, may read, they are not even written out.
+// dataFor is an object with the values at paths and nothing else. It is an error if they
+// are larger than what, named in the message, may read.
 func dataFor(paths [][]string, src rego.DataSource, what string) (json.RawMessage, error) {
 	data := value.Object(value.Member{Key: "resources", Value: value.Object()}, value.Member{Key: "pip", Value: value.Object()})
 	if src == nil {
@@ -171,13 +169,13 @@ func dataFor(paths [][]string, src rego.DataSource, what string) (json.RawMessag
 	return data.AppendJSON(nil), nil
 }
 
-// scale counts how much room values take as JSON, a member at a time.
+// scale measures values as JSON, one member at a time.
 type scale struct {
 	left    int
 	scratch []byte
 }
 
-// holds takes the room of v, and reports whether there was as much.
+// holds adds v, and reports whether there was room for it.
 func (s *scale) holds(v value.Value) bool {
 	if v.Kind() != value.ObjectKind {
 		s.scratch = v.AppendJSON(s.scratch[:0])
@@ -191,10 +189,10 @@ func (s *scale) holds(v value.Value) bool {
 	return s.left >= 0
 }
 
-// sentLimits are the bounds on what comes from this service, which has bounded it.
+// sentLimits are the limits on values from this service, which has checked them.
 func sentLimits() value.Limits { return value.Limits{Depth: 160, Values: maxSimulationData} }
 
-// put is v at a path of object, with what is missing on the way made.
+// put sets v at a path of object, and creates missing members on the way.
 func put(object value.Value, path []string, v value.Value) value.Value {
 	if len(path) == 0 {
 		return v
@@ -205,8 +203,8 @@ func put(object value.Value, path []string, v value.Value) value.Value {
 	return object.With(path[0], put(object.Get(path[0]), path[1:], v))
 }
 
-// Attributes lists what each of the sources reads of input, in order; a source
-// that does not compile has none. Faults as with Validate.
+// Attributes lists what each source reads of the input, in order. A source that does not
+// compile reads nothing. Faults: those of Validate.
 func (p *Pool) Attributes(ctx context.Context, tenant scope.TenantID, sources []string) ([][]lang.Attribute, error) {
 	rep, err := p.call(ctx, tenant, p.cfg.TestDeadline, request{Op: opAttributes, Sources: sources})
 	if err != nil {
@@ -228,7 +226,7 @@ func (c *child) attributes(req request) reply {
 	return reply{Attributes: out}
 }
 
-// documents reads input and data.
+// documents decodes input and data.
 func (t *trial) documents() (input, data value.Value, err error) {
 	if input, err = value.Decode(t.Input, sentLimits()); err == nil && len(t.Data) > 0 {
 		data, err = value.Decode(t.Data, sentLimits())
@@ -253,8 +251,7 @@ func (c *child) simulate(ctx context.Context, req request) reply {
 	if err != nil {
 		return reply{Error: err.Error()}
 	}
-	// Once as a live decision does it, for the time that it takes, and once with
-	// its trace.
+	// First as a live decision does it, to measure the time, then with a trace.
 	start := time.Now()
 	lim := rego.Limits{Deadline: t.Deadline, Steps: math.MaxInt, Now: start, Caught: c.note}
 	out := control.Eval(ctx, input, rego.Object(data), lim)
@@ -285,7 +282,7 @@ func (c *child) simulate(ctx context.Context, req request) reply {
 	return reply{Tried: &tried{Simulation: s}}
 }
 
-// compiled is the control of a text, from memory where it was asked before.
+// compiled is the compiled control, cached if it was compiled before.
 func (c *child) compiled(m rego.Meta, source string, libs []lang.Library) (*rego.Control, []lang.Issue) {
 	id := fmt.Appendf(nil, "%d %d %d %q %q", m.ID, m.Version, m.ResourceID, m.Name, source)
 	for _, l := range libs {

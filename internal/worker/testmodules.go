@@ -14,7 +14,7 @@ const (
 	opCheckModules = "check_modules"
 )
 
-// CheckModules says what keeps controls from being stored and their tests from
+// CheckModules returns the issues that keep controls from being stored and tests from
 // running (suite.CheckModules). Faults: those of Check.
 func (p *Pool) CheckModules(ctx context.Context, tenant scope.TenantID, mods []suite.Module) ([]lang.FileIssue, error) {
 	rep, err := p.call(ctx, tenant, p.cfg.ModulesDeadline, request{Op: opCheckModules, Modules: mods})
@@ -28,9 +28,9 @@ func (c *child) checkModules(req request) reply {
 	return reply{Modules: &suite.ModuleReport{Issues: suite.CheckModules(req.Modules)}}
 }
 
-// TestModules runs the Rego tests among mods with coverage (suite.TestModules).
-// Faults: those of Check; a run that does not end within ModulesDeadline is
-// Invalid "evaluation_limit".
+// TestModules runs the Rego tests in mods and measures coverage (suite.TestModules).
+// Faults: those of Check, and Invalid "evaluation_limit" for a run that exceeds
+// ModulesDeadline.
 func (p *Pool) TestModules(ctx context.Context, tenant scope.TenantID, mods []suite.Module) (suite.ModuleReport, error) {
 	rep, err := p.call(ctx, tenant, p.cfg.ModulesDeadline, request{Op: opTestModules, Modules: mods})
 	if err != nil {

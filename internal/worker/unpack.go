@@ -13,9 +13,9 @@ const opUnpack = "unpack"
 // unpackDeadline bounds the reading of one pack.
 const unpackDeadline = 15 * time.Second
 
-// Unpack takes files out of a git packfile in a child, since a small pack can
-// hold objects of any size. Faults as of Validate; Invalid "evaluation_failed"
-// says what is wrong with the pack or the commit.
+// Unpack extracts files from a git packfile in a child, because a small pack can hold
+// objects of any size. Faults: those of Validate, and Invalid "evaluation_failed" with
+// what is wrong with the pack or the commit.
 func (p *Pool) Unpack(ctx context.Context, tenant scope.TenantID, r gitpack.Request) ([]gitpack.File, error) {
 	rep, err := p.call(ctx, tenant, unpackDeadline, request{Op: opUnpack, Unpack: &r})
 	if err != nil {

@@ -1,16 +1,16 @@
-// Package worker runs Rego that authors wrote in processes that can be killed.
+// Package worker runs authors' Rego in processes that can be killed.
 //
-// A context deadline inside our own process is no limit: some built-ins cannot
-// be cancelled, and memory that an evaluation takes is the server's memory.
-// So validate and test hand the source to a child (`gatehouse worker`), which
-// speaks length-prefixed JSON on its standard streams, has no environment of ours, a
-// memory cap of its own, and is killed when its time is up:
+// A context deadline inside the server's own process is no limit: some built-in functions
+// cannot be cancelled, and the memory that an evaluation takes is the server's. So the
+// server hands the source to a child (`gatehouse worker`). The child speaks
+// length-prefixed JSON on its standard streams, has an empty environment and a memory
+// limit of its own, and is killed when its time is up:
 //
 //	caller ──► Pool ──► process ──stdin──► Main ──► lang.Check, Linter, RunTests
 //	                 ◄──stdout──           └─ watches its own heap, exits over the cap
 //	                 └─ kills at the deadline; the next call starts a new one
 //
-// A process serves one request at a time and is kept warm between requests.
+// A child serves one request at a time and stays warm between requests.
 package worker
 
 import (
@@ -27,25 +27,25 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 )
 
-// Operations of the protocol.
+// The operations of the protocol.
 const (
 	opValidate = "validate"
 	opLint     = "lint"
 )
 
-// maxFrame bounds one message: a source of 1 MiB with its test cases, or 10 MiB of files.
+// maxFrame limits one message: a source of 1 MiB with its test cases, or 10 MiB of files.
 const maxFrame = 24 << 20
 
-// exitMemory is the exit code of a child that went over its memory cap.
+// exitMemory is the exit code of a child that exceeded its memory limit.
 const exitMemory = 86
 
-// Validation is the outcome of validating a control's source (POST /policies/validate).
+// Validation is the result of validating a source (POST /policies/validate).
 type Validation struct {
-	// Valid is true when the source parses and compiles with our capabilities.
+	// Valid is true if the source parses and compiles.
 	Valid bool `json:"valid"`
-	// Errors stop a control from being stored; each has a line and a column.
+	// Errors keep a control from being stored. Each has a line and a column.
 	Errors []lang.Issue `json:"errors"`
-	// Warnings come from the linter and stop nothing.
+	// Warnings come from the linter and do not keep a control from being stored.
 	Warnings []lang.Issue `json:"warnings"`
 }
 
@@ -54,20 +54,20 @@ type request struct {
 	Name   string           `json:"name,omitempty"`
 	Source string           `json:"source"`
 	Cases  []suite.TestCase `json:"cases,omitempty"`
-	// Data is what the cases need of data, once the child has said it.
+	// Data is what the test cases need below data, once the child has reported it.
 	Data json.RawMessage `json:"data,omitempty"`
-	// Modules are the files of test_modules.
+	// Modules are the files for test_modules.
 	Modules []suite.Module `json:"modules,omitempty"`
 
-	// Replay and Chunks open a replay; see replay.go.
+	// Replay and Chunks start a replay (replay.go).
 	Replay *rerun.Spec `json:"replay,omitempty"`
 	Chunks int         `json:"chunks,omitempty"`
-	// PastChunks are those with what the resources were; they come last.
+	// PastChunks are the chunks with earlier versions of resources. They come last.
 	PastChunks int `json:"past_chunks,omitempty"`
-	// Trial is what is simulated, Sources whose attributes are asked for (simulate.go).
+	// Trial is a simulation. Sources are those whose attributes are listed (simulate.go).
 	Trial   *trial   `json:"trial,omitempty"`
 	Sources []string `json:"sources,omitempty"`
-	// Unpack is for opUnpack (unpack.go).
+	// Unpack is the request of opUnpack (unpack.go).
 	Unpack *gitpack.Request `json:"unpack,omitempty"`
 	// Libraries are what the source may import.
 	Libraries []lang.Library `json:"libraries,omitempty"`
@@ -75,17 +75,17 @@ type request struct {
 
 type reply struct {
 	Tests []suite.TestResult `json:"tests,omitempty"`
-	// Needs are the paths below data without which the cases cannot run.
+	// Needs are the paths below data that the test cases need.
 	Needs  [][]string   `json:"needs,omitempty"`
 	Issues []lang.Issue `json:"issues,omitempty"`
-	// Modules is the outcome of test_modules.
+	// Modules is the result of test_modules.
 	Modules *suite.ModuleReport `json:"modules,omitempty"`
 	Files   []gitpack.File      `json:"files,omitempty"`
 	Error   string              `json:"error,omitempty"`
 	// Caught are the panics that the child recovered.
 	Caught []caught `json:"caught,omitempty"`
 
-	// Refused and Part are a replay's.
+	// Refused and Part belong to replays.
 	Refused    []rerun.Refused    `json:"refused,omitempty"`
 	Part       *rerun.Part        `json:"part,omitempty"`
 	Tried      *tried             `json:"tried,omitempty"`
@@ -95,7 +95,7 @@ type reply struct {
 func writeFrame(w io.Writer, v any) error {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false) // it would make ten megabytes of sources sixty
+	encoder.SetEscapeHTML(false) // escaping would turn ten megabytes of sources into sixty
 	if err := encoder.Encode(v); err != nil {
 		return fmt.Errorf("encode frame: %w", err)
 	}

@@ -105,32 +105,16 @@ func (v *verifier) begin(ctx context.Context) error {
 }
 
 func (v *verifier) decisions(ctx context.Context) error {
-	for seq := int64(0); ; {
-		var rows []row
-		var bases map[string]chain
-		err := v.store.Read(ctx, func(tx *db.Tx) (err error) {
-			if bases, err = loadChains(ctx, tx); err == nil {
-				rows, err = decisionsAfter(ctx, tx, seq, v.last, most/5)
-			}
-			return err
-		})
-		if err != nil {
-			return err
+	return checkRows(ctx, v, func(ctx context.Context, tx *db.Tx, seq int64) ([]row, error) {
+		return decisionsAfter(ctx, tx, seq, v.last, most/5)
+	}, func(r *row) int64 {
+		c := v.chains[decisionChain(r.Level)]
+		if c == nil {
+			c = v.stray(decisionChain(r.Level))
 		}
-		v.pruned(bases)
-		for i := range rows {
-			r := &rows[i]
-			seq = r.Seq
-			c := v.chains[decisionChain(r.Level)]
-			if c == nil {
-				c = v.stray(decisionChain(r.Level))
-			}
-			c.check(r.Pos, r.DecisionID, r.Hash, r.seal(c.prev))
-		}
-		if len(rows) == 0 {
-			return nil
-		}
-	}
+		c.check(r.Pos, r.DecisionID, r.Hash, r.seal(c.prev))
+		return r.Seq
+	})
 }
 
 func (v *verifier) events(ctx context.Context) error {
@@ -138,12 +122,23 @@ func (v *verifier) events(ctx context.Context) error {
 	if c == nil {
 		return nil
 	}
+	return checkRows(ctx, v, func(ctx context.Context, tx *db.Tx, seq int64) ([]eventRow, error) {
+		return eventsAfter(ctx, tx, seq, c.LastSeq, most/5)
+	}, func(r *eventRow) int64 {
+		c.check(r.Seq, itoa(r.Seq), r.Hash, r.seal(c.prev))
+		return r.Seq
+	})
+}
+
+// checkRows checks all rows of a log. after reads some of those that follow a sequence
+// number, and check checks one and returns its number.
+func checkRows[R any](ctx context.Context, v *verifier, after func(ctx context.Context, tx *db.Tx, seq int64) ([]R, error), check func(*R) int64) error {
 	for seq := int64(0); ; {
-		var rows []eventRow
+		var rows []R
 		var bases map[string]chain
 		err := v.store.Read(ctx, func(tx *db.Tx) (err error) {
 			if bases, err = loadChains(ctx, tx); err == nil {
-				rows, err = eventsAfter(ctx, tx, seq, c.LastSeq, most/5)
+				rows, err = after(ctx, tx, seq)
 			}
 			return err
 		})
@@ -152,9 +147,7 @@ func (v *verifier) events(ctx context.Context) error {
 		}
 		v.pruned(bases)
 		for i := range rows {
-			r := &rows[i]
-			seq = r.Seq
-			c.check(r.Seq, itoa(r.Seq), r.Hash, r.seal(c.prev))
+			seq = check(&rows[i])
 		}
 		if len(rows) == 0 {
 			return nil

@@ -93,7 +93,7 @@ func (h *history) follow(moments []policy.Moment, upTo int64) {
 			w.take(m, 0)
 		}
 	}
-	w.settle()
+	w.closeState()
 	last := h.states[len(h.states)-1]
 	h.states = h.states[:len(h.states)-1]
 	h.begin(last)
@@ -101,7 +101,7 @@ func (h *history) follow(moments []policy.Moment, upTo int64) {
 	for _, m := range known {
 		w.take(m, m.Since(env))
 	}
-	w.settle()
+	w.closeState()
 	if over := len(h.states) - maxStates; over > 0 {
 		oldest := h.states[over]
 		oldest.revision = 0
@@ -123,7 +123,7 @@ type walk struct {
 func (w *walk) take(m policy.Moment, revision int64) {
 	within := m.CreatedAt.After(w.from)
 	if within {
-		w.settle()
+		w.closeState()
 	}
 	if !w.apply(m) {
 		return
@@ -149,8 +149,8 @@ func (w *walk) apply(m policy.Moment) bool {
 	return is != had || is && (was.RegoCode != m.RegoCode || was.Content.Version != m.Content.Version || was.Environment != m.Environment)
 }
 
-// settle writes what is active into the last state.
-func (w *walk) settle() {
+// closeState writes what is active into the last state.
+func (w *walk) closeState() {
 	if !w.unsettled {
 		return
 	}

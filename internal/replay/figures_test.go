@@ -170,7 +170,7 @@ func TestSettle(t *testing.T) {
 		want             float64
 	}{{Running, 0, 0, 0}, {Running, 1, 4, 25}, {Completed, 0, 0, 100}, {Completed, 3, 4, 100}, {Failed, 3, 4, 75}} {
 		r := Run{Status: c.status, Evaluated: c.evaluated, Total: c.total}
-		if r.settle(); r.Progress != (Progress{c.evaluated, c.total, c.want}) {
+		if r.setProgress(); r.Progress != (Progress{c.evaluated, c.total, c.want}) {
 			t.Errorf("%+v: %+v", c, r.Progress)
 		}
 	}

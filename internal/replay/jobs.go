@@ -21,8 +21,8 @@ func (s *Service) Jobs() []job.Kind {
 // errStopped ends a run that was cancelled.
 var errStopped = errors.New("replay: the run was cancelled")
 
-// tell is how often a run writes down how far it is; a cancel is seen then.
-const tell = 300 * time.Millisecond
+// progressEvery is how often a run writes down how far it is; a cancel is seen then.
+const progressEvery = 300 * time.Millisecond
 
 // work carries out a run. A server that ends gives it back, and the next start,
 // or another replica, begins it anew.
@@ -47,7 +47,7 @@ func (s *Service) work(ctx context.Context, t job.Task) error {
 	told := began
 	part, err := s.measure(ctx, sc, p, func(part *rerun.Part) error {
 		now := s.Now()
-		if now.Sub(told) < tell {
+		if now.Sub(told) < progressEvery {
 			return nil
 		}
 		told = now

@@ -64,7 +64,7 @@ type payload struct {
 	Run int64 `json:"run"`
 }
 
-func (r *Run) settle() {
+func (r *Run) setProgress() {
 	r.Progress = Progress{Evaluated: r.Evaluated, Total: r.Total, Percent: percent(r.Evaluated, r.Total)}
 	if r.Status == Completed {
 		r.Progress.Percent = 100
@@ -115,7 +115,7 @@ func (s *Service) Start(ctx context.Context, sc scope.Scope, r Request) (Run, er
 		_, err = job.Insert(ctx, tx, job.Job{Kind: JobKind, Payload: payload{run.ID}, MaxAttempts: maxAttempts})
 		return err
 	})
-	run.settle()
+	run.setProgress()
 	return run, err
 }
 
@@ -150,7 +150,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int64) (
 		return err
 	})
 	for i := range out.Runs {
-		out.Runs[i].settle()
+		out.Runs[i].setProgress()
 	}
 	return out, err
 }
@@ -172,7 +172,7 @@ func (s *Service) load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64)
 	if errors.Is(err, db.ErrNoRows) || err == nil && !(sc.Sees(run.Environment) && (!sc.EnvBound || sc.Sees(run.SourceEnvironment))) {
 		return Run{}, fault.NotFoundf("no such replay")
 	}
-	run.settle()
+	run.setProgress()
 	if run.Result != nil {
 		shown := run.Result.shownTo(sc)
 		run.Result = &shown
@@ -180,8 +180,8 @@ func (s *Service) load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64)
 	return run, err
 }
 
-// look is how often Await reads a run.
-const look = 200 * time.Millisecond
+// awaitEvery is how often Await reads a run.
+const awaitEvery = 200 * time.Millisecond
 
 // Await is Get, once the run has progressed, has ended, or the time is up.
 func (s *Service) Await(ctx context.Context, sc scope.Scope, id int64, most time.Duration) (Run, error) {
@@ -191,7 +191,7 @@ func (s *Service) Await(ctx context.Context, sc scope.Scope, id int64, most time
 	}
 	over := time.NewTimer(most)
 	defer over.Stop()
-	tick := time.NewTicker(look)
+	tick := time.NewTicker(awaitEvery)
 	defer tick.Stop()
 	for {
 		select {

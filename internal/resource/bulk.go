@@ -65,7 +65,7 @@ func (b *batch) classify(old Resource) {
 	b.out.Examined++
 	p, next, now := classify.Propose(old.subject()), old, b.service.Now()
 	var filled []string
-	next.Enrichment, filled = old.Enrichment.fill(p)
+	next.Enrichment, filled = old.Enrichment.fillFrom(p)
 	if offences := next.Enrichment.check(); len(offences) > 0 {
 		b.out.Errors = append(b.out.Errors, fmt.Sprintf("%d: %s", old.ID, offences[0].Message))
 		return

@@ -106,10 +106,10 @@ func (e Enrichment) labels() []string {
 	return out
 }
 
-// fill gives the enrichment with its empty members filled in by a proposal, and
+// fillFrom gives the enrichment with its empty members filled in by a proposal, and
 // the names of those. What an operator set stays; a classification that the
 // compliance-tag rule would refuse is left out.
-func (e Enrichment) fill(p classify.Proposal) (Enrichment, []string) {
+func (e Enrichment) fillFrom(p classify.Proposal) (Enrichment, []string) {
 	filled := []string{}
 	text := func(dst *string, name string, v *string) {
 		if *dst == "" && v != nil && *v != "" {

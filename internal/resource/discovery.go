@@ -271,7 +271,7 @@ func (d *discovery) create(ctx context.Context, c Sighting, now time.Time) error
 		Attributes: map[string]any{}, AutoDiscovered: true, Version: 1, CreatedAt: now, UpdatedAt: now,
 	}
 	p := classify.Propose(r.subject())
-	r.Enrichment, _ = r.Enrichment.fill(p)
+	r.Enrichment, _ = r.Enrichment.fillFrom(p)
 	r.Source, r.Confidence, r.LastClassifiedAt = classify.Heuristic, &p.Confidence, &now
 	r.Classification.Tags = r.labels()
 	r, offences := r.normal()

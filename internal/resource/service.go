@@ -204,7 +204,7 @@ func NameOf(ctx context.Context, tx *db.Tx, id int64) (name, typ, path string, e
 // FindByName gives the ids of the resources of env that have what is not empty of
 // name, type and path: two at most, for more than one is ambiguous anyway.
 func FindByName(ctx context.Context, tx *db.Tx, env scope.Env, name, typ, path string) ([]int64, error) {
-	return called(ctx, tx, env, name, typ, path)
+	return findByName(ctx, tx, env, name, typ, path)
 }
 
 // load is one resource with its controls, or NotFound.

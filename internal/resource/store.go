@@ -123,8 +123,8 @@ func findAlike(ctx context.Context, tx *db.Tx, r Resource) (same, overlapping in
 	return 0, overlapping, nil
 }
 
-// called are the resources of env with what is not empty of name, type and path; two at most.
-func called(ctx context.Context, tx *db.Tx, env scope.Env, name, typ, path string) ([]int64, error) {
+// findByName are the resources of env with what is not empty of name, type and path; two at most.
+func findByName(ctx context.Context, tx *db.Tx, env scope.Env, name, typ, path string) ([]int64, error) {
 	return db.All[int64](ctx, tx, `SELECT id FROM resources WHERE environment = $1 AND ($2 = '' OR name = $2)
 		AND ($3 = '' OR type = $3) AND ($4 = '' OR path = $4) ORDER BY id LIMIT 2`, string(env), name, typ, path)
 }

@@ -105,7 +105,7 @@ func (s *Service) SmartSuggest(ctx context.Context, sc scope.Scope, id int64) (S
 			}
 		}
 	}
-	guess, _ := Enrichment{}.fill(classify.Propose(r.subject()))
+	guess, _ := Enrichment{}.fillFrom(classify.Propose(r.subject()))
 	guessed := guess.members()
 	for _, n := range template.NearMisses(r.facts()) {
 		hint := "Set " + n.Member + " and the control is suggested."

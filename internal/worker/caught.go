@@ -44,14 +44,14 @@ func (c *child) noteChecks(issues ...lang.Issue) {
 	}
 }
 
-// broke is the answer to a request in which the child itself panicked.
-func (c *child) broke(p any) reply {
+// panicReply is the answer to a request in which the child itself panicked.
+func (c *child) panicReply(p any) reply {
 	c.note(&rego.Panic{Value: p, Stack: debug.Stack()})
 	return reply{Error: "the evaluator failed"}
 }
 
-// tell logs and counts what a child recovered.
-func tell(ctx context.Context, to *fault.Panics, rep reply) {
+// reportCaught logs and counts what a child recovered.
+func reportCaught(ctx context.Context, to *fault.Panics, rep reply) {
 	for _, c := range rep.Caught {
 		to.Caught(ctx, "worker", fault.Recovered(c.What), []byte(c.Stack))
 	}

@@ -83,7 +83,7 @@ func TestPanicOfTheChild(t *testing.T) {
 	rep := c.answer(func() (rep reply) {
 		defer func() {
 			if p := recover(); p != nil {
-				rep = c.broke(p)
+				rep = c.panicReply(p)
 			}
 		}()
 		panic("hidden " + time.Now().String())

@@ -61,7 +61,7 @@ type child struct {
 func (c *child) serve(ctx context.Context, req request) (rep reply) {
 	defer func() {
 		if p := recover(); p != nil {
-			rep = c.broke(p)
+			rep = c.panicReply(p)
 		}
 	}()
 	switch req.Op {

@@ -136,16 +136,16 @@ func (p *Pool) call(ctx context.Context, tenant scope.TenantID, limit time.Durat
 		return reply{}, err
 	}
 	defer leave()
-	return p.served(ctx, limit, req)
+	return p.callOnce(ctx, limit, req)
 }
 
-// served has a child answer; the caller holds a slot.
-func (p *Pool) served(ctx context.Context, limit time.Duration, req request) (reply, error) {
-	rep, err := p.ask(ctx, limit, req, p.idler())
+// callOnce has a child answer; the caller holds a slot.
+func (p *Pool) callOnce(ctx context.Context, limit time.Duration, req request) (reply, error) {
+	rep, err := p.callChild(ctx, limit, req, p.takeIdle())
 	if fault.Is(err, fault.Internal) {
 		// A child may have died while it was idle, or of what it did before: a
 		// new one is asked before this source is blamed.
-		rep, err = p.ask(ctx, limit, req, nil)
+		rep, err = p.callChild(ctx, limit, req, nil)
 	}
 	if err != nil {
 		return reply{}, err
@@ -156,8 +156,8 @@ func (p *Pool) served(ctx context.Context, limit time.Duration, req request) (re
 	return rep, nil
 }
 
-// ask has one child, or a new one for nil, answer.
-func (p *Pool) ask(ctx context.Context, limit time.Duration, req request, proc *process) (reply, error) {
+// callChild has one child, or a new one for nil, answer.
+func (p *Pool) callChild(ctx context.Context, limit time.Duration, req request, proc *process) (reply, error) {
 	if proc == nil {
 		var err error
 		if proc, err = start(p.cfg, oneThread); err != nil {
@@ -169,8 +169,8 @@ func (p *Pool) ask(ctx context.Context, limit time.Duration, req request, proc *
 		proc.kill()
 		return reply{}, err
 	}
-	p.give(proc)
-	tell(ctx, p.cfg.Panics, rep)
+	p.putIdle(proc)
+	reportCaught(ctx, p.cfg.Panics, rep)
 	return rep, nil
 }
 
@@ -199,7 +199,7 @@ func (p *Pool) enter(ctx context.Context, tenant scope.TenantID, long bool) (lea
 		for _, slots := range slices.Backward(held) {
 			<-slots
 		}
-		p.leave(tenant, sh)
+		p.stopWaiting(tenant, sh)
 	}
 	for i, slots := range need {
 		select {
@@ -212,7 +212,7 @@ func (p *Pool) enter(ctx context.Context, tenant scope.TenantID, long bool) (lea
 	return func() { back(need) }, nil
 }
 
-func (p *Pool) leave(tenant scope.TenantID, sh *share) {
+func (p *Pool) stopWaiting(tenant scope.TenantID, sh *share) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if sh.waiting--; sh.waiting == 0 {
@@ -220,8 +220,8 @@ func (p *Pool) leave(tenant scope.TenantID, sh *share) {
 	}
 }
 
-// idler gives an idle child, or nil. The caller holds a slot.
-func (p *Pool) idler() *process {
+// takeIdle gives an idle child, or nil. The caller holds a slot.
+func (p *Pool) takeIdle() *process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for n := len(p.idle); n > 0; n = len(p.idle) {
@@ -235,8 +235,8 @@ func (p *Pool) idler() *process {
 	return nil
 }
 
-// give keeps a child for the next call, until it has been idle too long.
-func (p *Pool) give(proc *process) {
+// putIdle keeps a child for the next call, until it has been idle too long.
+func (p *Pool) putIdle(proc *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {

@@ -82,18 +82,18 @@ const patience = 20 * time.Second
 func (p *process) bounded(ctx context.Context, limit time.Duration, do func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
-	began, before := time.Now(), p.spent()
+	began, before := time.Now(), p.cpuTime()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
 		select {
 		case err := <-done:
 			if err != nil {
-				return p.ended(err)
+				return p.exitCause(err)
 			}
 			return nil
 		case <-timer.C:
-			owed := limit - (p.spent() - before)
+			owed := limit - (p.cpuTime() - before)
 			if rest := max(limit, patience) - time.Since(began); owed > 0 && rest > 0 {
 				timer.Reset(min(owed, rest))
 				continue
@@ -112,17 +112,17 @@ func (p *process) bounded(ctx context.Context, limit time.Duration, do func() er
 	}
 }
 
-// spent is the processor time of the child so far; where the system does not count it,
+// cpuTime is the processor time of the child so far; where the system does not count it,
 // the time since it started.
-func (p *process) spent() time.Duration {
+func (p *process) cpuTime() time.Duration {
 	if spent, counted := processorTime(p.cmd.Process.Pid); counted {
 		return spent
 	}
 	return time.Since(p.started)
 }
 
-// ended says why a child broke off: over its memory, or a failure of its own.
-func (p *process) ended(cause error) error {
+// exitCause says why a child broke off: over its memory, or a failure of its own.
+func (p *process) exitCause(cause error) error {
 	p.kill()
 	var exit *exec.ExitError
 	if errors.As(p.err, &exit) && (exit.ExitCode() == exitMemory || p.log.contains("out of memory") || p.log.contains("cannot allocate memory") || p.log.contains("failed to allocate")) {

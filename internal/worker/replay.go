@@ -123,7 +123,7 @@ func (p *Pool) Replay(ctx context.Context, tenant scope.TenantID, spec rerun.Spe
 		}
 		return readFrame(proc.out, &rep)
 	})
-	tell(ctx, r.told, rep)
+	reportCaught(ctx, r.told, rep)
 	switch {
 	case err != nil:
 	case len(rep.Refused) > 0:
@@ -151,7 +151,7 @@ func (r *Replay) Run(ctx context.Context, lines [][]byte) (*rerun.Part, error) {
 		}
 		return readFrame(r.proc.out, &rep)
 	})
-	tell(ctx, r.told, rep)
+	reportCaught(ctx, r.told, rep)
 	if err == nil && rep.Error != "" {
 		err = fault.New(fault.Invalid, "evaluation_failed", rep.Error)
 	}
@@ -335,7 +335,7 @@ func (c *child) replay(ctx context.Context, req request, in io.Reader, out io.Wr
 func (c *child) runLines(ctx context.Context, m *rerun.Machine, body []byte) (rep reply) {
 	defer func() {
 		if p := recover(); p != nil {
-			rep = c.broke(p)
+			rep = c.panicReply(p)
 		}
 	}()
 	lines, err := splitLines(body)

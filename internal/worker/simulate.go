@@ -117,7 +117,7 @@ func (p *Pool) try(ctx context.Context, tenant scope.TenantID, req request) (tri
 	}
 	defer leave()
 	// The child normally ends at the deadline by itself. A moment later it is killed.
-	rep, err := p.served(bounded, limit+killGrace, req)
+	rep, err := p.callOnce(bounded, limit+killGrace, req)
 	var f *fault.Error
 	switch {
 	case errors.As(err, &f) && f.Code == "cancelled" && ctx.Err() == nil,

@@ -219,7 +219,7 @@ func childrenTime(t *testing.T, p *Pool) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, proc := range p.idle {
-		all += proc.spent()
+		all += proc.cpuTime()
 	}
 	return all
 }

@@ -130,7 +130,7 @@ func (g *Gateway) requestOf(st *settings.State, c *extauthz.Check) request.Inbou
 	} else {
 		in.ID = g.Reader.RequestID(in.Headers, in.At)
 	}
-	in.Trusted = asks(st.Trusted, c.Peer)
+	in.Trusted = mayAsk(st.Trusted, c.Peer)
 	from := c.Source
 	if !from.IsValid() {
 		from = c.Peer
@@ -139,9 +139,9 @@ func (g *Gateway) requestOf(st *settings.State, c *extauthz.Check) request.Inbou
 	return in
 }
 
-// asks reports whether a peer may ask: a trusted proxy, or this host itself while no
+// mayAsk reports whether a peer may ask: a trusted proxy, or this host itself while no
 // proxies are named.
-func asks(trusted identity.Proxies, peer netip.Addr) bool {
+func mayAsk(trusted identity.Proxies, peer netip.Addr) bool {
 	if len(trusted) == 0 {
 		return !peer.IsValid() || peer.IsLoopback()
 	}

@@ -163,7 +163,7 @@ func (b *builder) members(body value.Value, believed string) *Error {
 			case isTurn:
 				bad = b.conversation(v, believed == "user")
 			case isTools:
-				b.told("tools", v)
+				b.addStructure("tools", v)
 			case isBatch:
 				bad = b.batch(v)
 			}
@@ -260,18 +260,18 @@ func (b *builder) add(role string, m value.Value) {
 	b.weigh.extra += perMessage
 	b.messages = append(b.messages, m)
 	if b.src.Texts {
-		b.texts = append(b.texts, said(role, r.texts(false)))
+		b.texts = append(b.texts, messageDoc(role, r.texts(false)))
 	}
 }
 
-// told is what the model is told as a structure: tools and their schemas.
-func (b *builder) told(role string, v value.Value) {
+// addStructure is what the model is told as a structure: tools and their schemas.
+func (b *builder) addStructure(role string, v value.Value) {
 	r := reader{weigh: &b.weigh, structure: true}
 	r.walk(v, place{}, 0)
 	b.weigh.structure(v)
 	b.messages = append(b.messages, value.Object(value.Member{Key: "role", Value: value.String(role)}, value.Member{Key: "content", Value: v}))
 	if b.src.Texts {
-		b.texts = append(b.texts, said(role, r.texts(true)))
+		b.texts = append(b.texts, messageDoc(role, r.texts(true)))
 	}
 }
 
@@ -303,14 +303,14 @@ func (b *builder) other(name string, v value.Value, setting bool) {
 	}
 	b.messages = append(b.messages, value.Object(value.Member{Key: "role", Value: value.String("other")}, value.Member{Key: "content", Value: kept}))
 	if b.src.Texts {
-		b.texts = append(b.texts, said("other", r.texts(true)))
+		b.texts = append(b.texts, messageDoc("other", r.texts(true)))
 	}
 }
 
 // batch reads requests within a request.
 func (b *builder) batch(v value.Value) *Error {
 	if !isBatchOf(v) {
-		b.told("other", v)
+		b.addStructure("other", v)
 		return nil
 	}
 	for _, one := range v.Elems() {
@@ -387,7 +387,7 @@ func (b *builder) request() *Request {
 	return r
 }
 
-func said(role, text string) value.Value {
+func messageDoc(role, text string) value.Value {
 	return value.Object(value.Member{Key: "role", Value: value.String(role)}, value.Member{Key: "text", Value: value.String(text)})
 }
 

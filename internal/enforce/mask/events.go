@@ -183,7 +183,7 @@ func (s *EventStream) event(raw []byte) error {
 	case structured, len(text) > 0 && text[0] == '"' && json.Valid(doc):
 		s.document(ev, doc, placesOf(lines))
 	default:
-		s.plain(ev, lines)
+		s.addText(ev, lines)
 	}
 	return nil
 }
@@ -256,9 +256,9 @@ func (e *event) replace(by edit) {
 	e.edits = append(kept, by)
 }
 
-// plain takes the lines of an event that is no JSON: a part of a text each. A
+// addText takes the lines of an event that is no JSON: a part of a text each. A
 // number may go on from line to line, with or without a gap where a line ends.
-func (s *EventStream) plain(ev *event, lines []line) {
+func (s *EventStream) addText(ev *event, lines []line) {
 	var text []byte
 	var parts []*part
 	for _, l := range lines {
@@ -355,11 +355,11 @@ func (s *EventStream) extend(name string, ev *event, text []byte, at []int32, ra
 			return
 		}
 	}
-	s.settle(c, false)
+	s.writeSettled(c, false)
 }
 
-// settle looks at what a channel has new.
-func (s *EventStream) settle(c *channel, final bool) {
+// writeSettled looks at what a channel has new.
+func (s *EventStream) writeSettled(c *channel, final bool) {
 	spans, settled := s.rules.set.Scan(nil, c.text, c.from, final)
 	for _, sp := range spans {
 		s.hide(c.parts, c.base+sp.Start, c.base+sp.End, c.text[sp.Start:sp.End], sp.Kind)
@@ -383,7 +383,7 @@ func (s *EventStream) settle(c *channel, final bool) {
 func (s *EventStream) finish(prefix string) {
 	for name, c := range s.channels {
 		if len(name) >= len(prefix) && name[:len(prefix)] == prefix {
-			s.settle(c, true)
+			s.writeSettled(c, true)
 			delete(s.channels, name)
 		}
 	}

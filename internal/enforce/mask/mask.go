@@ -183,7 +183,7 @@ func (t *TextStream) Write(p []byte) (int, error) {
 	}
 	t.text = append(t.text, whole[:end]...)
 	t.cut = append([]byte(nil), whole[end:]...)
-	return n, t.settle(false)
+	return n, t.writeSettled(false)
 }
 
 // Close hands out the rest.
@@ -191,10 +191,10 @@ func (t *TextStream) Close() error {
 	if len(t.cut) > 0 {
 		return errNotText
 	}
-	return t.settle(true)
+	return t.writeSettled(true)
 }
 
-func (t *TextStream) settle(final bool) error {
+func (t *TextStream) writeSettled(final bool) error {
 	spans, settled := t.rules.set.Scan(nil, t.text, t.from, final)
 	if settled == t.from {
 		return nil

@@ -121,12 +121,12 @@ func (s Set) Scan(dst []Span, text []byte, from int, final bool) (spans []Span, 
 // read looks at a text in plain reading.
 func (s Set) read(dst []Span, text []byte, from int, final bool) (spans []Span, settled int) {
 	if plaintext.Clean(text, final) {
-		return s.look(dst, text, from, final)
+		return s.scanPlain(dst, text, from, final)
 	}
 	var t plaintext.Text
 	t.Fold(text, final)
 	n := len(dst)
-	dst, settled = s.look(dst, t.Bytes, t.At(from), final)
+	dst, settled = s.scanPlain(dst, t.Bytes, t.At(from), final)
 	for i := n; i < len(dst); i++ {
 		start, end := t.Original(dst[i].Start, dst[i].End)
 		dst[i].Start, dst[i].End = max(start, from), max(end, from)
@@ -134,8 +134,8 @@ func (s Set) read(dst []Span, text []byte, from int, final bool) (spans []Span, 
 	return dst, max(t.Place(settled), from)
 }
 
-// look looks at a text as it is.
-func (s Set) look(dst []Span, text []byte, from int, final bool) (spans []Span, settled int) {
+// scanPlain looks at a text as it is.
+func (s Set) scanPlain(dst []Span, text []byte, from int, final bool) (spans []Span, settled int) {
 	sc := scan{set: s, t: text, final: final, nextAt: -1}
 	for i := from; i < len(text); {
 		end, kind := 0, Kind(0)

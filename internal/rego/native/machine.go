@@ -56,7 +56,7 @@ func (p *Program) start(env *Env, input value.Value, data DataSource) *machine {
 	m := machines.Get().(*machine)
 	m.prog, m.env, m.input, m.data = p, env, input, data
 	m.slots = sized(m.slots, p.slots)
-	m.caches.fit(p)
+	m.caches.resize(p)
 	m.steps, m.bytes = env.Steps, env.Bytes
 	if m.steps == 0 {
 		m.steps = defaultSteps
@@ -118,11 +118,11 @@ func (m *machine) refuel() bool {
 	}
 	m.fuel = min(fuelLoad, m.steps)
 	m.steps -= m.fuel
-	return m.look()
+	return m.checkLimits()
 }
 
-// look asks for the time and the caller; true means stop.
-func (m *machine) look() bool {
+// checkLimits asks for the time and the caller; true means stop.
+func (m *machine) checkLimits() bool {
 	select {
 	case <-m.env.Done:
 		return m.fail(ErrLimit)

@@ -106,7 +106,7 @@ func (m *machine) searchedOn(p *pattern, bytes, rest int) bool {
 	if m.work(1 + bytes*p.states>>5) {
 		return true
 	}
-	return rest*p.states > 1<<16 && m.look()
+	return rest*p.states > 1<<16 && m.checkLimits()
 }
 
 // regexOperands compiles the pattern for a text. done tells that there is no

@@ -359,7 +359,7 @@ func (g *group) value(m *machine) value.Value {
 	case function:
 		return v
 	case complete:
-		v = g.settle(m)
+		v = g.evaluate(m)
 	case partialSet:
 		base := len(m.stack)
 		for _, r := range g.rules {
@@ -389,10 +389,10 @@ func (g *group) value(m *machine) value.Value {
 	return v
 }
 
-// settle runs the rules of a complete document or of a function whose
+// evaluate runs the rules of a complete document or of a function whose
 // parameters are set. Every rule runs, as two of them might disagree, unless
 // all have the same value.
-func (g *group) settle(m *machine) value.Value {
+func (g *group) evaluate(m *machine) value.Value {
 	m.slots[g.acc] = value.Value{}
 	for _, r := range g.rules {
 		for ; r != nil; r = r.els {
@@ -427,7 +427,7 @@ func (g *group) call(m *machine, args []value.Value) value.Value {
 	for i, p := range g.params {
 		m.slots[p] = args[i]
 	}
-	v := g.settle(m)
+	v := g.evaluate(m)
 	if m.err != nil {
 		return value.Value{}
 	}

@@ -177,13 +177,7 @@ func firstKeys(pairs []value.Pair) []value.Pair {
 }
 
 func (s *scope) arrayComprehension(x *ast.ArrayComprehension) term {
-	in := s.inner()
-	body := in.body(x.Body)
-	elem := in.term(x.Term)
-	run := body(func(m *machine) bool {
-		v := elem(m)
-		return v.Defined() && m.push(v) || m.err != nil
-	})
+	run := pushes(s, x.Body, x.Term)
 	return func(m *machine) value.Value {
 		base := len(m.stack)
 		run(m)
@@ -196,13 +190,7 @@ func (s *scope) arrayComprehension(x *ast.ArrayComprehension) term {
 }
 
 func (s *scope) setComprehension(x *ast.SetComprehension) term {
-	in := s.inner()
-	body := in.body(x.Body)
-	elem := in.term(x.Term)
-	run := body(func(m *machine) bool {
-		v := elem(m)
-		return v.Defined() && m.push(v) || m.err != nil
-	})
+	run := pushes(s, x.Body, x.Term)
 	return func(m *machine) value.Value {
 		base := len(m.stack)
 		run(m)
@@ -212,6 +200,17 @@ func (s *scope) setComprehension(x *ast.SetComprehension) term {
 		}
 		return v
 	}
+}
+
+// pushes runs the body of a comprehension, and pushes its term for each solution.
+func pushes(s *scope, body ast.Body, of *ast.Term) func(*machine) bool {
+	in := s.inner()
+	solve := in.body(body)
+	elem := in.term(of)
+	return solve(func(m *machine) bool {
+		v := elem(m)
+		return v.Defined() && m.push(v) || m.err != nil
+	})
 }
 
 func (s *scope) objectComprehension(x *ast.ObjectComprehension) term {

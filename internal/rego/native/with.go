@@ -45,16 +45,16 @@ func (m *machine) newCaches() caches {
 	if n := len(m.spare); n > 0 {
 		c := m.spare[n-1]
 		m.spare = m.spare[:n-1]
-		c.fit(m.prog)
+		c.resize(m.prog)
 		return c
 	}
 	var c caches
-	c.fit(m.prog)
+	c.resize(m.prog)
 	return c
 }
 
-// fit gives empty caches the room that a program needs.
-func (c *caches) fit(p *Program) {
+// resize gives empty caches the room that a program needs.
+func (c *caches) resize(p *Program) {
 	n := len(p.groups)
 	c.known, c.done, c.calls = sized(c.known, n), sized(c.done, n), sized(c.calls, n)
 	c.base, c.read = sized(c.base, len(p.data)), sized(c.read, len(p.data))
@@ -84,8 +84,8 @@ func (m *machine) enter(input value.Value, patches []patch, mocks []mock) bool {
 // maxContexts is how deep `with` may be nested in evaluation.
 const maxContexts = 200
 
-// leave goes back to the context before, and gives the one that it left.
-func (m *machine) leave() world {
+// popWorld goes back to the context before, and gives the one that it left.
+func (m *machine) popWorld() world {
 	inner := m.world
 	m.world = m.outer[len(m.outer)-1]
 	m.outer = m.outer[:len(m.outer)-1]
@@ -100,7 +100,7 @@ func (m *machine) again(inner world) {
 
 // drop leaves a context for good.
 func (m *machine) drop() {
-	inner := m.leave()
+	inner := m.popWorld()
 	inner.caches.clear()
 	m.spare = append(m.spare, inner.caches)
 }
@@ -198,7 +198,7 @@ func (s *scope) with(e *ast.Expr) expr {
 	inner := s.expr(e.NoWith())
 	return func(next step) step {
 		run := inner(func(m *machine) bool {
-			in := m.leave()
+			in := m.popWorld()
 			stop := next(m)
 			m.again(in)
 			return stop

@@ -50,9 +50,8 @@ import (
 // decisionCacheBytes bounds the decision cache of a process.
 const decisionCacheBytes = 64 << 20
 
-// parts is the assembled control plane: every service with its dependencies
-// filled in. What runs in the background is in tasks; what must be ended is in
-// closers, in the order in which it was begun.
+// parts is the assembled control plane, with the dependencies of every service filled in.
+// tasks run in the background. closers release what was opened, in reverse order.
 type parts struct {
 	cfg     Config
 	log     *slog.Logger
@@ -94,11 +93,11 @@ type parts struct {
 	routes    *domain.Routes
 	agents    *agent.Service
 	webhooks  *webhook.Service
-	// sinks are told of events.
+	// sinks receive events.
 	sinks []event.Sink
 }
 
-// task runs until the context ends; an error ends the server.
+// task runs until the context ends. An error stops the server.
 type task struct {
 	name string
 	run  func(context.Context) error
@@ -111,15 +110,15 @@ func (p *parts) task(name string, run func(context.Context) error) {
 // clock is the wall clock in UTC. It has no monotonic reading: UTC strips it.
 func clock() time.Time { return time.Now().UTC() }
 
-// ticks is the clock that deadlines are set from: it keeps the monotonic reading,
-// so that a step of the wall clock ends nothing.
+// ticks is the clock for deadlines. It keeps the monotonic reading, so that a change of
+// the wall clock does not expire anything.
 func ticks() time.Time { return time.Now() }
 
-// newID makes ids that sort by time. They name things and are no secret, so they
-// draw on a pool of randomness.
+// newID makes ids that sort by time. They name things and are not secret, so they use a
+// pool of randomness.
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// assemble builds the control plane. On an error what was begun is ended.
+// assemble builds the control plane. If it fails, it closes what it opened.
 func assemble(ctx context.Context, cfg Config, log *slog.Logger) (_ *parts, err error) {
 	uuid.EnableRandPool()
 	p := &parts{cfg: cfg, log: log, now: clock, registry: prometheus.NewRegistry()}
@@ -141,7 +140,7 @@ func assemble(ctx context.Context, cfg Config, log *slog.Logger) (_ *parts, err 
 	return p, nil
 }
 
-// ground opens the stores and what everything stands on.
+// ground opens the stores and what everything else needs.
 func (p *parts) ground(ctx context.Context) error {
 	if err := os.MkdirAll(p.cfg.DataDir, 0o700); err != nil {
 		return fmt.Errorf("data directory: %w", err)
@@ -176,8 +175,8 @@ func (p *parts) ground(ctx context.Context) error {
 	return nil
 }
 
-// openBox seals with the configured keys; in demo mode with one that is made
-// once and kept beside the data.
+// openBox seals with the configured keys. In demo mode it makes a key once and keeps it
+// beside the data.
 func (p *parts) openBox() (*secret.Box, error) {
 	keys, err := p.cfg.Keys()
 	if err != nil {
@@ -195,7 +194,7 @@ func (p *parts) openBox() (*secret.Box, error) {
 
 // people sets up tenants, users and credentials.
 func (p *parts) people(ctx context.Context) error {
-	// Anybody can have us hash, so hashes get half of the cores at most.
+	// Anybody can cause hashing, so it gets at most half of the cores.
 	hasher, err := user.NewHasher(user.DefaultCost(), max(1, runtime.GOMAXPROCS(0)/2), rand.Reader)
 	if err != nil {
 		return err
@@ -233,7 +232,7 @@ func (p *parts) people(ctx context.Context) error {
 	return nil
 }
 
-// blind is the setting as package auth has it: 0 is not at all.
+// blind converts the setting to the form of package auth, where 0 is off.
 func blind(grace time.Duration) time.Duration {
 	if grace == 0 {
 		return -1
@@ -241,13 +240,13 @@ func blind(grace time.Duration) time.Duration {
 	return grace
 }
 
-// bouncerByToken tells auth whose a bouncer's token is.
+// bouncerByToken finds the bouncer of a token, for auth.
 func (p *parts) bouncerByToken(ctx context.Context, tx *db.Tx, digest string) (auth.BouncerIdentity, error) {
 	b, err := bouncer.ByToken(ctx, tx, digest)
 	return auth.BouncerIdentity{ID: strconv.FormatInt(b.ID, 10), Name: b.Name, Env: b.Environment}, err
 }
 
-// bouncerTimes tells auth since when there is a bouncer.
+// bouncerTimes is when a bouncer was created and changed, for auth.
 func (p *parts) bouncerTimes(ctx context.Context, tx *db.Tx, id string) (made, changed time.Time, err error) {
 	n, err := strconv.ParseInt(id, 10, 64)
 	if err != nil {
@@ -257,7 +256,7 @@ func (p *parts) bouncerTimes(ctx context.Context, tx *db.Tx, id string) (made, c
 	return b.CreatedAt, b.UpdatedAt, err
 }
 
-// subjects sets up what is protected, by what, and where.
+// subjects sets up resources, bouncers and policies.
 func (p *parts) subjects(context.Context) error {
 	credentials, err := p.box.For("bouncer credentials")
 	if err != nil {
@@ -295,7 +294,7 @@ func (p *parts) subjects(context.Context) error {
 	return nil
 }
 
-// decide sets up live decisions and their audit.
+// decide sets up live decisions and their audit log.
 func (p *parts) decide(context.Context) error {
 	if err := p.keepLog(); err != nil {
 		return err
@@ -336,7 +335,7 @@ func (p *parts) decide(context.Context) error {
 	return nil
 }
 
-// deliver sets up the bridge: what each bouncer is given, and what it reports.
+// deliver sets up the bridge, which delivers bundles to bouncers and takes their reports.
 func (p *parts) deliver(context.Context) error {
 	p.bridge = bridge.New(bridge.Config{
 		Stores: p.stores, Bouncers: p.bouncers, Snapshots: p.snapshots, Links: policy.BouncerLinks, Facts: p.tenants.Facts,
@@ -346,7 +345,7 @@ func (p *parts) deliver(context.Context) error {
 	return nil
 }
 
-// background sets up what nobody waits for.
+// background sets up background work.
 func (p *parts) background(context.Context) error {
 	events := &event.Dispatcher{Cluster: p.stores, Sinks: p.sinks, Now: p.now, Logger: p.log}
 	p.task("events", events.Run)
@@ -359,7 +358,7 @@ func (p *parts) background(context.Context) error {
 	})
 	p.task("unfinished changes to tenants", func(ctx context.Context) error {
 		return every(ctx, time.Minute, func() {
-			// Those of this minute are somebody's who is still at it.
+			// Those of the last minute may still be in progress.
 			if n, err := p.tenants.Recover(ctx, p.now().Add(-time.Minute)); err != nil || n > 0 {
 				p.log.Warn("unfinished changes to tenants", "made_good", n, "error", err)
 			}
@@ -368,7 +367,7 @@ func (p *parts) background(context.Context) error {
 	return nil
 }
 
-// every runs f at once and then at each interval, until the context ends.
+// every calls f at once and then at each interval, until the context ends.
 func every(ctx context.Context, interval time.Duration, f func()) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()

@@ -14,8 +14,8 @@ import (
 // assistTimeout is how long classification waits for the assistant.
 const assistTimeout = 20 * time.Second
 
-// assistant is the endpoint that classification may ask; nil if none is configured.
-// Calls to it pass the same guard as every outbound call.
+// assistant is the endpoint that classification may ask; nil if none is configured. Its
+// calls pass the same guard as every outbound call.
 func (p *parts) assistant() (resource.Assistant, error) {
 	if p.cfg.AssistURL == "" {
 		return nil, nil
@@ -29,7 +29,7 @@ func (p *parts) assistant() (resource.Assistant, error) {
 	return &resource.Chat{Client: client, URL: p.cfg.AssistURL, Model: p.cfg.AssistModel, Key: p.cfg.AssistKey}, nil
 }
 
-// assistOn reports whether the tenant turned the assisted fallback on.
+// assistOn reports whether the tenant allows classification by the assistant.
 func assistOn(ctx context.Context, tx *db.Tx) (bool, error) {
 	settings, err := tenant.SettingsIn(ctx, tx)
 	on, _ := settings[tenant.AssistSetting].(bool)

@@ -17,8 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 )
 
-// BouncerConfig is what an enforcement point needs to know. All else comes with
-// its bundle.
+// BouncerConfig is what a bouncer is started with. Everything else comes in its bundle.
 type BouncerConfig struct {
 	URL            string        `env:"GATEHOUSE_URL" required:"" help:"The server, such as https://gatehouse.example.com."`
 	Token          string        `env:"GATEHOUSE_BOUNCER_TOKEN" required:"" help:"This bouncer's token, shown once when it was registered."`
@@ -41,7 +40,7 @@ type BouncerConfig struct {
 	MemoryLimit    int64         `env:"GATEHOUSE_MEMORY_LIMIT" default:"536870912" help:"Soft memory limit of the process in bytes."`
 }
 
-// Bounce runs an enforcement point until the context ends.
+// Bounce runs a bouncer until the context ends.
 func Bounce(ctx context.Context, cfg BouncerConfig, version string, out io.Writer) error {
 	if cfg.SpoolBytes < minSpoolBytes {
 		return fmt.Errorf("GATEHOUSE_BOUNCER_SPOOL_BYTES: %d is less than %d", cfg.SpoolBytes, minSpoolBytes)
@@ -73,11 +72,11 @@ func Bounce(ctx context.Context, cfg BouncerConfig, version string, out io.Write
 	return b.Run(ctx)
 }
 
-// verifyKey reads the key of signed bundles: PEM, in which \n may stand for a line's
-// end (many an environment file holds no others), or a path.
+// verifyKey reads the key of signed bundles: a path, or PEM in which \n may stand for a
+// line break, because many environment files allow only one line.
 func verifyKey(setting string) (*bundle.Verify, error) {
 	if setting == "" {
-		return nil, nil //nolint:nilnil // no key is no check
+		return nil, nil //nolint:nilnil // without a key, signatures are not checked
 	}
 	text := strings.ReplaceAll(setting, `\n`, "\n")
 	if !strings.Contains(setting, "-----BEGIN") {
@@ -94,8 +93,8 @@ func verifyKey(setting string) (*bundle.Verify, error) {
 	return verify, nil
 }
 
-// sharedCount counts in Redis; without an address there is none, and each
-// bouncer counts for itself, as it also does while Redis is away.
+// sharedCount counts in Redis. Without an address, and while Redis is away, each bouncer
+// counts by itself.
 func sharedCount(ctx context.Context, url string, log *slog.Logger) (usage.Count, func(), error) {
 	if url == "" {
 		return nil, func() {}, nil
@@ -105,9 +104,9 @@ func sharedCount(ctx context.Context, url string, log *slog.Logger) (usage.Count
 		return nil, nil, err
 	}
 	count := func(ctx context.Context, key string, n int64, window time.Duration) int64 {
-		tenant, rest, _ := strings.Cut(key, ":") // the prefix of all that is a tenant's
+		tenant, rest, _ := strings.Cut(key, ":") // the prefix of everything that belongs to a tenant
 		w, err := c.Count(ctx, tenant, "usage:"+rest, n, window)
-		if err != nil { // a window of no length, which is never asked for
+		if err != nil { // a window without a length, which is never asked for
 			return 0
 		}
 		return w.Count

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// closers are named clean-ups, run in the reverse of the order in which they
-// were added, each within its time.
+// closers are named clean-ups. They run in the reverse of the order in which they were
+// added, each with a time limit.
 type closers struct {
 	list []closer
 	log  *slog.Logger
@@ -24,7 +24,7 @@ func (c *closers) add(name string, limit time.Duration, run func(context.Context
 	c.list = append(c.list, closer{name, limit, run})
 }
 
-// close runs all clean-ups; a slow one is given up and logged, and the next runs.
+// close runs all clean-ups. One that takes too long is logged and left behind.
 func (c *closers) close() error {
 	var first error
 	for i := len(c.list) - 1; i >= 0; i-- {

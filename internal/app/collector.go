@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// The collector runs when the heap has grown by GOGC percent over what is in use.
-// A high figure costs little where little is in use, and much where much is: so
-// the room beside what is in use is bounded, but never smaller than that itself.
+// The collector runs when the heap has grown by GOGC percent of what is in use. A high
+// percentage costs little memory on a small heap and much on a large one. So the extra
+// room has an upper bound, but is at least as large as what is in use.
 const (
 	mostPercent  = 400
 	leastPercent = 100
 	mostRoom     = 96 << 20
 )
 
-// percentFor is the GOGC for so many bytes in use.
+// percentFor is the value of GOGC for a number of bytes in use.
 func percentFor(live uint64) int {
 	if live == 0 {
 		return mostPercent
@@ -25,8 +25,8 @@ func percentFor(live uint64) int {
 	return int(min(max(mostRoom*100/live, leastPercent), mostPercent))
 }
 
-// collect keeps the collector's percentage fit for what is in use, until the
-// context ends. GOGC, where set, is left alone.
+// collect adapts the collector's percentage to the bytes in use, until the context ends.
+// It does nothing if GOGC is set.
 func (p *parts) collect(ctx context.Context) error {
 	if os.Getenv("GOGC") != "" {
 		return nil
@@ -38,7 +38,7 @@ func (p *parts) collect(ctx context.Context) error {
 		if live[0].Value.Kind() != metrics.KindUint64 {
 			return
 		}
-		// Small changes are not worth stopping everything for.
+		// A small change is not worth stopping the world.
 		if next := percentFor(live[0].Value.Uint64()); next < now*9/10 || next > now*11/10 {
 			debug.SetGCPercent(next)
 			now = next

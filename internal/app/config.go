@@ -14,9 +14,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// Config is what the server needs to know. Each member is a flag, an
-// environment variable and a member of the configuration file, in that falling
-// order of precedence; docs/configuration.md is generated from here.
+// Config is the configuration of the server. Each member is a flag, an environment
+// variable and a member of the configuration file, in falling order of precedence.
+// docs/configuration.md is generated from it.
 type Config struct {
 	Listen      string `env:"GATEHOUSE_LISTEN" default:"127.0.0.1:8080" help:"Address that the API and the console are served on."`
 	DataDir     string `env:"GATEHOUSE_DATA_DIR" default:"./.gatehouse" help:"Directory for SQLite files, the audit spool and generated keys."`
@@ -60,10 +60,10 @@ type Config struct {
 	MemoryLimit        int64         `env:"GATEHOUSE_MEMORY_LIMIT" default:"1073741824" help:"Soft memory limit of the process in bytes; near it, the garbage collector runs more often."`
 }
 
-// minSpoolBytes is the lowest ceiling of a spool: one record has to fit in.
+// minSpoolBytes is the smallest limit of a spool: one record must fit.
 const minSpoolBytes = 16 << 20
 
-// Check reports the first setting that cannot work, by its name.
+// Check returns the first setting that cannot work, by name.
 func (c *Config) Check() error {
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		return fmt.Errorf("GATEHOUSE_LISTEN: %q is not host:port", c.Listen)
@@ -133,7 +133,7 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// checkURL never shows the value: a database URL holds a password.
+// checkURL never shows the value, because a database URL holds a password.
 func checkURL(name, text string, schemes ...string) error {
 	if text == "" {
 		return nil
@@ -150,7 +150,7 @@ func checkURL(name, text string, schemes ...string) error {
 	return fmt.Errorf("%s: the scheme must be one of %s", name, strings.Join(schemes, ", "))
 }
 
-// Targets are the address ranges that outbound calls may reach although private.
+// Targets are the private address ranges that outbound calls may reach.
 func (c *Config) Targets() ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, text := range c.AllowTargets {
@@ -163,7 +163,7 @@ func (c *Config) Targets() ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// Proxies are the addresses that may say for whom they speak.
+// Proxies are the addresses whose forwarding headers are believed.
 func (c *Config) Proxies() ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, text := range c.TrustedProxies {
@@ -181,7 +181,7 @@ func (c *Config) Proxies() ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// Keys are the encryption keys, the sealing one first.
+// Keys are the encryption keys. The first one seals.
 func (c *Config) Keys() ([][32]byte, error) {
 	var out [][32]byte
 	for _, text := range strings.Split(c.EncryptionKey, ",") {
@@ -197,7 +197,7 @@ func (c *Config) Keys() ([][32]byte, error) {
 	return out, nil
 }
 
-// URL is where this server is reached.
+// URL is the address of this server.
 func (c *Config) URL() string {
 	if c.PublicURL != "" {
 		return strings.TrimRight(c.PublicURL, "/")
@@ -205,8 +205,7 @@ func (c *Config) URL() string {
 	return "http://" + c.Listen
 }
 
-// host is the host name that this server is reached by; localhost where that is an
-// address.
+// host is the host name of this server, or localhost if it is reached by an IP address.
 func (c *Config) host() string {
 	u, err := url.Parse(c.URL())
 	if err != nil || u.Hostname() == "" {
@@ -218,7 +217,7 @@ func (c *Config) host() string {
 	return strings.ToLower(u.Hostname())
 }
 
-// parseLimit reads 'plan', 'none' or a number; -1 stands for plan, 0 for none.
+// parseLimit reads 'plan', 'none' or a number. It returns -1 for plan and 0 for none.
 func parseLimit(name, text string) (int64, error) {
 	switch text {
 	case "", "plan":
@@ -233,9 +232,9 @@ func parseLimit(name, text string) (int64, error) {
 	return n, nil
 }
 
-// weakness says why the first administrator's password would not do for a
-// person's; "" where it would, or is made here. It is taken all the same: a
-// server that has run with it for years must start after an upgrade.
+// weakness says why the first administrator's password would be refused for a person; ""
+// if it would not, or if it is generated. The server still takes it: one that has run
+// with it for years must start after an upgrade.
 func (c *Config) weakness() string {
 	if c.AdminPassword == "" {
 		return ""

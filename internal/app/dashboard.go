@@ -13,9 +13,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// overview sets up the dashboard, what tells consoles of changes, and the search for
-// anomalies. Each replica looks at
-// the tenants whose decisions it stores; one replica removes old anomalies.
+// overview sets up the dashboard, the live updates of consoles, and the search for
+// anomalies. Each replica examines the tenants whose decisions it stores. One replica
+// removes old anomalies.
 func (p *parts) overview(context.Context) error {
 	p.anomalies = &anomaly.Service{Stores: p.stores, Log: p.audit, Tuning: p.anomalyTuning, Now: p.now, Logger: p.log}
 	p.dashboard = &dashboard.Service{
@@ -38,7 +38,7 @@ func (p *parts) overview(context.Context) error {
 	return nil
 }
 
-// anomalyTuning reads what a tenant wants flagged.
+// anomalyTuning reads which anomalies a tenant wants to see.
 func (p *parts) anomalyTuning(ctx context.Context, id scope.TenantID) (t anomaly.Tuning, on bool, err error) {
 	err = p.stores.Read(ctx, id, func(tx *db.Tx) error {
 		settings, err := tenant.SettingsIn(ctx, tx)

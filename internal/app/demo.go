@@ -5,9 +5,8 @@ import (
 	"net/http"
 )
 
-// demoApplication is the application that `gatehouse dev` protects: a small
-// payroll service that knows nothing of access control. All of it is the
-// bouncer's to decide.
+// demoApplication is the application that `gatehouse dev` protects: a small payroll
+// service without access control. The bouncer decides everything.
 func demoApplication() http.Handler {
 	mux := http.NewServeMux()
 	answer := func(w http.ResponseWriter, v any) {
@@ -42,7 +41,7 @@ type demoEmployee struct {
 	Salary int    `json:"salary"`
 }
 
-// The numbers are of the ranges that are never issued to a person.
+// The numbers are from ranges that are never issued to people.
 var demoEmployees = map[string]demoEmployee{
 	"1": {1, "Ada Quill", "ada@payroll.example", "900-12-3456", 98000},
 	"2": {2, "Ben Moss", "ben@payroll.example", "900-65-4321", 87000},

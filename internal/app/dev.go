@@ -28,18 +28,19 @@ type DevPorts struct {
 	Application string `default:"127.0.0.1:8083" env:"GATEHOUSE_DEV_APPLICATION" help:"Address of the demo application."`
 }
 
-// devState is what a second start must know: the bouncers' tokens are shown once.
+// devState is what a second start needs, because the bouncers' tokens are shown only
+// once.
 type devState struct {
 	SandboxToken    string `json:"sandbox_token"`
 	ProductionToken string `json:"production_token"`
 }
 
-// Dev runs the server, a sandbox and a production bouncer and a demo
-// application in this process until the context ends. The first start seeds an
-// example; later ones keep what is there.
+// Dev runs the server, a sandbox and a production bouncer, and a demo application in this
+// process until the context ends. The first start creates an example. Later ones keep
+// what is there.
 func Dev(ctx context.Context, cfg Config, ports DevPorts, version string, out io.Writer) error {
 	cfg.Demo = true
-	cfg.StopDelay = 0 // nobody balances what runs on one machine for one person
+	cfg.StopDelay = 0 // no load balancer stands in front of it
 	if err := cfg.Check(); err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func Dev(ctx context.Context, cfg Config, ports DevPorts, version string, out io
 	return nil
 }
 
-// devParts seeds the example and starts what stands around the server.
+// devParts creates the example and starts everything beside the server.
 func devParts(ctx context.Context, cfg Config, ports DevPorts, version, password string, launch func(string, func(context.Context) error)) error {
 	state, err := devSeed(ctx, cfg, ports, password)
 	if err != nil {
@@ -123,14 +124,14 @@ func devParts(ctx context.Context, cfg Config, ports DevPorts, version, password
 	return nil
 }
 
-// devStateFile says that the example was made; it holds what a second start needs.
+// devStateFile marks that the example exists. It holds what a second start needs.
 const devStateFile = "dev.json"
 
 // devPasswordFile holds the administrator's password, in the data directory.
 const devPasswordFile = "admin-password"
 
-// devPassword is the administrator's: the one that was set, the one that an
-// earlier start made, or a new one, kept beside the data for the next start.
+// devPassword is the administrator's password: the configured one, the one of an earlier
+// start, or a new one that is kept for the next start.
 func devPassword(cfg Config) (string, error) {
 	path := filepath.Join(cfg.DataDir, devPasswordFile)
 	if cfg.AdminPassword != "" {
@@ -172,7 +173,7 @@ func awaitReady(ctx context.Context, url string) error {
 	}
 }
 
-// readState gives what an earlier start kept; ok is false on the first.
+// readState reads what an earlier start kept. ok is false on the first start.
 func readState(path string) (s devState, ok bool, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -184,12 +185,12 @@ func readState(path string) (s devState, ok bool, err error) {
 	return s, true, json.Unmarshal(text, &s)
 }
 
-// linkLife is how long the link that a start prints can be used.
+// linkLife is how long the printed sign-in link works.
 const linkLife = 10 * time.Minute
 
 // signInLink is a link that signs the administrator in once, from this machine. The
-// secret stands behind #, so that no server and no log is sent it. Where the console
-// was left out of the build there is nothing to open: the link is empty.
+// secret follows #, so that it reaches no server and no log. The link is empty if the
+// console is not in the build.
 func (s *server) signInLink(ctx context.Context) (string, error) {
 	if !s.console.Built() {
 		return "", nil

@@ -10,16 +10,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// evaluations counts policy evaluations by policy and decision for /metrics. A
-// decision costs two look-ups in maps and one atomic addition.
+// evaluations counts policy evaluations by policy and decision for /metrics. A decision
+// costs two map lookups and one atomic addition.
 type evaluations struct {
 	vec *prometheus.CounterVec
 	mu  sync.RWMutex
 	by  map[scope.TenantID]*tenantEvaluations
 }
 
-// tenantEvaluations are those of one tenant. There may be thousands of policies, and
-// requests go over them by turns: the map is flat, which takes few cache misses.
+// tenantEvaluations are those of one tenant. There may be thousands of policies, used in
+// turn, so the map is flat and takes few cache misses.
 type tenantEvaluations struct {
 	mu sync.RWMutex
 	by map[evaluationKey]prometheus.Counter
@@ -70,7 +70,7 @@ func (e *evaluations) of(tenant scope.TenantID) *tenantEvaluations {
 	return own
 }
 
-// weight is a tenant's weight in the share of the processors.
+// weight is a tenant's share of the processors.
 func (p *parts) weight(id scope.TenantID) int {
 	switch p.auth.Plan(id) {
 	case "enterprise":

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// apiConfig is what the API is made of.
+// apiConfig is the configuration of the API.
 func (p *parts) apiConfig(version string, console http.Handler) api.Config {
 	p.ide.Version = version
 	proxies, _ := p.cfg.Proxies() // checked by Check
@@ -33,7 +33,7 @@ func (p *parts) apiConfig(version string, console http.Handler) api.Config {
 	}
 }
 
-// authenticateWith lets the API ask a service that knows nothing of the API.
+// authenticateWith connects the API to the auth service, which does not know the API.
 func authenticateWith(s *auth.Service) func(context.Context, rest.Credential) (scope.Scope, rest.Principal, error) {
 	return func(ctx context.Context, c rest.Credential) (scope.Scope, rest.Principal, error) {
 		sc, who, err := s.Authenticate(ctx, auth.Credential(c))
@@ -63,13 +63,11 @@ func (p *parts) probes() system.Probes {
 	}
 }
 
-// readyPatience is how long readiness waits for a store: a probe that hangs tells
-// nobody anything.
+// readyPatience is how long readiness waits for a store. A probe that hangs is useless.
 const readyPatience = 500 * time.Millisecond
 
-// ready says what keeps the service from taking requests at its usual speed: a
-// store that is down, a start that still goes on, or a decision log that cannot
-// be kept, where decisions are refused without it.
+// ready says why the service cannot take requests at its usual speed: a store is down,
+// the start is not complete, or the decision log cannot be written and is required.
 func (p *parts) ready(ctx context.Context) error {
 	if !p.warmed.Load() {
 		return errWarming
@@ -83,8 +81,7 @@ func (p *parts) ready(ctx context.Context) error {
 	return err
 }
 
-// outcome tells what a request had created when its process died, by the audit
-// entry that was written with it.
+// outcome finds in the audit log what a request had created before its process died.
 func (p *parts) outcome(ctx context.Context, sc scope.Scope, requestID string, since time.Time) (string, bool, error) {
 	f := audit.EventFilter{Start: since, Limit: 1000}
 	for {

@@ -16,8 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// editors sets up what editors and repositories ask; method work runs their
-// deployments.
+// editors sets up what editors and repositories use. work runs their deployments.
 func (p *parts) editors(context.Context) error {
 	allow, err := p.cfg.Targets()
 	if err != nil {
@@ -60,7 +59,7 @@ func Templates() ([]hint.Template, error) {
 	return out, nil
 }
 
-// asRepository is the scope of a repository's own work, in a tenant that is active.
+// asRepository is the scope of a repository's work, if its tenant is active.
 func (p *parts) asRepository(ctx context.Context, t scope.TenantID, name, requestID string) (scope.Scope, error) {
 	facts, err := p.tenants.Facts(ctx, t)
 	if err != nil {

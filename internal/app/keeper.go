@@ -21,26 +21,26 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// What becomes of decisions while the log cannot be kept.
+// What happens to decisions while the log cannot be written.
 const (
 	auditRequired   = "required"
 	auditBestEffort = "best_effort"
 )
 
-// errUnlogged is why a server is not ready that could log no decision.
+// errUnlogged says that the server is not ready because it cannot log decisions.
 var errUnlogged = errors.New("the decision log cannot be written")
 
 const (
-	// keeperEvery is how often the log and its disk are looked at.
+	// keeperEvery is how often the log and its disk are checked.
 	keeperEvery = 250 * time.Millisecond
-	// lagAlert is how old a record may be that is not in the store.
+	// lagAlert is the age from which a record that is not in the store raises an alert.
 	lagAlert = time.Minute
-	// alarmEvery is how often a log that fails is told of in the server's own log.
+	// alarmEvery is how often a failing log is reported in the server's own log.
 	alarmEvery = 10 * time.Second
 )
 
-// keeper looks after the decision log of this process and its disk: it holds room
-// back, says what is missing, and raises alerts.
+// keeper watches the decision log of this process and its disk. It reserves disk space,
+// records missing decisions, and raises alerts.
 type keeper struct {
 	posture string
 	spool   *spool.Log
@@ -53,11 +53,11 @@ type keeper struct {
 
 	mu      sync.Mutex
 	alarmed time.Time
-	quiet   int              // alarms since then
+	quiet   int              // alarms that were left out since then
 	raised  map[trouble]bool // whether the store has the alert
 }
 
-// trouble is what an alert is about.
+// trouble is the subject of an alert.
 type trouble struct {
 	tenant        scope.TenantID
 	kind, subject string
@@ -107,15 +107,15 @@ func (p *parts) keepLog() error {
 	return p.registry.Register(k)
 }
 
-// missingPlaces is for how many tenants and environments missing decisions are noted
-// on disk at a time, in 512 KiB.
+// missingPlaces is the number of tenants and environments for which missing decisions are
+// noted on disk at a time, in 512 KiB.
 const missingPlaces = 2048
 
 // missingFile is their file in the data directory.
 const missingFile = "missing"
 
-// openMarks opens the notes of missing decisions. A server without them starts all
-// the same: what is missing is then known to this process alone.
+// openMarks opens the notes of missing decisions. A server that cannot open them starts
+// all the same. Then only this process knows what is missing.
 func (p *parts) openMarks() (*spool.Marks, map[int][]byte) {
 	marks, left, err := spool.OpenMarks(filepath.Join(p.cfg.DataDir, missingFile), missingPlaces)
 	if err != nil {
@@ -126,7 +126,7 @@ func (p *parts) openMarks() (*spool.Marks, map[int][]byte) {
 	return marks, left
 }
 
-// alarm tells the operators of a log that fails, now and then.
+// alarm reports a failing log to the operators, at most once every alarmEvery.
 func (k *keeper) alarm(t scope.TenantID, err error) {
 	k.mu.Lock()
 	now := k.now()
@@ -143,7 +143,7 @@ func (k *keeper) alarm(t scope.TenantID, err error) {
 	}
 }
 
-// health says how the log is.
+// health is the state of the log.
 func (k *keeper) health() system.AuditHealth {
 	s, r := k.spool.Stats(), k.reserve.Stats()
 	h := system.AuditHealth{
@@ -159,7 +159,7 @@ func (k *keeper) health() system.AuditHealth {
 	return h
 }
 
-// run looks after the log until ctx ends.
+// run watches the log until ctx ends.
 func (k *keeper) run(ctx context.Context) error {
 	tick := time.NewTicker(keeperEvery)
 	defer tick.Stop()
@@ -181,7 +181,7 @@ const (
 	diskSpace     = "disk_space"
 )
 
-// troubles is what is wrong now, with the alert for each.
+// troubles are the current problems, with the alert for each.
 func (k *keeper) troubles() map[trouble]tenant.Alert {
 	s, r := k.spool.Stats(), k.reserve.Stats()
 	out := map[trouble]tenant.Alert{}
@@ -213,7 +213,7 @@ func (k *keeper) troubles() map[trouble]tenant.Alert {
 	return out
 }
 
-// reconcile raises alerts for what is wrong and resolves those for what is not any more.
+// reconcile raises alerts for current problems and resolves the others.
 func (k *keeper) reconcile(ctx context.Context) {
 	now := k.troubles()
 	for t, alert := range now {
@@ -240,14 +240,14 @@ func (k *keeper) reconcile(ctx context.Context) {
 // alertPatience is how long an alert waits for the store.
 const alertPatience = 2 * time.Second
 
-// write changes a tenant's alerts; false where its store does not take it now.
+// write changes a tenant's alerts. It returns false if the store cannot be written now.
 func (k *keeper) write(ctx context.Context, id scope.TenantID, fn func(tx *db.Tx) error) bool {
 	ctx, cancel := context.WithTimeout(ctx, alertPatience)
 	defer cancel()
 	return k.stores.Write(ctx, id, fn) == nil
 }
 
-// The collected figures, in the order of Collect.
+// The metrics of Collect, in order.
 var keeperFigures = []struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType

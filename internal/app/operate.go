@@ -19,15 +19,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// ResetPassword gives an account a new password on the server's host and ends
-// its sessions; it works while the server runs. An empty password is made here
-// and printed.
+// ResetPassword sets a new password for an account and ends its sessions. It runs on the
+// server's host, also while the server runs. If password is empty, it generates one and
+// prints it.
 func ResetPassword(ctx context.Context, cfg Config, tenant, username, password string, out io.Writer) error {
 	if err := requireData(cfg); err != nil {
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(cfg.DataDir, devStateFile)); err == nil {
-		cfg.Demo = true // the data of `gatehouse dev`, which needs no key for secrets either
+		cfg.Demo = true // the data of `gatehouse dev`, which needs no key for secrets
 	}
 	if err := cfg.Check(); err != nil {
 		return err
@@ -55,8 +55,8 @@ func ResetPassword(ctx context.Context, cfg Config, tenant, username, password s
 	return nil
 }
 
-// keepDevPassword renews the password that `gatehouse dev` keeps beside its data,
-// where it keeps one, so that its next start prints what holds.
+// keepDevPassword updates the password that `gatehouse dev` keeps beside its data, if it
+// keeps one, so that the next start prints the right one.
 func keepDevPassword(cfg Config, tenant, username, password string) error {
 	path := filepath.Join(cfg.DataDir, devPasswordFile)
 	if _, err := os.Stat(path); err != nil || tenant != string(scope.DefaultTenant) || username != "admin" {
@@ -65,8 +65,8 @@ func keepDevPassword(cfg Config, tenant, username, password string) error {
 	return os.WriteFile(path, []byte(password), 0o600)
 }
 
-// RotateMaskKey gives a tenant's masks another key to hash values with; it works
-// while the server runs, whose bouncers fetch it within seconds.
+// RotateMaskKey gives a tenant's masks a new key for hashed values. It also works while
+// the server runs, and bouncers fetch the key within seconds.
 func RotateMaskKey(ctx context.Context, cfg Config, tenant string, out io.Writer) error {
 	if err := cfg.Check(); err != nil {
 		return err
@@ -86,8 +86,8 @@ func RotateMaskKey(ctx context.Context, cfg Config, tenant string, out io.Writer
 	return nil
 }
 
-// VerifyAudit walks the hash chains of a tenant's logs and answers an error at
-// the first break.
+// VerifyAudit checks the hash chains of a tenant's logs. It returns an error at the first
+// break.
 func VerifyAudit(ctx context.Context, cfg Config, tenant string, out io.Writer) error {
 	stores, err := openStores(ctx, cfg)
 	if err != nil {
@@ -101,7 +101,7 @@ func VerifyAudit(ctx context.Context, cfg Config, tenant string, out io.Writer) 
 	return printReport(out, report)
 }
 
-// Migrate opens each tenant's store, which brings it to this version.
+// Migrate opens every tenant's store, which upgrades it to this version.
 func Migrate(ctx context.Context, cfg Config, out io.Writer) error {
 	stores, err := openStores(ctx, cfg)
 	if err != nil {
@@ -121,10 +121,10 @@ func Migrate(ctx context.Context, cfg Config, out io.Writer) error {
 	return nil
 }
 
-// Backup copies the SQLite files of a data directory into a new directory,
-// consistently, while a server may run on them. The decisions that are not in a
-// store yet are copied first, after the counts of those that are missing: what is
-// stored meanwhile is in both copies, and the log knows it again by its id.
+// Backup copies the SQLite files of a data directory into a new directory, consistently,
+// even while a server runs. It first copies the counts of missing decisions, then the
+// decisions that are not in a store yet. What is stored meanwhile is in both copies, and
+// the log recognises it by its id.
 func Backup(ctx context.Context, cfg Config, to string, out io.Writer) error {
 	stores, err := openStores(ctx, cfg)
 	if err != nil {
@@ -156,8 +156,8 @@ func Backup(ctx context.Context, cfg Config, to string, out io.Writer) error {
 	return err
 }
 
-// requireData refuses a data directory that holds no store: an operator's tool
-// that is started in the wrong place must not make one there.
+// requireData refuses a data directory without a store. A tool that is started in the
+// wrong place must not create one.
 func requireData(cfg Config) error {
 	if cfg.DatabaseURL != "" {
 		return nil
@@ -173,7 +173,7 @@ func requireData(cfg Config) error {
 	return fmt.Errorf("there is no gatehouse data in %s: name its directory with --data-dir or GATEHOUSE_DATA_DIR, or its database with GATEHOUSE_DATABASE_URL", dir)
 }
 
-// openStores opens the stores that a server has made. It makes none.
+// openStores opens the stores that a server has created. It creates none.
 func openStores(ctx context.Context, cfg Config) (*db.Cluster, error) {
 	if err := requireData(cfg); err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func openStores(ctx context.Context, cfg Config) (*db.Cluster, error) {
 	return db.Open(ctx, db.Config{URL: cfg.DatabaseURL, Dir: cfg.DataDir, Now: clock})
 }
 
-// printReport says what was checked; a break is an error.
+// printReport prints what was checked. A break is an error.
 func printReport(out io.Writer, report audit.Report) error {
 	for _, c := range report.Chains {
 		fmt.Fprintf(out, "%-24s %8d rows, head %.16s\n", c.Name, c.Checked, c.Head)

@@ -14,13 +14,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/webhook"
 )
 
-// outward sets up what calls the tenants' own systems.
+// outward sets up the calls to tenants' own systems.
 func outward(p *parts) error {
 	allow, err := p.cfg.Targets()
 	if err != nil {
 		return err
 	}
-	// One client: its bounds are those of each call, and connections are kept by host.
+	// All calls use one client: its limits apply to each call, and it keeps connections
+	// by host.
 	target := outbound.New(outbound.Config{AllowCIDRs: allow, PlainToAllowed: true})
 	p.closers.add("receivers", time.Second, func(context.Context) error { target.Close(); return nil })
 	box, err := p.box.For("webhooks")

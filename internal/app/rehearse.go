@@ -9,10 +9,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/replay"
 )
 
-// previewPatience leaves an answer's way within the 30 s of a preview.
+// previewPatience leaves time for the answer within the 30 s of a preview.
 const previewPatience = 28 * time.Second
 
-// rehearse sets up what decides recorded decisions again.
+// rehearse sets up replays of recorded decisions.
 func (p *parts) rehearse(context.Context) error {
 	p.replays = &replay.Service{
 		Stores: p.stores, Now: p.now, Audit: p.audit, Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers,
@@ -22,7 +22,7 @@ func (p *parts) rehearse(context.Context) error {
 	return nil
 }
 
-// work sets up the one runner of all jobs: it is after every service that has some.
+// work sets up the runner of all jobs. It comes after every service that has jobs.
 func (p *parts) work(context.Context) error {
 	jobs := &job.Runner{
 		Cluster: p.stores, Kinds: slices.Concat(p.replays.Jobs(), p.ide.Jobs()), Now: p.now, Logger: p.log, Panics: p.panics, Lease: 20 * time.Second,

@@ -13,7 +13,7 @@ import (
 	"strconv"
 )
 
-// payrollControl is the example: all three outcomes in a few lines.
+// payrollControl is the example control. It shows all three outcomes in a few lines.
 const payrollControl = `package payroll
 
 # HR reads and changes everything. Staff may read, without salaries and social
@@ -55,7 +55,7 @@ func payrollTests() []object {
 	}
 }
 
-// devSeed makes the example over the API, as a user would, on the first start.
+// devSeed creates the example through the API, as a user would, on the first start.
 func devSeed(ctx context.Context, cfg Config, ports DevPorts, password string) (devState, error) {
 	path := filepath.Join(cfg.DataDir, devStateFile)
 	state, seeded, err := readState(path)
@@ -111,7 +111,7 @@ func devSeed(ctx context.Context, cfg Config, ports DevPorts, password string) (
 	return state, os.WriteFile(path, text, 0o600)
 }
 
-// seeder speaks to the API and keeps the first error.
+// seeder calls the API and keeps the first error.
 type seeder struct {
 	url, token string
 	err        error

@@ -1,6 +1,6 @@
-// Package app assembles the program by hand: it reads the configuration, fills
-// in each service's dependencies, starts what runs in the background, serves,
-// and ends everything in the reverse order. Nothing else knows the whole.
+// Package app assembles the program by hand. It reads the configuration, fills in the
+// dependencies of each service, starts background work, serves, and closes everything in
+// reverse order. No other package knows the whole.
 package app
 
 import (
@@ -24,8 +24,8 @@ import (
 // shutdownGrace is how long running requests may take to finish.
 const shutdownGrace = 5 * time.Second
 
-// Serve runs the control plane until the context ends. out is told once where
-// it is reached and, on the very first start, the administrator's password.
+// Serve runs the control plane until the context ends. On out it prints the address and,
+// on the very first start, the administrator's password.
 func Serve(ctx context.Context, cfg Config, version string, out io.Writer) error {
 	if err := cfg.Check(); err != nil {
 		return err
@@ -43,7 +43,7 @@ func Serve(ctx context.Context, cfg Config, version string, out io.Writer) error
 	return s.run(ctx)
 }
 
-// newLogger writes JSON lines. Nothing secret is ever handed to it.
+// newLogger writes JSON lines. Callers must not log secrets.
 func newLogger(level string, w io.Writer) *slog.Logger {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
@@ -52,10 +52,10 @@ func newLogger(level string, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l}))
 }
 
-// tune lets the collector run less often than Go's default and bounds the heap
-// instead: measured +8 to 32 % decisions a second for some memory under load.
-// GOGC and GOMEMLIMIT, where set, are left alone. It is called once all is
-// assembled, and gives back what assembling took.
+// tune makes the garbage collector run less often and bounds the heap instead. That gave
+// 8 to 32 % more decisions a second for some memory under load. It leaves GOGC and
+// GOMEMLIMIT alone if they are set. Call it once everything is assembled, because it also
+// releases the memory of the assembly.
 func tune(limit int64) {
 	defer debug.FreeOSMemory()
 	if os.Getenv("GOMEMLIMIT") == "" {
@@ -75,8 +75,8 @@ type server struct {
 	generated string
 }
 
-// startServer assembles and begins to listen, so that whoever connects waits
-// instead of failing.
+// startServer assembles the server and listens before it is ready, so that early clients
+// wait instead of failing.
 func startServer(ctx context.Context, cfg Config, version string, log *slog.Logger) (_ *server, err error) {
 	p, err := assemble(ctx, cfg, log)
 	if err != nil {
@@ -114,8 +114,8 @@ func startServer(ctx context.Context, cfg Config, version string, log *slog.Logg
 	return s, nil
 }
 
-// run serves until the context ends or a part fails; then requests finish, what
-// runs in the background ends, and everything is closed.
+// run serves until the context ends or a part fails. Then requests finish, background
+// work ends, and everything is closed.
 func (s *server) run(ctx context.Context) error {
 	ctx, stopServing := context.WithCancelCause(ctx)
 	defer stopServing(nil)

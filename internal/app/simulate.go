@@ -9,8 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 )
 
-// simulate sets up the simulator. It shares with live decisions what these see:
-// snapshots and people.
+// simulate sets up the simulator. It uses the snapshots and people of live decisions.
 func (p *parts) simulate(people *decision.People) {
 	p.simulator = &simulator.Service{
 		Stores: p.stores, Now: p.now, Evaluator: p.workers, Policies: p.policies, Snapshots: p.snapshots,
@@ -22,7 +21,7 @@ func (p *parts) simulate(people *decision.People) {
 	})
 }
 
-// hourly has something done for each tenant, once at the start and then every hour.
+// hourly calls do for each tenant, at the start and then every hour.
 func (p *parts) hourly(name string, do func(ctx context.Context, t scope.TenantID) error) {
 	p.task(name, func(ctx context.Context) error {
 		return every(ctx, time.Hour, func() {

@@ -19,8 +19,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// loadSnapshot reads what decisions of an environment are made from, in one
-// transaction, so that the revision belongs to the rows.
+// loadSnapshot reads what the decisions of an environment need in one transaction, so
+// that the revision matches the rows.
 func (p *parts) loadSnapshot(ctx context.Context, t scope.TenantID, env scope.Env) (decision.Source, error) {
 	var src decision.Source
 	err := p.stores.Read(ctx, t, func(tx *db.Tx) (err error) {
@@ -39,9 +39,9 @@ func (p *parts) loadSnapshot(ctx context.Context, t scope.TenantID, env scope.En
 	return src, err
 }
 
-// loadChanges reads what changed since a revision: the resources and controls
-// that it is about. Where some of it is not known to be about either, it reads all
-// controls, of which the snapshot takes over those that do not differ.
+// loadChanges reads the resources and controls that changed since a revision. If some
+// change is known to be neither, it reads all controls, and the snapshot keeps those that
+// do not differ.
 func (p *parts) loadChanges(ctx context.Context, t scope.TenantID, env scope.Env, since int64) (out decision.Delta, ok bool, err error) {
 	err = p.stores.Read(ctx, t, func(tx *db.Tx) error {
 		to, err := tx.Revision(ctx, resource.Revision(env))
@@ -72,7 +72,7 @@ func (p *parts) loadChanges(ctx context.Context, t scope.TenantID, env scope.Env
 	return out, ok, err
 }
 
-// controlTexts are the active controls in their stored form.
+// controlTexts are the active controls as stored.
 func (p *parts) controlTexts(ctx context.Context, tx *db.Tx, env scope.Env) ([]decision.ControlText, error) {
 	controls, err := policy.ControlsFor(ctx, tx, env)
 	return controlTexts(controls), err
@@ -94,7 +94,7 @@ func (p *parts) envRevision(ctx context.Context, t scope.TenantID, env scope.Env
 	return p.revision(ctx, t, resource.Revision(env))
 }
 
-// revision is the value of a counter of a tenant's store.
+// revision is the value of a counter in a tenant's store.
 func (p *parts) revision(ctx context.Context, t scope.TenantID, name string) (int64, error) {
 	store, err := p.stores.Tenant(ctx, t)
 	if err != nil {
@@ -103,7 +103,7 @@ func (p *parts) revision(ctx context.Context, t scope.TenantID, name string) (in
 	return store.Revision(ctx, name)
 }
 
-// dataOf is what decisions of an environment find below data.
+// dataOf is what the controls of an environment see below data.
 func (p *parts) dataOf(ctx context.Context, t scope.TenantID, env scope.Env) (rego.DataSource, error) {
 	set, err := p.snapshots.Get(ctx, t, env)
 	if err != nil {
@@ -112,7 +112,7 @@ func (p *parts) dataOf(ctx context.Context, t scope.TenantID, env scope.Env) (re
 	return set, nil
 }
 
-// findPerson gives the members of a stored user that fill in input.user.
+// findPerson is what input.user gets of a stored user.
 func (p *parts) findPerson(ctx context.Context, t scope.TenantID, id string) (value.Value, error) {
 	if scope.NamesAgent(id) {
 		return findAgent(ctx, p.agents, t, id)
@@ -127,7 +127,7 @@ func (p *parts) findPerson(ctx context.Context, t scope.TenantID, id string) (va
 	return personDocument(u)
 }
 
-// findSubject is findPerson for AuthZEN, whose subjects are named by id, user name or
+// findSubject is findPerson for AuthZEN, where a subject is an id, a user name or an
 // e-mail address.
 func (p *parts) findSubject(ctx context.Context, t scope.TenantID, id string) (value.Value, error) {
 	if scope.NamesAgent(id) {
@@ -143,7 +143,7 @@ func (p *parts) findSubject(ctx context.Context, t scope.TenantID, id string) (v
 	return personDocument(u)
 }
 
-// findAgent gives the members of the active agent that a subject's id names, such as
+// findAgent is what input.user gets of the active agent with a subject id such as
 // agent:7; undefined: there is none.
 func findAgent(ctx context.Context, agents *agent.Service, t scope.TenantID, id string) (value.Value, error) {
 	n, ok := agent.ParseSubject(id)
@@ -164,7 +164,7 @@ func (p *parts) peopleRevision(ctx context.Context, t scope.TenantID) (int64, er
 	return p.revision(ctx, t, user.Revision)
 }
 
-// personDocument is what controls see of a stored user; empty members are absent.
+// personDocument is what controls see of a stored user, without empty members.
 func personDocument(u user.User) (value.Value, error) {
 	roles := make([]any, len(u.Roles))
 	for i, r := range u.Roles {
@@ -183,7 +183,7 @@ func personDocument(u user.User) (value.Value, error) {
 	return value.FromAny(doc)
 }
 
-// syncErrors gives the refusals of bouncers by control.
+// syncErrors are the errors of bouncers, by control.
 func (p *parts) syncErrors(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]policy.SyncError, error) {
 	rows, err := bouncer.RefusalsOf(ctx, tx, first, last)
 	if err != nil {
@@ -198,7 +198,7 @@ func (p *parts) syncErrors(ctx context.Context, tx *db.Tx, first, last int64) (m
 	return out, nil
 }
 
-// keptInputs is what a tenant keeps of decisions' inputs for replay.
+// keptInputs is how long and how many inputs of decisions a tenant keeps for replay.
 func keptInputs(ctx context.Context, tx *db.Tx) (audit.Kept, error) {
 	settings, err := tenant.SettingsIn(ctx, tx)
 	return settings.Replay(), err

@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tally"
 )
 
-// startDomains sets up the domains of tenants: whose they are, and a daily look at
-// whether they still lead here.
+// startDomains sets up tenants' domains: proof of ownership, and a daily check that they
+// still point here.
 func startDomains(ctx context.Context, p *parts) error {
 	box, err := p.box.For("domains")
 	if err != nil {
@@ -48,8 +48,8 @@ func startDomains(ctx context.Context, p *parts) error {
 	return nil
 }
 
-// startMetering sets up the counting of what tenants use. It comes after the decision log,
-// which makes sure that no other process has the data directory.
+// startMetering sets up the metering of tenants. It comes after the decision log, which
+// ensures that no other process uses the data directory.
 func startMetering(p *parts) error {
 	dir := filepath.Join(p.cfg.DataDir, "usage")
 	book, err := tally.Open(dir, p.log)

@@ -9,15 +9,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// warmTime is for how long the start loads what decisions are made from. Tenants
-// whose turn has not come by then load with their first decision.
+// warmTime is how long the start loads snapshots. Tenants that are not loaded by then
+// load with their first decision.
 const warmTime = 300 * time.Millisecond
 
 var errWarming = errors.New("the controls and data for decisions are still loading")
 
-// warm makes ready what the first decisions would else wait for: the tables of the
-// compiler, and the snapshots of tenants. Until it is done, the service is not
-// ready. It does not fail: what could not be loaded is loaded by who asks.
+// warm prepares what the first decisions would wait for: the tables of the compiler and
+// the snapshots of tenants. The service is not ready before. It does not fail; what it
+// could not load is loaded when it is needed.
 func (p *parts) warm(ctx context.Context) error {
 	defer p.warmed.Store(true)
 	until := p.now().Add(warmTime)

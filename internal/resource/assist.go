@@ -9,13 +9,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
-// Chat is the Assistant behind an OpenAI-compatible chat endpoint.
+// Chat is an Assistant behind an OpenAI-compatible chat endpoint.
 type Chat struct {
-	// Client calls out; it holds the address guard, the timeout and the bound on replies.
+	// Client makes the calls. It has the address guard, the timeout and the limit on
+	// replies.
 	Client *outbound.Client
-	// URL is the endpoint itself, such as https://llm.example.com/v1/chat/completions.
+	// URL is the endpoint, such as https://llm.example.com/v1/chat/completions.
 	URL string
-	// Model is the model asked for, Key the bearer token; empty sends none.
+	// Model is the model to ask. Key is the bearer token; empty sends none.
 	Model, Key string
 }
 
@@ -38,8 +39,8 @@ type chatReply struct {
 	} `json:"choices"`
 }
 
-// Answer asks for one completion and gives its text. Whatever goes wrong is one
-// fault that says nothing of the endpoint.
+// Answer asks for one completion and returns its text. Every failure is the same fault,
+// which says nothing about the endpoint.
 func (c *Chat) Answer(ctx context.Context, p classify.Prompt) ([]byte, error) {
 	body, err := json.Marshal(chatRequest{
 		Model: c.Model, Messages: []chatMessage{{"system", p.System}, {"user", p.User}}, MaxTokens: 500,

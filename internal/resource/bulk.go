@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Bulk is what a bulk classification did. Examined is
-// the sum of Classified, Unchanged and Errors.
+// Bulk is the result of a bulk classification. Examined is the sum of Classified,
+// Unchanged and Errors.
 type Bulk struct {
 	Environment scope.Env `json:"environment" enum:"sandbox,production" doc:"Environment that was classified."`
 	Examined    int64     `json:"examined" doc:"Resources examined: those never classified first, then those classified longest ago."`
@@ -23,10 +23,9 @@ type Bulk struct {
 	Errors      []string  `json:"errors" doc:"One line for each resource that could not be classified: its id and the reason." example:"[\"17: a confidential or restricted resource needs at least one compliance tag\"]"`
 }
 
-// ClassifyBulk applies the heuristic to up to limit resources of an environment
-// that nobody or the heuristic classified, and fills in empty members only. The
-// call is one transaction with one audit row; each resource that changed is told
-// of by an event of its own.
+// ClassifyBulk applies the heuristic to up to limit resources that no person and no
+// assistant has classified. It fills in only empty members. The call is one transaction
+// with one audit row, and each changed resource gets an event.
 func (s *Service) ClassifyBulk(ctx context.Context, sc scope.Scope, limit int64) (Bulk, error) {
 	env := sc.EnvOr(scope.Sandbox)
 	var out Bulk
@@ -48,7 +47,7 @@ func (s *Service) ClassifyBulk(ctx context.Context, sc scope.Scope, limit int64)
 	return out, err
 }
 
-// batch is a bulk classification under way.
+// batch is a bulk classification in progress.
 type batch struct {
 	service   *Service
 	tx        *db.Tx
@@ -60,7 +59,7 @@ type batch struct {
 	resources []any // for the audit row
 }
 
-// classify notes what becomes of a resource; close writes it.
+// classify collects the change of a resource; close writes it.
 func (b *batch) classify(old Resource) {
 	b.out.Examined++
 	p, next, now := classify.Propose(old.subject()), old, b.service.Now()
@@ -87,7 +86,8 @@ func (b *batch) classify(old Resource) {
 	})
 }
 
-// close writes the batch and what goes with it. A call that examined nothing leaves no trace.
+// close writes the batch, its audit row and its events. If nothing was examined, it
+// writes nothing.
 func (b *batch) close(ctx context.Context) error {
 	if b.out.Examined == 0 {
 		return nil
@@ -114,7 +114,7 @@ func (b *batch) close(ctx context.Context) error {
 	return event.Emit(ctx, b.tx, b.sc, b.told...)
 }
 
-// write writes the resources that changed, after what they are until now is kept.
+// write stores the changed resources, after their current states.
 func (b *batch) write(ctx context.Context) error {
 	if len(b.changed) == 0 {
 		return nil

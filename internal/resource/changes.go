@@ -11,28 +11,28 @@ import (
 )
 
 const (
-	// KeptRevisions is for how many revisions back the journal reaches.
+	// KeptRevisions is how many revisions the journal goes back.
 	KeptRevisions = 1000
-	// maxDelta is how many resources are worth bringing up to date one by one.
+	// maxDelta is how many resources are worth updating one by one.
 	maxDelta = 5000
 )
 
-// Delta is what became of an environment's resources between two revisions.
+// Delta is what changed in an environment's resources between two revisions.
 type Delta struct {
-	// Docs are new or changed resources, Removed the ids of those that are gone.
+	// Docs are new or changed resources. Removed are the ids of deleted ones.
 	Docs    []rego.Resource
 	Removed []int64
-	// Revisions is how many of the revisions were about resources. The others were
-	// about something else: controls, or a mode of enforcement.
+	// Revisions is how many of the revisions concerned resources. The others concerned
+	// controls or modes.
 	Revisions int64
 }
 
-// noteChanged bumps the environment's revision, notes which resources it is about, and
-// keeps what they are until now (Past). It comes before the change, for what is
-// not kept by then is gone; of new resources there is nothing yet (born). Every
-// write to the table of resources goes through one of the two in its transaction:
-// what is not noted would be missing from every snapshot that is brought up to
-// date. Transactions that bump wait for each other, so the journal has no gaps.
+// noteChanged increases the environment's revision, journals the changed resources, and
+// keeps their current state (Past). It must come before the change. For new resources use
+// noteCreated. Every write to the table of resources calls one of the two in its
+// transaction. Otherwise the change would be missing in every snapshot that is updated.
+// Transactions that increase the revision wait for each other, so the journal has no
+// gaps.
 func (s *Service) noteChanged(ctx context.Context, tx *db.Tx, env scope.Env, ids ...int64) error {
 	revision, err := note(ctx, tx, env, ids)
 	if err != nil {
@@ -41,8 +41,7 @@ func (s *Service) noteChanged(ctx context.Context, tx *db.Tx, env scope.Env, ids
 	return keepPast(ctx, tx, env, revision, s.Now())
 }
 
-// noteCreated is touch for resources that the transaction made: until now they were not
-// there.
+// noteCreated is noteChanged for resources that the transaction creates.
 func (s *Service) noteCreated(ctx context.Context, tx *db.Tx, env scope.Env, ids ...int64) error {
 	revision, err := note(ctx, tx, env, ids)
 	if err != nil {
@@ -61,9 +60,9 @@ func note(ctx context.Context, tx *db.Tx, env scope.Env, ids []int64) (revision 
 	return revision, forgetChanges(ctx, tx, env, revision-KeptRevisions)
 }
 
-// DocsSince gives what changed after a revision, up to that of the transaction,
-// now. ok is false where the journal does not reach back so far or so much
-// changed that reading everything (Docs) is the shorter way.
+// DocsSince returns what changed after a revision, up to the transaction's. ok is false
+// if the journal does not go back that far, or if so much changed that reading everything
+// (Docs) is faster.
 func DocsSince(ctx context.Context, tx *db.Tx, env scope.Env, since, now int64) (d Delta, ok bool, err error) {
 	if since > now || now-since > KeptRevisions {
 		return d, false, nil

@@ -9,21 +9,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Assistant answers a prompt, or fails; its answer is read by classify.Admit.
+// Assistant answers a prompt. classify.Admit reads its answer.
 type Assistant interface {
 	Answer(ctx context.Context, p classify.Prompt) ([]byte, error)
 }
 
-// ClassificationChange is what apply-classification takes: any subset of the
-// enrichment, and who proposed it.
+// ClassificationChange is a change of the enrichment, and who proposed it.
 type ClassificationChange struct {
 	EnrichmentChange
 	Source     string   `json:"classification_source,omitempty" enum:"manual,heuristic,assist" default:"manual" doc:"Who classified it."`
 	Confidence *float64 `json:"classification_confidence,omitempty" minimum:"0" maximum:"1" doc:"Confidence of the classification; 1 by default when the source is manual."`
 }
 
-// subject is what classification looks at: the address is the url, or where none
-// is kept the path pattern at the host.
+// subject is what classification reads. Its address is the URL, or else the host with the
+// path pattern.
 func (r Resource) subject() classify.Subject {
 	address := r.URL
 	if address == "" {
@@ -32,9 +31,9 @@ func (r Resource) subject() classify.Subject {
 	return classify.Subject{Name: r.Name, URL: address, OriginalHost: r.OriginalHost, BusinessContext: r.BusinessContext}
 }
 
-// Propose classifies a resource and writes nothing. Where the heuristic is not
-// sure and the tenant wants it, the assistant is asked; whatever goes wrong
-// there, the heuristic's proposal stands and the rationale says so.
+// Propose classifies a resource without storing anything. If the heuristic is not sure
+// and the tenant allows it, the assistant is asked. If that fails, the heuristic's
+// proposal stands and the rationale says so.
 func (s *Service) Propose(ctx context.Context, sc scope.Scope, id int64) (classify.Proposal, error) {
 	var r Resource
 	ask := false
@@ -64,8 +63,8 @@ func (s *Service) Propose(ctx context.Context, sc scope.Scope, id int64) (classi
 	return better, nil
 }
 
-// ApplyClassification sets enrichment as a classification: with it come who
-// classified, how sure that is, and when.
+// ApplyClassification sets enrichment as a classification, with who classified, when, and
+// how certain that is.
 func (s *Service) ApplyClassification(ctx context.Context, sc scope.Scope, id int64, c ClassificationChange, ifVersion int64) (Enriched, error) {
 	var out Enriched
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
@@ -90,7 +89,7 @@ func (s *Service) ApplyClassification(ctx context.Context, sc scope.Scope, id in
 	return out, err
 }
 
-// labels are the tags of a classification: what an enrichment says at a glance.
+// labels are the tags of a classification.
 func (e Enrichment) labels() []string {
 	out := []string{}
 	for _, l := range []struct {
@@ -106,9 +105,9 @@ func (e Enrichment) labels() []string {
 	return out
 }
 
-// fillFrom gives the enrichment with its empty members filled in by a proposal, and
-// the names of those. What an operator set stays; a classification that the
-// compliance-tag rule would refuse is left out.
+// fillFrom fills the empty members of the enrichment from a proposal, and returns the
+// names of those that it filled. Values of an operator stay. It leaves out a
+// classification that the compliance-tag rule refuses.
 func (e Enrichment) fillFrom(p classify.Proposal) (Enrichment, []string) {
 	filled := []string{}
 	text := func(dst *string, name string, v *string) {
@@ -141,5 +140,5 @@ func (e Enrichment) fillFrom(p classify.Proposal) (Enrichment, []string) {
 	return e, filled
 }
 
-// strict is a classification that needs a compliance tag.
+// strict reports whether a classification needs a compliance tag.
 func strict(level string) bool { return level == "confidential" || level == "restricted" }

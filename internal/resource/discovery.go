@@ -14,22 +14,21 @@ import (
 )
 
 const (
-	// discoveriesPerHour is how many resources one bouncer may bring about in any
-	// hour.
+	// discoveriesPerHour is how many resources one bouncer may create in any hour.
 	discoveriesPerHour = 100
-	// oftenPerHour is what is kept beyond that for hosts with oftenSeen requests or
-	// more: a flood of made-up names must not hide one that is in use.
+	// oftenPerHour is how many more are reserved for hosts with at least oftenSeen
+	// requests, so that a flood of invented names cannot hide a host in use.
 	oftenPerHour = 20
 	oftenSeen    = 3
-	// maxUnreviewed is how many discovered resources an environment holds that no
-	// person has classified: who sends made-up host names fills no table. Once it is
-	// full, a host with traffic takes the place of the oldest one that has none.
+	// maxUnreviewed is how many discovered resources without a person's classification an
+	// environment holds, so that invented host names cannot fill the table. Once it is
+	// full, a host with traffic replaces the oldest one without.
 	maxUnreviewed = 1000
 	// maxNotes is how many segments of the first request's path are kept.
 	maxNotes = 4
 )
 
-// Why a host was not taken up.
+// Why a host was refused.
 const (
 	RefusedHost   = "invalid_host"
 	RefusedBudget = "rate_limited"
@@ -37,16 +36,16 @@ const (
 	RefusedOff    = "discovery_off"
 )
 
-// Sighting is traffic to a host that a bouncer has no resource for.
+// Sighting is traffic to a host without a resource.
 type Sighting struct {
 	Host   string `json:"host" maxLength:"260" doc:"Host name of the request; a port is ignored." example:"api.openai.com"`
 	Scheme string `json:"scheme,omitempty" enum:"http,https" doc:"Scheme of the request."`
 	Path   string `json:"path,omitempty" maxLength:"2048" doc:"Normalised path of the first request, without its query. Only the leading words are kept, as a hint for classification." example:"/v1/chat/completions"`
-	// Requests is how many there were, where that is why it is reported.
+	// Requests is the number of requests, if that is why the host is reported.
 	Requests int `json:"requests,omitempty" minimum:"0" doc:"Number of requests that named the host, when that is the reason why it is reported beyond the hourly limit."`
 }
 
-// allowance is how many hosts a bouncer may bring about within an hour, this one among them.
+// allowance is how many hosts a bouncer may create within an hour, including this one.
 func (s Sighting) allowance() int64 {
 	if s.Requests >= oftenSeen {
 		return discoveriesPerHour + oftenPerHour
@@ -60,13 +59,13 @@ type Discovered struct {
 	ResourceID int64  `json:"resource_id" doc:"The resource that was created."`
 }
 
-// Undiscovered is a host that was not taken up.
+// Undiscovered is a host that was refused.
 type Undiscovered struct {
 	Host   string `json:"host" doc:"The host as it was reported."`
 	Reason string `json:"reason" enum:"invalid_host,rate_limited,too_many_unreviewed,discovery_off" doc:"Why: it is not a host name; the bouncer has used up its hourly limit; people should first look at the resources found so far; or the bouncer's configuration turns discovery off."`
 }
 
-// Discovery is what became of a bouncer's report.
+// Discovery is the result of a bouncer's report.
 type Discovery struct {
 	Created   []Discovered   `json:"created" doc:"Hosts that now have a resource."`
 	Known     []string       `json:"known" doc:"Hosts that a resource already names; the resource does not change."`
@@ -74,10 +73,10 @@ type Discovery struct {
 	Remaining int64          `json:"remaining" doc:"How many more hosts this bouncer may report within the hour."`
 }
 
-// Discover registers the hosts that a bouncer reports and no resource of the
-// scope's environment names. known is what the caller knows of existing hosts
-// beyond original_host: it gives those of the names that are new. An existing
-// resource is never changed. The bouncer is the actor of all that is written.
+// Discover creates resources for reported hosts that no resource of the scope's
+// environment names. unknown returns those of the names that the caller does not know in
+// another way. Existing resources never change. The bouncer is the actor of everything
+// that is written.
 func (s *Service) Discover(ctx context.Context, sc scope.Scope, bouncer int64, seen []Sighting, unknown func(names []string) []string) (Discovery, error) {
 	d := discovery{service: s, sc: sc, bouncer: bouncer}
 	candidates := d.sift(seen, unknown)
@@ -104,7 +103,7 @@ func (s *Service) Discover(ctx context.Context, sc scope.Scope, bouncer int64, s
 	}
 	sifted := d.out
 	err = s.write(ctx, sc, func(tx *db.Tx) error {
-		// A transaction may run again: each run begins with what was sifted.
+		// A transaction may run again, so each run starts from the sifted report.
 		d.tx, d.out = tx, Discovery{Created: []Discovered{}, Known: append([]string{}, sifted.Known...), Refused: append([]Undiscovered{}, sifted.Refused...)}
 		return d.register(ctx, candidates)
 	})
@@ -114,7 +113,7 @@ func (s *Service) Discover(ctx context.Context, sc scope.Scope, bouncer int64, s
 	return d.out, nil
 }
 
-// discovery is one report under way.
+// discovery is a report in progress.
 type discovery struct {
 	service *Service
 	sc      scope.Scope
@@ -127,7 +126,7 @@ func (d *discovery) refuse(host, reason string) {
 	d.out.Refused = append(d.out.Refused, Undiscovered{Host: clip(host, maxHost), Reason: reason})
 }
 
-// maxHost bounds what is repeated of a host that was refused.
+// maxHost limits how much of a refused host name is repeated.
 const maxHost = 260
 
 func clip(s string, most int) string {
@@ -137,7 +136,7 @@ func clip(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "")
 }
 
-// sift keeps of a report what names hosts, each once, that nobody knows.
+// sift keeps each unknown host of a report once.
 func (d *discovery) sift(seen []Sighting, unknown func([]string) []string) []Sighting {
 	d.out = Discovery{Created: []Discovered{}, Known: []string{}, Refused: []Undiscovered{}}
 	first := map[string]Sighting{}
@@ -167,8 +166,8 @@ func (d *discovery) sift(seen []Sighting, unknown func([]string) []string) []Sig
 	return out
 }
 
-// register creates what is new and within the bounds. It counts anew: what was
-// read before may be over.
+// register creates what is new and within the limits. It counts again, because what was
+// read before may be out of date.
 func (d *discovery) register(ctx context.Context, candidates []Sighting) error {
 	s, tx := d.service, d.tx
 	now := s.Now()
@@ -215,8 +214,8 @@ func (d *discovery) register(ctx context.Context, candidates []Sighting) error {
 	return d.list(ctx)
 }
 
-// makeRoom removes the oldest discovered resource that nobody has touched and that
-// has next to no traffic: made-up names come once. It gives how many went.
+// makeRoom removes the oldest discovered resource that nobody has changed and that has
+// next to no traffic, because invented names come once. It returns how many it removed.
 func (d *discovery) makeRoom(ctx context.Context) (int64, error) {
 	s, tx := d.service, d.tx
 	untouched, err := untouchedDiscoveries(ctx, tx, d.sc.Env, maxUnreviewed)
@@ -251,8 +250,8 @@ func (d *discovery) makeRoom(ctx context.Context) (int64, error) {
 	return 0, nil
 }
 
-// list has the bouncer stand before what it discovered: controls for it are
-// delivered to this bouncer without anybody linking the two.
+// list adds the new resources to the bouncer, so that it gets their controls without
+// anybody linking them.
 func (d *discovery) list(ctx context.Context) error {
 	if len(d.out.Created) == 0 || d.service.AddToBouncer == nil {
 		return nil
@@ -264,7 +263,7 @@ func (d *discovery) list(ctx context.Context) error {
 	return d.service.AddToBouncer(ctx, d.tx, d.sc, d.bouncer, ids)
 }
 
-// create registers one host, classified by the heuristic.
+// create creates one resource, classified by the heuristic.
 func (d *discovery) create(ctx context.Context, c Sighting, now time.Time) error {
 	r := Resource{
 		Name: clip(c.Host, 200), Type: "api", Environment: d.sc.Env, Path: "/**", Methods: []string{}, OriginalHost: c.Host, URL: c.address(),
@@ -293,9 +292,8 @@ func (d *discovery) create(ctx context.Context, c Sighting, now time.Time) error
 	})
 }
 
-// address is where the traffic went, as far as it is worth keeping: the words
-// that a path begins with say what a host offers, and what follows them may be
-// anybody's name, number or secret.
+// address is the part of the address that is worth keeping. The first words of a path say
+// what a host offers. What follows may be anybody's name, number or secret.
 func (s Sighting) address() string {
 	scheme := "https"
 	if s.Scheme == "http" {
@@ -315,8 +313,8 @@ func (s Sighting) address() string {
 	return u.String()
 }
 
-// plainWord reports whether a path segment looks like a word of an API and not
-// like an identifier: letters first, at most 40 of them, and few digits.
+// plainWord reports whether a path segment looks like a word of an API and not like an
+// identifier: it begins with a letter, has at most 40 characters, and few digits.
 func plainWord(s string) bool {
 	if s == "" || len(s) > 40 {
 		return false

@@ -11,9 +11,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Docs gives the resources of an environment as the engine sees them, by id:
-// what the matcher needs, and the document that becomes data.resources.<id> and
-// is laid onto input.resource. Empty members are absent.
+// Docs are the resources of an environment as the engine sees them, by id: what the
+// matcher needs, and the document for data.resources.<id> and input.resource. Empty
+// members are absent.
 func Docs(ctx context.Context, tx *db.Tx, env scope.Env) ([]rego.Resource, error) {
 	rs, err := all(ctx, tx, env)
 	if err != nil {
@@ -30,8 +30,8 @@ func Docs(ctx context.Context, tx *db.Tx, env scope.Env) ([]rego.Resource, error
 	return out, nil
 }
 
-// Doc is the resource as the engine sees it. E-mail addresses are taken out of
-// business_context, for the document goes to every bouncer.
+// Doc is the resource as the engine sees it. E-mail addresses in business_context are
+// removed, because the document goes to every bouncer.
 func (r Resource) Doc() (rego.Resource, error) {
 	m := r.Enrichment.members()
 	if r.BusinessContext != "" {

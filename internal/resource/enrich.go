@@ -11,8 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/template"
 )
 
-// Impact is what an enrichment means for one control: a bound one, or a
-// template that is suggested.
+// Impact is what an enrichment means for a bound control or a suggested template.
 type Impact struct {
 	PolicyID   int64  `json:"policy_id,omitempty" doc:"The bound control."`
 	TemplateID string `json:"template_id,omitempty" doc:"The suggested template."`
@@ -20,14 +19,14 @@ type Impact struct {
 	Detail     string `json:"detail" doc:"The same, as text."`
 }
 
-// Enriched is a resource after its enrichment, with what that means for controls.
+// Enriched is an enriched resource, with the impact on controls.
 type Enriched struct {
 	Resource
 	Impacts []Impact `json:"impacts" doc:"What the change means for each bound control and each suggested template."`
 }
 
-// Enrich sets any subset of the enrichment; the compliance-tag rule is a 422.
-// The audit row keeps the resource's snapshot without owner_email.
+// Enrich changes members of the enrichment. A missing compliance tag is a 422. The audit
+// row has the resource's snapshot without owner_email.
 func (s *Service) Enrich(ctx context.Context, sc scope.Scope, id int64, c EnrichmentChange, ifVersion int64) (Enriched, error) {
 	var out Enriched
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
@@ -43,7 +42,7 @@ func (s *Service) Enrich(ctx context.Context, sc scope.Scope, id int64, c Enrich
 	return out, err
 }
 
-// enriched writes a resource whose enrichment or classification changed.
+// enriched stores a resource whose enrichment or classification changed.
 func (s *Service) enriched(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next Resource) (out Enriched, err error) {
 	if offences := next.Enrichment.check(); len(offences) > 0 {
 		return out, invalid(offences)
@@ -58,8 +57,8 @@ func (s *Service) enriched(ctx context.Context, tx *db.Tx, sc scope.Scope, old, 
 	return out, s.record(ctx, tx, sc, out.Resource, "updated", diff)
 }
 
-// impacts says what a change of the enrichment means for the bound controls, the
-// templates that it suggests, and those that it suggested before.
+// impacts says what a change of the enrichment means for the bound controls, and for the
+// templates that are suggested now or were before.
 func impacts(old, next Resource, diff map[string]any) []Impact {
 	out := []Impact{}
 	effect, detail := "unchanged", "no member that the control reads has another value"

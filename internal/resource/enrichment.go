@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 )
 
-// Enrichment is the operator-approved metadata of a resource. Empty means not set: such members are absent from
-// answers that hold single values, and always from the engine's input.
+// Enrichment is metadata that an operator approved. An empty member is not set. It is
+// absent from answers with single values, and always from the engine's input.
 type Enrichment struct {
 	Kind               string   `json:"resource_kind,omitempty" db:"resource_kind" enum:"api,llm_endpoint,mcp_server,agent,rag_index,dataset,tool" doc:"Kind; selects control templates."`
 	DataClassification string   `json:"data_classification,omitempty" db:"data_classification" enum:"public,internal,confidential,restricted" doc:"Sensitivity of its data."`
@@ -21,7 +21,8 @@ type Enrichment struct {
 	SLATier            string   `json:"sla_tier,omitempty" db:"sla_tier" enum:"gold,silver,bronze" doc:"How often to monitor, and alert thresholds."`
 	DataResidency      string   `json:"data_residency,omitempty" db:"data_residency" doc:"Where its data must be stored." example:"eu"`
 	OwnerTeam          string   `json:"owner_team,omitempty" db:"owner_team" doc:"Team that handles incidents."`
-	// OwnerEmail is personal data: it may reach the engine's input, never an audit row or a prompt.
+	// OwnerEmail is personal data. It may reach the engine's input, but never an audit
+	// row or a prompt.
 	OwnerEmail         string   `json:"owner_email,omitempty" db:"owner_email" format:"email" doc:"Contact address for incidents; left out of audit snapshots."`
 	BusinessContext    string   `json:"business_context,omitempty" db:"business_context" maxLength:"500" doc:"Purpose, at most 500 characters."`
 	AIProvider         string   `json:"ai_provider,omitempty" db:"ai_provider" enum:"openai,anthropic,google,azure,aws,self_hosted" doc:"Who hosts its model."`
@@ -32,7 +33,7 @@ type Enrichment struct {
 	EgressDestinations []string `json:"egress_destinations" db:"egress_destinations" doc:"Host names it may call."`
 }
 
-// Classification is set by the service when a classification is applied, and by nobody else.
+// Classification is set only when a classification is applied.
 type Classification struct {
 	Source           string     `json:"classification_source,omitempty" db:"classification_source" enum:"manual,heuristic,assist" readOnly:"true" doc:"Who classified it."`
 	Confidence       *float64   `json:"classification_confidence,omitempty" db:"classification_confidence" minimum:"0" maximum:"1" readOnly:"true" doc:"Confidence of the classification."`
@@ -40,7 +41,7 @@ type Classification struct {
 	Tags             []string   `json:"tags" db:"tags" readOnly:"true" doc:"Tags that classification has set."`
 }
 
-// EnrichmentChange is any subset of the enrichment; null clears a member.
+// EnrichmentChange is a change of some members. null clears a member.
 type EnrichmentChange struct {
 	Kind               patch.Field[string]   `json:"resource_kind,omitzero" enum:"api,llm_endpoint,mcp_server,agent,rag_index,dataset,tool" doc:"Kind; selects control templates."`
 	DataClassification patch.Field[string]   `json:"data_classification,omitzero" enum:"public,internal,confidential,restricted" doc:"Sensitivity of its data; confidential and restricted need a compliance tag."`
@@ -78,8 +79,8 @@ func (e Enrichment) apply(c EnrichmentChange) Enrichment {
 	return e
 }
 
-// check gives the offences of an enrichment that no single tag can express:
-// the compliance-tag rule, addresses and host names.
+// check returns the errors that the schema cannot express: the compliance-tag rule,
+// addresses and host names.
 func (e Enrichment) check() []fault.Detail {
 	var out []fault.Detail
 	add := func(pointer, msg string) { out = append(out, fault.Detail{Pointer: pointer, Message: msg}) }
@@ -99,20 +100,19 @@ func (e Enrichment) check() []fault.Detail {
 	return out
 }
 
-// Offences are those of what is sent that its schema cannot say, to be told
-// with the schema's. Whether a compliance tag is needed depends on what is
-// stored, unless the tags are sent.
+// Offences are the errors in the sent members that the schema cannot express. Whether a
+// compliance tag is needed depends on the stored resource, unless the tags are sent.
 func (c EnrichmentChange) Offences() []fault.Detail {
 	return c.own(Enrichment{}.apply(c).check())
 }
 
-// own leaves out what only the stored resource can answer.
+// own leaves out the errors that depend on the stored resource.
 func (c EnrichmentChange) own(offences []fault.Detail) []fault.Detail {
 	return slices.DeleteFunc(offences, func(d fault.Detail) bool { return d.Pointer == "/compliance_tags" && !c.ComplianceTags.Sent })
 }
 
-// members are the enrichment's set members by their JSON names, empty ones
-// absent: what the engine's input and data.resources show.
+// members are the set members of the enrichment by their JSON names, as in the engine's
+// input and data.resources.
 func (e Enrichment) members() map[string]any {
 	out := map[string]any{}
 	for name, v := range map[string]string{

@@ -13,14 +13,13 @@ import (
 // attention is how many rows the needs-attention table has.
 const attention = 25
 
-// The names that absent values have in the inventory.
+// The names of missing values in the inventory.
 const (
 	unknownKind = "unknown"
 	unsetLevel  = "unset"
 )
 
-// noControl is the reason that says least of a resource: whatever lacks
-// something else too comes before it.
+// noControl is the least important reason: resources that lack something else come first.
 const noControl = "no_control"
 
 // Inventory is the summary of an environment's resources.
@@ -36,7 +35,7 @@ type Inventory struct {
 	Attention   []Attention      `json:"needs_attention" doc:"At most 25 incomplete resources, those that lack most first."`
 }
 
-// Attention is a resource that somebody should look at.
+// Attention is a resource that somebody should review.
 type Attention struct {
 	ID          int64     `json:"id" doc:"Id of the resource"`
 	Name        string    `json:"name" doc:"Display name."`
@@ -46,7 +45,7 @@ type Attention struct {
 	Reasons     []string  `json:"reasons" enum:"auto_discovered,no_resource_kind,no_data_classification,no_ai_provider,low_confidence,no_control" doc:"What is missing: it was discovered and nobody has classified it; it has no kind, classification or provider; the heuristic was not sure; no active control is bound to it."`
 }
 
-// tally is the number of resources that have these values in common.
+// tally is the number of resources with the same values.
 type tally struct {
 	Kind  string   `db:"resource_kind"`
 	Level string   `db:"data_classification"`
@@ -54,7 +53,7 @@ type tally struct {
 	Count int64    `db:"n"`
 }
 
-// suspect is a row of the needs-attention table as it is read.
+// suspect is a row of the needs-attention table as stored.
 type suspect struct {
 	ID         int64     `db:"id"`
 	Name       string    `db:"name"`
@@ -98,9 +97,9 @@ func (s *Service) Inventory(ctx context.Context, sc scope.Scope) (Inventory, err
 	return out, err
 }
 
-// survey adds one environment to the sums, and gives what is due for the
-// needs-attention table: first what lacks something else, then, while there is
-// room, what lacks only a control.
+// survey adds one environment to the sums. It returns rows for the needs-attention table:
+// first resources that lack something else, then, if there is room, those that lack only
+// a control.
 func (i *Inventory) survey(ctx context.Context, tx *db.Tx, env scope.Env) (worst, open []suspect, err error) {
 	rows, err := tallies(ctx, tx, env)
 	if err != nil {
@@ -126,9 +125,8 @@ func (i *Inventory) survey(ctx context.Context, tx *db.Tx, env scope.Env) (worst
 	return worst, open, err
 }
 
-// exposed are the first resources that lack a control and are not among had, as
-// many as the table has room for. It looks at those parts alone that have more
-// resources than guarded ones.
+// exposed are the first resources without a control that are not among had, as many as
+// the table has room for. It reads only parts with more resources than guarded ones.
 func exposed(ctx context.Context, tx *db.Tx, env scope.Env, safe []part, had []suspect) (out []suspect, err error) {
 	parts, err := countParts(ctx, tx, env)
 	if err != nil {
@@ -177,7 +175,7 @@ func (i *Inventory) add(t tally) {
 	}
 }
 
-// countMissing is how many things the resource lacks, but for a control.
+// countMissing is how many things the resource lacks, apart from a control.
 func (x suspect) countMissing() int {
 	n := 0
 	for _, why := range x.attention().Reasons {

@@ -11,17 +11,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Past is what a resource was until a change.
+// Past is a past state of a resource.
 type Past struct {
-	// ID is the resource's, Revision the environment's that ended this state, At
-	// when that was.
+	// ID is the resource's id. Revision is the environment's revision that ended this
+	// state, and At is when.
 	ID, Revision int64
 	At           time.Time
-	// Doc is the resource as the engine saw it; nil: there was none.
+	// Doc is the resource as the engine saw it; nil: it did not exist.
 	Doc *rego.Resource
 }
 
-// pastRow is a row of the history: Resource as far as the engine sees it.
+// pastRow is a row of the history.
 type pastRow struct {
 	Resource
 	Revision int64     `db:"until_revision"`
@@ -42,10 +42,9 @@ func (r pastRow) past() (Past, error) {
 	return p, nil
 }
 
-// PastSince gives the states of an environment's resources that were ended from a
-// time on and up to a revision, newest first, as long as each is wanted: whoever
-// has the resources as of that revision and goes through them comes to what was
-// before.
+// PastSince returns the states that ended at or after from, up to a revision, newest
+// first. Applied in order to the resources as of that revision, they lead back in time.
+// It stops when each returns false.
 func PastSince(ctx context.Context, tx *db.Tx, env scope.Env, from time.Time, upTo int64, each func(Past) bool) error {
 	for row, err := range pastRows(ctx, tx, env, from, upTo) {
 		if err != nil {
@@ -62,18 +61,18 @@ func PastSince(ctx context.Context, tx *db.Tx, env scope.Env, from time.Time, up
 	return nil
 }
 
-// PastFrom is the revision of an environment from which on PastSince has every
-// change; 0 where that is all.
+// PastFrom is the revision from which PastSince has every change; 0 if it has all of
+// them.
 func PastFrom(ctx context.Context, tx *db.Tx, env scope.Env) (int64, error) {
 	return tx.Revision(ctx, "past:"+Revision(env))
 }
 
-// forgetStep is how many revisions one transaction forgets.
+// forgetStep is how many revisions one transaction deletes.
 const forgetStep = 50
 
-// Forget removes what is older than any replay looks back: as long as the audit
-// keeps the decisions of level detailed, and a day. It gives how many rows went,
-// and may run on several replicas at once.
+// Forget deletes what is older than any replay looks back: the retention of decisions at
+// level detailed, and a day. It returns the number of deleted rows. Several replicas may
+// run it at once.
 func (s *Service) Forget(ctx context.Context, tenant scope.TenantID) (removed int64, err error) {
 	cutoff := s.Now().Add(-audit.Detailed.Keep() - 24*time.Hour)
 	for _, env := range []scope.Env{scope.Sandbox, scope.Production} {

@@ -17,8 +17,9 @@ var (
 	hostLabel   = regexp.MustCompile(`^[a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?$`)
 )
 
-// checkPattern says what is wrong with a path pattern, or "". A pattern is
-// canonical, as the paths are that it is matched with: a pattern that no canonical path can match would protect nothing.
+// checkPattern returns what is wrong with a path pattern, or "". Patterns are canonical,
+// like the paths that they match. One that no canonical path can match would protect
+// nothing.
 func checkPattern(p string) string {
 	if !strings.HasPrefix(p, "/") {
 		return "a path pattern begins with /"
@@ -65,8 +66,8 @@ func checkPattern(p string) string {
 	return ""
 }
 
-// normalMethods are methods upper-cased, sorted, each once; "*" means every
-// method. wrong is told each that is none, by its place.
+// normalMethods are the methods in upper case, sorted and without duplicates. "*" means
+// every method. wrong is called for each invalid one, with its position.
 func normalMethods(in []string, wrong func(i int, msg string)) []string {
 	out := make([]string, 0, len(in))
 	every := false
@@ -88,7 +89,7 @@ func normalMethods(in []string, wrong func(i int, msg string)) []string {
 	return slices.Compact(out)
 }
 
-// normalHost is a host in lower case, its port kept when it has one.
+// normalHost is a host in lower case, with its port if it has one.
 func normalHost(h string) (string, string) {
 	if h == "" {
 		return "", ""
@@ -119,7 +120,7 @@ func validHost(h string) bool {
 	return true
 }
 
-// checkURL says what is wrong with a resource's address, or "".
+// checkURL returns what is wrong with a resource's address, or "".
 func checkURL(raw string) string {
 	if raw == "" {
 		return ""
@@ -134,7 +135,7 @@ func checkURL(raw string) string {
 	return ""
 }
 
-// host is the host that requests are matched by: original_host, else the url's.
+// host is the host that requests are matched by: original_host, or else that of the URL.
 func (r Resource) host() string {
 	if r.OriginalHost != "" || r.URL == "" {
 		return r.OriginalHost
@@ -146,7 +147,7 @@ func (r Resource) host() string {
 	return strings.ToLower(u.Host)
 }
 
-// normal gives r in its stored form and every offence in it.
+// normal is r in its stored form, and all errors in it.
 func (r Resource) normal() (Resource, []fault.Detail) {
 	var out []fault.Detail
 	add := func(pointer, msg string) {
@@ -175,7 +176,7 @@ func (r Resource) normal() (Resource, []fault.Detail) {
 	return r, append(out, r.Enrichment.check()...)
 }
 
-// matchFolded is the path matching of a resource whose every spelling is decided on.
+// matchFolded is the path matching in which every spelling of a path is decided on.
 const matchFolded = "folded"
 
 func quote(s string) string { return strconv.Quote(s) }

@@ -10,11 +10,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Counterpart is the production resource that stands for resource id: the one
-// of the same type, name and path, else of the same type, host, path and methods, else
-// a copy of it with its enrichment, which is audited and announced like any other.
-// Conflict "already_exists" where a copy would share some methods with a resource of
-// production. The caller holds Lock and is inside the promotion's transaction.
+// Counterpart is the production resource for resource id: one with the same type, name
+// and path, or else with the same type, host, path and methods, or else a new copy with
+// its enrichment, with an audit row and an event. Fault: Conflict "already_exists" if a
+// copy would share some methods with a resource in production. The caller holds Lock in
+// the promotion's transaction.
 func (s *Service) Counterpart(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (int64, error) {
 	src, err := get(ctx, tx, id)
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *Service) Counterpart(ctx context.Context, tx *db.Tx, sc scope.Scope, id
 	same, overlapping, err := findAlike(ctx, tx, next)
 	switch {
 	case err != nil || same != 0:
-		return same, err // of another name, but requests to the one are requests to the other
+		return same, err // it has another name, but the same requests
 	case overlapping != 0:
 		return 0, conflictWith(overlapping, next.Environment, "some of the same methods")
 	}
@@ -41,9 +41,9 @@ func (s *Service) Counterpart(ctx context.Context, tx *db.Tx, sc scope.Scope, id
 	return next.ID, s.record(ctx, tx, sc, next, "created", map[string]any{"copied_from": src.ID, "reason": "promotion of a control"})
 }
 
-// FindTwin is the resource of env that a promotion takes for the one with this id,
-// of the same type, name and path; 0 where there is none yet. src is the one
-// with the id, as the engine sees it. NotFound where that is not there.
+// FindTwin is the resource of env that a promotion takes for resource id: one with the
+// same type, name and path; 0 if there is none. src is resource id as the engine sees it.
+// Fault: NotFound if that does not exist.
 func FindTwin(ctx context.Context, tx *db.Tx, env scope.Env, id int64) (found int64, src rego.Resource, err error) {
 	r, err := get(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) {

@@ -24,7 +24,7 @@ type Resource struct {
 	Path         string    `json:"path" db:"path" doc:"Path pattern: * is one segment, ** the rest, {name} one named segment." example:"/payments/{id}"`
 	Methods      []string  `json:"methods" db:"methods" doc:"HTTP methods; empty means every method; GET includes HEAD."`
 	PathMatching string    `json:"path_matching" db:"path_matching" enum:"folded,exact" doc:"Which spellings of a path belong to the resource. folded: all spellings that some server treats as the same (case, path parameters, trailing dots and spaces, double escapes, Unicode compatibility forms). exact: only those spelled as in the pattern. With exact, the application must tell all of them apart itself."`
-	// OriginalHost and URL serve matching, discovery and the heuristic.
+	// OriginalHost and URL are for matching, discovery and the heuristic.
 	OriginalHost string         `json:"original_host" db:"original_host" doc:"Host that requests for the resource name; empty matches every host." example:"pay.example.com"`
 	URL          string         `json:"url" db:"url" doc:"Address of the resource, where known." example:"https://pay.example.com/payments"`
 	Attributes   map[string]any `json:"attributes" db:"attributes" doc:"Free-form attributes: sensitivity, owner, compliance and others."`
@@ -39,7 +39,7 @@ type Resource struct {
 	UpdatedAt time.Time `json:"updated_at" db:"updated_at" doc:"When it last changed."`
 }
 
-// Draft is what a create takes. Environment defaults to the request's, then to sandbox.
+// Draft is a new resource. Environment defaults to the request's, and then to sandbox.
 type Draft struct {
 	Name         string         `json:"name" minLength:"1" maxLength:"200" doc:"Display name." example:"Payments API"`
 	Type         string         `json:"type" minLength:"1" maxLength:"64" doc:"Type, as requests name it." example:"api"`
@@ -54,7 +54,7 @@ type Draft struct {
 	EnrichmentChange
 }
 
-// Change is what an update takes: the members sent change, the others stay.
+// Change is an update. Only the sent members change.
 type Change struct {
 	Name         *string                     `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Display name."`
 	Type         *string                     `json:"type,omitempty" minLength:"1" maxLength:"64" doc:"Type, as requests name it."`
@@ -81,14 +81,13 @@ type Page struct {
 	Total     int64      `json:"total" doc:"Number that match the filters."`
 }
 
-// Offences are those of a draft that its schema cannot say, to be told with the
-// schema's.
+// Offences are the errors in a draft that its schema cannot express.
 func (d Draft) Offences() []fault.Detail {
 	_, offences := d.resource().normal()
 	return offences
 }
 
-// resource is what the draft would have made.
+// resource is the resource that the draft describes.
 func (d Draft) resource() Resource {
 	return Resource{
 		Name: d.Name, Type: d.Type, Path: d.Path, PathMatching: d.PathMatching, Methods: d.Methods, OriginalHost: d.OriginalHost, URL: d.URL,
@@ -96,14 +95,13 @@ func (d Draft) resource() Resource {
 	}
 }
 
-// Offences are those of the members that are sent which their schemas cannot
-// say, to be told with the schemas'.
+// Offences are the errors in the sent members that their schemas cannot express.
 func (c Change) Offences() []fault.Detail {
 	_, offences := Resource{Name: "any", Type: "any", Path: "/"}.apply(c).normal()
 	return c.own(offences)
 }
 
-// apply gives r with the members of c that were sent.
+// apply is r with the sent members of c.
 func (r Resource) apply(c Change) Resource {
 	if c.Name != nil {
 		r.Name = *c.Name

@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Lock is the name that every change of controls, resources and bouncers takes
-// first (db.Tx.Lock), so that checks across the three hold until the commit: a
+// Lock is the lock (db.Tx.Lock) that every change of controls, resources and bouncers
+// takes first, so that checks across the three hold until the commit. For example, a
 // control cannot be bound to a resource that is being deleted.
 const Lock = "controls"
 
@@ -25,26 +25,26 @@ const Lock = "controls"
 type Service struct {
 	Stores *db.Cluster
 	Now    func() time.Time
-	// Bound gives the live controls bound to each of the resources with ids from
-	// first to last (package policy).
+	// PoliciesOf are the live controls bound to each of the resources with ids from first
+	// to last (package policy).
 	PoliciesOf func(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]int64, error)
-	// Linked gives the bouncers that list the resource (package bouncer).
+	// BouncersOf are the bouncers that list the resource (package bouncer).
 	BouncersOf func(ctx context.Context, tx *db.Tx, id int64) ([]int64, error)
-	// Found lists what a bouncer discovered at that bouncer, Unlist takes a
-	// resource out of all lists (package bouncer). Nil: nobody keeps lists.
+	// AddToBouncer lists discovered resources at their bouncer. RemoveFromBouncers takes
+	// a resource out of all lists (package bouncer). Nil: there are no lists.
 	AddToBouncer       func(ctx context.Context, tx *db.Tx, sc scope.Scope, bouncer int64, resources []int64) error
 	RemoveFromBouncers func(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) error
-	// Assist is asked where the heuristic is not sure, by tenants for which
-	// AssistOn says so; nil: nobody is asked.
+	// Assist is asked where the heuristic is not sure, for tenants with AssistOn; nil: it
+	// is never asked.
 	Assist   Assistant
 	AssistOn func(ctx context.Context, tx *db.Tx) (bool, error)
 }
 
-// Revision is the name of an environment's revision: whoever holds a snapshot
-// of its controls and resources watches it.
+// Revision is the name of an environment's revision. Whoever holds a snapshot of its
+// controls and resources watches it.
 func Revision(env scope.Env) string { return "env:" + string(env) }
 
-// List is one page of the resources, by id; of one environment when the scope names it.
+// List returns a page of the resources by id, of one environment if the scope names it.
 func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
 	page := Page{}
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
@@ -59,7 +59,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, err
 	return page, err
 }
 
-// Get is one resource, in whichever environment it is unless the scope names one.
+// Get returns a resource, of any environment unless the scope names one.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Resource, error) {
 	var r Resource
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
@@ -69,7 +69,7 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Resource, 
 	return r, err
 }
 
-// Create registers a resource. Offences are answered all at once (422).
+// Create registers a resource. All errors are reported at once (422).
 func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Resource, error) {
 	env, err := sc.CreateIn(d.Environment)
 	if err != nil {
@@ -95,8 +95,8 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Resource
 	return made, err
 }
 
-// Update changes the members that were sent. ifVersion other than 0 must be the
-// current version, else Precondition.
+// Update changes the sent members. If ifVersion is not 0 and not the current version, the
+// fault is Precondition.
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change, ifVersion int64) (Resource, error) {
 	var r Resource
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
@@ -130,8 +130,8 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 	return r, err
 }
 
-// checkUnique refuses (409) a second resource of equal type, host and path that takes one of
-// the same methods. The caller holds Lock, so that of two that are made at once one is
+// checkUnique refuses (409) a second resource with the same type, host and path that
+// shares a method. The caller holds Lock, so that one of two that are created at once is
 // refused.
 func checkUnique(ctx context.Context, tx *db.Tx, r Resource) error {
 	same, overlapping, err := findAlike(ctx, tx, r)
@@ -150,9 +150,9 @@ func conflictWith(other int64, env scope.Env, methods string) error {
 	return fault.Newf(fault.Conflict, "already_exists", "resource %d of %s has the same type, host and path, and %s", other, env, methods).With("resource_id", other)
 }
 
-// Delete removes a resource that no live control and no bouncer names; else
-// Conflict "resource_in_use", which says who does: a control whose resource is
-// gone would protect nothing and look as if it did.
+// Delete removes a resource that no live control and no bouncer names. Otherwise the
+// fault is Conflict "resource_in_use", with who names it: a control without its resource
+// would protect nothing.
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifVersion int64) (Resource, error) {
 	var r Resource
 	err := s.write(ctx, sc, func(tx *db.Tx) (err error) {
@@ -164,7 +164,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifVersion int6
 			return err
 		}
 		if r.AutoDiscovered && len(r.Policies) == 0 && s.RemoveFromBouncers != nil {
-			// Nobody listed it: it came into the list by its discovery.
+			// Discovery listed it, not a person.
 			if err := s.RemoveFromBouncers(ctx, tx, sc, id); err != nil {
 				return err
 			}
@@ -182,8 +182,8 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifVersion int6
 	return r, err
 }
 
-// EnvironmentOf is where resource id is, NotFound where it is not: how other
-// packages check an id that stands in a body.
+// EnvironmentOf is the environment of resource id. Fault: NotFound. Other packages check
+// ids in bodies with it.
 func EnvironmentOf(ctx context.Context, tx *db.Tx, id int64) (scope.Env, error) {
 	r, err := get(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) {
@@ -192,7 +192,7 @@ func EnvironmentOf(ctx context.Context, tx *db.Tx, id int64) (scope.Env, error) 
 	return r.Environment, err
 }
 
-// NameOf gives what resource id is called: name, type and path; NotFound for none.
+// NameOf is the name, type and path of resource id. Fault: NotFound.
 func NameOf(ctx context.Context, tx *db.Tx, id int64) (name, typ, path string, err error) {
 	r, err := get(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) {
@@ -201,13 +201,13 @@ func NameOf(ctx context.Context, tx *db.Tx, id int64) (name, typ, path string, e
 	return r.Name, r.Type, r.Path, err
 }
 
-// FindByName gives the ids of the resources of env that have what is not empty of
-// name, type and path: two at most, for more than one is ambiguous anyway.
+// FindByName are the ids of the resources of env with this name, type and path, as far as
+// they are not empty. It returns two at most, because more than one is ambiguous.
 func FindByName(ctx context.Context, tx *db.Tx, env scope.Env, name, typ, path string) ([]int64, error) {
 	return findByName(ctx, tx, env, name, typ, path)
 }
 
-// load is one resource with its controls, or NotFound.
+// load returns a resource with its controls. Fault: NotFound.
 func (s *Service) load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Resource, error) {
 	r, err := get(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) || err == nil && !sc.Sees(r.Environment) {
@@ -229,7 +229,7 @@ func (s *Service) current(ctx context.Context, tx *db.Tx, sc scope.Scope, id, if
 	return r, err
 }
 
-// bind fills in the ids of bound controls.
+// bind sets the ids of bound controls.
 func (s *Service) bind(ctx context.Context, tx *db.Tx, rs []Resource) error {
 	if len(rs) == 0 {
 		return nil
@@ -246,8 +246,8 @@ func (s *Service) bind(ctx context.Context, tx *db.Tx, rs []Resource) error {
 	return nil
 }
 
-// add, replace and drop are the ways in which the table of resources is written,
-// but for bulk classification: with the revision, and what was before.
+// add, replace and drop are the only writes to the table of resources, apart from bulk
+// classification. They keep the revision and the past state.
 func (s *Service) add(ctx context.Context, tx *db.Tx, r Resource) (Resource, error) {
 	made, err := insert(ctx, tx, r)
 	if err != nil {
@@ -270,7 +270,7 @@ func (s *Service) drop(ctx context.Context, tx *db.Tx, r Resource) error {
 	return remove(ctx, tx, r.ID)
 }
 
-// record writes what goes with every change: audit row and event.
+// record writes the audit row and the event of a change.
 func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, r Resource, verb string, changes map[string]any) error {
 	types := map[string]string{"created": "RESOURCE_CREATED", "updated": "RESOURCE_UPDATED", "deleted": "RESOURCE_DELETED"}
 	id := strconv.FormatInt(r.ID, 10)
@@ -286,9 +286,8 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, r Resou
 	})
 }
 
-// Snapshot is what audit rows keep of a resource: its operator members and its
-// version, never owner_email, nor an e-mail address that somebody wrote into
-// text.
+// Snapshot is what audit rows keep of a resource: what an operator set, and its version.
+// It has no owner_email, and no e-mail addresses from texts.
 func (r Resource) Snapshot() map[string]any {
 	out := r.members()
 	for name, v := range out {
@@ -299,7 +298,7 @@ func (r Resource) Snapshot() map[string]any {
 	return out
 }
 
-// members are what an operator says of a resource, and its version; owner_email is not among them.
+// members are what an operator set, and the version, without owner_email.
 func (r Resource) members() map[string]any {
 	out := r.Enrichment.members()
 	delete(out, "owner_email")
@@ -312,7 +311,7 @@ func (r Resource) members() map[string]any {
 	return out
 }
 
-// changed names the members that differ, with old and new value as audit rows keep them.
+// changed are the members that differ, with old and new value, for audit rows.
 func changed(old, next Resource) map[string]any {
 	a, b, out := old.members(), next.members(), map[string]any{}
 	before, after := old.Snapshot(), next.Snapshot()
@@ -343,8 +342,7 @@ func invalid(offences []fault.Detail) error {
 	return f
 }
 
-// Total counts the resources of an environment, or of both, within the caller's
-// transaction.
+// Total counts the resources of an environment, or of both, in the caller's transaction.
 func Total(ctx context.Context, tx *db.Tx, env scope.Env) (int64, error) {
 	return count(ctx, tx, env, Filter{})
 }

@@ -19,8 +19,8 @@ func get(ctx context.Context, tx *db.Tx, id int64) (Resource, error) {
 	return db.One[Resource](ctx, tx, `SELECT `+columns+` FROM resources WHERE id = $1`, id)
 }
 
-// narrowed is the condition of a list, made of the filters that are set: with
-// "or not set" in it, neither backend would use an index.
+// narrowed is the condition of a list, made only of the filters that are set. With "or
+// not set" in it, neither backend would use an index.
 func narrowed(env scope.Env, f Filter) (where string, args []any) {
 	var conditions []string
 	add := func(column, v string) {
@@ -37,8 +37,7 @@ func narrowed(env scope.Env, f Filter) (where string, args []any) {
 	return where, args
 }
 
-// list finds the page among the ids alone, so that a page far down does not cost
-// the rows before it.
+// list finds the page by ids first, so that a late page does not read the rows before it.
 func list(ctx context.Context, tx *db.Tx, env scope.Env, f Filter) ([]Resource, error) {
 	where, args := narrowed(env, f)
 	n := len(args)
@@ -77,7 +76,7 @@ func update(ctx context.Context, tx *db.Tx, r Resource) (Resource, error) {
 		WHERE id = $33 RETURNING `+columns, append(values(r), r.UpdatedAt, r.ID)...)
 }
 
-// values are a resource's columns from name to version, in the order of the statements above.
+// values are the columns from name to version, in the order of the statements above.
 func values(r Resource) []any {
 	return []any{
 		r.Name, r.Type, string(r.Environment), r.Path, r.Methods, r.OriginalHost, r.URL, r.Attributes, r.Description,
@@ -93,17 +92,16 @@ func remove(ctx context.Context, tx *db.Tx, id int64) error {
 	return err
 }
 
-// twin is the resource of env with the same type, name and path; the oldest of several.
+// twin is the oldest resource of env with the same type, name and path.
 func twin(ctx context.Context, tx *db.Tx, env scope.Env, r Resource) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT id FROM resources WHERE environment = $1 AND type = $2 AND name = $3 AND path = $4
 		ORDER BY id LIMIT 1`, string(env), r.Type, r.Name, r.Path)
 }
 
-// findAlike finds the resources of r's environment, other than r itself, that have the same
-// type, host and path: same has the same methods too, and overlapping some of them.
-// Nothing could tell which of the two such a request is about. A list of methods beside
-// one that is empty, which means every method, is neither: it is the more specific one.
-// 0: there is none.
+// findAlike finds other resources of r's environment with the same type, host and path.
+// same has the same methods, and overlapping shares some, so that nobody could tell which
+// resource such a request is for. A resource with methods beside one for every method is
+// neither, because it is more specific. 0: there is none.
 func findAlike(ctx context.Context, tx *db.Tx, r Resource) (same, overlapping int64, err error) {
 	bare := strings.TrimSuffix(r.Path, "/")
 	list, err := db.All[Resource](ctx, tx, `SELECT `+columns+` FROM resources
@@ -123,7 +121,8 @@ func findAlike(ctx context.Context, tx *db.Tx, r Resource) (same, overlapping in
 	return 0, overlapping, nil
 }
 
-// findByName are the resources of env with what is not empty of name, type and path; two at most.
+// findByName are the resources of env with this name, type and path, as far as they are
+// not empty; two at most.
 func findByName(ctx context.Context, tx *db.Tx, env scope.Env, name, typ, path string) ([]int64, error) {
 	return db.All[int64](ctx, tx, `SELECT id FROM resources WHERE environment = $1 AND ($2 = '' OR name = $2)
 		AND ($3 = '' OR type = $3) AND ($4 = '' OR path = $4) ORDER BY id LIMIT 2`, string(env), name, typ, path)

@@ -21,18 +21,18 @@ func forgetChanges(ctx context.Context, tx *db.Tx, env scope.Env, upTo int64) er
 	return err
 }
 
-// countChanged is how many revisions after since touched resources.
+// countChanged is how many revisions after since concerned resources.
 func countChanged(ctx context.Context, tx *db.Tx, env scope.Env, since int64) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(DISTINCT revision) FROM resource_changes WHERE environment = $1 AND revision > $2`, string(env), since)
 }
 
-// changedSince are the ids that revisions after since touched, at most limit.
+// changedSince are the ids that changed after revision since, at most limit.
 func changedSince(ctx context.Context, tx *db.Tx, env scope.Env, since int64, limit int) ([]int64, error) {
 	return db.All[int64](ctx, tx, `SELECT DISTINCT resource_id FROM resource_changes
 		WHERE environment = $1 AND revision > $2 ORDER BY resource_id LIMIT $3`, string(env), since, limit)
 }
 
-// liveSince are those of changedSince that are still there.
+// liveSince are the resources of changedSince that still exist.
 func liveSince(ctx context.Context, tx *db.Tx, env scope.Env, since int64) ([]Resource, error) {
 	return db.All[Resource](ctx, tx, `SELECT `+columns+` FROM resources WHERE environment = $1 AND id IN
 		(SELECT resource_id FROM resource_changes WHERE environment = $1 AND revision > $2) ORDER BY id`, string(env), since)

@@ -9,16 +9,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// toClassify are those that bulk classification comes to next: never classified
-// ones, then those classified longest ago, so that repeated calls go round.
+// toClassify are the next resources of a bulk classification: those never classified,
+// then those classified longest ago, so that repeated calls reach all.
 func toClassify(ctx context.Context, tx *db.Tx, env scope.Env, limit int64) ([]Resource, error) {
 	return db.All[Resource](ctx, tx, `SELECT `+columns+` FROM resources
 		WHERE environment = $1 AND classification_source IN ('', 'heuristic')
 		ORDER BY COALESCE(last_classified_at, 0), id LIMIT $2`, string(env), limit)
 }
 
-// countDecided are those that a person or the assistant classified. The sources
-// are named, for a NOT IN would read the whole index.
+// countDecided are those classified by a person or the assistant. The query names the
+// sources, because NOT IN would read the whole index.
 func countDecided(ctx context.Context, tx *db.Tx, env scope.Env) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM resources WHERE environment = $1 AND classification_source IN ('manual', 'assist')`, string(env))
 }
@@ -46,7 +46,7 @@ func updateClassifications(ctx context.Context, tx *db.Tx, rs []Resource) error 
 	return err
 }
 
-// markClassified notes that resources were looked at again and stay as they are.
+// markClassified notes that resources were examined and did not change.
 func markClassified(ctx context.Context, tx *db.Tx, ids []int64, at time.Time) error {
 	rows := make([][]any, len(ids))
 	for i, id := range ids {

@@ -25,7 +25,8 @@ func countUnreviewed(ctx context.Context, tx *db.Tx, env scope.Env) (int64, erro
 		WHERE environment = $1 AND auto_discovered AND classification_source IN ('', 'heuristic')`, string(env))
 }
 
-// untouchedDiscoveries gives discovered resources that nobody has changed, the oldest first.
+// untouchedDiscoveries are discovered resources that nobody has changed, the oldest
+// first.
 func untouchedDiscoveries(ctx context.Context, tx *db.Tx, env scope.Env, n int) ([]int64, error) {
 	return db.All[int64](ctx, tx, `SELECT id FROM resources
 		WHERE environment = $1 AND auto_discovered AND classification_source IN ('', 'heuristic') AND version = 1 ORDER BY id LIMIT $2`, string(env), n)
@@ -36,7 +37,7 @@ func insertDiscovery(ctx context.Context, tx *db.Tx, resource, bouncer int64, at
 	return err
 }
 
-// forgetDiscoveries drops what no budget counts any more.
+// forgetDiscoveries deletes rows that are too old for any budget.
 func forgetDiscoveries(ctx context.Context, tx *db.Tx, upTo time.Time) error {
 	_, err := tx.Exec(ctx, `DELETE FROM resource_discoveries WHERE discovered_at <= $1`, upTo)
 	return err

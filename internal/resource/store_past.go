@@ -10,13 +10,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// pastColumns are those of a resource that Doc reads.
+// pastColumns are the columns of a resource that Doc reads.
 const pastColumns = `environment, id, name, type, path, methods, original_host, url, attributes, description, resource_kind,
 	data_classification, compliance_tags, audit_level, sla_tier, data_residency, owner_team, owner_email, business_context,
 	ai_provider, ai_model_family, mcp_protocol_version, agent_capabilities, pii_categories, egress_destinations, tags,
 	path_matching`
 
-// keepPast copies the resources that a revision touches, as they are before.
+// keepPast copies the resources of a revision as they are before it.
 func keepPast(ctx context.Context, tx *db.Tx, env scope.Env, revision int64, at time.Time) error {
 	_, err := tx.Exec(ctx, `INSERT INTO resource_past (until_revision, until_at, existed, `+pastColumns+`)
 		SELECT CAST($2 AS BIGINT), CAST($3 AS BIGINT), TRUE, `+pastColumns+` FROM resources
@@ -24,7 +24,7 @@ func keepPast(ctx context.Context, tx *db.Tx, env scope.Env, revision int64, at 
 	return err
 }
 
-// keepAbsence notes that the resources that a revision touches were not there.
+// keepAbsence notes that the resources of a revision did not exist before it.
 func keepAbsence(ctx context.Context, tx *db.Tx, env scope.Env, revision int64, at time.Time) error {
 	_, err := tx.Exec(ctx, `INSERT INTO resource_past (until_revision, until_at, existed, environment, id)
 		SELECT revision, CAST($3 AS BIGINT), FALSE, environment, resource_id FROM resource_changes
@@ -32,13 +32,13 @@ func keepAbsence(ctx context.Context, tx *db.Tx, env scope.Env, revision int64, 
 	return err
 }
 
-// pastRows are the states that ended, newest first.
+// pastRows are the past states, newest first.
 func pastRows(ctx context.Context, tx *db.Tx, env scope.Env, from time.Time, upTo int64) iter.Seq2[pastRow, error] {
 	return db.Rows[pastRow](ctx, tx, `SELECT until_revision, until_at, existed, `+pastColumns+` FROM resource_past
 		WHERE environment = $1 AND until_revision <= $2 AND until_at >= $3 ORDER BY until_revision DESC, id`, string(env), upTo, from)
 }
 
-// forgetPast removes the states of the oldest revisions, if they ended before a time.
+// forgetPast deletes the states of the oldest revisions that ended before a time.
 func forgetPast(ctx context.Context, tx *db.Tx, env scope.Env, before time.Time, revisions int64) (int64, error) {
 	oldest, err := db.One[pastRow](ctx, tx, `SELECT until_revision, until_at FROM resource_past
 		WHERE environment = $1 ORDER BY until_revision LIMIT 1`, string(env))

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/template"
 )
 
-// SuggestedControls are the templates that a resource's enrichment asks for.
+// SuggestedControls are the templates that fit a resource's enrichment.
 type SuggestedControls struct {
 	ResourceID  int64               `json:"resource_id" doc:"Id of the resource"`
 	TemplateIDs []string            `json:"template_ids" doc:"Ids of the suggested templates, without duplicates." example:"[\"EGRESS_PII_MASKING\"]"`
@@ -40,7 +40,7 @@ type EnrichmentSummary struct {
 	EgressDestinations *[]string `json:"egress_destinations" nullable:"true" doc:"Host names it may call."`
 }
 
-// SmartSuggestions are hints on attributes, control by control.
+// SmartSuggestions are hints on attributes, by control.
 type SmartSuggestions struct {
 	ResourceID  int64  `json:"resource_id" doc:"Id of the resource"`
 	Suggestions []Hint `json:"suggestions" doc:"Hints, in the order of the trigger table."`
@@ -54,7 +54,7 @@ type Hint struct {
 	Hint       string `json:"hint" doc:"What to do with it, in words."`
 }
 
-// SuggestControls gives the templates for a resource by the trigger table.
+// SuggestControls returns the templates for a resource by the trigger table.
 func (s *Service) SuggestControls(ctx context.Context, sc scope.Scope, id int64) (SuggestedControls, error) {
 	r, err := s.Get(ctx, sc, id)
 	out := SuggestedControls{ResourceID: id, TemplateIDs: []string{}, Suggestions: []SuggestedTemplate{}, Summary: r.summary()}
@@ -88,9 +88,9 @@ func (e Enrichment) summary() EnrichmentSummary {
 	}
 }
 
-// SmartSuggest gives, for each suggested control, the attributes that it can be
-// filled in with, and for each control that lacks one fact to be suggested,
-// which: with the heuristic's value where it has one.
+// SmartSuggest returns the attributes with which each suggested control can be filled in.
+// For controls that lack one fact to be suggested, it returns that fact, with the
+// heuristic's value if there is one.
 func (s *Service) SmartSuggest(ctx context.Context, sc scope.Scope, id int64) (SmartSuggestions, error) {
 	r, err := s.Get(ctx, sc, id)
 	out := SmartSuggestions{ResourceID: id, Suggestions: []Hint{}}

@@ -11,7 +11,7 @@ func IsEvents(contentType string) bool {
 	return err == nil && media == "text/event-stream"
 }
 
-// IsUTF8 reports whether a charset is UTF-8, or said nothing of.
+// IsUTF8 reports whether a charset is UTF-8 or missing.
 func IsUTF8(charset string) bool {
 	return charset == "" || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "utf8") || strings.EqualFold(charset, "us-ascii")
 }

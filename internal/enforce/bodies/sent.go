@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// Sent is a body that is in memory until it was read.
+// Sent is a body in memory, until it has been read.
 type Sent struct {
-	mu   sync.Mutex // the transport may still read when the answer is through
+	mu   sync.Mutex // the transport may still read after the answer is complete
 	rest []byte
-	done func() // gives the room back that it takes
+	done func() // releases the body's room
 }
 
-// NewSent is a body of these bytes; done, if it is not nil, is called once they were read.
+// NewSent is a body of these bytes. done, if not nil, is called once they have been read.
 func NewSent(data []byte, done func()) *Sent { return &Sent{rest: data, done: done} }
 
 // Read implements io.Reader.
@@ -44,7 +44,7 @@ func (s *Sent) Close() error {
 	return nil
 }
 
-// replayed is a body of which the beginning was read already.
+// replayed is a body whose beginning was read already.
 type replayed struct {
 	io.Reader
 	io.Closer
@@ -55,7 +55,7 @@ func Prepend(begun []byte, body io.ReadCloser) io.ReadCloser {
 	return &replayed{io.MultiReader(bytes.NewReader(begun), body), body}
 }
 
-// Tapped is a body that somebody listens to.
+// Tapped is a body that is also copied to a listener.
 type Tapped struct {
 	io.ReadCloser
 	To io.Writer

@@ -1,5 +1,6 @@
-// Package bodies holds what requests and answers carry: read from clients that must
-// keep a pace, and kept in memory or on disk within bounds for all requests together.
+// Package bodies holds the bodies of requests and answers. It reads them from clients,
+// which must keep a pace, and keeps them in memory or on disk within limits for all
+// requests together.
 package bodies
 
 import (
@@ -16,36 +17,35 @@ import (
 	"sync/atomic"
 )
 
-// The limits on bodies that are decided on, in bytes. Answers name the one that was
-// met, and docs/ai.md states them.
+// The limits on bodies that are decided on, in bytes. Refusals name the limit, and
+// docs/ai.md lists them.
 const (
 	// MaxBody is the largest body that is read for a control: limit "body".
 	MaxBody = 32 << 20
-	// MaxText is what may be left of a body without its media: limit "text".
+	// MaxText is the largest body without its media: limit "text".
 	MaxText = 4 << 20
-	// MaxMasked is the largest body, of a request or an answer, that masks by path
-	// rewrite: limit "path_mask".
+	// MaxMasked is the largest body that masks rewrite by path: limit "path_mask".
 	MaxMasked = 16 << 20
-	// MaxFromGateway is the largest body that a gateway may show us: limit "gateway".
-	// It comes in one message.
+	// MaxFromGateway is the largest body that a gateway may send: limit "gateway". It
+	// arrives in one message.
 	MaxFromGateway = 1 << 20
-	// MaxInMemory is what one request keeps of its body in memory while it waits for
-	// somebody. A larger body waits on disk.
+	// MaxInMemory is how much of its body one request keeps in memory while it waits. A
+	// larger body waits on disk.
 	MaxInMemory = 1 << 20
-	// MaxHeld bounds the bodies that are in memory together, and maxBodiesOnDisk
-	// those on disk: limit "all_bodies".
+	// MaxHeld limits all bodies in memory together, and maxBodiesOnDisk those on disk:
+	// limit "all_bodies".
 	MaxHeld         = 256 << 20
 	maxBodiesOnDisk = 1 << 30
-	// MaxShadow bounds the bodies that wait for a decision in shadow mode.
+	// MaxShadow limits the bodies that wait for a shadow decision.
 	MaxShadow = 64 << 20
 	// MaxDepth is how deep a body may be nested.
 	MaxDepth = 64
 )
 
-// ErrTooMany says that there is no room for a body beside the others.
+// ErrTooMany says that the other bodies leave no room for this one.
 var ErrTooMany = errors.New("too many request bodies are waiting")
 
-// Store counts what all requests keep of their bodies.
+// Store counts the room that all bodies take.
 type Store struct {
 	memory, disk atomic.Int64
 	files        atomic.Uint64
@@ -53,8 +53,8 @@ type Store struct {
 	block        cipher.Block
 }
 
-// Open makes a place for bodies in dir. What a process that was killed left
-// there cannot be read by anybody, and goes.
+// Open prepares dir for bodies. It deletes what a killed process left there, which nobody
+// can read.
 func Open(dir string, entropy io.Reader) (*Store, error) {
 	left, err := filepath.Glob(filepath.Join(dir, "body-*"))
 	if err != nil {
@@ -74,22 +74,22 @@ func Open(dir string, entropy io.Reader) (*Store, error) {
 	return &Store{dir: dir, block: block}, nil
 }
 
-// Room begins to hold room for a body in memory.
+// Room starts to reserve memory for a body.
 func (all *Store) Room() *Hold { return &Hold{of: all} }
 
-// InMemory is how many bytes bodies take in memory now.
+// InMemory is how many bytes bodies take in memory.
 func (all *Store) InMemory() int64 { return all.memory.Load() }
 
-// OnDisk is how many bytes bodies take on disk now.
+// OnDisk is how many bytes bodies take on disk.
 func (all *Store) OnDisk() int64 { return all.disk.Load() }
 
-// Hold is room for a body in memory, given back once.
+// Hold is memory reserved for a body. It is released once.
 type Hold struct {
 	of *Store
 	n  atomic.Int64
 }
 
-// Grow takes room for n more bytes; false: there is none.
+// Grow reserves n more bytes. It returns false if there is no room.
 func (h *Hold) Grow(n int) bool {
 	if h.of.memory.Add(int64(n)) > MaxHeld {
 		h.of.memory.Add(-int64(n))
@@ -99,26 +99,26 @@ func (h *Hold) Grow(n int) bool {
 	return true
 }
 
-// Release gives the room back.
+// Release releases the memory.
 func (h *Hold) Release() {
 	if h != nil {
 		h.of.memory.Add(-h.n.Swap(0))
 	}
 }
 
-// File is a body in a file without a name, encrypted with a key that only this
-// process has: prompts are nobody's to find.
+// File is a body in a file without a name, encrypted with a key that only this process
+// has, so that nobody can find prompts on the disk.
 type File struct {
 	all  *Store
 	size int64
 	iv   [aes.BlockSize]byte
 	to   cipher.StreamWriter
 
-	mu   sync.Mutex // the transport may still read when the request is over
+	mu   sync.Mutex // the transport may still read after the request is over
 	file *os.File
 }
 
-// Create begins a body on disk.
+// Create starts a body on disk.
 func (all *Store) Create() (*File, error) {
 	file, err := os.CreateTemp(all.dir, "body-*")
 	if err != nil {
@@ -144,8 +144,8 @@ func (d *File) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Keep writes to disk what was read of a body and the rest of it. tooLong: it is
-// larger than most bytes.
+// Keep writes the part of a body that was read, and its rest, to disk. tooLong reports
+// that it is larger than most bytes.
 func (all *Store) Keep(begun []byte, rest io.Reader, most int64) (kept *File, tooLong bool, err error) {
 	if kept, err = all.Create(); err != nil {
 		return nil, false, err
@@ -166,7 +166,7 @@ func (d *File) Open() io.ReadCloser {
 	return &fromDisk{of: d, stream: cipher.NewCTR(d.all.block, d.iv[:])}
 }
 
-// Close gives the room back. It may be called more than once.
+// Close releases the room. It may be called more than once.
 func (d *File) Close() {
 	if d == nil {
 		return
@@ -208,5 +208,5 @@ func (f *fromDisk) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. The body stays until the request is over.
+// Close implements io.Closer. The body itself stays until the request is over.
 func (f *fromDisk) Close() error { return nil }

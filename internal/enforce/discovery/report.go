@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
 )
 
-// Run reports hosts until ctx ends. A report that does not get through is
-// sent again; one that the control plane does not understand is dropped.
+// Run reports hosts until ctx ends. A report that fails is sent again. One that the
+// control plane cannot read is dropped.
 func (s *Scout) Run(ctx context.Context) {
 	tick := time.NewTicker(pace)
 	defer tick.Stop()
@@ -57,7 +57,7 @@ func hostsOf(list []sighting) []string {
 	return out
 }
 
-// report posts one report and gives the hosts that were not taken up, and why.
+// report sends one report. It returns the hosts that were refused, with the reasons.
 func (s *Scout) report(ctx context.Context, list []sighting) (refused map[string]string, err error) {
 	body, err := json.Marshal(map[string]any{"hosts": list})
 	if err != nil {

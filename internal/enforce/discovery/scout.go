@@ -1,5 +1,6 @@
 // Package discovery finds hosts that no resource names and reports them to the control
-// plane, within bounds: of what clients say it takes the name of the host alone.
+// plane, within limits. Of what clients send, it reports only the host and where it came
+// from.
 package discovery
 
 import (
@@ -17,26 +18,26 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// Bounds of discovery. The control plane holds the same budget.
+// The limits of discovery. The control plane has the same budget.
 const (
 	// budget is how many hosts are reported within window.
 	budget = 100
 	window = time.Hour
-	// share is how many of these requests from one source bring about: an IPv4
-	// address, or an IPv6 network of 64 bits. Further hosts count as beyond the budget.
+	// share is how many of these one source may cause: an IPv4 address or an IPv6 /64
+	// network. Its other hosts count as beyond the budget.
 	share = budget / 2
-	// memory is how many hosts are remembered as reported or known.
+	// memory is how many reported or known hosts are remembered.
 	memory = 4096
-	// reportedFor is how long a host is not reported again once the control plane
-	// knows it, refusedFor after it was refused.
+	// reportedFor is how long a host is not reported again once the control plane knows
+	// it, and refusedFor is the same after a refusal.
 	reportedFor = 24 * time.Hour
 	refusedFor  = time.Hour
-	// linger lets hosts gather before a report.
+	// linger is how long hosts collect before a report.
 	linger      = 200 * time.Millisecond
 	longestPath = 512
-	// reserve is what is kept beyond budget for hosts with traffic: made-up
-	// names, sent once each, must not hide a real one. One is taken every pace,
-	// the one that most clients, then most requests, named, and oftenSeen at least.
+	// reserve is kept beyond the budget for hosts with traffic, so that invented names,
+	// sent once each, cannot hide a real one. One is reported every pace: the host with
+	// the most clients, then the most requests, and at least oftenSeen of them.
 	reserve    = 20
 	pace       = time.Second
 	candidates = 512
@@ -48,19 +49,19 @@ type sighting struct {
 	Host   string `json:"host"`
 	Scheme string `json:"scheme,omitempty"`
 	Path   string `json:"path,omitempty"`
-	// Requests is how many there were, where that is why the host is reported.
+	// Requests is the number of requests, if that is why the host is reported.
 	Requests int `json:"requests,omitempty"`
 }
 
-// candidate is a host beyond the budget that more traffic may bring forward.
+// candidate is a host beyond the budget. More traffic may get it reported.
 type candidate struct {
 	sight   sighting
 	clients []string // the first few addresses
-	// refused: the control plane has no room for hosts without traffic.
+	// refused is set when the control plane had no room for hosts without traffic.
 	refused bool
 }
 
-// outranks reports whether c has more to say for it than o.
+// outranks reports whether c has more traffic than o.
 func (c *candidate) outranks(o *candidate) bool {
 	if len(c.clients) != len(o.clients) {
 		return len(c.clients) > len(o.clients)
@@ -68,8 +69,8 @@ func (c *candidate) outranks(o *candidate) bool {
 	return c.sight.Requests > o.sight.Requests
 }
 
-// Scout remembers which hosts were seen, so that each is reported once, and gathers
-// those that are to be reported.
+// Scout remembers which hosts were seen, so that each is reported once, and collects
+// those to report.
 type Scout struct {
 	client *uplink.Client
 	ids    *ids.Source
@@ -78,26 +79,26 @@ type Scout struct {
 	now    func() time.Time
 	set    func() *rego.Set // the active one; nil: none yet
 
-	last atomic.Pointer[quietHost] // the host asked about last
+	last atomic.Pointer[quietHost] // the last host that needed nothing
 	wake chan struct{}
 
 	mu    sync.Mutex
-	until map[string]time.Time // by host name: not reported until then
+	until map[string]time.Time // by host name: when it may be reported again
 	began time.Time            // of the budget's window
 	spent int
 	from  map[string]int // of spent, by source
 	queue []sighting
 	more  map[string]*candidate // by host name: beyond the budget
-	extra int                   // how many of those were reported within the window
+	extra int                   // how many of those were reported in the window
 }
 
-// quietHost is a host, as requests name it, that is not asked about for a while.
+// quietHost is a host, as requests name it, that needs nothing for a while.
 type quietHost struct {
 	host  string
 	until time.Time
 }
 
-// New makes a scout that reports to client. set gives the active controls.
+// New returns a scout that reports to client. set returns the active controls.
 func New(client *uplink.Client, chance *ids.Source, count *metrics.Counters, log *slog.Logger, now func() time.Time, set func() *rego.Set) *Scout {
 	return &Scout{
 		client: client, ids: chance, count: count, log: log, now: now, set: set,
@@ -105,24 +106,23 @@ func New(client *uplink.Client, chance *ids.Source, count *metrics.Counters, log
 	}
 }
 
-// Seen is a request that no resource is about.
+// Seen is a request that no resource covers.
 type Seen struct {
-	// By is what finds its resource.
+	// By finds its resource.
 	By rego.Request
-	// Client is its address, Scheme how the client reached us.
+	// Client is the client's address. Scheme is the scheme that it used.
 	Client, Scheme string
 	At             time.Time
 }
 
-// Quiet reports whether there is nothing to note about a host, as requests name it. It
-// is the cheap question before Note.
+// Quiet reports whether there is nothing to note about a host. It is the cheap check
+// before Note.
 func (s *Scout) Quiet(host string, at time.Time) bool {
 	last := s.last.Load()
 	return last != nil && last.host == host && at.Before(last.until)
 }
 
-// Note takes down the host of a request that no resource of set is about. Nothing is
-// decided by it.
+// Note notes the host of a request that no resource of set covers. It decides nothing.
 func (s *Scout) Note(set *rego.Set, seen *Seen) {
 	name, ok := rego.HostName(seen.By.Host)
 	if !ok {
@@ -145,12 +145,12 @@ func (s *Scout) Note(set *rego.Set, seen *Seen) {
 		return
 	}
 	if len(set.UnknownHosts([]string{name})) == 0 || set.Match(&seen.By) != nil {
-		s.until[name] = seen.At.Add(refusedFor) // another path of a host that is registered
+		s.until[name] = seen.At.Add(refusedFor) // another path of a registered host
 		return
 	}
 	s.spent++
 	s.from[strings.Clone(source)]++
-	name = strings.Clone(name) // what is kept must not hold on to the request
+	name = strings.Clone(name) // a substring would keep the whole request in memory
 	s.until[name] = seen.At.Add(reportedFor)
 	s.queue = append(s.queue, sightingOf(name, seen))
 	select {
@@ -168,8 +168,8 @@ func sightingOf(name string, seen *Seen) sighting {
 	return out
 }
 
-// sourceOf is what shares of the budget are counted by: whoever has one IPv6 address
-// usually has the network of 64 bits that it lies in.
+// sourceOf is the source by which shares of the budget are counted. Whoever has one IPv6
+// address usually has the whole /64.
 func sourceOf(client string) string {
 	addr, err := netip.ParseAddr(client)
 	if err != nil || addr.Unmap().Is4() {
@@ -182,8 +182,8 @@ func sourceOf(client string) string {
 	return network.String()
 }
 
-// consider counts a request to a host beyond the budget. Of more hosts than can be
-// counted, one of those with the least traffic makes room. Caller holds mu.
+// consider counts a request to a host beyond the budget. If there are too many such
+// hosts, the one with the least traffic makes room. The caller holds mu.
 func (s *Scout) consider(name string, seen *Seen) {
 	c := s.more[name]
 	if c == nil {
@@ -196,7 +196,7 @@ func (s *Scout) consider(name string, seen *Seen) {
 	}
 }
 
-// watch begins to count the requests to a host. Caller holds mu.
+// watch starts to count the requests to a host. The caller holds mu.
 func (s *Scout) watch(c *candidate) {
 	if len(s.more) >= candidates {
 		least, looked := "", 0
@@ -213,8 +213,8 @@ func (s *Scout) watch(c *candidate) {
 	s.more[c.sight.Host] = c
 }
 
-// refuse takes note of hosts that the control plane did not take up. One for which it
-// had no room is reported again once it has traffic, the others after a while.
+// refuse notes hosts that the control plane refused. One that it had no room for is
+// reported again once it has traffic, the others after a while.
 func (s *Scout) refuse(list []sighting, refused map[string]string, at time.Time) {
 	var others []string
 	s.mu.Lock()
@@ -233,11 +233,11 @@ func (s *Scout) refuse(list []sighting, refused map[string]string, at time.Time)
 	s.later(others, at)
 }
 
-// refusedFull is the control plane's word for a table that is full.
+// refusedFull is the control plane's reason when its table is full.
 const refusedFull = "too_many_unreviewed"
 
-// promote queues the candidate with the most traffic; false: there is none, or no
-// budget for it.
+// promote queues the candidate with the most traffic. It returns false if there is none,
+// or no budget for it.
 func (s *Scout) promote(now time.Time, set *rego.Set) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,7 +255,7 @@ func (s *Scout) promote(now time.Time, set *rego.Set) bool {
 	}
 	delete(s.more, best.sight.Host)
 	if set == nil || len(set.UnknownHosts([]string{best.sight.Host})) == 0 {
-		return false // it was registered meanwhile
+		return false // it has been registered meanwhile
 	}
 	s.extra++
 	s.until[best.sight.Host] = now.Add(reportedFor)
@@ -263,7 +263,7 @@ func (s *Scout) promote(now time.Time, set *rego.Set) bool {
 	return true
 }
 
-// room reports whether one more host can be remembered. Caller holds mu.
+// room reports whether one more host can be remembered. The caller holds mu.
 func (s *Scout) room(now time.Time) bool {
 	if len(s.until) < memory {
 		return true

@@ -10,32 +10,33 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// Gap counts the decisions that the log could not keep, until it can say so. A mark
-// on disk says the same, so that it outlives the process.
+// Gap counts decisions that the log could not keep, until the log says so. A mark on disk
+// repeats it, so that it survives the process.
 type Gap struct {
-	// ID is of the event that will say it: said twice, it is stored once.
+	// ID is the id of the event for the gap, so that an event that is written twice is
+	// stored once.
 	ID string `json:"id"`
-	// Count is how many decisions are missing, Passed how many of them are of requests
-	// that were let pass.
+	// Count is the number of missing decisions. Passed is how many of their requests were
+	// let pass.
 	Count, Passed uint64
 	First, Last   time.Time
-	place         int // of the mark; -1: none
+	place         int // of the mark; -1: there is none
 }
 
-// gaps are what the log has yet to say.
+// gaps are the gaps that the log has not recorded yet.
 type gaps struct {
 	marks *spool.Marks
 
 	mu   sync.Mutex
-	list []*Gap // the last one counts; those before it are of earlier processes
-	own  *Gap   // the one of this process, if there is one
+	list []*Gap // the last one counts; the others are from earlier processes
+	own  *Gap   // the one of this process, if it has one
 }
 
-// gapPlaces is how many processes in a row may leave a note.
+// gapPlaces is how many processes in a row may leave a mark.
 const gapPlaces = 64
 
-// open opens the notes of missing decisions below dir. A bouncer without them starts
-// all the same: what is missing is then known to this process alone.
+// open opens the marks of missing decisions below dir. A bouncer that cannot open them
+// starts all the same. Then only this process knows what is missing.
 func (g *gaps) open(dir string, log *slog.Logger) {
 	marks, left, err := spool.OpenMarks(filepath.Join(dir, "missing"), gapPlaces)
 	if err != nil {
@@ -53,14 +54,14 @@ func (g *gaps) open(dir string, log *slog.Logger) {
 	}
 }
 
-// any reports whether the log has something to say.
+// any reports whether the log has gaps to record.
 func (g *gaps) any() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.list) > 0
 }
 
-// note counts a decision, in memory and on disk.
+// note counts a missing decision, in memory and on disk.
 func (g *gaps) note(id func() string, at time.Time, passed bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -86,8 +87,8 @@ func (g *gaps) note(id func() string, at time.Time, passed bool) error {
 	return g.marks.Set(g.own.place, text)
 }
 
-// removeFirst removes the first gap. A mark that stays is said again after a restart,
-// under the same id. Caller holds mu.
+// removeFirst removes the first gap. A mark that stays is recorded again after a restart,
+// with the same id. The caller holds mu.
 func (g *gaps) removeFirst() error {
 	one := g.list[0]
 	g.list = g.list[1:]

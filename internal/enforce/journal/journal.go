@@ -1,5 +1,5 @@
 // Package journal keeps the decision log of a bouncer on disk until it is shipped, and
-// says in the log how many decisions it could not keep.
+// records in the log how many decisions it could not keep.
 package journal
 
 import (
@@ -16,15 +16,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// Config says where the log is and what it may take.
+// Config says where the log is and how large it may become.
 type Config struct {
 	// Dir is the bouncer's data directory.
 	Dir string
-	// MaxBytes bounds the log. Reserve is held back on its disk. Both are in bytes.
+	// MaxBytes limits the log. Reserve is reserved for it on the disk. Both are in bytes.
 	MaxBytes, Reserve int64
-	// Missing makes the event that says which decisions are missing.
+	// Missing makes the event about missing decisions.
 	Missing func(g *Gap, now time.Time) []byte
-	// Changed is called when the log begins or ceases to be in trouble.
+	// Changed is called when the trouble of the log starts or ends.
 	Changed func()
 
 	IDs   *ids.Source
@@ -36,14 +36,14 @@ type Config struct {
 // Journal is the decision log on disk. Make it with Open.
 type Journal struct {
 	Config
-	// Spool is what is not shipped yet.
+	// Spool holds what is not shipped yet.
 	Spool   *spool.Log
 	reserve *spool.Reserve
 	missing gaps
 	failing atomic.Bool
 }
 
-// Open opens the log below c.Dir, and what an earlier process left to say.
+// Open opens the log below c.Dir, with the gaps of earlier processes.
 func Open(c Config) (*Journal, error) {
 	j := &Journal{Config: c}
 	var err error
@@ -65,10 +65,10 @@ func (j *Journal) Close() error {
 	return errors.Join(j.Spool.Close(), j.missing.marks.Close(), j.reserve.Close())
 }
 
-// Write keeps the event of a decision made at a time; false: it is lost. That is
-// counted, reported at once, and said in the log itself as soon as it can be written
-// again. Events of refusals leave the last room to those of what passed: nothing that
-// was permitted is lost to make room for what was not.
+// Write writes the event of a decision. It returns false if the event is lost. That is
+// counted, reported at once, and recorded in the log once it can be written. Events of
+// refusals leave the last room to those of requests that passed, so that no permitted
+// request is lost to make room for a refused one.
 func (j *Journal) Write(at time.Time, passed bool, event []byte) (kept bool) {
 	var err error
 	if passed {
@@ -86,8 +86,8 @@ func (j *Journal) Write(at time.Time, passed bool, event []byte) (kept bool) {
 	return true
 }
 
-// noteLost notes an event that could not be written: the disk is full, or fails. The
-// first one is reported at once.
+// noteLost counts an event that could not be written because the disk is full or fails.
+// The first one is reported at once.
 func (j *Journal) noteLost(at time.Time, passed bool, err error) {
 	j.Count.LogsDropped.Add(1)
 	if failed := j.missing.note(func() string { return j.IDs.Next(at) }, at, passed); failed != nil && !j.failing.Load() {
@@ -99,7 +99,7 @@ func (j *Journal) noteLost(at time.Time, passed bool, err error) {
 	}
 }
 
-// writeGaps writes into the log how many decisions are missing before what follows.
+// writeGaps records missing decisions in the log, before what follows.
 func (j *Journal) writeGaps(now time.Time) {
 	g := &j.missing
 	g.mu.Lock()
@@ -107,7 +107,7 @@ func (j *Journal) writeGaps(now time.Time) {
 	for len(g.list) > 0 {
 		one := g.list[0]
 		if j.Spool.Append(j.Missing(one, now)) != nil {
-			return // still no room: the next to be kept tries again
+			return // still no room; the next event tries again
 		}
 		j.Log.Warn("decisions are logged again", "missing", one.Count, "passed", one.Passed, "from", one.First.UTC(), "to", one.Last.UTC())
 		if err := g.removeFirst(); err != nil {
@@ -121,8 +121,8 @@ func (j *Journal) writeGaps(now time.Time) {
 // checkEvery is how often the log and its disk are checked.
 const checkEvery = 250 * time.Millisecond
 
-// Run looks after the log and its disk until ctx ends: it holds room back, says what is
-// missing although nothing is decided, and reports what is wrong.
+// Run maintains the log and its disk until ctx ends. It reserves disk space, records
+// missing decisions even if no new ones come, and reports trouble.
 func (j *Journal) Run(ctx context.Context) {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
@@ -150,7 +150,7 @@ func (j *Journal) Run(ctx context.Context) {
 	}
 }
 
-// Trouble says what is wrong with the log or its disk; empty: nothing.
+// Trouble is what is wrong with the log or its disk; empty: nothing.
 func (j *Journal) Trouble() string { return j.trouble(j.reserve.Stats()) }
 
 func (j *Journal) trouble(disk spool.ReserveStats) string {
@@ -170,14 +170,14 @@ func (j *Journal) trouble(disk spool.ReserveStats) string {
 	return ""
 }
 
-// Failing reports whether decisions are missing that the log has yet to name.
+// Failing reports whether decisions are missing that the log has not recorded.
 func (j *Journal) Failing() bool { return j.failing.Load() }
 
 // NoteFailing notes that the log could not be read or written.
 func (j *Journal) NoteFailing() { j.failing.Store(true) }
 
-// Refuses reports whether the log takes no event now.
+// Refuses reports whether the log takes no events now.
 func (j *Journal) Refuses() bool { return j.Spool.Stats().Refuses() }
 
-// Disk is the state of what is held back on the disk.
+// Disk is the state of the reserved disk space.
 func (j *Journal) Disk() spool.ReserveStats { return j.reserve.Stats() }

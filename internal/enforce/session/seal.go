@@ -11,15 +11,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
-// Seal makes the ids of MCP sessions worthless to all but who opened them.
-// What the server calls a session is encrypted for its user under a key of the
-// tenant, which all of its bouncers have: none has to remember anything.
+// Seal makes the ids of MCP sessions useless to everybody but the user who opened them.
+// The server's id is encrypted for the user with a key of the tenant. All bouncers of the
+// tenant have the key, so none has to remember anything.
 type Seal struct {
 	aead cipher.AEAD
 	key  []byte // of nonces
 }
 
-// NewSeal is nil without a key.
+// NewSeal returns nil without a key.
 func NewSeal(key masking.HashKey) *Seal {
 	own := key.Derive("mcp-session/v1")
 	if len(own) == 0 {
@@ -36,10 +36,10 @@ func NewSeal(key masking.HashKey) *Seal {
 	return &Seal{aead, key.Derive("mcp-session/nonce/v1")}
 }
 
-// IsSealed reports an id that a bouncer gave out.
+// IsSealed reports whether a bouncer issued an id.
 func IsSealed(id string) bool { return strings.HasPrefix(id, sealedSession) }
 
-// Seal is the id that the user gets; the same each time.
+// Seal is the id that the user gets. It is always the same.
 func (s *Seal) Seal(id, user string) string {
 	mac := hmac.New(sha256.New, s.key)
 	mac.Write([]byte(user + "\x00" + id))
@@ -47,7 +47,8 @@ func (s *Seal) Seal(id, user string) string {
 	return sealedSession + base64.RawURLEncoding.EncodeToString(s.aead.Seal(nonce, nonce, []byte(id), []byte(user)))
 }
 
-// Open is the server's own id; false: it is no id of ours, or another user's.
+// Open is the server's own id. It returns false for an id that was not sealed here, or
+// for another user.
 func (s *Seal) Open(sealed, user string) (string, bool) {
 	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(sealed, sealedSession))
 	if err != nil || len(raw) < s.aead.NonceSize() {

@@ -1,5 +1,5 @@
-// Package session remembers whose a session of MCP is, what masks its answers had, and
-// what servers say of their tools.
+// Package session remembers who opened an MCP session, which masks its answers had, and
+// how servers describe their tools.
 package session
 
 import (
@@ -11,16 +11,16 @@ import (
 const (
 	// Header is the field that carries the id of an MCP session.
 	Header = "Mcp-Session-Id"
-	// sealedSession begins the id of a session that was opened through a bouncer.
+	// sealedSession is the prefix of ids that bouncers issue.
 	sealedSession = "gh1."
-	// maxSessions bounds the sessions that are remembered.
+	// maxSessions limits the sessions that are remembered.
 	maxSessions = 16_384
-	// maxSessionMasks bounds the masks that are remembered of one.
+	// maxSessionMasks limits the masks that are remembered for one session.
 	maxSessionMasks = 1000
 )
 
-// Book remember, of those that this bouncer saw, whose they are, where that is
-// not in the id itself, and what masks their answers had.
+// Book remembers the sessions that this bouncer saw: their users, if that is not in the
+// id, and the masks of their answers.
 type Book struct {
 	mu   sync.Mutex
 	seen map[string]*entry
@@ -32,7 +32,7 @@ type entry struct {
 	masks []rego.MaskRule
 }
 
-// of is a session, which is made if it is not known. Whoever calls holds mu.
+// of returns a session, and creates it if it is unknown. The caller holds mu.
 func (s *Book) of(key string) *entry {
 	if got := s.seen[key]; got != nil {
 		return got
@@ -41,7 +41,7 @@ func (s *Book) of(key string) *entry {
 		s.seen = map[string]*entry{}
 	}
 	if len(s.seen) >= maxSessions {
-		for other := range s.seen { // any
+		for other := range s.seen { // any one
 			delete(s.seen, other)
 			break
 		}
@@ -51,7 +51,7 @@ func (s *Book) of(key string) *entry {
 	return got
 }
 
-// Claim binds a session to its first user; false: it is another one's.
+// Claim binds a session to its first user. It returns false if that is another one.
 func (s *Book) Claim(key, user string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *Book) Claim(key, user string) bool {
 	return got.owner == user
 }
 
-// NoteMasks remembers masks that answers in a session had.
+// NoteMasks remembers the masks of an answer in a session.
 func (s *Book) NoteMasks(key string, masks []rego.MaskRule) {
 	if key == "" || len(masks) == 0 {
 		return
@@ -83,7 +83,7 @@ func (s *Book) Masks(key string) []rego.MaskRule {
 	return nil
 }
 
-// UniteMasks appends what is new of b to a copy of a.
+// UniteMasks is a copy of a with the masks of b that it lacks.
 func UniteMasks(a, b []rego.MaskRule) []rego.MaskRule {
 	have := make(map[rego.MaskRule]bool, len(a)+len(b))
 	out := make([]rego.MaskRule, 0, len(a)+len(b))

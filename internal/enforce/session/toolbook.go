@@ -14,33 +14,33 @@ import (
 )
 
 const (
-	// maxTools bounds the tools whose descriptions are remembered.
+	// maxTools limits the tools whose descriptions are remembered.
 	maxTools = 50_000
-	// maxServers bounds the servers whose tools' parameters are remembered, and
-	// maxDeclared the tools of each, with at most 4 KiB for each.
+	// maxServers limits the servers whose tool parameters are remembered, and maxDeclared
+	// the tools of each, with at most 4 KiB for each.
 	maxServers  = 256
 	maxDeclared = 256
-	// maxToolName bounds the names that are remembered there, in bytes.
+	// maxToolName limits the names of those tools, in bytes.
 	maxToolName = 256
 	// toolsName is the file that keeps them.
 	toolsName = "mcp-tools.json"
 )
 
-// Tools remembers what servers say of their tools: one whose description
-// changes after it was approved is not the tool that was approved.
+// Tools remembers how servers describe their tools. A tool whose description changes
+// after its approval is not the tool that was approved.
 type Tools struct {
 	path string
 
 	mu   sync.Mutex
 	seen map[string]string // server and tool, to digest
-	// listed are the tools by server, as far as somebody asked for them.
+	// listed are the tools that each server has listed to somebody.
 	listed map[string][]string
-	// params are the declared parameters by server and tool. A server's map is
-	// replaced and never changed, so that who has it needs no lock.
+	// params are the declared parameters by server and tool. A server's map is replaced
+	// and never changed, so it can be read without a lock.
 	params map[string]map[string][]mcp.Param
 }
 
-// OpenTools reads what was remembered; a file that cannot be read is as none.
+// OpenTools reads the remembered tools. A file that cannot be read counts as empty.
 func OpenTools(dir string) *Tools {
 	t := &Tools{path: filepath.Join(dir, toolsName), seen: map[string]string{}, params: map[string]map[string][]mcp.Param{}}
 	if data, err := os.ReadFile(t.path); err == nil {
@@ -51,7 +51,7 @@ func OpenTools(dir string) *Tools {
 	return t
 }
 
-// Note remembers a list of tools, and gives those that are not what they were.
+// Note remembers a list of tools, and returns those whose description changed.
 func (t *Tools) Note(server string, tools []mcp.Tool) (changed []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,7 +74,8 @@ func (t *Tools) Note(server string, tools []mcp.Tool) (changed []string) {
 		return nil
 	}
 	if data, err := json.Marshal(t.seen); err == nil {
-		// Should it fail, a change is reported once more after a restart, or not: the log has it.
+		// If this fails, a change may be reported again after a restart. The log has it
+		// in any case.
 		if os.WriteFile(t.path+".new", data, 0o600) == nil {
 			_ = os.Rename(t.path+".new", t.path)
 		}
@@ -82,8 +83,8 @@ func (t *Tools) Note(server string, tools []mcp.Tool) (changed []string) {
 	return changed
 }
 
-// learn remembers which arguments a server's tools have repeated in headers. A
-// list may come in pages: what is not in this one stays.
+// learn remembers which arguments a server's tools repeat in headers. A list may have
+// several pages, so tools that are not in this one stay.
 func (t *Tools) learn(server string, tools []mcp.Tool) {
 	known := t.params[server]
 	if !slices.ContainsFunc(tools, func(tool mcp.Tool) bool {
@@ -102,7 +103,7 @@ func (t *Tools) learn(server string, tools []mcp.Tool) {
 		}
 	}
 	if _, is := t.params[server]; !is && len(t.params) >= maxServers {
-		for other := range t.params { // any: its list comes again
+		for other := range t.params { // any one: its list will come again
 			delete(t.params, other)
 			break
 		}
@@ -113,12 +114,12 @@ func (t *Tools) learn(server string, tools []mcp.Tool) {
 	}
 }
 
-// toolKey names a tool of a server; the length tells where the server's name ends.
+// toolKey names a tool of a server. The length says where the server's name ends.
 func toolKey(server, tool string) string {
 	return strconv.Itoa(len(server)) + " " + server + " " + tool
 }
 
-// Names are the tools that a server has listed; not to be changed.
+// Names are the tools that a server has listed. They must not be changed.
 func (t *Tools) Names(server string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,7 +139,7 @@ func (t *Tools) Names(server string) []string {
 	return names
 }
 
-// Declared are the parameters that a server's tools declare; not to be changed.
+// Declared are the parameters that a server's tools declare. They must not be changed.
 func (t *Tools) Declared(server string) map[string][]mcp.Param {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package uplink is the bouncer's way to its control plane: calls with its credential,
-// the shipping of the decision log, and the last good bundle, which is on disk for a
-// start without the control plane.
+// Package uplink connects a bouncer to its control plane: calls with its credential, the
+// shipping of the decision log, and the last good bundle on disk, for a start without the
+// control plane.
 package uplink
 
 import (
@@ -25,8 +25,8 @@ type Client struct {
 	http    *http.Client
 }
 
-// NewClient makes a client of the control plane at address, scheme://host[:port] with or
-// without /api/v1.
+// NewClient returns a client of the control plane at address: scheme://host[:port], with
+// or without /api/v1.
 func NewClient(address, token, version string, http *http.Client) (*Client, error) {
 	base, err := apiRoot(address)
 	if err != nil {
@@ -35,10 +35,10 @@ func NewClient(address, token, version string, http *http.Client) (*Client, erro
 	return &Client{base: base, token: token, version: version, http: http}, nil
 }
 
-// Do sends a request that request made.
+// Do sends a request made by Request.
 func (c *Client) Do(req *http.Request) (*http.Response, error) { return c.http.Do(req) }
 
-// apiRoot is the API below which the bridge is.
+// apiRoot is the root of the control plane's API.
 func apiRoot(raw string) (string, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.User != nil {
@@ -51,7 +51,7 @@ func apiRoot(raw string) (string, error) {
 	return u.Scheme + "://" + u.Host + path, nil
 }
 
-// StatusError is an answer of the control plane that was no success.
+// StatusError is an answer of the control plane without a 2xx status.
 type StatusError struct {
 	Code  int
 	after time.Duration
@@ -71,7 +71,7 @@ func (e *StatusError) Error() string {
 	return said
 }
 
-// RetryAfter is how long the control plane asked to be left alone; 0: it did not say.
+// RetryAfter is how long the control plane asked to wait; 0: it did not say.
 func RetryAfter(err error) time.Duration {
 	var no *StatusError
 	if errors.As(err, &no) {
@@ -80,7 +80,7 @@ func RetryAfter(err error) time.Duration {
 	return 0
 }
 
-// ErrorOf makes an error of an answer.
+// ErrorOf turns an answer into an error.
 func ErrorOf(resp *http.Response) error {
 	e := &StatusError{Code: resp.StatusCode}
 	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
@@ -94,17 +94,17 @@ func (c *Client) Post(ctx context.Context, path string, body []byte, zipped bool
 	return c.post(ctx, path, body, zipped, func(r io.Reader) { _, _ = io.CopyN(io.Discard, r, 64<<10) })
 }
 
-// Ask sends JSON to the bridge and reads the answer into answer, 256 KiB of it at most.
-// An answer that cannot be read leaves answer as it is: the bridge has what was sent.
+// Ask sends JSON to the bridge and decodes at most 256 KiB of the answer. It leaves
+// answer alone if the answer cannot be read, because the bridge has received the request.
 func (c *Client) Ask(ctx context.Context, path string, body []byte, answer any) error {
 	return c.post(ctx, path, body, false, func(r io.Reader) {
 		if data, err := io.ReadAll(io.LimitReader(r, 256<<10)); err == nil && json.Valid(data) {
-			_ = json.Unmarshal(data, answer) // a member of another type is left out
+			_ = json.Unmarshal(data, answer) // members of another type are left out
 		}
 	})
 }
 
-// post sends JSON, and has read take the body of a 2xx answer.
+// post sends JSON. read reads the body of a 2xx answer.
 func (c *Client) post(ctx context.Context, path string, body []byte, zipped bool, read func(io.Reader)) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -129,7 +129,7 @@ func (c *Client) post(ctx context.Context, path string, body []byte, zipped bool
 	return nil
 }
 
-// Request makes a request to the control plane with our credential.
+// Request makes a request with the bouncer's credential.
 func (c *Client) Request(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {

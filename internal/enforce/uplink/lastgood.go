@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// The last good bundle on disk: magic, length and JSON of savedHead, length
-// and bytes of the bundle, and a SHA-256 over all of it. A file with one byte
-// changed, cut or added is no bundle.
+// The file of the last good bundle: magic, length and JSON of SavedHead, length and bytes
+// of the bundle, and a SHA-256 of all that. A file with a byte changed, cut or added is
+// invalid.
 const (
 	lastGoodMagic = "GHBNDL1\n"
 	BundleFile    = "last-good.bundle"
 	MaxBundle     = 64 << 20
 )
 
-// SavedHead is what is kept beside the bundle.
+// SavedHead is stored beside the bundle.
 type SavedHead struct {
 	Bouncer  string `json:"bouncer"`
 	Revision string `json:"revision"`
@@ -32,7 +32,7 @@ type SavedHead struct {
 
 var errDamaged = errors.New("the saved bundle is damaged")
 
-// encodeLastGood is the file's content.
+// encodeLastGood is the content of the file.
 func encodeLastGood(head SavedHead, bundle []byte) ([]byte, error) {
 	meta, err := json.Marshal(head)
 	if err != nil {
@@ -50,7 +50,7 @@ func encodeLastGood(head SavedHead, bundle []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// decodeLastGood checks and takes apart a file's content.
+// decodeLastGood checks and splits the content of a file.
 func decodeLastGood(data []byte) (SavedHead, []byte, error) {
 	var head SavedHead
 	const fixed = len(lastGoodMagic) + 4
@@ -76,8 +76,8 @@ func decodeLastGood(data []byte) (SavedHead, []byte, error) {
 	return head, bundle, nil
 }
 
-// SaveBundle replaces the file as one step: after a crash there is the old
-// bundle or the new one.
+// SaveBundle replaces the file in one step: after a crash, the old or the new bundle is
+// there.
 func SaveBundle(dir string, head SavedHead, bundle []byte) error {
 	data, err := encodeLastGood(head, bundle)
 	if err != nil {
@@ -86,7 +86,7 @@ func SaveBundle(dir string, head SavedHead, bundle []byte) error {
 	return SaveFile(dir, BundleFile, data)
 }
 
-// SaveFile replaces a file as one step; only its owner may read it.
+// SaveFile replaces a file in one step. Only its owner may read it.
 func SaveFile(dir, name string, data []byte) error {
 	f, err := os.CreateTemp(dir, name+".*")
 	if err != nil {
@@ -118,8 +118,8 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
-// LoadBundle reads the file; os.ErrNotExist when there is none. contact is
-// when the control plane last confirmed it: the file's modification time.
+// LoadBundle reads the file. The error is os.ErrNotExist if there is none. contact is
+// when the control plane last confirmed the bundle: the modification time of the file.
 func LoadBundle(dir string) (head SavedHead, bundle []byte, contact time.Time, err error) {
 	f, err := os.Open(filepath.Join(dir, BundleFile))
 	if err != nil {
@@ -140,6 +140,7 @@ func LoadBundle(dir string) (head SavedHead, bundle []byte, contact time.Time, e
 
 // ConfirmBundle notes that the control plane confirmed the saved bundle.
 func ConfirmBundle(dir string, at time.Time) {
-	// Should this fail, the bundle counts as older than it is after a restart: the safe side.
+	// If this fails, the bundle looks older than it is after a restart, which is the safe
+	// side.
 	_ = os.Chtimes(filepath.Join(dir, BundleFile), at, at)
 }

@@ -17,16 +17,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// Bounds on one chunk of the decision log: few enough bytes for any intake,
-// enough events that shipping costs little.
+// Limits on one chunk of the decision log: small enough for any receiver, large enough to
+// ship at little cost.
 const (
 	chunkEvents = 1000
 	chunkBytes  = 512 << 10
 	RetryMin    = 500 * time.Millisecond
 	RetryMax    = 30 * time.Second
-	// shipLinger lets events gather after a chunk, which costs a tenth then.
+	// shipLinger is how long events collect after a chunk, which cuts the cost to a
+	// tenth.
 	shipLinger = 25 * time.Millisecond
-	// FlushTimeout is how long a bouncer that stops goes on shipping.
+	// FlushTimeout is how long a stopping bouncer goes on shipping.
 	FlushTimeout = 2 * time.Second
 )
 
@@ -43,8 +44,8 @@ type Shipper struct {
 	failing    atomic.Bool
 }
 
-// NewShipper makes a shipper of what is in the spool. unreadable is called each time the
-// spool cannot be read.
+// NewShipper ships what is in the spool. unreadable is called each time the spool cannot
+// be read.
 func NewShipper(from *spool.Log, to *Client, chance *ids.Source, count *metrics.Counters, log *slog.Logger, now func() time.Time, unreadable func()) (*Shipper, error) {
 	zip, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
 	if err != nil {
@@ -56,9 +57,9 @@ func NewShipper(from *spool.Log, to *Client, chance *ids.Source, count *metrics.
 // Failing reports whether the last chunk could not be sent.
 func (s *Shipper) Failing() bool { return s.failing.Load() }
 
-// Run sends spooled events to the bridge, in order, each chunk until it is
-// acknowledged with a 2xx. When ctx ends it has flushTimeout to send what is
-// spooled already; what stays is on disk and goes out after the next start.
+// Run sends spooled events to the bridge, in order. It repeats each chunk until it is
+// acknowledged with a 2xx. When ctx ends, it goes on for FlushTimeout. What is left stays
+// on disk until the next start.
 func (s *Shipper) Run(ctx context.Context) {
 	grace, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -104,16 +105,16 @@ func (s *Shipper) Run(ctx context.Context) {
 	}
 }
 
-// While requests come faster than busyEvents a second, the shipper rests after
-// each chunk, until the backlog is deep: shipping an event costs about what its
-// request did, here and at the server.
+// While requests come faster than busyEvents a second, the shipper rests after each
+// chunk, unless the backlog is deep. Shipping an event costs about as much as its request
+// did, here and at the server.
 const (
 	busyEvents = 2000
 	shipRests  = 15
 	deepEvents = 500_000
 )
 
-// deliver sends records as chunks of bounded size; false when ctx ended first.
+// deliver sends records in chunks of limited size. It returns false if ctx ended first.
 func (s *Shipper) deliver(ctx context.Context, records [][]byte) bool {
 	limit := chunkBytes
 	wait := RetryMin
@@ -138,7 +139,7 @@ func (s *Shipper) deliver(ctx context.Context, records [][]byte) bool {
 				limit = max(limit/2, 1)
 				continue
 			}
-			// One event alone that the intake will never take: it must not hold up the rest.
+			// The receiver will never take this event, which must not hold up the others.
 			s.count.LogsDropped.Add(1)
 			s.log.WarnContext(ctx, "the event is too large for the bridge and was dropped", "bytes", size)
 			records = records[1:]

@@ -1,6 +1,6 @@
-// Package usage counts requests and tokens of callers and resources, for budgets: what
-// input.usage tells of. A request reserves before it goes on, and is settled by what its
-// answer came to.
+// Package usage counts the requests and tokens of callers and resources for budgets, as
+// input.usage shows them. A request reserves before it is forwarded, and settles for what
+// its answer cost.
 package usage
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Count adds n to a counter of the present window and gives its state after
-// that. The key begins with the tenant and a colon. Windows are fixed and cut by
-// the clock, so that all bouncers that share a counter agree on them. It does not
-// fail: a store that is away is replaced by counting alone.
+// Count adds n to a counter of the current window and returns its value. The key begins
+// with the tenant and a colon. Windows are fixed and follow the clock, so that all
+// bouncers that share a counter agree on them. It cannot fail: while a shared store is
+// away, the process counts by itself.
 type Count func(ctx context.Context, key string, n int64, window time.Duration) int64
 
 // usageWindows are the windows of input.usage.
@@ -32,21 +32,22 @@ var usageWindows = [...]struct {
 }{{"minute", time.Minute}, {"hour", time.Hour}, {"day", 24 * time.Hour}}
 
 const (
-	// maxReserve bounds the tokens that one request can reserve.
+	// maxReserve limits the tokens that one request can reserve.
 	maxReserve = 1 << 30
-	// maxSubjects bounds the subjects that a process counts for. Beyond it those
-	// that were seen least lately are forgotten.
+	// maxSubjects limits the subjects that a process counts. Beyond it, those that were
+	// least recently used are forgotten.
 	maxSubjects = 1 << 17
 )
 
-// What is counted of a subject.
+// What is counted for each subject.
 const (
 	countRequests = iota
 	countTokens
 	countKinds
 )
 
-// Tally counts in this process. Two generations bound it: what is used stays.
+// Tally counts in this process. It keeps two generations, so that it is bounded and keeps
+// what is used.
 type Tally struct {
 	now func() time.Time
 
@@ -59,12 +60,12 @@ type windowCount struct {
 	n     int64
 }
 
-// NewTally makes an empty one; now is the clock.
+// NewTally returns an empty tally. now is the clock.
 func NewTally(now func() time.Time) *Tally {
 	return &Tally{now: now, young: map[string]*windowCount{}, old: map[string]*windowCount{}}
 }
 
-// Add is a Count.
+// Add implements Count.
 func (t *Tally) Add(_ context.Context, key string, n int64, window time.Duration) int64 {
 	start := windowStart(t.now(), window)
 	key = window.String() + key
@@ -87,8 +88,8 @@ func (t *Tally) Add(_ context.Context, key string, n int64, window time.Duration
 	return c.n
 }
 
-// Renewals gives, for each window, input.usage as it will be when that window and the
-// shorter ones have begun anew, and how long that is from now.
+// Renewals yields, for each window, input.usage as it will be once that window and the
+// shorter ones have started again, and the time until then.
 func Renewals(usage value.Value, now time.Time) iter.Seq2[value.Value, time.Duration] {
 	return func(yield func(value.Value, time.Duration) bool) {
 		renewed := map[string]bool{}
@@ -105,7 +106,7 @@ func windowStart(now time.Time, window time.Duration) time.Time {
 	return now.UTC().Truncate(window)
 }
 
-// unused is input.usage with nothing counted in the windows that are renewed.
+// unused is input.usage with zero counts in the renewed windows.
 func unused(usage value.Value, renewed map[string]bool) value.Value {
 	members := make([]value.Member, 0, usage.Len())
 	usage.Each(func(name string, v value.Value) bool {
@@ -121,12 +122,12 @@ func unused(usage value.Value, renewed map[string]bool) value.Value {
 	return value.Object(members...)
 }
 
-// Account is one request's account: what it took before it went on, and what
-// it settles for afterwards. In shadow mode the two may come in either order.
+// Account is the account of one request: what it reserved before it was forwarded, and
+// what it settles for. In shadow mode the two may come in either order.
 type Account struct {
 	count Count
 	now   func() time.Time
-	// subjects are the user on this resource, the user, the agent ("" if none)
+	// subjects are the user on this resource, the user, the agent ("" if there is none)
 	// and the resource.
 	subjects [4]string
 
@@ -134,34 +135,35 @@ type Account struct {
 	at        time.Time
 	estimated int64 // tokens of the prompt
 	reserved  int64
-	prompted  bool // the request asks a model
-	taken     bool // reserve was called
+	prompted  bool // the request is to a model
+	taken     bool // Reserve was called
 	refunded  bool
 	settled   bool
-	total     func(estimated int64) int64 // what the answer came to, before it was taken
+	total     func(estimated int64) int64 // what the answer cost, if that was known before Reserve
 }
 
-// The subjects, in the order of metering.subjects; the first is input.usage itself.
+// The names of subjects in the order of Account.subjects. The first one is input.usage
+// itself.
 var subjectNames = [...]string{"", "user", "agent", "resource"}
 
-// Accounts opens the accounts of requests. count and now are needed.
+// Accounts opens the accounts of requests. Both fields are required.
 type Accounts struct {
 	count Count
 	now   func() time.Time
 }
 
-// New makes accounts that count by count.
+// New returns accounts that use count.
 func New(count Count, now func() time.Time) *Accounts { return &Accounts{count, now} }
 
-// Subject says whose use is counted: of resource, by who, or by the address where
-// nobody was proven.
+// Subject says whose use is counted: use of Resource by Who, or by the client's address
+// if nobody is proven.
 type Subject struct {
 	Tenant, Environment, Resource string
 	Client                        string
 	Who                           *identity.Caller
 }
 
-// Open begins the account of one request.
+// Open opens the account of a request.
 func (a *Accounts) Open(of Subject) *Account {
 	user, who := "ip:"+of.Client, of.Who
 	if who != nil && who.Proven() {
@@ -169,10 +171,10 @@ func (a *Accounts) Open(of Subject) *Account {
 	}
 	m := &Account{count: a.count, now: a.now}
 	key := func(kind string, names ...string) string {
-		// Names are callers' own words: a digest bounds them, and keeps them out of a
-		// store that is shared. Quotes keep "a b" and "c" from being "a" and "b c".
+		// Callers choose these names. A digest bounds them and keeps them out of a shared
+		// store. Quotes keep "a b", "c" apart from "a", "b c".
 		sum := sha256.Sum256(fmt.Appendf(nil, "%q", names))
-		// Two tenants may have a resource, and a user, of one name.
+		// Two tenants may have a resource or a user of the same name.
 		return of.Tenant + ":" + of.Environment + ":" + kind + ":" + hex.EncodeToString(sum[:12])
 	}
 	m.subjects[0] = key("caller", of.Resource, user)
@@ -184,9 +186,9 @@ func (a *Accounts) Open(of Subject) *Account {
 	return m
 }
 
-// Reserve counts the request and its tokens, and gives input.usage: what was
-// used before it. Counting first and looking second keeps a budget whole when
-// many requests come at once: each sees all that came before it.
+// Reserve counts the request and its tokens, and returns input.usage: the use before it.
+// It counts first and reads second, so that requests at the same time cannot exceed a
+// budget: each sees all that came before.
 func (m *Account) Reserve(ctx context.Context, at time.Time, req *llm.Request) value.Value {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -243,7 +245,7 @@ func counts(state [countKinds][len(usageWindows)]int64) value.Value {
 	return value.Object(value.Member{Key: "requests", Value: kinds[countRequests]}, value.Member{Key: "tokens", Value: kinds[countTokens]})
 }
 
-// Refund takes everything back: the request did not go on.
+// Refund takes everything back, because the request was not forwarded.
 func (m *Account) Refund(ctx context.Context) {
 	if m == nil {
 		return
@@ -256,8 +258,8 @@ func (m *Account) Refund(ctx context.Context) {
 	}
 }
 
-// Settle replaces what was reserved by what it came to, which total tells of
-// the estimate of the prompt. The first call counts.
+// Settle replaces the reservation by the real cost, which total computes from the
+// estimate of the prompt. Only the first call counts.
 func (m *Account) Settle(ctx context.Context, total func(estimated int64) int64) {
 	if m == nil {
 		return
@@ -275,11 +277,11 @@ func (m *Account) Settle(ctx context.Context, total func(estimated int64) int64)
 
 func bounded(tokens int64) int64 { return min(max(tokens, 0), maxReserve) }
 
-// Nothing is what a request costs that no model answered.
+// Nothing is the cost of a request that no model answered.
 func Nothing(int64) int64 { return 0 }
 
-// correct changes the counts. What was taken in a window that is over is not
-// given back to the present one.
+// correct changes the counts. What was reserved in a window that is over is not returned
+// to the current one.
 func (m *Account) correct(ctx context.Context, requests, tokens int64) {
 	now := m.now()
 	for _, subject := range m.subjects {
@@ -298,10 +300,10 @@ func (m *Account) correct(ctx context.Context, requests, tokens int64) {
 	}
 }
 
-// Meter reads what an answer costs while it passes, and settles for that before
-// the caller has the end of it: the next request may come with that end. The
-// function that it gives settles for an answer that was not read to its end. One
-// that is packed, or an error, is not read.
+// Meter reads the cost of an answer while it passes. It settles before the caller has the
+// end of the answer, because the next request may follow at once. The returned function
+// settles for an answer that was not read to its end. Compressed answers and errors are
+// not read.
 func (m *Account) Meter(ctx context.Context, model string, ans *upstream.Answer) (done func()) {
 	ctx = context.WithoutCancel(ctx)
 	encoding := ans.Header.Get("Content-Encoding")
@@ -317,11 +319,11 @@ func (m *Account) Meter(ctx context.Context, model string, ans *upstream.Answer)
 	return done
 }
 
-// meteredBody is a body whose cost is settled with its last bytes.
+// meteredBody settles with the last bytes of a body.
 type meteredBody struct {
 	bodies.Tapped
 	read *llm.Meter
-	left int64 // bytes to come; negative where nobody said
+	left int64 // bytes that are left; negative if unknown
 	done func()
 }
 

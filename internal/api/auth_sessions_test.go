@@ -226,6 +226,18 @@ func TestCookieOverTLS(t *testing.T) {
 		if code, _ := send("GET", "/api/v1/auth/me", "", "Cookie", cookies[0].Name+"="+cookies[0].Value); code != 200 {
 			t.Errorf("%s: %d", tc.what, code)
 		}
+		// Over TLS, a page that came without it is another origin's.
+		page := resttest.Call{Method: "GET", Path: "/api/v1/auth/me", Headers: []string{"Origin", "http://example.com", "Cookie", cookies[0].Name + "=" + cookies[0].Value}}.Request()
+		page.RemoteAddr = tc.peer
+		if tc.proto != "" {
+			page.Header.Set("X-Forwarded-Proto", tc.proto)
+		}
+		if tc.tls {
+			page.TLS = &tls.ConnectionState{}
+		}
+		if code := w.Do(t, page).Code; (code == 403) != tc.secure {
+			t.Errorf("%s, from a page without TLS: %d", tc.what, code)
+		}
 		if code, _ := send("GET", "/api/v1/auth/me", "", "Cookie", other+"="+cookies[0].Value); code != 401 {
 			t.Errorf("%s, under the other name: %d", tc.what, code)
 		}

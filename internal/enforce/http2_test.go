@@ -166,6 +166,7 @@ func TestHTTP2ControlData(t *testing.T) {
 		"te":                        get("/open", "te", "gzip"),
 		"two lengths":               get("/open", "content-length", "0", "content-length", "1"),
 		"a length with a sign":      get("/open", "content-length", "+1"),
+		"no length, with a sign":    get("/open", "content-length", "+0"),
 		"a list of lengths":         get("/open", "content-length", "1, 1"),
 		"a length without a body":   get("/open", "content-length", "5"),
 		"denied":                    get("/admin"),

@@ -44,23 +44,27 @@ func TestTarget(t *testing.T) {
 		change func(r *authv3.AttributeContext_HttpRequest)
 		want   string
 	}{
-		"as Envoy asks":          {func(*authv3.AttributeContext_HttpRequest) {}, "/p?q"},
-		"the query apart":        {func(r *authv3.AttributeContext_HttpRequest) { r.Path, r.Query = "/p", "a=b" }, "/p?a=b"},
-		"the query twice":        {func(r *authv3.AttributeContext_HttpRequest) { r.Query = "q" }, "/p?q"},
-		"no query":               {func(r *authv3.AttributeContext_HttpRequest) { r.Path = "/p" }, "/p"},
-		"an empty query":         {func(r *authv3.AttributeContext_HttpRequest) { r.Path = "/p?" }, "/p?"},
-		"another query":          {func(r *authv3.AttributeContext_HttpRequest) { r.Query = "z" }, ""},
-		"a fragment":             {func(r *authv3.AttributeContext_HttpRequest) { r.Fragment = "x" }, ""},
-		"the same :path":         {func(r *authv3.AttributeContext_HttpRequest) { r.Headers[":path"] = "/p?q" }, "/p?q"},
-		"another :path":          {func(r *authv3.AttributeContext_HttpRequest) { r.Headers[":path"] = "/admin" }, ""},
-		":path in capitals":      {func(r *authv3.AttributeContext_HttpRequest) { r.Headers[":path"] = "/P?q" }, ""},
-		"another :method":        {func(r *authv3.AttributeContext_HttpRequest) { r.Headers[":method"] = "DELETE" }, ""},
-		"the same :authority":    {func(r *authv3.AttributeContext_HttpRequest) { r.Headers[":authority"] = "H" }, "/p?q"},
-		"another :authority":     {func(r *authv3.AttributeContext_HttpRequest) { r.Headers[":authority"] = "evil" }, ""},
-		"another host":           {func(r *authv3.AttributeContext_HttpRequest) { r.Headers["host"] = "evil" }, ""},
-		"another Host":           {func(r *authv3.AttributeContext_HttpRequest) { r.Headers["Host"] = "evil" }, ""},
-		"another raw host":       {func(r *authv3.AttributeContext_HttpRequest) { r.HeaderMap = rawHeader("host", "evil") }, ""},
-		"another raw :path":      {func(r *authv3.AttributeContext_HttpRequest) { r.HeaderMap = rawHeader(":path", "/admin") }, ""},
+		"as Envoy asks":       {func(*authv3.AttributeContext_HttpRequest) {}, "/p?q"},
+		"the query apart":     {func(r *authv3.AttributeContext_HttpRequest) { r.Path, r.Query = "/p", "a=b" }, "/p?a=b"},
+		"the query twice":     {func(r *authv3.AttributeContext_HttpRequest) { r.Query = "q" }, "/p?q"},
+		"no query":            {func(r *authv3.AttributeContext_HttpRequest) { r.Path = "/p" }, "/p"},
+		"an empty query":      {func(r *authv3.AttributeContext_HttpRequest) { r.Path = "/p?" }, "/p?"},
+		"another query":       {func(r *authv3.AttributeContext_HttpRequest) { r.Query = "z" }, ""},
+		"a fragment":          {func(r *authv3.AttributeContext_HttpRequest) { r.Fragment = "x" }, ""},
+		"the same :path":      {func(r *authv3.AttributeContext_HttpRequest) { r.Headers[":path"] = "/p?q" }, "/p?q"},
+		"another :path":       {func(r *authv3.AttributeContext_HttpRequest) { r.Headers[":path"] = "/admin" }, ""},
+		":path in capitals":   {func(r *authv3.AttributeContext_HttpRequest) { r.Headers[":path"] = "/P?q" }, ""},
+		"another :method":     {func(r *authv3.AttributeContext_HttpRequest) { r.Headers[":method"] = "DELETE" }, ""},
+		"the same :authority": {func(r *authv3.AttributeContext_HttpRequest) { r.Headers[":authority"] = "H" }, "/p?q"},
+		"another :authority":  {func(r *authv3.AttributeContext_HttpRequest) { r.Headers[":authority"] = "evil" }, ""},
+		"another host":        {func(r *authv3.AttributeContext_HttpRequest) { r.Headers["host"] = "evil" }, ""},
+		"another Host":        {func(r *authv3.AttributeContext_HttpRequest) { r.Headers["Host"] = "evil" }, ""},
+		"another raw host":    {func(r *authv3.AttributeContext_HttpRequest) { r.HeaderMap = rawHeader("host", "evil") }, ""},
+		"another raw :path":   {func(r *authv3.AttributeContext_HttpRequest) { r.HeaderMap = rawHeader(":path", "/admin") }, ""},
+		"a host said twice": {func(r *authv3.AttributeContext_HttpRequest) {
+			r.HeaderMap = rawHeader("host", "evil")
+			r.HeaderMap.Headers[0].Value = "h"
+		}, ""},
 		"the same raw authority": {func(r *authv3.AttributeContext_HttpRequest) { r.HeaderMap = rawHeader(":authority", "h") }, "/p?q"},
 	} {
 		req := request("GET", map[string]string{})

@@ -225,6 +225,7 @@ func TestLimits(t *testing.T) {
 		`{"contents":[],"generationConfig":{"thinkingConfig":{"thinkingBudget":0}}}`:                                               -1,
 		`{"messages":[],"min_tokens":700,"max_tokens":9}`:                                                                          700,
 		`{"messages":[],"min_tokens":0,"max_tokens":9}`:                                                                            9,
+		`{"contents":[],"generation_config":{"thinking_config":{"thinking_budget":0},"max_output_tokens":9}}`:                      9,
 		`{"messages":[],"max_tokens":10,"thinking":{"type":"enabled","budget_tokens":5000}}`:                                       5000,
 		`{"contents":[],"generationConfig":{"maxOutputTokens":70,"candidateCount":2}}`:                                             140,
 		`{"contents":[],"generation_config":{"thinking_config":{"thinking_budget":600}}}`:                                          600,

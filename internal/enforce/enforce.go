@@ -56,6 +56,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/upstream"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/usage"
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
+	"github.com/gatehouse-dev/gatehouse/internal/jwks"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
@@ -367,7 +368,7 @@ func (b *Bouncer) upkeep(ctx context.Context) {
 		}
 		b.relay.RecheckTunnels(ctx)
 		st := b.state.Load()
-		if st.Tokens == nil || !st.Tokens.Fetches() || b.cfg.Now().Sub(keysAt) < identity.RefreshEvery {
+		if st.Tokens == nil || !st.Tokens.Fetches() || b.cfg.Now().Sub(keysAt) < jwks.RefreshEvery {
 			continue
 		}
 		keysAt = b.cfg.Now()

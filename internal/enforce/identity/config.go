@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/jwks"
 )
 
 // Config says how callers prove who they are.
@@ -66,7 +68,7 @@ func NewVerifier(c Config, client *http.Client, now func() time.Time) (*Verifier
 	if c.LeewaySeconds < 0 || c.LeewaySeconds > 60 {
 		return nil, errors.New("configuration.identity.leeway_seconds: 0 to 60")
 	}
-	keys := &keySet{url: c.JWKSURL, client: client, now: now}
+	keys := &jwks.Set{URL: c.JWKSURL, Client: client, Now: now}
 	if c.JWKSURL != "" {
 		u, err := url.Parse(c.JWKSURL)
 		if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") || u.User != nil {
@@ -75,16 +77,16 @@ func NewVerifier(c Config, client *http.Client, now func() time.Time) (*Verifier
 	}
 	if len(c.JWKS) > 0 {
 		var err error
-		if keys.static, err = parseKeySet(c.JWKS); err != nil {
+		if keys.Static, err = jwks.Parse(c.JWKS); err != nil {
 			return nil, fmt.Errorf("configuration.identity.jwks: %w", err)
 		}
 	}
 	for i, text := range c.PublicKeys {
-		k, err := parsePublicKey(text)
+		k, err := jwks.ParsePEM(text)
 		if err != nil {
 			return nil, fmt.Errorf("configuration.identity.public_keys[%d]: %w", i, err)
 		}
-		keys.static = append(keys.static, k)
+		keys.Static = append(keys.Static, k)
 	}
 	return newVerifier(c, keys, now), nil
 }

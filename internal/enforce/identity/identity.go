@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
+	"github.com/gatehouse-dev/gatehouse/internal/jwks"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -33,7 +34,7 @@ func (i *Caller) Proven() bool { return i.ID != "" }
 // the caller's fault (401) and missing keys are ours (503).
 var (
 	ErrBadToken    = errors.New("the bearer token is not valid")
-	ErrUnavailable = errors.New("the keys that verify tokens are not available")
+	ErrUnavailable = jwks.ErrUnavailable
 	ErrAmbiguous   = errors.New("the request has two identities")
 )
 

@@ -1,4 +1,7 @@
-package identity
+// Package jwks keeps the public keys of token issuers: it reads key sets (RFC 7517),
+// fetches them at a bounded rate, and binds each key to the one algorithm that it may
+// verify.
+package jwks
 
 import (
 	"context"
@@ -34,33 +37,43 @@ const (
 	keyMaxAge = 24 * time.Hour
 )
 
-// verifyKey is one public key with the only algorithm it may be used for.
-type verifyKey struct {
-	id, alg string
-	key     crypto.PublicKey
+// What a Set answers where it has no key.
+var (
+	// ErrUnknown says that no key of the set can have signed the token.
+	ErrUnknown = errors.New("no key of the issuer can have signed the token")
+	// ErrUnavailable says that there is no set to check the token with.
+	ErrUnavailable = errors.New("the keys that verify tokens are not available")
+)
+
+// Key is one public key with the only algorithm it may be used for.
+type Key struct {
+	ID, Alg string
+	Public  crypto.PublicKey
 }
 
-// keySet holds the keys that verify tokens: those of the configuration, and
+// Set holds the keys that verify tokens: those of the configuration, and
 // those that a JWKS address answers, refetched at a bounded rate.
-type keySet struct {
-	url    string
-	client *http.Client
-	now    func() time.Time
+type Set struct {
+	// URL is where the keys are fetched; empty: nowhere.
+	URL    string
+	Client *http.Client
+	Now    func() time.Time
+	// Static are keys that need no fetch.
+	Static []Key
 
 	mu       sync.Mutex
-	static   []verifyKey
-	fetched  []verifyKey
+	fetched  []Key
 	at       time.Time     // of the last good fetch
 	tried    time.Time     // of the last attempt
 	inFlight chan struct{} // closed when the running fetch ends
 	version  uint64        // grows when keys change: verified tokens are checked anew
 }
 
-// find gives the keys for (kid, alg), fetching once when the id is new to us.
-func (s *keySet) find(ctx context.Context, kid, alg string) ([]verifyKey, error) {
+// Find gives the keys for (kid, alg), fetching once when the id is new to us.
+func (s *Set) Find(ctx context.Context, kid, alg string) ([]Key, error) {
 	s.mu.Lock()
 	keys := s.match(kid, alg)
-	due := s.url != "" && (len(keys) == 0 || s.at.IsZero()) && s.now().Sub(s.tried) >= keyRetry
+	due := s.URL != "" && (len(keys) == 0 || s.at.IsZero()) && s.Now().Sub(s.tried) >= keyRetry
 	running := s.inFlight
 	s.mu.Unlock()
 	if len(keys) > 0 {
@@ -75,47 +88,47 @@ func (s *keySet) find(ctx context.Context, kid, alg string) ([]verifyKey, error)
 		}
 	case due:
 		// The caller may leave before the answer is here; the keys are wanted anyway.
-		_ = s.refresh(context.WithoutCancel(ctx))
+		_ = s.Refresh(context.WithoutCancel(ctx))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if keys = s.match(kid, alg); len(keys) > 0 {
 		return keys, nil
 	}
-	if s.url != "" && (s.at.IsZero() || s.now().Sub(s.at) > keyMaxAge) {
+	if s.URL != "" && (s.at.IsZero() || s.Now().Sub(s.at) > keyMaxAge) {
 		return nil, ErrUnavailable
 	}
-	return nil, ErrBadToken
+	return nil, ErrUnknown
 }
 
 // match is called with mu held. A token without a key id may be tried on every
 // key of its algorithm; one with an id only on those of that id, or on static
 // keys that have none.
-func (s *keySet) match(kid, alg string) []verifyKey {
-	var out []verifyKey
-	pick := func(list []verifyKey) {
+func (s *Set) match(kid, alg string) []Key {
+	var out []Key
+	pick := func(list []Key) {
 		for _, k := range list {
-			if k.alg == alg && (kid == "" || k.id == kid || k.id == "") && len(out) < 10 {
+			if k.Alg == alg && (kid == "" || k.ID == kid || k.ID == "") && len(out) < 10 {
 				out = append(out, k)
 			}
 		}
 	}
-	pick(s.static)
-	if s.url == "" || s.now().Sub(s.at) <= keyMaxAge {
+	pick(s.Static)
+	if s.URL == "" || s.Now().Sub(s.at) <= keyMaxAge {
 		pick(s.fetched)
 	}
 	return out
 }
 
-// generation grows with every change of the keys.
-func (s *keySet) generation() uint64 {
+// Generation grows with every change of the keys.
+func (s *Set) Generation() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.version
 }
 
-// refresh fetches the set; concurrent callers share one fetch.
-func (s *keySet) refresh(ctx context.Context) error {
+// Refresh fetches the set; concurrent callers share one fetch.
+func (s *Set) Refresh(ctx context.Context) error {
 	s.mu.Lock()
 	if s.inFlight != nil {
 		running := s.inFlight
@@ -128,7 +141,7 @@ func (s *keySet) refresh(ctx context.Context) error {
 		}
 	}
 	done := make(chan struct{})
-	s.inFlight, s.tried = done, s.now()
+	s.inFlight, s.tried = done, s.Now()
 	s.mu.Unlock()
 
 	keys, err := s.fetch(ctx)
@@ -138,7 +151,7 @@ func (s *keySet) refresh(ctx context.Context) error {
 		if !sameKeys(keys, s.fetched) {
 			s.version++
 		}
-		s.fetched, s.at = keys, s.now()
+		s.fetched, s.at = keys, s.Now()
 	}
 	s.inFlight = nil
 	s.mu.Unlock()
@@ -146,15 +159,15 @@ func (s *keySet) refresh(ctx context.Context) error {
 	return err
 }
 
-func (s *keySet) fetch(ctx context.Context) ([]verifyKey, error) {
+func (s *Set) fetch(ctx context.Context) ([]Key, error) {
 	ctx, cancel := context.WithTimeout(ctx, keyFetchTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, nil)
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Accept", "application/jwk-set+json, application/json")
-	resp, err := s.client.Do(req)
+	resp, err := s.Client.Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -169,32 +182,32 @@ func (s *keySet) fetch(ctx context.Context) ([]verifyKey, error) {
 	if len(data) > maxKeySetBytes {
 		return nil, errors.New("the key set is too large")
 	}
-	return parseKeySet(data)
+	return Parse(data)
 }
 
-func sameKeys(a, b []verifyKey) bool {
+func sameKeys(a, b []Key) bool {
 	if len(a) != len(b) {
 		return false
 	}
 	for i := range a {
-		eq, ok := a[i].key.(interface{ Equal(crypto.PublicKey) bool })
-		if a[i].id != b[i].id || a[i].alg != b[i].alg || !ok || !eq.Equal(b[i].key) {
+		eq, ok := a[i].Public.(interface{ Equal(crypto.PublicKey) bool })
+		if a[i].ID != b[i].ID || a[i].Alg != b[i].Alg || !ok || !eq.Equal(b[i].Public) {
 			return false
 		}
 	}
 	return true
 }
 
-// parseKeySet reads a JWK set (RFC 7517). Keys for other uses or algorithms are left
+// Parse reads a JWK set (RFC 7517). Keys for other uses or algorithms are left
 // out; a set without a single usable key is an error.
-func parseKeySet(data []byte) ([]verifyKey, error) {
+func Parse(data []byte) ([]Key, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(data, &set); err != nil {
 		return nil, fmt.Errorf("the key set is not JSON: %w", err)
 	}
-	var out []verifyKey
+	var out []Key
 	for _, raw := range set.Keys {
 		if len(out) == maxKeys {
 			break
@@ -211,74 +224,74 @@ func parseKeySet(data []byte) ([]verifyKey, error) {
 
 // parseKey reads one key of a set. It is an error for a key that signs nothing, or that
 // says it is for another algorithm than the one that we take its kind for.
-func parseKey(raw []byte) (verifyKey, error) {
+func parseKey(raw []byte) (Key, error) {
 	key, err := jwk.ParseKey(raw)
 	if err != nil {
-		return verifyKey{}, err
+		return Key{}, err
 	}
 	if use, set := key.KeyUsage(); set && use != "sig" {
-		return verifyKey{}, errors.New("the key is not for signatures")
+		return Key{}, errors.New("the key is not for signatures")
 	}
 	public, err := jwk.PublicKeyOf(key)
 	if err != nil {
-		return verifyKey{}, err
+		return Key{}, err
 	}
 	var pub any
 	if err := jwk.Export(public, &pub); err != nil {
-		return verifyKey{}, err
+		return Key{}, err
 	}
 	id, _ := key.KeyID()
 	out, err := keyFor(id, pub)
 	if err != nil {
-		return verifyKey{}, err
+		return Key{}, err
 	}
-	if alg, set := key.Algorithm(); set && alg.String() != out.alg {
-		return verifyKey{}, errors.New("the key is for another algorithm")
+	if alg, set := key.Algorithm(); set && alg.String() != out.Alg {
+		return Key{}, errors.New("the key is for another algorithm")
 	}
 	return out, nil
 }
 
 // keyFor binds a public key to its one algorithm.
-func keyFor(id string, pub crypto.PublicKey) (verifyKey, error) {
+func keyFor(id string, pub crypto.PublicKey) (Key, error) {
 	switch p := pub.(type) {
 	case *rsa.PublicKey:
 		if bits := p.N.BitLen(); bits < 2048 || bits > 8192 || p.E < 3 || p.E > 1<<31-1 || p.E%2 == 0 {
-			return verifyKey{}, errors.New("an RSA key needs 2048 to 8192 bits, and an odd exponent of 3 to 2^31-1")
+			return Key{}, errors.New("an RSA key needs 2048 to 8192 bits, and an odd exponent of 3 to 2^31-1")
 		}
-		return verifyKey{id, "RS256", p}, nil
+		return Key{id, "RS256", p}, nil
 	case *ecdsa.PublicKey:
 		if p.Curve != elliptic.P256() {
-			return verifyKey{}, errors.New("only P-256 keys are supported")
+			return Key{}, errors.New("only P-256 keys are supported")
 		}
 		if _, err := p.ECDH(); err != nil { // its point is not on the curve
-			return verifyKey{}, err
+			return Key{}, err
 		}
-		return verifyKey{id, "ES256", p}, nil
+		return Key{id, "ES256", p}, nil
 	case ed25519.PublicKey:
 		if len(p) != ed25519.PublicKeySize {
-			return verifyKey{}, errors.New("malformed Ed25519 key")
+			return Key{}, errors.New("malformed Ed25519 key")
 		}
-		return verifyKey{id, "EdDSA", p}, nil
+		return Key{id, "EdDSA", p}, nil
 	}
-	return verifyKey{}, errors.New("unsupported key type")
+	return Key{}, errors.New("unsupported key type")
 }
 
-// parsePublicKey reads one PEM block: a public key or a certificate.
-func parsePublicKey(text string) (verifyKey, error) {
+// ParsePEM reads one PEM block: a public key or a certificate.
+func ParsePEM(text string) (Key, error) {
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
-		return verifyKey{}, errors.New("not PEM")
+		return Key{}, errors.New("not PEM")
 	}
 	if block.Type == "CERTIFICATE" {
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return verifyKey{}, err
+			return Key{}, err
 		}
 		return keyFor("", c.PublicKey)
 	}
 	pub, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if err != nil {
-		return verifyKey{}, err
+		return Key{}, err
 	}
 	return keyFor("", pub)
 }

@@ -1,4 +1,4 @@
-package identity
+package jwks
 
 import (
 	"crypto/ecdsa"
@@ -87,21 +87,21 @@ func TestKeySets(t *testing.T) {
 		"an unknown kind":          {`{"kty":"PQ","alg":"ML-DSA"}`, ""},
 		"no object":                {`[1]`, ""},
 	} {
-		keys, err := parseKeySet([]byte(`{"keys":[` + tc.key + `]}`))
+		keys, err := Parse([]byte(`{"keys":[` + tc.key + `]}`))
 		switch {
 		case tc.alg == "" && err == nil:
-			t.Errorf("%s is taken for %s", name, keys[0].alg)
-		case tc.alg != "" && (err != nil || len(keys) != 1 || keys[0].alg != tc.alg):
+			t.Errorf("%s is taken for %s", name, keys[0].Alg)
+		case tc.alg != "" && (err != nil || len(keys) != 1 || keys[0].Alg != tc.alg):
 			t.Errorf("%s: %+v %v, want one key for %s", name, keys, err, tc.alg)
 		}
 		// One that is not taken leaves the others.
-		both, err := parseKeySet([]byte(`{"keys":[` + tc.key + `,` + jwkOf(t, &ecKey.PublicKey, map[string]any{"kid": "other"}) + `]}`))
-		if err != nil || both[len(both)-1].id != "other" {
+		both, err := Parse([]byte(`{"keys":[` + tc.key + `,` + jwkOf(t, &ecKey.PublicKey, map[string]any{"kid": "other"}) + `]}`))
+		if err != nil || both[len(both)-1].ID != "other" {
 			t.Errorf("%s beside another key: %+v %v", name, both, err)
 		}
 	}
 	for _, set := range []string{``, `[]`, `{}`, `{"keys":[]}`, `{"keys":{}}`, jwkOf(t, edPublic, nil)} {
-		if keys, err := parseKeySet([]byte(set)); err == nil {
+		if keys, err := Parse([]byte(set)); err == nil {
 			t.Errorf("%s is a set of %d keys", set, len(keys))
 		}
 	}
@@ -109,7 +109,7 @@ func TestKeySets(t *testing.T) {
 	for i := range many {
 		many[i] = jwkOf(t, edPublic, map[string]any{"kid": fmt.Sprint(i)})
 	}
-	if keys, err := parseKeySet([]byte(`{"keys":[` + strings.Join(many, ",") + `]}`)); err != nil || len(keys) != maxKeys {
+	if keys, err := Parse([]byte(`{"keys":[` + strings.Join(many, ",") + `]}`)); err != nil || len(keys) != maxKeys {
 		t.Errorf("of %d keys %d are taken, want %d (%v)", len(many), len(keys), maxKeys, err)
 	}
 }

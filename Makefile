@@ -86,6 +86,9 @@ $(BIN)/opa:
 $(BIN)/caddy:
 	cd tools && $(GO) build -o ../$(BIN)/caddy github.com/caddyserver/caddy/v2/cmd/caddy
 
+$(BIN)/idp:
+	cd tools && $(GO) build -o ../$(BIN)/idp github.com/zitadel/oidc/v3/example/server
+
 $(BIN)/traefik:
 	tools/traefik/build $(BIN)/traefik
 

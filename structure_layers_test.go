@@ -106,12 +106,13 @@ var layers = []layer{
 		"internal/metering",
 		"internal/policy",
 	}},
-	{"uses of controls and decisions", []string{
+	{"uses of credentials, controls and decisions", []string{
 		"internal/authzen",
 		"internal/bridge",
 		"internal/dashboard",
 		"internal/policycode",
 		"internal/replay",
+		"internal/signon",
 		"internal/simulator",
 	}},
 	{"on those uses", []string{

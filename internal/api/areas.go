@@ -11,6 +11,7 @@ func areas() []rest.Area {
 		{Prefix: rest.Root + "/pis", Errors: rest.ShapeDetail},
 		{Prefix: rest.Root + "/ide-integration", Errors: rest.ShapeEditor},
 		{Prefix: rest.Root + "/auth/token", Errors: rest.ShapeOAuth},
+		{Prefix: rest.Root + "/auth/sso/callback", AnyQuery: true},
 		{Prefix: rest.Root + "/bridge", AnyQuery: true},
 		{Prefix: rest.Root + "/devdocs", AnyQuery: true},
 		{Prefix: rest.Root + "/decisions", OwnLimit: true},

@@ -34,6 +34,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/replay"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/signon"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
@@ -70,6 +71,7 @@ type Config struct {
 	PolicyCode *policycode.Service
 	Replays    *replay.Service
 	Resources  *resource.Service
+	SignOn     *signon.Service
 	Simulator  *simulator.Service
 	Tenants    *tenant.Service
 	Users      *user.Service
@@ -114,7 +116,7 @@ type room interface{ Mount(r *rest.Router) }
 // rooms are in the order of docs/permissions.md.
 func (c Config) rooms(e *editors.Handler, portal http.Handler) []room {
 	return []room{
-		&identity.Handler{Auth: c.Auth, Users: c.Users, Tenants: c.Tenants, Metering: c.Metering, Domains: c.Domains},
+		&identity.Handler{Auth: c.Auth, Users: c.Users, Tenants: c.Tenants, Metering: c.Metering, Domains: c.Domains, SignOn: c.SignOn},
 		&controls.Handler{Policies: c.Policies, PolicyCode: c.PolicyCode, Resources: c.Resources, Replays: c.Replays},
 		&estate.Handler{Resources: c.Resources, Bouncers: c.Bouncers, Tenants: c.Tenants, Bridge: c.Bridge},
 		e,

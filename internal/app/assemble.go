@@ -40,6 +40,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
+	"github.com/gatehouse-dev/gatehouse/internal/signon"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
@@ -91,6 +92,7 @@ type parts struct {
 	metering  *metering.Service
 	domains   *domain.Service
 	routes    *domain.Routes
+	signOn    *signon.Service
 	agents    *agent.Service
 	webhooks  *webhook.Service
 	// sinks receive events.
@@ -202,7 +204,7 @@ func (p *parts) people(ctx context.Context) error {
 	p.tenants = &tenant.Service{
 		Stores: p.stores, Now: p.now, BaseDomain: p.cfg.BaseDomain,
 		Counters:    map[string]func(context.Context, *db.Tx) (int64, error){tenant.Users: user.Count, tenant.Policies: policy.Count, tenant.Bouncers: bouncer.Count},
-		RevokeHooks: []func(context.Context, *db.Tx) error{auth.RevokeAll, bouncer.RevokeTokens, ide.DisableWebhooks},
+		RevokeHooks: []func(context.Context, *db.Tx) error{auth.RevokeAll, bouncer.RevokeTokens, ide.DisableWebhooks, signon.Disable},
 	}
 	if err := p.tenants.EnsureDefault(ctx); err != nil {
 		return err
@@ -220,6 +222,7 @@ func (p *parts) people(ctx context.Context) error {
 		Stores: p.stores, Tenants: p.tenants, Users: p.users, Hasher: hasher, Box: p.box, Now: p.now, NewID: newID, Random: rand.Reader,
 		SessionIdle: p.cfg.SessionIdle, SessionLife: p.cfg.SessionLife,
 		Issuer: "gatehouse", Blind: blind(p.cfg.CredentialGrace), Bouncer: p.bouncerByToken, BouncerTimes: p.bouncerTimes,
+		PasswordsOff: signon.PasswordsOff, PasswordsOn: signon.PasswordsOn,
 	})
 	if err != nil {
 		return err

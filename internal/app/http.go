@@ -26,7 +26,7 @@ func (p *parts) apiConfig(version string, console http.Handler) api.Config {
 			DiskFull:    p.keeper.reserve.InUse, Meter: p.metering.Calls.Meter, TenantByHost: p.routes.Tenant,
 		},
 		Started: p.now(), Probes: p.probes(), OpenMetrics: p.cfg.OpenMetrics || p.cfg.Demo,
-		Decisions: p.decisions, Auth: p.auth, Users: p.users, Tenants: p.tenants, Metering: p.metering, Domains: p.domains,
+		Decisions: p.decisions, Auth: p.auth, Users: p.users, Tenants: p.tenants, Metering: p.metering, Domains: p.domains, SignOn: p.signOn,
 		Agents: p.agents, Webhooks: p.webhooks,
 		Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers, PolicyCode: p.policyCode, Bridge: p.bridge, Audit: p.audit,
 		Replays: p.replays, Simulator: p.simulator, IDE: p.ide, Live: p.live, AuthZEN: p.authzen, PublicURL: p.cfg.URL(), Dashboard: p.dashboard, Anomalies: p.anomalies,

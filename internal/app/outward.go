@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/signon"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 	"github.com/gatehouse-dev/gatehouse/internal/webhook"
@@ -28,11 +29,17 @@ func outward(p *parts) error {
 	if err != nil {
 		return err
 	}
+	p.webhooks = &webhook.Service{Stores: p.stores, Now: p.now, Random: rand.Reader, Box: box, Target: target}
+	if box, err = p.box.For("sign-on"); err != nil {
+		return err
+	}
+	p.signOn = &signon.Service{
+		Stores: p.stores, Auth: p.auth, Users: p.users, Box: box, Target: target, Now: p.now, Random: rand.Reader, Count: p.cache.Count, URL: p.cfg.URL(),
+	}
 	active := func(ctx context.Context, t scope.TenantID) (bool, error) {
 		facts, err := p.tenants.Facts(ctx, t)
 		return err == nil && facts.Status == tenant.Active, err
 	}
-	p.webhooks = &webhook.Service{Stores: p.stores, Now: p.now, Random: rand.Reader, Box: box, Target: target}
 	p.agents = &agent.Service{Stores: p.stores, Now: p.now, PolicyExists: policy.Exists, Subjects: user.Revision}
 	p.sinks = append(p.sinks, webhook.Sink{})
 	deliverer := &webhook.Deliverer{Service: p.webhooks, Holder: newID(), Active: active, Poll: time.Minute, Logger: p.log}

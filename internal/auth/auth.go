@@ -101,6 +101,10 @@ type Config struct {
 	// SessionLife is how long a browser's session lasts at most (0: 12 hours); SessionIdle
 	// is how long it lasts without a request (0: one hour).
 	SessionLife, SessionIdle time.Duration
+	// PasswordsOff reports whether people of a tenant may not sign in with a password, and
+	// PasswordsOn lets them. Nil: they always may.
+	PasswordsOff func(ctx context.Context, tx *db.Tx) (bool, error)
+	PasswordsOn  func(ctx context.Context, tx *db.Tx) error
 	// BouncerTimes returns when the bouncer with an id was created and last changed; it is
 	// required with Bouncer.
 	BouncerTimes func(ctx context.Context, tx *db.Tx, id string) (made, changed time.Time, err error)

@@ -114,7 +114,7 @@ func TestRevocation(t *testing.T) {
 				"logout": func(_ user.User, tok string, k Key) error {
 					sc, _, _ := here.Authenticate(ctx, Credential{Bearer: tok})
 					_, err := here.RevokeKey(ctx, root(), k.ID)
-					return errors.Join(err, here.Sessions.Logout(ctx, sc))
+					return errors.Join(err, signOut(here, sc))
 				},
 				"password": func(u user.User, _ string, k Key) error {
 					_, err := here.RotateKey(ctx, root(), k.ID, 0)

@@ -170,3 +170,9 @@ func (r *replica) want(what string, c Credential, want string) {
 		r.t.Errorf("%s: %s, want %s", what, got, want)
 	}
 }
+
+// signOut ends a session.
+func signOut(r *replica, sc scope.Scope) error {
+	_, err := r.Sessions.Logout(context.Background(), sc)
+	return err
+}

@@ -85,7 +85,7 @@ type guess struct {
 // loadGuess finds the account of a name and its counts, in the same way for known and
 // unknown accounts. It counts nothing.
 func (s *Service) loadGuess(ctx context.Context, tx *db.Tx, sc scope.Scope, name string) (guess, error) {
-	g := guess{network: network(sc.Actor.IP)}
+	g := guess{network: Network(sc.Actor.IP)}
 	u, err := user.ByName(ctx, tx, name)
 	if err != nil && !errors.Is(err, db.ErrNoRows) {
 		return g, err
@@ -161,9 +161,9 @@ func tooManyGuesses() error {
 	return fault.New(fault.RateLimited, "too_many_sign_ins", "too many people are signing in; try again shortly").After(time.Second)
 }
 
-// network is the unit in which an address is counted: itself, or its /64 for IPv6, which is
+// Network is the unit in which an address is counted: itself, or its /64 for IPv6, which is
 // what one household has.
-func network(ip string) string {
+func Network(ip string) string {
 	a, err := netip.ParseAddr(ip)
 	if err != nil {
 		return ip

@@ -48,6 +48,9 @@ func (s *Service) login(ctx context.Context, sc scope.Scope, name, password stri
 	if err != nil {
 		return err
 	}
+	if err := checkPasswords(ctx, store, s.PasswordsOff); err != nil {
+		return err
+	}
 	if !served { // the same work, for a name that nobody can have
 		name = "\ufffd" + string(sc.Tenant) + "\ufffd" + name
 	}
@@ -187,6 +190,9 @@ func (s *Service) recordSuccess(ctx context.Context, store *db.DB, sc scope.Scop
 		if err := user.SignedIn(ctx, tx, u.ID, now, rehash); err != nil {
 			return err
 		}
+		if err := user.NotePassword(ctx, tx, u); err != nil {
+			return err
+		}
 		return s.Sessions.enterAs(ctx, tx, store.TenantID(), sc, u, open)
 	})
 }
@@ -298,7 +304,7 @@ func (s *Service) EnsureAdmin(ctx context.Context, password string) (generated s
 }
 
 // ResetPassword sets a new password for a person, on the authority of somebody on the
-// server's host. It removes a lock, enables the person and ends all sessions. An empty
+// server's host. It removes a lock, enables the person, lets the tenant's people sign in with passwords again, and ends all sessions. An empty
 // password means a generated one. It returns the password.
 func (s *Service) ResetPassword(ctx context.Context, t scope.TenantID, name, password string) (string, error) {
 	store, err := s.Stores.Tenant(ctx, t)
@@ -324,5 +330,12 @@ func (s *Service) ResetPassword(ctx context.Context, t scope.TenantID, name, pas
 	if err := s.Users.Recover(ctx, SystemScope(t, "reset-password", ""), u.ID, password); err != nil {
 		return "", err
 	}
-	return password, store.Write(ctx, func(tx *db.Tx) error { return dropAttemptsAt(ctx, tx, "account:"+u.ID) })
+	return password, store.Write(ctx, func(tx *db.Tx) error {
+		if s.PasswordsOn != nil {
+			if err := s.PasswordsOn(ctx, tx); err != nil {
+				return err
+			}
+		}
+		return dropAttemptsAt(ctx, tx, "account:"+u.ID)
+	})
 }

@@ -59,16 +59,17 @@ func (b *Sessions) enterAs(ctx context.Context, tx *db.Tx, t scope.TenantID, sc 
 	})
 }
 
-// Logout ends the caller's session, and those that were made from it.
-func (b *Sessions) Logout(ctx context.Context, sc scope.Scope) error {
+// Logout ends the caller's session, and those that were made from it. It returns who
+// vouched for the sign-in.
+func (b *Sessions) Logout(ctx context.Context, sc scope.Scope) (by Federation, err error) {
 	if sc.Session == "" {
-		return fault.New(fault.BadRequest, "not_a_session", "an API key has no session; revoke the key instead")
+		return by, fault.New(fault.BadRequest, "not_a_session", "an API key has no session; revoke the key instead")
 	}
 	home, err := homeStore(ctx, b.s.Stores, sc)
 	if err != nil {
-		return err
+		return by, err
 	}
-	return home.Write(ctx, func(tx *db.Tx) error {
+	return by, home.Write(ctx, func(tx *db.Tx) error {
 		ss, err := selectSession(ctx, tx, sc.Session)
 		if errors.Is(err, db.ErrNoRows) {
 			return refused()
@@ -76,6 +77,11 @@ func (b *Sessions) Logout(ctx context.Context, sc scope.Scope) error {
 		if err != nil {
 			return err
 		}
+		root, err := selectSession(ctx, tx, ss.Root)
+		if err != nil && !errors.Is(err, db.ErrNoRows) {
+			return err
+		}
+		by = root.Federation
 		if err := deleteRoot(ctx, tx, ss.Root); err != nil {
 			return err
 		}
@@ -109,7 +115,7 @@ func (b *Sessions) SignIn(ctx context.Context, sc scope.Scope, name, password st
 	if err := b.s.login(ctx, sc, name, password, b.opener(ctx, &in, from, "password")); err != nil {
 		return SignedIn{}, err
 	}
-	return in, b.endCookie(ctx, from.Cookie)
+	return in, b.EndCookie(ctx, from.Cookie)
 }
 
 // opener opens a session whose secret is a new cookie.
@@ -205,8 +211,9 @@ func (b *Sessions) tieToRoot(ctx context.Context, tx *db.Tx, e *entry, ss sessio
 	return nil
 }
 
-// endCookie ends the session of a cookie, if there is one.
-func (b *Sessions) endCookie(ctx context.Context, text string) error {
+// EndCookie ends the session of a cookie, if there is one: a new sign-in of a browser
+// leaves no earlier session of it behind.
+func (b *Sessions) EndCookie(ctx context.Context, text string) error {
 	t, ok := scope.SessionTenant(text)
 	if !ok {
 		return nil

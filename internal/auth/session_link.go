@@ -92,7 +92,7 @@ func (b *Sessions) Redeem(ctx context.Context, sc scope.Scope, secret string, fr
 	if err != nil {
 		return SignedIn{}, err
 	}
-	return in, b.endCookie(ctx, from.Cookie)
+	return in, b.EndCookie(ctx, from.Cookie)
 }
 
 // add stores a link, and drops expired ones; over the limit it drops the one that ends

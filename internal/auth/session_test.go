@@ -101,7 +101,8 @@ func TestBrowserEnds(t *testing.T) {
 	type ending func(ctx context.Context, r *replica, u user.User, sc scope.Scope, in SignedIn) error
 	ends := map[string]ending{
 		"sign-out": func(ctx context.Context, r *replica, _ user.User, sc scope.Scope, _ SignedIn) error {
-			return r.Sessions.Logout(ctx, sc)
+			_, err := r.Sessions.Logout(ctx, sc)
+			return err
 		},
 		"ended by its person": func(ctx context.Context, r *replica, u user.User, _ scope.Scope, in SignedIn) error {
 			return r.Sessions.End(ctx, r.signedIn(dbtest.Second, u.Username), in.Session.ID)

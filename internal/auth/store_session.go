@@ -7,11 +7,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-const sessionColumns = `id, root, user_id, key_id, limited, scopes, environment, ip, created_at, expires_at, digest, agent, used_at`
+const sessionColumns = `id, root, user_id, key_id, limited, scopes, environment, ip, created_at, expires_at, digest, agent, used_at, issuer, issuer_subject, issuer_session, id_token`
 
 func insertSession(ctx context.Context, tx *db.Tx, ss session) error {
-	_, err := tx.Exec(ctx, `INSERT INTO sessions (`+sessionColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
-		ss.ID, ss.Root, ss.UserID, ss.KeyID, ss.Limited, ss.Scopes, ss.Env, ss.IP, ss.CreatedAt, ss.ExpiresAt, ss.Digest, ss.Agent, ss.UsedAt)
+	_, err := tx.Exec(ctx, `INSERT INTO sessions (`+sessionColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`,
+		ss.ID, ss.Root, ss.UserID, ss.KeyID, ss.Limited, ss.Scopes, ss.Env, ss.IP, ss.CreatedAt, ss.ExpiresAt, ss.Digest, ss.Agent, ss.UsedAt,
+		ss.Issuer, ss.Subject, ss.ProviderSession, ss.IDToken)
 	return err
 }
 
@@ -64,4 +65,11 @@ func touchSession(ctx context.Context, tx *db.Tx, id string, at time.Time) error
 func dropExpired(ctx context.Context, tx *db.Tx, now time.Time) error {
 	_, err := tx.Exec(ctx, `DELETE FROM sessions WHERE expires_at < $1`, now)
 	return err
+}
+
+// selectFederated lists the sign-ins that a provider vouched for: those of one session
+// there, or of a subject. What by leaves out matches all.
+func selectFederated(ctx context.Context, tx *db.Tx, by Federation) ([]string, error) {
+	return db.All[string](ctx, tx, `SELECT id FROM sessions WHERE issuer = $1 AND root = id
+		AND ($2 = '' OR issuer_subject = $2) AND ($3 = '' OR issuer_session = $3)`, by.Issuer, by.Subject, by.ProviderSession)
 }

@@ -45,6 +45,7 @@ type session struct {
 	Digest string    `db:"digest"`
 	Agent  string    `db:"agent"`
 	UsedAt time.Time `db:"used_at"`
+	Federation
 }
 
 // Grant is a token in the form of the answer (RFC 6749 section 5.1).
@@ -256,8 +257,13 @@ func (s *Service) Portal(ctx context.Context, sc scope.Scope, scopes []string) (
 // homeStore returns the store of the caller's own tenant: platform administrators belong to
 // the default tenant wherever they work.
 func homeStore(ctx context.Context, stores *db.Cluster, sc scope.Scope) (*db.DB, error) {
+	return stores.Tenant(ctx, Home(sc))
+}
+
+// Home is the caller's own tenant, wherever the caller works.
+func Home(sc scope.Scope) scope.TenantID {
 	if sc.Platform {
-		return stores.Tenant(ctx, scope.DefaultTenant)
+		return scope.DefaultTenant
 	}
-	return stores.Tenant(ctx, sc.Tenant)
+	return sc.Tenant
 }

@@ -184,7 +184,7 @@ func TestPortalToken(t *testing.T) {
 		if sc, _ := r.is(Credential{Bearer: again.AccessToken}); sc.Permissions.Has("policies:write") {
 			t.Error("a narrow token's token is wide")
 		}
-		if err := r.Sessions.Logout(ctx, alice); err != nil {
+		if err := signOut(r, alice); err != nil {
 			t.Fatal(err)
 		}
 		for what, tok := range map[string]string{"login": login, "its token": g.AccessToken, "that one's token": again.AccessToken} {

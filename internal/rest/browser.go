@@ -38,11 +38,12 @@ func (v visit) secure() bool {
 	return err == nil && public.Scheme == "https" && strings.EqualFold(public.Host, v.req.Host)
 }
 
-func (v visit) cookieName() string {
+// cookieName is the name of one of our cookies: the first without TLS, the second with it.
+func (v visit) cookieName(plain, secure string) string {
 	if v.secure() {
-		return scope.SecureSessionCookie
+		return secure
 	}
-	return scope.SessionCookie
+	return plain
 }
 
 // cookie is the session cookie that a request shows; empty for none, and for
@@ -51,7 +52,12 @@ func (v visit) cookie() string {
 	if len(v.req.Header["Cookie"]) == 0 {
 		return ""
 	}
-	shown := v.req.CookiesNamed(v.cookieName())
+	return v.cookieNamed(v.cookieName(scope.SessionCookie, scope.SecureSessionCookie))
+}
+
+// cookieNamed is the one cookie of a name; empty for none and for several.
+func (v visit) cookieNamed(name string) string {
+	shown := v.req.CookiesNamed(name)
 	if len(shown) != 1 {
 		return ""
 	}
@@ -61,9 +67,13 @@ func (v visit) cookie() string {
 // setCookie is the header that has the browser keep a session's cookie for a time;
 // less than a second takes it away.
 func (v visit) setCookie(value string, life time.Duration) string {
+	return v.cookieFor(v.cookieName(scope.SessionCookie, scope.SecureSessionCookie), value, life, http.SameSiteStrictMode)
+}
+
+func (v visit) cookieFor(name, value string, life time.Duration, site http.SameSite) string {
 	c := http.Cookie{
-		Name: v.cookieName(), Value: value, Path: "/", MaxAge: int(life / time.Second),
-		HttpOnly: true, Secure: v.secure(), SameSite: http.SameSiteStrictMode,
+		Name: name, Value: value, Path: "/", MaxAge: int(life / time.Second),
+		HttpOnly: true, Secure: v.secure(), SameSite: site,
 	}
 	if c.MaxAge <= 0 {
 		c.MaxAge = -1

@@ -274,12 +274,7 @@ func (r *Router) tenantOfHost(req *http.Request) scope.TenantID {
 	if r.cfg.BaseDomain == "" && r.cfg.TenantByHost == nil {
 		return ""
 	}
-	host := req.Host
-	if len(r.cfg.TrustedProxies) > 0 && r.trusted(peer(req)) {
-		if forwarded := req.Header["X-Forwarded-Host"]; len(forwarded) == 1 {
-			host = forwarded[0]
-		}
-	}
+	host := r.calledHost(req)
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
@@ -303,6 +298,16 @@ func (r *Router) tenantOfHost(req *http.Request) scope.TenantID {
 		}
 	}
 	return ""
+}
+
+// calledHost is the host that the client called, with a port if it named one.
+func (r *Router) calledHost(req *http.Request) string {
+	if len(r.cfg.TrustedProxies) > 0 && r.trusted(peer(req)) {
+		if forwarded := req.Header["X-Forwarded-Host"]; len(forwarded) == 1 {
+			return forwarded[0]
+		}
+	}
+	return req.Host
 }
 
 // peer is the address at the other end of the connection.

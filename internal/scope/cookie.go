@@ -10,6 +10,13 @@ const (
 	SecureSessionCookie = "__Host-gatehouse"
 )
 
+// The names of the cookie that keeps a sign-in at an identity provider together, from its
+// start until the browser comes back.
+const (
+	SignOnCookie       = "gatehouse-sign-on"
+	SecureSignOnCookie = "__Host-gatehouse-sign-on"
+)
+
 // sessionSecret is the length of the secret in a session cookie: 256 bits in
 // base64url without padding.
 const sessionSecret = 43

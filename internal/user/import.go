@@ -119,21 +119,11 @@ func (s *Service) Import(ctx context.Context, sc scope.Scope, format Format, tex
 // checkImport makes people of entries, and notes what is wrong with them and between
 // them.
 func (s *Service) checkImport(sc scope.Scope, list []entry, wrong *offences) []User {
-	now := db.Stamp(s.Now())
 	ids, names := map[string]int{}, map[string]int{}
 	people := make([]User, len(list))
 	for i, e := range list {
 		d := e.draft
-		u := User{
-			ID: d.ID, Email: strings.TrimSpace(d.Email), Username: strings.TrimSpace(d.Username), Roles: FoldRoles(d.Roles),
-			Department: d.Department, Attributes: d.Attributes, Status: Active, CreatedAt: now, UpdatedAt: now,
-		}
-		if u.ID == "" {
-			u.ID = s.NewID()
-		}
-		if u.Attributes == nil {
-			u.Attributes = map[string]any{}
-		}
+		u := s.made(d)
 		people[i] = u
 		wrong.all(e.line, d.check())
 		wrong.all(e.line, d.checkSizes())

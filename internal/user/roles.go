@@ -65,6 +65,23 @@ func FoldRoles(names []string) []string {
 	return out
 }
 
+// checkRole refuses what is no name of a role.
+func checkRole(pointer, role string) error {
+	if len(role) > 128 {
+		return fault.Invalidf(pointer, "must be at most 128 characters long")
+	}
+	return checkName(pointer, role)
+}
+
+// CheckRoles refuses names that no role can have, all at one pointer.
+func CheckRoles(pointer string, roles []string) error {
+	errs := make([]error, len(roles))
+	for i, r := range roles {
+		errs[i] = checkRole(pointer, r)
+	}
+	return fault.Join(errs...)
+}
+
 // grants is the table of roles: what one role allows. The second
 // answer is false for names that carry nothing.
 func grants(role string) ([]scope.Permission, bool) {

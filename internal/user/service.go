@@ -44,22 +44,12 @@ type Service struct {
 // roles allow or the tenant's max_users is reached, 409 where a name is taken,
 // 422 for names and passwords that cannot be.
 func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (User, error) {
-	now := db.Stamp(s.Now())
-	u := User{
-		ID: s.NewID(), Email: strings.TrimSpace(d.Email), Username: strings.TrimSpace(d.Username), Roles: FoldRoles(d.Roles),
-		Department: d.Department, Attributes: d.Attributes, Status: Active, CreatedAt: now, UpdatedAt: now,
-	}
-	if u.Attributes == nil {
-		u.Attributes = map[string]any{}
-	}
+	u := s.made(d)
 	if err := d.check(); err != nil {
 		return User{}, err
 	}
 	if err := checkMayGrant(sc, nil, u.Roles); err != nil {
 		return User{}, err
-	}
-	if d.ID != "" {
-		u.ID = d.ID
 	}
 	if d.Password != "" {
 		var err error
@@ -68,6 +58,22 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (User, er
 		}
 	}
 	return u, s.write(ctx, sc, func(tx *db.Tx) error { return s.insert(ctx, tx, sc, u) })
+}
+
+// made is the person that a draft describes, without a password.
+func (s *Service) made(d Draft) User {
+	now := db.Stamp(s.Now())
+	u := User{
+		ID: d.ID, Email: strings.TrimSpace(d.Email), Username: strings.TrimSpace(d.Username), Roles: FoldRoles(d.Roles),
+		Department: d.Department, Attributes: d.Attributes, Status: Active, CreatedAt: now, UpdatedAt: now,
+	}
+	if u.ID == "" {
+		u.ID = s.NewID()
+	}
+	if u.Attributes == nil {
+		u.Attributes = map[string]any{}
+	}
+	return u
 }
 
 // insert adds people within tx: 409 where an id or a name is taken.
@@ -167,23 +173,29 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id string, ch Chan
 		}
 	}
 	var after User
-	err := s.write(ctx, sc, func(tx *db.Tx) error {
-		before, err := lockUser(ctx, tx, id)
-		if err != nil {
-			return err
-		}
-		var ends Ending
-		after, ends = decideChange(before, ch)
-		if err := fault.Join(checkNames(before, after), weak); err != nil {
-			return err
-		}
-		after.UpdatedAt = db.Stamp(s.Now())
-		if hash != "" {
-			after.PasswordHash = hash
-		}
-		return s.replace(ctx, tx, sc, before, after, ends, "")
+	err := s.write(ctx, sc, func(tx *db.Tx) (err error) {
+		after, err = s.change(ctx, tx, sc, id, ch, hash, weak)
+		return err
 	})
 	return after, err
+}
+
+// change is the transaction of Update. hash is that of a new password, empty for none;
+// offences are told with those of the names.
+func (s *Service) change(ctx context.Context, tx *db.Tx, sc scope.Scope, id string, ch Change, hash string, offences ...error) (User, error) {
+	before, err := lockUser(ctx, tx, id)
+	if err != nil {
+		return User{}, err
+	}
+	after, ends := decideChange(before, ch)
+	if err := fault.Join(append([]error{checkNames(before, after)}, offences...)...); err != nil {
+		return User{}, err
+	}
+	after.UpdatedAt = db.Stamp(s.Now())
+	if hash != "" {
+		after.PasswordHash = hash
+	}
+	return after, s.replace(ctx, tx, sc, before, after, ends, "")
 }
 
 // SetRoles gives a person new roles, and ends the sessions that stood on the
@@ -370,12 +382,8 @@ func checkNames(before, after User) error {
 		errs = append(errs, checkEmail("/email", after.Email))
 	}
 	for i, r := range after.Roles {
-		switch {
-		case slices.Contains(before.Roles, r):
-		case len(r) > 128:
-			errs = append(errs, fault.Invalidf("/roles/"+itoa(i), "must be at most 128 characters long"))
-		default:
-			errs = append(errs, checkName("/roles/"+itoa(i), r))
+		if !slices.Contains(before.Roles, r) {
+			errs = append(errs, checkRole("/roles/"+itoa(i), r))
 		}
 	}
 	return fault.Join(errs...)

@@ -85,8 +85,12 @@ func deleteUser(ctx context.Context, tx *db.Tx, id string) error {
 	if err := dropNames(ctx, tx, id); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `DELETE FROM users WHERE id = $1`, id)
-	return err
+	for _, q := range []string{`DELETE FROM user_identities WHERE user_id = $1`, `DELETE FROM users WHERE id = $1`} {
+		if _, err := tx.Exec(ctx, q, id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // putNames claims both names of each person: 409 where somebody else has one.

@@ -44,7 +44,7 @@ type User struct {
 	Status      string         `json:"status" db:"status" enum:"active,disabled" doc:"A disabled person cannot sign in."`
 	CreatedAt   time.Time      `json:"created_at" db:"created_at" doc:"When the person was added."`
 	UpdatedAt   time.Time      `json:"updated_at" db:"updated_at" doc:"When the record last changed."`
-	LastLoginAt *time.Time     `json:"last_login_at" db:"last_login_at" doc:"When the person last signed in with a password; null if never."`
+	LastLoginAt *time.Time     `json:"last_login_at" db:"last_login_at" doc:"When the person last signed in; null if never."`
 	// PasswordHash is a PHC string; empty for people without a password.
 	PasswordHash string `json:"-" db:"password_hash"`
 }

@@ -43,9 +43,15 @@ type Done struct {
 	Message string `json:"message" doc:"What was done"`
 }
 
+// SignedOut is the answer of POST /auth/logout.
+type SignedOut struct {
+	Done
+	EndSessionURL string `json:"end_session_url,omitempty" doc:"Where to send the browser to sign out at the identity provider, too; absent for sign-ins without one"`
+}
+
 type signedOutOut struct {
 	SetCookie string `header:"Set-Cookie" doc:"Deletes the session cookie, if the browser sent one"`
-	Body      Done
+	Body      SignedOut
 }
 
 // auth registers signing in and out, and the token endpoint.
@@ -53,9 +59,9 @@ func (h *Handler) auth(r *rest.Router) {
 	tags := []string{"Authentication"}
 	rest.Register(r, rest.Op{
 		ID: "login", Method: http.MethodPost, Path: "/auth/login", Public: true, Tags: tags,
-		Errors:      []int{http.StatusUnauthorized, http.StatusTooManyRequests},
+		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests},
 		Summary:     "Sign in",
-		Description: "Issues a token that is valid for an hour. Every failure gets the same 401: unknown name, wrong password or disabled account. Ten failures within 15 minutes lock this account for this client address for 15 minutes: 429 `locked` with Retry-After. Other addresses can still sign in. While someone guesses the password, addresses that have never signed in to the account wait up to two seconds. 429 `too_many_sign_ins`: too many callers are waiting.",
+		Description: "Issues a token that is valid for an hour. Every failure gets the same 401: unknown name, wrong password or disabled account. Ten failures within 15 minutes lock this account for this client address for 15 minutes: 429 `locked` with Retry-After. Other addresses can still sign in. While someone guesses the password, addresses that have never signed in to the account wait up to two seconds. 429 `too_many_sign_ins`: too many callers are waiting. 403 `password_login_off`: people of the tenant sign in through its identity provider.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *loginIn) (*grantOut, error) {
 			g, err := h.Auth.Login(ctx, sc, in.Body.Username, in.Body.Password)
@@ -64,14 +70,18 @@ func (h *Handler) auth(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "logout", Method: http.MethodPost, Path: "/auth/logout", Reach: rest.ReachSelf, Tags: tags,
 		Summary:     "Sign out",
-		Description: "Ends the caller's session at once, and the tokens that were made from it. API keys have no session: 400.",
+		Description: "Ends the caller's session at once, and the tokens that were made from it. After a sign-in at an identity provider, `end_session_url` ends the session there, too. API keys have no session: 400.",
 	},
 		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*signedOutOut, error) {
-			out := &signedOutOut{Body: Done{"Signed out"}}
+			out := &signedOutOut{Body: SignedOut{Done: Done{"Signed out"}}}
 			if b, err := r.Browser(ctx); err == nil && b.Cookie != "" {
 				out.SetCookie = b.SetCookie("", 0)
 			}
-			return out, h.Auth.Sessions.Logout(ctx, sc)
+			by, err := h.Auth.Sessions.Logout(ctx, sc)
+			if err == nil {
+				out.Body.EndSessionURL = h.SignOn.EndSessionURL(ctx, auth.Home(sc), by)
+			}
+			return out, err
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-current-user", Method: http.MethodGet, Path: "/auth/me", Reach: rest.ReachSelf, Tags: tags,

@@ -6,6 +6,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/domain"
 	"github.com/gatehouse-dev/gatehouse/internal/metering"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/signon"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
@@ -18,16 +19,21 @@ type Handler struct {
 	// Metering says what tenants use.
 	Metering *metering.Service
 	Domains  *domain.Service
+	SignOn   *signon.Service
 }
 
 // Mount registers the operations.
 func (h *Handler) Mount(r *rest.Router) {
 	h.auth(r)
 	h.authSessions(r)
+	h.authSSO(r)
 	h.wellKnown(r)
 	h.developerPortal(r)
 	h.tenants(r)
 	h.tenantBilling(r)
 	h.tenantDomains(r)
+	h.tenantSignOn(r)
 	h.users(r)
+	h.userIdentities(r)
+	h.userSessions(r)
 }

@@ -264,10 +264,10 @@ func Eventually(t testing.TB, limit time.Duration, check func() error) {
 
 // Each runs a test on each backend, as subtests; in the inner loop on SQLite
 // alone. What differs between the stores has tests beside the stores, on both;
-// Both is for what must be seen on both by everybody.
-func Each(t *testing.T, test func(t *testing.T, s *Server)) {
+// Both is for what must be seen on both by everybody. env are settings of the server.
+func Each(t *testing.T, test func(t *testing.T, s *Server), env ...string) {
 	for _, backend := range dbtest.Backends() {
-		t.Run(backend, func(t *testing.T) { test(t, StartServer(t, backend)) })
+		t.Run(backend, func(t *testing.T) { test(t, StartServer(t, backend, env...)) })
 	}
 }
 

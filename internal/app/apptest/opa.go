@@ -16,22 +16,28 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
-var buildOPA = sync.OnceValues(func() (string, error) {
-	root, err := Root()
-	if err != nil {
-		return "", err
-	}
-	for _, path := range []string{filepath.Join(root, "bin", "opa"), filepath.Join(os.TempDir(), "gatehouse-test-opa", "opa")} {
-		if _, err := os.Stat(path); err == nil {
-			return path, nil
+var buildOPA = builder("opa", "github.com/open-policy-agent/opa")
+
+// builder returns a function that finds a program in bin, or builds it once from
+// tools/go.mod.
+func builder(name, pkg string) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		root, err := Root()
+		if err != nil {
+			return "", err
 		}
-	}
-	out := filepath.Join(os.TempDir(), "gatehouse-test-opa", "opa")
-	cmd := exec.Command("go", "build", "-o", out, "github.com/open-policy-agent/opa")
-	cmd.Dir = filepath.Join(root, "tools")
-	_, err = cmd.CombinedOutput()
-	return out, err
-})
+		out := filepath.Join(os.TempDir(), "gatehouse-test-"+name, name)
+		for _, path := range []string{filepath.Join(root, "bin", name), out} {
+			if _, err := os.Stat(path); err == nil {
+				return path, nil
+			}
+		}
+		cmd := exec.Command("go", "build", "-o", out, pkg)
+		cmd.Dir = filepath.Join(root, "tools")
+		_, err = cmd.CombinedOutput()
+		return out, err
+	})
+}
 
 // OPA is a stock OPA: GATEHOUSE_TEST_OPA, else bin/opa, else one built from
 // tools/go.mod. Without one the test fails where everything is required, and is

@@ -1,0 +1,58 @@
+package identity
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+)
+
+// Identities is the answer of GET /users/{user_id}/identities.
+type Identities struct {
+	Identities []user.Identity `json:"identities" nullable:"false" doc:"The identities, oldest first"`
+}
+
+type identitiesOut struct{ Body Identities }
+
+type identityOut struct{ Body user.Identity }
+
+type identityCreateIn struct {
+	UserPath
+	Body user.IdentityDraft
+}
+
+type identityPath struct {
+	UserPath
+	IdentityID string `path:"identity_id" maxLength:"64" doc:"Id of the identity"`
+}
+
+// userIdentities registers who people are at identity providers.
+func (h *Handler) userIdentities(r *rest.Router) {
+	tags, path := []string{"Users"}, "/users/{user_id}/identities"
+	rest.Register(r, rest.Op{
+		ID: "list-user-identities", Method: http.MethodGet, Path: path, Permission: "users:read", Tags: tags,
+		Summary: "List the identities of a user", Description: "Who the person is at identity providers: the subjects that can sign in as this user.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *UserPath) (*identitiesOut, error) {
+			list, err := h.Users.Identities(ctx, sc, in.ID)
+			return &identitiesOut{Identities{list}}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "link-user-identity", Method: http.MethodPost, Path: path, Permission: "users:write", Tags: tags, Status: http.StatusCreated, Creates: true,
+		Errors:  []int{http.StatusConflict},
+		Summary: "Link a user to an identity", Description: "From then on, whoever signs in at the issuer as this subject is this user. The caller must hold what the user may do (403). A subject is one person's only (409).",
+	},
+		func(ctx context.Context, sc scope.Scope, in *identityCreateIn) (*identityOut, error) {
+			i, err := h.Users.Link(ctx, sc, in.ID, in.Body)
+			return &identityOut{i}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "unlink-user-identity", Method: http.MethodDelete, Path: path + "/{identity_id}", Permission: "users:write", Tags: tags,
+		Summary: "Unlink an identity from a user", Description: "The subject can no longer sign in as this user, and the user's sessions end. The caller must hold what the user may do (403).",
+	},
+		func(ctx context.Context, sc scope.Scope, in *identityPath) (*struct{}, error) {
+			return nil, h.Users.Unlink(ctx, sc, in.ID, in.IdentityID)
+		})
+}

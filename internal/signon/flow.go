@@ -1,0 +1,304 @@
+package signon
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+)
+
+// flow is a sign-in in progress. The browser has it, sealed.
+type flow struct {
+	Tenant      scope.TenantID `json:"t"`
+	Issuer      string         `json:"i"`
+	ClientID    string         `json:"c"`
+	State       string         `json:"s"`
+	Nonce       string         `json:"n"`
+	Verifier    string         `json:"v"`
+	RedirectURI string         `json:"r"`
+	ReturnTo    string         `json:"b"`
+	Until       time.Time      `json:"u"`
+}
+
+// flowPlace is what a sealed flow is bound to.
+const flowPlace = "sign_on/flow"
+
+// Started is a sign-in that has begun: where to send the browser, and the cookie that it
+// must bring back.
+type Started struct {
+	Location, Cookie string
+	Life             time.Duration
+}
+
+// Start begins a sign-in of somebody of a tenant. origin is the tenant's own origin that
+// was called, empty for none; returnTo is a path of this server to go to afterwards.
+// Faults: NotFound sign_on_off, BadRequest invalid_return_to, RateLimited, BadGateway.
+func (s *Service) Start(ctx context.Context, sc scope.Scope, origin, returnTo string) (Started, error) {
+	if returnTo == "" {
+		returnTo = "/"
+	}
+	if !localPath(returnTo) {
+		return Started{}, fault.New(fault.BadRequest, "invalid_return_to", "return_to must be a path of this server, such as /policies")
+	}
+	if err := s.limit(ctx, sc); err != nil {
+		return Started{}, err
+	}
+	r, err := s.served(ctx, sc.Tenant)
+	if err != nil {
+		return Started{}, err
+	}
+	p, err := s.provider(ctx, r.Settings.Issuer)
+	if err != nil {
+		return Started{}, err
+	}
+	if origin == "" {
+		origin = s.URL
+	}
+	f := flow{
+		Tenant: sc.Tenant, Issuer: r.Settings.Issuer, ClientID: r.Settings.ClientID, RedirectURI: origin + callbackPath,
+		ReturnTo: returnTo, Until: s.Now().Add(flowLife),
+	}
+	for _, dst := range []*string{&f.State, &f.Nonce, &f.Verifier} {
+		if *dst, err = s.token(); err != nil {
+			return Started{}, err
+		}
+	}
+	cookie, err := s.sealFlow(f)
+	if err != nil {
+		return Started{}, err
+	}
+	challenge := sha256.Sum256([]byte(f.Verifier))
+	query := url.Values{
+		"response_type": {"code"}, "client_id": {f.ClientID}, "redirect_uri": {f.RedirectURI}, "scope": {strings.Join(r.Settings.Scopes, " ")},
+		"state": {f.State}, "nonce": {f.Nonce}, "code_challenge": {base64.RawURLEncoding.EncodeToString(challenge[:])}, "code_challenge_method": {"S256"},
+	}
+	if r.Settings.Audience != "" {
+		query.Set("audience", r.Settings.Audience)
+	}
+	return Started{Location: withQuery(p.authorization, query), Cookie: cookie, Life: flowLife}, nil
+}
+
+// Answer is what the browser brings back from the provider.
+type Answer struct {
+	// Cookie is that of Start.
+	Cookie string
+	// Named is the tenant that the request names; empty for none.
+	Named scope.TenantID
+	// Query is the authorization response (RFC 6749 section 4.1.2).
+	Query url.Values
+}
+
+// Finished is a sign-in that has succeeded.
+type Finished struct {
+	auth.SignedIn
+	// ReturnTo is the path to go to.
+	ReturnTo string
+}
+
+// Finish ends a sign-in that Start began. Faults: BadRequest for an answer that does not
+// belong to this browser's sign-in, Unauthenticated where the provider proves nobody,
+// Forbidden or Conflict where the person may not come in, BadGateway.
+func (s *Service) Finish(ctx context.Context, sc scope.Scope, a Answer, from auth.Browser) (Finished, error) {
+	if err := s.limit(ctx, sc); err != nil {
+		return Finished{}, err
+	}
+	f, err := s.takeFlow(ctx, a)
+	if err != nil {
+		return Finished{}, err
+	}
+	sc.Tenant = f.Tenant
+	in, err := s.redeem(ctx, sc, f, a.Query, from)
+	if err != nil {
+		return Finished{}, s.recordFailure(ctx, sc, f, err)
+	}
+	return Finished{in, f.ReturnTo}, s.Auth.Sessions.EndCookie(ctx, from.Cookie)
+}
+
+func invalidState() error {
+	return fault.New(fault.BadRequest, "invalid_state", "this sign-in was not started in this browser, is too old, or was used already; start again")
+}
+
+// takeFlow opens the flow of an answer, and makes sure that it is used once.
+func (s *Service) takeFlow(ctx context.Context, a Answer) (flow, error) {
+	f, err := s.openFlow(a.Cookie)
+	if err != nil {
+		return flow{}, invalidState()
+	}
+	state, ok := one(a.Query, "state")
+	if !ok || !equal(state, f.State) || !s.Now().Before(f.Until) || a.Named != "" && a.Named != f.Tenant {
+		return flow{}, invalidState()
+	}
+	if err := s.Auth.Serves(ctx, f.Tenant); err != nil {
+		return flow{}, err
+	}
+	return f, s.Stores.Write(ctx, f.Tenant, func(tx *db.Tx) error {
+		first, err := s.useOnce(ctx, tx, "state", f.State, f.Until)
+		if err == nil && !first {
+			err = invalidState()
+		}
+		return err
+	})
+}
+
+// useOnce reports whether a secret of a kind is used for the first time.
+func (s *Service) useOnce(ctx context.Context, tx *db.Tx, kind, text string, until time.Time) (first bool, err error) {
+	sum := sha256.Sum256([]byte(kind + "\x00" + text))
+	return markUsed(ctx, tx, hex.EncodeToString(sum[:]), s.Now(), until)
+}
+
+// redeem trades the answer's code for a session.
+func (s *Service) redeem(ctx context.Context, sc scope.Scope, f flow, query url.Values, from auth.Browser) (auth.SignedIn, error) {
+	r, err := s.served(ctx, f.Tenant)
+	if err != nil {
+		return auth.SignedIn{}, err
+	}
+	if r.Settings.Issuer != f.Issuer || r.Settings.ClientID != f.ClientID {
+		return auth.SignedIn{}, fault.New(fault.BadRequest, "invalid_state", "the identity provider was changed meanwhile; start again")
+	}
+	p, err := s.provider(ctx, f.Issuer)
+	if err != nil {
+		return auth.SignedIn{}, err
+	}
+	code, err := codeOf(query, p, f.Issuer)
+	if err != nil {
+		return auth.SignedIn{}, err
+	}
+	var clientSecret []byte
+	if len(r.Secret) > 0 {
+		if clientSecret, err = s.Box.Open(r.Secret, secretPlace(f.Tenant)); err != nil {
+			return auth.SignedIn{}, fault.Wrap(err, "open the client secret")
+		}
+	}
+	idToken, accessToken, err := s.exchange(ctx, p, f, string(clientSecret), code)
+	if err != nil {
+		return auth.SignedIn{}, err
+	}
+	claims, err := s.idClaims(ctx, p, idToken, f)
+	if err != nil {
+		return auth.SignedIn{}, err
+	}
+	by, err := s.federation(f, claims, idToken)
+	if err != nil {
+		return auth.SignedIn{}, err
+	}
+	known := facts{settings: r.Settings, token: claims}
+	if p.userinfo != "" && accessToken != "" && known.incomplete() {
+		if known.info, err = s.userinfo(ctx, p, accessToken, by.Subject); err != nil {
+			return auth.SignedIn{}, err
+		}
+	}
+	var in auth.SignedIn
+	err = s.Stores.Write(ctx, f.Tenant, func(tx *db.Tx) error {
+		u, err := s.person(ctx, tx, sc, known, user.IdentityDraft{Issuer: by.Issuer, Subject: by.Subject})
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Bump(ctx, user.Revision); err != nil {
+			return err
+		}
+		in, err = s.Auth.Sessions.Enter(ctx, tx, sc, u, from, by)
+		return err
+	})
+	return in, err
+}
+
+// codeOf reads the code from an authorization response. A response that names another
+// issuer is one of a mixed-up provider (RFC 9207 section 2.4): its code must not reach ours.
+func codeOf(query url.Values, p *provider, issuer string) (string, error) {
+	if iss, ok := one(query, "iss"); query.Has("iss") && (!ok || iss != issuer) || p.namesIssuer && !query.Has("iss") {
+		return "", fault.New(fault.BadRequest, "wrong_issuer", "the answer is not from the identity provider that was asked")
+	}
+	if query.Has("error") {
+		return "", refused("sign_on_denied", "the identity provider did not sign you in")
+	}
+	code, ok := one(query, "code")
+	if !ok || code == "" || len(code) > maxToken {
+		return "", fault.New(fault.BadRequest, "invalid_request", "the answer of the identity provider has no code")
+	}
+	return code, nil
+}
+
+// recordFailure writes a sign-in that failed to the audit and returns why it failed.
+func (s *Service) recordFailure(ctx context.Context, sc scope.Scope, f flow, cause error) error {
+	sc.Actor = scope.Actor{Kind: scope.Person, Name: "anonymous", IP: sc.Actor.IP}
+	about := map[string]any{"issuer": f.Issuer, "reason": fault.Message(cause), "ip_address": sc.Actor.IP}
+	err := s.Stores.Write(ctx, f.Tenant, func(tx *db.Tx) error { return s.record(ctx, tx, sc, "LOGIN_FAILED", about) })
+	if err != nil {
+		return err
+	}
+	return cause
+}
+
+// token makes a secret of 256 random bits.
+func (s *Service) token() (string, error) {
+	var raw [32]byte
+	if _, err := io.ReadFull(s.Random, raw[:]); err != nil {
+		return "", fault.Wrap(err, "make a secret")
+	}
+	return base64.RawURLEncoding.EncodeToString(raw[:]), nil
+}
+
+func (s *Service) sealFlow(f flow) (string, error) {
+	text, err := json.Marshal(f)
+	if err != nil {
+		return "", err
+	}
+	sealed, err := s.Box.Seal(text, flowPlace)
+	return base64.RawURLEncoding.EncodeToString(sealed), fault.Wrap(err, "seal a sign-in")
+}
+
+func (s *Service) openFlow(cookie string) (f flow, err error) {
+	sealed, err := base64.RawURLEncoding.DecodeString(cookie)
+	if err != nil {
+		return f, err
+	}
+	text, err := s.Box.Open(sealed, flowPlace)
+	if err != nil {
+		return f, err
+	}
+	return f, json.Unmarshal(text, &f)
+}
+
+// localPath reports whether a redirect to a path stays on this server, in every browser: no
+// other host, which // and /\ name, and nothing that a header or a parser could split.
+func localPath(path string) bool {
+	if len(path) > 2048 || path[0] != '/' || strings.HasPrefix(path, "//") {
+		return false
+	}
+	if strings.ContainsFunc(path, func(r rune) bool { return r <= ' ' || r == '\\' || r >= 0x7f }) {
+		return false
+	}
+	u, err := url.Parse(path)
+	return err == nil && u.Scheme == "" && u.Host == ""
+}
+
+// withQuery adds parameters to a URL, which may have some.
+func withQuery(raw string, query url.Values) string {
+	if strings.Contains(raw, "?") {
+		return raw + "&" + query.Encode()
+	}
+	return raw + "?" + query.Encode()
+}
+
+// one is a parameter that must not be sent twice.
+func one(query url.Values, name string) (string, bool) {
+	if len(query[name]) != 1 {
+		return "", false
+	}
+	return query[name][0], true
+}
+
+// equal compares secrets in constant time. Nothing equals an empty one.
+func equal(a, b string) bool { return b != "" && subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

@@ -1,0 +1,91 @@
+package signon
+
+import (
+	"context"
+	"encoding/base64"
+	"net/url"
+
+	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// tokenPlace is what a sealed ID token is bound to.
+func tokenPlace(t scope.TenantID) string { return "sign_on/" + string(t) + "/id_token" }
+
+// federation is what a session must know of the provider.
+func (s *Service) federation(f flow, claims value.Value, idToken string) (auth.Federation, error) {
+	by := auth.Federation{Issuer: f.Issuer}
+	by.Subject, _ = claims.Get("sub").Str()
+	by.ProviderSession, _ = claims.Get("sid").Str()
+	sealed, err := s.Box.Seal([]byte(idToken), tokenPlace(f.Tenant))
+	by.IDToken = base64.RawStdEncoding.EncodeToString(sealed)
+	return by, fault.Wrap(err, "seal an ID token")
+}
+
+// EndSessionURL is where a browser ends its session at the provider that vouched for a
+// sign-in which has ended here (OpenID Connect RP-Initiated Logout). It is empty where there
+// is no such place, and where the provider cannot be asked: the session here has ended all
+// the same.
+func (s *Service) EndSessionURL(ctx context.Context, t scope.TenantID, by auth.Federation) string {
+	if by.Issuer == "" {
+		return ""
+	}
+	r, err := s.served(ctx, t)
+	if err != nil || r.Settings.Issuer != by.Issuer {
+		return ""
+	}
+	p, err := s.provider(ctx, by.Issuer)
+	if err != nil || p.endSession == "" {
+		return ""
+	}
+	query := url.Values{"client_id": {r.Settings.ClientID}, "post_logout_redirect_uri": {s.URL + signInPage}}
+	if sealed, err := base64.RawStdEncoding.DecodeString(by.IDToken); err == nil {
+		if token, err := s.Box.Open(sealed, tokenPlace(t)); err == nil {
+			query.Set("id_token_hint", string(token))
+		}
+	}
+	return withQuery(p.endSession, query)
+}
+
+// EndOnRequest ends sessions on the word of a tenant's provider: those that its logout
+// token names. Faults: Unauthenticated for anything but a valid token of the tenant's
+// provider, which was not used before.
+func (s *Service) EndOnRequest(ctx context.Context, sc scope.Scope, token string) error {
+	if err := s.limit(ctx, sc); err != nil {
+		return err
+	}
+	r, err := s.served(ctx, sc.Tenant)
+	if err != nil {
+		return err
+	}
+	p, err := s.provider(ctx, r.Settings.Issuer)
+	if err != nil {
+		return err
+	}
+	claims, err := s.logoutClaims(ctx, p, token, r.Settings.Issuer, r.Settings.ClientID)
+	if err != nil {
+		return err
+	}
+	jti, _ := claims.Get("jti").Str()
+	by := auth.Federation{Issuer: r.Settings.Issuer}
+	by.Subject, _ = claims.Get("sub").Str()
+	by.ProviderSession, _ = claims.Get("sid").Str()
+	sc.Actor = scope.Actor{Kind: scope.System, ID: "sign-on", Name: "sign-on", IP: sc.Actor.IP}
+	return s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) error {
+		first, err := s.useOnce(ctx, tx, "logout", jti, s.Now().Add(maxTokenAge+2*leeway))
+		if err != nil {
+			return err
+		}
+		if !first {
+			return refused("invalid_logout_token", "this logout token was used already")
+		}
+		n, err := auth.EndFederated(ctx, tx, by)
+		if err != nil {
+			return err
+		}
+		return s.record(ctx, tx, sc, "SESSION_ENDED", map[string]any{"issuer": by.Issuer, "subject": by.Subject, "sessions": n})
+	})
+}

@@ -1,0 +1,224 @@
+package signon
+
+import (
+	"context"
+	"encoding/base64"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/jwks"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+const (
+	// metadataLife is how long a provider's configuration is used before it is read again,
+	// and metadataMaxAge how long it is used while it cannot be read.
+	metadataLife   = time.Hour
+	metadataMaxAge = 24 * time.Hour
+	// maxProviders is how many configurations are cached.
+	maxProviders = 1000
+	maxKeySet    = 1 << 20
+	maxDocument  = 64 << 10
+	maxDepth     = 16
+)
+
+// metadata is the part of a provider's configuration that is used (OpenID Connect Discovery
+// section 3).
+type metadata struct {
+	authorization, token, userinfo, endSession, jwks string
+	// postsSecret is set where the token endpoint takes the secret in the body.
+	postsSecret bool
+	// namesIssuer is set where authorization responses name their issuer (RFC 9207).
+	namesIssuer bool
+}
+
+// provider is a provider as it last described itself.
+type provider struct {
+	metadata
+	keys *jwks.Set
+	at   time.Time
+}
+
+// providers caches configurations by issuer. The zero value is empty.
+type providers struct {
+	mu    sync.Mutex
+	known map[string]*provider
+}
+
+// provider is a provider by its issuer, read again when it is old.
+func (s *Service) provider(ctx context.Context, issuer string) (*provider, error) {
+	s.providers.mu.Lock()
+	p := s.providers.known[issuer]
+	s.providers.mu.Unlock()
+	now := s.Now()
+	if p != nil && now.Sub(p.at) < metadataLife {
+		return p, nil
+	}
+	m, err := s.discover(ctx, issuer)
+	if err != nil {
+		if p != nil && now.Sub(p.at) < metadataMaxAge {
+			return p, nil
+		}
+		return nil, err
+	}
+	next := &provider{metadata: m, at: now}
+	if p != nil && p.jwks == m.jwks {
+		next.keys = p.keys // a fetch of keys is as fresh as it was
+	} else {
+		next.keys = &jwks.Set{URL: m.jwks, Client: s.Target.Bounded(maxKeySet), Now: s.Now}
+	}
+	s.providers.mu.Lock()
+	defer s.providers.mu.Unlock()
+	if s.providers.known == nil || len(s.providers.known) >= maxProviders {
+		s.providers.known = map[string]*provider{}
+	}
+	s.providers.known[issuer] = next
+	return next, nil
+}
+
+// unfit is the fault of a provider that cannot be used.
+func unfit(format string, args ...any) error {
+	return fault.Newf(fault.BadGateway, "provider_unfit", format, args...)
+}
+
+// discover reads a provider's configuration.
+func (s *Service) discover(ctx context.Context, issuer string) (metadata, error) {
+	res, err := s.Target.Do(ctx, outbound.Request{
+		URL: strings.TrimSuffix(issuer, "/") + "/.well-known/openid-configuration", Header: map[string][]string{"Accept": {"application/json"}},
+	})
+	if err != nil {
+		return metadata{}, err
+	}
+	doc, err := document(res)
+	if err != nil {
+		return metadata{}, unfit("its configuration is not a JSON object")
+	}
+	text := func(name string) string { t, _ := doc.Get(name).Str(); return t }
+	if text("issuer") != issuer {
+		return metadata{}, unfit("its configuration is for another issuer")
+	}
+	m := metadata{
+		authorization: text("authorization_endpoint"), token: text("token_endpoint"), userinfo: text("userinfo_endpoint"),
+		endSession: text("end_session_endpoint"), jwks: text("jwks_uri"), namesIssuer: doc.Get("authorization_response_iss_parameter_supported").True(),
+	}
+	m.postsSecret = slices.Contains(texts(doc.Get("token_endpoint_auth_methods_supported")), "client_secret_post")
+	if methods := doc.Get("code_challenge_methods_supported"); methods.Defined() && !slices.Contains(texts(methods), "S256") {
+		return metadata{}, unfit("it does not support PKCE with S256")
+	}
+	if types := doc.Get("response_types_supported"); types.Defined() && !slices.Contains(texts(types), "code") {
+		return metadata{}, unfit("it does not support the authorization code flow")
+	}
+	for _, e := range []struct {
+		name, url string
+		required  bool
+	}{
+		{"authorization_endpoint", m.authorization, true},
+		{"token_endpoint", m.token, true},
+		{"jwks_uri", m.jwks, true},
+		{"userinfo_endpoint", m.userinfo, false},
+		{"end_session_endpoint", m.endSession, false},
+	} {
+		if e.url == "" && !e.required {
+			continue
+		}
+		if !sameScheme(e.url, issuer) {
+			return metadata{}, unfit("its %s is not an address of the issuer's scheme", e.name)
+		}
+	}
+	return m, nil
+}
+
+// sameScheme reports whether an endpoint is an absolute URL of the issuer's scheme, without
+// credentials or a fragment: a provider on https leads nobody to http or javascript.
+func sameScheme(endpoint, issuer string) bool {
+	e, err := url.Parse(endpoint)
+	i, wrong := url.Parse(issuer)
+	return err == nil && wrong == nil && e.Host != "" && e.Opaque == "" && e.User == nil && e.Scheme == i.Scheme && !strings.Contains(endpoint, "#")
+}
+
+// document reads the JSON object of a reply. An object with a member twice is none.
+func document(res outbound.Response) (value.Value, error) {
+	if res.Status != 200 || res.Truncated {
+		return value.Value{}, unfit("it answered with status %d", res.Status)
+	}
+	doc, err := value.Decode(res.Body, value.Limits{Depth: maxDepth, Bytes: maxDocument})
+	if err != nil || doc.Kind() != value.ObjectKind {
+		return value.Value{}, unfit("its answer is not a JSON object")
+	}
+	return doc, nil
+}
+
+// texts are the strings of an array, or a single string.
+func texts(v value.Value) []string {
+	if t, ok := v.Str(); ok {
+		return []string{t}
+	}
+	var out []string
+	if v.Kind() == value.ArrayKind {
+		for _, e := range v.Elems() {
+			if t, ok := e.Str(); ok {
+				out = append(out, t)
+			}
+		}
+	}
+	return out
+}
+
+// exchange trades a code for tokens (RFC 6749 section 4.1.3) and returns the ID token and
+// the access token.
+func (s *Service) exchange(ctx context.Context, p *provider, f flow, clientSecret, code string) (idToken, accessToken string, err error) {
+	form := url.Values{
+		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {f.RedirectURI}, "client_id": {f.ClientID},
+		"code_verifier": {f.Verifier},
+	}
+	header := map[string][]string{"Content-Type": {"application/x-www-form-urlencoded"}, "Accept": {"application/json"}}
+	switch {
+	case clientSecret == "":
+	case p.postsSecret:
+		form.Set("client_secret", clientSecret)
+	default: // RFC 6749 section 2.3.1
+		pair := url.QueryEscape(f.ClientID) + ":" + url.QueryEscape(clientSecret)
+		header["Authorization"] = []string{"Basic " + base64.StdEncoding.EncodeToString([]byte(pair))}
+	}
+	res, err := s.Target.Do(ctx, outbound.Request{Method: "POST", URL: p.token, Header: header, Body: []byte(form.Encode())})
+	if err != nil {
+		return "", "", err
+	}
+	if res.Status >= 400 && res.Status < 500 {
+		return "", "", refused("code_refused", "the identity provider refused the code")
+	}
+	doc, err := document(res)
+	if err != nil {
+		return "", "", err
+	}
+	idToken, _ = doc.Get("id_token").Str()
+	accessToken, _ = doc.Get("access_token").Str()
+	if idToken == "" {
+		return "", "", unfit("its token endpoint answered without an ID token")
+	}
+	return idToken, accessToken, nil
+}
+
+// userinfo reads the claims that the provider gives out for an access token. Those of
+// another subject are refused (OpenID Connect Core section 5.3.2).
+func (s *Service) userinfo(ctx context.Context, p *provider, accessToken, subject string) (value.Value, error) {
+	res, err := s.Target.Do(ctx, outbound.Request{
+		URL: p.userinfo, Header: map[string][]string{"Authorization": {"Bearer " + accessToken}, "Accept": {"application/json"}},
+	})
+	if err != nil {
+		return value.Value{}, err
+	}
+	doc, err := document(res)
+	if err != nil {
+		return value.Value{}, err
+	}
+	if sub, _ := doc.Get("sub").Str(); sub != subject {
+		return value.Value{}, refused("invalid_id_token", "the identity provider's user information is for somebody else")
+	}
+	return doc, nil
+}

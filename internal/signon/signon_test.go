@@ -1,0 +1,178 @@
+package signon
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/lestrrat-go/jwx/v3/jwk"
+	"pgregory.net/rapid"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+)
+
+// issuer is a provider whose key a test replaces, and which it takes away.
+type issuer struct {
+	*httptest.Server
+	mu    sync.Mutex
+	key   ed25519.PrivateKey
+	kid   string
+	down  bool
+	calls int
+}
+
+func newIssuer(t *testing.T) *issuer {
+	t.Helper()
+	i := &issuer{}
+	i.rotate(t, "one")
+	i.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.calls++
+		if i.down {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		if req.URL.Path == "/keys" {
+			key, err := jwk.Import(i.key.Public())
+			if err == nil {
+				err = key.Set("kid", i.kid)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			_ = json.NewEncoder(w).Encode(map[string]any{"keys": []any{key}})
+			return
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"issuer": i.URL, "authorization_endpoint": i.URL + "/a", "token_endpoint": i.URL + "/t", "jwks_uri": i.URL + "/keys",
+		})
+	}))
+	t.Cleanup(i.Close)
+	return i
+}
+
+func (i *issuer) rotate(t *testing.T, kid string) {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.key, i.kid = key, kid
+}
+
+func (i *issuer) token(t *testing.T, now time.Time) string {
+	t.Helper()
+	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{
+		"iss": i.URL, "aud": "client", "sub": "ann", "nonce": "n", "iat": now.Unix(), "exp": now.Add(time.Minute).Unix(),
+	})
+	token.Header["kid"] = i.kid
+	text, err := token.SignedString(i.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// TestRotation: new keys of a provider are fetched when a token names one, at a bounded
+// rate, and its configuration outlives an outage of a day.
+func TestRotation(t *testing.T) {
+	idp, now := newIssuer(t), time.Now()
+	s := &Service{
+		Target: outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true}),
+		Now:    func() time.Time { return now },
+	}
+	t.Cleanup(s.Target.Close)
+	f := flow{Issuer: idp.URL, ClientID: "client", Nonce: "n"}
+	check := func() error {
+		p, err := s.provider(t.Context(), idp.URL)
+		if err == nil {
+			_, err = s.idClaims(t.Context(), p, idp.token(t, now), f)
+		}
+		return err
+	}
+	if err := check(); err != nil {
+		t.Fatal(err)
+	}
+	if err := check(); err != nil || idp.calls != 2 {
+		t.Errorf("the second sign-in: %v after %d calls, want 2", err, idp.calls)
+	}
+	idp.rotate(t, "two")
+	if err := check(); !fault.Is(err, fault.Unauthenticated) || idp.calls != 2 {
+		t.Errorf("a new key, at once: %v after %d calls: made-up key ids must not become calls", err, idp.calls)
+	}
+	now = now.Add(time.Minute)
+	if err := check(); err != nil || idp.calls != 3 {
+		t.Errorf("a new key, a minute later: %v after %d calls, want 3", err, idp.calls)
+	}
+	idp.mu.Lock()
+	idp.down = true
+	idp.mu.Unlock()
+	now = now.Add(2 * time.Hour)
+	if err := check(); err != nil {
+		t.Errorf("two hours into an outage: %v", err)
+	}
+	now = now.Add(24 * time.Hour)
+	if err := check(); !fault.Is(err, fault.BadGateway) {
+		t.Errorf("a day into an outage: %v", err)
+	}
+}
+
+// TestLocalPath: a path that is returned to leads browsers nowhere else.
+func TestLocalPath(t *testing.T) {
+	for _, path := range []string{"/", "/policies", "/policies/3?environment=sandbox&x=//evil.test", "/a#b", "/%2F%2Fevil.test"} {
+		if !localPath(path) {
+			t.Errorf("%q is refused", path)
+		}
+	}
+	base, err := url.Parse("https://gate.test/login")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		path := rapid.StringOf(rapid.SampledFrom([]rune("/\\:.?#@%2Fa \t\r\n\x00éhttps"))).Filter(func(s string) bool { return s != "" }).Draw(t, "path")
+		if !localPath(path) {
+			return
+		}
+		// As browsers read it: a backslash is a slash, and tabs and line ends are not there.
+		read := strings.NewReplacer(`\`, "/", "\t", "", "\r", "", "\n", "").Replace(path)
+		to, err := base.Parse(read)
+		if err != nil || to.Scheme != "https" || to.Host != "gate.test" {
+			t.Fatalf("%q leads to %v (%v)", path, to, err)
+		}
+	})
+}
+
+// TestSettings: null gives a member its default, and what is stored is folded.
+func TestSettings(t *testing.T) {
+	var ch Change
+	if err := json.Unmarshal([]byte(`{"issuer":"https://a.test","client_id":"c","scopes":["email"],"role_claim":"groups",
+		"role_map":{"x":["Resource Manager","buyer"]},"default_roles":["Viewer","viewer"],"allowed_email_domains":[" ACME.example "],"password_login":false}`), &ch); err != nil {
+		t.Fatal(err)
+	}
+	s := defaults().apply(ch)
+	if err := s.check(); err != nil {
+		t.Fatal(err)
+	}
+	got, _ := json.Marshal([]any{s.Scopes, s.RoleMap, s.DefaultRoles, s.EmailDomains, s.PasswordLogin, s.CreateUsers, s.Enabled, s.roles()})
+	if want := `[["openid","email"],{"x":["resource_manager","buyer"]},["viewer"],["acme.example"],false,false,true,["buyer","resource_manager","viewer"]]`; string(got) != want {
+		t.Errorf("the settings are %s, want %s", got, want)
+	}
+	if err := json.Unmarshal([]byte(`{"scopes":null,"password_login":null,"role_map":null,"default_roles":null}`), &ch); err != nil {
+		t.Fatal(err)
+	}
+	if s = s.apply(ch); len(s.Scopes) != 3 || !s.PasswordLogin || len(s.roles()) != 0 {
+		t.Errorf("after null the settings are %+v", s)
+	}
+}

@@ -1,0 +1,67 @@
+package signon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+// record is the sign-on as its tenant's store has it.
+type record struct {
+	Settings  Settings  `db:"settings"`
+	Secret    []byte    `db:"sealed_secret"`
+	UpdatedAt time.Time `db:"updated_at"`
+}
+
+// selectRecord answers NotFound where the tenant has no provider.
+func selectRecord(ctx context.Context, tx *db.Tx) (record, error) {
+	row, err := db.One[struct {
+		Settings  string    `db:"settings"`
+		Secret    []byte    `db:"sealed_secret"`
+		UpdatedAt time.Time `db:"updated_at"`
+	}](ctx, tx, `SELECT settings, sealed_secret, updated_at FROM sign_on WHERE id = 1`)
+	if errors.Is(err, db.ErrNoRows) {
+		return record{}, fault.New(fault.NotFound, "not_configured", "the tenant has no identity provider")
+	}
+	r := record{Secret: row.Secret, UpdatedAt: row.UpdatedAt}
+	if err == nil {
+		err = json.Unmarshal([]byte(row.Settings), &r.Settings)
+	}
+	return r, err
+}
+
+func putRecord(ctx context.Context, tx *db.Tx, r record) error {
+	text, err := json.Marshal(r.Settings)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO sign_on (id, settings, sealed_secret, enabled, password_login, updated_at) VALUES (1, $1, $2, $3, $4, $5)
+		ON CONFLICT (id) DO UPDATE SET settings = excluded.settings, sealed_secret = excluded.sealed_secret, enabled = excluded.enabled,
+			password_login = excluded.password_login, updated_at = excluded.updated_at`,
+		string(text), r.Secret, r.Settings.Enabled, r.Settings.PasswordLogin, r.UpdatedAt)
+	return err
+}
+
+func deleteRecord(ctx context.Context, tx *db.Tx) error {
+	_, err := tx.Exec(ctx, `DELETE FROM sign_on`)
+	return err
+}
+
+// countPasswordsOff is 1 where people must use the provider and may not sign in with a password.
+func countPasswordsOff(ctx context.Context, tx *db.Tx) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT count(*) FROM sign_on WHERE enabled AND NOT password_login`)
+}
+
+// markUsed reports whether a digest is used for the first time, and forgets those that
+// have expired.
+func markUsed(ctx context.Context, tx *db.Tx, digest string, now, until time.Time) (bool, error) {
+	if _, err := tx.Exec(ctx, `DELETE FROM sign_on_used WHERE expires_at < $1`, now); err != nil {
+		return false, err
+	}
+	n, err := tx.Exec(ctx, `INSERT INTO sign_on_used (digest, expires_at) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING`, digest, until)
+	return n == 1, err
+}

@@ -1,0 +1,183 @@
+package user
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// MethodsAttribute and LevelAttribute are the attributes that say how a person last signed
+// in: the methods (RFC 8176) and the context class, as the identity provider says.
+const (
+	MethodsAttribute = "amr"
+	LevelAttribute   = "acr"
+)
+
+// maxIdentities is how many identities a person may have.
+const maxIdentities = 20
+
+// Identity is who a person is at an identity provider.
+type Identity struct {
+	ID         string     `json:"id" db:"id" doc:"Id of the link."`
+	Issuer     string     `json:"issuer" db:"issuer" doc:"The provider's issuer identifier."`
+	Subject    string     `json:"subject" db:"subject" doc:"Who the person is there: the claim sub."`
+	UserID     string     `json:"-" db:"user_id"`
+	CreatedAt  time.Time  `json:"created_at" db:"created_at" doc:"When the link was made."`
+	CreatedBy  string     `json:"created_by" db:"created_by" doc:"Who made it; sign-on for a person whom the first sign-in added."`
+	LastUsedAt *time.Time `json:"last_used_at" db:"last_used_at" doc:"When the person last signed in by it; null if never."`
+}
+
+// IdentityDraft is what a link is made from.
+type IdentityDraft struct {
+	Issuer  string `json:"issuer" minLength:"1" maxLength:"512" doc:"The provider's issuer identifier, exactly as its tokens have it."`
+	Subject string `json:"subject" minLength:"1" maxLength:"255" doc:"Who the person is there: the claim sub of the provider's tokens."`
+}
+
+// Identities lists who a person is at identity providers, oldest first.
+func (s *Service) Identities(ctx context.Context, sc scope.Scope, userID string) ([]Identity, error) {
+	var list []Identity
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		if _, err = selectUser(ctx, tx, userID); err == nil {
+			list, err = selectIdentities(ctx, tx, userID)
+		}
+		return err
+	})
+	return list, err
+}
+
+// Link lets a person sign in as a subject of an identity provider. The caller must hold
+// what the person may do: a link is as good as a password. Faults: NotFound, Forbidden,
+// Conflict where the subject is a person's already.
+func (s *Service) Link(ctx context.Context, sc scope.Scope, userID string, d IdentityDraft) (Identity, error) {
+	made := Identity{ID: s.NewID(), Issuer: d.Issuer, Subject: d.Subject, UserID: userID, CreatedAt: db.Stamp(s.Now()), CreatedBy: sc.Actor.Name}
+	err := s.write(ctx, sc, func(tx *db.Tx) error {
+		u, err := lockUser(ctx, tx, userID)
+		if err != nil {
+			return err
+		}
+		if err := MayChange(sc, u); err != nil {
+			return err
+		}
+		list, err := selectIdentities(ctx, tx, userID)
+		if err != nil {
+			return err
+		}
+		if len(list) >= maxIdentities {
+			return fault.Newf(fault.Forbidden, "limit_exceeded", "a person may have %d identities", maxIdentities).With("limit", int64(maxIdentities)).With("used", int64(len(list)))
+		}
+		return s.link(ctx, tx, sc, u, made)
+	})
+	return made, err
+}
+
+// link stores a link and its audit entry.
+func (s *Service) link(ctx context.Context, tx *db.Tx, sc scope.Scope, u User, id Identity) error {
+	added, err := insertIdentity(ctx, tx, id)
+	if err != nil {
+		return err
+	}
+	if !added {
+		return fault.New(fault.Conflict, "already_exists", "a person is linked to this subject already")
+	}
+	return s.recordLink(ctx, tx, sc, u, "USER_IDENTITY_LINKED", id)
+}
+
+// Unlink takes a link away and ends the person's sessions. The caller must hold what the
+// person may do.
+func (s *Service) Unlink(ctx context.Context, sc scope.Scope, userID, id string) error {
+	return s.write(ctx, sc, func(tx *db.Tx) error {
+		u, err := lockUser(ctx, tx, userID)
+		if err != nil {
+			return err
+		}
+		if err := MayChange(sc, u); err != nil {
+			return err
+		}
+		list, err := selectIdentities(ctx, tx, userID)
+		if err != nil {
+			return err
+		}
+		at := slices.IndexFunc(list, func(i Identity) bool { return i.ID == id })
+		if at < 0 {
+			return fault.New(fault.NotFound, "identity_not_found", "the person has no such identity")
+		}
+		if err := deleteIdentity(ctx, tx, id); err != nil {
+			return err
+		}
+		if err := s.Revoke(ctx, tx, userID, EndsSessions); err != nil {
+			return err
+		}
+		return s.recordLink(ctx, tx, sc, u, "USER_IDENTITY_UNLINKED", list[at])
+	})
+}
+
+func (s *Service) recordLink(ctx context.Context, tx *db.Tx, sc scope.Scope, u User, kind string, id Identity) error {
+	return audit.Append(ctx, tx, sc, s.Now(), audit.Entry{
+		Type: kind, Object: "user", ObjectID: u.ID, ObjectName: u.Username,
+		EventContext: map[string]any{"issuer": id.Issuer, "subject": id.Subject},
+	})
+}
+
+// ByIdentity finds the person behind a subject of an identity provider, inside somebody
+// else's transaction, and keeps others from changing them until its end. Fault: NotFound.
+func ByIdentity(ctx context.Context, tx *db.Tx, issuer, subject string) (User, error) {
+	id, err := selectIdentity(ctx, tx, issuer, subject)
+	if err != nil {
+		return User{}, err
+	}
+	return lockUser(ctx, tx, id.UserID)
+}
+
+// Enrol adds a person on an identity provider's word, within tx, and links them. Its faults
+// are those of Create, and Conflict where the subject is a person's already.
+func (s *Service) Enrol(ctx context.Context, tx *db.Tx, sc scope.Scope, d Draft, by IdentityDraft) (User, error) {
+	if err := fault.Join(d.check(), d.checkSizes()); err != nil {
+		return User{}, err
+	}
+	u := s.made(d)
+	if err := checkMayGrant(sc, nil, u.Roles); err != nil {
+		return User{}, err
+	}
+	if err := s.insert(ctx, tx, sc, u); err != nil {
+		return User{}, err
+	}
+	return u, s.link(ctx, tx, sc, u, Identity{ID: s.NewID(), Issuer: by.Issuer, Subject: by.Subject, UserID: u.ID, CreatedAt: u.CreatedAt, CreatedBy: sc.Actor.Name})
+}
+
+// Adjust is Update within tx, without a password.
+func (s *Service) Adjust(ctx context.Context, tx *db.Tx, sc scope.Scope, id string, ch Change) (User, error) {
+	return s.change(ctx, tx, sc, id, ch, "")
+}
+
+// UsedIdentity notes that a person signed in by an identity.
+func UsedIdentity(ctx context.Context, tx *db.Tx, issuer, subject string, at time.Time) error {
+	return touchIdentity(ctx, tx, issuer, subject, at)
+}
+
+// NotePassword corrects what is known of how a person signed in, when they sign in with a
+// password: an earlier sign-in at a provider may have been a stronger one.
+func NotePassword(ctx context.Context, tx *db.Tx, u User) error {
+	_, methods := u.Attributes[MethodsAttribute]
+	_, level := u.Attributes[LevelAttribute]
+	if !methods && !level {
+		return nil
+	}
+	u.Attributes[MethodsAttribute] = []string{"pwd"}
+	delete(u.Attributes, LevelAttribute)
+	if err := updateUser(ctx, tx, u); err != nil {
+		return err
+	}
+	_, err := tx.Bump(ctx, Revision)
+	return err
+}
+
+// MayChange refuses with 403 to act on a person who may do what the caller may not.
+func MayChange(sc scope.Scope, u User) error { return checkMayGrant(sc, u.Roles, u.Roles) }
+
+// MayGrantRoles refuses with 403 roles that allow what the caller may not do.
+func MayGrantRoles(sc scope.Scope, roles []string) error { return checkMayGrant(sc, nil, roles) }

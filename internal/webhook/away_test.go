@@ -98,6 +98,7 @@ func TestRejectedEventsKeepTheirPauses(t *testing.T) {
 		r.answer(takes)
 		w := b.subscribe(r.URL, Draft{})
 		b.deliverAfter(1, func(int) time.Duration { return time.Hour })
+		began := time.Now()
 		b.emit(100)
 		b.have(w.ID, Delivered, 1)
 		b.emit(numbers(rejected)...)
@@ -111,7 +112,8 @@ func TestRejectedEventsKeepTheirPauses(t *testing.T) {
 			b.emit(101 + int(i))
 			b.have(w.ID, Delivered, 2+i)
 		}
-		if n := r.calls(); n != 1+rejected+10 {
+		// On a machine that needs as long as an outage for this, the calls say nothing.
+		if n := r.calls(); n != 1+rejected+10 && time.Since(began) < outage {
 			t.Errorf("%d calls for %d events", n, 1+rejected+10)
 		}
 		// After an outage they need not wait for their time.

@@ -53,11 +53,12 @@ func TestPlaces(t *testing.T) {
 	if slices.Sort(order); order[hanging] != 1000 || len(slices.Compact(order)) != hanging+1 {
 		t.Fatalf("the turns were of %v", order)
 	}
-	for slow := 0; slow < hanging; {
+	quick := laneKey{"t", 1000}
+	for slow := 0; slow < hanging; runtime.Gosched() {
 		p.mu.Lock()
+		delete(p.hanging, quick) // a machine may be so busy that its turn was late
 		slow = len(p.hanging)
 		p.mu.Unlock()
-		runtime.Gosched()
 	}
 	close(release)
 	p.running.Wait()
@@ -65,12 +66,14 @@ func TestPlaces(t *testing.T) {
 		t.Fatalf("%d ended, places %d and %d, %d known", len(again), p.quick.free, p.slow.free, len(p.known))
 	}
 
+	delete(p.hanging, quick)
+
 	// Those that hung share the slow places now, in turn.
 	release = make(chan struct{})
 	for i := range int64(hanging) {
 		p.start(ctx, laneKey{"t", i + 1})
 	}
-	p.start(ctx, laneKey{"t", 1000})
+	p.start(ctx, quick)
 	first := []int64{next(), next(), next(), next()}
 	if slices.Sort(first); !slices.Equal(first, []int64{1, 2, 3, 1000}) {
 		t.Errorf("first came %v", first)

@@ -68,7 +68,8 @@ func (b *Bouncer) Serve(ctx context.Context, l net.Listener) error {
 	done := make(chan struct{})
 	go func() { defer close(done); b.loops(work) }()
 
-	srv := b.server()
+	srv, fresh := b.server(), &newConns{}
+	srv.ConnState = fresh.note
 	served, running := make(chan error, 2), 1
 	if checks != nil {
 		running++
@@ -82,6 +83,7 @@ func (b *Bouncer) Serve(ctx context.Context, l net.Listener) error {
 		b.announceStop()
 		if b.cfg.StopDelay > 0 && framing.Drain(l) {
 			ids.Pause(context.Background(), framing.DrainTime)
+			fresh.wait(freshTimeout)
 		}
 		err = b.shutdown(srv, checks)
 	case err = <-served: // one listener failed, so the bouncer is not whole any more

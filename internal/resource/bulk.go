@@ -55,8 +55,8 @@ type batch struct {
 	out       *Bulk
 	told      []event.Event
 	changed   []Resource
-	same      []int64
-	resources []any // for the audit row
+	same      []int64 // examined, and left as they were
+	resources []any   // for the audit row
 }
 
 // classify collects the change of a resource; close writes it.
@@ -67,6 +67,7 @@ func (b *batch) classify(old Resource) {
 	next.Enrichment, filled = old.Enrichment.fillFrom(p)
 	if offences := next.Enrichment.check(); len(offences) > 0 {
 		b.out.Errors = append(b.out.Errors, fmt.Sprintf("%d: %s", old.ID, offences[0].Message))
+		b.same = append(b.same, old.ID) // it had its turn: the next call goes on with others
 		return
 	}
 	if len(filled) == 0 && old.Source == classify.Heuristic {

@@ -237,6 +237,14 @@ func TestClassifyBulk(t *testing.T) {
 		if out, err = s.ClassifyBulk(ctx, sc(scope.Sandbox), 2); err != nil || out.Examined != 2 || out.Classified != 1 || read(fresh.ID).Kind != "rag_index" {
 			t.Errorf("%+v %v", out, err)
 		}
+		// One that cannot be classified has its turn, too, and does not keep the others from theirs.
+		late := make1(t, s, Draft{Name: "vector index"})
+		if out, err = s.ClassifyBulk(ctx, sc(scope.Sandbox), 1); err != nil || out.Classified != 1 || read(late.ID).Kind != "rag_index" {
+			t.Errorf("the unclassified one waits behind one that fails: %+v %v", out, err)
+		}
+		if r := read(broken.ID); r.Source != "" || r.Version != 1 {
+			t.Errorf("one that cannot be classified changed: %+v", r)
+		}
 		if out, err = s.ClassifyBulk(ctx, scope.Scope{Tenant: dbtest.Second}, 100); err != nil || out.Examined != 0 || out.Environment != scope.Sandbox {
 			t.Errorf("an empty tenant: %+v %v", out, err)
 		}

@@ -150,9 +150,11 @@ type History struct {
 	HasMore bool    `json:"has_more" doc:"Whether there are older runs."`
 }
 
-// Filter narrows a history. Start and End are inclusive; zero does not bound.
+// Filter narrows a history. Start and End are inclusive; zero does not bound. Decision is
+// ALLOW, DENY, MASK or NO_MATCH; empty is any.
 type Filter struct {
 	Start, End    time.Time
+	Decision      string
 	Limit, Offset int64
 }
 

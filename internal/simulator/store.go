@@ -42,28 +42,28 @@ func get(ctx context.Context, tx *db.Tx, id int64) (row, error) {
 const entryColumns = `id, policy_id, policy_name, actor_kind, actor_id, actor_name, decision, nanoseconds, created_at, summary, environment`
 
 const ofPolicy = ` FROM simulations WHERE policy_id = $1 AND ($2 = '' OR environment = $2)
-	AND created_at >= $3 AND (CAST($4 AS BIGINT) = 0 OR created_at <= $4) `
+	AND created_at >= $3 AND (CAST($4 AS BIGINT) = 0 OR created_at <= $4) AND ($5 = '' OR decision = $5) `
 
 func listOfPolicy(ctx context.Context, tx *db.Tx, policy int64, env scope.Env, f Filter) ([]Entry, int64, error) {
-	total, err := db.One[int64](ctx, tx, `SELECT count(*)`+ofPolicy, policy, string(env), f.Start, f.End)
+	total, err := db.One[int64](ctx, tx, `SELECT count(*)`+ofPolicy, policy, string(env), f.Start, f.End, f.Decision)
 	if err != nil {
 		return nil, 0, err
 	}
-	list, err := db.All[Entry](ctx, tx, `SELECT `+entryColumns+ofPolicy+`ORDER BY id DESC LIMIT $5 OFFSET $6`,
-		policy, string(env), f.Start, f.End, f.Limit, f.Offset)
+	list, err := db.All[Entry](ctx, tx, `SELECT `+entryColumns+ofPolicy+`ORDER BY id DESC LIMIT $6 OFFSET $7`,
+		policy, string(env), f.Start, f.End, f.Decision, f.Limit, f.Offset)
 	return list, total, err
 }
 
 const ofActor = ` FROM simulations WHERE actor_kind = $1 AND actor_id = $2 AND ($3 = '' OR environment = $3)
-	AND created_at >= $4 AND (CAST($5 AS BIGINT) = 0 OR created_at <= $5) `
+	AND created_at >= $4 AND (CAST($5 AS BIGINT) = 0 OR created_at <= $5) AND ($6 = '' OR decision = $6) `
 
 func listOfActor(ctx context.Context, tx *db.Tx, who scope.Actor, env scope.Env, f Filter) ([]Entry, int64, error) {
-	total, err := db.One[int64](ctx, tx, `SELECT count(*)`+ofActor, string(who.Kind), who.ID, string(env), f.Start, f.End)
+	total, err := db.One[int64](ctx, tx, `SELECT count(*)`+ofActor, string(who.Kind), who.ID, string(env), f.Start, f.End, f.Decision)
 	if err != nil {
 		return nil, 0, err
 	}
-	list, err := db.All[Entry](ctx, tx, `SELECT `+entryColumns+ofActor+`ORDER BY id DESC LIMIT $6 OFFSET $7`,
-		string(who.Kind), who.ID, string(env), f.Start, f.End, f.Limit, f.Offset)
+	list, err := db.All[Entry](ctx, tx, `SELECT `+entryColumns+ofActor+`ORDER BY id DESC LIMIT $7 OFFSET $8`,
+		string(who.Kind), who.ID, string(env), f.Start, f.End, f.Decision, f.Limit, f.Offset)
 	return list, total, err
 }
 

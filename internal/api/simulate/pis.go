@@ -43,10 +43,11 @@ type simulateIn struct {
 
 type simulateOut struct{ Body simulator.Result }
 
-// RunsPage is the paging of the simulator's histories.
+// RunsPage is the paging and the filter of the simulator's histories.
 type RunsPage struct {
-	Limit  int `query:"limit" default:"50" minimum:"1" maximum:"200" doc:"Largest number of entries in the answer"`
-	Offset int `query:"offset" default:"0" minimum:"0" doc:"Number of entries to skip"`
+	Decision string `query:"decision" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"Return the runs with this decision only"`
+	Limit    int    `query:"limit" default:"50" minimum:"1" maximum:"200" doc:"Largest number of entries in the answer"`
+	Offset   int    `query:"offset" default:"0" minimum:"0" doc:"Number of entries to skip"`
 }
 
 // PolicyPath names a policy.
@@ -70,7 +71,7 @@ type ownRunsIn struct {
 type runsOut struct{ Body simulator.History }
 
 func runsFilter(w rest.Window, p RunsPage) (simulator.Filter, error) {
-	f := simulator.Filter{Limit: int64(p.Limit), Offset: int64(p.Offset)}
+	f := simulator.Filter{Decision: p.Decision, Limit: int64(p.Limit), Offset: int64(p.Offset)}
 	var err error
 	f.Start, f.End, err = w.Period()
 	return f, err

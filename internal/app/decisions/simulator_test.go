@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -320,6 +321,20 @@ func TestSimulatorLists(t *testing.T) {
 		if total := a.Do(t, "GET", "/pis/test-history?end_date=2020-01-01", nil).Want(200).Get("total"); total != 0.0 {
 			t.Errorf("before there was anything: %v", total)
 		}
+		sum := 0
+		for _, decision := range []string{"ALLOW", "DENY", "MASK", "NO_MATCH"} {
+			for _, path := range []string{"/pis/test-history?decision=", fmt.Sprintf("/pis/policies/%d/test-history?decision=", other)} {
+				h.Entries = nil
+				a.Do(t, "GET", path+decision, nil).Want(200).Into(&h)
+				sum += h.Total
+				if len(h.Entries) != h.Total || slices.ContainsFunc(h.Entries, func(e body) bool { return e["decision"] != decision }) {
+					t.Errorf("%s%s: %+v", path, decision, h)
+				}
+			}
+		}
+		if sum != 4+3 {
+			t.Errorf("by decision there are %d runs in all", sum)
+		}
 		if h := a.Do(t, "GET", "/pis/test-history", nil).Want(200); h.Get("limit") != 50.0 || h.Get("offset") != 0.0 {
 			t.Errorf("by default: %s", h.Body)
 		}
@@ -355,6 +370,7 @@ func TestSimulatorRefuses(t *testing.T) {
 			{"GET", "/pis/test-history?limit=201", nil, 400},
 			{"GET", "/pis/test-history?limit=0", nil, 400},
 			{"GET", "/pis/test-history?offset=-1", nil, 400},
+			{"GET", "/pis/test-history?decision=PERMIT", nil, 400},
 			{"GET", "/pis/test-history?start_date=yesterday", nil, 400},
 			{"GET", "/pis/test-history?start_date=2026-02-01&end_date=2026-01-01", nil, 400},
 			{"GET", "/pis/scenarios?policy_id=987654", nil, 404},

@@ -189,11 +189,13 @@ func (p *tab) signIn(next string) {
 	p.wait("the screen after the sign-in", `location.pathname === `+strconv.Quote(strings.SplitN(next, "?", 2)[0])+` && `+settled)
 }
 
-// fill types into the field of a name.
+// fill types into the field of a name, over what it holds.
 func (p *tab) fill(name, text string) {
 	p.t.Helper()
-	field := chromedp.CSS(fmt.Sprintf("[name=%q]", name))
-	p.do("typing into "+name, chromedp.WaitVisible(field), chromedp.Clear(field), chromedp.SendKeys(field, text))
+	css := fmt.Sprintf("[name=%q]", name)
+	field := chromedp.CSS(css)
+	p.do("typing into "+name, chromedp.WaitVisible(field), chromedp.Focus(field),
+		chromedp.Evaluate[chromedp.Void](fmt.Sprintf("document.querySelector(%q).select()", css)), chromedp.KeyEvent(text))
 }
 
 // press clicks the first element of a CSS selector.

@@ -43,10 +43,16 @@ func libraryWritten(p *tab) {
 // post sends a request of the page, as the person who is signed in.
 func (p *tab) post(path, body string) {
 	p.t.Helper()
-	send := `fetch(` + strconv.Quote(path) + `, {method: "POST", headers: {"Content-Type": "application/json"}, body: ` + strconv.Quote(body) + `})
+	p.request("POST", path, body)
+}
+
+// request asks the API in the session of the tab, as a second tab of the person would.
+func (p *tab) request(method, path, body string) {
+	p.t.Helper()
+	send := `fetch(` + strconv.Quote(path) + `, {method: "` + method + `", headers: {"Content-Type": "application/json"}, body: ` + strconv.Quote(body) + `})
 		.then(async r => r.ok ? "" : r.status + " " + await r.text())`
 	refused, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](send, chromedp.EvalAwaitPromise))
 	if err != nil || refused != "" {
-		p.t.Fatalf("%s: %v %s", path, err, refused)
+		p.t.Fatalf("%s %s: %v %s", method, path, err, refused)
 	}
 }

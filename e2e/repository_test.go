@@ -84,6 +84,21 @@ func repositorySynced(p *tab, d deployment) {
 	p.accessible("a new repository")
 	p.button("I have stored it")
 
+	// What a colleague stores while the form is open is not undone by it.
+	p.button("Edit")
+	p.wait("the form", `document.querySelector("[name=repository-branch]")`)
+	p.request("PUT", "/api/v1/ide-integration/repositories/1", `{"branch": "main"}`)
+	p.press("[role=dialog] button[type=submit]")
+	p.wait("the refusal", `document.querySelector("[role=dialog] [role=alert]")`)
+	p.accessible("a form that is behind")
+	p.press("[role=dialog] button[aria-label=Close]")
+	p.wait("the end of the form", `!document.querySelector("[role=dialog]")`)
+	p.wait("what the colleague stored", `[...document.querySelectorAll("dd")].some(e => e.textContent === "main")`)
+	p.button("Edit")
+	p.wait("what the colleague stored", `document.querySelector("[name=repository-branch]")?.value === "main"`)
+	p.press("[role=dialog] button[type=submit]")
+	p.wait("the end of the form", `!document.querySelector("[role=dialog]")`)
+
 	d.git.push("orders.rego", "package orders\n\nallow if input.user.id == \"ada\"\n")
 	p.button("Sync now")
 	p.wait("the control that was deployed", `[...document.querySelectorAll("[role=region] tr, section tr")].some(r => /orders\.rego/.test(r.innerText) && /Created/.test(r.innerText))`)

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -28,6 +29,7 @@ type deployment struct {
 	production string // origin of the bouncer that observes
 	link       string // signs in once, as the server printed it
 	git        *gitHost
+	dns        *dns
 }
 
 // chromium is the browser, or why there is none. CI sets GATEHOUSE_TEST_REQUIRE,
@@ -49,46 +51,18 @@ func chromium(t *testing.T) string {
 	return ""
 }
 
-// start builds the program, runs it on free ports, and waits until it serves.
+// start runs the demonstration on free ports, and waits until it serves.
 func start(t *testing.T) deployment {
 	t.Helper()
 	dir := t.TempDir()
-	binary := filepath.Join(dir, "gatehouse")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/gatehouse")
-	build.Dir = ".."
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
 	ports := freePorts(t, 4)
 	at := func(i int) string { return "127.0.0.1:" + strconv.Itoa(ports[i]) }
-	run := exec.Command(binary, "dev")
-	run.Dir = dir
-	run.Env = append(os.Environ(),
+	host, names := newGitHost(t), newDNS(t)
+	log := launch(t, exec.Command(build(t), "dev"), dir, append(host.env(),
 		"GATEHOUSE_ADMIN_PASSWORD="+password, "GATEHOUSE_RATE_LIMIT=none", "GATEHOUSE_DECISION_RATE_LIMIT=none",
 		"GATEHOUSE_LISTEN="+at(0), "GATEHOUSE_DATA_DIR="+filepath.Join(dir, "data"),
-		"GATEHOUSE_DEV_SANDBOX="+at(1), "GATEHOUSE_DEV_PRODUCTION="+at(2), "GATEHOUSE_DEV_APPLICATION="+at(3))
-	host := newGitHost(t)
-	run.Env = append(run.Env, host.env()...)
-	log := new(output)
-	run.Stdout, run.Stderr = log, log
-	if err := run.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- run.Wait() }()
-	t.Cleanup(func() {
-		_ = run.Process.Signal(os.Interrupt)
-		select {
-		case <-ended:
-		case <-time.After(30 * time.Second):
-			_ = run.Process.Kill()
-			<-ended
-		}
-		if t.Failed() {
-			t.Logf("the server said:\n%s", log)
-		}
-	})
-	d := deployment{console: "http://" + at(0), sandbox: "http://" + at(1), production: "http://" + at(2), git: host}
+		"GATEHOUSE_DNS_SERVER="+names.addr, "GATEHOUSE_DEV_SANDBOX="+at(1), "GATEHOUSE_DEV_PRODUCTION="+at(2), "GATEHOUSE_DEV_APPLICATION="+at(3)))
+	d := deployment{console: "http://" + at(0), sandbox: "http://" + at(1), production: "http://" + at(2), git: host, dns: names}
 	// The demo's control has arrived once the bouncer denies a visitor.
 	eventually(t, "the bouncer enforces", func() bool {
 		status, _ := d.visit(d.sandbox, "/employees/1", "eve", "visitor")
@@ -100,6 +74,47 @@ func start(t *testing.T) deployment {
 		return d.link != ""
 	})
 	return d
+}
+
+// build makes the program, and answers where it is.
+func build(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "gatehouse")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/gatehouse")
+	build.Dir = ".."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return binary
+}
+
+// launch starts a program that runs until the test ends, in a process group of its
+// own, which a shell's children are in, too.
+func launch(t *testing.T, run *exec.Cmd, dir string, env []string) *output {
+	t.Helper()
+	run.Dir = dir
+	run.Env = append(os.Environ(), env...)
+	run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	log := new(output)
+	run.Stdout, run.Stderr = log, log
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- run.Wait() }()
+	t.Cleanup(func() {
+		_ = syscall.Kill(-run.Process.Pid, syscall.SIGINT)
+		select {
+		case <-ended:
+		case <-time.After(30 * time.Second):
+			_ = syscall.Kill(-run.Process.Pid, syscall.SIGKILL)
+			<-ended
+		}
+		if t.Failed() {
+			t.Logf("%s said:\n%s", run, log)
+		}
+	})
+	return log
 }
 
 // output is what the server wrote so far.

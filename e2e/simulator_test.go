@@ -71,3 +71,23 @@ func controlTried(p *tab) {
 		})
 	}
 }
+
+// allClassified classifies more resources than one request takes, and looks at what covers them.
+func allClassified(p *tab) {
+	p.visit("/resources")
+	p.addResources(250)
+	p.visit("/inventory?environment=production")
+	p.button("Classify by rules")
+	p.dialog("the question before everything is classified")
+	confirm := chromedp.CSS("[role=dialog] input")
+	p.do("typing the name", chromedp.WaitVisible(confirm), chromedp.SendKeys(confirm, "Production"))
+	p.button("Classify by rules")
+	p.wait("the end of the bar", `/25\d examined, 0 to go/.test(document.querySelector("[role=dialog]")?.innerText)`)
+	p.accessible("what was classified")
+	p.visit("/coverage?environment=production")
+	p.shows("The table shows everything")
+	p.accessible("the coverage of many resources")
+	p.button("Show as table")
+	p.wait("the table", `document.querySelector("tbody td a[href^='/resources/']")`)
+	p.accessible("the coverage as a table")
+}

@@ -1,4 +1,3 @@
-import { useQueryClient } from "@tanstack/react-query";
 import { useEffect } from "react";
 import { type RouteObject, useLocation, useNavigate, useRouteError } from "react-router";
 import { ApiError, api, session } from "./api/client";
@@ -15,19 +14,17 @@ import { Link, MeContext, useMe } from "./ui/scope";
 function Gate() {
   const me = api.useQuery("get", "/api/v1/auth/me", {}, { staleTime: 60_000 });
   const navigate = useNavigate();
-  const queries = useQueryClient();
   const { pathname, search } = useLocation();
   const signedOut = me.error instanceof ApiError && me.error.status === 401;
   useEffect(() => {
     const leave = () => {
-      queries.clear();
       const next = pathname + search;
-      void navigate(next === "/" ? "/login" : `/login?next=${encodeURIComponent(next)}`, { replace: true });
+      navigate(next === "/" ? "/login" : `/login?next=${encodeURIComponent(next)}`, { replace: true });
     };
     if (signedOut) leave();
     session.whenSignedOut(leave);
     return () => session.whenSignedOut(() => {});
-  }, [signedOut, navigate, queries, pathname, search]);
+  }, [signedOut, navigate, pathname, search]);
   if (me.error && !signedOut) return <ErrorPanel error={me.error} retry={() => void me.refetch()} />;
   if (!me.data) return null;
   return (

@@ -93,6 +93,18 @@ export const screens: Screen[] = [
     nav: { group: "estate", title: "revisions.title", icon: "revision", key: "v" },
   },
   {
+    path: "/coverage",
+    load: () => import("./pages/coverage/Coverage"),
+    permission: "resources:read",
+    nav: { group: "estate", title: "coverage.title", icon: "table", key: "c" },
+  },
+  {
+    path: "/agents",
+    load: () => import("./pages/agents/Agents"),
+    permission: "agents:read",
+    nav: { group: "estate", title: "agents.title", icon: "agent", key: "j" },
+  },
+  {
     path: "/audit",
     load: () => import("./pages/audit/Audit"),
     permission: "audit:read",
@@ -116,6 +128,16 @@ export const screens: Screen[] = [
     permission: "tenants:read",
     nav: { group: "settings", title: "tenants.one", icon: "tenant", key: "t" },
   },
+  { path: "/tenant/domains", load: () => import("./pages/tenants/Domains"), permission: "tenants:read" },
+  { path: "/tenant/billing", load: () => import("./pages/tenants/Billing"), permission: "billing:read" },
+  { path: "/tenant/usage", load: () => import("./pages/tenants/UsageScreen"), permission: "tenants:read" },
+  {
+    path: "/webhooks",
+    load: () => import("./pages/webhooks/Webhooks"),
+    permission: "webhooks:read",
+    nav: { group: "settings", title: "webhooks.title", icon: "webhook", key: "w" },
+  },
+  { path: "/webhooks/:id", load: () => import("./pages/webhooks/Webhook"), permission: "webhooks:read" },
   {
     path: "/tenants",
     load: () => import("./pages/tenants/Tenants"),

@@ -53,6 +53,23 @@ for (const event of ["pointerdown", "keydown", "wheel"]) {
   window.addEventListener(event, () => (lastInput = Date.now()), { capture: true, passive: true });
 }
 
+/** The answer with its ETag in the body, where a query keeps it beside what it is the version of. */
+async function tagged(response: Response): Promise<Response | undefined> {
+  const etag = response.headers.get("ETag");
+  if (!etag || !response.headers.get("Content-Type")?.startsWith("application/json")) return undefined;
+  const body: unknown = await response.clone().json();
+  if (typeof body !== "object" || body === null || Array.isArray(body)) return undefined;
+  return Response.json({ ...body, etag }, { status: response.status, headers: response.headers });
+}
+
+/**
+ * The header of a change that builds on what is shown: who changed it meanwhile is not undone (412). An object that
+ * came in a list has its version alone.
+ */
+export function ifMatch(shown: { etag: string } | { version: number }): { "If-Match": string } {
+  return { "If-Match": "etag" in shown ? shown.etag : `"${shown.version}"` };
+}
+
 const middleware: Middleware = {
   onRequest({ request }) {
     request.headers.set("Accept-Language", sent.language);
@@ -62,7 +79,7 @@ const middleware: Middleware = {
     return request;
   },
   async onResponse({ request, response }) {
-    if (response.ok) return undefined;
+    if (response.ok) return tagged(response);
     const body = await response
       .clone()
       .json()

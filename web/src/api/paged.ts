@@ -8,16 +8,24 @@ interface Page<R> {
   next?: string | number;
 }
 
-/** The rows of a list that comes in pages, for a DataTable, which asks for more near its end. */
+// How often rows that are on their way to another state are asked for.
+const watchEvery = 3_000;
+
+/**
+ * The rows of a list that comes in pages, for a DataTable, which asks for more near its end. While `moving` says so
+ * of what is shown, it is asked for again.
+ */
 export function usePaged<R>(
   key: QueryKey,
   fetchPage: (cursor: string | number | undefined, signal: AbortSignal) => Promise<Page<R>>,
+  moving?: (rows: R[]) => boolean,
 ): { source: Source<R>; total: number | undefined } {
   const query = useInfiniteQuery({
     queryKey: key,
     queryFn: ({ pageParam, signal }) => fetchPage(pageParam, signal),
     initialPageParam: undefined as string | number | undefined,
     getNextPageParam: (last) => last.next,
+    refetchInterval: ({ state }) => (moving?.(state.data?.pages.flatMap((p) => p.rows) ?? []) ? watchEvery : false),
   });
   return {
     source: {
@@ -31,7 +39,15 @@ export function usePaged<R>(
   };
 }
 
-/** What comes after a page of a list with skip and limit. */
-export function nextSkip(skip: number, got: number, total: number): number | undefined {
-  return got > 0 && skip + got < total ? skip + got : undefined;
+/** The same for a list with skip and limit. */
+export function useSkipped<R>(
+  key: QueryKey,
+  fetchPage: (skip: number, signal: AbortSignal) => Promise<{ rows: R[]; total: number }>,
+) {
+  return usePaged<R>(key, async (cursor, signal) => {
+    const skip = Number(cursor ?? 0);
+    const { rows, total } = await fetchPage(skip, signal);
+    const after = skip + rows.length;
+    return { rows, total, next: rows.length > 0 && after < total ? after : undefined };
+  });
 }

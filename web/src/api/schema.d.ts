@@ -10866,7 +10866,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Agent"];
+                    "application/json": components["schemas"]["Agent"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -10998,7 +11000,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Agent"];
+                    "application/json": components["schemas"]["Agent"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -11070,10 +11074,10 @@ export interface operations {
                 /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
-            header?: {
+            header: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                "If-Match"?: string;
+                "If-Match": string;
             };
             path: {
                 agent_id: number;
@@ -11095,7 +11099,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Agent"];
+                    "application/json": components["schemas"]["Agent"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -11215,10 +11221,10 @@ export interface operations {
                 /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
-            header?: {
+            header: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                "If-Match"?: string;
+                "If-Match": string;
             };
             path: {
                 agent_id: number;
@@ -12913,7 +12919,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["BouncerIssued"];
+                    "application/json": components["schemas"]["BouncerIssued"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -13046,7 +13054,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Bouncer"];
+                    "application/json": components["schemas"]["Bouncer"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -13119,10 +13129,10 @@ export interface operations {
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
-            header?: {
+            header: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                "If-Match"?: string;
+                "If-Match": string;
             };
             path: {
                 bouncer_id: number;
@@ -13144,7 +13154,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Bouncer"];
+                    "application/json": components["schemas"]["Bouncer"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -13265,10 +13277,10 @@ export interface operations {
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
-            header?: {
+            header: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                "If-Match"?: string;
+                "If-Match": string;
             };
             path: {
                 bouncer_id: number;
@@ -13832,7 +13844,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["BouncerIssued"];
+                    "application/json": components["schemas"]["BouncerIssued"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -18399,7 +18413,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["IdeRepository"];
+                    "application/json": components["schemas"]["IdeRepository"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -18523,7 +18539,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["IdeRepository"];
+                    "application/json": components["schemas"]["IdeRepository"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -18595,10 +18613,10 @@ export interface operations {
                 /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
-            header?: {
+            header: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                "If-Match"?: string;
+                "If-Match": string;
             };
             path: {
                 repository_id: number;
@@ -18620,7 +18638,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["IdeRepository"];
+                    "application/json": components["schemas"]["IdeRepository"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -18732,10 +18752,10 @@ export interface operations {
                 /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
-            header?: {
+            header: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                "If-Match"?: string;
+                "If-Match": string;
             };
             path: {
                 repository_id: number;
@@ -19936,6 +19956,7 @@ export interface operations {
                 environment?: "sandbox" | "production";
                 start_date?: string;
                 end_date?: string;
+                decision?: "ALLOW" | "DENY" | "MASK" | "NO_MATCH";
                 limit?: number;
                 offset?: number;
             };
@@ -20579,6 +20600,7 @@ export interface operations {
                 environment?: "sandbox" | "production";
                 start_date?: string;
                 end_date?: string;
+                decision?: "ALLOW" | "DENY" | "MASK" | "NO_MATCH";
                 limit?: number;
                 offset?: number;
             };
@@ -20791,7 +20813,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PolicyCreated"];
+                    "application/json": components["schemas"]["PolicyCreated"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -21832,7 +21856,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Policy"];
+                    "application/json": components["schemas"]["Policy"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -21905,10 +21931,10 @@ export interface operations {
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
-            header?: {
+            header: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                "If-Match"?: string;
+                "If-Match": string;
             };
             path: {
                 policy_id: number;
@@ -21930,7 +21956,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Policy"];
+                    "application/json": components["schemas"]["Policy"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -22052,10 +22080,10 @@ export interface operations {
                 environment?: "sandbox" | "production";
                 hard_delete?: boolean;
             };
-            header?: {
+            header: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                "If-Match"?: string;
+                "If-Match": string;
             };
             path: {
                 policy_id: number;
@@ -22293,10 +22321,10 @@ export interface operations {
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
-            header?: {
+            header: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                "If-Match"?: string;
+                "If-Match": string;
             };
             path: {
                 policy_id: number;
@@ -22318,7 +22346,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PolicyPromoted"];
+                    "application/json": components["schemas"]["PolicyPromoted"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -22439,10 +22469,10 @@ export interface operations {
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
-            header?: {
+            header: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                "If-Match"?: string;
+                "If-Match": string;
             };
             path: {
                 policy_id: number;
@@ -22464,7 +22494,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PolicyReinstated"];
+                    "application/json": components["schemas"]["PolicyReinstated"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -22605,7 +22637,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Policy"];
+                    "application/json": components["schemas"]["Policy"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -23271,10 +23305,10 @@ export interface operations {
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
-            header?: {
+            header: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                "If-Match"?: string;
+                "If-Match": string;
             };
             path: {
                 policy_id: number;
@@ -23293,7 +23327,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Policy"];
+                    "application/json": components["schemas"]["Policy"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -23530,7 +23566,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ResourceCreated"];
+                    "application/json": components["schemas"]["ResourceCreated"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -23876,7 +23914,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Resource"];
+                    "application/json": components["schemas"]["Resource"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -23949,10 +23989,10 @@ export interface operations {
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
-            header?: {
+            header: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                "If-Match"?: string;
+                "If-Match": string;
             };
             path: {
                 resource_id: number;
@@ -23974,7 +24014,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Resource"];
+                    "application/json": components["schemas"]["Resource"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -24087,10 +24129,10 @@ export interface operations {
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
-            header?: {
+            header: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                "If-Match"?: string;
+                "If-Match": string;
             };
             path: {
                 resource_id: number;
@@ -24228,10 +24270,10 @@ export interface operations {
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
-            header?: {
+            header: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                "If-Match"?: string;
+                "If-Match": string;
             };
             path: {
                 resource_id: number;
@@ -24253,7 +24295,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ResourceEnriched"];
+                    "application/json": components["schemas"]["ResourceEnriched"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -24490,10 +24534,10 @@ export interface operations {
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
-            header?: {
+            header: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                "If-Match"?: string;
+                "If-Match": string;
             };
             path: {
                 resource_id: number;
@@ -24515,7 +24559,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ResourceEnriched"];
+                    "application/json": components["schemas"]["ResourceEnriched"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -29422,7 +29468,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["WebhookIssued"];
+                    "application/json": components["schemas"]["WebhookIssued"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -29643,7 +29691,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Webhook"];
+                    "application/json": components["schemas"]["Webhook"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -29715,10 +29765,10 @@ export interface operations {
                 /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
-            header?: {
+            header: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                "If-Match"?: string;
+                "If-Match": string;
             };
             path: {
                 webhook_id: number;
@@ -29740,7 +29790,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Webhook"];
+                    "application/json": components["schemas"]["Webhook"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -29860,10 +29912,10 @@ export interface operations {
                 /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
-            header?: {
+            header: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                "If-Match"?: string;
+                "If-Match": string;
             };
             path: {
                 webhook_id: number;
@@ -30468,7 +30520,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Webhook"];
+                    "application/json": components["schemas"]["Webhook"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -30592,7 +30646,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Webhook"];
+                    "application/json": components["schemas"]["Webhook"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -30720,7 +30776,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["WebhookIssued"];
+                    "application/json": components["schemas"]["WebhookIssued"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {

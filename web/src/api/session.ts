@@ -10,7 +10,10 @@ export async function signInByLink(link: string): Promise<void> {
   await client.POST("/api/v1/auth/sessions/redeem", { body: { link } });
 }
 
-/** Ends the session. */
+/** What is given with the address of the sign-in form to end the session there. */
+export const signingOut = "sign out";
+
+/** Ends the session. Nothing may be asked for any more: the sign-in form calls it, once the screens are gone. */
 export async function signOut(): Promise<void> {
   await client.POST("/api/v1/auth/logout").catch(() => undefined);
 }

@@ -1,7 +1,6 @@
 import { Button, Menu, useMantineColorScheme } from "@mantine/core";
-import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "react-router";
-import { signOut } from "../api/session";
+import { signingOut } from "../api/session";
 import { type Language, languages, useI18n } from "../i18n";
 import { Icon } from "./icons";
 import { useMe } from "./scope";
@@ -11,13 +10,7 @@ export default function AccountMenu({ keys }: { keys: () => void }) {
   const { t, language, setLanguage } = useI18n();
   const { me } = useMe();
   const { colorScheme, setColorScheme } = useMantineColorScheme();
-  const queries = useQueryClient();
   const navigate = useNavigate();
-  const leave = async () => {
-    await signOut();
-    queries.clear();
-    void navigate("/login");
-  };
   return (
     <Menu position="bottom-end" width={240} withinPortal defaultOpened>
       <Menu.Target>
@@ -65,7 +58,7 @@ export default function AccountMenu({ keys }: { keys: () => void }) {
         <Menu.Item component="a" href={`/devdocs?lang=${language}`} leftSection={<Icon name="book" />}>
           {t("shell.devdocs")}
         </Menu.Item>
-        <Menu.Item onClick={() => void leave()}>{t("shell.signOut")}</Menu.Item>
+        <Menu.Item onClick={() => navigate("/login", { state: signingOut })}>{t("shell.signOut")}</Menu.Item>
       </Menu.Dropdown>
     </Menu>
   );

@@ -1,6 +1,7 @@
 // The icons of the console, drawn on a grid of 24. They are decoration: what
 // they stand beside says the same in words.
 const paths = {
+  agent: "M6 9h12v9H6ZM12 9V5m0 0a1 1 0 1 0-.1 0M9.5 13v.5M14.5 13v.5M3.5 12v3M20.5 12v3",
   alert: "M12 9v4m0 3v.5M10.3 4 2.6 17.5A2 2 0 0 0 4.3 20.5h15.4a2 2 0 0 0 1.7-3L13.7 4a2 2 0 0 0-3.4 0Z",
   audit: "M6 3h9l4 4v14H6ZM15 3v4h4M9 12h7M9 16h7",
   bell: "M6 16v-5a6 6 0 0 1 12 0v5l2 2H4ZM10 21h4",
@@ -41,6 +42,7 @@ const paths = {
   user: "M12 4a4 4 0 1 1-.1 0M5 21c0-4 3-7 7-7s7 3 7 7",
   users:
     "M9 5a3.5 3.5 0 1 1-.1 0M3 20c0-3.5 2.5-6 6-6s6 2.5 6 6M16 5.5a3.5 3.5 0 0 1 0 6M17.5 14.5c2.2.8 3.5 3 3.5 5.5",
+  webhook: "M9 12 4 17l3 3 5-5m3-3 5-5-3-3-5 5M9.5 14.5l5-5",
 } as const;
 
 export type IconName = keyof typeof paths;

@@ -18,6 +18,8 @@ const shownBy: Record<string, string[]> = {
   scenarios: ["/api/v1/pis/scenarios"],
   users: ["/api/v1/users"],
   api_keys: ["/api/v1/tenants"],
+  webhooks: ["/api/v1/webhooks"],
+  agents: ["/api/v1/ai-agents"],
   tenant: ["/api/v1/tenants", "/api/v1/environments"],
 };
 
@@ -35,7 +37,7 @@ export function refresh(queries: QueryClient, topic: string, refetchType: "activ
 const pollEvery = 5_000;
 // What grows old by itself, such as figures of the last hour and the age of a heartbeat, is asked for even so.
 const ageEvery = 30_000;
-const aging = ["/api/v1/dashboard", "/api/v1/bouncers", "/api/v1/peps"];
+const aging = ["/api/v1/dashboard", "/api/v1/bouncers", "/api/v1/peps", "/api/v1/webhooks", "/api/v1/ai-agents"];
 // How long to wait before a stream that was refused is opened anew.
 const retryAfter = 30_000;
 // Changes come in bursts: what came within this time is asked for once.

@@ -13,6 +13,7 @@ import {
   useParams,
   useRouteError,
   useSearchParams,
+  within,
 } from "./router";
 
 const blank = () => null;
@@ -44,6 +45,34 @@ test.each([
   const found = match(table, path);
   expect(found?.routes.at(-1)?.path).toBe(taken);
   expect(found?.params).toEqual(params);
+});
+
+const origin = window.location.origin;
+test.each([
+  ["/policies?x=1#y", `${origin}/policies?x=1#y`],
+  ["?tab=code", `${origin}/?tab=code`],
+  [`${origin}/users`, `${origin}/users`],
+  ["/x//y", `${origin}/x//y`],
+  ["//evil.example", undefined],
+  ["/\\evil.example", undefined],
+  ["/\t/evil.example", undefined],
+  ["/.//evil.example", undefined],
+  ["/x/..//evil.example", undefined],
+  ["https://evil.example/", undefined],
+  [`${origin}.evil.example/`, undefined],
+  [`https://${window.location.host}@evil.example/`, undefined],
+  ["javascript:alert(1)", undefined],
+  [" javascript:alert(1)", undefined],
+  ["java\nscript:alert(1)", undefined],
+  ["data:text/html,x", undefined],
+  [`blob:${origin}/x`, undefined],
+  ["http://", undefined],
+])("%j within the console is %s", (to, href) => {
+  expect(within(to)?.href).toBe(href);
+  render(<RouterProvider router={createBrowserRouter([{ path: "*", Component: () => <Link to={to}>there</Link> }])} />);
+  expect(screen.getByText("there").getAttribute("href")).toBe(href ? to : null);
+  fireEvent.click(screen.getByText("there"));
+  expect(window.location.href).toBe(href ?? `${origin}/`);
 });
 
 let dirty = false;

@@ -23,6 +23,8 @@ export interface Location {
   hash: string;
   /** Differs with each entry of the history. */
   key: string;
+  /** What navigate was given with the address. It stays in this tab, so that no link can set it. */
+  state?: unknown;
 }
 
 export interface RouteObject {
@@ -86,8 +88,20 @@ function fits(pattern: string, pathname: string): { params: Params; score: numbe
 type Block = (args: { currentLocation: Location; nextLocation: Location }) => boolean;
 export interface NavigateOptions {
   replace?: boolean;
+  state?: unknown;
 }
 export type NavigateFunction = (to: string | number, options?: NavigateOptions) => void;
+
+/** An address of this console as the browser reads it; null for one of elsewhere, and for what is no address of a page. */
+export function within(to: string): URL | null {
+  const url = URL.parse(to, window.location.href);
+  // A path that begins with two slashes is a host, once somebody reads it as a relative address.
+  const ours = url?.origin === window.location.origin && url.protocol === window.location.protocol;
+  return ours && !url.pathname.startsWith("//") ? url : null;
+}
+
+// How long the history has to be still before an entry that may not be left is shown again.
+const still = 50;
 
 /** The address of the tab, and who has a say in leaving it. */
 export class Router {
@@ -96,13 +110,17 @@ export class Router {
   /** Asks before a screen is left. */
   blocks?: Block;
   onBlocked?: (next: Location, proceed: () => void) => void;
-  private index = position();
-  private passing = false;
+  private index: number;
+  /** The entry that the browser is being sent back to, because its screen may not be left. */
+  private held: number | undefined;
+  private restoring = 0;
   private readonly listeners = new Set<() => void>();
 
   constructor(routes: RouteObject[]) {
     this.routes = routes;
-    if (typeof window.history.state?.gh !== "number") window.history.replaceState({ gh: 0 }, "");
+    const at = position();
+    if (at === undefined) mark(0);
+    this.index = at ?? 0;
     window.addEventListener("popstate", this.popped);
   }
 
@@ -117,33 +135,46 @@ export class Router {
       window.history.go(to);
       return;
     }
-    const url = new URL(to, window.location.href);
-    if (url.origin !== window.location.origin) return; // only addresses of this console
+    const url = within(to);
+    if (!url) return;
     const replace = options.replace || url.href === window.location.href;
     this.leave(locationOf(url), () => {
       if (!replace) this.index++;
-      window.history[replace ? "replaceState" : "pushState"]({ gh: this.index }, "", url);
+      window.history[replace ? "replaceState" : "pushState"]({ gh: this.index, state: options.state }, "", url);
       this.changed();
     });
   };
 
   private popped = () => {
-    const delta = position() - this.index;
+    // A fragment in the address, such as that of the skip link, made an entry without us.
+    if (position() === undefined) mark(this.index + 1);
+    const at = position() ?? 0;
+    window.clearTimeout(this.restoring);
+    if (this.held !== undefined) {
+      if (at === this.held) this.held = undefined;
+      else this.restore();
+      return;
+    }
+    const delta = at - this.index;
     const next = here();
-    if (this.passing || !this.asks(next)) {
-      this.passing = false;
-      this.index += delta;
+    if (delta === 0 || !this.asks(next)) {
+      this.index = at;
       this.changed();
       return;
     }
     // The browser is there already: it goes back to where it was, until somebody says yes.
-    if (delta) {
-      this.passing = true;
-      this.index += delta;
-      window.history.go(-delta);
-    }
+    this.held = this.index;
+    window.history.go(-delta);
     this.onBlocked?.(next, () => window.history.go(delta));
   };
+
+  /** Goes back to the entry that is held, once whoever presses Back several times is through. */
+  private restore() {
+    this.restoring = window.setTimeout(() => {
+      const delta = (this.held ?? 0) - (position() ?? 0);
+      if (delta) window.history.go(delta);
+    }, still);
+  }
 
   private asks(next: Location) {
     return !!this.onBlocked && !!this.blocks?.({ currentLocation: this.location, nextLocation: next });
@@ -161,15 +192,19 @@ export class Router {
 }
 
 let keys = 0;
-function locationOf(url: { pathname: string; search: string; hash: string }): Location {
-  return { pathname: url.pathname, search: url.search, hash: url.hash, key: String(keys++) };
+function locationOf(url: { pathname: string; search: string; hash: string }, state?: unknown): Location {
+  return { pathname: url.pathname, search: url.search, hash: url.hash, key: String(keys++), state };
 }
 function here(): Location {
-  return locationOf(window.location);
+  return locationOf(window.location, window.history.state?.state);
 }
-function position(): number {
+/** Which entry of the history the tab is at; undefined where this router did not make it. */
+function position(): number | undefined {
   const at: unknown = window.history.state?.gh;
-  return typeof at === "number" ? at : 0;
+  return typeof at === "number" ? at : undefined;
+}
+function mark(index: number): void {
+  window.history.replaceState({ ...window.history.state, gh: index }, "");
 }
 
 export function createBrowserRouter(routes: RouteObject[]): Router {
@@ -363,7 +398,7 @@ export interface LinkProps extends Omit<AnchorHTMLAttributes<HTMLAnchorElement>,
   ref?: React.Ref<HTMLAnchorElement>;
 }
 
-/** A link within the console. What opens a tab or a window is left to the browser. */
+/** A link within the console; an address of elsewhere leads nowhere. What opens a tab or a window is left to the browser. */
 export function Link({ to, replace, onClick, ...rest }: LinkProps) {
   const navigate = useNavigate();
   const click = (event: MouseEvent<HTMLAnchorElement>) => {
@@ -373,13 +408,13 @@ export function Link({ to, replace, onClick, ...rest }: LinkProps) {
     event.preventDefault();
     navigate(to, { replace });
   };
-  return <a href={to} onClick={click} {...rest} />;
+  return <a href={within(to) ? to : undefined} onClick={click} {...rest} />;
 }
 
 /** A link that says when it leads to the screen that is shown, or with no `end` to one above it. */
 export function NavLink({ end, className, ...rest }: LinkProps & { end?: boolean }) {
   const { pathname } = useLocation();
-  const path = new URL(rest.to, window.location.href).pathname;
+  const path = within(rest.to)?.pathname ?? rest.to;
   const active = pathname === path || (!end && pathname.startsWith(path.endsWith("/") ? path : `${path}/`));
   return (
     <Link

@@ -5,7 +5,8 @@ const bouncers = {
   command: "Command that starts it",
   configuration: "Configuration",
   configurationJson: "Configuration as JSON",
-  deleteAbout: "Its token ends at once. A bouncer that still runs keeps its last good bundle and reports no more.",
+  deleteAbout:
+    "Its token stops working immediately. A bouncer that is still running keeps its last good bundle and stops reporting.",
   deleteTitle: "Delete this bouncer?",
   empty: "There are no bouncers here",
   emptyAbout:
@@ -14,7 +15,7 @@ const bouncers = {
   error: "Error",
   follow: "Follow the environment",
   followAbout: "The bouncer enforces again as soon as its environment does.",
-  given: "Controls that it was given",
+  given: "Delivered controls",
   givenNone: "No controls yet",
   givenNoneAbout: "No active control belongs to a resource that this bouncer protects.",
   health: "Health",
@@ -35,7 +36,7 @@ const bouncers = {
   port: "Port",
   protects: "Protects",
   protectsByControl: "No resources are listed. It protects the resources of the controls that name it.",
-  rate: "Requests a second",
+  rate: "Requests per second",
   reachable: "{app} answers",
   revision: "Revision {revision}",
   rollBack: "Roll back to shadow",
@@ -52,7 +53,7 @@ const bouncers = {
   toEnforce: "Enforce",
   toEnforceAbout:
     "Every bouncer of this environment refuses what its controls deny. Look at the shadow decisions first.",
-  toShadow: "Go to shadow mode",
+  toShadow: "Switch to shadow mode",
   toShadowAbout: "Every bouncer of this environment lets everything pass and only records what it would have done.",
   version: "Version",
 };

@@ -1,8 +1,8 @@
 const libraries = {
-  about: "Modules that controls import: what several controls need is written once.",
-  activateAbout: "Controls of this environment can import it from then on.",
+  about: "Modules that controls import, so that shared rules are written once.",
+  activateAbout: "Controls of this environment can import it from now on.",
   create: "Create and write it",
-  deactivateAbout: "Controls can no longer import it. While one that is active does, the change is refused.",
+  deactivateAbout: "Controls can no longer import it. The change is refused while an active control does.",
   delete: "Delete the library",
   deleteAbout: "Controls can no longer import it. It can be restored by its id.",
   description: "Description",

@@ -1,5 +1,5 @@
 const settings = {
-  about: "Your account, and where you are signed in. Language and colours are in the menu of your name.",
+  about: "Your account and your sessions. Language and colours are in the account menu.",
   actions: "Actions",
   address: "Address",
   browser: "Browser",

@@ -9,7 +9,7 @@ const bouncers: Area<typeof en> = {
   configuration: "Configuración",
   configurationJson: "Configuración en JSON",
   deleteAbout:
-    "Su token termina de inmediato. Un bouncer en marcha conserva su último paquete válido y deja de informar.",
+    "Su token deja de funcionar de inmediato. Un bouncer que siga en marcha conserva su último bundle válido y deja de informar.",
   deleteTitle: "¿Eliminar este bouncer?",
   empty: "Aquí no hay bouncers",
   emptyAbout:
@@ -18,7 +18,7 @@ const bouncers: Area<typeof en> = {
   error: "Error",
   follow: "Seguir al entorno",
   followAbout: "El bouncer vuelve a aplicar en cuanto lo haga su entorno.",
-  given: "Controles que ha recibido",
+  given: "Controles entregados",
   givenNone: "Todavía no hay controles",
   givenNoneAbout: "Ningún control activo corresponde a un recurso que este bouncer protege.",
   health: "Salud",

@@ -1,9 +1,12 @@
+import agents from "./agents";
 import audit from "./audit";
 import bouncers from "./bouncers";
 import builder from "./builder";
 import common from "./common";
+import coverage from "./coverage";
 import dashboard from "./dashboard";
 import decisions from "./decisions";
+import domains from "./domains";
 import inventory from "./inventory";
 import keys from "./keys";
 import libraries from "./libraries";
@@ -18,6 +21,7 @@ import shell from "./shell";
 import simulator from "./simulator";
 import tenants from "./tenants";
 import users from "./users";
+import webhooks from "./webhooks";
 import workbench from "./workbench";
 
 // One area each line.
@@ -43,4 +47,8 @@ export default {
   libraries,
   repositories,
   tenants,
+  webhooks,
+  agents,
+  domains,
+  coverage,
 };

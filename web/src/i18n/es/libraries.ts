@@ -2,10 +2,10 @@ import type en from "../en/libraries";
 import type { Area } from "../shape";
 
 const libraries: Area<typeof en> = {
-  about: "Módulos que los controles importan: lo que varios controles necesitan se escribe una vez.",
-  activateAbout: "Desde ese momento los controles de este entorno pueden importarla.",
+  about: "Módulos que los controles importan, para escribir las reglas comunes una sola vez.",
+  activateAbout: "Los controles de este entorno pueden importarla desde ahora.",
   create: "Crear y escribir",
-  deactivateAbout: "Los controles ya no pueden importarla. Mientras uno activo la importe, el cambio se rechaza.",
+  deactivateAbout: "Los controles ya no pueden importarla. El cambio se rechaza mientras un control activo lo haga.",
   delete: "Eliminar la biblioteca",
   deleteAbout: "Los controles ya no pueden importarla. Se puede restaurar por su id.",
   description: "Descripción",

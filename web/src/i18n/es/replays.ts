@@ -3,15 +3,15 @@ import type { Area } from "../shape";
 
 const replays: Area<typeof en> = {
   about:
-    "Vuelva a decidir peticiones registradas con un cambio aplicado y vea qué cambiaría antes de que nadie lo note.",
+    "Vuelva a evaluar peticiones registradas con un cambio aplicado y vea qué decisiones cambiarían antes de que nadie lo note.",
   activeOnes: "Los controles activos",
   cancel: "Cancelar la repetición",
   controls: "Controles",
-  controlsAbout: "Se tratan como activos. Sin ninguno, deciden de nuevo solo los controles activos.",
-  done: "{done} decididas, quedan {left}",
+  controlsAbout: "Se tratan como activos. Si no elige ninguno, solo se evalúan los controles activos.",
+  done: "{done} evaluadas, quedan {left}",
   empty: "Todavía no hay repeticiones",
   emptyAbout: "Inicie una para ver cómo habría decidido un borrador las peticiones del último día.",
-  evaluated: "Decididas",
+  evaluated: "Evaluadas",
   hours: { one: "la última {count} hora", many: "las últimas {count} de horas", other: "las últimas {count} horas" },
   nothing: "No hay decisiones registradas con entrada en este periodo.",
   one: "Repetición {id}",

@@ -2,7 +2,8 @@ import type en from "../en/resources";
 import type { Area } from "../shape";
 
 const resources: Area<typeof en> = {
-  about: "Lo que se protege: API, modelos, agentes, datos. Lo que se sabe de un recurso decide qué controles encajan.",
+  about:
+    "Lo que se protege: API, modelos, agentes, datos. Lo que se sabe de un recurso decide qué controles le convienen.",
   address: "Dirección",
   allMethods: "todos",
   attributes: "Atributos",
@@ -27,7 +28,7 @@ const resources: Area<typeof en> = {
   effect_suggested: "Ahora se sugiere",
   effect_unchanged: "Sin cambios",
   empty: "Aún no hay recursos",
-  emptyAbout: "Registre lo que protege, o deje que un bouncer lo descubra en el tráfico que ve.",
+  emptyAbout: "Registre lo que protege o deje que un bouncer lo descubra en el tráfico que ve.",
   enrich: "Enriquecer",
   enrichTitle: "Enriquecer {name}",
   field_agent_capabilities: "Capacidades del agente",
@@ -47,7 +48,7 @@ const resources: Area<typeof en> = {
   field_sla_tier: "Nivel de servicio",
   find: "Nombre, ruta o host",
   group_ai: "IA",
-  group_care: "Cuidado",
+  group_care: "Responsables y servicio",
   group_data: "Datos",
   group_what: "Qué es",
   history: "Historial",
@@ -62,7 +63,7 @@ const resources: Area<typeof en> = {
   kind_tool: "Herramienta",
   known: "Lo que se sabe",
   matching: "Comparación de rutas",
-  matching_exact: "Solo esta grafía",
+  matching_exact: "Solo esta forma",
   matching_folded: "Todas las grafías de la ruta",
   methods: "Métodos",
   needsTag: "Los datos confidenciales y restringidos necesitan una etiqueta de cumplimiento.",

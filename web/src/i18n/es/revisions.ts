@@ -2,7 +2,7 @@ import type en from "../en/revisions";
 import type { Area } from "../shape";
 
 const revisions: Area<typeof en> = {
-  about: "Un cambio es una nueva revisión. Vea quién la ha recibido y quién la aplica.",
+  about: "Cada cambio crea una revisión. Vea qué bouncers la recibieron y cuáles la aplican.",
   activated: "Activa desde",
   active: "Aplica",
   arrived: {
@@ -13,11 +13,11 @@ const revisions: Area<typeof en> = {
   bouncer: "Bouncer",
   converged: "Al día",
   empty: "Ningún bouncer recibe revisiones aquí",
-  emptyAbout: "Registre un bouncer y cada cambio de sus controles aparecerá aquí.",
+  emptyAbout: "Registre un bouncer para ver aquí cada cambio de sus controles.",
   error: "Error",
-  given: "Ha recibido",
+  given: "Recibida",
   onTheWay: "En camino",
-  published: "Entregada",
+  published: "Publicada",
   refused: "Rechazada",
   state: "Convergencia",
   status: "Estado",

@@ -2,7 +2,7 @@ import type en from "../en/settings";
 import type { Area } from "../shape";
 
 const settings: Area<typeof en> = {
-  about: "Su cuenta y dónde tiene sesión iniciada. El idioma y los colores están en el menú de su nombre.",
+  about: "Su cuenta y sus sesiones. El idioma y los colores están en el menú de la cuenta.",
   actions: "Acciones",
   address: "Dirección",
   browser: "Navegador",

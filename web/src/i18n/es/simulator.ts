@@ -2,8 +2,7 @@ import type en from "../en/simulator";
 import type { Area } from "../shape";
 
 const simulator: Area<typeof en> = {
-  about:
-    "Pruebe un control con una entrada. Nada de lo que está en servicio cambia: no se decide ninguna petición ni se mueve ninguna cifra.",
+  about: "Pruebe un control con una entrada. Nada en producción se ve afectado.",
   absent: "ausente",
   attribute: "Atributo",
   by: "Por",
@@ -18,7 +17,7 @@ const simulator: Area<typeof en> = {
   condition: "Condición",
   conditionsDiffer: "Condiciones que cambiaron",
   deleteScenario: "Eliminar el escenario {name}",
-  deleteScenarioAbout: "El escenario desaparece para todos. Sus ejecuciones quedan en el historial.",
+  deleteScenarioAbout: "El escenario se elimina para todos. Sus ejecuciones siguen en el historial.",
   deleteScenarioTitle: "¿Eliminar este escenario?",
   emptyAbout: "El simulador prueba controles. Escriba uno primero.",
   export: "Guardar como",
@@ -31,11 +30,11 @@ const simulator: Area<typeof en> = {
   lines: "Líneas del control",
   noJson: "Esto no es JSON.",
   noRuns: "Aún no hay ejecuciones",
-  noRunsAbout: "Cada ejecución de un control se guarda aquí con su entrada, su decisión y el camino hasta ella.",
+  noRunsAbout: "Aquí se guarda cada ejecución de un control con su entrada, su decisión y su traza.",
   noScenario: "Sin escenario",
   noScenarios: "Aún no hay escenarios",
   notRun: "Aún sin ejecutar",
-  notRunAbout: "Rellene la entrada y ejecute el control para ver su decisión, por qué, y el camino hasta ella.",
+  notRunAbout: "Rellene la entrada y ejecute el control para ver su decisión y los motivos.",
   openControl: "Abrir el control",
   otherDecision: "Las dos ejecuciones deciden distinto.",
   own: "Mis ejecuciones",

@@ -9,16 +9,16 @@ const bouncers: Area<typeof en> = {
   configuration: "Configuration",
   configurationJson: "Configuration en JSON",
   deleteAbout:
-    "Son jeton prend fin aussitôt. Un bouncer encore en marche garde son dernier paquet valide et ne rapporte plus.",
+    "Son jeton cesse de fonctionner immédiatement. Un bouncer encore en marche garde son dernier bundle valide et cesse de rendre compte.",
   deleteTitle: "Supprimer ce bouncer ?",
   empty: "Il n’y a pas de bouncer ici",
   emptyAbout:
-    "Enregistrez-en un pour le placer devant une application. Il démarre en mode fantôme et ne change rien tant que vous n’appliquez pas.",
+    "Enregistrez-en un pour le placer devant une application. Il démarre en mode observation et ne change rien tant que vous n’appliquez pas.",
   enforces: "Les bouncers de cet environnement appliquent leurs contrôles.",
   error: "Erreur",
   follow: "Suivre l’environnement",
   followAbout: "Le bouncer applique de nouveau dès que son environnement le fait.",
-  given: "Contrôles reçus",
+  given: "Contrôles livrés",
   givenNone: "Pas encore de contrôles",
   givenNoneAbout: "Aucun contrôle actif ne concerne une ressource que ce bouncer protège.",
   health: "État de santé",
@@ -42,7 +42,7 @@ const bouncers: Area<typeof en> = {
   rate: "Requêtes par seconde",
   reachable: "{app} répond",
   revision: "Révision {revision}",
-  rollBack: "Revenir au mode fantôme",
+  rollBack: "Revenir au mode observation",
   rollBackAbout: "Ce bouncer laisse tout passer et consigne ce qu’il aurait fait. Les autres continuent comme avant.",
   rotate: "Remplacer le jeton",
   rotateAbout:
@@ -55,8 +55,8 @@ const bouncers: Area<typeof en> = {
   title: "Bouncers",
   toEnforce: "Appliquer",
   toEnforceAbout:
-    "Chaque bouncer de cet environnement refuse ce que ses contrôles interdisent. Regardez d’abord les décisions fantômes.",
-  toShadow: "Passer en mode fantôme",
+    "Chaque bouncer de cet environnement refuse ce que ses contrôles interdisent. Regardez d’abord les décisions du mode observation.",
+  toShadow: "Passer en mode observation",
   toShadowAbout: "Chaque bouncer de cet environnement laisse tout passer et consigne seulement ce qu’il aurait fait.",
   version: "Version",
 };

@@ -2,11 +2,11 @@ import type en from "../en/libraries";
 import type { Area } from "../shape";
 
 const libraries: Area<typeof en> = {
-  about: "Des modules que les contrôles importent : ce dont plusieurs contrôles ont besoin s’écrit une fois.",
-  activateAbout: "Dès lors, les contrôles de cet environnement peuvent l’importer.",
+  about: "Des modules que les contrôles importent, pour n’écrire les règles communes qu’une fois.",
+  activateAbout: "Les contrôles de cet environnement peuvent désormais l’importer.",
   create: "Créer et écrire",
   deactivateAbout:
-    "Les contrôles ne peuvent plus l’importer. Tant qu’un contrôle actif l’importe, le changement est refusé.",
+    "Les contrôles ne peuvent plus l’importer. Le changement est refusé tant qu’un contrôle actif le fait.",
   delete: "Supprimer la bibliothèque",
   deleteAbout: "Les contrôles ne peuvent plus l’importer. Elle peut être restaurée par son id.",
   description: "Description",

@@ -3,15 +3,16 @@ import type { Area } from "../shape";
 
 const replays: Area<typeof en> = {
   about:
-    "Rejouez des requêtes enregistrées avec un changement, et voyez ce qui basculerait avant que personne ne le remarque.",
+    "Réévaluez des requêtes enregistrées avec un changement appliqué, et voyez quelles décisions changeraient avant que quiconque ne le remarque.",
   activeOnes: "Les contrôles actifs",
   cancel: "Annuler le rejeu",
   controls: "Contrôles",
-  controlsAbout: "Ils sont traités comme actifs. Sans choix, seuls les contrôles actifs décident à nouveau.",
-  done: "{done} décidées, {left} restantes",
+  controlsAbout:
+    "Ils sont traités comme actifs. Si vous n’en choisissez aucun, seuls les contrôles actifs sont évalués.",
+  done: "{done} évaluées, {left} restantes",
   empty: "Pas encore de rejeu",
   emptyAbout: "Lancez-en un pour voir comment un brouillon aurait décidé des requêtes de la dernière journée.",
-  evaluated: "Décidées",
+  evaluated: "Évaluées",
   hours: {
     one: "la dernière heure ({count})",
     many: "les {count} d’heures passées",

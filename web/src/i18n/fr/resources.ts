@@ -3,7 +3,7 @@ import type { Area } from "../shape";
 
 const resources: Area<typeof en> = {
   about:
-    "Ce qui est protégé : API, modèles, agents, données. Ce que l’on sait d’une ressource décide quels contrôles conviennent.",
+    "Ce qui est protégé : API, modèles, agents, données. Ce que l’on sait d’une ressource détermine les contrôles adaptés.",
   address: "Adresse",
   allMethods: "toutes",
   attributes: "Attributs",
@@ -48,7 +48,7 @@ const resources: Area<typeof en> = {
   field_sla_tier: "Niveau de service",
   find: "Nom, chemin ou hôte",
   group_ai: "IA",
-  group_care: "Suivi",
+  group_care: "Responsables et service",
   group_data: "Données",
   group_what: "Ce que c’est",
   history: "Historique",
@@ -63,7 +63,7 @@ const resources: Area<typeof en> = {
   kind_tool: "Outil",
   known: "Ce que l’on sait",
   matching: "Comparaison des chemins",
-  matching_exact: "Cette graphie seulement",
+  matching_exact: "Cette graphie uniquement",
   matching_folded: "Toutes les graphies du chemin",
   methods: "Méthodes",
   needsTag: "Les données confidentielles et restreintes demandent une étiquette de conformité.",

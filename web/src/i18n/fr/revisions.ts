@@ -2,7 +2,7 @@ import type en from "../en/revisions";
 import type { Area } from "../shape";
 
 const revisions: Area<typeof en> = {
-  about: "Un changement est une nouvelle révision. Voyez qui l’a reçue et qui l’applique.",
+  about: "Chaque changement crée une révision. Voyez quels bouncers l’ont reçue et lesquels l’appliquent.",
   activated: "Active depuis",
   active: "Applique",
   arrived: {
@@ -13,11 +13,11 @@ const revisions: Area<typeof en> = {
   bouncer: "Bouncer",
   converged: "À jour",
   empty: "Aucun bouncer ne reçoit de révisions ici",
-  emptyAbout: "Enregistrez un bouncer, et chaque changement de ses contrôles apparaîtra ici.",
+  emptyAbout: "Enregistrez un bouncer pour voir ici chaque changement de ses contrôles.",
   error: "Erreur",
-  given: "A reçu",
+  given: "Reçue",
   onTheWay: "En route",
-  published: "Remise",
+  published: "Publiée",
   refused: "Refusée",
   state: "Convergence",
   status: "État",

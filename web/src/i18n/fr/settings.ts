@@ -2,7 +2,7 @@ import type en from "../en/settings";
 import type { Area } from "../shape";
 
 const settings: Area<typeof en> = {
-  about: "Votre compte, et là où vous êtes connecté. La langue et les couleurs sont dans le menu de votre nom.",
+  about: "Votre compte et vos sessions. La langue et les couleurs sont dans le menu du compte.",
   actions: "Actions",
   address: "Adresse",
   browser: "Navigateur",

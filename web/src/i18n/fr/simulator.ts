@@ -2,8 +2,7 @@ import type en from "../en/simulator";
 import type { Area } from "../shape";
 
 const simulator: Area<typeof en> = {
-  about:
-    "Essayez un contrôle sur une entrée. Rien de ce qui est en service ne change : aucune requête n’est décidée, aucun chiffre ne bouge.",
+  about: "Essayez un contrôle sur une entrée. Rien de réel n’est affecté.",
   absent: "absent",
   attribute: "Attribut",
   by: "Par",
@@ -19,7 +18,7 @@ const simulator: Area<typeof en> = {
   condition: "Condition",
   conditionsDiffer: "Conditions qui ont changé",
   deleteScenario: "Supprimer le scénario {name}",
-  deleteScenarioAbout: "Le scénario disparaît pour tous. Ses exécutions restent dans l’historique.",
+  deleteScenarioAbout: "Le scénario est supprimé pour tous. Ses exécutions restent dans l’historique.",
   deleteScenarioTitle: "Supprimer ce scénario ?",
   emptyAbout: "Le simulateur essaie des contrôles. Écrivez-en un d’abord.",
   export: "Enregistrer en",
@@ -32,11 +31,11 @@ const simulator: Area<typeof en> = {
   lines: "Lignes du contrôle",
   noJson: "Ce n’est pas du JSON.",
   noRuns: "Aucune exécution",
-  noRunsAbout: "Chaque exécution d’un contrôle est gardée ici avec son entrée, sa décision et le chemin qui y mène.",
+  noRunsAbout: "Chaque exécution d’un contrôle est conservée ici avec son entrée, sa décision et sa trace.",
   noScenario: "Sans scénario",
   noScenarios: "Aucun scénario",
   notRun: "Pas encore exécuté",
-  notRunAbout: "Remplissez l’entrée et exécutez le contrôle pour voir sa décision, pourquoi, et le chemin qui y mène.",
+  notRunAbout: "Remplissez l’entrée et exécutez le contrôle pour voir sa décision et ses raisons.",
   openControl: "Ouvrir le contrôle",
   otherDecision: "Les deux exécutions décident différemment.",
   own: "Mes exécutions",

@@ -3,7 +3,7 @@ import { Button } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { useNavigate, useParams } from "react-router";
-import { ApiError, api, type Schemas } from "../../api/client";
+import { ApiError, api, ifMatch, type Schemas } from "../../api/client";
 import { useI18n } from "../../i18n";
 import { has } from "../../screens";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
@@ -204,7 +204,7 @@ function Actions({
   bouncer,
   onIssued,
 }: {
-  bouncer: Schemas["Bouncer"];
+  bouncer: Schemas["Bouncer"] & { etag: string };
   onIssued: (issued: Schemas["BouncerIssued"]) => void;
 }) {
   const { t } = useI18n();
@@ -261,7 +261,7 @@ function Actions({
           action={shadowed ? t("bouncers.follow") : t("bouncers.rollBack")}
           busy={change.isPending}
           error={change.error}
-          confirm={() => change.mutate({ params, body: { configuration } })}
+          confirm={() => change.mutate({ params: { ...params, header: ifMatch(bouncer) }, body: { configuration } })}
         />
       )}
       {asked === "rotate" && (
@@ -283,7 +283,7 @@ function Actions({
           action={t("common.delete")}
           busy={remove.isPending}
           error={remove.error}
-          confirm={() => remove.mutate({ params })}
+          confirm={() => remove.mutate({ params: { ...params, header: ifMatch(bouncer) } })}
         />
       )}
     </>

@@ -3,7 +3,7 @@ import type { Schemas } from "../../api/client";
 import { useI18n } from "../../i18n";
 import { Copyable } from "../../ui/Copy";
 import { Panel } from "../../ui/PageHeader";
-import { bouncerCommand } from "../dashboard/FirstSteps";
+import { bouncerCommand } from "./command";
 
 /** A bouncer's token, shown this once, in the command that starts it, and as a stock OPA's configuration. */
 export function Issued({ issued, close }: { issued: Schemas["BouncerIssued"]; close: () => void }) {

@@ -1,6 +1,6 @@
 import { NativeSelect } from "@mantine/core";
-import { lazy, Suspense } from "react";
-import { api, type Schemas } from "../../api/client";
+import { lazy, Suspense, useState } from "react";
+import { api, type Environment, type Schemas } from "../../api/client";
 import { useI18n } from "../../i18n";
 import { has } from "../../screens";
 import { Skeleton } from "../../ui/DataTable";
@@ -42,11 +42,7 @@ export default function Dashboard() {
         />
       </PageHeader>
       {stats.error ? <ErrorPanel error={stats.error} retry={() => void stats.refetch()} /> : null}
-      {stats.data && isNew(stats.data) && can("bouncers:write") && (
-        <Suspense>
-          <FirstSteps stats={stats.data} environment={environment} />
-        </Suspense>
-      )}
+      {stats.data && can("bouncers:write") && <Path stats={stats.data} environment={environment} />}
       {stats.data ? (
         <Figures stats={stats.data} />
       ) : (
@@ -77,9 +73,29 @@ export default function Dashboard() {
   );
 }
 
-/** Whether something is missing of: a bouncer that is connected, a control that is active, a decision. */
-function isNew(stats: Schemas["DashboardStats"]): boolean {
-  return stats.operationalPEPs === 0 || stats.activePolicies === 0 || stats.authDecisions24h === 0;
+/** The path to a protected application, until all its steps are done or somebody hides it. */
+function Path({ stats, environment }: { stats: Schemas["DashboardStats"]; environment: Environment }) {
+  const { me } = useMe();
+  const name = `gatehouse.path.${me.tenant_id}.${environment}`;
+  const [hidden, setHidden] = useState("");
+  const enforcement = api.useQuery("get", "/api/v1/environments/{environment}/enforcement", {
+    params: { path: { environment } },
+  });
+  const missing =
+    stats.operationalPEPs === 0 ||
+    stats.activePolicies === 0 ||
+    stats.authDecisions24h === 0 ||
+    enforcement.data?.mode === "shadow";
+  if (!missing || hidden === name || localStorage.getItem(name)) return null;
+  const hide = () => {
+    localStorage.setItem(name, "hidden");
+    setHidden(name);
+  };
+  return (
+    <Suspense>
+      <FirstSteps stats={stats} mode={enforcement.data?.mode} environment={environment} hide={hide} />
+    </Suspense>
+  );
 }
 
 function Figures({ stats }: { stats: Schemas["DashboardStats"] }) {

@@ -10,35 +10,23 @@ import { ErrorPanel } from "../../ui/ErrorPanel";
 import { refresh } from "../../ui/live";
 import { Panel } from "../../ui/PageHeader";
 import { Link, useMe } from "../../ui/scope";
-
-/** The command that starts a bouncer of exactly this deployment. */
-export function bouncerCommand(origin: string, token: string, target: string, port: number): string {
-  return [
-    `GATEHOUSE_URL=${origin} \\`,
-    `GATEHOUSE_BOUNCER_TOKEN=${token} \\`,
-    `GATEHOUSE_BOUNCER_UPSTREAM=http://${target} \\`,
-    `GATEHOUSE_BOUNCER_LISTEN=0.0.0.0:${port} \\`,
-    "gatehouse bouncer",
-  ].join("\n");
-}
+import { bouncerCommand } from "../bouncers/command";
 
 /** The path from nothing to a protected application, until all four steps are done. */
 export default function FirstSteps({
   stats,
+  mode,
   environment,
+  hide,
 }: {
   stats: Schemas["DashboardStats"];
+  mode: Schemas["TenantEnforcement"]["mode"] | undefined;
   environment: Environment;
+  hide: () => void;
 }) {
   const { t, word } = useI18n();
   const { can } = useMe();
   const queries = useQueryClient();
-  const enforcement = api.useQuery(
-    "get",
-    "/api/v1/environments/{environment}/enforcement",
-    { params: { path: { environment } } },
-    { enabled: can("bouncers:read") },
-  );
   const enforce = api.useMutation("put", "/api/v1/environments/{environment}/enforcement", {
     onSuccess: () => {
       setAsking(false);
@@ -50,10 +38,17 @@ export default function FirstSteps({
   const connected = stats.operationalPEPs > 0;
   const active = stats.activePolicies > 0;
   const decided = stats.authDecisions24h > 0;
-  const enforced = enforcement.data?.mode === "enforce";
-  if (!enforcement.data) return null;
+  const enforced = mode === "enforce";
   return (
-    <Panel title={t("dashboard.stepsTitle")} flush>
+    <Panel
+      title={t("dashboard.stepsTitle")}
+      flush
+      actions={
+        <Button size="compact-sm" variant="default" onClick={hide}>
+          {t("dashboard.stepsHide")}
+        </Button>
+      }
+    >
       <ol className="gh-steps">
         <Step title={t("dashboard.stepProtect")} about={t("dashboard.stepProtectAbout")} done={connected}>
           {!connected &&
@@ -68,7 +63,7 @@ export default function FirstSteps({
           {has("/decisions") && <Link to="/decisions">{t("dashboard.stepSeeAction")}</Link>}
         </Step>
         <Step title={t("dashboard.stepEnforce")} about={t("dashboard.stepEnforceAbout")} done={enforced}>
-          {!enforced && (
+          {!enforced && mode && can("bouncers:write") && (
             <Button variant="default" onClick={() => setAsking(true)}>
               {t("dashboard.stepEnforceAction", { environment: word("common", "state", environment) })}
             </Button>
@@ -122,13 +117,14 @@ function Register({
   });
   const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
-    const target = String(new FormData(event.currentTarget).get("target")).trim();
+    const form = new FormData(event.currentTarget);
+    const target = String(form.get("target")).trim();
     const [host = ""] = target.split(":");
     create.mutate({
       body: {
         name: `bouncer-${host}`.slice(0, 60),
         hostname: window.location.hostname,
-        port: 8081,
+        port: Number(form.get("port")),
         environment,
         target_app: target,
       },
@@ -141,6 +137,15 @@ function Register({
           name="target"
           label={t("dashboard.targetApp")}
           placeholder="127.0.0.1:3000"
+          required
+          withAsterisk={false}
+        />
+        <TextInput
+          name="port"
+          label={t("dashboard.bouncerPort")}
+          defaultValue="8081"
+          inputMode="numeric"
+          pattern="[0-9]{1,5}"
           required
           withAsterisk={false}
         />

@@ -1,3 +1,4 @@
+import { lazy, Suspense } from "react";
 import { useNavigate } from "react-router";
 import { api, client, must, type Schemas } from "../../api/client";
 import { usePaged } from "../../api/paged";
@@ -10,6 +11,10 @@ import { PageHeader } from "../../ui/PageHeader";
 import { StatusOf } from "../../ui/Status";
 import { Link, useClearFilters, useEnvironment, useFilter, useMe } from "../../ui/scope";
 import { Time } from "../../ui/Time";
+import "./decision.css";
+
+// Only who looks at one subject or one resource loads it.
+const Timeline = lazy(async () => ({ default: (await import("./Timeline")).Timeline }));
 
 type Decision = Schemas["AuditDecision"];
 const names = ["decision", "user_id", "policy_id", "resource_id", "start_date", "end_date"];
@@ -59,6 +64,7 @@ export default function Decisions() {
     { params: { query: { environment, limit: 1000 } } },
     { enabled: can("resources:read") },
   );
+  const timelineOf = user ? "user" : resource ? "resource" : undefined;
   const columns: Column<Decision>[] = [
     {
       id: "time",
@@ -132,6 +138,11 @@ export default function Decisions() {
         <FilterDate name="start_date" label={t("decisions.from")} />
         <FilterDate name="end_date" label={t("decisions.to")} />
       </Filters>
+      {timelineOf && source.rows && source.rows.length > 1 && (
+        <Suspense>
+          <Timeline decisions={source.rows} of={timelineOf} />
+        </Suspense>
+      )}
       <DataTable
         label={t("decisions.title")}
         columns={columns}

@@ -1,17 +1,15 @@
 import { Button } from "@mantine/core";
-import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, type Schemas } from "../../api/client";
 import { useI18n } from "../../i18n";
 import { has } from "../../screens";
-import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import { type Column, DataTable, Skeleton } from "../../ui/DataTable";
 import { Empty } from "../../ui/Empty";
 import { ErrorPanel } from "../../ui/ErrorPanel";
-import { refresh } from "../../ui/live";
 import { PageHeader, Panel } from "../../ui/PageHeader";
 import { Status } from "../../ui/Status";
 import { Link, useEnvironment, useMe } from "../../ui/scope";
+import { Classify } from "./Classify";
 import "../dashboard/dashboard.css";
 import "./inventory.css";
 
@@ -60,7 +58,7 @@ export default function Inventory() {
           <Attention rows={i.needs_attention} />
         </>
       )}
-      {asking && <Classify close={() => setAsking(false)} />}
+      {asking && i && <Classify total={i.total} close={() => setAsking(false)} />}
     </div>
   );
 }
@@ -132,47 +130,5 @@ function Attention({ rows }: { rows: Schemas["ResourceAttention"][] }) {
       source={{ rows, error: null, retry: () => undefined }}
       empty={<Empty title={t("inventory.calm")} about={t("inventory.calmAbout")} />}
     />
-  );
-}
-
-function Classify({ close }: { close: () => void }) {
-  const { t, word } = useI18n();
-  const environment = useEnvironment();
-  const queries = useQueryClient();
-  const classify = api.useMutation("post", "/api/v1/resources/auto-classify-bulk", {
-    onSuccess: () => refresh(queries, "resources"),
-  });
-  const done = classify.data;
-  return (
-    <ConfirmDialog
-      opened
-      close={close}
-      title={t("inventory.classify")}
-      object={word("common", "state", environment)}
-      environment={environment}
-      about={t("inventory.classifyAbout")}
-      action={t("inventory.classify")}
-      busy={classify.isPending}
-      error={classify.error}
-      confirm={() => classify.mutate({ params: { query: { environment } } })}
-    >
-      {done && (
-        <div className="gh-note" data-tone="good" role="status">
-          {t("inventory.classifyDone", {
-            examined: done.examined,
-            count: done.classified,
-            unchanged: done.unchanged,
-            skipped: done.skipped,
-          })}
-          {done.errors.length > 0 && (
-            <ul>
-              {done.errors.map((error) => (
-                <li key={error}>{error}</li>
-              ))}
-            </ul>
-          )}
-        </div>
-      )}
-    </ConfirmDialog>
   );
 }

@@ -2,63 +2,36 @@ import { Button, Stack, Textarea, TextInput } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { useNavigate } from "react-router";
-import { api, client, must, type Schemas } from "../../api/client";
-import { nextSkip, usePaged } from "../../api/paged";
+import { api, type Schemas } from "../../api/client";
 import { useI18n } from "../../i18n";
 import { Dialog } from "../../ui/ConfirmDialog";
 import { type Column, DataTable } from "../../ui/DataTable";
 import { Empty } from "../../ui/Empty";
 import { ErrorPanel } from "../../ui/ErrorPanel";
-import { FilterSelect, Filters, FilterText } from "../../ui/Filters";
 import { Icon } from "../../ui/icons";
 import { refresh } from "../../ui/live";
 import { PageHeader } from "../../ui/PageHeader";
 import { StatusOf } from "../../ui/Status";
-import { Link, useClearFilters, useEnvironment, useFilter, useMe, useTo } from "../../ui/scope";
-import { Time } from "../../ui/Time";
+import { Link, useEnvironment, useMe, useTo } from "../../ui/scope";
+import { PolicyFilters, usePolicyColumns, usePolicyList } from "../policies/list";
 import { packageOf, shell } from "./library";
 
 type Policy = Schemas["Policy"];
-const statuses = ["active", "draft", "inactive"] as const;
 
 /** The modules that controls import, and which controls do. */
 export default function Libraries() {
-  const { t, number } = useI18n();
-  const environment = useEnvironment();
+  const { t } = useI18n();
   const { can } = useMe();
-  const [status] = useFilter("status");
-  const [name] = useFilter("name");
-  const clear = useClearFilters(["status", "name"]);
+  const { source, total, filtered, clear } = usePolicyList("library");
+  const shared = usePolicyColumns();
   const [adding, setAdding] = useState(false);
-  const filters = { status: statuses.find((s) => s === status), name: name || undefined };
-  const { source, total } = usePaged<Policy>(
-    ["get", "/api/v1/policies", "libraries", environment, filters],
-    async (cursor, signal) => {
-      const skip = Number(cursor ?? 0);
-      const page = must(
-        await client.GET("/api/v1/policies", {
-          params: { query: { environment, kind: "library", limit: 200, skip, ...filters } },
-          signal,
-        }),
-      );
-      return { rows: page.policies, total: page.total, next: nextSkip(skip, page.policies.length, page.total) };
-    },
-  );
   const columns: Column<Policy>[] = [
-    {
-      id: "name",
-      header: t("policies.name"),
-      cell: (p) => (
-        <Link to={`/policies/${p.id}`} title={p.description}>
-          {p.name}
-        </Link>
-      ),
-    },
+    shared.name,
     { id: "package", header: t("libraries.package"), cell: (p) => <code>{packageOf(p.rego_code)}</code> },
     { id: "status", header: t("policies.status"), cell: (p) => <StatusOf value={p.status} /> },
     { id: "users", header: t("libraries.users"), numeric: true, cell: (p) => <Users id={p.id} /> },
-    { id: "version", header: t("policies.version"), numeric: true, cell: (p) => number(p.version) },
-    { id: "changed", header: t("policies.changed"), cell: (p) => <Time at={p.updated_at} /> },
+    shared.version,
+    shared.changed,
     { id: "about", header: t("libraries.description"), cell: (p) => p.description },
   ];
   const add = can("policies:write") && (
@@ -71,20 +44,13 @@ export default function Libraries() {
       <PageHeader title={t("libraries.title")} about={t("libraries.about")}>
         {add}
       </PageHeader>
-      <Filters count={total === undefined ? "" : t("common.count", { count: total })}>
-        <FilterText name="name" label={t("policies.findName")} />
-        <FilterSelect
-          name="status"
-          label={t("policies.status")}
-          options={statuses.map((s) => ({ value: s, label: t(`common.state_${s}`) }))}
-        />
-      </Filters>
+      <PolicyFilters total={total} />
       <DataTable
         label={t("libraries.title")}
         columns={columns}
         source={source}
         rowKey={(p) => p.id}
-        filtered={Boolean(filters.status || filters.name)}
+        filtered={filtered}
         clear={clear}
         empty={<Empty title={t("libraries.empty")} about={t("libraries.emptyAbout")} action={add || undefined} />}
       />

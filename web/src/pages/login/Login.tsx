@@ -1,20 +1,16 @@
 import { Button, PasswordInput, Stack, TextInput } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, useCallback, useEffect, useRef, useState } from "react";
-import { useNavigate, useSearchParams } from "react-router";
+import { useLocation, useNavigate, useSearchParams, within } from "react-router";
 import { ApiError } from "../../api/client";
-import { linkOf, signIn, signInByLink } from "../../api/session";
+import { linkOf, signIn, signInByLink, signingOut, signOut } from "../../api/session";
 import { type Language, languages, useI18n } from "../../i18n";
 import { ErrorPanel } from "../../ui/ErrorPanel";
 
-/** A path of this console, or the start. An address of elsewhere is not followed. */
+/** Where to go after the sign-in: a path of this console, or the dashboard. An address of elsewhere is not followed. */
 export function safeNext(next: string | null): string {
-  // The address is read as the browser reads it: it drops tabs, and takes a backslash for a slash.
-  if (!next?.startsWith("/")) return "/";
-  const to = URL.parse(next, window.location.origin);
-  return to?.origin === window.location.origin && !to.pathname.startsWith("//")
-    ? to.pathname + to.search + to.hash
-    : "/";
+  const to = next?.startsWith("/") ? within(next) : null;
+  return to && to.pathname !== "/login" ? to.pathname + to.search + to.hash : "/";
 }
 
 export default function Login() {
@@ -22,12 +18,20 @@ export default function Login() {
   const navigate = useNavigate();
   const queries = useQueryClient();
   const [params] = useSearchParams();
+  const { state } = useLocation();
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
   const [byLink, setByLink] = useState(false);
   useEffect(() => {
     document.title = `${t("login.title")} · gatehouse`;
   }, [t]);
+
+  // The screens are gone, and with them the stream and the queries that would be refused without a session.
+  const leaving = state === signingOut;
+  useEffect(() => {
+    queries.clear();
+    if (leaving) void signOut().then(() => navigate("/login", { replace: true }));
+  }, [leaving, navigate, queries]);
 
   const enter = useCallback(
     async (sign: () => Promise<void>) => {
@@ -101,7 +105,7 @@ export default function Login() {
               </p>
             )}
             {error && !refused && !linkRefused ? <ErrorPanel error={error} /> : null}
-            <Button type="submit" loading={busy} fullWidth>
+            <Button type="submit" loading={busy || leaving} fullWidth>
               {t("login.action")}
             </Button>
           </Stack>

@@ -16,5 +16,7 @@ describe("safeNext", () => {
     ["/.//evil.example", "/"],
     ["/x/..//evil.example", "/"],
     ["/x//y", "/x//y"],
+    ["/login", "/"],
+    ["/login?next=%2Flogin", "/"],
   ])("of %s goes to %s", (next, to) => expect(safeNext(next)).toBe(to));
 });

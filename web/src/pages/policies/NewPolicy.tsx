@@ -11,6 +11,7 @@ import { refresh } from "../../ui/live";
 import { PageHeader, Panel } from "../../ui/PageHeader";
 import { Status } from "../../ui/Status";
 import { useEnvironment, useFilter, useMe, useTo } from "../../ui/scope";
+import { Unsaved } from "../../ui/Unsaved";
 import { complete, hover, useDiagnostics } from "./assist";
 import { attributes, controlOf, hasParameter, type Operator, operators, type Row, setParameter } from "./builder";
 import "./workbench.css";
@@ -91,8 +92,10 @@ export default function NewPolicy() {
     setCode(next);
     setByHand(true);
   };
+  const unsaved = Boolean(name.trim() || description.trim() || byHand) && !create.isPending && !create.isSuccess;
   return (
     <>
+      <Unsaved when={unsaved} object={name.trim() || t("builder.title")} />
       <PageHeader title={t("builder.title")} about={t("builder.about")}>
         <Button variant="default" loading={create.isPending} disabled={!name.trim()} onClick={() => submit("draft")}>
           {t("builder.saveDraft")}

@@ -1,52 +1,31 @@
 import { Button, Checkbox } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { api, client, must, type Schemas } from "../../api/client";
-import { nextSkip, usePaged } from "../../api/paged";
+import { api, client, ifMatch, type Schemas } from "../../api/client";
 import { useI18n } from "../../i18n";
 import { has } from "../../screens";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import { type Column, DataTable } from "../../ui/DataTable";
 import { Empty } from "../../ui/Empty";
-import { FilterSelect, Filters, FilterText } from "../../ui/Filters";
 import { Icon } from "../../ui/icons";
 import { refresh } from "../../ui/live";
 import { PageHeader } from "../../ui/PageHeader";
 import { Status, StatusOf } from "../../ui/Status";
-import { Link, useClearFilters, useEnvironment, useFilter, useMe } from "../../ui/scope";
+import { Link, useEnvironment, useFilter, useMe } from "../../ui/scope";
 import { Time } from "../../ui/Time";
+import { PolicyFilters, usePolicyColumns, usePolicyList } from "./list";
 
 type Policy = Schemas["Policy"];
-const statuses = ["active", "draft", "inactive"] as const;
 
 export default function Policies() {
   const { t, number, percent } = useI18n();
   const environment = useEnvironment();
   const { can } = useMe();
-  const [status] = useFilter("status");
-  const [name] = useFilter("name");
-  const [deleted, showDeleted] = useFilter("deleted");
-  const clear = useClearFilters(["status", "name", "deleted"]);
+  const [, showDeleted] = useFilter("deleted");
+  const { source, total, deleted, filtered, clear } = usePolicyList("control");
+  const shared = usePolicyColumns();
   const [chosen, setChosen] = useState<ReadonlyMap<number, Policy>>(new Map());
   const [change, setChange] = useState<"active" | "inactive" | null>(null);
-  const filters = {
-    status: statuses.find((s) => s === status),
-    name: name || undefined,
-    deleted: deleted === "true" || undefined,
-  };
-  const { source, total } = usePaged<Policy>(
-    ["get", "/api/v1/policies", environment, filters],
-    async (cursor, signal) => {
-      const skip = Number(cursor ?? 0);
-      const page = must(
-        await client.GET("/api/v1/policies", {
-          params: { query: { environment, kind: "control", limit: 500, skip, ...filters } },
-          signal,
-        }),
-      );
-      return { rows: page.policies, total: page.total, next: nextSkip(skip, page.policies.length, page.total) };
-    },
-  );
   const resources = useNames("resources", environment);
   const bouncers = useNames("bouncers", environment);
   const top = api.useQuery(
@@ -64,18 +43,7 @@ export default function Policies() {
     setChosen(next);
   };
   const columns: Column<Policy>[] = [
-    {
-      id: "name",
-      header: t("policies.name"),
-      cell: (p) =>
-        p.deleted_at ? (
-          p.name
-        ) : (
-          <Link to={`/policies/${p.id}`} title={p.description}>
-            {p.name}
-          </Link>
-        ),
-    },
+    shared.name,
     {
       id: "status",
       header: t("policies.status"),
@@ -105,8 +73,8 @@ export default function Policies() {
           (bouncers.get(p.bouncer_id) ?? `#${p.bouncer_id}`)
         ),
     },
-    { id: "version", header: t("policies.version"), numeric: true, cell: (p) => number(p.version) },
-    { id: "changed", header: t("policies.changed"), cell: (p) => <Time at={p.updated_at} /> },
+    shared.version,
+    shared.changed,
     {
       id: "evaluations",
       header: t("policies.evaluations"),
@@ -124,7 +92,7 @@ export default function Policies() {
       },
     },
   ];
-  if (filters.deleted) {
+  if (deleted) {
     columns.push({
       id: "deleted",
       header: t("policies.deletedAt"),
@@ -166,16 +134,10 @@ export default function Policies() {
       <PageHeader title={t("policies.title")} about={t("policies.about")}>
         {newControl}
       </PageHeader>
-      <Filters count={total === undefined ? "" : t("common.count", { count: total })}>
-        <FilterText name="name" label={t("policies.findName")} />
-        <FilterSelect
-          name="status"
-          label={t("policies.status")}
-          options={statuses.map((s) => ({ value: s, label: t(`common.state_${s}`) }))}
-        />
+      <PolicyFilters total={total}>
         <Checkbox
           label={t("policies.showDeleted")}
-          checked={Boolean(filters.deleted)}
+          checked={deleted}
           onChange={(event) => {
             setChosen(new Map());
             showDeleted(event.currentTarget.checked ? "true" : null);
@@ -192,14 +154,14 @@ export default function Policies() {
             </Button>
           </>
         )}
-      </Filters>
+      </PolicyFilters>
       <DataTable
         label={t("policies.title")}
         columns={columns}
         source={source}
         rowKey={(p) => p.id}
         selected={(p) => chosen.has(p.id)}
-        filtered={Boolean(filters.status || filters.name || filters.deleted)}
+        filtered={filtered}
         clear={clear}
         empty={<Empty title={t("policies.empty")} about={t("policies.emptyAbout")} action={newControl || undefined} />}
       />
@@ -293,7 +255,7 @@ function BulkChange({
           params: {
             path: { policy_id: policy.id },
             query: { environment },
-            header: { "If-Match": `"${policy.version}"` },
+            header: ifMatch(policy),
           },
           body: { status },
         });

@@ -2,7 +2,7 @@ import { Button, Checkbox, Stack, Textarea, TextInput } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { useNavigate } from "react-router";
-import { api } from "../../api/client";
+import { api, ifMatch } from "../../api/client";
 import { Diff } from "../../editor/Diff";
 import { useI18n } from "../../i18n";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
@@ -131,7 +131,7 @@ export function Promote({ policy, dirty }: { policy: Policy; dirty: boolean }) {
             params: {
               path: { policy_id: policy.id },
               query: { environment: "sandbox" },
-              header: { "If-Match": `"${policy.version}"` },
+              header: ifMatch(policy),
             },
             body: {
               deployment_notes: notes || undefined,

@@ -1,7 +1,7 @@
 import { Button, Select } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { api, type Schemas } from "../../api/client";
+import { api, ifMatch, type Schemas } from "../../api/client";
 import { Diff } from "../../editor/Diff";
 import { useI18n } from "../../i18n";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
@@ -124,7 +124,7 @@ export function Versions({ policy }: { policy: Policy }) {
             params: {
               path: { policy_id: id, version: restoring.version },
               query: { environment },
-              header: { "If-Match": `"${policy.version}"` },
+              header: ifMatch(policy),
             },
           })
         }

@@ -1,8 +1,8 @@
 import { Button, Tabs } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { lazy, Suspense, useEffect, useState } from "react";
-import { useBlocker, useNavigate, useParams } from "react-router";
-import { api, type Schemas } from "../../api/client";
+import { useNavigate, useParams } from "react-router";
+import { api, ifMatch, type Schemas } from "../../api/client";
 import { useI18n } from "../../i18n";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import { Skeleton } from "../../ui/DataTable";
@@ -11,6 +11,7 @@ import { refresh } from "../../ui/live";
 import { PageHeader } from "../../ui/PageHeader";
 import { Status, StatusOf } from "../../ui/Status";
 import { useEnvironment, useFilter, useMe, useTo } from "../../ui/scope";
+import { Unsaved } from "../../ui/Unsaved";
 import { Code } from "./Code";
 import "./workbench.css";
 
@@ -78,18 +79,8 @@ function Bench({ policy }: { policy: Policy }) {
     },
   });
   const change = (body: Schemas["PolicyChange"]) =>
-    save.mutate({ params: { path, query: { environment }, header: { "If-Match": `"${stored.version}"` } }, body });
+    save.mutate({ params: { path, query: { environment }, header: ifMatch(stored) }, body });
   const write = can("policies:write");
-  const blocker = useBlocker(
-    ({ currentLocation, nextLocation }) => dirty && currentLocation.pathname !== nextLocation.pathname,
-  );
-  useEffect(() => {
-    if (!dirty) return;
-    const stay = (event: BeforeUnloadEvent) => event.preventDefault();
-    window.addEventListener("beforeunload", stay);
-    return () => window.removeEventListener("beforeunload", stay);
-  }, [dirty]);
-
   const library = policy.kind === "library";
   const shown = tabs.filter((tab) =>
     tab === "promote" ? environment === "sandbox" && write : tab !== "tests" || !library,
@@ -180,17 +171,7 @@ function Bench({ policy }: { policy: Policy }) {
           )}
         </Suspense>
       </Tabs>
-      <ConfirmDialog
-        opened={blocker.state === "blocked"}
-        close={() => blocker.reset?.()}
-        title={t("workbench.leave")}
-        object={policy.name}
-        plain
-        about={t("workbench.leaveAbout")}
-        action={t("workbench.leaveAction")}
-        busy={false}
-        confirm={() => blocker.proceed?.()}
-      />
+      <Unsaved when={dirty} object={policy.name} />
     </>
   );
 }
@@ -264,7 +245,7 @@ function DeleteButton({ policy }: { policy: Policy }) {
             params: {
               path: { policy_id: policy.id },
               query: { environment: policy.environment },
-              header: { "If-Match": `"${policy.version}"` },
+              header: ifMatch(policy),
             },
           })
         }

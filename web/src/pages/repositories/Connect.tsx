@@ -1,7 +1,7 @@
 import { Button, PasswordInput, Select, Stack, Switch, TextInput } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, type ReactNode, useState } from "react";
-import { api } from "../../api/client";
+import { api, ifMatch } from "../../api/client";
 import { useI18n } from "../../i18n";
 import { ConfirmDialog, Dialog } from "../../ui/ConfirmDialog";
 import { Copyable } from "../../ui/Copy";
@@ -19,16 +19,18 @@ function newSecret(): string {
 
 /** The form of a repository: a new one, or what is to change of one. */
 export function Connect({
-  repository,
+  repository: current,
   close,
   saved,
 }: {
-  repository?: Repository;
+  repository?: Repository & { etag: string };
   close: () => void;
   saved: (repository: Repository, secret: string) => void;
 }) {
   const { t } = useI18n();
   const queries = useQueryClient();
+  // The form shows the repository as it was when it opened: a save must not undo what others change meanwhile.
+  const [repository] = useState(current);
   const resources = useNames("resources", "sandbox");
   const bouncers = useNames("bouncers", "sandbox");
   const [secret, setSecret] = useState(() => (repository ? "" : newSecret()));
@@ -57,7 +59,8 @@ export function Connect({
       ...(token ? { access_token: token } : {}),
       ...(secret ? { secret } : {}),
     };
-    if (repository) update.mutate({ params: { path: { repository_id: repository.id } }, body });
+    if (repository)
+      update.mutate({ params: { path: { repository_id: repository.id }, header: ifMatch(repository) }, body });
     else create.mutate({ body: { ...body, secret } });
   };
   const options = (names: Map<number, string>) => [...names].map(([id, name]) => ({ value: String(id), label: name }));
@@ -157,7 +160,7 @@ export function Connect({
 
 /** What is registered of one repository, with a way to change and to remove it. */
 export function Details({
-  repository: r,
+  repository: listed,
   close,
   write,
 }: {
@@ -177,6 +180,15 @@ export function Details({
       close();
     },
   });
+  const path = { repository_id: listed.id };
+  const current = api.useQuery(
+    "get",
+    "/api/v1/ide-integration/repositories/{repository_id}",
+    { params: { path } },
+    // What is gone is not asked for again.
+    { enabled: !remove.isPending && !remove.isSuccess },
+  );
+  const r = current.data ?? listed;
   const name = (names: Map<number, string>, id: number | null) => (id === null ? "" : (names.get(id) ?? `#${id}`));
   const facts: [string, ReactNode][] = [
     [t("resources.url"), r.url],
@@ -196,10 +208,10 @@ export function Details({
         <>
           {write && (
             <>
-              <Button size="compact-sm" variant="default" onClick={() => setEditing(true)}>
+              <Button size="compact-sm" variant="default" disabled={!current.data} onClick={() => setEditing(true)}>
                 {t("common.edit")}
               </Button>
-              <Button size="compact-sm" variant="default" onClick={() => setRemoving(true)}>
+              <Button size="compact-sm" variant="default" disabled={!current.data} onClick={() => setRemoving(true)}>
                 {t("repositories.remove")}
               </Button>
             </>
@@ -221,7 +233,9 @@ export function Details({
         </dl>
         <Copyable label={t("repositories.webhook")} text={r.webhook_url} />
       </div>
-      {editing && <Connect repository={r} close={() => setEditing(false)} saved={() => setEditing(false)} />}
+      {editing && current.data && (
+        <Connect repository={current.data} close={() => setEditing(false)} saved={() => setEditing(false)} />
+      )}
       <ConfirmDialog
         opened={removing}
         close={() => {
@@ -235,7 +249,7 @@ export function Details({
         action={t("repositories.remove")}
         busy={remove.isPending}
         error={remove.error}
-        confirm={() => remove.mutate({ params: { path: { repository_id: r.id } } })}
+        confirm={() => current.data && remove.mutate({ params: { path, header: ifMatch(current.data) } })}
       />
     </Panel>
   );

@@ -1,6 +1,6 @@
 import { Button } from "@mantine/core";
 import { api, client, must, type Schemas } from "../../api/client";
-import { nextSkip, usePaged } from "../../api/paged";
+import { useSkipped } from "../../api/paged";
 import { useI18n } from "../../i18n";
 import { type Column, DataTable, Skeleton } from "../../ui/DataTable";
 import { Empty } from "../../ui/Empty";
@@ -17,17 +17,16 @@ type Deployment = Schemas["IdeDeployment"];
 export function Deployments({ repository, names }: { repository: Repository | undefined; names: Map<number, string> }) {
   const { t, word } = useI18n();
   const [shown, show] = useFilter("deployment");
-  const { source } = usePaged<Deployment>(
+  const { source } = useSkipped<Deployment>(
     ["get", "/api/v1/ide-integration/deployments", "paged", repository?.id],
-    async (cursor, signal) => {
-      const skip = Number(cursor ?? 0);
+    async (skip, signal) => {
       const page = must(
         await client.GET("/api/v1/ide-integration/deployments", {
           params: { query: { limit: 100, skip, repository_id: repository?.id } },
           signal,
         }),
       );
-      return { rows: page.deployments, total: page.total, next: nextSkip(skip, page.deployments.length, page.total) };
+      return { rows: page.deployments, total: page.total };
     },
   );
   const columns: Column<Deployment>[] = [

@@ -1,7 +1,7 @@
 import { Button, Drawer, MultiSelect, Select, Stack, TagsInput, TextInput } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { api, type Schemas } from "../../api/client";
+import { api, ifMatch, type Schemas } from "../../api/client";
 import { useI18n } from "../../i18n";
 import { ErrorPanel } from "../../ui/ErrorPanel";
 import { refresh } from "../../ui/live";
@@ -48,7 +48,9 @@ export function Enrich({
 }) {
   const { t, percent } = useI18n();
   const queries = useQueryClient();
-  const [before] = useState(() => current(resource));
+  // The form builds on the resource as it was when it opened: a save must not undo what others change meanwhile.
+  const [opened] = useState(resource);
+  const [before] = useState(() => current(opened));
   const [values, setValues] = useState<Enrichment>(before);
   const [tried, setTried] = useState(false);
   const params = { path: { resource_id: resource.id }, query: { environment: resource.environment } };
@@ -67,7 +69,7 @@ export function Enrich({
   const submit = () => {
     setTried(true);
     if (tagMissing) return;
-    save.mutate({ params: { ...params, header: { "If-Match": `"${resource.version}"` } }, body: changed });
+    save.mutate({ params: { ...params, header: ifMatch(opened) }, body: changed });
   };
   const proposal = propose.data;
   return (

@@ -2,7 +2,7 @@ import { Button } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { type ReactNode, useState } from "react";
 import { useNavigate, useParams } from "react-router";
-import { api, type Schemas } from "../../api/client";
+import { api, ifMatch, type Schemas } from "../../api/client";
 import { useI18n } from "../../i18n";
 import { has } from "../../screens";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
@@ -330,7 +330,7 @@ function DeleteButton({ resource }: { resource: Resource }) {
             params: {
               path: { resource_id: resource.id },
               query: { environment: resource.environment },
-              header: { "If-Match": `"${resource.version}"` },
+              header: ifMatch(resource),
             },
           })
         }

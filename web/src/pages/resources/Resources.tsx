@@ -3,7 +3,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { useNavigate } from "react-router";
 import { api, client, must, type Schemas } from "../../api/client";
-import { nextSkip, usePaged } from "../../api/paged";
+import { useSkipped } from "../../api/paged";
 import { useI18n } from "../../i18n";
 import { Dialog } from "../../ui/ConfirmDialog";
 import { type Column, DataTable } from "../../ui/DataTable";
@@ -30,17 +30,16 @@ export default function Resources() {
   const [name] = useFilter("name");
   const clear = useClearFilters(["type", "kind", "classification", "name"]);
   const [creating, setCreating] = useState(false);
-  const { source, total } = usePaged<Resource>(
+  const { source, total } = useSkipped<Resource>(
     ["get", "/api/v1/resources", environment, type],
-    async (cursor, signal) => {
-      const skip = Number(cursor ?? 0);
+    async (skip, signal) => {
       const page = must(
         await client.GET("/api/v1/resources", {
           params: { query: { environment, limit: 1000, skip, type: type || undefined } },
           signal,
         }),
       );
-      return { rows: page.resources, total: page.total, next: nextSkip(skip, page.resources.length, page.total) };
+      return { rows: page.resources, total: page.total };
     },
   );
   const wanted = name.toLowerCase();

@@ -1,7 +1,7 @@
 import { Button, Checkbox } from "@mantine/core";
 import { useState } from "react";
 import { client, must, type Schemas } from "../../api/client";
-import { nextSkip, usePaged } from "../../api/paged";
+import { useSkipped } from "../../api/paged";
 import { useI18n } from "../../i18n";
 import { type Column, DataTable } from "../../ui/DataTable";
 import { Empty } from "../../ui/Empty";
@@ -12,7 +12,8 @@ import { Time } from "../../ui/Time";
 import { Export } from "./Export";
 
 type Entry = Schemas["SimulatorEntry"];
-const names = ["whose", "start_date", "end_date"];
+const names = ["whose", "decision", "start_date", "end_date"];
+const decisions = ["ALLOW", "DENY", "MASK", "NO_MATCH"] as const;
 
 /** The runs that were kept: one's own, or everybody's of the chosen control. */
 export function History({
@@ -25,19 +26,22 @@ export function History({
   const { t, number, duration } = useI18n();
   const environment = useEnvironment();
   const [whose] = useFilter("whose");
+  const [wanted] = useFilter("decision");
   const [start] = useFilter("start_date");
   const [end] = useFilter("end_date");
   const clear = useClearFilters(names);
   const [ticked, setTicked] = useState<number[]>([]);
   const own = policyId === undefined || whose === "own";
+  const decision = decisions.find((d) => d === wanted);
   const window = {
+    decision,
     start_date: start || undefined,
     // A day is meant to its end.
     end_date: end.length === 10 ? `${end}T23:59:59.999Z` : end || undefined,
   };
   const path = own ? "/api/v1/pis/test-history" : "/api/v1/pis/policies/{policy_id}/test-history";
-  const { source, total } = usePaged<Entry>(["get", path, environment, policyId, window], async (cursor, signal) => {
-    const query = { environment, limit: 100, offset: Number(cursor ?? 0), ...window };
+  const { source, total } = useSkipped<Entry>(["get", path, environment, policyId, window], async (offset, signal) => {
+    const query = { environment, limit: 100, offset, ...window };
     const page = must(
       own
         ? await client.GET("/api/v1/pis/test-history", { params: { query }, signal })
@@ -46,7 +50,7 @@ export function History({
             signal,
           }),
     );
-    return { rows: page.entries, total: page.total, next: nextSkip(page.offset, page.entries.length, page.total) };
+    return { rows: page.entries, total: page.total };
   });
   const tick = (id: number, on: boolean) =>
     setTicked((before) => (on ? [...before.slice(-1), id] : before.filter((other) => other !== id)));
@@ -116,6 +120,11 @@ export function History({
             width={190}
           />
         )}
+        <FilterSelect
+          name="decision"
+          label={t("decisions.decision")}
+          options={decisions.map((d) => ({ value: d, label: t(`common.state_${d}`) }))}
+        />
         <FilterDate name="start_date" label={t("decisions.from")} />
         <FilterDate name="end_date" label={t("decisions.to")} />
         <Button
@@ -132,7 +141,7 @@ export function History({
         source={source}
         rowKey={(r) => r.id}
         selected={(r) => ticked.includes(r.id)}
-        filtered={whose !== "" || start !== "" || end !== ""}
+        filtered={whose !== "" || decision !== undefined || start !== "" || end !== ""}
         clear={clear}
         empty={<Empty title={t("simulator.noRuns")} about={t("simulator.noRunsAbout")} />}
       />

@@ -48,6 +48,9 @@ export default function Tenant() {
           <p className="gh-row" style={{ marginBottom: 0 }}>
             <Link to="/api-keys">{t("keys.title")}</Link>
             {can("users:read") && <Link to="/users">{t("users.title")}</Link>}
+            <Link to="/tenant/domains">{t("domains.title")}</Link>
+            <Link to="/tenant/usage">{t("tenants.usageTitle")}</Link>
+            {can("billing:read") && <Link to="/tenant/billing">{t("tenants.billing")}</Link>}
           </p>
         </Panel>
         <div className="gh-half-wide gh-stack">

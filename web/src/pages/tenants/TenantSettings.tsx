@@ -7,6 +7,7 @@ import { ErrorPanel } from "../../ui/ErrorPanel";
 import { refresh } from "../../ui/live";
 import { Panel } from "../../ui/PageHeader";
 import { useMe } from "../../ui/scope";
+import { Unsaved } from "../../ui/Unsaved";
 import { merged } from "./settings";
 import "./tenants.css";
 
@@ -108,6 +109,7 @@ export function TenantSettings({ tenant }: { tenant: Schemas["Tenant"] }) {
         ) : undefined
       }
     >
+      <Unsaved when={dirty && !update.isPending} object={tenant.name} />
       {update.error ? <ErrorPanel error={update.error} /> : null}
       {row("four_eyes", toggle("four_eyes"))}
       {row("assist", toggle("assist"))}

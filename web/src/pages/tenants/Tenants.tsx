@@ -2,7 +2,7 @@ import { Button, Checkbox, Select, Stack, TextInput } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { api, client, must, type Schemas } from "../../api/client";
-import { nextSkip, usePaged } from "../../api/paged";
+import { useSkipped } from "../../api/paged";
 import { useI18n } from "../../i18n";
 import { ConfirmDialog, Dialog } from "../../ui/ConfirmDialog";
 import { type Column, DataTable, Skeleton } from "../../ui/DataTable";
@@ -42,10 +42,9 @@ export default function Tenants() {
   const [shown, show] = useFilter("tenant");
   const clear = useClearFilters(["name", "status"]);
   const [adding, setAdding] = useState(false);
-  const { source, total } = usePaged<Tenant>(["get", "/api/v1/tenants"], async (cursor, signal) => {
-    const skip = Number(cursor ?? 0);
+  const { source, total } = useSkipped<Tenant>(["get", "/api/v1/tenants"], async (skip, signal) => {
     const page = must(await client.GET("/api/v1/tenants", { params: { query: { limit: 1000, skip } }, signal }));
-    return { rows: page.tenants, total: page.total, next: nextSkip(skip, page.tenants.length, page.total) };
+    return { rows: page.tenants, total: page.total };
   });
   const wanted = name.toLowerCase();
   const rows = source.rows?.filter(

@@ -1,0 +1,95 @@
+package e2e
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// step is whether the path to a protected application shows a step as done.
+func step(title string) string {
+	return `[...document.querySelectorAll(".gh-steps > li[data-done=true] h3")].some(h => h.textContent.startsWith("` + title + `"))`
+}
+
+// TestFirstMinutes goes the way of somebody whose tenant is empty: from the sign-in to
+// an application that refuses. The dashboard notices each step by itself.
+func TestFirstMinutes(t *testing.T) {
+	chromium(t)
+	dir := t.TempDir()
+	ports := freePorts(t, 2)
+	console, bouncer := "127.0.0.1:"+strconv.Itoa(ports[0]), "http://127.0.0.1:"+strconv.Itoa(ports[1])
+	binary := build(t)
+	launch(t, exec.Command(binary, "server"), dir, []string{
+		"GATEHOUSE_DEMO=true", "GATEHOUSE_ADMIN_PASSWORD=" + password, "GATEHOUSE_LISTEN=" + console,
+		"GATEHOUSE_DATA_DIR=" + filepath.Join(dir, "data"),
+	})
+	application := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "the application")
+	}))
+	t.Cleanup(application.Close)
+	d := deployment{console: "http://" + console}
+	eventually(t, "the server answers", func() bool {
+		res, err := http.Get(d.console + "/health")
+		if err == nil {
+			res.Body.Close()
+		}
+		return err == nil && res.StatusCode == http.StatusOK
+	})
+	p := open(t, d)
+	p.expect("/api/v1/auth/me") // the browser reports the refusal before the sign-in
+	p.do("sizing the window", chromedp.EmulateViewport(1440, 900))
+	p.signIn("/")
+
+	// Protect something.
+	p.shows("First steps")
+	for _, title := range []string{"Protect something", "Pick a control", "See it work"} {
+		if p.read(step(title)) == "true" {
+			t.Errorf("of an empty tenant, %q is done", title)
+		}
+	}
+	p.accessible("the path of an empty tenant")
+	p.fill("target", application.Listener.Addr().String())
+	p.fill("port", strconv.Itoa(ports[1]))
+	p.button("Register a bouncer")
+	command := `document.querySelector(".gh-steps .gh-command pre")`
+	p.wait("the command", command)
+	p.accessible("the command that starts a bouncer")
+	text := p.read(command + ".textContent")
+	launch(t, exec.Command("sh", "-c", text), t.TempDir(), []string{"PATH=" + filepath.Dir(binary) + ":/usr/bin:/bin"})
+	p.wait("that the bouncer is noticed", step("Protect something"))
+
+	// Pick a control.
+	p.press(".gh-steps a[href^='/policies/new']")
+	p.wait("the page of a new control", `location.pathname === "/policies/new" && `+settled)
+	name := `[...document.querySelectorAll("label")].find(l => l.textContent.startsWith("Name"))`
+	p.wait("the form", name)
+	p.do("naming it", chromedp.Evaluate[chromedp.Void](`document.getElementById(`+name+`.htmlFor).focus()`), chromedp.KeyEvent("Staff alone"))
+	p.do("choosing a role", chromedp.Evaluate[chromedp.Void](`document.querySelector(".gh-condition-row input[aria-label='Value']").focus()`), chromedp.KeyEvent("staff"))
+	p.button("Create and activate")
+	p.wait("the workbench", `/^\/policies\/\d+$/.test(location.pathname) && `+settled)
+	p.press("nav a[href^='/?'], .gh-brand")
+	p.wait("the step", step("Pick a control"))
+
+	// See it work: in shadow mode the visitor passes, and the log says what a control would do.
+	visit := func() int {
+		status, _ := d.visit(bouncer, "/", "eve", "visitor")
+		return status
+	}
+	eventually(t, "the application answers through the bouncer", func() bool { return visit() == http.StatusOK })
+	p.wait("that the decision is noticed", step("See it work"))
+
+	// Enforce.
+	p.button("Enforce in Sandbox")
+	p.dialog("the question before it is enforced")
+	p.button("Enforce in Sandbox")
+	p.wait("the end of the path", `!document.querySelector(".gh-steps")`)
+	eventually(t, "the visitor is refused", func() bool { return visit() == http.StatusForbidden })
+	p.visit("/decisions?decision=DENY")
+	p.wait("the refusal in the log", `document.querySelector("tbody td a[href^='/decisions/']")`)
+}

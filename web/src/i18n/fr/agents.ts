@@ -1,0 +1,35 @@
+import type en from "../en/agents";
+import type { Area } from "../shape";
+
+const agents: Area<typeof en> = {
+  about:
+    "Les agents qui demandent des décisions en leur propre nom. Les contrôles voient chacun comme le sujet agent:<id>.",
+  attributes: "Attributs",
+  attributesAbout: "Un objet JSON. Les contrôles le lisent comme input.user.attributes.",
+  configuration: "Configuration",
+  configurationAbout: "Un objet JSON. Les contrôles le lisent comme input.user.configuration.",
+  controls: "Contrôles",
+  controlsAbout: "Les contrôles écrits pour cet agent.",
+  create: "Créer l’agent",
+  decisions: "Décisions",
+  decisionsOf: "Décisions de {name}",
+  deleteAbout: "Les décisions ne connaissent plus ses attributs. Celles du journal restent.",
+  deleteTitle: "Supprimer cet agent ?",
+  empty: "Aucun agent pour l’instant",
+  emptyAbout:
+    "Enregistrez un agent pour lui donner des attributs lisibles par les contrôles et retrouver ses décisions.",
+  model: "Modèle",
+  name: "Nom",
+  new: "Nouvel agent",
+  noObject: "Ce n’est pas un objet JSON.",
+  one: "Agent IA",
+  provider: "Fournisseur",
+  status: "État",
+  subject: "Sujet",
+  title: "Agents IA",
+  type: "Type",
+  type_chatbot: "Chatbot",
+  type_llm: "Modèle de langage",
+  type_rag: "Recherche augmentée (RAG)",
+};
+export default agents;

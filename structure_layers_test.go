@@ -114,6 +114,7 @@ var layers = []layer{
 		"internal/replay",
 		"internal/signon",
 		"internal/simulator",
+		"internal/telemetry",
 	}},
 	{"on those uses", []string{
 		"internal/ide",

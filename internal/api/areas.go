@@ -7,7 +7,7 @@ import "github.com/gatehouse-dev/gatehouse/internal/rest"
 func areas() []rest.Area {
 	return []rest.Area{
 		{Prefix: rest.Root + "/tenants", Errors: rest.ShapeTenant},
-		{Prefix: rest.Root + "/telemetry", Errors: rest.ShapeDetail},
+		{Prefix: rest.Root + "/telemetry", Errors: rest.ShapeDetail, Unprocessable: true},
 		{Prefix: rest.Root + "/pis", Errors: rest.ShapeDetail},
 		{Prefix: rest.Root + "/ide-integration", Errors: rest.ShapeEditor},
 		{Prefix: rest.Root + "/auth/token", Errors: rest.ShapeOAuth},

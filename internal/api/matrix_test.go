@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"strings"
@@ -53,9 +54,8 @@ func TestMatrix(t *testing.T) {
 		for _, path := range paths {
 			try := func(key string) *httptest.ResponseRecorder {
 				req := resttest.Call{Method: op.Method, Path: path, Key: key}.Request()
-				if op.Bearer && key != "" {
-					req.Header.Del("X-API-Key")
-					req.Header.Set("Authorization", "Bearer "+key)
+				if key != "" {
+					bear(req, op)
 				}
 				req.Body = unread{t, op.ID}
 				w := httptest.NewRecorder()
@@ -96,3 +96,15 @@ func (u unread) Read([]byte) (int, error) {
 }
 
 func (unread) Close() error { return nil }
+
+// bear moves the credential of a request to where its operation takes it.
+func bear(req *http.Request, op rest.Op) {
+	credential := "key"
+	if op.Token {
+		credential = "a.signed.token"
+	}
+	if op.Bearer || op.Token {
+		req.Header.Del("X-API-Key")
+		req.Header.Set("Authorization", "Bearer "+credential)
+	}
+}

@@ -29,10 +29,7 @@ func TestUnknownParameters(t *testing.T) {
 			path == "/api/v1/auth/sso/callback" // identity providers add theirs
 		try := func(query string) *httptest.ResponseRecorder {
 			req := resttest.Call{Method: op.Method, Path: path + "?" + query, Key: "key"}.Request()
-			if op.Bearer {
-				req.Header.Del("X-API-Key")
-				req.Header.Set("Authorization", "Bearer key")
-			}
+			bear(req, op)
 			w := httptest.NewRecorder()
 			r.ServeHTTP(w, req)
 			return w
@@ -147,10 +144,7 @@ func TestReach(t *testing.T) {
 					op.Reach == rest.ReachEnvironment && strings.Contains(op.Path, "{environment}") && bound != named
 				for _, path := range aliases(path) {
 					req := resttest.Call{Method: op.Method, Path: path, Key: "key", Headers: []string{"Content-Type", "text/nothing"}}.Request()
-					if op.Bearer {
-						req.Header.Del("X-API-Key")
-						req.Header.Set("Authorization", "Bearer key")
-					}
+					bear(req, op)
 					w := httptest.NewRecorder()
 					r.ServeHTTP(w, req)
 					refused := w.Code == 403 && environmentDenied(w.Body.Bytes())

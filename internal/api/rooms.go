@@ -36,6 +36,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/signon"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
+	"github.com/gatehouse-dev/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 	"github.com/gatehouse-dev/gatehouse/internal/webhook"
@@ -73,6 +74,7 @@ type Config struct {
 	Resources  *resource.Service
 	SignOn     *signon.Service
 	Simulator  *simulator.Service
+	Telemetry  *telemetry.Service
 	Tenants    *tenant.Service
 	Users      *user.Service
 	Webhooks   *webhook.Service
@@ -125,7 +127,7 @@ func (c Config) rooms(e *editors.Handler, portal http.Handler) []room {
 		&insight.Handler{Audit: c.Audit, Replays: c.Replays, Dashboard: c.Dashboard, Anomalies: c.Anomalies, Now: c.Kit.Now},
 		&events.Handler{Live: c.Live, Authenticate: c.Kit.Authenticate, Log: c.Kit.Log, Ticks: c.Kit.Ticks},
 		&bridge.Handler{Bridge: c.Bridge},
-		&connect.Handler{Agents: c.Agents, Webhooks: c.Webhooks},
+		&connect.Handler{Agents: c.Agents, Webhooks: c.Webhooks, Telemetry: c.Telemetry},
 		&system.Handler{Version: c.Kit.Version, Now: c.Kit.Now, Started: c.Started, Probes: c.Probes, OpenMetrics: c.OpenMetrics, Languages: Languages, Portal: portal},
 	}
 }

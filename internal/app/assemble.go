@@ -42,6 +42,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/signon"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
+	"github.com/gatehouse-dev/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 	"github.com/gatehouse-dev/gatehouse/internal/webhook"
@@ -95,6 +96,7 @@ type parts struct {
 	signOn    *signon.Service
 	agents    *agent.Service
 	webhooks  *webhook.Service
+	telemetry *telemetry.Service
 	// sinks receive events.
 	sinks []event.Sink
 }

@@ -15,7 +15,7 @@ import (
 
 // apiConfig is the configuration of the API.
 func (p *parts) apiConfig(version string, console http.Handler) api.Config {
-	p.ide.Version = version
+	p.ide.Version, p.telemetry.Version = version, version
 	proxies, _ := p.cfg.Proxies() // checked by Check
 	return api.Config{
 		Kit: rest.Config{
@@ -27,7 +27,7 @@ func (p *parts) apiConfig(version string, console http.Handler) api.Config {
 		},
 		Started: p.now(), Probes: p.probes(), OpenMetrics: p.cfg.OpenMetrics || p.cfg.Demo,
 		Decisions: p.decisions, Auth: p.auth, Users: p.users, Tenants: p.tenants, Metering: p.metering, Domains: p.domains, SignOn: p.signOn,
-		Agents: p.agents, Webhooks: p.webhooks,
+		Agents: p.agents, Webhooks: p.webhooks, Telemetry: p.telemetry,
 		Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers, PolicyCode: p.policyCode, Bridge: p.bridge, Audit: p.audit,
 		Replays: p.replays, Simulator: p.simulator, IDE: p.ide, Live: p.live, AuthZEN: p.authzen, PublicURL: p.cfg.URL(), Dashboard: p.dashboard, Anomalies: p.anomalies,
 	}

@@ -6,10 +6,13 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/agent"
+	"github.com/gatehouse-dev/gatehouse/internal/api/system"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/signon"
+	"github.com/gatehouse-dev/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 	"github.com/gatehouse-dev/gatehouse/internal/webhook"
@@ -45,5 +48,26 @@ func outward(p *parts) error {
 	deliverer := &webhook.Deliverer{Service: p.webhooks, Holder: newID(), Active: active, Poll: time.Minute, Logger: p.log}
 	p.task("webhooks", deliverer.Run)
 	p.hourly("old deliveries of webhooks", p.webhooks.Forget)
+	return startTelemetry(p, target, active)
+}
+
+// startTelemetry sets up reports to license servers, and the gates that ask them.
+func startTelemetry(p *parts, target *outbound.Client, active func(context.Context, scope.TenantID) (bool, error)) error {
+	box, err := p.box.For("telemetry")
+	if err != nil {
+		return err
+	}
+	health := &system.Handler{Now: p.now, Started: p.now(), Probes: p.probes()}
+	p.telemetry = &telemetry.Service{
+		Stores: p.stores, Now: p.now, NewID: newID, Box: box, Target: target, Active: active,
+		Health: func(ctx context.Context) string { return health.Health(ctx).Status },
+		Totals: func(ctx context.Context, sc scope.Scope, from, to time.Time) (stats.Rollup, error) {
+			p.audit.WaitShipped(ctx)
+			return p.audit.Totals(ctx, sc, stats.Day, from, to)
+		},
+	}
+	p.policies.MayPromote, p.policies.MayTest = p.telemetry.MayPromote, p.telemetry.MayTest
+	p.tenants.MayEnforce = p.telemetry.MayPromote
+	p.hourly("wake-ups of telemetry", p.telemetry.Wake)
 	return nil
 }

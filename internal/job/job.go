@@ -135,3 +135,9 @@ func Backoff(attempt int) time.Duration {
 	}
 	return min(5*time.Second<<max(0, attempt-1), most)
 }
+
+// NextRun is when the next job of a kind is due, or was when it runs now; nil where
+// none waits or runs.
+func NextRun(ctx context.Context, tx *db.Tx, kind string) (*time.Time, error) {
+	return nextRun(ctx, tx, kind)
+}

@@ -39,6 +39,10 @@ func nextDue(ctx context.Context, tx *db.Tx) (*time.Time, error) {
 		FROM jobs WHERE state IN ('pending', 'running')`)
 }
 
+func nextRun(ctx context.Context, tx *db.Tx, kind string) (*time.Time, error) {
+	return db.One[*time.Time](ctx, tx, `SELECT min(run_at) FROM jobs WHERE kind = $1 AND state IN ('pending', 'running')`, kind)
+}
+
 // The statements below name the attempt: a runner whose lease was over, and whose
 // task runs elsewhere since, changes nothing.
 

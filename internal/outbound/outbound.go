@@ -22,7 +22,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
@@ -79,6 +81,14 @@ func (r Response) RetryAfter(now time.Time, longest time.Duration) time.Duration
 	}
 	return 0
 }
+
+// Refused reports whether the target does not take the credential: 401 or 403.
+func (r Response) Refused() bool {
+	return r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden
+}
+
+// StatusText is the text of the status; empty without an answer.
+func (r Response) StatusText() string { return http.StatusText(r.Status) }
 
 // Client calls out. It is safe for concurrent use and keeps connections.
 type Client struct {
@@ -239,4 +249,15 @@ func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 		res.Body = http.MaxBytesReader(nil, res.Body, b.limit)
 	}
 	return res, err
+}
+
+// Origin is scheme and host of a URL: what may be written into the audit, and what a
+// stored credential is bound to. The path is often a secret itself. It is empty for an
+// empty URL, and for what is not a URL.
+func Origin(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return u.Scheme + "://" + strings.ToLower(u.Host)
 }

@@ -40,8 +40,16 @@ func (s *Service) Validate(ctx context.Context, sc scope.Scope, source string) (
 
 // Test runs cases against a control: those sent, or the stored ones when cases is nil.
 // Unless a case sets its own data, the control reads the same data as decisions of its
-// environment.
+// environment. Forbidden where the license does not allow tests.
 func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64, cases []TestCase) (TestReport, error) {
+	if err := s.MayTest.Check(ctx, sc); err != nil {
+		return TestReport{}, err
+	}
+	return s.Try(ctx, sc, id, cases)
+}
+
+// Try is Test without the license, for what runs tests on the way to something else.
+func (s *Service) Try(ctx context.Context, sc scope.Scope, id int64, cases []TestCase) (TestReport, error) {
 	p, err := s.stored(ctx, sc, id)
 	if err != nil {
 		return TestReport{}, err
@@ -55,6 +63,17 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64, cases []Te
 	report, err := s.run(ctx, sc, p, cases)
 	report.Results = shownResults(sc, cases, report.Results)
 	return report, err
+}
+
+// Gate refuses (Forbidden) what the license does not allow. A nil Gate allows everything.
+type Gate func(ctx context.Context, sc scope.Scope) error
+
+// Check asks the gate.
+func (g Gate) Check(ctx context.Context, sc scope.Scope) error {
+	if g == nil {
+		return nil
+	}
+	return g(ctx, sc)
 }
 
 func (s *Service) run(ctx context.Context, sc scope.Scope, p Policy, cases []TestCase) (TestReport, error) {

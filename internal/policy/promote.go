@@ -169,8 +169,8 @@ func (s *Service) checkGates(ctx context.Context, sc scope.Scope, id int64, pr P
 	if g.seen, err = s.stored(ctx, sc, id); err == nil {
 		err = promotable(g.seen, ifVersion)
 	}
-	if err == nil && s.MayPromote != nil {
-		err = s.MayPromote(ctx, sc)
+	if err == nil {
+		err = s.MayPromote.Check(ctx, sc)
 	}
 	if err == nil {
 		err = s.checkApproval(ctx, sc, pr.Approver)

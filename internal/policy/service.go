@@ -28,7 +28,7 @@ type Evaluator interface {
 }
 
 // Service has the use cases for policies. The function fields are dependencies that
-// packages beside or above this one provide; all but MayPromote and Impact must be set.
+// packages beside or above this one provide; all but MayPromote, MayTest and Impact must be set.
 type Service struct {
 	Compiler
 	Links
@@ -38,7 +38,10 @@ type Service struct {
 	// Data returns what decisions of an environment have below data.
 	Data func(ctx context.Context, tenant scope.TenantID, env scope.Env) (rego.DataSource, error)
 	// MayPromote checks the license; a refusal is a Forbidden fault. Nil allows everything.
-	MayPromote func(ctx context.Context, sc scope.Scope) error
+	MayPromote Gate
+	// MayTest checks the license before tests run; a refusal is a Forbidden fault. Nil allows
+	// everything.
+	MayTest Gate
 	// Impact replays production's decisions with the control to promote and without those
 	// that it replaces. If too many decisions flip, the fault is Invalid "impact_blocked".
 	// Nil, and a nil answer, allow everything.

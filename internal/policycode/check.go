@@ -73,8 +73,11 @@ func (s *Service) Validate(ctx context.Context, sc scope.Scope, r Request) (cont
 
 // Test runs the Rego tests of files, with coverage, and the cases of their
 // manifests, the latter over sandbox's data where they set none. Files that are wrong are an answer, not a fault. Faults: those of
-// the worker pool; a run past its time or memory is Invalid "evaluation_limit".
+// the worker pool; Forbidden where the license does not allow tests; a run past its time or memory is Invalid "evaluation_limit".
 func (s *Service) Test(ctx context.Context, sc scope.Scope, r Request) (controlfile.TestReport, error) {
+	if err := s.Policies.MayTest.Check(ctx, sc); err != nil {
+		return controlfile.TestReport{}, err
+	}
 	repo, issues := read(r.Files)
 	return s.test(ctx, sc, repo, issues)
 }

@@ -110,7 +110,7 @@ func (s *Service) Cases(ctx context.Context, sc scope.Scope, id int64, from From
 	if len(made.Cases) == 0 {
 		return made, nil
 	}
-	report, err := s.Policies.Test(ctx, sc, id, made.Cases)
+	report, err := s.Policies.Try(ctx, sc, id, made.Cases)
 	if err != nil {
 		return Made{}, err
 	}

@@ -85,6 +85,9 @@ func (r *Router) authenticate(x *exchange, rt *route, req *http.Request) (scope.
 	if offence == nil && rt.op.Bearer && c.APIKey != "" {
 		offence = fault.New(fault.Unauthenticated, "authentication_required", "send the credential, a token or a key, as Authorization: Bearer")
 	}
+	if offence == nil && rt.op.Token && c.Cookie == "" && !isToken(c.Bearer) {
+		offence = fault.New(fault.Unauthenticated, "authentication_required", "send an access token as Authorization: Bearer; API keys are not taken here")
+	}
 	sc, who, err := r.cfg.Authenticate(req.Context(), c)
 	if over := r.limiter.count(req.Context(), x, rt, who); over != nil {
 		return scope.Scope{}, over
@@ -103,6 +106,10 @@ func (r *Router) authenticate(x *exchange, rt *route, req *http.Request) (scope.
 	}
 	return sc, nil
 }
+
+// isToken reports whether a credential has the three parts of a signed token (RFC 7515
+// section 3.1). An API key has no dot.
+func isToken(text string) bool { return strings.Count(text, ".") == 2 }
 
 // TenantDenied is the fault of a caller who may not know whether a tenant exists.
 func TenantDenied(id string) *fault.Error {

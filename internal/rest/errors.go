@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -72,6 +73,19 @@ func (a Shape) status(k fault.Kind) int {
 		return statuses[k]
 	}
 	return http.StatusInternalServerError
+}
+
+// status is the status of kind k in an area.
+func (a Area) status(k fault.Kind) int {
+	if k == fault.Invalid && a.Unprocessable {
+		return http.StatusUnprocessableEntity
+	}
+	return a.Errors.status(k)
+}
+
+// namesBadValue reports whether one of the offences is at a member of BadValues.
+func (op *Op) namesBadValue(offences []fault.Detail) bool {
+	return slices.ContainsFunc(offences, func(d fault.Detail) bool { return slices.Contains(op.BadValues, d.Pointer) })
 }
 
 // AsFault makes a fault of any error. That of an unexpected error hides its cause.

@@ -262,7 +262,10 @@ func (x *exchange) answer(err error) *answer {
 	if x.route != nil {
 		a = x.route.area
 	}
-	out := &answer{fault: f, shape: a.Errors, id: x.id, status: a.Errors.status(f.Kind)}
+	out := &answer{fault: f, shape: a.Errors, id: x.id, status: a.status(f.Kind)}
+	if x.route != nil && f.Kind == fault.Invalid && x.route.op.namesBadValue(f.Details) {
+		out.status = http.StatusBadRequest
+	}
 	if out.status >= http.StatusInternalServerError {
 		x.log(err, out.status)
 	}

@@ -56,6 +56,7 @@ func New(c Config) (*Router, error) {
 				SecuritySchemes: map[string]*huma.SecurityScheme{
 					"apiKey": {Type: "apiKey", In: "header", Name: "X-API-Key", Description: "An API key of a tenant"},
 					"bearer": {Type: "http", Scheme: "bearer", Description: "An access token of a person, or an API key"},
+					"token":  {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "An access token of a person; API keys are not taken"},
 					"cookie": {Type: "apiKey", In: "cookie", Name: scope.SecureSessionCookie, Description: "A browser's session, from POST /auth/sessions. Without TLS the cookie is named gatehouse. Requests must come from a page of this origin"},
 				},
 			},
@@ -105,6 +106,8 @@ func (d documenter) operation(rt *route) *huma.Operation {
 	}
 	doc.Security = []map[string][]string{{"apiKey": {}}, {"bearer": {}}, {"cookie": {}}}
 	switch {
+	case op.Token:
+		doc.Security = []map[string][]string{{"token": {}}, {"cookie": {}}}
 	case op.Bearer:
 		doc.Security = []map[string][]string{{"bearer": {}}, {"cookie": {}}}
 	case op.Public:
@@ -138,7 +141,7 @@ func (rt *route) failures() []int {
 		set = append(set, http.StatusNotFound)
 	}
 	if op.Method == http.MethodPost || op.Method == http.MethodPut || op.Method == http.MethodPatch || op.Method == http.MethodDelete {
-		set = append(set, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusInsufficientStorage, rt.area.Errors.status(fault.Invalid))
+		set = append(set, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusInsufficientStorage, rt.area.status(fault.Invalid))
 	}
 	if op.Creates {
 		set = append(set, http.StatusConflict)

@@ -116,6 +116,9 @@ type Area struct {
 	Prefix string
 	// Errors is the form of error bodies.
 	Errors Shape
+	// Unprocessable has an invalid body answered with 422, where Errors alone would
+	// have it answered with 400.
+	Unprocessable bool
 	// AnyQuery lets unknown query parameters pass, as foreign protocols want it.
 	AnyQuery bool
 	// OwnLimit counts requests against Limits.Decisions, where there is one.

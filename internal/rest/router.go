@@ -52,6 +52,11 @@ type Op struct {
 	// Bearer operations take their credential, a token or a key, from the
 	// Authorization header, or from a browser's cookie.
 	Bearer bool
+	// Token operations take an access token, or a browser's cookie, and no API key.
+	Token bool
+	// BadValues are JSON pointers to members of the body of which a bad value is a
+	// 400, where it would be a 422 elsewhere.
+	BadValues []string
 	// Status is that of success: 0 means 200, or 204 where there is no body.
 	Status int
 	// MaxBody bounds the request body in bytes; 0 means 1 MiB.

@@ -94,7 +94,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, 
 			return err
 		}
 		err = audit.Append(ctx, tx, sc, s.Now(), made.entry("WEBHOOK_CREATED", map[string]any{
-			"target": origin(made.URL), "events": made.Events, "enabled": made.Enabled,
+			"target": outbound.Origin(made.URL), "events": made.Events, "enabled": made.Enabled,
 		}))
 		if err != nil {
 			return err
@@ -122,7 +122,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 	return s.change(ctx, sc, id, ifChange, "WEBHOOK_UPDATED", func(w *Webhook) error {
 		before := w.URL
 		*w = w.apply(c)
-		if c.Secret == nil && origin(before) != origin(w.URL) {
+		if c.Secret == nil && outbound.Origin(before) != outbound.Origin(w.URL) {
 			f := fault.Invalidf("/secret", "another host needs the secret again")
 			f.Code = "credential_required"
 			return f
@@ -181,7 +181,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64
 		if err := deleteWebhook(ctx, tx, id); err != nil {
 			return err
 		}
-		return audit.Append(ctx, tx, sc, s.Now(), w.entry("WEBHOOK_DELETED", map[string]any{"target": origin(w.URL)}))
+		return audit.Append(ctx, tx, sc, s.Now(), w.entry("WEBHOOK_DELETED", map[string]any{"target": outbound.Origin(w.URL)}))
 	})
 	return w, err
 }
@@ -251,7 +251,7 @@ func changed(old, next Webhook) map[string]any {
 	differ("environment", old.Environment, next.Environment)
 	differ("enabled", old.Enabled, next.Enabled)
 	if old.URL != next.URL {
-		out["target"] = map[string]any{"from": origin(old.URL), "to": origin(next.URL)}
+		out["target"] = map[string]any{"from": outbound.Origin(old.URL), "to": outbound.Origin(next.URL)}
 	}
 	if string(old.Secret) != string(next.Secret) {
 		out["signing_changed"] = true

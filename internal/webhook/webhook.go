@@ -19,7 +19,6 @@
 package webhook
 
 import (
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -158,14 +157,4 @@ func ordered(names []string) []string {
 		}
 	}
 	return out
-}
-
-// origin is scheme and host of a URL: what may be written into the audit, and what a
-// secret is bound to. The path of a webhook is often a secret itself.
-func origin(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return ""
-	}
-	return u.Scheme + "://" + strings.ToLower(u.Host)
 }

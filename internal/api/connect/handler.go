@@ -1,16 +1,19 @@
-// Package connect serves what ties gatehouse to other systems: webhooks, AI agents.
+// Package connect serves what ties gatehouse to other systems: webhooks, AI agents,
+// telemetry and license.
 package connect
 
 import (
 	"github.com/gatehouse-dev/gatehouse/internal/agent"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/internal/webhook"
 )
 
 // Handler serves the operations of this package.
 type Handler struct {
-	Agents   *agent.Service
-	Webhooks *webhook.Service
+	Agents    *agent.Service
+	Webhooks  *webhook.Service
+	Telemetry *telemetry.Service
 }
 
 // Mount registers the operations.
@@ -18,4 +21,6 @@ func (h *Handler) Mount(r *rest.Router) {
 	h.agents(r)
 	h.webhooks(r)
 	h.webhookDeliveries(r)
+	h.telemetry(r)
+	h.license(r)
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -89,6 +90,7 @@ type operation struct {
 	public                       bool
 	optional                     bool // may be called without a credential
 	bearer                       bool // takes its credential as a bearer token only
+	token                        bool // takes access tokens, and no API keys
 	body                         bool
 	media                        []string
 	params                       []parameter
@@ -155,6 +157,8 @@ func operations(t *testing.T, s *apptest.Server) []operation {
 				op.optional = op.optional || len(alternative) == 0
 				_, key := alternative["apiKey"]
 				op.bearer = op.bearer && !key
+				_, token := alternative["token"]
+				op.token = op.token || token
 			}
 			for _, p := range d.Parameters {
 				if p.Ref != "" {
@@ -227,13 +231,37 @@ func (op operation) send(t *testing.T, c *apptest.Client, path string) *apptest.
 	return root.Do(t, op.method, path, body)
 }
 
-// shown is the client with its key where the operation looks for it.
+// tokens are access tokens that were made of keys, by key.
+var tokens sync.Map
+
+// tokenOf makes an access token of a key; the key itself where it makes none.
+func tokenOf(c *apptest.Client) string {
+	if known, ok := tokens.Load(c.APIKey); ok {
+		return known.(string)
+	}
+	holder := &apptest.Client{Base: strings.TrimSuffix(c.Base, "/api/v1") + "/api/v1", APIKey: c.APIKey}
+	res, err := holder.Try("POST", "/developer-portal/token", body{})
+	var made struct {
+		AccessToken string `json:"access_token"`
+	}
+	if err != nil || res.Status != 200 || res.Decode(&made) != nil {
+		return c.APIKey
+	}
+	tokens.Store(c.APIKey, made.AccessToken)
+	return made.AccessToken
+}
+
+// shown is the client with its key where the operation looks for it, or with a token
+// that was made of the key.
 func (op operation) shown(c *apptest.Client) *apptest.Client {
 	if !op.bearer || c.APIKey == "" {
 		return c
 	}
 	bearer := *c
 	bearer.Bearer, bearer.APIKey = c.APIKey, ""
+	if op.token {
+		bearer.Bearer = tokenOf(c)
+	}
 	return &bearer
 }
 
@@ -266,6 +294,7 @@ func (r *rig) key(t *testing.T, p *party, draft body) (id string, c *apptest.Cli
 	id, _ = made.Get("id").(string)
 	c = r.s.Anonymous()
 	c.APIKey, _ = made.Get("key").(string)
+	tokenOf(c) // now: it makes a session
 	return id, c
 }
 

@@ -191,6 +191,9 @@ func bigBodies(t *testing.T, r *rig) {
 				}
 				head := op.method + " " + path + " HTTP/1.1\r\nHost: x\r\nContent-Type: " + media + "\r\n" + length + "\r\n"
 				if credential != "" && !op.public {
+					if op.token {
+						credential = r.alpha.admin.Bearer
+					}
 					head += map[bool]string{false: "X-API-Key: ", true: "Authorization: Bearer "}[op.bearer] + credential + "\r\n"
 				}
 				status, sent := r.flood(t, head+"\r\n", length)

@@ -23,6 +23,7 @@ func (r *rig) bound(t *testing.T, p *party, env string, scopes ...string) *appte
 	t.Helper()
 	c := r.s.Anonymous()
 	c.APIKey, _ = p.admin.Do(t, "POST", "/developer-portal/api-keys/"+env+"/generate", body{"scopes": scopes}).Want(200, 201).Get("key").(string)
+	tokenOf(c) // now: it makes a session
 	return c
 }
 

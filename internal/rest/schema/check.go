@@ -6,6 +6,7 @@ package schema
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -316,7 +317,7 @@ func (c *check) scalar(s *huma.Schema, doc value.Value) {
 	var scalar any
 	switch doc.Kind() {
 	case value.ObjectKind, value.ArrayKind:
-		c.add("expected " + s.Type)
+		c.add(expected(s))
 		return
 	case value.StringKind:
 		scalar, _ = doc.Str()
@@ -363,6 +364,19 @@ func beginnings(messages ...string) []string {
 	return messages
 }
 
+// expected says what a value of the wrong type should have been: one of the allowed
+// values, where they are listed.
+func expected(s *huma.Schema) string {
+	if len(s.Enum) == 0 {
+		return "expected " + s.Type
+	}
+	allowed := make([]string, len(s.Enum))
+	for i, v := range s.Enum {
+		allowed[i] = fmt.Sprint(v)
+	}
+	return fmt.Sprintf(validation.MsgExpectedOneOf, strings.Join(allowed, ", "))
+}
+
 // scalar lists the offences of a scalar. The messages never quote it.
 func (v *Checker) scalar(s *huma.Schema, doc any) []string {
 	text, isText := doc.(string)
@@ -373,6 +387,9 @@ func (v *Checker) scalar(s *huma.Schema, doc any) []string {
 		if offence := fault.NameOffence(text); offence != "" {
 			return []string{offence}
 		}
+	}
+	if !isText && s.Type == huma.TypeString {
+		return []string{expected(s)}
 	}
 	var res huma.ValidateResult
 	pb := huma.NewPathBuffer(nil, 0)

@@ -1872,6 +1872,198 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/telemetry/config": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get-telemetry-config"];
+        put: operations["update-telemetry-config"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/telemetry/health": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get-telemetry-health"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/telemetry/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list-telemetry-transmissions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/telemetry/history/{log_id}/retry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["retry-telemetry-transmission"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/telemetry/license-check/promote-production": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["check-license-for-promotion"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/telemetry/license-check/test-policies": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["check-license-for-tests"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/telemetry/license-status": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get-license-status"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/telemetry/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["preview-telemetry"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/telemetry/scheduler-status": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get-telemetry-scheduler"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/telemetry/send-now": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["send-telemetry"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/telemetry/test-connection": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["test-telemetry-connection"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/telemetry/webhook/license-update": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["update-license"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/templates": {
         parameters: {
             query?: never;
@@ -8884,6 +9076,411 @@ export interface components {
             labels?: {
                 [key: string]: string;
             };
+        };
+        TelemetryChange: {
+            /** @description Whether a random alias replaces the customer id; true by default. */
+            anonymization_enabled?: boolean;
+            /** @description API key for the license server. It also signs the server's license updates. Use 24 random bytes or more; null removes it. */
+            api_key?: string | null;
+            /**
+             * @description Base URL of the license server: https, or http to an address that the operator allows; no internal network. A change to another host needs api_key: the stored one is not sent to a host that it was not made for. Empty: none.
+             * @example https://license.example.com
+             */
+            business_admin_url?: string;
+            /** @description Whether reports are sent; needs business_admin_url and api_key. */
+            enabled?: boolean;
+            /** @description Whether reports are encrypted to the key that the license server publishes; false by default. */
+            encryption_enabled?: boolean;
+            /**
+             * @description When reports are sent, at midnight UTC; twice_monthly by default. Any other value: 400.
+             * @enum {string}
+             */
+            frequency?: "twice_monthly" | "weekly" | "monthly" | "daily";
+            /**
+             * Format: int64
+             * @description How many days the transmission history is kept; 90 by default.
+             */
+            local_retention_days?: number;
+        };
+        TelemetryCheck: {
+            /** @description Whether it is allowed now. */
+            allowed: boolean;
+            /** @description Why, for people. */
+            message: string;
+            /**
+             * @description Why, for programs.
+             * @enum {string}
+             */
+            reason: "licensed" | "trial" | "trial_expired" | "no_license" | "subscription_inactive" | "no_connection";
+            /**
+             * Format: date-time
+             * @description When the trial ended; only if it has.
+             */
+            trial_end_date?: string;
+        };
+        TelemetryConfig: {
+            /** @description Whether a random alias replaces the customer id in reports. The license server still knows the API key. */
+            anonymization_enabled: boolean;
+            /** @description Whether an API key is stored. It is never returned. */
+            api_key_configured: boolean;
+            /**
+             * @description Base URL of the license server; empty: none.
+             * @example https://license.example.com
+             */
+            business_admin_url: string;
+            /** @description Whether reports are sent. */
+            enabled: boolean;
+            /** @description Whether reports are encrypted (HPKE, RFC 9180) to the key that the license server publishes, in addition to TLS. */
+            encryption_enabled: boolean;
+            /**
+             * @description When reports are sent, at midnight UTC: twice_monthly on the 1st and 15th, weekly on Mondays, monthly on the 1st, daily every day.
+             * @enum {string}
+             */
+            frequency: "twice_monthly" | "weekly" | "monthly" | "daily";
+            /**
+             * Format: date-time
+             * @description When a report last arrived; null: never.
+             */
+            last_transmission_at: string | null;
+            /**
+             * Format: int64
+             * @description How many days the transmission history is kept.
+             */
+            local_retention_days: number;
+            /**
+             * Format: date-time
+             * @description When the next report is due; null while disabled.
+             */
+            next_scheduled_at: string | null;
+            /**
+             * Format: date-time
+             * @description When a person last changed the configuration.
+             */
+            updated_at: string;
+        };
+        TelemetryConnectionTest: {
+            /** @description What happened. */
+            message: string;
+            /**
+             * @description Whether the license server took the API key.
+             * @enum {string}
+             */
+            status: "success" | "failed";
+            /**
+             * Format: date-time
+             * @description Time of the test.
+             */
+            timestamp: string;
+            /** @description URL of the license server. */
+            url: string;
+        };
+        TelemetryEntry: {
+            /** @description Why the last attempt failed; null after success. */
+            error_details: string | null;
+            /**
+             * Format: int64
+             * @description Identifier.
+             */
+            id: number;
+            /**
+             * Format: int64
+             * @description Number of reports that arrived: 1 or 0.
+             */
+            records_sent: number;
+            /**
+             * Format: int64
+             * @description HTTP status of the last answer; 0: no answer.
+             */
+            response_code: number;
+            /** @description Text of this status; the body of the answer is not kept. */
+            response_message: string;
+            /**
+             * Format: int64
+             * @description Number of attempts after the first one, by people and by the scheduler.
+             */
+            retry_count: number;
+            /**
+             * @description Outcome of the last attempt.
+             * @enum {string}
+             */
+            status: "success" | "failed";
+            /**
+             * Format: date-time
+             * @description When the report was made.
+             */
+            transmission_date: string;
+            /**
+             * Format: date-time
+             * @description When the report arrived; null: it has not.
+             */
+            transmitted_at: string | null;
+        };
+        TelemetryHealth: {
+            /** @description Whether an API key for it is stored. */
+            api_key_configured: boolean;
+            /**
+             * @description Whether the license server answers.
+             * @enum {string}
+             */
+            connection_status: "connected" | "disconnected" | "not_configured";
+            /** @description Whether reports are sent. */
+            enabled: boolean;
+            /**
+             * @description When reports are sent; the default without a configuration.
+             * @enum {string}
+             */
+            frequency: "twice_monthly" | "weekly" | "monthly" | "daily";
+            /**
+             * Format: date-time
+             * @description When a report last arrived; null: never.
+             */
+            last_transmission_at: string | null;
+            /** @description URL of the license server; empty: none. */
+            license_admin_url: string;
+            /** @description The state in words. */
+            message: string;
+            /**
+             * Format: date-time
+             * @description When the next report is due; null: not scheduled.
+             */
+            next_scheduled_at: string | null;
+            /** @description Failed transmissions of the last 7 days, newest first, at most 5. */
+            recent_errors: components["schemas"]["TelemetryRecentError"][];
+            /**
+             * @description healthy: connected, and a report arrived within 7 days. warning: connected, and none did. unhealthy: no connection, or the last report did not arrive.
+             * @enum {string}
+             */
+            status: "healthy" | "warning" | "unhealthy" | "disabled" | "not_configured";
+        };
+        TelemetryLicenseStatus: {
+            /** @description Whether an API key for it is stored. */
+            api_key_configured: boolean;
+            /** @description Whether policies may be promoted and production may enforce. */
+            can_promote_to_production: boolean;
+            /** @description Whether policies may be tested: without a license server, or while it can be reached. */
+            can_test_policies: boolean;
+            /** @description Whether the license server answered the last call. */
+            connected: boolean;
+            /** @description Whether the license keeps anything from being used now. */
+            features_gated: boolean;
+            /**
+             * Format: date-time
+             * @description When the license server last answered; null: never.
+             */
+            last_verification: string | null;
+            /** @description URL of the license server; empty: none. */
+            license_admin_url: string;
+            /** @description Why policies may be promoted or not. */
+            promote_message: string;
+            /** @description What may soon keep policies from being promoted; null: nothing. */
+            promote_warning: string | null;
+            /** @description Why policies may be tested or not. */
+            test_policies_message: string;
+            /**
+             * @description Tier of the subscription; community without one.
+             * @example enterprise
+             */
+            tier: string;
+            /**
+             * Format: int64
+             * @description Days until the end of the trial, rounded up; null outside of a trial.
+             */
+            trial_days_remaining: number | null;
+            /**
+             * Format: date-time
+             * @description End of the trial; null: the license server named none.
+             */
+            trial_end_date: string | null;
+            /** @description Whether the license is a trial that has ended. */
+            trial_expired: boolean;
+            /** @description What needs care; null: nothing. */
+            warning: string | null;
+        };
+        TelemetryRecentError: {
+            /** @description Why it failed. */
+            error_details: string;
+            /**
+             * Format: int64
+             * @description Id of the transmission.
+             */
+            log_id: number;
+            /**
+             * Format: date-time
+             * @description When the report was made.
+             */
+            transmission_date: string;
+        };
+        TelemetryReport: {
+            /**
+             * Format: int64
+             * @description Bouncers that are connected or degraded now.
+             */
+            active_bouncer_count: number;
+            /**
+             * @description The period as an ISO 8601 interval of dates in UTC; the second date is not part of it.
+             * @example 2026-11-15/2026-12-01
+             */
+            current_period: string;
+            /**
+             * @description Id that the license server gave to this tenant, else the id of the tenant; with anonymization, a random alias.
+             * @example acme
+             */
+            customer_id: string;
+            /** @description Version of this service. */
+            deployment_version: string;
+            /**
+             * @description State of this service, as in GET /health.
+             * @enum {string}
+             */
+            health_status: "healthy" | "degraded" | "unhealthy";
+            /**
+             * Format: int64
+             * @description Number of decisions in the period.
+             */
+            policy_decision_count: number;
+            /**
+             * Format: int64
+             * @description Decisions in production.
+             */
+            production_events: number;
+            /**
+             * Format: int64
+             * @description Decisions in sandbox.
+             */
+            sandbox_events: number;
+            /**
+             * Format: int64
+             * @description Decisions in which no control failed or reached a limit.
+             */
+            successful_decisions: number;
+            /**
+             * @description Tier of the license; community without one.
+             * @example enterprise
+             */
+            tier: string;
+            /**
+             * Format: int64
+             * @description Sum of sandbox_events and production_events.
+             */
+            total_events: number;
+        };
+        TelemetryRetried: {
+            /**
+             * Format: int64
+             * @description Id of the transmission.
+             */
+            log_id: number;
+            /** @description What was done. */
+            message: string;
+            /**
+             * Format: int64
+             * @description Number of attempts after the first one.
+             */
+            retry_count: number;
+            /**
+             * @description Failures have an error body.
+             * @enum {string}
+             */
+            status: "success";
+        };
+        TelemetrySchedulerStatus: {
+            /** @description Whether reports are sent. */
+            enabled: boolean;
+            /**
+             * @description When reports are sent; the default without a configuration.
+             * @enum {string}
+             */
+            frequency: "twice_monthly" | "weekly" | "monthly" | "daily";
+            /**
+             * Format: date-time
+             * @description When a report last arrived; null: never.
+             */
+            last_transmission_at: string | null;
+            /** @description The state in words. */
+            message: string;
+            /**
+             * Format: date-time
+             * @description When the next report is due; null: not scheduled.
+             */
+            next_scheduled_at: string | null;
+            /** @description Whether the tenant's next wake-up is stored: replicas share it, and one of them sends. */
+            scheduler_running: boolean;
+        };
+        TelemetrySent: {
+            /** @description What was done. */
+            message: string;
+            /**
+             * Format: int64
+             * @description Number of reports that arrived.
+             */
+            records_sent: number;
+            /**
+             * @description Failures have an error body.
+             * @enum {string}
+             */
+            status: "success";
+            /**
+             * Format: date-time
+             * @description When the report arrived.
+             */
+            timestamp: string;
+        };
+        TelemetryUpdate: {
+            /**
+             * @description The customer: the id in reports, or the id of the tenant.
+             * @example acme
+             */
+            customer_id: string;
+            /**
+             * @description Since when it holds, a time or a date. It orders updates.
+             * @example 2026-12-01T00:00:00Z
+             */
+            effective_date: string;
+            /**
+             * @description New status: active, trialing and past_due allow production; any other does not.
+             * @example active
+             */
+            subscription_status: string;
+            /**
+             * @description New tier.
+             * @example enterprise
+             */
+            subscription_tier: string;
+            /**
+             * @description End of the trial, a time or a date; null: no trial.
+             * @example 2027-01-31T00:00:00Z
+             */
+            trial_end_date?: string | null;
+            /**
+             * @description sha256= and the lower-case hex HMAC-SHA256 of this object without this member, members sorted by name, without spaces; the key is the API key.
+             * @example sha256=5d41402abc4b2a76b9719d911017c592aab3d9f80ee5b2a1f0d8c5bf7a0b1c2d
+             */
+            webhook_signature: string;
+        };
+        TelemetryUpdated: {
+            /** @description The customer, as sent. */
+            customer_id: string;
+            /** @description What was done. */
+            message: string;
+            /**
+             * @description ignored: a newer update was applied before.
+             * @enum {string}
+             */
+            status: "success" | "ignored";
+            /** @description Status that now applies. */
+            subscription_status: string;
+            /** @description Tier that now applies. */
+            subscription_tier: string;
+            /**
+             * Format: date-time
+             * @description When the update was applied. A repeated update gets the first answer again.
+             */
+            timestamp: string;
+            /**
+             * Format: int64
+             * @description Number of people of the tenant whom the update concerns; 0 when ignored.
+             */
+            updated_users: number;
         };
         TemplateExample: {
             /**
@@ -24847,6 +25444,1325 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    "get-telemetry-config": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    ETag?: string;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TelemetryConfig"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+        };
+    };
+    "update-telemetry-config": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+                "If-Match"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TelemetryChange"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    ETag?: string;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TelemetryConfig"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+        };
+    };
+    "get-telemetry-health": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TelemetryHealth"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+        };
+    };
+    "list-telemetry-transmissions": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+                limit?: number;
+                skip?: number;
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TelemetryEntry"][];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+        };
+    };
+    "retry-telemetry-transmission": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+            };
+            path: {
+                log_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TelemetryRetried"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+        };
+    };
+    "check-license-for-promotion": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TelemetryCheck"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+        };
+    };
+    "check-license-for-tests": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TelemetryCheck"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+        };
+    };
+    "get-license-status": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TelemetryLicenseStatus"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+        };
+    };
+    "preview-telemetry": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TelemetryReport"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+        };
+    };
+    "get-telemetry-scheduler": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TelemetrySchedulerStatus"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+        };
+    };
+    "send-telemetry": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TelemetrySent"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+        };
+    };
+    "test-telemetry-connection": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TelemetryConnectionTest"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+        };
+    };
+    "update-license": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TelemetryUpdate"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TelemetryUpdated"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
+                };
+            };
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailError"];
                 };
             };
         };

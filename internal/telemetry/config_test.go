@@ -1,0 +1,92 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+)
+
+// TestChanges: what a configuration refuses, and what a change forgets.
+func TestChanges(t *testing.T) {
+	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
+	ctx := context.Background()
+	refused := func(code string, c Change) {
+		t.Helper()
+		_, err := b.Update(ctx, admin, c, 0)
+		var f *fault.Error
+		if !errors.As(err, &f) || f.Kind != fault.Invalid || f.Code != code {
+			t.Errorf("%+v: %v, want %s", c, err, code)
+		}
+	}
+	refused("validation_failed", Change{Enabled: ptr(true)})
+	refused("validation_failed", Change{URL: &b.server.URL, Enabled: ptr(true)})
+	refused("validation_failed", Change{APIKey: patch.Set("x")})
+	for _, url := range []string{"http://10.0.0.1/", "https://169.254.169.254/", "ftp://127.0.0.1/", "https://[::ffff:10.0.0.1]/", "https://2130706433/", "https://u:p@127.0.0.1/", "https://127.0.0.1./", "license"} {
+		refused("target_refused", Change{URL: &url, APIKey: patch.Set("x")})
+	}
+	first := b.configure()
+	if again := b.update(Change{Enabled: ptr(true)}); again.ChangeNo != first.ChangeNo {
+		t.Error("nothing changed, and the version did")
+	}
+	if _, err := b.Update(ctx, admin, Change{Frequency: ptr(daily)}, first.ChangeNo+5); !fault.Is(err, fault.Precondition) {
+		t.Error(err)
+	}
+	b.status()
+	other := newServer(t)
+	refused("credential_required", Change{URL: &other.URL})
+	if n := other.calls(); n != 0 {
+		t.Errorf("%d calls of the other host", n)
+	}
+	b.update(Change{URL: ptr(other.URL + "/base"), APIKey: patch.Set("not its key")})
+	if st := b.status(); st.Connected || st.CanPromote || st.Tier != "community" {
+		t.Errorf("the license of the old server still counts: %+v", st)
+	}
+	b.update(Change{URL: ptr(""), Enabled: ptr(false)})
+	if c, err := b.Config(ctx, admin); err != nil || c.APIKeyConfigured || c.URL != "" || c.NextScheduledAt != nil {
+		t.Errorf("%+v %v", c, err)
+	}
+}
+
+// TestGuardedTargets: a name that turns to an inner address after it was saved is not
+// called, and a redirect is not followed.
+func TestGuardedTargets(t *testing.T) {
+	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
+	canary := newServer(t)
+	inner := false
+	b.Target = outbound.New(outbound.Config{
+		AllowHTTP: true, Resolve: func(context.Context, string) ([]netip.Addr, error) {
+			if inner {
+				return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+			}
+			return []netip.Addr{netip.MustParseAddr("93.184.216.34")}, nil
+		},
+	})
+	t.Cleanup(b.Target.Close)
+	_, port, _ := strings.Cut(strings.TrimPrefix(canary.URL, "http://"), ":")
+	b.update(Change{URL: ptr("http://license.example.com:" + port + "/base"), APIKey: patch.Set(apiKey), Enabled: ptr(true)})
+	inner = true
+	if got, err := b.TestConnection(context.Background(), admin); err != nil || got.Status != Failed || got.Message != unreachable {
+		t.Errorf("%+v %v", got, err)
+	}
+	if _, err := b.SendNow(context.Background(), admin); !fault.Is(err, fault.Internal) || !strings.Contains(err.Error(), unreachable) {
+		t.Errorf("%v", err)
+	}
+	b = newBench(t, dbtest.Open(t, dbtest.SQLite))
+	b.configure()
+	b.server.redirect = canary.URL + "/base/license"
+	b.server.set(302, "")
+	if got, err := b.TestConnection(context.Background(), admin); err != nil || got.Status != Failed {
+		t.Errorf("%+v %v", got, err)
+	}
+	reports, _ := canary.got()
+	if canary.calls() != 0 || len(reports) != 0 {
+		t.Error("the canary was called")
+	}
+}

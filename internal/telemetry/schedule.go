@@ -1,0 +1,106 @@
+package telemetry
+
+import (
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+)
+
+// The frequencies.
+const (
+	twiceMonthly = "twice_monthly"
+	weekly       = "weekly"
+	monthly      = "monthly"
+	daily        = "daily"
+)
+
+// grace is how long a report waits after the end of its period, so that the period's
+// last decisions are stored on all replicas.
+const grace = 2 * time.Minute
+
+// dueDay reports whether a report is due at the beginning of a day.
+func dueDay(frequency string, day time.Time) bool {
+	switch frequency {
+	case weekly:
+		return day.Weekday() == time.Monday
+	case monthly:
+		return day.Day() == 1
+	case daily:
+		return true
+	}
+	return day.Day() == 1 || day.Day() == 15
+}
+
+// lastDue is the last time at or before t when a report was due, in UTC.
+func lastDue(frequency string, t time.Time) time.Time {
+	day := t.UTC().Truncate(24 * time.Hour)
+	for !dueDay(frequency, day) {
+		day = day.AddDate(0, 0, -1)
+	}
+	return day
+}
+
+// nextDue is the first time after t when a report is due, in UTC.
+func nextDue(frequency string, t time.Time) time.Time {
+	day := t.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)
+	for !dueDay(frequency, day) {
+		day = day.AddDate(0, 0, 1)
+	}
+	return day
+}
+
+// period is a number of whole days: from the beginning of the first one until that of
+// the day after the last one.
+type period struct{ from, until time.Time }
+
+// String is the ISO 8601 interval of two dates; the second is not part of it.
+func (p period) String() string {
+	return p.from.Format(time.DateOnly) + "/" + p.until.Format(time.DateOnly)
+}
+
+// currentPeriod is what the next report is about.
+func (st state) currentPeriod(now time.Time) period {
+	p := period{lastDue(st.Frequency, now), nextDue(st.Frequency, now)}
+	if st.PeriodStart != nil {
+		p.from = st.PeriodStart.UTC()
+	}
+	if st.NextAt != nil {
+		p.until = st.NextAt.UTC()
+	}
+	return p
+}
+
+// plan sets when the next report is due, after a change of the configuration. The
+// period that has begun goes on, so that no day is missing between two reports.
+func (st state) plan(now time.Time) state {
+	if !st.Enabled {
+		st.NextAt, st.PeriodStart = nil, nil
+		return st
+	}
+	next := db.Stamp(nextDue(st.Frequency, now))
+	if st.NextAt != nil && !st.NextAt.After(now) {
+		next = *st.NextAt // it is due already
+	}
+	if st.PeriodStart == nil {
+		from := db.Stamp(lastDue(st.Frequency, now))
+		st.PeriodStart = &from
+	}
+	st.NextAt = &next
+	return st
+}
+
+// advance moves the schedule past the report that is due.
+func (st state) advance() state {
+	from := *st.NextAt
+	next := db.Stamp(nextDue(st.Frequency, from))
+	st.PeriodStart, st.NextAt = &from, &next
+	return st
+}
+
+// retryAfter is the pause before a failed report is tried again: 5 minutes, doubled
+// each time up to 6 hours. After maxRetries it waits for a person.
+func retryAfter(retries int64) time.Duration {
+	return min(5*time.Minute<<min(retries, 10), 6*time.Hour)
+}
+
+const maxRetries = 12

@@ -1,0 +1,548 @@
+package telemetry
+
+import (
+	"context"
+	"crypto/ecdh"
+	"crypto/hpke"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/job"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const apiKey = "a key of the license server"
+
+var admin = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice"}}
+
+// clock stands still until a test moves it.
+type clock struct{ micros atomic.Int64 }
+
+func (c *clock) now() time.Time       { return time.UnixMicro(c.micros.Load()).UTC() }
+func (c *clock) move(d time.Duration) { c.micros.Add(d.Microseconds()) }
+func (c *clock) set(at time.Time)     { c.micros.Store(at.UnixMicro()) }
+
+// server is a license server.
+type server struct {
+	*httptest.Server
+	mu       sync.Mutex
+	license  string // body of GET /license
+	status   int    // of all answers
+	asked    int
+	reports  []string
+	keys     []string // the Idempotency-Key of each report
+	redirect string
+}
+
+func newServer(t *testing.T) *server {
+	s := &server{license: `{"subscription_tier":"enterprise","subscription_status":"active"}`, status: 200}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if req.Header.Get("Authorization") != "Bearer "+apiKey {
+			w.WriteHeader(401)
+			return
+		}
+		if s.redirect != "" {
+			w.Header().Set("Location", s.redirect)
+		}
+		w.WriteHeader(s.status)
+		switch req.Method + " " + req.URL.Path {
+		case "GET /base/license":
+			s.asked++
+			_, _ = io.WriteString(w, s.license)
+		case "POST /base/telemetry":
+			s.reports, s.keys = append(s.reports, string(body)), append(s.keys, req.Header.Get("Idempotency-Key"))
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *server) set(status int, license string) {
+	s.mu.Lock()
+	s.status = status
+	if license != "" {
+		s.license = license
+	}
+	s.mu.Unlock()
+}
+
+func (s *server) got() (reports, keys []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.reports), slices.Clone(s.keys)
+}
+
+func (s *server) calls() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
+}
+
+// bench is a store with the service on it.
+type bench struct {
+	testing.TB
+	*Service
+	clock  *clock
+	server *server
+	total  atomic.Int64 // decisions a day and environment
+}
+
+func newBench(t *testing.T, c *db.Cluster) *bench {
+	box, err := secret.New([32]byte{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true})
+	t.Cleanup(target.Close)
+	b := &bench{TB: t, clock: &clock{}, server: newServer(t)}
+	b.clock.set(time.Date(2026, 11, 14, 10, 0, 0, 0, time.UTC))
+	var ids atomic.Int64
+	b.Service = &Service{
+		Stores: c, Now: b.clock.now, Box: box, Target: target, Version: "1.2.3",
+		NewID:  func() string { return fmt.Sprint("id", ids.Add(1)) },
+		Health: func(context.Context) string { return "healthy" },
+		Active: func(context.Context, scope.TenantID) (bool, error) { return true, nil },
+		Totals: func(_ context.Context, sc scope.Scope, from, to time.Time) (stats.Rollup, error) {
+			days := int64(to.Sub(from)/(24*time.Hour)) + 1
+			return stats.Rollup{Permitted: days * b.total.Load(), Errors: 1}, nil
+		},
+	}
+	return b
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// configure connects the tenant to the license server, with reports on.
+func (b *bench) configure(more ...func(*Change)) Config {
+	b.Helper()
+	c := Change{URL: ptr(b.server.URL + "/base"), APIKey: patch.Set(apiKey), Enabled: ptr(true)}
+	for _, f := range more {
+		f(&c)
+	}
+	return b.update(c)
+}
+
+func (b *bench) update(c Change) Config {
+	b.Helper()
+	out, err := b.Update(context.Background(), admin, c, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return out
+}
+
+// replica runs the jobs, as one more process would.
+func (b *bench) replica() {
+	r := &job.Runner{Cluster: b.Stores, Kinds: b.Jobs(), Now: b.clock.now, Logger: slog.New(slog.DiscardHandler), Poll: 20 * time.Millisecond}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	b.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			b.Error(err)
+		}
+	})
+}
+
+// quiet waits until all that is due has been done.
+func (b *bench) quiet() {
+	b.Helper()
+	b.eventually(func() error {
+		var next *time.Time
+		err := b.Stores.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
+			next, err = job.NextRun(context.Background(), tx, jobKind)
+			return err
+		})
+		if err == nil && (next == nil || !next.After(b.clock.now())) {
+			err = fmt.Errorf("the next wake-up is %v", next)
+		}
+		return err
+	})
+}
+
+func (b *bench) eventually(f func() error) {
+	b.Helper()
+	var err error
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		if err = f(); err == nil {
+			return
+		}
+	}
+	b.Fatal(err)
+}
+
+func (b *bench) history() []Entry {
+	b.Helper()
+	page, err := b.History(context.Background(), admin, 0, 1000)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return page
+}
+
+func (b *bench) status() LicenseStatus {
+	b.Helper()
+	st, err := b.LicenseStatus(context.Background(), admin)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return st
+}
+
+// TestSchedulerSendsOnce: three replicas send each report once between them, also those
+// that fell due while none ran, and each report is about its own period.
+func TestSchedulerSendsOnce(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b := newBench(t, c)
+		b.total.Store(2)
+		if got := b.configure(); got.NextScheduledAt == nil || !got.NextScheduledAt.Equal(at(t, "2026-11-15")) || got.Frequency != twiceMonthly {
+			t.Fatalf("%+v", got)
+		}
+		for range 3 {
+			b.replica()
+		}
+		b.quiet()
+		if sent, _ := b.server.got(); len(sent) != 0 {
+			t.Fatalf("sent before its time: %v", sent)
+		}
+		b.clock.set(at(t, "2026-11-15T00:01:00Z"))
+		b.quiet()
+		if sent, _ := b.server.got(); len(sent) != 0 {
+			t.Fatalf("sent while the period's last decisions may be on their way: %v", sent)
+		}
+		b.clock.set(at(t, "2026-11-15T00:03:00Z"))
+		b.eventually(func() error {
+			if n := len(b.history()); n != 1 {
+				return fmt.Errorf("%d transmissions", n)
+			}
+			return nil
+		})
+		b.quiet()
+		b.clock.set(at(t, "2027-01-16T09:00:00Z")) // two months without any process
+		want := []string{"2026-11-01/2026-11-15", "2026-11-15/2026-12-01", "2026-12-01/2026-12-15", "2026-12-15/2027-01-01", "2027-01-01/2027-01-15"}
+		b.eventually(func() error {
+			if n := len(b.history()); n != len(want) {
+				return fmt.Errorf("%d transmissions", n)
+			}
+			return nil
+		})
+		b.quiet()
+		sent, keys := b.server.got()
+		if len(sent) != len(want) {
+			t.Fatalf("%d reports: %v", len(sent), sent)
+		}
+		for i, text := range sent {
+			var r Report
+			if err := json.Unmarshal([]byte(text), &r); err != nil || r.CurrentPeriod != want[i] {
+				t.Errorf("report %d: %s (%v), want %s", i, text, err, want[i])
+			}
+			if i == 0 && (r.TotalEvents != 2*2*14 || r.SandboxEvents != 28 || r.ProductionEvents != 28 || r.SuccessfulDecisions != 54 || r.Tier != "enterprise" || r.DeploymentVersion != "1.2.3") {
+				t.Errorf("%+v", r)
+			}
+		}
+		if len(slices.Compact(slices.Sorted(slices.Values(keys)))) != len(want) {
+			t.Errorf("keys %v", keys)
+		}
+		got, err := b.Config(context.Background(), admin)
+		if err != nil || !got.NextScheduledAt.Equal(at(t, "2027-02-01")) || got.LastTransmissionAt == nil {
+			t.Errorf("%+v %v", got, err)
+		}
+	})
+}
+
+// TestFailedReports are tried again, as the same report with the same key, until a server
+// takes them or telemetry is disabled, and forgotten after their time.
+func TestFailedReports(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b := newBench(t, c)
+		ctx := context.Background()
+		b.configure(func(c *Change) { c.RetentionDays = ptr(int64(10)) })
+		b.server.set(503, "")
+		_, err := b.SendNow(ctx, admin)
+		var f *fault.Error
+		if !errors.As(err, &f) || f.Kind != fault.Internal || f.Code != "transmission_failed" || !strings.Contains(f.Message, "the license server answered 503") {
+			t.Fatalf("%v", err)
+		}
+		e := b.history()[0]
+		if e.Status != Failed || e.ResponseCode != 503 || e.ResponseMessage != "Service Unavailable" || e.ErrorDetails == nil || e.RecordsSent != 0 || e.TransmittedAt != nil || e.RetryCount != 0 {
+			t.Errorf("%+v", e)
+		}
+		if h, err := b.HealthOf(ctx, admin); err != nil || h.Status != "unhealthy" || len(h.RecentErrors) != 1 {
+			t.Errorf("%+v %v", h, err)
+		}
+		if _, err = b.Retry(ctx, admin, e.ID); !fault.Is(err, fault.Internal) || b.history()[0].RetryCount != 1 {
+			t.Errorf("%v, %+v", err, b.history()[0])
+		}
+		b.total.Store(5) // what is decided later is no part of it
+		b.server.set(200, "")
+		b.replica()
+		b.quiet()
+		b.clock.move(11 * time.Minute)
+		b.eventually(func() error {
+			if e := b.history()[0]; e.Status != Success || e.RetryCount != 2 || e.RecordsSent != 1 || e.TransmittedAt == nil || e.ErrorDetails != nil {
+				return fmt.Errorf("%+v", e)
+			}
+			return nil
+		})
+		sent, keys := b.server.got()
+		if len(sent) != 3 || sent[0] != sent[2] || keys[0] != keys[2] || keys[0] == "" {
+			t.Errorf("%v %v", sent, keys)
+		}
+		if _, err = b.Retry(ctx, admin, e.ID); !fault.Is(err, fault.Conflict) {
+			t.Errorf("a report that arrived: %v", err)
+		}
+		if _, err = b.Retry(ctx, admin, 999); !fault.Is(err, fault.NotFound) {
+			t.Errorf("no report: %v", err)
+		}
+		b.quiet()
+		b.clock.move(11 * 24 * time.Hour)
+		b.eventually(func() error {
+			h := b.history()
+			if len(h) != 1 || h[0].ID == e.ID { // the report of the middle of the month is newer
+				return fmt.Errorf("%+v", h)
+			}
+			return nil
+		})
+		b.update(Change{Enabled: ptr(false)})
+		for _, f := range []func() error{
+			func() error { _, err := b.SendNow(ctx, admin); return err },
+			func() error { _, err := b.Retry(ctx, admin, b.history()[0].ID); return err },
+		} {
+			if err := f(); !fault.Is(err, fault.BadRequest) || !strings.Contains(err.Error(), "telemetry is not enabled") {
+				t.Errorf("while disabled: %v", err)
+			}
+		}
+	})
+}
+
+// TestRetriesEnd: a report that never arrives is tried a bounded number of times.
+func TestRetriesEnd(t *testing.T) {
+	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
+	b.configure()
+	b.server.set(500, "")
+	if _, err := b.SendNow(context.Background(), admin); err == nil {
+		t.Fatal("it was sent")
+	}
+	for range 40 {
+		b.clock.move(7 * time.Hour / 2)
+		ids := []int64{}
+		err := b.Stores.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
+			ids, err = dueTransmissions(context.Background(), tx, b.clock.now())
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range ids {
+			if _, err := b.send(context.Background(), admin, id, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if sent, _ := b.server.got(); len(sent) != 1+maxRetries {
+		t.Errorf("%d attempts", len(sent))
+	}
+}
+
+// TestOneAttemptAtATime: of many who send one report at once, one does.
+func TestOneAttemptAtATime(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b := newBench(t, c)
+		b.configure()
+		b.server.set(500, "")
+		_, _ = b.SendNow(context.Background(), admin)
+		b.server.set(200, "")
+		id := b.history()[0].ID
+		var won, lost atomic.Int64
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				_, err := b.Retry(context.Background(), admin, id)
+				switch {
+				case err == nil:
+					won.Add(1)
+				case fault.Is(err, fault.Conflict):
+					lost.Add(1)
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if sent, _ := b.server.got(); won.Load() != 1 || lost.Load() != 7 || len(sent) != 2 {
+			t.Errorf("%d won, %d lost, %d sent", won.Load(), lost.Load(), len(sent))
+		}
+	})
+}
+
+// TestPreviewIsWhatIsSent, byte for byte, plain and anonymous, and inside of the seal.
+func TestPreviewIsWhatIsSent(t *testing.T) {
+	key, err := ecdh.X25519().GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	published := base64.StdEncoding.EncodeToString(key.PublicKey().Bytes())
+	for _, anonymous := range []bool{false, true} {
+		for _, secretly := range []bool{false, true} {
+			t.Run(fmt.Sprintf("anonymous=%v,encrypted=%v", anonymous, secretly), func(t *testing.T) {
+				b := newBench(t, dbtest.Open(t, dbtest.SQLite))
+				b.configure(func(c *Change) { c.Encryption, c.Anonymization = ptr(secretly), ptr(anonymous) })
+				if secretly { // a server without a key gets nothing
+					if _, err := b.SendNow(context.Background(), admin); err == nil || !strings.Contains(err.Error(), "no encryption key") {
+						t.Fatalf("%v", err)
+					}
+				}
+				b.server.set(200, `{"tier":"pro","customer_id":"cust-7","encryption_key":"`+published+`"}`)
+				b.status()
+				shown, err := b.Preview(context.Background(), admin)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, err := shown.encode()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := b.SendNow(context.Background(), admin); err != nil {
+					t.Fatal(err)
+				}
+				reports, _ := b.server.got()
+				got := []byte(reports[0])
+				if secretly {
+					if strings.Contains(reports[0], "cust-7") || strings.Contains(reports[0], "current_period") {
+						t.Errorf("in clear: %s", reports[0])
+					}
+					got = unseal(t, key, got)
+				}
+				if string(got) != string(want) {
+					t.Errorf("sent %s, shown %s", got, want)
+				}
+				if (shown.CustomerID == "cust-7") == anonymous || strings.HasPrefix(shown.CustomerID, "anon-") != anonymous {
+					t.Errorf("customer %q", shown.CustomerID)
+				}
+			})
+		}
+	}
+}
+
+func unseal(t *testing.T, key *ecdh.PrivateKey, body []byte) []byte {
+	t.Helper()
+	var s sealed
+	if err := json.Unmarshal(body, &s); err != nil {
+		t.Fatal(err)
+	}
+	box, err := base64.StdEncoding.DecodeString(s.Ciphertext)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := hpke.NewDHKEMPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := hpke.Open(private, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte(sealInfo), box)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plain
+}
+
+// TestSilentServerIsNoticed without anybody asking.
+func TestSilentServerIsNoticed(t *testing.T) {
+	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
+	b.configure()
+	b.replica()
+	b.quiet()
+	b.server.set(500, "")
+	b.clock.move(checkEvery + time.Minute)
+	b.eventually(func() error {
+		if got := b.alerts(); len(got) != 1 || got[0] != "connection" {
+			return fmt.Errorf("alerts %v", got)
+		}
+		return nil
+	})
+}
+
+// TestWake brings back a wake-up that was given up.
+func TestWake(t *testing.T) {
+	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
+	ctx := context.Background()
+	next := func() (out SchedulerStatus) {
+		out, err := b.Scheduler(ctx, admin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if err := b.Wake(ctx, scope.DefaultTenant); err != nil || next().Running {
+		t.Errorf("without a configuration: %v %+v", err, next())
+	}
+	b.configure()
+	if got := next(); !got.Running || !got.Enabled || got.NextScheduledAt == nil {
+		t.Errorf("%+v", got)
+	}
+	err := b.Stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `DELETE FROM jobs`)
+		return err
+	})
+	if err != nil || next().Running {
+		t.Fatal(err, next())
+	}
+	if err := b.Wake(ctx, scope.DefaultTenant); err != nil || !next().Running {
+		t.Errorf("%v %+v", err, next())
+	}
+}
+
+// TestHealth: the five values.
+func TestHealth(t *testing.T) {
+	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
+	want := func(value, connection string) {
+		t.Helper()
+		h, err := b.HealthOf(context.Background(), admin)
+		if err != nil || h.Status != value || h.ConnectionStatus != connection || h.Message == "" || h.RecentErrors == nil {
+			t.Errorf("%+v %v, want %s and %s", h, err, value, connection)
+		}
+	}
+	want("not_configured", "not_configured")
+	b.configure(func(c *Change) { c.Enabled = ptr(false) })
+	want("disabled", "connected")
+	b.update(Change{Enabled: ptr(true)})
+	want("warning", "connected")
+	if _, err := b.SendNow(context.Background(), admin); err != nil {
+		t.Fatal(err)
+	}
+	want("healthy", "connected")
+	b.clock.move(recent)
+	want("healthy", "connected")
+	b.clock.move(time.Second)
+	want("warning", "connected")
+	b.server.set(500, "")
+	want("unhealthy", "disconnected")
+}

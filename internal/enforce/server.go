@@ -68,8 +68,8 @@ func (b *Bouncer) Serve(ctx context.Context, l net.Listener) error {
 	done := make(chan struct{})
 	go func() { defer close(done); b.loops(work) }()
 
-	srv, fresh := b.server(), &newConns{}
-	srv.ConnState = fresh.note
+	srv, fresh := b.server(), &framing.FreshConns{}
+	srv.ConnState = func(c net.Conn, s http.ConnState) { fresh.Note(c, s == http.StateNew) }
 	served, running := make(chan error, 2), 1
 	if checks != nil {
 		running++
@@ -81,9 +81,8 @@ func (b *Bouncer) Serve(ctx context.Context, l net.Listener) error {
 	select {
 	case <-ctx.Done():
 		b.announceStop()
-		if b.cfg.StopDelay > 0 && framing.Drain(l) {
-			ids.Pause(context.Background(), framing.DrainTime)
-			fresh.wait(freshTimeout)
+		if b.cfg.StopDelay > 0 {
+			fresh.Drain(work, l)
 		}
 		err = b.shutdown(srv, checks)
 	case err = <-served: // one listener failed, so the bouncer is not whole any more

@@ -56,7 +56,12 @@ func (c Config) ticks() func() time.Time {
 // ready and its answers end their connections, but it takes new ones, so that a
 // load balancer notices without losing a request.
 func (r *Router) Serve(ctx context.Context, srv *http.Server, l net.Listener, leave, grace time.Duration, hang func()) error {
-	ctx, left := r.leave(ctx, leave, l)
+	fresh := &framing.FreshConns{}
+	srv.ConnState = func(c net.Conn, s http.ConnState) {
+		tunnelled(c, s)
+		fresh.Note(c, s == http.StateNew)
+	}
+	ctx, left := r.leave(ctx, leave, func(ctx context.Context) { fresh.Drain(ctx, l) })
 	defer left()
 	short := lane.Listen(l, lane.Config{
 		Handler: srv.Handler, Brief: r.brief, Now: r.cfg.ticks(), Log: r.cfg.Log, Panics: r.cfg.Panics,
@@ -75,9 +80,9 @@ func (r *Router) Serve(ctx context.Context, srv *http.Server, l net.Listener, le
 }
 
 // leave gives a context that ends the time d after ctx. In between the server is
-// leaving. It does not wait where ctx ended for another reason than a cancellation,
-// such as a part that failed.
-func (r *Router) leave(ctx context.Context, d time.Duration, l net.Listener) (context.Context, context.CancelFunc) {
+// leaving, and at the end it drains its listener. It does not wait where ctx ended for
+// another reason than a cancellation, such as a part that failed.
+func (r *Router) leave(ctx context.Context, d time.Duration, drain func(context.Context)) (context.Context, context.CancelFunc) {
 	after, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		r.leaving.Store(true)
@@ -86,13 +91,7 @@ func (r *Router) leave(ctx context.Context, d time.Duration, l net.Listener) (co
 			defer t.Stop()
 			select {
 			case <-t.C:
-				if framing.Drain(l) { // the kernel resets what waits to be accepted when l is closed
-					t.Reset(framing.DrainTime)
-					select {
-					case <-t.C:
-					case <-after.Done():
-					}
-				}
+				drain(after)
 			case <-after.Done():
 			}
 		}

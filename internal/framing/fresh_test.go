@@ -1,0 +1,58 @@
+package framing
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/http"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// TestDrainWaitsForFreshConnections: a connection that was accepted before the stop has
+// its request answered, and one that asks nothing holds nobody up.
+func TestDrainWaitsForFreshConnections(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the kernel must help")
+	}
+	l, err := Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fresh FreshConns
+	srv := &http.Server{Handler: http.NotFoundHandler(), ConnState: func(c net.Conn, s http.ConnState) { fresh.Note(c, s == http.StateNew) }}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(l) }()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for deadline := time.Now().Add(30 * time.Second); !fresh.any(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatal("the server does not accept")
+		}
+	}
+	began := time.Now()
+	fresh.Drain(t.Context(), l) // nobody asks anything
+	if took := time.Since(began); took < freshTimeout/2 {
+		t.Errorf("a fresh connection was waited for only %s", took)
+	}
+	drained := make(chan struct{})
+	go func() { defer close(drained); fresh.Drain(context.Background(), l) }()
+	if _, err := c.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || res.StatusCode != 404 {
+		t.Errorf("%v, %v", res, err)
+	}
+	<-drained
+	if fresh.any() {
+		t.Error("a connection that asked counts as fresh")
+	}
+	if err := srv.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	<-served
+}

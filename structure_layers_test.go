@@ -53,6 +53,7 @@ var layers = []layer{
 		"internal/event",
 		"internal/job",
 		"internal/live",
+		"internal/notify/format",
 	}},
 	{"values", []string{
 		"internal/rego/value",
@@ -93,6 +94,7 @@ var layers = []layer{
 	{"what a tenant owns", []string{
 		"internal/agent",
 		"internal/anomaly",
+		"internal/notify",
 		"internal/resource",
 		"internal/tenant",
 		"internal/user",

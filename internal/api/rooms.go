@@ -29,6 +29,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
 	"github.com/gatehouse-dev/gatehouse/internal/live"
 	"github.com/gatehouse-dev/gatehouse/internal/metering"
+	"github.com/gatehouse-dev/gatehouse/internal/notify"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
 	"github.com/gatehouse-dev/gatehouse/internal/replay"
@@ -77,6 +78,7 @@ type Config struct {
 	Telemetry  *telemetry.Service
 	Tenants    *tenant.Service
 	Users      *user.Service
+	Channels   *notify.Service
 	Webhooks   *webhook.Service
 }
 
@@ -127,7 +129,7 @@ func (c Config) rooms(e *editors.Handler, portal http.Handler) []room {
 		&insight.Handler{Audit: c.Audit, Replays: c.Replays, Dashboard: c.Dashboard, Anomalies: c.Anomalies, Now: c.Kit.Now},
 		&events.Handler{Live: c.Live, Authenticate: c.Kit.Authenticate, Log: c.Kit.Log, Ticks: c.Kit.Ticks},
 		&bridge.Handler{Bridge: c.Bridge},
-		&connect.Handler{Agents: c.Agents, Webhooks: c.Webhooks, Telemetry: c.Telemetry},
+		&connect.Handler{Agents: c.Agents, Channels: c.Channels, Webhooks: c.Webhooks, Telemetry: c.Telemetry},
 		&system.Handler{Version: c.Kit.Version, Now: c.Kit.Now, Started: c.Started, Probes: c.Probes, OpenMetrics: c.OpenMetrics, Languages: Languages, Portal: portal},
 	}
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
 	"github.com/gatehouse-dev/gatehouse/internal/live"
 	"github.com/gatehouse-dev/gatehouse/internal/metering"
+	"github.com/gatehouse-dev/gatehouse/internal/notify"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -97,6 +98,7 @@ type parts struct {
 	agents    *agent.Service
 	webhooks  *webhook.Service
 	telemetry *telemetry.Service
+	channels  *notify.Service
 	// sinks receive events.
 	sinks []event.Sink
 }
@@ -285,7 +287,7 @@ func (p *parts) subjects(context.Context) error {
 		Stores: p.stores, Now: p.now, Tenants: p.tenants, Compiler: policy.Compiler{Evaluator: p.workers},
 		Links: policy.Links{
 			Resources: p.resources, BouncerEnv: bouncer.EnvironmentOf, BouncerTwin: bouncer.FindTwin,
-			// There are no channels or integrations yet, so no destination exists.
+			// No destination exists: nothing acts on actions yet.
 			DestinationExists: func(context.Context, *db.Tx, scope.Env, string) (bool, error) { return false, nil },
 		},
 		Data: p.dataOf, Person: p.users.Named, SyncErrors: p.syncErrors, RecordCopy: policycode.RecordCopy,

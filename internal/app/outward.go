@@ -3,11 +3,13 @@ package app
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/agent"
 	"github.com/gatehouse-dev/gatehouse/internal/api/system"
 	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
+	"github.com/gatehouse-dev/gatehouse/internal/notify"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -48,7 +50,23 @@ func outward(p *parts) error {
 	deliverer := &webhook.Deliverer{Service: p.webhooks, Holder: newID(), Active: active, Poll: time.Minute, Logger: p.log}
 	p.task("webhooks", deliverer.Run)
 	p.hourly("old deliveries of webhooks", p.webhooks.Forget)
-	return startTelemetry(p, target, active)
+	return errors.Join(startNotifications(p, target, active), startTelemetry(p, target, active))
+}
+
+// startNotifications sets up the channels that alerts reach people by.
+func startNotifications(p *parts, target *outbound.Client, active func(context.Context, scope.TenantID) (bool, error)) error {
+	box, err := p.box.For("notifications")
+	if err != nil {
+		return err
+	}
+	outbox := notify.Outbox{Root: p.cfg.URL()}
+	p.channels = &notify.Service{Stores: p.stores, Now: p.now, Random: rand.Reader, Box: box, Target: target, Outbox: outbox}
+	p.sinks = append(p.sinks, notify.Sink{Outbox: outbox})
+	notifier := &notify.Deliverer{Service: p.channels, Holder: newID(), Active: active, Poll: time.Minute, Logger: p.log}
+	p.task("notifications", notifier.Run)
+	p.hourly("old notifications", p.channels.Forget)
+	p.hourly("credentials of channels", p.channels.Reseal)
+	return nil
 }
 
 // startTelemetry sets up reports to license servers, and the gates that ask them.

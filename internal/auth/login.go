@@ -16,10 +16,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// FailedLogins is the type of the built-in alert on failed sign-ins. It goes through the
-// outbox like an event, but nobody can subscribe to it.
-const FailedLogins = "alert.failed_logins"
-
 // Login checks a password and starts a session. sc is the scope of a stranger: tenant,
 // address, request id. Faults: the same 401 invalid_credentials for every failure, after
 // the same work; 429 locked once this address has guessed too often at this account, known
@@ -158,7 +154,7 @@ func (s *Service) recordFailure(ctx context.Context, tx *db.Tx, sc scope.Scope, 
 		return err
 	}
 	data["severity"] = "warning"
-	return event.Emit(ctx, tx, sc, event.Event{Type: FailedLogins, ObjectKind: "user", ObjectID: g.user.ID, ObjectName: g.user.Username, Data: data})
+	return event.Emit(ctx, tx, sc, event.Event{Type: event.FailedLogins, ObjectKind: "user", ObjectID: g.user.ID, ObjectName: g.user.Username, Data: data})
 }
 
 // recordSuccess clears the pair's count, removes this guess from the counts of account and

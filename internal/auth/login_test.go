@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -121,7 +122,7 @@ func TestLock(t *testing.T) {
 		if a := attemptOf(t, r, "account:"+alice.ID+"@198.51.100.1"); a.Failures != 0 {
 			t.Errorf("a sign-in does not clear the count: %+v", a)
 		}
-		if n := count(t, r, `SELECT count(*) FROM events WHERE type = '`+FailedLogins+`'`); n < 2 {
+		if n := count(t, r, `SELECT count(*) FROM events WHERE type = '`+event.FailedLogins+`'`); n < 2 {
 			t.Errorf("%d alerts", n)
 		}
 	})

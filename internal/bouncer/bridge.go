@@ -186,7 +186,7 @@ func (s *Service) SetTrouble(ctx context.Context, tx *db.Tx, id int64, trouble s
 		return err
 	}
 	return tenant.OpenAlert(ctx, tx, tenant.Alert{
-		Type: tenant.BouncerTrouble, Severity: tenant.SeverityError, Subject: tenant.BouncerSubject(id), CreatedAt: s.Now(),
+		Type: tenant.BouncerTrouble, Severity: tenant.SeverityError, Subject: tenant.BouncerSubject(id), CreatedAt: s.Now(), Env: b.Environment,
 		Message: fmt.Sprintf("The bouncer %q (%s) is in trouble: %s", b.Name, b.Environment, trouble),
 	})
 }
@@ -208,7 +208,7 @@ func (s *Service) SetStatus(ctx context.Context, tx *db.Tx, sc scope.Scope, id i
 	switch {
 	case status == Disconnected:
 		err := tenant.OpenAlert(ctx, tx, tenant.Alert{
-			Type: tenant.BouncerDisconnected, Severity: tenant.SeverityError, Subject: tenant.BouncerSubject(id), CreatedAt: s.Now(),
+			Type: tenant.BouncerDisconnected, Severity: tenant.SeverityError, Subject: tenant.BouncerSubject(id), CreatedAt: s.Now(), Env: old.Environment,
 			Message: fmt.Sprintf("The bouncer %q (%s) is disconnected: %s", old.Name, old.Environment, detail),
 		})
 		if err != nil {

@@ -47,6 +47,15 @@ const (
 	SyncFailed       = "policy-bridge.sync_failed"
 )
 
+// The types of events that nobody can subscribe to: they are for channels.
+const (
+	// FailedLogins tells of an account whose password was guessed at.
+	FailedLogins = "alert.failed_logins"
+	// AlertOpened and AlertResolved tell of an alert of the tenant.
+	AlertOpened   = "alert.opened"
+	AlertResolved = "alert.resolved"
+)
+
 // Types lists every type that can be subscribed to, in the specification's order.
 func Types() []string {
 	return []string{

@@ -82,3 +82,16 @@ func freeLease(ctx context.Context, tx *db.Tx, name, holder string) error {
 	_, err := tx.Exec(ctx, `DELETE FROM leases WHERE name = $1 AND holder = $2`, name, holder)
 	return err
 }
+
+// holdLane: a lease that ends later than any lease can was given before the clock was
+// moved back.
+func holdLane(ctx context.Context, tx *db.Tx, table LaneTable, id int64, holder string, now, until time.Time) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE `+string(table)+` SET lane_holder = $2, lane_until = $3
+		WHERE id = $1 AND enabled AND (lane_until < $4 OR lane_until > $5 OR lane_holder = $2)`, id, holder, until, now, until.Add(LaneTime))
+	return n == 1, err
+}
+
+func freeLane(ctx context.Context, tx *db.Tx, table LaneTable, id int64, holder string) error {
+	_, err := tx.Exec(ctx, `UPDATE `+string(table)+` SET lane_holder = '', lane_until = 0 WHERE id = $1 AND lane_holder = $2`, id, holder)
+	return err
+}

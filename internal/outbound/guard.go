@@ -98,20 +98,34 @@ func number(label string) bool {
 // not resolve passes; the same checks run again on each call.
 func (c *Client) Check(ctx context.Context, pointer, raw string) error {
 	t, err := c.form(raw)
-	if err == nil && c.guarded {
-		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-		defer cancel()
-		addrs, lookup := c.resolve(ctx, t.host)
-		if lookup == nil {
-			err = c.permitAll(addrs, t.port, t.listedOnly)
-		}
+	if err == nil {
+		err = c.checkAddresses(ctx, t, webPorts)
 	}
+	return refusal(pointer, err)
+}
+
+// checkAddresses refuses a target whose name leads to an address that is refused.
+func (c *Client) checkAddresses(ctx context.Context, t target, low lowPorts) error {
+	if !c.guarded {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	addrs, err := c.resolve(ctx, t.host)
 	if err != nil {
-		f := fault.Invalidf(pointer, "this address may not be called")
-		f.Code = "target_refused"
-		return f.Because(err)
+		return nil // the same checks run again on each call
 	}
-	return nil
+	return c.permitAll(addrs, t.port, t.listedOnly, low)
+}
+
+// refusal is what a caller learns of a target that is refused.
+func refusal(pointer string, cause error) error {
+	if cause == nil {
+		return nil
+	}
+	f := fault.Invalidf(pointer, "this address may not be called")
+	f.Code = "target_refused"
+	return f.Because(cause)
 }
 
 func (c *Client) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
@@ -127,12 +141,12 @@ func (c *Client) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 
 // permitAll refuses a name of which any address is refused: a mixed answer is an
 // attempt.
-func (c *Client) permitAll(addrs []netip.Addr, port uint16, listedOnly bool) error {
+func (c *Client) permitAll(addrs []netip.Addr, port uint16, listedOnly bool, low lowPorts) error {
 	for _, a := range addrs {
 		if listedOnly && !c.listed(a) {
 			return fmt.Errorf("%w: plain HTTP to %s", errRefused, a)
 		}
-		if err := c.permit(a, port); err != nil {
+		if err := c.permit(a, port, low); err != nil {
 			return err
 		}
 	}
@@ -145,15 +159,23 @@ func (c *Client) listed(addr netip.Addr) bool {
 	return slices.ContainsFunc(c.cfg.AllowCIDRs, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
+// lowPorts are the ports below 1024 that a protocol may use on public addresses.
+type lowPorts [3]uint16
+
+var (
+	webPorts  = lowPorts{80, 443}
+	mailPorts = lowPorts{25, 465, 587}
+)
+
 // permit decides on one address and port.
-func (c *Client) permit(addr netip.Addr, port uint16) error {
+func (c *Client) permit(addr netip.Addr, port uint16, low lowPorts) error {
 	if c.listed(addr) {
 		return nil
 	}
 	if addr = addr.Unmap(); !public(addr) {
 		return fmt.Errorf("%w: %s is not public", errRefused, addr)
 	}
-	if port != 80 && port != 443 && port < 1024 {
+	if port < 1024 && !slices.Contains(low[:], port) {
 		return fmt.Errorf("%w: port %d", errRefused, port)
 	}
 	return nil
@@ -206,9 +228,15 @@ func public(a netip.Addr) bool {
 	return true
 }
 
-// dial resolves, checks every address, and connects to one of those that were
-// checked, never to the name again. The socket's own address is checked last.
+// dial connects for HTTP.
 func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	onlyListed, _ := ctx.Value(listedOnly{}).(bool)
+	return c.connect(ctx, network, address, onlyListed, webPorts)
+}
+
+// connect resolves, checks every address, and connects to one of those that were
+// checked, never to the name again. The socket's own address is checked last.
+func (c *Client) connect(ctx context.Context, network, address string, onlyListed bool, low lowPorts) (net.Conn, error) {
 	host, portText, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -221,11 +249,11 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 	if err != nil {
 		return nil, err
 	}
-	onlyListed, _ := ctx.Value(listedOnly{}).(bool)
-	if err := c.permitAll(addrs, uint16(port), onlyListed); err != nil {
+	if err := c.permitAll(addrs, uint16(port), onlyListed, low); err != nil {
 		return nil, err
 	}
-	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second, Control: c.control}
+	control := func(_, address string, _ syscall.RawConn) error { return c.control(address, low) }
+	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second, Control: control}
 	var errs []error
 	for _, a := range addrs {
 		conn, err := dialer.DialContext(ctx, network, netip.AddrPortFrom(a.Unmap(), uint16(port)).String())
@@ -238,10 +266,10 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 }
 
 // control sees the address that a socket is about to connect to.
-func (c *Client) control(_, address string, _ syscall.RawConn) error {
+func (c *Client) control(address string, low lowPorts) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("%w: %s", errRefused, address)
 	}
-	return c.permit(ap.Addr(), ap.Port())
+	return c.permit(ap.Addr(), ap.Port(), low)
 }

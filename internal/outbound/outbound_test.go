@@ -201,7 +201,7 @@ func TestRebinding(t *testing.T) {
 	if _, err := c.Do(ctx, Request{URL: "http://rebind.test" + port}); !errors.Is(err, errRefused) {
 		t.Errorf("got %v", err)
 	}
-	if err := c.control("tcp4", "127.0.0.1"+port, nil); !errors.Is(err, errRefused) {
+	if err := c.control("127.0.0.1"+port, webPorts); !errors.Is(err, errRefused) {
 		t.Errorf("the socket's own address passes: %v", err)
 	}
 	if hits.Load() != 0 {

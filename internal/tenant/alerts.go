@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/event"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 // BouncerDisconnected is the type of the alert on a bouncer that is gone; its
@@ -26,21 +28,44 @@ const (
 
 // OpenAlert opens an alert within tx, unless one of its type and subject is open.
 func OpenAlert(ctx context.Context, tx *db.Tx, a Alert) error {
-	open, err := selectOpen(ctx, tx, a.Type, a.Subject)
-	if err != nil || len(open) > 0 {
+	alerts, err := selectOpen(ctx, tx, a.Type, a.Subject)
+	if err != nil || len(alerts) > 0 {
 		return err
 	}
-	return insertAlert(ctx, tx, a)
+	return open(ctx, tx, a)
+}
+
+// open opens an alert, and tells the channels.
+func open(ctx context.Context, tx *db.Tx, a Alert) error {
+	if err := insertAlert(ctx, tx, a); err != nil {
+		return err
+	}
+	return emit(ctx, tx, event.AlertOpened, a)
+}
+
+// resolve ends an open alert, and tells the channels.
+func resolve(ctx context.Context, tx *db.Tx, a Alert, at time.Time) error {
+	if err := resolveAlert(ctx, tx, a.ID, at); err != nil {
+		return err
+	}
+	return emit(ctx, tx, event.AlertResolved, a)
+}
+
+func emit(ctx context.Context, tx *db.Tx, kind string, a Alert) error {
+	sc := scope.Scope{Actor: scope.Actor{Kind: scope.System, ID: "alerts", Name: "alerts"}}
+	return event.Emit(ctx, tx, sc, event.Event{Type: kind, Env: a.Env, Data: map[string]any{
+		"type": a.Type, "severity": a.Severity, "subject": a.Subject, "message": a.Message,
+	}})
 }
 
 // ResolveAlerts ends the open alerts of a type and subject within tx.
 func ResolveAlerts(ctx context.Context, tx *db.Tx, kind, subject string, at time.Time) error {
-	open, err := selectOpen(ctx, tx, kind, subject)
+	alerts, err := selectOpen(ctx, tx, kind, subject)
 	if err != nil {
 		return err
 	}
-	for _, a := range open {
-		if err := resolveAlert(ctx, tx, a.ID, at); err != nil {
+	for _, a := range alerts {
+		if err := resolve(ctx, tx, a, at); err != nil {
 			return err
 		}
 	}

@@ -77,12 +77,12 @@ func (s *Service) updateAlerts(ctx context.Context, tx *db.Tx, settings Settings
 	if count == nil {
 		return nil
 	}
-	open, err := selectOpen(ctx, tx, usageLimit, kind)
+	alerts, err := selectOpen(ctx, tx, usageLimit, kind)
 	if err != nil {
 		return err
 	}
 	limit, limited := settings.Limit(kind)
-	if !limited && len(open) == 0 {
+	if !limited && len(alerts) == 0 {
 		return nil
 	}
 	used, err := count(ctx, tx)
@@ -90,17 +90,17 @@ func (s *Service) updateAlerts(ctx context.Context, tx *db.Tx, settings Settings
 		return err
 	}
 	due := dueAlerts(used+more, limit, limited)
-	for _, a := range open {
+	for _, a := range alerts {
 		if _, holds := due[a.Severity]; holds {
 			delete(due, a.Severity)
 			continue
 		}
-		if err := resolveAlert(ctx, tx, a.ID, s.Now()); err != nil {
+		if err := resolve(ctx, tx, a, s.Now()); err != nil {
 			return err
 		}
 	}
 	for severity, percent := range due {
-		err := insertAlert(ctx, tx, Alert{
+		err := open(ctx, tx, Alert{
 			Type: usageLimit, Severity: severity, Subject: kind, CreatedAt: s.Now(),
 			Message: fmt.Sprintf("%d of %d %s are used (%d %%)", used+more, limit, kind, percent),
 		})

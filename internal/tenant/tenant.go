@@ -140,6 +140,10 @@ type Alert struct {
 	Message    string     `json:"message" db:"message"`
 	CreatedAt  time.Time  `json:"created_at" db:"created_at"`
 	ResolvedAt *time.Time `json:"resolved_at" db:"resolved_at" doc:"When its cause ended, such as when usage fell again; null while it lasts."`
+
+	// Env is the environment that it concerns, for whoever is told of it; AnyEnv: the
+	// whole tenant. It is not stored.
+	Env scope.Env `json:"-" db:"-"`
 }
 
 // The two modes of an environment.

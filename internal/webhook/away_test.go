@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -343,13 +344,13 @@ func TestLeaseAfterTheClock(t *testing.T) {
 		ctx := context.Background()
 		b := newBench(t, c)
 		w := b.subscribe(newReceiver(t).URL, Draft{})
-		for ahead, want := range map[time.Duration]bool{time.Hour: true, leaseTime + time.Second: false, time.Second: false} {
+		for ahead, want := range map[time.Duration]bool{time.Hour: true, job.LaneTime + time.Second: false, time.Second: false} {
 			now := b.clock.now()
 			err := c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 				if _, err := tx.Exec(ctx, `UPDATE webhooks SET lane_holder = 'killed', lane_until = $1`, now.Add(ahead)); err != nil {
 					return err
 				}
-				got, err := holdLane(ctx, tx, w.ID, "other", now, now.Add(leaseTime))
+				got, err := job.HoldLane(ctx, tx, lanes, w.ID, "other", now)
 				if got != want {
 					t.Errorf("a lease for another %s: taken is %v", ahead, got)
 				}

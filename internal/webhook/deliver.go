@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -15,9 +14,6 @@ import (
 
 // How a lane works.
 const (
-	// leaseTime is how long a lane stays with a replica that gives no sign of life. It
-	// is longer than batchTime, one last call and settleTime together.
-	leaseTime = time.Minute
 	// batchTime is after how long a lane writes down what it has sent so far.
 	batchTime  = 10 * time.Second
 	settleTime = 30 * time.Second
@@ -25,10 +21,6 @@ const (
 	// different objects are sent at once.
 	perBatch = 64
 	abreast  = 4
-	// quickPlaces and slowPlaces are how many subscriptions are served at once, of all
-	// tenants: those whose receivers answer, and those whose receivers hang.
-	quickPlaces = 256
-	slowPlaces  = 256
 	// recheck is how old what a lane knows of its subscription may be when it sends.
 	recheck = time.Second
 	// longGone is after how many failures in a row a receiver counts as away.
@@ -39,6 +31,10 @@ const (
 	// longestPause is how long a receiver may ask to be left alone.
 	longestPause = 12 * time.Hour
 )
+
+// lanes are the subscriptions. job.LaneTime is longer than batchTime, one last call and
+// settleTime together.
+const lanes job.LaneTable = "webhooks"
 
 // Backoff is the pause after the nth failed attempt, the first being 1.
 func Backoff(attempt int) time.Duration {
@@ -61,89 +57,23 @@ type Deliverer struct {
 	Logger *slog.Logger
 	// Backoff is the pause after the nth failed attempt; nil means the package's.
 	Backoff func(attempt int) time.Duration
-
-	agenda *job.Agenda
-	places *places
-}
-
-type laneKey struct {
-	tenant  scope.TenantID
-	webhook int64
 }
 
 // Run sends until ctx ends, and returns when the last lane has stopped.
 func (d *Deliverer) Run(ctx context.Context) error {
-	d.agenda = &job.Agenda{Cluster: d.Stores, Topic: Topic, Now: d.Now, Poll: d.Poll, Logger: d.Logger}
-	d.places = &places{
-		slowAfter: time.Second, serve: d.serve, done: func(key laneKey, again time.Time) { d.agenda.Schedule(key.tenant, again) },
-		known: map[laneKey]bool{}, hanging: map[laneKey]bool{}, quick: queue{free: quickPlaces}, slow: queue{free: slowPlaces},
+	l := &job.Lanes{
+		Cluster: d.Stores, Topic: Topic, Holder: d.Holder, Active: d.Active, Now: d.Now, Poll: d.Poll, Logger: d.Logger,
+		List: laneStates, Turn: d.turn,
 	}
-	defer d.agenda.Begin()()
-	defer d.places.running.Wait()
-	for {
-		tenant, ok := d.agenda.Next(ctx)
-		if !ok {
-			return nil
-		}
-		if err := d.look(ctx, tenant); err != nil && ctx.Err() == nil {
-			if !fault.Is(err, fault.NotFound) { // deleted meanwhile
-				d.Logger.Warn("webhooks: a tenant was left out", "tenant", tenant, "error", err)
-				d.agenda.Schedule(tenant, d.Now().Add(2*time.Second))
-			}
-		}
-	}
-}
-
-// look starts the lanes of a tenant that have something to send, and notes when to
-// look again.
-func (d *Deliverer) look(ctx context.Context, tenant scope.TenantID) error {
-	var states []laneState
-	err := d.Stores.Read(ctx, tenant, func(tx *db.Tx) (err error) {
-		states, err = laneStates(ctx, tx)
-		return err
-	})
-	waiting := slices.DeleteFunc(states, func(l laneState) bool { return l.Due == nil })
-	if err != nil || len(waiting) == 0 {
-		return err
-	}
-	if active, err := d.Active(ctx, tenant); err != nil || !active {
-		return err
-	}
-	now := d.Now()
-	for _, l := range waiting {
-		due := *l.Due
-		if l.Paused != nil && l.Paused.After(due) {
-			due = *l.Paused
-		}
-		foreign := l.Owner != "" && l.Owner != d.Holder && l.Until.After(now)
-		switch {
-		case due.After(now):
-			d.agenda.Schedule(tenant, due)
-		case foreign:
-			d.agenda.Schedule(tenant, l.Until)
-		default:
-			d.places.start(ctx, laneKey{tenant, l.ID})
-		}
-	}
-	return nil
-}
-
-// serve is the turn of a lane. It gives when to look at it again; the zero time is at once.
-func (d *Deliverer) serve(ctx context.Context, key laneKey, renew func()) time.Time {
-	again, err := d.turn(ctx, key, renew)
-	if err != nil && ctx.Err() == nil && !fault.Is(err, fault.NotFound) {
-		d.Logger.Warn("webhooks: deliveries were not sent", "tenant", key.tenant, "webhook", key.webhook, "error", err)
-		again = d.Now().Add(2 * time.Second)
-	}
-	return again
+	return l.Run(ctx)
 }
 
 // turn takes a lane, sends what is due, writes down what became of it, and goes on while
 // more is due, for batchTime at most.
-func (d *Deliverer) turn(ctx context.Context, key laneKey, renew func()) (time.Time, error) {
+func (d *Deliverer) turn(ctx context.Context, key job.LaneKey, renew func()) (time.Time, error) {
 	var b batch
-	err := d.Stores.Write(ctx, key.tenant, func(tx *db.Tx) (err error) {
-		b, err = d.takeBatch(ctx, tx, key.webhook)
+	err := d.Stores.Write(ctx, key.Tenant, func(tx *db.Tx) (err error) {
+		b, err = d.takeBatch(ctx, tx, key.Lane)
 		return err
 	})
 	if err != nil {
@@ -155,7 +85,7 @@ func (d *Deliverer) turn(ctx context.Context, key laneKey, renew func()) (time.T
 	for began := d.Now(); len(b.due) > 0; {
 		renew()
 		var sent outcome
-		secrets, err := d.secrets(key.tenant, b.hook)
+		secrets, err := d.secrets(key.Tenant, b.hook)
 		if err == nil {
 			s := &sender{Deliverer: d, key: key, hook: b.hook, secrets: secrets, until: d.Now().Add(batchTime), checked: d.Now()}
 			sent = s.send(ctx, b.due)
@@ -181,7 +111,7 @@ type batch struct {
 // that is due is free again.
 func (d *Deliverer) takeBatch(ctx context.Context, tx *db.Tx, webhook int64) (b batch, err error) {
 	now := d.Now()
-	if b.ours, err = holdLane(ctx, tx, webhook, d.Holder, now, now.Add(leaseTime)); err != nil || !b.ours {
+	if b.ours, err = job.HoldLane(ctx, tx, lanes, webhook, d.Holder, now); err != nil || !b.ours {
 		return b, err
 	}
 	if b.hook, err = getLane(ctx, tx, webhook); err != nil {
@@ -190,14 +120,14 @@ func (d *Deliverer) takeBatch(ctx context.Context, tx *db.Tx, webhook int64) (b 
 	n := perBatch
 	if paused := b.hook.PausedUntil; paused != nil {
 		if paused.After(now) {
-			return b, freeLane(ctx, tx, webhook, d.Holder)
+			return b, job.FreeLane(ctx, tx, lanes, webhook, d.Holder)
 		}
 		n = abreast // a few show whether the receiver is back
 	}
 	if b.due, err = dueParcels(ctx, tx, webhook, now, n); err != nil || len(b.due) > 0 {
 		return b, err
 	}
-	return b, freeLane(ctx, tx, webhook, d.Holder)
+	return b, job.FreeLane(ctx, tx, lanes, webhook, d.Holder)
 }
 
 // errLost rolls back what a lane did that another replica has taken meanwhile.
@@ -205,7 +135,7 @@ var errLost = errors.New("the lane belongs to another replica now")
 
 // settle writes down what a lane has sent, and takes the next batch or frees the lane. It
 // keeps trying while the lane is ours: what is not written down is sent again.
-func (d *Deliverer) settle(ctx context.Context, key laneKey, hook Webhook, sent outcome, last bool) (next batch, err error) {
+func (d *Deliverer) settle(ctx context.Context, key job.LaneKey, hook Webhook, sent outcome, last bool) (next batch, err error) {
 	limit := settleTime
 	if ctx.Err() != nil {
 		limit = 10 * time.Second
@@ -214,12 +144,12 @@ func (d *Deliverer) settle(ctx context.Context, key laneKey, hook Webhook, sent 
 	defer stop()
 	var away bool
 	for {
-		err = d.Stores.Write(bounded, key.tenant, func(tx *db.Tx) (err error) {
+		err = d.Stores.Write(bounded, key.Tenant, func(tx *db.Tx) (err error) {
 			if away, err = d.record(bounded, tx, hook, sent); err != nil {
 				return err
 			}
 			if next = (batch{}); last || away {
-				return freeLane(bounded, tx, hook.ID, d.Holder)
+				return job.FreeLane(bounded, tx, lanes, hook.ID, d.Holder)
 			}
 			next, err = d.takeBatch(bounded, tx, hook.ID)
 			return err
@@ -227,7 +157,7 @@ func (d *Deliverer) settle(ctx context.Context, key laneKey, hook Webhook, sent 
 		if err == nil || errors.Is(err, errLost) || fault.Is(err, fault.NotFound) || ctx.Err() != nil {
 			break
 		}
-		d.Logger.Warn("webhooks: deliveries are not written down yet", "tenant", key.tenant, "webhook", key.webhook, "error", err)
+		d.Logger.Warn("webhooks: deliveries are not written down yet", "tenant", key.Tenant, "webhook", key.Lane, "error", err)
 		select {
 		case <-time.After(500 * time.Millisecond):
 			continue
@@ -308,12 +238,12 @@ func (d *Deliverer) pauseAfter(n int) time.Duration {
 
 // expire gives up what a receiver that is away has not taken in three days: an attempt at
 // each would only wait for nothing.
-func (d *Deliverer) expire(ctx context.Context, key laneKey) error {
+func (d *Deliverer) expire(ctx context.Context, key job.LaneKey) error {
 	const portion = 1000
 	for {
 		var n int64
-		err := d.Stores.Write(ctx, key.tenant, func(tx *db.Tx) (err error) {
-			n, err = expireDeliveries(ctx, tx, key.webhook, db.Stamp(d.Now()), portion)
+		err := d.Stores.Write(ctx, key.Tenant, func(tx *db.Tx) (err error) {
+			n, err = expireDeliveries(ctx, tx, key.Lane, db.Stamp(d.Now()), portion)
 			return err
 		})
 		if err != nil || n < portion {

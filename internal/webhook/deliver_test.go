@@ -22,6 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/event"
+	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
@@ -340,7 +341,7 @@ func TestLaneOfAKilledReplica(t *testing.T) {
 		b.emit(1, 2)
 		now := b.clock.now()
 		err := c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
-			ours, err := holdLane(ctx, tx, w.ID, "killed", now, now.Add(leaseTime))
+			ours, err := job.HoldLane(ctx, tx, lanes, w.ID, "killed", now)
 			if err == nil && !ours {
 				err = errors.New("the lane is taken")
 			}
@@ -350,11 +351,11 @@ func TestLaneOfAKilledReplica(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := &Deliverer{Service: b.Service, Holder: "other"}
-		if again, err := d.turn(ctx, laneKey{scope.DefaultTenant, w.ID}, func() {}); err != nil || again.IsZero() || r.calls() != 0 {
+		if again, err := d.turn(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: w.ID}, func() {}); err != nil || again.IsZero() || r.calls() != 0 {
 			t.Fatalf("a foreign lane was used: again %s, error %v, %d calls", again, err, r.calls())
 		}
-		b.clock.move(leaseTime + time.Second)
-		if _, err := d.turn(ctx, laneKey{scope.DefaultTenant, w.ID}, func() {}); err != nil || len(r.list()) != 2 {
+		b.clock.move(job.LaneTime + time.Second)
+		if _, err := d.turn(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: w.ID}, func() {}); err != nil || len(r.list()) != 2 {
 			t.Fatalf("%d of 2 events, %v", len(r.list()), err)
 		}
 		// The killed one was only slow, and writes down what it did: it is too late.

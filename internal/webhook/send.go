@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
@@ -48,7 +49,7 @@ func (o *outcome) add(res result) {
 // sender sends one batch.
 type sender struct {
 	*Deliverer
-	key     laneKey
+	key     job.LaneKey
 	hook    Webhook
 	secrets [][]byte
 	until   time.Time
@@ -107,7 +108,7 @@ func (s *sender) goesOn(ctx context.Context) bool {
 // isCurrent reports whether the subscription is as it was when the batch was taken.
 func (s *sender) isCurrent(ctx context.Context) bool {
 	var change int64
-	err := s.Stores.Read(ctx, s.key.tenant, func(tx *db.Tx) (err error) {
+	err := s.Stores.Read(ctx, s.key.Tenant, func(tx *db.Tx) (err error) {
 		change, err = changeOf(ctx, tx, s.hook.ID)
 		return err
 	})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/job"
 )
 
 // laneColumns are what sending needs; to count deliveries takes time.
@@ -55,18 +56,9 @@ func deleteWebhook(ctx context.Context, tx *db.Tx, id int64) error {
 	return err
 }
 
-// laneState is one subscription as the Deliverer looks at it.
-type laneState struct {
-	ID     int64      `db:"id"`
-	Due    *time.Time `db:"due"`          // nil: nothing waits
-	Paused *time.Time `db:"paused_until"` // nil: the receiver is not left alone
-	Until  time.Time  `db:"lane_until"`
-	Owner  string     `db:"lane_holder"`
-}
-
 // laneStates are the enabled subscriptions and when each has something to send.
-func laneStates(ctx context.Context, tx *db.Tx) ([]laneState, error) {
-	return db.All[laneState](ctx, tx, `SELECT id, lane_until, lane_holder, paused_until,
+func laneStates(ctx context.Context, tx *db.Tx) ([]job.Lane, error) {
+	return db.All[job.Lane](ctx, tx, `SELECT id, lane_until, lane_holder, paused_until,
 			(SELECT MIN(d.next_at) FROM webhook_deliveries d WHERE d.webhook_id = webhooks.id AND d.state = 'pending') AS due
 		FROM webhooks WHERE enabled ORDER BY id`)
 }
@@ -78,20 +70,6 @@ func getLane(ctx context.Context, tx *db.Tx, id int64) (Webhook, error) {
 // changeOf is the ChangeNo of a subscription that is enabled.
 func changeOf(ctx context.Context, tx *db.Tx, id int64) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT change_no FROM webhooks WHERE id = $1 AND enabled`, id)
-}
-
-// holdLane takes the lane of a subscription that is enabled and whose lane is free,
-// or prolongs ours. A lease that ends later than any lease can was given before the
-// clock was moved back.
-func holdLane(ctx context.Context, tx *db.Tx, id int64, holder string, now, until time.Time) (bool, error) {
-	n, err := tx.Exec(ctx, `UPDATE webhooks SET lane_holder = $2, lane_until = $3
-		WHERE id = $1 AND enabled AND (lane_until < $4 OR lane_until > $5 OR lane_holder = $2)`, id, holder, until, now, until.Add(leaseTime))
-	return n == 1, err
-}
-
-func freeLane(ctx context.Context, tx *db.Tx, id int64, holder string) error {
-	_, err := tx.Exec(ctx, `UPDATE webhooks SET lane_holder = '', lane_until = 0 WHERE id = $1 AND lane_holder = $2`, id, holder)
-	return err
 }
 
 // noteOutcome writes how a batch went, and gives how many attempts have failed since the

@@ -14,7 +14,7 @@
 // the same event_id.
 //
 // A slow or dead receiver holds up no other: lanes whose receivers hang have places of
-// their own (places). A receiver that cannot be reached several times in a row is away:
+// their own (job.Lanes). A receiver that cannot be reached several times in a row is away:
 // its lane pauses, and then sends a few deliveries to see whether it is back.
 package webhook
 

@@ -1,9 +1,10 @@
-// Package connect serves what ties gatehouse to other systems: webhooks, AI agents,
-// telemetry and license.
+// Package connect serves what ties gatehouse to other systems: webhooks, notifications,
+// AI agents, telemetry and license.
 package connect
 
 import (
 	"github.com/gatehouse-dev/gatehouse/internal/agent"
+	"github.com/gatehouse-dev/gatehouse/internal/notify"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/internal/webhook"
@@ -12,6 +13,7 @@ import (
 // Handler serves the operations of this package.
 type Handler struct {
 	Agents    *agent.Service
+	Channels  *notify.Service
 	Webhooks  *webhook.Service
 	Telemetry *telemetry.Service
 }
@@ -23,4 +25,6 @@ func (h *Handler) Mount(r *rest.Router) {
 	h.webhookDeliveries(r)
 	h.telemetry(r)
 	h.license(r)
+	h.channels(r)
+	h.channelDeliveries(r)
 }

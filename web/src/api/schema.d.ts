@@ -1248,6 +1248,134 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/notifications/channels": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list-notification-channels"];
+        put?: never;
+        post: operations["create-notification-channel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/channels/{channel_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get-notification-channel"];
+        put: operations["update-notification-channel"];
+        post?: never;
+        delete: operations["delete-notification-channel"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/channels/{channel_id}/disable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["disable-notification-channel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/channels/{channel_id}/enable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["enable-notification-channel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/channels/{channel_id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["test-notification-channel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list-notification-deliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/deliveries/{delivery_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get-notification-delivery"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/deliveries/{delivery_id}/retry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["retry-notification-delivery"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/openapi.json": {
         parameters: {
             query?: never;
@@ -5851,6 +5979,325 @@ export interface components {
              * @description All people, including disabled ones.
              */
             total: number;
+        };
+        NotifyAttempt: {
+            /**
+             * Format: date-time
+             * @description When.
+             */
+            at: string;
+            /**
+             * Format: int64
+             * @description Duration in milliseconds.
+             */
+            duration_ms: number;
+            /** @description Why it failed. */
+            error?: string;
+            /** @description The receiver's own words, where its protocol has any. */
+            response?: string;
+            /**
+             * Format: int64
+             * @description HTTP status or SMTP reply code; absent: the receiver could not be reached.
+             */
+            response_code?: number;
+        };
+        NotifyChange: {
+            /** @description Replaces the credential: an object with the secrets of the type, or a string for its main secret; an empty object removes it. */
+            credential?: unknown;
+            /** @description Whether messages are sent. */
+            enabled?: boolean;
+            /** @description Address of the receiver. Another host needs the credential again: the stored one is not sent to a host that it was not given for. */
+            endpoint?: string;
+            /**
+             * Format: int64
+             * @description How often a delivery is tried.
+             */
+            max_attempts?: number;
+            /**
+             * Format: name
+             * @description Name, unique.
+             */
+            name?: string;
+            /** @description Settings of the type; replaces all of them. */
+            settings?: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * @description Only messages of this severity or a higher one.
+             * @enum {string}
+             */
+            severity_threshold?: "info" | "warning" | "error" | "critical";
+        };
+        NotifyChannel: {
+            /**
+             * Format: date-time
+             * @description When it was created.
+             */
+            created_at: string;
+            /** @description Who created it. */
+            created_by: string;
+            /** @description Whether a credential is stored. It is never returned. */
+            credential_set: boolean;
+            /**
+             * Format: int64
+             * @description Number of deliveries that were given up.
+             */
+            dlq_deliveries: number;
+            /** @description Whether messages are sent. */
+            enabled: boolean;
+            /**
+             * @description Address of the receiver.
+             * @example https://hooks.example.com/gatehouse
+             */
+            endpoint: string;
+            /**
+             * @description Only messages about this environment, and those about the whole tenant.
+             * @enum {string}
+             */
+            environment: "sandbox" | "production";
+            /**
+             * Format: int64
+             * @description Identifier.
+             */
+            id: number;
+            /**
+             * Format: date-time
+             * @description When an attempt last failed; null: never.
+             */
+            last_failure_at: string | null;
+            /**
+             * Format: date-time
+             * @description When the receiver last accepted a message; null: never.
+             */
+            last_success_at: string | null;
+            /**
+             * Format: int64
+             * @description How often a delivery is tried.
+             */
+            max_attempts: number;
+            /**
+             * @description Name, unique.
+             * @example on call
+             */
+            name: string;
+            /**
+             * Format: int64
+             * @description Number of deliveries that are still tried.
+             */
+            pending_deliveries: number;
+            /** @description Settings of the type; docs/notifications.md lists them. */
+            settings: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description Only messages of this severity or a higher one.
+             * @enum {string}
+             */
+            severity_threshold: "info" | "warning" | "error" | "critical";
+            /**
+             * @description Type of receiver.
+             * @enum {string}
+             */
+            type: "email" | "webhook";
+            /**
+             * Format: date-time
+             * @description When it was last changed.
+             */
+            updated_at: string;
+        };
+        NotifyDelivery: {
+            /** @description What the message is about. */
+            alert: string;
+            /** @description The attempts, oldest first, at most the last 25. */
+            attempt_log: components["schemas"]["NotifyAttempt"][];
+            /**
+             * Format: int64
+             * @description Number of attempts.
+             */
+            attempts: number;
+            /**
+             * Format: int64
+             * @description The channel.
+             */
+            channel_id: number;
+            /** @description Its name. */
+            channel_name: string;
+            /**
+             * Format: date-time
+             * @description When it was queued.
+             */
+            created_at: string;
+            /**
+             * @description Its environment.
+             * @enum {string}
+             */
+            environment: "sandbox" | "production";
+            /** @description Why the last attempt failed; empty: it did not. */
+            error: string;
+            /**
+             * Format: date-time
+             * @description When it was sent or given up; null: it is still tried.
+             */
+            finished_at: string | null;
+            /**
+             * Format: int64
+             * @description Identifier.
+             */
+            id: number;
+            /**
+             * Format: date-time
+             * @description When it is tried next; null: never.
+             */
+            next_attempt_at: string | null;
+            /** @description The message. Members with secret names are redacted, here and in what is sent. */
+            payload: components["schemas"]["NotifyMessage"];
+            /** @description The receiver's own words at the last attempt, where its protocol has any. */
+            response: string;
+            /**
+             * Format: int64
+             * @description HTTP status or SMTP reply code of the last attempt; 0: the receiver could not be reached, or there was no attempt yet.
+             */
+            response_code: number;
+            /**
+             * Format: int64
+             * @description Number of attempts after the first.
+             */
+            retry_count: number;
+            /**
+             * @description Severity.
+             * @enum {string}
+             */
+            severity: "info" | "warning" | "error" | "critical";
+            /**
+             * @description failed: to be tried again, unless it was a test; dlq: given up.
+             * @enum {string}
+             */
+            status: "pending" | "sent" | "failed" | "dlq";
+        };
+        NotifyDeliveryPage: {
+            /** @description Newest first. */
+            deliveries: components["schemas"]["NotifyDelivery"][];
+            /** @description For the next page; absent on the last. */
+            next_cursor?: string;
+            /**
+             * Format: int64
+             * @description Number that match the filter.
+             */
+            total: number;
+        };
+        NotifyDraft: {
+            /** @description An object with the secrets of the type, or a string for its main secret. It is stored encrypted and never returned. */
+            credential?: unknown;
+            /** @description Whether messages are sent; true by default. */
+            enabled?: boolean;
+            /**
+             * @description Address of the receiver: an https URL, or http to an address that the operator allows; for email smtp://host:port or smtps://host:port. No internal network. Types with a fixed address need none.
+             * @example https://hooks.example.com/gatehouse
+             */
+            endpoint?: string;
+            /**
+             * @description Only messages about this environment, and those about the whole tenant; sandbox by default.
+             * @enum {string}
+             */
+            environment?: "sandbox" | "production";
+            /**
+             * Format: int64
+             * @description How often a delivery is tried, 5 by default.
+             */
+            max_attempts?: number;
+            /**
+             * Format: name
+             * @description Name, unique.
+             * @example on call
+             */
+            name: string;
+            /** @description Settings of the type; docs/notifications.md lists them. */
+            settings?: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description Only messages of this severity or a higher one; info by default.
+             * @enum {string}
+             */
+            severity_threshold?: "info" | "warning" | "error" | "critical";
+            /**
+             * @description Type of receiver.
+             * @enum {string}
+             */
+            type: "email" | "webhook";
+        };
+        NotifyFact: {
+            /** @description Name. */
+            name: string;
+            /** @description Value. */
+            value: string;
+        };
+        NotifyMessage: {
+            /** @description What it is about. */
+            alert: string;
+            /** @description Environment; absent: it concerns the whole tenant. */
+            environment?: string;
+            /** @description Details. */
+            facts: components["schemas"]["NotifyFact"][];
+            /** @description Identifies what it is about: the same in all notifications about one fault. */
+            fault: string;
+            /** @description Identifies the notification; the same in each attempt. */
+            id: string;
+            /** @description The object in the console. */
+            link?: string;
+            /** @description What happened. */
+            message: string;
+            /**
+             * @description Severity.
+             * @enum {string}
+             */
+            severity: "info" | "warning" | "error" | "critical";
+            /**
+             * @description resolved: what it is about has ended.
+             * @enum {string}
+             */
+            status: "firing" | "resolved";
+            /** @description Tenant. */
+            tenant: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @description One line. */
+            title: string;
+        };
+        NotifyPage: {
+            /** @description The page, by id. */
+            channels: components["schemas"]["NotifyChannel"][];
+            /**
+             * Format: int64
+             * @description How many there are.
+             */
+            total: number;
+        };
+        NotifyTestResult: {
+            /** @description Whether the receiver accepted it. */
+            delivered: boolean;
+            /**
+             * Format: int64
+             * @description The delivery in the list. A test is tried once.
+             */
+            delivery_id: number;
+            /**
+             * Format: int64
+             * @description Duration in milliseconds.
+             */
+            duration_ms: number;
+            /** @description Why it failed; empty: it did not. */
+            error: string;
+            /** @description The receiver's own words, where its protocol has any. */
+            response: string;
+            /**
+             * Format: int64
+             * @description HTTP status or SMTP reply code; 0: the receiver could not be reached.
+             */
+            response_code: number;
         };
         OAuthError: {
             /**
@@ -19986,6 +20433,1301 @@ export interface operations {
             };
         };
     };
+    "list-notification-channels": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+                skip?: number;
+                limit?: number;
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotifyPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    "create-notification-channel": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+                /** @description 1 to 255 visible ASCII characters. For 24 hours, a request with the same key gets the answer of the first success. The same key with a different request is a 422. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NotifyDraft"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    ETag?: string;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotifyChannel"] & {
+                        etag: string;
+                    };
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    "get-notification-channel": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+            };
+            path: {
+                channel_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    ETag?: string;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotifyChannel"] & {
+                        etag: string;
+                    };
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    "update-notification-channel": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+            };
+            header: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+                "If-Match": string;
+            };
+            path: {
+                channel_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NotifyChange"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    ETag?: string;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotifyChannel"] & {
+                        etag: string;
+                    };
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    "delete-notification-channel": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+            };
+            header: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+                "If-Match": string;
+            };
+            path: {
+                channel_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Removed"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    "disable-notification-channel": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+            };
+            path: {
+                channel_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    ETag?: string;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotifyChannel"] & {
+                        etag: string;
+                    };
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    "enable-notification-channel": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+            };
+            path: {
+                channel_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    ETag?: string;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotifyChannel"] & {
+                        etag: string;
+                    };
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    "test-notification-channel": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+            };
+            path: {
+                channel_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotifyTestResult"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    "list-notification-deliveries": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+                start_date?: string;
+                end_date?: string;
+                limit?: number;
+                cursor?: string;
+                channel_id?: number;
+                status?: "pending" | "sent" | "failed" | "dlq";
+                alert?: string;
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotifyDeliveryPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    "get-notification-delivery": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+            };
+            path: {
+                delivery_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotifyDelivery"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    "retry-notification-delivery": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+            };
+            path: {
+                delivery_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotifyDelivery"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     "get-openapi": {
         parameters: {
             query?: never;
@@ -25472,7 +27214,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TelemetryConfig"];
+                    "application/json": components["schemas"]["TelemetryConfig"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {
@@ -25544,10 +27288,10 @@ export interface operations {
                 /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
-            header?: {
+            header: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                "If-Match"?: string;
+                "If-Match": string;
             };
             path?: never;
             cookie?: never;
@@ -25567,7 +27311,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TelemetryConfig"];
+                    "application/json": components["schemas"]["TelemetryConfig"] & {
+                        etag: string;
+                    };
                 };
             };
             400: {

@@ -1,4 +1,4 @@
-package webhook
+package job
 
 import (
 	"context"
@@ -14,13 +14,13 @@ type places struct {
 	// slowAfter is how long a turn lasts without being slow; renew begins it anew.
 	slowAfter time.Duration
 	// serve has a turn, and done is called after it, when the lane may be started again.
-	serve func(ctx context.Context, key laneKey, renew func()) (again time.Time)
-	done  func(key laneKey, again time.Time)
+	serve func(ctx context.Context, key LaneKey, renew func()) (again time.Time)
+	done  func(key LaneKey, again time.Time)
 
 	running sync.WaitGroup
 	mu      sync.Mutex
-	known   map[laneKey]bool // lanes that wait or have a turn
-	hanging map[laneKey]bool // lanes whose last turn was slow
+	known   map[LaneKey]bool // lanes that wait or have a turn
+	hanging map[LaneKey]bool // lanes whose last turn was slow
 	quick   queue
 	slow    queue
 }
@@ -29,19 +29,19 @@ type places struct {
 // are places: those that were quick before.
 type queue struct {
 	free    int
-	waiting []laneKey
+	waiting []LaneKey
 }
 
 // turn is a lane at work.
 type turn struct {
-	key   laneKey
+	key   LaneKey
 	queue *queue
 	late  bool
 	ended bool
 }
 
 // start gives a lane a turn when there is a place, unless it waits or has one already.
-func (p *places) start(ctx context.Context, key laneKey) {
+func (p *places) start(ctx context.Context, key LaneKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.known[key] {

@@ -1,4 +1,4 @@
-package webhook
+package job
 
 import (
 	"context"
@@ -17,16 +17,16 @@ func TestPlaces(t *testing.T) {
 	release := make(chan struct{})
 	began := make(chan int64, 10*hanging)
 	var mu sync.Mutex
-	var again []laneKey
-	p := &places{slowAfter: time.Millisecond, known: map[laneKey]bool{}, hanging: map[laneKey]bool{}, quick: queue{free: 2}, slow: queue{free: 3}}
-	p.serve = func(_ context.Context, key laneKey, _ func()) time.Time {
-		began <- key.webhook
-		if key.webhook <= hanging {
+	var again []LaneKey
+	p := &places{slowAfter: time.Millisecond, known: map[LaneKey]bool{}, hanging: map[LaneKey]bool{}, quick: queue{free: 2}, slow: queue{free: 3}}
+	p.serve = func(_ context.Context, key LaneKey, _ func()) time.Time {
+		began <- key.Lane
+		if key.Lane <= hanging {
 			<-release
 		}
 		return time.Time{}
 	}
-	p.done = func(key laneKey, _ time.Time) {
+	p.done = func(key LaneKey, _ time.Time) {
 		mu.Lock()
 		again = append(again, key)
 		mu.Unlock()
@@ -42,10 +42,10 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 	for i := range int64(hanging) {
-		p.start(ctx, laneKey{"t", i + 1})
-		p.start(ctx, laneKey{"t", i + 1}) // it waits or runs already
+		p.start(ctx, LaneKey{"t", i + 1})
+		p.start(ctx, LaneKey{"t", i + 1}) // it waits or runs already
 	}
-	p.start(ctx, laneKey{"t", 1000})
+	p.start(ctx, LaneKey{"t", 1000})
 	var order []int64
 	for range hanging + 1 {
 		order = append(order, next())
@@ -53,7 +53,7 @@ func TestPlaces(t *testing.T) {
 	if slices.Sort(order); order[hanging] != 1000 || len(slices.Compact(order)) != hanging+1 {
 		t.Fatalf("the turns were of %v", order)
 	}
-	quick := laneKey{"t", 1000}
+	quick := LaneKey{"t", 1000}
 	for slow := 0; slow < hanging; runtime.Gosched() {
 		p.mu.Lock()
 		delete(p.hanging, quick) // a machine may be so busy that its turn was late
@@ -71,7 +71,7 @@ func TestPlaces(t *testing.T) {
 	// Those that hung share the slow places now, in turn.
 	release = make(chan struct{})
 	for i := range int64(hanging) {
-		p.start(ctx, laneKey{"t", i + 1})
+		p.start(ctx, LaneKey{"t", i + 1})
 	}
 	p.start(ctx, quick)
 	first := []int64{next(), next(), next(), next()}

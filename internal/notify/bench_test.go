@@ -1,0 +1,221 @@
+package notify
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/event"
+	"github.com/gatehouse-dev/gatehouse/internal/job"
+	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
+)
+
+// clock is a clock that tests move; it runs on by itself.
+type clock struct {
+	mu    sync.Mutex
+	ahead time.Duration
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().UTC().Add(c.ahead)
+}
+
+func (c *clock) move(d time.Duration) {
+	c.mu.Lock()
+	c.ahead += d
+	c.mu.Unlock()
+}
+
+// receiver is a server that notes what it gets.
+type receiver struct {
+	*httptest.Server
+	mu     sync.Mutex
+	calls  []recorded
+	answer func(r recorded) (int, string)
+}
+
+type recorded struct {
+	method, path, body string
+	header             http.Header
+}
+
+func newReceiver(t *testing.T) *receiver {
+	r := &receiver{answer: func(recorded) (int, string) { return 200, "" }}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		c := recorded{req.Method, req.URL.Path, string(body), req.Header}
+		r.mu.Lock()
+		r.calls = append(r.calls, c)
+		answer := r.answer
+		r.mu.Unlock()
+		status, text := answer(c)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, text)
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) set(answer func(r recorded) (int, string)) {
+	r.mu.Lock()
+	r.answer = answer
+	r.mu.Unlock()
+}
+
+func (r *receiver) list() []recorded {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]recorded{}, r.calls...)
+}
+
+// bench is a store with the service on it.
+type bench struct {
+	*testing.T
+	stores *db.Cluster
+	clock  *clock
+	*Service
+	events *event.Dispatcher
+}
+
+var admin = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice"}}
+
+func newBench(t *testing.T, c *db.Cluster) *bench { return newTrusting(t, c, nil) }
+
+// newTrusting is newBench with certificate authorities of its own.
+func newTrusting(t *testing.T, c *db.Cluster, roots *x509.CertPool) *bench {
+	box, err := secret.New([32]byte{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{T: t, stores: c, clock: &clock{}}
+	target := outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true, RootCAs: roots})
+	t.Cleanup(target.Close)
+	out := Outbox{Root: "https://gatehouse.example.com"}
+	b.Service = &Service{Stores: c, Now: b.clock.now, Random: rand.Reader, Box: box, Target: target, Outbox: out}
+	b.events = &event.Dispatcher{Cluster: c, Sinks: []event.Sink{Sink{Outbox: out}}, Now: b.clock.now, Logger: slog.New(slog.DiscardHandler)}
+	return b
+}
+
+func (b *bench) channel(d Draft) Channel {
+	b.Helper()
+	if d.Type == "" {
+		d.Type = format.Webhook
+	}
+	if d.Name == "" {
+		d.Name = "channel " + d.Endpoint
+	}
+	c, err := b.Create(context.Background(), admin, d)
+	if err != nil {
+		b.Fatalf("%v: %v", d, err)
+	}
+	return c
+}
+
+// tell queues notes for all channels.
+func (b *bench) tell(notes ...Note) {
+	b.Helper()
+	ctx := context.Background()
+	err := b.stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
+		for i, n := range notes {
+			if n.ID == "" {
+				n.ID = fmt.Sprintf("ntf_%s_%d", n.Fault, i)
+			}
+			if n.Severity == "" {
+				n.Severity = format.Error
+			}
+			n.At = b.clock.now()
+			if err := b.Outbox.Broadcast(ctx, tx, scope.DefaultTenant, n); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// round runs one round of a lane, as one replica.
+func (b *bench) round(holder string, c Channel) time.Time {
+	b.Helper()
+	d := &Deliverer{Service: b.Service, Holder: holder, Logger: slog.New(slog.DiscardHandler)}
+	again, err := d.turn(context.Background(), job.LaneKey{Tenant: scope.DefaultTenant, Lane: c.ID}, func() {})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return again
+}
+
+// run runs n replicas until the test is over.
+func (b *bench) run(n int) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	for i := range n {
+		d := &Deliverer{
+			Service: b.Service, Holder: fmt.Sprint("replica ", i), Poll: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+			Active: func(context.Context, scope.TenantID) (bool, error) { return true, nil },
+		}
+		done.Go(func() {
+			if err := d.Run(ctx); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	b.Cleanup(func() { cancel(); done.Wait() })
+}
+
+func (b *bench) eventually(check func() error) {
+	b.Helper()
+	over := time.After(time.Minute)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-over:
+			b.Fatal(err)
+		case <-tick.C:
+		}
+	}
+}
+
+func (b *bench) deliveries(f DeliveryFilter) []Delivery {
+	b.Helper()
+	page, err := b.Deliveries(context.Background(), admin, f, "", 1000)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return page.Deliveries
+}
+
+// audited counts audit entries of a type.
+func (b *bench) audited(kind string) int64 {
+	b.Helper()
+	var n int64
+	err := b.stores.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
+		n, err = db.One[int64](context.Background(), tx, `SELECT COUNT(*) FROM audit_events WHERE type = $1`, kind)
+		return err
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,174 @@
+package notify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/job"
+	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// How a lane works.
+const (
+	// turnTime is how long a lane goes on taking deliveries; one last call may follow.
+	turnTime = 10 * time.Second
+	// perTurn is how many deliveries a lane takes at a time.
+	perTurn = 16
+)
+
+// lanes are the channels.
+const lanes job.LaneTable = "notification_channels"
+
+// Backoff is the pause after the nth failed attempt, the first being 1: 15 minutes,
+// doubled each time, at most an hour.
+func Backoff(attempt int) time.Duration {
+	return min(15*time.Minute<<min(max(attempt-1, 0), 4), time.Hour)
+}
+
+// Deliverer sends what waits, for all tenants. Replicas each have one.
+type Deliverer struct {
+	*Service
+	// Holder names this process; it differs from that of every other.
+	Holder string
+	// Active reports whether a tenant's messages are to be sent.
+	Active func(ctx context.Context, tenant scope.TenantID) (bool, error)
+	// Poll is how often all tenants are looked at, in case that a wake was missed.
+	Poll   time.Duration
+	Logger *slog.Logger
+}
+
+// Run sends until ctx ends, and returns when the last lane has stopped.
+func (d *Deliverer) Run(ctx context.Context) error {
+	l := &job.Lanes{
+		Cluster: d.Stores, Topic: Topic, Holder: d.Holder, Active: d.Active, Now: d.Now, Poll: d.Poll, Logger: d.Logger,
+		List: channelLanes, Turn: d.turn,
+	}
+	return l.Run(ctx)
+}
+
+// errLost rolls back what a lane did that another replica has taken meanwhile.
+var errLost = errors.New("the lane belongs to another replica now")
+
+// turn takes the lane of a channel and sends what is due. It says when to look again;
+// the zero time is at once.
+func (d *Deliverer) turn(ctx context.Context, key job.LaneKey, renew func()) (time.Time, error) {
+	tenant, id := key.Tenant, key.Lane
+	var c Channel
+	var due []parcel
+	var ours bool
+	err := d.Stores.Write(ctx, tenant, func(tx *db.Tx) (err error) {
+		now := d.Now()
+		if ours, err = job.HoldLane(ctx, tx, lanes, id, d.Holder, now); err != nil || !ours {
+			return err
+		}
+		if c, err = getLane(ctx, tx, id); err != nil {
+			return err
+		}
+		due, err = dueParcels(ctx, tx, id, now, perTurn)
+		return err
+	})
+	if err != nil {
+		return time.Time{}, err
+	}
+	if !ours { // disabled, or another replica was faster: its next turn is soon
+		return d.Now().Add(time.Second), nil
+	}
+	err = d.sendAll(ctx, tenant, c, due, renew)
+	done, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer stop()
+	return time.Time{}, errors.Join(err, d.Stores.Write(done, tenant, func(tx *db.Tx) error {
+		return job.FreeLane(done, tx, lanes, id, d.Holder)
+	}))
+}
+
+// sendAll sends parcels one after another. After a failure it leaves the others of the
+// same fault, so that none overtakes it.
+func (d *Deliverer) sendAll(ctx context.Context, tenant scope.TenantID, c Channel, due []parcel, renew func()) error {
+	until := d.Now().Add(turnTime)
+	failed := map[string]bool{}
+	for _, p := range due {
+		if ctx.Err() != nil || d.Now().After(until) {
+			return nil // the rest stays due
+		}
+		if failed[p.Fault] {
+			continue
+		}
+		renew()
+		a, err := d.deliver(ctx, tenant, c, p)
+		if err != nil {
+			return err
+		}
+		failed[p.Fault] = !a.ok()
+	}
+	return nil
+}
+
+// deliver sends one parcel and writes down what became of it.
+func (d *Deliverer) deliver(ctx context.Context, tenant scope.TenantID, c Channel, p parcel) (Attempt, error) {
+	var m format.Message
+	if err := json.Unmarshal(p.Message, &m); err != nil {
+		return Attempt{}, err
+	}
+	a := Attempt{At: db.Stamp(d.Now()), Error: "the stored credential cannot be opened"}
+	if target, err := d.channel(tenant, c); err == nil {
+		a = d.send(ctx, c.Type, target, m)
+	}
+	if ctx.Err() != nil && !a.ok() {
+		return a, nil // our own end, not the receiver's fault: it stays due
+	}
+	done, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer stop()
+	return a, d.Stores.Write(done, tenant, func(tx *db.Tx) error {
+		return d.settle(done, tx, tenant, c, p, a)
+	})
+}
+
+// settle writes down an attempt.
+func (d *Deliverer) settle(ctx context.Context, tx *db.Tx, tenant scope.TenantID, c Channel, p parcel, a Attempt) error {
+	now := db.Stamp(d.Now())
+	ours, err := noteAttempt(ctx, tx, c.ID, d.Holder, now, a.ok())
+	if err != nil {
+		return err
+	}
+	if !ours {
+		return errLost
+	}
+	p.Attempts++
+	p.Log = append(p.Log, a)
+	p.Log = p.Log[max(0, len(p.Log)-keptAttempts):]
+	sc := scope.Scope{Tenant: tenant, Env: c.Environment, Actor: scope.Actor{Kind: scope.System, ID: "notifications", Name: "notifications"}}
+	record := func(kind string) error {
+		return audit.Append(ctx, tx, sc, now, audit.Entry{
+			Type: kind, Object: "notification_channel", ObjectID: itoa(c.ID), ObjectName: c.Name, Env: c.Environment,
+			EventContext: map[string]any{
+				"delivery_id": p.ID, "alert": p.Alert, "attempts": p.Attempts, "response_code": a.ResponseCode, "error": a.Error,
+			},
+		})
+	}
+	switch {
+	case a.ok():
+		if err := saveAttempt(ctx, tx, p, Sent, a, nil, &now); err != nil {
+			return err
+		}
+		return record("NOTIFICATION_DELIVERY_SENT")
+	case p.Attempts >= c.MaxAttempts:
+		if err := saveAttempt(ctx, tx, p, DLQ, a, nil, &now); err != nil {
+			return err
+		}
+		return record("notification_dlq")
+	}
+	next := now.Add(Backoff(p.Attempts))
+	if err := saveAttempt(ctx, tx, p, Failed, a, &next, nil); err != nil {
+		return err
+	}
+	if err := postpone(ctx, tx, c.ID, p.Fault, next); err != nil {
+		return err
+	}
+	return record("NOTIFICATION_DELIVERY_FAILED")
+}

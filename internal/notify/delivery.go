@@ -1,0 +1,236 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// The states of a delivery.
+const (
+	Pending = "pending"
+	Sent    = "sent"
+	Failed  = "failed"
+	DLQ     = "dlq"
+)
+
+const (
+	// keepDeliveries is how long a delivery that ended is listed, and keepFaults how
+	// long a fault is known that nothing was heard of.
+	keepDeliveries = 30 * 24 * time.Hour
+	keepFaults     = 90 * 24 * time.Hour
+	// keptAttempts is how many attempts of a delivery are listed.
+	keptAttempts = 25
+)
+
+// Attempt is one try at a delivery.
+type Attempt struct {
+	At           time.Time `json:"at" doc:"When."`
+	ResponseCode int       `json:"response_code,omitempty" doc:"HTTP status or SMTP reply code; absent: the receiver could not be reached."`
+	Response     string    `json:"response,omitempty" doc:"The receiver's own words, where its protocol has any."`
+	DurationMS   int64     `json:"duration_ms" doc:"Duration in milliseconds."`
+	Error        string    `json:"error,omitempty" doc:"Why it failed."`
+}
+
+// ok reports whether the receiver accepted it.
+func (a Attempt) ok() bool { return a.Error == "" }
+
+// Delivery is one message on its way to one channel.
+type Delivery struct {
+	ID            int64          `json:"id" db:"id" doc:"Identifier."`
+	ChannelID     int64          `json:"channel_id" db:"channel_id" doc:"The channel."`
+	ChannelName   string         `json:"channel_name" db:"channel_name" doc:"Its name."`
+	Environment   scope.Env      `json:"environment" db:"environment" enum:"sandbox,production" doc:"Its environment."`
+	Alert         string         `json:"alert" db:"alert" doc:"What the message is about."`
+	Severity      string         `json:"severity" db:"severity" enum:"info,warning,error,critical" doc:"Severity."`
+	Status        string         `json:"status" db:"status" enum:"pending,sent,failed,dlq" doc:"failed: to be tried again, unless it was a test; dlq: given up."`
+	ResponseCode  int            `json:"response_code" db:"response_code" doc:"HTTP status or SMTP reply code of the last attempt; 0: the receiver could not be reached, or there was no attempt yet."`
+	Response      string         `json:"response" db:"response" doc:"The receiver's own words at the last attempt, where its protocol has any."`
+	Error         string         `json:"error" db:"error" doc:"Why the last attempt failed; empty: it did not."`
+	Attempts      int            `json:"attempts" db:"attempts" doc:"Number of attempts."`
+	RetryCount    int            `json:"retry_count" db:"-" doc:"Number of attempts after the first."`
+	Log           []Attempt      `json:"attempt_log" db:"log" doc:"The attempts, oldest first, at most the last 25."`
+	CreatedAt     time.Time      `json:"created_at" db:"created_at" doc:"When it was queued."`
+	NextAttemptAt *time.Time     `json:"next_attempt_at" db:"next_at" doc:"When it is tried next; null: never."`
+	FinishedAt    *time.Time     `json:"finished_at" db:"finished_at" doc:"When it was sent or given up; null: it is still tried."`
+	Payload       format.Message `json:"payload" db:"message" doc:"The message. Members with secret names are redacted, here and in what is sent."`
+}
+
+// filled fills in what is not stored.
+func (d Delivery) filled() Delivery {
+	d.RetryCount = max(0, d.Attempts-1)
+	return d
+}
+
+// DeliveryFilter narrows a list of deliveries.
+type DeliveryFilter struct {
+	// Channel is 0 for all.
+	Channel int64
+	// Status and Alert are empty for all.
+	Status, Alert string
+	// Start and End bound when they were queued; zero: they do not.
+	Start, End time.Time
+}
+
+// DeliveryPage is one page of deliveries.
+type DeliveryPage struct {
+	Deliveries []Delivery `json:"deliveries" doc:"Newest first."`
+	Total      int64      `json:"total" doc:"Number that match the filter."`
+	NextCursor string     `json:"next_cursor,omitempty" doc:"For the next page; absent on the last."`
+}
+
+// TestResult is how a receiver took a test message.
+type TestResult struct {
+	Delivered    bool   `json:"delivered" doc:"Whether the receiver accepted it."`
+	DeliveryID   int64  `json:"delivery_id" doc:"The delivery in the list. A test is tried once."`
+	ResponseCode int    `json:"response_code" doc:"HTTP status or SMTP reply code; 0: the receiver could not be reached."`
+	Response     string `json:"response" doc:"The receiver's own words, where its protocol has any."`
+	DurationMS   int64  `json:"duration_ms" doc:"Duration in milliseconds."`
+	Error        string `json:"error" doc:"Why it failed; empty: it did not."`
+}
+
+// Deliveries is one page of the deliveries in the scope's environment or in both, newest
+// first.
+func (s *Service) Deliveries(ctx context.Context, sc scope.Scope, f DeliveryFilter, cursor string, limit int) (DeliveryPage, error) {
+	var page DeliveryPage
+	before := int64(0)
+	if cursor != "" {
+		var err error
+		if before, err = strconv.ParseInt(cursor, 10, 64); err != nil || before < 1 {
+			return page, fault.New(fault.BadRequest, "bad_cursor", "cursor is none that we gave")
+		}
+	}
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		if f.Channel != 0 {
+			if _, err = load(ctx, tx, sc, f.Channel); err != nil {
+				return err
+			}
+		}
+		if page.Total, err = countDeliveries(ctx, tx, sc.Env, f); err != nil {
+			return err
+		}
+		page.Deliveries, err = listDeliveries(ctx, tx, sc.Env, f, before, limit+1)
+		return err
+	})
+	if err != nil {
+		return page, err
+	}
+	if len(page.Deliveries) > limit {
+		page.Deliveries = page.Deliveries[:limit]
+		page.NextCursor = itoa(page.Deliveries[limit-1].ID)
+	}
+	for i := range page.Deliveries {
+		page.Deliveries[i] = page.Deliveries[i].filled()
+	}
+	return page, nil
+}
+
+// Delivery is one delivery.
+func (s *Service) Delivery(ctx context.Context, sc scope.Scope, id int64) (Delivery, error) {
+	var d Delivery
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		d, err = loadDelivery(ctx, tx, sc, id)
+		return err
+	})
+	return d.filled(), err
+}
+
+// Retry has a delivery tried again at once, with all its attempts.
+func (s *Service) Retry(ctx context.Context, sc scope.Scope, id int64) (Delivery, error) {
+	var d Delivery
+	err := s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		if d, err = loadDelivery(ctx, tx, sc, id); err != nil {
+			return err
+		}
+		if d.Status == Pending {
+			return fault.New(fault.Conflict, "delivery_pending", "the delivery has not been tried yet")
+		}
+		if d.Status == Sent {
+			return fault.New(fault.Conflict, "delivery_sent", "the delivery has been sent")
+		}
+		c, err := load(ctx, tx, sc, d.ChannelID)
+		if err != nil {
+			return err
+		}
+		if !c.Enabled {
+			return fault.New(fault.Conflict, "channel_disabled", "the channel is off: enable it first")
+		}
+		if err := retryDelivery(ctx, tx, id, s.Now()); err != nil {
+			return err
+		}
+		if d, err = loadDelivery(ctx, tx, sc, id); err != nil {
+			return err
+		}
+		if err := tx.Notify(ctx, Topic); err != nil {
+			return err
+		}
+		return audit.Append(ctx, tx, sc, s.Now(), c.entry("NOTIFICATION_DELIVERY_RETRIED", map[string]any{"delivery_id": id, "alert": d.Alert}))
+	})
+	return d.filled(), err
+}
+
+// Test sends a message at once and shows how the receiver took it. It is tried once,
+// also while the channel is off, whatever the severity threshold.
+func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64) (TestResult, error) {
+	c, err := s.load(ctx, sc, id)
+	if err != nil {
+		return TestResult{}, err
+	}
+	target, err := s.channel(sc.Tenant, c)
+	if err != nil {
+		return TestResult{}, err
+	}
+	m, stored, err := s.testMessage(sc.Tenant, Note{
+		Alert: "test", Severity: format.Info, Env: c.Environment, Fault: "test:" + itoa(id), Title: "Test of the channel " + c.Name,
+		Text: sc.Actor.Name + " sent this message to try the channel out. Nothing has happened.",
+	})
+	if err != nil {
+		return TestResult{}, err
+	}
+	a := s.send(ctx, c.Type, target, m)
+	status := Failed
+	if a.ok() {
+		status = Sent
+	}
+	out := TestResult{Delivered: a.ok(), ResponseCode: a.ResponseCode, Response: a.Response, DurationMS: a.DurationMS, Error: a.Error}
+	err = s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) error {
+		if _, err := load(ctx, tx, sc, id); err != nil {
+			return err // deleted meanwhile
+		}
+		if out.DeliveryID, err = insertTested(ctx, tx, id, m, stored, status, a); err != nil {
+			return err
+		}
+		return audit.Append(ctx, tx, sc, s.Now(), c.entry("NOTIFICATION_CHANNEL_TESTED", map[string]any{"delivered": a.ok(), "response_code": a.ResponseCode}))
+	})
+	return out, err
+}
+
+// Forget removes deliveries of a tenant that were listed long enough.
+func (s *Service) Forget(ctx context.Context, tenant scope.TenantID) error {
+	const batch = 500
+	for {
+		var n int64
+		err := s.Stores.Write(ctx, tenant, func(tx *db.Tx) (err error) {
+			n, err = forgetDeliveries(ctx, tx, s.Now().Add(-keepDeliveries), s.Now().Add(-keepFaults), batch)
+			return err
+		})
+		if err != nil || n < batch {
+			return err
+		}
+	}
+}
+
+func loadDelivery(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Delivery, error) {
+	d, err := getDelivery(ctx, tx, id)
+	if errors.Is(err, db.ErrNoRows) || err == nil && sc.Env != scope.AnyEnv && sc.Env != d.Environment {
+		return Delivery{}, fault.NotFoundf("no such delivery")
+	}
+	return d, err
+}

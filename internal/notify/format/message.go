@@ -1,0 +1,118 @@
+// Package format is pure: it says how a notification looks to each type of receiver.
+// A Type checks the settings of a channel, makes the request that sends a Message, and
+// reads the answer.
+package format
+
+import (
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// The severities, from the least to the most severe.
+const (
+	Info     = "info"
+	Warning  = "warning"
+	Error    = "error"
+	Critical = "critical"
+)
+
+// Severities lists them, the least severe first.
+func Severities() []string { return []string{Info, Warning, Error, Critical} }
+
+// The states of what a message is about.
+const (
+	Firing   = "firing"
+	Resolved = "resolved"
+)
+
+// Message is one notification, as a generic webhook receives it.
+type Message struct {
+	ID          string    `json:"id" doc:"Identifies the notification; the same in each attempt."`
+	Alert       string    `json:"alert" doc:"What it is about."`
+	Severity    string    `json:"severity" enum:"info,warning,error,critical" doc:"Severity."`
+	Status      string    `json:"status" enum:"firing,resolved" doc:"resolved: what it is about has ended."`
+	Title       string    `json:"title" doc:"One line."`
+	Text        string    `json:"message" doc:"What happened."`
+	Facts       []Fact    `json:"facts" doc:"Details."`
+	Tenant      string    `json:"tenant" doc:"Tenant."`
+	Environment string    `json:"environment,omitempty" doc:"Environment; absent: it concerns the whole tenant."`
+	Fault       string    `json:"fault" doc:"Identifies what it is about: the same in all notifications about one fault."`
+	Link        string    `json:"link,omitempty" doc:"The object in the console."`
+	At          time.Time `json:"timestamp" doc:"When it happened."`
+}
+
+// Fact is one detail of a message.
+type Fact struct {
+	Name  string `json:"name" doc:"Name."`
+	Value string `json:"value" doc:"Value."`
+}
+
+// Clean bounds the texts of a message, and removes control characters from them.
+func (m Message) Clean() Message {
+	m.Title = line(m.Title, 200)
+	m.Text = text(m.Text, 2000)
+	facts := make([]Fact, 0, len(m.Facts))
+	for _, f := range m.Facts[:min(len(m.Facts), 20)] {
+		facts = append(facts, Fact{line(f.Name, 100), line(f.Value, 500)})
+	}
+	m.Facts = facts
+	return m
+}
+
+// head is the title with what a reader must see first.
+func (m Message) head() string {
+	if m.Status == Resolved {
+		return "[resolved] " + m.Title
+	}
+	return "[" + m.Severity + "] " + m.Title
+}
+
+// facts are all details, those that every message has last.
+func (m Message) facts() []Fact {
+	out := append([]Fact{}, m.Facts...)
+	if m.Environment != "" {
+		out = append(out, Fact{"environment", m.Environment})
+	}
+	return append(out, Fact{"tenant", m.Tenant}, Fact{"time", m.At.UTC().Format(time.RFC3339)})
+}
+
+// plain is the message as text.
+func (m Message) plain() string {
+	var b strings.Builder
+	b.WriteString(m.Text)
+	b.WriteString("\n\n")
+	for _, f := range m.facts() {
+		b.WriteString(f.Name + ": " + f.Value + "\n")
+	}
+	if m.Link != "" {
+		b.WriteString("\n" + m.Link + "\n")
+	}
+	return b.String()
+}
+
+// Line is a text of somebody else in one line, short enough to show.
+func Line(s string) string { return line(s, 200) }
+
+// line is text in one line of at most n bytes.
+func line(s string, n int) string { return text(strings.Join(strings.Fields(s), " "), n) }
+
+// text is s without control characters, of at most n bytes.
+func text(s string, n int) string {
+	s = strings.Map(func(r rune) rune {
+		if r != '\n' && unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+	if len(s) <= n {
+		return s
+	}
+	const more = "…"
+	cut := n - len(more)
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + more
+}

@@ -1,0 +1,355 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"io"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
+)
+
+// Service is the use cases on channels and their deliveries.
+type Service struct {
+	Stores *db.Cluster
+	Now    func() time.Time
+	Random io.Reader
+	// Box seals the credentials.
+	Box *secret.Box
+	// Target calls the receivers, guarded.
+	Target *outbound.Client
+	// Outbox composes the messages.
+	Outbox Outbox
+}
+
+// changes is held while channels change, so that names and their number hold.
+const changes = "notification channels"
+
+// List is one page of the channels in the scope's environment or in both, by id.
+func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int64) (Page, error) {
+	var page Page
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		if page.Total, err = countChannels(ctx, tx, sc.Env); err != nil {
+			return err
+		}
+		page.Channels, err = listChannels(ctx, tx, sc.Env, skip, limit)
+		return err
+	})
+	for i := range page.Channels {
+		page.Channels[i] = page.Channels[i].shown()
+	}
+	return page, err
+}
+
+// Get is one channel.
+func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Channel, error) {
+	var c Channel
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		c, err = load(ctx, tx, sc, id)
+		return err
+	})
+	return c.shown(), err
+}
+
+// Create makes a channel. It gets the messages that are queued from here on.
+func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Channel, error) {
+	env, err := sc.CreateIn(d.Environment)
+	if err != nil {
+		return Channel{}, err
+	}
+	t, known := format.Find(d.Type)
+	if !known {
+		return Channel{}, fault.Invalidf("/type", "there is no such type of channel")
+	}
+	c := Channel{
+		Name: strings.TrimSpace(d.Name), Type: d.Type, Endpoint: d.Endpoint, Environment: env, SeverityThreshold: d.SeverityThreshold,
+		MaxAttempts: defaultAttempts, Enabled: d.Enabled == nil || *d.Enabled, Settings: d.Settings, ChangeNo: 1, CreatedBy: sc.Actor.Name, Credential: []byte{},
+	}
+	if c.SeverityThreshold == "" {
+		c.SeverityThreshold = format.Info
+	}
+	if d.MaxAttempts != nil {
+		c.MaxAttempts = *d.MaxAttempts
+	}
+	secrets, offences := secretsOf(t, d.Credential)
+	if c.Settings == nil {
+		c.Settings = map[string]any{}
+	}
+	if err := s.check(ctx, t, c, secrets, offences); err != nil {
+		return Channel{}, err
+	}
+	err = s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
+		n, err := countChannels(ctx, tx, scope.AnyEnv)
+		if err != nil {
+			return err
+		}
+		if n >= maxChannels {
+			return fault.Newf(fault.Forbidden, "limit_exceeded", "a tenant has at most %d channels", maxChannels).With("limit", maxChannels).With("used", n)
+		}
+		if err := checkNameFree(ctx, tx, c.Name, 0); err != nil {
+			return err
+		}
+		c.CreatedAt = db.Stamp(s.Now())
+		c.UpdatedAt = c.CreatedAt
+		if c, err = insertChannel(ctx, tx, c); err != nil {
+			return err
+		}
+		if c.Credential, err = s.seal(sc.Tenant, c.ID, secrets); err != nil {
+			return err
+		}
+		if c, err = updateChannel(ctx, tx, c); err != nil {
+			return err
+		}
+		return audit.Append(ctx, tx, sc, s.Now(), c.entry("NOTIFICATION_CHANNEL_CREATED", map[string]any{
+			"type": c.Type, "target": format.Origin(c.Endpoint), "severity_threshold": c.SeverityThreshold, "enabled": c.Enabled,
+		}))
+	})
+	return c.shown(), err
+}
+
+// Update changes the members that were sent. ifChange other than 0 must be the
+// channel's ChangeNo, else Precondition.
+func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Change, ifChange int64) (Channel, error) {
+	old, err := s.load(ctx, sc, id)
+	if err != nil {
+		return Channel{}, err
+	}
+	t, _ := format.Find(old.Type)
+	next, secrets, err := s.apply(sc.Tenant, t, old, ch)
+	if err != nil {
+		return Channel{}, err
+	}
+	_, offences := secretsOf(t, ch.Credential)
+	if err := s.check(ctx, t, next, secrets, offences); err != nil {
+		return Channel{}, err
+	}
+	return s.change(ctx, sc, id, ifChange, "NOTIFICATION_CHANNEL_UPDATED", func(c *Channel) error {
+		before := *c
+		var secrets map[string]string
+		if *c, secrets, err = s.apply(sc.Tenant, t, before, ch); err != nil {
+			return err
+		}
+		was, err := s.open(sc.Tenant, before)
+		if err != nil || reflect.DeepEqual(was, secrets) {
+			return err
+		}
+		c.Credential, err = s.seal(sc.Tenant, c.ID, secrets)
+		return err
+	})
+}
+
+// apply gives a channel with a change, its endpoint and its credential in clear. A
+// stored credential does not go to another host than it was given for.
+func (s *Service) apply(tenant scope.TenantID, t format.Type, c Channel, ch Change) (Channel, map[string]string, error) {
+	secrets, err := s.open(tenant, c)
+	if err != nil {
+		return c, nil, err
+	}
+	old := format.Channel{Endpoint: c.Endpoint, Settings: c.Settings}
+	if ch.Name != nil {
+		c.Name = strings.TrimSpace(*ch.Name)
+	}
+	if ch.Endpoint != nil {
+		c.Endpoint = *ch.Endpoint
+	}
+	if ch.SeverityThreshold != nil {
+		c.SeverityThreshold = *ch.SeverityThreshold
+	}
+	if ch.MaxAttempts != nil {
+		c.MaxAttempts = *ch.MaxAttempts
+	}
+	if ch.Enabled != nil {
+		c.Enabled = *ch.Enabled
+	}
+	ch.Settings.Apply(&c.Settings)
+	kept := len(secrets) > 0 && ch.Credential == nil
+	if ch.Credential != nil {
+		secrets, _ = secretsOf(t, ch.Credential)
+	}
+	if c.Settings == nil {
+		c.Settings = map[string]any{}
+	}
+	if kept && !reflect.DeepEqual(old.Hosts(), format.Channel{Endpoint: c.Endpoint, Settings: c.Settings}.Hosts()) {
+		f := fault.Invalidf("/credential", "another host needs the credential again")
+		f.Code = "credential_required"
+		return c, nil, f
+	}
+	return c, secrets, nil
+}
+
+// Enable switches a channel on or off.
+func (s *Service) Enable(ctx context.Context, sc scope.Scope, id int64, on bool) (Channel, error) {
+	kind := "NOTIFICATION_CHANNEL_DISABLED"
+	if on {
+		kind = "NOTIFICATION_CHANNEL_ENABLED"
+	}
+	return s.change(ctx, sc, id, 0, kind, func(c *Channel) error { c.Enabled = on; return nil })
+}
+
+// Delete removes a channel with its deliveries, also those that wait.
+func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64) (Channel, error) {
+	var c Channel
+	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) (err error) {
+		if c, err = loadCurrent(ctx, tx, sc, id, ifChange); err != nil {
+			return err
+		}
+		if err := deleteChannel(ctx, tx, id); err != nil {
+			return err
+		}
+		return audit.Append(ctx, tx, sc, s.Now(), c.entry("NOTIFICATION_CHANNEL_DELETED", map[string]any{"type": c.Type, "target": format.Origin(c.Endpoint)}))
+	})
+	return c, err
+}
+
+// change loads, changes and records a channel. One that does not change makes no version
+// and no audit entry.
+func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifChange int64, kind string, edit func(c *Channel) error) (Channel, error) {
+	var c Channel
+	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
+		old, err := loadCurrent(ctx, tx, sc, id, ifChange)
+		if err != nil {
+			return err
+		}
+		next := old
+		if err := edit(&next); err != nil {
+			return err
+		}
+		if reflect.DeepEqual(next, old) {
+			c = old
+			return nil
+		}
+		if next.Name != old.Name {
+			if err := checkNameFree(ctx, tx, next.Name, id); err != nil {
+				return err
+			}
+		}
+		next.ChangeNo, next.UpdatedAt = old.ChangeNo+1, db.Stamp(s.Now())
+		if c, err = updateChannel(ctx, tx, next); err != nil {
+			return err
+		}
+		if err := tx.Notify(ctx, Topic); err != nil { // what waits may go now
+			return err
+		}
+		return audit.Append(ctx, tx, sc, s.Now(), c.entry(kind, changed(old, c)))
+	})
+	return c.shown(), err
+}
+
+// changed names what differs; of the endpoint only scheme and host, of the credential
+// nothing.
+func changed(old, next Channel) map[string]any {
+	out := map[string]any{}
+	differ := func(name string, a, b any) {
+		if !reflect.DeepEqual(a, b) {
+			out[name] = map[string]any{"from": a, "to": b}
+		}
+	}
+	differ("name", old.Name, next.Name)
+	differ("severity_threshold", old.SeverityThreshold, next.SeverityThreshold)
+	differ("max_attempts", old.MaxAttempts, next.MaxAttempts)
+	differ("enabled", old.Enabled, next.Enabled)
+	if old.Endpoint != next.Endpoint {
+		out["target"] = map[string]any{"from": format.Origin(old.Endpoint), "to": format.Origin(next.Endpoint)}
+	}
+	if !reflect.DeepEqual(old.Settings, next.Settings) {
+		out["settings_changed"] = true
+	}
+	if string(old.Credential) != string(next.Credential) {
+		out["sign_in_changed"] = true
+	}
+	return out
+}
+
+func (c Channel) entry(kind string, changes map[string]any) audit.Entry {
+	return audit.Entry{Type: kind, Object: "notification_channel", ObjectID: itoa(c.ID), ObjectName: c.Name, Env: c.Environment, Changes: changes}
+}
+
+// shown fills in what is not stored.
+func (c Channel) shown() Channel {
+	c.CredentialSet = len(c.Credential) > 0
+	return c
+}
+
+// check checks a channel whose secrets are in clear.
+func (s *Service) check(ctx context.Context, t format.Type, c Channel, secrets map[string]string, offences []fault.Detail) error {
+	if c.Name == "" {
+		offences = append(offences, fault.Detail{Pointer: "/name", Message: "a channel has a name"})
+	}
+	if tooLarge(c.Settings) {
+		offences = append(offences, fault.Detail{Pointer: "/settings", Message: "must not be larger than 16 KiB"})
+	}
+	f := format.Channel{Endpoint: c.Endpoint, Settings: c.Settings, Credential: secrets}
+	if c.Endpoint == "" {
+		offences = append(offences, fault.Detail{Pointer: "/endpoint", Message: "is required for this type of channel"})
+	} else if len(offences) == 0 {
+		offences = t.Check(f)
+	}
+	if len(offences) > 0 {
+		f := fault.New(fault.Invalid, "validation_failed", "the channel is not valid")
+		f.Details = offences
+		return f
+	}
+	if t.Request == nil {
+		server, err := f.MailServer()
+		if err != nil {
+			return fault.Invalidf("/endpoint", "%s", err.Error())
+		}
+		if err := s.Target.CheckMail(ctx, "/endpoint", server); err != nil {
+			return err
+		}
+	} else if err := s.Target.Check(ctx, "/endpoint", c.Endpoint); err != nil {
+		return err
+	}
+	if url, _ := c.Settings["token_url"].(string); url != "" {
+		return s.Target.Check(ctx, "/settings/token_url", url)
+	}
+	return nil
+}
+
+// load is one channel as it is stored.
+func (s *Service) load(ctx context.Context, sc scope.Scope, id int64) (Channel, error) {
+	var c Channel
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		c, err = load(ctx, tx, sc, id)
+		return err
+	})
+	return c, err
+}
+
+func load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Channel, error) {
+	c, err := getChannel(ctx, tx, id)
+	if errors.Is(err, db.ErrNoRows) || err == nil && sc.Env != scope.AnyEnv && sc.Env != c.Environment {
+		return Channel{}, fault.NotFoundf("no such channel")
+	}
+	return c, err
+}
+
+func loadCurrent(ctx context.Context, tx *db.Tx, sc scope.Scope, id, ifChange int64) (Channel, error) {
+	c, err := load(ctx, tx, sc, id)
+	if err == nil && ifChange != 0 && ifChange != c.ChangeNo {
+		return Channel{}, fault.Newf(fault.Precondition, "precondition_failed", "the channel is at change %d", c.ChangeNo)
+	}
+	return c, err
+}
+
+func checkNameFree(ctx context.Context, tx *db.Tx, name string, self int64) error {
+	other, err := channelNamed(ctx, tx, name)
+	if err == nil && other != self {
+		return fault.Newf(fault.Conflict, "already_exists", "there is a channel called %q already", name)
+	}
+	if errors.Is(err, db.ErrNoRows) {
+		return nil
+	}
+	return err
+}
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }

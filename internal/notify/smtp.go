@@ -1,0 +1,192 @@
+package notify
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/smtp"
+	"net/textproto"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+)
+
+// errNoStartTLS: the server offers no encryption, and we insist on it.
+var errNoStartTLS = errors.New("the server does not offer STARTTLS")
+
+// errNoAuth: the server offers no AUTH with the method of the channel.
+var errNoAuth = errors.New("the server does not offer this way to sign in")
+
+// accepted is what a server answers to a message that it takes (RFC 5321).
+const accepted = 250
+
+// mail sends a message to all recipients of a channel, in one transaction.
+func (s *Service) mail(ctx context.Context, c format.Channel, m format.Message) Attempt {
+	ctx, cancel := s.Target.WithTimeout(ctx)
+	defer cancel()
+	mail, err := format.Compose(c, m, s.Now())
+	if err != nil {
+		return Attempt{Error: "the message cannot be written"}
+	}
+	server, err := c.MailServer()
+	if err != nil {
+		return Attempt{Error: err.Error()}
+	}
+	conn, err := s.Target.DialMail(ctx, server)
+	if err != nil {
+		return Attempt{Error: fault.Message(err)}
+	}
+	defer conn.Close()
+	return smtpResult(s.converse(ctx, conn, server, c, mail))
+}
+
+// smtpResult is what became of a conversation.
+func smtpResult(err error) Attempt {
+	var reply *textproto.Error
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case err == nil:
+		return Attempt{ResponseCode: accepted, Response: "accepted"}
+	case errors.As(err, &reply):
+		return Attempt{ResponseCode: reply.Code, Response: format.Line(reply.Msg), Error: "the mail server refused the message"}
+	case errors.As(err, &certificate):
+		return Attempt{Error: "the certificate of the mail server is not valid"}
+	case errors.Is(err, errNoStartTLS), errors.Is(err, errNoAuth):
+		return Attempt{Error: err.Error()}
+	}
+	return Attempt{Error: "the target could not be reached"}
+}
+
+// converse hands a mail over.
+func (s *Service) converse(ctx context.Context, conn net.Conn, server outbound.MailServer, c format.Channel, mail format.Mail) error {
+	settings := s.Target.TLS(server.Host)
+	if c.Encryption() == format.ImplicitTLS {
+		encrypted := tls.Client(conn, settings)
+		if err := encrypted.HandshakeContext(ctx); err != nil {
+			return err
+		}
+		conn = encrypted
+	}
+	client, err := smtp.NewClient(conn, server.Host)
+	if err != nil {
+		return err
+	}
+	_, domain, _ := strings.Cut(mail.From, "@")
+	if err := client.Hello(domain); err != nil {
+		return err
+	}
+	if c.Encryption() == format.StartTLS {
+		if offered, _ := client.Extension("STARTTLS"); !offered {
+			return errNoStartTLS
+		}
+		if err := client.StartTLS(settings); err != nil {
+			return err
+		}
+	}
+	if method := c.MailAuth(); method != "" {
+		if err := signIn(client, method, server.Host, c); err != nil {
+			return err
+		}
+	}
+	if err := client.Mail(mail.From); err != nil {
+		return err
+	}
+	for _, to := range mail.To {
+		if err := client.Rcpt(to); err != nil {
+			return err
+		}
+	}
+	w, err := client.Data()
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(mail.Body); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	_ = client.Quit() // the mail is accepted, whatever comes now
+	return nil
+}
+
+// signIn uses the method of the channel. The methods send secrets, and so need TLS.
+func signIn(client *smtp.Client, method, host string, c format.Channel) error {
+	offered, methods := client.Extension("AUTH")
+	name := map[string]string{format.AuthPlain: "PLAIN", format.AuthLogin: "LOGIN", format.AuthXOAUTH2: "XOAUTH2"}[method]
+	known := false
+	for m := range strings.FieldsSeq(methods) {
+		known = known || strings.EqualFold(m, name)
+	}
+	if !offered || !known {
+		return errNoAuth
+	}
+	user, password := c.Credential[format.Username], c.Credential[format.Password]
+	switch method {
+	case format.AuthLogin:
+		return client.Auth(&loginAuth{user: user, password: password})
+	case format.AuthXOAUTH2:
+		token := c.Token
+		if token == "" {
+			token = c.Credential[format.AccessToken]
+		}
+		return client.Auth(&tokenAuth{user: user, token: token})
+	}
+	return client.Auth(smtp.PlainAuth("", user, password, host))
+}
+
+// errNotEncrypted keeps secrets from a connection without TLS.
+var errNotEncrypted = errors.New("the connection is not encrypted")
+
+// loginAuth is the method LOGIN: the server asks for the name, then for the password.
+type loginAuth struct {
+	user, password string
+	asked          int
+}
+
+// Start begins.
+func (a *loginAuth) Start(server *smtp.ServerInfo) (string, []byte, error) {
+	if !server.TLS {
+		return "", nil, errNotEncrypted
+	}
+	return "LOGIN", nil, nil
+}
+
+// Next answers a question.
+func (a *loginAuth) Next(_ []byte, more bool) ([]byte, error) {
+	if !more {
+		return nil, nil
+	}
+	a.asked++
+	switch a.asked {
+	case 1:
+		return []byte(a.user), nil
+	case 2:
+		return []byte(a.password), nil
+	}
+	return nil, errors.New("the server asks for more than name and password")
+}
+
+// tokenAuth is the method XOAUTH2.
+type tokenAuth struct{ user, token string }
+
+// Start begins, with all that there is to say.
+func (a *tokenAuth) Start(server *smtp.ServerInfo) (string, []byte, error) {
+	if !server.TLS {
+		return "", nil, errNotEncrypted
+	}
+	response := "user=" + a.user + "\x01auth=Bearer " + a.token + "\x01\x01"
+	return "XOAUTH2", []byte(response), nil
+}
+
+// Next answers the description of an error with nothing, so that the server says the
+// error.
+func (a *tokenAuth) Next(_ []byte, more bool) ([]byte, error) {
+	if more {
+		return []byte{}, nil
+	}
+	return nil, nil
+}

@@ -1,0 +1,290 @@
+package notify
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/quotedprintable"
+	"net"
+	"net/http/httptest"
+	"net/mail"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/emersion/go-sasl"
+	"github.com/emersion/go-smtp"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// postOffice is a mail server that notes what it gets.
+type postOffice struct {
+	mu      sync.Mutex
+	mails   []letter
+	methods []string
+	refuse  error
+}
+
+type letter struct {
+	from, user, method string
+	to                 []string
+	encrypted          bool
+	raw                string
+}
+
+// NewSession begins a conversation.
+func (p *postOffice) NewSession(c *smtp.Conn) (smtp.Session, error) {
+	_, encrypted := c.TLSConnectionState()
+	return &mailSession{office: p, letter: letter{encrypted: encrypted}}, nil
+}
+
+type mailSession struct {
+	office *postOffice
+	letter letter
+}
+
+func (s *mailSession) AuthMechanisms() []string { return s.office.methods }
+
+// Auth accepts only what the tests know.
+func (s *mailSession) Auth(method string) (sasl.Server, error) {
+	check := func(user, password string) error {
+		if user != "robot" || password != "passw0rd" {
+			return &smtp.SMTPError{Code: 535, Message: "wrong password passw0rd?"}
+		}
+		s.letter.user, s.letter.method = user, method
+		return nil
+	}
+	switch method {
+	case sasl.Plain:
+		return sasl.NewPlainServer(func(_, user, password string) error { return check(user, password) }), nil
+	case "LOGIN":
+		return &loginServer{check: check}, nil
+	case "XOAUTH2":
+		return xoauth2Server(func(response string) error {
+			if response != "user=robot\x01auth=Bearer t0ken\x01\x01" {
+				return errors.New("wrong token")
+			}
+			return check("robot", "passw0rd")
+		}), nil
+	}
+	return nil, smtp.ErrAuthUnknownMechanism
+}
+
+type loginServer struct {
+	check func(user, password string) error
+	got   []string
+}
+
+// Next asks for the name, then for the password.
+func (l *loginServer) Next(response []byte) ([]byte, bool, error) {
+	if response != nil {
+		l.got = append(l.got, string(response))
+	}
+	switch len(l.got) {
+	case 0:
+		return []byte("Username:"), false, nil
+	case 1:
+		return []byte("Password:"), false, nil
+	}
+	return nil, true, l.check(l.got[0], l.got[1])
+}
+
+type xoauth2Server func(response string) error
+
+// Next checks the token.
+func (x xoauth2Server) Next(response []byte) ([]byte, bool, error) {
+	return nil, true, x(string(response))
+}
+
+func (s *mailSession) Mail(from string, _ *smtp.MailOptions) error { s.letter.from = from; return nil }
+
+func (s *mailSession) Rcpt(to string, _ *smtp.RcptOptions) error {
+	s.letter.to = append(s.letter.to, to)
+	return nil
+}
+
+func (s *mailSession) Data(r io.Reader) error {
+	raw, err := io.ReadAll(r)
+	s.letter.raw = string(raw)
+	s.office.mu.Lock()
+	defer s.office.mu.Unlock()
+	if s.office.refuse != nil {
+		return s.office.refuse
+	}
+	s.office.mails = append(s.office.mails, s.letter)
+	return err
+}
+
+func (s *mailSession) Reset()        {}
+func (s *mailSession) Logout() error { return nil }
+
+// open starts the mail server, with implicit TLS or STARTTLS or neither, and gives its
+// address.
+func (p *postOffice) open(t *testing.T, encryption string, certificate *tls.Config) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	s := smtp.NewServer(p)
+	s.Domain = "mail.test"
+	switch encryption {
+	case format.ImplicitTLS:
+		l = tls.NewListener(l, certificate)
+	case format.StartTLS:
+		s.TLSConfig = certificate
+	}
+	var done sync.WaitGroup
+	done.Go(func() { _ = s.Serve(l) })
+	t.Cleanup(func() { _ = s.Close(); done.Wait() })
+	return address
+}
+
+// certificate is one for 127.0.0.1, and the pool that trusts it.
+func certificate(t *testing.T) (*tls.Config, *x509.CertPool) {
+	s := httptest.NewUnstartedServer(nil)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	pool := x509.NewCertPool()
+	pool.AddCert(s.Certificate())
+	return &tls.Config{Certificates: s.TLS.Certificates, MinVersion: tls.VersionTLS12}, pool
+}
+
+// TestMail: each encryption with each way to sign in, against a mail server.
+func TestMail(t *testing.T) {
+	own, pool := certificate(t)
+	password := map[string]any{"username": "robot", "password": "passw0rd"}
+	for _, c := range []struct {
+		encryption, auth string
+		credential       map[string]any
+	}{
+		{format.StartTLS, format.AuthPlain, password},
+		{format.StartTLS, format.AuthLogin, password},
+		{format.StartTLS, format.AuthXOAUTH2, map[string]any{"username": "robot", "access_token": "t0ken"}},
+		{format.ImplicitTLS, format.AuthPlain, password},
+		{format.ImplicitTLS, format.AuthLogin, password},
+		{format.ImplicitTLS, format.AuthXOAUTH2, map[string]any{"username": "robot", "client_id": "id", "client_secret": "cl1ent"}},
+		{format.StartTLS, "", nil},
+		{format.NoTLS, "", nil},
+	} {
+		t.Run(c.encryption+" "+c.auth, func(t *testing.T) {
+			dbtest.Each(t, func(t *testing.T, cluster *db.Cluster) {
+				b := newTrusting(t, cluster, pool)
+				office := &postOffice{methods: []string{"PLAIN", "LOGIN", "XOAUTH2"}}
+				tokens := newReceiver(t)
+				tokens.set(func(r recorded) (int, string) {
+					if !strings.Contains(r.body, "client_secret=cl1ent") || !strings.Contains(r.body, "grant_type=client_credentials") {
+						return 401, ""
+					}
+					return 200, `{"access_token":"t0ken","token_type":"bearer"}`
+				})
+				settings := map[string]any{"from": "Gatehouse <gatehouse@example.com>", "to": []any{"ann@example.com", "Bob <bob@example.com>"}, "tls": c.encryption}
+				if c.auth != "" {
+					settings["auth"] = c.auth
+				}
+				if c.credential["client_id"] != nil {
+					settings["token_url"] = tokens.URL
+				}
+				d := Draft{Type: format.Email, Endpoint: office.open(t, c.encryption, own), Settings: settings}
+				if c.credential != nil {
+					d.Credential = c.credential
+				}
+				ch := b.channel(d)
+				b.tell(Note{
+					Fault: "f", Severity: format.Critical, Title: "Der Bouncer „edge“ ist weg\r\nBcc: eve@example.com", Text: "Ärger\n.\nQUIT", Env: scope.Sandbox,
+					Facts: []format.Fact{{Name: "api_key", Value: "k3y"}, {Name: "bouncer", Value: "edge"}}, Path: "/bouncers/4",
+				})
+				b.round("a", ch)
+				if len(office.mails) != 1 {
+					t.Fatalf("no mail: %+v", b.deliveries(DeliveryFilter{})[0])
+				}
+				got := office.mails[0]
+				if got.from != "gatehouse@example.com" || fmt.Sprint(got.to) != "[ann@example.com bob@example.com]" || got.encrypted != (c.encryption != format.NoTLS) {
+					t.Errorf("%+v", got)
+				}
+				if c.auth != "" && (got.user != "robot" || !strings.EqualFold(got.method, c.auth)) {
+					t.Errorf("signed in as %q with %q", got.user, got.method)
+				}
+				checkMail(t, got.raw)
+			})
+		})
+	}
+}
+
+// checkMail reads a mail as a client does.
+func checkMail(t *testing.T, raw string) {
+	t.Helper()
+	m, err := mail.ReadMessage(strings.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject, err := new(mime.WordDecoder).DecodeHeader(m.Header.Get("Subject"))
+	if err != nil || subject != "[critical] Der Bouncer „edge“ ist weg Bcc: eve@example.com" {
+		t.Errorf("subject %q, %v", subject, err)
+	}
+	if m.Header.Get("Bcc") != "" || m.Header.Get("Message-ID") != "<ntf_f_0@example.com>" || m.Header.Get("Importance") != "high" {
+		t.Errorf("header %v", m.Header)
+	}
+	body, err := io.ReadAll(quotedprintable.NewReader(m.Body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Ärger\r\n.\r\nQUIT", "bouncer: edge", "api_key: [redacted]", "https://gatehouse.example.com/bouncers/4", "environment: sandbox"} {
+		if !strings.Contains(string(body), want) {
+			t.Errorf("%q is not in %q", want, body)
+		}
+	}
+}
+
+// TestMailRefusals: what a mail server refuses is told in its own words, without the
+// credential; and no secret goes over a connection that is not encrypted.
+func TestMailRefusals(t *testing.T) {
+	own, pool := certificate(t)
+	dbtest.Each(t, func(t *testing.T, cluster *db.Cluster) {
+		ctx := context.Background()
+		b := newTrusting(t, cluster, pool)
+		settings := func(tls string) map[string]any {
+			return map[string]any{"from": "g@example.com", "to": "ann@example.com", "tls": tls}
+		}
+		password := map[string]any{"username": "robot", "password": "passw0rd"}
+		for name, c := range map[string]struct {
+			office     *postOffice
+			serves     string
+			settings   map[string]any
+			credential any
+			code       int
+			want       string
+		}{
+			"refused":          {&postOffice{refuse: &smtp.SMTPError{Code: 554, Message: "no room for passw0rd"}, methods: []string{"PLAIN"}}, format.StartTLS, settings("starttls"), password, 554, "no room for [redacted]"},
+			"no STARTTLS":      {&postOffice{methods: []string{"PLAIN"}}, format.NoTLS, settings("starttls"), password, 0, "STARTTLS"},
+			"no such AUTH":     {&postOffice{methods: []string{"XOAUTH2"}}, format.StartTLS, settings("starttls"), password, 0, "sign in"},
+			"a wrong password": {&postOffice{methods: []string{"PLAIN"}}, format.ImplicitTLS, settings("implicit"), map[string]any{"username": "robot", "password": "wr0ng"}, 535, "wrong password"},
+		} {
+			ch := b.channel(Draft{Name: name, Type: format.Email, Endpoint: c.office.open(t, c.serves, own), Settings: c.settings, Credential: c.credential})
+			res, err := b.Test(ctx, admin, ch.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if said := res.Response + res.Error; res.Delivered || res.ResponseCode != c.code || !strings.Contains(said, c.want) || strings.Contains(said, "passw0rd") && name == "refused" {
+				t.Errorf("%s: %+v", name, res)
+			}
+		}
+		foreign := newBench(t, cluster) // does not trust the certificate
+		ch := b.channel(Draft{Name: "foreign", Type: format.Email, Endpoint: (&postOffice{}).open(t, format.ImplicitTLS, own), Settings: settings("implicit")})
+		if res, err := foreign.Test(ctx, admin, ch.ID); err != nil || !strings.Contains(res.Error, "certificate") {
+			t.Errorf("%+v, %v", res, err)
+		}
+		_, err := b.Create(ctx, admin, Draft{Name: "clear", Type: format.Email, Endpoint: "127.0.0.1:25", Settings: settings("none"), Credential: password})
+		if err == nil {
+			t.Error("a password without TLS is accepted")
+		}
+	})
+}

@@ -1,0 +1,160 @@
+package notify
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// queueMessage makes a delivery for each channel that wants the message, and says how
+// many: a message without an environment goes to the channels of both.
+func queueMessage(ctx context.Context, tx *db.Tx, m format.Message, stored []byte, now time.Time) (int64, error) {
+	return tx.Exec(ctx, `INSERT INTO notification_deliveries (channel_id, fault, alert, severity, status, message, created_at, next_at)
+		SELECT c.id, CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS TEXT), 'pending', CAST($4 AS TEXT), CAST($5 AS BIGINT),
+			COALESCE((SELECT MAX(d.next_at) FROM notification_deliveries d
+				WHERE d.channel_id = c.id AND d.fault = $1 AND d.next_at > $5), $5)
+		FROM notification_channels c
+		WHERE c.enabled AND c.severity_rank <= $6 AND (CAST($7 AS TEXT) = '' OR c.environment = $7) ORDER BY c.id`,
+		m.Fault, m.Alert, m.Severity, string(stored), now, rank(m.Severity), m.Environment)
+}
+
+// queueResolved makes a delivery for each channel that was told of the fault and not
+// yet of its end.
+func queueResolved(ctx context.Context, tx *db.Tx, m format.Message, stored []byte, now time.Time) (int64, error) {
+	return tx.Exec(ctx, `INSERT INTO notification_deliveries (channel_id, fault, alert, severity, status, message, created_at, next_at)
+		SELECT c.id, CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS TEXT), 'pending', CAST($4 AS TEXT), CAST($5 AS BIGINT),
+			COALESCE((SELECT MAX(d.next_at) FROM notification_deliveries d
+				WHERE d.channel_id = c.id AND d.fault = $1 AND d.next_at > $5), $5)
+		FROM notification_channels c JOIN notification_faults f ON f.channel_id = c.id
+		WHERE f.fault = $1 AND f.opened AND c.enabled ORDER BY c.id`,
+		m.Fault, m.Alert, m.Severity, string(stored), now)
+}
+
+// openFault notes for all channels with a delivery of a fault that it is open.
+func openFault(ctx context.Context, tx *db.Tx, fault string, now time.Time) error {
+	_, err := tx.Exec(ctx, `INSERT INTO notification_faults (channel_id, fault, opened, last_at)
+		SELECT DISTINCT d.channel_id, CAST($1 AS TEXT), TRUE, CAST($2 AS BIGINT) FROM notification_deliveries d
+			WHERE d.fault = $1 AND d.created_at = $2
+		ON CONFLICT (channel_id, fault) DO UPDATE SET opened = TRUE, last_at = excluded.last_at`, fault, now)
+	return err
+}
+
+// closeFault notes that the end of a fault was told.
+func closeFault(ctx context.Context, tx *db.Tx, fault string) error {
+	_, err := tx.Exec(ctx, `UPDATE notification_faults SET opened = FALSE WHERE fault = $1`, fault)
+	return err
+}
+
+// parcel is a delivery as a lane takes it.
+type parcel struct {
+	ID       int64           `db:"id"`
+	Fault    string          `db:"fault"`
+	Alert    string          `db:"alert"`
+	Attempts int             `db:"attempts"`
+	Log      []Attempt       `db:"log"`
+	Message  json.RawMessage `db:"message"`
+}
+
+func dueParcels(ctx context.Context, tx *db.Tx, channel int64, now time.Time, n int) ([]parcel, error) {
+	return db.All[parcel](ctx, tx, `SELECT id, fault, alert, attempts, log, message FROM notification_deliveries
+		WHERE channel_id = $1 AND next_at <= $2 ORDER BY next_at, id LIMIT $3`, channel, now, n)
+}
+
+// saveAttempt writes how an attempt at a delivery ended. next is nil once it is not
+// tried any more, and finished is set then.
+func saveAttempt(ctx context.Context, tx *db.Tx, p parcel, status string, a Attempt, next, finished *time.Time) error {
+	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET status = $2, attempts = $3, log = $4, response_code = $5, response = $6, error = $7,
+			next_at = $8, finished_at = $9
+		WHERE id = $1 AND next_at IS NOT NULL`, p.ID, status, p.Attempts, p.Log, a.ResponseCode, a.Response, a.Error, next, finished)
+	return err
+}
+
+// postpone moves all that waits of a fault, so that nothing overtakes what failed.
+func postpone(ctx context.Context, tx *db.Tx, channel int64, fault string, until time.Time) error {
+	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET next_at = $3 WHERE channel_id = $1 AND fault = $2 AND next_at < $3`, channel, fault, until)
+	return err
+}
+
+// insertTested notes an attempt that was made at once: it is not tried again.
+func insertTested(ctx context.Context, tx *db.Tx, channel int64, m format.Message, stored []byte, status string, a Attempt) (int64, error) {
+	return db.One[int64](ctx, tx, `INSERT INTO notification_deliveries (channel_id, fault, alert, severity, status, message, attempts, log, response_code,
+			response, error, created_at, finished_at)
+		VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $8, $9, $10, $11, $11) RETURNING id`,
+		channel, m.Fault, m.Alert, m.Severity, status, string(stored), []Attempt{a}, a.ResponseCode, a.Response, a.Error, a.At)
+}
+
+const deliveryColumns = `d.id, d.channel_id, c.name AS channel_name, c.environment, d.alert, d.severity, d.status, d.message, d.attempts, d.log, d.response_code,
+	d.response, d.error, d.created_at, d.next_at, d.finished_at`
+
+const deliveryTables = ` FROM notification_deliveries d JOIN notification_channels c ON c.id = d.channel_id WHERE `
+
+// where is the condition of a filter and its arguments.
+func (f DeliveryFilter) where(env scope.Env) (string, []any) {
+	var b strings.Builder
+	args := []any{string(env)}
+	b.WriteString(`($1 = '' OR c.environment = $1)`)
+	add := func(text string, arg any) {
+		args = append(args, arg)
+		fmt.Fprintf(&b, text, len(args))
+	}
+	if f.Channel != 0 {
+		add(` AND d.channel_id = $%d`, f.Channel)
+	}
+	if f.Status != "" {
+		add(` AND d.status = $%d`, f.Status)
+	}
+	if f.Alert != "" {
+		add(` AND d.alert = $%d`, f.Alert)
+	}
+	if !f.Start.IsZero() {
+		add(` AND d.created_at >= $%d`, f.Start)
+	}
+	if !f.End.IsZero() {
+		add(` AND d.created_at <= $%d`, f.End)
+	}
+	return b.String(), args
+}
+
+func countDeliveries(ctx context.Context, tx *db.Tx, env scope.Env, f DeliveryFilter) (int64, error) {
+	where, args := f.where(env)
+	return db.One[int64](ctx, tx, `SELECT COUNT(*)`+deliveryTables+where, args...)
+}
+
+// listDeliveries are the newest first, below before if that is not 0.
+func listDeliveries(ctx context.Context, tx *db.Tx, env scope.Env, f DeliveryFilter, before int64, n int) ([]Delivery, error) {
+	where, args := f.where(env)
+	if before > 0 {
+		args = append(args, before)
+		where += fmt.Sprintf(` AND d.id < $%d`, len(args))
+	}
+	args = append(args, n)
+	return db.All[Delivery](ctx, tx, `SELECT `+deliveryColumns+deliveryTables+where+fmt.Sprintf(` ORDER BY d.id DESC LIMIT $%d`, len(args)), args...)
+}
+
+func getDelivery(ctx context.Context, tx *db.Tx, id int64) (Delivery, error) {
+	return db.One[Delivery](ctx, tx, `SELECT `+deliveryColumns+deliveryTables+`d.id = $1`, id)
+}
+
+// retryDelivery has a delivery tried again, with all its attempts.
+func retryDelivery(ctx context.Context, tx *db.Tx, id int64, now time.Time) error {
+	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET status = 'pending', attempts = 0, next_at = $2, finished_at = NULL WHERE id = $1`, id, now)
+	return err
+}
+
+// forgetDeliveries removes what ended before a time, and faults that have been quiet
+// since a time before that.
+func forgetDeliveries(ctx context.Context, tx *db.Tx, before, quiet time.Time, n int) (int64, error) {
+	gone, err := tx.Exec(ctx, `DELETE FROM notification_deliveries WHERE id IN (SELECT id FROM notification_deliveries
+		WHERE finished_at < $1 ORDER BY finished_at LIMIT $2)`, before, n)
+	if err != nil {
+		return 0, err
+	}
+	_, err = tx.Exec(ctx, `DELETE FROM notification_faults WHERE last_at < $1`, quiet)
+	return gone, err
+}

@@ -185,11 +185,7 @@ func bigBodies(t *testing.T, r *rig) {
 				want = 413
 			}
 			for _, length := range []string{fmt.Sprintf("Content-Length: %d", declared), "Transfer-Encoding: chunked"} {
-				media := "application/json"
-				if op.id == "import-users" {
-					media = "text/csv"
-				}
-				head := op.method + " " + path + " HTTP/1.1\r\nHost: x\r\nContent-Type: " + media + "\r\n" + length + "\r\n"
+				head := op.method + " " + path + " HTTP/1.1\r\nHost: x\r\nContent-Type: " + op.media[0] + "\r\n" + length + "\r\n"
 				if credential != "" && !op.public {
 					if op.token {
 						credential = r.alpha.admin.Bearer

@@ -71,7 +71,7 @@ func (rw *Writer) ProviderOf(in *request.Inbound) string {
 		res = st.Set.Match(in.Locator())
 	}
 	switch {
-	case res != nil && servesModels(res):
+	case request.KindOf(res) == "llm_endpoint":
 		if byPath != "" {
 			return byPath
 		}
@@ -82,12 +82,6 @@ func (rw *Writer) ProviderOf(in *request.Inbound) string {
 	}
 	name, _ := res.Doc.Get("ai_provider").Str()
 	return llm.Dialect(name)
-}
-
-// servesModels reports whether a resource is registered as a model endpoint.
-func servesModels(res *rego.Resource) bool {
-	kind, _ := res.Doc.Get("resource_kind").Str()
-	return kind == "llm_endpoint" || kind == "" && (res.Type == "llm" || res.Type == "llm_endpoint")
 }
 
 // Body is JSON {error, message, decision_id?, request_id}. MCP clients and clients of

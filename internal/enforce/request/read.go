@@ -19,23 +19,32 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
+// KindOf is what a resource is registered as: its resource_kind, or else its type, with
+// one name for models (llm_endpoint) and one for MCP servers (mcp_server).
+func KindOf(res *rego.Resource) string {
+	if res == nil {
+		return ""
+	}
+	if kind, _ := res.Doc.Get("resource_kind").Str(); kind != "" {
+		return kind
+	}
+	switch res.Type {
+	case "llm":
+		return "llm_endpoint"
+	case "mcp":
+		return "mcp_server"
+	}
+	return res.Type
+}
+
 // servesModel reports whether a resource is registered as a model or an agent.
 func servesModel(res *rego.Resource) bool {
-	if res == nil {
-		return false
-	}
-	kind, _ := res.Doc.Get("resource_kind").Str()
-	return kind == "llm_endpoint" || kind == "agent" || kind == "" && (res.Type == "llm" || res.Type == "llm_endpoint" || res.Type == "agent")
+	kind := KindOf(res)
+	return kind == "llm_endpoint" || kind == "agent"
 }
 
 // ServesMCP reports whether a resource is registered as an MCP server.
-func ServesMCP(res *rego.Resource) bool {
-	if res == nil {
-		return false
-	}
-	kind, _ := res.Doc.Get("resource_kind").Str()
-	return kind == "mcp_server" || kind == "" && (res.Type == "mcp" || res.Type == "mcp_server")
-}
+func ServesMCP(res *rego.Resource) bool { return KindOf(res) == "mcp_server" }
 
 // serving says what the resources of a request are. A path with two readings has two of
 // them, and nobody knows which one the application takes.

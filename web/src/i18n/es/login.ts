@@ -7,6 +7,7 @@ const login: Area<typeof en> = {
   ended: "Su sesión ha terminado o ha seguido un enlace. Inicie sesión para continuar.",
   linkFailed: "Este enlace ya se usó, es demasiado antiguo o se creó en otra máquina. Inicie sesión con su contraseña.",
   password: "Contraseña",
+  provider: "Iniciar sesión con {name}",
   refused: "El nombre de usuario o la contraseña no son correctos.",
   show: "Mostrar u ocultar la contraseña",
   title: "Iniciar sesión",

@@ -8,6 +8,7 @@ const login: Area<typeof en> = {
   linkFailed:
     "Ce lien a déjà servi, est trop ancien ou vient d’une autre machine. Connectez-vous avec votre mot de passe.",
   password: "Mot de passe",
+  provider: "Se connecter avec {name}",
   refused: "Le nom d’utilisateur ou le mot de passe est incorrect.",
   show: "Afficher ou masquer le mot de passe",
   title: "Se connecter",

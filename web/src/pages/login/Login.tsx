@@ -2,8 +2,8 @@ import { Button, PasswordInput, Stack, TextInput } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, useCallback, useEffect, useRef, useState } from "react";
 import { useLocation, useNavigate, useSearchParams, within } from "react-router";
-import { ApiError } from "../../api/client";
-import { linkOf, signIn, signInByLink, signingOut, signOut } from "../../api/session";
+import { ApiError, type Schemas } from "../../api/client";
+import { linkOf, signIn, signInByLink, signingOut, signOnAddress, signOnOffer, signOut } from "../../api/session";
 import { type Language, languages, useI18n } from "../../i18n";
 import { ErrorPanel } from "../../ui/ErrorPanel";
 
@@ -30,8 +30,23 @@ export default function Login() {
   const leaving = state === signingOut;
   useEffect(() => {
     queries.clear();
-    if (leaving) void signOut().then(() => navigate("/login", { replace: true }));
+    if (!leaving) return;
+    void signOut().then((elsewhere) => {
+      if (elsewhere) window.location.assign(elsewhere);
+      else void navigate("/login", { replace: true });
+    });
   }, [leaving, navigate, queries]);
+
+  const tenant = params.get("tenant_id") ?? "";
+  const [offer, setOffer] = useState<Schemas["SignonOffer"] | null>(null);
+  useEffect(() => {
+    if (leaving) return;
+    let current = true;
+    void signOnOffer(tenant).then((o) => current && setOffer(o));
+    return () => {
+      current = false;
+    };
+  }, [leaving, tenant]);
 
   const enter = useCallback(
     async (sign: () => Promise<void>) => {
@@ -80,36 +95,49 @@ export default function Login() {
         <p className="gh-dim" style={{ marginTop: 0 }}>
           {params.has("next") ? t("login.ended") : t("login.about")}
         </p>
-        <form onSubmit={(event) => void submit(event)}>
-          <Stack gap="sm">
-            <TextInput
-              name="username"
-              label={t("login.username")}
-              autoComplete="username"
-              required
-              autoFocus
-              withAsterisk={false}
-            />
-            <PasswordInput
-              name="password"
-              label={t("login.password")}
-              autoComplete="current-password"
-              required
-              withAsterisk={false}
-              visibilityToggleButtonProps={{ "aria-label": t("login.show") }}
-              error={refused ? t("login.refused") : undefined}
-            />
-            {linkRefused && (
-              <p className="gh-note" data-tone="warn" role="alert" style={{ margin: 0 }}>
-                {t("login.linkFailed")}
-              </p>
-            )}
-            {error && !refused && !linkRefused ? <ErrorPanel error={error} /> : null}
-            <Button type="submit" loading={busy || leaving} fullWidth>
-              {t("login.action")}
-            </Button>
-          </Stack>
-        </form>
+        {offer?.available && (
+          <Button
+            component="a"
+            href={signOnAddress(tenant, safeNext(params.get("next")))}
+            variant={offer.password_login ? "default" : "filled"}
+            fullWidth
+            style={{ marginBottom: 20 }}
+          >
+            {t("login.provider", { name: offer.name })}
+          </Button>
+        )}
+        {linkRefused && (
+          <p className="gh-note" data-tone="warn" role="alert" style={{ margin: 0 }}>
+            {t("login.linkFailed")}
+          </p>
+        )}
+        {error && !refused && !linkRefused ? <ErrorPanel error={error} /> : null}
+        {offer?.password_login !== false && (
+          <form onSubmit={(event) => void submit(event)}>
+            <Stack gap="sm">
+              <TextInput
+                name="username"
+                label={t("login.username")}
+                autoComplete="username"
+                required
+                autoFocus
+                withAsterisk={false}
+              />
+              <PasswordInput
+                name="password"
+                label={t("login.password")}
+                autoComplete="current-password"
+                required
+                withAsterisk={false}
+                visibilityToggleButtonProps={{ "aria-label": t("login.show") }}
+                error={refused ? t("login.refused") : undefined}
+              />
+              <Button type="submit" loading={busy || leaving} fullWidth>
+                {t("login.action")}
+              </Button>
+            </Stack>
+          </form>
+        )}
         <p className="gh-row" style={{ marginTop: 20, justifyContent: "center" }}>
           {(Object.keys(languages) as Language[]).map((l) => (
             <Button

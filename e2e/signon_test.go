@@ -1,0 +1,121 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// TestSignOn goes to the tenant's identity provider from the sign-in page, comes back to
+// the screen that was asked for, and signs out at both.
+func TestSignOn(t *testing.T) {
+	chromium(t)
+	dir := t.TempDir()
+	ports := freePorts(t, 2)
+	d := deployment{console: "http://127.0.0.1:" + strconv.Itoa(ports[0])}
+	issuer := startProvider(t, ports[1], d.console+"/api/v1/auth/sso/callback")
+	launch(t, exec.Command(build(t), "server"), dir, []string{
+		"GATEHOUSE_DEMO=true", "GATEHOUSE_ADMIN_PASSWORD=" + password, "GATEHOUSE_LISTEN=127.0.0.1:" + strconv.Itoa(ports[0]),
+		"GATEHOUSE_DATA_DIR=" + filepath.Join(dir, "data"), "GATEHOUSE_ALLOW_TARGETS=127.0.0.0/8,::1/128",
+	})
+	eventually(t, "the server answers", answers(d.console+"/health"))
+	p := open(t, d)
+	p.expect("/api/v1/auth/me") // the browser reports the refusal before the sign-in
+	p.expect(issuer)            // its pages are elsewhere
+	p.do("sizing the window", chromedp.EmulateViewport(1440, 900))
+	p.signIn("/")
+	p.request("PUT", "/api/v1/tenants/default/sign-on", fmt.Sprintf(
+		`{"name": "Acme ID", "issuer": %q, "client_id": "web", "client_secret": "secret", "create_users": true, "default_roles": ["viewer"]}`, issuer))
+	token := p.ask("POST", "/auth/login", `JSON.stringify({username: "admin", password: "`+password+`"})`, "access_token")
+	p.signOut()
+
+	button := `[...document.querySelectorAll("main a")].some(a => a.textContent.trim() === "Sign in with Acme ID")`
+	p.visit("/login?next=%2Fsettings")
+	p.wait("the button of the provider", button+` && document.querySelector("[name=password]")`)
+	p.accessible("a sign-in page with a provider and passwords")
+	passwordsOff(t, d, token)
+	p.visit("/login?next=%2Fsettings")
+	p.wait("the button alone", button+` && !document.querySelector("[name=password]")`)
+	p.accessible("a sign-in page with a provider alone")
+	p.press(`main a[href^="/api/v1/auth/sso/login"]`)
+	p.wait("the provider's page", `document.querySelector("[name=username]") && location.origin !== `+strconv.Quote(d.console))
+	p.fill("username", "ann")
+	p.fill("password", "verysecure")
+	p.press("button[type=submit]")
+	p.wait("the screen that was asked for", `location.pathname === "/settings" && `+settled)
+	p.shows("ann@acme.example")
+
+	p.press(".gh-top button[aria-haspopup=menu]")
+	find := `[...document.querySelectorAll("[role=menuitem]")].find(e => e.textContent.trim() === "Sign out")`
+	p.wait("the menu", find)
+	p.do("signing out", chromedp.Evaluate[chromedp.Void]("("+find+").click()"))
+	p.wait("the provider's end of the session", `location.origin !== `+strconv.Quote(d.console))
+}
+
+// passwordsOff has the default tenant's people sign in at the provider alone.
+func passwordsOff(t *testing.T, d deployment, token string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, d.console+"/api/v1/tenants/default/sign-on", strings.NewReader(`{"password_login": false}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("switching passwords off: %s", res.Status)
+	}
+}
+
+// startProvider starts the identity provider that `make bin/idp` builds, with one person.
+func startProvider(t *testing.T, port int, redirect string) (issuer string) {
+	t.Helper()
+	program, err := filepath.Abs("../bin/idp")
+	if err == nil {
+		_, err = os.Stat(program)
+	}
+	if err != nil {
+		if os.Getenv("GATEHOUSE_TEST_REQUIRE") != "" {
+			t.Fatalf("there is no identity provider: make bin/idp (%v)", err)
+		}
+		t.Skip("there is no identity provider: make bin/idp")
+	}
+	people, err := json.Marshal(map[string]map[string]any{"id1": {
+		"ID": "id1", "Username": "ann", "Password": "verysecure", "Email": "ann@acme.example", "EmailVerified": true,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "users.json")
+	if err := os.WriteFile(file, people, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	launch(t, exec.Command(program), dir, []string{"PORT=" + strconv.Itoa(port), "REDIRECT_URI=" + redirect, "USERS_FILE=" + file})
+	issuer = "http://localhost:" + strconv.Itoa(port) + "/"
+	eventually(t, "the provider answers", answers(issuer+".well-known/openid-configuration"))
+	return issuer
+}
+
+// answers asks an address, and reports whether it answers 200.
+func answers(address string) func() bool {
+	return func() bool {
+		res, err := http.Get(address)
+		if err == nil {
+			res.Body.Close()
+		}
+		return err == nil && res.StatusCode == http.StatusOK
+	}
+}

@@ -1,1 +1,39 @@
 package enforce
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// TestBodyDeadlineEnds: the next answer on a connection has the time of an answer, not
+// what is left of the time that the body before it had.
+func TestBodyDeadlineEnds(t *testing.T) {
+	const idle = time.Second
+	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			select {
+			case <-time.After(2 * idle):
+			case <-r.Context().Done():
+			}
+		}
+		_ = http.NewResponseController(w).Flush() // a body of unknown length has deadlines of its own
+		fmt.Fprint(w, "whole")
+	})
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
+	b := start(t, p, app.URL, func(c *Config) { c.BodyIdle, c.UpstreamConns = idle, 1 }).at(t, 1)
+	for _, path := range []string{"/fast", "/slow", "/fast"} {
+		res, err := http.Get(b.url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err != nil || res.StatusCode != http.StatusOK || string(body) != "whole" {
+			t.Errorf("%s: %s %q %v", path, res.Status, body, err)
+		}
+	}
+}

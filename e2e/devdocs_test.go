@@ -62,7 +62,7 @@ func portalFilter(p *tab) {
 	p.portal("/devdocs?lang=en")
 	p.do("pressing /", chromedp.KeyEvent("/"))
 	p.wait("the filter has the focus", `document.activeElement.id === "filter"`)
-	p.do("typing", chromedp.KeyEvent("promote"))
+	p.do("typing", chromedp.KeyEvent("promote a policy"))
 	p.wait("one operation", `document.getElementById("found").textContent.startsWith("1 of ")`)
 	if shown := p.read(`[...document.querySelectorAll("main tr[data-op]:not([hidden])")].map(r => r.innerText).join()`); !strings.Contains(shown, "/policies/{policy_id}/promote") {
 		p.t.Errorf("the filter leaves %s", shown)

@@ -26,7 +26,7 @@ func changesFollowed(p *tab) {
 	p.wait("the new control in the list", row)
 	p.ask("DELETE", "/policies/"+id, "undefined", "id")
 	p.wait("the list without it", "!"+row)
-	deleted := `[...document.querySelectorAll("label")].find(l => l.innerText === "Deleted ones")`
+	deleted := `[...document.querySelectorAll("label")].find(l => l.innerText === "Show deleted")`
 	p.do("showing what is deleted", chromedp.Evaluate[chromedp.Void](deleted+`.click()`))
 	p.wait("the control among the deleted", `location.search.includes("deleted=true") && `+row+` && `+settled)
 	p.accessible("the deleted controls")

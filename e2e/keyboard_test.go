@@ -67,7 +67,7 @@ func promotedByKeys(p *tab) {
 	p.wait("the workbench", `location.pathname.startsWith("/policies/") && `+settled)
 	p.tabTo("the tabs", `e.matches("[role=tab]")`)
 	p.keys(kb.End + kb.Enter)
-	p.wait("the page of the promotion", `location.search.includes("tab=promote")`)
+	p.wait("the page of the promotion", `location.search.includes("tab=promote") && [...document.querySelectorAll("button")].some(b => b.innerText.trim() === "Promote to production") && `+settled)
 	p.tabTo("the promotion", `e.innerText?.trim() === "Promote to production"`)
 	p.keys(kb.Enter)
 	p.wait("the question", `document.querySelector("[role=dialog][aria-labelledby]")`)

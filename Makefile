@@ -89,6 +89,12 @@ $(BIN)/caddy:
 $(BIN)/idp:
 	cd tools && $(GO) build -o ../$(BIN)/idp github.com/zitadel/oidc/v3/example/server
 
+$(BIN)/pebble:
+	cd tools && $(GO) build -o ../$(BIN)/pebble github.com/letsencrypt/pebble/v2/cmd/pebble
+
+$(BIN)/pebble-challtestsrv:
+	cd tools && $(GO) build -o ../$(BIN)/pebble-challtestsrv github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv
+
 $(BIN)/traefik:
 	tools/traefik/build $(BIN)/traefik
 

@@ -67,8 +67,11 @@ func recovered(fn *ast.FuncDecl) (recovers, tells bool) {
 				tells = tells || known[f.Sel.Name]
 			}
 		case *ast.CompositeLit:
-			if id, ok := x.Type.(*ast.Ident); ok {
-				tells = tells || known[id.Name]
+			switch of := x.Type.(type) {
+			case *ast.Ident:
+				tells = tells || known[of.Name]
+			case *ast.SelectorExpr:
+				tells = tells || known[of.Sel.Name]
 			}
 		}
 		return true

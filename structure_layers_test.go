@@ -33,6 +33,7 @@ var layers = []layer{
 		"internal/histogram",
 		"internal/jwks",
 		"internal/patch",
+		"internal/scim/document",
 		"internal/scope",
 		"internal/secret",
 		"internal/template",
@@ -44,6 +45,7 @@ var layers = []layer{
 		"internal/outbound",
 		"internal/spool",
 		"internal/tally",
+		"internal/tracing",
 	}},
 	{"on the stores", []string{
 		"internal/audit/stats",
@@ -61,10 +63,20 @@ var layers = []layer{
 	{"shapes of modules", []string{
 		"internal/rego/shape",
 	}},
-	{"evaluators of values", []string{
+	{"what an evaluation may use", []string{
+		"internal/pip/source",
 		"internal/redact",
+		"internal/rego/eval",
+	}},
+	{"built-ins of the language", []string{
+		"internal/rego/builtin",
+	}},
+	{"evaluators of values", []string{
 		"internal/rego/native",
 		"internal/rego/oracle",
+	}},
+	{"explanations of one module", []string{
+		"internal/rego/why",
 	}},
 	{"the language of controls", []string{
 		"internal/rego/lang",
@@ -91,6 +103,9 @@ var layers = []layer{
 	{"records", []string{
 		"internal/audit",
 	}},
+	{"readers of the records", []string{
+		"internal/audit/follow",
+	}},
 	{"what a tenant owns", []string{
 		"internal/agent",
 		"internal/anomaly",
@@ -101,22 +116,29 @@ var layers = []layer{
 		"internal/webhook",
 	}},
 	{"who asks, what is decided", []string{
+		"internal/alert",
 		"internal/auth",
 		"internal/bouncer",
 		"internal/decision",
 		"internal/domain",
+		"internal/integration",
 		"internal/metering",
+		"internal/pip",
 		"internal/policy",
 	}},
 	{"uses of credentials, controls and decisions", []string{
+		"internal/action",
 		"internal/authzen",
 		"internal/bridge",
 		"internal/dashboard",
+		"internal/edge",
 		"internal/policycode",
 		"internal/replay",
+		"internal/scim",
 		"internal/signon",
 		"internal/simulator",
 		"internal/telemetry",
+		"internal/vendor",
 	}},
 	{"on those uses", []string{
 		"internal/ide",
@@ -124,9 +146,12 @@ var layers = []layer{
 	}},
 	{"parts of the kit of the API", []string{
 		"internal/rest/bind",
+		"internal/rest/edition",
+		"internal/rest/errorform",
 		"internal/rest/measure",
 		"internal/rest/origin",
 		"internal/rest/schema",
+		"internal/rest/site",
 	}},
 	{"the kit of the API", []string{
 		"internal/rest",
@@ -200,6 +225,7 @@ var layers = []layer{
 		"internal/api/events",
 		"internal/api/identity",
 		"internal/api/insight",
+		"internal/api/oem",
 		"internal/api/simulate",
 		"internal/api/system",
 		"internal/client",

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// growthSizes are how many resources, each with a control of its own, one
-// environment has. Rates are compared to the first.
+// growthSizes are the numbers of resources in one environment, each with a control of its own.
+// Rates are relative to the first.
 var growthSizes = []int{10, 200, 1000, 5000}
 
 const (
@@ -24,20 +24,20 @@ const (
 	growthUpdates = 15
 )
 
-// growthRow is one line of the table of growth.
+// growthRow is one row of the table.
 type growthRow struct {
 	controls int
-	// ready is from the start of the process until it says that it is ready, first
-	// the first decision after that.
+	// ready is the time from the start of the process until it reports that it is ready, first the
+	// time of the first decision after that.
 	ready, first time.Duration
 	rps, ratio   float64
-	// resident is in bytes, after each control has decided.
+	// resident is the memory after each control has decided, in bytes.
 	resident int64
-	// update is a PUT of one control, follow the decision right after it.
+	// update is the time of a PUT of one control, follow that of the decision right after it.
 	update, follow time.Duration
 }
 
-// ownControl is the control of the i-th resource.
+// ownControl returns the control of the i-th resource.
 func ownControl(i, edition int) string {
 	return fmt.Sprintf(`package authz.record%d
 
@@ -63,7 +63,7 @@ reason := "edition %d" if allow
 `, i, i%4, i, i, edition)
 }
 
-// grown is a server with many controls, restarted once they were stored.
+// grown is a server with many controls, restarted after they were stored.
 type grown struct {
 	*gatehouse
 	row      growthRow
@@ -71,8 +71,7 @@ type grown struct {
 	target   decisionTarget
 }
 
-// benchGrowth measures servers with few and many controls, each against the one
-// with the fewest, in alternation.
+// benchGrowth measures servers with few and many controls, each alternating with the smallest one.
 func benchGrowth(ctx context.Context, o options) ([]growthRow, error) {
 	dir, err := os.MkdirTemp("", "gatehouse-bench-")
 	if err != nil {
@@ -146,7 +145,7 @@ func grow(ctx context.Context, o options, dir string, n int) (*grown, error) {
 	return out, nil
 }
 
-// each calls fn for 0 to n-1, several at a time, and gives the first error.
+// each calls fn for 0 to n-1, several at a time, and returns the first error.
 func each(n int, fn func(int) error) error {
 	next := make(chan int)
 	var first error
@@ -169,11 +168,11 @@ func each(n int, fn func(int) error) error {
 	return first
 }
 
-// growthInputs are requests for every resource in turn, a thousand at least.
+// growthInputs returns requests for all resources in turn, at least a thousand.
 func growthInputs(ids []int64) []map[string]any {
 	out := make([]map[string]any, max(requestCount, len(ids)))
 	for i := range out {
-		at := i * 7919 % len(ids) // neighbours in time are none in the store
+		at := i * 7919 % len(ids) // consecutive requests are not adjacent in the store
 		out[i] = map[string]any{
 			"user": map[string]any{
 				"id": fmt.Sprintf("user-%04d", i%requestCount), "roles": []string{"guest", fmt.Sprintf("team-%d", at)},
@@ -230,7 +229,7 @@ func (g *grown) measure(ctx context.Context, o options, base *grown) error {
 	return g.change(ctx)
 }
 
-// change updates controls, and asks each for a decision right after.
+// change updates controls, and requests a decision right after each.
 func (g *grown) change(ctx context.Context) error {
 	var updates, follows []time.Duration
 	for i := range growthUpdates {
@@ -256,7 +255,7 @@ func (g *grown) change(ctx context.Context) error {
 	return nil
 }
 
-// rss is the memory of the process that is resident, in bytes.
+// rss returns the resident memory of the process, in bytes.
 func (p *peer) rss() (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {

@@ -29,31 +29,32 @@ import (
 
 const (
 	hookReceivers = 50
-	// hookDead is how many receivers never take anything: in turn they hang, refuse the
+	// hookDead is the number of receivers that accept nothing: in turn they hang, refuse the
 	// connection, and answer 503.
 	hookDead = 9
-	// hookObjects is how many objects a receiver's events are about.
+	// hookObjects is the number of objects that a receiver's events are about.
 	hookObjects  = 20
 	hookReplicas = 2
-	// hookBulk is how many events a transaction raises.
+	// hookBulk is the number of events in a transaction.
 	hookBulk = 5
-	// hookTimeout is how long a call takes that hangs: less than usual, for the clock
-	// only moves while there is none.
+	// hookTimeout is the time limit of a call that hangs. It is less than usual, because the clock
+	// only moves while no call hangs.
 	hookTimeout = 2 * time.Second
 )
 
-// hookRow is what became of the events of one run.
+// hookRow is the result of one run.
 type hookRow struct {
 	events, deliveries, delivered, dead int64
-	// twice counts deliveries that a receiver took again, disorder those that came
-	// before an earlier one of their object.
+	// twice counts deliveries that a receiver accepted again, disorder those that came before an
+	// earlier one of their object.
 	twice, disorder int64
 	rate            float64
-	// p50, p99 and worst are from the commit of an event to its arrival at a live receiver.
+	// p50, p99 and worst are the times from the commit of an event to its arrival at a live
+	// receiver.
 	p50, p99, worst time.Duration
 }
 
-// hookWorld is a store with subscriptions, and their receivers.
+// hookWorld is a store with subscriptions and their receivers.
 type hookWorld struct {
 	stores  *db.Cluster
 	hooks   *webhook.Service
@@ -68,8 +69,8 @@ type hookWorld struct {
 	row   hookRow
 }
 
-// benchWebhooks sends events to receivers, some dead, at a rate that real changes
-// do not reach, and then moves the clock until nothing waits any more.
+// benchWebhooks sends events to receivers, some of them dead, at a rate far above that of real
+// changes. Then it moves the clock until nothing is pending.
 func benchWebhooks(ctx context.Context, o options) (row hookRow, err error) {
 	dir, err := os.MkdirTemp("", "gatehouse-bench-")
 	if err != nil {
@@ -117,7 +118,7 @@ func (w *hookWorld) now() time.Time {
 	return time.Now().UTC().Add(time.Duration(w.ahead.Load()))
 }
 
-// topics are what receivers subscribe to, each to one.
+// topics returns the events that receivers subscribe to, one each.
 func topics() (out []event.Event) {
 	for _, env := range []scope.Env{scope.Sandbox, scope.Production} {
 		for _, kind := range event.Types() {
@@ -127,7 +128,7 @@ func topics() (out []event.Event) {
 	return out
 }
 
-// subscribe starts the receivers and has them subscribed.
+// subscribe starts the receivers and creates their subscriptions.
 func (w *hookWorld) subscribe(ctx context.Context) error {
 	if err := w.stores.CreateTenant(ctx, scope.DefaultTenant); err != nil {
 		return err
@@ -192,7 +193,7 @@ func (w *hookWorld) closeServers() {
 	}
 }
 
-// take notes what a live receiver gets.
+// take records what a live receiver gets.
 func (w *hookWorld) take(receiver int, r *http.Request) {
 	var p struct {
 		Data struct {
@@ -219,7 +220,7 @@ func (w *hookWorld) take(receiver int, r *http.Request) {
 	}
 }
 
-// emit raises the events at the rate, in small transactions as changes do.
+// emit raises the events at the rate, in small transactions like real changes.
 func (w *hookWorld) emit(ctx context.Context, o options) error {
 	began := time.Now()
 	var next atomic.Int64
@@ -250,8 +251,8 @@ func (w *hookWorld) emit(ctx context.Context, o options) error {
 	return errors.Join(failed...)
 }
 
-// emitSome raises the events from first to before end. Their numbers are drawn under the
-// lock of the outbox, so that they are in the order of commits.
+// emitSome raises the events from first to before end. It assigns their numbers under the lock of
+// the outbox, so that they are in commit order.
 func (w *hookWorld) emitSome(ctx context.Context, first, end int64) error {
 	all := topics()
 	return w.stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
@@ -276,8 +277,8 @@ func (w *hookWorld) emitSome(ctx context.Context, first, end int64) error {
 	})
 }
 
-// drain waits until nothing waits for a live receiver, and then moves the clock until
-// nothing waits at all.
+// drain waits until no live receiver has pending deliveries, and then moves the clock until nothing
+// is pending.
 func (w *hookWorld) drain(ctx context.Context) error {
 	calm := time.Now()
 	var before, pending int64
@@ -314,7 +315,7 @@ func (w *hookWorld) drain(ctx context.Context) error {
 	}
 }
 
-// expected is how many deliveries the events make.
+// expected returns the number of deliveries that the events cause.
 func (w *hookWorld) expected() int64 {
 	n := int64(len(topics()))
 	out := int64(0)
@@ -328,7 +329,7 @@ func (w *hookWorld) expected() int64 {
 	return out
 }
 
-// hookTable is the part of the report about webhooks.
+// hookTable returns the part of the report about webhooks.
 func hookTable(r hookRow) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n## Webhooks (%d receivers, %d of them dead; %d replicas; the clock is moved for what waits)\n\n", hookReceivers, hookDead, hookReplicas)

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
@@ -139,7 +141,18 @@ func (p *tab) do(what string, actions ...chromedp.Action[chromedp.Void]) {
 // is asked is asked again.
 func (p *tab) wait(what, expression string) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, time.Minute)
+	p.eventually(what, expression, "")
+}
+
+// eventually waits as wait does, and runs a script while the expression is not true: it is
+// for what needs a minute of the server's to be over.
+func (p *tab) eventually(what, expression, script string) {
+	p.t.Helper()
+	patience := time.Minute
+	if script != "" {
+		patience = 4 * time.Minute
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -147,6 +160,9 @@ func (p *tab) wait(what, expression string) {
 		holds, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
 		if err == nil && holds {
 			return
+		}
+		if err == nil && script != "" {
+			_ = chromedp.Do(ctx, chromedp.Evaluate[chromedp.Void](script)) // a page that is being replaced is asked again
 		}
 		select {
 		case <-ctx.Done():
@@ -225,9 +241,72 @@ func (p *tab) choose(label, option string) {
 // addTag types an entry into the field of a label that takes several.
 func (p *tab) addTag(label, text string) {
 	p.t.Helper()
-	field := fmt.Sprintf(`document.getElementById([...document.querySelectorAll("label")].find(l => l.innerText === %q)?.htmlFor)`, label)
+	field := labelled(label)
 	p.wait("the field "+label, field)
-	p.do("adding to "+label, chromedp.Evaluate[chromedp.Void](field+`.focus()`), chromedp.KeyEvent(text+"\r"))
+	p.do("adding to "+label, chromedp.Evaluate[chromedp.Void](field+`.focus()`), chromedp.KeyEvent(text))
+	// Enter is one event with its character, as a keyboard sends it. As two events, the
+	// character would submit the form although the field took the key.
+	enter := input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "Enter", Code: "Enter", Text: "\r", WindowsVirtualKeyCode: 13}
+	release := enter
+	release.Type, release.Text = input.DispatchKeyEventTypeKeyUp, ""
+	for _, event := range []input.DispatchKeyEventParams{enter, release} {
+		if _, err := chromedp.Call(p.ctx, input.DispatchKeyEvent, event); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+// labelled is the field of a label, which may have its description in it.
+func labelled(label string) string {
+	return fmt.Sprintf(`document.getElementById([...document.querySelectorAll("label")].find(l => l.innerText.replace(" *", "").split("\n").some(line => line.trim() === %q))?.htmlFor)`, label)
+}
+
+// toggle clicks the switch of a label.
+func (p *tab) toggle(label string) {
+	p.t.Helper()
+	p.wait("the switch "+label, labelled(label))
+	p.do("turning "+label, chromedp.Evaluate[chromedp.Void](labelled(label)+".click()"))
+}
+
+// pick adds an option to the field of a label that takes several.
+func (p *tab) pick(label, option string) {
+	p.t.Helper()
+	p.option(label, option)
+	p.do("leaving "+label, chromedp.Evaluate[chromedp.Void]("document.activeElement.blur()"))
+}
+
+// option picks an option of the field of a label that takes one.
+func (p *tab) option(label, option string) {
+	p.t.Helper()
+	p.wait("the field "+label, labelled(label))
+	p.do("opening "+label, chromedp.Evaluate[chromedp.Void](labelled(label)+".click()"))
+	find := fmt.Sprintf(`[...document.querySelectorAll("[role=option]")].find(o => o.innerText.trim() === %q && o.getClientRects().length > 0)`, option)
+	p.wait("the option "+option, find)
+	p.do("choosing "+option, chromedp.Evaluate[chromedp.Void]("("+find+").click()"))
+}
+
+// inDialog clicks the button of the dialog with a text.
+func (p *tab) inDialog(text string) {
+	p.t.Helper()
+	find := fmt.Sprintf(`[...document.querySelectorAll("[role=dialog] button")].find(b => b.textContent.trim() === %q && !b.disabled)`, text)
+	p.wait("the button "+text+" of the dialog", find)
+	p.do("pressing "+text, chromedp.Evaluate[chromedp.Void]("("+find+").click()"))
+}
+
+// call asks the server without the browser, with one header, and gives the status.
+func (p *tab) call(method, url, header, value string) int {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(p.t.Context(), method, url, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	req.Header.Set(header, value)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	res.Body.Close()
+	return res.StatusCode
 }
 
 // shows waits until the page has a text.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // screens are the addresses of the console that the demo has something to show at.
@@ -14,21 +15,19 @@ var screens = []string{
 	"/", "/policies", "/policies/new", "/policies/1", "/policies/1?tab=tests", "/policies/1?tab=versions",
 	"/policies/1?tab=usage", "/libraries", "/repositories", "/libraries?environment=production", "/simulator", "/simulator?policy=1", "/simulator?policy=1&tab=history", "/simulator?tab=compare",
 	"/decisions", "/replays", "/resources", "/resources/1", "/inventory", "/coverage", "/coverage?gaps=true",
-	"/bouncers", "/bouncers/1", "/revisions", "/users", "/api-keys", "/audit", "/tenant", "/tenant/domains", "/tenant/billing", "/tenant/usage", "/webhooks", "/webhooks/2", "/agents", "/tenants", "/tenants?tenant=default", "/settings",
+	"/bouncers", "/bouncers/1", "/revisions", "/users", "/users/dora", "/users/nobody-here", "/settings/sign-on", "/api-keys", "/audit", "/tenant", "/tenant/domains", "/tenant/billing", "/tenant/usage", "/webhooks", "/webhooks/2", "/notifications", "/notifications?channel=1", "/notifications/deliveries", "/notifications/deliveries?status=dlq", "/notifications/deliveries?status=digested", "/notifications/alert-rules", "/notifications/alert-rules?rule=1", "/telemetry", "/agents", "/tenants", "/tenants?tenant=default", "/vendors", "/settings",
 	"/nowhere", "/policies/999999", "/bouncers/999999", "/?environment=production", "/policies?environment=production",
 }
 
-// TestConsole walks the main stories, and then every screen in every form, in
-// one browser against one server.
+// TestConsole walks the main stories, one after another in one browser, and then every
+// screen in every form and language, in several at once, against one server.
 func TestConsole(t *testing.T) {
+	t.Parallel()
 	chromium(t)
 	d := start(t)
 	p := open(t, d)
 	p.do("sizing the window", chromedp.EmulateViewport(1440, 900))
-	// The browser itself reports the refusals that the stories ask for.
-	for _, refused := range []string{"/api/v1/auth/me", "/api/v1/auth/sessions", "/policies/999999", "/bouncers/999999", "/ide-integration/repositories/1", "/domains/access.example.com/verify"} {
-		p.expect(refused)
-	}
+	p.expectRefusals()
 
 	t.Run("the printed link signs in once", func(t *testing.T) { linkSignsInOnce(p.in(t), d) })
 	t.Run("sign in", func(t *testing.T) { signsIn(p.in(t)) })
@@ -36,8 +35,10 @@ func TestConsole(t *testing.T) {
 	t.Run("changes are followed", func(t *testing.T) { changesFollowed(p.in(t)) })
 	t.Run("a denial is found and explained", func(t *testing.T) { denialExplained(p.in(t), d) })
 	t.Run("the editor names an error", func(t *testing.T) { editorHelps(p.in(t)) })
+	t.Run("a control is broken and mended", func(t *testing.T) { controlMended(p.in(t)) })
 	t.Run("unsaved work is kept", func(t *testing.T) { unsavedKept(p.in(t)) })
 	t.Run("a colleague is added", func(t *testing.T) { colleagueAdded(p.in(t)) })
+	t.Run("a session is ended", func(t *testing.T) { sessionEnded(p.in(t), d) })
 	t.Run("a bouncer is rolled back", func(t *testing.T) { bouncerRolledBack(p.in(t), d) })
 	t.Run("a key is made and works", func(t *testing.T) { keyMade(p.in(t), d) })
 	t.Run("a control is tried", func(t *testing.T) { controlTried(p.in(t)) })
@@ -47,15 +48,31 @@ func TestConsole(t *testing.T) {
 	t.Run("a tenant is kept", func(t *testing.T) { tenantKept(p.in(t)) })
 	t.Run("everything is classified", func(t *testing.T) { allClassified(p.in(t)) })
 	t.Run("a webhook is kept", func(t *testing.T) { webhookKept(p.in(t)) })
+	t.Run("a mail channel is tested", func(t *testing.T) { channelTested(p.in(t), d) })
+	t.Run("a directory is connected", func(t *testing.T) { directoryConnected(p.in(t), d) })
+	t.Run("a vendor is kept", func(t *testing.T) { vendorKept(p.in(t), d) })
+	t.Run("telemetry is set", func(t *testing.T) { telemetrySet(p.in(t)) })
 	t.Run("an agent is kept", func(t *testing.T) { agentKept(p.in(t)) })
+	t.Run("an alert rule is kept", func(t *testing.T) { ruleKept(p.in(t)) })
 	t.Run("a domain is verified", func(t *testing.T) { domainVerified(p.in(t), d) })
 	t.Run("the bill is changed", func(t *testing.T) { billChanged(p.in(t)) })
+	t.Run("everything is followed", func(t *testing.T) { everythingFollowed(p.in(t)) })
 	t.Run("a denial by keys alone", func(t *testing.T) { denialByKeys(p.in(t), d) })
 	t.Run("a promotion by keys alone", func(t *testing.T) { promotedByKeys(p.in(t)) })
-	t.Run("the screens", func(t *testing.T) { everyScreen(p.in(t)) })
-	p.scheme("light")
-	p.do("sizing the window", chromedp.EmulateViewport(1440, 900))
+	t.Run("the screens", func(t *testing.T) {
+		for _, form := range []form{{"light", "light", 1440, 900}, {"dark", "dark", 1440, 900}, {"narrow", "light", 390, 844}} {
+			t.Run(form.name, func(t *testing.T) {
+				t.Parallel()
+				everyScreen(signedIn(t, d), form)
+			})
+		}
+		t.Run("every language", func(t *testing.T) {
+			t.Parallel()
+			everyLanguage(signedIn(t, d))
+		})
+	})
 	t.Run("a field is masked", func(t *testing.T) { fieldMasked(p.in(t), d) })
+	t.Run("a replay shows what would flip", func(t *testing.T) { replaySeen(p.in(t)) })
 	t.Run("a control is promoted", func(t *testing.T) { controlPromoted(p.in(t), d) })
 }
 
@@ -93,7 +110,7 @@ func (p *tab) signOut() {
 	find := `[...document.querySelectorAll("[role=menuitem]")].find(e => e.textContent.trim() === "Sign out")`
 	p.wait("the menu of the account", find)
 	p.do("signing out", chromedp.Evaluate[chromedp.Void]("("+find+`).click()`))
-	p.wait("the end of the session", `location.pathname === "/login" && !location.search && !document.querySelector("form button[type=submit]").disabled`)
+	p.wait("the end of the session", `location.pathname === "/login" && !location.search && !document.querySelector(".gh-login form button[type=submit]").disabled`)
 	status, err := chromedp.Run(p.ctx, chromedp.Evaluate[int](`fetch("/api/v1/auth/me").then(r => r.status)`, chromedp.EvalAwaitPromise))
 	if err != nil || status != http.StatusUnauthorized {
 		p.t.Errorf("after the sign-out the browser is still let in: %d %v", status, err)
@@ -137,6 +154,35 @@ func editorHelps(p *tab) {
 	p.append("\nallow if input.user.role == admin\n")
 	p.wait("the finding", `[...document.querySelectorAll(".gh-findings li")].some(l => /admin/.test(l.innerText))`)
 	p.accessible("the workbench with an error")
+}
+
+// controlMended breaks a control, reads what the editor says about it, mends it and stores it.
+func controlMended(p *tab) {
+	id := p.ask("POST", "/policies?environment=sandbox", `JSON.stringify({name: "Broken and mended", rego_code: "package example\n\nimport rego.v1\n\nallow if input.user.id == \"ada\"\n"})`, "id")
+	p.visit("/policies/" + id)
+	p.append("\nallow if input.user.role == admin")
+	finding := `[...document.querySelectorAll(".gh-findings li")].some(l => /admin/.test(l.innerText))`
+	p.wait("the finding", finding)
+	p.do("going to the line of the finding", chromedp.Evaluate[chromedp.Void](`document.querySelector(".gh-findings button, .gh-findings a")?.click()`))
+	p.append("")
+	p.keys(strings.Repeat(kb.Backspace, len("admin")))
+	p.append(`"admin"`)
+	p.wait("the end of the finding", "!"+finding)
+	p.button("Save")
+	p.shows("version 2")
+	p.accessible("a control that was mended")
+}
+
+// replaySeen decides recorded requests again after a control has changed, and sees which
+// would flip.
+func replaySeen(p *tab) {
+	p.visit("/replays")
+	p.button("Start a replay")
+	p.pick("Controls", "Payroll access")
+	p.dialog("the form of a replay")
+	p.press("[role=dialog] button[type=submit]")
+	p.wait("what would flip", `!document.querySelector("[role=dialog]") && /\b[1-9]\d* of the last [\d,]+ decisions would flip/.test(document.body.innerText)`)
+	p.accessible("a replay")
 }
 
 // unsavedKept goes back in a hurry from a control that is being written.
@@ -262,28 +308,49 @@ func keyMade(p *tab, d deployment) {
 	p.accessible("a new key")
 }
 
-func everyScreen(p *tab) {
-	for _, form := range []struct {
-		name          string
-		scheme        string
-		width, height int64
-	}{{"light", "light", 1440, 900}, {"dark", "dark", 1440, 900}, {"narrow", "light", 390, 844}} {
-		p.scheme(form.scheme)
-		p.do("sizing the window", chromedp.EmulateViewport(form.width, form.height))
-		for _, path := range screens {
-			p.visit(path)
-			where := path + ", " + form.name
-			if n := p.read(`document.querySelectorAll("h1").length`); n != "1" {
-				p.t.Errorf("%s has %s h1", where, n)
-			}
-			if title := p.read("document.title"); !strings.HasSuffix(title, "· gatehouse") {
-				p.t.Errorf("%s has the title %q", where, title)
-			}
-			if wide := p.read(`document.documentElement.scrollWidth > innerWidth`); wide == "true" {
-				p.t.Errorf("%s is wider than the window", where)
-			}
-			p.accessible(where)
-			p.picture(where)
+// form is how a screen is looked at.
+type form struct {
+	name, scheme  string
+	width, height int64
+}
+
+func everyScreen(p *tab, form form) {
+	p.scheme(form.scheme)
+	p.do("sizing the window", chromedp.EmulateViewport(form.width, form.height))
+	for _, path := range screens {
+		p.visit(path)
+		where := path + ", " + form.name
+		if n := p.read(`document.querySelectorAll("h1").length`); n != "1" {
+			p.t.Errorf("%s has %s h1", where, n)
 		}
+		if title := p.read("document.title"); !strings.HasSuffix(title, "· gatehouse") {
+			p.t.Errorf("%s has the title %q", where, title)
+		}
+		if wide := p.read(`document.documentElement.scrollWidth > innerWidth`); wide == "true" {
+			p.t.Errorf("%s is wider than the window", where)
+		}
+		p.accessible(where)
+		p.picture(where)
+	}
+}
+
+// signedIn is a browser of its own, with a session of its own.
+func signedIn(t *testing.T, d deployment) *tab {
+	t.Helper()
+	p := open(t, d)
+	p.do("sizing the window", chromedp.EmulateViewport(1440, 900))
+	p.expectRefusals()
+	p.signIn("/")
+	return p
+}
+
+// expectRefusals lets the refusals pass that the stories ask for; the browser itself
+// reports them.
+func (p *tab) expectRefusals() {
+	for _, refused := range []string{
+		"/api/v1/auth/me", "/api/v1/auth/sessions", "/policies/999999", "/bouncers/999999", "/ide-integration/repositories/1", "/domains/access.example.com/verify",
+		"/users/nobody-here", "/tenants/default/sign-on", "/telemetry/config", "/telemetry/send-now", "/notifications/channels/999999", "/notifications/alert-rules/999999", "/vendors/nobody",
+	} {
+		p.expect(refused)
 	}
 }

@@ -20,6 +20,7 @@ const portalReady = `document.documentElement.dataset.ready === ""`
 
 // TestDevdocs walks the developer portal as a reader who has no session of the console.
 func TestDevdocs(t *testing.T) {
+	t.Parallel()
 	chromium(t)
 	d := start(t)
 	p := open(t, d)

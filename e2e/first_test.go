@@ -20,6 +20,7 @@ func step(title string) string {
 // TestFirstMinutes goes the way of somebody whose tenant is empty: from the sign-in to
 // an application that refuses. The dashboard notices each step by itself.
 func TestFirstMinutes(t *testing.T) {
+	t.Parallel()
 	chromium(t)
 	dir := t.TempDir()
 	ports := freePorts(t, 2)

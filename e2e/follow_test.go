@@ -37,3 +37,21 @@ func changesFollowed(p *tab) {
 	p.button("Format")
 	p.wait("the control laid out", `document.querySelector(".cm-content").innerText.includes('allow if input.user.id == "ada"')`)
 }
+
+// everythingFollowed: what is kept beside controls shows by itself, too.
+func everythingFollowed(p *tab) {
+	for _, follow := range []struct{ screen, path, body, shown string }{
+		{"/webhooks", "/webhooks", `{name: "followed hook", url: "http://127.0.0.1:9/", events: ["policy.updated"], enabled: false}`, "followed hook"},
+		{"/agents", "/ai-agents", `{name: "followed agent", type: "rag"}`, "followed agent"},
+		{"/notifications/alert-rules", "/notifications/alert-rules", `{name: "followed rule", trigger: {metric: "denial_rate", operator: ">", threshold: 99}}`, "followed rule"},
+		{"/vendors", "/vendors", `{name: "followed vendor"}`, "followed vendor"},
+		{"/tenant/domains", "/tenants/default/domains", `{domain: "followed.example.com"}`, "followed.example.com"},
+	} {
+		p.visit(follow.screen)
+		id := p.ask("POST", follow.path, `JSON.stringify(`+follow.body+`)`, map[bool]string{true: "domain", false: "id"}[follow.screen == "/tenant/domains"])
+		row := `[...document.querySelectorAll("tbody tr")].some(r => r.innerText.includes("` + follow.shown + `"))`
+		p.wait(follow.shown+" in the list", row)
+		p.ask("DELETE", follow.path+"/"+id, "undefined", "message")
+		p.wait("the list without "+follow.shown, "!"+row)
+	}
+}

@@ -4,6 +4,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -76,14 +77,37 @@ func start(t *testing.T) deployment {
 	return d
 }
 
-// build makes the program, and answers where it is.
-func build(t *testing.T) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "gatehouse")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/gatehouse")
+// folder is where the program is made.
+var folder string
+
+func TestMain(m *testing.M) {
+	var err error
+	if folder, err = os.MkdirTemp("", "gatehouse-e2e"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	status := m.Run()
+	_ = os.RemoveAll(folder)
+	os.Exit(status)
+}
+
+// built makes the program once for all tests.
+var built = sync.OnceValues(func() (string, error) {
+	binary := filepath.Join(folder, "gatehouse")
+	build := exec.Command("go", "build", "-o", binary, "./cmd/gatehouse")
 	build.Dir = ".."
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return binary, nil
+})
+
+// build answers where the program is.
+func build(t *testing.T) string {
+	t.Helper()
+	binary, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }
@@ -173,16 +197,28 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
+// taken are the ports that tests of this process have.
+var taken = struct {
+	sync.Mutex
+	ports map[int]bool
+}{ports: map[int]bool{}}
+
+// freePorts finds ports that nobody listens on, and gives none of them twice.
 func freePorts(t *testing.T, n int) []int {
 	t.Helper()
+	taken.Lock()
+	defer taken.Unlock()
 	var ports []int
-	for range n {
+	for len(ports) < n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		if port := l.Addr().(*net.TCPAddr).Port; !taken.ports[port] {
+			taken.ports[port] = true
+			ports = append(ports, port)
+		}
 	}
 	return ports
 }

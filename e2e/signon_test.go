@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 // TestSignOn goes to the tenant's identity provider from the sign-in page, comes back to
 // the screen that was asked for, and signs out at both.
 func TestSignOn(t *testing.T) {
+	t.Parallel()
 	chromium(t)
 	dir := t.TempDir()
 	ports := freePorts(t, 2)
@@ -31,12 +31,14 @@ func TestSignOn(t *testing.T) {
 	p.expect("/api/v1/auth/me") // the browser reports the refusal before the sign-in
 	p.expect(issuer)            // its pages are elsewhere
 	p.do("sizing the window", chromedp.EmulateViewport(1440, 900))
-	p.signIn("/")
-	p.request("PUT", "/api/v1/tenants/default/sign-on", fmt.Sprintf(
-		`{"name": "Acme ID", "issuer": %q, "client_id": "web", "client_secret": "secret", "create_users": true, "default_roles": ["viewer"]}`, issuer))
+	p.expect("/api/v1/tenants/default/sign-on")       // there is none at first
+	p.expect("/api/v1/tenants/default/sign-on/check") // of a provider that is not there
+	p.signIn("/settings/sign-on")
+	providerConnected(p, issuer)
 	token := p.ask("POST", "/auth/login", `JSON.stringify({username: "admin", password: "`+password+`"})`, "access_token")
 	p.signOut()
 
+	signInFailed(p)
 	button := `[...document.querySelectorAll("main a")].some(a => a.textContent.trim() === "Sign in with Acme ID")`
 	p.visit("/login?next=%2Fsettings")
 	p.wait("the button of the provider", button+` && document.querySelector("[name=password]")`)
@@ -58,6 +60,66 @@ func TestSignOn(t *testing.T) {
 	p.wait("the menu", find)
 	p.do("signing out", chromedp.Evaluate[chromedp.Void]("("+find+").click()"))
 	p.wait("the provider's end of the session", `location.origin !== `+strconv.Quote(d.console))
+}
+
+// providerConnected connects the tenant's identity provider by the form.
+func providerConnected(p *tab, issuer string) {
+	p.shows("Connect the provider")
+	p.accessible("the sign-on of a tenant without a provider")
+	p.fill("issuer", issuer+"elsewhere")
+	p.button("Check the provider")
+	wrong := `document.querySelector("[name=issuer]").getAttribute("aria-invalid") === "true"`
+	p.wait("the error at the field", wrong)
+	p.accessible("a provider that is not there")
+	p.fill("issuer", issuer)
+	p.button("Check the provider")
+	p.shows("The provider answers and can be used.")
+	p.wait("what to register", `document.querySelector("pre[aria-label='Redirect URI']")?.textContent === location.origin + "/api/v1/auth/sso/callback" &&
+		document.querySelector("pre[aria-label='Back-channel logout URI']")?.textContent.includes("/backchannel-logout?tenant_id=default")`)
+	p.fill("client-id", "web")
+	p.fill("client-secret", "secret")
+	p.fill("provider-name", "Acme ID")
+	p.toggle("Add unknown people at their first sign-in")
+	p.pick("Roles of everybody", "Viewer")
+	p.accessible("the form of a provider")
+	p.button("Connect the provider")
+	p.wait("that it is connected", `document.querySelector(".gh-head .gh-status")?.innerText === "Enabled" && document.querySelector("[name=client-secret]").value === ""`)
+	p.shows("A secret is stored. Leave this empty to keep it.")
+	if p.read(`document.documentElement.outerHTML.includes("verysecure") || [...document.querySelectorAll("input")].some(e => e.value === "secret")`) == "true" {
+		p.t.Error("the page shows the client's secret")
+	}
+	p.looked("/settings/sign-on")
+	p.scheme("dark")
+	p.visit("/settings/sign-on")
+	p.accessible("the sign-on in dark")
+	p.scheme("light")
+	// What the API refuses stands at its field.
+	p.fill("role-claim", strings.Repeat("x", 10))
+	p.addTag("Allowed e-mail domains", "@acme.example")
+	p.button("Save")
+	p.wait("the error at the field", `document.querySelector("[role=alert]")?.innerText.includes("Nothing was stored") && document.body.innerText.includes("allowed_email_domains") === false`)
+	p.accessible("a setting that was refused")
+	p.visit("/")
+}
+
+// signInFailed comes back from a provider without a sign-in: the page says so in the
+// person's language, whatever the address says.
+func signInFailed(p *tab) {
+	for _, failed := range []struct{ address, language, says string }{
+		{"/api/v1/auth/sso/callback?state=made-up&code=x&error_description=%3Cimg%20src%3Dx%3E", "en", "This sign-in was not started in this browser"},
+		{"/api/v1/auth/sso/login?tenant_id=nobody-here", "es", "no inician sesión en un proveedor de identidad"},
+		{"/login?error=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E", "fr", "La connexion n'a pas abouti"},
+	} {
+		p.do("choosing "+failed.language, chromedp.Evaluate[chromedp.Void](`localStorage.setItem("gatehouse-language", "`+failed.language+`")`))
+		p.do("opening "+failed.address, chromedp.Navigate(p.origin+failed.address))
+		p.wait("the sign-in page", `location.pathname === "/login" && document.querySelector("[name=password]")`)
+		p.shows(failed.says)
+		if p.read(`document.querySelectorAll("img[src=x]").length + Number(location.search.includes("made-up"))`) != "0" {
+			p.t.Errorf("%s is shown as it was sent: %s", failed.address, p.read("location.search"))
+		}
+		p.accessible("a sign-in that failed, in " + failed.language)
+	}
+	p.do("choosing English", chromedp.Evaluate[chromedp.Void](`localStorage.setItem("gatehouse-language", "en")`))
 }
 
 // passwordsOff has the default tenant's people sign in at the provider alone.

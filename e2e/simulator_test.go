@@ -4,8 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 
 	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/fetch"
 	"github.com/chromedp/chromedp"
 )
 
@@ -72,16 +75,74 @@ func controlTried(p *tab) {
 	}
 }
 
-// allClassified classifies more resources than one request takes, and looks at what covers them.
-func allClassified(p *tab) {
-	p.visit("/resources")
-	p.addResources(250)
+// classify starts a classification of everything in production.
+func (p *tab) classify() {
+	p.t.Helper()
 	p.visit("/inventory?environment=production")
 	p.button("Classify by rules")
 	p.dialog("the question before everything is classified")
 	confirm := chromedp.CSS("[role=dialog] input")
 	p.do("typing the name", chromedp.WaitVisible(confirm), chromedp.SendKeys(confirm, "Production"))
 	p.button("Classify by rules")
+}
+
+// classifyCancelled cancels a classification while its second request is under way. That
+// request still ends, and no third one is sent.
+func classifyCancelled(p *tab) {
+	const path = "/api/v1/resources/auto-classify-bulk"
+	paused := chromedp.Events(p.ctx, fetch.RequestPaused)
+	if _, err := chromedp.Call(p.ctx, fetch.Enable, fetch.EnableParams{Patterns: []*fetch.RequestPattern{{URLPattern: "*" + path + "*"}}}); err != nil {
+		p.t.Fatal(err)
+	}
+	var sent atomic.Int64
+	held, release, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for r, err := range paused {
+			if err != nil {
+				return
+			}
+			if sent.Add(1) == 2 {
+				close(held)
+				<-release
+			}
+			if _, err := chromedp.Call(p.ctx, fetch.ContinueRequest, fetch.ContinueRequestParams{RequestID: r.RequestID}); err != nil || sent.Load() == 2 {
+				return
+			}
+		}
+	}()
+	p.classify()
+	eventually(p.t, "the second request is under way", func() bool {
+		select {
+		case <-held:
+			return true
+		default:
+			return false
+		}
+	})
+	p.wait("the bar", `/100 examined, 15\d to go/.test(document.querySelector("[role=dialog]")?.innerText)`)
+	p.button("Cancel")
+	close(release)
+	<-done
+	p.shows("Stopped. What is classified stays classified.")
+	p.wait("what was done and what is left", `/200 examined, 5\d to go/.test(document.querySelector("[role=dialog]")?.innerText)`)
+	p.accessible("a classification that was cancelled")
+	if n := p.read(`performance.getEntriesByType("resource").filter(r => r.name.includes("` + path + `")).length`); n != "2" {
+		p.t.Errorf("%s requests were sent, want 2", n)
+	}
+	if _, err := chromedp.Call(p.ctx, fetch.Disable, cdp.Empty{}); err != nil {
+		p.t.Fatal(err)
+	}
+	p.button("Cancel")
+	p.wait("the end of the dialog", `!document.querySelector("[role=dialog]")`)
+}
+
+// allClassified classifies more resources than one request takes, and looks at what covers them.
+func allClassified(p *tab) {
+	p.visit("/resources")
+	p.addResources(250)
+	classifyCancelled(p)
+	p.classify()
 	p.wait("the end of the bar", `/25\d examined, 0 to go/.test(document.querySelector("[role=dialog]")?.innerText)`)
 	p.accessible("what was classified")
 	p.visit("/coverage?environment=production")

@@ -14,16 +14,16 @@ import (
 
 const (
 	ourPrefix = "GATEHOUSE_"
-	// testPrefix begins the variables that the project's own tests read.
+	// testPrefix is the prefix of variables that the project's own tests read.
 	testPrefix = "GATEHOUSE_TEST_"
 )
 
-// warnOfEnvironment logs each variable of environ that begins with our prefix and
-// that no command reads, with the nearest name that one does: a setting with a
-// typo would else be without effect in silence. The value is not shown.
+// warnOfEnvironment logs each variable of environ that has our prefix but is read by no command,
+// with the most similar name that is. Otherwise a misspelt setting would be ignored silently. It
+// does not log the value.
 func warnOfEnvironment(w io.Writer, app *kong.Application, environ []string) {
 	known := environmentOf(app.Node)
-	rests := make([]string, len(known)) // the prefix, which all have, makes no names alike
+	rests := make([]string, len(known)) // without the common prefix, which would make all names similar
 	for i, name := range known {
 		rests[i] = strings.TrimPrefix(name, ourPrefix)
 	}
@@ -41,7 +41,7 @@ func warnOfEnvironment(w io.Writer, app *kong.Application, environ []string) {
 	}
 }
 
-// environmentOf gives the variables that a command and those below it read.
+// environmentOf returns the variables that a command and its subcommands read.
 func environmentOf(n *kong.Node) []string {
 	out := []string{client.SessionVariable}
 	for _, f := range n.Flags {
@@ -58,8 +58,8 @@ func environmentOf(n *kong.Node) []string {
 	return out
 }
 
-// serviceLink reports whether Kubernetes sets a variable for a service of our
-// name: GATEHOUSE_SERVICE_HOST, GATEHOUSE_PORT_8080_TCP_ADDR and so on.
+// serviceLink reports whether Kubernetes sets a variable for a service called gatehouse:
+// GATEHOUSE_SERVICE_HOST, GATEHOUSE_PORT_8080_TCP_ADDR and so on.
 func serviceLink(name, v string) bool {
 	rest := strings.TrimPrefix(name, ourPrefix)
 	return strings.Contains("_"+rest, "_SERVICE_HOST") || strings.Contains("_"+rest, "_SERVICE_PORT") ||

@@ -127,15 +127,13 @@ func ParseSubject(id string) (int64, bool) {
 
 // changed names what differs; of what may hold anything, only that it does.
 func changed(old, next Agent) map[string]any {
-	out := map[string]any{}
-	for name, v := range map[string][2]any{
-		"name": {old.Name, next.Name}, "type": {old.Type, next.Type}, "provider": {old.Provider, next.Provider},
-		"model": {old.Model, next.Model}, "status": {old.Status, next.Status}, "policies": {old.Policies, next.Policies},
-	} {
-		if !reflect.DeepEqual(v[0], v[1]) {
-			out[name] = map[string]any{"from": v[0], "to": v[1]}
-		}
-	}
+	out := patch.Differences{}
+	out.Note("name", old.Name, next.Name)
+	out.Note("type", old.Type, next.Type)
+	out.Note("provider", old.Provider, next.Provider)
+	out.Note("model", old.Model, next.Model)
+	out.Note("status", old.Status, next.Status)
+	out.Note("policies", old.Policies, next.Policies)
 	for name, v := range map[string][2]any{"configuration": {old.Configuration, next.Configuration}, "attributes": {old.Attributes, next.Attributes}} {
 		if !reflect.DeepEqual(v[0], v[1]) {
 			out[name] = map[string]any{"changed": true}

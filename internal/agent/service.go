@@ -171,8 +171,8 @@ func load(ctx context.Context, tx *db.Tx, id int64) (Agent, error) {
 
 func loadCurrent(ctx context.Context, tx *db.Tx, id, ifChange int64) (Agent, error) {
 	a, err := load(ctx, tx, id)
-	if err == nil && ifChange != 0 && ifChange != a.ChangeNo {
-		return Agent{}, fault.Newf(fault.Precondition, "precondition_failed", "the agent is at change %d", a.ChangeNo)
+	if err != nil {
+		return Agent{}, err
 	}
-	return a, err
+	return a, fault.CheckVersion("agent", a.ChangeNo, ifChange)
 }

@@ -1,7 +1,6 @@
-// Package anomaly finds decisions that differ from what a tenant is used to:
-// six detectors, each against the tenant's own trailing baseline. A detector is a
-// function of numbers; Service reads those, keeps what was found, and puts it into
-// the audit log.
+// Package anomaly finds decisions that are unusual for a tenant, with six detectors that each
+// compare with the tenant's own recent baseline. A detector is a pure function of counts. Service
+// reads the counts, stores the findings, and writes them to the audit log.
 package anomaly
 
 import (
@@ -14,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/histogram"
 )
 
-// Kind names what a detector finds.
+// Kind is the kind of an anomaly.
 type Kind string
 
 // The six kinds.
@@ -27,15 +26,15 @@ const (
 	SuspiciousPlace Kind = "suspicious_source_ip"
 )
 
-// Finding is one anomaly as a detector sees it.
+// Finding is one anomaly, as the detector reports it.
 type Finding struct {
 	Kind Kind
-	// Subject is the user, resource or address that it is about; empty: the environment.
+	// Subject is the user, resource or address concerned; empty for the environment.
 	Subject  string
 	Evidence Evidence
 }
 
-// Evidence is why something was flagged: numbers that a person can check.
+// Evidence is why something was flagged: numbers that a person can verify.
 type Evidence struct {
 	Summary   string  `json:"summary" doc:"One sentence that describes it."`
 	Measured  float64 `json:"measured" doc:"The measured value, in the unit."`
@@ -47,34 +46,33 @@ type Evidence struct {
 	Baseline  int64   `json:"baseline_seconds" doc:"Length of history that the baseline is based on, in seconds."`
 }
 
-// Tuning is how far from usual is an anomaly.
+// Tuning sets how far from usual an anomaly is.
 type Tuning struct {
-	// Factor times the usual value is flagged: 3, as specified, unless the tenant
-	// says otherwise.
+	// Factor times the usual value is flagged. The default is 3; a tenant may set another.
 	Factor float64
 }
 
-// Bounds that keep small numbers from being anomalies.
+// Minimums, so that small numbers are not anomalies.
 const (
 	leastDenials   = 20  // in the window, for a spike of denials
 	leastErrors    = 10  // in the window, for a spike of errors
 	leastTimed     = 50  // evaluations in the window, for latency
 	leastAccesses  = 100 // of one resource in the hour, or of one user in the day
 	leastHistory   = 200 // decisions in the baseline
-	leastHours     = 3   // hours in the baseline that hold decisions
-	leastInAnHour  = 30  // decisions of an hour that counts by itself
+	leastHours     = 3   // hours in the baseline with decisions
+	leastInAnHour  = 30  // decisions in an hour, for it to count alone
 	leastCertainty = 6   // standard deviations from the usual count
 )
 
-// Shares looks for spikes of denials and of errors: the share in the window now
-// against the shares of the hours of the baseline.
+// Shares looks for spikes of denials and of errors: it compares the share in the current window
+// with those of the hours of the baseline.
 func Shares(now stats.Rollup, window time.Duration, hours []stats.Rollup, t Tuning) []Finding {
 	var out []Finding
 	for _, m := range []struct {
 		kind  Kind
 		of    func(*stats.Rollup) int64
 		least int64
-		floor float64 // this much above usual at least
+		floor float64 // minimum distance from the usual share
 		what  string
 	}{
 		{DenialSpike, func(r *stats.Rollup) int64 { return r.Denied }, leastDenials, 0.10, "denied"},
@@ -103,10 +101,10 @@ func share(now stats.Rollup, window time.Duration, hours []stats.Rollup, t Tunin
 	if all < leastHistory || len(shares) < leastHours || k < least {
 		return Finding{}, false
 	}
-	// One is added to both, so that a baseline without a single denial is no certainty.
+	// One is added to both, so that a baseline without denials does not mean certainty.
 	usual := float64(bad+1) / float64(all+2)
 	limit := max(t.Factor*usual, 1.5*quantile(shares, 0.95), usual+floor)
-	limit = min(limit, usual+0.7*(1-usual)) // three times 40 % cannot be reached
+	limit = min(limit, usual+0.7*(1-usual)) // three times 40 % is more than 100 %
 	got := float64(k) / float64(n)
 	deviation := (float64(k) - float64(n)*usual) / math.Sqrt(float64(n)*usual*(1-usual)+1)
 	if got < limit || deviation < leastCertainty {
@@ -118,8 +116,8 @@ func share(now stats.Rollup, window time.Duration, hours []stats.Rollup, t Tunin
 	}}, true
 }
 
-// Latency looks for evaluations that take longer than usual: the 95th percentile
-// in the window now against that of the baseline and of its slow hours.
+// Latency looks for evaluations that take longer than usual: it compares the 95th percentile of the
+// current window with those of the baseline and of its slow hours.
 func Latency(now stats.Rollup, window time.Duration, hours []stats.Rollup, t Tuning) []Finding {
 	if now.Latencies.Count() < leastTimed {
 		return nil
@@ -147,9 +145,9 @@ func Latency(now stats.Rollup, window time.Duration, hours []stats.Rollup, t Tun
 	}}}
 }
 
-// Spikes looks for subjects with far more decisions than usual. A stretch that is
-// still running is compared with whole ones, so it is never flagged for being long.
-// A subject without history is compared with the busy ones of the others.
+// Spikes looks for subjects with far more decisions than usual. It compares a period that has not
+// ended with whole ones, so a period is never flagged for being longer. A subject without history
+// is compared with the busy subjects of the baseline.
 func Spikes(kind Kind, stretch, baseline time.Duration, list []stats.Activity, t Tuning) []Finding {
 	var typical []float64
 	for _, a := range list {
@@ -196,8 +194,8 @@ func beginning(stretch time.Duration) string {
 	return "the hour began"
 }
 
-// Sources looks for addresses that probe: nearly everything from there is denied,
-// for many people or on many resources, although the tenant usually denies little.
+// Sources looks for addresses that probe: nearly all of their requests are denied, for many people
+// or on many resources, although the tenant usually denies little.
 func Sources(list []stats.Source, window time.Duration, hours []stats.Rollup, t Tuning) []Finding {
 	var all, denied int64
 	for i := range hours {
@@ -224,7 +222,7 @@ func Sources(list []stats.Source, window time.Duration, hours []stats.Rollup, t 
 	return out
 }
 
-// spanned is how many seconds lie between the first and the last hour.
+// spanned returns the seconds between the first and the last hour.
 func spanned(hours []stats.Rollup) int64 {
 	if len(hours) == 0 {
 		return 0
@@ -232,7 +230,8 @@ func spanned(hours []stats.Rollup) int64 {
 	return int64((hours[len(hours)-1].Start.Sub(hours[0].Start) + time.Hour) / time.Second)
 }
 
-// quantile is the value that the share q of the list does not pass; 0 of none.
+// quantile returns the smallest value that a share q of the list does not exceed, or 0 for an empty
+// list.
 func quantile(list []float64, q float64) float64 {
 	if len(list) == 0 {
 		return 0

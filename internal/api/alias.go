@@ -62,5 +62,5 @@ func prefixed(path string) string {
 // isAPI reports whether a path belongs to the API, so that what is not found there
 // gets an error body and not the console.
 func isAPI(path string) bool {
-	return rest.Under(path, "/api") || rest.Under(path, "/v1") || rest.Under(path, "/access") || rest.Under(path, "/.well-known")
+	return rest.Under(path, "/api") || rest.Under(path, "/v1") || rest.Under(path, "/access") || rest.Under(path, "/scim") || rest.Under(path, "/.well-known")
 }

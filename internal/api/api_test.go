@@ -64,7 +64,7 @@ func newRig(t testing.TB, change func(*Config)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, _ := a.Rendered("en")
+	document := a.Edition("", "en").Body
 	spec, err := openapi3.NewLoader().LoadFromData(document)
 	if err != nil {
 		t.Fatal(err)

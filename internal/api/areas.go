@@ -18,6 +18,7 @@ func areas() []rest.Area {
 		{Prefix: "/v1/data", Errors: rest.ShapeOPA, AnyQuery: true},
 		{Prefix: "/v1/batch", Errors: rest.ShapeOPA},
 		{Prefix: "/v1/compile", Errors: rest.ShapeOPA},
+		{Prefix: "/scim", Errors: rest.ShapeSCIM, AnyQuery: true},
 		{Prefix: "/access/v1", Errors: rest.ShapeAuthZEN, AnyQuery: true},
 	}
 }

@@ -14,8 +14,9 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"github.com/gatehouse-dev/gatehouse/internal/api/oem"
 	"github.com/gatehouse-dev/gatehouse/internal/contract"
-	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/edition"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 )
 
@@ -49,20 +50,56 @@ func indented(t *testing.T, doc []byte) []byte {
 	return out.Bytes()
 }
 
-// TestDocument: the document is valid, is the golden one, and describes each route.
+// families are the parts of the API that have a document each; the empty name is that of
+// all other operations.
+var families = []string{"", oem.Family}
+
+// goldenOf is the file with the document of a family.
+func goldenOf(family string) string {
+	if family == "" {
+		return golden
+	}
+	return "testdata/openapi-" + family + ".json"
+}
+
+// TestDocument: each document is valid, is the golden one, and describes the routes of its
+// family and no others.
 func TestDocument(t *testing.T) {
 	r := whole(t)
-	document, _ := r.Rendered("en")
-	doc := indented(t, document)
-	spec, err := openapi3.NewLoader().LoadFromData(doc)
-	if err != nil {
-		t.Fatal(err)
+	for _, family := range families {
+		document := r.Edition(family, "en").Body
+		doc := indented(t, document)
+		spec, err := openapi3.NewLoader().LoadFromData(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := spec.Validate(t.Context(), openapi3.DisableExamplesValidation()); err != nil {
+			t.Errorf("not a valid document: %v", err)
+		}
+		checkRoutes(t, r, family, spec)
+		if *update {
+			if err := os.WriteFile(goldenOf(family), doc, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(goldenOf(family))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(doc, want) {
+			t.Errorf("the document is not %s: if the change is meant, run go test ./internal/api -run Document -update", goldenOf(family))
+		}
 	}
-	if err := spec.Validate(t.Context(), openapi3.DisableExamplesValidation()); err != nil {
-		t.Errorf("not a valid document: %v", err)
-	}
+}
+
+// checkRoutes compares a document with the routes of its family.
+func checkRoutes(t *testing.T, r *API, family string, spec *openapi3.T) {
+	t.Helper()
 	seen := map[string]bool{}
 	for _, op := range r.Routes() {
+		if op.Family != family {
+			continue
+		}
 		path := strings.ReplaceAll(op.Path, "...}", "}")
 		item := spec.Paths.Value(path)
 		if item == nil || item.GetOperation(op.Method) == nil {
@@ -73,7 +110,7 @@ func TestDocument(t *testing.T) {
 		if op.Summary == "" || len(op.Tags) == 0 {
 			t.Errorf("%s has no summary or tag", op.ID)
 		}
-		if !op.Public && op.Permission == "" && !op.Optional {
+		if !op.Public && op.Permission == "" && !op.Optional && op.Caller == "" {
 			t.Logf("%s needs a credential, but no permission", op.ID)
 		}
 	}
@@ -84,36 +121,26 @@ func TestDocument(t *testing.T) {
 			}
 		}
 	}
-	if *update {
-		if err := os.WriteFile(golden, doc, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(doc, want) {
-		t.Errorf("the document is not %s: if the change is meant, run go test ./internal/api -run Document -update", golden)
-	}
 }
 
-// TestTranslations: no text of the document is left in English.
+// TestTranslations: no text of the documents is left in English.
 func TestTranslations(t *testing.T) {
 	r := whole(t)
 	for _, lang := range Languages[1:] {
-		if _, missing := r.Rendered(lang); len(missing) > 0 {
-			list, err := json.MarshalIndent(missing, "", "  ")
-			if err != nil {
-				t.Fatal(err)
+		for _, family := range families {
+			if missing := r.Edition(family, lang).Missing; len(missing) > 0 {
+				list, err := json.MarshalIndent(missing, "", "  ")
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Errorf("%d texts have no translation in locales/%s:\n%s", len(missing), lang, list)
 			}
-			t.Errorf("%d texts have no translation in locales/%s:\n%s", len(missing), lang, list)
 		}
 		described, err := document()
 		if err != nil {
 			t.Fatal(err)
 		}
-		catalog, err := rest.Catalog(described.Catalogs, lang)
+		catalog, err := edition.Catalog(described.Catalogs, lang)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,21 +153,23 @@ func TestTranslations(t *testing.T) {
 }
 
 // TestCompatible: what a client of the last release relies on still holds, or
-// api_version has a new major number.
+// api_version has a new major number. It holds for each document.
 func TestCompatible(t *testing.T) {
-	now, _ := whole(t).Rendered("en")
-	is := decoded(t, now)
-	if *publish {
-		keep(t, indented(t, now), contract.Version(is))
-	}
-	all, err := contract.Released()
-	if err != nil || len(all) == 0 {
-		t.Fatalf("%d releases: %v", len(all), err)
-	}
-	was := all[len(all)-1]
-	breaks := slices.DeleteFunc(contract.Compare(was, is), func(c contract.Change) bool { return !c.Kind.Breaking() })
-	if len(breaks) > 0 && major(is) == major(was) {
-		t.Errorf("breaking changes without a new major api_version:\n%v", breaks)
+	for _, family := range families {
+		now := whole(t).Edition(family, "en").Body
+		is := decoded(t, now)
+		if *publish {
+			keep(t, indented(t, now), family, contract.Version(is))
+		}
+		all, err := contract.Released(family)
+		if err != nil || len(all) == 0 {
+			t.Fatalf("%d releases: %v", len(all), err)
+		}
+		was := all[len(all)-1]
+		breaks := slices.DeleteFunc(contract.Compare(was, is), func(c contract.Change) bool { return !c.Kind.Breaking() })
+		if len(breaks) > 0 && major(is) == major(was) {
+			t.Errorf("breaking changes without a new major api_version:\n%v", breaks)
+		}
 	}
 }
 
@@ -150,7 +179,7 @@ func major(doc contract.Document) string {
 }
 
 // keep writes the document that a release is made with.
-func keep(t *testing.T, doc []byte, version string) {
+func keep(t *testing.T, doc []byte, family, version string) {
 	t.Helper()
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
@@ -163,7 +192,7 @@ func keep(t *testing.T, doc []byte, version string) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(released, version+".json.gz"), out.Bytes(), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(released, family, version+".json.gz"), out.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -189,6 +218,15 @@ func TestServedDocuments(t *testing.T) {
 		if again.Code != http.StatusNotModified {
 			t.Errorf("%s again: %d", path, again.Code)
 		}
+	}
+	for _, query := range []string{"", "?language=en", "?language=es", "?language=fr"} {
+		w := g.Do(t, resttest.Call{Method: "GET", Path: oem.Root + "/openapi.json" + query}.Request())
+		if w.Code != 200 || contract.Version(decoded(t, w.Body.Bytes())) != OEMVersion {
+			t.Errorf("the document for vendors %s: %d", query, w.Code)
+		}
+	}
+	if w := g.Do(t, resttest.Call{Method: "GET", Path: oem.Root + "/openapi.json?language=de"}.Request()); w.Code != 400 {
+		t.Errorf("a language that the vendors' document does not have: %d", w.Code)
 	}
 	if w := g.Do(t, resttest.Call{Method: "GET", Path: "/docs-assets/openapi/de.json"}.Request()); w.Code != 404 {
 		t.Errorf("a language that is not there: %d", w.Code)

@@ -4,6 +4,8 @@ import (
 	"embed"
 	"io/fs"
 
+	"github.com/gatehouse-dev/gatehouse/internal/api/oem"
+	"github.com/gatehouse-dev/gatehouse/internal/contract"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 )
 
@@ -13,6 +15,8 @@ import (
 const (
 	APIVersion    = "2.0.0"
 	SchemaVersion = "1.0.0"
+	// OEMVersion is that of the API for embedding vendors, which changes on its own.
+	OEMVersion = "1.0.0"
 )
 
 // Contract is info.x-gatehouse-contract.
@@ -36,12 +40,22 @@ func document() (rest.Document, error) {
 	return rest.Document{
 		Title: "gatehouse", Version: APIVersion, License: "Apache-2.0",
 		Description: "Policies, protected resources, decisions and the bouncers that enforce them.",
-		Extensions: map[string]any{"x-gatehouse-contract": Contract{
-			APIVersion: APIVersion, SchemaVersion: SchemaVersion,
-			DeprecationPolicy: "A breaking change comes with a new major api_version and is announced in the change log at least 180 days before; what is deprecated is marked so in this document and keeps working until then.",
+		Extensions:  contractOf(APIVersion),
+		OwnTypes:    "github.com/gatehouse-dev/gatehouse/internal/api",
+		Names:       []string{"name", "username", "department", "owner_team", "roles", "tags", "compliance_tags", "data_residency"},
+		Languages:   Languages, Catalogs: locales,
+		Families: []contract.Family{{
+			Name: oem.Family, Root: oem.Root, Title: "gatehouse OEM", Version: OEMVersion,
+			Description: "For vendors who embed the product: make, watch, change and delete tenants, and read what they use. Send the vendor's key as X-API-Key or as a bearer token; it works with these operations alone, and finds only the tenants that it made.",
+			Extensions:  contractOf(OEMVersion),
 		}},
-		OwnTypes:  "github.com/gatehouse-dev/gatehouse/internal/api",
-		Names:     []string{"name", "username", "department", "owner_team", "roles", "tags", "compliance_tags", "data_residency"},
-		Languages: Languages, Catalogs: locales,
 	}, err
+}
+
+// contractOf is the extension of info for a version.
+func contractOf(version string) map[string]any {
+	return map[string]any{"x-gatehouse-contract": Contract{
+		APIVersion: version, SchemaVersion: SchemaVersion,
+		DeprecationPolicy: "A breaking change comes with a new major api_version and is announced in the change log at least 180 days before; what is deprecated is marked so in this document and keeps working until then.",
+	}}
 }

@@ -28,7 +28,7 @@ func TestMatrix(t *testing.T) {
 	var held scope.Permissions
 	k := kit()
 	k.Authenticate = func(_ context.Context, c rest.Credential) (scope.Scope, rest.Principal, error) {
-		return scope.Scope{Tenant: "t1", Permissions: held, Actor: scope.Actor{Kind: scope.Key, ID: "1"}, RequestID: c.RequestID}, rest.Principal{}, nil
+		return as(c, scope.Scope{Tenant: "t1", Permissions: held, Actor: scope.Actor{Kind: scope.Key, ID: "1"}, RequestID: c.RequestID}), rest.Principal{}, nil
 	}
 	r, err := New(Config{Kit: k})
 	if err != nil {
@@ -52,21 +52,35 @@ func TestMatrix(t *testing.T) {
 			t.Errorf("%s needs %q, which is no permission", op.ID, op.Permission)
 		}
 		for _, path := range paths {
+			send := func(req *http.Request) *httptest.ResponseRecorder {
+				req.Body = unread{t, op.ID}
+				w := httptest.NewRecorder()
+				r.ServeHTTP(w, req)
+				return w
+			}
 			try := func(key string) *httptest.ResponseRecorder {
 				req := resttest.Call{Method: op.Method, Path: path, Key: key}.Request()
 				if key != "" {
 					bear(req, op)
 				}
-				req.Body = unread{t, op.ID}
-				w := httptest.NewRecorder()
-				r.ServeHTTP(w, req)
-				return w
+				return send(req)
+			}
+			tryAs := func(key string) *httptest.ResponseRecorder {
+				return send(resttest.Call{Method: op.Method, Path: path, Headers: []string{"Authorization", "Bearer " + key}}.Request())
 			}
 			if op.Public || op.Optional {
 				continue
 			}
 			if w := try(""); w.Code != 401 || !json.Valid(w.Body.Bytes()) {
 				t.Errorf("%s %s without a credential: %d %s", op.Method, path, w.Code, w.Body)
+			}
+			other := "vendor"
+			if op.Caller != "" {
+				other = "key"
+			}
+			held = scope.Permissions{All: true}
+			if w := tryAs(other); !op.Token && w.Code != 403 {
+				t.Errorf("%s %s with the key of another kind of caller: %d %s", op.Method, path, w.Code, w.Body)
 			}
 			if op.Permission == "" {
 				continue
@@ -82,6 +96,15 @@ func TestMatrix(t *testing.T) {
 			}
 		}
 	}
+}
+
+// as is the scope of a credential in these tests: one that is called like a kind of caller
+// is dedicated to it.
+func as(c rest.Credential, sc scope.Scope) scope.Scope {
+	if kind := scope.ActorKind(c.APIKey + c.Bearer); kind.Dedicated() {
+		sc.Actor.Kind = kind
+	}
+	return sc
 }
 
 // unread is a body that nobody may read.
@@ -100,6 +123,9 @@ func (unread) Close() error { return nil }
 // bear moves the credential of a request to where its operation takes it.
 func bear(req *http.Request, op rest.Op) {
 	credential := "key"
+	if op.Caller != "" {
+		req.Header.Set("X-API-Key", string(op.Caller))
+	}
 	if op.Token {
 		credential = "a.signed.token"
 	}

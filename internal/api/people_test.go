@@ -65,7 +65,7 @@ func newTown(t *testing.T, c *db.Cluster, changes ...func(*Config)) *town {
 		t.Fatal(err)
 	}
 	g := newRig(t, func(s *Config) {
-		s.Kit.BaseDomain, s.Kit.Authenticate = "gate.example", authenticator(svc)
+		s.Kit.Hosts.BaseDomain, s.Kit.Authenticate = "gate.example", authenticator(svc)
 		s.Auth, s.Users, s.Tenants = svc, people, tenants
 		s.Kit.Idempotency = rest.Idempotency{Cluster: c, Seal: box.Seal, Open: box.Open}
 		for _, change := range changes {

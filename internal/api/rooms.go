@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/agent"
+	"github.com/gatehouse-dev/gatehouse/internal/alert"
 	"github.com/gatehouse-dev/gatehouse/internal/anomaly"
 	"github.com/gatehouse-dev/gatehouse/internal/api/bridge"
 	"github.com/gatehouse-dev/gatehouse/internal/api/connect"
@@ -15,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/api/events"
 	"github.com/gatehouse-dev/gatehouse/internal/api/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/api/insight"
+	"github.com/gatehouse-dev/gatehouse/internal/api/oem"
 	"github.com/gatehouse-dev/gatehouse/internal/api/simulate"
 	"github.com/gatehouse-dev/gatehouse/internal/api/system"
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
@@ -27,19 +29,23 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/devdocs"
 	"github.com/gatehouse-dev/gatehouse/internal/domain"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
+	"github.com/gatehouse-dev/gatehouse/internal/integration"
 	"github.com/gatehouse-dev/gatehouse/internal/live"
 	"github.com/gatehouse-dev/gatehouse/internal/metering"
 	"github.com/gatehouse-dev/gatehouse/internal/notify"
+	"github.com/gatehouse-dev/gatehouse/internal/pip"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
 	"github.com/gatehouse-dev/gatehouse/internal/replay"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scim"
 	"github.com/gatehouse-dev/gatehouse/internal/signon"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 	"github.com/gatehouse-dev/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
+	"github.com/gatehouse-dev/gatehouse/internal/vendor"
 	"github.com/gatehouse-dev/gatehouse/internal/webhook"
 )
 
@@ -56,30 +62,36 @@ type Config struct {
 	// Probes tell /health about the parts.
 	Probes system.Probes
 
-	Agents     *agent.Service
-	Anomalies  *anomaly.Service
-	Audit      *audit.DecisionLog
-	Auth       *auth.Service
-	AuthZEN    *authzen.Service
-	Bouncers   *bouncer.Service
-	Bridge     *bridges.Service
-	Dashboard  *dashboard.Service
-	Decisions  *decision.Service
-	Domains    *domain.Service
-	IDE        *ide.Service
-	Live       *live.Service
-	Metering   *metering.Service
-	Policies   *policy.Service
-	PolicyCode *policycode.Service
-	Replays    *replay.Service
-	Resources  *resource.Service
-	SignOn     *signon.Service
-	Simulator  *simulator.Service
-	Telemetry  *telemetry.Service
-	Tenants    *tenant.Service
-	Users      *user.Service
-	Channels   *notify.Service
-	Webhooks   *webhook.Service
+	Agents       *agent.Service
+	Anomalies    *anomaly.Service
+	Audit        *audit.DecisionLog
+	Auth         *auth.Service
+	AuthZEN      *authzen.Service
+	Bouncers     *bouncer.Service
+	Bridge       *bridges.Service
+	Dashboard    *dashboard.Service
+	DataSources  *pip.Service
+	Decisions    *decision.Service
+	Domains      *domain.Service
+	IDE          *ide.Service
+	Live         *live.Service
+	Metering     *metering.Service
+	Policies     *policy.Service
+	PolicyCode   *policycode.Service
+	Replays      *replay.Service
+	Resources    *resource.Service
+	SCIM         *scim.Service
+	SCIMTokens   *scim.Tokens
+	SignOn       *signon.Service
+	Simulator    *simulator.Service
+	Telemetry    *telemetry.Service
+	Integrations *integration.Service
+	Tenants      *tenant.Service
+	Users        *user.Service
+	Alerts       *alert.Service
+	Channels     *notify.Service
+	Vendors      *vendor.Service
+	Webhooks     *webhook.Service
 }
 
 // API serves all operations.
@@ -100,10 +112,7 @@ func New(c Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	portal := devdocs.New(Languages, c.PublicURL, func(lang string) []byte {
-		document, _ := r.Rendered(lang)
-		return document
-	})
+	portal := devdocs.New(Languages, c.PublicURL, func(lang string) []byte { return r.Edition("", lang).Body })
 	a := &API{Router: r, editors: &editors.Handler{IDE: c.IDE, Authenticate: c.Kit.Authenticate, Now: c.Kit.Now, Log: c.Kit.Log, Panics: c.Kit.Panics}}
 	for _, room := range c.rooms(a.editors, portal) {
 		room.Mount(r)
@@ -120,7 +129,8 @@ type room interface{ Mount(r *rest.Router) }
 // rooms are in the order of docs/permissions.md.
 func (c Config) rooms(e *editors.Handler, portal http.Handler) []room {
 	return []room{
-		&identity.Handler{Auth: c.Auth, Users: c.Users, Tenants: c.Tenants, Metering: c.Metering, Domains: c.Domains, SignOn: c.SignOn},
+		&identity.Handler{Auth: c.Auth, Users: c.Users, Tenants: c.Tenants, Metering: c.Metering, Domains: c.Domains, SignOn: c.SignOn, Vendors: c.Vendors, SCIM: c.SCIM, SCIMTokens: c.SCIMTokens},
+		&oem.Handler{Vendors: c.Vendors, Languages: Languages},
 		&controls.Handler{Policies: c.Policies, PolicyCode: c.PolicyCode, Resources: c.Resources, Replays: c.Replays},
 		&estate.Handler{Resources: c.Resources, Bouncers: c.Bouncers, Tenants: c.Tenants, Bridge: c.Bridge},
 		e,
@@ -129,7 +139,7 @@ func (c Config) rooms(e *editors.Handler, portal http.Handler) []room {
 		&insight.Handler{Audit: c.Audit, Replays: c.Replays, Dashboard: c.Dashboard, Anomalies: c.Anomalies, Now: c.Kit.Now},
 		&events.Handler{Live: c.Live, Authenticate: c.Kit.Authenticate, Log: c.Kit.Log, Ticks: c.Kit.Ticks},
 		&bridge.Handler{Bridge: c.Bridge},
-		&connect.Handler{Agents: c.Agents, Channels: c.Channels, Webhooks: c.Webhooks, Telemetry: c.Telemetry},
+		&connect.Handler{Sources: c.DataSources, Agents: c.Agents, Alerts: c.Alerts, Channels: c.Channels, Webhooks: c.Webhooks, Telemetry: c.Telemetry, Integrations: c.Integrations},
 		&system.Handler{Version: c.Kit.Version, Now: c.Kit.Now, Started: c.Started, Probes: c.Probes, OpenMetrics: c.OpenMetrics, Languages: Languages, Portal: portal},
 	}
 }

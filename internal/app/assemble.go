@@ -15,7 +15,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gatehouse-dev/gatehouse/internal/action"
 	"github.com/gatehouse-dev/gatehouse/internal/agent"
+	"github.com/gatehouse-dev/gatehouse/internal/alert"
 	"github.com/gatehouse-dev/gatehouse/internal/anomaly"
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
@@ -27,25 +29,31 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/domain"
+	"github.com/gatehouse-dev/gatehouse/internal/edge"
 	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
+	"github.com/gatehouse-dev/gatehouse/internal/integration"
 	"github.com/gatehouse-dev/gatehouse/internal/live"
 	"github.com/gatehouse-dev/gatehouse/internal/metering"
 	"github.com/gatehouse-dev/gatehouse/internal/notify"
+	"github.com/gatehouse-dev/gatehouse/internal/pip"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/replay"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scim"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/signon"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 	"github.com/gatehouse-dev/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+	"github.com/gatehouse-dev/gatehouse/internal/tracing"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
+	"github.com/gatehouse-dev/gatehouse/internal/vendor"
 	"github.com/gatehouse-dev/gatehouse/internal/webhook"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
@@ -60,6 +68,7 @@ type parts struct {
 	log     *slog.Logger
 	now     func() time.Time
 	closers closers
+	tracing *tracing.Exporter
 	tasks   []task
 
 	stores     *db.Cluster
@@ -84,21 +93,28 @@ type parts struct {
 	workers    *worker.Pool
 	registry   *prometheus.Registry
 	panics     *fault.Panics
-	evaluated  *evaluations
 
-	replays   *replay.Service
-	authzen   *authzen.Service
-	dashboard *dashboard.Service
-	anomalies *anomaly.Service
-	live      *live.Service
-	metering  *metering.Service
-	domains   *domain.Service
-	routes    *domain.Routes
-	signOn    *signon.Service
-	agents    *agent.Service
-	webhooks  *webhook.Service
-	telemetry *telemetry.Service
-	channels  *notify.Service
+	replays      *replay.Service
+	authzen      *authzen.Service
+	dashboard    *dashboard.Service
+	anomalies    *anomaly.Service
+	live         *live.Service
+	metering     *metering.Service
+	domains      *domain.Service
+	vendors      *vendor.Service
+	routes       *domain.Routes
+	edge         *edge.Edge // nil: there is no TLS listener
+	signOn       *signon.Service
+	scim         *scim.Service
+	actions      *action.Service
+	integrations *integration.Service
+	agents       *agent.Service
+	alerts       *alert.Service
+	webhooks     *webhook.Service
+	telemetry    *telemetry.Service
+	channels     *notify.Service
+
+	dataSources *pip.Service
 	// sinks receive events.
 	sinks []event.Sink
 }
@@ -125,7 +141,7 @@ func ticks() time.Time { return time.Now() }
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // assemble builds the control plane. If it fails, it closes what it opened.
-func assemble(ctx context.Context, cfg Config, log *slog.Logger) (_ *parts, err error) {
+func assemble(ctx context.Context, cfg Config, version string, log *slog.Logger) (_ *parts, err error) {
 	uuid.EnableRandPool()
 	p := &parts{cfg: cfg, log: log, now: clock, registry: prometheus.NewRegistry()}
 	p.panics = newPanics(p.registry, log)
@@ -135,10 +151,16 @@ func assemble(ctx context.Context, cfg Config, log *slog.Logger) (_ *parts, err 
 			_ = p.closers.close()
 		}
 	}()
+	p.tracing, err = openTracing(ctx, tracing.Config{Endpoint: cfg.OTLPEndpoint, Service: "gatehouse", Version: version, Metrics: p.registry, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	p.closers.add("tracing", tracingGrace, p.tracing.Close)
 	domains := func(ctx context.Context) error { return startDomains(ctx, p) }
 	usage := func(context.Context) error { return startMetering(p) }
+	vendors := func(context.Context) error { return startVendors(p) }
 	tell := func(context.Context) error { return outward(p) }
-	for _, step := range []func(context.Context) error{p.ground, p.people, domains, p.subjects, p.editors, p.decide, usage, p.deliver, p.rehearse, tell, p.work, p.overview, p.background} {
+	for _, step := range []func(context.Context) error{p.ground, p.people, domains, p.subjects, p.editors, p.decide, usage, vendors, p.deliver, p.rehearse, tell, p.work, p.overview, p.background} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -151,7 +173,11 @@ func (p *parts) ground(ctx context.Context) error {
 	if err := os.MkdirAll(p.cfg.DataDir, 0o700); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
-	stores, err := db.Open(ctx, db.Config{URL: p.cfg.DatabaseURL, Dir: p.cfg.DataDir, Now: p.now})
+	where, err := p.cfg.stores()
+	if err != nil {
+		return err
+	}
+	stores, err := db.Open(ctx, where)
 	if err != nil {
 		return fmt.Errorf("open the store: %w", err)
 	}
@@ -177,7 +203,6 @@ func (p *parts) ground(ctx context.Context) error {
 	pool.SimulateDeadline = p.cfg.SimulationDeadline
 	p.workers = worker.NewPool(pool)
 	p.closers.add("workers", 5*time.Second, func(context.Context) error { return p.workers.Close() })
-	p.task("first worker", func(ctx context.Context) error { p.workers.Warm(ctx); return nil })
 	return nil
 }
 
@@ -208,7 +233,7 @@ func (p *parts) people(ctx context.Context) error {
 	p.tenants = &tenant.Service{
 		Stores: p.stores, Now: p.now, BaseDomain: p.cfg.BaseDomain,
 		Counters:    map[string]func(context.Context, *db.Tx) (int64, error){tenant.Users: user.Count, tenant.Policies: policy.Count, tenant.Bouncers: bouncer.Count},
-		RevokeHooks: []func(context.Context, *db.Tx) error{auth.RevokeAll, bouncer.RevokeTokens, ide.DisableWebhooks, signon.Disable},
+		RevokeHooks: []func(context.Context, *db.Tx) error{auth.RevokeAll, bouncer.RevokeTokens, ide.DisableWebhooks, signon.Disable, scim.DropTokens},
 	}
 	if err := p.tenants.EnsureDefault(ctx); err != nil {
 		return err
@@ -220,12 +245,13 @@ func (p *parts) people(ctx context.Context) error {
 		Stores: p.stores, Hasher: hasher, Now: p.now, NewID: newID,
 		CheckLimit: p.tenants.CheckLimit, Released: p.tenants.Released,
 		Revoke:      auth.RevokeUser,
-		ForgetHooks: []func(context.Context, *db.Tx, scope.Actor) error{rest.ForgetAnswers, ide.Forget, simulator.Disown},
+		ForgetHooks: []func(context.Context, *db.Tx, scope.Actor) error{rest.ForgetAnswers, ide.Forget, simulator.Disown, scim.Forget},
 	}
 	p.auth, err = auth.New(ctx, auth.Config{
 		Stores: p.stores, Tenants: p.tenants, Users: p.users, Hasher: hasher, Box: p.box, Now: p.now, NewID: newID, Random: rand.Reader,
 		SessionIdle: p.cfg.SessionIdle, SessionLife: p.cfg.SessionLife,
 		Issuer: "gatehouse", Blind: blind(p.cfg.CredentialGrace), Bouncer: p.bouncerByToken, BouncerTimes: p.bouncerTimes,
+		Holders:      auth.Holders{scope.Vendor: vendor.Find, scope.Directory: scim.Holder},
 		PasswordsOff: signon.PasswordsOff, PasswordsOn: signon.PasswordsOn,
 	})
 	if err != nil {
@@ -287,8 +313,7 @@ func (p *parts) subjects(context.Context) error {
 		Stores: p.stores, Now: p.now, Tenants: p.tenants, Compiler: policy.Compiler{Evaluator: p.workers},
 		Links: policy.Links{
 			Resources: p.resources, BouncerEnv: bouncer.EnvironmentOf, BouncerTwin: bouncer.FindTwin,
-			// No destination exists: nothing acts on actions yet.
-			DestinationExists: func(context.Context, *db.Tx, scope.Env, string) (bool, error) { return false, nil },
+			DestinationExists: action.TargetExists,
 		},
 		Data: p.dataOf, Person: p.users.Named, SyncErrors: p.syncErrors, RecordCopy: policycode.RecordCopy,
 		Impact: func(ctx context.Context, sc scope.Scope, next policy.Policy, replaced []policy.Policy) (*policy.Impact, error) {
@@ -307,7 +332,7 @@ func (p *parts) decide(context.Context) error {
 		return err
 	}
 	p.metrics = policy.NewMetrics(p.stores, 2*time.Second)
-	p.evaluated = newEvaluations(p.registry)
+	p.registry.MustRegister(evaluations{p.metrics})
 	people := &decision.People{Find: p.findPerson, Revision: p.peopleRevision, Now: p.now}
 	p.snapshots = &decision.Snapshots{Load: p.loadSnapshot, Changes: p.loadChanges, Revision: p.envRevision, Log: p.log, Idle: 10 * time.Minute, Now: p.now}
 	var cached *rego.Cache // nil caches nothing
@@ -316,9 +341,9 @@ func (p *parts) decide(context.Context) error {
 	}
 	p.decisions = &decision.Service{
 		Snapshots: p.snapshots, Person: people.Person, Record: p.audit.Record, RecordAll: p.audit.RecordAll, Now: p.now, NewID: newID,
-		Observe: p.evaluated.count, Evaluated: p.metrics.Add,
+		Tally:    p.metrics.Tally,
 		Deadline: p.cfg.DecisionDeadline, BulkDeadline: p.cfg.BulkDeadline, Share: decision.NewShare(runtime.GOMAXPROCS(0), p.now),
-		KeepsInput: p.audit.KeepsInput, Panics: p.panics, Cache: cached,
+		KeepsInput: p.audit.KeepsInput, Panics: p.panics, Cache: cached, Traced: p.tracing.Decided(),
 	}
 	p.decisions.Share.Weight = p.weight
 	subjects := &decision.People{Find: p.findSubject, Revision: p.peopleRevision, Now: p.now}
@@ -337,7 +362,11 @@ func (p *parts) decide(context.Context) error {
 	p.task("audit retention", func(ctx context.Context) error { return p.audit.RunRetention(ctx, time.Hour) })
 	p.task("metrics of controls", p.metrics.Run)
 	p.task("collector", p.collect)
-	p.task("first snapshots", p.warm)
+	p.task("first snapshots and worker", func(ctx context.Context) error {
+		p.warm(ctx)
+		p.workers.Warm(ctx) // last: its start takes processor time that readiness would wait for
+		return nil
+	})
 	p.task("snapshots", func(ctx context.Context) error { return p.snapshots.Run(ctx, 2*time.Second) })
 	return nil
 }

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/usage"
+	"github.com/gatehouse-dev/gatehouse/internal/tracing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 )
@@ -35,6 +37,7 @@ type BouncerConfig struct {
 	MetricsListen  string        `env:"GATEHOUSE_BOUNCER_METRICS_LISTEN" default:"127.0.0.1:9464" help:"Address to serve /_bouncer/metrics on, apart from the traffic; same: the address of the traffic; off: not served. If the default port is in use, a free port of 127.0.0.1 is used and logged."`
 	SpoolBytes     int64         `env:"GATEHOUSE_BOUNCER_SPOOL_BYTES" default:"1073741824" help:"Largest size of the decision log on disk, which holds the events that the server does not have yet, in bytes. Over 80 % the status is degraded; the last 10 % is for requests that passed. configuration.audit says what happens when it is full."`
 	DiskReserve    int64         `env:"GATEHOUSE_BOUNCER_DISK_RESERVE" default:"67108864" help:"Bytes to reserve on the disk of the data directory, so that the decision log continues when it is full; 0: none."`
+	OTLPEndpoint   string        `name:"otlp-endpoint" env:"OTEL_EXPORTER_OTLP_ENDPOINT" help:"Base URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://collector:4318; absent: no traces and metrics are sent."`
 	StopDelay      time.Duration `env:"GATEHOUSE_STOP_DELAY" default:"3s" help:"At a stop: how long the process still accepts requests. It is no longer ready and answers with Connection: close, so that load balancers turn away first. 0: not at all."`
 	LogLevel       string        `env:"GATEHOUSE_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe level that is logged."`
 	MemoryLimit    int64         `env:"GATEHOUSE_MEMORY_LIMIT" default:"536870912" help:"Soft memory limit of the process in bytes."`
@@ -55,12 +58,20 @@ func Bounce(ctx context.Context, cfg BouncerConfig, version string, out io.Write
 		return err
 	}
 	defer done()
-	b, err := enforce.New(enforce.Config{
+	var b *enforce.Bouncer
+	traces, err := openTracing(ctx, tracing.Config{
+		Endpoint: cfg.OTLPEndpoint, Service: "gatehouse-bouncer", Version: version, Log: log,
+		Metrics: gathered(func(w io.Writer) { b.WriteMetrics(w) }),
+	})
+	if err != nil {
+		return err
+	}
+	b, err = enforce.New(enforce.Config{
 		URL: cfg.URL, Token: cfg.Token, Listen: cfg.Listen, GRPCListen: cfg.GRPCListen, Upstream: cfg.Upstream, DataDir: cfg.DataDir,
 		TrustedProxies: cfg.TrustedProxies, InitialMode: cfg.InitialMode, TLSCert: cfg.TLSCert, TLSKey: cfg.TLSKey,
 		UpstreamTimeout: cfg.Timeout, Version: version, Now: ticks, Entropy: rand.Reader, Count: count, Verify: verify,
 		SpoolBytes: cfg.SpoolBytes, DiskReserve: cfg.DiskReserve,
-		MetricsListen: cfg.MetricsListen, StopDelay: cfg.StopDelay,
+		MetricsListen: cfg.MetricsListen, StopDelay: cfg.StopDelay, Trace: traces.Wrap, Decided: traces.Decided(),
 		Serving: func(address string) {
 			fmt.Fprintf(out, "gatehouse bouncer %s serves on %s\n", version, address)
 		},
@@ -69,7 +80,10 @@ func Bounce(ctx context.Context, cfg BouncerConfig, version string, out io.Write
 		return err
 	}
 	tune(cfg.MemoryLimit)
-	return b.Run(ctx)
+	err = b.Run(ctx)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), tracingGrace)
+	defer cancel()
+	return errors.Join(err, traces.Close(last))
 }
 
 // verifyKey reads the key of signed bundles: a path, or PEM in which \n may stand for a

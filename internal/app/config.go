@@ -9,8 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/metering"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
@@ -18,12 +20,25 @@ import (
 // variable and a member of the configuration file, in falling order of precedence.
 // docs/configuration.md is generated from it.
 type Config struct {
-	Listen      string `env:"GATEHOUSE_LISTEN" default:"127.0.0.1:8080" help:"Address that the API and the console are served on."`
-	DataDir     string `env:"GATEHOUSE_DATA_DIR" default:"./.gatehouse" help:"Directory for SQLite files, the audit spool and generated keys."`
-	DatabaseURL string `env:"GATEHOUSE_DATABASE_URL" help:"postgres:// URL; absent: SQLite in the data directory."`
-	RedisURL    string `env:"GATEHOUSE_REDIS_URL" help:"redis:// URL for counters and notifications that replicas share; absent: each process has its own."`
-	BaseDomain  string `env:"GATEHOUSE_BASE_DOMAIN" help:"Domain whose subdomains name tenants, such as gatehouse.example.com."`
-	PublicURL   string `env:"GATEHOUSE_PUBLIC_URL" help:"URL at which bouncers and people reach this server; absent: http:// and the listen address."`
+	Listen       string `env:"GATEHOUSE_LISTEN" default:"127.0.0.1:8080" help:"Address that the API and the console are served on."`
+	DataDir      string `env:"GATEHOUSE_DATA_DIR" default:"./.gatehouse" help:"Directory for SQLite files, the audit spool and generated keys."`
+	DatabaseURL  string `env:"GATEHOUSE_DATABASE_URL" help:"postgres:// URL; absent: SQLite in the data directory."`
+	Regions      string `env:"GATEHOUSE_REGIONS" help:"Stores of the regions that tenants live in, as JSON or as the name of a file with it: region → postgres:// URL or directory (docs/operations/regions.md); absent: all tenants are in the deployment's own store."`
+	RedisURL     string `env:"GATEHOUSE_REDIS_URL" help:"redis:// URL for counters and notifications that replicas share; absent: each process has its own."`
+	BaseDomain   string `env:"GATEHOUSE_BASE_DOMAIN" help:"Domain whose subdomains name tenants, such as gatehouse.example.com."`
+	OTLPEndpoint string `name:"otlp-endpoint" env:"OTEL_EXPORTER_OTLP_ENDPOINT" help:"Base URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://collector:4318; absent: no traces and metrics are sent."`
+	PublicURL    string `env:"GATEHOUSE_PUBLIC_URL" help:"URL at which bouncers and people reach this server; absent: the listen address, with https:// where TLS is on."`
+
+	TLSListen string `env:"GATEHOUSE_TLS_LISTEN" help:"Address that the API and the console are served on over TLS; the listen address then sends its clients there. Absent: no TLS (docs/operations/tls.md)."`
+	TLSCert   string `env:"GATEHOUSE_TLS_CERT" help:"File with the deployment's own certificate chain, in PEM. It is read again when it changes."`
+	TLSKey    string `env:"GATEHOUSE_TLS_KEY" help:"File with the key of that certificate, in PEM."`
+
+	ACMEDirectory    string   `env:"GATEHOUSE_ACME_DIRECTORY" help:"https:// URL of the ACME directory that certificates of tenants' verified domains are ordered from, such as https://acme-v02.api.letsencrypt.org/directory; absent: none are ordered."`
+	ACMEAgreeTerms   bool     `env:"GATEHOUSE_ACME_AGREE_TERMS" help:"You agree to the terms of service of the ACME directory. Nothing is ordered without it."`
+	ACMECAFile       string   `env:"GATEHOUSE_ACME_CA_FILE" help:"File with the certificate authorities, in PEM, that the ACME directory itself is verified with; absent: the system's."`
+	ACMEEmail        string   `env:"GATEHOUSE_ACME_EMAIL" help:"Address that the ACME account is registered with; absent: none."`
+	ACMEChallenges   []string `env:"GATEHOUSE_ACME_CHALLENGES" default:"tls-alpn-01,http-01" help:"Types of ACME challenges to use, the preferred one first. After a failure, the next one is used."`
+	ACMETenantOrders int64    `env:"GATEHOUSE_ACME_TENANT_ORDERS" default:"20" help:"How many certificates one tenant may order in 24 hours, renewals and failures included."`
 
 	DNSServer      string        `env:"GATEHOUSE_DNS_SERVER" help:"Resolver, as host:port, that the records of tenants' domains are looked up with; absent: the system's."`
 	DomainInterval time.Duration `env:"GATEHOUSE_DOMAIN_INTERVAL" default:"24h" help:"How often verified domains are checked: whether they still lead here, and how long their certificates last."`
@@ -68,6 +83,9 @@ func (c *Config) Check() error {
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		return fmt.Errorf("GATEHOUSE_LISTEN: %q is not host:port", c.Listen)
 	}
+	if err := c.checkTLS(); err != nil {
+		return err
+	}
 	if c.DNSServer != "" {
 		if host, port, err := net.SplitHostPort(c.DNSServer); err != nil || host == "" || port == "" {
 			return fmt.Errorf("GATEHOUSE_DNS_SERVER: %q is not host:port", c.DNSServer)
@@ -99,6 +117,9 @@ func (c *Config) Check() error {
 	}
 	if err := checkURL("GATEHOUSE_DATABASE_URL", c.DatabaseURL, "postgres", "postgresql"); err != nil {
 		return err
+	}
+	if _, err := tenant.LoadRegions(c.Regions); err != nil {
+		return fmt.Errorf("GATEHOUSE_REGIONS: %w", err)
 	}
 	if err := checkURL("GATEHOUSE_REDIS_URL", c.RedisURL, "redis", "rediss"); err != nil {
 		return err
@@ -148,6 +169,15 @@ func checkURL(name, text string, schemes ...string) error {
 		}
 	}
 	return fmt.Errorf("%s: the scheme must be one of %s", name, strings.Join(schemes, ", "))
+}
+
+// stores is where the data is.
+func (c *Config) stores() (db.Config, error) {
+	regions, err := tenant.LoadRegions(c.Regions)
+	if err != nil {
+		return db.Config{}, fmt.Errorf("GATEHOUSE_REGIONS: %w", err)
+	}
+	return db.Config{URL: c.DatabaseURL, Dir: c.DataDir, Now: clock, Regions: regions}, nil
 }
 
 // Targets are the private address ranges that outbound calls may reach.
@@ -201,6 +231,9 @@ func (c *Config) Keys() ([][32]byte, error) {
 func (c *Config) URL() string {
 	if c.PublicURL != "" {
 		return strings.TrimRight(c.PublicURL, "/")
+	}
+	if c.TLSListen != "" {
+		return "https://" + c.TLSListen
 	}
 	return "http://" + c.Listen
 }

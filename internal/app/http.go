@@ -9,7 +9,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/api/system"
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scim"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -19,15 +22,17 @@ func (p *parts) apiConfig(version string, console http.Handler) api.Config {
 	proxies, _ := p.cfg.Proxies() // checked by Check
 	return api.Config{
 		Kit: rest.Config{
-			Version: version, Now: p.now, Ticks: ticks, NewID: newID, Log: p.log, BaseDomain: p.cfg.BaseDomain,
+			Version: version, Now: p.now, Ticks: ticks, NewID: newID, Log: p.log, Hosts: hosts(p.cfg, p.routes),
 			Authenticate: authenticateWith(p.auth), Count: p.cache.Count, Limits: p.limits(), TrustedProxies: proxies,
 			Registry: p.registry, Panics: p.panics, Console: console,
 			Idempotency: rest.Idempotency{Cluster: p.stores, Seal: p.box.Seal, Open: p.box.Open, Outcome: p.outcome},
-			DiskFull:    p.keeper.reserve.InUse, Meter: p.metering.Calls.Meter, TenantByHost: p.routes.Tenant,
+			Trace:       p.tracing.Hook(),
+			DiskFull:    p.keeper.reserve.InUse, Meter: p.metering.Calls.Meter,
 		},
 		Started: p.now(), Probes: p.probes(), OpenMetrics: p.cfg.OpenMetrics || p.cfg.Demo,
-		Decisions: p.decisions, Auth: p.auth, Users: p.users, Tenants: p.tenants, Metering: p.metering, Domains: p.domains, SignOn: p.signOn,
-		Agents: p.agents, Webhooks: p.webhooks, Channels: p.channels, Telemetry: p.telemetry,
+		Decisions: p.decisions, Auth: p.auth, Users: p.users, Tenants: p.tenants, Metering: p.metering, Domains: p.domains, SignOn: p.signOn, Vendors: p.vendors,
+		SCIM: p.scim, SCIMTokens: &scim.Tokens{Stores: p.stores, Auth: p.auth, Now: p.now, NewID: newID},
+		Agents: p.agents, Alerts: p.alerts, Webhooks: p.webhooks, Channels: p.channels, Telemetry: p.telemetry, DataSources: p.dataSources, Integrations: p.integrations,
 		Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers, PolicyCode: p.policyCode, Bridge: p.bridge, Audit: p.audit,
 		Replays: p.replays, Simulator: p.simulator, IDE: p.ide, Live: p.live, AuthZEN: p.authzen, PublicURL: p.cfg.URL(), Dashboard: p.dashboard, Anomalies: p.anomalies,
 	}
@@ -49,9 +54,13 @@ func (p *parts) limits() rest.Limits {
 
 func (p *parts) probes() system.Probes {
 	return system.Probes{
-		Database: func(ctx context.Context) system.DatabaseHealth {
-			h := p.stores.Health(ctx)
-			return system.DatabaseHealth{Status: h.Status, LatencyMS: h.LatencyMS, Connections: h.Connections}
+		Database: func(ctx context.Context) system.DatabaseHealth { return databaseHealth(p.stores.Health(ctx)) },
+		Regions: func(ctx context.Context) (out []system.RegionHealth) {
+			health := p.stores.RegionHealth(ctx)
+			for _, region := range p.stores.Regions() {
+				out = append(out, system.RegionHealth{Region: region, DatabaseHealth: databaseHealth(health[region])})
+			}
+			return out
 		},
 		Redis: func(ctx context.Context) system.RedisHealth {
 			h := p.cache.Health(ctx)
@@ -63,6 +72,10 @@ func (p *parts) probes() system.Probes {
 	}
 }
 
+func databaseHealth(h db.Health) system.DatabaseHealth {
+	return system.DatabaseHealth{Status: h.Status, LatencyMS: h.LatencyMS, Connections: h.Connections}
+}
+
 // readyPatience is how long readiness waits for a store. A probe that hangs is useless.
 const readyPatience = 500 * time.Millisecond
 
@@ -70,7 +83,7 @@ const readyPatience = 500 * time.Millisecond
 // the start is not complete, or the decision log cannot be written and is required.
 func (p *parts) ready(ctx context.Context) error {
 	if !p.warmed.Load() {
-		return errWarming
+		return fault.ErrStarting
 	}
 	if p.keeper.health().Refusing {
 		return errUnlogged

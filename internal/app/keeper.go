@@ -12,10 +12,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gatehouse-dev/gatehouse/internal/action"
 	"github.com/gatehouse-dev/gatehouse/internal/api/system"
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
+	"github.com/gatehouse-dev/gatehouse/internal/notify"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
@@ -53,8 +55,14 @@ type keeper struct {
 
 	mu      sync.Mutex
 	alarmed time.Time
-	quiet   int              // alarms that were left out since then
-	raised  map[trouble]bool // whether the store has the alert
+	quiet   int // alarms that were left out since then
+	raised  map[trouble]raised
+}
+
+// raised is what is known of an alert.
+type raised struct {
+	logged bool // by this process
+	stored bool
 }
 
 // trouble is the subject of an alert.
@@ -85,13 +93,15 @@ func (p *parts) keepLog() error {
 	}
 	k := &keeper{
 		posture: p.cfg.Audit, spool: log, reserve: reserve, stores: p.stores, name: host + " " + p.cfg.Listen, now: p.now, log: p.log,
-		raised: map[trouble]bool{},
+		raised: map[trouble]raised{},
 	}
 	marks, left := p.openMarks()
 	floods := fold.Defaults()
+	p.actions = &action.Service{Stores: p.stores, Now: p.now, Outbox: notify.Outbox{Root: p.cfg.URL()}}
 	k.audit = audit.NewDecisionLog(audit.Config{
 		Cluster: p.stores, Spool: log, SetAside: filepath.Join(p.cfg.DataDir, "set-aside"), Now: p.now, Logger: p.log,
 		Kept: keptInputs, Fold: &floods, BestEffort: p.cfg.Audit == auditBestEffort, Marks: marks, Left: left, Alarm: k.alarm,
+		Stored: p.actions.Take,
 	})
 	for _, t := range []trouble{
 		{kind: auditPipeline, subject: "failing"},
@@ -101,7 +111,7 @@ func (p *parts) keepLog() error {
 		{kind: diskSpace, subject: "reserve in use"},
 		{kind: diskSpace, subject: "low"},
 	} { // an earlier process may have raised them
-		k.raised[trouble{scope.DefaultTenant, t.kind, t.subject + " at " + k.name}] = true
+		k.raised[trouble{scope.DefaultTenant, t.kind, t.subject + " at " + k.name}] = raised{}
 	}
 	p.audit, p.keeper = k.audit, k
 	return p.registry.Register(k)
@@ -217,21 +227,24 @@ func (k *keeper) troubles() map[trouble]tenant.Alert {
 func (k *keeper) reconcile(ctx context.Context) {
 	now := k.troubles()
 	for t, alert := range now {
-		written, seen := k.raised[t]
-		if written {
+		was := k.raised[t]
+		if was.stored {
 			continue
 		}
-		if !seen {
+		if !was.logged {
 			k.log.Error("alert", "type", t.kind, "subject", t.subject, "severity", alert.Severity, "message", alert.Message)
 		}
-		k.raised[t] = k.write(ctx, t.tenant, func(tx *db.Tx) error { return tenant.OpenAlert(ctx, tx, alert) })
+		stored := k.write(ctx, t.tenant, func(tx *db.Tx) error { return tenant.OpenAlert(ctx, tx, alert) })
+		k.raised[t] = raised{logged: true, stored: stored}
 	}
-	for t := range k.raised {
+	for t, was := range k.raised {
 		if _, holds := now[t]; holds {
 			continue
 		}
 		if k.write(ctx, t.tenant, func(tx *db.Tx) error { return tenant.ResolveAlerts(ctx, tx, t.kind, t.subject, k.now()) }) {
-			k.log.Info("alert resolved", "type", t.kind, "subject", t.subject)
+			if was.logged {
+				k.log.Info("alert resolved", "type", t.kind, "subject", t.subject)
+			}
 			delete(k.raised, t)
 		}
 	}

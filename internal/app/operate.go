@@ -143,9 +143,12 @@ func Backup(ctx context.Context, cfg Config, to string, out io.Writer) error {
 		}
 		fmt.Fprintf(out, "copied %d files of decisions that were not stored yet\n", n)
 	}
-	made, err := stores.Backup(ctx, to)
+	made, elsewhere, err := stores.Backup(ctx, to)
 	for _, name := range made {
 		fmt.Fprintf(out, "copied %s\n", name)
+	}
+	for _, id := range elsewhere {
+		fmt.Fprintf(out, "tenant %s is NOT in the copy: its region is in PostgreSQL; back that up with pg_dump\n", id)
 	}
 	if errors.Is(err, db.ErrNotHere) {
 		return errors.New("GATEHOUSE_DATABASE_URL names PostgreSQL: back it up with pg_dump, or by its point-in-time recovery, after copying the data directory's spool")
@@ -181,7 +184,11 @@ func openStores(ctx context.Context, cfg Config) (*db.Cluster, error) {
 	if err := checkURL("GATEHOUSE_DATABASE_URL", cfg.DatabaseURL, "postgres", "postgresql"); err != nil {
 		return nil, err
 	}
-	return db.Open(ctx, db.Config{URL: cfg.DatabaseURL, Dir: cfg.DataDir, Now: clock})
+	where, err := cfg.stores()
+	if err != nil {
+		return nil, err
+	}
+	return db.Open(ctx, where)
 }
 
 // printReport prints what was checked. A break is an error.

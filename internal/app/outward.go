@@ -4,14 +4,25 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"net/netip"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/agent"
+	"github.com/gatehouse-dev/gatehouse/internal/alert"
 	"github.com/gatehouse-dev/gatehouse/internal/api/system"
 	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/integration"
+	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/notify"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/pip"
+	"github.com/gatehouse-dev/gatehouse/internal/pip/source"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/scim"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/signon"
 	"github.com/gatehouse-dev/gatehouse/internal/telemetry"
@@ -40,7 +51,9 @@ func outward(p *parts) error {
 	}
 	p.signOn = &signon.Service{
 		Stores: p.stores, Auth: p.auth, Users: p.users, Box: box, Target: target, Now: p.now, Random: rand.Reader, Count: p.cache.Count, URL: p.cfg.URL(),
+		Provisioned: scim.BySubject, Managed: scim.Manages,
 	}
+	p.scim = scim.New(scim.Service{Stores: p.stores, Users: p.users, Now: p.now, NewID: newID, URL: p.cfg.URL()})
 	active := func(ctx context.Context, t scope.TenantID) (bool, error) {
 		facts, err := p.tenants.Facts(ctx, t)
 		return err == nil && facts.Status == tenant.Active, err
@@ -50,7 +63,7 @@ func outward(p *parts) error {
 	deliverer := &webhook.Deliverer{Service: p.webhooks, Holder: newID(), Active: active, Poll: time.Minute, Logger: p.log}
 	p.task("webhooks", deliverer.Run)
 	p.hourly("old deliveries of webhooks", p.webhooks.Forget)
-	return errors.Join(startNotifications(p, target, active), startTelemetry(p, target, active))
+	return errors.Join(startNotifications(p, target, active), startIntegrations(p, target, active), startTelemetry(p, target, active), startDataSources(p, allow, active))
 }
 
 // startNotifications sets up the channels that alerts reach people by.
@@ -64,9 +77,58 @@ func startNotifications(p *parts, target *outbound.Client, active func(context.C
 	p.sinks = append(p.sinks, notify.Sink{Outbox: outbox})
 	notifier := &notify.Deliverer{Service: p.channels, Holder: newID(), Active: active, Poll: time.Minute, Logger: p.log}
 	p.task("notifications", notifier.Run)
+	p.alerts = &alert.Service{Stores: p.stores, Now: p.now, Outbox: outbox, Exists: existsIn}
+	leases := &job.Leases{System: p.stores.System(), Holder: newID(), Now: p.now, Logger: p.log}
+	evaluator := &alert.Evaluator{Service: p.alerts, Active: active, Poll: 10 * time.Minute, Logger: p.log}
+	p.task("alert rules", func(ctx context.Context) error {
+		leases.Lead(ctx, "alert rules", 30*time.Second, evaluator.Run)
+		return nil
+	})
 	p.hourly("old notifications", p.channels.Forget)
 	p.hourly("credentials of channels", p.channels.Reseal)
 	return nil
+}
+
+// startDataSources sets up the syncs of data sources. Their answers may be larger, and take
+// longer, than those of other receivers.
+func startDataSources(p *parts, allow []netip.Prefix, active func(context.Context, scope.TenantID) (bool, error)) error {
+	box, err := p.box.For("data sources")
+	if err != nil {
+		return err
+	}
+	target := outbound.New(outbound.Config{AllowCIDRs: allow, PlainToAllowed: true, Timeout: source.CallTime, MaxReply: source.MaxBytes})
+	p.closers.add("data sources", time.Second, func(context.Context) error { target.Close(); return nil })
+	p.dataSources = &pip.Service{Stores: p.stores, Now: p.now, Box: box, Target: target, Logger: p.log, Panics: p.panics}
+	syncer := &pip.Syncer{Service: p.dataSources, Holder: newID(), Active: active, Poll: time.Minute}
+	p.task("data sources", syncer.Run)
+	p.hourly("credentials of data sources", p.dataSources.Reseal)
+	return nil
+}
+
+// startIntegrations sets up the systems of tenants that get the audit or are called by actions.
+func startIntegrations(p *parts, target *outbound.Client, active func(context.Context, scope.TenantID) (bool, error)) error {
+	box, err := p.box.For("integrations")
+	if err != nil {
+		return err
+	}
+	p.integrations = &integration.Service{Stores: p.stores, Now: p.now, Random: rand.Reader, Box: box, Target: target}
+	forwarder := &integration.Forwarder{Service: p.integrations, Holder: newID(), Active: active, Poll: time.Minute, Logger: p.log}
+	p.task("integrations", forwarder.Run)
+	p.hourly("credentials of integrations", p.integrations.Reseal)
+	return nil
+}
+
+// existsIn reports whether there is a resource, a control or a bouncer of an id in an
+// environment.
+func existsIn(ctx context.Context, tx *db.Tx, env scope.Env, kind string, id int64) (bool, error) {
+	of := map[string]func(context.Context, *db.Tx, int64) (scope.Env, error){
+		"resource": resource.EnvironmentOf, "control": policy.EnvironmentOf, "bouncer": bouncer.EnvironmentOf,
+	}[kind]
+	in, err := of(ctx, tx, id)
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	return err == nil && in == env, err
 }
 
 // startTelemetry sets up reports to license servers, and the gates that ask them.

@@ -108,7 +108,7 @@ func TestWeakAdministrator(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(s.listener.Close(), s.closers.close()); err != nil {
+		if err := errors.Join(s.listeners.plain.Close(), s.closers.close()); err != nil {
 			t.Error(err)
 		}
 		if text := log.String(); strings.Contains(text, "GATEHOUSE_ADMIN_PASSWORD is weak") != weak || strings.Contains(text, "hunter2") {

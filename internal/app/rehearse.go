@@ -25,7 +25,7 @@ func (p *parts) rehearse(context.Context) error {
 // work sets up the runner of all jobs. It comes after every service that has jobs.
 func (p *parts) work(context.Context) error {
 	jobs := &job.Runner{
-		Cluster: p.stores, Kinds: slices.Concat(p.replays.Jobs(), p.ide.Jobs(), p.telemetry.Jobs()), Now: p.now, Logger: p.log, Panics: p.panics, Lease: 20 * time.Second,
+		Cluster: p.stores, Kinds: slices.Concat(p.replays.Jobs(), p.ide.Jobs(), p.telemetry.Jobs(), p.actions.Jobs()), Now: p.now, Logger: p.log, Panics: p.panics, Lease: 20 * time.Second,
 	}
 	p.task("jobs", jobs.Run)
 	return nil

@@ -9,15 +9,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/api"
-	"github.com/gatehouse-dev/gatehouse/internal/framing"
-	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/tracing"
 	"github.com/gatehouse-dev/gatehouse/internal/webui"
 )
 
@@ -40,6 +38,9 @@ func Serve(ctx context.Context, cfg Config, version string, out io.Writer) error
 		fmt.Fprintf(out, "The first administrator is admin, with the password %s (it is not shown again)\n", s.generated)
 	}
 	fmt.Fprintf(out, "gatehouse %s serves on %s\n", version, cfg.URL())
+	if cfg.TLSListen != "" {
+		fmt.Fprintf(out, "TLS is served on %s; %s sends its clients there\n", cfg.TLSListen, cfg.Listen)
+	}
 	return s.run(ctx)
 }
 
@@ -49,7 +50,7 @@ func newLogger(level string, w io.Writer) *slog.Logger {
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		l = slog.LevelInfo
 	}
-	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l}))
+	return slog.New(tracing.Logs(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l})))
 }
 
 // tune makes the garbage collector run less often and bounds the heap instead. That gave
@@ -71,14 +72,14 @@ type server struct {
 	*parts
 	api       *api.API
 	console   *webui.Console
-	listener  net.Listener
+	listeners listeners
 	generated string
 }
 
 // startServer assembles the server and listens before it is ready, so that early clients
 // wait instead of failing.
 func startServer(ctx context.Context, cfg Config, version string, log *slog.Logger) (_ *server, err error) {
-	p, err := assemble(ctx, cfg, log)
+	p, err := assemble(ctx, cfg, version, log)
 	if err != nil {
 		return nil, err
 	}
@@ -108,10 +109,7 @@ func startServer(ctx context.Context, cfg Config, version string, log *slog.Logg
 			}
 		})
 	})
-	if s.listener, err = framing.Listen(ctx, cfg.Listen); err != nil {
-		return nil, fmt.Errorf("GATEHOUSE_LISTEN: %w", err)
-	}
-	return s, nil
+	return s, s.listen(ctx)
 }
 
 // run serves until the context ends or a part fails. Then requests finish, background
@@ -129,7 +127,7 @@ func (s *server) run(ctx context.Context) error {
 			}
 		})
 	}
-	err := s.api.Serve(ctx, rest.NewHTTPServer(s.api, s.log), s.listener, s.cfg.StopDelay, shutdownGrace, func() { s.bridge.Close(); s.live.Close(); s.api.CloseSockets() })
+	err := s.serve(ctx, func() { s.bridge.Close(); s.live.Close(); s.api.CloseSockets() })
 	stopBackground()
 	tasks.Wait()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {

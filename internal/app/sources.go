@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/pip"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -33,14 +34,17 @@ func (p *parts) loadSnapshot(ctx context.Context, t scope.TenantID, env scope.En
 		if src.Libraries, err = policy.LibrariesFor(ctx, tx, env); err != nil {
 			return err
 		}
+		if src.PIP, err = pip.Data(ctx, tx); err != nil {
+			return err
+		}
 		src.Resources, err = resource.Docs(ctx, tx, env)
 		return err
 	})
 	return src, err
 }
 
-// loadChanges reads the resources and controls that changed since a revision. If some
-// change is known to be neither, it reads all controls, and the snapshot keeps those that
+// loadChanges reads the resources, data and controls that changed since a revision. If
+// some change is known to be none of them, it reads all controls, and the snapshot keeps those that
 // do not differ.
 func (p *parts) loadChanges(ctx context.Context, t scope.TenantID, env scope.Env, since int64) (out decision.Delta, ok bool, err error) {
 	err = p.stores.Read(ctx, t, func(tx *db.Tx) error {
@@ -52,7 +56,12 @@ func (p *parts) loadChanges(ctx context.Context, t scope.TenantID, env scope.Env
 		if d, ok, err = resource.DocsSince(ctx, tx, env, since, to); err != nil || !ok {
 			return err
 		}
-		out = decision.Delta{Revision: to, Resources: d.Docs, RemovedResources: d.Removed, Rest: d.Revisions < to-since}
+		data, err := pip.DataSince(ctx, tx, env, since)
+		if err != nil {
+			return err
+		}
+		known := d.Revisions + data.Revisions
+		out = decision.Delta{Revision: to, Resources: d.Docs, RemovedResources: d.Removed, PIP: data.Members, Rest: known < to-since}
 		if !out.Rest {
 			return nil
 		}
@@ -61,7 +70,7 @@ func (p *parts) loadChanges(ctx context.Context, t scope.TenantID, env scope.Env
 			return err
 		}
 		out.Controls, out.RemovedControls = controlTexts(c.Controls), c.Removed
-		if out.Whole = d.Revisions+c.Revisions < to-since; out.Whole {
+		if out.Whole = known+c.Revisions < to-since; out.Whole {
 			if out.Controls, err = p.controlTexts(ctx, tx, env); err != nil {
 				return err
 			}
@@ -87,7 +96,7 @@ func controlTexts(controls []policy.Control) []decision.ControlText {
 }
 
 func controlMeta(c policy.Control) rego.Meta {
-	return rego.Meta{ID: c.ID, Name: c.Name, Version: c.Version, ResourceID: c.ResourceID}
+	return rego.Meta{ID: c.ID, Name: c.Name, Version: c.Version, ResourceID: c.ResourceID, Targets: c.Targets()}
 }
 
 func (p *parts) envRevision(ctx context.Context, t scope.TenantID, env scope.Env) (int64, error) {
@@ -169,6 +178,9 @@ func personDocument(u user.User) (value.Value, error) {
 	roles := make([]any, len(u.Roles))
 	for i, r := range u.Roles {
 		roles[i] = r
+	}
+	if u.Status != user.Active { // controls can tell, and find nothing that would permit
+		return value.FromAny(map[string]any{"id": u.ID, "username": u.Username, "roles": []any{}, "status": u.Status})
 	}
 	doc := map[string]any{"id": u.ID, "username": u.Username, "roles": roles}
 	if u.Email != "" {

@@ -10,7 +10,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/domain"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/metering"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/site"
 	"github.com/gatehouse-dev/gatehouse/internal/tally"
+	"github.com/gatehouse-dev/gatehouse/internal/vendor"
 )
 
 // startDomains sets up tenants' domains: proof of ownership, and a daily check that they
@@ -20,14 +22,14 @@ func startDomains(ctx context.Context, p *parts) error {
 	if err != nil {
 		return err
 	}
-	routes, err := domain.LoadRoutes(ctx, p.stores, p.log)
+	routes, err := domain.LoadRoutes(ctx, p.stores, p.now, p.log)
 	if err != nil {
 		return err
 	}
 	p.routes = routes
 	p.domains = &domain.Service{
 		Stores: p.stores, Tenants: p.tenants, DNS: domain.Resolver{Server: p.cfg.DNSServer}, Box: box, Random: rand.Reader, Now: p.now,
-		BaseDomain: p.cfg.BaseDomain, Host: p.cfg.host(),
+		BaseDomain: p.cfg.BaseDomain, Host: p.cfg.host(), ACME: p.cfg.ACMEDirectory != "",
 	}
 	p.tenants.OnCreate = append(p.tenants.OnCreate, p.domains.Claim)
 	p.tenants.OnPurge = append(p.tenants.OnPurge, p.domains.Forget)
@@ -44,6 +46,36 @@ func startDomains(ctx context.Context, p *parts) error {
 			})
 		})
 		return nil
+	})
+	return startEdge(p)
+}
+
+// hosts are the host names that name tenants.
+func hosts(cfg Config, routes *domain.Routes) site.Hosts {
+	return site.Hosts{BaseDomain: cfg.BaseDomain, Find: func(host string) (site.Site, bool) {
+		rt, ok := routes.Find(host)
+		return site.Site{Tenant: rt.Tenant, HSTS: rt.HSTS, Certificate: rt.Fingerprint() != ""}, ok
+	}}
+}
+
+// startVendors sets up embedding vendors. It comes after the metering.
+func startVendors(p *parts) error {
+	box, err := p.box.For("provisionings")
+	if err != nil {
+		return err
+	}
+	p.vendors = &vendor.Service{
+		Stores: p.stores, Tenants: p.tenants, Users: p.users, Auth: p.auth, Bouncers: p.bouncers, Metering: p.metering,
+		Box: box, Now: p.now, NewID: newID, Random: rand.Reader,
+	}
+	p.tenants.Readmit = p.vendors.Readmit
+	p.tenants.OnPurge = append(p.tenants.OnPurge, p.vendors.Forget)
+	p.task("unfinished tenants of vendors", func(ctx context.Context) error {
+		return every(ctx, time.Minute, func() {
+			if n, err := p.vendors.Recover(ctx); err != nil && ctx.Err() == nil || n > 0 {
+				p.log.Warn("unfinished tenants of vendors", "taken_back", n, "error", err)
+			}
+		})
 	})
 	return nil
 }

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -13,28 +12,25 @@ import (
 // load with their first decision.
 const warmTime = 300 * time.Millisecond
 
-var errWarming = errors.New("the controls and data for decisions are still loading")
-
 // warm prepares what the first decisions would wait for: the tables of the compiler and
 // the snapshots of tenants. The service is not ready before. It does not fail; what it
 // could not load is loaded when it is needed.
-func (p *parts) warm(ctx context.Context) error {
+func (p *parts) warm(ctx context.Context) {
 	defer p.warmed.Store(true)
 	until := p.now().Add(warmTime)
 	rego.Compile(rego.Meta{}, "package warm\n\nallow if input.user.id == \"\"")
 	tenants, err := p.stores.Tenants(ctx)
 	if err != nil {
-		return nil
+		return
 	}
 	for _, t := range tenants {
 		for _, env := range []scope.Env{scope.Production, scope.Sandbox} {
 			if ctx.Err() != nil || p.now().After(until) {
-				return nil
+				return
 			}
 			if _, err := p.snapshots.Get(ctx, t, env); err != nil {
 				p.log.Warn("load the controls and data for decisions", "tenant", t, "environment", env, "error", err)
 			}
 		}
 	}
-	return nil
 }

@@ -165,7 +165,7 @@ type Event struct {
 	ObjectID     string          `json:"object_id" db:"object_id"`
 	ObjectName   string          `json:"object_name" db:"object_name"`
 	Environment  scope.Env       `json:"environment,omitempty" db:"environment"`
-	ActorKind    scope.ActorKind `json:"actor_kind" db:"actor_kind" enum:"user,api_key,bouncer,system"`
+	ActorKind    scope.ActorKind `json:"actor_kind" db:"actor_kind" enum:"user,api_key,bouncer,vendor,system"`
 	ActorID      string          `json:"actor_id" db:"actor_id"`
 	ActorName    string          `json:"actor_name" db:"actor_name"`
 	IPAddress    string          `json:"ip_address,omitempty" db:"ip_address"`

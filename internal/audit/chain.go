@@ -1,11 +1,11 @@
 package audit
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit/digest"
 	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 // chain is the state of one hash chain, a row of audit_chains.
@@ -19,7 +19,8 @@ type chain struct {
 	Head     string `db:"head"`
 }
 
-const eventsChain = "events"
+// EventsChain is the name of the administrative log's chain.
+const EventsChain = "events"
 
 func newChain(name string) chain { return chain{Name: name, FirstPos: 1, FirstSeq: 1} }
 
@@ -30,10 +31,8 @@ func (c *chain) add(seq int64, hash string) {
 	c.Head = hash
 }
 
-// decisionChain returns the name of a level's chain.
-func decisionChain(l Level) string { return "decisions." + string(l) }
-
-func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+// DecisionsChain returns the name of a level's chain.
+func DecisionsChain(l Level) string { return "decisions." + string(l) }
 
 // row is one stored decision.
 type row struct {
@@ -128,4 +127,9 @@ func (r *row) decided() stats.Decided {
 		At: r.At, Environment: r.Environment, Permitted: r.Decision == Permit, ByControl: r.PolicyID != 0, Masked: r.masked,
 		N: r.tally.Counted, Errors: r.tally.Errors, CacheHits: r.tally.CacheHits, TotalUS: r.tally.EvaluationUS, EachUS: r.EvaluationUS,
 	}
+}
+
+// series is what series compare of a decision.
+func (r *row) series() stats.Series {
+	return stats.Series{Environment: scope.Env(r.Environment), Resource: r.ResourceKey, Control: r.PolicyID, Bouncer: r.BouncerID, Subject: r.UserID}
 }

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
@@ -42,7 +43,7 @@ const (
 // The keys of decision_counts. A user's is by day, all others by hour.
 const allKey = ""
 
-func policyKey(id int64) string { return string(stats.TopPolicies) + itoa(id) }
+func policyKey(id int64) string { return string(stats.TopPolicies) + strconv.FormatInt(id, 10) }
 
 func resourceKey(resource string) string              { return string(stats.TopResources) + resource }
 func pairKey(policy int64, resource string) string    { return policyKey(policy) + "|" + resource }

@@ -35,7 +35,7 @@ func Append(ctx context.Context, tx *db.Tx, sc scope.Scope, now time.Time, entri
 	if err := tx.Lock(ctx, Lock); err != nil {
 		return err
 	}
-	c, err := loadChain(ctx, tx, eventsChain)
+	c, err := loadChain(ctx, tx, EventsChain)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (rd *Reader) Events(ctx context.Context, sc scope.Scope, f EventFilter) (Ev
 				return err
 			}
 		} else {
-			c, err := loadChain(ctx, tx, eventsChain)
+			c, err := loadChain(ctx, tx, EventsChain)
 			if err != nil {
 				return err
 			}

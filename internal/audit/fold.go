@@ -80,7 +80,7 @@ func (l *DecisionLog) fold(tenant scope.TenantID, d *Decision, resent bool) fold
 	if at.IsZero() {
 		at = l.cfg.Now()
 	}
-	control, resource := itoa(d.PolicyID)+"/"+itoa(d.PolicyVersion), itoa(d.ResourceID)
+	control, resource := strconv.FormatInt(d.PolicyID, 10)+"/"+strconv.FormatInt(d.PolicyVersion, 10), strconv.FormatInt(d.ResourceID, 10)
 	r := fold.Refusal{
 		ID: d.DecisionID, Resent: resent, First: at, Last: at,
 		Equal: fold.Key(control, resource, string(d.AuditLevel), d.Effect, d.Mode, d.Reason, d.Error, d.IPAddress, d.Action,

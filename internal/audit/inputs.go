@@ -81,7 +81,7 @@ func (l *DecisionLog) KeepsInput(tenant scope.TenantID, now time.Time) bool {
 }
 
 // keepInputs stores the inputs of rows that have one, and removes the oldest beyond the tenant's
-// limits. The caller holds decisionLock.
+// limits. The caller holds DecisionLock.
 func (l *DecisionLog) keepInputs(ctx context.Context, tx *db.Tx, tenant scope.TenantID, rows []row) error {
 	if l.cfg.Kept == nil {
 		return nil

@@ -43,6 +43,10 @@ type Config struct {
 	// what an earlier process left there. With nil, a process that is killed forgets the number.
 	Marks *spool.Marks
 	Left  map[int][]byte
+	// Stored is given the decisions of controls that a tenant's log has just taken, at every
+	// level, in the transaction that stores them. An error rolls that back, and they come again.
+	// Nil: nobody is given them.
+	Stored func(ctx context.Context, tx *db.Tx, tenant scope.TenantID, fresh []Fresh) error
 	// Alarm is called when a tenant's records cannot be recorded or stored: the built-in alert
 	// "audit pipeline error". It must return at once, and is called again at each attempt.
 	Alarm func(tenant scope.TenantID, err error)

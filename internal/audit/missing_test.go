@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ func TestPosture(t *testing.T) {
 			id := 0
 			record := func(decision string, env scope.Env) error {
 				id++
-				return l.Record(scope.DefaultTenant, &Decision{DecisionID: itoa(int64(id)), Decision: decision, Environment: env, Reason: fill})
+				return l.Record(scope.DefaultTenant, &Decision{DecisionID: strconv.FormatInt(int64(id), 10), Decision: decision, Environment: env, Reason: fill})
 			}
 			denials, permits := 0, 0
 			for ; alarms == 0; denials++ {

@@ -102,10 +102,10 @@ func drain(ctx context.Context, store *db.DB, step func(tx *db.Tx) (int64, error
 }
 
 func pruneLevel(ctx context.Context, tx *db.Tx, level Level, cutoff time.Time) (int64, error) {
-	if err := tx.Lock(ctx, decisionLock); err != nil {
+	if err := tx.Lock(ctx, DecisionLock); err != nil {
 		return 0, err
 	}
-	c, err := loadChain(ctx, tx, decisionChain(level))
+	c, err := loadChain(ctx, tx, DecisionsChain(level))
 	if err != nil || c.LastPos < c.FirstPos {
 		return 0, err
 	}
@@ -139,7 +139,7 @@ func pruneEvents(ctx context.Context, tx *db.Tx, cutoff time.Time) (int64, error
 	if err := tx.Lock(ctx, Lock); err != nil {
 		return 0, err
 	}
-	c, err := loadChain(ctx, tx, eventsChain)
+	c, err := loadChain(ctx, tx, EventsChain)
 	if err != nil || c.LastPos < c.FirstPos {
 		return 0, err
 	}

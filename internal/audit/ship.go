@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -212,7 +213,7 @@ func toRow(line []byte) (row, error) {
 // keyOf is the value that resource_id filters by: the registered id, else the caller's.
 func keyOf(d *Decision) string {
 	if d.ResourceID != 0 {
-		return itoa(d.ResourceID)
+		return strconv.FormatInt(d.ResourceID, 10)
 	}
 	return digest.Key(d.Resource.ID)
 }
@@ -227,7 +228,7 @@ func (l *DecisionLog) store(ctx context.Context, tenant scope.TenantID, rows []r
 		return err
 	}
 	return store.Write(ctx, func(tx *db.Tx) error {
-		if err := tx.Lock(ctx, decisionLock); err != nil {
+		if err := tx.Lock(ctx, DecisionLock); err != nil {
 			return err
 		}
 		fresh, err := unknown(ctx, tx, rows)
@@ -238,12 +239,15 @@ func (l *DecisionLog) store(ctx context.Context, tenant scope.TenantID, rows []r
 		if err != nil {
 			return err
 		}
-		return l.keepInputs(ctx, tx, tenant, logged)
+		if err := l.keepInputs(ctx, tx, tenant, logged); err != nil {
+			return err
+		}
+		return l.report(ctx, tx, tenant, fresh)
 	})
 }
 
-// decisionLock is held by every operation that moves an end of a decision chain.
-const decisionLock = "audit.decisions"
+// DecisionLock is held by every operation that moves an end of a decision chain.
+const DecisionLock = "audit.decisions"
 
 // unknown drops rows that are already in the log, and duplicates within rows.
 func unknown(ctx context.Context, tx *db.Tx, rows []row) ([]row, error) {
@@ -273,12 +277,16 @@ func (l *DecisionLog) append(ctx context.Context, tx *db.Tx, rows []row) (logged
 	}
 	seq := int64(0)
 	for name, c := range chains {
-		if name != eventsChain {
+		if name != EventsChain {
 			seq = max(seq, c.LastSeq)
 		}
 	}
 	now := l.cfg.Now().UTC().Truncate(time.Microsecond)
 	counts, sums := tallies{}, stats.Rollups{}
+	series, err := stats.Counted(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
 	var seen []row
 	touched := map[string]bool{}
 	for i := range rows {
@@ -286,11 +294,16 @@ func (l *DecisionLog) append(ctx context.Context, tx *db.Tx, rows []row) (logged
 		r.LoggedAt = now
 		counts.add(r, r.tally, false)
 		sums.Add(r.decided())
+		for _, s := range series {
+			if s.Has(r.series()) {
+				sums.AddTo(s, r.decided())
+			}
+		}
 		if r.Level == None {
 			seen = append(seen, *r)
 			continue
 		}
-		name := decisionChain(r.Level)
+		name := DecisionsChain(r.Level)
 		c, ok := chains[name]
 		if !ok {
 			c = newChain(name)

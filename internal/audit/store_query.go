@@ -281,7 +281,7 @@ func DecidedOn(ctx context.Context, tx *db.Tx, env scope.Env, resources []int64)
 	}
 	byKey, keys := make(map[string]int64, len(resources)), make([]string, len(resources))
 	for i, id := range resources {
-		keys[i] = resourceKey(itoa(id))
+		keys[i] = resourceKey(strconv.FormatInt(id, 10))
 		byKey[keys[i]] = id
 	}
 	counts, err := db.AllIn[count](ctx, tx, `SELECT key, CAST(sum(counted) AS BIGINT) AS counted FROM decision_counts

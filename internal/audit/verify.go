@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -96,7 +97,7 @@ func (v *verifier) begin(ctx context.Context) error {
 				chain: c, pos: c.FirstPos - 1, prev: c.Base,
 				info: ChainInfo{Name: name, Valid: true, Head: c.Head, Breaks: []Break{}},
 			}
-			if name != eventsChain {
+			if name != EventsChain {
 				v.last = max(v.last, c.LastSeq)
 			}
 		}
@@ -108,9 +109,9 @@ func (v *verifier) decisions(ctx context.Context) error {
 	return checkRows(ctx, v, func(ctx context.Context, tx *db.Tx, seq int64) ([]row, error) {
 		return decisionsAfter(ctx, tx, seq, v.last, most/5)
 	}, func(r *row) int64 {
-		c := v.chains[decisionChain(r.Level)]
+		c := v.chains[DecisionsChain(r.Level)]
 		if c == nil {
-			c = v.stray(decisionChain(r.Level))
+			c = v.stray(DecisionsChain(r.Level))
 		}
 		c.check(r.Pos, r.DecisionID, r.Hash, r.seal(c.prev))
 		return r.Seq
@@ -118,14 +119,14 @@ func (v *verifier) decisions(ctx context.Context) error {
 }
 
 func (v *verifier) events(ctx context.Context) error {
-	c := v.chains[eventsChain]
+	c := v.chains[EventsChain]
 	if c == nil {
 		return nil
 	}
 	return checkRows(ctx, v, func(ctx context.Context, tx *db.Tx, seq int64) ([]eventRow, error) {
 		return eventsAfter(ctx, tx, seq, c.LastSeq, most/5)
 	}, func(r *eventRow) int64 {
-		c.check(r.Seq, itoa(r.Seq), r.Hash, r.seal(c.prev))
+		c.check(r.Seq, strconv.FormatInt(r.Seq, 10), r.Hash, r.seal(c.prev))
 		return r.Seq
 	})
 }

@@ -71,6 +71,8 @@ type Principal struct {
 	Plan string
 	// RateLimited is set for keys: people and bouncers have no rate limit.
 	RateLimited bool
+	// Limit is the caller's own limit in requests an hour; 0: that of the plan.
+	Limit int64
 }
 
 // Config is what a Service needs. Issuer, the bouncer fields, Rotate and Blind are
@@ -98,6 +100,9 @@ type Config struct {
 	// Bouncer finds the bouncer with a token's hash in its tenant's store. Fault: NotFound.
 	// Nil: bouncers' tokens are refused.
 	Bouncer func(ctx context.Context, tx *db.Tx, digest string) (BouncerIdentity, error)
+	// Holders find the holder of a dedicated key by id, in its tenant's store. Fault:
+	// NotFound for one who is gone. A kind without one is refused.
+	Holders Holders
 	// SessionLife is how long a browser's session lasts at most (0: 12 hours); SessionIdle
 	// is how long it lasts without a request (0: one hour).
 	SessionLife, SessionIdle time.Duration
@@ -123,11 +128,13 @@ type Service struct {
 	*realms
 	// Sessions signs browsers in and out.
 	Sessions *Sessions
-	entries  *otter.Cache[[sha256.Size]byte, *entry]
-	loads    singleflight.Group
-	used     usage
-	lobby    lobby
-	stop     func()
+	// Dedicated issues the keys of dedicated kinds of callers.
+	Dedicated *Dedicated
+	entries   *otter.Cache[[sha256.Size]byte, *entry]
+	loads     singleflight.Group
+	used      usage
+	lobby     Lobby
+	stop      func()
 }
 
 // New makes a Service and loads or creates its signing key. Close stops it.
@@ -155,7 +162,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{Config: cfg, keyring: &keyring{cfg: cfg}, realms: &realms{cfg: cfg}, entries: entries}
-	s.Sessions = &Sessions{s: s}
+	s.Sessions, s.Dedicated = &Sessions{s: s}, &Dedicated{s: s}
 	if err := s.rotate(ctx); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
@@ -196,17 +198,19 @@ func TestStoreDownAtOnce(t *testing.T) {
 func TestBouncersToken(t *testing.T) {
 	r := one(t)
 	ctx := context.Background()
-	text := "gh_bouncer_" + "0123456789abcdefghijABCDEFGHIJ0123456789abc"
-	text += "_" + checksum(text)
-	err := r.Stores.System().Write(ctx, func(tx *db.Tx) error {
-		return putCredential(ctx, tx, digestOf(text), dbtest.Second, credentialBouncer, digestOf(text))
+	text, err := secret.NewToken(rand.Reader, "gh_bouncer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = r.Stores.System().Write(ctx, func(tx *db.Tx) error {
+		return putCredential(ctx, tx, secret.DigestOf(text), dbtest.Second, credentialBouncer, secret.DigestOf(text))
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.want("without bouncers", Credential{Bearer: text}, "401")
 	r.Bouncer = func(_ context.Context, _ *db.Tx, digest string) (BouncerIdentity, error) {
-		if digest != digestOf(text) {
+		if digest != secret.DigestOf(text) {
 			return BouncerIdentity{}, fault.NotFoundf("no such bouncer")
 		}
 		return BouncerIdentity{ID: "7", Name: "edge", Env: scope.Sandbox}, nil

@@ -32,8 +32,9 @@ const (
 
 // Limits on the sign-ins of strangers that are in progress, in total and from one network.
 const (
-	seats        = 512
-	seatsNetwork = 64
+	seats = 512
+	// SeatsNetwork is how many one network may have in progress.
+	SeatsNetwork = 64
 )
 
 // placesKept is how long a network counts as one from which the person signs in.
@@ -117,14 +118,25 @@ func (g *guess) lockedFor(now time.Time) time.Duration {
 
 // delay is how long a guess from an unfamiliar network waits.
 func (g *guess) delay(now time.Time) time.Duration {
-	over := max(g.account.recent(now)-accountGuesses, g.address.recent(now)-addressGuesses)
+	return max(delayAfter(g.account.recent(now)-accountGuesses), NetworkDelay(g.address.recent(now)))
+}
+
+// NetworkDelay is how long a network waits before its next sign-in after so many recent
+// failures. It is slowed and never locked: others sign in from there, too.
+func NetworkDelay(failures int64) time.Duration { return delayAfter(failures - addressGuesses) }
+
+func delayAfter(over int64) time.Duration {
 	return min(max(0, time.Duration(over+1)*pauseStep), longestPause)
 }
+
+// RecordsFailure reports whether the nth recent failure of a network is written to the
+// audit: all of the first ones, and in a flood one in a hundred.
+func RecordsFailure(n int64) bool { return n <= addressGuesses || n%100 == 0 }
 
 // shouldRecord reports whether this failure is written to the audit: all of the first ones
 // and the one that locks, and in a flood one in ten or a hundred.
 func (g *guess) shouldRecord(locks bool) bool {
-	return locks || (g.account.Failures <= 2*accountGuesses || g.account.Failures%10 == 0) && (g.address.Failures <= addressGuesses || g.address.Failures%100 == 0)
+	return locks || (g.account.Failures <= 2*accountGuesses || g.account.Failures%10 == 0) && RecordsFailure(g.address.Failures)
 }
 
 // reserve counts the guess. It returns how long the pair is locked; 0: it is not.
@@ -156,8 +168,8 @@ func locked(wait time.Duration) error {
 	return fault.New(fault.RateLimited, "locked", "too many failed sign-ins to this account from this address; wait before you try again").After(wait)
 }
 
-// tooManyGuesses is the answer for a network with too many sign-ins at once.
-func tooManyGuesses() error {
+// TooManySignIns is the answer for a network with too many sign-ins at once.
+func TooManySignIns() error {
 	return fault.New(fault.RateLimited, "too_many_sign_ins", "too many people are signing in; try again shortly").After(time.Second)
 }
 
@@ -175,35 +187,36 @@ func Network(ip string) string {
 	return a.String()
 }
 
-// lobby counts the sign-ins of strangers in progress. The zero value is empty.
-type lobby struct {
+// Lobby counts the sign-ins of strangers in progress, in total and by a key such as their
+// network. The zero value is empty.
+type Lobby struct {
 	mu    sync.Mutex
 	taken int
 	by    map[string]int
 }
 
-// enter takes a seat; false: there is none left, in total or for the network.
-func (l *lobby) enter(network string) bool {
+// Enter takes a seat; false: there is none left in total, or the key has most of them.
+func (l *Lobby) Enter(key string, most int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.taken >= seats || l.by[network] >= seatsNetwork {
+	if l.taken >= seats || l.by[key] >= most {
 		return false
 	}
 	if l.by == nil {
 		l.by = map[string]int{}
 	}
 	l.taken++
-	l.by[network]++
+	l.by[key]++
 	return true
 }
 
-// leave gives the seat back.
-func (l *lobby) leave(network string) {
+// Leave gives the seat back.
+func (l *Lobby) Leave(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.taken--
-	if l.by[network]--; l.by[network] == 0 {
-		delete(l.by, network)
+	if l.by[key]--; l.by[key] == 0 {
+		delete(l.by, key)
 	}
 }
 

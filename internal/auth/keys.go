@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
@@ -36,6 +37,10 @@ type Key struct {
 	ExpiresAt   *time.Time `json:"expires_at" db:"expires_at" doc:"When it ends; null: only when it is revoked."`
 	LastUsedAt  *time.Time `json:"last_used_at" db:"last_used_at" doc:"When it was last used, accurate to half a minute."`
 	Digest      string     `json:"-" db:"digest"`
+	// Dedicated is the kind of caller that the key is for (Service.Dedicated), and Holder
+	// the caller's id; empty for ordinary keys.
+	Dedicated scope.ActorKind `json:"-" db:"dedicated"`
+	Holder    string          `json:"-" db:"holder"`
 }
 
 // KeyDraft is the input for a new API key.
@@ -186,12 +191,12 @@ func (s *Service) checkKey(sc scope.Scope, k Key) (Key, error) {
 }
 
 // storeKey generates the key itself and writes it. more runs in the same transaction.
-func (s *Service) storeKey(ctx context.Context, sc scope.Scope, k Key, kind string, more func(tx *db.Tx) error) (Key, error) {
-	text, err := newKey(s.Random, k.Environment)
+func (s *Service) storeKey(ctx context.Context, sc scope.Scope, k Key, kind string, more func(tx *db.Tx, made Key) error) (Key, error) {
+	text, err := newKey(s.Random, kindOf(k))
 	if err != nil {
 		return Key{}, fault.Wrap(err, "draw a key")
 	}
-	k.ID, k.Digest, k.Hint = s.NewID(), digestOf(text), hint(text)
+	k.ID, k.Digest, k.Hint = s.NewID(), secret.DigestOf(text), hint(text)
 	k.CreatedAt, k.CreatedBy, k.LastUsedAt = db.Stamp(s.Now()), sc.Actor.Name, nil
 	store, err := s.Stores.Tenant(ctx, sc.Tenant)
 	if err != nil {
@@ -210,7 +215,7 @@ func (s *Service) storeKey(ctx context.Context, sc scope.Scope, k Key, kind stri
 			return err
 		}
 		if more != nil {
-			if err := more(tx); err != nil {
+			if err := more(tx, k); err != nil {
 				return err
 			}
 		}
@@ -261,10 +266,18 @@ func (s *Service) Key(ctx context.Context, sc scope.Scope, id string) (Key, erro
 	}
 	var k Key
 	err = store.Read(ctx, func(tx *db.Tx) (err error) {
-		k, err = selectKey(ctx, tx, id)
+		k, err = ordinaryKey(selectKey(ctx, tx, id))
 		return err
 	})
 	return k, unknownKey(err)
+}
+
+// ordinaryKey hides dedicated keys from those who manage the tenant's keys.
+func ordinaryKey(k Key, err error) (Key, error) {
+	if err == nil && k.Dedicated != "" {
+		return Key{}, db.ErrNoRows
+	}
+	return k, err
 }
 
 func unknownKey(err error) error {
@@ -319,7 +332,7 @@ func (s *Service) RotateKey(ctx context.Context, sc scope.Scope, id string, grac
 	}
 	end := s.Now().Add(grace)
 	fresh := Key{Name: old.Name, Scopes: old.Scopes, Environment: old.Environment, Owner: old.Owner, ExpiresAt: old.ExpiresAt}
-	fresh, err = s.storeKey(ctx, sc, fresh, "API_KEY_ROTATED", func(tx *db.Tx) error {
+	fresh, err = s.storeKey(ctx, sc, fresh, "API_KEY_ROTATED", func(tx *db.Tx, _ Key) error {
 		if err := lockUnchanged(ctx, tx, old); err != nil {
 			return err
 		}
@@ -428,7 +441,7 @@ func (s *Service) loadDigest(ctx context.Context, sum [sha256.Size]byte, kind st
 		if k.Digest != digest {
 			return refused()
 		}
-		return fillFromKeyRow(ctx, tx, e, k, now)
+		return fillFromKeyRow(ctx, tx, e, k, now, s.Holders)
 	})
 	return e, refuseGone(err)
 }
@@ -463,7 +476,7 @@ func (s *Service) fillFromBouncer(ctx context.Context, tx *db.Tx, e *entry, dige
 
 // fillFromKeyRow fills an entry for an API key. A person's key may do what both the key and
 // the person may.
-func fillFromKeyRow(ctx context.Context, tx *db.Tx, e *entry, k Key, now time.Time) error {
+func fillFromKeyRow(ctx context.Context, tx *db.Tx, e *entry, k Key, now time.Time, holders Holders) error {
 	if k.ExpiresAt != nil {
 		if !k.ExpiresAt.After(now) {
 			return refused()
@@ -471,6 +484,13 @@ func fillFromKeyRow(ctx context.Context, tx *db.Tx, e *entry, k Key, now time.Ti
 		if end := k.ExpiresAt.UnixNano(); e.expires == 0 || end < e.expires {
 			e.expires = end
 		}
+	}
+	e.used = &noted{tenant: e.realm.id, id: k.ID}
+	if k.LastUsedAt != nil {
+		e.used.at.Store(k.LastUsedAt.UnixNano())
+	}
+	if k.Dedicated != "" {
+		return holders.fill(ctx, tx, e, k)
 	}
 	ps := scope.Permissions{List: parsePermissions(k.Scopes)}
 	if k.Owner != "" {
@@ -488,10 +508,6 @@ func fillFromKeyRow(ctx context.Context, tx *db.Tx, e *entry, k Key, now time.Ti
 	e.scope = scope.Scope{
 		Tenant: e.realm.id, Env: k.Environment, EnvBound: k.Environment != scope.AnyEnv, Permissions: ps,
 		Actor: scope.Actor{Kind: scope.Key, ID: k.ID, Name: k.Name},
-	}
-	e.used = &noted{tenant: e.realm.id, id: k.ID}
-	if k.LastUsedAt != nil {
-		e.used.at.Store(k.LastUsedAt.UnixNano())
 	}
 	return nil
 }

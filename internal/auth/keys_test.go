@@ -26,7 +26,7 @@ func TestKeyFormat(t *testing.T) {
 	for env, prefix := range map[scope.Env]string{scope.Sandbox: "gh_sandbox_", scope.Production: "gh_production_", scope.AnyEnv: "gh_tenant_"} {
 		rapid.Check(t, func(t *rapid.T) {
 			raw := rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "raw")
-			key, err := newKey(bytes.NewReader(raw), env)
+			key, err := newKey(bytes.NewReader(raw), kindOf(Key{Environment: env}))
 			if err != nil || !strings.HasPrefix(key, prefix) || len(key) != len(prefix)+43+1+6 || !wellFormed(key) || !looksLikeKey(key) {
 				t.Fatalf("key %q, %v", key, err)
 			}
@@ -45,7 +45,7 @@ func TestKeyFormat(t *testing.T) {
 			}
 		})
 	}
-	if _, err := newKey(bytes.NewReader(make([]byte, 31)), scope.AnyEnv); err == nil {
+	if _, err := newKey(bytes.NewReader(make([]byte, 31)), "tenant"); err == nil {
 		t.Error("a key of 31 bytes")
 	}
 	for _, bad := range []string{"", "gh_", "gh_tenant", "gh_tenant_", "gh_other_" + strings.Repeat("0", 43) + "_000000", "GH_tenant_"} {
@@ -61,7 +61,7 @@ func TestKeyAbuse(t *testing.T) {
 		k := r.key(scope.DefaultTenant, "policies:read")
 		r.want("the key", Credential{APIKey: k.Key}, "ok")
 		r.want("the key as bearer", Credential{Bearer: k.Key}, "ok")
-		fresh, err := newKey(rand.Reader, scope.AnyEnv)
+		fresh, err := newKey(rand.Reader, "tenant")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/big"
 	"strings"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
@@ -77,10 +77,10 @@ func (s *Service) check(ctx context.Context, store *db.DB, sc scope.Scope, name,
 		return false, g, "", locked(wait)
 	}
 	if !g.familiar {
-		if !s.lobby.enter(g.network) {
-			return false, g, "", tooManyGuesses()
+		if !s.lobby.Enter(g.network, SeatsNetwork) {
+			return false, g, "", TooManySignIns()
 		}
-		defer s.lobby.leave(g.network)
+		defer s.lobby.Leave(g.network)
 		if err := s.Pause(ctx, g.delay(s.Now())); err != nil {
 			return false, g, "", err
 		}
@@ -270,13 +270,9 @@ func (s *Service) Token(ctx context.Context, sc scope.Scope, req TokenRequest) (
 	return Grant{}, fault.New(fault.BadRequest, "unsupported_grant_type", "grant_type must be password or client_credentials")
 }
 
-// randomPassword has 128 random bits.
-func randomPassword(random io.Reader) (string, error) {
-	var raw [16]byte
-	if _, err := io.ReadFull(random, raw[:]); err != nil {
-		return "", err
-	}
-	return digits(new(big.Int).SetBytes(raw[:]), 22), nil
+// RandomPassword generates a password with 128 random bits.
+func RandomPassword(random io.Reader) (string, error) {
+	return secret.Draw(random, 16, 22)
 }
 
 // EnsureAdmin creates the first administrator, `admin`, if the default tenant has no people
@@ -284,7 +280,7 @@ func randomPassword(random io.Reader) (string, error) {
 // "".
 func (s *Service) EnsureAdmin(ctx context.Context, password string) (generated string, err error) {
 	if password == "" {
-		if generated, err = randomPassword(s.Random); err != nil {
+		if generated, err = RandomPassword(s.Random); err != nil {
 			return "", err
 		}
 		password = generated
@@ -319,7 +315,7 @@ func (s *Service) ResetPassword(ctx context.Context, t scope.TenantID, name, pas
 		return "", err
 	}
 	if password == "" {
-		if password, err = randomPassword(s.Random); err != nil {
+		if password, err = RandomPassword(s.Random); err != nil {
 			return "", err
 		}
 	}

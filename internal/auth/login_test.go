@@ -193,10 +193,10 @@ func TestCrowd(t *testing.T) {
 	crowd := stranger(scope.DefaultTenant)
 	crowd.Actor.IP = "198.51.100.1"
 	var all sync.WaitGroup
-	for i := range seatsNetwork {
+	for i := range SeatsNetwork {
 		all.Go(func() { _, _ = r.Login(ctx, crowd, fmt.Sprintf("user%d", i), "wrong") })
 	}
-	for taken := 0; taken < seatsNetwork; {
+	for taken := 0; taken < SeatsNetwork; {
 		r.lobby.mu.Lock()
 		taken = r.lobby.taken
 		r.lobby.mu.Unlock()
@@ -371,4 +371,34 @@ func count(t *testing.T, r *replica, sql string) (n int64) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// TestNetworksAreSlowedNotLocked: the pause of a network grows with its failures to an end,
+// and a flood of them fills no audit.
+func TestNetworksAreSlowedNotLocked(t *testing.T) {
+	if NetworkDelay(0) != 0 || NetworkDelay(addressGuesses-1) != 0 || NetworkDelay(addressGuesses) <= 0 || NetworkDelay(1_000_000) != longestPause {
+		t.Errorf("pauses of %s, %s, %s", NetworkDelay(0), NetworkDelay(addressGuesses), NetworkDelay(1_000_000))
+	}
+	written := 0
+	for n := range int64(10_000) {
+		if RecordsFailure(n + 1) {
+			written++
+		}
+	}
+	if written > addressGuesses+100 || !RecordsFailure(1) {
+		t.Errorf("%d of 10000 failures are written", written)
+	}
+	var l Lobby
+	for range SeatsNetwork {
+		if !l.Enter("a", SeatsNetwork) {
+			t.Fatal("no seat")
+		}
+	}
+	if l.Enter("a", SeatsNetwork) || !l.Enter("b", SeatsNetwork) {
+		t.Error("one network has the seats of another")
+	}
+	l.Leave("a")
+	if !l.Enter("a", SeatsNetwork) {
+		t.Error("a seat was not given back")
+	}
 }

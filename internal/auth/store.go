@@ -30,11 +30,11 @@ func dropCredential(ctx context.Context, tx *db.Tx, digest string) error {
 	return err
 }
 
-const keyColumns = `id, name, environment, digest, hint, scopes, owner, created_by, created_at, expires_at, last_used_at`
+const keyColumns = `id, name, environment, digest, hint, scopes, owner, created_by, created_at, expires_at, last_used_at, dedicated, holder`
 
 func insertKey(ctx context.Context, tx *db.Tx, k Key) error {
-	_, err := tx.Exec(ctx, `INSERT INTO api_keys (`+keyColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
-		k.ID, k.Name, k.Environment, k.Digest, k.Hint, k.Scopes, k.Owner, k.CreatedBy, k.CreatedAt, k.ExpiresAt, k.LastUsedAt)
+	_, err := tx.Exec(ctx, `INSERT INTO api_keys (`+keyColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
+		k.ID, k.Name, k.Environment, k.Digest, k.Hint, k.Scopes, k.Owner, k.CreatedBy, k.CreatedAt, k.ExpiresAt, k.LastUsedAt, k.Dedicated, k.Holder)
 	return err
 }
 
@@ -47,7 +47,7 @@ func lockKey(ctx context.Context, tx *db.Tx, id string) (Key, error) {
 	if err := tx.Lock(ctx, "key:"+id); err != nil {
 		return Key{}, err
 	}
-	k, err := selectKey(ctx, tx, id)
+	k, err := ordinaryKey(selectKey(ctx, tx, id))
 	return k, unknownKey(err)
 }
 
@@ -59,12 +59,17 @@ func updateKey(ctx context.Context, tx *db.Tx, k Key) error {
 func selectKeys(ctx context.Context, tx *db.Tx, skip, limit int) (KeyPage, error) {
 	var p KeyPage
 	var err error
-	p.Keys, err = db.All[Key](ctx, tx, `SELECT `+keyColumns+` FROM api_keys ORDER BY created_at, id LIMIT $1 OFFSET $2`, limit, skip)
+	p.Keys, err = db.All[Key](ctx, tx, `SELECT `+keyColumns+` FROM api_keys WHERE dedicated = '' ORDER BY created_at, id LIMIT $1 OFFSET $2`, limit, skip)
 	if err != nil {
 		return KeyPage{}, err
 	}
-	p.Total, err = db.One[int64](ctx, tx, `SELECT count(*) FROM api_keys`)
+	p.Total, err = db.One[int64](ctx, tx, `SELECT count(*) FROM api_keys WHERE dedicated = ''`)
 	return p, err
+}
+
+// selectDedicated lists the keys of a holder, newest first.
+func selectDedicated(ctx context.Context, tx *db.Tx, kind scope.ActorKind, holder string) ([]Key, error) {
+	return db.All[Key](ctx, tx, `SELECT `+keyColumns+` FROM api_keys WHERE dedicated = $1 AND holder = $2 ORDER BY created_at DESC, id DESC`, kind, holder)
 }
 
 func expireKey(ctx context.Context, tx *db.Tx, id string, at time.Time) error {

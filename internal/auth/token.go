@@ -126,7 +126,7 @@ func (s *Service) loadToken(ctx context.Context, text string, now time.Time) (*e
 			return refused()
 		}
 		if ss.KeyID != "" {
-			return fillFromSessionKey(ctx, tx, e, ss, now)
+			return fillFromSessionKey(ctx, tx, e, ss, now, s.Holders)
 		}
 		if err := fillFromUser(ctx, tx, e, ss); err != nil {
 			return err
@@ -160,12 +160,12 @@ func fillFromUser(ctx context.Context, tx *db.Tx, e *entry, ss session) error {
 
 // fillFromSessionKey fills an entry for a token that was made from an API key: it can do no
 // more than the key, and ends no later.
-func fillFromSessionKey(ctx context.Context, tx *db.Tx, e *entry, ss session, now time.Time) error {
+func fillFromSessionKey(ctx context.Context, tx *db.Tx, e *entry, ss session, now time.Time, holders Holders) error {
 	k, err := selectKey(ctx, tx, ss.KeyID)
 	if err != nil {
 		return err
 	}
-	if err := fillFromKeyRow(ctx, tx, e, k, now); err != nil {
+	if err := fillFromKeyRow(ctx, tx, e, k, now, holders); err != nil {
 		return err
 	}
 	e.scope.Session = ss.ID

@@ -46,8 +46,8 @@ func newDesk(n int) *desk {
 			Person:    nobody,
 			Record:    func(scope.TenantID, *audit.Decision) error { d.records++; return nil },
 			RecordAll: func(_ scope.TenantID, ds []audit.Decision) error { d.records += len(ds); return nil },
-			Observe:   func(scope.TenantID, int64, rego.Effect) {}, Evaluated: func(scope.TenantID, int64, time.Duration, bool) {},
-			Now: now, NewID: func() string { return "id" }, Deadline: time.Minute, BulkDeadline: time.Minute,
+			Tally:     func(scope.TenantID, int64) *rego.Tally { return new(rego.Tally) },
+			Now:       now, NewID: func() string { return "id" }, Deadline: time.Minute, BulkDeadline: time.Minute,
 			Share: decision.NewShare(2, now),
 		},
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
@@ -148,9 +149,9 @@ func TestTokens(t *testing.T) {
 			t.Fatal(err)
 		}
 		opens := func(token string) (tenants int, known bool) {
-			tenants = indexed(t, c, Digest(token))
+			tenants = indexed(t, c, secret.DigestOf(token))
 			g.in(t, func(ctx context.Context, tx *db.Tx) error {
-				b, err := ByToken(ctx, tx, Digest(token))
+				b, err := ByToken(ctx, tx, secret.DigestOf(token))
 				known = err == nil && b.ID == made.ID
 				if err != nil && !fault.Is(err, fault.NotFound) {
 					t.Error(err)
@@ -186,7 +187,7 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%d rows left", n)
 		}
 	})
-	for _, bad := range []string{"", "gh_bouncer_", "gh_tenant_" + strings.Repeat("a", 50), tokenPrefix + strings.Repeat("a", 43) + "_000000"} {
+	for _, bad := range []string{"", "gh_bouncer_", "gh_tenant_" + strings.Repeat("a", 50), tokenHead + "_" + strings.Repeat("a", 43) + "_000000"} {
 		if wellFormed(bad) {
 			t.Errorf("%q is well-formed", bad)
 		}
@@ -418,9 +419,6 @@ keys:
 
 // wellFormed reports whether s has the form of a bouncer token, checksum included.
 func wellFormed(s string) bool {
-	if !strings.HasPrefix(s, tokenPrefix) || len(s) != len(tokenPrefix)+secretDigits+1+crcDigits {
-		return false
-	}
-	cut := len(s) - crcDigits - 1
-	return s[cut] == '_' && checksum(s[:cut]) == s[cut+1:]
+	head, ok := secret.ParseToken(s)
+	return ok && head == tokenHead
 }

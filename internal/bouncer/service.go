@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
@@ -147,11 +148,11 @@ func (s *Service) Rotate(ctx context.Context, sc scope.Scope, id int64) (Issued,
 // change that makes it good. The index alone lets nobody in: what counts is the
 // digest in the bouncer's own row, so a row left over there does no harm.
 func (s *Service) issueToken(ctx context.Context, sc scope.Scope, change func(tx *db.Tx, digest string) error) (string, error) {
-	token, err := newToken(s.Random)
+	token, err := secret.NewToken(s.Random, tokenHead)
 	if err != nil {
 		return "", fault.Wrap(err, "draw a token")
 	}
-	digest := Digest(token)
+	digest := secret.DigestOf(token)
 	err = s.Stores.System().Write(ctx, func(tx *db.Tx) error { return index(ctx, tx, sc.Tenant, digest) })
 	if err != nil {
 		return "", err
@@ -372,10 +373,10 @@ func load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Bouncer, er
 
 func loadCurrent(ctx context.Context, tx *db.Tx, sc scope.Scope, id, ifChange int64) (Bouncer, error) {
 	b, err := load(ctx, tx, sc, id)
-	if err == nil && ifChange != 0 && ifChange != b.ChangeNo {
-		return Bouncer{}, fault.Newf(fault.Precondition, "precondition_failed", "the bouncer is at version %d", b.ChangeNo)
+	if err != nil {
+		return Bouncer{}, err
 	}
-	return b, err
+	return b, fault.CheckVersion("bouncer", b.ChangeNo, ifChange)
 }
 
 // record writes what goes with every change by people. There are no event types
@@ -403,14 +404,11 @@ func (s *Service) recordRevocation(ctx context.Context, tx *db.Tx, sc scope.Scop
 // changed names the members that differ; of the configuration only their names,
 // for it may hold what belongs in no log.
 func changed(old, next Bouncer) map[string]any {
-	out := map[string]any{}
-	for name, v := range map[string][2]any{
-		"name": {old.Name, next.Name}, "hostname": {old.Hostname, next.Hostname}, "port": {old.Port, next.Port}, "target_app": {old.TargetApp, next.TargetApp},
-	} {
-		if v[0] != v[1] {
-			out[name] = map[string]any{"from": v[0], "to": v[1]}
-		}
-	}
+	out := patch.Differences{}
+	out.Note("name", old.Name, next.Name)
+	out.Note("hostname", old.Hostname, next.Hostname)
+	out.Note("port", old.Port, next.Port)
+	out.Note("target_app", old.TargetApp, next.TargetApp)
 	if !slices.Equal(old.ResourceIDs, next.ResourceIDs) {
 		out["resource_ids"] = map[string]any{"from": old.ResourceIDs, "to": next.ResourceIDs}
 	}

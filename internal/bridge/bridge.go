@@ -227,7 +227,7 @@ func (s *Service) deskOf(ctx context.Context, sc scope.Scope, token string) (*fe
 		return nil, nil, err
 	}
 	if s.ctx.Err() != nil {
-		return nil, nil, fault.New(fault.Unavailable, "stopping", "this server is stopping").After(time.Second)
+		return nil, nil, fault.Stopping()
 	}
 	f := s.feed(place{sc.Tenant, sc.Env})
 	d, err := f.desk(ctx, id, token)

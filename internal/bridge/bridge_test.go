@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -204,7 +205,7 @@ func TestRefusedRevisionsAreNotSentAgain(t *testing.T) {
 			t.Errorf("a suspicion must end: %+v, error %v", a, err)
 		}
 		body := `{"labels":{"version":"1.22.0"},"bundles":{"authz":{"name":"authz","active_revision":"1","code":"bundle_error","message":"1 error occurred",
-			"errors":[{"code":"rego_parse_error","message":"unexpected token","location":{"file":"/gatehouse/controls/c` + itoa(p.ID) + `.rego","row":3,"col":1}}]}}}`
+			"errors":[{"code":"rego_parse_error","message":"unexpected token","location":{"file":"/gatehouse/controls/c` + strconv.FormatInt(p.ID, 10) + `.rego","row":3,"col":1}}]}}}`
 		if err := h.Status(ctx, g.sc, g.token, []byte(body)); err != nil {
 			t.Fatal(err)
 		}
@@ -422,7 +423,7 @@ func TestLogs(t *testing.T) {
 		event := func(id, more string) string {
 			return `{"labels":{"bouncer":"999"},"decision_id":"` + id + `","bundles":{"authz":{"revision":"4"}},"path":"gatehouse/decision","requested_by":"10.1.2.3:4567",
 				"timestamp":"2026-11-20T23:36:00.90423251Z","input":{"user":{"id":"bob","email":"bob@x","password":"hidden"},"action":{"name":"read"},"resource":{"type":"api","path":"/orders"}},
-				"result":{"decision":"PERMIT","allow":true,"effect":"MASK","reason":"because","policy_id":7,"policy_name":"orders","resource_id":` + itoa(orders.ID) + `},
+				"result":{"decision":"PERMIT","allow":true,"effect":"MASK","reason":"because","policy_id":7,"policy_name":"orders","resource_id":` + strconv.FormatInt(orders.ID, 10) + `},
 				"metrics":{"timer_rego_query_eval_ns":146993}` + more + `}`
 		}
 		for name, send := range map[string]struct {
@@ -509,7 +510,7 @@ func TestHiddenFromLogs(t *testing.T) {
 		}
 		g := h.bouncer(scope.Production, nil, orders.ID)
 		chunk := `[{"decision_id":"a","path":"gatehouse/decision","input":{"user":{"id":"bob","password":"canary-1"},"action":{"token":"canary-2"}},
-			"result":{"decision":"DENY","reason":"canary-1 is wrong; ask canary@x.example","resource_id":` + itoa(orders.ID) + `},"error":{"message":"cannot parse canary-2"},
+			"result":{"decision":"DENY","reason":"canary-1 is wrong; ask canary@x.example","resource_id":` + strconv.FormatInt(orders.ID, 10) + `},"error":{"message":"cannot parse canary-2"},
 			"intermediate_results":{"data.x":"canary-1"},"custom":{"explanation":[{"text":"so says canary-2","public":"canary-1","conditions":[]}]}},
 			{"decision_id":"b","input":{"secret":"canary-3"},"result":{"decision":"DENY","reason":"canary-3"}}]`
 		if got, err := h.Logs(ctx, g.sc, g.token, strings.NewReader(chunk)); err != nil || got.Accepted != 2 {
@@ -536,7 +537,7 @@ func TestDiscovery(t *testing.T) {
 			t.Fatal(a, err)
 		}
 		doc := unpack(t, slices.Concat(a.Parts...))["/data.json"]
-		for _, want := range []string{`"resource":"/bundles/` + itoa(g.id) + `"`, `"long_polling_timeout_seconds":30`, `"status":{"service":"gatehouse"}`} {
+		for _, want := range []string{`"resource":"/bundles/` + strconv.FormatInt(g.id, 10) + `"`, `"long_polling_timeout_seconds":30`, `"status":{"service":"gatehouse"}`} {
 			if !strings.Contains(doc, want) {
 				t.Errorf("%s is not in %s", want, doc)
 			}

@@ -24,7 +24,15 @@ type packs struct {
 	controls  map[*rego.Control][sha256.Size]byte
 	resources map[*rego.Resource]*delivered
 	groups    map[string]*group // by the ids of the resources
+	data      map[string]summed // by the path below data
 	work      work
+}
+
+// summed is data that controls read, with its digest: a document may be large, and many
+// bouncers may get it.
+type summed struct {
+	of  value.Value
+	sum [sha256.Size]byte
 }
 
 // work counts the objects that rounds had to build again.
@@ -45,7 +53,7 @@ type group struct {
 }
 
 func newPacks() packs {
-	return packs{controls: map[*rego.Control][sha256.Size]byte{}, resources: map[*rego.Resource]*delivered{}, groups: map[string]*group{}}
+	return packs{controls: map[*rego.Control][sha256.Size]byte{}, resources: map[*rego.Resource]*delivered{}, groups: map[string]*group{}, data: map[string]summed{}}
 }
 
 // targets determines what each bouncer should run.
@@ -229,7 +237,8 @@ func (r *round) identity(controls []*rego.Control, resources []int64) [sha256.Si
 		h.Write(sum[:])
 		for _, path := range c.Refs().Data {
 			if len(path) == 0 || path[0] == "pip" {
-				h.Write(r.set.Data(path).AppendJSON(fmt.Appendf(nil, "%q ", path)))
+				sum := r.dataSum(path)
+				h.Write(sum[:])
 			}
 		}
 	}
@@ -238,6 +247,22 @@ func (r *round) identity(controls []*rego.Control, resources []int64) [sha256.Si
 		h.Write(r.resource(id).sum[:])
 	}
 	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// dataSum digests a path below data and the value there. A value that did not change since
+// the last round is not read again.
+func (r *round) dataSum(path []string) [sha256.Size]byte {
+	key := fmt.Sprintf("%q", path)
+	if d, ok := r.next.data[key]; ok {
+		return d.sum
+	}
+	v := r.set.Data(path)
+	d, ok := r.old.data[key]
+	if !ok || !value.Same(d.of, v) {
+		d = summed{v, sha256.Sum256(v.AppendJSON([]byte(key + " ")))}
+	}
+	r.next.data[key] = d
+	return d.sum
 }
 
 func (r *round) controlSum(c *rego.Control) [sha256.Size]byte {

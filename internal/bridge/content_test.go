@@ -20,6 +20,9 @@ func TestResourceDigestTellsEveryMember(t *testing.T) {
 	doc := value.Object(value.Member{Key: "id", Value: value.Int(1)})
 	plain := digest(rego.Resource{ID: 1, Doc: doc})
 	for i, f := range reflect.VisibleFields(reflect.TypeFor[rego.Resource]()) {
+		if !f.IsExported() { // what is computed from the others
+			continue
+		}
 		r := rego.Resource{ID: 1, Doc: doc}
 		switch at := reflect.ValueOf(&r).Elem().Field(i).Addr().Interface().(type) {
 		case *int64:

@@ -42,7 +42,7 @@ func (s *Service) Credentials(ctx context.Context, sc scope.Scope, token string)
 		return SealedCredentials{}, err
 	}
 	err = store.Read(ctx, func(tx *db.Tx) (err error) {
-		if b, err = bouncer.ByToken(ctx, tx, bouncer.Digest(token)); err != nil {
+		if b, err = bouncer.ByToken(ctx, tx, secret.DigestOf(token)); err != nil {
 			return err
 		}
 		list, err = s.cfg.Bouncers.OpenCredentials(ctx, tx, sc.Tenant, b)

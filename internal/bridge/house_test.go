@@ -105,7 +105,7 @@ func newHouse(t testing.TB, c *db.Cluster) *house {
 		Stores: c, Now: h.now, Compiler: policy.Compiler{Evaluator: inProcess{}}, Tenants: h.tenants,
 		Links: policy.Links{
 			Resources: h.resources, BouncerEnv: bouncer.EnvironmentOf, BouncerTwin: bouncer.FindTwin,
-			DestinationExists: func(context.Context, *db.Tx, scope.Env, string) (bool, error) { return false, nil },
+			DestinationExists: func(context.Context, *db.Tx, scope.Env, policy.Action) (bool, error) { return false, nil },
 		},
 		SyncErrors: func(context.Context, *db.Tx, int64, int64) (map[int64][]policy.SyncError, error) { return nil, nil },
 	}
@@ -233,7 +233,7 @@ func (h *house) bouncer(env scope.Env, config map[string]any, resources ...int64
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return &guard{h: h, id: made.ID, token: bouncer.Digest(made.Token), sc: scope.Scope{
+	return &guard{h: h, id: made.ID, token: secret.DigestOf(made.Token), sc: scope.Scope{
 		Tenant: scope.DefaultTenant, Env: env, EnvBound: true, Actor: scope.Actor{Kind: scope.Bouncer, ID: strconv.FormatInt(made.ID, 10), Name: made.Name},
 	}}
 }
@@ -335,8 +335,6 @@ func (g *guard) revision() BouncerRevision {
 func each(t *testing.T, test func(t *testing.T, h *house)) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) { test(t, newHouse(t, c)) })
 }
-
-func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
 func enrichOwner(t testing.TB, email string) resource.EnrichmentChange {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -127,7 +128,7 @@ func TestDiscoveredHosts(t *testing.T) {
 		}
 		entries := 0
 		for _, e := range page.Events {
-			if e.Type == "RESOURCE_CREATED" && e.ActorKind == scope.Bouncer && e.ActorID == itoa(g.id) {
+			if e.Type == "RESOURCE_CREATED" && e.ActorKind == scope.Bouncer && e.ActorID == strconv.FormatInt(g.id, 10) {
 				entries++
 			}
 		}

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ func TestTroubleAlert(t *testing.T) {
 		}
 		alerts := func(what string, open, all int64) {
 			t.Helper()
-			of := `SELECT count(*) FROM tenant_alerts WHERE type = 'bouncer_trouble' AND severity = 'error' AND subject = '` + itoa(g.id) + `'`
+			of := `SELECT count(*) FROM tenant_alerts WHERE type = 'bouncer_trouble' AND severity = 'error' AND subject = '` + strconv.FormatInt(g.id, 10) + `'`
 			if n := h.tally(of + ` AND resolved_at IS NULL`); n != open {
 				t.Errorf("%s: %d open alerts", what, n)
 			}

@@ -1,5 +1,5 @@
-// Package classify proposes what a resource is from its name and its address.
-// It is pure: text in, proposal out.
+// Package classify proposes the classification of a resource from its name and address. It does no
+// I/O.
 //
 //	name, url, original host, business context
 //	       │ lower-cased, concatenated
@@ -20,7 +20,7 @@ import (
 	"strings"
 )
 
-// The kinds that the heuristic tells apart (specification, "Rules for the heuristic").
+// The kinds that the heuristic distinguishes.
 const (
 	LLMEndpoint = "llm_endpoint"
 	MCPServer   = "mcp_server"
@@ -29,16 +29,16 @@ const (
 	API         = "api"
 )
 
-// Where a proposal comes from.
+// The origin of a proposal.
 const (
 	Heuristic = "heuristic"
 	Assist    = "assist"
 )
 
-// AssistThreshold is the confidence below which the assisted fallback is asked.
+// AssistThreshold is the confidence below which the assisted fallback is used.
 const AssistThreshold = 0.6
 
-// Subject is what is looked at, and nothing else of a resource.
+// Subject is the part of a resource that the heuristic reads.
 type Subject struct {
 	Name            string
 	URL             string
@@ -46,7 +46,7 @@ type Subject struct {
 	BusinessContext string
 }
 
-// Proposal is what a resource seems to be (specification, ProposedEnrichment).
+// Proposal is the proposed classification of a resource.
 type Proposal struct {
 	Kind                string   `json:"resource_kind" enum:"api,llm_endpoint,mcp_server,agent,rag_index,dataset,tool" doc:"What it probably is; api by default."`
 	AIProvider          *string  `json:"ai_provider" nullable:"true" doc:"Who probably hosts its model: openai, anthropic, google, azure, aws or self_hosted; null if unknown, and for kinds without a model." example:"openai"`
@@ -62,7 +62,7 @@ type Proposal struct {
 	Rationale           []string `json:"rationale" doc:"One line for each marker."`
 }
 
-// AI reports whether a kind of resource has a model behind it.
+// AI reports whether resources of a kind have a model behind them.
 func AI(kind string) bool {
 	return kind == LLMEndpoint || kind == MCPServer || kind == Agent || kind == RAGIndex
 }
@@ -100,8 +100,8 @@ func Propose(s Subject) Proposal {
 	return p
 }
 
-// confidence is that of a kind after so many independent markers. The first
-// marker of a kind that is not the default is what makes it 0.6.
+// confidence returns the confidence in a kind after a number of independent markers. The first
+// marker of a kind other than the default raises it to 0.6.
 func confidence(kind string, markers int) float64 {
 	tenths := 4 + markers
 	if kind != API {
@@ -110,8 +110,8 @@ func confidence(kind string, markers int) float64 {
 	return float64(min(tenths, 10)) / 10
 }
 
-// suggest derives the classification and the regimes that follow from the
-// personal data; they are conclusions, not markers.
+// suggest derives the classification and the regulations that follow from the personal data. They
+// are conclusions, not markers.
 func (f *finder) suggest(p *Proposal) {
 	level, because := "", ""
 	for _, c := range p.PIICategories {
@@ -147,10 +147,10 @@ func (f *finder) suggest(p *Proposal) {
 	slices.Sort(p.SuggestedCompliance)
 }
 
-// finder looks for markers in one subject and keeps what it found.
+// finder looks for markers in one subject, and collects those that it finds.
 type finder struct {
-	text  string // lower case, parts apart by a space
-	words string // the same with each run of other signs as one space
+	text  string // in lower case, with the parts separated by a space
+	words string // the same, with each run of other characters replaced by one space
 	seen  []string
 	lines []string
 }
@@ -160,18 +160,18 @@ func newFinder(s Subject) *finder {
 	return &finder{text: text, words: inWords(text), lines: []string{}}
 }
 
-// inWords is text with a space before, after and between its words.
+// inWords returns text with a space before, after and between its words.
 func inWords(text string) string {
 	words := " " + strings.Join(strings.FieldsFunc(text, func(r rune) bool {
 		return r < 0x80 && (r < 'a' || r > 'z') && (r < '0' || r > '9')
 	}), " ") + " "
-	return strings.ReplaceAll(words, " user agent ", " ") // a browser is no agent
+	return strings.ReplaceAll(words, " user agent ", " ") // a browser is not an agent
 }
 
 func (f *finder) note(line string) { f.lines = append(f.lines, line) }
 
-// found takes down a marker that is there. It counts for the confidence when no
-// marker that counted already is the same text, or holds it.
+// found records a marker. It counts for the confidence unless a marker that counted already equals
+// or contains it.
 func (f *finder) found(what, text string) {
 	f.note(fmt.Sprintf("%s: %q", what, text))
 	bare := strings.Trim(text, "/ ")
@@ -183,7 +183,7 @@ func (f *finder) found(what, text string) {
 	f.seen = append(f.seen, bare)
 }
 
-// all takes down every marker that is there and counts them.
+// all records and counts every marker that occurs.
 func (f *finder) all(what string, ms []marker) int {
 	n := 0
 	for _, m := range ms {
@@ -195,7 +195,7 @@ func (f *finder) all(what string, ms []marker) int {
 	return n
 }
 
-// first is the first choice that has a marker, nil for none.
+// first returns the first choice with a marker, or nil.
 func (f *finder) first(what string, cs []choice) *string {
 	for _, c := range cs {
 		for _, m := range c.markers {
@@ -208,7 +208,7 @@ func (f *finder) first(what string, cs []choice) *string {
 	return nil
 }
 
-// each is every choice that has a marker; one line a choice.
+// each returns every choice with a marker, with one line of rationale each.
 func (f *finder) each(what string, cs []choice) []string {
 	out := []string{}
 	for _, c := range cs {
@@ -223,7 +223,7 @@ func (f *finder) each(what string, cs []choice) []string {
 	return out
 }
 
-// find is the first text of a marker that the subject holds.
+// find returns the first text of a marker that occurs in the subject.
 func (f *finder) find(m marker) (string, bool) {
 	for _, t := range m.raw {
 		if strings.Contains(f.text, t) {
@@ -243,9 +243,9 @@ func (f *finder) find(m marker) (string, bool) {
 	return "", false
 }
 
-// hasPath reports whether a path segment of text begins with the one of marker,
-// alone, in the plural, or with more behind a sign that is no letter: /run is in
-// /run, /runs/7 and /run-code, and not in /runtime. What follows two slashes is a host.
+// hasPath reports whether a path segment of text begins with that of marker: alone, in the plural,
+// or followed by a character that is not a letter. /run occurs in /run, /runs/7 and /run-code, but
+// not in /runtime. What follows two slashes is a host.
 func hasPath(text, marker string) bool {
 	for from := 0; ; {
 		i := strings.Index(text[from:], marker)

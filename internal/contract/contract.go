@@ -16,7 +16,8 @@ import (
 	"strings"
 )
 
-// released holds one document a release, packed, named for its api_version.
+// released holds one document a release, packed, named for its api_version. Those of a
+// family are in a directory with its name.
 //
 //go:embed released
 var released embed.FS
@@ -31,15 +32,20 @@ func Decode(doc []byte) (Document, error) {
 	return tree, err
 }
 
-// Released are the documents that releases were made with, the oldest first.
-func Released() ([]Document, error) {
-	files, err := released.ReadDir("released")
+// Released are the documents of a family (empty: of all other operations) that releases
+// were made with, the oldest first.
+func Released(family string) ([]Document, error) {
+	dir := path.Join("released", family)
+	files, err := released.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
 	var out []Document
 	for _, f := range files {
-		packed, err := released.ReadFile(path.Join("released", f.Name()))
+		if f.IsDir() {
+			continue
+		}
+		packed, err := released.ReadFile(path.Join(dir, f.Name()))
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -84,31 +85,35 @@ func TestWhere(t *testing.T) {
 
 // TestReleased: the kept documents are named for their versions, and in order.
 func TestReleased(t *testing.T) {
-	docs, err := Released()
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := released.ReadDir("released")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, f := range files {
-		names = append(names, strings.TrimSuffix(f.Name(), ".json.gz"))
-	}
-	var versions []string
-	for _, d := range docs {
-		m := MetadataOf(d)
-		if m.SchemaVersion == "" || m.DeprecationPolicy == "" {
-			t.Errorf("%s: %+v", m.APIVersion, m)
+	for _, family := range []string{"", "oem"} {
+		docs, err := Released(family)
+		if err != nil {
+			t.Fatal(err)
 		}
-		versions = append(versions, m.APIVersion)
-	}
-	if len(versions) == 0 || !slices.IsSortedFunc(versions, func(a, b string) int { return slices.Compare(numbers(a), numbers(b)) }) {
-		t.Errorf("in this order: %v", versions)
-	}
-	slices.Sort(versions)
-	if !slices.Equal(versions, names) {
-		t.Errorf("versions %v, files %v", versions, names)
+		files, err := released.ReadDir(path.Join("released", family))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, f := range files {
+			if !f.IsDir() {
+				names = append(names, strings.TrimSuffix(f.Name(), ".json.gz"))
+			}
+		}
+		var versions []string
+		for _, d := range docs {
+			m := MetadataOf(d)
+			if m.SchemaVersion == "" || m.DeprecationPolicy == "" {
+				t.Errorf("%s: %+v", m.APIVersion, m)
+			}
+			versions = append(versions, m.APIVersion)
+		}
+		if len(versions) == 0 || !slices.IsSortedFunc(versions, func(a, b string) int { return slices.Compare(numbers(a), numbers(b)) }) {
+			t.Errorf("in this order: %v", versions)
+		}
+		slices.Sort(versions)
+		if !slices.Equal(versions, names) {
+			t.Errorf("versions %v, files %v", versions, names)
+		}
 	}
 }

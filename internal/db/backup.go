@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -15,24 +16,19 @@ import (
 var ErrNotHere = errors.New("db: PostgreSQL is backed up with its own tools")
 
 // Backup writes a consistent copy of every SQLite file to dir, which must be new or empty,
-// with the layout of a data directory. The server may keep running: each file is copied at
-// one moment, the tenants one after another and the system store last. The system store
-// names what tenants contain, so nothing that it names is missing in an older copy. A
-// tenant that is created meanwhile is copied too.
-func (c *Cluster) Backup(ctx context.Context, dir string) ([]string, error) {
-	b, ok := c.backend.(*sqliteBackend)
-	if !ok {
-		return nil, ErrNotHere
-	}
-	if err := os.MkdirAll(filepath.Join(dir, "tenants"), 0o700); err != nil {
-		return nil, fmt.Errorf("db: backup: %w", err)
-	}
-	var made []string
+// with the layout of a data directory; files of regions go to regions/<region>. The server may
+// keep running: each file is copied at one moment, the tenants one after another and the
+// system store last. The system store names what tenants contain, so nothing that it names is
+// missing in an older copy. A tenant that is created meanwhile is copied too. It returns the
+// copied files, and the tenants whose region is in PostgreSQL, which are not copied. If the
+// deployment's own store is in PostgreSQL, it copies the files of regions and returns
+// ErrNotHere.
+func (c *Cluster) Backup(ctx context.Context, dir string) (made []string, elsewhere []scope.TenantID, err error) {
 	copied := map[scope.TenantID]bool{}
 	for {
 		tenants, err := c.Tenants(ctx)
 		if err != nil {
-			return made, err
+			return made, elsewhere, err
 		}
 		before := len(copied)
 		for _, id := range tenants {
@@ -40,12 +36,31 @@ func (c *Cluster) Backup(ctx context.Context, dir string) ([]string, error) {
 				continue
 			}
 			copied[id] = true
-			if made, err = b.backup(ctx, id, dir, made); err != nil {
-				return made, err
+			at, err := c.locate(ctx, id)
+			if fault.Is(err, fault.NotFound) {
+				continue // purged meanwhile
+			}
+			if err != nil {
+				return made, elsewhere, err
+			}
+			from, ok := at.(*sqliteBackend)
+			if !ok {
+				if at != c.home {
+					elsewhere = append(elsewhere, id)
+				}
+				continue
+			}
+			if made, err = from.backup(ctx, id, dir, made); err != nil {
+				return made, elsewhere, err
 			}
 		}
 		if len(copied) == before {
-			return b.backup(ctx, "", dir, made)
+			b, ok := c.home.(*sqliteBackend)
+			if !ok {
+				return made, elsewhere, ErrNotHere
+			}
+			made, err = b.backup(ctx, "", dir, made)
+			return made, elsewhere, err
 		}
 	}
 }
@@ -53,11 +68,17 @@ func (c *Cluster) Backup(ctx context.Context, dir string) ([]string, error) {
 // backup copies one store into dir and adds it to made.
 func (b *sqliteBackend) backup(ctx context.Context, id scope.TenantID, dir string, made []string) ([]string, error) {
 	from := b.path(id)
-	rel, err := filepath.Rel(b.dir, from)
-	if err != nil {
-		return made, fmt.Errorf("db: backup: %w", err)
+	rel := filepath.Join("regions", filepath.Base(b.tenants), filepath.Base(from))
+	if b.dir != "" {
+		var err error
+		if rel, err = filepath.Rel(b.dir, from); err != nil {
+			return made, fmt.Errorf("db: backup: %w", err)
+		}
 	}
 	to := filepath.Join(dir, rel)
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return made, fmt.Errorf("db: backup: %w", err)
+	}
 	if _, err := os.Stat(to); err == nil {
 		return made, fmt.Errorf("db: backup: %s is there already", to)
 	}

@@ -23,6 +23,7 @@ import (
 	"errors"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,6 +49,9 @@ type Config struct {
 	// SharedRole turns off the role per tenant, for a PostgreSQL login that may create
 	// roles but should not. Then only the schema separates tenants.
 	SharedRole bool
+	// Regions are the stores of tenants that live in a region. The system store, and all
+	// other tenants, are in the deployment's own store: URL or Dir.
+	Regions map[string]Region
 }
 
 // Health is the state of the store, for the health operations.
@@ -89,13 +93,16 @@ type backend interface {
 	connections() int
 	// sizeQuery returns the size of the connection's store in bytes.
 	sizeQuery() string
+	// ping reads something from the store.
+	ping(ctx context.Context) error
 	close() error
 }
 
 // Cluster holds the stores of a deployment. It is safe for concurrent use.
 type Cluster struct {
 	now     func() time.Time
-	backend backend
+	home    backend            // the system store, and tenants without a region's store
+	regions map[string]backend // the stores of regions
 	system  *DB
 	watch   watchers
 	room    atomic.Pointer[func() bool] // see MakeRoom
@@ -116,9 +123,9 @@ func (c *Cluster) hasRoom() bool {
 
 // tenantState is what this replica knows about one tenant's store.
 type tenantState struct {
-	mu    sync.Mutex // held while the store is being provisioned
-	ready bool
-	db    *DB
+	mu sync.Mutex // held while the store is being provisioned
+	at backend    // nil until the store is ready
+	db *DB
 }
 
 var validTenant = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
@@ -146,25 +153,52 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	c := &Cluster{now: cfg.Now, tenants: map[scope.TenantID]*tenantState{}}
 	c.system = &DB{cluster: c}
-	var err error
-	if cfg.URL == "" {
-		c.backend, err = openSQLite(cfg)
-	} else {
-		c.backend, err = openPostgres(ctx, cfg, c.onAnnouncement)
-	}
-	if err != nil {
-		return nil, err
-	}
-	for _, id := range []scope.TenantID{"", scope.DefaultTenant} {
-		if err := c.refuseNewer(ctx, id); err != nil {
-			return nil, errors.Join(err, c.backend.close())
-		}
-	}
-	if err := c.backend.provision(ctx, ""); err != nil {
-		return nil, errors.Join(err, c.backend.close())
+	if err := c.open(ctx, cfg); err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
 	c.watch.add(c.forget)
 	return c, nil
+}
+
+// open opens the stores. After an error, the caller closes those that are open.
+func (c *Cluster) open(ctx context.Context, cfg Config) error {
+	home, err := openBackend(ctx, cfg, Region{URL: cfg.URL, Dir: cfg.Dir}, "", c.onAnnouncement)
+	if err != nil {
+		return err
+	}
+	c.home = home
+	for _, id := range []scope.TenantID{"", scope.DefaultTenant} {
+		if err := refuseNewer(ctx, c.home, id); err != nil {
+			return err
+		}
+	}
+	if err := c.home.provision(ctx, ""); err != nil {
+		return err
+	}
+	if err := c.openRegions(ctx, cfg); err != nil {
+		return err
+	}
+	at, err := c.locate(ctx, scope.DefaultTenant)
+	if err != nil || at == c.home {
+		return nil //nolint:nilerr // it is not there yet; what else it may be, the first use says
+	}
+	return refuseNewer(ctx, at, scope.DefaultTenant)
+}
+
+// openBackend opens one store: that of a region, or with an empty name the deployment's own.
+func openBackend(ctx context.Context, cfg Config, where Region, name string, heard func(string)) (backend, error) {
+	if where.URL == "" {
+		b, err := openSQLite(cfg, where.Dir, name)
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
+	}
+	b, err := openPostgres(ctx, cfg, where.URL, name, heard)
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
 }
 
 // System returns the deployment's own store: tenants, credentials, leases.
@@ -174,35 +208,31 @@ func (c *Cluster) System() *DB { return c.system }
 // NotFound tenant_not_found for a tenant without a row in the system store, or an id that
 // is not a DNS label.
 func (c *Cluster) Tenant(ctx context.Context, id scope.TenantID) (*DB, error) {
-	if !validTenant.MatchString(string(id)) {
-		return nil, unknownTenant(id)
-	}
+	d, _, err := c.find(ctx, id)
+	return d, err
+}
+
+// find gives a tenant's store and its backend.
+func (c *Cluster) find(ctx context.Context, id scope.TenantID) (*DB, backend, error) {
 	c.mu.Lock()
 	st := c.tenants[id]
-	if st == nil {
+	if st == nil { // only names that are valid ever get in
+		if !validTenant.MatchString(string(id)) {
+			c.mu.Unlock()
+			return nil, nil, unknownTenant(id)
+		}
 		st = &tenantState{db: &DB{cluster: c, tenant: id}}
 		c.tenants[id] = st
 	}
 	c.mu.Unlock()
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.ready {
-		return st.db, nil
+	if st.at != nil {
+		return st.db, st.at, nil
 	}
-	known := false
-	err := c.system.Read(ctx, func(tx *Tx) error {
-		status, err := One[string](ctx, tx, `SELECT status FROM tenants WHERE id = $1`, id)
-		known = err == nil && status != statusPurging
-		if errors.Is(err, ErrNoRows) {
-			return nil
-		}
-		return err
-	})
-	if err == nil && !known {
-		err = unknownTenant(id)
-	}
+	at, err := c.locate(ctx, id)
 	if err == nil {
-		err = c.backend.provision(ctx, id)
+		err = at.provision(ctx, id)
 	}
 	if err != nil {
 		c.mu.Lock()
@@ -210,10 +240,10 @@ func (c *Cluster) Tenant(ctx context.Context, id scope.TenantID) (*DB, error) {
 			delete(c.tenants, id)
 		}
 		c.mu.Unlock()
-		return nil, err
+		return nil, nil, err
 	}
-	st.ready = true
-	return st.db, nil
+	st.at = at
+	return st.db, at, nil
 }
 
 // CreateTenant adds a bare row for the tenant and creates its store. Fault: Conflict if the
@@ -254,8 +284,10 @@ func (c *Cluster) DropTenant(ctx context.Context, id scope.TenantID) error {
 	if err != nil {
 		return err
 	}
-	if err := c.backend.drop(ctx, id); err != nil {
-		return err
+	for _, b := range c.all() { // a move that did not end may have left a part in another one
+		if err := b.drop(ctx, id); err != nil {
+			return err
+		}
 	}
 	return c.system.Write(ctx, func(tx *Tx) error {
 		_, err := tx.Exec(ctx, `DELETE FROM tenants WHERE id = $1`, id)
@@ -302,29 +334,14 @@ func (c *Cluster) Tenants(ctx context.Context) ([]scope.TenantID, error) {
 	return ids, err
 }
 
-// Health reads one row from the store, within at most a second.
-func (c *Cluster) Health(ctx context.Context) Health {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	h := Health{Status: "up", Backend: c.backend.name()}
-	start := time.Now()
-	err := c.system.Read(ctx, func(tx *Tx) error {
-		_, err := One[int64](ctx, tx, `SELECT 1`)
-		return err
-	})
-	h.LatencyMS = float64(time.Since(start).Microseconds()) / 1000
-	h.Connections = c.backend.connections()
-	if err != nil {
-		h.Status = "down"
-	}
-	return h
-}
+// Health reads one row from the deployment's own store, within at most a second.
+func (c *Cluster) Health(ctx context.Context) Health { return healthOf(ctx, c.home) }
 
 // Size is the size of a tenant's store in bytes, including indexes.
 func (c *Cluster) Size(ctx context.Context, id scope.TenantID) (int64, error) {
 	var n int64
 	err := c.Read(ctx, id, func(tx *Tx) (err error) {
-		n, err = One[int64](ctx, tx, c.backend.sizeQuery())
+		n, err = One[int64](ctx, tx, tx.at.sizeQuery())
 		return err
 	})
 	return n, err
@@ -332,10 +349,22 @@ func (c *Cluster) Size(ctx context.Context, id scope.TenantID) (int64, error) {
 
 // Close closes all connections. It does not wait for running transactions; their owners
 // must end them first.
-func (c *Cluster) Close() error { return c.backend.close() }
+func (c *Cluster) Close() error {
+	var errs []error
+	for _, b := range c.all() {
+		if b != nil {
+			errs = append(errs, b.close())
+		}
+	}
+	return errors.Join(errs...)
+}
 
-// forget drops the state of tenants that another replica has dropped.
+// forget drops the state of tenants that were dropped or placed in another store.
 func (c *Cluster) forget(tenant scope.TenantID, name string) {
+	if placed, ok := strings.CutPrefix(name, placedTopic); ok && tenant == "" {
+		c.forgetPlace(scope.TenantID(placed))
+		return
+	}
 	if tenant != "" || (name != tenantsRevision && name != "") {
 		return
 	}

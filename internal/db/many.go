@@ -44,7 +44,7 @@ func ExecRows(ctx context.Context, tx *Tx, head string, rows [][]any, tail strin
 // is a network round trip; one in SQLite, which calls no server, and for a statement of
 // several rows keeps what it needs to undo the first ones.
 func (tx *Tx) rowsAtOnce(n int) int {
-	if tx.db.cluster.backend.name() == "sqlite" {
+	if tx.at.name() == "sqlite" {
 		return min(n, 1)
 	}
 	return n

@@ -110,8 +110,8 @@ var ErrNewer = errors.New("the data was written by a newer gatehouse")
 // refuseNewer returns ErrNewer if a store has a migration that this program does not know.
 // A program that starts must not write to an unknown schema; one that is already running
 // when a newer one starts continues.
-func (c *Cluster) refuseNewer(ctx context.Context, id scope.TenantID) error {
-	t, err := c.backend.begin(ctx, id, false)
+func refuseNewer(ctx context.Context, b backend, id scope.TenantID) error {
+	t, err := b.begin(ctx, id, false)
 	if err != nil {
 		return nil //nolint:nilerr // a store that is not there yet; what else it may be, the first use says
 	}

@@ -38,7 +38,10 @@ type pgBackend struct {
 	// deployment is part of role names, because all databases of a server share roles; it
 	// is generated once per database. Empty without roles.
 	deployment string
-	ears       *listener
+	// prefix begins the names of tenants: the region's name, so that regions may share a
+	// database. Empty in the deployment's own store.
+	prefix string
+	ears   *listener
 }
 
 // bound is the key of a context's binding, and of a connection's.
@@ -50,8 +53,9 @@ type binding struct {
 	role   string // empty: the login itself
 }
 
-func openPostgres(ctx context.Context, cfg Config, heard func(string)) (*pgBackend, error) {
-	pc, err := pgxpool.ParseConfig(cfg.URL)
+// openPostgres opens a database: that of a region, or with an empty region the deployment's own.
+func openPostgres(ctx context.Context, cfg Config, url, region string, heard func(string)) (*pgBackend, error) {
+	pc, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, errors.New("db: the database URL is not valid") // its text holds the password
 	}
@@ -69,6 +73,9 @@ func openPostgres(ctx context.Context, cfg Config, heard func(string)) (*pgBacke
 		return nil, unavailable(err)
 	}
 	b := &pgBackend{pool: pool, instance: uuid.NewString()}
+	if region != "" {
+		b.prefix = region + "_"
+	}
 	if err := b.prepareDatabase(ctx, cfg); err != nil {
 		pool.Close()
 		return nil, translate(ctx, err)
@@ -118,9 +125,9 @@ func (b *pgBackend) bindingOf(id scope.TenantID) binding {
 		return binding{schema: systemSchema}
 	}
 	if b.deployment == "" {
-		return binding{schema: identifier("t_", string(id))}
+		return binding{schema: identifier("t_"+b.prefix, string(id))}
 	}
-	return binding{schema: identifier("t_", string(id)), role: identifier("gh_"+b.deployment+"_", string(id))}
+	return binding{schema: identifier("t_"+b.prefix, string(id)), role: identifier("gh_"+b.deployment+"_"+b.prefix, string(id))}
 }
 
 // identifier is prefix and name, shortened with a hash if PostgreSQL would cut it at 63
@@ -357,6 +364,8 @@ func (b *pgBackend) sizeQuery() string {
 	return `SELECT COALESCE(SUM(pg_total_relation_size(oid)), 0)::BIGINT FROM pg_class
 		WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) AND relkind IN ('r', 'm')`
 }
+
+func (b *pgBackend) ping(ctx context.Context) error { return pingSystem(ctx, b) }
 
 func (b *pgBackend) connections() int { return int(b.pool.Stat().TotalConns()) }
 

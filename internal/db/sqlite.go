@@ -20,7 +20,8 @@ import (
 // sqliteBackend has one file per store. When more than maxIdle are open, it closes unused
 // files, the longest unused first.
 type sqliteBackend struct {
-	dir     string
+	dir     string // of the system store; empty in a region, which has none
+	tenants string // of the tenants' files
 	readers int
 	maxIdle int
 
@@ -41,17 +42,23 @@ type sqliteStore struct {
 	gone  bool // closed or dropped: the last user closes the connections
 }
 
-func openSQLite(cfg Config) (*sqliteBackend, error) {
-	if cfg.Dir == "" {
+// openSQLite opens a directory: that of a region, or with an empty region the deployment's
+// own. Regions may share one: each has a directory of its own inside.
+func openSQLite(cfg Config, dir, region string) (*sqliteBackend, error) {
+	if dir == "" {
 		return nil, errors.New("db: neither a database URL nor a data directory is configured")
 	}
-	if err := os.MkdirAll(filepath.Join(cfg.Dir, "tenants"), 0o700); err != nil {
+	b := &sqliteBackend{
+		dir: dir, tenants: filepath.Join(dir, "tenants"), readers: cfg.Readers, maxIdle: cfg.MaxOpenTenants,
+		open: map[scope.TenantID]*sqliteStore{}, unused: list.New(),
+	}
+	if region != "" {
+		b.dir, b.tenants = "", filepath.Join(dir, region)
+	}
+	if err := os.MkdirAll(b.tenants, 0o700); err != nil {
 		return nil, fmt.Errorf("db: %w", err)
 	}
-	return &sqliteBackend{
-		dir: cfg.Dir, readers: cfg.Readers, maxIdle: cfg.MaxOpenTenants,
-		open: map[scope.TenantID]*sqliteStore{}, unused: list.New(),
-	}, nil
+	return b, nil
 }
 
 func (b *sqliteBackend) name() string { return "sqlite" }
@@ -60,7 +67,7 @@ func (b *sqliteBackend) path(id scope.TenantID) string {
 	if id == "" {
 		return filepath.Join(b.dir, "system.db")
 	}
-	return filepath.Join(b.dir, "tenants", string(id)+".db")
+	return filepath.Join(b.tenants, string(id)+".db")
 }
 
 // forWriter has further settings for the writer of a file: the changes of a transaction,
@@ -218,12 +225,21 @@ func (b *sqliteBackend) drop(_ context.Context, id scope.TenantID) error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(append(errs, syncDir(filepath.Join(b.dir, "tenants")))...)
+	return errors.Join(append(errs, syncDir(b.tenants))...)
 }
 
 // sizeQuery leaves out pages that wait to be used again.
 func (b *sqliteBackend) sizeQuery() string {
 	return `SELECT (p.page_count - f.freelist_count) * s.page_size FROM pragma_page_count p, pragma_freelist_count f, pragma_page_size s`
+}
+
+// ping of a region, which has no system store, looks for its directory.
+func (b *sqliteBackend) ping(ctx context.Context) error {
+	if b.dir != "" {
+		return pingSystem(ctx, b)
+	}
+	_, err := os.Stat(b.tenants)
+	return err
 }
 
 func (b *sqliteBackend) connections() int {

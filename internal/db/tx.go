@@ -23,6 +23,7 @@ type DB struct {
 // it.
 type Tx struct {
 	db    *DB
+	at    backend
 	txn   txn
 	err   error // the first SQL error: it ends the transaction
 	write bool
@@ -86,11 +87,18 @@ func (d *DB) once(ctx context.Context, write bool, fn func(tx *Tx) error) error 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	t, err := d.cluster.backend.begin(ctx, d.tenant, write)
+	at := d.cluster.home
+	if d.tenant != "" {
+		var err error
+		if _, at, err = d.cluster.find(ctx, d.tenant); err != nil {
+			return err
+		}
+	}
+	t, err := at.begin(ctx, d.tenant, write)
 	if err != nil {
 		return translate(ctx, err)
 	}
-	tx := &Tx{db: d, txn: t, write: write}
+	tx := &Tx{db: d, at: at, txn: t, write: write}
 	finished := false
 	defer func() {
 		if !finished { // fn failed or panicked

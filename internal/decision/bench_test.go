@@ -103,8 +103,7 @@ func service(cached bool) *decision.Service {
 		Person:    func(context.Context, scope.TenantID, string) (value.Value, error) { return value.Value{}, nil },
 		Record:    func(scope.TenantID, *audit.Decision) error { return nil },
 		RecordAll: func(scope.TenantID, []audit.Decision) error { return nil },
-		Observe:   func(scope.TenantID, int64, rego.Effect) {},
-		Evaluated: func(scope.TenantID, int64, time.Duration, bool) {},
+		Tally:     func(scope.TenantID, int64) *rego.Tally { return new(rego.Tally) },
 		Now:       now, NewID: func() string { return "01a1fbff-30f1-7efa-a96b-6862b2010610" }, Deadline: time.Second,
 		Share: decision.NewShare(runtime.GOMAXPROCS(0), now),
 	}

@@ -136,7 +136,7 @@ func (b *bulkCall) pause() bool { return b.turn == nil || b.turn.pause() }
 func (s *Service) timedOut(sc scope.Scope, set *rego.Set, req *rego.Request, id string, rec *audit.Decision) rego.Decision {
 	d := set.Refuse(req, rego.ErrLimit)
 	record(rec, sc, req, &d, id, s.Now().Truncate(time.Microsecond))
-	s.Observe(sc.Tenant, 0, d.Effect)
+	s.count(sc.Tenant, &d)
 	return d
 }
 

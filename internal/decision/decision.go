@@ -69,14 +69,15 @@ type Delta struct {
 	// Resources are the new or changed ones, RemovedResources the removed ones.
 	Resources        []rego.Resource
 	RemovedResources []int64
-	// Rest is set when something other than resources changed. Controls are then new or
-	// changed, RemovedControls removed; Libraries are all that controls may import, and PIP
-	// is all of data.pip.
+	// Rest is set when something other than resources and data.pip changed. Controls are then new or
+	// changed, RemovedControls removed; Libraries are all that controls may import.
 	Rest            bool
 	Controls        []ControlText
 	RemovedControls []int64
 	Libraries       []lang.Library
-	PIP             value.Value
+	// PIP are the members of data.pip that are new or changed. An undefined value says that
+	// there is no such member any more.
+	PIP []value.Member
 	// Whole: Controls lists all active controls, and there are no others.
 	Whole bool
 }

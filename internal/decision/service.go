@@ -31,11 +31,10 @@ type Service struct {
 	// KeepsInput reports whether the input of a decision at audit level basic is stored for
 	// replay; nil: never.
 	KeepsInput func(tenant scope.TenantID, now time.Time) bool
-	// Observe counts a decision by the control that made it (0: none).
-	Observe func(tenant scope.TenantID, policy int64, effect rego.Effect)
-	// Evaluated counts an evaluation for the metrics of its control, or an answer from the
-	// cache; took is its share of the decision's time.
-	Evaluated func(tenant scope.TenantID, policy int64, took time.Duration, hit bool)
+	// Tally returns where the evaluations and decisions of a control are counted, and with
+	// policy 0 the decisions that no control made: the same for the same control. An
+	// evaluation counts its share of the decision's time.
+	Tally func(tenant scope.TenantID, policy int64) *rego.Tally
 	// Cache is the decision cache; nil turns it off.
 	Cache *rego.Cache
 	// Share divides the processors between tenants; nil: no limit.
@@ -46,6 +45,8 @@ type Service struct {
 	Deadline, BulkDeadline time.Duration
 	Now                    func() time.Time
 	NewID                  func() string
+	// Traced is called for each single decision; nil: for none.
+	Traced func(ctx context.Context, id, effect string)
 	// Panics is called for faults of the evaluator; may be nil.
 	Panics *fault.Panics
 
@@ -113,6 +114,9 @@ func (s *Service) decide(ctx context.Context, sc scope.Scope, set *rego.Set, req
 	t := s.turn(ctx, sc.Tenant, s.Now(), waitFactor*s.Deadline)
 	d, err := s.decideInto(ctx, sc, set, req, id, rec, t, s.Person)
 	t.end()
+	if s.Traced != nil {
+		s.Traced(ctx, id, d.Effect.String())
+	}
 	if rec.CallerID = theirs; err == nil {
 		err = s.Record(sc.Tenant, rec)
 	}
@@ -194,14 +198,15 @@ func (s *Service) panicHandler(ctx context.Context, sc scope.Scope, id string) f
 
 // count counts the decision, and the evaluation of each control that took part.
 func (s *Service) count(tenant scope.TenantID, d *rego.Decision) {
-	s.Observe(tenant, d.PolicyID, d.Effect)
-	if len(d.Ran) == 0 {
+	find := func(control int64) *rego.Tally { return s.Tally(tenant, control) }
+	for _, c := range d.Ran {
+		c.Tally(find).Evaluated(d.Duration/time.Duration(len(d.Ran)), d.CacheHit)
+	}
+	if c := d.Decider(); c != nil {
+		c.Tally(find).Decided[d.Effect].Add(1)
 		return
 	}
-	each := d.Duration / time.Duration(len(d.Ran))
-	for _, c := range d.Ran {
-		s.Evaluated(tenant, c.Meta().ID, each, d.CacheHit)
-	}
+	find(0).Decided[d.Effect].Add(1)
 }
 
 // fillUser adds the members of input.user that were not sent and that a stored user with

@@ -176,7 +176,7 @@ func (s *Snapshots) next(ctx context.Context, snap *snapshot, old *rego.Set) (*r
 // applyDelta makes the set after a change from the one before: parts that the change does
 // not touch are shared, and not even read from the store.
 func applyDelta(d Delta, old *rego.Set, newLibraries bool) *rego.Set {
-	c := rego.Change{Revision: d.Revision, Resources: d.Resources, RemovedResources: d.RemovedResources}
+	c := rego.Change{Revision: d.Revision, Resources: d.Resources, RemovedResources: d.RemovedResources, PIP: changedPIP(d.PIP, old.PIP())}
 	if !d.Rest {
 		return old.With(c)
 	}
@@ -207,10 +207,38 @@ func applyDelta(d Delta, old *rego.Set, newLibraries bool) *rego.Set {
 			}
 		}
 	}
-	if !value.Identical(d.PIP, old.PIP()) { // equality is not enough: controls see spellings
-		c.PIP = &d.PIP
-	}
 	return old.With(c)
+}
+
+// changedPIP is data.pip with the members of a delta; nil: nothing differs. A member that
+// reads the same stays the old one, so that what was made of it is kept.
+func changedPIP(delta []value.Member, old value.Value) *value.Value {
+	differs := false
+	next := map[string]value.Value{}
+	for _, m := range delta {
+		was := old.Get(m.Key)
+		if !value.Identical(m.Value, was) { // equality is not enough: controls see spellings
+			differs = true
+			was = m.Value
+		}
+		next[m.Key] = was
+	}
+	if !differs {
+		return nil
+	}
+	members := make([]value.Member, 0, old.Len()+len(delta))
+	old.Each(func(name string, v value.Value) bool {
+		if _, touched := next[name]; !touched {
+			members = append(members, value.Member{Key: name, Value: v})
+		}
+		return true
+	})
+	for name, v := range next {
+		members = append(members, value.Member{Key: name, Value: v}) // undefined: left out
+	}
+	slices.SortFunc(members, func(a, b value.Member) int { return strings.Compare(a.Key, b.Key) })
+	pip := value.Object(members...)
+	return &pip
 }
 
 // control returns the control of a text: was, if it and its libraries are the same. It

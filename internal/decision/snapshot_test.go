@@ -61,7 +61,11 @@ func (w *world) changes(_ context.Context, _ scope.TenantID, _ scope.Env, since 
 		return decision.Delta{}, false, fault.New(fault.Unavailable, "store_unavailable", "down")
 	}
 	w.deltas++
-	d := decision.Delta{Revision: w.revision, PIP: w.pip}
+	d := decision.Delta{Revision: w.revision, PIP: []value.Member{{Key: "gone"}}}
+	w.pip.Each(func(name string, v value.Value) bool {
+		d.PIP = append(d.PIP, value.Member{Key: name, Value: v})
+		return true
+	})
 	ids := map[int64]bool{}
 	for r := since + 1; r <= w.revision; r++ {
 		d.Rest = d.Rest || len(w.touched[r]) == 0

@@ -29,7 +29,7 @@ type changeGroup struct {
 // changes compares each released document with the next, and the last with the
 // present one; the newest comparison comes first.
 func (e *edition) changes(v *view) (string, error) {
-	docs, err := contract.Released()
+	docs, err := contract.Released("")
 	if err != nil {
 		return "", err
 	}

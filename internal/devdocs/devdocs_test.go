@@ -74,7 +74,7 @@ type operation struct {
 // operations are those of the document in a language.
 func operations(t *testing.T, lang string) []operation {
 	t.Helper()
-	body, _ := served(t).Rendered(lang)
+	body := served(t).Edition("", lang).Body
 	var doc struct {
 		Paths map[string]map[string]struct {
 			OperationID, Summary string
@@ -344,7 +344,7 @@ func TestContract(t *testing.T) {
 			Contract api.Contract `json:"x-gatehouse-contract"`
 		}
 	}
-	body, _ := served(t).Rendered("en")
+	body := served(t).Edition("", "en").Body
 	if err := json.Unmarshal(body, &doc); err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +355,7 @@ func TestContract(t *testing.T) {
 
 // TestCredentialsForm: the form offers exactly the scopes that operations ask for.
 func TestCredentialsForm(t *testing.T) {
-	body, _ := served(t).Rendered("en")
+	body := served(t).Edition("", "en").Body
 	want := map[string]bool{}
 	for _, m := range regexp.MustCompile(`"x-permission(?:-also)?":"([^"]+)"`).FindAllStringSubmatch(string(body), -1) {
 		want[m[1]] = true

@@ -19,6 +19,7 @@ type Server struct {
 	cname  map[string]string
 	txt    map[string][]string
 	broken bool
+	asked  int
 }
 
 // Start starts a server that ends with the test.
@@ -75,6 +76,13 @@ func (s *Server) Break(broken bool) {
 	s.broken = broken
 }
 
+// Asked is how many questions came so far.
+func (s *Server) Asked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
+}
+
 func fold(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
 // answer answers one message; false is for what is no question.
@@ -90,6 +98,7 @@ func (s *Server) answer(message []byte) ([]byte, bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.asked++
 	name := fold(q.Name.String())
 	reply := dnsmessage.Message{
 		Header:    dnsmessage.Header{ID: head.ID, Response: true, Authoritative: true, RecursionDesired: head.RecursionDesired, RecursionAvailable: true},

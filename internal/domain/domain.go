@@ -55,12 +55,34 @@ const maxChain = 10
 type Domain struct {
 	Domain       string        `json:"domain" doc:"The domain, in lower case; names in other scripts in their ASCII form."`
 	Status       string        `json:"status" enum:"pending,verified,active" doc:"pending until its records have been found; lists show a verified domain as active. Requests to a domain that is not verified belong to no tenant."`
-	SSLStatus    string        `json:"ssl_status" enum:"pending,active,expired" doc:"active after the verification; expired after the stored certificate has expired. Without a stored certificate, the TLS endpoint in front of the server has its own."`
+	SSLStatus    string        `json:"ssl_status" enum:"pending,active,expired" doc:"active after the verification; expired after the domain's certificate has expired. certificate says more."`
 	VerifiedAt   *time.Time    `json:"verified_at" doc:"When the domain was verified; null before."`
 	IsDefault    bool          `json:"is_default" doc:"Set on the tenant's subdomain of the base domain, which needs no verification and cannot be removed."`
 	Instructions *Instructions `json:"dns_instructions" doc:"The records to create; null for the default domain."`
-	SSLExpiresAt *time.Time    `json:"ssl_expires_at" doc:"When the stored certificate expires; null without one."`
+	SSLExpiresAt *time.Time    `json:"ssl_expires_at" doc:"When the domain's certificate expires; null without one."`
+	Certificate  Certificate   `json:"certificate" doc:"The certificate that TLS connections to the domain get."`
+	ACME         bool          `json:"acme" doc:"Whether the server orders a certificate by ACME (RFC 8555) for the verified domain, as long as it has none that was sent."`
+	HSTSMaxAge   int64         `json:"hsts_max_age" doc:"max-age of the header Strict-Transport-Security on answers over TLS, in seconds; 0: the header is not sent."`
 	CreatedAt    *time.Time    `json:"created_at" doc:"When the domain was added; null for the default domain."`
+}
+
+// The sources of certificates.
+const (
+	SourceDeployment = "deployment"
+	SourceUploaded   = "uploaded"
+	SourceACME       = "acme"
+)
+
+// Failing is the status of a certificate that could not be ordered.
+const Failing = "failing"
+
+// Certificate is what TLS connections to a domain get.
+type Certificate struct {
+	Source   string     `json:"source" enum:"deployment,uploaded,acme" doc:"uploaded: it was sent with the domain. acme: the server orders it. deployment: the domain has none of its own, so clients get the deployment's certificate, or that of the TLS endpoint in front of the server."`
+	Status   string     `json:"status" enum:"pending,active,expired,failing" doc:"pending: the domain is not verified, or the first certificate is ordered. failing: the last order failed and there is no valid certificate. active: it is in use; error says whether its renewal fails."`
+	NotAfter *time.Time `json:"not_after" doc:"When it expires; null without one, and for the deployment's."`
+	NextAt   *time.Time `json:"next_order_at" doc:"When the server next orders one: the renewal, or the next attempt after a failure; null where none is ordered."`
+	Error    *string    `json:"error" doc:"Why the last order failed; null if it did not."`
 }
 
 // Instructions are the DNS records that prove and route a domain.
@@ -82,12 +104,16 @@ type Draft struct {
 	Domain      string `json:"domain" minLength:"1" maxLength:"253" doc:"A domain of the tenant's own, such as access.example.com."`
 	Certificate string `json:"ssl_certificate,omitempty" maxLength:"65536" doc:"PEM: the certificate for the domain, then the intermediate certificates."`
 	PrivateKey  string `json:"ssl_private_key,omitempty" maxLength:"65536" writeOnly:"true" doc:"PEM: the certificate's key. Encrypted at rest and never returned."`
+	ACME        *bool  `json:"acme,omitempty" default:"true" doc:"Whether to order a certificate by ACME while no certificate was sent."`
+	HSTSMaxAge  int64  `json:"hsts_max_age,omitempty" minimum:"0" maximum:"63072000" doc:"max-age of Strict-Transport-Security in seconds; 0: none. Browsers refuse the domain without TLS for that long, so begin with a short one."`
 }
 
-// Change replaces the certificate of a domain.
+// Change is a change of a domain: the members that are sent.
 type Change struct {
 	Certificate patch.Field[string] `json:"ssl_certificate,omitzero" maxLength:"65536" doc:"PEM: the new certificate chain; null removes certificate and key."`
 	PrivateKey  patch.Field[string] `json:"ssl_private_key,omitzero" maxLength:"65536" writeOnly:"true" doc:"PEM: the new certificate's key."`
+	ACME        patch.Field[bool]   `json:"acme,omitzero" doc:"Whether to order a certificate by ACME while no certificate was sent; null: true. true also has an order that failed tried again at once."`
+	HSTSMaxAge  patch.Field[int64]  `json:"hsts_max_age,omitzero" minimum:"0" maximum:"63072000" doc:"max-age of Strict-Transport-Security in seconds; 0 or null: none."`
 }
 
 // Removal answers the removal of a domain.
@@ -105,6 +131,8 @@ type record struct {
 	NotAfter    *time.Time `db:"not_after"`
 	CreatedAt   time.Time  `db:"created_at"`
 	VerifiedAt  *time.Time `db:"verified_at"`
+	ACME        bool       `db:"acme"`
+	HSTS        int64      `db:"hsts"`
 }
 
 // Normalize gives a domain name its compared form: ASCII, lower case, no dot at the
@@ -273,22 +301,6 @@ func modulusBits(der []byte) int {
 		return 0
 	}
 	return new(big.Int).SetBytes(modulus).BitLen()
-}
-
-// view is a record as answers show it; verified is what a verified one is called.
-func (r record) view(target, verified string, now time.Time) Domain {
-	d := Domain{
-		Domain: r.Domain, Status: Pending, SSLStatus: Pending, VerifiedAt: r.VerifiedAt, SSLExpiresAt: r.NotAfter, CreatedAt: &r.CreatedAt,
-	}
-	if r.VerifiedAt != nil {
-		d.Status, d.SSLStatus = verified, Active
-	}
-	if r.NotAfter != nil && !now.Before(*r.NotAfter) {
-		d.SSLStatus = Expired
-	}
-	records := []Record{{"CNAME", r.Domain, target}, {"TXT", challengeLabel + r.Domain, r.Token}}
-	d.Instructions = &Instructions{Records: records, CNAMERecord: records[0].line(), TXTRecord: records[1].line()}
-	return d
 }
 
 func (r Record) line() string { return r.Name + " " + r.Type + " " + r.Value }

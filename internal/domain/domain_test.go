@@ -60,7 +60,7 @@ func TestLifeOfADomain(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, now := context.Background(), noon
 		s, dns := service(t, c, &now)
-		routes, err := LoadRoutes(ctx, c, slog.New(slog.DiscardHandler))
+		routes, err := LoadRoutes(ctx, c, func() time.Time { return now }, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,8 +69,8 @@ func TestLifeOfADomain(t *testing.T) {
 			if err := routes.load(ctx); err != nil {
 				t.Fatal(err)
 			}
-			id, _ := routes.Tenant(ctx, "shop.acme.test")
-			return id
+			rt, _ := routes.Find("shop.acme.test")
+			return rt.Tenant
 		}
 		d, err := s.Add(ctx, own, dbtest.Second, Draft{Domain: "Shop.ACME.test."})
 		if err != nil || d.Domain != "shop.acme.test" || d.Status != Pending || d.SSLStatus != Pending || d.VerifiedAt != nil || d.IsDefault {
@@ -244,6 +244,29 @@ func TestDomainsAreWatched(t *testing.T) {
 			owner, err := ownerOf(ctx, tx, d.Domain)
 			if owner != dbtest.Second {
 				t.Errorf("it belongs to %q", owner)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// One that was made before routes named certificates is completed, and so is half a change.
+		before, err := s.Get(ctx, own, dbtest.Second, d.Domain)
+		if err != nil || before.Certificate.Source != SourceUploaded {
+			t.Fatalf("%+v, %v", before, err)
+		}
+		err = c.System().Write(ctx, func(tx *db.Tx) error {
+			_, err := tx.Exec(ctx, `UPDATE domain_routes SET pair = '', acme = FALSE, hsts = 7`)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		alerts("its route knows no certificate", " domain_certificate(over) domain_unresolved(over)")
+		err = c.System().Read(ctx, func(tx *db.Tx) error {
+			rt, err := selectRoute(ctx, tx, d.Domain)
+			if rt.Pair != fingerprint(cert) || !rt.ACME || rt.HSTS != 0 {
+				t.Errorf("the route is %+v", rt)
 			}
 			return err
 		})
@@ -473,4 +496,61 @@ func selfSigned(t testing.TB, name string, end time.Time, public, private any) s
 		t.Fatal(err)
 	}
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}))
+}
+
+// TestTakeOver: a domain that its tenant removed can be another's, by that tenant's own
+// proof, in any spelling; nothing of the first one's comes with it.
+func TestTakeOver(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, now := context.Background(), noon
+		s, dns := service(t, c, &now)
+		s.ACME = true
+		d, err := s.Add(ctx, own, dbtest.Second, Draft{Domain: "bücher.example", HSTSMaxAge: 60})
+		if err != nil {
+			t.Fatal(err)
+		}
+		point(dns, d)
+		if _, err := s.Verify(ctx, own, dbtest.Second, "BÜCHER.example."); err != nil {
+			t.Fatal(err)
+		}
+		mine := Order{Domain: d.Domain, Tenant: dbtest.Second}
+		cert, key := pair(t, d.Domain, noon.Add(time.Hour))
+		if err := s.SaveIssued(ctx, mine, cert, key); err != nil {
+			t.Fatal(err)
+		}
+		for _, spelling := range []string{"bücher.example", "xn--bcher-kva.example", "XN--BCHER-KVA.example.", "Bücher.Example"} {
+			if _, err := s.Add(ctx, first, scope.DefaultTenant, Draft{Domain: spelling}); !fault.Is(err, fault.Conflict) {
+				t.Errorf("%q was claimed while it is another's: %v", spelling, err)
+			}
+		}
+		if _, err := s.Remove(ctx, own, dbtest.Second, "Bücher.example"); err != nil {
+			t.Fatal(err)
+		}
+		theirs, err := s.Add(ctx, first, scope.DefaultTenant, Draft{Domain: "XN--BCHER-KVA.example."})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dns.CNAME(theirs.Domain, theirs.Instructions.Records[0].Value) // the first one's token is there still
+		if _, err := s.Verify(ctx, first, scope.DefaultTenant, theirs.Domain); !fault.Is(err, fault.Invalid) {
+			t.Errorf("verified by the first one's proof: %v", err)
+		}
+		point(dns, theirs)
+		if v, err := s.Verify(ctx, first, scope.DefaultTenant, theirs.Domain); err != nil || v.Certificate.Status != Pending || v.HSTSMaxAge != 0 {
+			t.Errorf("verified: %+v, %v", v, err)
+		}
+		if err := s.SaveIssued(ctx, mine, cert, key); !fault.Is(err, fault.NotFound) {
+			t.Errorf("an order of the first one's ends: %v", err)
+		}
+		routes, err := LoadRoutes(ctx, c, s.Now, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rt, _ := routes.Find("xn--bcher-kva.example"); rt.Tenant != scope.DefaultTenant || rt.Fingerprint() != "" || rt.HSTS != 0 {
+			t.Errorf("the route is %+v", rt)
+		}
+		// The first one claims it again: it gets nothing back.
+		if _, err := s.Add(ctx, own, dbtest.Second, Draft{Domain: "bücher.example"}); !fault.Is(err, fault.Conflict) {
+			t.Errorf("claimed by the first one: %v", err)
+		}
+	})
 }

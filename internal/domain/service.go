@@ -27,6 +27,8 @@ type Service struct {
 	Box     *secret.Box // seals keys
 	Random  io.Reader
 	Now     func() time.Time
+	// ACME is set where the deployment orders certificates.
+	ACME bool
 	// BaseDomain is the domain whose subdomains are tenants; empty: none are.
 	BaseDomain string
 	// Host is what tenants' targets stand below where there is no base domain.
@@ -51,12 +53,16 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, id scope.TenantID) (
 		rows, err = selectDomains(ctx, tx)
 		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	ordered, err := s.issuedOf(ctx, id)
 	out := []Domain{}
 	if s.BaseDomain != "" {
-		out = append(out, Domain{Domain: s.target(id), Status: Active, SSLStatus: Active, IsDefault: true})
+		out = append(out, s.defaultDomain(id))
 	}
 	for _, r := range rows {
-		out = append(out, r.view(s.target(id), Active, s.Now()))
+		out = append(out, s.view(id, r, ordered[r.Domain], Active))
 	}
 	return out, err
 }
@@ -68,14 +74,29 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id scope.TenantID, na
 	}
 	name = lookupName(name)
 	if s.BaseDomain != "" && name == s.target(id) {
-		return Domain{Domain: name, Status: Active, SSLStatus: Active, IsDefault: true}, nil
+		return s.defaultDomain(id), nil
 	}
 	var r record
 	err := s.Stores.Read(ctx, id, func(tx *db.Tx) (err error) {
 		r, err = selectDomain(ctx, tx, name)
 		return err
 	})
-	return r.view(s.target(id), Verified, s.Now()), err
+	if err != nil {
+		return Domain{}, err
+	}
+	return s.show(ctx, id, r)
+}
+
+// show is the view of one domain, with what was ordered for it.
+func (s *Service) show(ctx context.Context, id scope.TenantID, r record) (Domain, error) {
+	var c issued
+	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
+		if c, err = selectIssued(ctx, tx, r.Domain); err == nil && c.Tenant != id {
+			c = issued{}
+		}
+		return err
+	})
+	return s.view(id, r, c, Verified), err
 }
 
 // lookupName is the compared form of a name that a path gives, or the name itself,
@@ -111,7 +132,7 @@ func (s *Service) Add(ctx context.Context, sc scope.Scope, id scope.TenantID, d 
 	if owner != "" && owner != id {
 		return Domain{}, taken(name)
 	}
-	r := record{Domain: name, Certificate: pair.certificate, NotAfter: pair.notAfter, CreatedAt: db.Stamp(s.Now())}
+	r := record{Domain: name, Certificate: pair.certificate, NotAfter: pair.notAfter, CreatedAt: db.Stamp(s.Now()), ACME: d.ACME == nil || *d.ACME, HSTS: d.HSTSMaxAge}
 	if r.Token, err = s.token(); err != nil {
 		return Domain{}, err
 	}
@@ -119,7 +140,7 @@ func (s *Service) Add(ctx context.Context, sc scope.Scope, id scope.TenantID, d 
 		return Domain{}, err
 	}
 	err = s.Stores.WriteUnder(ctx, id, "domains", func(tx *db.Tx) error { return s.insert(ctx, tx, sc, id, r) })
-	return r.view(s.target(id), Verified, s.Now()), err
+	return s.view(id, r, issued{}, Verified), err
 }
 
 // insert adds a domain in a transaction of its tenant's store.
@@ -161,7 +182,7 @@ func (s *Service) Claim(ctx context.Context, tx *db.Tx, t tenant.Tenant) error {
 			}
 			continue
 		}
-		r := record{Domain: name, CreatedAt: db.Stamp(s.Now())}
+		r := record{Domain: name, CreatedAt: db.Stamp(s.Now()), ACME: true}
 		if r.Token, err = s.token(); err != nil {
 			return err
 		}
@@ -172,7 +193,8 @@ func (s *Service) Claim(ctx context.Context, tx *db.Tx, t tenant.Tenant) error {
 	return nil
 }
 
-// Update replaces the certificate of a domain, or removes it.
+// Update changes what was sent: the certificate, which null removes, whether one is
+// ordered, and HSTS.
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID, name string, ch Change) (Domain, error) {
 	if err := s.Tenants.Visible(ctx, sc, id); err != nil {
 		return Domain{}, err
@@ -181,25 +203,72 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID,
 	pair, unfit := checkPair(name, ch.Certificate.Value, ch.PrivateKey.Value, s.Now()) // which takes long for large keys
 	var r record
 	err := s.Stores.WriteUnder(ctx, id, "domains", func(tx *db.Tx) (err error) {
-		if r, err = selectDomain(ctx, tx, name); err != nil || !ch.Certificate.Sent && !ch.PrivateKey.Sent {
+		if r, err = selectDomain(ctx, tx, name); err != nil || !ch.sent() {
 			return err
 		}
 		if unfit != nil {
 			return unfit
 		}
-		r.Certificate, r.NotAfter = pair.certificate, pair.notAfter
-		if r.Key, err = s.seal(id, name, pair.key); err != nil {
+		changes, err := s.apply(&r, id, ch, pair)
+		if err != nil {
 			return err
 		}
 		if err := updateDomain(ctx, tx, r); err != nil {
 			return err
 		}
-		if err := s.record(ctx, tx, sc, id, "DOMAIN_UPDATED", name, map[string]any{"certificate": r.Certificate != ""}); err != nil {
+		if err := s.record(ctx, tx, sc, id, "DOMAIN_UPDATED", name, changes); err != nil {
 			return err
 		}
-		return s.bump(ctx)
+		if r.Certificate != "" || !r.ACME { // nothing is ordered any more
+			if err := tenant.ResolveAlerts(ctx, tx, alertOrder, name, s.Now()); err != nil {
+				return err
+			}
+		}
+		if r.VerifiedAt == nil {
+			return nil
+		}
+		if ch.ACME.Sent && r.ACME {
+			if err := s.retryOrder(ctx, name, id); err != nil {
+				return err
+			}
+		}
+		return s.claimRoute(ctx, r.route(id))
 	})
-	return r.view(s.target(id), Verified, s.Now()), err
+	if err != nil {
+		return Domain{}, err
+	}
+	return s.show(ctx, id, r)
+}
+
+// apply changes what was sent, and names it for the log.
+func (s *Service) apply(r *record, id scope.TenantID, ch Change, pair keyPair) (changes map[string]any, err error) {
+	changes = map[string]any{}
+	if ch.Certificate.Sent || ch.PrivateKey.Sent {
+		r.Certificate, r.NotAfter = pair.certificate, pair.notAfter
+		if r.Key, err = s.seal(id, r.Domain, pair.key); err != nil {
+			return nil, err
+		}
+		changes["certificate"] = r.Certificate != ""
+	}
+	if ch.ACME.Sent {
+		r.ACME = ch.ACME.Null || ch.ACME.Value
+		changes["acme"] = r.ACME
+	}
+	if ch.HSTSMaxAge.Sent {
+		r.HSTS = ch.HSTSMaxAge.Value
+		changes["hsts_max_age"] = r.HSTS
+	}
+	return changes, nil
+}
+
+// retryOrder has an order that failed tried again now.
+func (s *Service) retryOrder(ctx context.Context, name string, id scope.TenantID) error {
+	return s.Stores.System().Write(ctx, func(tx *db.Tx) error { return hastenOrder(ctx, tx, name, id, s.Now()) })
+}
+
+// sent reports whether a change has any member.
+func (ch Change) sent() bool {
+	return ch.Certificate.Sent || ch.PrivateKey.Sent || ch.ACME.Sent || ch.HSTSMaxAge.Sent
 }
 
 // Remove removes a domain: requests to it belong to no tenant from then on.
@@ -218,11 +287,10 @@ func (s *Service) Remove(ctx context.Context, sc scope.Scope, id scope.TenantID,
 		if err := deleteDomain(ctx, tx, name); err != nil {
 			return err
 		}
-		if err := tenant.ResolveAlerts(ctx, tx, alertUnresolved, name, s.Now()); err != nil {
-			return err
-		}
-		if err := tenant.ResolveAlerts(ctx, tx, alertCertificate, name, s.Now()); err != nil {
-			return err
+		for _, kind := range []string{alertUnresolved, alertCertificate, alertOrder} {
+			if err := tenant.ResolveAlerts(ctx, tx, kind, name, s.Now()); err != nil {
+				return err
+			}
 		}
 		if err := s.record(ctx, tx, sc, id, "DOMAIN_REMOVED", name, nil); err != nil {
 			return err
@@ -273,23 +341,32 @@ func (s *Service) Verify(ctx context.Context, sc scope.Scope, id scope.TenantID,
 		if err := tenant.ResolveAlerts(ctx, tx, alertUnresolved, name, s.Now()); err != nil {
 			return err
 		}
-		return s.claimRoute(ctx, name, id)
+		return s.claimRoute(ctx, r.route(id))
 	})
-	return r.view(s.target(id), Verified, s.Now()), err
+	if err != nil {
+		return Domain{}, err
+	}
+	return s.show(ctx, id, r)
 }
 
-// claimRoute makes a domain a tenant's own, unless it is another's.
-func (s *Service) claimRoute(ctx context.Context, name string, id scope.TenantID) error {
+// claimRoute makes a domain a tenant's own, unless it is another's. What was ordered for it
+// goes once nothing is to be ordered.
+func (s *Service) claimRoute(ctx context.Context, rt Route) error {
 	return s.Stores.System().Write(ctx, func(tx *db.Tx) error {
-		if err := insertRoute(ctx, tx, name, id, s.Now()); err != nil {
+		if err := putRoute(ctx, tx, rt, s.Now()); err != nil {
 			return err
 		}
-		owner, err := ownerOf(ctx, tx, name)
+		owner, err := ownerOf(ctx, tx, rt.Domain)
 		if err != nil {
 			return err
 		}
-		if owner != id {
-			return taken(name)
+		if owner != rt.Tenant {
+			return taken(rt.Domain)
+		}
+		if rt.Pair != "" || !rt.ACME {
+			if err := deleteIssued(ctx, tx, rt.Domain, rt.Tenant); err != nil {
+				return err
+			}
 		}
 		_, err = tx.Bump(ctx, Revision)
 		return err
@@ -302,13 +379,6 @@ func (s *Service) Forget(ctx context.Context, id scope.TenantID) error {
 		if err := deleteRoutes(ctx, tx, id); err != nil {
 			return err
 		}
-		_, err := tx.Bump(ctx, Revision)
-		return err
-	})
-}
-
-func (s *Service) bump(ctx context.Context) error {
-	return s.Stores.System().Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Bump(ctx, Revision)
 		return err
 	})

@@ -3,8 +3,6 @@ package domain
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -17,76 +15,11 @@ import (
 const (
 	alertUnresolved  = "domain_unresolved"
 	alertCertificate = "domain_certificate"
+	alertOrder       = "domain_certificate_order"
 )
 
 // certificateWarning is how long before its end a certificate is warned of.
 const certificateWarning = 14 * 24 * time.Hour
-
-// Routes is what this replica knows of whose each verified domain is. It is safe for
-// concurrent use.
-type Routes struct {
-	stores *db.Cluster
-	log    *slog.Logger
-	known  atomic.Pointer[map[string]scope.TenantID]
-	stale  chan struct{}
-}
-
-// LoadRoutes reads whose each verified domain is.
-func LoadRoutes(ctx context.Context, stores *db.Cluster, log *slog.Logger) (*Routes, error) {
-	r := &Routes{stores: stores, log: log, stale: make(chan struct{}, 1)}
-	return r, r.load(ctx)
-}
-
-func (r *Routes) load(ctx context.Context) error {
-	var list []route
-	err := r.stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		list, err = selectRoutes(ctx, tx)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	known := make(map[string]scope.TenantID, len(list))
-	for _, one := range list {
-		known[one.Domain] = one.Tenant
-	}
-	r.known.Store(&known)
-	return nil
-}
-
-// Tenant is the tenant whose verified domain a host is.
-func (r *Routes) Tenant(_ context.Context, host string) (scope.TenantID, bool) {
-	id, ok := (*r.known.Load())[host]
-	return id, ok
-}
-
-// Changed is told of changes in the stores.
-func (r *Routes) Changed(id scope.TenantID, name string) {
-	if id == "" && (name == Revision || name == "") {
-		select {
-		case r.stale <- struct{}{}:
-		default: // it will be looked at anyway
-		}
-	}
-}
-
-// Run reads the routes again when they have changed, and every few seconds where no
-// change is told of, until ctx ends.
-func (r *Routes) Run(ctx context.Context) error {
-	tick := time.NewTicker(4 * time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-r.stale:
-		case <-tick.C:
-		}
-		if err := r.load(ctx); err != nil && ctx.Err() == nil {
-			r.log.Warn("the routes of domains cannot be read", "error", err)
-		}
-	}
-}
 
 // Check looks at the domains of all tenants: it alerts where a verified one does not
 // lead to us any more or its certificate is about to end, resolves what is over, and
@@ -151,7 +84,7 @@ func (s *Service) checkDomain(ctx context.Context, id scope.TenantID, r record) 
 	if err != nil {
 		return err
 	}
-	return s.repairRoute(ctx, r.Domain, id)
+	return s.repairRoute(ctx, r, id)
 }
 
 // setAlert opens an alert on a domain, or resolves it.
@@ -163,16 +96,17 @@ func setAlert(ctx context.Context, tx *db.Tx, a tenant.Alert, name string, on bo
 	return tenant.OpenAlert(ctx, tx, a)
 }
 
-// repairRoute makes the route of a verified domain that has none: a process was killed
-// between its two commits.
-func (s *Service) repairRoute(ctx context.Context, name string, id scope.TenantID) error {
-	var owner scope.TenantID
+// repairRoute makes the route of a verified domain agree with it: a process was killed
+// between its two commits. A route of another tenant stays.
+func (s *Service) repairRoute(ctx context.Context, r record, id scope.TenantID) error {
+	want := r.route(id)
+	var have Route
 	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		owner, err = ownerOf(ctx, tx, name)
+		have, err = selectRoute(ctx, tx, r.Domain)
 		return err
 	})
-	if err != nil || owner != "" {
+	if err != nil || have == want || have.Tenant != "" && have.Tenant != id {
 		return err
 	}
-	return s.claimRoute(ctx, name, id)
+	return s.claimRoute(ctx, want)
 }

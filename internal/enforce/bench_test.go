@@ -47,8 +47,7 @@ reason := "role, network and classification fit" if allow
 
 // BenchmarkProxy compares, over real sockets and the same 200 paths: the
 // application alone, a bare httputil.ReverseProxy, and the bouncer with the
-// decision cache (over the lean client and over http.Transport) and with a control
-// evaluated for each request.
+// decision cache, with a control evaluated for each request, and in shadow mode.
 //
 // Eight connections a processor. The bare proxy has a buffer pool, as the
 // bouncer has: without one it spends half its time on garbage.
@@ -71,9 +70,9 @@ func BenchmarkProxy(b *testing.B) {
 		load(b, rp.URL)
 	})
 	for _, tc := range []struct {
-		name, Mode      string
-		cache, standard bool
-	}{{"bouncer/cached", "enforce", true, false}, {"bouncer/transport", "enforce", true, true}, {"bouncer/evaluated", "enforce", false, false}, {"bouncer/shadow", "shadow", true, false}} {
+		name, Mode string
+		cache      bool
+	}{{"bouncer/cached", "enforce", true}, {"bouncer/evaluated", "enforce", false}, {"bouncer/shadow", "shadow", true}} {
 		b.Run(tc.name, func(b *testing.B) {
 			p := newPlane(b)
 			p.discard = true
@@ -83,9 +82,6 @@ func BenchmarkProxy(b *testing.B) {
 				resources: []rego.Resource{{ID: 5, Type: "api", Path: "/docs/**", Doc: doc(b, `{"id":5,"type":"api","data_classification":"internal"}`)}},
 			})
 			run := start(b, p, app.URL, nil).at(b, 1)
-			if tc.standard {
-				run.up.UseTransport()
-			}
 			defer run.stop()
 			load(b, run.url)
 		})

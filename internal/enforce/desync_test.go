@@ -224,8 +224,7 @@ func TestEachCallerHasHisOwnAnswer(t *testing.T) {
 				p := newPlane(t)
 				p.discard = true
 				p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
-				b := start(t, p, app.url, func(c *Config) { c.UpstreamTimeout, c.BodyIdle = 5*time.Second, 5*time.Second }).at(t, 1)
-				b.up.TLSConfig().RootCAs, b.up.TLSConfig().ServerName = roots, "bouncer.test"
+				b := start(t, p, app.url, func(c *Config) { c.UpstreamTimeout, c.BodyIdle, c.RootCAs = 5*time.Second, 5*time.Second, roots }).at(t, 1)
 				crowd(t, b.url, way, app)
 				b.stop()
 			}

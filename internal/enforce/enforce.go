@@ -26,6 +26,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"runtime"
 	"sync"
@@ -97,8 +98,8 @@ type Config struct {
 	// Verify is the key that every bundle must be signed with, also the one on disk. When
 	// it is nil, signatures are not checked.
 	Verify *bundle.Verify
-	// RootCAs are the authorities for the control plane's certificate. When it is nil,
-	// those of the system apply.
+	// RootCAs are the authorities for the certificates of the control plane and of the
+	// application. When it is nil, those of the system apply.
 	RootCAs *x509.CertPool
 	// Serving, if set, is called once, when the listener is open and a bundle is active.
 	Serving func(address string)
@@ -132,6 +133,11 @@ type Config struct {
 	// Count counts requests and tokens for input.usage. When it is nil, this process
 	// counts by itself. Bouncers that share a Count share their limits.
 	Count usage.Count
+
+	// Trace gives the requests of a handler spans, and Decided notes a decision on the span
+	// of its request; nil: nothing is traced.
+	Trace   func(http.Handler) http.Handler
+	Decided func(ctx context.Context, id, effect string)
 
 	// Now is the clock and Entropy the source of randomness. Both are required.
 	Now     func() time.Time
@@ -236,7 +242,7 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 	var up *upstream.Upstream
 	var b *Bouncer
 	if cfg.Upstream != "" {
-		up, err = upstream.New(cfg.Upstream, cfg.UpstreamTimeout, cfg.UpstreamConns, cfg.Now, func() { b.noteUnsolicited() })
+		up, err = upstream.New(cfg.Upstream, cfg.RootCAs, cfg.UpstreamTimeout, cfg.UpstreamConns, cfg.Now, func() { b.noteUnsolicited() })
 	}
 	if err != nil {
 		return nil, err
@@ -281,7 +287,7 @@ func (b *Bouncer) assemble(api *uplink.Client, source *ids.Source, wake *status.
 	accounts, tools, held := usage.New(cfg.Count, cfg.Now), session.OpenTools(cfg.DataDir), new(atomic.Int64)
 	b.reader = request.NewReader(b.bodies, source, logger, cfg.Now)
 	b.judge = &judge.Judge{Bundles: b.bundles, Cache: cache, Accounts: accounts, Tools: tools, IDs: source, Panics: b.panics, Count: &b.count, Now: cfg.Now, Deadline: cfg.DecisionDeadline}
-	b.recorder = record.New(b.journal, b.bundles, b.scout, b.panics, cfg.Fold)
+	b.recorder = record.New(b.journal, b.bundles, b.scout, b.panics, cfg.Fold, cfg.Decided)
 	b.refusals = &refuse.Writer{State: &b.state, Now: cfg.Now}
 	b.masks = maskbody.New(maskbody.Config{
 		Bodies: b.bodies, Buffers: &b.buffers, Reader: b.reader, Refusals: b.refusals, Panics: b.panics, Count: &b.count, Log: logger,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -67,6 +68,9 @@ func (m *metricsServer) close() {
 		<-m.done
 	}
 }
+
+// WriteMetrics writes the metrics in Prometheus' text format.
+func (b *Bouncer) WriteMetrics(w io.Writer) { b.count.WriteText(w, b.gauges()) }
 
 // gauges are the metrics that are read when they are asked for, not counted.
 func (b *Bouncer) gauges() []metrics.Gauge {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -144,6 +145,75 @@ func jetty(t *testing.T) string {
 		regexp.MustCompile(`Started ServerConnector.*\{(127\.0\.0\.1:\d+)\}`))
 }
 
+// django is a Django application with an optional final slash, as Debian packages it.
+func django(t *testing.T) string {
+	t.Helper()
+	const python = "/usr/bin/python3" // Debian's own, which has Debian's modules
+	if exec.Command(python, "-c", "import django").Run() != nil {
+		apptest.Missing(t, "Debian's python3-django is not installed")
+	}
+	return announced(t, exec.Command(python, "-u", "-c", `
+from wsgiref.simple_server import make_server
+from django.conf import settings
+from django.core.wsgi import get_wsgi_application
+from django.http import HttpResponse
+from django.urls import re_path
+settings.configure(DEBUG=False, SECRET_KEY="x", ALLOWED_HOSTS=["*"], ROOT_URLCONF=__name__, MIDDLEWARE=["django.middleware.common.CommonMiddleware"])
+urlpatterns = [
+    re_path(r"^orders/(?P<id>\w+)/?$", lambda request, id: HttpResponse("`+orderText+`")),
+    re_path(r"^health$", lambda request: HttpResponse("fine")),
+]
+server = make_server("127.0.0.1", 0, get_wsgi_application())
+print("at 127.0.0.1:%d" % server.server_port)
+server.serve_forever()
+`), regexp.MustCompile(`at (127\.0\.0\.1:\d+)`))
+}
+
+// rails is the router of Rails behind Puma, as Debian packages both.
+func rails(t *testing.T) string {
+	t.Helper()
+	ruby, err := exec.LookPath("ruby")
+	if err != nil || exec.Command(ruby, "-e", `require "action_controller"; require "puma"`).Run() != nil {
+		apptest.Missing(t, "Debian's ruby-actionpack and puma are not installed")
+	}
+	return announced(t, exec.Command(ruby, "-e", `
+require "action_controller"
+require "puma"
+require "puma/server"
+routes = ActionDispatch::Routing::RouteSet.new
+routes.draw do
+  get "/orders/:id", to: ->(env) { [200, {"Content-Type" => "text/plain"}, ["`+orderText+`"]] }
+  get "/health", to: ->(env) { [200, {"Content-Type" => "text/plain"}, ["fine"]] }
+end
+server = Puma::Server.new(routes)
+port = server.add_tcp_listener("127.0.0.1", 0).addr[1]
+$stdout.sync = true
+puts "at 127.0.0.1:#{port}"
+server.run.join
+`), regexp.MustCompile(`at (127\.0\.0\.1:\d+)`))
+}
+
+// windows is a server with the case, separator and final-dot rules of IIS on Windows.
+func windows(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		file, _, _ := strings.Cut(r.RequestURI, "?")
+		for _, step := range readings["IIS"] {
+			file = step(file)
+		}
+		switch {
+		case strings.HasPrefix(file, "/orders/"):
+			_, _ = io.WriteString(w, orderText)
+		case file == "/health":
+			_, _ = io.WriteString(w, "fine")
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
 // Real servers that fold paths: each of these spellings is tried on the server itself
 // first, and what it serves for an order is not served through the bouncer.
 func TestServersThatFold(t *testing.T) {
@@ -154,7 +224,10 @@ func TestServersThatFold(t *testing.T) {
 	for name, server := range map[string]struct {
 		start func(*testing.T) string
 		folds string // a spelling that this server does serve
-	}{"Express": {express, "/ORDERS/17"}, "Jetty": {jetty, "/orders;x/17"}} {
+	}{
+		"Express": {express, "/ORDERS/17"}, "Jetty": {jetty, "/orders;x/17"}, "Django": {django, "/orders/17/"}, "Rails": {rails, "/orders/17.json"},
+		"Windows": {windows, "/Orders./17"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			app := server.start(t)
 			p := newPlane(t)
@@ -162,7 +235,7 @@ func TestServersThatFold(t *testing.T) {
 			guardOrders(t, p, "")
 			b := start(t, p, app, nil).at(t, 1)
 			targets := []string{
-				"/orders/17", "/ORDERS/17", "/Orders/17/", "/orders;x/17", "/orders;x=1/17;y", "/orders%3bx/17", "/orders%3Bx/17", "/orders./17", "/orders%20/17",
+				"/orders/17", "/ORDERS/17", "/Orders/17/", "/Orders./17", "/orders;x/17", "/orders;x=1/17;y", "/orders%3bx/17", "/orders%3Bx/17", "/orders./17", "/orders%20/17",
 				"/%256frders/17", "/%6frders/17", "//orders/17", "/x/../orders/17", "/orders/17.", "/orders/17;a", "/orders%252f17", "/%EF%BD%8Frders/17",
 				"/./orders/17", "/x/..;/orders/17", "/..;/orders/17", "/.;/orders/17", "/;x/orders/17", "/x/%2e%2e/orders/17", "/x/%2e%2e;/orders/17", "/x/..%2forders/17", "/orders/%2e%2e/orders/17",
 				"/orders%2f17", "/orders%5c17", "/orders%00/17", "/orders/17%00", "/orders%09/17", "/%20orders/17", "/orders%c0%af17", "/%c1%afrders/17", "/orders%u002f17", "/orders;/17", "/orders/;/17",

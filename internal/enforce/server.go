@@ -108,7 +108,7 @@ func (b *Bouncer) strict(l net.Listener) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wire.NewSecureListener(l, config), nil
+	return framing.Listener{Listener: wire.NewSecureListener(l, config)}, nil
 }
 
 func (b *Bouncer) server() *http.Server {
@@ -148,7 +148,12 @@ func (b *Bouncer) shutdown(srv *http.Server, checks *gateway.Server) error {
 
 // Handler is the data plane as an HTTP handler. Its listener should check framing
 // strictly, as the one of Run does.
-func (b *Bouncer) Handler() http.Handler { return http.HandlerFunc(b.serve) }
+func (b *Bouncer) Handler() http.Handler {
+	if b.cfg.Trace != nil {
+		return b.cfg.Trace(http.HandlerFunc(b.serve))
+	}
+	return http.HandlerFunc(b.serve)
+}
 
 // serve handles one request from its arrival to its answer.
 func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {

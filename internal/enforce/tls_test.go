@@ -22,15 +22,15 @@ import (
 	"go.uber.org/goleak"
 )
 
-// certificate writes a certificate for bouncer.test and its key into the files
-// "cert" and "key", and gives who vouches for it.
+// certificate writes a certificate for bouncer.test and 127.0.0.1 and its key into the files
+// "cert" and "key", and returns its authority.
 func certificate(t testing.TB) (files map[string]string, roots *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"bouncer.test"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"bouncer.test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)

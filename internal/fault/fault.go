@@ -70,6 +70,15 @@ func Newf(k Kind, code, format string, args ...any) *Error {
 	return New(k, code, fmt.Sprintf(format, args...))
 }
 
+// CheckVersion is the fault of an object that is no longer of the expected version:
+// Precondition "precondition_failed". An expected version of 0 is any.
+func CheckVersion(object string, current, expected int64) error {
+	if expected == 0 || expected == current {
+		return nil
+	}
+	return Newf(Precondition, "precondition_failed", "the %s is at version %d", object, current)
+}
+
 // NotFoundf is the fault of an object that is not there, or that this caller may not know of.
 func NotFoundf(format string, args ...any) *Error {
 	return Newf(NotFound, "not_found", format, args...)
@@ -87,6 +96,23 @@ func Invalidf(pointer, format string, args ...any) *Error {
 // error of the caller's context.
 func Cancelled(cause error) *Error {
 	return New(Unavailable, "cancelled", "the caller disconnected").Because(cause)
+}
+
+// codeStopping is the code of requests that a stopping server turns away.
+const codeStopping = "stopping"
+
+// Stopping is the fault of a request to a server that is stopping.
+func Stopping() *Error {
+	return New(Unavailable, codeStopping, "this server is stopping").After(time.Second)
+}
+
+// ErrStarting is why a server that has just started is not ready yet.
+var ErrStarting = errors.New("the controls and data for decisions are still loading")
+
+// IsTransient reports whether err is a step of an orderly start or stop, and not a failure.
+func IsTransient(err error) bool {
+	var f *Error
+	return errors.Is(err, ErrStarting) || errors.As(err, &f) && f.Code == codeStopping
 }
 
 // Join is one error of several checks: the first that is more than a refused

@@ -31,7 +31,7 @@ func UnknownMembers(at string, sent, stored map[string]any, known []string) []De
 			out = append(out, nested...)
 			continue
 		}
-		out = append(out, Detail{Pointer: at + "/" + escape(name), Message: "there is no such member here" + DidYouMean(name, known)})
+		out = append(out, Detail{Pointer: at + "/" + PointerStep(name), Message: "there is no such member here" + DidYouMean(name, known)})
 	}
 	return out
 }
@@ -48,7 +48,7 @@ func dotted(at, name string, v any, known []string) []Detail {
 	walk = func(at, name string, v any) {
 		if inner, ok := v.(map[string]any); ok && len(inner) > 0 {
 			for _, k := range slices.Sorted(maps.Keys(inner)) {
-				walk(at+"/"+escape(k), name+"."+k, inner[k])
+				walk(at+"/"+PointerStep(k), name+"."+k, inner[k])
 			}
 			return
 		}
@@ -58,12 +58,12 @@ func dotted(at, name string, v any, known []string) []Detail {
 		}
 		out = append(out, Detail{Pointer: at, Message: message})
 	}
-	walk(at+"/"+escape(name), name, object)
+	walk(at+"/"+PointerStep(name), name, object)
 	return out
 }
 
-// escape writes a name as a step of a JSON pointer (RFC 6901).
-func escape(name string) string {
+// PointerStep writes a name as a step of a JSON pointer (RFC 6901).
+func PointerStep(name string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 

@@ -1,12 +1,14 @@
 package framing
 
 import (
+	"crypto/tls"
 	"net"
 	"sync/atomic"
 	"time"
 )
 
-// Listener hands out connections that refuse ambiguous requests.
+// Listener hands out connections that refuse ambiguous requests. Those of HTTP/2 come as
+// they are.
 type Listener struct{ net.Listener }
 
 // Accept implements net.Listener.
@@ -15,7 +17,31 @@ func (l Listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	if SpeaksHTTP2(c) {
+		return c, nil
+	}
 	return NewServerConn(c, nil), nil
+}
+
+// SpeaksHTTP2 reports whether a connection is one of TLS that agreed on HTTP/2. net/http
+// takes it up by its type, and HTTP/2 has a framing of its own.
+func SpeaksHTTP2(c net.Conn) bool {
+	state := TLSState(c)
+	return state != nil && state.NegotiatedProtocol == "h2"
+}
+
+// TLSState is what a TLS connection agreed on, also below a ServerConn, in which net/http
+// does not see it. It is nil for other connections. The handshake must be over.
+func TLSState(c net.Conn) *tls.ConnectionState {
+	if strict, ok := c.(*ServerConn); ok {
+		c = strict.Conn
+	}
+	secure, ok := c.(*tls.Conn)
+	if !ok {
+		return nil
+	}
+	state := secure.ConnectionState()
+	return &state
 }
 
 // ServerConn is a client's connection that refuses ambiguous requests: the server

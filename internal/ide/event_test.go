@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// Payloads as GitHub and GitLab send them, cut down to what is read.
+// Payloads of GitHub and GitLab, with only the members that are read.
 const (
 	githubPush   = `{"ref":"refs/heads/main","before":"` + zeros + `","after":"` + one + `","deleted":false,"head_commit":{"id":"` + one + `"},"repository":{"clone_url":"https://github.com/acme/controls.git","private":true},"pusher":{"name":"ada"}}`
 	githubTag    = `{"ref":"refs/tags/v1","after":"` + two + `","head_commit":{"id":"` + one + `"},"repository":{"clone_url":"https://github.com/acme/controls.git"}}`
@@ -81,7 +81,7 @@ func TestParseOwn(t *testing.T) {
 	}
 }
 
-// TestParseOwnTellsAll: each offence of a delivery is named, at its place.
+// TestParseOwnTellsAll: every error of a delivery is reported, with its position.
 func TestParseOwnTellsAll(t *testing.T) {
 	for body, want := range map[string][]string{
 		`{"Event_Type":"push"}`: {"/Event_Type", "/event_type"},
@@ -144,8 +144,7 @@ func TestControlPath(t *testing.T) {
 	}
 }
 
-// FuzzEvent: no payload of any sender does more than fail, and what is taken has
-// a kind and bounded files.
+// FuzzEvent: any payload either fails, or gives an event with a kind and a limited number of files.
 func FuzzEvent(f *testing.F) {
 	for _, seed := range [][3]string{
 		{GitHub, "push", githubPush},

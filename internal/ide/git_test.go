@@ -19,14 +19,14 @@ const (
 	commitD = "dddddddddddddddddddddddddddddddddddddddd"
 )
 
-// TestShallow: a commit that a ref points to, or that the server gives by its
-// id, is asked for alone; another is looked for in the past of its branch.
+// TestShallow: if a ref points to the commit or the server serves single commits, only that commit
+// is fetched. Otherwise it is looked for in the history of its branch.
 func TestShallow(t *testing.T) {
 	for what, c := range map[string]struct {
 		caps   []capability.Capability
 		hash   string
 		branch string
-		want   string // what is asked for; empty: it is refused
+		want   string // the fetched ref or commit; empty: refused
 		depth  packp.Depth
 	}{
 		"a branch's tip":                  {[]capability.Capability{capability.Shallow}, commitA, "main", commitA, packp.DepthCommits(1)},
@@ -86,8 +86,8 @@ func TestHexHash(t *testing.T) {
 	}
 }
 
-// TestDeliveryDigests: a delivery is known again by its id and by what was
-// signed, in its own repository and protocol only, and never by half of it.
+// TestDeliveryDigests: a delivery is recognised by its id and by its signed content, for one
+// repository and one protocol, and never by a part of them.
 func TestDeliveryDigests(t *testing.T) {
 	base := Arrival{Source: GitHub, Repository: 1, Delivery: "d1", Signature: "s", Body: []byte("b")}
 	if got := deliveryDigests(base); len(got) != 2 || len(got[0]) != 64 || got[0] == got[1] || !slices.Equal(got, deliveryDigests(base)) {
@@ -135,24 +135,6 @@ func TestIdle(t *testing.T) {
 	} {
 		if got := c.e.idle(c.r); got != c.want {
 			t.Errorf("%s: %q", what, got)
-		}
-	}
-}
-
-func TestSameHost(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want bool
-	}{
-		{"https://h/x", "https://H/y", true},
-		{"https://h/x", "http://h/x", false},
-		{"https://h/x", "https://h:444/x", false},
-		{"https://h/x", "https://h.evil/x", false},
-		{"https://h/x", "://", false},
-		{"\x00", "\x00", false},
-	} {
-		if got := sameHost(c.a, c.b); got != c.want {
-			t.Errorf("%s and %s: %v", c.a, c.b, got)
 		}
 	}
 }

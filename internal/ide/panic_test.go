@@ -10,13 +10,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// TestPanicOfAFetchIsTold: a fault in reading a repository is an error of the import,
-// is logged with its stack and counted, and neither has the token.
+// TestPanicOfAFetchIsTold: a panic while reading a repository is an error of the import. It is
+// logged with its stack and counted; neither contains the token.
 func TestPanicOfAFetchIsTold(t *testing.T) {
 	var log bytes.Buffer
 	counted := map[string]int{}
 	s := &Service{Panics: &fault.Panics{Log: slog.New(slog.NewTextHandler(&log, nil)), Add: func(where string) { counted[where]++ }}}
-	s.Target = nil // the client that it lacks panics
+	s.Target = nil // the missing client panics
 	pack, _, err := s.fetchPack(context.Background(), source{url: "https://git.example/r.git", token: "t-hidden", branch: "main"})
 	if err == nil || pack != nil || counted["git"] != 1 || !strings.Contains(log.String(), "goroutine") {
 		t.Errorf("%v, counted %v, log %s", err, counted, log.String())

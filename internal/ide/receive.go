@@ -161,7 +161,7 @@ func deliveryDigests(a Arrival) []string {
 	return out
 }
 
-// idle says why an event asks for no work; "" when it does.
+// idle returns why an event needs no work, or "".
 func (e gitEvent) idle(r *Repository) string {
 	switch {
 	case e.kind == nothing:
@@ -172,7 +172,7 @@ func (e gitEvent) idle(r *Repository) string {
 	return ""
 }
 
-// workOf says what an event has done, after all that can be checked at once.
+// workOf returns the work that an event asks for, after all checks that need no fetch.
 func (s *Service) workOf(ctx context.Context, sc scope.Scope, e gitEvent, a Arrival, r *Repository) (work, error) {
 	w := work{Validate: e.kind == PullRequest, Files: e.files, Paths: e.paths, URL: e.repository, Branch: e.branch, Hash: e.commit, Actor: sc.Actor}
 	if r != nil {

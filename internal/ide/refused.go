@@ -16,22 +16,23 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// fetchFault is the fault of every failure to reach a repository, with one text:
-// it says nothing about the network.
+// fetchFault returns the fault for every failure to reach a repository. It has one message, which
+// reveals nothing about the network.
 func fetchFault(err error) error {
 	return fault.New(fault.BadGateway, "repository_unreachable", "the repository could not be fetched").Because(err)
 }
 
-// unsupported refuses what go-git does not read (object-format in gitprotocol-capabilities).
+// unsupported returns the fault for repositories that go-git cannot read (object-format in
+// gitprotocol-capabilities).
 func unsupported() error {
 	return fault.New(fault.Invalid, "object_format_unsupported", "the repository names its objects by SHA-256, which is not supported: use one with SHA-1 ids, or send the files along as policy_files")
 }
 
-// redirected begins go-git's errors about redirects, which have no type.
+// redirected is the prefix of go-git's errors about redirects, which have no type.
 const redirected = "http redirect: "
 
-// answered is the fault for what a host answered. The host's own words are left
-// out, of the log too: it may repeat the credential that it was sent.
+// answered returns the fault for the answer of a host. It leaves out the host's own words, in the
+// log too, because they may repeat the credential.
 func (w source) answered(err error) error {
 	refused := func(text string) error {
 		return fault.New(fault.BadGateway, "repository_refused", text).Because(errors.New(w.clean(err)))
@@ -59,7 +60,7 @@ func (w source) answered(err error) error {
 	}
 }
 
-// statusOf is the HTTP status that an error of go-git stands for; 0: none.
+// statusOf returns the HTTP status that an error of go-git stands for, or 0.
 func statusOf(err error) int {
 	var unexpected *plumbing.UnexpectedError
 	if errors.As(err, &unexpected) {
@@ -80,11 +81,11 @@ func statusOf(err error) int {
 	}
 }
 
-// maxCause bounds what is logged of an error, in bytes.
+// maxCause limits how much of an error is logged, in bytes.
 const maxCause = 300
 
-// clean is what may be logged of an error: of a host's refusal the status alone,
-// of the rest the beginning, without the credential in any form it is sent in.
+// clean returns what may be logged of an error: only the status of a host's refusal, and the
+// beginning of any other error, without the credential in any form in which it is sent.
 func (w source) clean(err error) string {
 	if status := statusOf(err); status != 0 {
 		return fmt.Sprintf("the host answered %d", status)
@@ -101,8 +102,8 @@ func (w source) clean(err error) string {
 	return text[:min(len(text), maxCause)]
 }
 
-// credential is what HTTP Basic sends: hosts that go by the token alone take any
-// name, others want theirs before it (name:token).
+// credential returns what HTTP Basic sends. Hosts that only check the token accept any name; others
+// need a name before it (name:token).
 func (w source) credential() (name, password string) {
 	if name, password, ok := strings.Cut(w.token, ":"); ok && name != "" {
 		return name, password

@@ -12,14 +12,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// maxRepositories bounds the registrations of one tenant.
+// maxRepositories limits the registrations of one tenant.
 const maxRepositories = 1000
 
-// Repository is a repository whose webhook is taken.
+// Repository is a registered repository, whose webhook is accepted.
 type Repository struct {
 	ID         int64     `json:"id" db:"id" doc:"Identifier." example:"3"`
 	Name       string    `json:"name" db:"name" doc:"Name, unique." example:"controls"`
@@ -35,13 +36,13 @@ type Repository struct {
 	CreatedAt  time.Time `json:"created_at" db:"created_at" doc:"When it was registered."`
 	UpdatedAt  time.Time `json:"updated_at" db:"updated_at" doc:"When it was last changed."`
 
-	// ChangeNo is the ETag. Secret and Token are sealed.
+	// ChangeNo is the ETag. Secret and Token are encrypted.
 	ChangeNo int64  `json:"-" db:"change_no"`
 	Secret   []byte `json:"-" db:"secret"`
 	Token    []byte `json:"-" db:"access_token"`
 }
 
-// RepositoryDraft is what a registration takes.
+// RepositoryDraft is a repository to register.
 type RepositoryDraft struct {
 	Name        string `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique." example:"controls"`
 	URL         string `json:"url" minLength:"1" maxLength:"2000" doc:"Address to fetch the repository from; https." example:"https://git.example.com/acme/controls.git"`
@@ -54,7 +55,7 @@ type RepositoryDraft struct {
 	Enabled     *bool  `json:"enabled,omitempty" doc:"Whether deliveries are accepted; true by default."`
 }
 
-// RepositoryChange is what an update takes: the members sent change.
+// RepositoryChange is an update: the members that are set change.
 type RepositoryChange struct {
 	Name        *string             `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique."`
 	URL         *string             `json:"url,omitempty" minLength:"1" maxLength:"2000" doc:"Address. If an access token is stored, a change to another host needs access_token again."`
@@ -67,13 +68,13 @@ type RepositoryChange struct {
 	Enabled     *bool               `json:"enabled,omitempty" doc:"Whether deliveries are accepted."`
 }
 
-// RepositoryPage is one page of the registrations, by id.
+// RepositoryPage is one page of registrations, ordered by id.
 type RepositoryPage struct {
 	Repositories []Repository `json:"repositories" doc:"The page, sorted by id."`
 	Total        int64        `json:"total" doc:"How many there are."`
 }
 
-// Repositories is one page of the registrations.
+// Repositories returns one page of the registrations.
 func (s *Service) Repositories(ctx context.Context, sc scope.Scope, skip, limit int64) (RepositoryPage, error) {
 	var page RepositoryPage
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
@@ -89,7 +90,7 @@ func (s *Service) Repositories(ctx context.Context, sc scope.Scope, skip, limit 
 	return page, err
 }
 
-// Repository is one registration.
+// Repository returns one registration.
 func (s *Service) Repository(ctx context.Context, sc scope.Scope, id int64) (Repository, error) {
 	var r Repository
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
@@ -114,13 +115,13 @@ func (s *Service) show(sc scope.Scope, r *Repository) {
 	r.WebhookURL = fmt.Sprintf("%s/api/v1/ide-integration/webhook?repository=%d&tenant_id=%s", s.PublicURL, r.ID, url.QueryEscape(string(sc.Tenant)))
 }
 
-// seal names a sealed value's place.
+// seal returns the name under which a value is encrypted.
 func seal(sc scope.Scope, name, member string) string {
 	return "ide_repositories:" + string(sc.Tenant) + ":" + member + ":" + name
 }
 
-// Register takes a repository in. What its deliveries may do, the caller must be
-// allowed to do: policies:write.
+// Register registers a repository. The caller must be allowed to do what its deliveries may do:
+// policies:write.
 func (s *Service) Register(ctx context.Context, sc scope.Scope, d RepositoryDraft) (Repository, error) {
 	if err := checkMayDeploy(sc); err != nil {
 		return Repository{}, err
@@ -162,7 +163,7 @@ func (s *Service) Register(ctx context.Context, sc scope.Scope, d RepositoryDraf
 	return made, err
 }
 
-// sealed seals what was sent, bound to the row.
+// sealed encrypts the secret and the token, bound to the row.
 func (s *Service) sealed(sc scope.Scope, r *Repository, secret *string, token patch.Field[string]) (err error) {
 	row := strconv.FormatInt(r.ID, 10)
 	if secret != nil {
@@ -182,7 +183,7 @@ func (s *Service) sealed(sc scope.Scope, r *Repository, secret *string, token pa
 	return nil
 }
 
-// Change changes a registration. ifChange other than 0 must be its change number.
+// Change changes a registration. Unless ifChange is 0, it must be the current change number.
 func (s *Service) Change(ctx context.Context, sc scope.Scope, id int64, c RepositoryChange, ifChange int64) (Repository, error) {
 	old, err := s.Repository(ctx, sc, id)
 	if err == nil {
@@ -195,7 +196,7 @@ func (s *Service) Change(ctx context.Context, sc scope.Scope, id int64, c Reposi
 	if err := s.checkRepository(ctx, sc, next); err != nil {
 		return Repository{}, err
 	}
-	if !sameHost(old.URL, next.URL) && len(old.Token) > 0 && !c.AccessToken.Sent {
+	if !outbound.SameOrigin(old.URL, next.URL) && len(old.Token) > 0 && !c.AccessToken.Sent {
 		return Repository{}, fault.Invalidf("/access_token", "another host needs the access token again")
 	}
 	var made Repository
@@ -204,8 +205,10 @@ func (s *Service) Change(ctx context.Context, sc scope.Scope, id int64, c Reposi
 		if err != nil {
 			return err
 		}
-		if ifChange != 0 && now.ChangeNo != ifChange || now.ChangeNo != old.ChangeNo {
-			return fault.Newf(fault.Precondition, "precondition_failed", "the repository is at version %d", now.ChangeNo)
+		for _, expected := range []int64{ifChange, old.ChangeNo} {
+			if err := fault.CheckVersion("repository", now.ChangeNo, expected); err != nil {
+				return err
+			}
 		}
 		r := now.apply(c)
 		if err := s.sealed(sc, &r, c.Secret, c.AccessToken); err != nil {
@@ -239,15 +242,15 @@ func (r Repository) apply(c RepositoryChange) Repository {
 	return r
 }
 
-// Forget drops a registration; what it deployed stays.
+// Forget deletes a registration. What it deployed stays.
 func (s *Service) Forget(ctx context.Context, sc scope.Scope, id, ifChange int64) error {
 	return s.write(ctx, sc, func(tx *db.Tx) error {
 		r, err := load(ctx, tx, id)
 		if err != nil {
 			return err
 		}
-		if ifChange != 0 && r.ChangeNo != ifChange {
-			return fault.Newf(fault.Precondition, "precondition_failed", "the repository is at version %d", r.ChangeNo)
+		if err := fault.CheckVersion("repository", r.ChangeNo, ifChange); err != nil {
+			return err
 		}
 		if err := deleteRepository(ctx, tx, id); err != nil {
 			return err
@@ -256,8 +259,8 @@ func (s *Service) Forget(ctx context.Context, sc scope.Scope, id, ifChange int64
 	})
 }
 
-// checkMayDeploy refuses a caller who could not deploy by hand: nobody can grant what
-// they do not hold.
+// checkMayDeploy refuses callers who may not deploy themselves: nobody can grant more than they
+// have.
 func checkMayDeploy(sc scope.Scope) error {
 	if err := sc.Require("policies:write"); err != nil {
 		return err
@@ -266,7 +269,7 @@ func checkMayDeploy(sc scope.Scope) error {
 	return err
 }
 
-// checkRepository checks what does not need the store's row.
+// checkRepository checks everything that does not need the stored row.
 func (s *Service) checkRepository(ctx context.Context, sc scope.Scope, r Repository) error {
 	if r.Name == "" {
 		return fault.Invalidf("/name", "the name is required")
@@ -280,12 +283,6 @@ func (s *Service) checkRepository(ctx context.Context, sc scope.Scope, r Reposit
 	return s.LinksExist(ctx, sc, r.ResourceID, r.BouncerID)
 }
 
-func sameHost(a, b string) bool {
-	x, errX := url.Parse(a)
-	y, errY := url.Parse(b)
-	return errX == nil && errY == nil && x.Scheme == y.Scheme && strings.EqualFold(x.Host, y.Host)
-}
-
 func (s *Service) note(ctx context.Context, tx *db.Tx, sc scope.Scope, r Repository, kind string) error {
 	return audit.Append(ctx, tx, sc, s.Now(), audit.Entry{
 		Type: kind, Object: "repository", ObjectID: strconv.FormatInt(r.ID, 10), ObjectName: r.Name, Env: scope.Sandbox,
@@ -293,6 +290,6 @@ func (s *Service) note(ctx context.Context, tx *db.Tx, sc scope.Scope, r Reposit
 	})
 }
 
-// DisableWebhooks has no webhook of the tenant's repositories taken until each is enabled
-// again. It is one of tenant.Service.RevokeHooks.
+// DisableWebhooks disables the webhooks of the tenant's repositories until each is enabled again.
+// It is one of tenant.Service.RevokeHooks.
 func DisableWebhooks(ctx context.Context, tx *db.Tx) error { return disableRepositories(ctx, tx) }

@@ -13,13 +13,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Bounds on what editors keep here.
+// Limits on what editors store here.
 const (
 	sessionLife = 8 * time.Hour // since the last sync
-	maxSessions = 20            // of one person or key; the oldest gives way
+	maxSessions = 20            // of one person or key; the oldest is deleted
 )
 
-// Session is a document that an editor keeps here.
+// Session is a document that an editor stores here.
 type Session struct {
 	ID        string    `db:"session_id"`
 	FilePath  string    `db:"file_path"`
@@ -29,15 +29,14 @@ type Session struct {
 	ExpiresAt time.Time `db:"expires_at"`
 }
 
-// Synced is a session's document with what is known of it.
+// Synced is a session's document and its analysis.
 type Synced struct {
 	Session
 	Verdict
 	Attributes []Attribute
 }
 
-// Sync keeps a text as the session's document and validates it. An empty id
-// begins a session.
+// Sync stores a text as the session's document, and validates it. An empty id starts a session.
 func (s *Service) Sync(ctx context.Context, sc scope.Scope, id, path, source string) (Synced, error) {
 	if len(source) > lang.MaxSourceBytes {
 		return Synced{}, fault.Invalidf("/policy_content", "a control may have at most %d bytes", lang.MaxSourceBytes)
@@ -63,8 +62,8 @@ func (s *Service) Sync(ctx context.Context, sc scope.Scope, id, path, source str
 	return Synced{kept, v, attributes(source)}, err
 }
 
-// Context gives the session's document back, with what is known of it. A session
-// that is not this caller's, or is over, is NotFound.
+// Context returns the session's document and its analysis. A session that has expired or belongs to
+// another caller is NotFound.
 func (s *Service) Context(ctx context.Context, sc scope.Scope, id string) (Synced, error) {
 	var kept Session
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
@@ -81,8 +80,7 @@ func (s *Service) Context(ctx context.Context, sc scope.Scope, id string) (Synce
 	return Synced{kept, v, attributes(kept.Content)}, err
 }
 
-// Package is the name of the package of a text, as it stands in its first line
-// that names one.
+// Package returns the package of the document, from the first line that names one.
 func (s Synced) Package() string {
 	for line := range strings.Lines(s.Content) {
 		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "package "); ok {

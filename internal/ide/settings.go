@@ -12,10 +12,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// maxSettings bounds what one person or key sets for an editor, in bytes of JSON.
+// maxSettings limits the settings of one person or key for an editor, in bytes of JSON.
 const maxSettings = 64 << 10
 
-// defaults are the settings that hold until they are set.
+// defaults returns the settings that apply until others are set.
 func defaults() map[string]any {
 	return map[string]any{
 		"validate_on_save": true, "validate_on_change": true, "lint": true, "format_on_save": false,
@@ -23,7 +23,8 @@ func defaults() map[string]any {
 	}
 }
 
-// Settings are the caller's for an editor: the defaults, and over them what was set.
+// Settings returns the caller's settings for an editor: the defaults, replaced by those that are
+// set.
 func (s *Service) Settings(ctx context.Context, sc scope.Scope, editor string) (map[string]any, error) {
 	out := defaults()
 	err := s.read(ctx, sc, func(tx *db.Tx) error {
@@ -34,7 +35,7 @@ func (s *Service) Settings(ctx context.Context, sc scope.Scope, editor string) (
 	return out, err
 }
 
-// SetSettings sets the members that are sent; null puts one back to its default.
+// SetSettings sets the given members; null restores a default.
 func (s *Service) SetSettings(ctx context.Context, sc scope.Scope, editor string, change map[string]any) (map[string]any, error) {
 	if env, sent := change["environment"]; sent && env != nil && env != "sandbox" {
 		return nil, fault.Invalidf("/settings/environment", "editors deploy to sandbox; from there controls are promoted")
@@ -69,7 +70,7 @@ func (s *Service) SetSettings(ctx context.Context, sc scope.Scope, editor string
 	return out, err
 }
 
-// settings are what was set; empty for nothing.
+// settings returns the stored settings, or an empty map.
 func settings(ctx context.Context, tx *db.Tx, actor, editor string) (map[string]any, error) {
 	kept, err := selectSettings(ctx, tx, actor, editor)
 	if errors.Is(err, db.ErrNoRows) {
@@ -81,7 +82,7 @@ func settings(ctx context.Context, tx *db.Tx, actor, editor string) (map[string]
 	return kept, err
 }
 
-// Integration is one way in, as GET /ide-integration/status lists it.
+// Integration is one of the entries of GET /ide-integration/status.
 type Integration struct {
 	Available       bool     `json:"available" doc:"Whether it is available"`
 	Version         string   `json:"version" doc:"Version of the service"`
@@ -89,7 +90,7 @@ type Integration struct {
 	SupportedEvents []string `json:"supported_events,omitempty" doc:"For the webhook: the events that it handles"`
 }
 
-// Status lists the ways in.
+// Status lists the integrations.
 func (s *Service) Status() map[string]Integration {
 	return map[string]Integration{
 		"editor-a":        {Available: true, Version: s.Version, Features: []string{"validate", "test", "deploy", "get_templates", "settings"}},
@@ -104,6 +105,6 @@ func (s *Service) Status() map[string]Integration {
 	}
 }
 
-// Sessions that are over are dropped with the next sync of their owner, and
-// deliveries and deployments that are old with the next of theirs.
+// keepDeployments is how long deliveries and deployments are kept. Old ones are deleted when new
+// ones are stored. Expired sessions are deleted with the next sync of any editor.
 const keepDeployments = 90 * 24 * time.Hour

@@ -22,7 +22,7 @@ func putSession(ctx context.Context, tx *db.Tx, actor string, s Session) (Sessio
 		RETURNING `+sessionColumns, actor, s.ID, s.FilePath, s.Content, s.UpdatedAt, s.ExpiresAt)
 }
 
-// dropSessions drops what is over, anybody's, and of actor's all but the newest.
+// dropSessions deletes all expired sessions, and all but the newest sessions of actor.
 func dropSessions(ctx context.Context, tx *db.Tx, actor string, now time.Time) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM ide_sessions WHERE expires_at <= $1`, now); err != nil {
 		return err
@@ -32,8 +32,8 @@ func dropSessions(ctx context.Context, tx *db.Tx, actor string, now time.Time) e
 	return err
 }
 
-// Forget deletes the documents and settings of somebody who is removed: whoever gets
-// the same id later is somebody else. It is one of user.Service.ForgetHooks.
+// Forget deletes the documents and settings of a removed user or key, because the id may be given
+// to somebody else later. It is one of user.Service.ForgetHooks.
 func Forget(ctx context.Context, tx *db.Tx, who scope.Actor) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM ide_sessions WHERE actor = $1`, nameOf(who)); err != nil {
 		return err
@@ -55,7 +55,7 @@ func putSettings(ctx context.Context, tx *db.Tx, actor, editor string, v map[str
 	return err
 }
 
-// disableRepositories has no webhook of a repository taken any more.
+// disableRepositories disables the webhooks of all repositories.
 func disableRepositories(ctx context.Context, tx *db.Tx) error {
 	_, err := tx.Exec(ctx, `UPDATE ide_repositories SET enabled = FALSE, change_no = change_no + 1`)
 	return err

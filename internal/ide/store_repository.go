@@ -53,7 +53,7 @@ func deployment(ctx context.Context, tx *db.Tx, id string) (Deployment, error) {
 	return db.One[Deployment](ctx, tx, `SELECT `+deploymentColumns+` FROM ide_deployments WHERE id = $1`, id)
 }
 
-// deployments are one page of a repository's, or of all with 0.
+// deployments returns one page of a repository's deployments, or of all if repository is 0.
 func deployments(ctx context.Context, tx *db.Tx, repository, skip, limit int64) ([]Deployment, error) {
 	return db.All[Deployment](ctx, tx, `SELECT `+deploymentColumns+` FROM ide_deployments
 		WHERE ($1 = 0 OR repository_id = $1) ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3`, repository, limit, skip)
@@ -67,18 +67,18 @@ func deploymentRequest(ctx context.Context, tx *db.Tx, id string) (string, error
 	return db.One[string](ctx, tx, `SELECT request FROM ide_deployments WHERE id = $1`, id)
 }
 
-// finishDeployment ends a deployment that is in progress; 0 rows when it had ended.
+// finishDeployment ends a running deployment. It changes no row if the deployment had ended.
 func finishDeployment(ctx context.Context, tx *db.Tx, id, status string, o Outcome, now time.Time) (int64, error) {
 	return tx.Exec(ctx, `UPDATE ide_deployments SET status = $1, result = $2, finished_at = $3, request = '' WHERE id = $4 AND status = 'in_progress'`, status, o, now, id)
 }
 
-// setCommit says which commit a deployment fetched, where nobody named one.
+// setCommit stores the commit that a deployment fetched, if the delivery named none.
 func setCommit(ctx context.Context, tx *db.Tx, id, commit string) error {
 	_, err := tx.Exec(ctx, `UPDATE ide_deployments SET commit_hash = $1 WHERE id = $2`, commit, id)
 	return err
 }
 
-// runningSync is the synchronization of a repository that has not ended.
+// runningSync returns the running synchronization of a repository.
 func runningSync(ctx context.Context, tx *db.Tx, repository int64) (Deployment, error) {
 	return db.One[Deployment](ctx, tx, `SELECT `+deploymentColumns+` FROM ide_deployments
 		WHERE repository_id = $1 AND event_type = 'deploy' AND status = 'in_progress' ORDER BY created_at DESC LIMIT 1`, repository)
@@ -92,7 +92,7 @@ func dropOldDeployments(ctx context.Context, tx *db.Tx, before time.Time) error 
 	return err
 }
 
-// knownDelivery is the deployment that a delivery was taken as.
+// knownDelivery returns the deployment that a delivery started.
 func knownDelivery(ctx context.Context, tx *db.Tx, digest string) (string, error) {
 	return db.One[string](ctx, tx, `SELECT deployment_id FROM ide_deliveries WHERE digest = $1`, digest)
 }
@@ -102,7 +102,7 @@ func insertDelivery(ctx context.Context, tx *db.Tx, digest, deployment string, n
 	return err
 }
 
-// forgetDeliveries lets deliveries come again whose work could not be done.
+// forgetDeliveries lets deliveries be sent again if their work could not be done.
 func forgetDeliveries(ctx context.Context, tx *db.Tx, deployment string) error {
 	_, err := tx.Exec(ctx, `DELETE FROM ide_deliveries WHERE deployment_id = $1`, deployment)
 	return err

@@ -9,10 +9,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// SyncRepository deploys the newest commit of a repository's branch, without waiting for a
-// delivery. It answers at once; the deployment says when it is done. While one
-// runs, another call answers that one. The caller must be allowed to deploy. What
-// is disabled takes no deliveries, and can be deployed by hand all the same.
+// SyncRepository deploys the newest commit of a repository's branch without a delivery. It returns
+// at once with the deployment, which is updated when it ends. While a synchronization is running,
+// further calls return it. The caller must be allowed to deploy. A disabled repository accepts no
+// deliveries, but can be deployed this way.
 func (s *Service) SyncRepository(ctx context.Context, sc scope.Scope, id int64) (Deployment, error) {
 	if err := checkMayDeploy(sc); err != nil {
 		return Deployment{}, err

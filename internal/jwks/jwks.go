@@ -127,6 +127,19 @@ func (s *Set) Generation() uint64 {
 	return s.version
 }
 
+// Renew fetches the set again once it is older than RefreshEvery, so that a key that its
+// issuer withdrew is soon refused, and a key that took over another one's id is soon known.
+// Where the fetch fails the keys stay. It is for who calls no Refresh from time to time.
+func (s *Set) Renew(ctx context.Context) {
+	s.mu.Lock()
+	now := s.Now()
+	due := s.URL != "" && now.Sub(s.at).Abs() >= RefreshEvery && now.Sub(s.tried).Abs() >= keyRetry
+	s.mu.Unlock()
+	if due {
+		_ = s.Refresh(context.WithoutCancel(ctx)) // as in Find
+	}
+}
+
 // Refresh fetches the set; concurrent callers share one fetch.
 func (s *Set) Refresh(ctx context.Context) error {
 	s.mu.Lock()

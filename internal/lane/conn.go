@@ -41,7 +41,7 @@ type conn struct {
 
 func newConn(l *Listener, nc net.Conn) *conn {
 	blank := (&http.Request{
-		Method: http.MethodPost, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: nc.RemoteAddr().String(),
+		Method: http.MethodPost, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: nc.RemoteAddr().String(), TLS: framing.TLSState(nc),
 	}).WithContext(l.ctx)
 	return &conn{Conn: nc, l: l, buf: make([]byte, 0, room), blank: blank, head: head{header: http.Header{}}, out: answer{header: http.Header{}}}
 }

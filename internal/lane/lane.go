@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/framing"
 )
 
 // Config says what is served, and under which deadlines.
@@ -136,6 +137,13 @@ func (l *Listener) accept() {
 		nc, err := l.inner.Accept()
 		if err != nil {
 			if !l.hand(accepted{err: err}) {
+				return
+			}
+			continue
+		}
+		if framing.SpeaksHTTP2(nc) {
+			if !l.hand(accepted{conn: nc}) {
+				_ = nc.Close()
 				return
 			}
 			continue

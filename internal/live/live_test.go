@@ -3,7 +3,12 @@ package live
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,7 +135,6 @@ func TestResume(t *testing.T) {
 func TestGauges(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		s := service(t, c)
-		st := open(t, s, everything, "")
 		count := func(env scope.Env) {
 			err := c.Write(t.Context(), scope.DefaultTenant, func(tx *db.Tx) error {
 				_, err := tx.Exec(t.Context(), `INSERT INTO decision_rollups (width, bucket, environment, measure, n) VALUES ($1, $2, $3, 'deny', 5)
@@ -141,6 +145,19 @@ func TestGauges(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		err := c.Write(t.Context(), scope.DefaultTenant, func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `INSERT INTO webhooks (name, url, events, enabled, secret, previous_secret, since_seq, created_by, created_at, updated_at, change_no)
+				VALUES ('w', '', '', TRUE, $1, $1, 0, '', 1, 1, 1)`, []byte{})
+			if err == nil {
+				_, err = tx.Exec(t.Context(), `INSERT INTO notification_channels (name, type, endpoint, environment, severity_threshold, severity_rank, max_attempts, enabled,
+					settings, credential, created_by, created_at, updated_at, change_no) VALUES ('c', 'webhook', '', 'production', 'info', 0, 5, TRUE, '{}', $1, '', 1, 1, 1)`, []byte{})
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		st := open(t, s, everything, "")
 		var told [2]time.Time // by the stream's own clock, so that no wait of the test counts
 		for i := range told {
 			count(scope.Production)
@@ -164,6 +181,19 @@ func TestGauges(t *testing.T) {
 			{`UPDATE replay_runs SET evaluated = 12`, Change{Topic: Replays, Environment: scope.Production}},
 			{`INSERT INTO ide_deployments (id, source, event_type, status, created_at) VALUES ('d', 'editor', 'deploy', 'in_progress', 1)`, Change{Topic: Deployments}},
 			{`UPDATE ide_deployments SET status = 'failed', finished_at = 2`, Change{Topic: Deployments}},
+			{`UPDATE webhooks SET last_success_at = 1767225600000000`, Change{Topic: Webhooks}},
+			{`UPDATE webhooks SET last_failure_at = 1767225600000001`, Change{Topic: Webhooks}},
+			{`INSERT INTO webhook_deliveries (webhook_id, event_id, event_type, object, state, redelivery, created_at, next_at, expires_at)
+				SELECT id, 'e', 'policy.updated', 'policy:1', 'pending', FALSE, 1, 1, 1 FROM webhooks`, Change{Topic: Webhooks}},
+			{`UPDATE notification_channels SET last_failure_at = 1767225600000001`, Change{Topic: Notifications, Environment: scope.Production}},
+			{`INSERT INTO notification_deliveries (channel_id, fault, alert, severity, status, message, created_at)
+				SELECT id, 'f', 'test', 'info', 'pending', '{}', 1 FROM notification_channels`, Change{Topic: Notifications, Environment: scope.Production}},
+			{`INSERT INTO telemetry_transmissions (at, report, idempotency_key, status) VALUES (1, '{}', 'k', 'failed')`, Change{Topic: Telemetry}},
+			{`UPDATE telemetry_transmissions SET retries = 1`, Change{Topic: Telemetry}},
+			{`UPDATE telemetry_transmissions SET status = 'success', sent_at = 2`, Change{Topic: Telemetry}},
+			{`INSERT INTO pip_syncs (connection_id, reason, status, created_at) VALUES (1, 'manual', 'pending', 1)`, Change{Topic: DataSources}},
+			{`UPDATE pip_syncs SET started_at = 2, status = 'in_progress'`, Change{Topic: DataSources}},
+			{`UPDATE pip_syncs SET finished_at = 3, status = 'completed'`, Change{Topic: DataSources}},
 		} {
 			err := c.Write(t.Context(), scope.DefaultTenant, func(tx *db.Tx) error {
 				_, err := tx.Exec(t.Context(), write.sql)
@@ -233,6 +263,11 @@ func TestSeen(t *testing.T) {
 		{"bound, keys", bound(scope.Sandbox, "tenants:read"), Change{Topic: APIKeys}, false},
 		{"bound to sandbox, repositories", bound(scope.Sandbox, "editor:read"), Change{Topic: Repositories}, true},
 		{"bound to production, repositories", bound(scope.Production, "editor:read"), Change{Topic: Repositories}, false},
+		{"bound, webhooks", bound(scope.Sandbox, "webhooks:read"), Change{Topic: Webhooks}, false},
+		{"bound, agents", bound(scope.Sandbox, "agents:read"), Change{Topic: Agents}, false},
+		{"bound, telemetry", bound(scope.Sandbox, "telemetry:read"), Change{Topic: Telemetry}, false},
+		{"bound, its channels", bound(scope.Sandbox, "notifications:read"), Change{Notifications, scope.Sandbox, "1"}, true},
+		{"bound, channels of the other", bound(scope.Sandbox, "notifications:read"), Change{Notifications, scope.Production, "1"}, false},
 	} {
 		if got := x.c.seenIn(x.sc); got != x.want {
 			t.Errorf("%s: %v, want %v", x.name, got, x.want)
@@ -249,6 +284,34 @@ func TestSeen(t *testing.T) {
 	}
 }
 
+// TestAuditedObjects: each kind of object that the administrative log names belongs to a
+// topic, so that a screen that shows it is told of its changes.
+func TestAuditedObjects(t *testing.T) {
+	named := regexp.MustCompile(`\bObject: +"([a-z_]+)"`)
+	found := map[string]bool{}
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, m := range named.FindAllSubmatch(source, -1) {
+			found[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !found["policy"] || !found["agent"] {
+		t.Fatalf("only %v were found: how entries are written has changed", found)
+	}
+	for object := range found {
+		if _, known := objects[object]; !known {
+			t.Errorf("the log tells of %q, and topics.go does not say which topic shows it", object)
+		}
+	}
+}
+
 // TestPosition: an id reads as what it was written from, and nothing else reads.
 func TestPosition(t *testing.T) {
 	p := position{seq: 1 << 60}
@@ -258,7 +321,11 @@ func TestPosition(t *testing.T) {
 	if got, ok := parsePosition(p.String()); !ok || got != p {
 		t.Errorf("%v reads as %v", p, got)
 	}
-	for _, bad := range []string{"", ".", "1", "-1.0.0.0.0.0.0.0.0.0", "1.0.0.0.0.0.0.0.0.", "1.0.0.0.0.0.0.0.0.0.0", "1.0.0.0.0.0.0.0.0.!", "zzzzzzzzzzzzzzzz.0.0.0.0.0.0.0.0.0"} {
+	few := strings.Repeat(".0", int(gauges)-1)
+	if _, ok := parsePosition("1" + few + ".0"); !ok {
+		t.Error("an id with all gauges does not read")
+	}
+	for _, bad := range []string{"", ".", "1", "1" + few, "-1" + few + ".0", "1" + few + ".", "1" + few + ".0.0", "1" + few + ".!", "zzzzzzzzzzzzzzzz" + few + ".0"} {
 		if p, ok := parsePosition(bad); ok {
 			t.Errorf("%q reads as %v", bad, p)
 		}

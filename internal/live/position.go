@@ -21,20 +21,30 @@ const (
 	replaysSandbox
 	replaysProduction
 	deploymentsAll
+	notificationsSandbox
+	notificationsProduction
+	webhooksAll
+	telemetryAll
+	dataSourcesAll
 	gauges // how many there are
 )
 
 // tells are the changes that the gauges stand for.
 var tells = [gauges]Change{
-	decisionsSandbox:    {Topic: Decisions, Environment: scope.Sandbox},
-	decisionsProduction: {Topic: Decisions, Environment: scope.Production},
-	revisionsSandbox:    {Topic: Revisions, Environment: scope.Sandbox},
-	revisionsProduction: {Topic: Revisions, Environment: scope.Production},
-	bouncersSandbox:     {Topic: Bouncers, Environment: scope.Sandbox},
-	bouncersProduction:  {Topic: Bouncers, Environment: scope.Production},
-	replaysSandbox:      {Topic: Replays, Environment: scope.Sandbox},
-	replaysProduction:   {Topic: Replays, Environment: scope.Production},
-	deploymentsAll:      {Topic: Deployments},
+	decisionsSandbox:        {Topic: Decisions, Environment: scope.Sandbox},
+	decisionsProduction:     {Topic: Decisions, Environment: scope.Production},
+	revisionsSandbox:        {Topic: Revisions, Environment: scope.Sandbox},
+	revisionsProduction:     {Topic: Revisions, Environment: scope.Production},
+	bouncersSandbox:         {Topic: Bouncers, Environment: scope.Sandbox},
+	bouncersProduction:      {Topic: Bouncers, Environment: scope.Production},
+	replaysSandbox:          {Topic: Replays, Environment: scope.Sandbox},
+	replaysProduction:       {Topic: Replays, Environment: scope.Production},
+	deploymentsAll:          {Topic: Deployments},
+	notificationsSandbox:    {Topic: Notifications, Environment: scope.Sandbox},
+	notificationsProduction: {Topic: Notifications, Environment: scope.Production},
+	webhooksAll:             {Topic: Webhooks},
+	telemetryAll:            {Topic: Telemetry},
+	dataSourcesAll:          {Topic: DataSources},
 }
 
 // position is where a hub or a client stands: the last entry of the administrative

@@ -70,6 +70,16 @@ var gaugeQueries = []struct {
 	{replaysSandbox, `SELECT environment, CAST(SUM(1 + evaluated * 7 + CASE WHEN finished_at IS NULL THEN 0 ELSE 1000003 END) AS BIGINT) AS n
 		FROM replay_runs GROUP BY environment`},
 	{deploymentsAll, `SELECT '' AS environment, CAST(COUNT(*) + COUNT(finished_at) * 1000003 AS BIGINT) AS n FROM ide_deployments`},
+	// Each attempt moves one of the two times; a time is taken modulo a prime, so that no sum overflows.
+	{notificationsSandbox, `SELECT environment, CAST(SUM(COALESCE(last_success_at, 0) % 1000003 + COALESCE(last_failure_at, 0) % 1000003 * 7
+		+ COALESCE((SELECT MAX(d.id) FROM notification_deliveries d WHERE d.channel_id = notification_channels.id), 0) * 31) AS BIGINT) AS n
+		FROM notification_channels GROUP BY environment`},
+	{webhooksAll, `SELECT '' AS environment, CAST(SUM(COALESCE(last_success_at, 0) % 1000003 + COALESCE(last_failure_at, 0) % 1000003 * 7
+		+ COALESCE((SELECT MAX(d.id) FROM webhook_deliveries d WHERE d.webhook_id = webhooks.id), 0) * 31) AS BIGINT) AS n FROM webhooks HAVING COUNT(*) > 0`},
+	// Calls of the license server are not part of it: a screen that shows the license makes some.
+	{telemetryAll, `SELECT '' AS environment, CAST(COUNT(*) + SUM(retries) * 31 + COUNT(sent_at) * 1000003 + MAX(id) * 7 AS BIGINT) AS n
+		FROM telemetry_transmissions HAVING COUNT(*) > 0`},
+	{dataSourcesAll, `SELECT '' AS environment, CAST(COUNT(started_at) * 31 + COUNT(finished_at) * 1000003 + MAX(id) * 7 AS BIGINT) AS n FROM pip_syncs HAVING COUNT(*) > 0`},
 }
 
 // readGauges reads all gauges but those of decisions into p.

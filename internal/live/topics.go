@@ -21,6 +21,17 @@ const (
 	Tenant       = "tenant"
 	Anomalies    = "anomalies"
 	Repositories = "repositories"
+	Scenarios    = "scenarios"
+	Webhooks     = "webhooks"
+	Agents       = "agents"
+	// DataSources are the connections and their syncs.
+	DataSources = "data_sources"
+	// Notifications are the channels and what is delivered to them.
+	Notifications = "notifications"
+	// Integrations are the systems that are called.
+	Integrations = "integrations"
+	// Telemetry is its configuration, what was sent, and the license.
+	Telemetry = "telemetry"
 )
 
 // reach is to which credentials that are bound to one environment a topic is shown.
@@ -40,37 +51,56 @@ type topic struct {
 }
 
 var topics = map[string]topic{
-	Decisions:    {[]scope.Permission{"dashboard:read", "audit:read"}, ofEnvironment},
-	Policies:     {[]scope.Permission{"policies:read"}, ofEnvironment},
-	Libraries:    {[]scope.Permission{"policies:read"}, ofEnvironment},
-	Resources:    {[]scope.Permission{"resources:read"}, ofEnvironment},
-	Bouncers:     {[]scope.Permission{"bouncers:read"}, ofEnvironment},
-	Revisions:    {[]scope.Permission{"bouncers:read"}, ofEnvironment},
-	Replays:      {[]scope.Permission{"policies:write"}, ofEnvironment},
-	Deployments:  {[]scope.Permission{"editor:read", "policies:read"}, ofSandbox},
-	Users:        {[]scope.Permission{"users:read"}, ofTenant},
-	APIKeys:      {[]scope.Permission{"tenants:read"}, ofTenant},
-	Tenant:       {[]scope.Permission{"tenants:read"}, ofTenant},
-	Anomalies:    {[]scope.Permission{"audit:read"}, ofEnvironment},
-	Repositories: {[]scope.Permission{"editor:read"}, ofSandbox},
+	Decisions:     {[]scope.Permission{"dashboard:read", "audit:read"}, ofEnvironment},
+	Policies:      {[]scope.Permission{"policies:read"}, ofEnvironment},
+	Libraries:     {[]scope.Permission{"policies:read"}, ofEnvironment},
+	Resources:     {[]scope.Permission{"resources:read"}, ofEnvironment},
+	Bouncers:      {[]scope.Permission{"bouncers:read"}, ofEnvironment},
+	Revisions:     {[]scope.Permission{"bouncers:read"}, ofEnvironment},
+	Replays:       {[]scope.Permission{"policies:write"}, ofEnvironment},
+	Deployments:   {[]scope.Permission{"editor:read", "policies:read"}, ofSandbox},
+	Users:         {[]scope.Permission{"users:read"}, ofTenant},
+	APIKeys:       {[]scope.Permission{"tenants:read"}, ofTenant},
+	Tenant:        {[]scope.Permission{"tenants:read"}, ofTenant},
+	Anomalies:     {[]scope.Permission{"audit:read"}, ofEnvironment},
+	Repositories:  {[]scope.Permission{"editor:read"}, ofSandbox},
+	Scenarios:     {[]scope.Permission{"simulator:read"}, ofEnvironment},
+	Webhooks:      {[]scope.Permission{"webhooks:read"}, ofTenant},
+	Agents:        {[]scope.Permission{"agents:read"}, ofTenant},
+	DataSources:   {[]scope.Permission{"pip:read"}, ofTenant},
+	Notifications: {[]scope.Permission{"notifications:read"}, ofEnvironment},
+	Integrations:  {[]scope.Permission{"integrations:read"}, ofTenant},
+	Telemetry:     {[]scope.Permission{"telemetry:read"}, ofTenant},
 }
 
 // objects are the kinds of object in the administrative log, and the topic that
 // their changes belong to. A policy that is a library is of Libraries.
 var objects = map[string]string{
-	"policy":      Policies,
-	"resource":    Resources,
-	"bouncer":     Bouncers,
-	"environment": Bouncers,
-	"replay":      Replays,
-	"deployment":  Deployments,
-	"repository":  Repositories,
-	"user":        Users,
-	"key":         APIKeys,
-	"tenant":      Tenant,
-	"domain":      Tenant,
-	"billing":     Tenant,
-	"anomaly":     Anomalies,
+	"policy":               Policies,
+	"resource":             Resources,
+	"bouncer":              Bouncers,
+	"environment":          Bouncers,
+	"replay":               Replays,
+	"deployment":           Deployments,
+	"repository":           Repositories,
+	"user":                 Users,
+	"group":                Users,
+	"key":                  APIKeys,
+	"tenant":               Tenant,
+	"domain":               Tenant,
+	"billing":              Tenant,
+	"sign_on":              Tenant,
+	"directory":            Tenant,
+	"vendor":               Tenant,
+	"simulation_scenario":  Scenarios,
+	"webhook":              Webhooks,
+	"agent":                Agents,
+	"pip_connection":       DataSources,
+	"notification_channel": Notifications,
+	"alert_rule":           Notifications,
+	"integration":          Integrations,
+	"telemetry":            Telemetry,
+	"anomaly":              Anomalies,
 }
 
 // quiet are the types of entries that change nothing that a topic shows.

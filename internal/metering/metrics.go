@@ -24,10 +24,11 @@ type Service struct {
 
 // The granularities of a series.
 const (
-	byHour  = "hour"
-	byDay   = "day"
-	byWeek  = "week"
-	byMonth = "month"
+	byHour = "hour"
+	byDay  = "day"
+	byWeek = "week"
+	// ByMonth cuts a series into calendar months in UTC.
+	ByMonth = "month"
 )
 
 const (
@@ -159,7 +160,7 @@ func floor(t time.Time, granularity string) time.Time {
 		return t.Truncate(time.Hour)
 	case byWeek:
 		return day.AddDate(0, 0, -(int(day.Weekday())+6)%7)
-	case byMonth:
+	case ByMonth:
 		return day.AddDate(0, 0, 1-day.Day())
 	}
 	return day
@@ -172,7 +173,7 @@ func next(start time.Time, granularity string) time.Time {
 		return start.Add(time.Hour)
 	case byWeek:
 		return start.AddDate(0, 0, 7)
-	case byMonth:
+	case ByMonth:
 		return start.AddDate(0, 1, 0)
 	}
 	return start.AddDate(0, 0, 1)

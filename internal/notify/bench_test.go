@@ -64,6 +64,9 @@ func newReceiver(t *testing.T) *receiver {
 		answer := r.answer
 		r.mu.Unlock()
 		status, text := answer(c)
+		if status == http.StatusTooManyRequests {
+			w.Header().Set("Retry-After", "120")
+		}
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, text)
 	}))

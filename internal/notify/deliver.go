@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -70,6 +72,9 @@ func (d *Deliverer) turn(ctx context.Context, key job.LaneKey, renew func()) (ti
 		if c, err = getLane(ctx, tx, id); err != nil {
 			return err
 		}
+		if err = d.arrange(ctx, tx, tenant, c, db.Stamp(now)); err != nil {
+			return err
+		}
 		due, err = dueParcels(ctx, tx, id, now, perTurn)
 		return err
 	})
@@ -91,7 +96,7 @@ func (d *Deliverer) turn(ctx context.Context, key job.LaneKey, renew func()) (ti
 // same fault, so that none overtakes it.
 func (d *Deliverer) sendAll(ctx context.Context, tenant scope.TenantID, c Channel, due []parcel, renew func()) error {
 	until := d.Now().Add(turnTime)
-	failed := map[string]bool{}
+	failed, tickets := map[string]bool{}, map[string]string{}
 	for _, p := range due {
 		if ctx.Err() != nil || d.Now().After(until) {
 			return nil // the rest stays due
@@ -100,11 +105,19 @@ func (d *Deliverer) sendAll(ctx context.Context, tenant scope.TenantID, c Channe
 			continue
 		}
 		renew()
+		if ticket, changed := tickets[p.Fault]; changed {
+			p.Ticket = ticket
+		}
 		a, err := d.deliver(ctx, tenant, c, p)
 		if err != nil {
 			return err
 		}
-		failed[p.Fault] = !a.ok()
+		if failed[p.Fault] = !a.ok(); a.ok() {
+			tickets[p.Fault] = a.ticket
+		}
+		if a.pause > 0 || p.Size > 0 && !a.ok() {
+			return nil // settle has postponed the rest, or what is about the faults of the digest
+		}
 	}
 	return nil
 }
@@ -117,16 +130,30 @@ func (d *Deliverer) deliver(ctx context.Context, tenant scope.TenantID, c Channe
 	}
 	a := Attempt{At: db.Stamp(d.Now()), Error: "the stored credential cannot be opened"}
 	if target, err := d.channel(tenant, c); err == nil {
+		target.Ticket = p.Ticket
 		a = d.send(ctx, c.Type, target, m)
 	}
 	if ctx.Err() != nil && !a.ok() {
 		return a, nil // our own end, not the receiver's fault: it stays due
 	}
+	return d.conclude(ctx, tenant, c, p, a)
+}
+
+// conclude writes down how an attempt ended, and returns it as written. An answer that the
+// store refuses counts as a failed attempt: were it not counted, the message would be sent
+// again for ever.
+func (d *Deliverer) conclude(ctx context.Context, tenant scope.TenantID, c Channel, p parcel, a Attempt) (Attempt, error) {
 	done, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer stop()
-	return a, d.Stores.Write(done, tenant, func(tx *db.Tx) error {
-		return d.settle(done, tx, tenant, c, p, a)
-	})
+	record := func() error {
+		return d.Stores.Write(done, tenant, func(tx *db.Tx) error { return d.settle(done, tx, tenant, c, p, a) })
+	}
+	err := record()
+	if fault.Is(err, fault.Invalid) {
+		a = Attempt{At: a.At, ResponseCode: a.ResponseCode, DurationMS: a.DurationMS, Error: "the receiver's answer cannot be stored"}
+		err = record()
+	}
+	return a, err
 }
 
 // settle writes down an attempt.
@@ -145,15 +172,18 @@ func (d *Deliverer) settle(ctx context.Context, tx *db.Tx, tenant scope.TenantID
 	sc := scope.Scope{Tenant: tenant, Env: c.Environment, Actor: scope.Actor{Kind: scope.System, ID: "notifications", Name: "notifications"}}
 	record := func(kind string) error {
 		return audit.Append(ctx, tx, sc, now, audit.Entry{
-			Type: kind, Object: "notification_channel", ObjectID: itoa(c.ID), ObjectName: c.Name, Env: c.Environment,
+			Type: kind, Object: "notification_channel", ObjectID: strconv.FormatInt(c.ID, 10), ObjectName: c.Name, Env: c.Environment,
 			EventContext: map[string]any{
-				"delivery_id": p.ID, "alert": p.Alert, "attempts": p.Attempts, "response_code": a.ResponseCode, "error": a.Error,
+				"delivery_id": p.ID, "alert": p.Alert, "attempts": p.Attempts, "response_code": a.ResponseCode, "error": a.Error, "digest_size": p.Size,
 			},
 		})
 	}
 	switch {
 	case a.ok():
 		if err := saveAttempt(ctx, tx, p, Sent, a, nil, &now); err != nil {
+			return err
+		}
+		if err := saveTicket(ctx, tx, c.ID, p.Fault, a.ticket, now); err != nil {
 			return err
 		}
 		return record("NOTIFICATION_DELIVERY_SENT")
@@ -163,11 +193,16 @@ func (d *Deliverer) settle(ctx context.Context, tx *db.Tx, tenant scope.TenantID
 		}
 		return record("notification_dlq")
 	}
-	next := now.Add(Backoff(p.Attempts))
+	next := now.Add(max(Backoff(p.Attempts), a.pause))
+	if a.pause > 0 {
+		if err := postponeAll(ctx, tx, c.ID, now.Add(a.pause)); err != nil {
+			return err
+		}
+	}
 	if err := saveAttempt(ctx, tx, p, Failed, a, &next, nil); err != nil {
 		return err
 	}
-	if err := postpone(ctx, tx, c.ID, p.Fault, next); err != nil {
+	if err := postpone(ctx, tx, c.ID, p, next); err != nil {
 		return err
 	}
 	return record("NOTIFICATION_DELIVERY_FAILED")

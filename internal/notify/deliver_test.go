@@ -90,6 +90,39 @@ func TestStates(t *testing.T) {
 	})
 }
 
+// TestAnswersThatCannotBeStored: an answer that the store refuses, wherever it stands in the
+// attempt, counts as a failed attempt, and the message is not due at once again.
+func TestAnswersThatCannotBeStored(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		for what, odd := range map[string]Attempt{
+			"ticket": {ticket: "a\x00b"}, "response": {Response: "a\x00b"}, "error": {Error: "a\xffb\x00"},
+		} {
+			b := newBench(t, c)
+			ch := b.channel(Draft{Name: what, Endpoint: newReceiver(t).URL})
+			b.tell(Note{Alert: "x", Fault: what, Title: "t"})
+			d := &Deliverer{Service: b.Service, Holder: "a", Logger: slog.New(slog.DiscardHandler)}
+			var due []parcel
+			err := b.stores.Write(t.Context(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
+				if _, err = job.HoldLane(t.Context(), tx, lanes, ch.ID, d.Holder, b.clock.now()); err != nil {
+					return err
+				}
+				due, err = dueParcels(t.Context(), tx, ch.ID, b.clock.now(), perTurn)
+				return err
+			})
+			if err != nil || len(due) != 1 {
+				t.Fatalf("%s: %d messages are due, %v", what, len(due), err)
+			}
+			odd.At = db.Stamp(b.clock.now())
+			if a, err := d.conclude(t.Context(), scope.DefaultTenant, ch, due[0], odd); err != nil || a.ok() {
+				t.Errorf("%s: %+v, %v", what, a, err)
+			}
+			if got := b.deliveries(DeliveryFilter{Channel: ch.ID})[0]; got.Status != Failed || got.Attempts != 1 || got.NextAttemptAt == nil || !got.NextAttemptAt.After(b.clock.now()) {
+				t.Errorf("%s: %+v", what, got)
+			}
+		}
+	})
+}
+
 // TestOneFaultKeepsItsOrder: what failed is not overtaken by what follows about the
 // same fault; other faults go on.
 func TestOneFaultKeepsItsOrder(t *testing.T) {

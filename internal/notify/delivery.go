@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -19,6 +20,9 @@ const (
 	Sent    = "sent"
 	Failed  = "failed"
 	DLQ     = "dlq"
+	// Held waits for quiet hours to end or for a digest, and Digested is in one.
+	Held     = "held"
+	Digested = "digested"
 )
 
 const (
@@ -37,6 +41,11 @@ type Attempt struct {
 	Response     string    `json:"response,omitempty" doc:"The receiver's own words, where its protocol has any."`
 	DurationMS   int64     `json:"duration_ms" doc:"Duration in milliseconds."`
 	Error        string    `json:"error,omitempty" doc:"Why it failed."`
+
+	// ticket is the ticket that is open for the fault since then, and pause how long the
+	// receiver wants to be left alone.
+	ticket string
+	pause  time.Duration
 }
 
 // ok reports whether the receiver accepted it.
@@ -50,7 +59,7 @@ type Delivery struct {
 	Environment   scope.Env      `json:"environment" db:"environment" enum:"sandbox,production" doc:"Its environment."`
 	Alert         string         `json:"alert" db:"alert" doc:"What the message is about."`
 	Severity      string         `json:"severity" db:"severity" enum:"info,warning,error,critical" doc:"Severity."`
-	Status        string         `json:"status" db:"status" enum:"pending,sent,failed,dlq" doc:"failed: to be tried again, unless it was a test; dlq: given up."`
+	Status        string         `json:"status" db:"status" enum:"pending,held,digested,sent,failed,dlq" doc:"held: it waits for quiet hours to end, or for a digest; digested: it is in the digest digest_id; failed: to be tried again, unless it was a test; dlq: given up."`
 	ResponseCode  int            `json:"response_code" db:"response_code" doc:"HTTP status or SMTP reply code of the last attempt; 0: the receiver could not be reached, or there was no attempt yet."`
 	Response      string         `json:"response" db:"response" doc:"The receiver's own words at the last attempt, where its protocol has any."`
 	Error         string         `json:"error" db:"error" doc:"Why the last attempt failed; empty: it did not."`
@@ -60,6 +69,8 @@ type Delivery struct {
 	CreatedAt     time.Time      `json:"created_at" db:"created_at" doc:"When it was queued."`
 	NextAttemptAt *time.Time     `json:"next_attempt_at" db:"next_at" doc:"When it is tried next; null: never."`
 	FinishedAt    *time.Time     `json:"finished_at" db:"finished_at" doc:"When it was sent or given up; null: it is still tried."`
+	DigestID      *int64         `json:"digest_id" db:"digest_id" doc:"The delivery of the digest that it is in; null: in none."`
+	DigestSize    int            `json:"digest_size" db:"digest_size" doc:"Number of messages that it sums up; 0: it is no digest."`
 	Payload       format.Message `json:"payload" db:"message" doc:"The message. Members with secret names are redacted, here and in what is sent."`
 }
 
@@ -73,6 +84,8 @@ func (d Delivery) filled() Delivery {
 type DeliveryFilter struct {
 	// Channel is 0 for all.
 	Channel int64
+	// Digest is 0 for all.
+	Digest int64
 	// Status and Alert are empty for all.
 	Status, Alert string
 	// Start and End bound when they were queued; zero: they do not.
@@ -124,7 +137,7 @@ func (s *Service) Deliveries(ctx context.Context, sc scope.Scope, f DeliveryFilt
 	}
 	if len(page.Deliveries) > limit {
 		page.Deliveries = page.Deliveries[:limit]
-		page.NextCursor = itoa(page.Deliveries[limit-1].ID)
+		page.NextCursor = strconv.FormatInt(page.Deliveries[limit-1].ID, 10)
 	}
 	for i := range page.Deliveries {
 		page.Deliveries[i] = page.Deliveries[i].filled()
@@ -149,11 +162,14 @@ func (s *Service) Retry(ctx context.Context, sc scope.Scope, id int64) (Delivery
 		if d, err = loadDelivery(ctx, tx, sc, id); err != nil {
 			return err
 		}
-		if d.Status == Pending {
+		if d.Status == Pending || d.Status == Held {
 			return fault.New(fault.Conflict, "delivery_pending", "the delivery has not been tried yet")
 		}
 		if d.Status == Sent {
 			return fault.New(fault.Conflict, "delivery_sent", "the delivery has been sent")
+		}
+		if d.DigestID != nil {
+			return fault.Newf(fault.Conflict, "delivery_sent", "the delivery is in the digest %d, which can be tried again", *d.DigestID)
 		}
 		c, err := load(ctx, tx, sc, d.ChannelID)
 		if err != nil {
@@ -187,8 +203,9 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64) (TestResul
 	if err != nil {
 		return TestResult{}, err
 	}
+	severity, _ := c.Settings["default_severity"].(string)
 	m, stored, err := s.testMessage(sc.Tenant, Note{
-		Alert: "test", Severity: format.Info, Env: c.Environment, Fault: "test:" + itoa(id), Title: "Test of the channel " + c.Name,
+		Alert: "test", Severity: cmp.Or(severity, format.Info), Env: c.Environment, Fault: "test:" + strconv.FormatInt(id, 10), Title: "Test of the channel " + c.Name,
 		Text: sc.Actor.Name + " sent this message to try the channel out. Nothing has happened.",
 	})
 	if err != nil {
@@ -198,6 +215,7 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64) (TestResul
 	status := Failed
 	if a.ok() {
 		status = Sent
+		s.endTest(ctx, c.Type, target, m, a)
 	}
 	out := TestResult{Delivered: a.ok(), ResponseCode: a.ResponseCode, Response: a.Response, DurationMS: a.DurationMS, Error: a.Error}
 	err = s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) error {
@@ -210,6 +228,16 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64) (TestResul
 		return audit.Append(ctx, tx, sc, s.Now(), c.entry("NOTIFICATION_CHANNEL_TESTED", map[string]any{"delivered": a.ok(), "response_code": a.ResponseCode}))
 	})
 	return out, err
+}
+
+// endTest ends what a test opened: an incident or a ticket.
+func (s *Service) endTest(ctx context.Context, kind string, c format.Channel, m format.Message, a Attempt) {
+	t, _ := format.Find(kind)
+	if !t.Lasting {
+		return
+	}
+	c.Ticket, m.Status = a.ticket, format.Resolved
+	_ = s.send(ctx, kind, c, m) // the test was about the first message; a person can end what is left
 }
 
 // Forget removes deliveries of a tenant that were listed long enough.

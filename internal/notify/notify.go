@@ -1,9 +1,11 @@
-// Package notify tells people what happened: by mail and by webhooks. A Channel says
+// Package notify tells people what happened: by mail, in chats, by pagers, in tickets and by
+// webhooks. A Channel says
 // where; each Message that a channel gets is a Delivery:
 //
 //	event ─▶ Sink.Take ─┐
 //	Queue, Broadcast ───┴─▶ notification_deliveries (pending)
 //	                            │ Deliverer: one lane a channel
+//	                            ├─ quiet hours, a burst ───▶ held ─▶ digested: one digest for several
 //	                            ├─ accepted ───────────────▶ sent
 //	                            ├─ else, 15 min … 1 h ─────▶ failed, tried again
 //	                            └─ after max_attempts ─────▶ dlq
@@ -17,10 +19,8 @@ package notify
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -31,6 +31,8 @@ const (
 	maxChannels = 200
 	// defaultAttempts is how often a delivery is tried.
 	defaultAttempts = 5
+	// maxDigestWindow bounds the window of a digest, in seconds.
+	maxDigestWindow = 24 * 60 * 60
 	// maxSettings bounds the settings of a channel, in bytes of JSON.
 	maxSettings = 16 << 10
 )
@@ -39,15 +41,18 @@ const (
 type Channel struct {
 	ID                int64          `json:"id" db:"id" doc:"Identifier."`
 	Name              string         `json:"name" db:"name" doc:"Name, unique." example:"on call"`
-	Type              string         `json:"type" db:"type" enum:"email,webhook" doc:"Type of receiver."`
+	Type              string         `json:"type" db:"type" enum:"email,slack,teams,pagerduty,servicenow,jira,webhook" doc:"Type of receiver."`
 	Endpoint          string         `json:"endpoint" db:"endpoint" doc:"Address of the receiver." example:"https://hooks.example.com/gatehouse"`
 	Environment       scope.Env      `json:"environment" db:"environment" enum:"sandbox,production" doc:"Only messages about this environment, and those about the whole tenant."`
 	SeverityThreshold string         `json:"severity_threshold" db:"severity_threshold" enum:"info,warning,error,critical" doc:"Only messages of this severity or a higher one."`
 	MaxAttempts       int            `json:"max_attempts" db:"max_attempts" doc:"How often a delivery is tried."`
 	Enabled           bool           `json:"enabled" db:"enabled" doc:"Whether messages are sent."`
 	Settings          map[string]any `json:"settings" db:"settings" doc:"Settings of the type; docs/notifications.md lists them."`
+	QuietHours        *QuietHours    `json:"quiet_hours" db:"quiet_hours" doc:"When messages are held; null: never."`
+	DigestWindow      int            `json:"digest_window_seconds" db:"digest_window" doc:"For how long after a message further ones are held, to be sent as one digest, in seconds; 0: they are not held."`
 	CredentialSet     bool           `json:"credential_set" db:"-" doc:"Whether a credential is stored. It is never returned."`
 	Pending           int64          `json:"pending_deliveries" db:"pending" doc:"Number of deliveries that are still tried."`
+	Held              int64          `json:"held_deliveries" db:"held" doc:"Number of deliveries that are held for a digest or because of quiet hours."`
 	Dead              int64          `json:"dlq_deliveries" db:"dead" doc:"Number of deliveries that were given up."`
 	LastSuccessAt     *time.Time     `json:"last_success_at" db:"last_success_at" doc:"When the receiver last accepted a message; null: never."`
 	LastFailureAt     *time.Time     `json:"last_failure_at" db:"last_failure_at" doc:"When an attempt last failed; null: never."`
@@ -59,18 +64,22 @@ type Channel struct {
 	ChangeNo int64 `json:"-" db:"change_no"`
 	// Credential is sealed.
 	Credential []byte `json:"-" db:"credential"`
+	// DigestUntil is until when messages are held because one was sent; nil: there was none.
+	DigestUntil *time.Time `json:"-" db:"digest_until"`
 }
 
 // Draft is what a create takes.
 type Draft struct {
 	Name              string         `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique." example:"on call"`
-	Type              string         `json:"type" enum:"email,webhook" doc:"Type of receiver."`
-	Endpoint          string         `json:"endpoint,omitempty" maxLength:"2000" doc:"Address of the receiver: an https URL, or http to an address that the operator allows; for email smtp://host:port or smtps://host:port. No internal network. Types with a fixed address need none." example:"https://hooks.example.com/gatehouse"`
+	Type              string         `json:"type" enum:"email,slack,teams,pagerduty,servicenow,jira,webhook" doc:"Type of receiver."`
+	Endpoint          string         `json:"endpoint,omitempty" maxLength:"2000" doc:"Address of the receiver: an https URL, or http to an address that the operator allows; for email smtp://host:port or smtps://host:port. No internal network. Types with a fixed address need none. The URL of a chat's incoming webhook is a secret: it becomes the credential, and only its scheme and host stay here." example:"https://hooks.example.com/gatehouse"`
 	Environment       scope.Env      `json:"environment,omitempty" enum:"sandbox,production" doc:"Only messages about this environment, and those about the whole tenant; sandbox by default."`
 	SeverityThreshold string         `json:"severity_threshold,omitempty" enum:"info,warning,error,critical" doc:"Only messages of this severity or a higher one; info by default."`
 	MaxAttempts       *int           `json:"max_attempts,omitempty" minimum:"1" maximum:"10" doc:"How often a delivery is tried, 5 by default."`
 	Enabled           *bool          `json:"enabled,omitempty" doc:"Whether messages are sent; true by default."`
 	Settings          map[string]any `json:"settings,omitempty" doc:"Settings of the type; docs/notifications.md lists them."`
+	QuietHours        *QuietHours    `json:"quiet_hours,omitempty" doc:"When messages are held, and sent as one digest afterwards; absent: never."`
+	DigestWindow      int            `json:"digest_window_seconds,omitempty" minimum:"0" maximum:"86400" doc:"For how long after a message further ones are held, to be sent as one digest, in seconds; 0 by default: they are not held. Critical messages are never held so. Not for types that keep an incident or a ticket for each fault."`
 	Credential        any            `json:"credential,omitempty" writeOnly:"true" doc:"An object with the secrets of the type, or a string for its main secret. It is stored encrypted and never returned."`
 }
 
@@ -82,6 +91,8 @@ type Change struct {
 	MaxAttempts       *int                        `json:"max_attempts,omitempty" minimum:"1" maximum:"10" doc:"How often a delivery is tried."`
 	Enabled           *bool                       `json:"enabled,omitempty" doc:"Whether messages are sent."`
 	Settings          patch.Field[map[string]any] `json:"settings,omitzero" doc:"Settings of the type; replaces all of them."`
+	QuietHours        patch.Field[QuietHours]     `json:"quiet_hours,omitzero" doc:"When messages are held, and sent as one digest afterwards; replaces all of it, null: never."`
+	DigestWindow      *int                        `json:"digest_window_seconds,omitempty" minimum:"0" maximum:"86400" doc:"For how long after a message further ones are held, to be sent as one digest, in seconds; 0: they are not held."`
 	Credential        any                         `json:"credential,omitempty" writeOnly:"true" doc:"Replaces the credential: an object with the secrets of the type, or a string for its main secret; an empty object removes it."`
 }
 
@@ -93,39 +104,6 @@ type Page struct {
 
 // rank orders severities.
 func rank(severity string) int { return slices.Index(format.Severities(), severity) }
-
-// secretsOf reads a credential as it was sent: an object of texts, or the text of the
-// main secret of the type.
-func secretsOf(t format.Type, sent any) (map[string]string, []fault.Detail) {
-	switch v := sent.(type) {
-	case nil:
-		return map[string]string{}, nil
-	case string:
-		if v == "" {
-			return map[string]string{}, nil
-		}
-		return map[string]string{t.Secrets[0]: v}, nil
-	case map[string]any:
-		out := map[string]string{}
-		var wrong []fault.Detail
-		for name, value := range v {
-			s, isText := value.(string)
-			switch {
-			case !slices.Contains(t.Secrets, name):
-				wrong = append(wrong, fault.Detail{Pointer: "/credential/" + name, Message: "is no member of the credential of this type"})
-			case !isText:
-				wrong = append(wrong, fault.Detail{Pointer: "/credential/" + name, Message: "must be a string"})
-			case len(s) > 8000:
-				wrong = append(wrong, fault.Detail{Pointer: "/credential/" + name, Message: "must not be longer than 8000 characters"})
-			case s != "":
-				out[name] = s
-			}
-		}
-		slices.SortFunc(wrong, func(a, b fault.Detail) int { return strings.Compare(a.Pointer, b.Pointer) })
-		return out, wrong
-	}
-	return nil, []fault.Detail{{Pointer: "/credential", Message: "must be an object of strings, or a string"}}
-}
 
 // tooLarge reports whether settings are larger than a channel may have.
 func tooLarge(settings map[string]any) bool {

@@ -32,6 +32,10 @@ type Note struct {
 	Resolved    bool
 	Title, Text string
 	Facts       []format.Fact
+	// Digest is what it sums up; nil: it is no digest.
+	Digest []format.Summary
+	// Channels are the only ones that are told; empty: all.
+	Channels []int64
 	// Path is the object's in the console; "": there is none.
 	Path string
 	At   time.Time
@@ -55,7 +59,7 @@ func (o Outbox) Broadcast(ctx context.Context, tx *db.Tx, tenant scope.TenantID,
 	if n.Resolved {
 		queued, err = queueResolved(ctx, tx, m, stored, now)
 	} else {
-		queued, err = queueMessage(ctx, tx, m, stored, now)
+		queued, err = queueMessage(ctx, tx, m, stored, n.Channels, now)
 	}
 	if err != nil || queued == 0 {
 		return err
@@ -75,7 +79,7 @@ func (o Outbox) Broadcast(ctx context.Context, tx *db.Tx, tenant scope.TenantID,
 func (o Outbox) compose(tenant scope.TenantID, n Note) (format.Message, []byte, error) {
 	m := format.Message{
 		ID: n.ID, Alert: n.Alert, Severity: n.Severity, Status: format.Firing, Title: n.Title, Text: n.Text, Facts: n.Facts,
-		Tenant: string(tenant), Environment: string(n.Env), Fault: n.Fault, At: db.Stamp(n.At),
+		Tenant: string(tenant), Environment: string(n.Env), Fault: n.Fault, At: db.Stamp(n.At), Digest: n.Digest,
 	}.Clean()
 	if n.Resolved {
 		m.Status = format.Resolved
@@ -108,10 +112,19 @@ func mustJSON(v map[string]string) []byte {
 
 // testMessage is a message that is sent at once.
 func (s *Service) testMessage(tenant scope.TenantID, n Note) (format.Message, []byte, error) {
+	id, err := s.newID()
+	if err != nil {
+		return format.Message{}, nil, err
+	}
+	n.ID, n.At = id, s.Now()
+	return s.Outbox.compose(tenant, n)
+}
+
+// newID is an id for a message that no event has.
+func (s *Service) newID() (string, error) {
 	random := make([]byte, 16)
 	if _, err := io.ReadFull(s.Random, random); err != nil {
-		return format.Message{}, nil, fault.Wrap(err, "draw an id")
+		return "", fault.Wrap(err, "draw an id")
 	}
-	n.ID, n.At = "ntf_"+hex.EncodeToString(random), s.Now()
-	return s.Outbox.compose(tenant, n)
+	return "ntf_" + hex.EncodeToString(random), nil
 }

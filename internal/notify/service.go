@@ -1,10 +1,12 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
@@ -73,6 +76,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Channel,
 	c := Channel{
 		Name: strings.TrimSpace(d.Name), Type: d.Type, Endpoint: d.Endpoint, Environment: env, SeverityThreshold: d.SeverityThreshold,
 		MaxAttempts: defaultAttempts, Enabled: d.Enabled == nil || *d.Enabled, Settings: d.Settings, ChangeNo: 1, CreatedBy: sc.Actor.Name, Credential: []byte{},
+		QuietHours: d.QuietHours.filled(), DigestWindow: d.DigestWindow,
 	}
 	if c.SeverityThreshold == "" {
 		c.SeverityThreshold = format.Info
@@ -80,9 +84,13 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Channel,
 	if d.MaxAttempts != nil {
 		c.MaxAttempts = *d.MaxAttempts
 	}
-	secrets, offences := secretsOf(t, d.Credential)
+	secrets, offences := t.ReadCredential(d.Credential)
 	if c.Settings == nil {
 		c.Settings = map[string]any{}
+	}
+	c.Endpoint, _ = t.Conceal(c.Endpoint, secrets)
+	if c.Endpoint == "" {
+		c.Endpoint = t.Endpoint
 	}
 	if err := s.check(ctx, t, c, secrets, offences); err != nil {
 		return Channel{}, err
@@ -110,7 +118,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Channel,
 			return err
 		}
 		return audit.Append(ctx, tx, sc, s.Now(), c.entry("NOTIFICATION_CHANNEL_CREATED", map[string]any{
-			"type": c.Type, "target": format.Origin(c.Endpoint), "severity_threshold": c.SeverityThreshold, "enabled": c.Enabled,
+			"type": c.Type, "target": c.target(), "severity_threshold": c.SeverityThreshold, "enabled": c.Enabled,
 		}))
 	})
 	return c.shown(), err
@@ -128,7 +136,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Chang
 	if err != nil {
 		return Channel{}, err
 	}
-	_, offences := secretsOf(t, ch.Credential)
+	_, offences := t.ReadCredential(ch.Credential)
 	if err := s.check(ctx, t, next, secrets, offences); err != nil {
 		return Channel{}, err
 	}
@@ -171,14 +179,30 @@ func (s *Service) apply(tenant scope.TenantID, t format.Type, c Channel, ch Chan
 		c.Enabled = *ch.Enabled
 	}
 	ch.Settings.Apply(&c.Settings)
+	ch.QuietHours.ApplyPointer(&c.QuietHours)
+	c.QuietHours = c.QuietHours.filled()
+	if ch.DigestWindow != nil {
+		c.DigestWindow = *ch.DigestWindow
+	}
 	kept := len(secrets) > 0 && ch.Credential == nil
 	if ch.Credential != nil {
-		secrets, _ = secretsOf(t, ch.Credential)
+		secrets, _ = t.ReadCredential(ch.Credential)
+		if secrets[format.WebhookURL] != "" && ch.Endpoint == nil {
+			c.Endpoint = ""
+		}
 	}
 	if c.Settings == nil {
 		c.Settings = map[string]any{}
 	}
-	if kept && !reflect.DeepEqual(old.Hosts(), format.Channel{Endpoint: c.Endpoint, Settings: c.Settings}.Hosts()) {
+	if secrets != nil && (ch.Endpoint != nil || ch.Credential != nil) {
+		var moved bool
+		c.Endpoint, moved = t.Conceal(c.Endpoint, secrets)
+		kept = kept && !moved
+	}
+	if c.Endpoint == "" {
+		c.Endpoint = t.Endpoint
+	}
+	if kept && !old.SameHosts(format.Channel{Endpoint: c.Endpoint, Settings: c.Settings}) {
 		f := fault.Invalidf("/credential", "another host needs the credential again")
 		f.Code = "credential_required"
 		return c, nil, f
@@ -205,7 +229,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64
 		if err := deleteChannel(ctx, tx, id); err != nil {
 			return err
 		}
-		return audit.Append(ctx, tx, sc, s.Now(), c.entry("NOTIFICATION_CHANNEL_DELETED", map[string]any{"type": c.Type, "target": format.Origin(c.Endpoint)}))
+		return audit.Append(ctx, tx, sc, s.Now(), c.entry("NOTIFICATION_CHANNEL_DELETED", map[string]any{"type": c.Type, "target": c.target()}))
 	})
 	return c, err
 }
@@ -236,6 +260,11 @@ func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifChange int64
 		if c, err = updateChannel(ctx, tx, next); err != nil {
 			return err
 		}
+		if !reflect.DeepEqual(next.QuietHours, old.QuietHours) || next.DigestWindow != old.DigestWindow {
+			if err := endHold(ctx, tx, id, db.Stamp(s.Now())); err != nil {
+				return err
+			}
+		}
 		if err := tx.Notify(ctx, Topic); err != nil { // what waits may go now
 			return err
 		}
@@ -247,18 +276,15 @@ func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifChange int64
 // changed names what differs; of the endpoint only scheme and host, of the credential
 // nothing.
 func changed(old, next Channel) map[string]any {
-	out := map[string]any{}
-	differ := func(name string, a, b any) {
-		if !reflect.DeepEqual(a, b) {
-			out[name] = map[string]any{"from": a, "to": b}
-		}
-	}
-	differ("name", old.Name, next.Name)
-	differ("severity_threshold", old.SeverityThreshold, next.SeverityThreshold)
-	differ("max_attempts", old.MaxAttempts, next.MaxAttempts)
-	differ("enabled", old.Enabled, next.Enabled)
+	out := patch.Differences{}
+	out.Note("name", old.Name, next.Name)
+	out.Note("severity_threshold", old.SeverityThreshold, next.SeverityThreshold)
+	out.Note("max_attempts", old.MaxAttempts, next.MaxAttempts)
+	out.Note("enabled", old.Enabled, next.Enabled)
+	out.Note("quiet_hours", old.QuietHours, next.QuietHours)
+	out.Note("digest_window_seconds", old.DigestWindow, next.DigestWindow)
 	if old.Endpoint != next.Endpoint {
-		out["target"] = map[string]any{"from": format.Origin(old.Endpoint), "to": format.Origin(next.Endpoint)}
+		out["target"] = map[string]any{"from": old.target(), "to": next.target()}
 	}
 	if !reflect.DeepEqual(old.Settings, next.Settings) {
 		out["settings_changed"] = true
@@ -269,8 +295,13 @@ func changed(old, next Channel) map[string]any {
 	return out
 }
 
+// target is the host of a channel, for the audit.
+func (c Channel) target() string {
+	return outbound.Origin(format.Channel{Endpoint: c.Endpoint}.URL())
+}
+
 func (c Channel) entry(kind string, changes map[string]any) audit.Entry {
-	return audit.Entry{Type: kind, Object: "notification_channel", ObjectID: itoa(c.ID), ObjectName: c.Name, Env: c.Environment, Changes: changes}
+	return audit.Entry{Type: kind, Object: "notification_channel", ObjectID: strconv.FormatInt(c.ID, 10), ObjectName: c.Name, Env: c.Environment, Changes: changes}
 }
 
 // shown fills in what is not stored.
@@ -287,6 +318,17 @@ func (s *Service) check(ctx context.Context, t format.Type, c Channel, secrets m
 	if tooLarge(c.Settings) {
 		offences = append(offences, fault.Detail{Pointer: "/settings", Message: "must not be larger than 16 KiB"})
 	}
+	offences = append(offences, c.QuietHours.offences()...)
+	switch {
+	case c.DigestWindow < 0 || c.DigestWindow > maxDigestWindow:
+		offences = append(offences, fault.Detail{Pointer: "/digest_window_seconds", Message: "must be from 0 to 86400"})
+	case c.DigestWindow > 0 && t.Lasting:
+		offences = append(offences, fault.Detail{Pointer: "/digest_window_seconds", Message: "is not for this type: it has one incident or ticket for each fault"})
+	}
+	hook := secrets[format.WebhookURL]
+	if hook != "" && !outbound.SameOrigin(hook, c.Endpoint) {
+		offences = append(offences, fault.Detail{Pointer: "/endpoint", Message: "must be that of webhook_url, or absent"})
+	}
 	f := format.Channel{Endpoint: c.Endpoint, Settings: c.Settings, Credential: secrets}
 	if c.Endpoint == "" {
 		offences = append(offences, fault.Detail{Pointer: "/endpoint", Message: "is required for this type of channel"})
@@ -298,7 +340,7 @@ func (s *Service) check(ctx context.Context, t format.Type, c Channel, secrets m
 		f.Details = offences
 		return f
 	}
-	if t.Request == nil {
+	if t.Send == nil {
 		server, err := f.MailServer()
 		if err != nil {
 			return fault.Invalidf("/endpoint", "%s", err.Error())
@@ -306,13 +348,19 @@ func (s *Service) check(ctx context.Context, t format.Type, c Channel, secrets m
 		if err := s.Target.CheckMail(ctx, "/endpoint", server); err != nil {
 			return err
 		}
-	} else if err := s.Target.Check(ctx, "/endpoint", c.Endpoint); err != nil {
+	} else if err := s.Target.Check(ctx, "/endpoint", cmp.Or(hook, c.Endpoint)); err != nil {
 		return err
 	}
 	if url, _ := c.Settings["token_url"].(string); url != "" {
 		return s.Target.Check(ctx, "/settings/token_url", url)
 	}
 	return nil
+}
+
+// Missing returns those ids that no channel of the environment has.
+func Missing(ctx context.Context, tx *db.Tx, env scope.Env, ids []int64) ([]int64, error) {
+	there, err := channelsAmong(ctx, tx, env, ids)
+	return slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(there, id) }), err
 }
 
 // load is one channel as it is stored.
@@ -327,7 +375,7 @@ func (s *Service) load(ctx context.Context, sc scope.Scope, id int64) (Channel, 
 
 func load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Channel, error) {
 	c, err := getChannel(ctx, tx, id)
-	if errors.Is(err, db.ErrNoRows) || err == nil && sc.Env != scope.AnyEnv && sc.Env != c.Environment {
+	if errors.Is(err, db.ErrNoRows) || err == nil && !sc.Sees(c.Environment) {
 		return Channel{}, fault.NotFoundf("no such channel")
 	}
 	return c, err
@@ -335,10 +383,10 @@ func load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Channel, er
 
 func loadCurrent(ctx context.Context, tx *db.Tx, sc scope.Scope, id, ifChange int64) (Channel, error) {
 	c, err := load(ctx, tx, sc, id)
-	if err == nil && ifChange != 0 && ifChange != c.ChangeNo {
-		return Channel{}, fault.Newf(fault.Precondition, "precondition_failed", "the channel is at change %d", c.ChangeNo)
+	if err != nil {
+		return Channel{}, err
 	}
-	return c, err
+	return c, fault.CheckVersion("channel", c.ChangeNo, ifChange)
 }
 
 func checkNameFree(ctx context.Context, tx *db.Tx, name string, self int64) error {
@@ -351,5 +399,3 @@ func checkNameFree(ctx context.Context, tx *db.Tx, name string, self int64) erro
 	}
 	return err
 }
-
-func itoa(n int64) string { return strconv.FormatInt(n, 10) }

@@ -20,8 +20,11 @@ var errNoStartTLS = errors.New("the server does not offer STARTTLS")
 // errNoAuth: the server offers no AUTH with the method of the channel.
 var errNoAuth = errors.New("the server does not offer this way to sign in")
 
-// accepted is what a server answers to a message that it takes (RFC 5321).
-const accepted = 250
+// Codes of replies (RFC 5321): the server waits for the mail, and the server took it.
+const (
+	startMail = 354
+	accepted  = 250
+)
 
 // mail sends a message to all recipients of a channel, in one transaction.
 func (s *Service) mail(ctx context.Context, c format.Channel, m format.Message) Attempt {
@@ -40,18 +43,20 @@ func (s *Service) mail(ctx context.Context, c format.Channel, m format.Message) 
 		return Attempt{Error: fault.Message(err)}
 	}
 	defer conn.Close()
-	return smtpResult(s.converse(ctx, conn, server, c, mail))
+	reply, err := s.converse(ctx, conn, server, c, mail)
+	return smtpResult(reply, err, c)
 }
 
-// smtpResult is what became of a conversation.
-func smtpResult(err error) Attempt {
+// smtpResult is what became of a conversation: the server accepted the mail with a
+// reply, or err says why not.
+func smtpResult(said string, err error, c format.Channel) Attempt {
 	var reply *textproto.Error
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case err == nil:
-		return Attempt{ResponseCode: accepted, Response: "accepted"}
+		return Attempt{ResponseCode: accepted, Response: format.Line(c.Redact(said))}
 	case errors.As(err, &reply):
-		return Attempt{ResponseCode: reply.Code, Response: format.Line(reply.Msg), Error: "the mail server refused the message"}
+		return Attempt{ResponseCode: reply.Code, Response: format.Line(c.Redact(reply.Msg)), Error: "the mail server refused the message"}
 	case errors.As(err, &certificate):
 		return Attempt{Error: "the certificate of the mail server is not valid"}
 	case errors.Is(err, errNoStartTLS), errors.Is(err, errNoAuth):
@@ -60,57 +65,71 @@ func smtpResult(err error) Attempt {
 	return Attempt{Error: "the target could not be reached"}
 }
 
-// converse hands a mail over.
-func (s *Service) converse(ctx context.Context, conn net.Conn, server outbound.MailServer, c format.Channel, mail format.Mail) error {
+// converse hands a mail over, and answers the server's reply to it.
+func (s *Service) converse(ctx context.Context, conn net.Conn, server outbound.MailServer, c format.Channel, mail format.Mail) (reply string, err error) {
 	settings := s.Target.TLS(server.Host)
 	if c.Encryption() == format.ImplicitTLS {
 		encrypted := tls.Client(conn, settings)
 		if err := encrypted.HandshakeContext(ctx); err != nil {
-			return err
+			return "", err
 		}
 		conn = encrypted
 	}
 	client, err := smtp.NewClient(conn, server.Host)
 	if err != nil {
-		return err
+		return "", err
 	}
 	_, domain, _ := strings.Cut(mail.From, "@")
 	if err := client.Hello(domain); err != nil {
-		return err
+		return "", err
 	}
 	if c.Encryption() == format.StartTLS {
 		if offered, _ := client.Extension("STARTTLS"); !offered {
-			return errNoStartTLS
+			return "", errNoStartTLS
 		}
 		if err := client.StartTLS(settings); err != nil {
-			return err
+			return "", err
 		}
 	}
 	if method := c.MailAuth(); method != "" {
 		if err := signIn(client, method, server.Host, c); err != nil {
-			return err
+			return "", err
 		}
 	}
 	if err := client.Mail(mail.From); err != nil {
-		return err
+		return "", err
 	}
 	for _, to := range mail.To {
 		if err := client.Rcpt(to); err != nil {
-			return err
+			return "", err
 		}
 	}
-	w, err := client.Data()
+	reply, err = sendData(client, mail.Body)
 	if err != nil {
-		return err
-	}
-	if _, err := w.Write(mail.Body); err != nil {
-		return err
-	}
-	if err := w.Close(); err != nil {
-		return err
+		return "", err
 	}
 	_ = client.Quit() // the mail is accepted, whatever comes now
-	return nil
+	return reply, nil
+}
+
+// sendData sends the body of a mail. It answers the server's reply, which often has the
+// number of the mail in the server's queue; smtp.Client.Data would drop it.
+func sendData(client *smtp.Client, body []byte) (reply string, err error) {
+	if err := client.Text.PrintfLine("DATA"); err != nil {
+		return "", err
+	}
+	if _, _, err := client.Text.ReadResponse(startMail); err != nil {
+		return "", err
+	}
+	w := client.Text.DotWriter()
+	if _, err := w.Write(body); err != nil {
+		return "", err
+	}
+	if err := w.Close(); err != nil {
+		return "", err
+	}
+	_, reply, err = client.Text.ReadResponse(accepted)
+	return reply, err
 }
 
 // signIn uses the method of the channel. The methods send secrets, and so need TLS.

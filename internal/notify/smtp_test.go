@@ -30,7 +30,7 @@ type postOffice struct {
 	mu      sync.Mutex
 	mails   []letter
 	methods []string
-	refuse  error
+	reply   error // to a mail; go-smtp's own where nil
 }
 
 type letter struct {
@@ -116,8 +116,8 @@ func (s *mailSession) Data(r io.Reader) error {
 	s.letter.raw = string(raw)
 	s.office.mu.Lock()
 	defer s.office.mu.Unlock()
-	if s.office.refuse != nil {
-		return s.office.refuse
+	if s.office.reply != nil {
+		return s.office.reply
 	}
 	s.office.mails = append(s.office.mails, s.letter)
 	return err
@@ -263,7 +263,15 @@ func TestMailRefusals(t *testing.T) {
 			code       int
 			want       string
 		}{
-			"refused":          {&postOffice{refuse: &smtp.SMTPError{Code: 554, Message: "no room for passw0rd"}, methods: []string{"PLAIN"}}, format.StartTLS, settings("starttls"), password, 554, "no room for [redacted]"},
+			"refused": {&postOffice{reply: &smtp.SMTPError{Code: 554, Message: "no room for passw0rd"}, methods: []string{"PLAIN"}}, format.StartTLS, settings("starttls"), password, 554, "no room for [redacted]"},
+			"repeats AUTH": {
+				&postOffice{reply: &smtp.SMTPError{Code: 550, Message: "bad command AHJvYm90AHBhc3N3MHJk"}, methods: []string{"PLAIN"}},
+				format.StartTLS, settings("starttls"), password, 550, "bad command [redacted]",
+			},
+			"repeats it at the cut": {
+				&postOffice{reply: &smtp.SMTPError{Code: 550, Message: strings.Repeat("x", 187) + " passw0rd"}, methods: []string{"PLAIN"}},
+				format.StartTLS, settings("starttls"), password, 550, "x [r",
+			},
 			"no STARTTLS":      {&postOffice{methods: []string{"PLAIN"}}, format.NoTLS, settings("starttls"), password, 0, "STARTTLS"},
 			"no such AUTH":     {&postOffice{methods: []string{"XOAUTH2"}}, format.StartTLS, settings("starttls"), password, 0, "sign in"},
 			"a wrong password": {&postOffice{methods: []string{"PLAIN"}}, format.ImplicitTLS, settings("implicit"), map[string]any{"username": "robot", "password": "wr0ng"}, 535, "wrong password"},
@@ -285,6 +293,32 @@ func TestMailRefusals(t *testing.T) {
 		_, err := b.Create(ctx, admin, Draft{Name: "clear", Type: format.Email, Endpoint: "127.0.0.1:25", Settings: settings("none"), Credential: password})
 		if err == nil {
 			t.Error("a password without TLS is accepted")
+		}
+	})
+}
+
+// TestMailReply: what a mail server says to a mail that it takes is shown in its own
+// words, such as the number in its queue, without the credential.
+func TestMailReply(t *testing.T) {
+	own, pool := certificate(t)
+	dbtest.Each(t, func(t *testing.T, cluster *db.Cluster) {
+		b := newTrusting(t, cluster, pool)
+		for name, c := range map[string]struct{ said, want string }{
+			"one line":     {"queued as A1B2", "queued as A1B2"},
+			"two lines":    {"queued\nas A1B2", "queued as A1B2"},
+			"a credential": {"taken from passw0rd", "taken from [redacted]"},
+			"a long line":  {strings.Repeat("x", 300), strings.Repeat("x", 197) + "…"},
+		} {
+			office := &postOffice{reply: &smtp.SMTPError{Code: 250, EnhancedCode: smtp.NoEnhancedCode, Message: c.said}, methods: []string{"PLAIN"}}
+			ch := b.channel(Draft{
+				Name: name, Type: format.Email, Endpoint: office.open(t, format.StartTLS, own),
+				Settings:   map[string]any{"from": "g@example.com", "to": "ann@example.com", "tls": "starttls"},
+				Credential: map[string]any{"username": "robot", "password": "passw0rd"},
+			})
+			res, err := b.Test(context.Background(), admin, ch.ID)
+			if err != nil || !res.Delivered || res.ResponseCode != 250 || res.Response != c.want {
+				t.Errorf("%s: %+v, %v", name, res, err)
+			}
 		}
 	})
 }

@@ -11,10 +11,11 @@ import (
 
 // laneColumns are what sending needs; to count deliveries takes time.
 const laneColumns = `id, name, type, endpoint, environment, severity_threshold, max_attempts, enabled, settings, credential, created_by,
-	created_at, updated_at, change_no, last_success_at, last_failure_at`
+	created_at, updated_at, change_no, last_success_at, last_failure_at, quiet_hours, digest_window, digest_until`
 
 const channelColumns = laneColumns + `,
 	(SELECT COUNT(*) FROM notification_deliveries d WHERE d.channel_id = notification_channels.id AND d.next_at IS NOT NULL) AS pending,
+	(SELECT COUNT(*) FROM notification_deliveries d WHERE d.channel_id = notification_channels.id AND d.next_at IS NOT NULL AND d.status = 'held') AS held,
 	(SELECT COUNT(*) FROM notification_deliveries d WHERE d.channel_id = notification_channels.id AND d.status = 'dlq') AS dead`
 
 const inEnv = ` WHERE ($1 = '' OR environment = $1)`
@@ -39,20 +40,27 @@ func channelNamed(ctx context.Context, tx *db.Tx, name string) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT id FROM notification_channels WHERE name = $1`, name)
 }
 
+// channelsAmong are those ids that channels of an environment have.
+func channelsAmong(ctx context.Context, tx *db.Tx, env scope.Env, ids []int64) ([]int64, error) {
+	return db.AllIn[int64](ctx, tx, `SELECT id FROM notification_channels WHERE environment = $1 AND id IN ($in)`, ids, string(env))
+}
+
 func insertChannel(ctx context.Context, tx *db.Tx, c Channel) (Channel, error) {
 	return db.One[Channel](ctx, tx, `INSERT INTO notification_channels (name, type, endpoint, environment, severity_threshold, severity_rank, max_attempts,
-			enabled, settings, credential, created_by, created_at, updated_at, change_no)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) RETURNING `+channelColumns,
+			enabled, settings, credential, created_by, created_at, updated_at, change_no, quiet_hours, digest_window)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) RETURNING `+channelColumns,
 		c.Name, c.Type, c.Endpoint, string(c.Environment), c.SeverityThreshold, rank(c.SeverityThreshold), c.MaxAttempts,
-		c.Enabled, c.Settings, c.Credential, c.CreatedBy, c.CreatedAt, c.UpdatedAt, c.ChangeNo)
+		c.Enabled, c.Settings, c.Credential, c.CreatedBy, c.CreatedAt, c.UpdatedAt, c.ChangeNo, c.QuietHours, c.DigestWindow)
 }
 
 // updateChannel writes what people change. The other columns are the Deliverer's.
 func updateChannel(ctx context.Context, tx *db.Tx, c Channel) (Channel, error) {
 	return db.One[Channel](ctx, tx, `UPDATE notification_channels SET name = $2, endpoint = $3, severity_threshold = $4, severity_rank = $5,
-			max_attempts = $6, enabled = $7, settings = $8, credential = $9, updated_at = $10, change_no = $11
+			max_attempts = $6, enabled = $7, settings = $8, credential = $9, updated_at = $10, change_no = $11,
+			quiet_hours = $12, digest_window = $13
 		WHERE id = $1 RETURNING `+channelColumns,
-		c.ID, c.Name, c.Endpoint, c.SeverityThreshold, rank(c.SeverityThreshold), c.MaxAttempts, c.Enabled, c.Settings, c.Credential, c.UpdatedAt, c.ChangeNo)
+		c.ID, c.Name, c.Endpoint, c.SeverityThreshold, rank(c.SeverityThreshold), c.MaxAttempts, c.Enabled, c.Settings, c.Credential, c.UpdatedAt, c.ChangeNo,
+		c.QuietHours, c.DigestWindow)
 }
 
 func deleteChannel(ctx context.Context, tx *db.Tx, id int64) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,15 +13,29 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// queueMessage makes a delivery for each channel that wants the message, and says how
-// many: a message without an environment goes to the channels of both.
-func queueMessage(ctx context.Context, tx *db.Tx, m format.Message, stored []byte, now time.Time) (int64, error) {
+// afterFault is when a new delivery about the fault $1 to the channel c is due: now, $5, or
+// when what failed about the fault is tried again, by itself or in a digest. It does not
+// wait for what is held.
+const afterFault = `COALESCE((SELECT MAX(d.next_at) FROM notification_deliveries d
+	WHERE d.channel_id = c.id AND d.next_at > $5 AND d.status <> 'held' AND (d.fault = $1 OR d.digest_size > 0 AND EXISTS (
+		SELECT 1 FROM notification_deliveries m WHERE m.digest_id = d.id AND m.fault = $1))), $5)`
+
+// queueMessage makes a delivery for each channel that wants the message, or for those of
+// only that do, and says how many: a message without an environment goes to the channels of both.
+func queueMessage(ctx context.Context, tx *db.Tx, m format.Message, stored []byte, only []int64, now time.Time) (int64, error) {
+	among := ""
+	if len(only) > 0 {
+		ids := make([]string, len(only))
+		for i, id := range only {
+			ids[i] = strconv.FormatInt(id, 10)
+		}
+		among = ` AND c.id IN (` + strings.Join(ids, ", ") + `)`
+	}
 	return tx.Exec(ctx, `INSERT INTO notification_deliveries (channel_id, fault, alert, severity, status, message, created_at, next_at)
 		SELECT c.id, CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS TEXT), 'pending', CAST($4 AS TEXT), CAST($5 AS BIGINT),
-			COALESCE((SELECT MAX(d.next_at) FROM notification_deliveries d
-				WHERE d.channel_id = c.id AND d.fault = $1 AND d.next_at > $5), $5)
+			`+afterFault+`
 		FROM notification_channels c
-		WHERE c.enabled AND c.severity_rank <= $6 AND (CAST($7 AS TEXT) = '' OR c.environment = $7) ORDER BY c.id`,
+		WHERE c.enabled AND c.severity_rank <= $6 AND (CAST($7 AS TEXT) = '' OR c.environment = $7)`+among+` ORDER BY c.id`,
 		m.Fault, m.Alert, m.Severity, string(stored), now, rank(m.Severity), m.Environment)
 }
 
@@ -29,8 +44,7 @@ func queueMessage(ctx context.Context, tx *db.Tx, m format.Message, stored []byt
 func queueResolved(ctx context.Context, tx *db.Tx, m format.Message, stored []byte, now time.Time) (int64, error) {
 	return tx.Exec(ctx, `INSERT INTO notification_deliveries (channel_id, fault, alert, severity, status, message, created_at, next_at)
 		SELECT c.id, CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS TEXT), 'pending', CAST($4 AS TEXT), CAST($5 AS BIGINT),
-			COALESCE((SELECT MAX(d.next_at) FROM notification_deliveries d
-				WHERE d.channel_id = c.id AND d.fault = $1 AND d.next_at > $5), $5)
+			`+afterFault+`
 		FROM notification_channels c JOIN notification_faults f ON f.channel_id = c.id
 		WHERE f.fault = $1 AND f.opened AND c.enabled ORDER BY c.id`,
 		m.Fault, m.Alert, m.Severity, string(stored), now)
@@ -53,17 +67,21 @@ func closeFault(ctx context.Context, tx *db.Tx, fault string) error {
 
 // parcel is a delivery as a lane takes it.
 type parcel struct {
-	ID       int64           `db:"id"`
-	Fault    string          `db:"fault"`
-	Alert    string          `db:"alert"`
-	Attempts int             `db:"attempts"`
-	Log      []Attempt       `db:"log"`
-	Message  json.RawMessage `db:"message"`
+	ID       int64     `db:"id"`
+	Fault    string    `db:"fault"`
+	Alert    string    `db:"alert"`
+	Attempts int       `db:"attempts"`
+	Log      []Attempt `db:"log"`
+	Ticket   string    `db:"ticket"`
+	// Size is how many messages it sums up; 0: it is no digest.
+	Size    int             `db:"digest_size"`
+	Message json.RawMessage `db:"message"`
 }
 
 func dueParcels(ctx context.Context, tx *db.Tx, channel int64, now time.Time, n int) ([]parcel, error) {
-	return db.All[parcel](ctx, tx, `SELECT id, fault, alert, attempts, log, message FROM notification_deliveries
-		WHERE channel_id = $1 AND next_at <= $2 ORDER BY next_at, id LIMIT $3`, channel, now, n)
+	return db.All[parcel](ctx, tx, `SELECT d.id, d.fault, d.alert, d.attempts, d.log, d.message, d.digest_size, COALESCE(f.ticket, '') AS ticket
+		FROM notification_deliveries d LEFT JOIN notification_faults f ON f.channel_id = d.channel_id AND f.fault = d.fault
+		WHERE d.channel_id = $1 AND d.next_at <= $2 ORDER BY d.next_at, d.id LIMIT $3`, channel, now, n)
 }
 
 // saveAttempt writes how an attempt at a delivery ended. next is nil once it is not
@@ -75,9 +93,28 @@ func saveAttempt(ctx context.Context, tx *db.Tx, p parcel, status string, a Atte
 	return err
 }
 
-// postpone moves all that waits of a fault, so that nothing overtakes what failed.
-func postpone(ctx context.Context, tx *db.Tx, channel int64, fault string, until time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET next_at = $3 WHERE channel_id = $1 AND fault = $2 AND next_at < $3`, channel, fault, until)
+// postpone moves all that waits of the fault of a delivery, or of the faults that are in a
+// digest, so that nothing overtakes what failed.
+func postpone(ctx context.Context, tx *db.Tx, channel int64, p parcel, until time.Time) error {
+	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET next_at = $3 WHERE channel_id = $1 AND next_at < $3
+		AND (fault = $2 OR fault IN (SELECT m.fault FROM notification_deliveries m WHERE m.digest_id = $4))`, channel, p.Fault, until, p.ID)
+	return err
+}
+
+// postponeAll moves all that waits in a channel, because its receiver asks for a pause.
+func postponeAll(ctx context.Context, tx *db.Tx, channel int64, until time.Time) error {
+	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET next_at = $2 WHERE channel_id = $1 AND next_at < $2`, channel, until)
+	return err
+}
+
+// saveTicket notes the ticket that is open for a fault; "": none is.
+func saveTicket(ctx context.Context, tx *db.Tx, channel int64, fault, ticket string, now time.Time) error {
+	if ticket == "" {
+		_, err := tx.Exec(ctx, `UPDATE notification_faults SET ticket = '' WHERE channel_id = $1 AND fault = $2 AND ticket <> ''`, channel, fault)
+		return err
+	}
+	_, err := tx.Exec(ctx, `INSERT INTO notification_faults (channel_id, fault, opened, last_at, ticket) VALUES ($1, $2, TRUE, $4, $3)
+		ON CONFLICT (channel_id, fault) DO UPDATE SET ticket = excluded.ticket, last_at = excluded.last_at`, channel, fault, ticket, now)
 	return err
 }
 
@@ -90,7 +127,7 @@ func insertTested(ctx context.Context, tx *db.Tx, channel int64, m format.Messag
 }
 
 const deliveryColumns = `d.id, d.channel_id, c.name AS channel_name, c.environment, d.alert, d.severity, d.status, d.message, d.attempts, d.log, d.response_code,
-	d.response, d.error, d.created_at, d.next_at, d.finished_at`
+	d.response, d.error, d.created_at, d.next_at, d.finished_at, d.digest_id, d.digest_size`
 
 const deliveryTables = ` FROM notification_deliveries d JOIN notification_channels c ON c.id = d.channel_id WHERE `
 
@@ -108,6 +145,9 @@ func (f DeliveryFilter) where(env scope.Env) (string, []any) {
 	}
 	if f.Status != "" {
 		add(` AND d.status = $%d`, f.Status)
+	}
+	if f.Digest != 0 {
+		add(` AND d.digest_id = $%d`, f.Digest)
 	}
 	if f.Alert != "" {
 		add(` AND d.alert = $%d`, f.Alert)

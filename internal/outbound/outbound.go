@@ -261,3 +261,7 @@ func Origin(raw string) string {
 	}
 	return u.Scheme + "://" + strings.ToLower(u.Host)
 }
+
+// SameOrigin reports whether two URLs have the same scheme and host. What is not a URL has
+// the origin of no other.
+func SameOrigin(a, b string) bool { return Origin(a) != "" && Origin(a) == Origin(b) }

@@ -283,3 +283,21 @@ func TestRetryAfter(t *testing.T) {
 		}
 	}
 }
+
+func TestSameOrigin(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"https://h/x", "https://H/y", true},
+		{"https://h/x", "http://h/x", false},
+		{"https://h/x", "https://h:444/x", false},
+		{"https://h/x", "https://h.evil/x", false},
+		{"https://h/x", "://", false},
+		{"\x00", "\x00", false},
+	} {
+		if got := SameOrigin(c.a, c.b); got != c.want {
+			t.Errorf("%s and %s: %v", c.a, c.b, got)
+		}
+	}
+}

@@ -1,7 +1,7 @@
-// Package patch holds the one type that tells the three states of a member of
-// a PUT body apart: not sent (leave it), null (clear it), a value (set it).
-// A pointer cannot: null and absent look alike in it. A PUT
-// changes the members that are sent and leaves the others.
+// Package patch describes changes of objects. Field tells the three states of a member of a
+// PUT body apart: not sent (leave it), null (clear it), a value (set it). A pointer cannot:
+// null and absent look alike in it. A PUT changes the members that are sent and leaves the
+// others. Differences are what the audit records of a change.
 package patch
 
 import (

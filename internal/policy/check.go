@@ -214,8 +214,9 @@ type Links struct {
 	BouncerEnv func(ctx context.Context, tx *db.Tx, id int64) (scope.Env, error)
 	// BouncerTwin returns the production bouncer of the same name; nil for none.
 	BouncerTwin func(ctx context.Context, tx *db.Tx, id int64) (*int64, error)
-	// DestinationExists reports whether env has the destination that an action names.
-	DestinationExists func(ctx context.Context, tx *db.Tx, env scope.Env, ref string) (bool, error)
+	// DestinationExists reports whether env has the target of an action, and it fits the
+	// action's type.
+	DestinationExists func(ctx context.Context, tx *db.Tx, env scope.Env, a Action) (bool, error)
 }
 
 // checkLinks checks the ids in next that differ from old: each must exist in the policy's
@@ -249,34 +250,17 @@ func (l *Links) checkLinks(ctx context.Context, tx *db.Tx, old, next Policy) err
 	if old.Environment == next.Environment && reflect.DeepEqual(old.Actions, actions) {
 		actions = nil // a destination that was deleted later must not block other changes
 	}
-	for i, a := range actions {
-		if msg := a.check(); msg != "" {
-			absent(fmt.Sprintf("/actions/%d/destination_ref", i), "%s", msg)
-			continue
-		}
-		ok, err := l.DestinationExists(ctx, tx, next.Environment, a.DestinationRef)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			absent(fmt.Sprintf("/actions/%d/destination_ref", i), "no %s in %s", a.DestinationRef, next.Environment)
-		}
+	wrong, err := l.checkActions(ctx, tx, next.Environment, actions)
+	if err != nil {
+		return err
 	}
+	offences = append(offences, wrong...)
 	if len(offences) == 0 {
 		return nil
 	}
 	f := fault.New(fault.Invalid, "validation_failed", offences[0].Message)
 	f.Details = offences
 	return f
-}
-
-// check says why an action's destination does not fit its type, or "".
-func (a Action) check() string {
-	kind, _, _ := strings.Cut(a.DestinationRef, ":")
-	if want := map[bool]string{true: "channel", false: "integration"}[a.Type == "notification"]; kind != want {
-		return fmt.Sprintf("the target of an action of type %s must be %s:<id>", a.Type, want)
-	}
-	return ""
 }
 
 // turns makes callers with the same name take turns, in this process.

@@ -94,8 +94,8 @@ func newHouse(t *testing.T, c *db.Cluster) *house {
 				}
 				return nil, nil
 			},
-			DestinationExists: func(_ context.Context, _ *db.Tx, _ scope.Env, ref string) (bool, error) {
-				return ref == "channel:1", nil
+			DestinationExists: func(_ context.Context, _ *db.Tx, _ scope.Env, a Action) (bool, error) {
+				return a.DestinationRef == "channel:1", nil
 			},
 		},
 		Data: func(ctx context.Context, id scope.TenantID, env scope.Env) (rego.DataSource, error) {

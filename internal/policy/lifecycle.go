@@ -22,7 +22,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id int64, hard boo
 			err = fault.NotFoundf("no such policy")
 		}
 		if err == nil {
-			err = checkVersion(old, ifVersion)
+			err = fault.CheckVersion("policy", old.Version, ifVersion)
 		}
 		if err != nil {
 			return err
@@ -160,6 +160,15 @@ func Exists(ctx context.Context, tx *db.Tx, id int64) (bool, error) {
 		return false, nil
 	}
 	return err == nil && p.DeletedAt == nil, err
+}
+
+// EnvironmentOf returns the environment of a policy that is not deleted, else NotFound.
+func EnvironmentOf(ctx context.Context, tx *db.Tx, id int64) (scope.Env, error) {
+	p, err := get(ctx, tx, id)
+	if errors.Is(err, db.ErrNoRows) || err == nil && p.DeletedAt != nil {
+		return scope.AnyEnv, fault.NotFoundf("no such policy")
+	}
+	return p.Environment, err
 }
 
 // Count returns the number of live controls of the tenant, in both environments.

@@ -4,73 +4,92 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 // Metrics counts evaluations of controls in memory and adds them to the store in batches.
-// Add is on the hot path: it takes a shared lock on one of 16 shards and does three atomic
-// additions. Counts since the last flush are lost with the process: these are figures for
-// people; the audit is the record.
+// Counts since the last flush are lost with the process: these are figures for people; the
+// audit is the record.
 type Metrics struct {
 	stores *db.Cluster
 	every  time.Duration
-	shards [16]shard
+
+	mu      sync.Mutex
+	tallies map[tallyKey]*tally
+	flushes sync.Mutex // one flush at a time
 }
 
-type shard struct {
-	mu     sync.RWMutex
-	counts map[counterKey]*counter
-}
-
-type counterKey struct {
+type tallyKey struct {
 	tenant scope.TenantID
 	policy int64
 }
 
-type counter struct{ evaluations, hits, nanos atomic.Int64 }
+// tally is a tally and how much of it the store has.
+type tally struct {
+	*rego.Tally
+	// held: somebody counts in it without asking for it again, so it stays.
+	held   bool
+	stored counts
+}
+
+// counts are those of a tally at one moment.
+type counts struct{ evaluations, hits, nanos int64 }
+
+// now reads the hits first: there are never more of them than evaluations.
+func (t *tally) now() counts {
+	hits := t.CacheHits.Load()
+	return counts{t.Evaluations.Load(), hits, t.Nanoseconds.Load()}
+}
+
+func (c counts) minus(o counts) counts {
+	return counts{c.evaluations - o.evaluations, c.hits - o.hits, c.nanos - o.nanos}
+}
 
 // NewMetrics makes a collector that Run flushes at every interval.
 func NewMetrics(stores *db.Cluster, every time.Duration) *Metrics {
-	m := &Metrics{stores: stores, every: every}
-	for i := range m.shards {
-		m.shards[i].counts = map[counterKey]*counter{}
-	}
-	return m
+	return &Metrics{stores: stores, every: every, tallies: map[tallyKey]*tally{}}
 }
 
-// Add counts one evaluation of a control, or one answer from the cache.
+// Tally returns where a control's uses are counted, always the same for one control. The
+// caller may keep it. policy 0 is for decisions that no control made.
+func (m *Metrics) Tally(tenant scope.TenantID, policy int64) *rego.Tally {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.find(tallyKey{tenant, policy})
+	t.held = true
+	return t.Tally
+}
+
+func (m *Metrics) find(key tallyKey) *tally {
+	t := m.tallies[key]
+	if t == nil {
+		t = &tally{Tally: &rego.Tally{}}
+		m.tallies[key] = t
+	}
+	return t
+}
+
+// Add counts one evaluation of a control, or one answer from the cache, that a bouncer
+// reports. The id is as the bouncer sent it, so a tally that is only added to is dropped
+// once it is stored.
 func (m *Metrics) Add(tenant scope.TenantID, policyID int64, d time.Duration, cacheHit bool) {
-	sh, key := &m.shards[uint64(policyID)%16], counterKey{tenant, policyID}
-	sh.mu.RLock()
-	c := sh.counts[key]
-	if c == nil {
-		sh.mu.RUnlock()
-		m.grow(sh, key)
-		sh.mu.RLock()
-		// A flush may have happened in between; then this count goes to the next map.
-		if c = sh.counts[key]; c == nil {
-			sh.mu.RUnlock()
-			m.Add(tenant, policyID, d, cacheHit)
-			return
-		}
-	}
-	c.evaluations.Add(1)
-	c.nanos.Add(int64(d))
-	if cacheHit {
-		c.hits.Add(1)
-	}
-	sh.mu.RUnlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.find(tallyKey{tenant, policyID}).Evaluated(d, cacheHit)
 }
 
-func (m *Metrics) grow(sh *shard, key counterKey) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if sh.counts[key] == nil {
-		sh.counts[key] = &counter{}
+// Each calls f with the tallies that somebody holds, in no particular order.
+func (m *Metrics) Each(f func(tenant scope.TenantID, policy int64, t *rego.Tally)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, t := range m.tallies {
+		if t.held {
+			f(key.tenant, key.policy, t.Tally)
+		}
 	}
 }
 
@@ -92,34 +111,55 @@ func (m *Metrics) Run(ctx context.Context) error {
 }
 
 // Flush adds the counts to the store, in one transaction for each tenant. Counts that could
-// not be written are kept for the next flush; those of a removed tenant or control are
+// not be written are written by the next flush; those of a removed tenant or control are
 // dropped.
 func (m *Metrics) Flush(ctx context.Context) error {
-	byTenant := map[scope.TenantID]map[int64]*counter{}
-	for i := range m.shards {
-		sh := &m.shards[i]
-		sh.mu.Lock()
-		taken := sh.counts
-		sh.counts = make(map[counterKey]*counter, len(taken))
-		sh.mu.Unlock()
-		for key, c := range taken {
-			if byTenant[key.tenant] == nil {
-				byTenant[key.tenant] = map[int64]*counter{}
-			}
-			byTenant[key.tenant][key.policy] = c
-		}
-	}
+	m.flushes.Lock()
+	defer m.flushes.Unlock()
 	var failed error
-	for tenant, counts := range byTenant {
-		if err := m.flush(ctx, tenant, counts); err != nil {
+	for tenant, grown := range m.grown() {
+		if err := m.flush(ctx, tenant, grown); err != nil {
 			failed = errors.Join(failed, err)
-			m.giveBack(tenant, counts)
+			continue
 		}
+		m.stored(tenant, grown)
 	}
 	return failed
 }
 
-func (m *Metrics) flush(ctx context.Context, tenant scope.TenantID, counts map[int64]*counter) error {
+// grown returns the counts of the controls that were used since the last flush.
+func (m *Metrics) grown() map[scope.TenantID]map[int64]counts {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := map[scope.TenantID]map[int64]counts{}
+	for key, t := range m.tallies {
+		more := t.now().minus(t.stored)
+		if more == (counts{}) {
+			continue
+		}
+		if out[key.tenant] == nil {
+			out[key.tenant] = map[int64]counts{}
+		}
+		out[key.tenant][key.policy] = more
+	}
+	return out
+}
+
+// stored notes that the store has these counts.
+func (m *Metrics) stored(tenant scope.TenantID, grown map[int64]counts) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, more := range grown {
+		key := tallyKey{tenant, id}
+		t := m.tallies[key]
+		t.stored = counts{t.stored.evaluations + more.evaluations, t.stored.hits + more.hits, t.stored.nanos + more.nanos}
+		if !t.held && t.now() == t.stored {
+			delete(m.tallies, key)
+		}
+	}
+}
+
+func (m *Metrics) flush(ctx context.Context, tenant scope.TenantID, grown map[int64]counts) error {
 	store, err := m.stores.Tenant(ctx, tenant)
 	if isNotFound(err) {
 		return nil
@@ -128,28 +168,12 @@ func (m *Metrics) flush(ctx context.Context, tenant scope.TenantID, counts map[i
 		return err
 	}
 	return store.Write(ctx, func(tx *db.Tx) error {
-		for _, id := range sortedKeys(counts) {
-			c := counts[id]
-			if err := addCounts(ctx, tx, id, c.evaluations.Load(), c.hits.Load(), c.nanos.Load()); err != nil {
+		for _, id := range sortedKeys(grown) {
+			more := grown[id]
+			if err := addCounts(ctx, tx, id, more.evaluations, more.hits, more.nanos); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-}
-
-func (m *Metrics) giveBack(tenant scope.TenantID, counts map[int64]*counter) {
-	for id, c := range counts {
-		sh, key := &m.shards[uint64(id)%16], counterKey{tenant, id}
-		sh.mu.Lock()
-		into := sh.counts[key]
-		if into == nil {
-			into = &counter{}
-			sh.counts[key] = into
-		}
-		into.evaluations.Add(c.evaluations.Load())
-		into.hits.Add(c.hits.Load())
-		into.nanos.Add(c.nanos.Load())
-		sh.mu.Unlock()
-	}
 }

@@ -2,12 +2,14 @@ package policy
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -52,15 +54,37 @@ func TestMetrics(t *testing.T) {
 		if got, err = h.Get(ctx, sc(""), p.ID); err != nil || got.Metrics.TotalEvaluations != 801 {
 			t.Errorf("after the end %+v, %v", got.Metrics, err)
 		}
+		own := m.Tally(scope.DefaultTenant, p.ID)
+		for range 2 { // in the same tally as what comes from elsewhere, each time once
+			own.Evaluated(2*time.Millisecond, false)
+			m.Add(scope.DefaultTenant, p.ID, 2*time.Millisecond, false)
+			if err := m.Flush(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err = h.Get(ctx, sc(""), p.ID); err != nil || got.Metrics.TotalEvaluations != 805 || own.Evaluations.Load() != 4 {
+			t.Errorf("with a tally of its own %+v, %v", got.Metrics, err)
+		}
 	})
 }
 
-func BenchmarkMetricsAdd(b *testing.B) {
-	m := NewMetrics(nil, time.Hour)
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			m.Add(scope.DefaultTenant, 12, time.Microsecond, true)
+// TestReportedIDsAreNotKept: a bouncer may report any id, so what it reports is forgotten
+// once it is stored. A tally that somebody holds stays.
+func TestReportedIDsAreNotKept(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		newHouse(t, c)
+		m := NewMetrics(c, time.Hour)
+		own := m.Tally(scope.DefaultTenant, 1)
+		for id := range int64(1000) {
+			m.Add(scope.DefaultTenant, id, time.Millisecond, false)
+		}
+		if err := m.Flush(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		var held []int64
+		m.Each(func(_ scope.TenantID, id int64, _ *rego.Tally) { held = append(held, id) })
+		if len(m.tallies) != 1 || !slices.Equal(held, []int64{1}) || m.Tally(scope.DefaultTenant, 1) != own || own.Evaluations.Load() != 1 {
+			t.Errorf("%d tallies, held: %v", len(m.tallies), held)
 		}
 	})
 }

@@ -54,20 +54,6 @@ type TestData struct {
 	PIP       map[string]any `json:"pip,omitzero" doc:"Replaces data.pip: the data of data-source connections, by connection."`
 }
 
-// Action runs after a decision.
-type Action struct {
-	Type           string  `json:"type" enum:"notification,webhook,workflow,approval_queue,policy_engine,break_glass_bridge,siem_forwarder" doc:"Action."`
-	DestinationRef string  `json:"destination_ref" pattern:"^(channel|integration):[1-9][0-9]{0,17}$" doc:"Target: channel:<id> for a notification, integration:<id> for the others." example:"channel:3"`
-	Trigger        string  `json:"trigger" enum:"on_deny,on_permit,on_mask" doc:"Which decisions set it off."`
-	Payload        Payload `json:"payload,omitzero" doc:"The message."`
-}
-
-// Payload is the content of an action.
-type Payload struct {
-	Message  string `json:"message,omitempty" maxLength:"2000" doc:"Message template."`
-	Severity string `json:"severity,omitempty" enum:"info,warning,error,critical" doc:"Severity."`
-}
-
 // Content is the part of a control that a version stores: everything that an author sets.
 type Content struct {
 	Name        string     `json:"name" db:"name" doc:"Name; a search can match a part of it." example:"Payments: owners only"`
@@ -98,7 +84,8 @@ type Policy struct {
 	Affected []User `json:"affected_policies,omitempty" db:"-" doc:"In the answer to a change of a library: the policies that use it."`
 	// Impact is set in the answer to a promotion that was measured.
 	Impact *Impact `json:"-" db:"-"`
-	// Replaced and Warnings are set in the answers to a promotion and to Reinstate.
+	// Replaced is set in the answers to a promotion and to Reinstate, Warnings in that to a
+	// create, too.
 	Replaced []Superseded `json:"-" db:"-"`
 	Warnings []Warning    `json:"-" db:"-"`
 	// SandboxCopyID is set in the answer to a promotion that left a copy in sandbox;

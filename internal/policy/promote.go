@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -98,6 +99,10 @@ func (m move) apply(ctx context.Context, tx *db.Tx, old Policy) (p Policy, err e
 	}
 	now := m.Now()
 	next.Environment, next.Version, next.UpdatedAt, next.PromotedAt = scope.Production, old.Version+1, now, &now
+	left, err := m.leaveActions(ctx, tx, &next)
+	if err != nil {
+		return p, err
+	}
 	if err := m.checkLinks(ctx, tx, old, next); err != nil {
 		return p, err
 	}
@@ -129,7 +134,7 @@ func (m move) apply(ctx context.Context, tx *db.Tx, old Policy) (p Policy, err e
 		}
 	}
 	p.Warnings, err = promotionWarnings(ctx, tx, old, p)
-	p.Warnings = append(p.Warnings, beside.warnings(p)...)
+	p.Warnings = slices.Concat(p.Warnings, beside.warnings(p), left)
 	return p, err
 }
 
@@ -197,7 +202,7 @@ func promotable(p Policy, ifVersion int64) error {
 	if p.Environment == scope.Production {
 		return fault.New(fault.Conflict, "already_in_production", "the policy is in production already")
 	}
-	return checkVersion(p, ifVersion)
+	return fault.CheckVersion("policy", p.Version, ifVersion)
 }
 
 // checkApproval is the four-eyes gate: when it is on, the request names an approver who

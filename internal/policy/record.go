@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/event"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -115,18 +116,13 @@ func (p Policy) live() bool { return p.Status == Active && p.DeletedAt == nil }
 // changed lists what differs, with old and new value; for long members only that they
 // differ.
 func changed(old, next Policy) map[string]any {
-	out := map[string]any{}
-	differ := func(name string, a, b any) {
-		if !reflect.DeepEqual(a, b) {
-			out[name] = map[string]any{"from": a, "to": b}
-		}
-	}
-	differ("name", old.Name, next.Name)
-	differ("description", old.Description, next.Description)
-	differ("status", old.Status, next.Status)
-	differ("environment", old.Environment, next.Environment)
-	differ("resource_id", deref(old.ResourceID), deref(next.ResourceID))
-	differ("bouncer_id", deref(old.BouncerID), deref(next.BouncerID))
+	out := patch.Differences{}
+	out.Note("name", old.Name, next.Name)
+	out.Note("description", old.Description, next.Description)
+	out.Note("status", old.Status, next.Status)
+	out.Note("environment", old.Environment, next.Environment)
+	out.Note("resource_id", deref(old.ResourceID), deref(next.ResourceID))
+	out.Note("bouncer_id", deref(old.BouncerID), deref(next.BouncerID))
 	if old.RegoCode != next.RegoCode {
 		out["rego_code"] = map[string]any{"changed": true}
 	}

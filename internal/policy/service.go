@@ -131,7 +131,10 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Policy, 
 	}
 	var made Policy
 	err = s.write(ctx, sc, func(tx *db.Tx) (err error) {
-		made, err = s.insertNew(ctx, tx, sc, next, step{verb: "created"})
+		if made, err = s.insertNew(ctx, tx, sc, next, step{verb: "created"}); err != nil {
+			return err
+		}
+		made.Warnings, err = shadowWarnings(ctx, tx, made)
 		return err
 	})
 	return made, err
@@ -143,7 +146,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 	// Checked early, so that nobody waits for a compilation to learn of a 404 or 412.
 	old, err := s.stored(ctx, sc, id)
 	if err == nil {
-		err = checkVersion(old, ifVersion)
+		err = fault.CheckVersion("policy", old.Version, ifVersion)
 	}
 	if err == nil && c.RegoCode != nil && *c.RegoCode != old.RegoCode {
 		next := old
@@ -166,7 +169,7 @@ func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifVersion int6
 		if err != nil {
 			return err
 		}
-		if err := checkVersion(old, ifVersion); err != nil {
+		if err := fault.CheckVersion("policy", old.Version, ifVersion); err != nil {
 			return err
 		}
 		next, err := decide(tx, old)
@@ -248,13 +251,6 @@ func addSyncErrors(ctx context.Context, tx *db.Tx, ps []Policy, list func(contex
 		}
 	}
 	return err
-}
-
-func checkVersion(p Policy, ifVersion int64) error {
-	if ifVersion != 0 && ifVersion != p.Version {
-		return fault.Newf(fault.Precondition, "precondition_failed", "the policy is at version %d", p.Version)
-	}
-	return nil
 }
 
 // actor is the name of the caller, for people.

@@ -83,6 +83,7 @@ func erase(ctx context.Context, tx *db.Tx, id int64) error {
 	for _, sql := range []string{
 		`DELETE FROM policy_versions WHERE policy_id = $1`,
 		`DELETE FROM policy_counters WHERE policy_id = $1`,
+		`DELETE FROM policy_action_minutes WHERE policy_id = $1`,
 		`DELETE FROM policies WHERE id = $1`,
 	} {
 		if _, err := tx.Exec(ctx, sql, id); err != nil {
@@ -124,6 +125,13 @@ const liveControls = `SELECT id, name, version, COALESCE(resource_id, 0) AS reso
 
 func controls(ctx context.Context, tx *db.Tx, env scope.Env) ([]Control, error) {
 	return db.All[Control](ctx, tx, liveControls+`ORDER BY id`, string(env))
+}
+
+// actingIDs selects the controls that have actions. The index policies_acting lists those alone.
+const actingIDs = `SELECT id FROM policies WHERE substr(actions, 1, 2) = '[{' ORDER BY id`
+
+func acting(ctx context.Context, tx *db.Tx, ids []int64) ([]Acting, error) {
+	return db.AllIn[Acting](ctx, tx, `SELECT id, name, environment, actions FROM policies WHERE id IN ($in)`, ids)
 }
 
 // shelved is an active library.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -15,6 +16,8 @@ const (
 	warnNotEnforced = "not_enforced"
 	warnTenantWide  = "tenant_wide"
 	warnUncovered   = "sandbox_uncovered"
+	warnShadowed    = "shadowed"
+	warnActions     = "actions_left_out"
 )
 
 // maxUncovered is how many resources one warning lists.
@@ -24,8 +27,8 @@ const maxUncovered = 10
 // runs after all changes of the promotion, in their transaction.
 func promotionWarnings(ctx context.Context, tx *db.Tx, old, p Policy) ([]Warning, error) {
 	var out []Warning
-	add := func(code, message string, resources ...int64) {
-		out = append(out, Warning{Code: code, Message: message, PolicyIDs: []int64{p.ID}, ResourceIDs: resources})
+	add := func(kind, message string, resources ...int64) {
+		out = append(out, p.warning(kind, message, resources...))
 	}
 	if !p.live() {
 		status := "inactive"
@@ -44,6 +47,11 @@ func promotionWarnings(ctx context.Context, tx *db.Tx, old, p Policy) ([]Warning
 	if p.ResourceID == nil {
 		add(warnTenantWide, fmt.Sprintf("policy %d names no resource: it is tenant-wide and applies to every request of %s", p.ID, p.Environment))
 	}
+	shadowed, err := shadowWarnings(ctx, tx, p)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, shadowed...)
 	wide, err := countTenantWide(ctx, tx, scope.Sandbox)
 	if err != nil {
 		return nil, err
@@ -84,4 +92,22 @@ func uncoveredBy(ctx context.Context, tx *db.Tx, old Policy, wide int64) ([]unco
 		return nil, nil
 	}
 	return withoutControl(ctx, tx, scope.Sandbox, 0)
+}
+
+// shadowWarnings reports requests that do not reach p, because a resource that names a host
+// and has no active control matches them before p's resource, which names none.
+func shadowWarnings(ctx context.Context, tx *db.Tx, p Policy) ([]Warning, error) {
+	if p.ResourceID == nil || p.Kind == KindLibrary {
+		return nil, nil
+	}
+	ids, why, err := resource.Shadows(ctx, tx, p.Environment, *p.ResourceID)
+	if err != nil || why == "" {
+		return nil, err
+	}
+	return []Warning{p.warning(warnShadowed, fmt.Sprintf("policy %d does not decide on all requests of resource %d: %s", p.ID, *p.ResourceID, why), ids...)}, nil
+}
+
+// warning is one that concerns p and resources.
+func (p Policy) warning(kind, message string, resources ...int64) Warning {
+	return Warning{Code: kind, Message: message, PolicyIDs: []int64{p.ID}, ResourceIDs: resources}
 }

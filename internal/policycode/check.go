@@ -43,13 +43,16 @@ func (s *Service) Validate(ctx context.Context, sc scope.Scope, r Request) (cont
 	if err != nil {
 		return controlfile.Validation{}, err
 	}
-	_, unresolved, err := s.resolve(ctx, sc, repo, r)
+	linked, unresolved, err := s.resolve(ctx, sc, repo, r)
 	if err != nil {
 		return controlfile.Validation{}, err
 	}
 	v.Errors = append(append(append([]lang.FileIssue{}, issues...), found...), unresolved...)
 	if v.Valid = len(v.Errors) == 0; !v.Valid {
 		return v, nil
+	}
+	if v.Warnings, err = s.shadowed(ctx, sc, repo, linked, r); err != nil {
+		return controlfile.Validation{}, err
 	}
 	started := s.Now()
 	for _, c := range repo.Controls {
@@ -145,6 +148,33 @@ func (s *Service) resolve(ctx context.Context, sc scope.Scope, repo controlfile.
 		return nil
 	})
 	return out, issues, err
+}
+
+// shadowed warns of controls that some requests to their resource will not reach.
+func (s *Service) shadowed(ctx context.Context, sc scope.Scope, repo controlfile.Repository, linked []links, r Request) ([]lang.FileIssue, error) {
+	out := []lang.FileIssue{}
+	if !sc.Sees(scope.Sandbox) {
+		return out, nil
+	}
+	return out, s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
+		for i, c := range repo.Controls {
+			id := linked[i].resource
+			if id == nil && c.Resource == nil {
+				id = r.ResourceID
+			}
+			if id == nil || c.IsLibrary() {
+				continue
+			}
+			_, why, err := resource.Shadows(ctx, tx, scope.Sandbox, *id)
+			if err != nil {
+				return err
+			}
+			if why != "" {
+				out = append(out, lang.FileIssue{File: c.Path, Issue: lang.Issue{Message: why, Severity: lang.SeverityWarning, Rule: "shadowed"}})
+			}
+		}
+		return nil
+	})
 }
 
 // link finds what one control links to in an environment.

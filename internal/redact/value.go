@@ -2,13 +2,12 @@ package redact
 
 import "github.com/gatehouse-dev/gatehouse/internal/rego/value"
 
-// AppendValue appends v, a value that was decoded from JSON, as JSON without what must
-// never be logged: what JSON makes of v's text, in one pass. What lies deeper than
-// JSON reads is null.
+// AppendValue appends v, which was decoded from JSON, as JSON without secrets. The result is that
+// of JSON for v's text, in one pass. Values nested deeper than JSON reads are null.
 func AppendValue(dst []byte, v value.Value) []byte { return appendValue(dst, v, 0) }
 
-// AppendMember appends `"name":v` as AppendValue does of an object that has it as a
-// member; nothing where the member must go. sep, if not 0, stands before it.
+// AppendMember appends `"name":v`, redacted like a member of an object, or nothing if the member
+// must be removed. It puts sep first, unless sep is 0.
 func AppendMember(dst []byte, sep byte, name string, v value.Value) []byte {
 	return appendMember(dst, sep, name, v, 1)
 }
@@ -62,8 +61,8 @@ func appendMember(dst []byte, sep byte, name string, v value.Value, depth int) [
 	return appendValue(dst, v, depth)
 }
 
-// usual reports names that any input has, and that are no secrets: they need not be
-// folded. TestUsualNames holds them against the rule.
+// usual reports whether name is common in inputs and not a secret, so that it need not be folded.
+// TestUsualNames compares it with the rule.
 func usual(name string) bool {
 	switch name {
 	case "id", "email", "name", "type", "roles", "groups", "attributes", "department",

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -16,7 +16,7 @@ type run struct {
 	in   value.Value
 	data DataSource
 	lim  Limits
-	nat  *native.Env
+	nat  *eval.Env
 }
 
 func newRun(in value.Value, data DataSource, lim Limits) *run {
@@ -24,12 +24,12 @@ func newRun(in value.Value, data DataSource, lim Limits) *run {
 }
 
 // env is what a program gets of a run: made once, for all controls.
-func (r *run) env(b *timeBudget) *native.Env {
+func (r *run) env(b *timeBudget) *eval.Env {
 	if r.nat != nil {
 		return r.nat
 	}
 	lim := r.lim
-	e := &native.Env{Now: lim.Now, Done: b.done, Pause: lim.Pause, Bytes: int(lim.Bytes), Steps: lim.Steps, SkipReason: true, Strict: true, Settles: Denies}
+	e := &eval.Env{Now: lim.Now, Done: b.done, Pause: lim.Pause, Bytes: int(lim.Bytes), Steps: lim.Steps, SkipReason: true, Strict: true, Settles: Denies}
 	if lim.Clock != nil {
 		e.Clock, e.Deadline = lim.Clock, lim.Clock().Add(b.deadline)
 	} else {
@@ -41,14 +41,14 @@ func (r *run) env(b *timeBudget) *native.Env {
 
 // Env is what a program of the evaluator needs to know of the limits. The caller must
 // call release when the program has ended.
-func (l Limits) Env(ctx context.Context) (env *native.Env, release func()) {
+func (l Limits) Env(ctx context.Context) (env *eval.Env, release func()) {
 	b := newTimeBudget(ctx, l)
 	return newRun(value.Value{}, nil, l).env(b), b.release
 }
 
 // Panic is a fault of the evaluator that was recovered. The control then denies, and
 // Decision.Err holds the fault, to log and to count.
-type Panic = native.PanicError
+type Panic = eval.PanicError
 
 // Panic is the fault of the evaluator that made a decision a denial; nil for all
 // other decisions.
@@ -63,9 +63,9 @@ func (d *Decision) Panic() *Panic {
 
 // evaluatorError is an error of the evaluator in the terms of this package.
 func evaluatorError(err error) error {
-	var e *native.EvalError
+	var e *eval.Error
 	switch {
-	case errors.Is(err, native.ErrLimit):
+	case errors.Is(err, eval.ErrLimit):
 		return ErrLimit
 	case errors.As(err, &e):
 		if pkg, ok := strings.CutSuffix(e.File, ".rego"); ok && strings.HasPrefix(pkg, lang.LibraryRoot+".") {

@@ -12,12 +12,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/why"
 )
 
 // Control is one control: its text, and what that compiles to. It is immutable
 // and safe for concurrent use.
 type Control struct {
-	meta Meta
+	meta  Meta
+	tally atomic.Pointer[Tally]
 	// compiled is there once ready was called; every exported method calls it, and
 	// a plan does for its controls. It stands beside meta: a decision reads both.
 	*compiled
@@ -25,6 +27,7 @@ type Control struct {
 	*later
 	source string
 	shelf  []lang.Library // that it may use
+	_      [24]byte       // so that it starts a cache line: a decision reads the first
 }
 
 // later is what is made of a control when somebody asks.
@@ -183,12 +186,12 @@ func Refused(m Meta, source string, libs []lang.Library, issue lang.Issue) *Cont
 // asked why.
 type whyProgram struct {
 	once sync.Once
-	prog *native.Why // nil: not possible
+	prog *why.Module // nil: not possible
 }
 
 // Why is the program that explains the control's outcomes; nil where there is none. The
 // first call compiles it from the source, which takes milliseconds.
-func (c *Control) Why() *native.Why {
+func (c *Control) Why() *why.Module {
 	c.ready()
 	if len(c.issues) > 0 {
 		return nil

@@ -226,7 +226,11 @@ func (p *plan) evaluate(ctx context.Context, s *Set, r *Request, path string, op
 	lim := opt.Limits()
 	b := newTimeBudget(ctx, lim)
 	defer b.release()
-	run := newRun(p.input(r, path), s, lim)
+	asked := r.Resource
+	if p.readsResource {
+		asked = p.mergeResource(asked, path)
+	}
+	run := newRun(input(r, asked), s, lim)
 	if len(p.controls) == 1 {
 		c := p.controls[0]
 		return c.verdict(c.answer(run, b))
@@ -379,5 +383,5 @@ func (s *Set) Scope(r *Request, d *Decision) ([]*Control, value.Value) {
 	if len(p.controls) == 0 {
 		return nil, value.Value{}
 	}
-	return p.controls, p.input(r, path)
+	return p.controls, input(r, p.mergeResource(r.Resource, path))
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// guarded is a set with resources of several kinds of patterns.
+// guarded returns a set with resources of several kinds of patterns.
 func guarded(t testing.TB) *rego.Set {
 	t.Helper()
 	deny, issues := rego.Compile(rego.Meta{ID: 1, Name: "closed", Version: 1, ResourceID: 5}, "package c\n\nallow := false\n\nreason := \"closed\"\n")
@@ -37,8 +37,8 @@ func guarded(t testing.TB) *rego.Set {
 	}})
 }
 
-// Every spelling that some server reads as a path below /orders is that resource's;
-// id 0 stands for a refusal.
+// TestSpellings: every spelling that some server reads as a path below /orders is that resource's.
+// Id 0 means that the path is refused.
 func TestSpellings(t *testing.T) {
 	s := guarded(t)
 	var cases []corpusCase
@@ -104,7 +104,7 @@ func TestSpellings(t *testing.T) {
 		{"/vi%C3%AA%CC%A3t/1", 6, "/vi%C3%AA%CC%A3t/1"},
 		{"/ORDERS;x", 5, "/orders"},
 
-		// Characters that nobody sees.
+		// Invisible characters.
 		{"/or\u00adders/1", 5, "/orders/1"},
 		{"/orders\u200b/1", 5, "/orders/1"},
 		{"/\ufefforders/1", 5, "/orders/1"},
@@ -123,7 +123,7 @@ func TestSpellings(t *testing.T) {
 		{"/files/a\u200db", 7, "/files/a%E2%80%8Db"},
 		{"/orders\u2022/1", 6, "/orders%E2%80%A2/1"},
 
-		// The streams of NTFS, and a plus for a space.
+		// Streams of NTFS, and a plus for a space.
 		{"/orders::$DATA", 5, "/orders"},
 		{"/orders::$DATA/1", 5, "/orders/1"},
 		{"/Orders::$Index_Allocation/1", 5, "/orders/1"},
@@ -149,7 +149,7 @@ func TestSpellings(t *testing.T) {
 		{"/x/%2B..%2B/orders/1", 0, ""},
 		{"/x/..::$DATA/orders/1", 0, ""},
 
-		// Other segments appear behind a second reading.
+		// A second decoding gives other segments.
 		{"/orders%252f1", 0, ""},
 		{"/ORDERS%252F1", 0, ""},
 		{"/orders\uff0f1", 0, ""},
@@ -176,7 +176,7 @@ func TestSpellings(t *testing.T) {
 		{"/order/1", 6, "/order/1"},
 		{"/", 6, "/"},
 
-		// An application that tells spellings apart.
+		// An application that distinguishes spellings.
 		{"/raw/A;x=%3b./%252e%252e/B", 8, "/raw/A;x=%3B./%252e%252e/B"},
 		{"/RAW/a", 6, "/RAW/a"},
 		{"/raw;x/a", 6, "/raw/a"},
@@ -205,7 +205,7 @@ func TestSpellings(t *testing.T) {
 		}
 		cases = append(cases, corpusCase{Input: in})
 	}
-	// A stock OPA finds the same resource and sees the same path.
+	// A stock OPA matches the same resource, and sees the same path.
 	data, err := bundle.Write(bundle.Spec{Set: s, Revision: "1"})
 	if err != nil {
 		t.Fatal(err)

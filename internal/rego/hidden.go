@@ -30,7 +30,7 @@ func readPaths(paths [][]string) []readPath {
 // than a look at each path that the control reads where there is nothing to hide.
 func (d *Decision) Hidden(r *Request) redact.Found {
 	var found redact.Found
-	if c := d.decider(); c != nil && (d.Err != nil || !c.code.FixedReason) {
+	if c := d.Decider(); c != nil && (d.Err != nil || !c.code.FixedReason) {
 		for i := range c.reads {
 			found = c.reads[i].gather(found, r, d.Resource)
 		}
@@ -38,7 +38,7 @@ func (d *Decision) Hidden(r *Request) redact.Found {
 	if d.Resource == nil {
 		return found
 	}
-	if mail, ok := d.Resource.Doc.Get("owner_email").Str(); ok && mail != "" && (d.Err != nil || strings.Contains(d.Reason, mail)) {
+	if mail := d.Resource.mail; mail != "" && (d.Err != nil || strings.Contains(d.Reason, mail)) {
 		found = found.With(value.String(mail), true)
 	}
 	return found
@@ -54,8 +54,8 @@ func (d *Decision) HiddenInput(r *Request) redact.Found {
 	return found
 }
 
-// decider is the control that decided; nil is none.
-func (d *Decision) decider() *Control {
+// Decider is the control that decided; nil is none.
+func (d *Decision) Decider() *Control {
 	for i := len(d.Ran) - 1; i >= 0; i-- { // a DENY is the last
 		if c := d.Ran[i]; c.meta.ID == d.PolicyID {
 			return c

@@ -3,6 +3,7 @@ package rego
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -16,12 +17,17 @@ type plan struct {
 	own       [1]*Control // what controls points to where there is one
 	cacheable bool
 	readsData bool
-	reads     []readPath
-	refs      lang.Refs // of all controls together
+	// readsResource: some control reads below input.resource. Otherwise the
+	// resource's document, which may be in none of the processor's caches, is
+	// left alone.
+	readsResource bool
+	reads         []readPath
+	refs          lang.Refs // of all controls together
 	// identity is a digest of everything that the decision depends on beside
 	// the request: equal identities and equal reads give equal decisions,
 	// whichever set, revision or tenant they come from.
 	identity [32]byte
+	_        [32]byte // so that it starts a cache line, with what every decision reads
 }
 
 // part is a member of input.
@@ -76,6 +82,7 @@ func (s *Set) newPlan(sl *slot) *plan {
 	}
 	p.cacheable = p.refs.Cacheable()
 	p.readsData = len(p.refs.Data) > 0
+	p.readsResource = slices.ContainsFunc(p.reads, func(in readPath) bool { return in.part == partAll || in.part == partResource })
 	p.identity = s.identity(p)
 	return p
 }
@@ -152,6 +159,11 @@ func (s *Set) identity(p *plan) [32]byte {
 		for _, name := range path {
 			key = value.String(name).AppendExact(key)
 		}
+		if path[0] == "pip" {
+			sum := s.sumOf(path)
+			h.Write(append(key, sum[:]...))
+			continue
+		}
 		h.Write(s.Data(path).AppendExact(key))
 	}
 	return [32]byte(h.Sum(nil))
@@ -192,9 +204,9 @@ func (p *plan) appendKey(dst []byte, r *Request, path string) []byte {
 	return dst
 }
 
-// input is the document that the controls see: the request's parts, and onto
-// input.resource the matched resource's fields.
-func (p *plan) input(r *Request, path string) value.Value {
+// input is the document that the controls see: the request's parts, with asked as
+// input.resource.
+func input(r *Request, asked value.Value) value.Value {
 	members := make([]value.Member, 0, 8)
 	add := func(key string, v value.Value) {
 		if v.Defined() {
@@ -203,7 +215,7 @@ func (p *plan) input(r *Request, path string) value.Value {
 	}
 	add("user", r.User)
 	add("action", r.Action)
-	add("resource", p.mergeResource(r.Resource, path))
+	add("resource", asked)
 	add("context", r.Context)
 	r.Extra.Each(func(key string, v value.Value) bool {
 		if newInputPath([]string{key}).part == partExtra {
@@ -235,11 +247,13 @@ func (p *plan) mergeResource(sent value.Value, path string) value.Value {
 		if key == "path" && path != "" {
 			return true
 		}
-		if d := doc.Get(key); d.Defined() && key != "id" && key != "path" {
-			if key == "attributes" {
-				d = mergeObjects(v, d)
+		if key != "id" && key != "path" {
+			if d := doc.Get(key); d.Defined() {
+				if key == "attributes" {
+					d = mergeObjects(v, d)
+				}
+				v = d
 			}
-			v = d
 		}
 		members = append(members, value.Member{Key: key, Value: v})
 		return true

@@ -36,7 +36,7 @@ func (s *Set) Input(r *Request) (value.Value, error) {
 	if err != nil {
 		return value.Value{}, err
 	}
-	return s.planOf(at.slot).input(r, at.path), nil
+	return input(r, s.planOf(at.slot).mergeResource(r.Resource, at.path)), nil
 }
 
 // Restrict is what a bouncer in front of the resources with these ids is given:

@@ -65,6 +65,9 @@ type Meta struct {
 	Version int64  `json:"version"`
 	// ResourceID links the control to one resource; 0 is tenant-wide.
 	ResourceID int64 `json:"resource_id"`
+	// Targets are those of the control's actions, such as channel:3, separated by spaces. The
+	// service runs the actions; a bouncer only carries the ids.
+	Targets string `json:"targets,omitempty"`
 }
 
 // Limits bound one evaluation. The zero value means the defaults.

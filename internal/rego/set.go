@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -38,6 +39,7 @@ type Set struct {
 	pip      value.Value
 	plans    []atomic.Pointer[plan] // by slot; made when first asked for
 	noPlan   atomic.Pointer[plan]   // for requests that match no resource
+	sums     *sync.Map              // see sumOf
 	names    *names
 
 	resourcesOnce sync.Once
@@ -47,7 +49,7 @@ type Set struct {
 
 // NewSet builds a snapshot.
 func NewSet(spec SetSpec) *Set {
-	s := &Set{revision: spec.Revision, env: spec.Env, pip: spec.PIP}
+	s := &Set{revision: spec.Revision, env: spec.Env, pip: spec.PIP, sums: &sync.Map{}}
 	s.setControls(spec.Controls)
 	s.slots = make([]*slot, 0, len(spec.Resources))
 	for i := range spec.Resources {
@@ -143,7 +145,7 @@ type Change struct {
 // so do their cached decisions.
 func (s *Set) With(c Change) *Set {
 	next := &Set{
-		revision: c.Revision, env: s.env, pip: s.pip,
+		revision: c.Revision, env: s.env, pip: s.pip, sums: s.sums,
 		controls: s.controls, global: s.global, linked: s.linked,
 		slots: s.slots, matcher: s.matcher, names: s.names,
 	}
@@ -298,6 +300,28 @@ func (s *Set) Data(path []string) value.Value {
 		}
 	}
 	return value.Value{}
+}
+
+// PIPMeta is the member of data.pip that says how fresh the data of each connection is.
+const PIPMeta = "_meta"
+
+// summed is a value with its digest.
+type summed struct {
+	of  value.Value
+	sum [32]byte
+}
+
+// sumOf digests the value at a path below data.pip exactly as controls see it. Plans of all
+// resources ask for the same few paths, and a document may be large, so that sums are kept,
+// also by the sets that come after this one.
+func (s *Set) sumOf(path []string) [32]byte {
+	v, key := s.Data(path), strings.Join(path, "\x00")
+	if kept, ok := s.sums.Load(key); ok && value.Same(kept.(summed).of, v) {
+		return kept.(summed).sum
+	}
+	next := summed{v, sha256.Sum256(v.AppendExact(nil))}
+	s.sums.Store(key, next)
+	return next.sum
 }
 
 // walk follows members, and array indices, as OPA's store does.

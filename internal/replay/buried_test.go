@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 )
 
-// TestBuriedOfAnotherKind: a job of another kind is no replay's, whatever its payload
-// looks like. Without a transaction, whoever touched a run would panic.
+// TestBuriedOfAnotherKind: replay ignores jobs of other kinds, whatever their payload looks like.
+// Any access to a run would panic, because there is no transaction.
 func TestBuriedOfAnotherKind(t *testing.T) {
 	s := &Service{}
 	for _, kind := range []string{"", "ide-deploy", "replays", "Replay"} {

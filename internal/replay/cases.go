@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,21 +15,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// maxCases bounds the stored test cases of a control, maxName their names.
+// maxCases limits the stored test cases of a control, maxName the length of their names.
 const (
 	maxCases = 1000
 	maxName  = 200
 )
 
-// FromDecisions says which recorded decisions become test cases: those named,
-// or the newest that a filter leaves.
+// FromDecisions selects the recorded decisions that become test cases: by id, or the newest that
+// match a filter.
 type FromDecisions struct {
 	DecisionIDs []string `json:"decision_ids,omitempty" maxItems:"200" doc:"The decisions, by id."`
 	Filter      *Picked  `json:"filter,omitempty" doc:"Instead of decision_ids: the newest decisions that match these filters."`
 	DryRun      bool     `json:"dry_run,omitempty" doc:"Return the cases without storing them."`
 }
 
-// Picked is a filter of recorded decisions that kept an input.
+// Picked is a filter for recorded decisions with an input.
 type Picked struct {
 	Environment scope.Env `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment of the decisions; absent: production."`
 	Decision    string    `json:"decision,omitempty" enum:"PERMIT,DENY" doc:"Only these decisions."`
@@ -39,7 +40,7 @@ type Picked struct {
 	Limit       int       `json:"limit,omitempty" minimum:"1" maximum:"200" doc:"Largest number of cases; 20 by default."`
 }
 
-// Made are the test cases that were made of decisions.
+// Made are the test cases made from decisions.
 type Made struct {
 	PolicyID int64             `json:"policy_id" doc:"The control."`
 	Version  int64             `json:"version" doc:"Its version now."`
@@ -49,7 +50,7 @@ type Made struct {
 	Cases    []policy.TestCase `json:"test_cases" doc:"The new cases, as stored."`
 }
 
-// AddedCase is one new case.
+// AddedCase is a new case.
 type AddedCase struct {
 	DecisionID string `json:"decision_id" doc:"The decision."`
 	Name       string `json:"name" doc:"Name of its case."`
@@ -59,18 +60,17 @@ type AddedCase struct {
 	Redacted   bool   `json:"redacted" doc:"Whether the input has values that were redacted in the log."`
 }
 
-// Skipped is a decision that makes no case.
+// Skipped is a decision that gave no case.
 type Skipped struct {
 	DecisionID string `json:"decision_id" doc:"The decision."`
 	Reason     string `json:"reason" enum:"no_input,unreadable,already_there" doc:"Why."`
 }
 
-// Cases makes stored test cases of recorded decisions: the input as the controls
-// saw it, the matched resource's fields included, and whether access was granted
-// by all controls together (in shadow mode: would have been). The new cases are
-// run at once. Faults: Invalid for decisions that are not there.
+// Cases stores test cases made from recorded decisions: the input as the controls saw it, with the
+// fields of the matched resource, and whether all controls together granted access (in shadow mode:
+// would have). It runs the new cases at once. Faults: Invalid for decisions that do not exist.
 func (s *Service) Cases(ctx context.Context, sc scope.Scope, id int64, from FromDecisions) (Made, error) {
-	if err := sc.Require(recordedInputs); err != nil { // cases show what the requests held
+	if err := sc.Require(recordedInputs); err != nil { // cases show the content of requests
 		return Made{}, err
 	}
 	p, err := s.Policies.Get(ctx, sc, id)
@@ -126,7 +126,7 @@ func (s *Service) Cases(ctx context.Context, sc scope.Scope, id int64, from From
 	return made, err
 }
 
-// pick gives the decisions that are asked for, in that order.
+// pick returns the selected decisions, in the requested order.
 func (s *Service) pick(ctx context.Context, sc scope.Scope, from FromDecisions) ([]audit.Decision, error) {
 	switch {
 	case from.Filter != nil && len(from.DecisionIDs) > 0:
@@ -176,7 +176,7 @@ func (s *Service) filtered(ctx context.Context, sc scope.Scope, p Picked) ([]aud
 		Start: s.Now().Add(-time.Duration(p.WindowHours) * time.Hour),
 	}
 	if p.ResourceID != 0 {
-		f.ResourceID = itoa(p.ResourceID)
+		f.ResourceID = strconv.FormatInt(p.ResourceID, 10)
 	}
 	s.Audit.WaitShipped(ctx)
 	var out, some []audit.Decision
@@ -207,13 +207,13 @@ func (s *Service) filtered(ctx context.Context, sc scope.Scope, p Picked) ([]aud
 	return out, err
 }
 
-// inputsAtOnce is for how many decisions inputs are looked up in one question.
+// inputsAtOnce is the number of decisions whose inputs one query reads.
 const inputsAtOnce = 100
 
 // errEnough ends a walk over the log.
 var errEnough = errors.New("replay: enough decisions")
 
-// caseOf makes a case of a decision, or says why it makes none.
+// caseOf makes a case from a decision, or says why it cannot.
 func (s *Service) caseOf(ctx context.Context, sc scope.Scope, d audit.Decision) (c policy.TestCase, why string, err error) {
 	req, why := request(d)
 	if why != "" {
@@ -231,7 +231,7 @@ func (s *Service) caseOf(ctx context.Context, sc scope.Scope, d audit.Decision) 
 	return policy.TestCase{Input: doc, Expected: granted(d), Source: policy.FromDecision}, "", nil
 }
 
-// granted tells whether the controls granted access, also where nobody enforced it.
+// granted reports whether the controls granted access, even if nobody enforced it.
 func granted(d audit.Decision) bool {
 	if d.Effect == "SHADOW_WOULD_DENY" {
 		return false

@@ -16,13 +16,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// maxStates is how many changes of the active controls and libraries one replay
-// follows back.
+// maxStates limits the changes of active controls and libraries that one replay goes back.
 const maxStates = 500
 
-// state is what was active from a revision on, and a time: controls by index into
-// the spec, and the libraries that they could import. Where the revision is 0, it
-// is older than what is known by revision.
+// state is what was active from a revision and a time on: controls, by index into the spec, and the
+// libraries that they could import. A revision of 0 means that the state is older than the known
+// revisions.
 type state struct {
 	revision int64
 	from     time.Time
@@ -30,7 +29,7 @@ type state struct {
 	shelf    []lang.Library
 }
 
-// epochs works out what is the baseline, and when.
+// epochs determines the baseline, and when it changed.
 func (s *Service) epochs(ctx context.Context, sc scope.Scope, p *plan, set *rego.Set) error {
 	h := history{plan: p, from: p.followed}
 	if err := s.began(ctx, sc, &h); err != nil {
@@ -59,19 +58,19 @@ func (s *Service) epochs(ctx context.Context, sc scope.Scope, p *plan, set *rego
 	return nil
 }
 
-// history is what was active in the window, oldest first, while it is put together.
+// history collects what was active in the window, oldest first.
 type history struct {
 	*plan
 	from   time.Time
-	known  int64 // from this revision on all is known; 0: from the first
+	known  int64 // the revision from which everything is known; 0 means from the first
 	states []state
-	// ends are the states of resources that changes ended, newest first; before the
-	// revision dataFrom they are not all there.
+	// ends are past states of resources, newest first. Before the revision dataFrom they are
+	// incomplete.
 	ends     []ended
 	dataFrom int64
 }
 
-// begin starts with what was active first. What is older than known is unknown.
+// begin adds the state at the start. Anything before known is unknown.
 func (h *history) begin(first state) {
 	if h.known > 0 {
 		h.states = append(h.states, first)
@@ -80,7 +79,7 @@ func (h *history) begin(first state) {
 	h.states = append(h.states, first)
 }
 
-// follow makes a state of each change of what was active, up to a revision.
+// follow adds a state for each change of what was active, up to a revision.
 func (h *history) follow(moments []policy.Moment, upTo int64) {
 	env := h.request.SourceEnvironment
 	w := walk{history: h, active: map[int64]policy.Moment{}, libraries: map[int64]policy.Moment{}, unsettled: true}
@@ -110,16 +109,16 @@ func (h *history) follow(moments []policy.Moment, upTo int64) {
 	}
 }
 
-// walk goes through versions, and holds what is active.
+// walk visits versions, and tracks what is active.
 type walk struct {
 	*history
 	active    map[int64]policy.Moment
 	libraries map[int64]policy.Moment
-	unsettled bool // what is active is not yet written into the last state
+	unsettled bool // the last state does not yet have the changes
 }
 
-// take goes on to a version that holds from a revision on. In the window that
-// begins a state.
+// take applies a version that is active from a revision on. Inside the window, that starts a new
+// state.
 func (w *walk) take(m policy.Moment, revision int64) {
 	within := m.CreatedAt.After(w.from)
 	if within {
@@ -134,7 +133,7 @@ func (w *walk) take(m policy.Moment, revision int64) {
 	}
 }
 
-// apply takes a version in; false where it changes nothing of what is active.
+// apply applies a version. It returns false if that changes nothing.
 func (w *walk) apply(m policy.Moment) bool {
 	to, is := w.active, m.ActiveIn(w.request.SourceEnvironment)
 	if m.Kind == policy.KindLibrary {
@@ -149,7 +148,7 @@ func (w *walk) apply(m policy.Moment) bool {
 	return is != had || is && (was.RegoCode != m.RegoCode || was.Content.Version != m.Content.Version || was.Environment != m.Environment)
 }
 
-// closeState writes what is active into the last state.
+// closeState stores what is active in the last state.
 func (w *walk) closeState() {
 	if !w.unsettled {
 		return
@@ -171,8 +170,7 @@ func (w *walk) closeState() {
 	}
 }
 
-// cut makes epochs, newest first, that begin where a state does or where a
-// resource changed.
+// cut makes epochs, newest first. One begins at each state and at each change of a resource.
 func (h *history) cut() {
 	mixes := make([]int, len(h.states))
 	for i, st := range h.states {
@@ -202,7 +200,7 @@ func (h *history) cut() {
 	for ; next >= 0; next-- {
 		h.spec.Epochs = append(h.spec.Epochs, rerun.Epoch{From: h.states[next].from, Mix: mixes[next], Unknown: true})
 	}
-	// What the first change of all ended was never seen by a decision.
+	// No decision saw the state before the first change.
 	n := len(h.spec.Past)
 	for n > 0 && h.spec.Past[n-1].Epoch == len(h.spec.Epochs) {
 		n--

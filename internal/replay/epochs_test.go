@@ -15,9 +15,9 @@ import (
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-// moment is a version of a control, or of a library where the id is 100 or more,
-// that holds from a revision of production on, made so many minutes after noon. A
-// source of "" is one that is not active.
+// moment returns a version of a control (or of a library, if the id is at least 100) that is active
+// from a revision of production on, and was made a number of minutes after noon. A source of ""
+// means that it is not active.
 func moment(id, version, revision int64, minutes int, source string) policy.Moment {
 	m := policy.Moment{Kind: policy.KindControl}
 	m.PolicyID, m.Change, m.RegoCode = id, "updated", source
@@ -42,9 +42,8 @@ func newHistory(known int64) *history {
 	return &history{plan: p, from: noon, known: known}
 }
 
-// told writes the epochs down: revision, the versions that were active, with those
-// of their libraries, and what of the resources was otherwise than in the epoch
-// after.
+// told formats epochs: the revision, the active versions with those of their libraries, and how the
+// resources differ from the next epoch.
 func (h *history) told() string {
 	var out strings.Builder
 	for i, e := range h.spec.Epochs {
@@ -69,8 +68,8 @@ func (h *history) told() string {
 	return out.String()
 }
 
-// TestEpochs: an epoch begins where a control, a library that one uses, or a
-// resource changed; what is older than the history goes by time and is unknown.
+// TestEpochs: an epoch begins when a control, a library that one uses, or a resource changes. What
+// is older than the history is found by time, and is unknown.
 func TestEpochs(t *testing.T) {
 	const plain, using, lib = "package a\n\nallow if true\n", "package b\n\nimport data.lib.x\n\nallow if x.y\n", "package lib.x\n\ny := true\n"
 	end := func(id, revision int64) ended {
@@ -118,7 +117,7 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
-// TestTooMuchPast: what is not followed back is unknown, and said.
+// TestTooMuchPast: states that are not followed back are unknown, and the result says so.
 func TestTooMuchPast(t *testing.T) {
 	h := newHistory(0)
 	var moments []policy.Moment
@@ -140,8 +139,8 @@ func TestTooMuchPast(t *testing.T) {
 	}
 }
 
-// TestCandidate: the candidate is compared with what decided then, with the
-// libraries of then where it compiles with them.
+// TestCandidate: the candidate is compared with what decided at the time, with the libraries of
+// that time if it compiles with them.
 func TestCandidate(t *testing.T) {
 	const using, lib = "package b\n\nimport data.lib.x\n\nallow if x.y\n", "package lib.x\n\ny := true\n"
 	h := newHistory(0)

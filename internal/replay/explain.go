@@ -15,16 +15,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// The notes of an explanation that was worked out from a kept input.
+// The notes of an explanation that was computed from a recorded input.
 const (
 	noteAgain   = "Worked out from the input that is kept for replay, by the control as it was then and today's data."
 	noteDiffers = "Decided again from the input that is kept for replay, it comes out otherwise than it did: data, a library or a redacted value is not what it was. This is the explanation of today's outcome."
 )
 
-// Explain tells why a recorded decision was made: from the log where its audit
-// level kept that, else by deciding the input that is kept for replay again, by
-// the version of the control that decided. It is NotFound for an id that the log
-// does not hold.
+// Explain says why a recorded decision was made. It reads the explanation in the log if the audit
+// level kept one. Otherwise it decides the recorded input again, with the version of the control
+// that decided. NotFound if the log does not have the id.
 func (s *Service) Explain(ctx context.Context, sc scope.Scope, id string) (audit.Explanation, error) {
 	out, err := s.Audit.Explain(ctx, sc, id)
 	if err != nil || out.Available {
@@ -49,8 +48,8 @@ func (s *Service) Explain(ctx context.Context, sc scope.Scope, id string) (audit
 	return out, nil
 }
 
-// why explains a decision from its kept input; nothing where there is none, or
-// where the control that decided is not known any more.
+// why explains a decision from its recorded input. It returns nothing if there is no input, or if
+// the control that decided is gone.
 func (s *Service) why(ctx context.Context, sc scope.Scope, d audit.Decision) (list []explain.Explanation, differs bool, err error) {
 	req, why := request(d)
 	if why != "" {
@@ -81,8 +80,8 @@ func (s *Service) why(ctx context.Context, sc scope.Scope, d audit.Decision) (li
 	return redacted([]explain.Explanation{e}, &req, set), outcome.Effect.Permits() != granted(d), nil
 }
 
-// redacted takes what no log may hold out of explanations: what stands under
-// secret names in the input or the resource, and the owner's address.
+// redacted removes from explanations what logs must not contain: values under secret names in the
+// input or the resource, and the owner's address.
 func redacted(list []explain.Explanation, req *rego.Request, set *rego.Set) []explain.Explanation {
 	found := redact.In(req.User, req.Action, req.Resource, req.Context, req.Extra)
 	if r := set.Resource(req.ResourceID); r != nil {
@@ -96,8 +95,7 @@ func redacted(list []explain.Explanation, req *rego.Request, set *rego.Set) []ex
 	return list
 }
 
-// versionOf is the control that decided, as it was then; nil where that is not
-// known any more.
+// versionOf returns the control that decided, in its version at the time, or nil if it is gone.
 func (s *Service) versionOf(ctx context.Context, sc scope.Scope, set *rego.Set, d audit.Decision) (*rego.Control, error) {
 	at := slices.IndexFunc(set.Controls(), func(c *rego.Control) bool { return c.Meta().ID == d.PolicyID })
 	if at >= 0 && set.Controls()[at].Meta().Version == d.PolicyVersion {
@@ -115,13 +113,13 @@ func (s *Service) versionOf(ctx context.Context, sc scope.Scope, set *rego.Set, 
 		return nil, err
 	}
 	c, issues := rego.Compile(rego.Meta{ID: d.PolicyID, Name: old.Name, Version: d.PolicyVersion}, old.RegoCode, libs...)
-	if len(issues) > 0 { // of what it used then something is gone
+	if len(issues) > 0 { // something that it used then is gone
 		return nil, nil
 	}
 	return c, nil
 }
 
-// request reads the kept input of a decision as it was asked, or says why it cannot.
+// request returns the recorded request of a decision, or why there is none.
 func request(d audit.Decision) (req rego.Request, why string) {
 	if len(d.Input) == 0 || string(d.Input) == "null" {
 		return req, "no_input"
@@ -138,7 +136,7 @@ func request(d audit.Decision) (req rego.Request, why string) {
 		return req, "unreadable"
 	}
 	if req.ResourceID == 0 && !req.ByID {
-		req.ResourceID = d.ResourceID // what it matched then
+		req.ResourceID = d.ResourceID // the one that it matched then
 	}
 	return req, ""
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 )
 
-// maxListed bounds each list of an Impact.
+// maxListed limits each list of an Impact.
 const (
 	maxListed   = 1000
 	maxSubjects = 100
 )
 
-// impact makes the answer out of what was found so far; late is when time ran out.
+// impact returns the result so far. late means that time ran out.
 func (p *plan) impact(part *rerun.Part, late bool, took time.Duration) Impact {
 	r := p.request
 	out := Impact{
@@ -75,7 +75,7 @@ func (p *plan) impact(part *rerun.Part, late bool, took time.Duration) Impact {
 	return out
 }
 
-// note says what the figures do not.
+// note says what the figures leave out.
 func (p *plan) note(i *Impact, late bool) string {
 	notes := slices.Clone(p.notes)
 	switch {
@@ -99,12 +99,12 @@ func figuresOf(t *rerun.Tally) Figures {
 	return Figures{t.Evaluated, t.WouldBlock, t.WouldAllow, t.WouldMask, t.Changed, t.NewlyBlocked, t.NewlyAllowed}
 }
 
-// compare puts more flips first, then more decisions.
+// compare orders by flips, then by decisions, greatest first.
 func (f Figures) compare(o Figures) int {
 	return cmp.Or(cmp.Compare(o.Changed, f.Changed), cmp.Compare(o.Evaluated, f.Evaluated))
 }
 
-// percent is n of all, to two digits.
+// percent returns n as a percentage of all, with two digits.
 func percent(n, all int64) float64 {
 	if all == 0 {
 		return 0

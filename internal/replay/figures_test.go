@@ -26,7 +26,7 @@ func TestPercent(t *testing.T) {
 	}
 }
 
-// TestExceeds: the gate compares what was counted, not the rounded share.
+// TestExceeds: the gate compares the exact share, not the rounded one.
 func TestExceeds(t *testing.T) {
 	for _, c := range []struct {
 		blocked, evaluated int64
@@ -75,8 +75,8 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// TestImpactOrder: most flips come first, then most decisions, then the id, in
-// lists that are bounded, whatever the order in a map.
+// TestImpactOrder: lists are limited, and ordered by flips, then by decisions, then by id,
+// independent of map order.
 func TestImpactOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	part := &rerun.Part{ByControl: map[int64]*rerun.Tally{}, ByResource: map[int64]*rerun.Tally{}, BySubject: map[string]*rerun.Tally{}, ByRule: map[rerun.Rule]int64{}}

@@ -11,12 +11,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// Gate measures a promotion as the tenant's settings ask: nil where the gate is
-// off, the figures in mode warn and where the threshold is kept, Invalid
-// "impact_blocked" with the figures where mode block finds it exceeded. The
-// controls that it replaces are left out, so that only what differs counts; a
-// library that it replaces is left out by its package. It is fit for
-// policy.Service.Impact.
+// Gate measures the impact of a promotion, as the tenant's settings require. It returns nil if the
+// gate is off, the figures in mode warn and below the threshold, and Invalid "impact_blocked" with
+// the figures if mode block finds it exceeded. It leaves out the controls that the promotion
+// replaces, so that only the difference counts; a replaced library is found by its package. It
+// serves as policy.Service.Impact.
 func (s *Service) Gate(ctx context.Context, sc scope.Scope, p policy.Policy, replaced []policy.Policy) (*policy.Impact, error) {
 	var gate tenant.ImpactGate
 	err := s.read(ctx, sc.Tenant, func(tx *db.Tx) error {
@@ -36,7 +35,7 @@ func (s *Service) Gate(ctx context.Context, sc scope.Scope, p policy.Policy, rep
 	}
 	found, err := s.Preview(ctx, sc, Request{
 		Environment: scope.Sandbox, SourceEnvironment: scope.Production, WindowHours: gate.WindowHours, Samples: &few,
-		Baseline:   Now, // what this promotion changes, not what others did since
+		Baseline:   Now, // what this promotion changes, not what others have changed since
 		Candidates: []Candidate{{PolicyID: p.ID, RegoCode: p.RegoCode}}, WithoutIDs: without,
 	})
 	if err != nil {
@@ -62,7 +61,7 @@ func (s *Service) Gate(ctx context.Context, sc scope.Scope, p policy.Policy, rep
 		With("impact", out).With("samples", found.Samples)
 }
 
-// exceeds compares the share of newly blocked decisions, not rounded.
+// exceeds compares the exact share of newly blocked decisions.
 func exceeds(i Impact, threshold float64) bool {
 	return i.Evaluated > 0 && float64(i.NewlyBlocked)*100 > threshold*float64(i.Evaluated)
 }

@@ -3,7 +3,6 @@ package replay
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
@@ -13,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 )
 
-// Jobs declares the kinds of job of this package.
+// Jobs returns the job kinds of this package.
 func (s *Service) Jobs() []job.Kind {
 	return []job.Kind{{Name: JobKind, Work: s.work, Dead: s.HandleDead}}
 }
@@ -21,11 +20,11 @@ func (s *Service) Jobs() []job.Kind {
 // errStopped ends a run that was cancelled.
 var errStopped = errors.New("replay: the run was cancelled")
 
-// progressEvery is how often a run writes down how far it is; a cancel is seen then.
+// progressEvery is how often a run stores its progress and looks for a cancellation.
 const progressEvery = 300 * time.Millisecond
 
-// work carries out a run. A server that ends gives it back, and the next start,
-// or another replica, begins it anew.
+// work executes a run. A server that stops gives the run back; then the next start or another
+// replica repeats it.
 func (s *Service) work(ctx context.Context, t job.Task) error {
 	var pay payload
 	if err := t.Decode(&pay); err != nil {
@@ -57,7 +56,7 @@ func (s *Service) work(ctx context.Context, t job.Task) error {
 	case errors.Is(err, errStopped):
 		return nil
 	case err != nil && ctx.Err() != nil:
-		return err // the server ends, or the lease was lost
+		return err // the server is stopping, or the lease was lost
 	case err != nil:
 		return s.failed(ctx, t, run, err)
 	}
@@ -74,7 +73,7 @@ func (s *Service) work(ctx context.Context, t job.Task) error {
 	})
 }
 
-// advance writes the progress down; errStopped where the run was cancelled.
+// advance stores the progress. It returns errStopped if the run was cancelled.
 func (s *Service) advance(ctx context.Context, t job.Task, run, seen, total int64) error {
 	return s.write(ctx, t.Tenant, func(tx *db.Tx) error {
 		ok, err := advanceRun(ctx, tx, run, seen, total, s.Now())
@@ -85,8 +84,8 @@ func (s *Service) advance(ctx context.Context, t job.Task, run, seen, total int6
 	})
 }
 
-// failed ends a run for a fault that another attempt would meet again; other
-// faults are tried again, up to the last attempt.
+// failed ends a run after a fault that would occur again. Other faults are tried again, up to the
+// last attempt.
 func (s *Service) failed(ctx context.Context, t job.Task, run Run, cause error) error {
 	if ctx.Err() != nil {
 		return cause
@@ -116,7 +115,7 @@ func (s *Service) failed(ctx context.Context, t job.Task, run Run, cause error) 
 	})
 }
 
-// HandleDead ends the run of a job that is given up: it is fit for job.Runner.Dead.
+// HandleDead ends the run of a job that was given up. It serves as job.Runner.Dead.
 func (s *Service) HandleDead(ctx context.Context, tx *db.Tx, t job.Task, _ error) error {
 	var pay payload
 	if t.Kind != JobKind || t.Decode(&pay) != nil {
@@ -125,5 +124,3 @@ func (s *Service) HandleDead(ctx context.Context, tx *db.Tx, t job.Task, _ error
 	_, err := endRun(ctx, tx, pay.Run, Failed, nil, "the replay was interrupted too often", s.Now())
 	return err
 }
-
-func itoa(n int64) string { return strconv.FormatInt(n, 10) }

@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
@@ -133,7 +134,7 @@ func (s *Service) compiles(ctx context.Context, sc scope.Scope, p *plan, c chang
 
 func (s *Service) noteRun(ctx context.Context, tx *db.Tx, sc scope.Scope, run Run, kind string) error {
 	return audit.Append(ctx, tx, sc, s.Now(), audit.Entry{
-		Type: kind, Object: "replay", ObjectID: itoa(run.ID), ObjectName: "replay " + itoa(run.ID), Env: run.Environment,
+		Type: kind, Object: "replay", ObjectID: strconv.FormatInt(run.ID, 10), ObjectName: "replay " + strconv.FormatInt(run.ID, 10), Env: run.Environment,
 		Changes: map[string]any{"source_environment": run.SourceEnvironment, "control_ids": run.Request.ControlIDs, "window_hours": run.Request.WindowHours, "edits": len(run.Request.Candidates)},
 	})
 }

@@ -37,6 +37,9 @@ type Resource struct {
 	Version   int64     `json:"version" db:"version" doc:"Grows by one with each change; also the ETag."`
 	CreatedAt time.Time `json:"created_at" db:"created_at" doc:"When the resource was created."`
 	UpdatedAt time.Time `json:"updated_at" db:"updated_at" doc:"When it last changed."`
+
+	// Warnings is set by Create.
+	Warnings []Warning `json:"-" db:"-"`
 }
 
 // Draft is a new resource. Environment defaults to the request's, and then to sandbox.
@@ -79,6 +82,7 @@ type Filter struct {
 type Page struct {
 	Resources []Resource `json:"resources" doc:"The page, sorted by id."`
 	Total     int64      `json:"total" doc:"Number that match the filters."`
+	Warnings  []Warning  `json:"warnings,omitempty" doc:"Effects of resources of the page that may surprise."`
 }
 
 // Offences are the errors in a draft that its schema cannot express.

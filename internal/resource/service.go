@@ -54,7 +54,11 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, err
 		if page.Resources, err = list(ctx, tx, sc.Env, f); err != nil {
 			return err
 		}
-		return s.bind(ctx, tx, page.Resources)
+		if err = s.bind(ctx, tx, page.Resources); err != nil {
+			return err
+		}
+		page.Warnings, err = shadowing(ctx, tx, page.Resources)
+		return err
 	})
 	return page, err
 }
@@ -90,6 +94,9 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Resource
 			return err
 		}
 		made.Policies = []int64{}
+		if made.Warnings, err = shadowing(ctx, tx, []Resource{made}); err != nil {
+			return err
+		}
 		return s.record(ctx, tx, sc, made, "created", map[string]any{"path": made.Path, "type": made.Type})
 	})
 	return made, err
@@ -223,10 +230,10 @@ func (s *Service) load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64)
 
 func (s *Service) current(ctx context.Context, tx *db.Tx, sc scope.Scope, id, ifVersion int64) (Resource, error) {
 	r, err := s.load(ctx, tx, sc, id)
-	if err == nil && ifVersion != 0 && ifVersion != r.Version {
-		return Resource{}, fault.Newf(fault.Precondition, "precondition_failed", "the resource is at version %d", r.Version)
+	if err != nil {
+		return Resource{}, err
 	}
-	return r, err
+	return r, fault.CheckVersion("resource", r.Version, ifVersion)
 }
 
 // bind sets the ids of bound controls.

@@ -2,8 +2,11 @@ package rest
 
 import (
 	"net/http"
+	"net/url"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/origin"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -38,6 +41,15 @@ func ArrivalOf(w http.ResponseWriter, req *http.Request) (Arrival, error) {
 	return a, nil
 }
 
+// FromHere refuses a browser that a page of another origin sent: Forbidden "cross_origin".
+// Another site could otherwise start something in its visitor's name.
+func (a Arrival) FromHere() error {
+	if origin.Elsewhere(a.visit.req.Header) {
+		return crossOrigin("this must be started on a page of this server")
+	}
+	return nil
+}
+
 // SetCookie is the header that has the browser keep a session's cookie for a time.
 func (a Arrival) SetCookie(value string, life time.Duration) string {
 	return a.visit.setCookie(value, life)
@@ -49,6 +61,33 @@ func (a Arrival) SetCookie(value string, life time.Duration) string {
 func (a Arrival) SetSignOn(value string, life time.Duration) string {
 	name := a.visit.cookieName(scope.SignOnCookie, scope.SecureSignOnCookie)
 	return a.visit.cookieFor(name, value, life, http.SameSiteLaxMode)
+}
+
+// FailFor fails like Fail. tenant is the one that the failure page is about, where the
+// request itself does not name it.
+func FailFor(w http.ResponseWriter, tenant scope.TenantID, err error) {
+	if x, ok := w.(*exchange); ok && tenant != "" {
+		x.scope.Tenant = tenant
+	}
+	Fail(w, err)
+}
+
+// sendToPage sends a browser to the operation's failure page. Nothing that the request or
+// another server sent is passed on, only the code of the fault and a tenant that serves.
+func (x *exchange) sendToPage(f *fault.Error) bool {
+	if x.route == nil || x.route.op.FailurePage == "" || !origin.WantsPage(x.req.Header["Accept"]) {
+		return false
+	}
+	query := url.Values{"error": {f.Code}}
+	if t := x.scope.Tenant; t != "" && t != scope.DefaultTenant {
+		query.Set("tenant_id", string(t))
+	}
+	h := x.Header()
+	h.Set("Location", x.route.op.FailurePage+"?"+query.Encode())
+	h["Referrer-Policy"] = noReferer
+	h["Cache-Control"] = noStore
+	x.WriteHeader(http.StatusSeeOther)
+	return true
 }
 
 func (v visit) scheme() string {

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/origin"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/site"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -29,13 +31,38 @@ func (v visit) secure() bool {
 	if v.req.TLS != nil {
 		return true
 	}
-	if len(v.r.cfg.TrustedProxies) > 0 && v.r.trusted(peer(v.req)) {
-		if proto := v.req.Header["X-Forwarded-Proto"]; len(proto) == 1 {
-			return strings.EqualFold(proto[0], "https")
-		}
+	if proto := v.forwardedProto(); proto != "" {
+		return strings.EqualFold(proto, "https")
 	}
 	public, err := url.Parse(v.r.cfg.PublicURL)
 	return err == nil && public.Scheme == "https" && strings.EqualFold(public.Host, v.req.Host)
+}
+
+// forwardedProto is what a trusted proxy says that the caller used; empty where none does.
+func (v visit) forwardedProto() string {
+	if proto := v.req.Header["X-Forwarded-Proto"]; len(proto) == 1 && v.proxied() {
+		return proto[0]
+	}
+	return ""
+}
+
+// proxied reports whether a trusted proxy asks.
+func (v visit) proxied() bool {
+	return len(v.r.cfg.TrustedProxies) > 0 && v.r.trusted(origin.Peer(v.req))
+}
+
+// site is the verified custom domain that was called; the zero value for none.
+func (v visit) site() site.Site { return v.r.cfg.Hosts.At(site.Name(v.r.calledHost(v.req))) }
+
+// sendHSTS has browsers come back over TLS alone, where the domain that was called asks for
+// it and the request came over TLS (RFC 6797, section 7.2).
+func (v visit) sendHSTS(h http.Header) {
+	if v.req.TLS == nil && len(v.r.cfg.TrustedProxies) == 0 {
+		return
+	}
+	if s := v.site(); s.HSTS > 0 && v.secure() {
+		h["Strict-Transport-Security"] = []string{"max-age=" + strconv.FormatInt(s.HSTS, 10)}
+	}
 }
 
 // cookieName is the name of one of our cookies: the first without TLS, the second with it.
@@ -97,8 +124,10 @@ func (v visit) sameOrigin() error {
 	if ok {
 		return nil
 	}
-	return fault.New(fault.Forbidden, "cross_origin", "a session cookie is valid for pages of this origin only; API clients must send a token or a key")
+	return crossOrigin("a session cookie is valid for pages of this origin only; API clients must send a token or a key")
 }
+
+func crossOrigin(message string) error { return fault.New(fault.Forbidden, "cross_origin", message) }
 
 // ours reports whether an Origin header names the origin that was called.
 func (v visit) ours(text string) bool {
@@ -110,7 +139,7 @@ func (v visit) ours(text string) bool {
 		return true
 	}
 	forwarded := v.req.Header["X-Forwarded-Host"]
-	return len(forwarded) == 1 && len(v.r.cfg.TrustedProxies) > 0 && v.r.trusted(peer(v.req)) && strings.EqualFold(host, forwarded[0])
+	return len(forwarded) == 1 && v.proxied() && strings.EqualFold(host, forwarded[0])
 }
 
 // relayed reports whether the caller's address is not known for sure: a proxy
@@ -119,7 +148,7 @@ func (v visit) relayed() bool {
 	if !origin.Relayed(v.req.Header) {
 		return false
 	}
-	a := peer(v.req)
+	a := origin.Peer(v.req)
 	_, known := v.r.forwarded(v.req, a)
 	return !known || !v.r.trusted(a)
 }

@@ -2,13 +2,14 @@ package rest
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/origin"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/site"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -59,6 +60,8 @@ type Principal struct {
 	Plan string
 	// RateLimited is set for keys. People and bouncers are not counted.
 	RateLimited bool
+	// Limit is the caller's own limit in requests an hour; 0: that of the plan.
+	Limit int64
 }
 
 // BadRequest is the fault of a request that cannot be read.
@@ -218,7 +221,7 @@ func (r *Router) tenantOf(req *http.Request, query url.Values) (scope.TenantID, 
 	if err != nil {
 		return "", err
 	}
-	if named != "" && !IsLabel(named) {
+	if named != "" && !site.IsLabel(named) {
 		return "", BadRequest("invalid_tenant", "a tenant id must be a DNS label in lower case")
 	}
 	return scope.TenantID(named), nil
@@ -263,67 +266,22 @@ func oneValue(code, what, first string, sources ...[]string) (string, error) {
 	return value, nil
 }
 
-// IsLabel reports whether s is a DNS label in lower case.
-func IsLabel(s string) bool {
-	if len(s) == 0 || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
-		return false
-	}
-	for _, c := range []byte(s) {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-			return false
-		}
-	}
-	return true
-}
-
 // tenantOfHost is the tenant whose subdomain or custom domain the request names.
 func (r *Router) tenantOfHost(req *http.Request) scope.TenantID {
-	if r.cfg.BaseDomain == "" && r.cfg.TenantByHost == nil {
+	if r.cfg.Hosts.None() {
 		return ""
 	}
-	host := r.calledHost(req)
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	host = strings.ToLower(strings.TrimSuffix(host, ".")) // a trailing dot only names the DNS root
-	if base := r.cfg.BaseDomain; base != "" {
-		if host == base {
-			return ""
-		}
-		if sub, ok := strings.CutSuffix(host, "."+base); ok {
-			if IsLabel(sub) {
-				return scope.TenantID(sub)
-			}
-			return ""
-		}
-	}
-	if r.cfg.TenantByHost != nil && strings.Contains(host, ".") {
-		if _, err := netip.ParseAddr(host); err != nil {
-			if id, ok := r.cfg.TenantByHost(context.WithoutCancel(req.Context()), host); ok {
-				return id
-			}
-		}
-	}
-	return ""
+	return r.cfg.Hosts.Tenant(site.Name(r.calledHost(req)))
 }
 
 // calledHost is the host that the client called, with a port if it named one.
 func (r *Router) calledHost(req *http.Request) string {
-	if len(r.cfg.TrustedProxies) > 0 && r.trusted(peer(req)) {
+	if len(r.cfg.TrustedProxies) > 0 && r.trusted(origin.Peer(req)) {
 		if forwarded := req.Header["X-Forwarded-Host"]; len(forwarded) == 1 {
 			return forwarded[0]
 		}
 	}
 	return req.Host
-}
-
-// peer is the address at the other end of the connection.
-func peer(req *http.Request) netip.Addr {
-	ap, err := netip.ParseAddrPort(req.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return ap.Addr().Unmap()
 }
 
 func (r *Router) trusted(a netip.Addr) bool {
@@ -338,7 +296,7 @@ func (r *Router) trusted(a netip.Addr) bool {
 // address is the caller's address: that of the peer, or behind trusted proxies the
 // last address in X-Forwarded-For that is not one of theirs.
 func (r *Router) address(req *http.Request) string {
-	a := peer(req)
+	a := origin.Peer(req)
 	if !a.IsValid() {
 		return ""
 	}

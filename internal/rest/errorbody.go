@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/errorform"
 )
 
 // The shapes of error bodies, for the document. answer.MarshalJSON writes them.
@@ -62,7 +63,7 @@ type (
 
 // errorType is the Go type of the error body that a shape has for a status.
 func errorType(a Shape, status int) reflect.Type {
-	if status == http.StatusTooManyRequests && a != ShapeOPA && a != ShapeAuthZEN {
+	if status == http.StatusTooManyRequests && a != ShapeOPA && a != ShapeAuthZEN && a != ShapeSCIM {
 		return reflect.TypeFor[RateLimitError]()
 	}
 	switch a {
@@ -78,6 +79,8 @@ func errorType(a Shape, status int) reflect.Type {
 		return reflect.TypeFor[string]()
 	case ShapeOAuth:
 		return reflect.TypeFor[OAuthError]()
+	case ShapeSCIM:
+		return reflect.TypeFor[errorform.SCIMError]()
 	default:
 		return reflect.TypeFor[Error]()
 	}

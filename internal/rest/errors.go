@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/errorform"
 )
 
 // Shape is a form of error bodies.
@@ -23,12 +24,13 @@ const (
 	ShapeTenant               // {error, message, tenant_id?, ...}
 	ShapeDetail               // {detail}
 	ShapeEditor               // {success, message, errors}
-	ShapeOPA                  // {code, message}, as OPA's REST API has it
+	ShapeOPA                  // {code, message}, as in OPA's REST API
 	ShapeAuthZEN              // a message string
 	ShapeOAuth                // {error, error_description} (RFC 6749 section 5.2)
+	ShapeSCIM                 // {schemas, status, scimType?, detail} (RFC 7644 section 3.12)
 )
 
-// areaOf finds the area of a canonical path.
+// areaOf returns the area of a canonical path.
 func (r *Router) areaOf(path string) Area {
 	for _, a := range r.cfg.Areas {
 		if Under(path, a.Prefix) {
@@ -60,8 +62,8 @@ var statuses = [...]int{
 	fault.StorageFull:      http.StatusInsufficientStorage,
 }
 
-// status is the status of kind k. Only the default and the tenant shape know 422;
-// in the others an invalid body is a 400.
+// status returns the status of kind k. Only the default and the tenant shape use 422; in the others
+// an invalid body is a 400.
 func (a Shape) status(k fault.Kind) int {
 	if k == fault.Invalid && a != ShapeDefault && a != ShapeTenant {
 		return http.StatusBadRequest
@@ -75,7 +77,7 @@ func (a Shape) status(k fault.Kind) int {
 	return http.StatusInternalServerError
 }
 
-// status is the status of kind k in an area.
+// status returns the status of kind k in an area.
 func (a Area) status(k fault.Kind) int {
 	if k == fault.Invalid && a.Unprocessable {
 		return http.StatusUnprocessableEntity
@@ -83,12 +85,12 @@ func (a Area) status(k fault.Kind) int {
 	return a.Errors.status(k)
 }
 
-// namesBadValue reports whether one of the offences is at a member of BadValues.
+// namesBadValue reports whether one of the errors is at a member in BadValues.
 func (op *Op) namesBadValue(offences []fault.Detail) bool {
 	return slices.ContainsFunc(offences, func(d fault.Detail) bool { return slices.Contains(op.BadValues, d.Pointer) })
 }
 
-// AsFault makes a fault of any error. That of an unexpected error hides its cause.
+// AsFault turns any error into a fault. The fault of an unexpected error hides its cause.
 func AsFault(err error) *fault.Error {
 	var f *fault.Error
 	if errors.As(err, &f) {
@@ -108,7 +110,7 @@ func seconds(d time.Duration) int64 {
 	return max(1, int64(math.Ceil(d.Seconds())))
 }
 
-// answer is a fault as it is answered.
+// answer is the answer for a fault.
 type answer struct {
 	fault  *fault.Error
 	shape  Shape
@@ -134,7 +136,7 @@ func (a *answer) MarshalJSON() ([]byte, error) {
 	case ShapeAuthZEN:
 		return Encode(sentence(f))
 	case ShapeOPA:
-		return Encode(OPAError{Code: opaCode(a.status), Message: sentence(f)})
+		return Encode(OPAError{Code: errorform.OPACode(a.status), Message: sentence(f)})
 	case ShapeEditor:
 		body := map[string]any{"success": false, "message": f.Message, "errors": Details(f)}
 		merge(body, f.Fields)
@@ -150,6 +152,8 @@ func (a *answer) MarshalJSON() ([]byte, error) {
 		return Encode(body)
 	case ShapeTenant:
 		return Encode(a.plain())
+	case ShapeSCIM:
+		return Encode(errorform.SCIM(a.status, f.Code, sentence(f)))
 	case ShapeOAuth:
 		body := a.plain()
 		body["error_description"], body["request_id"] = sentence(f), a.id
@@ -161,13 +165,13 @@ func (a *answer) MarshalJSON() ([]byte, error) {
 	}
 }
 
-// hasPlainMembers reports whether the body of f has the members of the default shape
-// in all areas, beside those of the area's own shape.
+// hasPlainMembers reports whether the body of f has the members of the default shape in all areas,
+// in addition to those of the area's own shape.
 func hasPlainMembers(f *fault.Error) bool {
 	return f.Kind == fault.RateLimited || f.Code == "tenant_access_denied" || f.Code == "tenant_not_found"
 }
 
-// plain is what the tenant shape and the default shape have in common.
+// plain returns the members that the tenant shape and the default shape have in common.
 func (a *answer) plain() map[string]any {
 	f := a.fault
 	body := map[string]any{}
@@ -192,7 +196,7 @@ func merge(into, from map[string]any) {
 	}
 }
 
-// Details are the offences of f, at least one.
+// Details returns the offences of f, at least one.
 func Details(f *fault.Error) []fault.Detail {
 	if len(f.Details) > 0 {
 		return f.Details
@@ -200,7 +204,7 @@ func Details(f *fault.Error) []fault.Detail {
 	return []fault.Detail{{Message: f.Message}}
 }
 
-// sentence is the message and the offences in one string.
+// sentence returns the message and the offences in one string.
 func sentence(f *fault.Error) string {
 	if len(f.Details) == 0 || len(f.Details) == 1 && f.Details[0].Message == f.Message {
 		return f.Message
@@ -221,16 +225,10 @@ func sentence(f *fault.Error) string {
 	return b.String()
 }
 
-// opaCode is the code that OPA uses for a status.
-func opaCode(status int) string {
-	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden:
-		return "unauthorized"
-	case http.StatusNotFound:
-		return "resource_not_found"
-	case http.StatusInternalServerError, http.StatusServiceUnavailable:
-		return "internal_error"
-	default:
-		return "invalid_parameter"
+// media is the media type of error bodies, as a value of Content-Type.
+func (a Shape) media() []string {
+	if a == ShapeSCIM {
+		return SCIMMedia
 	}
+	return JSONMedia
 }

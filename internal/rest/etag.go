@@ -31,7 +31,7 @@ func Matching[T any](header string, change func(version int64) (T, error)) (T, e
 	if err != nil {
 		return out, err
 	}
-	err = Stale() // where no tag is a version
+	err = stale() // where no tag is a version
 	for _, v := range versions {
 		if out, err = change(v); !fault.Is(err, fault.Precondition) {
 			break
@@ -70,7 +70,7 @@ func expected(header string) ([]int64, error) {
 // groups are the mark of a weak tag and the text.
 var tagged = regexp.MustCompile(`^[ \t,]*(W/)?"([^"]*)"[ \t]*(?:,[ \t,]*|$)`)
 
-// Stale is the fault of an object that is no longer of the expected version.
-func Stale() error {
+// stale is the fault of an expected version that no object has. fault.CheckVersion is that of another version.
+func stale() error {
 	return fault.New(fault.Precondition, "precondition_failed", "the object has changed since it was read: read it again")
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -33,10 +34,11 @@ type exchange struct {
 	// status is that of the answer, 0 before it has begun.
 	status int
 	billed bool
-	tenant *measure.Tenant // of the scope, once it is looked up
-	body   []byte          // scratch for Body
-	held   int64           // bytes taken of the room for large bodies
-	ids    [1]string       // holds id for the header
+	tenant *measure.Tenant                    // of the scope, once it is looked up
+	body   []byte                             // scratch for Body
+	held   int64                              // bytes taken of the room for large bodies
+	ids    [1]string                          // holds id for the header
+	traced func(operation string, status int) // ends the span; nil: there is none
 }
 
 // errNoExchange is the error of a ResponseWriter or context that is not the kit's.
@@ -44,6 +46,9 @@ var errNoExchange = errors.New("rest: not an exchange of a Router")
 
 // JSONMedia is the Content-Type of JSON, for WriteBytes.
 var JSONMedia = []string{"application/json"}
+
+// SCIMMedia is the Content-Type of SCIM, for WriteBytes.
+var SCIMMedia = []string{"application/scim+json"}
 
 // statusGone is the status of an answer that nobody waited for.
 const statusGone = 499
@@ -66,6 +71,9 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Connection", "close")
 	}
 	x := r.pool.Get().(*exchange)
+	if r.cfg.Trace != nil {
+		req, x.traced = r.cfg.Trace(req)
+	}
 	x.ResponseWriter, x.r, x.req, x.start = w, r, req, r.cfg.Now()
 	x.id = requestID(req)
 	if x.id == "" {
@@ -79,6 +87,7 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	h["X-Frame-Options"] = denyFrame
 	h["Cache-Control"] = noStore
 	h["Content-Security-Policy"] = apiPolicy
+	visit{r, req}.sendHSTS(h)
 	defer x.finish()
 	x.find(req)
 }
@@ -90,6 +99,10 @@ func (x *exchange) find(req *http.Request) {
 	x.path = req.URL.Path
 	if !ok {
 		x.fail(noSuchPath())
+		return
+	}
+	if err := r.cfg.Hosts.Check(req, req.TLS != nil && visit{r, req}.proxied()); err != nil {
+		x.fail(err)
 		return
 	}
 	if methods := r.static[x.path]; methods != nil && req.URL.RawPath == "" {
@@ -118,7 +131,7 @@ func (x *exchange) unmatched(req *http.Request) {
 		return
 	}
 	if r.cfg.Console != nil && !r.isAPI(x.path) {
-		if (visit{r, req}).secure() {
+		if v := (visit{r, req}); v.secure() && v.site().Tenant == "" { // domains of tenants ask for it themselves
 			x.Header().Set("Strict-Transport-Security", "max-age=31536000") // RFC 6797: a year, without subdomains
 		}
 		r.cfg.Console.ServeHTTP(x, req)
@@ -186,6 +199,9 @@ func (r *Router) admit(x *exchange, rt *route, req *http.Request) (scope.Scope, 
 	}
 	sc, err := r.authenticate(x, rt, req)
 	if err != nil {
+		return scope.Scope{}, err
+	}
+	if err := rt.checkCaller(sc); err != nil {
 		return scope.Scope{}, err
 	}
 	if err := rt.checkReach(req, sc); err != nil {
@@ -273,11 +289,11 @@ func (x *exchange) answer(err error) *answer {
 }
 
 func (x *exchange) log(err error, status int) {
-	op := ""
-	if x.route != nil {
-		op = x.route.op.ID
+	level := slog.LevelError
+	if fault.IsTransient(err) {
+		level = slog.LevelInfo // an orderly start or stop, not a failure
 	}
-	x.r.cfg.Log.Error("request failed", "request_id", x.id, "operation", op, "status", status, "tenant", x.scope.Tenant, "error", err)
+	x.r.cfg.Log.Log(x.req.Context(), level, "request failed", "request_id", x.id, "operation", x.operation(), "status", status, "tenant", x.scope.Tenant, "error", err)
 }
 
 // fail answers with err, unless the answer has begun.
@@ -291,13 +307,16 @@ func (x *exchange) fail(err error) {
 		return
 	}
 	a := x.answer(err)
+	if x.sendToPage(a.fault) {
+		return
+	}
 	body, merr := Encode(a)
 	if merr != nil {
 		body = []byte(`{"error":"internal_error"}` + "\n")
 	}
 	h := x.Header()
 	a.headers(h)
-	h["Content-Type"] = JSONMedia
+	h["Content-Type"] = a.shape.media()
 	h.Del("ETag")
 	more := x.bodyPending()
 	x.WriteHeader(a.status)
@@ -311,17 +330,20 @@ func (x *exchange) fail(err error) {
 func (x *exchange) finish() {
 	if p := recover(); p != nil {
 		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+			x.endTrace()
 			panic(p)
 		}
 		x.r.cfg.Panics.Count("request")
 		err := fmt.Errorf("panic: %s\n%s", fault.DescribePanic(p), debug.Stack())
 		if x.status != 0 {
 			x.log(err, x.status)
+			x.endTrace()
 			panic(http.ErrAbortHandler) // the client must see that the answer is incomplete
 		}
 		x.fail(err)
 	}
 	x.observe()
+	x.endTrace()
 	reusable := x.body
 	if cap(reusable) > 64<<10 {
 		reusable = nil
@@ -333,6 +355,26 @@ func (x *exchange) finish() {
 	if !slow { // a stream's writer may still be held by its handler's goroutines
 		r.pool.Put(x)
 	}
+}
+
+// endTrace ends the span of the request.
+func (x *exchange) endTrace() {
+	if x.traced == nil {
+		return
+	}
+	status := x.status
+	if status == 0 {
+		status = http.StatusOK
+	}
+	x.traced(x.operation(), status)
+}
+
+// operation is the id of the operation; empty: none takes the request.
+func (x *exchange) operation() string {
+	if x.route == nil {
+		return ""
+	}
+	return x.route.op.ID
 }
 
 // Fail answers a Raw operation's request with err, in the shape of its area. Once

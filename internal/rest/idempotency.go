@@ -375,6 +375,15 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// IdempotencyKey is the key with which a Creates operation was called; empty for none. ctx
+// is the handler's.
+func IdempotencyKey(ctx context.Context) string {
+	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
+		return x.req.Header.Get(idempotencyHeader)
+	}
+	return ""
+}
+
 // printable reports whether s is 1 to 255 visible ASCII characters.
 func printable(s string) bool {
 	if len(s) == 0 || len(s) > 255 {

@@ -2,15 +2,18 @@ package rest
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 	"github.com/gatehouse-dev/gatehouse/internal/lane"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/site"
 )
 
 // The deadlines and bounds of the server. A request has ten seconds for its header
@@ -32,6 +35,33 @@ func NewHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // protocol errors of clients
 	}
 }
+
+// NewTLSServer is NewHTTPServer for a listener whose connections have shaken hands: the
+// requests of HTTP/1.1 say so too, whose TLS net/http does not see below the framing checks.
+func NewTLSServer(h http.Handler, log *slog.Logger) *http.Server {
+	srv := NewHTTPServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.TLS == nil {
+			req.TLS, _ = req.Context().Value(tlsKey{}).(*tls.ConnectionState)
+		}
+		h.ServeHTTP(w, req)
+	}), log)
+	srv.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, tlsKey{}, framing.TLSState(c))
+	}
+	srv.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 250, SendPingTimeout: 30 * time.Second, WriteByteTimeout: writeTime}
+	return srv
+}
+
+// Plain is the handler of the listener without TLS, where r is served over TLS. Besides
+// challenges it answers probes of health, and what a trusted proxy received over TLS.
+func Plain(r *Router, port string, challenge func(ctx context.Context, host, token string) (answer string, ok bool)) http.Handler {
+	return site.Plain{Port: port, Challenge: challenge, API: r, Open: func(req *http.Request) bool {
+		return Under(r.canonical(req.URL.Path), Root+"/health") || strings.EqualFold(visit{r, req}.forwardedProto(), "https")
+	}}
+}
+
+// tlsKey finds what a connection of TLS agreed on in the context of its requests.
+type tlsKey struct{}
 
 // tunnelled is a server's ConnState. A connection that another protocol has taken
 // over no longer carries HTTP/1.1 messages.
@@ -129,7 +159,8 @@ func Serve(ctx context.Context, srv *http.Server, l net.Listener, grace time.Dur
 	if err != nil {
 		err = errors.Join(err, srv.Close())
 	}
-	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
+	// hang may have closed the listener before Shutdown did.
+	if served := <-failed; !errors.Is(served, http.ErrServerClosed) && !errors.Is(served, net.ErrClosed) {
 		err = errors.Join(err, served)
 	}
 	return err

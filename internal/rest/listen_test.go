@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"reflect"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -208,6 +209,41 @@ func TestRefusedOnTheWay(t *testing.T) {
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// heard is a listener that says when its Accept has failed.
+type heard struct {
+	net.Listener
+	failed chan struct{}
+}
+
+func (l heard) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		close(l.failed)
+	}
+	return c, err
+}
+
+// TestStopMeetsAClosedListener: a stop is orderly also where a part closes the listener
+// before the server does.
+func TestStopMeetsAClosedListener(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := heard{inner, make(chan struct{})}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := Serve(ctx, &http.Server{}, l, time.Second, func() {
+		_ = inner.Close()
+		<-l.failed
+		for range 1000 { // the server must find it closed before the stop goes on
+			runtime.Gosched()
+		}
+	}); err != nil {
+		t.Errorf("the stop fails: %v", err)
 	}
 }
 

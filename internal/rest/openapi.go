@@ -106,6 +106,8 @@ func (d documenter) operation(rt *route) *huma.Operation {
 	}
 	doc.Security = []map[string][]string{{"apiKey": {}}, {"bearer": {}}, {"cookie": {}}}
 	switch {
+	case op.Caller != "":
+		doc.Security = []map[string][]string{{"apiKey": {}}, {"bearer": {}}}
 	case op.Token:
 		doc.Security = []map[string][]string{{"token": {}}, {"cookie": {}}}
 	case op.Bearer:
@@ -115,7 +117,7 @@ func (d documenter) operation(rt *route) *huma.Operation {
 	case op.Optional:
 		doc.Security = []map[string][]string{{"apiKey": {}}, {"bearer": {}}, {}}
 	}
-	if !op.Public && !op.Root {
+	if !op.Public && !op.Root && op.Family == "" {
 		for _, name := range []string{"Tenant", "TenantQuery"} {
 			doc.Parameters = append(doc.Parameters, &huma.Param{Ref: "#/components/parameters/" + name})
 		}
@@ -155,7 +157,7 @@ func (d documenter) respond(doc *huma.Operation, rt *route, status int) {
 		t = own
 	}
 	resp := &huma.Response{Description: http.StatusText(status), Content: map[string]*huma.MediaType{
-		"application/json": {Schema: d.schemaOf(t)},
+		rt.area.Errors.media()[0]: {Schema: d.schemaOf(t)},
 	}}
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		resp.Headers = map[string]*huma.Param{"Retry-After": {Description: "Seconds to wait before trying again", Schema: &huma.Schema{Type: huma.TypeInteger}}}

@@ -60,6 +60,9 @@ func (l *limiter) count(ctx context.Context, x *exchange, rt *route, who Princip
 		return nil
 	}
 	limit := l.limit(rt, who.Plan)
+	if who.Limit > 0 && !l.limits.Off {
+		limit = who.Limit
+	}
 	if limit == 0 {
 		return nil
 	}

@@ -55,6 +55,19 @@ func (rt *route) checkReach(req *http.Request, sc scope.Scope) error {
 	}
 }
 
+// checkCaller refuses (403) a credential of a kind that the operation does not take.
+func (rt *route) checkCaller(sc scope.Scope) error {
+	switch {
+	case rt.op.Caller == sc.Actor.Kind:
+		return nil
+	case rt.op.Caller != "":
+		return fault.Newf(fault.Forbidden, "permission_denied", "this operation takes the key of a %s", rt.op.Caller)
+	case sc.Actor.Kind.Dedicated():
+		return fault.Newf(fault.Forbidden, "permission_denied", "the key of a %s is not valid here", sc.Actor.Kind)
+	}
+	return nil
+}
+
 // BoundPermissions are the permissions that a credential which is bound to one
 // environment can use, sorted.
 func (r *Router) BoundPermissions() []scope.Permission {

@@ -302,7 +302,7 @@ func TestRequestID(t *testing.T) {
 // TestHost: tenants are found by subdomain; a forwarded host counts only from a
 // proxy that is listed.
 func TestHost(t *testing.T) {
-	g := newRig(t, func(s *Config) { s.BaseDomain = "gate.example" }, nil)
+	g := newRig(t, func(s *Config) { s.Hosts.BaseDomain = "gate.example" }, nil)
 	for _, tc := range []struct {
 		host, header, forwarded string
 		status                  int
@@ -343,7 +343,7 @@ func TestConditions(t *testing.T) {
 		changes := 0
 		_, err := Matching(header, func(version int64) (int, error) {
 			if version != 0 && version != 3 {
-				return 0, Stale()
+				return 0, stale()
 			}
 			changes++
 			return 0, nil
@@ -360,6 +360,18 @@ func TestConditions(t *testing.T) {
 
 // ok is no fault.
 const ok fault.Kind = 255
+
+// TestLogLevel: a failure is logged as an error. A request that a stopping server turns away, such
+// as a readiness probe, is not a failure.
+func TestLogLevel(t *testing.T) {
+	for how, level := range map[string]string{"down": "ERROR", "unforeseen": "ERROR", "stopping": "INFO", "starting": "INFO"} {
+		g := newRig(t, nil, nil)
+		g.ServeHTTP(httptest.NewRecorder(), resttest.Call{Method: "GET", Path: "/v1/failing/" + how, Key: "full"}.Request())
+		if log := g.logs.String(); !strings.Contains(log, "level="+level+` msg="request failed"`) {
+			t.Errorf("%s: want level %s in %s", how, level, log)
+		}
+	}
+}
 
 // TestLatePanic: half an answer is cut off, not completed.
 func TestLatePanic(t *testing.T) {

@@ -28,9 +28,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
+	"github.com/gatehouse-dev/gatehouse/internal/contract"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/measure"
-	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/site"
 )
 
 // Config is what a Router depends on. Authenticate is needed unless every
@@ -60,13 +61,10 @@ type Config struct {
 	// Console answers paths outside the API that no operation takes. Nil: 404.
 	Console http.Handler
 
-	// BaseDomain is the domain of the deployment, under which tenants have
-	// subdomains. Empty: none have.
-	BaseDomain string
+	// Hosts are the host names that name tenants.
+	Hosts site.Hosts
 	// TrustedProxies may name the client and the host (X-Forwarded-For and -Host).
 	TrustedProxies []netip.Prefix
-	// TenantByHost finds the tenant of a verified custom domain. Nil: there is none.
-	TenantByHost func(ctx context.Context, host string) (scope.TenantID, bool)
 
 	// PublicURL is where clients reach the service, without a path. Empty: unknown.
 	PublicURL string
@@ -78,6 +76,8 @@ type Config struct {
 	// Limits are the operator's request limits.
 	Limits Limits
 
+	// Trace starts the span of a request and returns what ends it. Nil: nothing is traced.
+	Trace func(*http.Request) (*http.Request, func(operation string, status int))
 	// Meter counts requests for the tenants' bills. Nil: nothing is counted.
 	Meter measure.Meter
 
@@ -108,6 +108,18 @@ type Document struct {
 	// Catalogs hold the translations: <language>/<topic>.json maps each English
 	// text to its translation.
 	Catalogs fs.FS
+	// Families are parts of the API with a document of their own.
+	Families []contract.Family
+}
+
+// root is the path below which the operations of a family are; that of the API for none.
+func (d Document) root(family string) string {
+	for _, f := range d.Families {
+		if f.Name == family {
+			return f.Root
+		}
+	}
+	return Root
 }
 
 // Area is what the operations below a path have in common.

@@ -138,7 +138,7 @@ func newRig(t testing.TB, change func(*Config), register func(*rig)) *rig {
 	if err := r.Finish(); err != nil {
 		t.Fatal(err)
 	}
-	document, _ := r.Rendered("en")
+	document := r.Edition("", "en").Body
 	spec, err := openapi3.NewLoader().LoadFromData(document)
 	if err != nil {
 		t.Fatal(err)
@@ -219,6 +219,10 @@ func (g *rig) widgets() {
 				Fail(w, io.ErrUnexpectedEOF)
 			case "timeout":
 				Fail(w, context.DeadlineExceeded)
+			case "starting":
+				Fail(w, fault.New(fault.Unavailable, "not_ready", "not yet").Because(fault.ErrStarting))
+			case "stopping":
+				Fail(w, fault.Stopping())
 			case "down":
 				Fail(w, fault.New(fault.Unavailable, "store_unavailable", "the store does not answer").After(500*time.Millisecond))
 			}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rest/bind"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/edition"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/measure"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/schema"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -26,6 +27,14 @@ type Op struct {
 	Method string
 	// Path is relative to /api/v1, with {parameters} as in net/http patterns.
 	Path string
+	// Family is the name of the family (Document.Families) that the operation belongs to:
+	// Path is relative to the family's root, and the family's document has the operation.
+	// Empty: it belongs to none.
+	Family string
+	// Caller is the dedicated kind of credential that the operation takes, and no other
+	// kind (scope.ActorKind.Dedicated). Empty: it takes those of people, API keys and
+	// bouncers.
+	Caller scope.ActorKind
 	// Root says that Path is absolute: foreign protocols at the host's root.
 	Root bool
 	// Summary is one line, Description what a caller has to know beyond it.
@@ -86,6 +95,9 @@ type Op struct {
 	// OwnErrors are the body types of statuses that do not have the error body of
 	// their area.
 	OwnErrors map[int]reflect.Type
+	// FailurePage is the path of a page. A browser that navigates to the operation,
+	// and so asks for HTML, is sent there when it fails, with the error's code.
+	FailurePage string
 }
 
 // RawDocs documents an operation whose handler reads and writes by itself.
@@ -132,7 +144,7 @@ type Router struct {
 	routes  []*route
 	valid   *schema.Checker
 	pool    sync.Pool
-	docs    map[string]rendered // by language
+	docs    *edition.Set
 	empty   filler
 	metrics *measure.Metrics
 	// unmatchedStats are those of requests that no operation takes.
@@ -215,7 +227,7 @@ func (r *Router) route(op Op) *route {
 	if op.MaxBody == 0 {
 		op.MaxBody = 1 << 20
 	}
-	path := Root + op.Path
+	path := r.cfg.Document.root(op.Family) + op.Path
 	if op.Root {
 		path = op.Path
 	}

@@ -49,7 +49,15 @@ const (
 	Key     ActorKind = "api_key"
 	Bouncer ActorKind = "bouncer"
 	System  ActorKind = "system"
+	// Directory is a directory that provisions people by SCIM.
+	Directory ActorKind = "directory"
+	// Vendor is an embedding vendor, who provisions tenants.
+	Vendor ActorKind = "vendor"
 )
+
+// Dedicated reports whether credentials of this kind are good for the operations of their
+// kind alone.
+func (k ActorKind) Dedicated() bool { return k == Vendor || k == Directory }
 
 // Actor is who acts. It goes into every audit row.
 type Actor struct {

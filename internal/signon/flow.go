@@ -52,13 +52,15 @@ func (s *Service) Start(ctx context.Context, sc scope.Scope, origin, returnTo st
 	if !localPath(returnTo) {
 		return Started{}, fault.New(fault.BadRequest, "invalid_return_to", "return_to must be a path of this server, such as /policies")
 	}
-	if err := s.limit(ctx, sc); err != nil {
-		return Started{}, err
-	}
 	r, err := s.served(ctx, sc.Tenant)
 	if err != nil {
 		return Started{}, err
 	}
+	leave, err := s.enter(ctx, sc, sc.Tenant)
+	if err != nil {
+		return Started{}, err
+	}
+	defer leave()
 	p, err := s.provider(ctx, r.Settings.Issuer)
 	if err != nil {
 		return Started{}, err
@@ -103,6 +105,9 @@ type Answer struct {
 // Finished is a sign-in that has succeeded.
 type Finished struct {
 	auth.SignedIn
+	// Tenant is whose sign-in it was. It is also set for a failure, once the answer is
+	// known to belong to a sign-in.
+	Tenant scope.TenantID
 	// ReturnTo is the path to go to.
 	ReturnTo string
 }
@@ -111,27 +116,32 @@ type Finished struct {
 // belong to this browser's sign-in, Unauthenticated where the provider proves nobody,
 // Forbidden or Conflict where the person may not come in, BadGateway.
 func (s *Service) Finish(ctx context.Context, sc scope.Scope, a Answer, from auth.Browser) (Finished, error) {
-	if err := s.limit(ctx, sc); err != nil {
-		return Finished{}, err
-	}
-	f, err := s.takeFlow(ctx, a)
+	f, err := s.flowOf(ctx, a)
 	if err != nil {
 		return Finished{}, err
 	}
 	sc.Tenant = f.Tenant
+	leave, err := s.enter(ctx, sc, f.Tenant)
+	if err != nil {
+		return Finished{}, err
+	}
+	defer leave()
+	if err := s.useFlow(ctx, f); err != nil {
+		return Finished{}, err
+	}
 	in, err := s.redeem(ctx, sc, f, a.Query, from)
 	if err != nil {
-		return Finished{}, s.recordFailure(ctx, sc, f, err)
+		return Finished{Tenant: f.Tenant}, s.recordFailure(ctx, sc, f, err)
 	}
-	return Finished{in, f.ReturnTo}, s.Auth.Sessions.EndCookie(ctx, from.Cookie)
+	return Finished{in, f.Tenant, f.ReturnTo}, s.Auth.Sessions.EndCookie(ctx, from.Cookie)
 }
 
 func invalidState() error {
 	return fault.New(fault.BadRequest, "invalid_state", "this sign-in was not started in this browser, is too old, or was used already; start again")
 }
 
-// takeFlow opens the flow of an answer, and makes sure that it is used once.
-func (s *Service) takeFlow(ctx context.Context, a Answer) (flow, error) {
+// flowOf opens the flow of an answer.
+func (s *Service) flowOf(ctx context.Context, a Answer) (flow, error) {
 	f, err := s.openFlow(a.Cookie)
 	if err != nil {
 		return flow{}, invalidState()
@@ -140,10 +150,12 @@ func (s *Service) takeFlow(ctx context.Context, a Answer) (flow, error) {
 	if !ok || !equal(state, f.State) || !s.Now().Before(f.Until) || a.Named != "" && a.Named != f.Tenant {
 		return flow{}, invalidState()
 	}
-	if err := s.Auth.Serves(ctx, f.Tenant); err != nil {
-		return flow{}, err
-	}
-	return f, s.Stores.Write(ctx, f.Tenant, func(tx *db.Tx) error {
+	return f, s.Auth.Serves(ctx, f.Tenant)
+}
+
+// useFlow makes sure that a flow is used once.
+func (s *Service) useFlow(ctx context.Context, f flow) error {
+	return s.Stores.Write(ctx, f.Tenant, func(tx *db.Tx) error {
 		first, err := s.useOnce(ctx, tx, "state", f.State, f.Until)
 		if err == nil && !first {
 			err = invalidState()
@@ -230,11 +242,19 @@ func codeOf(query url.Values, p *provider, issuer string) (string, error) {
 	return code, nil
 }
 
-// recordFailure writes a sign-in that failed to the audit and returns why it failed.
+// recordFailure counts a sign-in that failed, writes it to the audit, and returns why it
+// failed.
 func (s *Service) recordFailure(ctx context.Context, sc scope.Scope, f flow, cause error) error {
+	failed, err := s.failures(ctx, sc, 1)
+	if err != nil {
+		return err
+	}
+	if !auth.RecordsFailure(failed) {
+		return cause
+	}
 	sc.Actor = scope.Actor{Kind: scope.Person, Name: "anonymous", IP: sc.Actor.IP}
 	about := map[string]any{"issuer": f.Issuer, "reason": fault.Message(cause), "ip_address": sc.Actor.IP}
-	err := s.Stores.Write(ctx, f.Tenant, func(tx *db.Tx) error { return s.record(ctx, tx, sc, "LOGIN_FAILED", about) })
+	err = s.Stores.Write(ctx, f.Tenant, func(tx *db.Tx) error { return s.record(ctx, tx, sc, "LOGIN_FAILED", about) })
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"net/url"
+	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -11,6 +12,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
+
+// endSessionWait is how long a sign-out waits for a provider to describe itself.
+const endSessionWait = 3 * time.Second
 
 // tokenPlace is what a sealed ID token is bound to.
 func tokenPlace(t scope.TenantID) string { return "sign_on/" + string(t) + "/id_token" }
@@ -37,6 +41,8 @@ func (s *Service) EndSessionURL(ctx context.Context, t scope.TenantID, by auth.F
 	if err != nil || r.Settings.Issuer != by.Issuer {
 		return ""
 	}
+	ctx, cancel := context.WithTimeout(ctx, endSessionWait)
+	defer cancel()
 	p, err := s.provider(ctx, by.Issuer)
 	if err != nil || p.endSession == "" {
 		return ""
@@ -54,13 +60,15 @@ func (s *Service) EndSessionURL(ctx context.Context, t scope.TenantID, by auth.F
 // token names. Faults: Unauthenticated for anything but a valid token of the tenant's
 // provider, which was not used before.
 func (s *Service) EndOnRequest(ctx context.Context, sc scope.Scope, token string) error {
-	if err := s.limit(ctx, sc); err != nil {
-		return err
-	}
 	r, err := s.served(ctx, sc.Tenant)
 	if err != nil {
 		return err
 	}
+	leave, err := s.enter(ctx, sc, sc.Tenant)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	p, err := s.provider(ctx, r.Settings.Issuer)
 	if err != nil {
 		return err

@@ -61,15 +61,21 @@ func (f facts) incomplete() bool {
 	return slices.ContainsFunc(wanted, func(name string) bool { return !lookup(f.token, name).Defined() })
 }
 
-// verifiedEmail is the person's e-mail address, which the provider must have verified.
+// verifiedEmail is the person's e-mail address, which the provider must have verified. The
+// word that it is verified counts for the address beside it alone.
 func (f facts) verifiedEmail() (string, error) {
-	email, _ := f.claim("email").Str()
-	verified := f.claim("email_verified")
-	text, _ := verified.Str()
-	if email == "" || !verified.True() && text != "true" {
-		return "", fault.New(fault.Forbidden, "email_not_verified", "the identity provider has not verified your e-mail address")
+	for _, doc := range []value.Value{f.token, f.info} {
+		verified := doc.Get("email_verified")
+		if !verified.Defined() {
+			continue
+		}
+		email, _ := doc.Get("email").Str()
+		if text, _ := verified.Str(); email != "" && (verified.True() || text == "true") {
+			return email, nil
+		}
+		break
 	}
-	return email, nil
+	return "", fault.New(fault.Forbidden, "email_not_verified", "the identity provider has not verified your e-mail address")
 }
 
 // checkDomain refuses people whose e-mail address is not of an allowed domain.
@@ -146,7 +152,7 @@ func (s *Service) person(ctx context.Context, tx *db.Tx, sc scope.Scope, f facts
 	case err == nil:
 		u, err = s.refresh(ctx, tx, system, f, u)
 	case fault.Is(err, fault.NotFound):
-		u, err = s.enrol(ctx, tx, system, f, id)
+		u, err = s.newcomer(ctx, tx, system, f, id)
 	}
 	if err != nil {
 		return u, err
@@ -156,6 +162,23 @@ func (s *Service) person(ctx context.Context, tx *db.Tx, sc scope.Scope, f facts
 		return u, err
 	}
 	return u, user.SignedIn(ctx, tx, u.ID, now, "")
+}
+
+// newcomer finds the person whom the tenant's directory added with this subject and links
+// them, else adds the person.
+func (s *Service) newcomer(ctx context.Context, tx *db.Tx, system scope.Scope, f facts, id user.IdentityDraft) (user.User, error) {
+	known, err := s.Provisioned(ctx, tx, id.Subject)
+	if fault.Is(err, fault.NotFound) {
+		return s.enrol(ctx, tx, system, f, id)
+	}
+	if err != nil {
+		return user.User{}, err
+	}
+	u, err := s.Users.LinkWithin(ctx, tx, system, known, id)
+	if err != nil {
+		return user.User{}, err
+	}
+	return s.refresh(ctx, tx, system, f, u)
 }
 
 // enrol adds a person whom nobody here knows. An equal e-mail address is no proof: the
@@ -185,10 +208,14 @@ func (s *Service) refresh(ctx context.Context, tx *db.Tx, system scope.Scope, f 
 		return u, fault.New(fault.Forbidden, "account_disabled", "your account is disabled")
 	}
 	var ch user.Change
-	if roles, managed := f.roles(); managed && !sameSet(roles, u.Roles) {
+	directory, err := s.Managed(ctx, tx, u.ID)
+	if err != nil {
+		return u, err
+	}
+	if roles, managed := f.roles(); managed && !directory && !sameSet(roles, u.Roles) {
 		ch.Roles = patch.Set(roles)
 	}
-	if department, managed := f.department(); managed && department != u.Department {
+	if department, managed := f.department(); managed && !directory && department != u.Department {
 		ch.Department = patch.Set(department)
 	}
 	if attributes := f.attributes(u.Attributes); !sameJSON(attributes, u.Attributes) {

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/jwks"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 const (
@@ -20,6 +21,9 @@ const (
 	// and metadataMaxAge how long it is used while it cannot be read.
 	metadataLife   = time.Hour
 	metadataMaxAge = 24 * time.Hour
+	// metadataRetry is the pause after a failed read: sign-ins and sign-outs do not wait for
+	// a provider that hangs one by one.
+	metadataRetry = time.Minute
 	// maxProviders is how many configurations are cached.
 	maxProviders = 1000
 	maxKeySet    = 1 << 20
@@ -42,6 +46,8 @@ type provider struct {
 	metadata
 	keys *jwks.Set
 	at   time.Time
+	// retry is when to read it again, after a read that failed.
+	retry time.Time
 }
 
 // providers caches configurations by issuer. The zero value is empty.
@@ -52,19 +58,24 @@ type providers struct {
 
 // provider is a provider by its issuer, read again when it is old.
 func (s *Service) provider(ctx context.Context, issuer string) (*provider, error) {
+	now := s.Now()
 	s.providers.mu.Lock()
 	p := s.providers.known[issuer]
+	usable := p != nil && now.Sub(p.at) < metadataMaxAge
+	fresh := usable && (now.Sub(p.at) < metadataLife || now.Before(p.retry))
 	s.providers.mu.Unlock()
-	now := s.Now()
-	if p != nil && now.Sub(p.at) < metadataLife {
+	if fresh {
 		return p, nil
 	}
 	m, err := s.discover(ctx, issuer)
 	if err != nil {
-		if p != nil && now.Sub(p.at) < metadataMaxAge {
-			return p, nil
+		if !usable {
+			return nil, err
 		}
-		return nil, err
+		s.providers.mu.Lock()
+		p.retry = now.Add(metadataRetry)
+		s.providers.mu.Unlock()
+		return p, nil
 	}
 	next := &provider{metadata: m, at: now}
 	if p != nil && p.jwks == m.jwks {
@@ -84,6 +95,53 @@ func (s *Service) provider(ctx context.Context, issuer string) (*provider, error
 // unfit is the fault of a provider that cannot be used.
 func unfit(format string, args ...any) error {
 	return fault.Newf(fault.BadGateway, "provider_unfit", format, args...)
+}
+
+// Endpoints are what a provider's configuration offers.
+type Endpoints struct {
+	Issuer        string `json:"issuer" doc:"The provider's issuer identifier."`
+	Authorization string `json:"authorization_endpoint" doc:"Where people sign in."`
+	Token         string `json:"token_endpoint" doc:"Where the server redeems codes."`
+	UserInfo      string `json:"userinfo_endpoint" doc:"Where claims come from that the ID token does not have; empty: none."`
+	EndSession    string `json:"end_session_endpoint" doc:"Where people sign out; empty: they stay signed in at the provider."`
+	Keys          string `json:"jwks_uri" doc:"Where the provider's signing keys are."`
+	Registration
+}
+
+// CheckIssuer reads the configuration of a provider, and stores nothing. An empty issuer is
+// the tenant's own. Faults: NotFound where the tenant has none, Invalid, target_refused,
+// provider_unfit.
+func (s *Service) CheckIssuer(ctx context.Context, sc scope.Scope, issuer string) (Endpoints, error) {
+	if issuer == "" {
+		r, err := s.load(ctx, sc.Tenant)
+		if err != nil {
+			return Endpoints{}, err
+		}
+		issuer = r.Settings.Issuer
+	}
+	m, err := s.probe(ctx, issuer)
+	return Endpoints{
+		Issuer: issuer, Authorization: m.authorization, Token: m.token, UserInfo: m.userinfo, EndSession: m.endSession, Keys: m.jwks,
+		Registration: s.registration(sc.Tenant),
+	}, err
+}
+
+// probe reads the configuration of a provider that somebody asks to use. Faults: Invalid
+// target_refused and provider_unfit.
+func (s *Service) probe(ctx context.Context, issuer string) (metadata, error) {
+	if err := checkIssuer(issuer); err != nil {
+		return metadata{}, err
+	}
+	if err := s.Target.Check(ctx, "/issuer", issuer); err != nil {
+		return metadata{}, err
+	}
+	m, err := s.discover(ctx, issuer)
+	if err != nil {
+		f := fault.Invalidf("/issuer", "the provider's configuration cannot be used: %s", fault.Message(err))
+		f.Code = "provider_unfit"
+		return metadata{}, f.Because(err)
+	}
+	return m, nil
 }
 
 // discover reads a provider's configuration.

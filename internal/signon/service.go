@@ -18,11 +18,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// maxAttempts is how many sign-ins one network may start or finish within attemptWindow.
-const (
-	maxAttempts   = 300
-	attemptWindow = 10 * time.Minute
-)
+// failureWindow is how long the failures of a network count.
+const failureWindow = 15 * time.Minute
+
+// seatsTenant is how many calls of one tenant may wait for its provider at once: more than
+// one network can make, and half of all.
+const seatsTenant = 256
 
 // lock is held while a tenant's record changes.
 const lock = "sign_on"
@@ -37,12 +38,21 @@ type Service struct {
 	Target *outbound.Client
 	Now    func() time.Time
 	Random io.Reader
-	// Count counts attempts in a window (cache.Cache.Count).
+	// Count counts failures in a window (cache.Cache.Count).
 	Count func(ctx context.Context, tenant, key string, n int64, window time.Duration) (cache.Window, error)
 	// URL is where browsers reach this server, without a path.
 	URL string
+	// Provisioned finds the person whom the tenant's directory added with a subject of the
+	// provider (scim.BySubject). Fault: NotFound.
+	Provisioned func(ctx context.Context, tx *db.Tx, subject string) (string, error)
+	// Managed reports whether the directory decides on a person's roles and department
+	// (scim.Manages).
+	Managed func(ctx context.Context, tx *db.Tx, userID string) (bool, error)
 
 	providers providers
+	// Sign-ins in progress, by network and by tenant: a provider that hangs holds up the
+	// sign-ins of its own tenant alone.
+	networks, tenants auth.Lobby
 }
 
 // Paths of the operations that providers and browsers are sent to.
@@ -68,9 +78,12 @@ func (s *Service) load(ctx context.Context, t scope.TenantID) (record, error) {
 }
 
 func (s *Service) view(t scope.TenantID, r record) SignOn {
-	return SignOn{
-		Settings: r.Settings, SecretSet: len(r.Secret) > 0, UpdatedAt: r.UpdatedAt, RedirectURI: s.URL + callbackPath,
-		LogoutURI: s.URL + logoutPath + "?" + url.Values{"tenant_id": {string(t)}}.Encode(), ReturnURI: s.URL + signInPage,
+	return SignOn{Settings: r.Settings, SecretSet: len(r.Secret) > 0, UpdatedAt: r.UpdatedAt, Registration: s.registration(t)}
+}
+
+func (s *Service) registration(t scope.TenantID) Registration {
+	return Registration{
+		RedirectURI: s.URL + callbackPath, LogoutURI: s.URL + logoutPath + "?" + url.Values{"tenant_id": {string(t)}}.Encode(), ReturnURI: s.URL + signInPage,
 	}
 }
 
@@ -89,15 +102,13 @@ func (s *Service) Put(ctx context.Context, sc scope.Scope, ch Change) (SignOn, e
 	if err != nil {
 		return SignOn{}, err
 	}
-	if err := s.Target.Check(ctx, "/issuer", after.Settings.Issuer); err != nil {
-		return SignOn{}, err
-	}
 	if after.Settings.Enabled {
-		if _, err := s.discover(ctx, after.Settings.Issuer); err != nil {
-			f := fault.Invalidf("/issuer", "the provider's configuration cannot be used: %s", fault.Message(err))
-			f.Code = "provider_unfit"
-			return SignOn{}, f.Because(err)
-		}
+		_, err = s.probe(ctx, after.Settings.Issuer)
+	} else {
+		err = s.Target.Check(ctx, "/issuer", after.Settings.Issuer)
+	}
+	if err != nil {
+		return SignOn{}, err
 	}
 	err = s.Stores.WriteUnder(ctx, sc.Tenant, lock, func(tx *db.Tx) error {
 		now, err := selectRecord(ctx, tx)
@@ -141,8 +152,9 @@ func (s *Service) changed(sc scope.Scope, before record, ch Change) (record, err
 			}
 			after.Secret = sealed
 		}
-	case len(before.Secret) > 0 && hostOf(before.Settings.Issuer) != hostOf(after.Settings.Issuer):
-		f := fault.Invalidf("/client_secret", "another host needs the secret again")
+	case len(before.Secret) > 0 && before.Settings.Issuer != after.Settings.Issuer:
+		// Even one host may serve several providers, each with a path of its own.
+		f := fault.Invalidf("/client_secret", "another issuer needs the secret again")
 		f.Code = "credential_required"
 		return record{}, f
 	}
@@ -230,16 +242,31 @@ func Disable(ctx context.Context, tx *db.Tx) error {
 	return putRecord(ctx, tx, r)
 }
 
-// limit refuses a network that tries too often.
-func (s *Service) limit(ctx context.Context, sc scope.Scope) error {
-	w, err := s.Count(ctx, string(scope.DefaultTenant), "sign-on:"+auth.Network(sc.Actor.IP), 1, attemptWindow)
+// enter admits a call that may wait for a provider: so many at once from one network, which
+// is slowed after many failures, and for one tenant. Whoever got in leaves.
+func (s *Service) enter(ctx context.Context, sc scope.Scope, t scope.TenantID) (leave func(), err error) {
+	network, tenant := auth.Network(sc.Actor.IP), string(t)
+	if !s.networks.Enter(network, auth.SeatsNetwork) {
+		return nil, auth.TooManySignIns()
+	}
+	failed, err := s.failures(ctx, sc, 0)
+	if err == nil {
+		err = s.Auth.Pause(ctx, auth.NetworkDelay(failed))
+	}
+	if err == nil && !s.tenants.Enter(tenant, seatsTenant) {
+		err = auth.TooManySignIns()
+	}
 	if err != nil {
-		return err
+		s.networks.Leave(network)
+		return nil, err
 	}
-	if w.Count > maxAttempts {
-		return fault.New(fault.RateLimited, "too_many_sign_ins", "too many sign-ins from your network; try again later").After(w.Reset.Sub(s.Now()))
-	}
-	return nil
+	return func() { s.tenants.Leave(tenant); s.networks.Leave(network) }, nil
+}
+
+// failures counts n more failures of a network and returns how many there were lately.
+func (s *Service) failures(ctx context.Context, sc scope.Scope, n int64) (int64, error) {
+	w, err := s.Count(ctx, string(scope.DefaultTenant), "sign-on:"+auth.Network(sc.Actor.IP), n, failureWindow)
+	return w.Count, err
 }
 
 func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, kind string, about map[string]any) error {
@@ -248,14 +275,5 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, kind st
 
 // secretPlace is what a sealed client secret is bound to.
 func secretPlace(t scope.TenantID) string { return "sign_on/" + string(t) + "/client_secret" }
-
-// hostOf is the scheme and host of a URL, or the text itself.
-func hostOf(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil || u.Host == "" {
-		return raw
-	}
-	return u.Scheme + "://" + u.Host
-}
 
 func index(pointer string, i int) string { return pointer + "/" + strconv.Itoa(i) }

@@ -51,11 +51,16 @@ type Settings struct {
 // SignOn is the stored record, with what the provider must be told.
 type SignOn struct {
 	Settings
-	SecretSet   bool      `json:"client_secret_set" doc:"Whether a client secret is stored. It is never returned."`
-	RedirectURI string    `json:"redirect_uri" doc:"The redirect URI to register at the provider. For people who come by a domain of the tenant, also register the same path there."`
-	LogoutURI   string    `json:"backchannel_logout_uri" doc:"The back-channel logout URI to register at the provider."`
-	ReturnURI   string    `json:"post_logout_redirect_uri" doc:"The post-logout redirect URI to register at the provider."`
-	UpdatedAt   time.Time `json:"updated_at" doc:"When the record last changed."`
+	SecretSet bool `json:"client_secret_set" doc:"Whether a client secret is stored. It is never returned."`
+	Registration
+	UpdatedAt time.Time `json:"updated_at" doc:"When the record last changed."`
+}
+
+// Registration is what to register at the provider.
+type Registration struct {
+	RedirectURI string `json:"redirect_uri" doc:"The redirect URI to register at the provider. For people who come by a domain of the tenant, also register the same path there."`
+	LogoutURI   string `json:"backchannel_logout_uri" doc:"The back-channel logout URI to register at the provider."`
+	ReturnURI   string `json:"post_logout_redirect_uri" doc:"The post-logout redirect URI to register at the provider."`
 }
 
 // Change is what of the record is to change; absent members stay, and null gives the
@@ -63,7 +68,7 @@ type SignOn struct {
 type Change struct {
 	Enabled         patch.Field[bool]                `json:"enabled,omitzero" doc:"Whether people can sign in at the provider; by default they can. Enabling fetches the provider's configuration."`
 	Name            patch.Field[string]              `json:"name,omitzero" maxLength:"64" doc:"Name of the provider, for the button on the sign-in page."`
-	Issuer          patch.Field[string]              `json:"issuer,omitzero" minLength:"1" maxLength:"512" doc:"The provider's issuer identifier. With another host, the client secret must be sent again."`
+	Issuer          patch.Field[string]              `json:"issuer,omitzero" minLength:"1" maxLength:"512" doc:"The provider's issuer identifier. With another issuer, the client secret must be sent again."`
 	ClientID        patch.Field[string]              `json:"client_id,omitzero" minLength:"1" maxLength:"256" doc:"The id that the provider knows this server by."`
 	ClientSecret    patch.Field[string]              `json:"client_secret,omitzero" maxLength:"1024" writeOnly:"true" doc:"The client's secret; null for a public client. Encrypted at rest and never returned."`
 	Scopes          patch.Field[[]string]            `json:"scopes,omitzero" maxItems:"32" doc:"Scopes to request; by default openid, email and profile."`
@@ -152,14 +157,22 @@ func (s Settings) roles() []string {
 	return all
 }
 
+// checkIssuer refuses what is no issuer identifier (OpenID Connect Discovery section 3).
+func checkIssuer(issuer string) error {
+	if strings.ContainsAny(issuer, "?#") {
+		return fault.Invalidf("/issuer", "must have no query and no fragment")
+	}
+	return nil
+}
+
 // check refuses settings that cannot be, all offences at once. It calls nobody.
 func (s Settings) check() error {
 	var bad []error
 	wrong := func(pointer, format string, args ...any) { bad = append(bad, fault.Invalidf(pointer, format, args...)) }
 	if s.Issuer == "" {
 		wrong("/issuer", "is missing")
-	} else if strings.ContainsAny(s.Issuer, "?#") {
-		wrong("/issuer", "must have no query and no fragment")
+	} else if err := checkIssuer(s.Issuer); err != nil {
+		bad = append(bad, err)
 	}
 	if s.ClientID == "" {
 		wrong("/client_id", "is missing")

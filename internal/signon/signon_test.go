@@ -3,6 +3,7 @@ package signon
 import (
 	"crypto/ed25519"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 // issuer is a provider whose key a test replaces, and which it takes away.
@@ -174,5 +176,24 @@ func TestSettings(t *testing.T) {
 	}
 	if s = s.apply(ch); len(s.Scopes) != 3 || !s.PasswordLogin || len(s.roles()) != 0 {
 		t.Errorf("after null the settings are %+v", s)
+	}
+}
+
+// TestSecretStaysWithItsIssuer: a stored client secret is not sent to a provider that it was
+// not given for, be it on another host or at another path of the same one.
+func TestSecretStaysWithItsIssuer(t *testing.T) {
+	s := &Service{Now: time.Now}
+	before := record{Settings: defaults(), Secret: []byte("sealed")}
+	before.Settings.Issuer, before.Settings.ClientID = "https://idp.test/realms/a", "c"
+	for issuer, kept := range map[string]bool{
+		"https://idp.test/realms/a": true, "https://idp.test/realms/b": false, "https://idp.test": false, "https://other.test/realms/a": false, "https://idp.test:8443/realms/a": false,
+	} {
+		var ch Change
+		ch.Issuer.Sent, ch.Issuer.Value = true, issuer
+		after, err := s.changed(scope.Scope{Tenant: scope.DefaultTenant}, before, ch)
+		var f *fault.Error
+		if refused := errors.As(err, &f) && f.Code == "credential_required"; refused == kept || kept && (err != nil || len(after.Secret) == 0) {
+			t.Errorf("%s: %v", issuer, err)
+		}
 	}
 }

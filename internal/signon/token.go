@@ -45,8 +45,9 @@ func (s *Service) verify(ctx context.Context, p *provider, token, issuer, client
 		jwt.WithValidMethods(jwks.Algorithms()), jwt.WithIssuer(issuer), jwt.WithAudience(clientID), jwt.WithExpirationRequired(),
 		jwt.WithIssuedAt(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(s.Now), jwt.WithStrictDecoding(),
 	)
-	var claims jwt.RegisteredClaims
-	_, err := parser.ParseWithClaims(token, &claims, func(t *jwt.Token) (any, error) {
+	p.keys.Renew(ctx)
+	claims := jwt.MapClaims{} // a struct would take members in other case, too
+	_, err := parser.ParseWithClaims(token, claims, func(t *jwt.Token) (any, error) {
 		if typ, set := t.Header["typ"]; set {
 			text, _ := typ.(string)
 			if !slices.ContainsFunc(types, func(known string) bool { return strings.EqualFold(known, text) }) {
@@ -61,7 +62,7 @@ func (s *Service) verify(ctx context.Context, p *provider, token, issuer, client
 	if err != nil {
 		return bad(err)
 	}
-	if claims.IssuedAt == nil || s.Now().Sub(claims.IssuedAt.Time) > maxTokenAge {
+	if issued, err := claims.GetIssuedAt(); err != nil || issued == nil || s.Now().Sub(issued.Time) > maxTokenAge {
 		return bad(errors.New("it is too old, or says not how old it is"))
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])

@@ -50,8 +50,8 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, c Change, ifChange
 		if err != nil {
 			return err
 		}
-		if ifChange != 0 && ifChange != old.ChangeNo {
-			return fault.Newf(fault.Precondition, "precondition_failed", "the configuration is at change %d", old.ChangeNo)
+		if err := fault.CheckVersion("configuration", old.ChangeNo, ifChange); err != nil {
+			return err
 		}
 		if next, err = s.apply(sc.Tenant, old, c); err != nil {
 			return err
@@ -140,18 +140,13 @@ func (s *Service) save(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next
 
 // changed names what differs; of the URL only scheme and host, of the API key nothing.
 func changed(old, next state) map[string]any {
-	out := map[string]any{}
-	differ := func(name string, from, to any) {
-		if !reflect.DeepEqual(from, to) {
-			out[name] = map[string]any{"from": from, "to": to}
-		}
-	}
-	differ("target", outbound.Origin(old.URL), outbound.Origin(next.URL))
-	differ("enabled", old.Enabled, next.Enabled)
-	differ("frequency", old.Frequency, next.Frequency)
-	differ("encryption_enabled", old.Encryption, next.Encryption)
-	differ("anonymization_enabled", old.Anonymization, next.Anonymization)
-	differ("local_retention_days", old.RetentionDays, next.RetentionDays)
+	out := patch.Differences{}
+	out.Note("target", outbound.Origin(old.URL), outbound.Origin(next.URL))
+	out.Note("enabled", old.Enabled, next.Enabled)
+	out.Note("frequency", old.Frequency, next.Frequency)
+	out.Note("encryption_enabled", old.Encryption, next.Encryption)
+	out.Note("anonymization_enabled", old.Anonymization, next.Anonymization)
+	out.Note("local_retention_days", old.RetentionDays, next.RetentionDays)
 	if string(old.APIKey) != string(next.APIKey) {
 		out["credential_changed"] = true
 	}

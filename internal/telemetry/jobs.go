@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
@@ -25,7 +26,7 @@ func (s *Service) Jobs() []job.Kind {
 
 // wake has a tenant looked at, at a time.
 func wake(ctx context.Context, tx *db.Tx, at time.Time) error {
-	_, err := job.Insert(ctx, tx, job.Job{Kind: jobKind, RunAt: at, UniqueKey: itoa(at.Unix())})
+	_, err := job.Insert(ctx, tx, job.Job{Kind: jobKind, RunAt: at, UniqueKey: strconv.FormatInt(at.Unix(), 10)})
 	return err
 }
 

@@ -19,7 +19,6 @@ package telemetry
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -162,5 +161,3 @@ func (s *Service) apiKey(t scope.TenantID, st state) ([]byte, error) {
 func entry(kind string, changes map[string]any) audit.Entry {
 	return audit.Entry{Type: kind, Object: "telemetry", ObjectID: "1", ObjectName: "telemetry", Changes: changes}
 }
-
-func itoa(n int64) string { return strconv.FormatInt(n, 10) }

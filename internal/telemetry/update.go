@@ -72,7 +72,7 @@ func (s *Service) ApplyUpdate(ctx context.Context, t scope.TenantID, requestID s
 	if err != nil {
 		return Updated{}, err
 	}
-	u, l, err := parseUpdate(content)
+	u, l, err := parseUpdate(content, string(key))
 	if err != nil {
 		return Updated{}, err
 	}
@@ -160,8 +160,8 @@ func respell(raw json.RawMessage) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// parseUpdate checks the members of an update whose signature is good.
-func parseUpdate(content []byte) (u Update, l License, err error) {
+// parseUpdate checks the members of an update whose signature by key is good.
+func parseUpdate(content []byte, key string) (u Update, l License, err error) {
 	if err := json.Unmarshal(content, &u); err != nil {
 		return u, l, fault.New(fault.Invalid, "validation_failed", "the update has a member of the wrong type")
 	}
@@ -176,6 +176,9 @@ func parseUpdate(content []byte) (u Update, l License, err error) {
 		if value == "" {
 			offences = append(offences, fault.Detail{Pointer: pointer, Message: "this member is required"})
 		}
+	}
+	if b.repeats(key) {
+		offences = append(offences, fault.Detail{Message: "the update has the API key in a member"})
 	}
 	if len(offences) > 0 {
 		slices.SortFunc(offences, func(a, b fault.Detail) int { return bytes.Compare([]byte(a.Pointer), []byte(b.Pointer)) })

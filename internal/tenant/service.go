@@ -32,6 +32,10 @@ type Service struct {
 	// MayEnforce asks the license before production enforces; it answers a
 	// Forbidden fault. Nil: nothing is gated.
 	MayEnforce func(ctx context.Context, sc scope.Scope) error
+	// Readmit is asked before a deleted tenant of a vendor becomes active again. What it
+	// returns checks the vendor's limit in the transaction of the record. Nil: there are no
+	// vendors.
+	Readmit func(ctx context.Context, vendor string) (check func(ctx context.Context, tx *db.Tx) error, err error)
 
 	// between is called between two commits of one change; for tests.
 	between func()
@@ -63,9 +67,18 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Tenant, 
 	if err != nil {
 		return Tenant{}, err
 	}
-	base := slug(d.Name)
+	return s.create(ctx, sc, t, nil)
+}
+
+// create stores a new tenant. admit runs in the transaction of the record, before it is
+// written and under the lock of all new tenants; nil: everybody is admitted.
+func (s *Service) create(ctx context.Context, sc scope.Scope, t Tenant, admit func(ctx context.Context, tx *db.Tx, t Tenant) error) (Tenant, error) {
+	if err := s.checkRegion(t.Region); err != nil {
+		return Tenant{}, err
+	}
+	base := slug(t.Name)
 	var in intent
-	err = s.Stores.System().Write(ctx, func(tx *db.Tx) error {
+	err := s.Stores.System().Write(ctx, func(tx *db.Tx) (err error) {
 		if err := tx.Lock(ctx, "tenants"); err != nil {
 			return err
 		}
@@ -78,8 +91,18 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Tenant, 
 		if err := domainsFree(ctx, tx, t); err != nil {
 			return err
 		}
+		if admit != nil {
+			if err := admit(ctx, tx, t); err != nil {
+				return err
+			}
+		}
 		if err := insertTenant(ctx, tx, t); err != nil {
 			return err
+		}
+		if s.Stores.Serves(t.Region) {
+			if _, err := s.Stores.Place(ctx, tx, t.ID, t.Region); err != nil {
+				return err
+			}
 		}
 		in = newIntent(sc, t, t.CreatedAt, created, map[string]any{"region": t.Region, "plan_type": t.PlanType, "settings": t.Settings})
 		return in.store(ctx, tx)
@@ -101,6 +124,15 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Tenant, 
 	s.forget(ctx, in)
 	t.Limits = &Usage{}
 	return t, nil
+}
+
+// checkRegion refuses a region without a store, if regions have stores.
+func (s *Service) checkRegion(region string) error {
+	served := s.Stores.Regions()
+	if len(served) == 0 || s.Stores.Serves(region) {
+		return nil
+	}
+	return fault.Invalidf("/region", "this deployment does not serve %s; it serves %s", region, strings.Join(served, ", "))
 }
 
 // draft checks a new tenant's members and fills in what was left out.
@@ -152,7 +184,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, err
 		if sc.Platform {
 			only = ""
 		}
-		p, err = selectPage(ctx, tx, only, f)
+		p, err = selectPage(ctx, tx, only, "", f)
 		return err
 	})
 	return p, err
@@ -163,12 +195,17 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, err
 // of it takes the audit entry back. It keeps the intent, so that what fails or is
 // killed after it is made good (Recover).
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID, ch Change) (Tenant, error) {
-	if _, err := s.findVisible(ctx, sc, id); err != nil {
+	found, err := s.findVisible(ctx, sc, id)
+	if err != nil {
+		return Tenant{}, err
+	}
+	readmit, err := s.readmission(ctx, found.Vendor)
+	if err != nil {
 		return Tenant{}, err
 	}
 	var after Tenant
 	var in intent
-	err := s.Stores.Write(ctx, id, func(tx *db.Tx) error {
+	err = s.Stores.Write(ctx, id, func(tx *db.Tx) error {
 		if err := tx.Lock(ctx, "tenant"); err != nil {
 			return err
 		}
@@ -179,12 +216,11 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID,
 		if after, err = decideChange(sc, before, ch, db.Stamp(s.Now())); err != nil {
 			return err
 		}
-		if before.Status == Deleted && after.Status != Deleted {
-			for _, disown := range s.RevokeHooks {
-				if err := disown(ctx, tx); err != nil {
-					return err
-				}
-			}
+		admit := readmit
+		if before.Status != Deleted || after.Status == Deleted {
+			admit = nil
+		} else if err := s.disown(ctx, tx); err != nil {
+			return err
 		}
 		if err := putSettings(ctx, tx, after.Settings); err != nil {
 			return err
@@ -198,13 +234,32 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID,
 			return err
 		}
 		in = newIntent(sc, after, after.UpdatedAt, "TENANT_UPDATED", changesOf(before, after))
-		return s.saveChange(ctx, tx, after, &in)
+		return s.saveChange(ctx, tx, after, &in, admit)
 	})
 	if err == nil {
 		s.pause()
 		s.forget(ctx, in)
 	}
 	return after, err
+}
+
+// readmission is the check that a vendor's deleted tenant may be active again; nil for a
+// tenant of no vendor.
+func (s *Service) readmission(ctx context.Context, vendor string) (func(ctx context.Context, tx *db.Tx) error, error) {
+	if vendor == "" || s.Readmit == nil {
+		return nil, nil
+	}
+	return s.Readmit(ctx, vendor)
+}
+
+// disown ends all credentials of a tenant within tx.
+func (s *Service) disown(ctx context.Context, tx *db.Tx) error {
+	for _, revoke := range s.RevokeHooks {
+		if err := revoke(ctx, tx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Delete stops a tenant at once. Its data is purged after 30 days, or now when
@@ -232,7 +287,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id scope.TenantID,
 	}
 	in := newIntent(sc, t, now, kind, map[string]any{"status": t.Status})
 	in.Home = home
-	err = s.Stores.Write(ctx, home, func(tx *db.Tx) error { return s.saveChange(ctx, tx, t, &in) })
+	err = s.Stores.Write(ctx, home, func(tx *db.Tx) error { return s.saveChange(ctx, tx, t, &in, nil) })
 	if err == nil {
 		s.pause()
 		ctx := context.WithoutCancel(ctx)
@@ -272,6 +327,11 @@ func (s *Service) purge(ctx context.Context, id scope.TenantID) error {
 	if err != nil {
 		return err
 	}
+	return s.drop(ctx, id)
+}
+
+// drop removes a tenant's store, and what it has outside of it.
+func (s *Service) drop(ctx context.Context, id scope.TenantID) error {
 	for _, f := range s.OnPurge {
 		if err := f(ctx, id); err != nil {
 			return err
@@ -316,19 +376,29 @@ func (s *Service) findVisible(ctx context.Context, sc scope.Scope, id scope.Tena
 		t, err = selectTenant(ctx, tx, id)
 		return err
 	})
-	if errors.Is(err, db.ErrNoRows) {
+	if errors.Is(err, db.ErrNoRows) || err == nil && t.Attempt != "" {
 		return Tenant{}, notFound(id)
 	}
 	return t, err
 }
 
 // saveChange tells of a change in tx, the log's transaction, and writes the record
-// in one of its own, which keeps the intent until the log's has ended too.
-func (s *Service) saveChange(ctx context.Context, tx *db.Tx, t Tenant, in *intent) error {
+// in one of its own, which keeps the intent until the log's has ended too. admit, if
+// there is one, may refuse it in the transaction of the record, under the lock of all
+// new tenants.
+func (s *Service) saveChange(ctx context.Context, tx *db.Tx, t Tenant, in *intent, admit func(ctx context.Context, tx *db.Tx) error) error {
 	if err := in.tell(ctx, tx); err != nil {
 		return err
 	}
 	err := s.Stores.System().Write(ctx, func(tx *db.Tx) error {
+		if admit != nil {
+			if err := tx.Lock(ctx, "tenants"); err != nil {
+				return err
+			}
+			if err := admit(ctx, tx); err != nil {
+				return err
+			}
+		}
 		if err := updateTenant(ctx, tx, t); err != nil {
 			return err
 		}

@@ -10,24 +10,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-const columns = `id, name, domain, custom_domain, status, region, plan_type, created_at, updated_at, expires_at, deleted_at, settings`
+const columns = `id, name, domain, custom_domain, status, region, plan_type, created_at, updated_at, expires_at, deleted_at, settings, vendor, attempt`
 
 // settingsRow is the name under which the copy stands in the tenant's store.
 const settingsRow = "tenant"
 
 func insertTenant(ctx context.Context, tx *db.Tx, t Tenant) error {
-	_, err := tx.Exec(ctx, `INSERT INTO tenants (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
-		t.ID, t.Name, t.Domain, t.CustomDomain, t.Status, t.Region, t.PlanType, t.CreatedAt, t.UpdatedAt, t.ExpiresAt, t.DeletedAt, t.Settings)
+	_, err := tx.Exec(ctx, `INSERT INTO tenants (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
+		t.ID, t.Name, t.Domain, t.CustomDomain, t.Status, t.Region, t.PlanType, t.CreatedAt, t.UpdatedAt, t.ExpiresAt, t.DeletedAt, t.Settings, t.Vendor, t.Attempt)
 	return err
 }
 
 // insertDefault also fills in what a bare row left open.
 func insertDefault(ctx context.Context, tx *db.Tx, t Tenant) error {
-	_, err := tx.Exec(ctx, `INSERT INTO tenants (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+	_, err := tx.Exec(ctx, `INSERT INTO tenants (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 		ON CONFLICT (id) DO UPDATE SET
 			region = CASE WHEN tenants.region = '' THEN excluded.region ELSE tenants.region END,
 			domain = CASE WHEN tenants.domain = '' THEN excluded.domain ELSE tenants.domain END`,
-		t.ID, t.Name, t.Domain, t.CustomDomain, t.Status, t.Region, t.PlanType, t.CreatedAt, t.UpdatedAt, t.ExpiresAt, t.DeletedAt, t.Settings)
+		t.ID, t.Name, t.Domain, t.CustomDomain, t.Status, t.Region, t.PlanType, t.CreatedAt, t.UpdatedAt, t.ExpiresAt, t.DeletedAt, t.Settings, t.Vendor, t.Attempt)
 	return err
 }
 
@@ -48,16 +48,17 @@ func selectFacts(ctx context.Context, tx *db.Tx, id scope.TenantID) (Facts, erro
 	return db.One[Facts](ctx, tx, `SELECT status, plan_type FROM tenants WHERE id = $1`, id)
 }
 
-// selectPage lists all tenants, or the only one where only is not empty.
-func selectPage(ctx context.Context, tx *db.Tx, only scope.TenantID, f Filter) (Page, error) {
+// selectPage lists all tenants that are completely made; with only, that one; with a
+// vendor, those that it made.
+func selectPage(ctx context.Context, tx *db.Tx, only scope.TenantID, vendor string, f Filter) (Page, error) {
+	const where = ` FROM tenants WHERE attempt = '' AND status <> '` + purging + `' AND ($1 = '' OR id = $1) AND ($2 = '' OR vendor = $2)`
 	var p Page
 	var err error
-	p.Tenants, err = db.All[Tenant](ctx, tx, `SELECT `+columns+` FROM tenants WHERE ($1 = '' OR id = $1)
-		ORDER BY id LIMIT $2 OFFSET $3`, string(only), f.Limit, f.Skip)
+	p.Tenants, err = db.All[Tenant](ctx, tx, `SELECT `+columns+where+` ORDER BY id LIMIT $3 OFFSET $4`, string(only), vendor, f.Limit, f.Skip)
 	if err != nil {
 		return Page{}, err
 	}
-	p.Total, err = db.One[int64](ctx, tx, `SELECT count(*) FROM tenants WHERE ($1 = '' OR id = $1)`, string(only))
+	p.Total, err = db.One[int64](ctx, tx, `SELECT count(*)`+where, string(only), vendor)
 	return p, err
 }
 
@@ -164,4 +165,13 @@ func putEnforcement(ctx context.Context, tx *db.Tx, e Enforcement) error {
 		ON CONFLICT (environment) DO UPDATE SET mode = excluded.mode, updated_at = excluded.updated_at, updated_by = excluded.updated_by`,
 		e.Environment, e.Mode, e.UpdatedAt, e.UpdatedBy)
 	return err
+}
+
+// completeTenant ends an attempt, and says whether there was one.
+func completeTenant(ctx context.Context, tx *db.Tx, id scope.TenantID, attempt string) (int64, error) {
+	return tx.Exec(ctx, `UPDATE tenants SET attempt = '' WHERE id = $1 AND attempt = $2`, id, attempt)
+}
+
+func countOfVendor(ctx context.Context, tx *db.Tx, vendor string) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT count(*) FROM tenants WHERE vendor = $1 AND status IN ($2, $3)`, vendor, Active, Suspended)
 }

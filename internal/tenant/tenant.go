@@ -65,7 +65,11 @@ type Tenant struct {
 	ExpiresAt    *time.Time     `json:"expires_at" db:"expires_at" doc:"When a deleted tenant's data is purged; null otherwise."`
 	DeletedAt    *time.Time     `json:"deleted_at,omitempty" db:"deleted_at" doc:"When the tenant was deleted."`
 	Settings     Settings       `json:"settings" db:"settings" doc:"Limits and features of the tenant."`
-	Limits       *Usage         `json:"limits,omitempty" db:"-" doc:"Usage of the limits; absent in lists."`
+	// Vendor is the embedding vendor who made the tenant, and Attempt is set until it is
+	// completely made (Found).
+	Vendor  string `json:"-" db:"vendor"`
+	Attempt string `json:"-" db:"attempt"`
+	Limits  *Usage `json:"limits,omitempty" db:"-" doc:"Usage of the limits; absent in lists."`
 }
 
 // Usage is how much of each limited kind a tenant has.
@@ -81,7 +85,7 @@ type Draft struct {
 	Domain       string   `json:"domain,omitempty" maxLength:"253" doc:"The tenant's domain; absent: its subdomain of the base domain."`
 	CustomDomain string   `json:"custom_domain,omitempty" maxLength:"253" doc:"A domain of the tenant's own; requests are routed by it once it is verified."`
 	PlanType     string   `json:"plan_type,omitempty" enum:"standard,pro,enterprise" doc:"standard by default."`
-	Region       string   `json:"region,omitempty" enum:"us-east-1,us-west-2,ca-central-1,eu-west-1,eu-central-1,eu-north-1,ap-southeast-1,ap-northeast-1,ap-south-1" doc:"us-east-1 by default."`
+	Region       string   `json:"region,omitempty" enum:"us-east-1,us-west-2,ca-central-1,eu-west-1,eu-central-1,eu-north-1,ap-southeast-1,ap-northeast-1,ap-south-1" doc:"us-east-1 by default. If the deployment has regions, it must be one of them."`
 	Settings     Settings `json:"settings,omitempty" doc:"Limits and features; an absent limit means none. Members that begin with x- are free for your own use; any other unknown member is a 422 that names the closest known one."`
 }
 
@@ -134,8 +138,8 @@ type Deletion struct {
 // Alert is the specification's "Tenant alert".
 type Alert struct {
 	ID         int64      `json:"id" db:"id"`
-	Type       string     `json:"type" db:"type" doc:"usage_limit: usage is close to a limit or has reached it. bouncer_disconnected: a bouncer has been silent for three of its poll intervals. bouncer_trouble: a bouncer cannot store its decision log, or its policy has not been confirmed for too long. domain_unresolved: a verified domain no longer leads to this deployment. domain_certificate: the certificate of a domain ends within 14 days."`
-	Severity   string     `json:"severity" db:"severity" enum:"warning,error,critical" doc:"usage_limit: warning from 80 %, critical from 100 %. bouncer_disconnected, bouncer_trouble and domain_unresolved: error. domain_certificate: warning."`
+	Type       string     `json:"type" db:"type" doc:"usage_limit: usage is close to a limit or has reached it. bouncer_disconnected: a bouncer has been silent for three of its poll intervals. bouncer_trouble: a bouncer cannot store its decision log, or its policy has not been confirmed for too long. domain_unresolved: a verified domain no longer leads to this deployment. domain_certificate: the certificate of a domain ends within 14 days. domain_certificate_order: no certificate could be ordered for a domain."`
+	Severity   string     `json:"severity" db:"severity" enum:"warning,error,critical" doc:"usage_limit: warning from 80 %, critical from 100 %. bouncer_disconnected, bouncer_trouble, domain_unresolved and domain_certificate_order: error. domain_certificate: warning."`
 	Subject    string     `json:"subject" db:"subject" doc:"Subject of the alert. For usage_limit: policies, users or bouncers. For bouncers: the bouncer's id. For domains: the domain."`
 	Message    string     `json:"message" db:"message"`
 	CreatedAt  time.Time  `json:"created_at" db:"created_at"`

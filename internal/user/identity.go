@@ -149,6 +149,15 @@ func (s *Service) Enrol(ctx context.Context, tx *db.Tx, sc scope.Scope, d Draft,
 	return u, s.link(ctx, tx, sc, u, Identity{ID: s.NewID(), Issuer: by.Issuer, Subject: by.Subject, UserID: u.ID, CreatedAt: u.CreatedAt, CreatedBy: sc.Actor.Name})
 }
 
+// LinkWithin is Link within tx, for a person who is found by what their directory says.
+func (s *Service) LinkWithin(ctx context.Context, tx *db.Tx, sc scope.Scope, userID string, by IdentityDraft) (User, error) {
+	u, err := lockUser(ctx, tx, userID)
+	if err != nil {
+		return User{}, err
+	}
+	return u, s.link(ctx, tx, sc, u, Identity{ID: s.NewID(), Issuer: by.Issuer, Subject: by.Subject, UserID: u.ID, CreatedAt: db.Stamp(s.Now()), CreatedBy: sc.Actor.Name})
+}
+
 // Adjust is Update within tx, without a password.
 func (s *Service) Adjust(ctx context.Context, tx *db.Tx, sc scope.Scope, id string, ch Change) (User, error) {
 	return s.change(ctx, tx, sc, id, ch, "")

@@ -1,6 +1,7 @@
 package user
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -46,7 +47,7 @@ func TestImportAgainstStoredPeople(t *testing.T) {
 		mustCreate(t, s, sc, Draft{ID: "a", Username: "ann", Email: "ann@example.com"})
 		var text strings.Builder
 		for i := range 300 { // more than one statement holds
-			text.WriteString("p" + itoa(i) + ",p" + itoa(i) + "@example.com,per" + itoa(i) + "\n")
+			text.WriteString("p" + strconv.Itoa(i) + ",p" + strconv.Itoa(i) + "@example.com,per" + strconv.Itoa(i) + "\n")
 		}
 		for line, want := range map[string]string{"a,x@example.com,x": "/lines/302/id", "x,ANN@example.com,x": "/lines/302/email", "x,x@example.com,Ann": "/lines/302/username"} {
 			_, err := s.Import(t.Context(), sc, CSV, []byte("id,email,username\n"+text.String()+line+"\n"), false)

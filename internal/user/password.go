@@ -137,5 +137,3 @@ func parseHash(s string) (c Cost, salt, sum []byte, ok bool) {
 	}
 	return Cost{Passes: uint32(t), MemoryKiB: uint32(m), Lanes: uint8(p)}, salt, sum, true
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }

@@ -2,6 +2,7 @@ package user
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
@@ -158,7 +159,7 @@ func ParseScopes(pointer string, scopes []string) ([]scope.Permission, error) {
 		area, verb, _ := strings.Cut(s, ":")
 		known := slices.Contains(Areas(), area) && (verb == "read" || verb == "write")
 		if !known {
-			bad = append(bad, fault.Detail{Pointer: pointer + "/" + itoa(i), Message: "is not a scope: write <area>:<read|write>"})
+			bad = append(bad, fault.Detail{Pointer: pointer + "/" + strconv.Itoa(i), Message: "is not a scope: write <area>:<read|write>"})
 			continue
 		}
 		out = append(out, scope.Permission(s))

@@ -3,6 +3,7 @@ package user
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -259,34 +260,55 @@ func (s *Service) replace(ctx context.Context, tx *db.Tx, sc scope.Scope, before
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id string) (User, error) {
 	var u User
 	err := s.write(ctx, sc, func(tx *db.Tx) (err error) {
-		if u, err = lockUser(ctx, tx, id); err != nil {
-			return err
-		}
-		if err := checkMayGrant(sc, u.Roles, nil); err != nil {
-			return err
-		}
-		gone := u
-		gone.Status, gone.Roles = Disabled, nil
-		if err := keepAdministrator(ctx, tx, sc, u, gone); err != nil {
-			return err
-		}
-		if err := deleteUser(ctx, tx, id); err != nil {
-			return err
-		}
-		if err := s.Revoke(ctx, tx, id, EndsAll); err != nil {
-			return err
-		}
-		for _, forget := range s.ForgetHooks {
-			if err := forget(ctx, tx, scope.Actor{Kind: scope.Person, ID: id}); err != nil {
-				return err
-			}
-		}
-		if err := s.Released(ctx, tx, LimitKind); err != nil {
-			return err
-		}
-		return s.record(ctx, tx, sc, u, "USER_DELETED", event.UserDeleted, map[string]any{"username": u.Username}, nil)
+		u, err = s.Remove(ctx, tx, sc, id)
+		return err
 	})
 	return u, err
+}
+
+// Remove is Delete within tx; the caller bumps Revision.
+func (s *Service) Remove(ctx context.Context, tx *db.Tx, sc scope.Scope, id string) (User, error) {
+	u, err := lockUser(ctx, tx, id)
+	if err != nil {
+		return User{}, err
+	}
+	if err := checkMayGrant(sc, u.Roles, nil); err != nil {
+		return User{}, err
+	}
+	gone := u
+	gone.Status, gone.Roles = Disabled, nil
+	if err := keepAdministrator(ctx, tx, sc, u, gone); err != nil {
+		return User{}, err
+	}
+	if err := deleteUser(ctx, tx, id); err != nil {
+		return User{}, err
+	}
+	if err := s.Revoke(ctx, tx, id, EndsAll); err != nil {
+		return User{}, err
+	}
+	for _, forget := range s.ForgetHooks {
+		if err := forget(ctx, tx, scope.Actor{Kind: scope.Person, ID: id}); err != nil {
+			return User{}, err
+		}
+	}
+	if err := s.Released(ctx, tx, LimitKind); err != nil {
+		return User{}, err
+	}
+	return u, s.record(ctx, tx, sc, u, "USER_DELETED", event.UserDeleted, map[string]any{"username": u.Username}, nil)
+}
+
+// Add is Create within tx, without a password; the caller bumps Revision. status is Active
+// or Disabled.
+func (s *Service) Add(ctx context.Context, tx *db.Tx, sc scope.Scope, d Draft, status string) (User, error) {
+	if err := fault.Join(d.check(), d.checkSizes()); err != nil {
+		return User{}, err
+	}
+	u := s.made(d)
+	u.Status = status
+	if err := checkMayGrant(sc, nil, u.Roles); err != nil {
+		return User{}, err
+	}
+	return u, s.insert(ctx, tx, sc, u)
 }
 
 // ByName finds who signs in under a user name or an e-mail address. Unknown
@@ -294,6 +316,9 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id string) (User, 
 func ByName(ctx context.Context, tx *db.Tx, name string) (User, error) {
 	return selectByName(ctx, tx, Fold(name))
 }
+
+// Locked is ByID, and keeps others from changing the person until the transaction ends.
+func Locked(ctx context.Context, tx *db.Tx, id string) (User, error) { return lockUser(ctx, tx, id) }
 
 // ByID finds a person inside somebody else's transaction.
 func ByID(ctx context.Context, tx *db.Tx, id string) (User, error) { return selectUser(ctx, tx, id) }
@@ -307,17 +332,22 @@ func SignedIn(ctx context.Context, tx *db.Tx, id string, at time.Time, rehash st
 // Count is how many people the tenant has, for its limits.
 func Count(ctx context.Context, tx *db.Tx) (int64, error) { return countUsers(ctx, tx) }
 
-// keepAdministrator refuses to leave the deployment without anybody who can
-// administer it.
+// keepAdministrator refuses to leave the deployment without anybody who can administer it.
+// In other tenants a platform administrator can help, so only a directory is kept from
+// locking everybody out: nobody looks at what it does.
 func keepAdministrator(ctx context.Context, tx *db.Tx, sc scope.Scope, before, after User) error {
-	rules := func(u User) bool { return u.Status == Active && slices.Contains(u.Roles, RolePlatformAdmin) }
-	if sc.Tenant != scope.DefaultTenant || !rules(before) || rules(after) {
+	role, what := RolePlatformAdmin, "platform administrator"
+	if sc.Tenant != scope.DefaultTenant {
+		role, what = RoleAdmin, "administrator"
+	}
+	rules := func(u User) bool { return u.Status == Active && slices.Contains(u.Roles, role) }
+	if sc.Tenant != scope.DefaultTenant && sc.Actor.Kind != scope.Directory || !rules(before) || rules(after) {
 		return nil
 	}
 	if err := tx.Lock(ctx, "users.administrators"); err != nil {
 		return err
 	}
-	people, err := selectActive(ctx, tx)
+	people, err := selectActive(ctx, tx, role)
 	if err != nil {
 		return err
 	}
@@ -326,7 +356,7 @@ func keepAdministrator(ctx context.Context, tx *db.Tx, sc scope.Scope, before, a
 			return nil
 		}
 	}
-	return fault.New(fault.Conflict, "last_administrator", "this is the last platform administrator; make another one first")
+	return fault.New(fault.Conflict, "last_administrator", "this is the last "+what+"; make another one first")
 }
 
 // write runs fn in the tenant's store and bumps the revision that auth watches.
@@ -383,7 +413,7 @@ func checkNames(before, after User) error {
 	}
 	for i, r := range after.Roles {
 		if !slices.Contains(before.Roles, r) {
-			errs = append(errs, checkRole("/roles/"+itoa(i), r))
+			errs = append(errs, checkRole("/roles/"+strconv.Itoa(i), r))
 		}
 	}
 	return fault.Join(errs...)

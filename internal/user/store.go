@@ -59,8 +59,9 @@ func selectByName(ctx context.Context, tx *db.Tx, folded string) (User, error) {
 		WHERE id = (SELECT user_id FROM user_names WHERE name = $1)`, folded)
 }
 
-func selectActive(ctx context.Context, tx *db.Tx) ([]User, error) {
-	return db.All[User](ctx, tx, `SELECT `+columns+` FROM users WHERE status = $1 AND roles LIKE '%platform_admin%'`, Active)
+// selectActive lists the active people who may have a role; the caller looks closer.
+func selectActive(ctx context.Context, tx *db.Tx, role string) ([]User, error) {
+	return db.All[User](ctx, tx, `SELECT `+columns+` FROM users WHERE status = $1 AND roles LIKE $2`, Active, "%"+role+"%")
 }
 
 func selectPage(ctx context.Context, tx *db.Tx, f Filter) (Page, error) {

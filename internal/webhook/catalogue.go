@@ -16,7 +16,7 @@ import (
 
 // EventActor is who caused an event.
 type EventActor struct {
-	Kind string `json:"kind" enum:"user,api_key,bouncer,system" doc:"Cause."`
+	Kind string `json:"kind" enum:"user,api_key,bouncer,vendor,system" doc:"Cause."`
 	ID   string `json:"id" doc:"Id of the user, key or bouncer."`
 	Name string `json:"name" doc:"Its name."`
 }

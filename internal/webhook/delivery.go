@@ -134,7 +134,7 @@ func (s *Service) Deliveries(ctx context.Context, sc scope.Scope, webhook int64,
 	}
 	if len(page.Deliveries) > limit {
 		page.Deliveries = page.Deliveries[:limit]
-		page.NextCursor = itoa(page.Deliveries[limit-1].ID)
+		page.NextCursor = strconv.FormatInt(page.Deliveries[limit-1].ID, 10)
 	}
 	for i := range page.Deliveries {
 		if err := page.Deliveries[i].fill(); err != nil {

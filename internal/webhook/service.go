@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
@@ -122,7 +123,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 	return s.change(ctx, sc, id, ifChange, "WEBHOOK_UPDATED", func(w *Webhook) error {
 		before := w.URL
 		*w = w.apply(c)
-		if c.Secret == nil && outbound.Origin(before) != outbound.Origin(w.URL) {
+		if c.Secret == nil && !outbound.SameOrigin(before, w.URL) {
 			f := fault.Invalidf("/secret", "another host needs the secret again")
 			f.Code = "credential_required"
 			return f
@@ -240,16 +241,11 @@ func (w *Webhook) mark(ctx context.Context, tx *db.Tx) error {
 
 // changed names what differs; of the URL only scheme and host, of the secret nothing.
 func changed(old, next Webhook) map[string]any {
-	out := map[string]any{}
-	differ := func(name string, a, b any) {
-		if !reflect.DeepEqual(a, b) {
-			out[name] = map[string]any{"from": a, "to": b}
-		}
-	}
-	differ("name", old.Name, next.Name)
-	differ("events", old.Events, next.Events)
-	differ("environment", old.Environment, next.Environment)
-	differ("enabled", old.Enabled, next.Enabled)
+	out := patch.Differences{}
+	out.Note("name", old.Name, next.Name)
+	out.Note("events", old.Events, next.Events)
+	out.Note("environment", old.Environment, next.Environment)
+	out.Note("enabled", old.Enabled, next.Enabled)
 	if old.URL != next.URL {
 		out["target"] = map[string]any{"from": outbound.Origin(old.URL), "to": outbound.Origin(next.URL)}
 	}
@@ -260,7 +256,7 @@ func changed(old, next Webhook) map[string]any {
 }
 
 func (w Webhook) entry(kind string, changes map[string]any) audit.Entry {
-	return audit.Entry{Type: kind, Object: "webhook", ObjectID: itoa(w.ID), ObjectName: w.Name, Env: w.Environment, Changes: changes}
+	return audit.Entry{Type: kind, Object: "webhook", ObjectID: strconv.FormatInt(w.ID, 10), ObjectName: w.Name, Env: w.Environment, Changes: changes}
 }
 
 // check checks what needs no row: a name, events, and a URL that may be called.
@@ -300,7 +296,7 @@ func (s *Service) secretOr(sent string) (clear []byte, drawn string, err error) 
 
 // place is what a sealed secret is bound to.
 func place(tenant scope.TenantID, id int64) string {
-	return "webhooks:" + string(tenant) + ":" + itoa(id)
+	return "webhooks:" + string(tenant) + ":" + strconv.FormatInt(id, 10)
 }
 
 func (s *Service) seal(tenant scope.TenantID, id int64, clear []byte) ([]byte, error) {
@@ -338,10 +334,10 @@ func load(ctx context.Context, tx *db.Tx, id int64) (Webhook, error) {
 
 func loadCurrent(ctx context.Context, tx *db.Tx, id, ifChange int64) (Webhook, error) {
 	w, err := load(ctx, tx, id)
-	if err == nil && ifChange != 0 && ifChange != w.ChangeNo {
-		return Webhook{}, fault.Newf(fault.Precondition, "precondition_failed", "the webhook is at change %d", w.ChangeNo)
+	if err != nil {
+		return Webhook{}, err
 	}
-	return w, err
+	return w, fault.CheckVersion("webhook", w.ChangeNo, ifChange)
 }
 
 func checkNameFree(ctx context.Context, tx *db.Tx, name string, self int64) error {
@@ -354,5 +350,3 @@ func checkNameFree(ctx context.Context, tx *db.Tx, name string, self int64) erro
 	}
 	return err
 }
-
-func itoa(n int64) string { return strconv.FormatInt(n, 10) }

@@ -72,6 +72,13 @@ func compose(p payload, at time.Time, secrets [][]byte) (message, error) {
 	return message{body, header}, nil
 }
 
+// Signed writes an event and signs it as a subscription does, with one secret: the body and its
+// headers. data is JSON.
+func Signed(id, kind string, occurred time.Time, data []byte, at time.Time, secret string) (body []byte, header map[string][]string, err error) {
+	m, err := compose(payload{id, kind, occurred.UTC(), data}, at, [][]byte{[]byte(secret)})
+	return m.body, m.header, err
+}
+
 // checkSecret refuses a secret of which nothing is secret: blanks, or a key of Standard
 // Webhooks without a byte. Whoever knows that could sign.
 func checkSecret(secret string) error {

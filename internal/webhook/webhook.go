@@ -20,6 +20,7 @@ package webhook
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -124,7 +125,7 @@ func unknownEvents(names []string) []fault.Detail {
 	for i, name := range names {
 		if !slices.Contains(event.Types(), name) {
 			out = append(out, fault.Detail{
-				Pointer: "/events/" + itoa(int64(i)), Message: "no such event type; GET /webhooks/event-types lists them",
+				Pointer: "/events/" + strconv.FormatInt(int64(i), 10), Message: "no such event type; GET /webhooks/event-types lists them",
 			})
 		}
 	}

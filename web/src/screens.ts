@@ -73,6 +73,7 @@ export const screens: Screen[] = [
     permission: "users:read",
     nav: { group: "people", title: "users.title", icon: "users", key: "u" },
   },
+  { path: "/users/:id", load: () => import("./pages/users/User"), permission: "users:read" },
   {
     path: "/api-keys",
     load: () => import("./pages/keys/Keys"),
@@ -137,12 +138,48 @@ export const screens: Screen[] = [
     permission: "webhooks:read",
     nav: { group: "settings", title: "webhooks.title", icon: "webhook", key: "w" },
   },
+  {
+    path: "/notifications",
+    load: () => import("./pages/notifications/Channels"),
+    permission: "notifications:read",
+    nav: { group: "settings", title: "notifications.title", icon: "bell", key: "f" },
+  },
+  {
+    path: "/notifications/deliveries",
+    load: () => import("./pages/notifications/Deliveries"),
+    permission: "notifications:read",
+    nav: { group: "settings", title: "notifications.deliveries", icon: "list", key: "z" },
+  },
+  {
+    path: "/notifications/alert-rules",
+    load: () => import("./pages/notifications/Rules"),
+    permission: "notifications:read",
+    nav: { group: "settings", title: "alerts.title", icon: "alert", key: "h" },
+  },
+  {
+    path: "/telemetry",
+    load: () => import("./pages/telemetry/Telemetry"),
+    permission: "telemetry:read",
+    nav: { group: "settings", title: "telemetry.title", icon: "external", key: "q" },
+  },
   { path: "/webhooks/:id", load: () => import("./pages/webhooks/Webhook"), permission: "webhooks:read" },
   {
     path: "/tenants",
     load: () => import("./pages/tenants/Tenants"),
     permission: "tenants:read",
     nav: { group: "settings", title: "tenants.title", icon: "list", key: "n", platform: true },
+  },
+  {
+    path: "/vendors",
+    load: () => import("./pages/tenants/Vendors"),
+    permission: "tenants:read",
+    nav: { group: "settings", title: "vendors.title", icon: "inventory", key: "g", platform: true },
+  },
+  {
+    path: "/settings/sign-on",
+    load: () => import("./pages/settings/SignOn"),
+    permission: "tenants:read",
+    nav: { group: "people", title: "signon.title", icon: "user", key: "x" },
   },
   {
     path: "/settings",

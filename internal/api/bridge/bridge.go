@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/bridge"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
 
 // bundleMedia is what OPA knows a server by that parks its polls.
@@ -146,7 +146,7 @@ func (h *Handler) intakes(r *rest.Router) {
 
 // tokenDigest is that of the credential that the request came with: a poll that
 // is parked when its token is rotated must know which one it had.
-func tokenDigest(req *http.Request) string { return bouncer.Digest(bearerToken(req)) }
+func tokenDigest(req *http.Request) string { return secret.DigestOf(bearerToken(req)) }
 
 // bearerToken is the credential that the request came with.
 func bearerToken(req *http.Request) string {
@@ -165,7 +165,7 @@ func (h *Handler) answerPoll(w http.ResponseWriter, req *http.Request, sc scope.
 	id, _ := strconv.ParseInt(req.PathValue("bouncer_id"), 10, 64)
 	bearer := bearerToken(req)
 	a, err := poll(req.Context(), sc, bridge.Poll{
-		BouncerID: id, Token: bouncer.Digest(bearer), Bearer: bearer, Tags: req.Header.Values("If-None-Match"), Wait: preferredWait(req.Header.Values("Prefer")), Remote: bundleConnection(req),
+		BouncerID: id, Token: secret.DigestOf(bearer), Bearer: bearer, Tags: req.Header.Values("If-None-Match"), Wait: preferredWait(req.Header.Values("Prefer")), Remote: bundleConnection(req),
 		Nonce: req.Header.Get("X-Gatehouse-Nonce"),
 	})
 	if err != nil {

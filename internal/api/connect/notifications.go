@@ -55,7 +55,7 @@ func (h *Handler) channels(r *rest.Router) {
 		Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Create a notification channel",
-		Description: "The channel gets the built-in alerts and other messages about its environment, and those about the whole tenant, from `severity_threshold` on. A message that the receiver does not accept is sent again after 15 min, 30 min and then every hour, until it has been tried `max_attempts` times; then it is `dlq`. `settings` and `credential` depend on the type: docs/notifications.md lists them. Internal networks are not called (422 `target_refused`).",
+		Description: "The channel gets the built-in alerts and other messages about its environment, and those about the whole tenant, from `severity_threshold` on. A message that the receiver does not accept is sent again after 15 min, 30 min and then every hour, until it has been tried `max_attempts` times; then it is `dlq`. In `quiet_hours`, and for `digest_window_seconds` after a message, messages are held and then sent as one digest. `settings` and `credential` depend on the type: docs/notifications.md lists them. Internal networks are not called (422 `target_refused`).",
 	},
 		func(ctx context.Context, sc scope.Scope, in *channelCreateIn) (*channelOut, error) {
 			c, err := h.Channels.Create(ctx, sc, in.Body)

@@ -13,7 +13,8 @@ type notificationListIn struct {
 	rest.Window
 	rest.Scroll
 	Channel int64  `query:"channel_id" minimum:"1" doc:"Only deliveries to this channel"`
-	Status  string `query:"status" enum:"pending,sent,failed,dlq" doc:"Only deliveries in this state"`
+	Digest  int64  `query:"digest_id" minimum:"1" doc:"Only messages in the digest that this delivery is"`
+	Status  string `query:"status" enum:"pending,held,digested,sent,failed,dlq" doc:"Only deliveries in this state"`
 	Alert   string `query:"alert" maxLength:"100" doc:"Only messages about this, such as bouncer_offline"`
 }
 
@@ -37,7 +38,7 @@ func (h *Handler) channelDeliveries(r *rest.Router) {
 			if err != nil {
 				return nil, err
 			}
-			page, err := h.Channels.Deliveries(ctx, sc, notify.DeliveryFilter{Channel: in.Channel, Status: in.Status, Alert: in.Alert, Start: start, End: end}, in.Cursor, in.Limit)
+			page, err := h.Channels.Deliveries(ctx, sc, notify.DeliveryFilter{Channel: in.Channel, Digest: in.Digest, Status: in.Status, Alert: in.Alert, Start: start, End: end}, in.Cursor, in.Limit)
 			return &notificationPageOut{page}, err
 		})
 	rest.Register(r, rest.Op{
@@ -52,7 +53,7 @@ func (h *Handler) channelDeliveries(r *rest.Router) {
 		ID: "retry-notification-delivery", Method: http.MethodPost, Path: "/notifications/deliveries/{delivery_id}/retry", Reach: rest.ReachEnvironment, Permission: "notifications:write", Tags: tags,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Try a delivery again now",
-		Description: "A delivery that failed or was given up is tried at once, and again up to `max_attempts` times. One that has not been tried yet: 409 `delivery_pending`; one that was sent: 409 `delivery_sent`; a disabled channel: 409 `channel_disabled`.",
+		Description: "A delivery that failed or was given up is tried at once, and again up to `max_attempts` times. One that has not been tried yet: 409 `delivery_pending`; one that was sent, or is in a digest: 409 `delivery_sent`; a disabled channel: 409 `channel_disabled`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *notificationPath) (*notificationOut, error) {
 			d, err := h.Channels.Retry(ctx, sc, in.ID)

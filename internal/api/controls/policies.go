@@ -44,6 +44,8 @@ type PolicyCreated struct {
 	Environment scope.Env `json:"environment" enum:"sandbox,production" doc:"Its environment"`
 	CreatedAt   time.Time `json:"created_at" doc:"When it was created"`
 	Message     string    `json:"message" doc:"What was done"`
+
+	Warnings []policy.Warning `json:"warnings,omitempty" doc:"Things to know about what was done"`
 }
 
 type policyCreatedOut struct {
@@ -99,7 +101,7 @@ func (h *Handler) policies(r *rest.Router) {
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyCreateIn) (*policyCreatedOut, error) {
 			p, err := h.Policies.Create(ctx, sc, in.Body)
-			return &policyCreatedOut{rest.ETag(p.Version), PolicyCreated{p.ID, p.Name, p.Status, p.Environment, p.CreatedAt, createdMessage(p)}}, err
+			return &policyCreatedOut{rest.ETag(p.Version), PolicyCreated{p.ID, p.Name, p.Status, p.Environment, p.CreatedAt, createdMessage(p), p.Warnings}}, err
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-policy", Method: http.MethodGet, Path: "/policies/{policy_id}", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,

@@ -38,6 +38,8 @@ type ResourceCreated struct {
 	Name      string    `json:"name" doc:"Its name"`
 	CreatedAt time.Time `json:"created_at" doc:"When it was created"`
 	Message   string    `json:"message" doc:"What was done"`
+
+	Warnings []resource.Warning `json:"warnings,omitempty" doc:"Effects of the resource that may surprise"`
 }
 
 type resourceCreatedOut struct {
@@ -87,7 +89,7 @@ func (h *Handler) resources(r *rest.Router) {
 	},
 		func(ctx context.Context, sc scope.Scope, in *resourceCreateIn) (*resourceCreatedOut, error) {
 			made, err := h.Resources.Create(ctx, sc, in.Body)
-			return &resourceCreatedOut{rest.ETag(made.Version), ResourceCreated{made.ID, made.Name, made.CreatedAt, "Resource created successfully"}}, err
+			return &resourceCreatedOut{rest.ETag(made.Version), ResourceCreated{made.ID, made.Name, made.CreatedAt, "Resource created successfully", made.Warnings}}, err
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-resource", Method: http.MethodGet, Path: "/resources/{resource_id}", Reach: rest.ReachEnvironment, Permission: "resources:read", Tags: tags,

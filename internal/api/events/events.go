@@ -24,7 +24,7 @@ var ordinaryTimes = times{check: time.Second, heartbeat: 15 * time.Second, patie
 
 // Change is the data of a message of the stream.
 type Change struct {
-	Topic       string    `json:"topic" enum:"decisions,policies,libraries,resources,bouncers,revisions,replays,deployments,users,api_keys,tenant,anomalies,repositories" doc:"What changed. decisions: the decision log or the figures of the dashboard"`
+	Topic       string    `json:"topic" enum:"decisions,policies,libraries,resources,bouncers,revisions,replays,deployments,users,api_keys,tenant,anomalies,repositories,scenarios,webhooks,agents,notifications,telemetry" doc:"What changed. decisions: the decision log or the figures of the dashboard"`
 	Environment scope.Env `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment of the change; absent: it belongs to no single one"`
 	ID          string    `json:"id,omitempty" doc:"Id of the object that changed, as text; absent: the list changed"`
 	Revision    int64     `json:"revision" doc:"Changes whenever the state of the topic changes"`

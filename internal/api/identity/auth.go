@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/schema"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/site"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
@@ -223,7 +224,7 @@ func (h *Handler) within(ctx context.Context, sc scope.Scope, id scope.TenantID)
 	if !sc.Platform && id != sc.Tenant {
 		return sc, rest.TenantDenied(string(id))
 	}
-	if !rest.IsLabel(string(id)) {
+	if !site.IsLabel(string(id)) {
 		return sc, fault.New(fault.NotFound, "tenant_not_found", "there is no such tenant").With("tenant_id", string(id))
 	}
 	return h.Auth.Within(ctx, sc, id)

@@ -13,6 +13,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/signon"
 )
 
+// signInPage is the console's page that says why a sign-in failed.
+const signInPage = "/login"
+
 type offerOut struct{ Body signon.Offer }
 
 // ssoLogin are the parameters of GET /auth/sso/login.
@@ -46,16 +49,16 @@ func (h *Handler) authSSO(r *rest.Router) {
 			return &offerOut{o}, err
 		})
 	rest.Raw(r, rest.Op{
-		ID: "start-sign-on", Method: http.MethodGet, Path: "/auth/sso/login", Public: true, Tags: tags, Status: http.StatusFound,
-		Errors:      []int{http.StatusNotFound, http.StatusTooManyRequests, http.StatusBadGateway},
+		ID: "start-sign-on", Method: http.MethodGet, Path: "/auth/sso/login", Public: true, Tags: tags, Status: http.StatusFound, FailurePage: signInPage,
+		Errors:      []int{http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests, http.StatusBadGateway},
 		Summary:     "Sign in at the identity provider",
-		Description: "A browser opens this page and is sent to the tenant's identity provider (OpenID Connect, authorization code flow with PKCE). The tenant is the one that the request names by host or tenant_id, by default the default tenant. Without a provider: 404 `sign_on_off`. return_to must be a path of this server: 400 `invalid_return_to`. A cookie keeps the sign-in together for ten minutes.",
+		Description: "A browser opens this page and is sent to the tenant's identity provider (OpenID Connect, authorization code flow with PKCE). The tenant is the one that the request names by host or tenant_id, by default the default tenant. Without a provider: 404 `sign_on_off`. return_to must be a path of this server: 400 `invalid_return_to`. A cookie keeps the sign-in together for ten minutes. A browser that comes from a page of another origin starts on the sign-in page: 403 `cross_origin`. If it fails, a browser (`Accept: text/html`) is sent to `/login?error=<code>`.",
 	}, rest.RawDocs{Params: reflect.TypeFor[ssoLogin]()}, h.startSignOn)
 	rest.Raw(r, rest.Op{
-		ID: "finish-sign-on", Method: http.MethodGet, Path: "/auth/sso/callback", Public: true, Tags: tags, Status: http.StatusSeeOther,
+		ID: "finish-sign-on", Method: http.MethodGet, Path: "/auth/sso/callback", Public: true, Tags: tags, Status: http.StatusSeeOther, FailurePage: signInPage,
 		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests, http.StatusBadGateway},
 		Summary:     "Come back from the identity provider",
-		Description: "The redirect URI to register at the provider. It starts a browser session and leads to the page that the sign-in was started for. 400 `invalid_state`: this browser did not start the sign-in, or it was used already. 400 `wrong_issuer`: the answer comes from another provider. 401: the provider proves nobody (`sign_on_denied`, `code_refused`, `invalid_id_token`). 403: the person may not come in (`no_account`, `account_disabled`, `email_not_verified`, `email_domain_denied`). 409 `account_exists`: another account has the e-mail address; an administrator links it to the identity.",
+		Description: "The redirect URI to register at the provider. It starts a browser session and leads to the page that the sign-in was started for. 400 `invalid_state`: this browser did not start the sign-in, or it was used already. 400 `wrong_issuer`: the answer comes from another provider. 401: the provider proves nobody (`sign_on_denied`, `code_refused`, `invalid_id_token`). 403: the person may not come in (`no_account`, `account_disabled`, `email_not_verified`, `email_domain_denied`). 409 `account_exists`: another account has the e-mail address; an administrator links it to the identity. A browser (`Accept: text/html`) is sent to `/login?error=<code>` instead.",
 	}, rest.RawDocs{Params: reflect.TypeFor[ssoCallback]()}, func(w http.ResponseWriter, req *http.Request, sc scope.Scope) { h.finishSignOn(r, w, req, sc) })
 	rest.Raw(r, rest.Op{
 		ID: "end-sessions-of-provider", Method: http.MethodPost, Path: "/auth/sso/backchannel-logout", Public: true, Tags: tags, Status: http.StatusOK,
@@ -69,6 +72,9 @@ func (h *Handler) authSSO(r *rest.Router) {
 
 func (h *Handler) startSignOn(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 	a, err := rest.ArrivalOf(w, req)
+	if err == nil {
+		err = a.FromHere() // or a link of an attacker would sign people in to the attacker's tenant
+	}
 	if err != nil {
 		rest.Fail(w, err)
 		return
@@ -96,7 +102,7 @@ func (h *Handler) finishSignOn(r *rest.Router, w http.ResponseWriter, req *http.
 	}
 	done, err := h.SignOn.Finish(req.Context(), sc, signon.Answer{Cookie: a.SignOn, Named: named, Query: req.URL.Query()}, auth.Browser{Agent: a.Agent, Cookie: a.Cookie})
 	if err != nil {
-		rest.Fail(w, err)
+		rest.FailFor(w, done.Tenant, err)
 		return
 	}
 	w.Header().Add("Set-Cookie", a.SetCookie(done.Cookie, done.Session.ExpiresAt.Sub(done.Session.CreatedAt)))

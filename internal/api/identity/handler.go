@@ -6,9 +6,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/domain"
 	"github.com/gatehouse-dev/gatehouse/internal/metering"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scim"
 	"github.com/gatehouse-dev/gatehouse/internal/signon"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
+	"github.com/gatehouse-dev/gatehouse/internal/vendor"
 )
 
 // Handler serves the operations of this package.
@@ -17,9 +19,12 @@ type Handler struct {
 	Users   *user.Service
 	Tenants *tenant.Service
 	// Metering says what tenants use.
-	Metering *metering.Service
-	Domains  *domain.Service
-	SignOn   *signon.Service
+	Metering   *metering.Service
+	Domains    *domain.Service
+	SignOn     *signon.Service
+	Vendors    *vendor.Service
+	SCIM       *scim.Service
+	SCIMTokens *scim.Tokens
 }
 
 // Mount registers the operations.
@@ -33,7 +38,10 @@ func (h *Handler) Mount(r *rest.Router) {
 	h.tenantBilling(r)
 	h.tenantDomains(r)
 	h.tenantSignOn(r)
+	h.tenantSCIM(r)
+	h.scim(r)
 	h.users(r)
 	h.userIdentities(r)
 	h.userSessions(r)
+	h.vendors(r)
 }

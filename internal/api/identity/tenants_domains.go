@@ -46,7 +46,7 @@ func (h *Handler) tenantDomains(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "add-tenant-domain", Method: http.MethodPost, Path: "/tenants/{tenant_id}/domains", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Add a domain",
-		Description: "The domain is pending and not routed until it is verified: create the records in `dns_instructions`, then verify. Several tenants may claim a domain, but only one can verify it; a domain that another tenant has verified is a 409. A certificate needs its key. Both are checked at once: they must belong together, cover the domain and not have expired (422).",
+		Description: "The domain is pending and not routed until it is verified: create the records in `dns_instructions`, then verify. Several tenants may claim a domain, but only one can verify it; a domain that another tenant has verified is a 409. A certificate needs its key. Both are checked at once: they must belong together, cover the domain and not have expired (422). Without one, the server orders a certificate by ACME once the domain is verified, if the deployment does so and `acme` is not false.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *domainCreateIn) (*domainOut, error) {
 			d, err := h.Domains.Add(ctx, sc, in.ID, in.Body)
@@ -62,7 +62,7 @@ func (h *Handler) tenantDomains(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "update-tenant-domain", Method: http.MethodPut, Path: "/tenants/{tenant_id}/domains/{domain}", Permission: "tenants:write", Tags: tags, Record: record,
-		Summary: "Replace a domain's certificate", Description: "Send the new certificate with its key, or null for both to remove them. The checks are the same as when a domain is added (422).",
+		Summary: "Change a domain", Description: "What is sent changes. A certificate is sent with its key; null for both removes them. The checks are the same as when a domain is added (422). Sending `acme` as true also has an order that failed tried again at once.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *domainUpdateIn) (*domainOut, error) {
 			d, err := h.Domains.Update(ctx, sc, in.ID, in.Domain, in.Body)

@@ -17,6 +17,18 @@ type signOnIn struct {
 	Body signon.Change
 }
 
+// IssuerToCheck names an identity provider.
+type IssuerToCheck struct {
+	Issuer string `json:"issuer,omitempty" maxLength:"512" doc:"The provider's issuer identifier; absent: that of the tenant's record."`
+}
+
+type signOnCheckIn struct {
+	TenantPath
+	Body IssuerToCheck
+}
+
+type signOnCheckOut struct{ Body signon.Endpoints }
+
 // tenantSignOn registers the identity providers of tenants.
 func (h *Handler) tenantSignOn(r *rest.Router) {
 	tags, path := []string{"Tenants"}, "/tenants/{tenant_id}/sign-on"
@@ -36,7 +48,7 @@ func (h *Handler) tenantSignOn(r *rest.Router) {
 		ID: "update-tenant-sign-on", Method: http.MethodPut, Path: path, Permission: "tenants:write", Tags: tags, Record: reflect.TypeFor[signon.SignOn](),
 		Errors:      []int{http.StatusConflict, http.StatusBadGateway},
 		Summary:     "Set the sign-on of a tenant",
-		Description: "Sets the identity provider (OpenID Connect) that the tenant's people sign in at. The first call needs issuer and client_id; later calls change the members that are sent. The provider's configuration is read at once: 422 `provider_unfit` where it cannot be used, 422 `target_refused` where its address may not be called. The caller must hold everything that the roles in the record allow, since whoever chooses the provider chooses who gets them (403). An issuer on another host needs the client secret again: 422 `credential_required`.",
+		Description: "Sets the identity provider (OpenID Connect) that the tenant's people sign in at. The first call needs issuer and client_id; later calls change the members that are sent. The provider's configuration is read at once: 422 `provider_unfit` where it cannot be used, 422 `target_refused` where its address may not be called. The caller must hold everything that the roles in the record allow, since whoever chooses the provider chooses who gets them (403). Another issuer needs the client secret again: 422 `credential_required`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *signOnIn) (*signOnOut, error) {
 			sc, err := h.within(ctx, sc, in.ID)
@@ -45,6 +57,18 @@ func (h *Handler) tenantSignOn(r *rest.Router) {
 			}
 			s, err := h.SignOn.Put(ctx, sc, in.Body)
 			return &signOnOut{s}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "check-tenant-sign-on", Method: http.MethodPost, Path: path + "/check", Permission: "tenants:write", Tags: tags,
+		Summary: "Check an identity provider", Description: "Reads the provider's configuration and stores nothing. 422 `provider_unfit`: it cannot be used; 422 `target_refused`: its address may not be called.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *signOnCheckIn) (*signOnCheckOut, error) {
+			sc, err := h.within(ctx, sc, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			found, err := h.SignOn.CheckIssuer(ctx, sc, in.Body.Issuer)
+			return &signOnCheckOut{found}, err
 		})
 	rest.Register(r, rest.Op{
 		ID: "delete-tenant-sign-on", Method: http.MethodDelete, Path: path, Permission: "tenants:write", Tags: tags,

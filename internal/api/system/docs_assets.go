@@ -15,7 +15,7 @@ func (h *Handler) docsAssets(r *rest.Router) {
 			ID: "get-openapi-" + lang, Method: http.MethodGet, Path: "/docs-assets/openapi/" + lang + ".json", Public: true, Tags: []string{"Documentation"},
 			Summary: "This document, its texts in English, Spanish or French",
 		}, rest.RawDocs{Response: reflect.TypeFor[map[string]any]()}, func(w http.ResponseWriter, req *http.Request, _ scope.Scope) {
-			r.ServeDocument(w, req, lang)
+			r.ServeDocument(w, req, "", lang)
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
@@ -22,9 +23,11 @@ const (
 // there; all must be quick, /health waits for them.
 type Probes struct {
 	Database func(ctx context.Context) DatabaseHealth
-	Redis    func(ctx context.Context) RedisHealth
-	Bridge   func(ctx context.Context) BridgeHealth
-	Audit    func() AuditHealth
+	// Regions are the stores of the regions, sorted; none where there are no regions.
+	Regions func(ctx context.Context) []RegionHealth
+	Redis   func(ctx context.Context) RedisHealth
+	Bridge  func(ctx context.Context) BridgeHealth
+	Audit   func() AuditHealth
 	// Ready says what keeps the service from taking requests; nil: nothing does.
 	Ready func(ctx context.Context) error
 }
@@ -34,6 +37,12 @@ type DatabaseHealth struct {
 	Status      string  `json:"status" enum:"up,down" doc:"Whether the store answers"`
 	LatencyMS   float64 `json:"latency_ms" doc:"Time of one round trip, in milliseconds"`
 	Connections int     `json:"connections" doc:"Open connections"`
+}
+
+// RegionHealth is the state of the store of a region.
+type RegionHealth struct {
+	Region string `json:"region" doc:"Name of the region"`
+	DatabaseHealth
 }
 
 // RedisHealth is the state of the cache, be it Redis or the process's own.
@@ -78,6 +87,7 @@ type AuditHealth struct {
 // Components are the parts of the service.
 type Components struct {
 	Database     DatabaseHealth `json:"database" doc:"The store"`
+	Regions      []RegionHealth `json:"regions,omitempty" doc:"The stores of the regions, if the deployment has regions. One that is down makes the service degraded: only its tenants are affected."`
 	Redis        RedisHealth    `json:"redis" doc:"The cache"`
 	PolicyBridge BridgeSummary  `json:"policy-bridge" doc:"The delivery of policies to bouncers"`
 	Audit        AuditHealth    `json:"audit" doc:"The decision log waiting to be stored"`
@@ -94,8 +104,16 @@ type Health struct {
 
 // Liveness is the answer of /health/live and /health/ready.
 type Liveness struct {
-	Status string       `json:"status" enum:"live,ready" doc:"The answer"`
-	Audit  *AuditHealth `json:"audit,omitempty" doc:"The decision log waiting to be stored; only in /health/ready"`
+	Status  string         `json:"status" enum:"live,ready" doc:"The answer"`
+	Audit   *AuditHealth   `json:"audit,omitempty" doc:"The decision log waiting to be stored; only in /health/ready"`
+	Regions []RegionHealth `json:"regions,omitempty" doc:"The stores of the regions, if the deployment has regions; only in /health/ready. One that is down does not make the service unready: it would take the tenants of other regions down with it."`
+}
+
+// healthIn has the parameters that clients of OPA send to its /health.
+type healthIn struct {
+	Bundles       string   `query:"bundles" doc:"Accepted for clients of OPA. The answer covers the controls anyway."`
+	Plugins       string   `query:"plugins" doc:"Accepted for clients of OPA. The answer covers every part anyway."`
+	ExcludePlugin []string `query:"exclude-plugin,explode" minLength:"1" doc:"Accepted for clients of OPA. It excludes nothing."`
 }
 
 type healthOut struct {
@@ -115,7 +133,7 @@ func (h *Handler) health(r *rest.Router) {
 		ID: "get-health", Method: http.MethodGet, Path: "/health", Public: true, Tags: tags,
 		Summary: "Get the state of the service and its parts", OwnErrors: map[int]reflect.Type{http.StatusServiceUnavailable: reflect.TypeFor[Health]()},
 	},
-		func(ctx context.Context, _ scope.Scope, _ *struct{}) (*healthOut, error) {
+		func(ctx context.Context, _ scope.Scope, _ *healthIn) (*healthOut, error) {
 			health := h.Health(ctx)
 			out := &healthOut{Status: http.StatusOK, Body: health}
 			if health.Status == Unhealthy {
@@ -136,7 +154,7 @@ func (h *Handler) health(r *rest.Router) {
 	},
 		func(ctx context.Context, _ scope.Scope, _ *struct{}) (*livenessOut, error) {
 			if r.Leaving() {
-				return nil, fault.New(fault.Unavailable, "stopping", "this server is stopping").After(time.Second)
+				return nil, fault.Stopping()
 			}
 			audit := h.auditHealth()
 			if h.Probes.Ready != nil {
@@ -144,7 +162,7 @@ func (h *Handler) health(r *rest.Router) {
 					return nil, fault.New(fault.Unavailable, "not_ready", "the service is not accepting requests now").With("audit", audit).Because(err).After(time.Second)
 				}
 			}
-			return &livenessOut{Liveness{Status: "ready", Audit: &audit}}, nil
+			return &livenessOut{Liveness{Status: "ready", Audit: &audit, Regions: h.regionHealth(ctx)}}, nil
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-health-bridge", Method: http.MethodGet, Path: "/health/policy-bridge", Public: true, Tags: tags,
@@ -163,6 +181,7 @@ func (h *Handler) Health(ctx context.Context) Health {
 	if h.Probes.Database != nil {
 		c.Database = h.Probes.Database(ctx)
 	}
+	c.Regions = h.regionHealth(ctx)
 	c.Redis = RedisHealth{Status: "embedded"}
 	if h.Probes.Redis != nil {
 		c.Redis = h.Probes.Redis(ctx)
@@ -173,10 +192,19 @@ func (h *Handler) Health(ctx context.Context) Health {
 	switch {
 	case c.Database.Status != "up" || c.Audit.Refusing:
 		out.Status = Unhealthy
-	case c.Redis.Status == "degraded" || b.Status != Healthy || c.Audit.Status != "up":
+	case slices.ContainsFunc(c.Regions, RegionHealth.down) || c.Redis.Status == "degraded" || b.Status != Healthy || c.Audit.Status != "up":
 		out.Status = Degraded
 	}
 	return out
+}
+
+func (r RegionHealth) down() bool { return r.Status != "up" }
+
+func (h *Handler) regionHealth(ctx context.Context) []RegionHealth {
+	if h.Probes.Regions == nil {
+		return nil
+	}
+	return h.Probes.Regions(ctx)
 }
 
 func (h *Handler) auditHealth() AuditHealth {

@@ -14,6 +14,6 @@ func (h *Handler) openapi(r *rest.Router) {
 		ID: "get-openapi", Method: http.MethodGet, Path: "/openapi.json", Public: true, Tags: []string{"Documentation"},
 		Summary: "This document",
 	}, rest.RawDocs{Response: reflect.TypeFor[map[string]any]()}, func(w http.ResponseWriter, req *http.Request, _ scope.Scope) {
-		r.ServeDocument(w, req, h.Languages[0])
+		r.ServeDocument(w, req, "", h.Languages[0])
 	})
 }

@@ -22,6 +22,8 @@ type Client struct {
 	Bearer, APIKey string
 	// Header is added to each request.
 	Header http.Header
+	// Over carries the requests; nil: plain connections.
+	Over *http.Transport
 }
 
 // With is the client with one more header.
@@ -103,8 +105,12 @@ func (c *Client) Try(method, path string, body any) (*Response, error) {
 	if host := c.Header.Get("Host"); host != "" {
 		req.Host = host
 	}
+	over := c.Over
+	if over == nil {
+		over = transport(path)
+	}
 	res, err := (&http.Client{
-		Transport: transport(path), Timeout: time.Minute,
+		Transport: over, Timeout: time.Minute,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}).Do(req)
 	if err != nil {

@@ -15,6 +15,8 @@ type Server struct {
 	Admin *Client
 	// Dir is the data directory; Config its store.
 	Dir string
+	// TLS is its TLS listener; nil: it has none.
+	TLS *TLSListener
 }
 
 // StartServer starts a server on a fresh store of the backend. Further
@@ -51,18 +53,28 @@ const testKey = "Z2F0ZWhvdXNlLXRlc3QtZW5jcnlwdGlvbi1rZXktMDE="
 
 func startServer(t testing.TB, dir, databaseURL string, env ...string) *Server {
 	t.Helper()
-	addr := freeport.Addr(t)
-	all := append([]string{
-		"GATEHOUSE_LISTEN=" + addr, "GATEHOUSE_DATA_DIR=" + dir, "GATEHOUSE_DATABASE_URL=" + databaseURL,
-		"GATEHOUSE_ADMIN_PASSWORD=" + Password, "NOTIFICATION_ENCRYPTION_KEY=" + testKey, "GATEHOUSE_STOP_DELAY=0s", "GATEHOUSE_RATE_LIMIT=none", "GATEHOUSE_DECISION_RATE_LIMIT=none",
-	}, env...)
-	s := &Server{Process: Launch(t, "http://"+addr, "/health/ready", all, "server"), Dir: dir}
+	s := launchServer(t, dir, databaseURL, freeport.Addr(t), env...)
 	s.Admin = s.Login(t, "admin", Password)
 	return s
 }
 
+// launchServer starts a server that listens on addr.
+func launchServer(t testing.TB, dir, databaseURL, addr string, env ...string) *Server {
+	t.Helper()
+	all := append([]string{
+		"GATEHOUSE_LISTEN=" + addr, "GATEHOUSE_DATA_DIR=" + dir, "GATEHOUSE_DATABASE_URL=" + databaseURL,
+		"GATEHOUSE_ADMIN_PASSWORD=" + Password, "NOTIFICATION_ENCRYPTION_KEY=" + testKey, "GATEHOUSE_STOP_DELAY=0s", "GATEHOUSE_RATE_LIMIT=none", "GATEHOUSE_DECISION_RATE_LIMIT=none",
+	}, env...)
+	return &Server{Process: Launch(t, "http://"+addr, "/health/ready", all, "server"), Dir: dir}
+}
+
 // Anonymous is a client without a credential.
-func (s *Server) Anonymous() *Client { return &Client{Base: s.URL + "/api/v1"} }
+func (s *Server) Anonymous() *Client {
+	if s.TLS != nil {
+		return s.At("localhost")
+	}
+	return &Client{Base: s.URL + "/api/v1"}
+}
 
 // Login signs a person in.
 func (s *Server) Login(t testing.TB, username, password string) *Client {

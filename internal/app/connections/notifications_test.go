@@ -3,11 +3,13 @@ package connections_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
@@ -161,6 +163,305 @@ func TestChannels(t *testing.T) {
 			if strings.Contains(log, clear) || strings.Contains(s.Log.String(), clear) {
 				t.Error("a credential is in the audit or the log")
 			}
+		}
+	})
+}
+
+// TestQuietChannel: a channel holds what happens in its quiet hours, tells of it in one
+// digest when they end, and says in its log what went where.
+func TestQuietChannel(t *testing.T) {
+	each(t, func(t *testing.T, s *apptest.Server) {
+		a, r := s.Admin, newReceiver(t)
+		now := time.Now().UTC()
+		quiet := body{"from": now.Add(-2 * time.Hour).Format("15:04"), "to": now.Add(12 * time.Hour).Format("15:04")}
+		made := a.Do(t, "POST", "/notifications/channels", body{"name": "night", "type": "webhook", "endpoint": r.URL, "quiet_hours": quiet, "digest_window_seconds": 60}).Want(201)
+		path := fmt.Sprintf("/notifications/channels/%d", made.ID())
+		if made.Get("quiet_hours", "time_zone") != "UTC" || made.Get("quiet_hours", "except_severity") != "critical" || made.Get("digest_window_seconds") != 60.0 {
+			t.Errorf("the channel reads %s", made.Body)
+		}
+		for pointer, change := range map[string]body{
+			"/quiet_hours/from":            {"quiet_hours": body{"from": "25:00", "to": "07:00"}},
+			"/quiet_hours/to":              {"quiet_hours": body{"from": "07:00", "to": "07:00"}},
+			"/quiet_hours/time_zone":       {"quiet_hours": body{"from": "22:00", "to": "07:00", "time_zone": "Mars/Olympus"}},
+			"/quiet_hours/days/0":          {"quiet_hours": body{"from": "22:00", "to": "07:00", "days": []string{"someday"}}},
+			"/quiet_hours/except_severity": {"quiet_hours": body{"from": "22:00", "to": "07:00", "except_severity": "info"}},
+			"/digest_window_seconds":       {"digest_window_seconds": 86401},
+		} {
+			if res := a.Do(t, "PUT", path, change).Want(422); !strings.Contains(string(res.Body), `"`+pointer+`"`) {
+				t.Errorf("%s: %s", pointer, res.Body)
+			}
+		}
+		pager := body{"name": "pager", "type": "pagerduty", "endpoint": r.URL, "credential": "r0uting-key", "digest_window_seconds": 60}
+		if res := a.Do(t, "POST", "/notifications/channels", pager).Want(422); !strings.Contains(string(res.Body), "/digest_window_seconds") {
+			t.Errorf("a digest for a pager: %s", res.Body)
+		}
+
+		// Somebody guesses at two passwords.
+		a.Do(t, "POST", "/users", body{"username": "eve", "email": "eve@example.com", "password": "a long enough secret", "roles": []string{"viewer"}}).Want(201)
+		for _, user := range []string{"admin", "eve"} {
+			for range 10 {
+				if _, err := s.Anonymous().Try("POST", "/auth/login", body{"username": user, "password": "wrong-password"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		type delivery struct {
+			ID, Size int64
+			Status   string
+		}
+		list := func(filter string) []delivery {
+			t.Helper()
+			var page struct {
+				Deliveries []struct {
+					ID     int64  `json:"id"`
+					Size   int64  `json:"digest_size"`
+					Status string `json:"status"`
+				} `json:"deliveries"`
+			}
+			a.Do(t, "GET", "/notifications/deliveries?"+filter, nil).Want(200).Into(&page)
+			var out []delivery
+			for _, d := range page.Deliveries {
+				out = append(out, delivery(d))
+			}
+			return out
+		}
+		apptest.Eventually(t, time.Minute, func() error {
+			held := string(a.Do(t, "GET", "/notifications/deliveries?alert=failed_logins&status=held", nil).Want(200).Body)
+			if !strings.Contains(held, "sign-ins of eve") || !strings.Contains(held, "sign-ins of admin") {
+				return fmt.Errorf("held: %s of %+v", held, list("limit=100"))
+			}
+			return nil
+		})
+		if one := a.Do(t, "GET", path, nil).Want(200); one.Get("held_deliveries") == 0.0 {
+			t.Errorf("the channel reads %s", one.Body)
+		}
+		if calls := r.received(); len(calls) > 0 {
+			t.Errorf("%d calls in quiet hours", len(calls))
+		}
+		a.Do(t, "PUT", path, body{"quiet_hours": nil, "digest_window_seconds": 0}).Want(200)
+		var digest delivery
+		apptest.Eventually(t, time.Minute, func() error {
+			digests := list("alert=digest&status=sent")
+			if len(digests) != 1 {
+				return fmt.Errorf("digests: %+v", list("limit=100"))
+			}
+			digest = digests[0]
+			return nil
+		})
+		in := list(fmt.Sprintf("digest_id=%d", digest.ID))
+		if digest.Size < 2 || int64(len(in)) != digest.Size || in[0].Status != "digested" {
+			t.Fatalf("the digest %+v has %+v", digest, in)
+		}
+		a.Do(t, "POST", fmt.Sprintf("/notifications/deliveries/%d/retry", in[0].ID), nil).Want(409)
+		// What happened since the change may have been sent before it, by itself.
+		if !slices.ContainsFunc(r.received(), func(c call) bool {
+			return strings.Contains(c.Raw, `"digest":[{`) && strings.Contains(c.Raw, "sign-ins of eve") && strings.Contains(c.Raw, "sign-ins of admin")
+		}) {
+			t.Errorf("the receiver got %v", r.received())
+		}
+	})
+}
+
+// TestChannelTypes: each type that the catalogue lists tells of a real alert in the form of
+// its receiver, and keeps its credential to itself.
+func TestChannelTypes(t *testing.T) {
+	each(t, func(t *testing.T, s *apptest.Server) {
+		a, r := s.Admin, newReceiver(t)
+		r.set(func(w http.ResponseWriter, c call) {
+			w.Header().Set("Content-Type", "application/json")
+			switch {
+			case strings.HasPrefix(c.Path, "/now/") && c.Raw == "":
+				_, _ = w.Write([]byte(`{"result":[]}`))
+			case strings.HasPrefix(c.Path, "/now/"):
+				_, _ = w.Write([]byte(`{"result":{"sys_id":"abc"}}`))
+			case strings.HasPrefix(c.Path, "/jira/"):
+				_, _ = w.Write([]byte(`{"key":"OPS-1","issues":[],"transitions":[]}`))
+			default:
+				_, _ = w.Write([]byte(`{"ok":true,"status":"success"}`))
+			}
+		})
+		const secret = "s3cret-of-all-types"
+		drafts := map[string]body{
+			"slack":      {"endpoint": r.URL + "/slack", "settings": body{"channel": "C1"}, "credential": body{"bot_token": secret}},
+			"teams":      {"endpoint": r.URL + "/teams/" + secret},
+			"pagerduty":  {"endpoint": r.URL + "/pager", "credential": body{"routing_key": secret}},
+			"servicenow": {"endpoint": r.URL + "/now", "credential": body{"username": "robot", "password": secret}},
+			"jira":       {"endpoint": r.URL + "/jira", "settings": body{"project": "OPS"}, "credential": body{"access_token": secret}},
+			"webhook":    {"endpoint": r.URL + "/hook", "credential": secret},
+			"email":      nil, // internal/notify has a mail server
+		}
+		var catalogue struct {
+			Types []struct{ Type string }
+		}
+		a.Do(t, "GET", "/notifications/channel-types", nil).Want(200).Into(&catalogue)
+		if len(catalogue.Types) != len(drafts) {
+			t.Errorf("the catalogue has %d types, want %d", len(catalogue.Types), len(drafts))
+		}
+		for _, kind := range catalogue.Types {
+			draft, known := drafts[kind.Type]
+			if !known {
+				t.Errorf("nobody tries %s", kind.Type)
+			}
+			if draft == nil {
+				continue
+			}
+			draft["name"], draft["type"] = kind.Type, kind.Type
+			made := a.Do(t, "POST", "/notifications/channels", draft).Want(201)
+			if made.Get("credential_set") != true || strings.Contains(string(made.Body), secret) {
+				t.Errorf("%s: %s", kind.Type, made.Body)
+			}
+		}
+		for pointer, draft := range map[string]body{
+			"/settings/project": {"name": "x", "type": "jira", "endpoint": r.URL, "credential": body{"access_token": "t"}},
+			"/settings/channel": {"name": "x", "type": "slack", "credential": "xoxb-1"},
+			"/credential":       {"name": "x", "type": "servicenow", "endpoint": r.URL, "credential": body{"username": "robot"}},
+			"/endpoint":         {"name": "x", "type": "servicenow", "credential": body{"access_token": "t"}},
+		} {
+			if res := a.Do(t, "POST", "/notifications/channels", draft).Want(422); !strings.Contains(string(res.Body), `"`+pointer+`"`) {
+				t.Errorf("%s: %s", pointer, res.Body)
+			}
+		}
+		for range 10 {
+			if _, err := s.Anonymous().Try("POST", "/auth/login", body{"username": "admin", "password": "wrong-password"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := map[string]string{
+			"/slack/chat.postMessage": `"blocks"`, "/teams/" + secret: "AdaptiveCard", "/pager/v2/enqueue": "dedup_key",
+			"/now/api/now/table/incident": "correlation_id", "/jira/rest/api/3/issue": "bulletList", "/hook": `"alert":"failed_logins"`,
+		}
+		apptest.Eventually(t, time.Minute, func() error {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			arrived := map[string]bool{}
+			for _, c := range r.calls {
+				if text, known := want[c.Path]; known && strings.Contains(c.Raw, text) {
+					arrived[c.Path] = true
+				}
+			}
+			if len(arrived) < len(want) {
+				return fmt.Errorf("arrived: %v", arrived)
+			}
+			return nil
+		})
+		for _, path := range []string{"/notifications/channels", "/notifications/deliveries?limit=100", "/audit/events?limit=1000"} {
+			if res := a.Do(t, "GET", path, nil).Want(200); strings.Contains(string(res.Body), secret) {
+				t.Errorf("%s shows a credential", path)
+			}
+		}
+		if strings.Contains(s.Log.String(), secret) {
+			t.Error("the log has a credential")
+		}
+	})
+}
+
+// TestAlertRules: an alert rule from its making to its end, as its owner, others of the
+// tenant and another tenant see it.
+func TestAlertRules(t *testing.T) {
+	each(t, func(t *testing.T, s *apptest.Server) {
+		a := s.Admin
+		draft := func(more body) body {
+			d := body{"name": "many denials", "trigger": body{"metric": "denial_rate", "operator": ">", "threshold": 20}}
+			for name, value := range more {
+				d[name] = value
+			}
+			return d
+		}
+		made := a.Do(t, "POST", "/notifications/alert-rules", draft(body{"severity": "error"})).Want(201)
+		path := fmt.Sprintf("/notifications/alert-rules/%d", made.ID())
+		if made.Get("environment") != "sandbox" || made.Get("firing") != false || made.Get("frequency", "evaluation_window_seconds") != 300.0 || made.Get("frequency", "cooldown_seconds") != 3600.0 {
+			t.Errorf("made %s", made.Body)
+		}
+		var record body
+		a.Do(t, "GET", path, nil).Want(200).Into(&record)
+		if again := a.Do(t, "PUT", path, record).Want(200); again.Get("updated_at") != made.Get("updated_at") {
+			t.Errorf("a change of nothing: %s", again.Body)
+		}
+		for pointer, wrong := range map[string]body{
+			"/trigger/metric":                      {"trigger": body{"metric": "joy", "operator": ">", "threshold": 1}},
+			"/trigger/operator":                    {"trigger": body{"metric": "denial_rate", "operator": "<", "threshold": 1}},
+			"/trigger/threshold":                   {"trigger": body{"metric": "denial_rate", "operator": ">", "threshold": 101}},
+			"/trigger/filter/event_type":           {"trigger": body{"metric": "denial_rate", "operator": ">", "threshold": 1, "filter": body{"event_type": "X"}}},
+			"/trigger/filter":                      {"trigger": body{"metric": "denial_rate", "operator": ">", "threshold": 1, "filter": body{"control_id": 4711}}},
+			"/channel_ids":                         {"channel_ids": []int{4711}},
+			"/frequency/evaluation_window_seconds": {"frequency": body{"evaluation_window_seconds": 5}},
+			"/name":                                {"name": " "},
+		} {
+			wrong = draft(wrong)
+			if pointer != "/name" {
+				wrong["name"] = "x"
+			}
+			if res := a.Do(t, "POST", "/notifications/alert-rules", wrong).Want(422); !strings.Contains(string(res.Body), `"`+pointer+`"`) {
+				t.Errorf("%s: %s", pointer, res.Body)
+			}
+		}
+		a.Do(t, "POST", "/notifications/alert-rules", draft(nil)).Want(409)
+		a.With("If-Match", `"77"`).Do(t, "PUT", path, body{"name": "late"}).Want(412)
+		if p := a.Do(t, "POST", "/notifications/alert-rules/preview", draft(nil)).Want(200); p.Get("would_have_fired") != 0.0 || p.Get("evaluations").(float64) < 10_000 {
+			t.Errorf("preview %s", p.Body)
+		}
+
+		// A rule on a resource that is removed says so.
+		resource := a.Do(t, "POST", "/resources", body{"name": "ledger", "type": "api", "path": "/ledger"}).Want(201)
+		filtered := a.Do(t, "POST", "/notifications/alert-rules", draft(body{"name": "ledger", "trigger": body{
+			"metric": "denial_count", "operator": ">=", "threshold": 3, "filter": body{"resource_id": fmt.Sprint(resource.ID())},
+		}})).Want(201)
+		a.Do(t, "DELETE", fmt.Sprintf("/resources/%d", resource.ID()), nil).Want(200)
+		if got := a.Do(t, "GET", fmt.Sprintf("/notifications/alert-rules/%d", filtered.ID()), nil).Want(200); !strings.Contains(fmt.Sprint(got.Get("problem")), "does not exist") {
+			t.Errorf("its resource is gone: %s", got.Body)
+		}
+
+		viewer := s.Anonymous()
+		viewer.APIKey = fmt.Sprint(a.Do(t, "POST", "/tenants/default/api-keys", body{"name": "viewer", "scopes": []string{"notifications:read"}}).Want(200, 201).Get("key"))
+		viewer.Do(t, "GET", path, nil).Want(200)
+		viewer.Do(t, "DELETE", path, nil).Want(403)
+		a.Do(t, "GET", path+"?environment=production", nil).Want(404)
+		a.Do(t, "POST", "/tenants", body{"name": "Other"}).Want(201)
+		other := a.With("X-Tenant-ID", "other")
+		other.Do(t, "GET", path, nil).Want(404)
+		if res := other.Do(t, "GET", "/notifications/alert-rules", nil).Want(200); res.Get("total") != 0.0 {
+			t.Errorf("another tenant lists %s", res.Body)
+		}
+		a.Do(t, "DELETE", path, nil).Want(200)
+		a.Do(t, "GET", path, nil).Want(404)
+		log := string(a.Do(t, "GET", "/audit/events?limit=1000", nil).Want(200).Body)
+		for _, kind := range []string{"ALERT_RULE_CREATED", "ALERT_RULE_DELETED"} {
+			if !strings.Contains(log, kind) {
+				t.Errorf("the audit has no %s", kind)
+			}
+		}
+	})
+}
+
+// TestAlertRuleFires: real denials of one resource fire a rule that watches it, and its end
+// is told once they are out of the window.
+func TestAlertRuleFires(t *testing.T) {
+	fulltest.Only(t)
+	each(t, func(t *testing.T, s *apptest.Server) {
+		a, r := s.Admin, newReceiver(t)
+		channel := a.Do(t, "POST", "/notifications/channels", body{"name": "on call", "type": "webhook", "endpoint": r.URL}).Want(201)
+		resource := a.Do(t, "POST", "/resources", body{"name": "payments", "type": "api", "path": "/payments"}).Want(201)
+		a.Do(t, "POST", "/notifications/alert-rules", body{
+			"name": "payments are denied", "channel_ids": []int64{channel.ID()}, "frequency": body{"evaluation_window_seconds": 60},
+			"trigger": body{"metric": "denial_rate", "operator": ">", "threshold": 20, "filter": body{"resource_id": fmt.Sprint(resource.ID())}},
+		}).Want(201)
+		for range 5 {
+			a.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "bob"}, "resource": body{"id": resource.ID()}, "environment": "sandbox"}).Want(200)
+		}
+		for _, status := range []string{"firing", "resolved"} {
+			apptest.Eventually(t, 10*time.Minute, func() error {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				for _, c := range r.calls {
+					if strings.Contains(c.Raw, `"status":"`+status+`"`) && strings.Contains(c.Raw, "payments are denied") {
+						return nil
+					}
+				}
+				return fmt.Errorf("%d calls, none is %s", len(r.calls), status)
+			})
+		}
+		if log := a.Do(t, "GET", "/audit/events?limit=1000", nil).Want(200); !strings.Contains(string(log.Body), "CUSTOM_ALERT_FIRED") {
+			t.Error("the audit does not say that it fired")
 		}
 	})
 }

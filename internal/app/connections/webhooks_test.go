@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -53,6 +54,13 @@ func (r *receiver) set(answer func(w http.ResponseWriter, c call)) {
 	r.mu.Lock()
 	r.answer = answer
 	r.mu.Unlock()
+}
+
+// received are the calls so far.
+func (r *receiver) received() []call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.calls)
 }
 
 // await waits for a call of a path and event type.

@@ -220,7 +220,7 @@ func ended(t *testing.T, s *apptest.Server) {
 	if _, status := listen(t, vera, "", ""); status != 401 {
 		t.Errorf("after the session: %d", status)
 	}
-	if _, status := listen(t, s.Key(t, a, "sandbox", "simulator:read"), "", ""); status != 403 {
+	if _, status := listen(t, s.Key(t, a, "sandbox", "decisions:read"), "", ""); status != 403 {
 		t.Errorf("a key that may read nothing that changes: %d", status)
 	}
 	third, _ := a.Do(t, "POST", "/tenants", body{"name": "Third"}).Want(201).Get("id").(string)

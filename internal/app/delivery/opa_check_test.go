@@ -275,6 +275,14 @@ func generated(rng *mathrand.Rand, resources []int64) body {
 	}
 }
 
+// TestOPAHealth: clients of OPA ask for the health of bundles and plugins.
+func TestOPAHealth(t *testing.T) {
+	anyone := apptest.StartServer(t, dbtest.SQLite).Anonymous()
+	anyone.Do(t, "GET", "/health?bundles&plugins", nil).Want(200)
+	anyone.Do(t, "GET", "/health?bundles=true&exclude-plugin=a&exclude-plugin=b", nil).Want(200)
+	anyone.Do(t, "GET", "/health?bundle", nil).Want(400)
+}
+
 // TestOPABodies: what is no query is answered as a stock OPA does: the same
 // status, and a body with the same members.
 func TestOPABodies(t *testing.T) {

@@ -64,6 +64,22 @@ func until(t *testing.T, s *apptest.Server, what string, holds func(status int, 
 	})
 }
 
+// TestTroubleAtTheStart: a problem that is there when the server starts raises its alert,
+// and one that is not there says nothing in the log.
+func TestTroubleAtTheStart(t *testing.T) {
+	t.Parallel()
+	s := apptest.StartServerIn(t, apptest.SmallDisk(t, "48m"), fmt.Sprint("GATEHOUSE_DISK_RESERVE=", 30<<20))
+	apptest.Eventually(t, 30*time.Second, func() error {
+		if alerts := openAlerts(t, s); !strings.Contains(alerts, "disk_space: less than") {
+			return errors.New("no alert: " + alerts)
+		}
+		return nil
+	})
+	if log := s.Log.String(); !strings.Contains(log, `"msg":"alert"`) || strings.Contains(log, "alert resolved") {
+		t.Errorf("the log says\n%s", log)
+	}
+}
+
 // TestDiskFull: when the disk is full decisions and sign-in go on with the room
 // that was held back, changes are refused, and the operators are told before.
 // When that is used up the posture says what decisions do, readiness and health

@@ -20,9 +20,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// balanced runs a real nginx before replicas, as scaling them shows: a replica that
-// takes no connection, or ends one without an answer, has its request go to the next.
-// No replica is left out for a while (max_fails): soon the other one is away.
+// balanced starts a real nginx in front of replicas, configured as in docs/scaling.md: if a replica
+// refuses a connection, or ends one without an answer, nginx sends the request to the next one. It
+// never leaves a replica out for a while (max_fails), because the other one is restarted soon.
 func balanced(t *testing.T, replicas ...string) (url, file string) {
 	bin, err := exec.LookPath("nginx")
 	if err != nil {
@@ -68,8 +68,8 @@ server {
 	return "http://" + addr, file
 }
 
-// load sends rate requests a second until ctx ends, and gives how many failed of
-// how many.
+// load sends rate requests a second until ctx ends. It returns the numbers of requests and of
+// failures.
 func load(ctx context.Context, url string, rate int) (sent, failed int64, last string) {
 	var ok, bad atomic.Int64
 	var why atomic.Pointer[string]
@@ -121,8 +121,8 @@ func load(ctx context.Context, url string, rate int) (sent, failed int64, last s
 	return ok.Load() + bad.Load(), bad.Load(), last
 }
 
-// TestRollingRestarts: replicas of a bouncer are restarted one after the
-// other, under load, behind a real nginx, and no request is lost.
+// TestRollingRestarts: replicas of a bouncer restart one after the other, under load, behind a real
+// nginx, and no request is lost.
 func TestRollingRestarts(t *testing.T) {
 	fulltest.Only(t)
 	restarts, rate := fulltest.Rounds(2, 20), fulltest.Rounds(200, 1000)
@@ -150,7 +150,7 @@ func TestRollingRestarts(t *testing.T) {
 	for i := range restarts {
 		replicas[i%2].Stop()
 		replicas[i%2].Start()
-		app.Take() // what it keeps of requests
+		app.Take() // drop the recorded requests
 	}
 	stop()
 	under.Wait()
@@ -161,8 +161,8 @@ func TestRollingRestarts(t *testing.T) {
 	t.Logf("%d requests over %d restarts", sent, restarts)
 }
 
-// TestServerLeaves: told to stop, the server is not ready at once, answers what
-// comes and ends those connections, and then ends in good order.
+// TestServerLeaves: a server that is told to stop is not ready at once, still answers requests and
+// closes their connections, and then stops without an error.
 func TestServerLeaves(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
@@ -175,7 +175,7 @@ func TestServerLeaves(t *testing.T) {
 		return nil
 	})
 	question := `{"action":{"name":"read"},"resource":{"path":"/x"}}`
-	for method, path := range map[string]string{"GET": "/policies", "POST": "/decisions/evaluate?environment=sandbox"} { // net/http's way and the short one
+	for method, path := range map[string]string{"GET": "/policies", "POST": "/decisions/evaluate?environment=sandbox"} { // the way of net/http, and the short one
 		req, err := http.NewRequestWithContext(t.Context(), method, s.Admin.Base+path, strings.NewReader(question))
 		if err != nil {
 			t.Fatal(err)
@@ -193,5 +193,8 @@ func TestServerLeaves(t *testing.T) {
 	}
 	if code := s.Wait(15 * time.Second); code != 0 {
 		t.Errorf("it ended with %d", code)
+	}
+	if log := s.Log.String(); strings.Contains(log, "ERROR") {
+		t.Errorf("an orderly stop is logged as an error:\n%s", log)
 	}
 }

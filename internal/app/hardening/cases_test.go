@@ -79,6 +79,7 @@ type party struct {
 	policy, resource, bouncer int64
 	scenario, simulation      int64
 	webhook, agent            int64
+	source, sync              int64
 	user, keyID               string
 }
 
@@ -175,6 +176,12 @@ func operations(t *testing.T, s *apptest.Server) []operation {
 	return out
 }
 
+// directory says whether the operation takes the key of a tenant's directory, and no other.
+func (op operation) directory() bool { return strings.HasPrefix(op.path, "/scim/") }
+
+// platform says whether the operation is for platform administrators alone.
+func (op operation) platform() bool { return strings.HasPrefix(op.path, "/api/v1/vendors") }
+
 // secured are the operations that want a credential.
 func (r *rig) secured() []operation {
 	return slices.DeleteFunc(slices.Clone(r.ops), func(op operation) bool { return op.public || op.optional })
@@ -251,9 +258,21 @@ func tokenOf(c *apptest.Client) string {
 	return made.AccessToken
 }
 
-// shown is the client with its key where the operation looks for it, or with a token
-// that was made of the key.
+// directories are the keys of tenants' directories, by the credentials that stand for the
+// whole tenant elsewhere.
+var directories sync.Map
+
+// shown is the client with its key where the operation looks for it, with a token that was
+// made of the key, or with the key of its tenant's directory.
 func (op operation) shown(c *apptest.Client) *apptest.Client {
+	if op.directory() {
+		if key, ok := directories.Load(c.APIKey + c.Bearer); ok {
+			own := *c
+			own.Bearer, own.APIKey = key.(string), ""
+			return &own
+		}
+		return c
+	}
 	if !op.bearer || c.APIKey == "" {
 		return c
 	}
@@ -263,6 +282,14 @@ func (op operation) shown(c *apptest.Client) *apptest.Client {
 		bearer.Bearer = tokenOf(c)
 	}
 	return &bearer
+}
+
+// credential is the header line with which the client shows its credential to the operation.
+func (op operation) credential(c *apptest.Client) string {
+	if c = op.shown(c); c.APIKey != "" {
+		return "X-API-Key: " + c.APIKey + "\r\n"
+	}
+	return "Authorization: Bearer " + c.Bearer + "\r\n"
 }
 
 // tenant makes a tenant with an administrator and a key.
@@ -275,6 +302,9 @@ func (r *rig) tenant(t *testing.T, name string) *party {
 	}).Want(201)
 	p := &party{id: id, admin: r.login(t, id, "root", apptest.Password)}
 	p.keyID, p.key = r.key(t, p, body{"name": "all", "scopes": everyScope()})
+	directory, _ := p.admin.Do(t, "POST", "/tenants/"+id+"/scim/tokens", body{"name": "directory"}).Want(201).Get("token").(string)
+	directories.Store(p.admin.Bearer, directory)
+	directories.Store(p.key.APIKey, directory)
 	return p
 }
 
@@ -320,6 +350,11 @@ func (r *rig) fill(t *testing.T, p *party) {
 		"name": r.name("webhook"), "url": "https://webhook.invalid/", "events": []string{"policy.created"}, "enabled": false,
 	}).Want(201).ID()
 	p.agent = p.admin.Do(t, "POST", "/ai-agents", body{"name": r.name("agent"), "type": "llm"}).Want(201).ID()
+	p.source = p.admin.Do(t, "POST", "/pip/connections", body{
+		"name": r.name("source"), "provider": "http_json", "sync_enabled": false, "configuration": body{"url": "https://source.invalid/"},
+	}).Want(201).ID()
+	sync, _ := p.admin.Do(t, "POST", fmt.Sprintf("/pip/connections/%d/trigger-sync", p.source), nil).Want(202).Get("sync_job_id").(float64)
+	p.sync = int64(sync)
 	run, _ := p.admin.Do(t, "POST", fmt.Sprintf("/pis/policies/%d/simulate?environment=sandbox", p.policy), body{"scenario_id": p.scenario}).Want(200).Get("simulation_id").(float64)
 	p.simulation = int64(run)
 }
@@ -351,6 +386,10 @@ func (p *party) known(param string) string {
 		return fmt.Sprint(p.bouncer)
 	case "webhook_id":
 		return fmt.Sprint(p.webhook)
+	case "connection_id":
+		return fmt.Sprint(p.source)
+	case "sync_job_id":
+		return fmt.Sprint(p.sync)
 	case "agent_id":
 		return fmt.Sprint(p.agent)
 	case "scenario_id":
@@ -403,7 +442,7 @@ func denial(t *testing.T, res *apptest.Response, what string) {
 		res = &apptest.Response{Status: res.Status, Header: res.Header, Body: []byte(`{"detail":` + string(res.Body) + `}`)} // AuthZEN's errors are texts
 	}
 	var shape map[string]any
-	if err := json.Unmarshal(res.Body, &shape); err != nil || !strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") {
+	if err := json.Unmarshal(res.Body, &shape); err != nil || !isJSON(res.Header.Get("Content-Type")) {
 		t.Errorf("%s: a refusal that is no JSON: %s", what, res.Body)
 		return
 	}
@@ -422,6 +461,11 @@ func denial(t *testing.T, res *apptest.Response, what string) {
 	if res.Header.Get("X-Request-ID") == "" {
 		t.Errorf("%s: a refusal without X-Request-ID", what)
 	}
+}
+
+// isJSON knows the types of our refusals: SCIM has one of its own.
+func isJSON(media string) bool {
+	return strings.HasPrefix(media, "application/json") || media == "application/scim+json"
 }
 
 // asked is the client with a fixed request id, so that answers can be compared

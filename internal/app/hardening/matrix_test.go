@@ -138,6 +138,10 @@ func (r *rig) admitted(t *testing.T, p *party, op operation, c matrixCaller, nam
 		if res.Status < 300 {
 			t.Errorf("%s: %d", what, res.Status)
 		}
+	case op.directory():
+		if res.Status != 403 {
+			t.Errorf("%s: %d %s, not refused for its kind of credential", what, res.Status, res.Body)
+		}
 	case c.elsewhere:
 		if res.Status != 403 || !holds(res, "pages of this origin only") {
 			t.Errorf("%s: %d %s, not refused for its origin", what, res.Status, res.Body)

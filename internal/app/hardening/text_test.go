@@ -287,10 +287,10 @@ func (r *rig) spellings(t *testing.T, op operation, path string) {
 			t.Fatal(err)
 		}
 		req.URL.Opaque = "//" + req.URL.Host + odd
-		if op.bearer {
-			req.Header.Set("Authorization", "Bearer "+r.alpha.key.APIKey)
+		if c := op.shown(r.alpha.key); c.APIKey != "" {
+			req.Header.Set("X-API-Key", c.APIKey)
 		} else {
-			req.Header.Set("X-API-Key", r.alpha.key.APIKey)
+			req.Header.Set("Authorization", "Bearer "+c.Bearer)
 		}
 		res, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(req)
 		if err != nil {

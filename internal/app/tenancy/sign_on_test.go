@@ -227,7 +227,16 @@ func TestSignOnAbuse(t *testing.T) {
 		other := configured(t, s, "Other", evil, nil)
 		strict := configured(t, s, "Strict", idp, body{"create_users": false, "allowed_email_domains": []string{"acme.example"}})
 		acme.admin.Do(t, "POST", "/users", body{"username": "local", "email": "local@acme.example", "password": apptest.Password, "roles": []string{"admin"}}).Want(201)
+		start := "/auth/sso/login?" + url.Values{"tenant_id": {acme.id}}.Encode()
+		for site, status := range map[string]int{"cross-site": 403, "same-site": 403, "same-origin": 302, "none": 302} {
+			s.Anonymous().With("Sec-Fetch-Site", site).Do(t, "GET", start, nil).Want(status)
+		}
+		elsewhere := s.Anonymous().With("Sec-Fetch-Site", "cross-site").With("Accept", "text/html").Do(t, "GET", start, nil).Want(303)
+		if at := elsewhere.Header.Get("Location"); at != "/login?error=cross_origin&tenant_id="+acme.id || elsewhere.Header.Get("Set-Cookie") != "" {
+			t.Errorf("another site's link leads to %s", at)
+		}
 		var used url.Values
+		shown := map[string]bool{} // the codes that a browser was shown
 		claims := func(more body) map[string]any { return verified("mallory", more) }
 		hour := time.Now().Add(-time.Hour).Unix()
 		for _, c := range []struct {
@@ -312,6 +321,32 @@ func TestSignOnAbuse(t *testing.T) {
 				t.Errorf("%s: signed in", c.what)
 			}
 			used = q
+			if shown[c.code] {
+				continue
+			}
+			shown[c.code] = true
+			a = begin(t, s.Anonymous(), c.tenant, "/")
+			q = a.answer(idp)
+			if c.answer != nil {
+				c.answer(a, q)
+			}
+			q.Set("error_description", "<script>alert(1)</script>")
+			a.c = a.c.With("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")
+			res = a.back(t, q)
+			page, err := url.Parse(res.Header.Get("Location"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			said := page.Query()
+			about := said.Get("tenant_id")
+			said.Del("tenant_id")
+			if res.Status != 303 || page.Scheme+page.Host != "" || page.Path != "/login" || said.Encode() != "error="+c.code || len(res.Body) > 0 ||
+				about != "" && about != c.tenant && about != other.id {
+				t.Errorf("%s in a browser: %d %s to %q, want the sign-in page with %s", c.what, res.Status, res.Body, res.Header.Get("Location"), c.code)
+			}
+			if _, signedIn := a.cookies["gatehouse"]; signedIn {
+				t.Errorf("%s in a browser: signed in", c.what)
+			}
 		}
 
 		// A sign-in is used once: not its state, not its code, nor in another browser.
@@ -376,6 +411,10 @@ func TestSignOnAbuse(t *testing.T) {
 			if res := s.Anonymous().Do(t, "GET", "/auth/sso/login?tenant_id="+id, nil); res.Status != 404 || res.Get("error") != "sign_on_off" {
 				t.Errorf("start at %s: %d %s", id, res.Status, res.Body)
 			}
+			browser := s.Anonymous().With("Accept", "text/html")
+			if res := browser.Do(t, "GET", "/auth/sso/login?tenant_id="+id, nil); res.Status != 303 || res.Header.Get("Location") != "/login?error=sign_on_off&tenant_id="+id {
+				t.Errorf("start at %s in a browser: %d to %q", id, res.Status, res.Header.Get("Location"))
+			}
 			if res := s.Anonymous().Do(t, "GET", "/auth/sso?tenant_id="+id, nil).Want(200); res.Get("available") != false || res.Get("password_login") != true {
 				t.Errorf("the offer of %s is %s", id, res.Body)
 			}
@@ -436,11 +475,32 @@ func TestSignOnSettings(t *testing.T) {
 			if res := acme.admin.Do(t, "PUT", at, base(nil)); res.Status != 422 || res.Get("error") != "provider_unfit" {
 				t.Errorf("a provider with %v: %d %s", unfit, res.Status, res.Body)
 			}
+			if res := acme.admin.Do(t, "POST", at+"/check", body{"issuer": idp.URL}); res.Status != 422 || res.Get("error") != "provider_unfit" {
+				t.Errorf("a check of a provider with %v: %d %s", unfit, res.Status, res.Body)
+			}
 		}
 		idp.mu.Lock()
 		idp.config = map[string]any{"authorization_response_iss_parameter_supported": true, "token_endpoint_auth_methods_supported": []string{"client_secret_basic"}}
 		idp.mu.Unlock()
 		acme.admin.Do(t, "PUT", at, base(body{"client_secret": "s:cr t", "create_users": true, "role_claim": "groups", "role_map": body{"staff": []string{"admin"}}})).Want(200)
+
+		// A check says what is there, of the tenant's provider or of another one, and stores nothing.
+		for _, b := range []body{{}, {"issuer": idp.URL}} {
+			res := acme.admin.Do(t, "POST", at+"/check", b).Want(200)
+			if token, _ := res.Get("token_endpoint").(string); res.Get("issuer") != idp.URL || !strings.HasPrefix(token, idp.URL) {
+				t.Errorf("the check of %v says %s", b, res.Body)
+			}
+		}
+		for issuer, code := range map[string]string{
+			"http://169.254.169.254/latest": "target_refused", "http://192.0.2.1": "target_refused", idp.URL + "/none": "provider_unfit",
+			idp.URL + "/": "provider_unfit", idp.URL + "?x=1": "validation_failed", "no address": "target_refused",
+		} {
+			if res := acme.admin.Do(t, "POST", at+"/check", body{"issuer": issuer}); res.Status != 422 || res.Get("error") != code {
+				t.Errorf("the check of %q: %d %s, want 422 %s", issuer, res.Status, res.Body, code)
+			}
+		}
+		bare := found(t, s, body{"name": "Bare"})
+		bare.admin.Do(t, "POST", bare.at("/sign-on/check"), body{}).Want(404)
 
 		// A key with tenants:write alone cannot choose who becomes an administrator.
 		key := s.Anonymous()

@@ -33,7 +33,7 @@ func (w Width) keep() time.Duration {
 	case TenSeconds:
 		return 3 * time.Hour
 	case Minute:
-		return 2 * 24 * time.Hour
+		return 8 * 24 * time.Hour // what previews of alert rules read
 	case Hour:
 		return 35 * 24 * time.Hour
 	default:
@@ -198,23 +198,31 @@ func (rs Rollups) Add(d Decided) {
 		u = &Rollup{Start: start}
 		rs[id] = u
 	}
+	u.Count(d)
+}
+
+// Count adds decisions to the roll-up.
+func (r *Rollup) Count(d Decided) {
 	switch {
 	case d.Permitted:
-		u.Permitted += d.N
+		r.Permitted += d.N
 	default:
-		u.Denied += d.N
+		r.Denied += d.N
 		if d.ByControl {
-			u.PolicyDenials += d.N
+			r.PolicyDenials += d.N
 		}
 	}
 	if d.Masked {
-		u.Masked += d.N
+		r.Masked += d.N
 	}
-	u.Errors += d.Errors
-	u.CacheHits += d.CacheHits
-	u.EvaluationUS += d.TotalUS
-	u.Latencies.Add(d.EachUS, d.N)
+	r.Errors += d.Errors
+	r.CacheHits += d.CacheHits
+	r.EvaluationUS += d.TotalUS
+	r.Latencies.Add(d.EachUS, d.N)
 }
+
+// keepSteps is how long the histograms of minutes are stored: they are most of the rows.
+const keepSteps = 2 * 24 * time.Hour
 
 // Prune removes roll-ups that are past their retention: at most n of each width.
 func Prune(ctx context.Context, tx *db.Tx, now time.Time, n int) (int64, error) {
@@ -226,5 +234,6 @@ func Prune(ctx context.Context, tx *db.Tx, now time.Time, n int) (int64, error) 
 			return removed, err
 		}
 	}
-	return removed, nil
+	gone, err := deleteSteps(ctx, tx, Minute, now.Add(-keepSteps), n)
+	return removed + gone, err
 }

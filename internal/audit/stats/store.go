@@ -82,6 +82,14 @@ func deleteRollups(ctx context.Context, tx *db.Tx, w Width, before time.Time, n 
 		(SELECT DISTINCT bucket FROM decision_rollups WHERE width = $1 AND bucket < $2 ORDER BY bucket LIMIT $3)`, time.Duration(w).Microseconds(), before, n)
 }
 
+// deleteSteps removes histograms before a time, of at most n rows.
+func deleteSteps(ctx context.Context, tx *db.Tx, w Width, before time.Time, n int) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM decision_rollups WHERE (width, bucket, environment, measure) IN
+		(SELECT width, bucket, environment, measure FROM decision_rollups WHERE width = $1 AND bucket < $2 AND bucket >= $3
+			AND measure LIKE 't%' ORDER BY bucket LIMIT $4)`,
+		time.Duration(w).Microseconds(), before, before.Add(-w.keep()), n)
+}
+
 // topCounts adds up the counters of all controls or resources. The keys of pairs begin with
 // those of controls and contain a second "|". The kind is compared with substr, so that the
 // index by time is used and not the one by key.

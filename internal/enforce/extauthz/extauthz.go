@@ -1,13 +1,12 @@
-// Package extauthz speaks Envoy's external authorization protocol, version 3
-// (envoy.service.auth.v3.Authorization over gRPC): it turns a CheckRequest into
-// what was asked, and an answer into a CheckResponse. It decides nothing.
+// Package extauthz implements Envoy's external authorization protocol, version 3
+// (envoy.service.auth.v3.Authorization over gRPC). It translates a CheckRequest into a Check, and
+// an Answer into a CheckResponse. It decides nothing.
 //
 //	Envoy ──CheckRequest──► Server ──Check──► Decide
 //	      ◄─CheckResponse──        ◄─Answer──
 //
-// Only a failure of Decide itself, which has none to give, would be an error of
-// gRPC: Envoy's failure_mode_allow would let the request pass then, so that
-// every refusal is a denied_response.
+// A refusal is always a denied_response and never a gRPC error, because Envoy's failure_mode_allow
+// lets requests pass on errors.
 package extauthz
 
 import (
@@ -25,76 +24,73 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// PartialBody is the header by which Envoy says whether the body that it sends
-// is all of it. It is there whenever Envoy holds a body; Envoy removes a
-// client's own.
+// PartialBody is the header in which Envoy says whether it sent only part of the body. Envoy sets
+// it whenever it buffers a body, and removes a client's own.
 const PartialBody = "X-Envoy-Auth-Partial-Body"
 
-// RemoveHeaders is the header by which the HTTP flavour names the request's
-// headers that Envoy is to remove.
+// RemoveHeaders is the header in which the HTTP variant lists the request headers that Envoy must
+// remove.
 const RemoveHeaders = "X-Envoy-Auth-Headers-To-Remove"
 
-// Check is a request that Envoy holds.
+// Check is a request that Envoy asks about.
 type Check struct {
-	// Peer is the other end of the connection: Envoy. Not valid: a local socket.
+	// Peer is the address of Envoy; invalid for a local socket.
 	Peer netip.Addr
-	// Source is the client as Envoy sees it; not valid when Envoy does not say.
+	// Source is the address of the client; invalid if Envoy does not say.
 	Source netip.Addr
-	// Principal is the client's name in its verified certificate, SNI the name
-	// that it asked TLS for; both empty unless Envoy says so.
+	// Principal is the client's name in its verified certificate, SNI the server name in its TLS
+	// handshake. Both are empty if Envoy does not say.
 	Principal, SNI string
 	// ID is Envoy's x-request-id.
 	ID string
-	// Target is the raw request target: path and query, nothing decoded.
+	// Target is the raw request target: path and query, not decoded.
 	Method, Host, Target, Scheme string
-	// Header holds the request's fields by canonical name, without pseudo fields.
+	// Header holds the request's header fields by canonical name, without pseudo-header fields.
 	Header textproto.MIMEHeader
-	// Merged is set when lines of one name were joined by commas.
+	// Merged means that several lines of one name were joined by commas.
 	Merged bool
-	// Body is what Envoy sent of the body, and Have what that is.
+	// Body is what Envoy sent of the body. Have says how much that is.
 	Body []byte
 	Have Body
-	// Extensions is the context_extensions of the route.
+	// Extensions are the context_extensions of the route.
 	Extensions map[string]string
 }
 
-// Body says what is known of a request's body.
+// Body says how much of a request's body is known.
 type Body uint8
 
 const (
-	// Unseen says that there may be a body, and Envoy did not send it.
+	// Unseen means that there may be a body, which Envoy did not send.
 	Unseen Body = iota
-	// Partial says that Envoy sent the beginning.
+	// Partial means that Envoy sent the beginning.
 	Partial
-	// Whole says that all of it is there, which may be nothing.
+	// Whole means that the body is complete, and possibly empty.
 	Whole
 )
 
 // Field is one header field.
 type Field struct{ Name, Value string }
 
-// Answer is what becomes of a request.
+// Answer is the answer to a check.
 type Answer struct {
 	OK bool
-	// Status and Text are the answer to the client of a request that is denied.
-	// 200 is for protocols whose refusals are answers, such as JSON-RPC.
+	// Status and Text are sent to the client if the request is denied. Status 200 is for protocols
+	// whose refusals are ordinary answers, such as JSON-RPC.
 	Status int
 	Text   string
-	// Set are fields of the request that get exactly this value, Remove fields
-	// that go.
+	// Set are request fields that get exactly this value, Remove those that are removed.
 	Set    []Field
 	Remove []string
-	// Reply are fields of the answer to the client, either way.
+	// Reply are fields of the answer to the client, whether allowed or denied.
 	Reply []Field
-	// Metadata is Envoy's dynamic metadata of the filter: texts, numbers, truths.
+	// Metadata is Envoy's dynamic metadata of the filter: strings, numbers and booleans.
 	Metadata map[string]any
 }
 
 // Decide answers a check. It must not panic.
 type Decide func(ctx context.Context, c *Check) *Answer
 
-// read turns a CheckRequest into a Check. Nothing in it is missing so much that
-// it could not be asked about: what is empty is refused by who decides.
+// read translates a CheckRequest. Missing parts become empty; Decide refuses those that it needs.
 func read(req *authv3.CheckRequest, peer netip.Addr) *Check {
 	attributes := req.GetAttributes()
 	r := attributes.GetRequest().GetHttp()
@@ -107,16 +103,16 @@ func read(req *authv3.CheckRequest, peer netip.Addr) *Check {
 		c.Body = []byte(r.GetBody())
 	}
 	c.header(r)
-	c.Have = have(c, r.GetSize())
+	c.Have = bodyState(c, r.GetSize())
 	if len(r.GetBody()) > 0 && len(r.GetRawBody()) > 0 && r.GetBody() != string(r.GetRawBody()) {
-		c.Have = Partial // two bodies: which of them the application gets nobody says
+		c.Have = Partial // two different bodies: it is unknown which one the application gets
 	}
 	return c
 }
 
-// target is the path with its query; empty, which nobody takes, where the members of
-// a question contradict one another. Envoy has the query in the path, and no
-// fragment; other gateways may have them apart.
+// target returns the path with its query. It returns "", which is always refused, if parts of the
+// request contradict each other. Envoy has the query in the path and sends no fragment; other
+// gateways may separate them.
 func target(r *authv3.AttributeContext_HttpRequest) string {
 	path, query := r.GetPath(), r.GetQuery()
 	if _, has, had := strings.Cut(path, "?"); r.GetFragment() != "" || had && query != "" && query != has {
@@ -156,7 +152,7 @@ func address(a *corev3.Address) netip.Addr {
 	return at.Unmap()
 }
 
-// header reads the fields in either form that Envoy sends them in.
+// header reads the header fields, in either of the forms that Envoy uses.
 func (c *Check) header(r *authv3.AttributeContext_HttpRequest) {
 	lines := r.GetHeaderMap().GetHeaders()
 	c.Header = make(textproto.MIMEHeader, len(r.GetHeaders())+len(lines))
@@ -180,9 +176,9 @@ func (c *Check) header(r *authv3.AttributeContext_HttpRequest) {
 	}
 }
 
-// have tells what the body is. Without Envoy's word on it there is none only
-// where the request's head says so: over HTTP/2 a body needs no length.
-func have(c *Check, size int64) Body {
+// bodyState returns how much of the body is known. If Envoy does not say, there is no body only if the
+// request's head says so: a body over HTTP/2 needs no length.
+func bodyState(c *Check, size int64) Body {
 	length := c.Header.Get("Content-Length")
 	switch lines := c.Header[PartialBody]; {
 	case len(lines) == 1 && lines[0] == "false":
@@ -190,7 +186,7 @@ func have(c *Check, size int64) Body {
 	case len(lines) > 0:
 		return Partial
 	case len(c.Body) > 0:
-		return Partial // a body without Envoy's word that it is all
+		return Partial // Envoy does not say that the body is complete
 	case length == "0":
 		return Whole
 	case length != "" || size > 0 || c.Header.Get("Transfer-Encoding") != "":
@@ -199,8 +195,8 @@ func have(c *Check, size int64) Body {
 	return BodyOf(c.Method)
 }
 
-// BodyOf is what a request without any word on its body may have: methods that
-// bring one count as Unseen.
+// BodyOf returns what is known of the body if the request does not say anything about it. Methods
+// that usually have a body are Unseen.
 func BodyOf(method string) Body {
 	switch method {
 	case "GET", "HEAD", "OPTIONS", "DELETE":
@@ -209,10 +205,10 @@ func BodyOf(method string) Body {
 	return Unseen
 }
 
-// write turns an Answer into a CheckResponse.
+// write translates an Answer.
 func write(a *Answer) *authv3.CheckResponse {
 	out := &authv3.CheckResponse{Status: &rpc.Status{Code: int32(codes.OK)}}
-	if metadata, err := structpb.NewStruct(a.Metadata); err == nil { // our own texts and numbers
+	if metadata, err := structpb.NewStruct(a.Metadata); err == nil { // cannot fail: our own texts and numbers
 		out.DynamicMetadata = metadata
 	}
 	if a.OK {
@@ -232,7 +228,7 @@ func write(a *Answer) *authv3.CheckResponse {
 	return out
 }
 
-// fields replace whatever there is of the same name.
+// fields replace existing fields of the same name.
 func fields(list []Field) []*corev3.HeaderValueOption {
 	out := make([]*corev3.HeaderValueOption, 0, len(list))
 	for _, f := range list {
@@ -244,7 +240,7 @@ func fields(list []Field) []*corev3.HeaderValueOption {
 	return out
 }
 
-// code is the status of gRPC that stands for one of HTTP; never OK.
+// code returns the gRPC status for an HTTP status. It is never OK.
 func code(status int) codes.Code {
 	switch status {
 	case 400, 405, 413, 415:

@@ -15,7 +15,7 @@ func request(method string, headers map[string]string) *authv3.CheckRequest {
 	}}}
 }
 
-// TestRead: what Envoy says, as it says it, and nothing made up.
+// TestRead: a Check contains what Envoy says, unchanged, and nothing else.
 func TestRead(t *testing.T) {
 	req := request("GET", map[string]string{":path": "/p?q", "x-one": "1", "X_Two": "2"})
 	req.Attributes.Source = &authv3.AttributeContext_Peer{Principal: "spiffe://a/b", Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "::ffff:192.0.2.1"}}}}
@@ -36,9 +36,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestHave: without Envoy's word that a body is whole it is not.
-// TestTarget: the members of a question that say the same thing twice agree, or there
-// is no target that anybody would take.
+// TestTarget: the parts of a request that state the target must agree, or there is no target.
 func TestTarget(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(r *authv3.AttributeContext_HttpRequest)
@@ -87,7 +85,8 @@ func rawHeader(name, value string) *corev3.HeaderMap {
 	return &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: name, RawValue: []byte(value)}}}
 }
 
-func TestHave(t *testing.T) {
+// TestBodyState: a body is complete only if Envoy says so.
+func TestBodyState(t *testing.T) {
 	word := func(w string) map[string]string { return map[string]string{"x-envoy-auth-partial-body": w} }
 	for name, c := range map[string]struct {
 		method  string
@@ -117,7 +116,7 @@ func TestHave(t *testing.T) {
 	}
 }
 
-// TestWrite: an answer is one that Envoy takes; a refusal is never OK.
+// TestWrite: Envoy accepts each answer, and a refusal is never OK.
 func TestWrite(t *testing.T) {
 	for _, status := range []int{0, 302, 400, 401, 403, 405, 413, 415, 418, 431, 500, 502, 503, 504, 999} {
 		out := write(&Answer{Status: status, Text: "no", Reply: []Field{{"X-A", "1"}}})
@@ -142,7 +141,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// FuzzRead: whatever bytes come as a request, they are read.
+// FuzzRead: any bytes can be read as a request.
 func FuzzRead(f *testing.F) {
 	seed, err := proto.Marshal(request("POST", map[string]string{"a": "b", "content-length": "3"}))
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// Bounds of the server towards Envoys.
+// Limits on clients of the server.
 const (
-	// maxMessage is the largest CheckRequest: a body of 1 MiB, which may be text
-	// that grew, and its head.
+	// maxMessage limits a CheckRequest: a body of 1 MiB, which may have grown as text, and the
+	// head.
 	maxMessage = 4 << 20
 	maxHeader  = 64 << 10
 	maxStreams = 1024
@@ -33,7 +33,7 @@ type Server struct {
 	decide Decide
 }
 
-// NewServer makes a server; secure may be nil for plain text.
+// NewServer returns a server. secure may be nil, for plain text.
 func NewServer(decide Decide, secure *tls.Config) *Server {
 	opts := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeader), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(handshake),
@@ -53,7 +53,7 @@ func (s *Server) Check(ctx context.Context, req *authv3.CheckRequest) (*authv3.C
 	return write(s.decide(ctx, read(req, peerOf(ctx)))), nil
 }
 
-// peerOf is the address of the connection's other end; not valid where it has none.
+// peerOf returns the address of the client; invalid if it has none.
 func peerOf(ctx context.Context) netip.Addr {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -66,7 +66,7 @@ func peerOf(ctx context.Context) netip.Addr {
 	return at.Addr().Unmap()
 }
 
-// Serve answers on a listener until Stop; nil then.
+// Serve serves a listener until Stop, and then returns nil.
 func (s *Server) Serve(l net.Listener) error {
 	if err := s.grpc.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
@@ -74,8 +74,7 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Stop lets the checks that run come to an end, for as long as ctx allows, and
-// closes what is left then.
+// Stop waits for running checks until ctx ends, and then closes the rest.
 func (s *Server) Stop(ctx context.Context) {
 	stop := context.AfterFunc(ctx, s.grpc.Stop)
 	defer stop()

@@ -12,9 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 )
 
-// takeBundle takes a bundle that was downloaded, or says why not. One that is
-// refused leaves the last good one in place.
-// fresh: the control plane stands by it now.
+// takeBundle activates a downloaded bundle, or returns why it is refused. The last good bundle
+// stays active then. fresh means that the control plane has just confirmed this revision.
 func (f *Follower) takeBundle(ctx context.Context, data []byte, etag, id string, fresh bool) (bool, error) {
 	now := f.Now()
 	f.mu.Lock()
@@ -27,7 +26,7 @@ func (f *Follower) takeBundle(ctx context.Context, data []byte, etag, id string,
 		err = f.activate(data, id, false, func(id string, least int64) (*settings.Credentials, error) { return f.fetchCredentials(ctx, id, least) })
 	}
 	if errors.Is(err, settings.ErrNoCredentials) {
-		return false, err // the bundle is good: it is asked for again
+		return false, err // the bundle is good, and the next poll fetches it again
 	}
 	if err != nil {
 		f.Count.BundlesRefused.Add(1)
@@ -55,8 +54,9 @@ func (f *Follower) takeBundle(ctx context.Context, data []byte, etag, id string,
 	return true, nil
 }
 
-// activate reads a bundle and swaps it in, all or nothing. obtain gives the
-// credentials that it goes with. stored: it is the one that was active before a restart.
+// activate reads a bundle and makes it the active one as a whole, or returns an error. obtain
+// returns the credentials that belong to it. stored means that the bundle was active before a
+// restart.
 func (f *Follower) activate(data []byte, id string, stored bool, obtain func(id string, least int64) (*settings.Credentials, error)) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -93,7 +93,7 @@ func (f *Follower) activate(data []byte, id string, stored bool, obtain func(id 
 	return nil
 }
 
-// refusedBundle keeps the place in the control that a bundle was refused for.
+// refusedBundle keeps the location in the control that a bundle was refused for.
 func refusedBundle(err error) error {
 	e := &SyncError{Code: "bundle_error", Message: err.Error()}
 	var no *bundle.RefusedError
@@ -104,7 +104,7 @@ func refusedBundle(err error) error {
 	return e
 }
 
-// older compares revisions that end in a number; others have no order.
+// older compares revisions that end in a number. Other revisions have no order.
 func older(next, now string) bool {
 	n, ok := revisionNumber(next)
 	active, known := revisionNumber(now)

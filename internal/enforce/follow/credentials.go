@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// credentialsName is the file that they are kept in, sealed under the token,
-	// which is not in the data directory.
+	// credentialsName is the file of the credentials. It is encrypted with a key derived from the
+	// token, which is not in the data directory.
 	credentialsName = "credentials.sealed"
 	maxCredentials  = 2 << 20
 )
 
-// fetchCredentials asks the control plane, and keeps the answer for a restart.
+// fetchCredentials requests the credentials from the control plane, and saves them for a restart.
 func (f *Follower) fetchCredentials(ctx context.Context, id string, least int64) (*settings.Credentials, error) {
 	if have := f.State.Load().Credentials; have != nil && have.Number() >= least {
 		return have, nil
@@ -51,7 +51,7 @@ func (f *Follower) fetchCredentials(ctx context.Context, id string, least int64)
 	return out, nil
 }
 
-// savedCredentials are those of the last run.
+// savedCredentials returns the credentials that were saved before a restart.
 func (f *Follower) savedCredentials(id string, least int64) (*settings.Credentials, error) {
 	data, err := os.ReadFile(filepath.Join(f.Dir, credentialsName))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package follow keeps a bouncer's bundle up to date: it polls the control plane, checks
-// what comes, makes it the active one, and keeps the last good one on disk.
+// Package follow keeps a bouncer's bundle up to date: it polls the control plane, checks each
+// bundle, activates it, and keeps the last good one on disk.
 package follow
 
 import (
@@ -27,28 +27,30 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// Config is what a follower works with.
+// Config is what a follower needs.
 type Config struct {
-	// ID is the bouncer's id; empty: the control plane is asked whose the token is.
+	// ID is the bouncer's id. If it is empty, the follower asks the control plane which bouncer the
+	// token belongs to.
 	ID string
-	// Token is the bouncer's credential. Saved credentials are sealed under it.
+	// Token is the bouncer's credential. Saved credentials are encrypted with a key derived from
+	// it.
 	Token string
-	// Dir is where the last good bundle is kept.
+	// Dir is the directory of the last good bundle.
 	Dir string
-	// Version is our version, for labels.
+	// Version is the version of gatehouse, for labels.
 	Version string
-	// InitialMode is what happens before there ever was a bundle.
+	// InitialMode applies until the first bundle is active.
 	InitialMode settings.Mode
-	// Verify is the key that bundles must be signed with; nil: signatures are not checked.
+	// Verify is the key that bundles must be signed with. If it is nil, signatures are not checked.
 	Verify *bundle.Verify
-	// Wait is how long the control plane may park a poll.
+	// Wait is the longest time that the control plane may hold a poll.
 	Wait time.Duration
-	// Reader makes settings of a bundle's configuration.
+	// Reader turns the configuration in a bundle into settings.
 	Reader settings.Reader
-	// State takes what is active.
+	// State receives the active state.
 	State *atomic.Pointer[settings.State]
-	// Activated is called when a bundle became active, Changed when there is something
-	// new to report, Panicked when reading a bundle panicked.
+	// Activated is called when a bundle has become active, Changed when there is something new to
+	// report, and Panicked when reading a bundle panicked.
 	Activated, Changed func()
 	Panicked           func(what string, p any)
 
@@ -60,7 +62,7 @@ type Config struct {
 	Entropy io.Reader
 }
 
-// Follower is the bundle client. Make it with New; only Run and Restore change it.
+// Follower is the bundle client. Create it with New. Only Run and Restore change it.
 type Follower struct {
 	Config
 	labels  atomic.Pointer[[]byte]
@@ -71,7 +73,7 @@ type Follower struct {
 	sync Progress
 }
 
-// New makes a follower, with the state of a bouncer that has no bundle.
+// New returns a follower, in the state of a bouncer without a bundle.
 func New(c Config) *Follower {
 	f := &Follower{Config: c}
 	f.State.Store(f.initial())
@@ -80,31 +82,31 @@ func New(c Config) *Follower {
 	return f
 }
 
-// initial is the state before there is a bundle.
+// initial returns the state of a bouncer without a bundle.
 func (f *Follower) initial() *settings.State {
 	return &settings.State{Settings: settings.Initial(f.InitialMode, f.Reader.Trusted)}
 }
 
-// Progress is what is known now.
+// Progress returns the current progress.
 func (f *Follower) Progress() Progress {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.sync
 }
 
-// Polling reports whether a poll is under way.
+// Polling reports whether a poll is in progress.
 func (f *Follower) Polling() bool { return f.polling.Load() }
 
-// LabelMap says who reports, as OPA's labels do.
+// LabelMap identifies the bouncer in reports, as OPA's labels do.
 func (f *Follower) LabelMap() map[string]string {
 	return map[string]string{"bouncer": f.Progress().ID, "id": "gatehouse-bouncer", "version": f.Version}
 }
 
-// Labels is the beginning of an event of the decision log, up to and with the labels.
-// It must not be changed.
+// Labels returns the beginning of each event of the decision log, up to and including the labels.
+// Callers must not change it.
 func (f *Follower) Labels() []byte { return *f.labels.Load() }
 
-// relabel notes our id, and makes the labels that every event begins with.
+// relabel records the bouncer's id, and rebuilds the labels.
 func (f *Follower) relabel(id string) {
 	f.mu.Lock()
 	f.sync.ID = id
@@ -119,14 +121,14 @@ func (f *Follower) relabel(id string) {
 
 func (f *Follower) confirmedAt(t time.Time) { f.contact.Store(&t) }
 
-// LastContact is when the control plane last stood by the bundle.
+// LastContact returns when the control plane last confirmed the bundle.
 func (f *Follower) LastContact() time.Time { return *f.contact.Load() }
 
-// SinceContact is how long the control plane has not confirmed the bundle.
+// SinceContact returns the time since the control plane last confirmed the bundle.
 func (f *Follower) SinceContact(now time.Time) time.Duration { return now.Sub(f.LastContact()) }
 
-// Ready reports whether decisions can be taken: a bundle is active, and it is not older
-// than it may be.
+// Ready reports whether the bouncer can decide: a bundle is active, and it is not older than
+// max_stale allows.
 func (f *Follower) Ready(st *settings.State) bool {
 	return st.Set != nil && (st.MaxStale == 0 || f.SinceContact(f.Now()) <= st.MaxStale)
 }
@@ -134,42 +136,41 @@ func (f *Follower) Ready(st *settings.State) bool {
 // Times of the bundle client.
 const (
 	retryMin = 100 * time.Millisecond
-	// retryMax, with its jitter, is below the ten seconds after which a bouncer
-	// must have caught up with a control plane that is back.
+	// retryMax with its jitter is under ten seconds: by then a bouncer must have caught up with a
+	// control plane that is back.
 	retryMax = 6 * time.Second
-	// spinGuard is how soon an unchanged answer is too soon: a control plane
-	// that does not park polls must not be asked in a tight loop.
+	// spinGuard is the shortest time between two unchanged answers, so that a control plane that
+	// does not hold polls is not polled in a tight loop.
 	spinGuard = time.Second
 )
 
-// noBundleTag is the ETag of no bundle: revisions begin at 1.
+// noBundleTag is an ETag that no bundle has: revisions start at 1.
 const noBundleTag = `"0"`
 
-// Progress is what the bundle client knows.
+// Progress is the state of the bundle client.
 type Progress struct {
-	// ID is ours, in the bundle's address.
+	// ID is the bouncer's id, in the bundle's address.
 	ID string
-	// ETag is that of the active bundle, Refused that of one which is not taken again.
+	// ETag is that of the active bundle, Refused that of a bundle which is not downloaded again.
 	ETag, Refused string
-	// Size is of the active bundle, in bytes.
+	// Size is the size of the active bundle, in bytes.
 	Size int
-	// Request, Download and Active are when a bundle was last asked for, downloaded and
-	// made active.
+	// Request, Download and Active are when a bundle was last requested, downloaded and activated.
 	Request, Download, Active time.Time
-	// Err is of the last attempt; nil when all is well.
+	// Err is the error of the last attempt, or nil.
 	Err *SyncError
-	// Denied is set while the control plane refuses our credential.
+	// Denied is true while the control plane rejects the bouncer's credential.
 	Denied bool
 
-	met bool // the control plane has said that our token is this bouncer's
+	identified bool // identified means that the control plane has confirmed which bouncer the token belongs to.
 }
 
-// SyncError says why a bundle did not become active, as status reports do.
+// SyncError says why a bundle did not become active, in the form of status reports.
 type SyncError struct {
 	Code, Message string
-	// HTTPCode is of the control plane's answer, 0 where there was none.
+	// HTTPCode is the status of the control plane's answer, or 0 without one.
 	HTTPCode int
-	// File and Issues name the places in a control that does not compile.
+	// File and Issues locate the errors in a control that does not compile.
 	File   string
 	Issues []lang.Issue
 }
@@ -177,8 +178,8 @@ type SyncError struct {
 // Error implements error.
 func (e *SyncError) Error() string { return e.Code + ": " + e.Message }
 
-// Restore makes the saved bundle the active one, so that a bouncer that starts
-// while the control plane is away goes on where it stopped.
+// Restore activates the saved bundle, so that a bouncer that starts while the control plane is down
+// continues where it stopped.
 func (f *Follower) Restore() {
 	head, data, contact, err := uplink.LoadBundle(f.Dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -196,7 +197,7 @@ func (f *Follower) Restore() {
 	}
 	etag := head.ETag
 	if f.State.Load().KeyClosed {
-		etag = "" // the token has changed since: the bundle is fetched anew, for its key
+		etag = "" // the token has changed since, so fetch the bundle again for its key
 	}
 	f.mu.Lock()
 	f.sync.ETag, f.sync.Size = etag, len(data)
@@ -206,8 +207,8 @@ func (f *Follower) Restore() {
 	f.Log.Info("the saved bundle is active", "revision", head.Revision, "confirmed", contact.UTC())
 }
 
-// Run keeps the bundle up to date until ctx ends: one long poll after the
-// other, with growing pauses while the control plane is away.
+// Run keeps the bundle up to date until ctx ends. It sends one long poll after the other, with
+// growing pauses while the control plane is down.
 func (f *Follower) Run(ctx context.Context) {
 	wait := retryMin
 	for ctx.Err() == nil {
@@ -222,7 +223,7 @@ func (f *Follower) Run(ctx context.Context) {
 			f.Log.Warn("the bundle could not be updated", "error", err)
 			f.Changed()
 			if f.RefusedTag() != refused {
-				wait = retryMin // another bundle than before: the next may be mended already
+				wait = retryMin // a new bundle was refused: the next one may be fixed already
 			}
 			if !ids.Pause(ctx, f.IDs.Jitter(max(wait, uplink.RetryAfter(err)))) {
 				return
@@ -242,14 +243,14 @@ func (f *Follower) Run(ctx context.Context) {
 	}
 }
 
-// RefusedTag is the ETag of the bundle that was refused last, while that stands.
+// RefusedTag returns the ETag of the last refused bundle, until another one is accepted.
 func (f *Follower) RefusedTag() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.sync.Refused
 }
 
-// noteOutcome keeps the outcome of a poll for the status report.
+// noteOutcome records the result of a poll for the status report.
 func (f *Follower) noteOutcome(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -271,12 +272,12 @@ func (f *Follower) noteOutcome(err error) {
 	}
 }
 
-// poll asks once. changed is true when another bundle became active.
+// poll sends one request. changed is true if another bundle became active.
 func (f *Follower) poll(ctx context.Context) (changed bool, err error) {
 	f.mu.Lock()
 	s := f.sync
 	f.mu.Unlock()
-	if !s.met {
+	if !s.identified {
 		if s, err = f.identifySelf(ctx); err != nil {
 			return false, err
 		}
@@ -296,7 +297,7 @@ func (f *Follower) poll(ctx context.Context) (changed bool, err error) {
 	}
 	if s.Refused != "" {
 		if s.ETag == "" {
-			tags = append(tags, noBundleTag) // the first tag is what runs, and nothing does
+			tags = append(tags, noBundleTag) // the first tag is the active bundle, and there is none
 		}
 		tags = append(tags, s.Refused)
 	}
@@ -342,16 +343,16 @@ func (f *Follower) poll(ctx context.Context) (changed bool, err error) {
 	return false, uplink.ErrorOf(resp)
 }
 
-// The proof that an answer to a poll is fresh: the bouncer sends a nonce, and the
-// control plane signs it, with the revision that holds, by the key of the bundles.
+// To prove that an answer to a poll is fresh, the control plane signs the bouncer's nonce and the
+// current revision with the key of the bundles.
 const (
-	// HeaderNonce is the request header of the nonce.
+	// HeaderNonce is the request header with the nonce.
 	HeaderNonce = "X-Gatehouse-Nonce"
-	// HeaderFresh is the answer header of the signature.
+	// HeaderFresh is the response header with the signature.
 	HeaderFresh = "X-Gatehouse-Fresh"
 )
 
-// nonce is a new one where bundles are held to a key, else empty.
+// nonce returns a new nonce if bundles must be signed, or "".
 func (f *Follower) nonce() (string, error) {
 	if f.Verify == nil {
 		return "", nil
@@ -363,9 +364,9 @@ func (f *Follower) nonce() (string, error) {
 	return hex.EncodeToString(raw[:]), nil
 }
 
-// verifyFresh checks that an answer is the control plane's own, of now, and stands by one
-// of the tags. Nobody on the way can repeat "not modified" for ever: what is not proven
-// confirms nothing, and the status report says so.
+// verifyFresh checks that an answer was made by the control plane for this nonce, and confirms one
+// of the tags. So nobody can replay "not modified" for ever. An answer without proof confirms
+// nothing, and the status report says so.
 func (f *Follower) verifyFresh(h http.Header, nonce, id string, tags ...string) error {
 	if f.Verify == nil {
 		return nil
@@ -386,15 +387,15 @@ func (f *Follower) verifyFresh(h http.Header, nonce, id string, tags ...string) 
 	return nil
 }
 
-// noteConfirmed notes that the control plane stands by the active bundle.
+// noteConfirmed records that the control plane has confirmed the active bundle.
 func (f *Follower) noteConfirmed() {
 	now := f.Now()
 	f.confirmedAt(now)
 	uplink.ConfirmBundle(f.Dir, now)
 }
 
-// pollWait is how long a poll may be parked. Its answer confirms the bundle, so
-// where max_stale counts, it comes several times within that.
+// pollWait returns how long the control plane may hold a poll. Each answer confirms the bundle, so
+// several polls must fit into max_stale.
 func (f *Follower) pollWait() time.Duration {
 	if stale := f.State.Load().MaxStale; stale > 0 {
 		return max(min(f.Wait, stale/3), time.Second)
@@ -404,8 +405,8 @@ func (f *Follower) pollWait() time.Duration {
 
 var errForeignCopy = errors.New("the saved bundle belongs to another bouncer")
 
-// identifySelf finds out who we are, once a run, before the first poll. What was saved
-// by another bouncer in this directory is dropped: it is not ours to decide on.
+// identifySelf asks which bouncer this is, once before the first poll. It drops a bundle that
+// another bouncer saved in this directory.
 func (f *Follower) identifySelf(ctx context.Context) (Progress, error) {
 	id, err := f.whoAmI(ctx)
 	if err != nil {
@@ -416,7 +417,7 @@ func (f *Follower) identifySelf(ctx context.Context) (Progress, error) {
 	if foreign {
 		f.sync.ETag, f.sync.Size = "", 0
 	}
-	f.sync.met = true
+	f.sync.identified = true
 	f.mu.Unlock()
 	if foreign {
 		f.Log.Error("the saved bundle is not usable; waiting for the control plane", "error", errForeignCopy)
@@ -429,7 +430,7 @@ func (f *Follower) identifySelf(ctx context.Context) (Progress, error) {
 	return f.sync, nil
 }
 
-// whoAmI asks which bouncer our token belongs to.
+// whoAmI asks which bouncer the token belongs to.
 func (f *Follower) whoAmI(ctx context.Context) (string, error) {
 	if f.ID != "" {
 		return f.ID, nil

@@ -11,37 +11,37 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/jwks"
 )
 
-// Config says how callers prove who they are.
+// Config says how callers prove their identity.
 type Config struct {
 	JWKSURL    string          `json:"jwks_url"`
 	JWKS       json.RawMessage `json:"jwks"`        // an inline key set
 	PublicKeys []string        `json:"public_keys"` // PEM
 	Issuer     string          `json:"issuer"`
-	Audience   Texts           `json:"audience"` // one of them must be in the token
-	// TokenHeader is where the token stands; default: Authorization, as a bearer token.
+	Audience   Texts           `json:"audience"` // the token must be for one of them
+	// TokenHeader is the header of the token. The default is Authorization with a bearer token.
 	TokenHeader string `json:"token_header"`
-	// PassToken hands a verified token on to the application.
+	// PassToken forwards verified tokens to the application.
 	PassToken bool `json:"pass_token"`
-	// LeewaySeconds is the clock difference taken, 0 to 60.
+	// LeewaySeconds is the accepted clock difference, 0 to 60.
 	LeewaySeconds int `json:"leeway_seconds"`
 
-	UserClaim   string `json:"user_claim"`   // sub
-	EmailClaim  string `json:"email_claim"`  // email
-	RolesClaim  string `json:"roles_claim"`  // roles
-	GroupsClaim string `json:"groups_claim"` // groups
+	UserClaim   string `json:"user_claim"`   // default sub
+	EmailClaim  string `json:"email_claim"`  // default email
+	RolesClaim  string `json:"roles_claim"`  // default roles
+	GroupsClaim string `json:"groups_claim"` // default groups
 
-	// UserHeader, EmailHeader and GroupsHeader rename X-Auth-Request-User|-Email|-Groups.
+	// UserHeader, EmailHeader and GroupsHeader replace X-Auth-Request-User, -Email and -Groups.
 	UserHeader   string `json:"user_header"`
 	EmailHeader  string `json:"email_header"`
 	GroupsHeader string `json:"groups_header"`
-	// TrustedProxies adds nothing where the bouncer's own configuration names proxies.
+	// TrustedProxies is ignored if the bouncer's own configuration names proxies.
 	TrustedProxies []string `json:"trusted_proxies"`
-	// ForwardAuthHeaders takes identity headers on /_bouncer/auth too. nginx and
-	// Traefik hand on what the client sent, so this is off by default.
+	// ForwardAuthHeaders accepts identity headers on /_bouncer/auth too. nginx and Traefik forward
+	// what the client sent, so this is off by default.
 	ForwardAuthHeaders bool `json:"forward_auth_headers"`
 }
 
-// Texts takes a string or an array of strings.
+// Texts is a JSON string or an array of strings.
 type Texts []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -54,13 +54,13 @@ func (t *Texts) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(t))
 }
 
-// HasKeys reports whether keys are configured, so that bearer tokens are checked.
+// HasKeys reports whether keys are configured, so that bearer tokens are verified.
 func (c *Config) HasKeys() bool {
 	return c.JWKSURL != "" || len(c.JWKS) > 0 || len(c.PublicKeys) > 0
 }
 
-// NewVerifier makes the verifier of a configuration that has keys. client fetches the
-// key set, now is the clock.
+// NewVerifier returns the verifier for a configuration with keys. client fetches the key set; now
+// is the clock.
 func NewVerifier(c Config, client *http.Client, now func() time.Time) (*Verifier, error) {
 	if c.Issuer == "" || len(c.Audience) == 0 {
 		return nil, errors.New("configuration.identity: keys need an issuer and an audience to check")

@@ -1,5 +1,5 @@
-// Package identity proves who a request is from: by a bearer token that configured keys
-// verify, or by the identity headers of a trusted proxy.
+// Package identity establishes who sent a request: by a bearer token that configured keys verify,
+// or by the identity headers of a trusted proxy.
 package identity
 
 import (
@@ -15,33 +15,33 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Caller is who asks, as far as that is proven. The zero value is nobody.
+// Caller is the proven identity of the client. The zero value is an anonymous caller.
 type Caller struct {
 	ID, Email string
 	Groups    []string
-	// Agent is the client that acts for the user, when the proof names one.
+	// Agent is the client that acts for the user, if the proof names one.
 	Agent string
-	// Doc is input.user; Undefined for nobody.
+	// Doc is input.user; undefined for an anonymous caller.
 	Doc value.Value
-	// Expires is when the proof runs out; zero for headers of a proxy.
+	// Expires is when the proof expires; zero for headers of a proxy.
 	Expires time.Time
 }
 
-// Proven reports whether anybody was proven.
+// Proven reports whether the caller is known.
 func (i *Caller) Proven() bool { return i.ID != "" }
 
-// What can be wrong with a proof. They are told apart because a bad token is
-// the caller's fault (401) and missing keys are ours (503).
+// The errors of a proof. A bad token is the caller's fault (401); missing keys are the bouncer's
+// (503).
 var (
 	ErrBadToken    = errors.New("the bearer token is not valid")
 	ErrUnavailable = jwks.ErrUnavailable
 	ErrAmbiguous   = errors.New("the request has two identities")
 )
 
-// maxIdentityHeader bounds one identity header, in bytes.
+// maxIdentityHeader limits the length of one identity header, in bytes.
 const maxIdentityHeader = 8 << 10
 
-// Proxies are the networks whose identity and forwarding headers are taken.
+// Proxies are the networks whose identity and forwarding headers are trusted.
 type Proxies []netip.Prefix
 
 // Trusts reports whether a is in one of the networks.
@@ -54,7 +54,7 @@ func (p Proxies) Trusts(a netip.Addr) bool {
 	return false
 }
 
-// ParseProxies reads CIDRs or plain addresses.
+// ParseProxies parses CIDRs and plain addresses.
 func ParseProxies(list []string) (Proxies, error) {
 	var out Proxies
 	for _, s := range list {
@@ -75,8 +75,8 @@ func ParseProxies(list []string) (Proxies, error) {
 	return out, nil
 }
 
-// ClientOf is the address of the client: the peer, or, when the peer is a
-// trusted proxy, the nearest hop of X-Forwarded-For that is none.
+// ClientOf returns the address of the client: the peer or, if the peer is a trusted proxy, the last
+// hop in X-Forwarded-For that is not one.
 func (p Proxies) ClientOf(peer netip.Addr, h http.Header) netip.Addr {
 	if !p.Trusts(peer) {
 		return peer
@@ -105,9 +105,9 @@ func (p Proxies) ClientOf(peer netip.Addr, h http.Header) netip.Addr {
 	return at
 }
 
-// Identify proves who asks: a bearer token that the configured keys verify, or
-// the identity headers of a trusted proxy where byHeader allows them. A bearer
-// token while no keys are configured is the application's own affair.
+// Identify returns the caller, proven by a bearer token that the configured keys verify or, if
+// byHeader allows it, by the identity headers of a trusted proxy. If no keys are configured, bearer
+// tokens are left to the application.
 func Identify(ctx context.Context, h http.Header, names header.Names, tokens *Verifier, byHeader bool) (*Caller, error) {
 	var fromProxy *Caller
 	if byHeader {
@@ -141,11 +141,11 @@ func Identify(ctx context.Context, h http.Header, names header.Names, tokens *Ve
 
 var nobody = &Caller{}
 
-// Nobody is the caller of whom nothing is proven.
+// Nobody returns the anonymous caller.
 func Nobody() *Caller { return nobody }
 
-// tokenOf is the caller's token: a bearer token, or what stands in the header that
-// is configured for it, with or without the word Bearer; "" when there is none.
+// tokenOf returns the caller's token: the bearer token, or the value of the configured header with
+// or without the word Bearer. It returns "" if there is none.
 func tokenOf(h http.Header, name string) (string, error) {
 	if name == "" {
 		return bearer(h)
@@ -167,7 +167,7 @@ func tokenOf(h http.Header, name string) (string, error) {
 	return token, nil
 }
 
-// bearer is the token of the Authorization header; "" when there is none.
+// bearer returns the token of the Authorization header, or "".
 func bearer(h http.Header) (string, error) {
 	lines := h["Authorization"]
 	if len(lines) == 0 {
@@ -187,7 +187,7 @@ func bearer(h http.Header) (string, error) {
 	return token, nil
 }
 
-// identityHeaders reads what a trusted proxy says; nil when it says nothing.
+// identityHeaders reads the identity headers of a trusted proxy. It returns nil if there are none.
 func identityHeaders(h http.Header, names header.Names) (*Caller, error) {
 	one := func(name string) (string, error) {
 		lines := h[name]
@@ -230,8 +230,8 @@ func identityHeaders(h http.Header, names header.Names) (*Caller, error) {
 	return who, nil
 }
 
-// userDoc is input.user. Roles are the token's roles, or its groups where it has
-// no claim of roles at all, so that one control reads both kinds of proof.
+// userDoc returns input.user. Its roles are those of the token, or the groups if the token has no
+// claim for roles, so that one control works with both kinds of proof.
 func userDoc(who *Caller, roles []string, attributes value.Value) value.Value {
 	members := make([]value.Member, 0, 5)
 	members = append(members, value.Member{Key: "id", Value: value.String(who.ID)})

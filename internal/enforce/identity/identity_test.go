@@ -15,7 +15,7 @@ func TestClientAddress(t *testing.T) {
 		peer, want string
 		xff        []string
 	}{
-		{"203.0.113.9", "203.0.113.9", []string{"1.1.1.1"}}, // not trusted: its word is nothing
+		{"203.0.113.9", "203.0.113.9", []string{"1.1.1.1"}}, // not trusted: its header is ignored
 		{"10.0.0.1", "10.0.0.1", nil},
 		{"10.0.0.1", "1.1.1.1", []string{"9.9.9.9, 1.1.1.1"}},
 		{"10.0.0.1", "1.1.1.1", []string{"9.9.9.9, 1.1.1.1, 10.2.3.4"}},

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// maxTokenBytes bounds a bearer token before anything parses it.
+	// maxTokenBytes limits the length of a bearer token before it is parsed.
 	maxTokenBytes = 16 << 10
-	// tokenCacheLife is how long a verified token is taken without its
-	// signature being checked again; a change of keys ends it at once.
+	// tokenCacheLife is how long a verified token is accepted without verifying its signature
+	// again. A change of keys ends it at once.
 	tokenCacheLife = time.Minute
 	tokenCacheSize = 4096
 )
 
-// Verifier turns bearer tokens into identities.
+// Verifier verifies bearer tokens, and returns their identities.
 type Verifier struct {
 	parser *jwt.Parser
 	issuer string
@@ -35,7 +35,7 @@ type Verifier struct {
 	user   string
 
 	mu       sync.Mutex
-	young    map[string]verified // two generations: bounded, and what is used stays
+	young    map[string]verified // two generations limit the size and keep what is in use
 	old      map[string]verified
 	rotation uint64
 }
@@ -45,7 +45,7 @@ type verified struct {
 	until time.Time
 }
 
-// newVerifier checks issuer, audience and expiry always (RFC 8725).
+// newVerifier returns a verifier that always checks issuer, audience and expiry (RFC 8725).
 func newVerifier(c Config, keys *jwks.Set, now func() time.Time) *Verifier {
 	or := func(s, def string) string {
 		if s == "" {
@@ -64,17 +64,17 @@ func newVerifier(c Config, keys *jwks.Set, now func() time.Time) *Verifier {
 	}
 }
 
-// Issuer is the issuer whose tokens are taken.
+// Issuer returns the issuer whose tokens are accepted.
 func (v *Verifier) Issuer() string { return v.issuer }
 
-// Fetches reports whether the keys come from an address.
+// Fetches reports whether the keys come from a URL.
 func (v *Verifier) Fetches() bool { return v.keys != nil && v.keys.URL != "" }
 
-// Refresh fetches the keys; concurrent callers share one fetch.
+// Refresh fetches the keys. Concurrent callers share one fetch.
 func (v *Verifier) Refresh(ctx context.Context) error { return v.keys.Refresh(ctx) }
 
-// Verify gives the identity that a token proves, errBadToken, or
-// errIdentityUnavailable when there are no keys to check it with.
+// Verify returns the identity that a token proves. The error is ErrBadToken, or ErrUnavailable if
+// there are no keys to verify the token with.
 func (v *Verifier) Verify(ctx context.Context, token string) (*Caller, error) {
 	if len(token) > maxTokenBytes || strings.Count(token, ".") != 2 {
 		return nil, ErrBadToken
@@ -96,9 +96,9 @@ func (v *Verifier) Verify(ctx context.Context, token string) (*Caller, error) {
 }
 
 func (v *Verifier) check(ctx context.Context, token string) (*Caller, error) {
-	var claims jwt.RegisteredClaims
+	claims := jwt.MapClaims{} // a struct would take members in other case, too
 	var keyErr error
-	parsed, err := v.parser.ParseWithClaims(token, &claims, func(t *jwt.Token) (any, error) {
+	parsed, err := v.parser.ParseWithClaims(token, claims, func(t *jwt.Token) (any, error) {
 		if typ, set := t.Header["typ"]; set && !tokenType(typ) {
 			return nil, ErrBadToken
 		}
@@ -112,7 +112,11 @@ func (v *Verifier) check(ctx context.Context, token string) (*Caller, error) {
 	if err != nil || !parsed.Valid {
 		return nil, ErrBadToken
 	}
-	return v.identityOf(token, claims.ExpiresAt.Time)
+	expires, err := claims.GetExpirationTime()
+	if err != nil || expires == nil {
+		return nil, ErrBadToken
+	}
+	return v.identityOf(token, expires.Time)
 }
 
 func tokenType(typ any) bool {
@@ -120,8 +124,8 @@ func tokenType(typ any) bool {
 	return strings.EqualFold(s, "JWT") || strings.EqualFold(s, "at+jwt")
 }
 
-// identityOf reads the claims strictly: a payload with a member twice has no
-// one meaning and proves nobody.
+// identityOf reads the claims strictly: a payload with a duplicate member is ambiguous, and is
+// refused.
 func (v *Verifier) identityOf(token string, expires time.Time) (*Caller, error) {
 	part := token[strings.IndexByte(token, '.')+1 : strings.LastIndexByte(token, '.')]
 	payload, err := base64.RawURLEncoding.DecodeString(part)
@@ -142,7 +146,7 @@ func (v *Verifier) identityOf(token string, expires time.Time) (*Caller, error) 
 	who.Groups = textList(claims.Get(v.groups))
 	roles := who.Groups
 	if claim := claims.Get(v.roles); claim.Defined() {
-		// A token that speaks of roles has those, be it none.
+		// A token with a claim for roles has exactly those roles, even if the list is empty.
 		roles = textList(claim)
 	}
 	who.Doc = userDoc(who, roles, claims)
@@ -152,8 +156,8 @@ func (v *Verifier) identityOf(token string, expires time.Time) (*Caller, error) 
 	return who, nil
 }
 
-// agentOf is who acts for the user: the actor (RFC 8693 section 4.1), else the
-// client that the token was given to (RFC 9068 section 2.2, OpenID Connect's azp).
+// agentOf returns who acts for the user: the actor (RFC 8693 section 4.1), or else the client that
+// the token was issued to (RFC 9068 section 2.2, OpenID Connect's azp).
 func agentOf(claims value.Value) string {
 	for _, v := range [...]value.Value{claims.At("act", "sub"), claims.Get("client_id"), claims.Get("azp")} {
 		if s, ok := v.Str(); ok && s != "" && header.IsSafe(s) {
@@ -163,7 +167,7 @@ func agentOf(claims value.Value) string {
 	return ""
 }
 
-// textList takes an array of strings, or one string with spaces between.
+// textList returns an array of strings, or the words of one string.
 func textList(v value.Value) []string {
 	if s, ok := v.Str(); ok {
 		return strings.Fields(s)

@@ -1,4 +1,4 @@
-// Package ids makes identifiers of requests and decisions, and random pauses.
+// Package ids makes ids for requests and decisions, and random pauses.
 package ids
 
 import (
@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Source makes UUIDs of version 7 (RFC 9562): sorted by time, cheap enough
-// for each decision. The seed comes from the process's entropy.
+// Source makes UUIDs of version 7 (RFC 9562), which sort by time. It is cheap enough for each
+// decision. Its seed comes from the operating system.
 type Source struct {
 	mu  sync.Mutex
 	rng *rand.ChaCha8
 }
 
-// New makes a source of ids.
+// New returns a source of ids.
 func New(seed [32]byte) *Source { return &Source{rng: rand.NewChaCha8(seed)} }
 
-// Next is a new id.
+// Next returns a new id.
 func (s *Source) Next(now time.Time) string {
 	s.mu.Lock()
 	hi, lo := s.rng.Uint64(), s.rng.Uint64()
@@ -43,7 +43,7 @@ func (s *Source) Next(now time.Time) string {
 	return string(t[:])
 }
 
-// Jitter is d, give or take half of it.
+// Jitter returns a random duration between half of d and one and a half times d.
 func (s *Source) Jitter(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0

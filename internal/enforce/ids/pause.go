@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Pause waits; false when ctx ended first.
+// Pause waits for d. It returns false if ctx ended first.
 func Pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -7,9 +7,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// The members of a body that are told apart.
+// The members of a body that have a meaning.
 var (
-	// bodyNames are all of them at the top.
+	// bodyNames are those at the top level.
 	bodyNames = spelling.Known(
 		"model", "stream", "jsonrpc", "messages", "prompt", "input", "inputs", "contents", "content", "system", "instructions",
 		"system_instruction", "systemInstruction", "preamble", "suffix", "template", "tools", "functions", "requests", "options", "params", "body",
@@ -21,12 +21,12 @@ var (
 		"max_generation_tokens", "tokens_to_generate", "max_length", "maxLength", "max_reasoning_tokens", "max_thinking_tokens", "reasoning_budget", "reasoningBudget",
 		"thinking_budget", "thinkingBudget", "min_tokens", "min_new_tokens", "min_completion_tokens", "minTokens", "minNewTokens", "n", "best_of", "bestOf", "num_return_sequences", "candidate_count", "candidateCount", "num_generations",
 	)
-	// itemNames are those of a message, or a part of one.
+	// itemNames are those of a message, or of a part of one.
 	itemNames = spelling.Known(
 		"role", "content", "parts", "type", "text", "image_url", "source", "data", "media_type", "input_audio", "file", "file_data", "fileData",
 		"inline_data", "inlineData", "mime_type", "mimeType", "images",
 	)
-	// configNames are those of an object of settings.
+	// configNames are those of a settings object.
 	configNames = spelling.Known(
 		"max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "max_tokens_to_sample", "maxTokens", "maxCompletionTokens",
 		"maxOutputTokens", "maxNewTokens", "maxTokenCount", "num_predict", "numPredict", "n_predict", "max_gen_len", "budget_tokens", "budgetTokens",
@@ -36,7 +36,8 @@ var (
 	)
 )
 
-// What a member at the top is. Those that are not listed are texts of nobody's.
+// The meaning of a member at the top level. Members that are not listed are texts of unknown
+// origin.
 const (
 	isOther = iota
 	isSetting
@@ -55,13 +56,13 @@ var kinds = map[string]int{
 	"tools": isTools, "functions": isTools, "requests": isBatch,
 }
 
-// roles that a message may have by itself; any other is that of nobody who is believed.
+// instructing are the roles whose messages may be instructions. No other role is trusted.
 var instructing = map[string]bool{"system": true, "developer": true}
 
-// assumedAnswer is the tokens of one of several answers of which no bound is said.
+// assumedAnswer is the number of tokens of one of several answers without a limit.
 const assumedAnswer = 1024
 
-// builder gathers what the bodies of a request say.
+// builder collects the contents of the bodies of a request.
 type builder struct {
 	src Source
 
@@ -76,7 +77,7 @@ type builder struct {
 	bounded   bool
 	choices   int64
 	stream    bool
-	// unreadable says why some of it cannot be read.
+	// unreadable says why a part of it cannot be read.
 	unreadable string
 }
 
@@ -113,8 +114,8 @@ func (b *builder) body(body value.Value) *Error {
 	if bad := b.limits(body); bad != nil {
 		return bad
 	}
-	// Where several members say what is asked, nobody knows which one is read: then
-	// nothing is an instruction of who built the request.
+	// If several members hold the prompt, it is unknown which one the server reads. Then nothing
+	// counts as an instruction of the application.
 	believed := "system"
 	if turns > 1 {
 		believed = "user"
@@ -122,8 +123,8 @@ func (b *builder) body(body value.Value) *Error {
 	return b.members(body, believed)
 }
 
-// shape reports whether a body asks a model, by its members in any spelling, and
-// how many of them say what is asked.
+// shape reports whether a body asks a model, by its members in any spelling, and how many of them
+// hold the prompt.
 func shape(body value.Value) (shaped bool, turns int) {
 	model, input := false, false
 	body.Each(func(name string, v value.Value) bool {
@@ -138,7 +139,7 @@ func shape(body value.Value) (shaped bool, turns int) {
 		case "requests":
 			shaped = shaped || isBatchOf(v)
 		}
-		// A prompt that is stored with the provider is named beside the input that it takes.
+		// A prompt that is stored at the provider is named next to its input.
 		stored := known == "prompt" && v.Get("id").Defined()
 		if kinds[known] == isTurn && !v.IsNull() && !stored {
 			turns++
@@ -148,8 +149,8 @@ func shape(body value.Value) (shaped bool, turns int) {
 	return shaped || input && model, turns
 }
 
-// members reads a body's members: instructions first, then what is asked, then
-// what else may be told, each in the order sent.
+// members reads a body's members: first the instructions, then the prompt, then other texts, each
+// in the order sent.
 func (b *builder) members(body value.Value, believed string) *Error {
 	var bad *Error
 	for pass := isInstruction; pass <= isBatch && bad == nil; pass++ {
@@ -182,7 +183,7 @@ func (b *builder) members(body value.Value, believed string) *Error {
 	return nil
 }
 
-// instruction is a system prompt.
+// instruction adds a system prompt.
 func (b *builder) instruction(role string, v value.Value) *Error {
 	if bad := items(v, 0); bad != nil {
 		return bad
@@ -191,9 +192,8 @@ func (b *builder) instruction(role string, v value.Value) *Error {
 	return nil
 }
 
-// conversation is a list of messages: the items of an array as they are, and a
-// bare text as what a user says. Items without a role (calls of tools and what
-// they gave) are the tool's. With `doubted` no role is believed.
+// conversation adds a list of messages. A bare text is a message of the user. Items without a role
+// (calls of tools and their results) belong to the tool. If doubted is true, no role is trusted.
 func (b *builder) conversation(v value.Value, doubted bool) *Error {
 	if bad := items(v, 0); bad != nil {
 		return bad
@@ -208,7 +208,7 @@ func (b *builder) conversation(v value.Value, doubted bool) *Error {
 			texts++
 		}
 	}
-	if texts > 0 && texts == v.Len() { // a list of prompts, or one in parts
+	if texts > 0 && texts == v.Len() { // a list of prompts, or one prompt in parts
 		b.turn("user", v)
 		return nil
 	}
@@ -227,9 +227,9 @@ func (b *builder) conversation(v value.Value, doubted bool) *Error {
 	return nil
 }
 
-// message is one that has a role.
+// message adds a message with a role.
 func (b *builder) message(role string, m value.Value, doubted bool) {
-	if role == "model" { // Gemini's name for it
+	if role == "model" { // Gemini's name for the assistant
 		role = "assistant"
 	}
 	if doubted && (instructing[role] || role == "assistant") {
@@ -249,7 +249,7 @@ func (b *builder) message(role string, m value.Value, doubted bool) {
 	b.add(role, value.Object(members...))
 }
 
-// turn is a message that has no form of its own.
+// turn adds a message that is not an object of its own.
 func (b *builder) turn(role string, content value.Value) {
 	b.add(role, value.Object(value.Member{Key: "role", Value: value.String(role)}, value.Member{Key: "content", Value: content}))
 }
@@ -264,7 +264,7 @@ func (b *builder) add(role string, m value.Value) {
 	}
 }
 
-// addStructure is what the model is told as a structure: tools and their schemas.
+// addStructure adds a structure that the model is shown: tools and their schemas.
 func (b *builder) addStructure(role string, v value.Value) {
 	r := reader{weigh: &b.weigh, structure: true}
 	r.walk(v, place{}, 0)
@@ -275,8 +275,8 @@ func (b *builder) addStructure(role string, v value.Value) {
 	}
 }
 
-// other is a member that is no part of what is asked, as far as we know: if it
-// has a text, it is one.
+// other reads a member that is not a known part of the prompt. If it contains text, the text is
+// added.
 func (b *builder) other(name string, v value.Value, setting bool) {
 	switch v.Kind() {
 	case value.StringKind:
@@ -307,7 +307,7 @@ func (b *builder) other(name string, v value.Value, setting bool) {
 	}
 }
 
-// batch reads requests within a request.
+// batch reads the requests inside a request.
 func (b *builder) batch(v value.Value) *Error {
 	if !isBatchOf(v) {
 		b.addStructure("other", v)
@@ -325,7 +325,7 @@ func (b *builder) batch(v value.Value) *Error {
 	return nil
 }
 
-// isBatchOf reports a list of objects with a request in each.
+// isBatchOf reports whether v is a list of objects that each contain a request.
 func isBatchOf(v value.Value) bool {
 	if v.Kind() != value.ArrayKind || v.Len() == 0 {
 		return false
@@ -338,7 +338,7 @@ func isBatchOf(v value.Value) bool {
 	return true
 }
 
-// unwrap takes the request out of an entry of a batch; rest is what stands beside it.
+// unwrap returns the request inside an entry of a batch, and the entry's other members.
 func unwrap(entry value.Value) (inner, rest value.Value) {
 	for _, name := range [...]string{"params", "body"} {
 		if inner = entry.Get(name); inner.Kind() == value.ObjectKind {
@@ -355,8 +355,8 @@ func unwrap(entry value.Value) (inner, rest value.Value) {
 	return entry, value.Value{}
 }
 
-// Lines reads the requests of a batch that comes as lines: what stands in an
-// entry of OpenAI's form is its body.
+// Lines reads a batch that has one request on each line. In an entry of OpenAI's form, the request
+// is its body.
 func Lines(src Source, entries []value.Value) (*Request, *Error) {
 	bodies := make([]value.Value, 0, len(entries))
 	for _, e := range entries {
@@ -369,7 +369,7 @@ func Lines(src Source, entries []value.Value) (*Request, *Error) {
 	return ParseAll(src, bodies)
 }
 
-// request is what was gathered.
+// request returns the collected request.
 func (b *builder) request() *Request {
 	r := &Request{Provider: b.provider, MaxTokens: -1, Choices: max(b.choices, 1), Stream: b.stream}
 	if r.Provider == "" {
@@ -391,7 +391,8 @@ func messageDoc(role, text string) value.Value {
 	return value.Object(value.Member{Key: "role", Value: value.String(role)}, value.Member{Key: "text", Value: value.String(text)})
 }
 
-// misspelt holds the members of an object to their one spelling.
+// misspelt returns an error if a member of an object is in a spelling that some decoders read as
+// one of names.
 func misspelt(where string, v value.Value, names spelling.Names) *Error {
 	var bad *Error
 	v.Each(func(name string, _ value.Value) bool {
@@ -403,7 +404,7 @@ func misspelt(where string, v value.Value, names spelling.Names) *Error {
 	return bad
 }
 
-// items holds messages and their parts to the spelling of the members that are read.
+// items checks the spelling of the members of messages and their parts.
 func items(v value.Value, depth int) *Error {
 	if depth > 4 {
 		return nil

@@ -7,20 +7,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Costs of what is not text, in tokens.
+// Estimates for what is not text, in tokens.
 const (
 	perMessage = 4
-	// perMedia is about a picture of middling size; the bytes of one that is
-	// sent along are not text and do not count.
+	// perMedia is about the cost of a picture of medium size. The bytes of embedded media are not
+	// text, and do not count.
 	perMedia = 800
-	// perRequest is what frames the whole.
+	// perRequest is the overhead of each request.
 	perRequest = 3
 )
 
-// factors are how many tokens a family of models makes of 4 ASCII characters,
-// in hundredths, by how the model's name begins. A tokenizer's own tables are
-// 2 to 4 MB a family and tell what the settling after the answer tells exactly;
-// a budget needs the estimate only until then. See docs/ai.md.
+// factors are the tokens that a family of models makes of 4 ASCII characters, in hundredths, by the
+// prefix of the model's name. The tokenizers' own tables have 2 to 4 MB for each family. The
+// estimate is needed only until the answer states the exact number. See docs/ai.md.
 var factors = [...]struct {
 	prefix string
 	cents  int64
@@ -28,12 +27,12 @@ var factors = [...]struct {
 	{"claude", 115}, {"gpt-3", 105}, {"mistral", 112}, {"mixtral", 112}, {"llama", 104}, {"gemma", 100}, {"gemini", 100}, {"qwen", 102}, {"deepseek", 102},
 }
 
-// Tokens is about how many tokens a text of ascii ASCII characters and other
-// further ones has: four characters of ASCII are a token, any other character
-// is one of its own, which is high for Greek or Cyrillic and fair for Chinese.
+// Tokens estimates the tokens of a text with ascii ASCII characters and other further characters.
+// Four ASCII characters count as one token, and any other character as one, which is too high for
+// Greek or Cyrillic and about right for Chinese.
 func Tokens(model string, ascii, other int64) int64 {
 	cents := int64(100)
-	// provider/model, as routers write it, is the model.
+	// Routers write provider/model.
 	model = strings.ToLower(model[strings.LastIndexByte(model, '/')+1:])
 	for _, f := range factors {
 		if strings.HasPrefix(model, f.prefix) {
@@ -44,7 +43,7 @@ func Tokens(model string, ascii, other int64) int64 {
 	return ((ascii+3)/4*cents+99)/100 + other
 }
 
-// weigher adds up the texts of messages.
+// weigher adds up the sizes of the texts of messages.
 type weigher struct{ ascii, other, extra int64 }
 
 func (w *weigher) text(s string) {
@@ -60,19 +59,19 @@ func (w *weigher) text(s string) {
 	}
 }
 
-// words adds a text, but where the structure that holds it is added as a whole.
+// words adds a text, unless within is true: then the structure around it is added as a whole.
 func (w *weigher) words(s string, within bool) {
 	if !within {
 		w.text(s)
 	}
 }
 
-// small adds a number or a truth value.
+// small adds a number or a boolean.
 func (w *weigher) small(within bool) {
 	if !within {
-		w.ascii += 4 // a number is a token at least
+		w.ascii += 4 // a number is at least one token
 	}
 }
 
-// structure adds a document as the JSON that the model is shown.
+// structure adds a document as JSON, which is how the model sees it.
 func (w *weigher) structure(v value.Value) { w.text(string(v.AppendJSON(nil))) }

@@ -8,18 +8,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// reach says what a bound of tokens holds, and so what one of zero or less means.
+// reach is what a limit on tokens applies to. It determines the meaning of zero and negative
+// numbers.
 type reach uint8
 
 const (
-	// ofAnswer bounds the whole answer. Servers take -1, -2 and 0 there for no bound.
+	// ofAnswer limits the whole answer. Servers take -1, -2 and 0 as no limit.
 	ofAnswer reach = iota + 1
-	// ofPart bounds the thinking, or is the least length. Zero and less turn it off or
-	// leave it to the model, within what bounds the answer.
+	// ofPart limits the reasoning, or is the minimum length. Zero and negative numbers turn it off
+	// or leave it to the model, within the limit of the answer.
 	ofPart
 )
 
-// bounds are members that bound an answer, in tokens.
+// bounds are the members that limit an answer, in tokens.
 var bounds = map[string]reach{
 	"max_tokens": ofAnswer, "max_completion_tokens": ofAnswer, "max_output_tokens": ofAnswer, "max_new_tokens": ofAnswer, "max_tokens_to_sample": ofAnswer,
 	"maxTokens": ofAnswer, "maxCompletionTokens": ofAnswer, "maxOutputTokens": ofAnswer, "maxNewTokens": ofAnswer, "maxTokenCount": ofAnswer,
@@ -29,11 +30,11 @@ var bounds = map[string]reach{
 	"min_tokens": ofPart, "min_new_tokens": ofPart, "min_completion_tokens": ofPart, "minTokens": ofPart, "minNewTokens": ofPart,
 }
 
-// unbounded is what an answer counts for that is asked for without a bound: more
-// tokens than any model answers with.
+// unbounded is the number of tokens that an answer without a limit counts for. No model answers
+// with more.
 const unbounded = 1 << 20
 
-// tokens is what a bound of n counts for; -1: nothing.
+// tokens returns what a limit of n counts for, or -1 for nothing.
 func (r reach) tokens(n int64) int64 {
 	switch {
 	case n > 0:
@@ -44,32 +45,32 @@ func (r reach) tokens(n int64) int64 {
 	return -1
 }
 
-// counts are members that say how many answers are wanted.
+// counts are the members that say how many answers to generate.
 var counts = map[string]bool{
 	"n": true, "best_of": true, "bestOf": true, "num_return_sequences": true, "candidate_count": true, "candidateCount": true, "num_generations": true,
 }
 
-// settings are members whose object has bounds and counts, at the top and in one
-// another.
+// settings are the members whose objects hold limits and counts, at the top level and nested in
+// each other.
 var settings = map[string]bool{
 	"options": true, "generationConfig": true, "generation_config": true, "thinking": true, "thinkingConfig": true, "thinking_config": true,
 	"parameters": true, "inferenceConfig": true, "reasoning": true, "textGenerationConfig": true, "additionalModelRequestFields": true, "extra_body": true,
 	"sampling_params": true, "samplingParams": true, "generation_kwargs": true, "model_kwargs": true,
 }
 
-// maxBound keeps products of what a request asks for within a number.
+// maxBound prevents overflows when limits are multiplied.
 const maxBound = 1 << 40
 
-// limits adds up what a body asks for: the greatest bound for each of the answers.
+// limits computes what a body asks for: the greatest limit for each of the answers.
 func (b *builder) limits(body value.Value) *Error {
 	l := limit{bound: -1, choices: 1}
 	if bad := l.read("", body, 0); bad != nil {
 		return bad
 	}
-	if l.bound < 0 && l.choices > 1 && !strings.Contains(b.src.Path, "/images/") { // pictures have no tokens
+	if l.bound < 0 && l.choices > 1 && !strings.Contains(b.src.Path, "/images/") { // images have no tokens
 		l.bound = assumedAnswer
 	}
-	// Each of several prompts has answers of its own.
+	// Each of several prompts has its own answers.
 	if v := body.Get("prompt"); v.Kind() == value.ArrayKind && v.Len() > 1 && v.Index(0).Kind() == value.StringKind {
 		l.choices *= int64(v.Len())
 	}
@@ -116,9 +117,9 @@ func (l *limit) read(where string, v value.Value, depth int) *Error {
 	return bad
 }
 
-// stray is the greatest bound that stands in an object of which we do not know what
-// it is for, times the answers asked for beside it; of a list, the sum. Nothing is
-// refused there: a number may stand for something else. -1: there is none.
+// stray returns the greatest limit in an object of unknown purpose, times the number of answers
+// next to it, or the sum for a list. It returns -1 if there is none. It refuses nothing, because
+// the number may mean something else.
 func stray(name string, v value.Value, depth int) int64 {
 	low := strings.ToLower(name)
 	if depth > 8 || strings.Contains(low, "schema") || strings.Contains(low, "format") || low == "metadata" || low == "function" {
@@ -155,7 +156,7 @@ func stray(name string, v value.Value, depth int) int64 {
 	return bound
 }
 
-// number is a whole number, also one that is written as text; ok is false for none.
+// number returns an integer, also one written as text. ok is false if v is not an integer.
 func number(v value.Value) (n int64, ok bool) {
 	if n, bad := whole("", v); bad == nil {
 		return min(n, maxBound), true
@@ -168,7 +169,7 @@ func number(v value.Value) (n int64, ok bool) {
 	return 0, false
 }
 
-// whole is a whole number; 10.0 is one.
+// whole returns an integer; 10.0 is one.
 func whole(name string, v value.Value) (int64, *Error) {
 	if v.Kind() == value.NumberKind {
 		if n, ok := v.Int64(); ok {

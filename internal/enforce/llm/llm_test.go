@@ -124,8 +124,8 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// A stream is over with the empty line after its last event, not before and not
-// by what a model writes.
+// TestMeterHearsTheEnd: a stream is over at the empty line after its last event, neither earlier
+// nor because of text that the model writes.
 func TestMeterHearsTheEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
 		events bool

@@ -8,30 +8,30 @@ import (
 	"unicode/utf8"
 )
 
-// maxURL is the longest address of a picture or document, in bytes.
+// maxURL is the longest URL of a picture or document, in bytes.
 const maxURL = 2048
 
-// place is where a text stands: the member that holds it, and the member that
-// holds that one's object. Elements of a list stand where the list does.
+// place is the position of a text: the member that holds it, and the member that holds the object
+// around it. Elements of a list have the position of the list.
 type place struct{ parent, key string }
 
-// below is the place of a member of an object at p.
+// below returns the place of a member of an object at p.
 func (p place) below(key string) place { return place{p.key, key} }
 
-// mediaKeys are members that hold pictures, sounds or documents by themselves, as
-// base64 or as an address, whatever object they are in.
+// mediaKeys are members that hold pictures, sounds or documents in any object, as base64 or as a
+// URL.
 var mediaKeys = map[string]bool{
 	"image_url": true, "video_url": true, "audio_url": true, "file_url": true, "file_data": true, "fileData": true,
 	"images": true, "image": true, "mask": true, "b64_json": true, "file_uri": true, "fileUri": true,
 }
 
-// mediaParents are members whose object has media in url, data, bytes or uri.
+// mediaParents are members whose objects hold media in url, data, bytes or uri.
 var mediaParents = map[string]bool{
 	"image_url": true, "video_url": true, "audio_url": true, "source": true, "input_audio": true, "inputAudio": true, "inline_data": true,
 	"inlineData": true, "audio": true, "image": true, "file": true, "file_data": true, "fileData": true, "document": true, "content": true,
 }
 
-// isMediaPlace reports whether providers put media there.
+// isMediaPlace reports whether providers expect media at p.
 func isMediaPlace(p place) bool {
 	switch p.key {
 	case "url", "data", "bytes", "uri":
@@ -40,9 +40,9 @@ func isMediaPlace(p place) bool {
 	return mediaKeys[p.key]
 }
 
-// isMedia reports well-formed media in its place: base64 that begins as a file of
-// a known format does, with or without `data:` before it, or an address on the
-// web. All else is text, whatever it begins with.
+// isMedia reports whether s is well-formed media in a place for media: base64 that begins like a
+// file of a known format, with or without `data:` before it, or a URL. Anything else is text,
+// however it begins.
 func isMedia(p place, s string) bool {
 	if !isMediaPlace(p) {
 		return false
@@ -54,7 +54,7 @@ func isMedia(p place, s string) bool {
 	return ok && isBase64(payload)
 }
 
-// encoded takes the base64 out of a text that begins like media.
+// encoded returns the base64 of a text that begins like media.
 func encoded(s string) (payload string, ok bool) {
 	payload = s
 	if rest, data := strings.CutPrefix(s, "data:"); data {
@@ -69,18 +69,18 @@ func encoded(s string) (payload string, ok bool) {
 	return payload, IsFile(head[:n])
 }
 
-// isMediaType reports a type of media, with its parameters.
+// isMediaType reports whether kind is a media type, with its parameters.
 func isMediaType(kind string) bool {
 	kind, _, _ = strings.Cut(strings.ToLower(kind), ";")
 	class, name, ok := strings.Cut(kind, "/")
 	if !ok || name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789.+-") != "" || name == "svg+xml" {
-		return false // SVG is text
+		return false // SVG contains text
 	}
 	return class == "image" || class == "audio" || class == "video" || kind == "application/pdf" || kind == "application/octet-stream"
 }
 
-// IsFile reports the beginning of a picture, a sound, a film or a document, by the
-// sign that its format begins with.
+// IsFile reports whether head is the beginning of a picture, a sound, a film or a document, by the
+// format's signature.
 func IsFile(head []byte) bool {
 	for _, sign := range [...]string{
 		"\x89PNG\r\n\x1a\n", "\xff\xd8\xff", "GIF87a", "GIF89a", "II*\x00", "MM\x00*", "%PDF-", "OggS", "fLaC", "ID3", "\x1aE\xdf\xa3", "PK\x03\x04",
@@ -111,8 +111,8 @@ func isBase64Byte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '+' || c == '/'
 }
 
-// isAddress reports an address as clients write it: without spaces, quotes or
-// anything else that is no part of one.
+// isAddress reports whether s is a URL as clients write it: without spaces, quotes and other
+// characters that URLs do not have.
 func isAddress(s string) bool {
 	if len(s) > maxURL {
 		return false
@@ -126,7 +126,7 @@ func isAddress(s string) bool {
 	return err == nil && u.Host != "" && u.User == nil
 }
 
-// addressed is what an address says behind its host; empty: no words.
+// addressed returns the text of a URL after its host, or "" if it contains no words.
 func addressed(s string) string {
 	if !strings.HasPrefix(s, "http") {
 		return ""
@@ -140,7 +140,7 @@ func addressed(s string) string {
 	return strings.NewReplacer("-", " ", "_", " ", "/", "\n", "?", "\n", "&", "\n", "=", "\n").Replace(plain)
 }
 
-// dataText is the text of a data: address that holds text.
+// dataText returns the text of a data: URL that holds text.
 func dataText(s string) string {
 	rest, ok := strings.CutPrefix(s, "data:")
 	if !ok {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// pathModel is the model that the path names, as Gemini, Vertex and Bedrock have
-// it (/models/{model}:method, /model/{model}/converse), or Azure's deployment.
-// decides: the provider takes the path's, whatever the body says.
+// pathModel returns the model in the path, for the paths of Gemini, Vertex and Bedrock
+// (/models/{model}:method, /model/{model}/converse) and Azure's deployments. decides means that the
+// provider uses the path's model, whatever the body says.
 func (s Source) pathModel() (model string, decides bool) {
 	segments := strings.Split(s.Path, "/")
 	for i := 0; i+1 < len(segments); i++ {
@@ -36,8 +36,9 @@ func (s Source) pathModel() (model string, decides bool) {
 	return model, decides
 }
 
-// modelOf is the one model that a request names: in the body, where count different
-// ones are named and body is the last, or in the path. Empty: none, or several.
+// modelOf returns the one model that a request names, in the path or in the body. count is the
+// number of different models in the body, and body the last one. It returns "" if there are none or
+// several.
 func (s Source) modelOf(body string, count int) string {
 	path, decides := s.pathModel()
 	switch {
@@ -46,7 +47,7 @@ func (s Source) modelOf(body string, count int) string {
 	case count == 0:
 		return path
 	case decides && path != body:
-		return "" // who knows which one is served
+		return "" // it is unknown which one the provider serves
 	}
 	return body
 }

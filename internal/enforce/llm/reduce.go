@@ -9,28 +9,26 @@ import (
 )
 
 const (
-	// longString is the length in bytes from which a text may be media that is
-	// left out.
+	// longString is the length in bytes from which a text may be media that is left out.
 	longString = 64 << 10
-	// keptOfMedia is how much of it stays, by which it is still known for media.
+	// keptOfMedia is the length of the beginning that stays, by which media are recognised later.
 	keptOfMedia = 4 << 10
-	// deepest is the nesting up to which places are followed.
+	// deepest is the nesting up to which places are tracked.
 	deepest = 128
-	// maxKeptKey bounds the names by which places are told.
+	// maxKeptKey limits the length of the names that identify places.
 	maxKeptKey = 32
 )
 
 // Errors of Reduce.
 var (
-	// ErrTooMuchText is a document with more text than may be read.
+	// ErrTooMuchText means that a document has more text than may be read.
 	ErrTooMuchText = errors.New("the document has too much text")
 	errTooDeep     = errors.New("the document is nested too deeply")
 )
 
-// Reduce copies a JSON document without what is large and no text: of base64 in
-// the places of media the beginning stays. What is left is at most `most` bytes.
-// It does not check the document, and needs no more memory than what it gives.
-// cut is how many texts were shortened.
+// Reduce copies a JSON document without long base64 in the places of media, of which it keeps the
+// beginning. The copy has at most `most` bytes. Reduce does not validate the document, and needs no
+// more memory than its result. cut is the number of shortened texts.
 func Reduce(r io.Reader, most int) (doc []byte, cut int, err error) {
 	d := reducer{in: bufio.NewReaderSize(r, 32<<10), most: most}
 	if err := d.run(); err != nil {
@@ -39,11 +37,11 @@ func Reduce(r io.Reader, most int) (doc []byte, cut int, err error) {
 	return d.out, len(d.cuts), nil
 }
 
-// Cut is a text that was taken out of a document: the bytes from From to To.
+// Cut is a text that was removed from a document: the bytes from From to To.
 type Cut struct{ From, To int64 }
 
-// Excise is Reduce that leaves nothing of such a text: in its place stand mark, the
-// number of the cut, and mark again, by which Splice puts it back.
+// Excise is Reduce, but removes such texts completely. In place of each it writes mark, the number
+// of the cut, and mark again, so that Splice can put it back.
 func Excise(r io.Reader, most int, mark string) (doc []byte, cuts []Cut, err error) {
 	d := reducer{in: bufio.NewReaderSize(r, 32<<10), most: most, mark: mark}
 	if err := d.run(); err != nil {
@@ -52,8 +50,8 @@ func Excise(r io.Reader, most int, mark string) (doc []byte, cuts []Cut, err err
 	return d.out, d.cuts, nil
 }
 
-// Splice writes a document with the texts that Excise took out of it, which it
-// reads from the original. What is not marked any more stays out.
+// Splice writes a document with the texts that Excise removed, which it reads from the original.
+// Texts whose marks are gone stay out.
 func Splice(to io.Writer, doc []byte, mark string, cuts []Cut, original io.Reader) error {
 	var at int64
 	for i, cut := range cuts {
@@ -76,8 +74,8 @@ func Splice(to io.Writer, doc []byte, mark string, cuts []Cut, original io.Reade
 	return err
 }
 
-// placeholder stands for the cut of a number, which is written in letters: figures
-// could be taken for somebody's.
+// placeholder returns the text in place of a cut. The number is written in letters, because digits
+// could be taken for personal data.
 func placeholder(mark string, i int) []byte {
 	out := []byte(mark)
 	for ; i > 0; i /= 16 {
@@ -109,10 +107,10 @@ func (d *reducer) next() (byte, error) {
 	return c, err
 }
 
-// container is an array or an object that is open.
+// container is an open array or object.
 type container struct {
 	object bool
-	named  bool // the next text is a value
+	named  bool // the next string is a value
 	at     place
 	key    string
 }
@@ -121,7 +119,7 @@ type reducer struct {
 	in   *bufio.Reader
 	out  []byte
 	most int
-	read int64 // bytes that were read
+	read int64 // number of bytes read
 	mark string
 	cuts []Cut
 	open []container
@@ -135,7 +133,7 @@ func (d *reducer) put(c byte) error {
 	return nil
 }
 
-// here is where the next value stands.
+// here returns the place of the next value.
 func (d *reducer) here() place {
 	if len(d.open) == 0 {
 		return place{}
@@ -171,7 +169,7 @@ func (d *reducer) step(c byte) error {
 	return nil
 }
 
-// text copies a string, of which the quotation mark is copied already.
+// text copies a string whose opening quote is already copied.
 func (d *reducer) text() error {
 	at := len(d.out)
 	for {
@@ -205,17 +203,17 @@ func (d *reducer) text() error {
 	}
 }
 
-// mediaSo reports whether a string is media as far as it was read.
+// mediaSo reports whether the string read so far is media.
 func (d *reducer) mediaSo(at int) bool {
 	n := len(d.open)
 	if n > 0 && d.open[n-1].object && !d.open[n-1].named {
 		return false
 	}
-	// Some writers escape each slash.
+	// Some encoders escape each slash.
 	return isMedia(d.here(), strings.ReplaceAll(string(d.out[at:]), `\/`, "/"))
 }
 
-// skip passes over the rest of a string that is media, to its end.
+// skip skips the rest of a string that is media.
 func (d *reducer) skip(at int) error {
 	from := d.read - int64(len(d.out)-at)
 	kept := at

@@ -7,15 +7,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// The other providers whose clients read an error form of their own.
+// The other providers whose clients expect an error form of their own.
 const (
 	Gemini  = "gemini"
 	Ollama  = "ollama"
 	Bedrock = "bedrock"
 )
 
-// dialects are the providers of gateways' and resources' vocabularies, by the
-// error form that their clients read. Who is not listed speaks OpenAI's.
+// dialects maps the names of providers in gateways and resources to the error form that their
+// clients read. Providers that are not listed use OpenAI's.
 var dialects = map[string]string{
 	"anthropic": Anthropic, "claude": Anthropic,
 	"gemini": Gemini, "google": Gemini, "vertex": Gemini, "vertexai": Gemini, "vertex_ai": Gemini, "google_vertex": Gemini, "google_ai": Gemini,
@@ -23,8 +23,7 @@ var dialects = map[string]string{
 	"bedrock": Bedrock, "aws": Bedrock, "aws_bedrock": Bedrock, "amazon_bedrock": Bedrock,
 }
 
-// Dialect is the error form for the name of a provider, as a resource's
-// ai_provider has it.
+// Dialect returns the error form for the name of a provider, as in a resource's ai_provider.
 func Dialect(name string) string {
 	if d := dialects[strings.ToLower(strings.TrimSpace(name))]; d != "" {
 		return d
@@ -32,9 +31,8 @@ func Dialect(name string) string {
 	return OpenAI
 }
 
-// ProviderOf tells by a canonical path and the request's header whose API is
-// asked; "" when neither is any provider's. Paths are compared by their end, for
-// gateways put prefixes before them.
+// ProviderOf returns the provider of an API by a canonical path and the request's header fields, or
+// "". It compares the ends of paths, because gateways add prefixes.
 func ProviderOf(path string, h map[string][]string) string {
 	switch {
 	case hasAny(path, ":generateContent", ":streamGenerateContent", ":countTokens", ":embedContent", ":batchEmbedContents", ":predict"), len(h["X-Goog-Api-Key"]) > 0:
@@ -76,10 +74,9 @@ func hasAny(path string, parts ...string) bool {
 	return false
 }
 
-// AppendRefusal appends the members of an answer's object by which clients of
-// a provider read a refusal. code is ours. What the forms have in common, message
-// and ids, is the caller's to add; named reports that the form has a member
-// `message` of its own.
+// AppendRefusal appends the members by which clients of a provider recognise a refusal. code is the
+// code of gatehouse. The caller adds the members that all forms have, message and ids, unless named
+// reports that the form has a member `message` of its own.
 func AppendRefusal(dst []byte, provider string, status int, code, message string) (out []byte, named bool) {
 	text := func(before, s string) { dst = value.AppendString(append(dst, before...), s) }
 	switch provider {
@@ -94,7 +91,7 @@ func AppendRefusal(dst []byte, provider string, status int, code, message string
 		text(`,"status":`, googleStatus(status))
 		text(`,"details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","domain":"gatehouse","reason":`, strings.ToUpper(code))
 		dst = append(dst, `}]}`...)
-	case Ollama: // a text alone
+	case Ollama: // a plain text
 		text(`"error":`, message)
 		text(`,"code":`, code)
 	case Bedrock:
@@ -110,8 +107,8 @@ func AppendRefusal(dst []byte, provider string, status int, code, message string
 	return dst, false
 }
 
-// RefusalHeader is a field that a provider's clients read the kind of an error
-// by; the name is empty where there is none.
+// RefusalHeader returns the field by which a provider's clients recognise the kind of an error. The
+// name is empty if there is none.
 func RefusalHeader(provider string, status int) (name, text string) {
 	if provider != Bedrock {
 		return "", ""
@@ -129,7 +126,7 @@ func RefusalHeader(provider string, status int) (name, text string) {
 	return "X-Amzn-Errortype", "ValidationException"
 }
 
-// types are the words that OpenAI and Anthropic both have for an HTTP status.
+// types are the error types of OpenAI and Anthropic for an HTTP status.
 var types = map[int]string{401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
 func openAIType(status int) string {
@@ -158,7 +155,7 @@ func anthropicType(status int) string {
 	return "invalid_request_error"
 }
 
-// googleStatus is the code of google.rpc for an HTTP status.
+// googleStatus returns the code of google.rpc for an HTTP status.
 func googleStatus(status int) string {
 	switch status {
 	case 401:

@@ -1,9 +1,7 @@
-// Package llm reads the traffic of language models as far as controls and
-// budgets need it: requests in the shape of OpenAI (chat completions,
-// completions, responses), Anthropic (messages), Gemini, Ollama and others, and
-// the `usage` at the end of an answer, streamed or not. What a model is told may
-// stand anywhere in a body, so that all of it is read. It is pure: bytes in,
-// facts out.
+// Package llm reads the traffic of language models as far as controls and budgets need it: requests
+// in the format of OpenAI (chat completions, completions, responses), Anthropic (messages), Gemini,
+// Ollama and others, and the `usage` at the end of an answer, streamed or not. Text for a model may
+// be anywhere in a body, so the package reads all of it. It does no I/O.
 package llm
 
 import (
@@ -12,27 +10,27 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Providers, by the shape of the request: who serves it is not known.
+// Providers, by the format of the request. Another provider may serve it.
 const (
 	OpenAI    = "openai"
 	Anthropic = "anthropic"
 )
 
-// Source is what is known of a request beside its body.
+// Source is what is known of a request besides its body.
 type Source struct {
 	Path string
-	// AnthropicVersion is the header that clients of Anthropic send.
+	// AnthropicVersion is the header that Anthropic's clients send.
 	AnthropicVersion string
-	// Model: a model or an agent is asked, so that any body is a prompt. Elsewhere
-	// only a body in the shape of one is.
+	// Model means that the request goes to a model or an agent, so that any body is a prompt.
+	// Otherwise only a body in the format of one is.
 	Model bool
-	// Texts: the texts of each message are wanted as a model reads them.
+	// Texts asks for the texts of each message, as a model reads them.
 	Texts bool
-	// Beside are the texts that stand beside the body, in the query.
+	// Beside are the texts outside the body, in the query.
 	Beside []value.Member
 }
 
-// Provider is the provider as far as the head tells it.
+// Provider returns the provider, as far as the head identifies it.
 func (s Source) Provider() string {
 	if s.AnthropicVersion != "" || strings.HasSuffix(s.Path, "/messages") || strings.Contains(s.Path, "/messages/") {
 		return Anthropic
@@ -40,44 +38,44 @@ func (s Source) Provider() string {
 	return OpenAI
 }
 
-// Request is what a body asks a model for.
+// Request is what a body asks of a model.
 type Request struct {
 	Provider string
-	// Model is the model's name; empty: none is named, or several are.
+	// Model is the model's name. It is empty if the request names none or several.
 	Model string
-	// Messages are {role, content}: those that were sent, and as further ones all
-	// else that a model may be told, with the role of who says it: system, user,
-	// tools (what tools are said to do) or other. Media are cut to their beginning.
+	// Messages are {role, content}: those that were sent, and anything else that the model may
+	// read, under the role of its author: system, user, tools (what tools are said to do) or
+	// other. Media are cut to their beginning.
 	Messages value.Value
-	// Texts are {role, text} for each message: what it says, in plain letters.
+	// Texts are {role, text} for each message: its text in plain letters.
 	Texts value.Value
-	// MaxTokens bounds the answers together; -1: the request does not say.
+	// MaxTokens limits the answers together; -1 if the request does not say.
 	MaxTokens int64
-	// Choices is how many answers are asked for.
+	// Choices is the number of answers to generate.
 	Choices int64
-	// Estimated is about how many tokens the prompt has, tools included.
+	// Estimated is an estimate of the tokens of the prompt, including tools.
 	Estimated int64
 	Stream    bool
-	// Unreadable says why the prompt cannot be read; empty: it was read.
+	// Unreadable says why the prompt cannot be read, or is empty.
 	Unreadable string
 }
 
-// Media adds n pictures or documents that were sent beside what was read.
+// Media adds n pictures or documents that were sent outside of what was read.
 func (r *Request) Media(n int) { r.Estimated += int64(n) * perMedia }
 
-// Error says why a body has no one meaning.
+// Error says why a body is ambiguous.
 type Error struct{ Message string }
 
 // Error implements error.
 func (e *Error) Error() string { return e.Message }
 
-// Unreadable is a request whose prompt cannot be read.
+// Unreadable returns a request whose prompt cannot be read.
 func Unreadable(src Source, why string) *Request {
 	return &Request{Provider: src.Provider(), MaxTokens: -1, Choices: 1, Unreadable: why}
 }
 
-// Doc is input.llm. Of a request that cannot be read it holds provider,
-// unreadable (true) and reason alone.
+// Doc returns input.llm. For a request that cannot be read, it contains only provider, unreadable
+// (true) and reason.
 func (r *Request) Doc() value.Value {
 	members := make([]value.Member, 0, 8)
 	add := func(key string, v value.Value) { members = append(members, value.Member{Key: key, Value: v}) }
@@ -107,15 +105,15 @@ func (r *Request) Doc() value.Value {
 	return value.Object(members...)
 }
 
-// Parse reads a request's body; nil: it asks no model for anything. The body
-// decides, for a server may read it whatever the path says; the path and
-// Anthropic's version header only tell two shapes apart that look the same.
+// Parse reads a request body. It returns nil if the request does not ask a model. The body decides,
+// because a server may read it whatever the path says. The path and Anthropic's version header only
+// distinguish two formats that look the same.
 func Parse(src Source, body value.Value) (*Request, *Error) {
 	return ParseAll(src, []value.Value{body})
 }
 
-// ParseAll reads several bodies that are sent as one: a batch. They make one
-// request, of which the tokens add up.
+// ParseAll reads several bodies that are sent together, as a batch. They make one request, with the
+// sum of their tokens.
 func ParseAll(src Source, bodies []value.Value) (*Request, *Error) {
 	b := builder{src: src}
 	for _, body := range bodies {
@@ -135,7 +133,7 @@ func ParseAll(src Source, bodies []value.Value) (*Request, *Error) {
 	return b.request(), nil
 }
 
-// Plain makes a request of texts that come in no shape of a provider.
+// Plain returns a request for texts that are not in the format of a provider.
 func Plain(src Source, texts ...value.Member) (*Request, *Error) {
 	src.Model = true
 	return Parse(src, value.Object(texts...))

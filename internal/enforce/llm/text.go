@@ -8,37 +8,36 @@ import (
 )
 
 const (
-	// walkDepth bounds the nesting of what is read; bodies are no deeper.
+	// walkDepth limits the nesting that is read. Bodies are not deeper.
 	walkDepth = 64
-	// shownOfMedia is what is left of media in input.llm.messages, in bytes.
+	// shownOfMedia is the length of media in input.llm.messages, in bytes.
 	shownOfMedia = 48
-	// maxLabel is the longest text that is a label and no words.
+	// maxLabel is the longest text that counts as a label.
 	maxLabel = 64
 )
 
-// labels are members that hold a word of the protocol or an id. What else stands
-// there is a text.
+// labels are members that hold a word of the protocol or an id. Anything else in them is text.
 var labels = map[string]bool{
 	"role": true, "type": true, "id": true, "call_id": true, "tool_call_id": true, "tool_use_id": true, "item_id": true, "custom_id": true,
 	"media_type": true, "mime_type": true, "mimeType": true, "format": true, "detail": true, "status": true, "url": true, "method": true,
 	"model": true, "name": true, "title": true, "$ref": true, "object": true,
 }
 
-// free are labels that a model is not shown.
+// free are labels that the model does not see.
 var free = map[string]bool{"type": true, "id": true, "media_type": true, "detail": true}
 
-// reader gathers the texts of a message while it takes media out.
+// reader collects the texts of a message, and removes media.
 type reader struct {
 	weigh     *weigher
-	structure bool // the weight is taken of the whole
+	structure bool // the size is that of the whole structure
 	main      []string
-	tail      []string // what stands where no text is expected
+	tail      []string // texts in unexpected places
 }
 
-// message reads a message, and gives it without its media.
+// message reads a message, and returns it without its media.
 func (r *reader) message(m value.Value) value.Value { return r.walk(m, place{}, 0) }
 
-// walk reads v, and gives it with media cut to their beginning.
+// walk reads v, and returns it with media cut to their beginning.
 func (r *reader) walk(v value.Value, at place, depth int) value.Value {
 	if depth > walkDepth {
 		return v
@@ -89,7 +88,7 @@ func (r *reader) text(v value.Value, at place) value.Value {
 	s, _ := v.Str()
 	if isMedia(at, s) {
 		r.weigh.extra += perMedia
-		if len(s) > maxURL { // an address stays whole
+		if len(s) > maxURL { // a URL stays whole
 			return value.String(strings.Clone(s[:shownOfMedia]))
 		}
 		if words := addressed(s); words != "" {
@@ -115,8 +114,8 @@ func (r *reader) text(v value.Value, at place) value.Value {
 	return v
 }
 
-// texts is what was gathered as a model reads it. The parts of a message are read
-// as one too; those of a structure each alone.
+// texts returns the collected texts as a model reads them. The parts of a message are also read as
+// one; those of a structure are not.
 func (r *reader) texts(structure bool) string {
 	var out strings.Builder
 	if structure {
@@ -136,8 +135,8 @@ func (r *reader) texts(structure bool) string {
 	return out.String()
 }
 
-// isLabel reports a short text of signs that names have, which is no sentence
-// even if one reads its signs as spaces.
+// isLabel reports whether s is short and consists of characters of names, and so is not a sentence
+// even if its signs are read as spaces.
 func isLabel(s string) bool {
 	if len(s) > maxLabel {
 		return false
@@ -160,7 +159,7 @@ func isLabel(s string) bool {
 	return words <= 3
 }
 
-// isModelName reports a text that may name a model: such names are longer.
+// isModelName reports whether s may name a model. Such names are longer than labels.
 func isModelName(s string) bool {
 	if len(s) > 2*maxLabel {
 		return false

@@ -6,21 +6,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// tokenNames are members that may say what is asked as numbers of tokens, which a
-// model reads as text and we do not.
+// tokenNames are members that may hold the prompt as numbers of tokens, which a model reads as text
+// and gatehouse cannot read.
 var tokenNames = map[string]bool{
 	"prompt": true, "prompts": true, "input": true, "inputs": true, "context": true, "suffix": true, "input_ids": true, "inputids": true, "prompt_ids": true,
 	"prompt_token_ids": true, "prompt_tokens": true, "token_ids": true, "tokens": true, "decoder_input_ids": true,
 }
 
-// vectorNames are members that say what is asked as vectors.
+// vectorNames are members that hold the prompt as vectors.
 var vectorNames = map[string]bool{"prompt_embeds": true, "prompt_embedding": true, "input_embeds": true, "inputs_embeds": true, "input_embeddings": true}
 
-// deepTokenNames are those of tokenNames that mean tokens wherever they stand: vLLM takes
-// them in a prompt, Text Generation Inference and Triton in inputs.
+// deepTokenNames are the tokenNames that mean tokens at any depth: vLLM accepts them in a prompt,
+// Text Generation Inference and Triton in inputs.
 var deepTokenNames = map[string]bool{"input_ids": true, "inputids": true, "prompt_ids": true, "prompt_token_ids": true, "decoder_input_ids": true}
 
-// notSearched are members below which a name such as input_ids is somebody's own: the
+// notSearched are members in which a name such as input_ids belongs to the application: the
 // arguments and schemas of tools.
 var notSearched = map[string]bool{"tools": true, "functions": true, "metadata": true}
 
@@ -29,8 +29,8 @@ const (
 	asVectors = "a prompt that is given as vectors cannot be read"
 )
 
-// encoded says what of a body is told to a model in numbers; empty: nothing. An
-// endpoint for embeddings answers with no text, and clients send it tokens.
+// encoded says which part of a body the model reads as numbers, or "". An endpoint for embeddings
+// answers without text, and its clients send tokens.
 func (s Source) encoded(body value.Value) string {
 	if why := s.encodedAtTop(body); why != "" {
 		return why
@@ -38,25 +38,23 @@ func (s Source) encoded(body value.Value) string {
 	return encodedBelow(body, 0)
 }
 
-// conversations are members that hold what is told to a model, in messages, parts
-// and turns.
+// conversations are members that hold the conversation, in messages, parts and turns.
 var conversations = map[string]bool{
 	"messages": true, "contents": true, "content": true, "prompt": true, "prompts": true, "input": true, "inputs": true, "system": true, "system_instruction": true,
 	"systeminstruction": true, "instructions": true, "history": true, "chat_history": true, "conversation": true, "turns": true, "documents": true, "instances": true,
 }
 
-// notTold are members of a message in which a name such as tokens is somebody's own:
-// what a tool is called with, and what was measured of an earlier answer.
+// notTold are members of a message in which a name such as tokens belongs to the application:
+// arguments of tools, and measurements of earlier answers.
 var notTold = map[string]bool{
 	"arguments": true, "input": true, "args": true, "function": true, "function_call": true, "functioncall": true, "tool_calls": true,
 	"parameters": true, "metadata": true, "logprobs": true, "usage": true, "schema": true, "input_schema": true,
 }
 
-// wordMembers are members of a message that hold its words.
+// wordMembers are members of a message that hold its text.
 var wordMembers = map[string]bool{"content": true, "text": true, "parts": true}
 
-// encodedIn says what of a conversation is told in numbers, wherever it stands in a
-// message.
+// encodedIn says which part of a conversation is in numbers, at any depth of a message, or "".
 func encodedIn(v value.Value, depth int) (why string) {
 	if depth > 8 {
 		return ""
@@ -85,8 +83,8 @@ func encodedIn(v value.Value, depth int) (why string) {
 	return why
 }
 
-// encodedBelow looks for names that mean tokens or vectors, and for tensors of that name,
-// as the inference protocol of KServe has them.
+// encodedBelow looks for names that mean tokens or vectors, and for tensors with such names, as in
+// KServe's inference protocol.
 func encodedBelow(v value.Value, depth int) (why string) {
 	for _, e := range v.Elems() {
 		if why := encodedBelow(e, depth+1); why != "" {
@@ -135,7 +133,7 @@ func (s Source) encodedAtTop(body value.Value) (why string) {
 	return why
 }
 
-// numbers reports whether a list holds a number, or a list that does.
+// numbers reports whether a list or a nested list contains a number.
 func numbers(v value.Value, depth int) bool {
 	for _, e := range v.Elems() {
 		if e.Kind() == value.NumberKind || e.Kind() == value.ArrayKind && depth < 3 && numbers(e, depth+1) {
@@ -145,8 +143,8 @@ func numbers(v value.Value, depth int) bool {
 	return false
 }
 
-// IsWordy reports a text that may say something: some words, or letters of a script
-// that needs no spaces. Ids, signatures and dates are none.
+// IsWordy reports whether s may say something: several words, or letters of a script without
+// spaces. Ids, signatures and dates are not wordy.
 func IsWordy(s string) bool {
 	words, foreign := 0, 0
 	for _, word := range strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune(" \t\r\n_-.,:;!?/+|", r) }) {

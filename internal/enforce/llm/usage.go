@@ -6,38 +6,37 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Meter reads what an answer cost, from its bytes as they pass. It keeps no
-// more than the `usage` object that it is in, so an answer may be of any size.
-// A stream without `usage` is counted by its text.
+// Meter measures the cost of an answer as its bytes pass. It keeps only the current `usage` object,
+// so an answer may be of any size. It counts the text of a stream without `usage`.
 //
-// `usage` counts at the top of a document, or below `message` or `response`
-// there (Anthropic's message_start, OpenAI's response.completed): anywhere
-// deeper it may be a text that the caller had the model write.
+// `usage` counts only at the top of a document, or in `message` or `response` there (Anthropic's
+// message_start, OpenAI's response.completed). Anywhere deeper, the caller may have made the model
+// write it.
 type Meter struct {
 	model  string
 	events bool // text/event-stream
 
-	// The place in the document.
+	// The position in the document.
 	depth   int
-	keys    [2]string // of the members that we are in, at depth 1 and 2
-	key     []byte    // the string that is read
+	keys    [2]string // of the members around the position, at depth 1 and 2
+	key     []byte    // the string being read
 	inText  bool
 	escaped bool
-	isKey   bool // the string that is read may name a member
+	isKey   bool // the string being read may be the name of a member
 	object  [3]bool
-	last    string // the last string at a depth where it may name a member
-	line    []byte // the beginning of a line of events
+	last    string // the last string that may be the name of a member
+	line    []byte // the beginning of the current line of events
 	inData  bool
 	cr      bool // the last byte was a CR
 	ending  bool // this event is the last one
 	over    bool
 
 	capture []byte
-	from    int // depth at which the capture began; 0: none
+	from    int // depth at which the capture began; 0 if nothing is captured
 
 	input, output int64
 	told          bool
-	ascii, other  int64 // of texts
+	ascii, other  int64 // characters of texts
 	counting      bool
 }
 
@@ -47,10 +46,10 @@ const (
 	maxCapture = 16 << 10
 )
 
-// NewMeter makes a meter for an answer of a model.
+// NewMeter returns a meter for an answer of a model.
 func NewMeter(model string, events bool) *Meter { return &Meter{model: model, events: events} }
 
-// Write takes the next bytes; it never fails.
+// Write reads the next bytes. It never fails.
 func (m *Meter) Write(p []byte) (int, error) {
 	if !m.events {
 		for _, c := range p {
@@ -64,7 +63,7 @@ func (m *Meter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// eventByte reads lines: only those of `data:` hold documents.
+// eventByte reads lines. Only `data:` lines hold documents.
 func (m *Meter) eventByte(c byte) {
 	switch {
 	case c == '\n' && m.cr:
@@ -85,8 +84,7 @@ func (m *Meter) eventByte(c byte) {
 	}
 }
 
-// lastWords are the lines of a stream's last event: of chat completions, of
-// messages and of responses.
+// lastWords are the lines of a stream's last event: of chat completions, messages and responses.
 var lastWords = map[string]bool{
 	"data: [DONE]": true, "event: message_stop": true,
 	"event: response.completed": true, "event: response.incomplete": true, "event: response.failed": true,
@@ -103,11 +101,11 @@ func (m *Meter) endLine() {
 	m.inData, m.line = false, m.line[:0]
 }
 
-// Over reports whether the stream has said its last word: a client need not read
-// on, though the stream may not have ended.
+// Over reports whether the stream's last event has passed. Clients need not read on, even if the
+// stream has not ended.
 func (m *Meter) Over() bool { return m.over }
 
-// endDocument forgets where we are: each event is a document of its own.
+// endDocument resets the position: each event is a new document.
 func (m *Meter) endDocument() {
 	m.depth, m.inText, m.escaped, m.from, m.counting = 0, false, false, 0, false
 	m.capture, m.key = m.capture[:0], m.key[:0]
@@ -153,7 +151,7 @@ func (m *Meter) step(c byte) {
 	}
 }
 
-// usageHere reports whether the object that begins is an answer's usage.
+// usageHere reports whether the object that begins here is the usage of the answer.
 func (m *Meter) usageHere() bool {
 	switch m.depth {
 	case 2:
@@ -164,7 +162,7 @@ func (m *Meter) usageHere() bool {
 	return false
 }
 
-// textual are members that hold what a model says.
+// textual are members that hold the text of the model.
 var textual = map[string]bool{
 	"content": true, "text": true, "delta": true, "arguments": true, "partial_json": true, "thinking": true,
 	"reasoning": true, "reasoning_content": true, "refusal": true, "input": true,
@@ -199,8 +197,8 @@ func (m *Meter) textByte(c byte) {
 	}
 }
 
-// take reads the captured object. A stream tells it more than once, each time
-// with what is known by then: the greater counts.
+// take reads the captured object. A stream may report usage several times, with growing figures, so
+// the greater one counts.
 func (m *Meter) take() {
 	m.from = 0
 	if len(m.capture) > maxCapture {
@@ -218,7 +216,7 @@ func (m *Meter) take() {
 		}
 		return n, found
 	}
-	// Anthropic counts the cached part of a prompt apart, OpenAI within it.
+	// Anthropic counts the cached part of a prompt separately, OpenAI includes it.
 	in, ok1 := sum("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 	if n, ok := sum("prompt_tokens"); ok {
 		in, ok1 = n, true
@@ -234,25 +232,24 @@ func (m *Meter) take() {
 	m.input, m.output = max(m.input, in), max(m.output, out)
 }
 
-// Cost is what an answer was found to cost.
+// Cost is the cost of an answer.
 type Cost struct {
-	Told          bool // the answer said so itself; otherwise its text was counted
+	Told          bool // the answer reports its usage; otherwise its text was counted
 	input, output int64
 	counted       int64
 }
 
-// Cost is what the answer has cost by now.
+// Cost returns the cost so far.
 func (m *Meter) Cost() Cost {
 	return Cost{Told: m.told, input: m.input, output: m.output, counted: Tokens(m.model, m.ascii, m.other)}
 }
 
-// Total is the cost in tokens, together with that of the prompt, of which about
-// estimated tokens were expected.
+// Total returns the cost in tokens, including the prompt, which was estimated beforehand.
 func (c Cost) Total(estimated int64) int64 {
 	switch {
 	case c.Told && c.input > 0 && c.output > 0:
 		return c.input + c.output
-	case c.Told && c.input > 0: // the beginning of a stream that broke off
+	case c.Told && c.input > 0: // the beginning of an interrupted stream
 		return c.input + c.counted
 	case c.Told:
 		return estimated + c.output

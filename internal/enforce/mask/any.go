@@ -2,28 +2,27 @@ package mask
 
 import "bytes"
 
-// AnyStream hides personal data in a text that may as well be JSON, whatever its
-// media type says: what begins as a document is read as one, and then nothing
-// passes but JSON.
+// AnyStream masks personal data in text that may be JSON, whatever its media type says. If the text
+// begins like a document, it is read as one, and anything that is not JSON fails.
 type AnyStream struct {
 	rules *Rules
 	out   func([]byte) error
 	head  []byte
-	first values // where the first document ends
-	whole int    // its length, once it is there whole
+	first values // finds the end of the first document
+	whole int    // its length, once it is complete
 	to    interface {
 		Write([]byte) (int, error)
 		Close() error
 	}
 }
 
-// AnyTo makes a stream that hands to out what is settled.
+// AnyTo returns a stream that writes masked text to out.
 func (r *Rules) AnyTo(out func([]byte) error) *AnyStream { return &AnyStream{rules: r, out: out} }
 
-// maxBlank is how much white space before a text is waited through, in bytes.
+// maxBlank limits the white space before a text, in bytes.
 const maxBlank = 4096
 
-// maxFirst is how much of a document is held to see whether another one follows it, in
+// maxFirst limits how much of a document is buffered to see whether another one follows it, in
 // bytes. Documents that each bring a part of one text are smaller.
 const maxFirst = 64 << 10
 
@@ -48,7 +47,7 @@ func (a *AnyStream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close hands out the rest.
+// Close writes the rest.
 func (a *AnyStream) Close() error {
 	if a.to == nil {
 		if err := a.begin(opens(a.head)); err != nil {
@@ -58,8 +57,8 @@ func (a *AnyStream) Close() error {
 	return a.to.Close()
 }
 
-// follow says whether another document follows the first one: models that stream send
-// one for each word.
+// follow reports whether another document follows the first one. Models that stream send a document
+// for each word.
 func (a *AnyStream) follow() opened {
 	text := bytes.TrimPrefix(a.head, []byte(byteOrderMark))
 	if a.whole == 0 {
@@ -86,18 +85,18 @@ func (a *AnyStream) begin(kind opened) error {
 	return err
 }
 
-// opened is what the first bytes of a body tell.
+// opened is what the first bytes of a body show.
 type opened uint8
 
 const (
 	undecided opened = iota
 	prose
 	document
-	documents // one after another
+	documents // several in a row
 )
 
-// opens tells whether a text begins as an object or an array of JSON does, and no
-// other text: {" or {}, [{, [[, [" or [].
+// opens returns opened for the beginning of a text. A document begins with {" or {}, [{, [[, [" or
+// [].
 func opens(p []byte) opened {
 	p = bytes.TrimLeft(bytes.TrimPrefix(p, []byte(byteOrderMark)), " \t\r\n\x1e")
 	if len(p) == 0 {

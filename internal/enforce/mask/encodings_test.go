@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// each writes every character by itself.
+// each encodes every character by itself.
 func each(one func(r rune) string) func(string) string {
 	return func(s string) string {
 		var b strings.Builder
@@ -28,7 +28,7 @@ func each(one func(r rune) string) func(string) string {
 	}
 }
 
-// digits writes the digits by another script's, whose zero it is given.
+// digits replaces the digits by those of another script, given its zero.
 func digits(zero rune) func(string) string {
 	return each(func(r rune) string {
 		if r >= '0' && r <= '9' {
@@ -38,7 +38,7 @@ func digits(zero rune) func(string) string {
 	})
 }
 
-// between puts something behind every character.
+// between inserts a text after every character.
 func between(what string) func(string) string {
 	return each(func(r rune) string { return string(r) + what })
 }
@@ -49,7 +49,7 @@ func twice(one func(string) string) func(string) string {
 
 func escaped(r rune) string { return fmt.Sprintf(`\u%04x`, r) }
 
-// writings are ways to write a text that read the same.
+// writings are ways to write a text that look the same to a reader.
 var writings = map[string]func(string) string{
 	"as it is":            func(s string) string { return s },
 	"decimal entities":    each(func(r rune) string { return fmt.Sprintf("&#%d;", r) }),
@@ -88,7 +88,7 @@ var writings = map[string]func(string) string{
 	"look-alikes":          func(s string) string { return strings.NewReplacer("e", "е", "a", "а", "o", "о").Replace(s) },
 }
 
-// privacy is what must not be read in an answer, as it is written there.
+// privacy lists what must not be readable in an answer.
 var privacy = []string{"4111111111111111", "4111 1111 1111 1111", "3782-822463-10005", "123-45-6789", "bea.stone@example.com", "+1 415 555 2671"}
 
 var (
@@ -97,8 +97,8 @@ var (
 	percentCode   = regexp.MustCompile(`%[0-9a-fA-F]{2}`)
 )
 
-// readable is a text as somebody would make it out who tries hard, by other
-// means than the detectors': letters, digits and @ alone.
+// readable decodes a text as a determined reader would, by other means than the detectors: only
+// letters, digits and @.
 func readable(s string) string {
 	for range 5 {
 		s = html.UnescapeString(s)
@@ -139,7 +139,7 @@ func readable(s string) string {
 	return b.String()
 }
 
-// stream makes a rewriter that keeps what comes out.
+// stream returns a rewriter that keeps its output.
 type sink struct{ out strings.Builder }
 
 func (s *sink) take(p []byte) error { s.out.Write(p); return nil }
@@ -149,7 +149,7 @@ type writer interface {
 	Close() error
 }
 
-// places are where a text may stand in an answer.
+// places are positions of a text in an answer.
 var placesOfText = map[string]struct {
 	body func(text string) string
 	to   func(r *Rules, out func([]byte) error) writer
@@ -184,7 +184,7 @@ func jsonDoc(r *Rules, out func([]byte) error) writer  { return r.JSONTo(out) }
 func linesOf(r *Rules, out func([]byte) error) writer  { return r.LinesTo(out) }
 func eventsOf(r *Rules, out func([]byte) error) writer { return r.EventsTo(out) }
 
-// escapedUnit writes a character as JSON does, in two halves where it must.
+// escapedUnit writes a character as JSON does, as a surrogate pair if necessary.
 func escapedUnit(r rune) string {
 	if r < 0x10000 {
 		return escaped(r)
@@ -193,8 +193,8 @@ func escapedUnit(r rune) string {
 	return escaped(hi) + escaped(lo)
 }
 
-// Whatever way personal data is written, wherever it stands and however the answer
-// is cut, nobody can make it out; and cuts change nothing.
+// TestNothingIsReadable: personal data is unreadable however it is written, wherever it is and
+// however the answer is cut; and cuts change nothing.
 func TestNothingIsReadable(t *testing.T) {
 	full := fulltest.Run()
 	n := 0
@@ -243,7 +243,7 @@ func TestNothingIsReadable(t *testing.T) {
 	t.Logf("%d bodies", n)
 }
 
-// A text that goes on from one piece to the next is read in one.
+// TestOverPieces: a text that continues from one piece to the next is read as one.
 func TestOverPieces(t *testing.T) {
 	delta := func(s string) string { return `{"choices":[{"index":0,"delta":{"content":` + quote(s) + `}}]}` }
 	for place, where := range map[string]struct {
@@ -297,7 +297,7 @@ func TestOverPieces(t *testing.T) {
 	}
 }
 
-// Numbers of JSON that are a card's, however they are written; and others.
+// TestCardsAsNumbers: JSON numbers that are card numbers, in any spelling; and others.
 func TestCardsAsNumbers(t *testing.T) {
 	for number, hidden := range map[string]bool{
 		"4111111111111111": true, "4111111111111111.0": true, "4111111111111111.000": true, "4.111111111111111e15": true, "4.111111111111111E+15": true,
@@ -319,7 +319,7 @@ func TestCardsAsNumbers(t *testing.T) {
 				got = string(r.Text([]byte(body)))
 			}
 			if place != "JSON" && (number == "4111111111111111.5" || number == "0.4111111111111111e16") {
-				continue // a text may end a sentence with a point, and begins decimals with a zero
+				continue // a text may end a sentence with a point, or begin decimals with a zero
 			}
 			if err != nil || (got != body) != hidden {
 				t.Errorf("%s in %s: %s (%v)", number, place, got, err)

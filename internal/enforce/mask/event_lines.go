@@ -6,21 +6,21 @@ import (
 	"unicode/utf8"
 )
 
-// byteOrderMark may stand once before a stream or a document in UTF-8.
+// byteOrderMark may occur once before a stream or a document in UTF-8.
 const byteOrderMark = "\xef\xbb\xbf"
 
-// maxToken bounds an event's name or id that goes on beside masks of members, in
-// bytes, and maxRetry the digits of a time to wait.
+// maxToken limits the name or id of an event that stays when members are masked, in bytes, and
+// maxRetry the digits of a retry time.
 const (
 	maxToken = 256
 	maxRetry = 8
-	// minRepeated is the least length of an id that counts as what was hidden: a
-	// digit of it stands in many ids.
+	// minRepeated is the minimum length of an id that counts as a repetition of masked text. Single
+	// digits occur in many ids.
 	minRepeated = 4
 )
 
-// lineEnd is the length of the line at the beginning of p with its end: LF, CRLF
-// or CR. A CR at the end of p may be half of a CRLF: 0.
+// lineEnd returns the length of the first line in p with its end: LF, CRLF or CR. It returns 0 if
+// the line is incomplete; a CR at the end of p may be half of a CRLF.
 func lineEnd(p []byte) int {
 	i := bytes.IndexAny(p, "\r\n")
 	switch {
@@ -32,16 +32,15 @@ func lineEnd(p []byte) int {
 	return i + 1
 }
 
-// line is a line of an event: it stands at raw[from:next] with its end, and its
-// value at raw[start:end].
+// line is a line of an event: raw[from:next] with its end, and raw[start:end] is its value.
 type line struct {
 	name             string
 	from, start, end int
 	next             int
 }
 
-// linesOf are the lines of an event; of a stream of documents there is one, which
-// counts as data.
+// linesOf returns the lines of an event. In a stream of documents there is one line, which counts
+// as data.
 func (s *EventStream) linesOf(raw []byte) (lines []line) {
 	if s.values != nil {
 		from := len(raw) - len(bytes.TrimLeft(raw, separators))
@@ -77,7 +76,7 @@ func (s *EventStream) linesOf(raw []byte) (lines []line) {
 	return lines
 }
 
-// field reports one of the fields that clients know.
+// field reports whether the line is a field that clients know.
 func (l *line) field() bool {
 	switch l.name {
 	case "data", "event", "id", "retry":
@@ -86,8 +85,8 @@ func (l *line) field() bool {
 	return false
 }
 
-// shown is where the text of a line begins: its value, or, where no client knows
-// the field, all of it.
+// shown returns where the text of a line begins: its value, or the whole line if clients do not
+// know the field.
 func (l *line) shown() int {
 	if l.field() {
 		return l.start
@@ -95,7 +94,7 @@ func (l *line) shown() int {
 	return l.from
 }
 
-// dataOf is the document of an event, and how many lines it has.
+// dataOf returns the document of an event, and the number of its lines.
 func dataOf(raw []byte, lines []line) (doc []byte, n int) {
 	for _, l := range lines {
 		if l.name == "data" {
@@ -108,8 +107,8 @@ func dataOf(raw []byte, lines []line) (doc []byte, n int) {
 	return doc, n
 }
 
-// rewrite is a copy of an event with another document and, where members are
-// masked by their path, without what else could say the same.
+// rewrite returns a copy of an event with another document. If members are masked by path, it omits
+// whatever could repeat their values.
 func (s *EventStream) rewrite(raw []byte, lines []line, doc, changed []byte) []byte {
 	same := bytes.Equal(doc, changed)
 	if same && (s.lines || len(s.rules.paths) == 0) {
@@ -135,10 +134,10 @@ func (s *EventStream) rewrite(raw []byte, lines []line, doc, changed []byte) []b
 	return out
 }
 
-// beside is what goes on of a line that is beside the document; false: nothing
-// does. Where members are masked by their path, comments lose their text and
-// unknown fields go: no client reads them, and a document may stand in them. An id
-// or a name goes on if it is a word and repeats nothing that is hidden.
+// beside returns what stays of a line that is not part of the document, or false if nothing does.
+// If members are masked by path, comments lose their text and unknown fields are dropped: no client
+// reads them, and they may contain a document. An id or a name stays if it is a plain word and
+// repeats nothing that is masked.
 func (s *EventStream) beside(l *line, raw, doc, changed []byte) ([]byte, bool) {
 	all, text := raw[l.from:l.end], raw[l.start:l.end]
 	if len(s.rules.paths) == 0 || l.name == "data" || l.from == l.end {
@@ -167,13 +166,13 @@ func onlyOf(text []byte, ok func(byte) bool) bool {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// isTokenByte reports what ids and names of events are made of. Quotes, brackets,
-// braces, spaces, escapes and what is not ASCII would make a text or a document.
+// isTokenByte reports whether c may occur in ids and names of events. Quotes, brackets, braces,
+// spaces, escapes and non-ASCII bytes could form a text or a document.
 func isTokenByte(c byte) bool {
 	return isDigit(c) || c|0x20 >= 'a' && c|0x20 <= 'z' || bytes.IndexByte([]byte("-._~:/+=@#,;!$*()|"), c) >= 0
 }
 
-// places map positions of a document to those in its event, line by line.
+// places maps positions in a document to those in its event, line by line.
 type places []struct{ doc, raw int }
 
 func placesOf(lines []line) (p places) {
@@ -195,8 +194,8 @@ func (p places) raw(doc int) int {
 	return p[i].raw + doc - p[i].doc
 }
 
-// IsText reports whether bytes are UTF-8 text: characters are whole, and there
-// are none of the controls that text in UTF-16 or UTF-32 looks like.
+// IsText reports whether bytes are UTF-8 text: complete characters, and none of the controls that
+// text in UTF-16 or UTF-32 contains.
 func IsText(p []byte) bool {
 	const spaces, tops = 0x2020202020202020, 0x8080808080808080
 	i := 0
@@ -218,7 +217,7 @@ func anyForeign(p []byte) bool {
 	return false
 }
 
-// foreign are controls that no text in UTF-8 has.
+// foreign are controls that UTF-8 text does not contain.
 var foreign = [0x20]bool{
 	0: true, 1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 0x0e: true, 0x0f: true, 0x10: true, 0x11: true, 0x12: true,
 	0x13: true, 0x14: true, 0x15: true, 0x16: true, 0x17: true, 0x18: true, 0x19: true, 0x1a: true,

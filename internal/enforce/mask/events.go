@@ -11,26 +11,26 @@ import (
 
 var errEvent = errors.New("an event cannot be masked")
 
-// EventStream masks a stream of server-sent events. Its texts come in deltas: a
-// card number may begin in one event and end in the fifth. An event is held
-// until no text of it can turn out to be the beginning of something, then it
-// goes on as it came but for what is masked; the order of events stays.
+// EventStream masks a stream of server-sent events. Its texts come in deltas: a card number may
+// begin in one event and end in the fifth. So the stream holds an event until no text in it can be
+// the beginning of something to mask. Then it passes the event on unchanged, except for masked
+// text, in the original order.
 type EventStream struct {
 	rules *Rules
 	out   func([]byte) error
 
-	lines    bool    // each line is a document: no events
-	values   *values // documents follow one another in whatever lines; nil: no
-	begun    bool    // the beginning was looked at
+	lines    bool    // each line is a document; there are no events
+	values   *values // finds documents in any layout; nil if lines or events separate them
+	begun    bool    // the beginning was checked
 	buf      []byte  // the beginning of an event
-	looked   int     // how much of buf holds no end of an event
+	looked   int     // the part of buf that contains no end of an event
 	queue    []*event
-	held     int // bytes of buf's events in the queue
+	held     int // bytes of the events in the queue
 	channels map[string]*channel
 	done     []byte
 }
 
-// event is one that was read, with what is to be changed in it.
+// event is an event that was read, with the changes to make in it.
 type event struct {
 	raw     []byte
 	edits   []edit
@@ -38,15 +38,15 @@ type event struct {
 }
 
 type edit struct {
-	start, end int // in raw
+	start, end int // positions in raw
 	with       []byte
 }
 
-// channel is a text that comes in parts.
+// channel is a text that arrives in parts.
 type channel struct {
 	text  []byte
-	from  int // what is before it is settled
-	base  int // position of text[0] in the whole
+	from  int // everything before it is settled
+	base  int // position of text[0] in the whole text
 	parts []*part
 	begun bool
 }
@@ -54,27 +54,27 @@ type channel struct {
 // part is what one event adds to a channel.
 type part struct {
 	ev         *event
-	start, end int     // in the whole text
-	raw        int     // where its inside begins in the event
-	at         []int32 // places of its bytes there; nil: one by one
+	start, end int     // positions in the whole text
+	raw        int     // position of its inside in the event
+	at         []int32 // positions of its bytes there; nil if they are contiguous
 	quoted     bool
 }
 
-// EventsTo makes a stream that hands whole events on to out.
+// EventsTo returns a stream that writes whole events to out.
 func (r *Rules) EventsTo(out func([]byte) error) *EventStream {
 	return &EventStream{rules: r, out: out, channels: map[string]*channel{}}
 }
 
-// LinesTo makes a stream of documents, each on a line of its own (application/x-ndjson,
-// application/json-seq), of which a text may go on from one to the next as in events.
+// LinesTo returns a stream of documents, one on each line (application/x-ndjson,
+// application/json-seq). A text may continue from one to the next, as in events.
 func (r *Rules) LinesTo(out func([]byte) error) *EventStream {
 	s := r.EventsTo(out)
 	s.lines = true
 	return s
 }
 
-// valuesTo makes a stream of documents of which a text may go on from one to the next,
-// whatever stands between them. Nothing passes but JSON.
+// valuesTo returns a stream of documents in any layout. A text may continue from one to the next.
+// Anything but JSON fails.
 func (r *Rules) valuesTo(out func([]byte) error) *EventStream {
 	s := r.LinesTo(out)
 	s.values = new(values)
@@ -109,7 +109,7 @@ func (s *EventStream) Write(p []byte) (int, error) {
 	return len(p), s.release()
 }
 
-// Close hands on what is held; every text is at its end.
+// Close writes what is held. Every text ends here.
 func (s *EventStream) Close() error {
 	if len(s.buf) > 0 {
 		if err := s.event(s.buf); err != nil {
@@ -121,8 +121,8 @@ func (s *EventStream) Close() error {
 	return s.release()
 }
 
-// end is the length of what is whole at the beginning of p, an event with the
-// empty line after it, or a line; 0: nothing is. It goes on where it stopped.
+// end returns the length of the first complete unit in p: an event with the empty line after it, or
+// a line. It returns 0 if there is none. It continues where it stopped.
 func (s *EventStream) end(p []byte) int {
 	if s.values != nil {
 		return s.values.end(p)
@@ -142,7 +142,7 @@ func (s *EventStream) end(p []byte) int {
 	return 0
 }
 
-// event takes a whole event.
+// event reads a whole event.
 func (s *EventStream) event(raw []byte) error {
 	if !IsText(raw) {
 		return errEvent
@@ -188,7 +188,7 @@ func (s *EventStream) event(raw []byte) error {
 	return nil
 }
 
-// document takes the strings of an event.
+// document reads the strings of an event.
 func (s *EventStream) document(ev *event, doc []byte, where places) {
 	sh := shapeOf(doc)
 	keyed := &JSONStream{rules: s.rules}
@@ -214,7 +214,7 @@ func (s *EventStream) document(ev *event, doc []byte, where places) {
 	}
 }
 
-// members masks what the names of members tell, and numbers: whole values.
+// members masks whole values: by the names of members, and numbers.
 func (s *EventStream) members(ev *event, doc []byte, where places, keyed *JSONStream) {
 	var walk func(n *node, hint pii.Set)
 	walk = func(n *node, hint pii.Set) {
@@ -245,7 +245,7 @@ func (s *EventStream) members(ev *event, doc []byte, where places, keyed *JSONSt
 	walk(&root, 0)
 }
 
-// replace puts an edit in place of those that it covers.
+// replace adds an edit in place of those that it covers.
 func (e *event) replace(by edit) {
 	kept := e.edits[:0]
 	for _, old := range e.edits {
@@ -256,8 +256,8 @@ func (e *event) replace(by edit) {
 	e.edits = append(kept, by)
 }
 
-// addText takes the lines of an event that is no JSON: a part of a text each. A
-// number may go on from line to line, with or without a gap where a line ends.
+// addText reads the lines of an event that is not JSON, each as a part of a text. A number may
+// continue from line to line, with or without a gap at the end of a line.
 func (s *EventStream) addText(ev *event, lines []line) {
 	var text []byte
 	var parts []*part
@@ -282,8 +282,8 @@ func (s *EventStream) addText(ev *event, lines []line) {
 	}
 }
 
-// hide puts what stands for a text into the first of the parts that it is in, and
-// takes it out of the others.
+// hide puts the replacement of a text into the first of its parts, and removes the text from the
+// others.
 func (s *EventStream) hide(parts []*part, from, to int, text []byte, kind pii.Kind) {
 	first := true
 	for _, p := range parts {
@@ -319,8 +319,8 @@ func (s *EventStream) hidden(text []byte, kind pii.Kind, quoted bool) []byte {
 	return s.rules.hidden(nil, text, s.rules.how[kind])
 }
 
-// hide notes that a place of the whole text, as far as it is in this part, is
-// replaced.
+// hide replaces the section of this part that is inside from and to, which are positions in the
+// whole text.
 func (p *part) hide(from, to int, with []byte) {
 	a, b := max(from, p.start)-p.start, min(to, p.end)-p.start
 	if p.at != nil {
@@ -345,7 +345,8 @@ func (s *EventStream) extend(name string, ev *event, text []byte, at []int32, ra
 	ev.pending++
 	if !c.begun {
 		c.begun = true
-		// The first word of an answer is let go though an address might go on from it.
+		// The first word of an answer passes at once, even if an e-mail address might begin with
+		// it.
 		if opening[string(bytes.TrimSpace(c.text))] {
 			for _, p := range c.parts {
 				p.ev.pending--
@@ -358,7 +359,7 @@ func (s *EventStream) extend(name string, ev *event, text []byte, at []int32, ra
 	s.writeSettled(c, false)
 }
 
-// writeSettled looks at what a channel has new.
+// writeSettled masks what is new and settled in a channel.
 func (s *EventStream) writeSettled(c *channel, final bool) {
 	spans, settled := s.rules.set.Scan(nil, c.text, c.from, final)
 	for _, sp := range spans {
@@ -379,7 +380,7 @@ func (s *EventStream) writeSettled(c *channel, final bool) {
 	c.base, c.from = c.base+cut, settled-cut
 }
 
-// finish ends every channel whose name begins so.
+// finish ends every channel whose name has the prefix.
 func (s *EventStream) finish(prefix string) {
 	for name, c := range s.channels {
 		if len(name) >= len(prefix) && name[:len(prefix)] == prefix {
@@ -389,7 +390,7 @@ func (s *EventStream) finish(prefix string) {
 	}
 }
 
-// release hands on the events at the head of the queue that are settled.
+// release writes the settled events at the head of the queue.
 func (s *EventStream) release() error {
 	s.done = s.done[:0]
 	n := 0
@@ -410,12 +411,12 @@ func (s *EventStream) release() error {
 	return s.out(s.done)
 }
 
-// append writes the event as it is after its edits.
+// append appends the event with its edits.
 func (e *event) append(dst []byte) []byte {
 	sortEdits(e.edits)
 	at := 0
 	for _, x := range e.edits {
-		if x.start < at { // within one that was made already, or its end
+		if x.start < at { // inside or touching an edit that was applied already
 			at = max(at, x.end)
 			continue
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// Beside masks of members, nothing of an event goes on that could hold what they
-// hide: an error, or out of it.
+// TestPathsInEvents: next to masked members, nothing in an event repeats what they contain: it is
+// removed, or the event is an error.
 func TestPathsInEvents(t *testing.T) {
 	const doc = `{"ssn":"canary-1","n":1}`
 	const hidden = `{"ssn":"[redacted]","n":1}`
@@ -70,7 +70,7 @@ func TestPathsInEvents(t *testing.T) {
 	}
 }
 
-// wide is a text in UTF-16, little or big end first.
+// wide encodes a text in UTF-16, little or big endian.
 func wide(s string, big bool) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {

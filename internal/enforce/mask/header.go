@@ -9,18 +9,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// Header begins a mask path that names a field of the head and not a member of
-// the body: header:Set-Cookie, request:header:Cookie.
+// Header is the prefix of a mask path that names a header field instead of a member of the body:
+// header:Set-Cookie, request:header:Cookie.
 const Header = "header:"
 
-// framing are fields that say how a message is to be read, or where it goes: a
-// message without them, or with others, is another message.
+// framing are fields that determine how a message is read or where it goes. Changing them would
+// change the message.
 var framing = map[string]bool{
 	"Connection": true, "Content-Encoding": true, "Content-Length": true, "Content-Range": true, "Content-Type": true, "Host": true, "Keep-Alive": true,
 	"Proxy-Authenticate": true, "Proxy-Authorization": true, "Proxy-Connection": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
 }
 
-// headerRule hides one field.
+// headerRule masks one field.
 type headerRule struct{ name, strategy string }
 
 func (r *Rules) addHeader(name, strategy string) error {
@@ -43,8 +43,8 @@ func (r *Rules) addHeader(name, strategy string) error {
 	return nil
 }
 
-// Head hides fields of a head, or of its trailers, by the masks that name them:
-// remove drops a field, other strategies replace each of its values.
+// Head masks the fields of a head or of its trailers: remove drops a field, other strategies
+// replace each of its values.
 func (r *Rules) Head(h map[string][]string) {
 	for _, rule := range r.headers {
 		values, ok := h[rule.name]
@@ -63,8 +63,8 @@ func (r *Rules) Head(h map[string][]string) {
 	}
 }
 
-// HeadOnly reports whether every one of these masks names a field of an answer's
-// head, so that its body passes as it is.
+// HeadOnly reports whether all of these masks name fields of an answer's head, so that its body
+// passes unchanged.
 func HeadOnly(list []rego.MaskRule) bool {
 	for _, m := range list {
 		if !strings.HasPrefix(m.Path, Header) {
@@ -74,7 +74,7 @@ func HeadOnly(list []rego.MaskRule) bool {
 	return true
 }
 
-// isNameByte reports what the name of a field is made of (RFC 9110 section 5.6.2).
+// isNameByte reports whether c may occur in a field name (RFC 9110 section 5.6.2).
 func isNameByte(c byte) bool {
 	return isDigit(c) || c|0x20 >= 'a' && c|0x20 <= 'z' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }

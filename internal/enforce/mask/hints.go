@@ -7,8 +7,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/pii"
 )
 
-// hints are the categories that a member's name tells of its value: a surname
-// or a diagnosis says nothing of itself. `name` alone names all kinds of things.
+// hints are the categories that a member's name implies for its value, since a surname or a
+// diagnosis cannot be recognised by itself. `name` alone is too general.
 var hints = func() map[string]pii.Set {
 	out := map[string]pii.Set{}
 	for kind, names := range map[pii.Kind]string{
@@ -29,7 +29,7 @@ var hints = func() map[string]pii.Set {
 	return out
 }()
 
-// hintOf is what a member's name tells, however it is written.
+// hintOf returns what a member's name implies, in any spelling.
 func hintOf(key []byte) pii.Set {
 	if h, ok := hints[string(key)]; ok {
 		return h
@@ -40,7 +40,7 @@ func hintOf(key []byte) pii.Set {
 	return 0
 }
 
-// snake is cardNumber or card-number as card_number.
+// snake converts cardNumber and card-number to card_number.
 func snake(key []byte) string {
 	b := make([]byte, 0, len(key)+4)
 	for i := 0; i < len(key); i++ {
@@ -58,7 +58,7 @@ func snake(key []byte) string {
 	return string(b)
 }
 
-// fits reports whether a value can be what its member's name says.
+// fits reports whether a value can be what its member's name implies.
 func fits(hint pii.Set, text []byte) (pii.Kind, bool) {
 	if hint == 0 || len(text) == 0 {
 		return 0, false

@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// JSON masks a document that is there whole.
+// JSON masks a complete document.
 func (r *Rules) JSON(doc []byte) ([]byte, error) {
 	if !IsText(doc) {
 		return nil, errNotText
@@ -37,8 +37,8 @@ func (r *Rules) JSON(doc []byte) ([]byte, error) {
 	return s.done, nil
 }
 
-// JSONInto masks a large document that is there whole, and hands the result to
-// out in pieces. What out got before an error must not be passed on.
+// JSONInto masks a large, complete document, and writes the result to out in pieces. If it returns
+// an error, discard what out received.
 func (r *Rules) JSONInto(doc []byte, out func([]byte) error) error {
 	if !IsText(doc) {
 		return errNotText
@@ -61,7 +61,7 @@ func (r *Rules) JSONInto(doc []byte, out func([]byte) error) error {
 	return private.Close()
 }
 
-// structured applies what needs the whole document.
+// structured applies the masks that need the whole document.
 func (r *Rules) structured(doc []byte) (_ []byte, err error) {
 	if r.Rewrite != nil {
 		if doc, err = r.Rewrite(doc); err != nil {
@@ -71,26 +71,25 @@ func (r *Rules) structured(doc []byte) (_ []byte, err error) {
 	return masking.Apply(doc, r.paths, r.key)
 }
 
-// JSONStream hides personal data in the strings and numbers of a document that
-// comes in pieces. It keeps no more of it than one value. Beside strings,
-// nothing passes but what JSON is made of.
+// JSONStream masks personal data in the strings and numbers of a document that arrives in pieces.
+// It buffers at most one value. Anything that is not JSON fails.
 type JSONStream struct {
 	rules *Rules
 	out   func([]byte) error
-	rest  []byte // a value that is not whole yet
+	rest  []byte // an incomplete value
 	done  []byte
 	key   []byte // the last string
 	hint  pii.Set
-	list  bool // within an array, whose elements the hint is about
-	// checked: the document is known to be text.
+	list  bool // inside an array, whose elements the hint applies to
+	// checked means that the document is known to be text.
 	checked bool
 	text    []byte
-	at      []int32 // of each byte of text, where it stands in the raw string
+	at      []int32 // the position of each byte of text in the raw string
 	spans   []pii.Span
 }
 
-// JSONTo makes a stream that hands on to out. It must not be used with masks
-// that need the whole document (Structured).
+// JSONTo returns a stream that writes to out. Do not use it with masks that need the whole document
+// (Structured).
 func (r *Rules) JSONTo(out func([]byte) error) *JSONStream { return &JSONStream{rules: r, out: out} }
 
 // Write implements io.Writer.
@@ -101,7 +100,7 @@ func (s *JSONStream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close hands on the rest; a document that broke off within a value is an error.
+// Close writes the rest. A document that ends inside a value is an error.
 func (s *JSONStream) Close() error { return s.take(nil, true) }
 
 func (s *JSONStream) take(p []byte, final bool) error {
@@ -151,7 +150,7 @@ func (s *JSONStream) feed(p []byte, final bool) error {
 			s.list = true
 			n, s.done = 1, append(s.done, c)
 		case c == 0xef && bytes.HasPrefix(p[i:], []byte(byteOrderMark)):
-			n = len(byteOrderMark) // goes
+			n = len(byteOrderMark) // dropped
 		case c == ',' || c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == 0x1e:
 			n, s.done = 1, append(s.done, c)
 		default:
@@ -176,7 +175,7 @@ func (s *JSONStream) feed(p []byte, final bool) error {
 	return nil
 }
 
-// stringEnd is the length of the string at the beginning of p; 0: it is not whole.
+// stringEnd returns the length of the string at the beginning of p, or 0 if it is incomplete.
 func stringEnd(p []byte) int {
 	for i := 1; i < len(p); {
 		j := bytes.IndexByte(p[i:], '"')
@@ -196,7 +195,8 @@ func stringEnd(p []byte) int {
 	return 0
 }
 
-// scalarEnd is the length of the number or word at the beginning of p; 0: more may come.
+// scalarEnd returns the length of the number or word at the beginning of p, or 0 if more may
+// follow.
 func scalarEnd(p []byte, final bool) int {
 	for i, c := range p {
 		if !(c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c == '-' || c == '+' || c == '.' || c == 'E') {
@@ -209,7 +209,7 @@ func scalarEnd(p []byte, final bool) int {
 	return 0
 }
 
-// str masks one string, quotes included.
+// str masks one string, including its quotes.
 func (s *JSONStream) str(raw []byte) {
 	inner := raw[1 : len(raw)-1]
 	text, at := inner, []int32(nil)
@@ -244,13 +244,13 @@ func (s *JSONStream) str(raw []byte) {
 	s.done = append(append(s.done, inner[from:]...), '"')
 }
 
-// quoted appends what stands for a text within the quotes of a string.
+// quoted appends the replacement of a text, escaped for a JSON string.
 func (r *Rules) quoted(dst, text []byte, strategy string) []byte {
 	quoted := value.AppendString(nil, string(r.hidden(nil, text, strategy)))
 	return append(dst, quoted[1:len(quoted)-1]...)
 }
 
-// scalar masks a number, which then becomes a string; false: it is no JSON.
+// scalar masks a number, which becomes a string. It returns false if raw is not JSON.
 func (s *JSONStream) scalar(raw []byte) bool {
 	if raw[0] >= 'a' {
 		s.done = append(s.done, raw...)
@@ -258,7 +258,7 @@ func (s *JSONStream) scalar(raw []byte) bool {
 		return w == "true" || w == "false" || w == "null"
 	}
 	if len(raw) >= 7 && s.rules.set != 0 {
-		number := bytes.TrimPrefix(raw, []byte{'-'}) // a sign does not make it another's
+		number := bytes.TrimPrefix(raw, []byte{'-'}) // a card number with a sign is still one
 		kind, ok := fits(s.hint&s.rules.set, number)
 		if !ok && s.rules.set.Has(pii.Cards) && pii.CardNumber(number) {
 			kind, ok = pii.Cards, true
@@ -274,14 +274,14 @@ func (s *JSONStream) scalar(raw []byte) bool {
 	return true
 }
 
-// unescape gives the text of a string, and where each byte of it, and its end, stand in raw.
+// unescape returns the text of a string, and the positions in raw of each byte and of the end.
 func (s *JSONStream) unescape(raw []byte) ([]byte, []int32) {
 	s.text, s.at = Unescape(s.text[:0], s.at[:0], raw)
 	return s.text, s.at
 }
 
-// Unescape appends the text of the inside of a JSON string to dst, and to at
-// where each byte of it stands in raw, with the end of raw at last.
+// Unescape appends the text inside a JSON string to dst, and to at the position of each byte in raw
+// and, last, the end of raw.
 func Unescape(dst []byte, at []int32, raw []byte) ([]byte, []int32) {
 	for i := 0; i < len(raw); {
 		if raw[i] != '\\' || i+1 >= len(raw) {
@@ -310,7 +310,7 @@ func Unescape(dst []byte, at []int32, raw []byte) ([]byte, []int32) {
 				}
 			}
 			if r == 0 {
-				r = utf8.RuneError // a mark of our own
+				r = utf8.RuneError // detectors use this character for their own purposes
 			}
 		}
 		before := len(dst)

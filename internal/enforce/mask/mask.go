@@ -1,7 +1,6 @@
-// Package mask hides values in bodies: members of JSON documents by their path,
-// and personal data wherever it stands, in JSON, in text and in streams of
-// server-sent events. Bytes outside a mask stay as they are. What cannot be
-// read is an error and must not be handed on.
+// Package mask masks values in bodies: members of JSON documents by their path, and personal data
+// anywhere in JSON, in text and in streams of server-sent events. Bytes outside a mask stay as they
+// are. What cannot be read is an error, and must not be passed on.
 package mask
 
 import (
@@ -17,21 +16,21 @@ import (
 )
 
 const (
-	// Category begins a mask path that names a category of personal data
-	// instead of a member: pii:emails.
+	// Category is the prefix of a mask path that names a category of personal data instead of a
+	// member: pii:emails.
 	Category = "pii:"
-	// Request begins a mask path that is about the request's body and not the
-	// answer's: request:pii:emails, request:messages.0.content.
+	// Request is the prefix of a mask path for the request's body instead of the answer's:
+	// request:pii:emails, request:messages.0.content.
 	Request = "request:"
 )
 
-// MaxHeld is how much of a body is held at a time, in bytes.
+// MaxHeld limits how much of a body is buffered, in bytes.
 const MaxHeld = 1 << 20
 
-// keptRoom is how much memory, in bytes, a stream keeps for what comes next.
+// keptRoom is the memory that a stream keeps for reuse, in bytes.
 const keptRoom = 64 << 10
 
-// slim gives back the memory of a buffer that one large value has made large.
+// slim frees a buffer that one large value has made large.
 func slim(buf []byte) []byte {
 	if cap(buf) <= keptRoom || len(buf) > keptRoom/2 {
 		return buf
@@ -39,7 +38,7 @@ func slim(buf []byte) []byte {
 	return append(make([]byte, 0, len(buf)), buf...)
 }
 
-// held appends to what is held, which never has room for much more than may be.
+// held appends to what is buffered, and does not reserve much more than the limit.
 func held(buf, p []byte) []byte {
 	if need := len(buf) + len(p); need > cap(buf) && need > MaxHeld/4 {
 		buf = append(make([]byte, 0, max(need, MaxHeld)), buf...)
@@ -52,23 +51,23 @@ var (
 	errNotText = errors.New("the text is not UTF-8")
 )
 
-// ErrHeld says that a value is larger than MaxHeld and cannot be searched.
+// ErrHeld means that a value is larger than MaxHeld, and so cannot be searched.
 var ErrHeld = errors.New("the document contains a value that is too large to mask")
 
-// Rules are masks made ready. The zero value hides nothing.
+// Rules are compiled masks. The zero value masks nothing.
 type Rules struct {
-	// Rewrite changes every JSON document, whole or of an event, before the
-	// masks; nil: none does.
+	// Rewrite changes every JSON document, whole or of an event, before it is masked. It may be
+	// nil.
 	Rewrite func(doc []byte) ([]byte, error)
 
 	set     pii.Set
-	how     [8]string // strategy by category
+	how     [8]string // strategies by category
 	paths   []rego.MaskRule
 	headers []headerRule
 	key     masking.HashKey
 }
 
-// Split tells the masks of the request from those of the answer.
+// Split separates the masks of the answer from those of the request.
 func Split(list []rego.MaskRule) (answer, request []rego.MaskRule) {
 	for _, r := range list {
 		if path, ok := strings.CutPrefix(r.Path, Request); ok {
@@ -80,8 +79,8 @@ func Split(list []rego.MaskRule) (answer, request []rego.MaskRule) {
 	return answer, request
 }
 
-// New makes rules of masks, which hash with the tenant's key. A category that
-// nobody knows is an error, and so is a field of the head that cannot be masked.
+// New compiles masks, which hash with the tenant's key. An unknown category is an error, and so is
+// a header field that cannot be masked.
 func New(list []rego.MaskRule, key masking.HashKey) (*Rules, error) {
 	r := &Rules{key: key}
 	for _, m := range list {
@@ -100,7 +99,7 @@ func New(list []rego.MaskRule, key masking.HashKey) (*Rules, error) {
 		if !known {
 			return nil, fmt.Errorf("%q is not a category of personal data", name)
 		}
-		// Two names of one category: the stricter counts.
+		// If a category is named twice, the stricter strategy applies.
 		if !r.set.Has(kind) || stricter(m.Strategy, r.how[kind]) {
 			r.how[kind] = m.Strategy
 		}
@@ -116,16 +115,16 @@ func stricter(a, b string) bool {
 	return order(a) > order(b)
 }
 
-// Empty reports whether nothing of the body is to be changed.
+// Empty reports whether no part of a body changes.
 func (r *Rules) Empty() bool { return r.set == 0 && len(r.paths) == 0 && r.Rewrite == nil }
 
-// Private reports whether personal data is searched for.
+// Private reports whether the rules look for personal data.
 func (r *Rules) Private() bool { return r.set != 0 }
 
-// Structured reports whether only JSON can be masked: paths mean nothing elsewhere.
+// Structured reports whether only JSON can be masked, because paths have no meaning elsewhere.
 func (r *Rules) Structured() bool { return len(r.paths) > 0 || r.Rewrite != nil }
 
-// Text hides personal data in a text that is there whole.
+// Text masks personal data in a complete text.
 func (r *Rules) Text(text []byte) []byte {
 	spans, _ := r.set.Scan(nil, text, 0, true)
 	if len(spans) == 0 {
@@ -144,22 +143,22 @@ func (r *Rules) hide(dst, text []byte, spans []pii.Span) []byte {
 	return append(dst, text[at:]...)
 }
 
-// hidden appends what stands for a text under a strategy.
+// hidden appends the replacement of a text under a strategy.
 func (r *Rules) hidden(dst, text []byte, strategy string) []byte {
 	return pii.Hide(dst, text, strategy, r.key)
 }
 
-// TextStream hides personal data in a text that comes in pieces.
+// TextStream masks personal data in a text that arrives in pieces.
 type TextStream struct {
 	rules *Rules
 	out   func([]byte) error
 	text  []byte
 	from  int
 	done  []byte
-	cut   []byte // the beginning of a character whose end is still to come
+	cut   []byte // the beginning of an incomplete character
 }
 
-// TextTo makes a stream that hands to out what is settled.
+// TextTo returns a stream that writes masked text to out.
 func (r *Rules) TextTo(out func([]byte) error) *TextStream { return &TextStream{rules: r, out: out} }
 
 // Write implements io.Writer.
@@ -186,7 +185,7 @@ func (t *TextStream) Write(p []byte) (int, error) {
 	return n, t.writeSettled(false)
 }
 
-// Close hands out the rest.
+// Close writes the rest.
 func (t *TextStream) Close() error {
 	if len(t.cut) > 0 {
 		return errNotText

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
-// testKey is the key that tests hash with.
+// testKey is the key for hashes.
 var testKey = masking.HashKey("a key of 32 bytes for tests only")
 
 func rules(t testing.TB, list ...string) *Rules {
@@ -37,7 +37,7 @@ func rules(t testing.TB, list ...string) *Rules {
 
 var everything = []string{"pii:names", "pii:emails", "pii:ssn", "pii:card_numbers", "pii:health_records", "pii:addresses", "pii:phones"}
 
-// secrets are one text a category, each with what must not be left of it.
+// secrets are one text of each category, with what must not remain of it.
 var secrets = map[pii.Kind][]string{
 	pii.Names:     {"ask Maria van der Berg about it", "Dr. Jane Doe, please", "José Ángel García signed"},
 	pii.Emails:    {"write to bea.stone@mail.example.com now", "bea@example.com", "mail=bea%40example.com&x=1", "<josé@example.com>"},
@@ -48,8 +48,7 @@ var secrets = map[pii.Kind][]string{
 	pii.Phones:    {"call (415) 555-2671 now", "+44 20 7946 0958", "tel. 4155552671, thanks"},
 }
 
-// Whatever pieces a text comes in, the result is the same; and in what is
-// outside a mask no byte differs.
+// TestTextInPieces: the result is the same for any pieces, and no byte outside a mask changes.
 func TestTextInPieces(t *testing.T) {
 	for kind, texts := range secrets {
 		for _, text := range texts {
@@ -186,7 +185,7 @@ func chatEvent(choice int, text string) string {
 
 func quote(s string) string { b, _ := json.Marshal(s); return string(b) }
 
-// stream masks a stream that comes in pieces of the given size.
+// stream masks a stream that arrives in pieces of a size.
 func stream(t testing.TB, r *Rules, in string, size int) string {
 	t.Helper()
 	var out []byte
@@ -202,7 +201,7 @@ func stream(t testing.TB, r *Rules, in string, size int) string {
 	return string(out)
 }
 
-// said is the text of a stream's deltas.
+// said returns the text of a stream's deltas.
 func said(t testing.TB, events string) (text string) {
 	t.Helper()
 	for line := range strings.Lines(events) {
@@ -263,9 +262,9 @@ var shapes = map[string]struct {
 	"unknown": {func(s string) string { return "data: {\"delta\":" + quote(s) + "}\n\n" }, ""},
 }
 
-// For every kind of personal data, in every shape of stream, parted into
-// deltas at every place, and the bytes of the stream at every place: nothing
-// passes, and what is outside a mask is as it was.
+// TestEventsInPieces: for each kind of personal data and each format of streams, with deltas split
+// at every position and the stream's bytes too: nothing passes, and what is outside a mask stays as
+// it was.
 func TestEventsInPieces(t *testing.T) {
 	for name, sh := range shapes {
 		for kind, texts := range secrets {
@@ -317,12 +316,12 @@ func TestEventsKeepTheirBytes(t *testing.T) {
 			t.Fatalf("in pieces of %d: %q", size, got)
 		}
 	}
-	// Two answers that come at once are two texts.
+	// Two concurrent answers are two texts.
 	in = chatEvent(0, "bea@exa") + chatEvent(1, "4111 1111") + chatEvent(0, "mple.com ") + chatEvent(1, " 1111 1111.")
 	if got := said(t, stream(t, rules(t, everything...), in, len(in))); got != "[redacted][redacted] ." {
 		t.Errorf("two answers: %q", got)
 	}
-	// By members' names, paths and numbers.
+	// By the names of members, paths and numbers.
 	in = "data: {\"ssn\":\"123456789\",\"n\":4111111111111111,\"secret\":{\"a\":1},\"x\":\"y\"}\n\n"
 	if got, want := stream(t, rules(t, append(everything, "secret")...), in, 5), "data: {\"ssn\":\"[redacted]\",\"n\":\"[redacted]\",\"secret\":\"[redacted]\",\"x\":\"y\"}\n\n"; got != want {
 		t.Errorf("members: %q", got)
@@ -333,7 +332,8 @@ func TestEventsKeepTheirBytes(t *testing.T) {
 	}
 }
 
-// What can be nothing goes on at once, and so does an answer's first word.
+// TestEventsGoOnAtOnce: what cannot be personal data passes at once, and so does an answer's first
+// word.
 func TestEventsGoOnAtOnce(t *testing.T) {
 	for text, now := range map[string]bool{
 		"Hello": true, " The": true, "Sure": true, "Done. ": true, "Hi!": true, "": true,

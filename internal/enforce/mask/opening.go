@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// opening are words that answers begin with. A stream's very first one goes on
-// at once, so that a reader sees the model answer, although the letters might
-// be the beginning of an e-mail address: that they are such a word is nothing
-// that has to be hidden, and the rest of the address is hidden all the same.
+// opening are words that answers begin with. The very first word of a stream passes at once, so
+// that readers see the model answer, even though it might be the beginning of an e-mail address.
+// Such a word reveals nothing, and the rest of the address is masked in any case.
 var opening = func() map[string]bool {
 	out := map[string]bool{}
 	for w := range strings.FieldsSeq(`a absolutely after all an and are as at based because before both but by can certainly could do does for from great hello here

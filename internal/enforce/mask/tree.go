@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// node is a value of a small document, by its place in it.
+// node is a value in a small document, with its position.
 type node struct {
 	key        string // the member's name; empty for elements
-	name       [2]int // the inside of the name's quotes
+	name       [2]int // position of the name inside its quotes
 	start, end int
 	kind       byte // { [ " or 0
 	below      []node
@@ -73,7 +73,7 @@ func (p *parser) value() node {
 	return n
 }
 
-// get is the member of that name; nil: there is none.
+// get returns the member of a name, or nil.
 func (n *node) get(key string) *node {
 	if n == nil || n.kind != '{' {
 		return nil
@@ -86,7 +86,7 @@ func (n *node) get(key string) *node {
 	return nil
 }
 
-// text is a string's content, as long as it holds no escapes; "" else.
+// text returns the content of a string without escapes, or "".
 func (n *node) text(doc []byte) string {
 	if n == nil || n.kind != '"' {
 		return ""
@@ -94,7 +94,7 @@ func (n *node) text(doc []byte) string {
 	return string(doc[n.start+1 : n.end-1])
 }
 
-// raw is a scalar as it stands; "" for what is absent, null or no scalar.
+// raw returns the text of a scalar, or "" if n is absent, null or not a scalar.
 func (n *node) raw(doc []byte) string {
 	if n == nil || n.kind == '{' || n.kind == '[' {
 		return ""
@@ -105,31 +105,31 @@ func (n *node) raw(doc []byte) string {
 	return ""
 }
 
-// piece is a string of an event's document, and the text that it goes on with.
+// piece is a string in an event's document, and the text that it continues.
 type piece struct {
-	start, end int    // inside of its quotes, in the document
-	channel    string // "": a text of its own
+	start, end int    // position inside its quotes, in the document
+	channel    string // "" for a text of its own
 }
 
-// shape is what an event says: its strings, and which texts end with it.
+// shape describes the strings of an event, and which texts end with it.
 type shape struct {
 	pieces []piece
-	ends   []string // channels that begin so
-	last   bool     // every text ends
+	ends   []string // prefixes of the channels that end
+	last   bool     // all texts end
 }
 
-// textual are members that hold a part of a text in streams that we do not know.
+// textual are members that hold a part of a text in streams of unknown providers.
 var textual = map[string]bool{
 	"content": true, "text": true, "delta": true, "token": true, "tokens": true, "chunk": true, "completion": true, "response": true,
 	"output": true, "output_text": true, "generated_text": true, "answer": true, "partial": true, "data": true, "value": true, "arguments": true,
 	"partial_json": true, "thinking": true, "reasoning": true, "reasoning_content": true, "message": false,
 }
 
-// labels are members of a delta that are never a part of a text.
+// labels are members of a delta that are never part of a text.
 var labels = map[string]bool{"role": true, "id": true, "type": true, "name": true, "object": true, "model": true, "finish_reason": true}
 
-// shapeOf tells which strings of an event continue those of events before it,
-// for OpenAI's, Anthropic's and Cohere's streams by their rules, for others by the names of members.
+// shapeOf decides which strings of an event continue those of earlier events: by the formats of
+// OpenAI, Anthropic and Cohere, and otherwise by the names of members.
 func shapeOf(doc []byte) shape {
 	var s shape
 	root := parse(doc)
@@ -160,7 +160,7 @@ func shapeOf(doc []byte) shape {
 				s.collect(m, "", never)
 			}
 		}
-	case root.kind == '"': // each event is a piece of the text, and nothing else
+	case root.kind == '"': // each event is a piece of the text and nothing else
 		s.pieces = append(s.pieces, piece{root.start + 1, root.end - 1, "?"})
 	default:
 		s.collect(&root, "?", byName)
@@ -168,8 +168,8 @@ func shapeOf(doc []byte) shape {
 	return s
 }
 
-// typeEnds reports whether an event's type ends in one of these words, as the
-// providers write them.
+// typeEnds reports whether an event's type ends in one of these words, in the spelling of any
+// provider.
 func typeEnds(typ string, words ...string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.HasSuffix(typ, w) })
 }
@@ -200,7 +200,7 @@ func (s *shape) choices(doc []byte, root *node) {
 	}
 }
 
-// deltas reads a delta in which elements of arrays say which one they continue.
+// deltas reads a delta whose arrays have elements that say which earlier element they continue.
 func (s *shape) deltas(doc []byte, n *node, path string) {
 	switch {
 	case n.kind == '"':
@@ -227,8 +227,8 @@ type joins uint8
 
 const (
 	never  joins = iota // each string is a text of its own
-	within              // each continues its like, but for labels
-	byName              // those whose member says so
+	within              // each continues the one in the same place, except labels
+	byName              // those in members named as text
 )
 
 func (s *shape) collect(n *node, path string, how joins) {

@@ -1,21 +1,20 @@
 package mask
 
-// separators may stand between two documents: white space, and the separator of
+// separators may occur between two documents: white space, and the separator of
 // application/json-seq.
 const separators = " \t\r\n\x1e"
 
-// values finds where the values of JSON end that follow one another, with anything or
-// nothing between them.
+// values finds the ends of consecutive JSON values, with anything or nothing between them.
 type values struct {
-	looked  int // how much was looked at
-	depth   int // of arrays and objects
+	looked  int // how much has been read
+	depth   int // number of open arrays and objects
 	scalar  bool
 	quoted  bool
 	escaped bool
 }
 
-// end is how long p is up to the end of its first value; 0: it has no end yet. It goes
-// on where it stopped.
+// end returns the length of p up to the end of its first value, or 0 if it is incomplete. It
+// continues where it stopped.
 func (v *values) end(p []byte) int {
 	for ; v.looked < len(p); v.looked++ {
 		if n := v.next(p[v.looked]); n >= 0 {
@@ -27,7 +26,8 @@ func (v *values) end(p []byte) int {
 	return 0
 }
 
-// next takes one byte: -1, or, where a value ends, how much of the byte belongs to it.
+// next reads one byte. If a value ends, it returns how much of the byte belongs to it, and
+// otherwise -1.
 func (v *values) next(c byte) int {
 	switch {
 	case v.escaped:

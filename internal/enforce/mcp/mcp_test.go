@@ -103,8 +103,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What a decoder that ignores case would read otherwise has no one meaning, and
-// what may be a message to an MCP server must be one.
+// TestNoSecondReading: a message that a decoder which ignores case would read differently is
+// ambiguous, and what an MCP server may take for a message must be a valid one.
 func TestNoSecondReading(t *testing.T) {
 	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"drop","arguments":{"a":1}}}`
 	for _, tc := range []struct {
@@ -139,7 +139,7 @@ func TestNoSecondReading(t *testing.T) {
 		{`[1,["x",[{"METHOD":"tools/call","Id":1}]]]`, true, true},
 		{`[[1,2],[3,4]]`, true, false},
 		{call, false, false},
-		// Arguments are the tool's: any names, and lists of lists.
+		// Arguments belong to the tool: any names, and nested lists.
 		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"plot","arguments":{"Name":"x","Method":"y","points":[[1,2],[3,4]]}}}`, false, false},
 		{`{"jsonrpc":"2.0","id":1,"result":{"Method":"x","content":[{"Type":"text"}]}}`, false, false},
 		{`{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"x","data":{"Code":1}}}`, false, false},

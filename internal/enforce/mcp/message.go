@@ -1,7 +1,6 @@
-// Package mcp reads the Model Context Protocol over streamable HTTP
-// (2025-06-18, 2025-11-25, 2026-07-28) as far as controls decide on it: the
-// JSON-RPC message in a request's body, the headers that repeat parts of it,
-// and the list of tools in an answer. It is pure: bytes in, facts out.
+// Package mcp parses the Model Context Protocol over streamable HTTP (2025-06-18, 2025-11-25,
+// 2026-07-28), as far as controls need it: the JSON-RPC message in a request body, the headers that
+// repeat parts of it, and the list of tools in an answer. It does no I/O.
 package mcp
 
 import (
@@ -14,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Codes of JSON-RPC errors (JSON-RPC 2.0 section 5.1; MCP 2026-07-28; COAZ-MCP).
+// Codes of JSON-RPC errors (JSON-RPC 2.0 section 5.1, MCP 2026-07-28, COAZ-MCP).
 const (
 	CodeParse          = -32700
 	CodeInvalidRequest = -32600
@@ -24,47 +23,44 @@ const (
 	CodeHeaderMismatch = -32020
 )
 
-// Response is the method that controls see of an answer which a client gives
-// to a question of the server.
+// Response is the method that controls see if the client answers a question of the server.
 const Response = "response"
 
-// headersFrom is the version from which requests must repeat method and name
-// in headers.
+// headersFrom is the first version whose requests must repeat method and name in headers.
 const headersFrom = "2026-07-28"
 
-// versionMember is where a request's body names its version.
+// versionMember is the member of a request body that names the version.
 const versionMember = "io.modelcontextprotocol/protocolVersion"
 
 // Message is one JSON-RPC message from a client.
 type Message struct {
 	Method string
-	// ID is the id as JSON; empty for notifications, which have no answer.
+	// ID is the id as JSON; empty for notifications, which get no answer.
 	ID string
 	// Session is the value of Mcp-Session-Id.
 	Session string
-	// Version is the protocol version that the request names; empty: none.
+	// Version is the protocol version of the request, or empty.
 	Version string
 
-	// Tool, Prompt, Resource and Task are what the method is about.
+	// Tool, Prompt, Resource and Task are the object of the method.
 	Tool, Prompt, Resource, Task string
 	Arguments                    value.Value
 }
 
-// Error is why a message is refused before any control is asked.
+// Error says why a message is refused before a control decides.
 type Error struct {
 	Code    int
 	Message string
-	ID      string // as JSON; empty: not known
+	ID      string // as JSON; empty if unknown
 }
 
 // Error implements error.
 func (e *Error) Error() string { return e.Message }
 
-// Notification reports whether the message has no answer.
+// Notification reports whether the message gets no answer.
 func (m *Message) Notification() bool { return m.ID == "" && m.Method != Response }
 
-// Harmless reports whether the message passes whoever sends it: pings and
-// notifications (COAZ-MCP).
+// Harmless reports whether anybody may send the message: pings and notifications (COAZ-MCP).
 func (m *Message) Harmless() bool {
 	return m.Method == "ping" || m.ID == "" && strings.HasPrefix(m.Method, "notifications/")
 }
@@ -77,14 +73,14 @@ var known = map[string]bool{
 	"tasks/get": true, "tasks/list": true, "tasks/result": true, "tasks/cancel": true, "tasks/update": true,
 }
 
-// Known reports whether the method is one of MCP's for clients. What is not
-// known cannot be judged by what it is about.
+// Known reports whether MCP defines the method for clients. An unknown method cannot be judged by
+// its object.
 func (m *Message) Known() bool {
 	return known[m.Method] || strings.HasPrefix(m.Method, "notifications/")
 }
 
-// Doc is input.mcp: method, tool, arguments, session, and
-// prompt, resource and task where the method is about one.
+// Doc returns input.mcp: method, tool, arguments and session, and also prompt, resource and task if
+// the method has one.
 func (m *Message) Doc() value.Value {
 	members := make([]value.Member, 0, 6)
 	add := func(key, s string) {
@@ -105,9 +101,9 @@ func (m *Message) Doc() value.Value {
 	return value.Object(members...)
 }
 
-// Parse reads a request's body. The message is nil where the body is none of
-// MCP. The body decides; headers that say something else are an error. server
-// says that an MCP server is asked: what it may take for a message must be one.
+// Parse parses a request body. The message is nil if the body is not MCP. The body decides; headers
+// that contradict it are an error. server means that the request goes to an MCP server: then
+// anything that the server may take for a message must be a valid one.
 func Parse(doc value.Value, h Headers, server bool) (*Message, *Error) {
 	switch {
 	case doc.Kind() == value.ArrayKind:
@@ -115,7 +111,7 @@ func Parse(doc value.Value, h Headers, server bool) (*Message, *Error) {
 			return nil, &Error{Code: CodeInvalidRequest, Message: "batches are no part of MCP since 2025-06-18"}
 		}
 		return nil, nil
-	case !isRPC(doc) && !(server && resembles(doc)):
+	case !isRPC(doc) && !(server && looksLikeRPC(doc)):
 		return nil, nil
 	}
 	m := &Message{Session: h.Session}
@@ -128,7 +124,7 @@ func Parse(doc value.Value, h Headers, server bool) (*Message, *Error) {
 		return nil, &Error{Code: CodeInvalidRequest, Message: "an id is a string or a number"}
 	}
 	fail := func(code int, message string) (*Message, *Error) { return nil, &Error{code, message, m.ID} }
-	if bad := plainMembers(doc); bad != "" {
+	if bad := checkMembers(doc); bad != "" {
 		return fail(CodeInvalidRequest, bad)
 	}
 	if s, _ := doc.Get("jsonrpc").Str(); s != "2.0" {
@@ -139,21 +135,21 @@ func Parse(doc value.Value, h Headers, server bool) (*Message, *Error) {
 	var isText bool
 	switch m.Method, isText = method.Str(); {
 	case !method.Defined() && answers:
-		if bad := answer(doc); bad != "" {
+		if bad := checkAnswer(doc); bad != "" {
 			return fail(CodeInvalidRequest, bad)
 		}
 		m.Method = Response
-		return m, h.agree(m)
+		return m, h.compare(m)
 	case !isText || answers || m.Method == "" || m.Method == Response:
 		return fail(CodeInvalidRequest, "a message must have either a method or a result")
 	}
-	if bad := m.about(doc.Get("params")); bad != "" {
+	if bad := m.readObject(doc.Get("params")); bad != "" {
 		return fail(CodeInvalidParams, bad)
 	}
-	return m, h.agree(m)
+	return m, h.compare(m)
 }
 
-// Member names that decide what a message is and what it is about.
+// The member names that decide what a message is, and what its object is.
 var (
 	messageNames = spelling.Known("jsonrpc", "id", "method", "params", "result", "error")
 	errorNames   = spelling.Known("code", "message", "data")
@@ -162,20 +158,20 @@ var (
 	metaNames    = spelling.Known(versionMember)
 )
 
-// isRPC reports whether some server may take v for a message: servers differ in
-// whether `Method` is `method` to them.
+// isRPC reports whether some server may take v for a message. Servers differ in whether `Method`
+// means `method`.
 func isRPC(v value.Value) bool {
 	has := membersOf(v)
 	return has.version || has.method && (has.params || has.id)
 }
 
-// resembles reports a body that an MCP server may take for a message.
-func resembles(v value.Value) bool {
+// looksLikeRPC reports whether an MCP server may take v for a message.
+func looksLikeRPC(v value.Value) bool {
 	has := membersOf(v)
 	return has.version || has.method || has.params || has.answer
 }
 
-// members are those of JSON-RPC that an object has, in any spelling.
+// members are the members of JSON-RPC that an object has, in any spelling.
 type members struct{ version, method, params, id, answer bool }
 
 func membersOf(v value.Value) (has members) {
@@ -200,7 +196,7 @@ func membersOf(v value.Value) (has members) {
 	return has
 }
 
-// anyRPC reports a message in a list, or in a list within it.
+// anyRPC reports whether a list or a nested list contains a message.
 func anyRPC(v value.Value) bool {
 	if v.Kind() != value.ArrayKind {
 		return isRPC(v)
@@ -208,10 +204,10 @@ func anyRPC(v value.Value) bool {
 	return slices.ContainsFunc(v.Elems(), anyRPC)
 }
 
-// plainMembers holds a message to the members that JSON-RPC has, each in its
-// one spelling; a text says what is wrong. What another decoder would read in
-// another way has no one meaning.
-func plainMembers(doc value.Value) string {
+// checkMembers checks that a message has only the members of JSON-RPC, each in its one spelling. It
+// returns what is wrong, or "". Another decoder may read other spellings differently, so they are
+// ambiguous.
+func checkMembers(doc value.Value) string {
 	bad := ""
 	doc.Each(func(name string, _ value.Value) bool {
 		if !messageNames.Exact(name) {
@@ -248,8 +244,8 @@ func misspelt(where string, v value.Value, names spelling.Names) string {
 	return bad
 }
 
-// answer holds an answer of a client to its form; a text says what is wrong.
-func answer(doc value.Value) string {
+// checkAnswer checks the form of a client's answer. It returns what is wrong, or "".
+func checkAnswer(doc value.Value) string {
 	result, failure := doc.Get("result"), doc.Get("error")
 	switch {
 	case result.Defined() && failure.Defined():
@@ -264,8 +260,8 @@ func answer(doc value.Value) string {
 	return ""
 }
 
-// about reads what the method is about; a text says what is wrong with it.
-func (m *Message) about(params value.Value) string {
+// readObject reads the object of the method. It returns what is wrong with it, or "".
+func (m *Message) readObject(params value.Value) string {
 	if k := params.Kind(); k != value.ObjectKind && k != value.UndefinedKind && k != value.NullKind {
 		return "params must be an object"
 	}
@@ -303,23 +299,23 @@ func (m *Message) about(params value.Value) string {
 	return ""
 }
 
-// Headers are the fields of a request that repeat parts of the message.
+// Headers are the header fields that repeat parts of the message.
 type Headers struct {
 	Method, Name, Version, Session string
-	// Params are the values of Mcp-Param-* by what stands behind that, in lower
-	// case: arguments of a tool that its schema has repeated (x-mcp-header).
+	// Params are the values of Mcp-Param-* by the rest of the name in lower case: arguments of a
+	// tool whose schema asks for that (x-mcp-header).
 	Params map[string]string
-	// Declared are the parameters of the server's tools that its last list has
-	// repeated, by tool; without an entry it is not known which they are.
+	// Declared are the arguments that the server's last list of tools declares as repeated, by
+	// tool. A tool without an entry is unknown.
 	Declared map[string][]Param
-	// Twice: a field is there more than once.
+	// Twice means that one of the fields occurs more than once.
 	Twice bool
 }
 
-// paramPrefix begins the fields that repeat arguments.
+// paramPrefix is the prefix of the fields that repeat arguments.
 const paramPrefix = "Mcp-Param-"
 
-// HeadersOf reads them from fields by their canonical names.
+// HeadersOf returns the fields, given all fields by canonical name.
 func HeadersOf(h map[string][]string) (out Headers) {
 	for _, f := range [...]struct {
 		name string
@@ -345,8 +341,8 @@ func HeadersOf(h map[string][]string) (out Headers) {
 	return out
 }
 
-// agree holds the headers against the message (MCP 2026-07-28, streamable HTTP).
-func (h Headers) agree(m *Message) *Error {
+// compare compares the headers with the message (MCP 2026-07-28, streamable HTTP).
+func (h Headers) compare(m *Message) *Error {
 	fail := func(message string) *Error { return &Error{CodeHeaderMismatch, message, m.ID} }
 	if h.Twice {
 		return fail("an MCP header occurs more than once")
@@ -364,7 +360,7 @@ func (h Headers) agree(m *Message) *Error {
 	if h.Method != m.Method && (h.Method != "" || needed) {
 		return fail("Mcp-Method differs from the message")
 	}
-	if bad := h.paramsAgree(m, needed); bad != "" {
+	if bad := h.compareParams(m, needed); bad != "" {
 		return fail(bad)
 	}
 	name := m.Tool
@@ -375,7 +371,7 @@ func (h Headers) agree(m *Message) *Error {
 		name = m.Resource
 	case "tools/call":
 	default:
-		return nil // elsewhere a name means nothing
+		return nil // other methods ignore the name
 	}
 	if h.Name == "" && !needed {
 		return nil
@@ -387,7 +383,7 @@ func (h Headers) agree(m *Message) *Error {
 	return nil
 }
 
-// plain decodes a header's value that is no plain ASCII: =?base64?...?=.
+// plain decodes the encoding of header values that are not plain ASCII: =?base64?...?=.
 func plain(s string) (string, bool) {
 	inner, ok := strings.CutPrefix(s, "=?base64?")
 	if !ok {

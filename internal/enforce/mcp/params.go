@@ -9,29 +9,28 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// The bounds on what is remembered of one tool's schema. A tool that declares
-// more is as one whose schema was not seen.
+// Limits on what is kept of one tool's schema. A tool that declares more is treated like one whose
+// schema is unknown.
 const (
 	maxParams     = 64
 	maxParamBytes = 4096
 	maxParamDepth = 16
 )
 
-// Param is an argument of a tool that its schema has repeated in a header:
-// x-mcp-header (MCP 2026-07-28, streamable HTTP, custom headers from tool
-// parameters).
+// Param is an argument of a tool that clients repeat in a header, because the tool's schema asks
+// for it with x-mcp-header (MCP 2026-07-28, streamable HTTP, custom headers from tool parameters).
 type Param struct {
-	// Header is what stands behind Mcp-Param-, in lower case.
+	// Header is the part of the name after Mcp-Param-, in lower case.
 	Header string
-	// Path leads to the argument through the members of objects.
+	// Path leads to the argument, through members of objects.
 	Path []string
 }
 
 // Equal reports whether p and q are the same declaration.
 func (p Param) Equal(q Param) bool { return p.Header == q.Header && slices.Equal(p.Path, q.Path) }
 
-// paramsOf reads a tool's input schema. A schema with a declaration that the
-// specification does not allow declares nothing: clients leave such a tool out.
+// paramsOf reads a tool's input schema. A schema with an invalid declaration declares nothing,
+// because clients ignore such a tool.
 func paramsOf(schema value.Value) []Param {
 	c := collector{seen: map[string]bool{}}
 	if !c.properties(schema, nil) {
@@ -46,8 +45,8 @@ type collector struct {
 	bytes int
 }
 
-// properties goes through the members that can be reached by `properties` alone;
-// false: a declaration is not valid, or there are too many.
+// properties visits the members that are reachable through `properties` alone. It returns false if
+// a declaration is invalid or if there are too many.
 func (c *collector) properties(schema value.Value, path []string) bool {
 	if len(path) > maxParamDepth {
 		return false
@@ -75,15 +74,14 @@ func (c *collector) add(sub, header value.Value, path []string) bool {
 	p := Param{strings.Clone(name), make([]string, len(path))}
 	c.bytes += len(name)
 	for i, step := range path {
-		p.Path[i] = strings.Clone(step) // and not the list that it is a part of
+		p.Path[i] = strings.Clone(step) // do not keep the whole list in memory
 		c.bytes += len(step)
 	}
 	c.found = append(c.found, p)
 	return len(c.found) <= maxParams && c.bytes <= maxParamBytes
 }
 
-// isToken reports whether a text may be part of a field's name (RFC 9110
-// section 5.6.2).
+// isToken reports whether a text may be part of a field name (RFC 9110 section 5.6.2).
 func isToken(s string) bool {
 	for i := range len(s) {
 		if b := s[i]; (b < 'a' || b > 'z') && (b < '0' || b > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(b)) {
@@ -93,13 +91,12 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// paramsAgree holds Mcp-Param-* against the arguments of a call; a text says
-// what is wrong. A field that the tool's schema declares must say what that
-// argument says, and be absent where the argument is absent or null; needed: it
-// must be there where the argument is. A field that no known schema declares
-// must at least say what some argument says: a value that none has is a lie in
-// any case.
-func (h Headers) paramsAgree(m *Message, needed bool) string {
+// compareParams compares Mcp-Param-* with the arguments of a call. It returns what is wrong, or "". A
+// field that the tool's schema declares must equal its argument, and must be absent if the argument
+// is absent or null. needed means that the field is mandatory if the argument is present. A field
+// that no known schema declares must equal some argument, because a value that no argument has is
+// wrong in any case.
+func (h Headers) compareParams(m *Message, needed bool) string {
 	for name, text := range h.Params {
 		if _, ok := plain(text); !ok {
 			return "Mcp-Param-" + name + " cannot be read"
@@ -118,32 +115,32 @@ func (h Headers) paramsAgree(m *Message, needed bool) string {
 		text, given := h.Params[p.Header]
 		said, _ := plain(text)
 		switch absent := !arg.Defined() || arg.IsNull(); {
-		case given && (absent || !equals(arg, said)), !given && !absent && needed && fits(arg):
+		case given && (absent || !equals(arg, said)), !given && !absent && needed && fitsHeader(arg):
 			return "Mcp-Param-" + p.Header + " differs from the message"
 		}
 	}
 	for name, text := range h.Params {
-		if said, _ := plain(text); !declared[name] && !says(m.Arguments, said) {
+		if said, _ := plain(text); !declared[name] && !anyArgumentEquals(m.Arguments, said) {
 			return "Mcp-Param-" + name + " differs from the message"
 		}
 	}
 	return ""
 }
 
-// says reports whether some argument has this value, as a header writes it.
-func says(args value.Value, text string) bool {
+// anyArgumentEquals reports whether some argument has this value, in the form of a header.
+func anyArgumentEquals(args value.Value, text string) bool {
 	if args.Kind() != value.ObjectKind {
 		return equals(args, text)
 	}
 	found := false
 	args.Each(func(_ string, v value.Value) bool {
-		found = says(v, text)
+		found = anyArgumentEquals(v, text)
 		return !found
 	})
 	return found
 }
 
-// equals compares an argument with a header's text: numbers by their value.
+// equals compares an argument with the text of a header. Numbers are compared by value.
 func equals(arg value.Value, text string) bool {
 	switch arg.Kind() {
 	case value.StringKind:
@@ -163,17 +160,18 @@ func equals(arg value.Value, text string) bool {
 	return false
 }
 
-// plainNumber keeps what only Go reads as a number (0x1p4, inf, 1_0) apart.
+// plainNumber reports whether s has only the characters of a plain decimal number, unlike 0x1p4,
+// inf or 1_0, which Go parses too.
 func plainNumber(s string) bool {
 	return s != "" && strings.Trim(s, "-.0123456789") == ""
 }
 
-// fits reports whether a client can write the argument into a header: what is
-// of no plain kind, or no whole number that every client reads alike, is left out.
-func fits(arg value.Value) bool {
+// fitsHeader reports whether a client can write the argument into a header: strings, booleans and
+// integers that all clients read alike.
+func fitsHeader(arg value.Value) bool {
 	switch arg.Kind() {
 	case value.StringKind:
-		return arg.Len() <= maxParamBytes // a longer one may be more than a server's header takes
+		return arg.Len() <= maxParamBytes // a longer one may exceed the server's limit for headers
 	case value.BoolKind:
 		return true
 	case value.NumberKind:

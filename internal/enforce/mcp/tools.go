@@ -13,25 +13,25 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// maxDepth bounds the nesting of a server's answer: schemas are deep.
+// maxDepth limits the nesting of a server's answer. Schemas are deep.
 const maxDepth = 128
 
-// ErrList is an answer whose tools cannot be told.
+// ErrList means that the tools in an answer cannot be read.
 var ErrList = errors.New("the list of tools cannot be read")
 
-// Tool is a tool as its server lists it.
+// Tool is a tool in a server's list.
 type Tool struct {
 	Name string
-	// Digest is of all that tells a model what the tool is for: title,
-	// description, schemas, annotations.
+	// Digest is the hash of all that tells a model what the tool is for: title, description,
+	// schemas and annotations.
 	Digest string
-	// Params are the arguments that its schema has repeated in headers.
+	// Params are the arguments that clients repeat in headers.
 	Params []Param
 }
 
-// FilterTools takes out of a server's answer the tools that keep is not true
-// for; all other bytes stay. Answers that list no tools stay as they are. The
-// tools that were listed are given, kept or not.
+// FilterTools removes the tools for which keep is false from a server's answer, and leaves all
+// other bytes unchanged. It returns all tools of the list, removed or not. An answer without a list
+// of tools stays as it is.
 func FilterTools(doc []byte, keep func(name string) bool) (out []byte, tools []Tool, err error) {
 	v, err := value.Decode(doc, value.Limits{Depth: maxDepth})
 	if err != nil {

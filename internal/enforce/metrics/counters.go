@@ -2,14 +2,15 @@
 package metrics
 
 import (
+	"io"
 	"net/http"
 	"strconv"
 	"sync/atomic"
 	"time"
 )
 
-// The words of a verdict, by which requests are counted: X-Decision and the decision
-// log use them, too.
+// The words of a verdict, by which requests are counted. X-Decision and the decision log use the
+// same words.
 const (
 	Permit      = "PERMIT"
 	Deny        = "DENY"
@@ -22,7 +23,7 @@ const (
 // Counters are the bouncer's figures since its start.
 type Counters struct {
 	words [6]atomic.Uint64 // by verdict, in the order of words
-	// Refused are requests that were turned away before any decision.
+	// Refused counts requests that were refused before a decision.
 	Refused, failed, Panics                                atomic.Uint64
 	UpstreamErrors, UpstreamTimeouts, Aborted, ClientGone  atomic.Uint64
 	ToolsChanged, UnaskedBytes                             atomic.Uint64
@@ -39,13 +40,13 @@ type Counters struct {
 
 var words = [...]string{Permit, Deny, Mask, PassThrough, ShadowDeny, ShadowMask}
 
-// bucketBounds are the decision histogram's upper bounds.
+// bucketBounds are the upper bounds of the decision histogram.
 var bucketBounds = [...]time.Duration{
 	time.Microsecond, 5 * time.Microsecond, 20 * time.Microsecond, 100 * time.Microsecond, 500 * time.Microsecond,
 	2 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 250 * time.Millisecond,
 }
 
-// Decisions is how many decisions were taken, and how many of them by the cache.
+// Decisions returns the number of decisions, and how many of them came from the cache.
 func (c *Counters) Decisions() (decisions, hits uint64) { return c.decided.Load(), c.hits.Load() }
 
 // Decision counts one decision.
@@ -62,7 +63,7 @@ func (c *Counters) Decision(took time.Duration, hit bool) {
 	c.buckets[i].Add(1)
 }
 
-// Verdict counts what became of a request. failed: there was no proper decision.
+// Verdict counts the outcome of a request. failed means that there was no proper decision.
 func (c *Counters) Verdict(word string, failed bool) {
 	for i, w := range words {
 		if w == word {
@@ -75,7 +76,7 @@ func (c *Counters) Verdict(word string, failed bool) {
 	}
 }
 
-// Requests is how many requests were decided on.
+// Requests returns the number of requests with a verdict.
 func (c *Counters) Requests() (n uint64) {
 	for i := range c.words {
 		n += c.words[i].Load()
@@ -83,9 +84,15 @@ func (c *Counters) Requests() (n uint64) {
 	return n
 }
 
-// Write answers with the counters, and with gauges, in Prometheus' text format. It names
-// no tenant, no caller and no path.
+// Write answers with the counters and gauges.
 func (c *Counters) Write(w http.ResponseWriter, gauges []Gauge) {
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	c.WriteText(w, gauges)
+}
+
+// WriteText writes the counters and gauges in Prometheus' text format. They do not name any
+// tenant, caller or path.
+func (c *Counters) WriteText(w io.Writer, gauges []Gauge) {
 	out := make([]byte, 0, 4096)
 	help := func(name, kind, text string) {
 		out = append(out, "# HELP gatehouse_bouncer_"+name+" "+text+"\n# TYPE gatehouse_bouncer_"+name+" "+kind+"\n"...)
@@ -143,11 +150,10 @@ func (c *Counters) Write(w http.ResponseWriter, gauges []Gauge) {
 		help(g.Name, g.Kind, g.Text)
 		line(g.Name, "", g.V)
 	}
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	_, _ = w.Write(out)
 }
 
-// Gauge is a figure that is read when it is asked for.
+// Gauge is a value that is read on request.
 type Gauge struct {
 	Name, Kind, Text string
 	V                float64

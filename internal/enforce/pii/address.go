@@ -14,24 +14,24 @@ var (
 	streetTypes = wordSet(`street st avenue ave av road rd boulevard blvd lane ln drive dr court ct place pl square sq terrace ter way
 		parkway pkwy circle cir highway hwy route alley crescent cres close row trail trl plaza mews quay grove gardens walk rise loop
 		turnpike pike expressway heights commons crossing landing ridge hill park point bend path`)
-	// plainStreets mean a street even where nothing is written with a capital.
+	// plainStreets mean a street even if nothing is capitalised.
 	plainStreets = wordSet("street avenue ave boulevard blvd road rd lane")
-	// namedBefore are streets in languages that name the kind first, after the number or before it.
+	// namedBefore are words for streets in languages that put the word before the name.
 	namedBefore = wordSet("rue avenue boulevard place chemin allée quai impasse cours route via viale piazza calle avenida paseo plaza rua largo")
 	units       = wordSet("apt apartment suite ste unit floor fl room rm flat bldg building")
 	directions  = wordSet("n s e w ne nw se sw north south east west")
-	// notStreets are first words after a number that count something.
+	// notStreets are words after a number that count something.
 	notStreets = wordSet("people percent years year days day hours hour minutes minute times items men women cars")
 )
 
-// germanic are ends of words that name a street.
+// germanic are endings of words that name a street.
 var germanic = []string{"straße", "strasse", "str.", "gasse", "platz", "allee", "weg", "straat", "laan", "gracht", "gatan", "vej"}
 
-// address finds postal addresses in what is scanned.
+// address finds postal addresses.
 type address struct{ *scan }
 
-// token reads a word of an address at i: letters, digits, apostrophes, hyphens.
-// It is in lower case; capital tells how it began.
+// token reads a word of an address at i: letters, digits, apostrophes, hyphens. The word is in
+// lower case; capital reports whether it began with a capital.
 func (s address) token(i int) (word string, capital bool, end int) {
 	var buf [32]byte
 	n, at := 0, i
@@ -60,8 +60,8 @@ func (s address) first(i int) byte {
 	return 0
 }
 
-// numberedStreet is the end of an address that begins with its number at i:
-// 221B Baker Street, 12 rue de Rivoli.
+// numberedStreet returns the end of an address that begins with a number at i: 221B Baker Street,
+// 12 rue de Rivoli.
 func (s address) numberedStreet(i int) int {
 	if strings.IndexByte(".,-/:$#", s.before(i)) >= 0 {
 		return 0
@@ -96,8 +96,8 @@ func (s address) numberedStreet(i int) int {
 	return 0
 }
 
-// numberBefore is where a street begins whose house number is at i: 221B, 12-14; 0:
-// nowhere.
+// numberBefore returns where a street begins whose house number is at i, such as 221B or 12-14, or
+// 0.
 func (s address) numberBefore(i int) int {
 	at := i
 	for ; isDigit(s.at(at)); at++ {
@@ -125,8 +125,8 @@ func (s address) numberBefore(i int) int {
 	return at + 1
 }
 
-// firstWord looks at the first word after a house number, which ends at end. decided:
-// the address ends at the result, or there is none (0).
+// firstWord examines the first word after a house number, which ends at end. decided means that the
+// address ends at the result, or that there is none (0).
 func (s address) firstWord(word string, capital bool, end int) (at int, decided bool) {
 	switch {
 	case word == "", notStreets[word], len(word) == 1 && !directions[word]:
@@ -146,8 +146,7 @@ type streetWords struct {
 	from, capitals, plain int
 }
 
-// named reports whether the n-th word, at at, says what kind of street the words before
-// it name.
+// named reports whether the n-th word is the word for a street, such as Road, that ends the name.
 func (w *streetWords) named(n, at int, word string, capital bool) bool {
 	if n == 0 || !streetTypes[word] {
 		return false
@@ -163,8 +162,8 @@ func (w *streetWords) count(word string, capital bool) {
 	}
 }
 
-// lastKind is the end of the kind of a street, which ends at end: of "Park Street" the
-// last one counts.
+// lastKind returns the end of the last word for a street, where the previous one ends at end: Park
+// Street.
 func (s address) lastKind(word string, capital bool, end int) int {
 	if next, more, e := s.peek(end); more && streetTypes[next] && capital {
 		end = e
@@ -175,7 +174,7 @@ func (s address) lastKind(word string, capital bool, end int) int {
 	return end
 }
 
-// peek is the next word after a space at i.
+// peek returns the next word after a space at i.
 func (s address) peek(i int) (word string, ok bool, end int) {
 	if s.at(i) != ' ' {
 		return "", false, 0
@@ -186,8 +185,8 @@ func (s address) peek(i int) (word string, ok bool, end int) {
 
 var joining = wordSet("de del della di la le les du des da do dos das d' l' von van der den")
 
-// streetName is the end of a name of one to five words after a space at i, of
-// which at least one has a capital.
+// streetName returns the end of a name of one to five words after a space at i, at least one of
+// them capitalised.
 func (s address) streetName(i int) int {
 	end := 0
 	for range 5 {
@@ -206,8 +205,8 @@ func (s address) streetName(i int) int {
 	return end
 }
 
-// namedStreet is the end of an address that begins with a word at i: P.O. Box
-// 12, Hauptstraße 5, Via Roma 7.
+// namedStreet returns the end of an address that begins with a word at i: P.O. Box 12, Hauptstraße
+// 5, Via Roma 7.
 func (s address) namedStreet(i int) int {
 	if c := s.t[i]; !isUpper(c) && c < 0x80 {
 		return 0
@@ -234,7 +233,7 @@ func (s address) namedStreet(i int) int {
 	return 0
 }
 
-// postBox is the end of a box whose first word, p or po, ends at i: P.O. Box 12.
+// postBox returns the end of a box whose first word, p or po, ends at i: P.O. Box 12.
 func (s address) postBox(word string, i int) int {
 	at := i
 	if word == "p" {
@@ -258,7 +257,7 @@ func (s address) postBox(word string, i int) int {
 	return 0
 }
 
-// houseNumber is the end of what follows a street's name at i: a number, and a place.
+// houseNumber returns the end of what follows a street's name at i: a number, and a place.
 func (s address) houseNumber(i int) int {
 	if s.at(i) == ',' {
 		i++
@@ -280,8 +279,8 @@ func (s address) houseNumber(i int) int {
 	return s.place(at)
 }
 
-// place is the end of what may follow a street: a direction, a unit, a city with
-// its state or its code. What only looks like a city is left out.
+// place returns the end of what may follow a street: a direction, a unit, or a city with its state
+// or postcode. Words that only look like a city are left out.
 func (s address) place(i int) int {
 	end := i
 	if word, ok, e := s.peek(end); ok && directions[word] {
@@ -293,7 +292,7 @@ func (s address) place(i int) int {
 		return end
 	}
 	if e := s.postcode(at); e > 0 {
-		// 10115 Berlin: the city follows its code.
+		// 10115 Berlin: the postcode is before the city.
 		if city := s.city(e); city > 0 && isDigit(s.t[at]) {
 			return city
 		}
@@ -317,15 +316,15 @@ func (s address) place(i int) int {
 			return e
 		}
 	}
-	// A city by itself is one where nothing goes on behind it.
+	// A city alone counts only if nothing follows it.
 	if s.t[end] == ',' && s.ends(city) {
 		return city
 	}
 	return end
 }
 
-// unit is the end of a flat, suite or floor that follows a street at i (#4, Apt. 12); i:
-// none follows.
+// unit returns the end of a flat, suite or floor after a street at i (#4, Apt. 12), or i if there
+// is none.
 func (s address) unit(i int) int {
 	at := s.comma(i)
 	if at == 0 {
@@ -353,7 +352,7 @@ func (s address) unit(i int) int {
 	return i
 }
 
-// ends reports whether a part of a text ends at i: with a sign, a line, or the text.
+// ends reports whether a part of a text ends at i: with a sign, a line, or the whole text.
 func (s address) ends(i int) bool {
 	switch c := s.at(i); c {
 	case 0:
@@ -367,8 +366,8 @@ func (s address) ends(i int) bool {
 	return false
 }
 
-// comma is where the next part of an address begins after a comma, a line's
-// end or a space at i; 0: nowhere.
+// comma returns where the next part of an address begins after a comma, the end of a line or a
+// space at i, or 0.
 func (s address) comma(i int) int {
 	at := i
 	for n := 0; n < 3; n++ {
@@ -383,7 +382,7 @@ func (s address) comma(i int) int {
 	return at
 }
 
-// city is the end of one to three words with capitals after a byte at i.
+// city returns the end of one to three capitalised words after a byte at i.
 func (s address) city(i int) int {
 	end := 0
 	for n := 0; n < 3; n++ {
@@ -399,7 +398,7 @@ func (s address) city(i int) int {
 	return end
 }
 
-// lastWord is where the last word of t[from:to] begins; 0 when it is the only one.
+// lastWord returns where the last word of t[from:to] begins, or 0 if it is the only one.
 func (s address) lastWord(from, to int) int {
 	if at := strings.LastIndexByte(string(s.t[from:to]), ' '); at >= 0 {
 		return from + at + 1
@@ -407,7 +406,7 @@ func (s address) lastWord(from, to int) int {
 	return 0
 }
 
-// region is the end of a state's two letters at i, with its ZIP code if there is one.
+// region returns the end of a state's two letters at i, with the ZIP code if there is one.
 func (s address) region(i int) int {
 	if !isUpper(s.at(i)) || !isUpper(s.at(i+1)) || isAlnum(s.at(i+2)) {
 		return 0
@@ -424,7 +423,7 @@ func (s address) region(i int) int {
 	return i + 2
 }
 
-// postcode is the end of a code at i: 12345, 12345-6789, SW1A 1AA.
+// postcode returns the end of a postcode at i: 12345, 12345-6789, SW1A 1AA.
 func (s address) postcode(i int) int {
 	at := i
 	if isDigit(s.at(i)) {

@@ -8,23 +8,23 @@ import (
 	"testing"
 )
 
-// tally is how a category did.
+// tally counts the results of a category.
 type tally struct{ wanted, missed, lines, wrong int }
 
-// TestCorpus prints, for the corpus in testdata, how much of what it marks is
-// missed (a place that is not covered whole), and in how many texts something
-// is found that is none. docs/ai.md states the figures; they may not get worse.
+// TestCorpus measures, for the corpus in testdata, how many of its marks are missed (not covered
+// completely), and in how many texts something else is found. docs/ai.md states the figures, which
+// may not get worse.
 func TestCorpus(t *testing.T) { measure(t, "corpus.txt", 500, 9, 1) }
 
-// TestHeldOutCorpus is the same on texts that the detectors were not extended by.
+// TestHeldOutCorpus is the same for texts that were not used to improve the detectors.
 func TestHeldOutCorpus(t *testing.T) { measure(t, "heldout2.txt", 100, 14, 1) }
 
-// TestFormerHeldOutCorpus is the same on texts that were held out once, and by
-// which the detectors were extended then.
+// TestFormerHeldOutCorpus is the same for texts that were held out once, and used to improve the
+// detectors later.
 func TestFormerHeldOutCorpus(t *testing.T) { measure(t, "heldout.txt", 100, 6, 1) }
 
-// measure reports on a corpus, which holds so many cases at least and of which
-// so many per cent may be missed, or wrong.
+// measure evaluates a corpus with at least `least` cases, of which mayMiss per cent may be missed
+// and mayErr per cent wrong.
 func measure(t *testing.T, name string, least int, mayMiss, mayErr float64) {
 	t.Helper()
 	data, err := os.ReadFile("testdata/" + name)
@@ -52,7 +52,7 @@ func measure(t *testing.T, name string, least int, mayMiss, mayErr float64) {
 						t.Logf("missed %s: %q in %q", k, text[m.Start:m.End], text)
 					}
 				}
-				// What is found beside the marks, or well beyond one, is wrong.
+				// Findings beside the marks, or well beyond one, are wrong.
 				spans = slices.DeleteFunc(spans, func(s Span) bool {
 					return slices.ContainsFunc(marks, func(m Span) bool { return s.Start >= m.Start-12 && s.End <= m.End+2 && s.Start < m.End })
 				})
@@ -82,7 +82,7 @@ func measure(t *testing.T, name string, least int, mayMiss, mayErr float64) {
 	}
 }
 
-// unmark takes the brackets out of a text and gives what stood within them.
+// unmark removes the brackets from a text, and returns what was inside.
 func unmark(s string) (text string, marks []Span) {
 	var b strings.Builder
 	for {

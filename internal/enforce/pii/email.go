@@ -5,13 +5,13 @@ import "bytes"
 // maxLocal is the longest part before the @ (RFC 5321 section 4.5.3.1.1).
 const maxLocal = 64
 
-// isLocal reports whether c stands in the part before the @. RFC 5322 allows
-// more, which nobody uses and which would take up what stands before.
+// isLocal reports whether c may be in the part before the @. RFC 5322 allows more characters, which
+// nobody uses and which would include preceding text.
 func isLocal(c byte) bool {
 	return isAlnum(c) || c == '.' || c == '+' || c == '-' || c == '%' || c == '\''
 }
 
-// email is the end of an e-mail address at i.
+// email returns the end of an e-mail address at i.
 func (s *scan) email(i int) int {
 	if s.alnumBefore(i) || !s.atAhead(i) {
 		return 0
@@ -25,7 +25,7 @@ func (s *scan) email(i int) int {
 		case c == '<' && s.at(at+s.markup(at)) == '@':
 			return s.domain(at + s.markup(at) + 1)
 		case !isLocal(c):
-			if s.before(at) == '.' { // no address has its dot there
+			if s.before(at) == '.' { // no address has a dot there
 				return 0
 			}
 			if n := s.spelled(at, "at"); n > 0 {
@@ -37,8 +37,8 @@ func (s *scan) email(i int) int {
 	return 0
 }
 
-// spelled is the length of a sign of an address that is written as a word in
-// brackets, with a space on either side or none: bea (at) example [dot] com.
+// spelled returns the length of a sign of an address that is written as a word in brackets, with or
+// without spaces around it: bea (at) example [dot] com.
 func (s *scan) spelled(i int, word string) int {
 	at := i
 	if s.at(at) == ' ' {
@@ -67,8 +67,7 @@ func (s *scan) spelled(i int, word string) int {
 	return at - i
 }
 
-// atAhead reports whether an @ is near enough to i, or may still come: most
-// words of a text need no closer look.
+// atAhead reports whether there is an @ near i, or may still be. Most words need no closer look.
 func (s *scan) atAhead(i int) bool {
 	if s.nextAt < i {
 		s.nextAt = len(s.t)
@@ -97,7 +96,7 @@ func (s *scan) atAhead(i int) bool {
 	return s.nextAt-i <= maxLocal && (s.nextAt < len(s.t) || !s.final)
 }
 
-// domain is the end of a domain at i, or on the next line, that ends in a top-level one.
+// domain returns the end of a domain with a known top-level domain, at i or on the next line.
 func (s *scan) domain(i int) int {
 	i += s.lineEnd(i)
 	i += s.markup(i)
@@ -137,7 +136,7 @@ func (s *scan) domain(i int) int {
 	return end
 }
 
-// literal is the end of an address literal: [192.0.2.1], [IPv6:2001:db8::1].
+// literal returns the end of an address literal: [192.0.2.1], [IPv6:2001:db8::1].
 func (s *scan) literal(i int) int {
 	at := i + 1
 	for c := s.at(at); (isAlnum(c) || c == '.' || c == ':') && at-i < 64; c = s.at(at) {

@@ -9,10 +9,10 @@ import (
 //go:embed health.txt
 var healthText string
 
-// healthTerms are the words of health records by their first word, longest first.
+// healthTerms are the words of health records, by their first word, longest first.
 var healthTerms = terms(healthText)
 
-// terms reads a list: a term a line, without regard to case; # comments.
+// terms reads a list with one term on each line, ignoring case; # begins a comment.
 func terms(text string) map[string][]string {
 	out := map[string][]string{}
 	for line := range strings.Lines(text) {
@@ -29,7 +29,7 @@ func terms(text string) map[string][]string {
 	return out
 }
 
-// splitWord takes the letters and digits at the beginning of a term apart.
+// splitWord splits off the letters and digits at the beginning of a term.
 func splitWord(term string) (first, rest string) {
 	i := 0
 	for i < len(term) && isAlnum(term[i]) {
@@ -38,11 +38,11 @@ func splitWord(term string) (first, rest string) {
 	return term[:i], term[i:]
 }
 
-// maxTerm is the longest first word of a term, in bytes.
+// maxTerm limits the first word of a term, in bytes.
 const maxTerm = 24
 
-// lower reads the word at i in lower case into buf; nothing for one that is too
-// long. It gives bytes, so that a look into a table makes no string of them.
+// lower reads the word at i in lower case into buf, or nothing if it is too long. It returns bytes,
+// so that looking it up allocates no string.
 func (s *scan) lower(i int, buf *[maxTerm]byte) (word []byte, end int) {
 	n := 0
 	for at := i; ; at++ {
@@ -61,8 +61,8 @@ func (s *scan) lower(i int, buf *[maxTerm]byte) (word []byte, end int) {
 	}
 }
 
-// health is the end of a health-record word at i: a condition, a medicine, a
-// finding, a code of ICD-10.
+// health returns the end of a term of health records at i: a condition, a medicine, a finding, a
+// code of ICD-10.
 func (s *scan) health(i int) int {
 	var buf [maxTerm]byte
 	word, at := s.lower(i, &buf)
@@ -92,8 +92,8 @@ func (s *scan) health(i int) int {
 	return 0
 }
 
-// medical reports whether a word is one of medicine by how it ends: inflammations,
-// operations, tumours, and the stems that the WHO gives to kinds of medicines.
+// medical reports whether a word is medical by its ending: inflammations, operations, tumours, and
+// the stems that the WHO defines for medicines.
 func medical(word []byte) bool {
 	if len(word) < 8 {
 		return false
@@ -110,7 +110,7 @@ func medical(word []byte) bool {
 	return false
 }
 
-// medicalEnds are ends of words by their last letter.
+// medicalEnds are word endings by their last letter.
 var medicalEnds = func() (out ['z' + 1][]string) {
 	for end := range strings.FieldsSeq(`arthritis bronchitis dermatitis hepatitis gastritis colitis sinusitis tonsillitis meningitis nephritis neuritis ngitis cystitis
 		ditis osteitis myelitis cephalitis titis ritis ectomy otomy ostomy oplasty oscopy carcinoma sarcoma lymphoma melanoma blastoma adenoma leukemia leukaemia anemia anaemia
@@ -122,7 +122,7 @@ var medicalEnds = func() (out ['z' + 1][]string) {
 	return out
 }()
 
-// follows is where rest, in lower case, ends when it stands at i and a word ends with it.
+// follows returns where rest, in lower case, ends if it is at i and a word ends with it.
 func (s *scan) follows(i int, rest string) int {
 	at := i
 	for k := 0; k < len(rest); k++ {
@@ -149,8 +149,8 @@ func (s *scan) follows(i int, rest string) int {
 
 var codeWords = []string{"icd", "icd10", "icd-10", "icd-10-cm", "diagnosis", "diagnoses", "dx", "diagnosed with", "code", "codes"}
 
-// diagnosisCode is the end of a code of ICD-10 whose first part is t[i:at]: with
-// its point, or after a word that says so.
+// diagnosisCode returns the end of a code of ICD-10 whose first part is t[i:at]: with its point, or
+// after a word that announces it.
 func (s *scan) diagnosisCode(i, at int) int {
 	if !isDigit(s.t[i+1]) || s.t[i] == 'U' || at-i < 3 {
 		return 0
@@ -181,8 +181,8 @@ var recordWords = []string{
 	"health card", "health insurance number", "nhs number", "nhs no", "nhs", "insurance id", "member id", "chart number", "medicare", "medicaid", "medical_record_number", "patient_id",
 }
 
-// recordNumber is the end of the number of a record or of a patient at i, of 5
-// to 12 digits after a word that says so.
+// recordNumber returns the end of the number of a record or of a patient at i: 5 to 12 digits after
+// a word that announces it.
 func (s *scan) recordNumber(i int) int {
 	n, at := 0, i
 	for n <= 12 && isDigit(s.at(at)) {

@@ -5,9 +5,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
-// Hide appends what stands for a text under a mask's strategy: nothing for remove,
-// the keyed digest for hash, "****" and the last four characters for last4,
-// "[redacted]" for any other, and for hash without a key.
+// Hide appends the replacement of a text under a mask's strategy: nothing for remove, the keyed
+// digest for hash, "****" and the last four characters for last4, and "[redacted]" for all others
+// and for hash without a key.
 func Hide(dst, text []byte, strategy string, key masking.HashKey) []byte {
 	switch strategy {
 	case lang.StrategyRemove:

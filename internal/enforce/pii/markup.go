@@ -1,7 +1,7 @@
 package pii
 
-// inline are the elements of HTML that part nothing for who reads a page, so that a
-// number or an address may go on behind their tags. Cells and paragraphs are none.
+// inline are the HTML elements that do not interrupt the text on a page, so that a number or an
+// address may continue after their tags. Cells and paragraphs do interrupt it.
 var inline = map[string]bool{
 	"a": true, "b": true, "bdi": true, "bdo": true, "big": true, "br": true, "code": true, "del": true, "em": true, "font": true, "i": true, "ins": true,
 	"kbd": true, "mark": true, "nobr": true, "q": true, "s": true, "samp": true, "small": true, "span": true, "strong": true, "sub": true, "sup": true,
@@ -9,14 +9,14 @@ var inline = map[string]bool{
 }
 
 const (
-	// maxTags bounds the tags beside one another, and maxComment a comment's text.
+	// maxTags limits the consecutive tags, and maxComment the length of a comment.
 	maxTags    = 4
 	maxComment = 32
 	maxTagName = 6
 )
 
-// markup is the length of the tags at i that a reader does not see; 0: none. Tags
-// with attributes are not among them: these are looked at.
+// markup returns the length of the tags at i that a reader does not see, or 0. It excludes tags
+// with attributes, which are searched.
 func (s *scan) markup(i int) int {
 	at := i
 	for range maxTags {
@@ -60,7 +60,7 @@ func (s *scan) tag(i int) int {
 	return at + 1 - i
 }
 
-// comment is the length of a comment at i without digits and addresses in it.
+// comment returns the length of a comment at i, if it contains no digits or addresses.
 func (s *scan) comment(i int) int {
 	n := s.literally(i, "<!--")
 	if n == 0 {
@@ -79,7 +79,7 @@ func (s *scan) comment(i int) int {
 	return 0
 }
 
-// literally is the length of a text if it stands at i, else 0.
+// literally returns the length of a text if it is at i, or 0.
 func (s *scan) literally(i int, text string) int {
 	for n := range len(text) {
 		if s.at(i+n) != text[n] {
@@ -89,8 +89,8 @@ func (s *scan) literally(i int, text string) int {
 	return len(text)
 }
 
-// parted is the length of a gap between groups of digits with markup on either side
-// of it, or on both; 0: there is no markup.
+// parted returns the length of a gap between groups of digits with markup before it, after it or
+// both, or 0 without markup.
 func (s *scan) parted(i int) int {
 	before := s.markup(i)
 	at := i + before

@@ -13,7 +13,7 @@ var given = wordSet(namesText)
 
 var (
 	titles = wordSet("mr mrs ms miss mx dr prof professor doctor herr frau monsieur madame mme mlle señor señora sr sra sir dame rev judge")
-	// ambiguous are given names that are words as well: they need a surname.
+	// ambiguous are given names that are also ordinary words. They count only with a surname.
 	ambiguous = wordSet(`will mark grace rose may june april august hope faith joy art bill jack frank drew chase grant dean dale glen rich rob sue pat
 		dawn summer autumn jordan austin paris virginia georgia savannah madison jackson lincoln hunter mason chance angel christian
 		ray don ivy iris jade ruby pearl amber crystal violet daisy olive penny gene dick peg max miles reed scott ross wade clay cliff
@@ -22,9 +22,9 @@ var (
 		heath forest holly hazel heather myrtle lily fern basil jasmine sage rosemary ginger sunny misty stormy windy merry happy
 		cash chad israel santiago san jose alma carmen mercedes jack job ali kim lee mario nova phoenix river
 		john james michael martin thomas paul peter george david simon luke mary martha victoria alexander douglas leon lena nelson`)
-	// particles stand between a given name and a surname.
+	// particles may occur between a given name and a surname.
 	particles = wordSet("van von de der den del della di da dos du la le bin ibn al el ter st")
-	// notSurnames are words with a capital that follow a given name and are none.
+	// notSurnames are capitalised words that may follow a given name and are not surnames.
 	notSurnames = wordSet(`street st avenue road university college school hospital church airport station park bridge day island beach
 		county city state university company inc corp llc ltd group bank the a an and or but is was has had will would can could should i
 		he she it we they you his her its our their this that these those what when where who why how please thanks thank hello hi dear
@@ -38,8 +38,8 @@ var nameIntroductions = []string{
 	"ich heiße", "mein name ist", "me llamo", "mi nombre es", "je m'appelle", "mi chiamo", "meu nome é", "grüße", "atentamente", "cordialement", "saluti",
 }
 
-// nameLabels label a field, or say whose name follows: what stands there is a name,
-// though it be a single word that no list has.
+// nameLabels label a field or announce a name. What follows is a name, even if it is a single
+// unknown word.
 var nameLabels = []string{
 	"first name", "last name", "given name", "family name", "middle name", "surname", "first_name", "last_name", "given_name", "family_name", "full_name", "firstname",
 	"my name is", "her name is", "his name is", "maiden name is", "last name is", "first name is", "surname is", "family name is", "my name's", "mein name ist", "ich heiße", "me llamo",
@@ -47,11 +47,11 @@ var nameLabels = []string{
 	"lastname", "fullname", "vorname", "nachname", "nombre", "apellido", "apellidos", "prénom", "cognome", "sobrenome", "patient_name", "customer_name",
 }
 
-// initialled are words behind which an initial and a word are a name: by J. Smith.
+// initialled are words after which an initial and a word are a name: by J. Smith.
 var initialled = []string{"by", "of", "from", "with", "to", "and", "for", "dear", "von", "par", "por", "da", "di", "signed", "attn", "cc"}
 
-// capitalised reads a word of letters, hyphens and apostrophes at i that begins
-// with a capital and is no abbreviation; "" for any other.
+// capitalised reads a word of letters, hyphens and apostrophes at i that begins with a capital and
+// is not an abbreviation, or "".
 func (s *scan) capitalised(i int, buf *[maxTerm]byte) (word string, end int) {
 	first := s.at(i)
 	if !isUpper(first) && (first < 0xc3 || first > 0xdf) {
@@ -83,8 +83,8 @@ func (s *scan) capitalised(i int, buf *[maxTerm]byte) (word string, end int) {
 	}
 }
 
-// name is the end of a person's name at i: a given name, with what follows it,
-// or whatever has a capital after a title or after words that introduce one.
+// name returns the end of a person's name at i: a given name with what follows it, or any
+// capitalised words after a title or an introduction.
 func (s *scan) name(i int) int {
 	if c := s.t[i]; c >= 'a' && c <= 'z' { // most words
 		return 0
@@ -126,8 +126,8 @@ func (s *scan) name(i int) int {
 	return 0
 }
 
-// initials is the end of a name that begins with an initial at i, behind a word
-// after which there can be little else: of J. Smith, by A. B. Okafor.
+// initials returns the end of a name that begins with an initial at i, after one of the words
+// initialled: of J. Smith, by A. B. Okafor.
 func (s *scan) initials(i, at int) int {
 	if s.at(at) != '.' || s.before(i) != ' ' || !s.introduced(i, initialled, "") {
 		return 0
@@ -155,8 +155,8 @@ func (s *scan) initials(i, at int) int {
 	return 0
 }
 
-// introduced reports whether one of the words stands right before i, with spaces,
-// a colon or one of the signs between.
+// introduced reports whether one of the words is directly before i, separated by spaces, a colon or
+// one of the signs.
 func (s *scan) introduced(i int, list []string, signs string) bool {
 	from := i
 	for from > 0 && i-from < 4 && (s.t[from-1] == ' ' || s.t[from-1] == ':' || s.t[from-1] == '\n' || s.t[from-1] == ',' || strings.IndexByte(signs, s.t[from-1]) >= 0) {
@@ -171,7 +171,7 @@ func (s *scan) introduced(i int, list []string, signs string) bool {
 	}
 	for _, words := range list {
 		if words[len(words)-1] != last {
-			continue // most
+			continue // most words
 		}
 		start := from - len(words)
 		if start < 0 || start > 0 && class[s.t[start-1]] == letter {
@@ -192,7 +192,7 @@ func (s *scan) introduced(i int, list []string, signs string) bool {
 	return false
 }
 
-// titled is the end of the name after a title that ends at i.
+// titled returns the end of the name after a title that ends at i.
 func (s *scan) titled(i int) int {
 	if s.at(i) == '.' {
 		i++
@@ -220,8 +220,8 @@ func (s *scan) titled(i int) int {
 	return end
 }
 
-// surname is the end of up to three further words of a name at i: initials,
-// particles, surnames; 0: none follows.
+// surname returns the end of up to three further words of a name at i: initials, particles,
+// surnames. It returns 0 if there are none.
 func (s *scan) surname(i int) int {
 	end, at := 0, i
 	for range 4 {

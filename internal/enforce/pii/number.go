@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// card is the end of a card number at i: 13 to 19 digits of a length that its
-// issuer uses, in groups as cards are written, with a right check digit (Luhn).
+// card returns the end of a card number at i: 13 to 19 digits, of a length that its issuer uses,
+// grouped like a card number, with a valid check digit (Luhn).
 func (s *scan) card(i int) int {
 	if first := s.at(i); first < '1' || first > '6' {
 		return s.scientific(i)
@@ -50,9 +50,9 @@ func (s *scan) card(i int) int {
 	return 0
 }
 
-// cardGap is the length of what parts the groups of a card's number at i: what
-// parts those of any number, also with spaces around, or a sign that none of them
-// has otherwise, or one end of a line. The check digit tells the rest.
+// cardGap returns the length of the separator between groups of a card number at i: that of any
+// number, also with spaces around it, some further signs, or the end of a line. The check digit
+// excludes false matches.
 func (s *scan) cardGap(i int) int {
 	if n := s.parted(i); n > 0 {
 		return n
@@ -83,8 +83,8 @@ func (s *scan) cardGap(i int) int {
 	return max(at-i, n)
 }
 
-// grouped reports whether digits in such groups look like a card number, or,
-// while it is not whole, like its beginning.
+// grouped reports whether digits in such groups look like a card number or, if whole is false, like
+// the beginning of one.
 func grouped(sizes []int, whole bool) bool {
 	if len(sizes) > 1 && sizes[0] == 4 && sizes[1] == 6 {
 		return len(sizes) <= 3
@@ -95,8 +95,8 @@ func grouped(sizes []int, whole bool) bool {
 	return even(sizes) || thousands(sizes)
 }
 
-// even groups are of one length, or all of multiples of four, but for the last,
-// which may be shorter.
+// even reports whether all groups have one length, or lengths that are multiples of four. The last
+// one may be shorter.
 func even(sizes []int) bool {
 	for i, n := range sizes {
 		last := i == len(sizes)-1
@@ -107,7 +107,7 @@ func even(sizes []int) bool {
 	return true
 }
 
-// thousands are groups of three, but for the first: 4,111,111.
+// thousands reports whether all groups but the first have three digits: 4,111,111.
 func thousands(sizes []int) bool {
 	for _, n := range sizes[1:] {
 		if n != 3 {
@@ -117,8 +117,8 @@ func thousands(sizes []int) bool {
 	return sizes[0] < 3
 }
 
-// scientific is the end of a card number at i that was taken for a number and is
-// written with an exponent: 4.111111111111111E+15.
+// scientific returns the end of a card number at i that a spreadsheet has converted to scientific
+// notation: 4.111111111111111E+15.
 func (s *scan) scientific(i int) int {
 	if b := s.before(i); b == '.' && i > 1 && isDigit(s.t[i-2]) {
 		return 0
@@ -148,11 +148,11 @@ func (s *scan) scientific(i int) int {
 	return at
 }
 
-// maxNumber bounds the digits of a number that may be a card's.
+// maxNumber limits the digits of a number that may be a card number.
 const maxNumber = 40
 
-// CardNumber reports whether the value of a decimal number, which may have a
-// fraction and an exponent, is the number of a card.
+// CardNumber reports whether the value of a decimal number, possibly with fraction and exponent, is
+// a card number.
 func CardNumber(number []byte) bool {
 	digits := make([]byte, 0, 2*maxNumber)
 	point, exponent := -1, 0
@@ -189,14 +189,13 @@ func CardNumber(number []byte) bool {
 	return len(digits) >= 13 && len(digits) <= 19 && issued(digits) && luhn(digits)
 }
 
-// issuer is a range of card numbers, by their first four digits, and the lengths that
-// its cards have.
+// issuer is a range of card numbers by their first four digits, with the lengths of its numbers.
 type issuer struct {
 	from, to int
 	lengths  string // a letter for each: "d" is 13, "e" 14, and so on to "j", 19
 }
 
-// issuers are the ranges in which cards are given out; of several the first counts.
+// issuers are the ranges of card numbers. The first match counts.
 var issuers = [...]issuer{
 	{4000, 4999, "dgj"},
 	{5100, 5599, "g"},
@@ -220,7 +219,7 @@ var issuers = [...]issuer{
 	{6700, 6799, "defghij"},
 }
 
-// issued reports whether a number has a length that cards of its range have.
+// issued reports whether a number has a valid length for its range.
 func issued(d []byte) bool {
 	four := ((int(d[0])*10+int(d[1]))*10+int(d[2]))*10 + int(d[3])
 	for _, r := range issuers {
@@ -231,7 +230,7 @@ func issued(d []byte) bool {
 	return false
 }
 
-// luhn checks the check digit.
+// luhn verifies the check digit.
 func luhn(d []byte) bool {
 	sum, same := 0, true
 	for i := len(d) - 1; i >= 0; i-- {
@@ -249,9 +248,8 @@ func luhn(d []byte) bool {
 
 var ssnWords = []string{"ssn", "ssns", "social security", "social-security", "socialsecurity", "social_security_number", "soc sec"}
 
-// ssn is the end of a social security number at i: area, group and serial as
-// they are given out, apart from one another, or nine digits after a word that
-// says so.
+// ssn returns the end of a social security number at i: separated groups in the ranges that are
+// assigned, or nine digits after a word that announces them.
 func (s *scan) ssn(i int) int {
 	if b := s.before(i); (b == '-' || b == '.') && i > 1 && isDigit(s.t[i-2]) {
 		return 0
@@ -292,9 +290,8 @@ func (s *scan) ssn(i int) int {
 	return 0
 }
 
-// ssnGap is the length of what parts the groups of a social security number at i: what
-// parts those of any number, a few signs more, and a hyphen with a space on either
-// side or at the end of a line.
+// ssnGap returns the length of the separator between groups of a social security number at i: that
+// of any number, some further signs, and a hyphen with spaces or the end of a line.
 func (s *scan) ssnGap(i int) int {
 	if n := s.parted(i); n > 0 {
 		return n
@@ -323,7 +320,7 @@ func (s *scan) ssnGap(i int) int {
 	return at - i
 }
 
-// lineEnd is the length of one end of a line at i; 0: none.
+// lineEnd returns the length of the line ending at i, or 0.
 func (s *scan) lineEnd(i int) int {
 	switch s.at(i) {
 	case '\n', Join:

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// TestOutsideCorpus measures the detectors on texts that others wrote and marked: the
-// synthetic set of microsoft/presidio-research (MIT), of which no copy is kept here.
-// GATEHOUSE_CORPORA names a directory in which that repository is checked out. Texts
-// come from templates; those of every other template may be learned from, and only of
-// them are the mistakes printed. docs/ai.md states the figures.
+// TestOutsideCorpus measures the detectors on texts that others wrote and marked: the synthetic
+// data of microsoft/presidio-research (MIT), of which no copy is kept here. GATEHOUSE_CORPORA names
+// a directory with a checkout of that repository. The texts come from templates. Half of the
+// templates may be used to improve the detectors, and the test prints the mistakes of only those.
+// docs/ai.md states the figures.
 func TestOutsideCorpus(t *testing.T) {
 	root := os.Getenv("GATEHOUSE_CORPORA")
 	if root == "" {
@@ -38,7 +38,7 @@ func TestOutsideCorpus(t *testing.T) {
 	types := map[string]string{
 		"PERSON": "names", "EMAIL_ADDRESS": "emails", "CREDIT_CARD": "card_numbers", "US_SSN": "ssn", "PHONE_NUMBER": "phones", "STREET_ADDRESS": "addresses",
 	}
-	// Any mark covers what is found: a street within an organization's address is no mistake.
+	// Any mark covers a finding: a street in an organization's address is not a mistake.
 	var by [2][kinds]tally
 	for _, text := range texts {
 		half := text.Template & 1
@@ -86,8 +86,8 @@ func TestOutsideCorpus(t *testing.T) {
 	}
 }
 
-// TestFormsOfOthers are forms that the part of the corpus showed which may be learned
-// from, each as our own text: what stands in brackets is found whole.
+// TestFormsOfOthers are forms from that half of the corpus, in texts of our own. What is in
+// brackets must be found completely.
 func TestFormsOfOthers(t *testing.T) {
 	for _, tc := range []struct {
 		kind, text string

@@ -1,8 +1,7 @@
-// Package pii finds personal data in text: names, e-mail addresses, US social
-// security numbers, card numbers, health-record words, postal addresses and
-// telephone numbers. It looks at text that comes in pieces: what is found does
-// not depend on where a piece ends, because nothing is settled that the next
-// byte could change. docs/ai.md states what is found, and how often it errs.
+// Package pii finds personal data in text: names, e-mail addresses, US social security numbers,
+// card numbers, terms of health records, postal addresses and telephone numbers. The text may
+// arrive in pieces. The result does not depend on where a piece ends, because nothing is settled
+// that the next byte could change. docs/ai.md says what is found, and how often it is wrong.
 package pii
 
 import (
@@ -11,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/plaintext"
 )
 
-// Kind is a category of personal data, as resources name them (pii_categories).
+// Kind is a category of personal data. Resources use the names in pii_categories.
 type Kind uint8
 
 // The categories.
@@ -28,10 +27,10 @@ const (
 
 var kindNames = [kinds]string{"names", "emails", "ssn", "card_numbers", "health_records", "addresses", "phones"}
 
-// String is the category's name.
+// String returns the category's name.
 func (k Kind) String() string { return kindNames[k] }
 
-// Category is the category of that name; plain singular forms are understood.
+// Category returns the category of a name, plural or singular.
 func Category(name string) (Kind, bool) {
 	switch strings.ToLower(name) {
 	case "names", "name":
@@ -55,49 +54,47 @@ func Category(name string) (Kind, bool) {
 // Set is a set of categories.
 type Set uint8
 
-// With is the set and k.
+// With returns the set with k added.
 func (s Set) With(k Kind) Set { return s | 1<<k }
 
 // Has reports whether k is in the set.
 func (s Set) Has(k Kind) bool { return s&(1<<k) != 0 }
 
-// All are all categories.
+// All contains all categories.
 const All = Set(1<<kinds - 1)
 
-// Numbers are the categories that are digits alone.
+// Numbers are the categories that consist of digits.
 const Numbers = Set(1<<SSN | 1<<Cards | 1<<Phones)
 
-// Span is a place in a text, in bytes, and what stands there.
+// Span is the position of personal data in a text, in bytes, and its category.
 type Span struct {
 	Start, End int
 	Kind       Kind
 }
 
-// Context is how many bytes before a position are looked at to understand what
-// stands there, as they are written: an entity takes more than the character it
-// stands for. A caller who drops settled text keeps so many.
+// Context is how many bytes before a position a scan needs as context, in the original spelling: an
+// entity is longer than the character that it encodes. Callers that drop settled text keep this
+// many bytes.
 const Context = 512
 
-// reach is how many bytes before a position are looked at, once they are decoded.
+// reach is how many decoded bytes before a position a scan needs as context.
 const reach = 64
 
-// Join is a byte that a caller puts between two pieces of a text that a reader
-// may take for one line or for two: a number goes on behind it, a word does not.
+// Join is a byte that a caller puts between two pieces of text that may belong to one line or to
+// two. A number continues after it, a word does not.
 const Join = 0x1f
 
 // window is how much of a text is decoded at a time, in bytes.
 const window = 32 << 10
 
-// Cut is a byte that a caller puts into the context in place of text that it
-// let go before it was settled: what follows begins a word, and may all the
-// same be the rest of an address.
+// Cut is a byte that a caller puts into the context in place of text that it wrote before it was
+// settled. A word begins after it, which may still be the rest of an address.
 const Cut = 0
 
-// Scan finds the categories of the set in text[from:]; what is before from is
-// context. It looks at the text as package plaintext reads it, and the spans are
-// places in the text as it is written. settled is how far the text is understood: no
-// span will ever begin before it but those that were given. final says that no
-// more text comes; settled is then len(text).
+// Scan finds the categories of the set in text[from:]; the text before from is context. It decodes
+// the text with package plaintext; the spans are positions in the original. settled is how far the
+// text is understood: no later span will begin before it. final means that no more text follows;
+// settled is then len(text).
 func (s Set) Scan(dst []Span, text []byte, from int, final bool) (spans []Span, settled int) {
 	for size := window; ; {
 		end := min(len(text), from+size)
@@ -118,7 +115,7 @@ func (s Set) Scan(dst []Span, text []byte, from int, final bool) (spans []Span, 
 	}
 }
 
-// read looks at a text in plain reading.
+// read scans a decoded text.
 func (s Set) read(dst []Span, text []byte, from int, final bool) (spans []Span, settled int) {
 	if plaintext.Clean(text, final) {
 		return s.scanPlain(dst, text, from, final)
@@ -134,7 +131,7 @@ func (s Set) read(dst []Span, text []byte, from int, final bool) (spans []Span, 
 	return dst, max(t.Place(settled), from)
 }
 
-// scanPlain looks at a text as it is.
+// scanPlain scans a text without decoding it.
 func (s Set) scanPlain(dst []Span, text []byte, from int, final bool) (spans []Span, settled int) {
 	sc := scan{set: s, t: text, final: final, nextAt: -1}
 	for i := from; i < len(text); {
@@ -177,9 +174,9 @@ func (s Set) scanPlain(dst []Span, text []byte, from int, final bool) (spans []S
 	return dst, len(text)
 }
 
-// classes of bytes. Letters are those of scripts that set words apart: Latin
-// with its accents, Greek, Cyrillic and what else UTF-8 writes in two bytes.
-// Others (Chinese, an emoji, a dash) end a word.
+// Classes of bytes. Letters are those of scripts that separate words: Latin with its accents,
+// Greek, Cyrillic and others with two bytes in UTF-8. Other characters (Chinese, an emoji, a dash)
+// end a word.
 const (
 	other = iota
 	letter
@@ -196,14 +193,14 @@ var class = func() (t [256]byte) {
 			t[i] = digit
 		case c == '(', c == '+', c == '@':
 			t[i] = mark
-		case c >= 0x80 && c < 0xc0: // continues a character of more bytes
+		case c >= 0x80 && c < 0xc0: // a continuation byte of a longer character
 			t[i] = letter
 		}
 	}
 	return t
 }()
 
-// extra is how many bytes follow the first one of a character that is no letter.
+// extra returns how many bytes follow the first byte of a character that is not a letter.
 func extra(c byte) int {
 	switch {
 	case c < 0xc2:
@@ -216,17 +213,17 @@ func extra(c byte) int {
 	return 3
 }
 
-// scan is one look at a text. Every byte is read through at, which notes that
-// the end was reached while more may come: then nothing is decided.
+// scan is one pass over a text. It reads bytes through at, which records if the end was reached
+// while more text may follow. Then nothing is decided.
 type scan struct {
 	set     Set
 	t       []byte
 	final   bool
 	starved bool
-	nextAt  int // where the next sign of an e-mail address is; -1: not looked for
+	nextAt  int // position of the next @ or its equivalent; -1 if unknown
 }
 
-// at is the byte at i; 0 beyond the end.
+// at returns the byte at i, or 0 beyond the end.
 func (s *scan) at(i int) byte {
 	if i < len(s.t) {
 		return s.t[i]
@@ -237,7 +234,7 @@ func (s *scan) at(i int) byte {
 	return 0
 }
 
-// before is the byte before i; 0 at the beginning.
+// before returns the byte before i, or 0 at the beginning.
 func (s *scan) before(i int) byte {
 	if i <= 0 {
 		return 0
@@ -245,7 +242,7 @@ func (s *scan) before(i int) byte {
 	return s.t[i-1]
 }
 
-// letterBefore reports whether a letter stands before i.
+// letterBefore reports whether a letter is before i.
 func (s *scan) letterBefore(i int) bool {
 	c := s.before(i)
 	if c < 0x80 || c >= 0xc0 {
@@ -259,21 +256,21 @@ func (s *scan) letterBefore(i int) bool {
 	return false
 }
 
-// alnumBefore reports whether a letter or a digit stands before i.
+// alnumBefore reports whether a letter or a digit is before i.
 func (s *scan) alnumBefore(i int) bool { return isDigit(s.before(i)) || s.letterBefore(i) }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 func isUpper(c byte) bool { return c >= 'A' && c <= 'Z' }
 func isAlnum(c byte) bool { return class[c] == letter || class[c] == digit }
 
-// word looks at a run of letters that begins at i.
+// word examines a run of letters that begins at i.
 func (s *scan) word(i int) (end int, kind Kind) {
 	try := func(k Kind, e int) {
 		if e > end {
 			end, kind = e, k
 		}
 	}
-	if class[s.before(i)] == digit { // 4th, 12B: looked at with the number
+	if class[s.before(i)] == digit { // 4th, 12B: examined with the number
 		return 0, 0
 	}
 	if s.set.Has(Emails) {
@@ -291,7 +288,7 @@ func (s *scan) word(i int) (end int, kind Kind) {
 	return end, kind
 }
 
-// number looks at a run of digits that begins at i.
+// number examines a run of digits that begins at i.
 func (s *scan) number(i int) (end int, kind Kind) {
 	try := func(k Kind, e int) {
 		if e > end {
@@ -322,11 +319,11 @@ func (s *scan) number(i int) (end int, kind Kind) {
 	return end, kind
 }
 
-// sign looks at a ( + or @.
+// sign examines a ( + or @.
 func (s *scan) sign(i int) (end int, kind Kind) {
 	switch s.t[i] {
 	case '@':
-		// The beginning went by unseen: it was too long, or already let go.
+		// The beginning was not examined: it was too long, or is already written.
 		if s.set.Has(Emails) && i > 0 && (isLocal(s.t[i-1]) || s.t[i-1] == Cut) {
 			return s.domain(i + 1), Emails
 		}
@@ -338,7 +335,7 @@ func (s *scan) sign(i int) (end int, kind Kind) {
 	return 0, 0
 }
 
-// near reports whether one of the words stands in the context before i.
+// near reports whether one of the words is in the context before i.
 func (s *scan) near(i, within int, words []string) bool {
 	from := max(0, i-within)
 	var low [reach]byte
@@ -355,7 +352,7 @@ func (s *scan) near(i, within int, words []string) bool {
 	text := string(low[:n])
 	for _, w := range words {
 		if len(w) > n || !has[w[0]] || !has[w[len(w)-1]] || !has[w[len(w)/2]] {
-			continue // most
+			continue // most words
 		}
 		at := strings.LastIndex(text, w)
 		if at < 0 || at > 0 && class[text[at-1]] == letter {
@@ -368,8 +365,8 @@ func (s *scan) near(i, within int, words []string) bool {
 	return false
 }
 
-// gap is the length of one separator between groups of digits at i; 0: none.
-// Typography writes them in many ways.
+// gap returns the length of one separator between groups of digits at i, or 0. It knows the common
+// typographic variants.
 func (s *scan) gap(i int) int {
 	switch s.at(i) {
 	case ' ', '-', '.', Join:

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// marked shows what is found in a text: [kind:what].
+// marked shows what is found in a text: [kind:text].
 func marked(set Set, text string) string {
 	spans, _ := set.Scan(nil, []byte(text), 0, true)
 	var out strings.Builder
@@ -113,8 +113,8 @@ on Main Street
 	}
 }
 
-// What goes on behind the end of a line is one piece, cut anywhere or not; lines of
-// their own are none.
+// TestScanOverLines: text that continues after the end of a line is found as one, wherever it is
+// cut. Separate lines are separate.
 func TestScanOverLines(t *testing.T) {
 	for text, want := range map[string]bool{
 		"see 123-45-\n6789 there": true, "see 123-\r\n45-6789 there": true, "mail bea@\nexample.com there": true, "mail bea@\r\nexample.com there": true,
@@ -133,7 +133,8 @@ func TestScanOverLines(t *testing.T) {
 	}
 }
 
-// Markup that nobody sees parts no number and no address; cells of a table do.
+// TestScanOverMarkup: invisible markup does not interrupt numbers and addresses; cells of a table
+// do.
 func TestScanOverMarkup(t *testing.T) {
 	for text, want := range map[string]string{
 		"pay 4111<b>1111</b>1111 1111.":                 "4111<b>1111</b>1111 1111",

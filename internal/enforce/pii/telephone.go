@@ -1,6 +1,6 @@
 package pii
 
-// accountWords stand before numbers of accounts, whose groups may look like others.
+// accountWords precede account numbers, whose groups may look like telephone numbers.
 var accountWords = []string{"iban"}
 
 var phoneWords = []string{
@@ -11,12 +11,11 @@ var phoneWords = []string{
 	"téléphone", "portable", "tél", "appelez", "appeler", "appelle", "numéro", "cellulare", "chiama", "chiamare", "fisso", "gsm", "telefoon", "bel", "puhelin", "telefonnummer",
 }
 
-// telephone finds telephone numbers in what is scanned.
+// telephone finds telephone numbers.
 type telephone struct{ *scan }
 
-// phone is the end of a telephone number at i: international with its plus
-// sign, North American, national with its leading zero, or any plausible one
-// after a word that says so.
+// phone returns the end of a telephone number at i: international with its plus sign, North
+// American, national with its leading zero, or any plausible one after a word that announces it.
 func (s telephone) phone(i int) int {
 	b := s.before(i)
 	if (b == '-' || b == '.' || b == ',' || b == '/' || b == ':') && i > 1 && isDigit(s.t[i-2]) {
@@ -47,12 +46,12 @@ func (s telephone) phone(i int) int {
 	return end
 }
 
-// continued reports whether digits and a typographic hyphen or dash stand before i.
+// continued reports whether digits and a typographic hyphen or dash are before i.
 func (s telephone) continued(i int) bool {
 	return i > 3 && s.t[i-3] == 0xe2 && s.t[i-2] == 0x80 && s.t[i-1] >= 0x90 && s.t[i-1] <= 0x95 && isDigit(s.t[i-4])
 }
 
-// international is +, a country, and 8 to 15 digits in all.
+// international matches +, a country code, and 8 to 15 digits in all.
 func (s telephone) international(i int) int {
 	if next := s.at(i + 1); next < '1' || next > '9' {
 		return 0
@@ -64,8 +63,8 @@ func (s telephone) international(i int) int {
 	return s.dialled(i+1, 8, most, 8)
 }
 
-// dialled is the end of least to most digits in at most so many groups, with
-// separators, slashes and brackets between them.
+// dialled returns the end of least to most digits in at most so many groups, with separators,
+// slashes and brackets between them.
 func (s telephone) dialled(i, least, most, groups int) int {
 	n, end, at := 0, 0, i
 	for g := 0; g < groups; g++ {
@@ -79,7 +78,7 @@ func (s telephone) dialled(i, least, most, groups int) int {
 		if n < least {
 			end = 0
 		}
-		// "(0)30", ") 20": brackets beside a gap.
+		// "(0)30", ") 20": brackets next to a gap.
 		next := at
 		for k := 0; k < 3; k++ {
 			switch c := s.at(next); {
@@ -103,8 +102,8 @@ func (s telephone) dialled(i, least, most, groups int) int {
 	return end
 }
 
-// american is the end of a number of the North American plan: (415) 555-2671,
-// 415.555.2671, 1-415-555-2671.
+// american returns the end of a number of the North American plan: (415) 555-2671, 415.555.2671,
+// 1-415-555-2671.
 func (s telephone) american(i int) int {
 	at := i
 	if s.at(at) == '1' {
@@ -160,7 +159,7 @@ func (s telephone) american(i int) int {
 	return at
 }
 
-// extension is the end of an extension that follows a number at i (x4587); i: none follows.
+// extension returns the end of an extension after a number at i (x4587), or i if there is none.
 func (s telephone) extension(i int) int {
 	if s.at(i)|0x20 != 'x' {
 		return i
@@ -175,9 +174,8 @@ func (s telephone) extension(i int) int {
 	return at
 }
 
-// national is the end of a number with a leading zero: 030 1234567,
-// (0171) 123 4567, 01 23 45 67 89. One separator is used throughout but for
-// the one after the area code; dates are none.
+// national returns the end of a number with a leading zero: 030 1234567, (0171) 123 4567, 01 23 45
+// 67 89. Except after the area code, all separators are the same. Dates do not match.
 func (s telephone) national(i int) int {
 	at, bracket := i, s.at(i) == '('
 	if bracket {
@@ -193,13 +191,13 @@ func (s telephone) national(i int) int {
 	return end
 }
 
-// dateSizes reports groups that a date may have: 01 02 2024, 001 02 2024.
+// dateSizes reports whether the groups may be those of a date: 01 02 2024, 001 02 2024.
 func dateSizes(sizes [8]int) bool {
 	return (sizes[0] == 2 || sizes[0] == 3) && sizes[1] == 2 && sizes[2] == 4
 }
 
-// nationalGroups are the sizes of the groups of a number at i, and where it ends; 0:
-// nowhere. bracket: its area code began with one.
+// nationalGroups returns the sizes of the groups of a number at i, and its end or 0. bracket means
+// that its area code began with a bracket.
 func (s telephone) nationalGroups(i int, bracket bool) (sizes [8]int, end int) {
 	at, n := i, 0
 	var used byte

@@ -6,11 +6,11 @@ import (
 )
 
 const (
-	// maxName is the longest name of an entity, in bytes.
+	// maxName limits the length of an entity's name, in bytes.
 	maxName = 32
-	// maxZeros bounds the digits of a numeric entity, zeros before it included.
+	// maxZeros limits the digits of a numeric entity, including leading zeros.
 	maxZeros = 64
-	// maxSlashes bounds a run of backslashes before an escape.
+	// maxSlashes limits the backslashes before an escape.
 	maxSlashes = 64
 )
 
@@ -33,7 +33,7 @@ func percentAt(b []byte, i int, final bool, buf []byte) ([]byte, int) {
 		return nil, 0
 	}
 	c := byte(hi<<4 | lo)
-	if c == 0 || c == 0x1f { // bytes with a meaning of their own
+	if c == 0 || c == 0x1f { // detectors use these bytes for their own purposes
 		c = 1
 	}
 	return append(buf, c), 3
@@ -49,8 +49,8 @@ func unhex(c byte) int {
 	return -1
 }
 
-// appendRune appends a character; one that does not exist, or that has a meaning
-// of our own, becomes one that is taken out.
+// appendRune appends a character. Invalid characters, and those that detectors use for their own
+// purposes, become a control character, which is removed later.
 func appendRune(buf []byte, r rune) []byte {
 	if r == 0 || r == 0x1f || !utf8.ValidRune(r) {
 		r = 1
@@ -58,8 +58,7 @@ func appendRune(buf []byte, r rune) []byte {
 	return utf8.AppendRune(buf, r)
 }
 
-// entityAt decodes &amp;, &#52; and &#x34;, also without the semicolon where
-// browsers do so.
+// entityAt decodes &amp;, &#52; and &#x34;, and omits the semicolon where browsers do.
 func entityAt(b []byte, i int, final bool, buf []byte) ([]byte, int) {
 	at := i + 1
 	if at >= len(b) {
@@ -86,7 +85,7 @@ func entityAt(b []byte, i int, final bool, buf []byte) ([]byte, int) {
 			return append(buf, text...), at + 1 - i
 		}
 	}
-	// A few names are understood without the semicolon, whatever follows.
+	// Some names need no semicolon, whatever follows.
 	for end := min(at, i+7); end > i+2; end-- {
 		name := string(b[i:end])
 		if text := html.UnescapeString(name); text != name {
@@ -123,9 +122,8 @@ func numericEntity(b []byte, i int, final bool, buf []byte) ([]byte, int) {
 
 func isAlnum(c byte) bool { return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' }
 
-// backslashAt decodes \u0034, \u{34}, \U00000034, \x34, \/ and the white space of
-// \n, \r and \t, behind any number of backslashes: what was quoted twice has
-// several.
+// backslashAt decodes \u0034, \u{34}, \U00000034, \x34, \/ and the white space of \n, \r and \t.
+// Text that was quoted several times has several backslashes.
 func backslashAt(b []byte, i int, final bool, buf []byte) ([]byte, int) {
 	at := i
 	for at < len(b) && at-i < maxSlashes && b[at] == '\\' {
@@ -179,7 +177,7 @@ func backslashAt(b []byte, i int, final bool, buf []byte) ([]byte, int) {
 	if r < 0xd800 || r > 0xdbff || digits != 4 {
 		return appendRune(buf, r), at - i
 	}
-	// The first half of a pair: the other follows.
+	// A high surrogate: the low one follows.
 	next := at
 	for next < len(b) && next-at < maxSlashes && b[next] == '\\' {
 		next++

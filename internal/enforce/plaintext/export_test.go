@@ -1,4 +1,4 @@
 package plaintext
 
-// Read is how many bytes of the original were read.
+// Read returns how many bytes of the original were read.
 func (t *Text) Read() int { return t.read }

@@ -7,12 +7,12 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// letters takes out what nobody sees, and writes digits, letters and white space
-// in the plainest way. It is the last decoding.
+// letters removes invisible characters, and writes digits, letters and white space in their
+// plainest form. It is the last step of decoding.
 func (t *Text) letters(final bool) {
 	in := t.Bytes
 	out := t.fresh()
-	last := -1 // where the character before begins in out; below 0: there is none
+	last := -1 // where the previous character begins in out, or -1
 	i := 0
 	for i < len(in) {
 		c := in[i]
@@ -35,7 +35,7 @@ func (t *Text) letters(final bool) {
 		case r == utf8.RuneError && n == 1:
 			last = len(out.bytes)
 			out.add(in[i-1], from, to)
-		case unseen(r):
+		case invisible(r):
 		case accent(r):
 			if both := composed(out.bytes, last, r); both != 0 {
 				from = int(out.from[last])
@@ -55,7 +55,7 @@ func (t *Text) letters(final bool) {
 	if i < len(in) {
 		t.read = t.Place(i)
 	}
-	t.become(out)
+	t.replace(out)
 }
 
 func (l *layer) addRune(r rune, from, to int) {
@@ -65,7 +65,7 @@ func (l *layer) addRune(r rune, from, to int) {
 	}
 }
 
-// composed is the letter that a letter and an accent make together; 0: they make none.
+// composed returns the letter that a letter and an accent form together, or 0.
 func composed(text []byte, last int, accent rune) rune {
 	if last < 0 {
 		return 0
@@ -78,15 +78,14 @@ func composed(text []byte, last int, accent rune) rune {
 	return 0
 }
 
-// accent reports a mark that stands over, under or around the character before.
+// accent reports whether r combines with the character before it.
 func accent(r rune) bool {
 	return r >= 0x300 && r <= 0x36f || r >= 0x1ab0 && r <= 0x1aff || r >= 0x1dc0 && r <= 0x1dff || r >= 0x20d0 && r <= 0x20ff || r >= 0xfe20 && r <= 0xfe2f
 }
 
-// unseen reports a character that is not shown: format characters, zero-width
-// ones, variation selectors, tags, controls, and the one that stands for bytes
-// which are no text.
-func unseen(r rune) bool {
+// invisible reports whether a character is invisible: format characters, zero-width characters,
+// variation selectors, tags, controls, and the replacement character for invalid bytes.
+func invisible(r rune) bool {
 	switch {
 	case r >= 0x80 && r < 0xa0:
 		return r != 0x85
@@ -99,8 +98,8 @@ func unseen(r rune) bool {
 	return false
 }
 
-// untouched reports a character that stays as it is, for those that texts mostly
-// are made of; one of which it is false may stay so all the same.
+// untouched reports whether a character certainly stays as it is. It covers the characters that
+// most texts consist of, and may be false for others that stay too.
 func untouched(r rune) bool {
 	switch {
 	case r < 0x80:
@@ -121,7 +120,7 @@ func untouched(r rune) bool {
 	return r >= 0x1f300 && r <= 0x1faff
 }
 
-// plain is what stands for a character: its compatibility form, digits in ASCII,
+// plain returns the replacement of a character: its compatibility form, with ASCII digits, and with
 // Latin letters for those that look like them.
 func plain(r rune) []rune {
 	if p := single(r); p != r {
@@ -134,7 +133,7 @@ func plain(r rune) []rune {
 	return out
 }
 
-// single is what stands for a character by our own tables.
+// single returns the replacement of a character according to our own tables.
 func single(r rune) rune {
 	switch {
 	case r < 0x80:
@@ -145,7 +144,7 @@ func single(r rune) rune {
 		return ' '
 	case r == 0x85, r == 0x2028, r == 0x2029:
 		return '\n'
-	case r >= 0x2776 && r <= 0x277e: // circled digits that have no compatibility form
+	case r >= 0x2776 && r <= 0x277e: // circled digits without a compatibility form
 		return '1' + r - 0x2776
 	case r >= 0x2780 && r <= 0x2788:
 		return '1' + r - 0x2780
@@ -161,8 +160,8 @@ func single(r rune) rune {
 	return r
 }
 
-// digit is a decimal digit of any script in ASCII. Unicode has them in runs of
-// ten that begin with zero.
+// digit returns the ASCII form of a decimal digit of any script. Unicode has them in runs of ten
+// that begin with zero.
 func digit(r rune) rune {
 	for _, run := range unicode.Nd.R16 {
 		if r >= rune(run.Lo) && r <= rune(run.Hi) {
@@ -177,7 +176,7 @@ func digit(r rune) rune {
 	return r
 }
 
-// lookalike are letters and signs that are drawn like ASCII ones.
+// lookalike maps letters and signs to the ASCII ones that they look like.
 var lookalike = func() map[rune]rune {
 	out := map[rune]rune{}
 	for to, from := range map[rune]string{

@@ -1,10 +1,9 @@
-// Package plaintext reads text as a person or a model reads it, so that a
-// detector cannot be passed by another way to write the same. It decodes HTML
-// entities, percent-encoding and backslash escapes, takes out what nobody sees
-// (zero-width characters, soft hyphens, tag characters, controls), writes digits
-// of every script as ASCII, applies compatibility normalisation (NFKC), and
-// replaces letters that look like Latin ones by those. It is pure, and it knows
-// for every byte of the result where it stood, so that a mask acts on the original.
+// Package plaintext reads text as a person or a model does, so that an attacker cannot evade
+// detectors by writing it differently. It decodes HTML entities, percent-encoding and backslash
+// escapes, removes invisible characters (zero-width characters, soft hyphens, tag characters,
+// controls), writes digits of all scripts as ASCII, applies compatibility normalisation (NFKC), and
+// replaces letters that look like Latin ones. It does no I/O. It records where each byte of the
+// result comes from, so that a mask applies to the original.
 package plaintext
 
 import (
@@ -14,21 +13,20 @@ import (
 	"unicode/utf8"
 )
 
-// maxRounds bounds how often the three decodings are applied one within the
-// other: &amp;#52; takes two rounds.
+// maxRounds limits how often the three decodings are repeated, for nested escapes: &amp;#52; takes
+// two rounds.
 const maxRounds = 4
 
-// Text is a text that was read, and where its bytes stood. Its memory is used
-// again by the next Fold. The zero value is ready.
+// Text is a decoded text, and where its bytes come from. Fold reuses its memory. The zero value is
+// ready to use.
 type Text struct {
-	// Bytes is what detectors look at. It may be the original itself and must
-	// not be changed.
+	// Bytes is the text for detectors. It may be the original itself, so do not change it.
 	Bytes []byte
-	// same: Bytes is the beginning of the original, byte for byte.
+	// same means that Bytes is a prefix of the original, byte for byte.
 	same bool
-	// from and to are where the source of each byte begins and ends in the original.
+	// from and to are the start and end of each byte's source in the original.
 	from, to []int32
-	// read is how much of the original Bytes stands for.
+	// read is the length of the part of the original that Bytes represents.
 	read int
 
 	spare layer
@@ -40,8 +38,8 @@ type layer struct {
 	from, to []int32
 }
 
-// Fold reads raw. With final unset more text follows, and an escape, a character
-// or the like that is not whole at the end is left for later (Read).
+// Fold decodes raw. If final is false, more text follows, and Fold leaves an incomplete escape or
+// character at the end for later.
 func (t *Text) Fold(raw []byte, final bool) {
 	t.Bytes, t.same, t.read = raw, true, len(raw)
 	t.from, t.to = t.from[:0], t.to[:0]
@@ -65,7 +63,7 @@ func (t *Text) Fold(raw []byte, final bool) {
 	t.letters(whole)
 }
 
-// Original is the place in the original of what stands at start to end.
+// Original returns the position in the original of the bytes from start to end.
 func (t *Text) Original(start, end int) (from, to int) {
 	switch {
 	case t.same:
@@ -76,8 +74,8 @@ func (t *Text) Original(start, end int) (from, to int) {
 	return int(t.from[start]), int(t.to[end-1])
 }
 
-// Place is the place in the original of the byte at i; for the end of the text,
-// what was read.
+// Place returns the position in the original of the byte at i. At the end of the text, that is the
+// length of what was read.
 func (t *Text) Place(i int) int {
 	switch {
 	case t.same:
@@ -88,7 +86,8 @@ func (t *Text) Place(i int) int {
 	return int(t.from[i])
 }
 
-// At is the first byte whose source begins at or after a place in the original.
+// At returns the index of the first byte whose source begins at or after a position in the
+// original.
 func (t *Text) At(place int) int {
 	if t.same {
 		return min(place, len(t.Bytes))
@@ -97,11 +96,11 @@ func (t *Text) At(place int) int {
 	return i
 }
 
-// decoder takes what is written in one way of escaping.
+// decoder decodes one kind of escapes.
 type decoder struct {
 	sign byte
-	// one decodes what stands at i, which holds sign: the text and its length
-	// in b. A length of 0: nothing is encoded there; below 0: more is needed to tell.
+	// one decodes what begins at i with sign. It returns the text and its length in b. A length of
+	// 0 means that nothing is encoded there, a negative one that more input is needed.
 	one func(b []byte, i int, final bool, buf []byte) (text []byte, n int)
 }
 
@@ -118,8 +117,7 @@ func (d decoder) present(b []byte, final bool) bool {
 	return false
 }
 
-// apply replaces the text by what a decoder makes of it; whole is false where
-// it left the end for later.
+// apply decodes the text with a decoder. It returns false if it left the end for later.
 func (t *Text) apply(d decoder, final bool) (whole bool) {
 	var buf [8]byte
 	in := t.Bytes
@@ -150,19 +148,19 @@ func (t *Text) apply(d decoder, final bool) (whole bool) {
 	if !whole {
 		t.read = t.Place(i)
 	}
-	t.become(out)
+	t.replace(out)
 	return whole
 }
 
-// fresh is an empty layer, in the memory of one that is not needed any more.
+// fresh returns an empty layer, in memory that is no longer used.
 func (t *Text) fresh() layer {
 	l := t.spare
 	l.bytes, l.from, l.to = l.bytes[:0], l.from[:0], l.to[:0]
 	return l
 }
 
-// become makes a layer the text.
-func (t *Text) become(l layer) {
+// replace makes a layer the text.
+func (t *Text) replace(l layer) {
 	t.spare = layer{from: t.from, to: t.to}
 	if !t.same {
 		t.spare.bytes = t.Bytes
@@ -174,7 +172,7 @@ func (l *layer) add(c byte, from, to int) {
 	l.bytes, l.from, l.to = append(l.bytes, c), append(l.from, int32(from)), append(l.to, int32(to))
 }
 
-// String is a text as detectors read it.
+// String decodes a text.
 func String(s string) string {
 	if Clean([]byte(s), true) {
 		return s
@@ -184,11 +182,10 @@ func String(s string) string {
 	return string(t.Bytes)
 }
 
-// Message is what the parts of one message say, for a detector of phrases. Of
-// several parts it gives two readings, a line each part and all in one piece,
-// since a phrase may be parted between words or within one. Text that is written
-// in tag characters, which models read and people do not see, follows on a line
-// of its own.
+// Message joins the parts of one message for a detector of phrases. Several parts are written
+// twice, one on each line and all in one piece, because a phrase may be split between words or
+// within one. Text in tag characters, which models read and people do not see, follows on a line of
+// its own.
 func Message(parts ...string) string {
 	var b strings.Builder
 	for i, p := range parts {
@@ -213,7 +210,7 @@ func Message(parts ...string) string {
 	return b.String()
 }
 
-// Hidden is the text that is written in Unicode's tag characters; empty if none is.
+// Hidden returns the text written in Unicode's tag characters, or "".
 func Hidden(s string) string {
 	if !strings.Contains(s, "\xf3\xa0") {
 		return ""
@@ -227,7 +224,7 @@ func Hidden(s string) string {
 	return string(out)
 }
 
-// Clean reports whether Fold would leave a text as it is.
+// Clean reports whether Fold would leave a text unchanged.
 func Clean(b []byte, final bool) bool {
 	for i := 0; i < len(b); {
 		for i+8 <= len(b) && eightUsual(binary.LittleEndian.Uint64(b[i:])) {
@@ -237,7 +234,7 @@ func Clean(b []byte, final bool) bool {
 			break
 		}
 		c := b[i]
-		if looks[c] == usual {
+		if byteClass[c] == usual {
 			i++
 			continue
 		}
@@ -268,23 +265,23 @@ func Clean(b []byte, final bool) bool {
 	return true
 }
 
-// eightUsual reports, of eight bytes at a time, that none of them has to be
-// looked at. It may be false of bytes that have not.
+// eightUsual reports whether none of eight bytes needs a closer look. It may be false although none
+// does.
 func eightUsual(x uint64) bool {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
-	// A byte is zero where its top bit appears by subtracting one from it.
+	// A byte is zero if its top bit gets set by subtracting one from it.
 	zero := func(v uint64) uint64 { return (v - ones) &^ v }
 	odd := x | (x-0x20*ones)&^x | zero(x^'&'*ones) | zero(x^'%'*ones) | zero(x^'\\'*ones) | zero(x^0x7f*ones)
 	return odd&tops == 0
 }
 
-// classes of bytes, for a quick look.
+// Classes of bytes, for a quick look.
 const (
 	usual   = iota // stays as it is
-	special        // is to be looked at
+	special        // needs a closer look
 )
 
-var looks = func() (t [256]byte) {
+var byteClass = func() (t [256]byte) {
 	for i := range t {
 		switch c := byte(i); {
 		case c >= utf8.RuneSelf, c == '&', c == '%', c == '\\', control(c):
@@ -294,8 +291,8 @@ var looks = func() (t [256]byte) {
 	return t
 }()
 
-// control reports a byte that nobody sees. White space is none, nor are the two
-// bytes that detectors give a meaning of their own (0 and 0x1f).
+// control reports whether a byte is invisible. White space is not, nor are the two bytes that
+// detectors use for their own purposes (0 and 0x1f).
 func control(c byte) bool {
 	return c > 0 && c < 0x1f && (c < '\t' || c > '\r') || c == 0x7f
 }

@@ -68,7 +68,7 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// Offsets lead back to what stood there.
+// TestOriginal: positions lead back to the original.
 func TestOriginal(t *testing.T) {
 	const in = "pay &#52;１\u200b1% now Jose\u0301!"
 	var x plaintext.Text
@@ -84,14 +84,14 @@ func TestOriginal(t *testing.T) {
 	}
 }
 
-// samples are pieces that texts are made of in the property tests.
+// samples are parts of the texts in the property tests.
 var samples = []string{
 	"&#5", "2;", "&amp;", "#52;", "&nbsp", "%", "4", "0", "%2", "5", "\\", "u00", "34", "\\u003", "\\ud835", "\\udfd2", "e", "\u0301", "\u200b",
 	"４", "\xe2\x80", "\x8b", "\xff", "a", "о", "@", " ", "\U000e0041", "&", ";", "\\n", "x",
 }
 
-// What is read of the beginning of a text is the beginning of what is read of it
-// all, wherever it is cut, but for an accent that joins the letter before.
+// FuzzFold: reading the beginning of a text gives the beginning of reading all of it, wherever it
+// is cut, except for an accent that joins the letter before it.
 func FuzzFold(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3}, uint16(3))
 	f.Add([]byte{9, 10, 11, 12, 13}, uint16(1))

@@ -37,12 +37,14 @@ type Recorder struct {
 	folder  *fold.Folder[[]byte]
 	events  sync.Pool // *[]byte
 	inputs  *spool.Allowance
+	decided func(ctx context.Context, id, effect string)
 }
 
-// New writes to log. limits say when refusals are counted together.
-func New(log *journal.Journal, bundles *follow.Follower, scout *discovery.Scout, panics *panics.Reporter, limits fold.Limits) *Recorder {
+// New writes to log. limits say when refusals are counted together. decided notes a verdict
+// on the span of its request; nil: nothing is traced.
+func New(log *journal.Journal, bundles *follow.Follower, scout *discovery.Scout, panics *panics.Reporter, limits fold.Limits, decided func(ctx context.Context, id, effect string)) *Recorder {
 	return &Recorder{
-		journal: log, bundles: bundles, scout: scout, panics: panics, count: log.Count, log: log.Log, now: log.Now,
+		journal: log, bundles: bundles, scout: scout, panics: panics, count: log.Count, log: log.Log, now: log.Now, decided: decided,
 		folder: fold.New[[]byte](limits), inputs: newInputAllowance(), events: sync.Pool{New: func() any { buf := make([]byte, 0, 2048); return &buf }},
 	}
 }
@@ -50,6 +52,9 @@ func New(log *journal.Journal, bundles *follow.Follower, scout *discovery.Scout,
 // Commit records a verdict before it takes effect. Where the log is required and cannot
 // be written, the request is refused.
 func (r *Recorder) Commit(ctx context.Context, st *settings.State, in *request.Inbound, who *identity.Caller, v *judge.Verdict) {
+	if r.decided != nil {
+		r.decided(ctx, v.ID, v.Decision.Effect.String())
+	}
 	if !r.Record(st, in, who, v) {
 		v.RefuseUnlogged(ctx, in, st)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/wire"
+	"github.com/gatehouse-dev/gatehouse/internal/framing"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -130,7 +131,7 @@ func (in *Inbound) Admit(r *http.Request, st *settings.Settings) *Refusal {
 		return no
 	}
 	var ok bool
-	if in.Host, ok = canonicalHost(r.Host); !ok || !wire.Consistent(r) {
+	if in.Host, ok = canonicalHost(r.Host); !ok || !framing.Consistent(r.ProtoMajor, r.Host, r.RequestURI, r.Header, r.ContentLength) {
 		return BadRequest("the host name is malformed, or host, path and length contradict one another")
 	}
 	if in.params, ok = readQuery(in.Query); !ok {

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -59,9 +60,10 @@ type Upstream struct {
 	closed bool
 }
 
-// New prepares the way to raw, scheme://host[:port]. unasked is called each
-// time the application sends bytes that belong to no request.
-func New(raw string, timeout time.Duration, maxConns int, now func() time.Time, unasked func()) (*Upstream, error) {
+// New prepares the way to raw, scheme://host[:port]. roots are the authorities for the
+// application's certificate, nil for the system's. unasked is called each time the application
+// sends bytes that belong to no request.
+func New(raw string, roots *x509.CertPool, timeout time.Duration, maxConns int, now func() time.Time, unasked func()) (*Upstream, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" || u.User != nil || (u.Path != "" && u.Path != "/") || u.RawQuery != "" {
 		return nil, fmt.Errorf("the upstream %q must be scheme://host[:port] and nothing else", raw)
@@ -87,7 +89,7 @@ func New(raw string, timeout time.Duration, maxConns int, now func() time.Time, 
 	up.transport = &http.Transport{
 		DialContext: up.dialer.DialContext, Protocols: protocols, DisableCompression: true,
 		// Sessions are resumed: a connection that is closed after its answer costs less.
-		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)},
+		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ClientSessionCache: tls.NewLRUClientSessionCache(0)},
 		TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: timeout,
 		MaxIdleConns: maxIdleConnections, MaxIdleConnsPerHost: maxIdleConnections, MaxConnsPerHost: maxConns,
 		IdleConnTimeout: idleConnectionLife, MaxResponseHeaderBytes: maxAnswerHead,
@@ -168,17 +170,6 @@ func (u *Upstream) Do(r *http.Request, in *Request, head *header.Outgoing, inter
 	}
 	return u.send(r.Context(), r, in, head, interim)
 }
-
-// Running is how many requests take the lean way now.
-func (u *Upstream) Running() int { return len(u.limit) }
-
-// UseTransport has all requests go through the standard transport. It may be called
-// before the first one.
-func (u *Upstream) UseTransport() { u.lean = false }
-
-// TLSConfig is what connections to the application are opened with. It may be changed
-// before the first one.
-func (u *Upstream) TLSConfig() *tls.Config { return u.transport.TLSClientConfig }
 
 // plain reports whether a request may take the lean way.
 func (u *Upstream) plain(r *http.Request, in *Request) bool {

@@ -1,14 +1,15 @@
-// Package wire takes TLS connections of clients, those of HTTP/1 with the strict framing
-// of package framing.
+// Package wire takes TLS connections of clients, and knows what is at their other end.
 package wire
 
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
@@ -17,14 +18,15 @@ import (
 // handshakeTimeout is how long a client may take to shake hands.
 const handshakeTimeout = 10 * time.Second
 
-// SecureListener hands out TLS connections after their handshake: those that
-// agreed on HTTP/2 as they are, for net/http takes them up by their type, and
-// those of HTTP/1 behind the same framing checks as plain ones.
+// SecureListener hands out TLS connections after their handshake. A connection that agreed
+// on a protocol other than HTTP is closed: its handshake was all that its client wanted
+// (RFC 8737).
 type SecureListener struct {
 	net.Listener
 	config *tls.Config
 	ready  chan net.Conn
-	failed chan error
+	failed chan error    // what the listener answers in place of a connection
+	ended  chan struct{} // closed when it takes no more
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -34,7 +36,7 @@ type SecureListener struct {
 // NewSecureListener begins to accept from l. Closing the result closes l, ends handshakes
 // that are under way and waits for them.
 func NewSecureListener(l net.Listener, config *tls.Config) *SecureListener {
-	s := &SecureListener{Listener: l, config: config, ready: make(chan net.Conn), failed: make(chan error, 1)}
+	s := &SecureListener{Listener: l, config: config, ready: make(chan net.Conn), failed: make(chan error), ended: make(chan struct{})}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.all.Go(s.accept)
 	return s
@@ -49,14 +51,24 @@ func TLSConfig(cert, key string) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}, nil
 }
 
+// accept takes connections until the listener is closed. Any other error, such as a lack of
+// file descriptors, goes to the server, which knows how long to wait before it asks again.
 func (s *SecureListener) accept() {
+	defer close(s.ended)
 	for {
 		c, err := s.Listener.Accept()
-		if err != nil {
-			s.failed <- err
+		switch {
+		case err == nil:
+			s.all.Go(func() { s.handshake(c) })
+			continue
+		case errors.Is(err, net.ErrClosed):
 			return
 		}
-		s.all.Go(func() { s.handshake(c) })
+		select {
+		case s.failed <- err:
+		case <-s.ctx.Done():
+			return
+		}
 	}
 }
 
@@ -69,12 +81,14 @@ func (s *SecureListener) handshake(c net.Conn) {
 		_ = c.Close()
 		return
 	}
-	var out net.Conn = secure
-	if secure.ConnectionState().NegotiatedProtocol != "h2" {
-		out = framing.NewServerConn(secure, nil)
+	switch secure.ConnectionState().NegotiatedProtocol {
+	case "", "h2", "http/1.1":
+	default:
+		_ = secure.Close()
+		return
 	}
 	select {
-	case s.ready <- out:
+	case s.ready <- secure:
 	case <-s.ctx.Done():
 		_ = c.Close()
 	}
@@ -86,9 +100,19 @@ func (s *SecureListener) Accept() (net.Conn, error) {
 	case c := <-s.ready:
 		return c, nil
 	case err := <-s.failed:
-		s.failed <- err // every later call fails alike
 		return nil, err
+	case <-s.ended:
+		return nil, net.ErrClosed
 	}
+}
+
+// SyscallConn implements syscall.Conn, so that framing.Drain works.
+func (s *SecureListener) SyscallConn() (syscall.RawConn, error) {
+	raw, ok := s.Listener.(syscall.Conn)
+	if !ok {
+		return nil, syscall.ENOTSUP
+	}
+	return raw.SyscallConn()
 }
 
 // Close implements net.Listener.
@@ -111,14 +135,7 @@ type clientKey struct{}
 // Mark is a server's ConnContext: it keeps with the connection what is the same for
 // all of its requests. net/http sees no TLS in a framing.ServerConn.
 func Mark(ctx context.Context, c net.Conn) context.Context {
-	secure := false
-	if s, ok := c.(*framing.ServerConn); ok {
-		c = s.Conn
-	}
-	if _, ok := c.(*tls.Conn); ok {
-		secure = true
-	}
-	return context.WithValue(ctx, clientKey{}, clientAt(c.RemoteAddr().String(), secure))
+	return context.WithValue(ctx, clientKey{}, clientAt(c.RemoteAddr().String(), framing.TLSState(c) != nil))
 }
 
 // ClientOf is the connection of a request.

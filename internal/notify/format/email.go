@@ -2,16 +2,17 @@ package format
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"mime"
 	"mime/quotedprintable"
 	"net/mail"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
@@ -36,57 +37,68 @@ const maxRecipients = 50
 func emailType() Type {
 	return Type{
 		Name: Email, Secrets: []string{Password, Username, AccessToken, ClientID, ClientSecret},
-		Check: func(ch Channel) []fault.Detail {
-			c := &checks{Channel: ch}
+		Settings: []Setting{
+			{Name: "from", Kind: kindText, Required: true},
+			{Name: "to", Kind: kindList, Required: true},
+			{Name: "tls", Kind: kindChoice, Values: []string{StartTLS, ImplicitTLS, NoTLS}},
+			{Name: "auth", Kind: kindChoice, Values: []string{AuthPlain, AuthLogin, AuthXOAUTH2}},
+			{Name: "token_url", Kind: kindText, With: ClientID},
+			{Name: "scope", Kind: kindText},
+			{Name: "client_auth", Kind: kindChoice, Values: clientAuth()},
+		},
+		Credentials: [][]string{{}, {Username, Password}, {Username, AccessToken}, {Username, ClientID, ClientSecret}},
+		more: func(c *checks) {
 			if _, err := c.MailServer(); err != nil {
 				c.add("/endpoint", err.Error())
 			}
-			c.required("from")
 			if s := c.text("from"); s != "" {
-				if _, err := mail.ParseAddress(s); err != nil {
+				if _, err := parseAddress(s); err != nil {
 					c.add("/settings/from", "is no mail address")
 				}
 			}
 			c.recipients()
-			c.oneOf("tls", StartTLS, ImplicitTLS, NoTLS)
-			c.oneOf("auth", AuthPlain, AuthLogin, AuthXOAUTH2)
-			c.texts("token_url", "scope")
 			if c.text("auth") == AuthXOAUTH2 {
 				c.secrets([]string{Username, AccessToken}, []string{Username, ClientID, ClientSecret})
-				c.tokenURL()
 			} else {
 				c.secrets([]string{}, []string{Username, Password})
 			}
 			if len(c.Credential) > 0 && c.text("tls") == NoTLS {
 				c.add("/settings/tls", "a credential is not sent over a connection without TLS")
 			}
-			return c.found
 		},
 	}
 }
 
-// recipients checks the setting to.
+// plainAddress is an address that means the same to every mail server: its local part needs
+// no quotes, and its domain is a host name.
+var plainAddress = regexp.MustCompile(`^[^\s<>()\[\]\\,;:@"[:cntrl:]]+@[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$`)
+
+// parseAddress reads a mail address, with or without a name. It goes into SMTP commands
+// without quotes, where "x> SIZE=1"@example.com would say more than an address.
+func parseAddress(text string) (*mail.Address, error) {
+	a, err := mail.ParseAddress(text)
+	if err != nil {
+		return nil, err
+	}
+	if len(a.Address) > 254 || !plainAddress.MatchString(a.Address) { // RFC 5321, 4.5.3.1.3
+		return nil, errors.New("not an address that every mail server takes")
+	}
+	return a, nil
+}
+
+// clientAuth is how an OAuth client signs in at its token endpoint.
+func clientAuth() []string { return []string{"body", "basic"} }
+
+// recipients checks the addresses of the setting to.
 func (c *checks) recipients() {
-	to, ok := c.list("to")
-	switch {
-	case !ok:
-		c.add("/settings/to", "must be a mail address or a list of them")
-	case len(to) == 0:
-		c.add("/settings/to", "is required for this type of channel")
-	case len(to) > maxRecipients:
+	to, _ := c.list("to")
+	if len(to) > maxRecipients {
 		c.add("/settings/to", fmt.Sprintf("must not have more than %d addresses", maxRecipients))
 	}
 	for _, address := range to {
-		if _, err := mail.ParseAddress(address); err != nil {
+		if _, err := parseAddress(address); err != nil {
 			c.add("/settings/to", "contains what is no mail address")
 		}
-	}
-}
-
-// tokenURL says that an OAuth client needs a URL that gives it tokens.
-func (c *checks) tokenURL() {
-	if c.Credential[ClientID] != "" && c.text("token_url") == "" {
-		c.add("/settings/token_url", "is required for an OAuth client")
 	}
 }
 
@@ -116,11 +128,7 @@ func (c Channel) MailAuth() string {
 // host:port. Without a port it is 465 with implicit TLS, else 587.
 func (c Channel) MailServer() (outbound.MailServer, error) {
 	none := outbound.MailServer{}
-	raw := c.Endpoint
-	if !strings.Contains(raw, "://") {
-		raw = "smtp://" + raw
-	}
-	u, err := url.Parse(raw)
+	u, err := url.Parse(c.URL())
 	if err != nil || u.Scheme != "smtp" && u.Scheme != "smtps" || u.Hostname() == "" || u.User != nil || u.Opaque != "" ||
 		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
 		return none, fmt.Errorf("must be smtp://host:port or smtps://host:port")
@@ -152,7 +160,7 @@ type Mail struct {
 
 // Compose writes the mail for a message. sent is when it is sent.
 func Compose(c Channel, m Message, sent time.Time) (Mail, error) {
-	from, err := mail.ParseAddress(c.text("from"))
+	from, err := parseAddress(c.text("from"))
 	if err != nil {
 		return Mail{}, fmt.Errorf("the setting from: %w", err)
 	}
@@ -160,7 +168,7 @@ func Compose(c Channel, m Message, sent time.Time) (Mail, error) {
 	out := Mail{From: from.Address}
 	var shown []string
 	for _, s := range list {
-		to, err := mail.ParseAddress(s)
+		to, err := parseAddress(s)
 		if err != nil {
 			return Mail{}, fmt.Errorf("the setting to: %w", err)
 		}

@@ -4,9 +4,11 @@
 package format
 
 import (
+	"encoding/json"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -41,6 +43,29 @@ type Message struct {
 	Fault       string    `json:"fault" doc:"Identifies what it is about: the same in all notifications about one fault."`
 	Link        string    `json:"link,omitempty" doc:"The object in the console."`
 	At          time.Time `json:"timestamp" doc:"When it happened."`
+	Digest      []Summary `json:"digest,omitempty" doc:"The messages that it sums up, the most severe first, at most 100; absent: it is no digest."`
+}
+
+// Summary is one message in a digest.
+type Summary struct {
+	ID       string    `json:"id" doc:"Identifies the message."`
+	Alert    string    `json:"alert" doc:"What it is about."`
+	Severity string    `json:"severity" enum:"info,warning,error,critical" doc:"Severity."`
+	Status   string    `json:"status" enum:"firing,resolved" doc:"resolved: what it is about has ended."`
+	Title    string    `json:"title" doc:"One line."`
+	Fault    string    `json:"fault" doc:"Identifies what it is about."`
+	Link     string    `json:"link,omitempty" doc:"The object in the console."`
+	At       time.Time `json:"timestamp" doc:"When it happened."`
+}
+
+// Summary is the message as one of a digest.
+func (m Message) Summary() Summary {
+	return Summary{ID: m.ID, Alert: m.Alert, Severity: m.Severity, Status: m.Status, Title: m.Title, Fault: m.Fault, Link: m.Link, At: m.At}
+}
+
+// Line is the summary in one line, with when it happened as text.
+func (s Summary) Line(at string) string {
+	return at + " " + Message{Severity: s.Severity, Status: s.Status, Title: s.Title}.head()
 }
 
 // Fact is one detail of a message.
@@ -90,6 +115,52 @@ func (m Message) plain() string {
 		b.WriteString("\n" + m.Link + "\n")
 	}
 	return b.String()
+}
+
+// source is where it happened, in few words.
+func (m Message) source() string {
+	if m.Environment != "" {
+		return "gatehouse " + m.Tenant + "/" + m.Environment
+	}
+	return "gatehouse " + m.Tenant
+}
+
+// fit makes what is sent of a message, with as many of its facts and as much of its text
+// as fit into a number of bytes.
+func fit(m Message, limit int, write func(m Message) any) any {
+	for {
+		out := write(m)
+		size, err := json.Marshal(out)
+		if err != nil || len(size) <= limit {
+			return out
+		}
+		switch {
+		case len(m.Facts) > 0:
+			m.Facts = m.Facts[:len(m.Facts)-1]
+		case len(m.Text) > 100:
+			m.Text = text(m.Text, len(m.Text)/2)
+		default:
+			return out
+		}
+	}
+}
+
+// runes is s in at most n characters, as receivers count them: in UTF-16.
+func runes(s string, n int) string {
+	length := 0
+	for _, r := range s {
+		length += utf16.RuneLen(r)
+	}
+	if length <= n {
+		return s
+	}
+	length = 0
+	for i, r := range s {
+		if length += utf16.RuneLen(r); length > n-1 {
+			return s[:i] + "…"
+		}
+	}
+	return s
 }
 
 // Line is a text of somebody else in one line, short enough to show.

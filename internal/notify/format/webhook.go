@@ -3,7 +3,6 @@ package format
 import (
 	"encoding/base64"
 
-	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
@@ -11,21 +10,18 @@ import (
 func webhookType() Type {
 	return Type{
 		Name: Webhook, Secrets: []string{HMACSecret, BearerToken},
-		Check: func(ch Channel) []fault.Detail {
-			c := &checks{Channel: ch}
-			c.secrets([]string{}, []string{HMACSecret}, []string{BearerToken}, []string{HMACSecret, BearerToken})
-			return c.found
-		},
-		Request: func(c Channel, m Message) (outbound.Request, error) {
-			r, err := jsonRequest(c.Endpoint, m)
+		Credentials: [][]string{{}, {HMACSecret}, {BearerToken}, {HMACSecret, BearerToken}},
+		Send: func(call Call, c Channel, m Message) Outcome {
+			r, err := jsonRequest("POST", c.Endpoint, m)
 			if err != nil {
-				return r, err
+				return Outcome{Error: "the message cannot be written"}
 			}
 			if secret := c.Credential[HMACSecret]; secret != "" {
 				r.Header["X-Service-Signature"] = []string{outbound.Signature([]byte(secret), r.Body)}
 			}
 			c.authorize(r)
-			return r, nil
+			_, out := exchange{c, call}.send(r, nil)
+			return out
 		},
 	}
 }

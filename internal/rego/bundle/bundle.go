@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -193,15 +194,23 @@ func controlIndex(c *rego.Control) value.Value {
 			value.Member{Key: "line", Value: value.Int(int64(issues[0].Line))}, value.Member{Key: "column", Value: value.Int(int64(issues[0].Column))})
 	}
 	m := c.Meta()
-	return value.Object(
-		value.Member{Key: "id", Value: value.Int(m.ID)},
-		value.Member{Key: "name", Value: value.String(m.Name)},
-		value.Member{Key: "version", Value: value.Int(m.Version)},
-		value.Member{Key: "resource_id", Value: value.Int(m.ResourceID)},
-		value.Member{Key: "source", Value: value.String(c.Source())},
-		value.Member{Key: "refused", Value: refused},
-		value.Member{Key: "libraries", Value: value.Array(used...)},
-	)
+	members := []value.Member{
+		{Key: "id", Value: value.Int(m.ID)},
+		{Key: "name", Value: value.String(m.Name)},
+		{Key: "version", Value: value.Int(m.Version)},
+		{Key: "resource_id", Value: value.Int(m.ResourceID)},
+		{Key: "source", Value: value.String(c.Source())},
+		{Key: "refused", Value: refused},
+		{Key: "libraries", Value: value.Array(used...)},
+	}
+	if m.Targets != "" {
+		var targets []value.Value
+		for t := range strings.FieldsSeq(m.Targets) {
+			targets = append(targets, value.String(t))
+		}
+		members = append(members, value.Member{Key: "action_targets", Value: value.Array(targets...)})
+	}
+	return value.Object(members...)
 }
 
 func libraryIndex(libraries map[string]lang.Library) value.Value {
@@ -247,17 +256,25 @@ func referredData(s *rego.Set) map[string]value.Value {
 		if !v.Defined() {
 			continue
 		}
-		// Only two levels are cut out; below that a document is whole.
-		switch len(p) {
-		case 1:
-			out[p[0]] = v
-		default:
-			root := out[p[0]]
-			if !root.Defined() {
-				root = value.Object()
-			}
-			out[p[0]] = root.With(p[1], s.Data(p[:2]))
+		// Only two levels are cut out, or three of what is known of data sources; below that a
+		// document is whole.
+		levels := 2
+		if p[0] == "pip" && len(p) > 1 && p[1] == rego.PIPMeta {
+			levels = 3
 		}
+		p = p[:min(levels, len(p))]
+		out[p[0]] = put(out[p[0]], p[1:], s.Data(p))
 	}
 	return out
+}
+
+// put sets v at a path of an object, and makes what is missing on the way.
+func put(at value.Value, path []string, v value.Value) value.Value {
+	if len(path) == 0 {
+		return v
+	}
+	if !at.Defined() {
+		at = value.Object()
+	}
+	return at.With(path[0], put(at.Get(path[0]), path[1:], v))
 }

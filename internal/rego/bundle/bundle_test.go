@@ -26,7 +26,7 @@ import (
 
 func bundleSet(t testing.TB) *rego.Set {
 	t.Helper()
-	c := compiledControlOf(t, rego.Meta{ID: 3, Name: "docs", Version: 2}, accessControl)
+	c := compiledControlOf(t, rego.Meta{ID: 3, Name: "docs", Version: 2, Targets: "channel:3 integration:4"}, accessControl)
 	return rego.NewSet(rego.SetSpec{
 		Revision: 12, Env: "sandbox", Controls: []*rego.Control{c},
 		PIP:       decodedValue(t, `{"hr":{"suspended":{"eve":true},"salaries":{"ann":1}},"crm":{"secret":"s"}}`),
@@ -54,6 +54,9 @@ func TestBundleIsDeterministicAndReadBack(t *testing.T) {
 	}
 	if mode, _ := b.Bouncer.Get("mode").Str(); mode != "enforce" {
 		t.Errorf("bouncer %v", b.Bouncer)
+	}
+	if got := b.Set.Control(3).Meta().Targets; got != "channel:3 integration:4" {
+		t.Errorf("the targets of its actions read %q", got)
 	}
 	r := b.Set.Resources()[0]
 	if r.AuditLevel != "detailed" || r.Tags[0] != "GDPR" || r.Methods[0] != "GET" {

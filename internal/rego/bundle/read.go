@@ -256,6 +256,12 @@ func (r Reader) control(v value.Value, libraries map[string]lang.Library) (*rego
 	if slices.Contains(ok[:], false) {
 		return nil, errors.New("the bundle's index contains a control that cannot be read")
 	}
+	var targets []string
+	for _, t := range v.Get("action_targets").Elems() {
+		name, _ := t.Str()
+		targets = append(targets, name)
+	}
+	m.Targets = strings.Join(targets, " ")
 	var libs []lang.Library
 	for _, key := range v.Get("libraries").Elems() {
 		name, _ := key.Str()

@@ -2,7 +2,7 @@
 // conditions with the values that they saw, the nearest rule that would have allowed,
 // and the trace of all conditions.
 //
-// It runs a second program of each control (native.Why), which the engine never waits
+// It runs a second program of each control (why.Module), which the engine never waits
 // for.
 package explain
 
@@ -12,8 +12,8 @@ import (
 	"runtime/debug"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/why"
 )
 
 // Binding is a value that a condition saw.
@@ -126,7 +126,7 @@ func (e *Explanation) askRules(ctx context.Context, c *rego.Control, in value.Va
 	case w == nil:
 		e.Partial = true
 	default:
-		if err := ask(ctx, w, in, data, lim, func(q *native.Inquiry) { e.fill(q, out.Effect) }); err != nil {
+		if err := ask(ctx, w, in, data, lim, func(q *why.Inquiry) { e.fill(q, out.Effect) }); err != nil {
 			e.Partial = true
 		}
 	}
@@ -134,7 +134,7 @@ func (e *Explanation) askRules(ctx context.Context, c *rego.Control, in value.Va
 
 // ask puts questions to the rules of a control, within the bounds of one
 // explanation and those of lim.
-func ask(ctx context.Context, w *native.Why, in value.Value, data rego.DataSource, lim rego.Limits, fn func(q *native.Inquiry)) error {
+func ask(ctx context.Context, w *why.Module, in value.Value, data rego.DataSource, lim rego.Limits, fn func(q *why.Inquiry)) error {
 	env, release := lim.Env(ctx)
 	defer release()
 	env.Steps, env.Bytes = whySteps, whyBytes
@@ -151,7 +151,7 @@ func isFalse(v value.Value) bool { return v.False() }
 func always(value.Value) bool    { return true }
 
 // fill asks why the effect is what it is.
-func (e *Explanation) fill(q *native.Inquiry, effect rego.Effect) {
+func (e *Explanation) fill(q *why.Inquiry, effect rego.Effect) {
 	switch effect {
 	case rego.Allow:
 		e.decided(q.Holding("allow", isTrue))
@@ -174,7 +174,7 @@ func (e *Explanation) fill(q *native.Inquiry, effect rego.Effect) {
 }
 
 // denyBranches are the rules named deny that hold and deny.
-func denyBranches(q *native.Inquiry) []native.Branch {
+func denyBranches(q *why.Inquiry) []why.Branch {
 	v := q.Value("deny")
 	if !rego.Denies(v) {
 		return nil
@@ -186,7 +186,7 @@ func denyBranches(q *native.Inquiry) []native.Branch {
 }
 
 // decided takes the first branch as the rule that decided.
-func (e *Explanation) decided(branches []native.Branch) {
+func (e *Explanation) decided(branches []why.Branch) {
 	for i, b := range branches {
 		if i == 0 {
 			e.Rule, e.Line, e.Conditions = b.Rule, b.Line, conditions(b.Held)
@@ -201,7 +201,7 @@ func (e *Explanation) decided(branches []native.Branch) {
 }
 
 // nearestWay is the nearest rule that would grant access, but for deny.
-func nearestWay(q *native.Inquiry) *Alternative {
+func nearestWay(q *why.Inquiry) *Alternative {
 	best, ok := nearestGrant(q)
 	if !ok {
 		return nil
@@ -211,7 +211,7 @@ func nearestWay(q *native.Inquiry) *Alternative {
 
 // nearestGrant is the rule that grants access, but for deny, or would with the
 // fewest differences: allow, or mask where allow is not false.
-func nearestGrant(q *native.Inquiry) (native.Branch, bool) {
+func nearestGrant(q *why.Inquiry) (why.Branch, bool) {
 	refused := q.Value("allow").False()
 	if !refused {
 		if held := q.Holding("mask", masks); len(held) > 0 {
@@ -235,7 +235,7 @@ func masks(v value.Value) bool {
 	return v.Defined() && !v.False() && (v.Kind() < value.ArrayKind || v.Len() > 0)
 }
 
-func conditions(facts []native.Fact) []Condition {
+func conditions(facts []why.Fact) []Condition {
 	out := make([]Condition, len(facts))
 	for i, f := range facts {
 		values := make([]Binding, len(f.Seen))

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/why"
 )
 
 // Step is one step of a trace that a person can read.
@@ -36,12 +36,12 @@ const MaxSteps = 1000
 // its line and the values that it saw. A body is listed up to its first
 // condition that does not hold; of a loop, the round that came furthest.
 func Trace(ctx context.Context, c *rego.Control, in value.Value, data rego.DataSource, lim rego.Limits) (rego.Outcome, []Step, Explanation) {
-	out, why := Control(ctx, c, in, data, lim)
-	return out, stepsOf(ctx, c, in, data, lim, out, &why), why
+	out, e := Control(ctx, c, in, data, lim)
+	return out, stepsOf(ctx, c, in, data, lim, out, &e), e
 }
 
 // stepsOf are the steps of a control that was evaluated and explained.
-func stepsOf(ctx context.Context, c *rego.Control, in value.Value, data rego.DataSource, lim rego.Limits, out rego.Outcome, why *Explanation) []Step {
+func stepsOf(ctx context.Context, c *rego.Control, in value.Value, data rego.DataSource, lim rego.Limits, out rego.Outcome, e *Explanation) []Step {
 	t := tracer{}
 	t.add(StepMatched, fmt.Sprintf("Control %q is evaluated", c.Meta().Name), true, value.Object(
 		value.Member{Key: "policy_id", Value: value.Int(c.Meta().ID)},
@@ -49,9 +49,9 @@ func stepsOf(ctx context.Context, c *rego.Control, in value.Value, data rego.Dat
 		value.Member{Key: "policy_version", Value: value.Int(c.Meta().Version)},
 	))
 	if w := c.Why(); w != nil {
-		_ = ask(ctx, w, in, data, lim, func(q *native.Inquiry) { t.rules(q) }) // a limit cuts the trace: no reason to fail
+		_ = ask(ctx, w, in, data, lim, func(q *why.Inquiry) { t.rules(q) }) // a limit cuts the trace: no reason to fail
 	}
-	t.final(out, why)
+	t.final(out, e)
 	return t.steps
 }
 
@@ -96,7 +96,7 @@ func (t *tracer) add(kind, text string, result bool, details value.Value) {
 }
 
 // rules lists the rules in the order in which they count.
-func (t *tracer) rules(q *native.Inquiry) {
+func (t *tracer) rules(q *why.Inquiry) {
 	for _, name := range []string{"deny", "mask", "allow"} {
 		for _, b := range q.Readings(name) {
 			t.conditions(conditions(b.Reached))
@@ -144,7 +144,7 @@ func stepOf(c Condition) Step {
 }
 
 // final ends the trace.
-func (t *tracer) final(out rego.Outcome, why *Explanation) {
+func (t *tracer) final(out rego.Outcome, e *Explanation) {
 	if t.cut {
 		t.add(StepTruncated, cutDescription, true, value.Object())
 	}
@@ -152,11 +152,11 @@ func (t *tracer) final(out rego.Outcome, why *Explanation) {
 		{Key: "effect", Value: value.String(out.Effect.String())},
 		{Key: "reason", Value: value.String(out.Reason)},
 	}
-	if why.Rule != "" {
-		details = append(details, value.Member{Key: "rule", Value: value.String(why.Rule)})
+	if e.Rule != "" {
+		details = append(details, value.Member{Key: "rule", Value: value.String(e.Rule)})
 	}
-	if why.Line > 0 {
-		details = append(details, value.Member{Key: "line", Value: value.Int(int64(why.Line))})
+	if e.Line > 0 {
+		details = append(details, value.Member{Key: "line", Value: value.Int(int64(e.Line))})
 	}
 	t.add(StepFinal, out.Effect.String()+": "+out.Reason, out.Effect.Permits(), value.Object(details...))
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 )
 
 // CrashIssue is the issue of a check that ended in a panic. OPA's parser and
@@ -13,13 +13,13 @@ import (
 func CrashIssue(what string, thrown any, rule string) Issue {
 	return Issue{
 		Message: fmt.Sprintf("%s: %v", what, thrown), Severity: SeverityError, Rule: rule,
-		caught: &native.PanicError{Value: thrown, Stack: debug.Stack()},
+		caught: &eval.PanicError{Value: thrown, Stack: debug.Stack()},
 	}
 }
 
 // Caught lists the panics that ended checks, to log and to count.
-func Caught(issues ...Issue) []*native.PanicError {
-	var out []*native.PanicError
+func Caught(issues ...Issue) []*eval.PanicError {
+	var out []*eval.PanicError
 	for i := range issues {
 		if p := issues[i].caught; p != nil {
 			out = append(out, p)

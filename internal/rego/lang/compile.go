@@ -7,6 +7,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/why"
 )
 
 // RuleSet says which of the four rules a control defines.
@@ -53,12 +54,12 @@ func Compile(source string, libs []Library) (out Compiled, issues []Issue) {
 
 // CompileWhy compiles a control's source into a program that explains its outcomes;
 // nil where that is not possible.
-func CompileWhy(source string, libs []Library) *native.Why {
+func CompileWhy(source string, libs []Library) *why.Module {
 	c, issues := check(source, false, libs)
 	if len(issues) > 0 {
 		return nil
 	}
-	w, err := native.CompileWhy(c.module, c.compiler, c.pkg)
+	w, err := why.Compile(c.module, c.compiler, c.pkg)
 	if err != nil {
 		return nil
 	}

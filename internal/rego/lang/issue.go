@@ -10,7 +10,7 @@ package lang
 import (
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 )
 
 // Issue is one finding in Rego source: an error of the check or a warning of
@@ -25,8 +25,8 @@ type Issue struct {
 	// Rule names the check: a compiler's code, or category/title of the linter.
 	Rule string `json:"rule,omitempty" doc:"The check that reports it: a compiler code, or the linter's category/title"`
 
-	file   string             // of the module, while the check runs
-	caught *native.PanicError // the panic that ended the check
+	file   string           // of the module, while the check runs
+	caught *eval.PanicError // the panic that ended the check
 }
 
 // The two severities of an Issue.

@@ -11,11 +11,12 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// abac is the control that the figures in this package's reports are of: five
-// roles, department, clearance, networks, hours and a look-up of the resource.
+// abac is the control of the benchmarks: five roles, department, clearance, networks, hours, and a
+// lookup of the resource.
 const abac = `package example.abac
 
 default allow := false
@@ -113,7 +114,7 @@ func TestBenchControlAgrees(t *testing.T) {
 			}
 		}
 	}
-	r, err := s.prog.Eval(&Env{Now: testNow}, in, tree{data})
+	r, err := s.prog.Eval(&eval.Env{Now: testNow}, in, tree{data})
 	if err != nil || !r.Allow.True() {
 		t.Fatalf("the benchmark's request must be permitted: %+v, %v", r, err)
 	}
@@ -121,7 +122,7 @@ func TestBenchControlAgrees(t *testing.T) {
 
 func BenchmarkNative(b *testing.B) {
 	s, in, data := benchSubject(b)
-	env, src := &Env{Now: testNow}, tree{data}
+	env, src := &eval.Env{Now: testNow}, tree{data}
 	for _, reason := range []bool{true, false} {
 		b.Run(fmt.Sprintf("reason=%v", reason), func(b *testing.B) {
 			env.SkipReason = !reason
@@ -137,7 +138,7 @@ func BenchmarkNative(b *testing.B) {
 
 func BenchmarkNativeFromJSON(b *testing.B) {
 	s, _, data := benchSubject(b)
-	env, src := &Env{Now: testNow}, tree{data}
+	env, src := &eval.Env{Now: testNow}, tree{data}
 	b.ReportAllocs()
 	for b.Loop() {
 		in, err := value.Decode([]byte(abacRequest), value.Limits{})

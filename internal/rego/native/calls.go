@@ -1,40 +1,30 @@
 package native
 
 import (
-	"context"
-	"crypto/rand"
-	"errors"
-	"runtime/debug"
-	"slices"
-	"strconv"
-	"strings"
-
 	"github.com/open-policy-agent/opa/v1/ast"
-	"github.com/open-policy-agent/opa/v1/metrics"
-	"github.com/open-policy-agent/opa/v1/topdown"
-	"github.com/open-policy-agent/opa/v1/topdown/builtins"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/builtin"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// callExpr compiles a call that stands as an expression of its own: with or
-// without a last operand that takes the result.
-func (s *scope) callExpr(t []*ast.Term) expr {
+// callExpr compiles a call that is an expression of its own, with or without a last operand that
+// receives the result.
+func (s *Scope) callExpr(t []*ast.Term) Expr {
 	op, ok := t[0].Value.(ast.Ref)
 	if !ok {
 		fail("call of %v", t[0])
 	}
 	name := op.String()
 	if _, ok := s.c.functions[name]; ok {
-		return s.mocked(name, t, s.arity(op))
+		return s.mocked(name, t, s.c.arity(op))
 	}
 	return s.call(t)
 }
 
-// arity is the number of arguments of a function or built-in.
-func (s *scope) arity(op ast.Ref) int {
+func (c *Builder) arity(op ast.Ref) int {
 	if op[0].Equal(ast.DefaultRootDocument) {
-		g := s.c.function(op)
+		g := c.function(op)
 		if g == nil {
 			fail("function %v", op)
 		}
@@ -47,10 +37,9 @@ func (s *scope) arity(op ast.Ref) int {
 	return b.Decl.Arity()
 }
 
-// call compiles a call of what its operator names.
-func (s *scope) call(t []*ast.Term) expr {
+func (s *Scope) call(t []*ast.Term) Expr {
 	op, args := t[0].Value.(ast.Ref), t[1:]
-	n := s.arity(op)
+	n := s.c.arity(op)
 	if !op[0].Equal(ast.DefaultRootDocument) {
 		name := op.String()
 		if name == ast.WalkBuiltin.Name {
@@ -59,7 +48,7 @@ func (s *scope) call(t []*ast.Term) expr {
 		if ast.BuiltinMap[name].Decl.NamedFuncArgs().Variadic != nil {
 			fail("built-in %s", name)
 		}
-		if cond := s.condition(name, args, n); cond != nil {
+		if cond := (&builtinCall{name, args}).condition(s, n); cond != nil {
 			return when(cond)
 		}
 	}
@@ -69,19 +58,18 @@ func (s *scope) call(t []*ast.Term) expr {
 	return s.result(s.callTerm(op, args[:n]), args[n:])
 }
 
-// callTerm compiles the value of a call.
-func (s *scope) callTerm(op ast.Ref, args []*ast.Term) term {
+func (s *Scope) callTerm(op ast.Ref, args []*ast.Term) Term {
 	if op[0].Equal(ast.DefaultRootDocument) {
 		return s.functionCall(op, args)
 	}
-	return s.builtin(op.String(), args)
+	return (&builtinCall{op.String(), args}).term(s)
 }
 
-// result unifies what a call gives with its last operand, or tests it where
-// there is none.
-func (s *scope) result(call term, out []*ast.Term) expr {
+// result unifies the value of a call with its last operand. Without one, the value must not be
+// false.
+func (s *Scope) result(call Term, out []*ast.Term) Expr {
 	if len(out) == 0 {
-		return when(func(m *machine) bool {
+		return when(func(m *Machine) bool {
 			v := call(m)
 			return v.Defined() && !v.False()
 		})
@@ -89,28 +77,28 @@ func (s *scope) result(call term, out []*ast.Term) expr {
 	if _, ok := out[0].Value.(ast.Var); ok {
 		return s.match(call, out[0])
 	}
-	// Evaluated once, even where the pattern looks at it in several places.
+	// The call is evaluated once, even if the pattern reads the value in several places.
 	at := s.c.slot()
-	return sequence([]expr{
-		when(func(m *machine) bool {
+	return Sequence([]Expr{
+		when(func(m *Machine) bool {
 			v := call(m)
-			m.slots[at] = v
+			m.Slots[at] = v
 			return v.Defined()
 		}),
 		s.match(slotTerm(at), out[0]),
 	})
 }
 
-func (s *scope) functionCall(op ast.Ref, args []*ast.Term) term {
+func (s *Scope) functionCall(op ast.Ref, args []*ast.Term) Term {
 	g := s.c.function(op)
 	if g == nil || len(args) != len(g.params) {
 		fail("function %v", op)
 	}
 	s.c.build(g)
-	ts := s.terms(args)
+	ts := s.Terms(args)
 	n := len(ts)
 	if n > maxArity {
-		return func(m *machine) value.Value {
+		return func(m *Machine) value.Value {
 			a, ok := gather(m, ts)
 			if !ok {
 				return value.Value{}
@@ -118,7 +106,7 @@ func (s *scope) functionCall(op ast.Ref, args []*ast.Term) term {
 			return g.call(m, a)
 		}
 	}
-	return func(m *machine) value.Value {
+	return func(m *Machine) value.Value {
 		var a [maxArity]value.Value
 		for i, t := range ts {
 			if a[i] = t(m); !a[i].Defined() {
@@ -129,100 +117,72 @@ func (s *scope) functionCall(op ast.Ref, args []*ast.Term) term {
 	}
 }
 
-// maxArity is the number of arguments up to which a call needs no slice.
+// maxArity is the largest number of arguments of a call that needs no slice on the heap.
 const maxArity = 8
 
-// condition compiles the calls that only test, for which a result need not be made.
-func (s *scope) condition(name string, args []*ast.Term, arity int) func(m *machine) bool {
-	if len(args) != arity || arity != 2 {
+// condition compiles a comparison that needs no result, or returns nil.
+func (b *builtinCall) condition(s *Scope, arity int) func(m *Machine) bool {
+	if len(b.args) != arity || arity != 2 {
 		return nil
 	}
-	test, ok := comparisons[name]
+	test, count, ok := builtin.Comparison(b.name)
 	if !ok {
 		return nil
 	}
-	x, y, weigh := s.term(args[0]), s.term(args[1]), weigh(name)
-	return func(m *machine) bool {
+	x, y := s.Term(b.args[0]), s.Term(b.args[1])
+	return func(m *Machine) bool {
 		a := x(m)
 		if !a.Defined() {
 			return false
 		}
 		b := y(m)
-		if !b.Defined() || weigh(m, a, b) {
+		if !b.Defined() || count(&m.Budget, a, b) {
 			return false
 		}
 		return test(a, b)
 	}
 }
 
-// deep counts the work of a comparison; true means stop.
-func deep(m *machine, a, b value.Value) bool {
-	if a.Kind() < value.StringKind || a.Kind() != b.Kind() {
-		return false
-	}
-	if n := min(a.Size(), b.Size()); n > 64 {
-		return m.work(int(n >> 5))
-	}
-	return false
+type builtinCall struct {
+	name string
+	args []*ast.Term
 }
 
-// searched counts the work of looking for a value in a collection.
-func searched(m *machine, x, coll value.Value) bool {
-	switch coll.Kind() {
-	case value.SetKind:
-		return m.work(int(x.Size()>>5) * log2(coll.Len()))
-	case value.ArrayKind, value.ObjectKind:
-		n := coll.Len()
-		if x.Kind() >= value.StringKind {
-			n += int(min(uint64(x.Size())*uint64(n), uint64(coll.Size())) >> 5)
-		}
-		return m.work(n >> 2)
-	}
-	return false
-}
-
-// weigh is how the work of a comparison is counted.
-func weigh(name string) func(m *machine, a, b value.Value) bool {
-	if name == ast.Member.Name {
-		return searched
-	}
-	return deep
-}
-
-// builtin compiles a call of a built-in: by our own implementation where we
-// have one and its operands are of the usual types, by OPA's in all other cases.
-func (s *scope) builtin(name string, args []*ast.Term) term {
-	if t := s.special(name, args); t != nil {
+// term compiles the value of the call. It uses our own implementation if there is one and the
+// operands have the usual types, and OPA's in all other cases.
+func (b *builtinCall) term(s *Scope) Term {
+	name := b.name
+	if t := b.specialise(s); t != nil {
 		return t
 	}
-	ts := s.terms(args)
-	if test, ok := comparisons[name]; ok && len(ts) == 2 {
-		x, y, weigh := ts[0], ts[1], weigh(name)
-		return func(m *machine) value.Value {
+	ts := s.Terms(b.args)
+	if test, count, ok := builtin.Comparison(name); ok && len(ts) == 2 {
+		x, y := ts[0], ts[1]
+		return func(m *Machine) value.Value {
 			a, b := x(m), y(m)
-			if !a.Defined() || !b.Defined() || weigh(m, a, b) {
+			if !a.Defined() || !b.Defined() || count(&m.Budget, a, b) {
 				return value.Value{}
 			}
 			return value.Bool(test(a, b))
 		}
 	}
-	slow := s.bridge(name)
+	slow := b.bridge(s)
 	switch len(ts) {
 	case 1:
-		if fast, ok := unary[name]; ok {
+		if fast := builtin.Unary(name); fast != nil {
 			return unaryTerm(ts[0], fast, slow)
 		}
 	case 2:
-		if fast, ok := binary[name]; ok {
+		if fast := builtin.Binary(name); fast != nil {
 			return binaryTerm(ts[0], ts[1], fast, slow)
 		}
 	case 3:
-		if fast, ok := ternary[name]; ok {
+		if fast := builtin.Ternary(name); fast != nil {
 			return ternaryTerm(ts[0], ts[1], ts[2], fast, slow)
 		}
 	}
-	many := quaternary[name]
-	return func(m *machine) value.Value {
+	many := builtin.Nary(name)
+	return func(m *Machine) value.Value {
 		args := make([]value.Value, len(ts))
 		for i, t := range ts {
 			if args[i] = t(m); !args[i].Defined() {
@@ -230,31 +190,38 @@ func (s *scope) builtin(name string, args []*ast.Term) term {
 			}
 		}
 		if many != nil {
-			if v, ok := many(m, args); ok {
+			if v, ok := many(&m.Memory, args); ok {
 				return v
 			}
 		}
-		return slow(m, args...)
+		return slow(&m.Memory, args...)
 	}
 }
 
-type slowFunc func(m *machine, args ...value.Value) value.Value
+// bridge returns a function that calls OPA's implementation of the built-in.
+func (b *builtinCall) bridge(s *Scope) builtin.Bridged {
+	slow, ok := builtin.Bridge(b.name, s.c.place(s.at))
+	if !ok {
+		fail("the built-in %s is not offered", b.name)
+	}
+	return slow
+}
 
-func unaryTerm(x term, fast func(*machine, value.Value) (value.Value, bool), slow slowFunc) term {
-	return func(m *machine) value.Value {
+func unaryTerm(x Term, fast builtin.One, slow builtin.Bridged) Term {
+	return func(m *Machine) value.Value {
 		a := x(m)
 		if !a.Defined() {
 			return a
 		}
-		if v, ok := fast(m, a); ok {
+		if v, ok := fast(&m.Memory, a); ok {
 			return v
 		}
-		return slow(m, a)
+		return slow(&m.Memory, a)
 	}
 }
 
-func binaryTerm(x, y term, fast func(m *machine, a, b value.Value) (value.Value, bool), slow slowFunc) term {
-	return func(m *machine) value.Value {
+func binaryTerm(x, y Term, fast builtin.Two, slow builtin.Bridged) Term {
+	return func(m *Machine) value.Value {
 		a := x(m)
 		if !a.Defined() {
 			return a
@@ -263,229 +230,72 @@ func binaryTerm(x, y term, fast func(m *machine, a, b value.Value) (value.Value,
 		if !b.Defined() {
 			return b
 		}
-		if v, ok := fast(m, a, b); ok {
+		if v, ok := fast(&m.Memory, a, b); ok {
 			return v
 		}
-		return slow(m, a, b)
+		return slow(&m.Memory, a, b)
 	}
 }
 
-func ternaryTerm(x, y, z term, fast func(m *machine, a, b, c value.Value) (value.Value, bool), slow slowFunc) term {
-	return func(m *machine) value.Value {
+func ternaryTerm(x, y, z Term, fast builtin.Three, slow builtin.Bridged) Term {
+	return func(m *Machine) value.Value {
 		a, b, c := x(m), y(m), z(m)
 		if !a.Defined() || !b.Defined() || !c.Defined() {
 			return value.Value{}
 		}
-		if v, ok := fast(m, a, b, c); ok {
+		if v, ok := fast(&m.Memory, a, b, c); ok {
 			return v
 		}
-		return slow(m, a, b, c)
+		return slow(&m.Memory, a, b, c)
 	}
 }
 
-// bridge calls OPA's implementation of a built-in on converted operands. An
-// error of the built-in makes the expression undefined, as it does in topdown,
-// unless the environment is strict.
-func (s *scope) bridge(name string) slowFunc {
-	if !bridged[name] {
-		fail("the built-in %s is not offered", name)
-	}
-	f := topdown.GetBuiltin(name)
-	if f == nil {
-		fail("the built-in %s is not offered", name)
-	}
-	b := &bridging{name: name, at: s.c.place(s.at), f: f}
-	guard := guards[name]
-	return func(m *machine, args ...value.Value) value.Value {
-		if m.err != nil {
-			return value.Value{}
-		}
-		size := 0
-		for _, a := range args {
-			size += int(a.Size())
-		}
-		if guard != nil && size <= maxBridged {
-			size += guard(args)
-		}
-		if size > maxBridged || !m.alloc(4*size) || m.work(16+size>>3) {
-			m.fail(ErrLimit)
-			return value.Value{}
-		}
-		if name == ast.JWTDecodeVerify.Name && !stringKeys(args[1]) { // OPA's own would panic
-			m.failed(name, b.at, builtins.NewOperandErr(2, "must be object with keys that are strings"))
-			return value.Value{}
-		}
-		operands := make([]*ast.Term, len(args))
-		for i, a := range args {
-			operands[i] = a.Term()
-		}
-		return b.call(m, operands)
-	}
-}
-
-// stringKeys tells that v is no object, or one with strings alone for keys.
-func stringKeys(v value.Value) bool {
-	for i := range v.Len() {
-		if v.Kind() == value.ObjectKind && v.Pair(i).K.Kind() != value.StringKind {
-			return false
-		}
-	}
-	return true
-}
-
-// bridging is one call of one of OPA's built-ins in the program.
-type bridging struct {
-	name string
-	at   *ast.Location
-	f    topdown.BuiltinFunc
-}
-
-// maxBridged bounds operands and expected result of OPA's built-ins, which
-// cannot be stopped while they run.
-const maxBridged = 2 << 20
-
-func (b *bridging) call(m *machine, operands []*ast.Term) (v value.Value) {
-	defer func() {
-		if r := recover(); r != nil { // a bug of OPA's: the control fails
-			m.fail(&PanicError{Value: r, Stack: debug.Stack()})
-			v = value.Value{}
-		}
-	}()
-	err := b.f(m.bridge(), operands, func(out *ast.Term) (err error) {
-		if v, err = result(out.Value, operands); err != nil {
-			return err
-		}
-		if m.alloc(int(v.Size())) {
-			v = m.made(v)
-		}
-		return nil
-	})
-	if err != nil {
-		m.failed(b.name, b.at, err)
-	}
-	if err != nil || m.err != nil {
-		return value.Value{}
-	}
-	return v
-}
-
-// result is what a built-in of OPA's gave. OPA takes numbers that are written
-// with an exponent for exact integers when it reckons with them: those beyond
-// our integers are doubles again.
-func result(out ast.Value, operands []*ast.Term) (value.Value, error) {
-	v, err := value.FromAST(out)
-	n, isNumber := out.(ast.Number)
-	if !errors.Is(err, value.ErrRange) || !isNumber || !slices.ContainsFunc(operands, exponential) {
-		return v, err
-	}
-	f, perr := strconv.ParseFloat(string(n), 64)
-	if perr != nil || f == 0 {
-		return v, err
-	}
-	return value.Float(f), nil
-}
-
-func exponential(t *ast.Term) bool {
-	n, ok := t.Value.(ast.Number)
-	return ok && strings.ContainsAny(string(n), "eE")
-}
-
-// failed takes note of a built-in's error, in topdown's words. Where the
-// environment is not strict, the expression is undefined.
-func (m *machine) failed(name string, at *ast.Location, err error) {
-	if m.err != nil {
-		return
-	}
-	var halt topdown.Halt
-	if isHalt := errors.As(err, &halt); isHalt {
-		err = halt.Err
-	} else if errors.Is(err, value.ErrRange) {
-		m.fail(ErrLimit)
-		return
-	} else if !m.env.Strict || errors.Is(err, topdown.BuiltinEmpty{}) { //nolint:staticcheck // OPA's own built-ins still return it
-		return
-	}
-	var te *topdown.Error
-	var operand builtins.ErrOperand
-	switch {
-	case errors.As(err, &te) && te.Code == topdown.CancelErr:
-		m.fail(ErrLimit)
-	case te != nil:
-		m.fail(errorAt(te.Code, te.Message, at))
-	case errors.As(err, &operand):
-		m.fail(errorAt(topdown.TypeErr, name+": "+err.Error(), at))
-	default:
-		m.fail(errorAt(topdown.BuiltinErr, name+": "+err.Error(), at))
-	}
-}
-
-// bridge is what built-ins of OPA's are called with.
-func (m *machine) bridge() topdown.BuiltinContext {
-	if m.bctx.Time == nil {
-		m.bctx.Time = ast.NewTerm(ast.Number(strconv.FormatInt(m.now(), 10)))
-		m.bctx.Cancel = cancel{m}
-		m.bctx.Context = context.Background()
-		m.bctx.Seed = rand.Reader
-		m.bctx.Metrics = metrics.NoOp()
-	}
-	return m.bctx
-}
-
-// cancel tells OPA's built-ins when to stop. Few of them ask.
-type cancel struct{ m *machine }
-
-// Cancel is not called by built-ins.
-func (cancel) Cancel() {}
-
-// Cancelled counts a step.
-func (c cancel) Cancelled() bool { return c.m.tick() || c.m.err != nil }
-
-// walk compiles walk(x, [path, value]), which holds for each part of x.
-func (s *scope) walk(args []*ast.Term) expr {
+// walk compiles walk(x, [path, value]), which has a solution for each part of x.
+func (s *Scope) walk(args []*ast.Term) Expr {
 	if len(args) != 2 {
 		fail("walk without a result")
 	}
-	from := s.term(args[0])
+	from := s.Term(args[0])
 	arr, ok := args[1].Value.(*ast.Array)
 	path, val := s.c.slot(), s.c.slot()
 	noPath := false
 	keys := s.walkedKeys(args[1])
-	var pattern expr
+	var pattern Expr
 	if ok && arr.Len() == 2 {
 		v, isVar := arr.Elem(0).Value.(ast.Var)
 		noPath = isVar && v.IsWildcard()
-		var first expr = pass
+		var first Expr = pass
 		if noPath {
-			s.bound[v] = true // nothing can read it
+			s.bound[v] = true // nothing can read a wildcard
 		} else {
 			first = s.match(slotTerm(path), arr.Elem(0))
 		}
-		pattern = sequence([]expr{first, s.match(slotTerm(val), arr.Elem(1))})
+		pattern = Sequence([]Expr{first, s.match(slotTerm(val), arr.Elem(1))})
 	} else {
-		pattern = s.match(func(m *machine) value.Value { return value.Array(m.slots[path], m.slots[val]) }, args[1])
+		pattern = s.match(func(m *Machine) value.Value { return value.Array(m.Slots[path], m.Slots[val]) }, args[1])
 	}
-	return func(next step) step {
+	return func(next Step) Step {
 		w := &walker{path: path, val: val, noPath: noPath, next: pattern(next)}
-		return func(m *machine) bool {
+		return func(m *Machine) bool {
 			v := from(m)
-			return v.Defined() && w.visit(m, nil, v, keys(m)) || m.err != nil
+			return v.Defined() && w.visit(m, nil, v, keys(m)) || m.Err != nil
 		}
 	}
 }
 
-// walkedKeys gives the keys that the path of a pattern names, undefined for those that
-// it binds. A walk looks them up, as a reference does: an index of 1e0 is none.
-func (s *scope) walkedKeys(pattern *ast.Term) func(m *machine) []value.Value {
-	whole := func(t *ast.Term, path func(v value.Value) value.Value) func(m *machine) []value.Value {
-		v := s.term(t)
-		return func(m *machine) []value.Value {
+// walkedKeys returns the keys that the path of a pattern names, with undefined for those that the
+// pattern binds. A walk looks these keys up, as a reference does: an index of 1e0 matches nothing.
+func (s *Scope) walkedKeys(pattern *ast.Term) func(m *Machine) []value.Value {
+	whole := func(t *ast.Term, path func(v value.Value) value.Value) func(m *Machine) []value.Value {
+		v := s.Term(t)
+		return func(m *Machine) []value.Value {
 			if p := path(v(m)); p.Kind() == value.ArrayKind {
 				return p.Elems()
 			}
 			return nil
 		}
 	}
-	if !s.open(pattern) {
+	if !s.Open(pattern) {
 		return whole(pattern, func(v value.Value) value.Value {
 			if v.Kind() != value.ArrayKind || v.Len() != 2 {
 				return value.Value{}
@@ -494,24 +304,24 @@ func (s *scope) walkedKeys(pattern *ast.Term) func(m *machine) []value.Value {
 		})
 	}
 	if arr, ok := pattern.Value.(*ast.Array); ok && arr.Len() == 2 {
-		if !s.open(arr.Elem(0)) {
+		if !s.Open(arr.Elem(0)) {
 			return whole(arr.Elem(0), func(v value.Value) value.Value { return v })
 		}
 		if path, ok := arr.Elem(0).Value.(*ast.Array); ok {
-			return s.someKeys(path)
+			return someKeys(s, path)
 		}
 	}
-	return func(*machine) []value.Value { return nil }
+	return func(*Machine) []value.Value { return nil }
 }
 
-func (s *scope) someKeys(path *ast.Array) func(m *machine) []value.Value {
-	terms := make([]term, path.Len())
+func someKeys(s *Scope, path *ast.Array) func(m *Machine) []value.Value {
+	terms := make([]Term, path.Len())
 	for i := range terms {
-		if !s.open(path.Elem(i)) {
-			terms[i] = s.term(path.Elem(i))
+		if !s.Open(path.Elem(i)) {
+			terms[i] = s.Term(path.Elem(i))
 		}
 	}
-	return func(m *machine) []value.Value {
+	return func(m *Machine) []value.Value {
 		keys := make([]value.Value, len(terms))
 		for i, t := range terms {
 			if t != nil {
@@ -525,32 +335,32 @@ func (s *scope) someKeys(path *ast.Array) func(m *machine) []value.Value {
 type walker struct {
 	path, val int
 	noPath    bool
-	next      step
+	next      Step
 }
 
-// visit goes through v and its parts. keys are those that the rest of the path has to
-// have, undefined for any.
-func (w *walker) visit(m *machine, path []value.Value, v value.Value, keys []value.Value) bool {
-	if m.tick() {
+// visit walks v and its parts. keys are the keys that the rest of the path must have; undefined
+// matches any key.
+func (w *walker) visit(m *Machine, path []value.Value, v value.Value, keys []value.Value) bool {
+	if m.Tick() {
 		return true
 	}
 	if len(keys) > 0 {
 		return w.parts(m, path, v, keys[0], keys[1:])
 	}
 	if !w.noPath {
-		if !m.alloc(valueBytes*len(path)) || m.work(len(path)) {
+		if !m.Alloc(eval.ValueBytes*len(path)) || m.Work(len(path)) {
 			return true
 		}
-		m.slots[w.path] = value.Array(append([]value.Value(nil), path...)...)
+		m.Slots[w.path] = value.Array(append([]value.Value(nil), path...)...)
 	}
-	m.slots[w.val] = v
+	m.Slots[w.val] = v
 	if w.next(m) {
 		return true
 	}
 	return w.parts(m, path, v, value.Value{}, nil)
 }
 
-func (w *walker) parts(m *machine, path []value.Value, v, key value.Value, keys []value.Value) bool {
+func (w *walker) parts(m *Machine, path []value.Value, v, key value.Value, keys []value.Value) bool {
 	if key.Defined() {
 		x := v.Lookup(key)
 		return x.Defined() && w.visit(m, append(path, key), x, keys)

@@ -13,13 +13,13 @@ import (
 	"github.com/open-policy-agent/opa/v1/test/cases/testdata"
 	"github.com/open-policy-agent/opa/v1/util"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// OPA's own cases: every module is compiled, with those beside it as its
-// libraries, and every rule of it, not only the one that the case asks for, must
-// have topdown's value. A case that does not run is one of something that is not
-// offered, and is listed with the reason.
+// TestConformance runs OPA's own cases. It compiles every module, with the case's other modules as
+// its libraries. Every rule of it must have topdown's value, not only the rule that the case asks
+// for. Cases that need something unsupported do not run; the listing names them, with the reason.
 func TestConformance(t *testing.T) {
 	var ran, rules int
 	var list listing
@@ -52,7 +52,7 @@ func TestConformance(t *testing.T) {
 			for _, name := range s.names {
 				rules++
 				_, err := s.agree(t, name, input, data)
-				limited = errors.Is(err, ErrLimit) || limited
+				limited = errors.Is(err, eval.ErrLimit) || limited
 			}
 		})
 		if limited {
@@ -68,7 +68,7 @@ func TestConformance(t *testing.T) {
 	list.check(t)
 }
 
-// loadCase compiles the modules of a case. The package that it asks for is the control.
+// loadCase compiles the modules of a case. The control is the package that the case queries.
 func loadCase(tc cases.TestCase) (*subject, error) {
 	if len(tc.Modules) == 0 {
 		return nil, errors.New("a query without a module")
@@ -99,7 +99,7 @@ func loadCase(tc cases.TestCase) (*subject, error) {
 	return s, nil
 }
 
-// named tells that a module has a rule of a name.
+// named reports whether a module has a rule of a name.
 func named(mod *ast.Module, name *ast.Term) bool {
 	return slices.ContainsFunc(mod.Rules, func(r *ast.Rule) bool {
 		v, _ := r.Head.Ref()[0].Value.(ast.Var)
@@ -107,7 +107,7 @@ func named(mod *ast.Module, name *ast.Term) bool {
 	})
 }
 
-// covers tells that data holds something where the control's package is.
+// covers reports whether data has a document at the path of the control's package.
 func (s *subject) covers(data value.Value) bool {
 	v := data
 	for _, p := range s.mod.Package.Path[1:] {

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// controls are of the kinds that people write. Each must compile, and agree
-// with topdown on all inputs below.
+// controls are typical controls. Each must compile, and agree with topdown on all inputs below.
 var controls = map[string]string{
 	"roles": `
 default allow := false
@@ -164,7 +164,7 @@ func TestControls(t *testing.T) {
 			}
 			for _, in := range controlInputs {
 				for _, rule := range s.names {
-					if _, err := s.agree(t, rule, decoded(t, in), decoded(t, controlData)); errors.Is(err, ErrLimit) {
+					if _, err := s.agree(t, rule, decoded(t, in), decoded(t, controlData)); errors.Is(err, eval.ErrLimit) {
 						t.Logf("%s left to topdown for %s", rule, in)
 					}
 				}
@@ -179,7 +179,7 @@ func TestEval(t *testing.T) {
 		t.Fatal(err, s.err)
 	}
 	in := decoded(t, controlInputs[2])
-	r, err := s.prog.Eval(&Env{Now: testNow}, in, nil)
+	r, err := s.prog.Eval(&eval.Env{Now: testNow}, in, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestEval(t *testing.T) {
 	if text, _ := r.Reason.Str(); text != "4 failures of u-2; suspended" {
 		t.Errorf("reason %q", text)
 	}
-	if r, err = s.prog.Eval(&Env{Now: testNow, SkipReason: true}, in, nil); err != nil || r.Reason.Defined() {
+	if r, err = s.prog.Eval(&eval.Env{Now: testNow, SkipReason: true}, in, nil); err != nil || r.Reason.Defined() {
 		t.Errorf("a reason that no one asked for: %+v, %v", r, err)
 	}
 	if got := strings.Join(s.prog.Rules(), " "); got != "allow deny mask reason" {
@@ -197,14 +197,14 @@ func TestEval(t *testing.T) {
 	}
 }
 
-// The clock is Env's and nothing else's.
+// TestTimeIsFromEnv: the only clock is that of Env.
 func TestTimeIsFromEnv(t *testing.T) {
 	s, err := load("package control\nallow := time.now_ns()\nreason := time.format(time.now_ns())\nmask := time.clock([time.now_ns(), \"UTC\"])\n")
 	if err != nil || s.err != nil {
 		t.Fatal(err, s.err)
 	}
 	for _, now := range []time.Time{testNow, testNow.Add(time.Hour)} {
-		r, err := s.prog.Eval(&Env{Now: now}, value.Value{}, nil)
+		r, err := s.prog.Eval(&eval.Env{Now: now}, value.Value{}, nil)
 		if err != nil || !value.Equal(r.Allow, value.Int(now.UnixNano())) || !value.Equal(r.Mask.Index(0), value.Int(int64(now.Hour()))) {
 			t.Errorf("at %v: %+v, %v", now, r, err)
 		}
@@ -216,18 +216,18 @@ func TestConflictIsAnError(t *testing.T) {
 	if err != nil || s.err != nil {
 		t.Fatal(err, s.err)
 	}
-	_, err = s.prog.Eval(&Env{Now: testNow}, decoded(t, `{"a":1,"b":1}`), nil)
-	var e *EvalError
+	_, err = s.prog.Eval(&eval.Env{Now: testNow}, decoded(t, `{"a":1,"b":1}`), nil)
+	var e *eval.Error
 	if !errors.As(err, &e) || e.Code != "eval_conflict_error" || e.Line != 3 {
 		t.Errorf("got %v", err)
 	}
-	// A machine that failed must come back clean.
-	if r, err := s.prog.Eval(&Env{Now: testNow}, decoded(t, `{"b":1}`), nil); err != nil || !r.Allow.False() {
+	// A machine must be clean after an error.
+	if r, err := s.prog.Eval(&eval.Env{Now: testNow}, decoded(t, `{"b":1}`), nil); err != nil || !r.Allow.False() {
 		t.Errorf("after an error: %+v, %v", r, err)
 	}
 }
 
-// What is not compiled is named, with its line.
+// TestUnsupportedIsNamed: the error names what cannot be compiled, and its line.
 func TestUnsupportedIsNamed(t *testing.T) {
 	for src, what := range map[string]string{
 		`allow if http.send({"method": "get", "url": "http://x"})`:              "http.send",
@@ -254,15 +254,15 @@ func TestDone(t *testing.T) {
 	}
 	done := make(chan struct{})
 	close(done)
-	if _, err := s.prog.Eval(&Env{Now: testNow, Done: done}, value.Value{}, nil); !errors.Is(err, ErrLimit) {
+	if _, err := s.prog.Eval(&eval.Env{Now: testNow, Done: done}, value.Value{}, nil); !errors.Is(err, eval.ErrLimit) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := s.prog.Eval(&Env{Now: testNow, Steps: 1000}, value.Value{}, nil); !errors.Is(err, ErrLimit) {
+	if _, err := s.prog.Eval(&eval.Env{Now: testNow, Steps: 1000}, value.Value{}, nil); !errors.Is(err, eval.ErrLimit) {
 		t.Errorf("steps: got %v", err)
 	}
 }
 
-// Programs, values and their lazily made indices are shared by all requests.
+// TestConcurrentUse: concurrent requests share programs, values and their lazily built indices.
 func TestConcurrentUse(t *testing.T) {
 	s, in, data := benchSubject(t)
 	sales := in.With("resource", in.Get("resource").With("id", value.String("r-5532")))
@@ -274,7 +274,7 @@ func TestConcurrentUse(t *testing.T) {
 				if i%2 == 1 {
 					x, want = sales, false
 				}
-				r, err := s.prog.Eval(&Env{Now: testNow}, x, tree{data})
+				r, err := s.prog.Eval(&eval.Env{Now: testNow}, x, tree{data})
 				if err != nil || r.Allow.True() != want {
 					t.Errorf("got %+v, %v", r, err)
 					return

@@ -8,17 +8,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// expr makes the step of an expression from the step that follows it. Which
-// variables it binds is settled when it is made, not when it is applied.
-type expr func(next step) step
+// Expr makes the step of an expression from the step that follows it. It is fixed at compile time
+// which variables the expression binds.
+type Expr func(next Step) Step
 
-func pass(next step) step { return next }
+func pass(next Step) Step { return next }
 
-func sequence(chain []expr) expr {
+// Sequence makes one expression of several, which must all hold. Without any it always holds.
+func Sequence(chain []Expr) Expr {
 	if len(chain) == 1 {
 		return chain[0]
 	}
-	return func(next step) step {
+	return func(next Step) Step {
 		for i := len(chain) - 1; i >= 0; i-- {
 			next = chain[i](next)
 		}
@@ -26,38 +27,39 @@ func sequence(chain []expr) expr {
 	}
 }
 
-// when goes on if cond holds.
-func when(cond func(m *machine) bool) expr {
-	return func(next step) step {
-		return func(m *machine) bool {
+// when continues if cond holds.
+func when(cond func(m *Machine) bool) Expr {
+	return func(next Step) Step {
+		return func(m *Machine) bool {
 			if cond(m) {
 				return next(m)
 			}
-			return m.err != nil
+			return m.Err != nil
 		}
 	}
 }
 
-// found is the step after the last where one solution is enough.
-func found(*machine) bool { return true }
+// StopAtFirst is the last step where one solution is enough.
+func StopAtFirst(*Machine) bool { return true }
 
-func (s *scope) body(body ast.Body) expr {
-	var chain []expr
+func (s *Scope) body(body ast.Body) Expr {
+	var chain []Expr
 	for _, e := range body {
 		if t, ok := e.Terms.(*ast.Term); ok && !e.Negated && len(e.With) == 0 {
 			if b, ok := t.Value.(ast.Boolean); ok && bool(b) {
 				continue
 			}
 		}
-		chain = append(chain, s.expr(e))
+		chain = append(chain, s.Expr(e))
 	}
 	if len(chain) == 0 {
 		return pass
 	}
-	return sequence(chain)
+	return Sequence(chain)
 }
 
-func (s *scope) expr(e *ast.Expr) expr {
+// Expr compiles an expression, and marks the variables that it binds.
+func (s *Scope) Expr(e *ast.Expr) Expr {
 	outer, at := s.at, s.c.at
 	s.at, s.c.at = e.Location, e.Location
 	x := s.expression(e)
@@ -65,7 +67,7 @@ func (s *scope) expr(e *ast.Expr) expr {
 	return x
 }
 
-func (s *scope) expression(e *ast.Expr) expr {
+func (s *Scope) expression(e *ast.Expr) Expr {
 	if len(e.With) > 0 {
 		return s.with(e)
 	}
@@ -85,7 +87,7 @@ func (s *scope) expression(e *ast.Expr) expr {
 	case *ast.Not:
 		return s.not(t.Body)
 	case *ast.LogicalAnd:
-		return sequence([]expr{s.once(t.Lhs), s.once(t.Rhs)})
+		return Sequence([]Expr{s.once(t.Lhs), s.once(t.Rhs)})
 	case *ast.LogicalOr:
 		return s.either(t.Lhs, t.Rhs)
 	}
@@ -93,113 +95,113 @@ func (s *scope) expression(e *ast.Expr) expr {
 	return nil
 }
 
-// truth holds for each value of a term that is not false.
-func (s *scope) truth(t *ast.Term) expr {
-	if ref, ok := t.Value.(ast.Ref); ok && s.open(t) {
+// truth has a solution for each value of a term that is not false.
+func (s *Scope) truth(t *ast.Term) Expr {
+	if ref, ok := t.Value.(ast.Ref); ok && s.Open(t) {
 		out := s.c.slot()
-		return sequence([]expr{s.walkRef(ref, out), when(func(m *machine) bool { return !m.slots[out].False() })})
+		return Sequence([]Expr{s.walkRef(ref, out), when(func(m *Machine) bool { return !m.Slots[out].False() })})
 	}
-	v := s.term(t)
-	return when(func(m *machine) bool {
+	v := s.Term(t)
+	return when(func(m *Machine) bool {
 		x := v(m)
 		return x.Defined() && !x.False()
 	})
 }
 
-func (s *scope) not(body ast.Body) expr {
+func (s *Scope) not(body ast.Body) Expr {
 	at := s.c.slot()
-	last := found
+	last := StopAtFirst
 	if len(body) > 1 {
-		// topdown looks for all solutions, and may meet a conflict on the way.
-		last = func(m *machine) bool {
-			m.slots[at] = value.Bool(true)
+		// topdown looks for all solutions, and may find a conflict on the way.
+		last = func(m *Machine) bool {
+			m.Slots[at] = value.Bool(true)
 			return false
 		}
 	}
 	probe := s.inner().body(body)(last)
-	return func(next step) step {
-		return func(m *machine) bool {
-			if m.tick() {
+	return func(next Step) Step {
+		return func(m *Machine) bool {
+			if m.Tick() {
 				return true
 			}
-			m.slots[at] = value.Value{}
-			if probe(m) || m.slots[at].Defined() {
-				return m.err != nil
+			m.Slots[at] = value.Value{}
+			if probe(m) || m.Slots[at].Defined() {
+				return m.Err != nil
 			}
 			return next(m)
 		}
 	}
 }
 
-// once holds if a body does, at most one time; what it binds stays inside.
-func (s *scope) once(body ast.Body) expr {
-	probe := s.inner().body(body)(found)
-	return when(func(m *machine) bool { return !m.tick() && probe(m) && m.err == nil })
+// once holds if a body has a solution, and then only once. What the body binds is local to it.
+func (s *Scope) once(body ast.Body) Expr {
+	probe := s.inner().body(body)(StopAtFirst)
+	return when(func(m *Machine) bool { return !m.Tick() && probe(m) && m.Err == nil })
 }
 
-func (s *scope) either(a, b ast.Body) expr {
-	left, right := s.inner().body(a)(found), s.inner().body(b)(found)
-	return when(func(m *machine) bool {
-		return !m.tick() && (left(m) || m.err == nil && right(m)) && m.err == nil
+func (s *Scope) either(a, b ast.Body) Expr {
+	left, right := s.inner().body(a)(StopAtFirst), s.inner().body(b)(StopAtFirst)
+	return when(func(m *Machine) bool {
+		return !m.Tick() && (left(m) || m.Err == nil && right(m)) && m.Err == nil
 	})
 }
 
-func (s *scope) every(e *ast.Every) expr {
-	domain := s.term(e.Domain)
+func (s *Scope) every(e *ast.Every) Expr {
+	domain := s.Term(e.Domain)
 	in := s.inner()
-	var chain []expr
+	var chain []Expr
 	k, v := s.c.slot(), s.c.slot()
 	if e.Key != nil {
 		chain = append(chain, in.match(slotTerm(k), e.Key))
 	}
 	chain = append(chain, in.match(slotTerm(v), e.Value), in.body(e.Body))
-	holds := sequence(chain)(found)
+	holds := Sequence(chain)(StopAtFirst)
 	// A step that stops at the first element for which the body does not hold.
-	fails := func(m *machine) bool { return !holds(m) || m.err != nil }
-	return func(next step) step {
-		return func(m *machine) bool {
+	fails := func(m *Machine) bool { return !holds(m) || m.Err != nil }
+	return func(next Step) Step {
+		return func(m *Machine) bool {
 			d := domain(m)
 			if d.Kind() < value.ArrayKind {
-				return m.err != nil
+				return m.Err != nil
 			}
 			if iterate(m, d, k, v, fails) {
-				return m.err != nil
+				return m.Err != nil
 			}
 			return next(m)
 		}
 	}
 }
 
-// iterate runs next with each key and value of a collection in its slots.
-func iterate(m *machine, d value.Value, k, v int, next step) bool {
+// iterate runs next for each key and value of a collection, which it stores in slots k and v.
+func iterate(m *Machine, d value.Value, k, v int, next Step) bool {
 	switch d.Kind() {
 	case value.ArrayKind:
 		for i, x := range d.Elems() {
-			if m.tick() {
+			if m.Tick() {
 				return true
 			}
-			m.slots[k], m.slots[v] = value.Int(int64(i)), x
+			m.Slots[k], m.Slots[v] = value.Int(int64(i)), x
 			if next(m) {
 				return true
 			}
 		}
 	case value.SetKind:
 		for _, x := range d.Elems() {
-			if m.tick() {
+			if m.Tick() {
 				return true
 			}
-			m.slots[k], m.slots[v] = x, x
+			m.Slots[k], m.Slots[v] = x, x
 			if next(m) {
 				return true
 			}
 		}
 	case value.ObjectKind:
 		for i := range d.Len() {
-			if m.tick() {
+			if m.Tick() {
 				return true
 			}
 			p := d.Pair(i)
-			m.slots[k], m.slots[v] = p.K, p.V
+			m.Slots[k], m.Slots[v] = p.K, p.V
 			if next(m) {
 				return true
 			}
@@ -208,16 +210,15 @@ func iterate(m *machine, d value.Value, k, v int, next step) bool {
 	return false
 }
 
-// operand is one side of an equation: a term of the module, or a value that is
-// already there.
+// operand is one side of an equation: a term of the module, or a value that is already computed.
 type operand struct {
 	t  *ast.Term
-	ev term
+	ev Term
 }
 
-// comprehended is the kind of what a comprehension makes; undefined for other
-// terms. What is of another kind is not compared with it, in topdown too, save
-// what comes from a document under data.
+// comprehended returns the kind of value that a comprehension makes, and undefined for other terms.
+// Like topdown, native does not compare a comprehension with a value of another kind, unless that
+// value comes from a document under data.
 func comprehended(t *ast.Term) value.Kind {
 	switch t.Value.(type) {
 	case *ast.ArrayComprehension:
@@ -242,114 +243,113 @@ func (o operand) isRef() bool {
 	return ok
 }
 
-// ready tells that the operand has one value without binding anything.
-func (s *scope) ready(o operand) bool { return o.ev != nil || !s.open(o.t) }
+// isReady reports whether the operand has one value without binding anything.
+func (o operand) isReady(s *Scope) bool { return o.ev != nil || !s.Open(o.t) }
 
-func (s *scope) eval(o operand) term {
+func (o operand) eval(s *Scope) Term {
 	if o.ev != nil {
 		return o.ev
 	}
-	return s.term(o.t)
+	return s.Term(o.t)
 }
 
-// unify makes two sides equal, binding the variables that are not bound yet.
-func (s *scope) unify(a, b operand) expr {
-	if e, o, ok := s.hoist(a); ok {
-		return sequence([]expr{e, s.unify(o, b)})
+// unify makes two sides equal, and binds the variables that are not bound yet.
+func (s *Scope) unify(a, b operand) Expr {
+	if e, o, ok := a.hoist(s); ok {
+		return Sequence([]Expr{e, s.unify(o, b)})
 	}
-	if s.ready(a) {
-		if e, o, ok := s.settleFirst(a, b); ok {
-			return sequence([]expr{e, s.unify(o, b)})
+	if a.isReady(s) {
+		if e, o, ok := a.evaluateBefore(s, b); ok {
+			return Sequence([]Expr{e, s.unify(o, b)})
 		}
-		if e, o, ok := s.hoist(b); ok {
-			return sequence([]expr{e, s.unify(a, o)})
+		if e, o, ok := b.hoist(s); ok {
+			return Sequence([]Expr{e, s.unify(a, o)})
 		}
-		if s.ready(b) {
+		if b.isReady(s) {
 			return s.same(a, b)
 		}
-		return s.match(s.eval(a), b.t)
+		return s.match(a.eval(s), b.t)
 	}
-	if e, o, ok := s.hoist(b); ok {
-		return sequence([]expr{e, s.unify(a, o)})
+	if e, o, ok := b.hoist(s); ok {
+		return Sequence([]Expr{e, s.unify(a, o)})
 	}
-	if s.ready(b) {
-		return s.match(s.eval(b), a.t)
+	if b.isReady(s) {
+		return s.match(b.eval(s), a.t)
 	}
 	return s.patterns(a.t, b.t)
 }
 
-// hoist walks a reference that has unbound variables, so that its value stands in a slot.
-func (s *scope) hoist(o operand) (expr, operand, bool) {
+// hoist iterates over a reference with unbound variables, and stores its value in a slot.
+func (o operand) hoist(s *Scope) (Expr, operand, bool) {
 	if o.ev != nil {
 		return nil, o, false
 	}
 	ref, ok := o.t.Value.(ast.Ref)
-	if !ok || !s.open(o.t) {
+	if !ok || !s.Open(o.t) {
 		return nil, o, false
 	}
 	out := s.c.slot()
 	return s.walkRef(ref, out), operand{ev: slotTerm(out)}, true
 }
 
-// settleFirst evaluates a reference on the left before one on the right that
-// is walked, as topdown does: it may be a rule with an error in it.
-func (s *scope) settleFirst(a, b operand) (expr, operand, bool) {
-	if a.t == nil || b.t == nil || !s.open(b.t) {
-		return nil, a, false
+// evaluateBefore evaluates a reference on the left before it iterates over one on the right, as
+// topdown does: the left one may be a rule with an error.
+func (o operand) evaluateBefore(s *Scope, right operand) (Expr, operand, bool) {
+	if o.t == nil || right.t == nil || !s.Open(right.t) {
+		return nil, o, false
 	}
-	if _, ok := a.t.Value.(ast.Ref); !ok {
-		return nil, a, false
+	if _, ok := o.t.Value.(ast.Ref); !ok {
+		return nil, o, false
 	}
-	v, at := s.term(a.t), s.c.slot()
-	return when(func(m *machine) bool {
-		m.slots[at] = v(m)
-		return m.slots[at].Defined()
+	v, at := s.Term(o.t), s.c.slot()
+	return when(func(m *Machine) bool {
+		m.Slots[at] = v(m)
+		return m.Slots[at].Defined()
 	}), operand{ev: slotTerm(at)}, true
 }
 
-func (s *scope) same(a, b operand) expr {
-	// topdown follows references before it evaluates comprehensions, which may end
-	// with an error.
+func (s *Scope) same(a, b operand) Expr {
+	// topdown follows references before it evaluates comprehensions, which may fail.
 	if a.t != nil && (ast.IsConstant(a.t.Value) || ast.IsComprehension(a.t.Value) && b.isRef()) {
 		a, b = b, a
 	}
-	x := s.eval(a)
+	x := a.eval(s)
 	if b.t != nil {
 		if _, ok := b.t.Value.(ast.String); ok {
-			want := s.c.constant(b.t)
-			return when(func(m *machine) bool {
+			want := s.c.addConstant(b.t)
+			return when(func(m *Machine) bool {
 				got, ok := x(m).Str()
 				return ok && got == m.prog.text(want)
 			})
 		}
 	}
-	y := s.eval(b)
+	y := b.eval(s)
 	if b.t != nil {
 		if kind := comprehended(b.t); kind != value.UndefinedKind && !a.ofData() {
-			return when(func(m *machine) bool {
+			return when(func(m *Machine) bool {
 				v := x(m)
-				return (v.Kind() == kind || v.Kind() == value.SetKind) && m.equal(v, y(m))
+				return (v.Kind() == kind || v.Kind() == value.SetKind) && m.Equal(v, y(m))
 			})
 		}
 	}
-	return when(func(m *machine) bool {
+	return when(func(m *Machine) bool {
 		v := x(m)
-		return v.Defined() && m.equal(v, y(m))
+		return v.Defined() && m.Equal(v, y(m))
 	})
 }
 
-// patterns unifies two arrays or two objects that both hold unbound variables.
-func (s *scope) patterns(a, b *ast.Term) expr {
+// patterns unifies two arrays or two objects that both contain unbound variables.
+func (s *Scope) patterns(a, b *ast.Term) Expr {
 	left, ok := flatten(nil, a, b)
-	if !ok { // of two shapes: they never are one
+	if !ok { // different shapes never match
 		s.bindAll(a)
 		s.bindAll(b)
-		return when(func(*machine) bool { return false })
+		return when(func(*Machine) bool { return false })
 	}
 	return s.pairs(left)
 }
 
-// flatten takes two patterns apart to pairs of which one is no pattern.
+// flatten breaks two patterns down into pairs; at least one side of each pair is not a pattern.
 func flatten(to [][2]*ast.Term, a, b *ast.Term) ([][2]*ast.Term, bool) {
 	switch x := a.Value.(type) {
 	case *ast.Array:
@@ -394,7 +394,6 @@ func flatten(to [][2]*ast.Term, a, b *ast.Term) ([][2]*ast.Term, bool) {
 	return append(to, [2]*ast.Term{a, b}), true
 }
 
-// composite tells that a term is written as an array or object.
 func composite(t *ast.Term) bool {
 	switch t.Value.(type) {
 	case *ast.Array, ast.Object:
@@ -403,8 +402,8 @@ func composite(t *ast.Term) bool {
 	return false
 }
 
-// bindAll calls all variables of a term bound, which nothing will read.
-func (s *scope) bindAll(t *ast.Term) {
+// bindAll marks all variables of a term as bound. Nothing reads them.
+func (s *variables) bindAll(t *ast.Term) {
 	vis := ast.NewVarVisitor().WithParams(ast.VarVisitorParams{SkipClosures: true, SkipRefHead: true})
 	vis.Walk(t)
 	for v := range vis.Vars() {
@@ -412,11 +411,12 @@ func (s *scope) bindAll(t *ast.Term) {
 	}
 }
 
-// pairs unifies what can be unified first: one pair's variables may be bound by another.
-func (s *scope) pairs(left [][2]*ast.Term) expr {
-	var chain []expr
+// pairs unifies each pair as soon as one of its sides has a value: unifying one pair may bind the
+// variables of another.
+func (s *Scope) pairs(left [][2]*ast.Term) Expr {
+	var chain []Expr
 	for len(left) > 0 {
-		at := slices.IndexFunc(left, func(p [2]*ast.Term) bool { return s.settled(p[0]) || s.settled(p[1]) })
+		at := slices.IndexFunc(left, func(p [2]*ast.Term) bool { return s.hasValue(p[0]) || s.hasValue(p[1]) })
 		if at < 0 {
 			fail("unification of two unbound variables")
 		}
@@ -427,33 +427,33 @@ func (s *scope) pairs(left [][2]*ast.Term) expr {
 	if len(chain) == 0 {
 		return pass
 	}
-	return sequence(chain)
+	return Sequence(chain)
 }
 
-// settled tells that a term has values without the help of what it is unified with.
-func (s *scope) settled(t *ast.Term) bool {
+// hasValue reports whether a term has values without the other side.
+func (s *variables) hasValue(t *ast.Term) bool {
 	if _, ok := t.Value.(ast.Ref); ok {
 		return true
 	}
-	return !s.open(t)
+	return !s.Open(t)
 }
 
-// match takes a value apart by a pattern.
-func (s *scope) match(src term, t *ast.Term) expr {
-	if !s.open(t) {
+// match destructures a value by a pattern.
+func (s *Scope) match(src Term, t *ast.Term) Expr {
+	if !s.Open(t) {
 		return s.same(operand{ev: src}, operand{t: t})
 	}
 	switch x := t.Value.(type) {
 	case ast.Var:
 		at := s.bind(x)
-		return when(func(m *machine) bool {
+		return when(func(m *Machine) bool {
 			v := src(m)
-			m.slots[at] = v
+			m.Slots[at] = v
 			return v.Defined()
 		})
 	case ast.Ref:
 		out := s.c.slot()
-		return sequence([]expr{s.walkRef(x, out), s.same(operand{ev: src}, operand{ev: slotTerm(out)})})
+		return Sequence([]Expr{s.walkRef(x, out), s.same(operand{ev: src}, operand{ev: slotTerm(out)})})
 	case *ast.Array:
 		return s.matchArray(src, x)
 	case ast.Object:
@@ -463,32 +463,32 @@ func (s *scope) match(src term, t *ast.Term) expr {
 	return nil
 }
 
-func (s *scope) matchArray(src term, x *ast.Array) expr {
+func (s *Scope) matchArray(src Term, x *ast.Array) Expr {
 	at, n := s.c.slot(), x.Len()
-	chain := []expr{when(func(m *machine) bool {
+	chain := []Expr{when(func(m *Machine) bool {
 		v := src(m)
-		m.slots[at] = v
+		m.Slots[at] = v
 		return v.Kind() == value.ArrayKind && v.Len() == n
 	})}
 	for i := range n {
-		chain = append(chain, s.match(func(m *machine) value.Value { return m.slots[at].Index(i) }, x.Elem(i)))
+		chain = append(chain, s.match(func(m *Machine) value.Value { return m.Slots[at].Index(i) }, x.Elem(i)))
 	}
-	return sequence(chain)
+	return Sequence(chain)
 }
 
-func (s *scope) matchObject(src term, x ast.Object) expr {
+func (s *Scope) matchObject(src Term, x ast.Object) Expr {
 	at, n := s.c.slot(), x.Len()
-	chain := []expr{when(func(m *machine) bool {
+	chain := []Expr{when(func(m *Machine) bool {
 		v := src(m)
-		m.slots[at] = v
+		m.Slots[at] = v
 		return v.Kind() == value.ObjectKind && v.Len() == n
 	})}
 	for _, k := range x.Keys() {
-		if s.open(k) {
+		if s.Open(k) {
 			fail("unbound key in a pattern")
 		}
-		key := s.term(k)
-		chain = append(chain, s.match(func(m *machine) value.Value { return m.slots[at].Lookup(key(m)) }, x.Get(k)))
+		key := s.Term(k)
+		chain = append(chain, s.match(func(m *Machine) value.Value { return m.Slots[at].Lookup(key(m)) }, x.Get(k)))
 	}
-	return sequence(chain)
+	return Sequence(chain)
 }

@@ -8,16 +8,16 @@ import (
 	gobinary "encoding/binary"
 )
 
-// draws gives a number from 0 to n-1.
+// draws returns a number from 0 to n-1.
 type draws func(n int) int
 
-// drawsOf draws from bytes, and never fails: the first eight seed a generator of
-// numbers, each further one takes the place of one of its draws. So any bytes are a
-// program, and a change of one byte changes one choice.
+// drawsOf draws from bytes, and never fails. The first eight bytes seed a random generator, and
+// each further byte replaces one of its draws. So any bytes make a program, and changing one byte
+// changes one choice.
 func drawsOf(data []byte) draws {
 	var seed [8]byte
 	data = data[copy(seed[:], data):]
-	chance := rand.New(rand.NewPCG(gobinary.BigEndian.Uint64(seed[:]), 1)) //nolint:gosec // what is drawn has to come again
+	chance := rand.New(rand.NewPCG(gobinary.BigEndian.Uint64(seed[:]), 1)) //nolint:gosec // draws must be reproducible
 	return func(n int) int {
 		drawn := chance.IntN(n)
 		if len(data) == 0 {
@@ -25,15 +25,15 @@ func drawsOf(data []byte) draws {
 		}
 		b := int(data[0])
 		data = data[1:]
-		if b == 0 { // leave the draw as it is: a fuzzer can reach a later one
+		if b == 0 { // leave the draw as it is, so that a fuzzer can reach a later one
 			return drawn
 		}
 		return (b - 1) % n
 	}
 }
 
-// families are spellings of numbers that are equal or next to each other, where a
-// double, an int64 or the bound on digits ends. -0.0 is in none, see numbers.
+// families are spellings of numbers that are equal or adjacent, near the limits of float64, int64
+// and the number of digits. -0.0 is in none; see numbers.
 var families = func() [][]string {
 	list := [][]string{{
 		"0", "-0", "0.0", "0e5", "0e-1", "1", "1.0", "1e0", "10e-1", "0.1e1", "1.00", "1E+0", "-1", "-1.0", "-1e0", "1.5", "15e-1", "2", "2.0", "20e-1",
@@ -54,21 +54,21 @@ var families = func() [][]string {
 				near, below = append(near, text), append(below, "-"+text)
 			}
 		}
-		list = append(list, near, below, list[0]) // the first one as often as a third of them
+		list = append(list, near, below, list[0]) // a third are the first number
 	}
 	return list
 }()
 
-// spelled are keys that are one text, or look like one, in other spellings.
+// spelled are keys that are equal texts, or look alike, in different spellings.
 var spelled = []string{
 	`"a"`, `"\u0061"`, "`a`", `"1"`, `"\u0031"`, `"1.0"`, `"1e0"`, `"-0"`, `"0"`, `""`, `"\u0000"`, `"é"`, `"\u00e9"`, `"e\u0301"`, `"😀"`, `"\ud83d\ude00"`, `"\""`, "`\"`", `"\\"`, "`\\`", `"a\u0000"`,
 	"1", "1.0", "1e0", "0", "-0", "true", "null", "[1]", "[1.0]", "{1}", "{1.0}", `{"a": 1}`, `{"\u0061": 1.0}`,
 }
 
-// aims are terms on which evaluators differ where one of them takes two numbers or keys
-// for one, or one for two. %n is a number of the family, %k a key (%N and %K hide them from OPA's
-// compiler), %t a term, %r a reference, %i a name in input and %f a
-// function. %F, %G (of two parameters) and %P (a name in input) are the same in all places.
+// aims are terms for which evaluators differ if one of them confuses two numbers or keys, or
+// distinguishes equal ones. %n is a number of the family, %k a key (%N and %K hide them from OPA's
+// compiler), %t a term, %r a reference, %i a name in input and %f a function. %F, %G (with two
+// parameters) and %P (a name in input) are the same wherever they occur.
 var aims = []string{
 	"{%n: 1}[%n]", "{%n: 1, %k: 2}[%k]", `object.get({%n: "x"}, %n, "none")`, `object.get({%k: "x"}, %k, "none")`, "[%n == %n, %n < %n, %n <= %n, %n != %n]", "[x | some x in {%n, %n, %n}]",
 	"%n in {%n, 7}", "%n in [%n, %n]", "count({%n, %n, %k, %k})", "{k: 1 | some k in [%n, %n, %k]}", "{k: v | some v, k in [%n, %n]}", "object.union({%n: 1}, {%n: 2})", "object.union_n([{%k: 1}, {%k: 2}, {%n: 3}])",
@@ -86,8 +86,8 @@ var aims = []string{
 	"union({{%n}, {%n}})", "intersection({{%n, %n}, {%n}})", "crypto.md5(json.marshal({%n: %k}))", "startswith(%K, %K)", "graph.reachable({%n: [%n], %n: [%k]}, [%n])", "graph.reachable_paths({%k: [%k], %k: [%n]}, [%k])",
 }
 
-// aimed is one of the aims, filled. Half of the literals are hidden: OPA's compiler
-// works with literals itself.
+// aimed fills in one of the aims. It hides half of the literals, because OPA's compiler evaluates
+// literals itself.
 func (g *maker) aimed(depth int) string {
 	return g.inner(func() string {
 		var out strings.Builder
@@ -137,7 +137,7 @@ func (g *maker) maybeHidden(text string) string {
 	return text
 }
 
-// known is a reference with no path into it, or a short one.
+// known returns a reference without a path, or with a short one.
 func (g *maker) known() string {
 	if len(g.rules) > 0 && g.below(3) > 0 {
 		return g.pick(g.rules...)
@@ -145,7 +145,8 @@ func (g *maker) known() string {
 	return "input." + g.key()
 }
 
-// taking is a function of some parameters; a built-in where there is none.
+// taking returns the name of a function with a number of parameters, or a built-in if there is
+// none.
 func (g *maker) taking(n int) string {
 	var fit []string
 	for _, f := range g.fns {

@@ -15,8 +15,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/types"
 )
 
-// offered is the list of built-ins for controls. It stands in package lang,
-// which these tests cannot import: it is read from its source.
+// offered is the list of built-ins for controls. It is in package lang, which these tests cannot
+// import, so they read it from its source.
 var offered = sync.OnceValue(func() []*ast.Builtin {
 	file, err := parser.ParseFile(gotoken.NewFileSet(), "../lang/capabilities.go", nil, 0)
 	if err != nil {
@@ -40,13 +40,12 @@ var offered = sync.OnceValue(func() []*ast.Builtin {
 	return out
 })
 
-// notDrawn are not called by name (walk, print and metadata have their own forms),
-// or answer by chance. OPA keeps the patterns of regex.template_match in the table
-// of regex.match, whatever the delimiters: the next call of either may be wrong.
+// notDrawn are built-ins that tests do not call by name (walk, print and metadata have their own
+// syntax), or whose results are random. OPA caches the patterns of regex.template_match together
+// with those of regex.match, regardless of the delimiters, so the next call of either may be wrong.
 var notDrawn = []string{"regex.template_match", "eq", "assign", "print", "walk", "rego.metadata.rule", "rego.metadata.chain", "rand.intn", "uuid.rfc4122"}
 
-// call is a call of a built-in on operands of the declared types and, at times,
-// of others.
+// call returns a call of a built-in, with operands of the declared types and sometimes of others.
 func (g *maker) call(depth int) string {
 	if len(g.focus) == 0 {
 		g.focus = offered()
@@ -68,12 +67,12 @@ func (g *maker) call(depth int) string {
 	return b.Name + "(" + strings.Join(args, ", ") + ")"
 }
 
-// hidden keeps the type checker from knowing what a term is. A function would do,
-// but OPA remembers the results of functions, and takes 1 and 1.0 for one operand.
+// hidden keeps the type checker from knowing the type of a term. A function would do, but OPA
+// remembers the results of functions, and treats 1 and 1.0 as the same operand.
 func (g *maker) hidden(text string) string { return "object.get({}, 0, " + text + ")" }
 
-// untyped hides what is no reference: OPA's compiler refuses a rule for the type of a
-// literal. At times it leaves a literal as it is.
+// untyped hides all terms but references, because OPA's compiler rejects rules for the types of
+// literals. Sometimes it leaves a literal as it is.
 func (g *maker) untyped(text string) string {
 	if strings.HasPrefix(text, "input") || strings.HasPrefix(text, "data") || strings.HasPrefix(text, "u") || g.below(32) == 0 {
 		return text
@@ -81,7 +80,7 @@ func (g *maker) untyped(text string) string {
 	return g.hidden(text)
 }
 
-// literal is a text of a type, of a kind that the built-in can use.
+// literal returns the text of a value of a type that is meaningful to the built-in.
 func (g *maker) literal(t types.Type, name string, depth int) string {
 	if named, ok := t.(*types.NamedType); ok {
 		t = named.Type
@@ -148,7 +147,7 @@ func (g *maker) objectOf(t *types.Object, name string, depth int) string {
 	return "{" + strings.Join(out, ", ") + "}"
 }
 
-// quoted is a string that means something to a built-in, mostly.
+// quoted returns a string that, mostly, is meaningful to a built-in.
 func (g *maker) quoted(name string) string {
 	list := textsOf(name)
 	if g.below(6) == 0 {
@@ -164,7 +163,7 @@ var patches = []string{
 	`{"op": "move", "from": "/a", "path": "/b"}`, `{"op": "copy", "from": ["a"], "path": "/l/0"}`, `{"op": "test", "path": "", "value": {}}`, `{"op": "bad", "path": "/"}`, `{"op": "add", "path": "/1.0", "value": 2}`, `{"op": "add"}`,
 }
 
-// anything is a text of any type.
+// anything returns a text of any type.
 func (g *maker) anything(name string, depth int) string {
 	top := 11
 	if depth <= 0 {

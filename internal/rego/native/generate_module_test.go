@@ -9,8 +9,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// module is the text of a module that compiles, and its rules, one name each. Where
-// OPA's compiler or ours refuses a rule, one that is always 1 takes its place.
+// module returns the text of a module that compiles, and its rules by unit. If OPA's compiler or
+// ours rejects a rule, a rule that is always 1 replaces it.
 func (g *maker) module() (units []string, s *subject, left int) {
 	units = []string{hide}
 	for i := range 8 {
@@ -31,7 +31,7 @@ func (g *maker) module() (units []string, s *subject, left int) {
 				left++
 			}
 		}
-		if left == was { // it has no place, or one of the plainest: a cycle
+		if left == was { // the error has no location, or is in a plain rule: a cycle
 			for i := len(units) - 1; i >= 0 && left == was; i-- {
 				if units[i] != g.plainest(i) {
 					units[i] = g.plainest(i)
@@ -45,7 +45,7 @@ func (g *maker) module() (units []string, s *subject, left int) {
 	}
 }
 
-// plainest is a rule that compiles in place of another.
+// plainest returns a rule that always compiles, as a replacement.
 func (g *maker) plainest(i int) string {
 	if i == 0 {
 		return hide
@@ -59,7 +59,7 @@ func (g *maker) plainest(i int) string {
 
 const hide = "hide(x) := x\n"
 
-// joined is the text of a module and the first row of each unit.
+// joined returns the text of a module, and the first row of each unit.
 func joined(units []string) (src string, rows []int) {
 	src = "package generated\n\n"
 	for _, u := range units {
@@ -69,7 +69,7 @@ func joined(units []string) (src string, rows []int) {
 	return src, rows
 }
 
-// refusedRows are the rows that a compiler complains of.
+// refusedRows returns the rows that a compiler rejects.
 func refusedRows(err error, s *subject) (rows []int) {
 	var list ast.Errors
 	var u *ErrUnsupported

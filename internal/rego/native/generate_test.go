@@ -12,19 +12,20 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"pgregory.net/rapid"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// maker writes random modules. It keeps to what parses and mostly compiles;
-// what OPA's compiler refuses is passed over.
+// maker writes random modules that parse and mostly compile. Rules that OPA's compiler rejects are
+// skipped.
 type maker struct {
 	below draws
-	near  []string // spellings of numbers that are equal or close to each other
-	vars  []string // bound here
-	rules []string // terms that refer to finished rules
-	fns   []string // finished functions, by name
+	near  []string // spellings of equal or adjacent numbers
+	vars  []string // variables that are bound here
+	rules []string // references to finished rules
+	fns   []string // names of finished functions
 	arity map[string]int
-	all   []string // names of the rules and functions, for with
+	all   []string // names of all rules and functions, for with
 	focus []*ast.Builtin
 	n     int
 }
@@ -52,12 +53,12 @@ func (g *maker) scalar() string {
 
 func (g *maker) key() string { return g.pick("a", "b", "c", "l", "o", "n", "s", "t") }
 
-// index is a constant in brackets: keys that look alike are another each.
+// index returns a constant in brackets. Keys that look alike are different keys.
 func (g *maker) index() string {
 	return g.pick(g.scalar(), g.scalar(), "0", "1", "1.0", "1e0", `"1"`, `"0"`, "[1]", "{1}", "[1.0]", "-0")
 }
 
-// ref is a reference without unbound variables, or with a wildcard.
+// ref returns a reference with bound variables only, or with a wildcard.
 func (g *maker) ref() string {
 	var base string
 	switch g.below(8) {
@@ -146,7 +147,7 @@ func (g *maker) term(depth int) string {
 	return f + "(" + strings.Join(args, ", ") + ")"
 }
 
-// inner runs f and forgets the variables that it bound.
+// inner runs f, and forgets the variables that f bound.
 func (g *maker) inner(f func() string) string {
 	vars := slices.Clone(g.vars)
 	out := f()
@@ -173,14 +174,13 @@ func (g *maker) body(depth, n int) string {
 	for range n {
 		out = append(out, g.expr(depth))
 	}
-	if len(g.vars) > had { // a variable that is declared has to be used
+	if len(g.vars) > had { // a declared variable must be used
 		out = append(out, "["+strings.Join(g.vars[had:], ", ")+"] != 0")
 	}
 	return strings.Join(out, "; ")
 }
 
-// expr is an expression; some are evaluated with another input, other data or
-// other functions.
+// expr returns an expression. Some have another input, other data or other functions.
 func (g *maker) expr(depth int) string {
 	if g.below(10) > 0 {
 		return g.plain(depth)
@@ -194,7 +194,7 @@ func (g *maker) expr(depth int) string {
 		}
 	}
 	own := g.vars[had:]
-	g.vars = g.vars[:had:had] // what it binds is not bound yet where it is replaced
+	g.vars = g.vars[:had:had] // variables of the expression are not bound yet in its with
 	for range 1 + g.below(2) {
 		e += " with " + g.replacement()
 	}
@@ -202,7 +202,7 @@ func (g *maker) expr(depth int) string {
 	return e
 }
 
-// replacement is what follows with.
+// replacement returns the text after with.
 func (g *maker) replacement() string {
 	value := func() string { return g.term(1) }
 	switch g.below(8) {
@@ -278,7 +278,7 @@ func (g *maker) plain(depth int) string {
 	return e
 }
 
-// rule writes all rules of a name, one a line.
+// rule returns all rules of a name, one on each line.
 func (g *maker) rule(i int) string {
 	g.vars = nil
 	depth := 2
@@ -347,8 +347,8 @@ func (g *maker) rule(i int) string {
 	return out.String() + g.refer(name)
 }
 
-// refer makes a finished rule one to refer to, mostly by way of a rule of whose type
-// OPA's compiler knows nothing, so that it refuses no reference into it.
+// refer adds a finished rule to those that others may refer to, mostly through a rule of unknown
+// type, so that OPA's compiler does not reject references into it.
 func (g *maker) refer(name string) string {
 	if g.below(4) == 0 {
 		g.rules = append(g.rules, name)
@@ -358,13 +358,13 @@ func (g *maker) refer(name string) string {
 	return "u" + name + " := " + g.hidden(name) + "\n"
 }
 
-// answer is the value in the head of a rule.
+// answer returns the value in the head of a rule.
 func (g *maker) answer() string { return g.one(g.term(1)) }
 
-// one takes away the wildcards of a text: a head may have none.
+// one replaces the wildcards of a text: a head may not have any.
 func (g *maker) one(text string) string { return strings.ReplaceAll(text, "[_]", "[0]") }
 
-// filled puts terms in place of the percent signs of heads.
+// filled replaces the percent signs of heads by terms.
 func (g *maker) filled(text, name string) string {
 	g.rules = append(g.rules, name)
 	var out strings.Builder
@@ -418,7 +418,7 @@ func (g *maker) function(out *strings.Builder, name string, bodyOf func() string
 	g.arity[name] = arity
 }
 
-// called is a rule with the answers of a function, which remembers some of them.
+// called returns a rule that calls a function several times, so that some results are remembered.
 func (g *maker) called(name string) string {
 	term := func() string { return g.hidden(g.pick(g.pick(g.near...), g.pick(spelled...), "input."+g.key())) }
 	a, b, c := term(), term(), term()
@@ -429,10 +429,10 @@ func (g *maker) called(name string) string {
 	return fmt.Sprintf("c%s := [x | some p in [[%s, %s], [%s, %s], [%s, %s], [%s, %s]]; x := %s(%s)]\n", name, a, b, a, c, b, a, a, b, name, args)
 }
 
-// tally counts what became of what was generated.
+// tally counts the outcomes of generated modules.
 type tally struct{ modules, left, evaluated, limited, failed, defined int }
 
-// question is what a drawn module is asked.
+// question is what a test evaluates of a generated module.
 type question struct {
 	input, data value.Value
 	name        string
@@ -440,7 +440,7 @@ type question struct {
 
 func checkGenerated(t reporter, below draws, n *tally) {
 	g := newMaker(below)
-	if g.below(2) == 0 { // a module of few built-ins
+	if g.below(2) == 0 { // a module with few built-ins
 		for range 1 + g.below(4) {
 			g.focus = append(g.focus, offered()[g.below(len(offered()))])
 		}
@@ -458,7 +458,7 @@ func checkGenerated(t reporter, below draws, n *tally) {
 			n.evaluated++
 			found := &findings{}
 			switch v, err := s.agree(found, q.name, q.input, q.data); {
-			case errors.Is(err, ErrLimit):
+			case errors.Is(err, eval.ErrLimit):
 				n.limited++
 			case err != nil:
 				n.failed++
@@ -473,7 +473,7 @@ func checkGenerated(t reporter, below draws, n *tally) {
 	}
 }
 
-// findings are the differences of one comparison.
+// findings are the differences found by one comparison.
 type findings []string
 
 func (f *findings) Helper() {}
@@ -481,7 +481,7 @@ func (f *findings) Helper() {}
 // Errorf implements reporter.
 func (f *findings) Errorf(format string, args ...any) { *f = append(*f, fmt.Sprintf(format, args...)) }
 
-// smallest leaves out what a difference does not need, as far as whole rules go.
+// smallest removes whole rules that a difference does not need.
 func smallest(units []string, strict bool, q question, found findings) string {
 	for i := len(units) - 1; i >= 0; i-- {
 		fewer := slices.Delete(slices.Clone(units), i, i+1)
@@ -499,8 +499,8 @@ func smallest(units []string, strict bool, q question, found findings) string {
 	return strings.Join(found, "\n")
 }
 
-// sameDraws has a test draw the same in each run, unless flags say otherwise: a run is
-// judged by what it changes.
+// sameDraws makes a test draw the same values in each run, unless flags say otherwise, so that a
+// failure is due to the change under test.
 func sameDraws(t *testing.T) {
 	t.Helper()
 	for name, own := range map[string]string{"rapid.seed": "1", "rapid.shrinktime": "1ns", "rapid.nofailfile": "true"} {
@@ -512,9 +512,9 @@ func sameDraws(t *testing.T) {
 	}
 }
 
-// TestGenerated holds the evaluator to OPA's on programs and inputs that are
-// drawn: the same hundred in each run. -rapid.checks=n draws more, -rapid.seed=n
-// others; FuzzGenerated looks for new ones.
+// TestGenerated compares the evaluator with OPA on generated programs and inputs: the same hundred
+// in each run. -rapid.checks=n generates more, -rapid.seed=n others. FuzzGenerated looks for new
+// ones.
 func TestGenerated(t *testing.T) {
 	sameDraws(t)
 	var n tally

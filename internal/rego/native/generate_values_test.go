@@ -7,19 +7,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// The values that modules and inputs are drawn from. What differs between two
-// evaluators differs at edges: the spelling of a number, a key that looks like
-// another, a text that one parser takes and the next does not.
+// The values that modules and inputs are drawn from. Evaluators differ at the edges: the spelling
+// of a number, a key that looks like another one, a text that one parser accepts and another one
+// rejects.
 
-// numbers are spellings of numbers, all within the range. -0.0 is not among them:
-// OPA's objects and sets can hold it beside 0 and -0.
+// numbers are spellings of numbers within the range. -0.0 is not among them: OPA's objects and sets
+// can hold it beside 0 and -0.
 var numbers = []string{
 	"0", "-0", "0.0", "0e5", "0e-400", "1", "1.0", "1e0", "10e-1", "0.1e1", "1E+0", "-1", "-1.0", "2", "2.0", "3", "5", "8", "10", "1e1", "100", "2.5", "-2.5", "0.5", "0.1", "0.30000000000000004",
 	"1.5e1", "15", "1e3", "1000", "4294967296", "2147483647", "-2147483648", "9007199254740993", "9007199254740992", "9007199254740992.0", "9223372036854775807", "-9223372036854775808", "9223372036854775808", "18446744073709551616",
 	"1e18", "1e19", "1e22", "1e23", "123456789012345678901234567890", nines, "-" + nines, "1e63", "1e64", "1e300", "1.7e308", "-1e300", "1e-300", "5e-324", "1772619072000000013", "1.5", "7", "64", "63",
 }
 
-// wild are texts of numbers in other spellings, and of some outside of the range.
+// wild are unusual spellings of numbers, and some numbers outside the range.
 var wild = []string{"1e400", "-1e400", "1e-400", "1" + strings.Repeat("0", 64), nines, "+1", ".5", "5.", "007", "0x10", "1_000", "Infinity", "NaN", "1e", "--1", " 1", "1 ", "1e0", "-0", "1.0", "１"}
 
 var nines = strings.Repeat("9", 64)
@@ -30,7 +30,7 @@ var keys = []string{"a", "b", "c", "l", "o", "n", "s", "t", "1", "0", "1.0"}
 
 func encoded(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 
-// texts are what the strings of built-ins mean, by the start of their names.
+// texts are strings that are meaningful to built-ins, by the prefix of the built-in's name.
 var texts = []struct {
 	prefix string
 	list   []string
@@ -61,10 +61,10 @@ var texts = []struct {
 	{"crypto.", []string{"a", "", "é", "0cc175b9c0f1b6a831c399e269772661"}},
 }
 
-// hs256 is a token with the key "secret".
+// hs256 is a token signed with the key "secret".
 const hs256 = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIiwiZXhwIjozMDAwMDAwMDAwLjUsIm4iOjEuMH0.Zde4kkmsmmzQdXOr4fhIfYW-5Bbt_4ujTN0e4QbzDjk"
 
-// textsOf are the texts that mean something to a built-in.
+// textsOf returns the texts that are meaningful to a built-in.
 func textsOf(name string) []string {
 	for _, t := range texts {
 		if strings.HasPrefix(name, t.prefix) {
@@ -74,8 +74,8 @@ func textsOf(name string) []string {
 	return words
 }
 
-// document draws an input, or a document of data. Sets and keys that are no
-// strings are in none: no request can hold them.
+// document returns an input or a document of data, without sets and without keys that are not
+// strings: no request can hold those.
 func (g *maker) document(depth int) value.Value {
 	top := 8
 	if depth == 0 {

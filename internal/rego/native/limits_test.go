@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// hostile programs either end at a limit or are cheap. Each is the rule allow
-// and what it needs, over a list of 2,000 numbers and a string of 100 kB.
+// hostile programs either end at a limit or are cheap. Each is the rule allow and what it needs,
+// over a list of 2,000 numbers and a string of 100 kB.
 var hostile = map[string]string{
 	"nested loops":        `allow if { some a in input.l; some b in input.l; some c in input.l; some d in input.l; a + b + c + d == -1 }`,
 	"loops in not":        `allow if { not none }` + "\n" + `none if { some a in input.l; some b in input.l; some c in input.l; a + b + c < 0 }`,
@@ -53,11 +54,11 @@ var hostile = map[string]string{
 	"cidr_merge":          `allow if { count(net.cidr_merge([c | some a in input.l; some b in input.l; x := a % 256; y := b % 256; c := sprintf("10.%d.%d.0/24", [x, y])])) == 1 }`,
 }
 
-// eight is an array of one part eight times, in a form whose type OPA's checker
-// does not write out: with [x, x, ...] it is the checker that never ends.
+// eight returns an array of one element eight times, in a form that OPA's type checker does not
+// expand: for [x, x, ...] the checker itself would never end.
 const eight = "[% | some _ in numbers.range(1, 8)]"
 
-// blowUp writes rules of a name and a number, each made of the one before several times over.
+// blowUp returns numbered rules, each made of several copies of the one before.
 func blowUp(name, shape string, n int) string {
 	return name + "0 := [1, 2, 3]\n" + chain(name, strings.ReplaceAll(shape, "%", name+"%"), n)
 }
@@ -103,7 +104,7 @@ func TestHostileProgramsEnd(t *testing.T) {
 				t.Fatal(s.err)
 			}
 			for _, deadline := range []time.Duration{0, 50 * time.Millisecond} {
-				env := &Env{Now: testNow}
+				env := &eval.Env{Now: testNow}
 				if deadline > 0 {
 					env.Clock, env.Deadline = time.Now, time.Now().Add(deadline)
 				}
@@ -114,11 +115,12 @@ func TestHostileProgramsEnd(t *testing.T) {
 				took := time.Since(start)
 				runtime.ReadMemStats(&after)
 				made := (after.TotalAlloc - before.TotalAlloc) >> 20
-				if err != nil && !errors.Is(err, ErrLimit) {
+				if err != nil && !errors.Is(err, eval.ErrLimit) {
 					t.Errorf("error %v", err)
 				}
 				t.Logf("deadline %v: took %v, made %d MiB, %v %v", deadline, took, made, err, r.Allow.Size())
-				// Generous, as the machine may be busy: what is caught is what runs away.
+				// A generous bound, because the machine may be busy. It catches programs that run
+				// away.
 				if took > 15*time.Second+deadline || made > 512 {
 					t.Errorf("took %v and made %d MiB", took, made)
 				}

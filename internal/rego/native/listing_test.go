@@ -11,10 +11,9 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/conformance.txt and the table in docs/rego.md anew")
 
-// listing says, of each of OPA's own cases, whether it runs (native), needs
-// something that is refused when a control is stored (refused), or is no case of
-// a control at all (other). It is kept as a file, so that a case that moves is
-// seen, and as a table in docs/rego.md.
+// listing says of each of OPA's own cases whether it runs (native), needs something that is
+// rejected when a control is stored (refused), or is not about controls (other). It is kept as a
+// file, to show cases that change, and as a table in docs/rego.md.
 type listing struct {
 	lines  []string
 	counts map[string]*[3]int // by the group of the case

@@ -3,92 +3,71 @@ package native
 import (
 	"sync"
 
-	"github.com/open-policy-agent/opa/v1/ast"
-	"github.com/open-policy-agent/opa/v1/topdown"
-
+	"github.com/gatehouse-dev/gatehouse/internal/rego/builtin"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// step runs an expression and all that follow it, once for each solution. It
-// answers true to stop: enough was found, or m.err is set.
-type step func(m *machine) bool
+// Step runs an expression and all that follow it, once for each solution. It returns true to stop,
+// because there are enough solutions or because m.Err is set.
+type Step func(m *Machine) bool
 
-// term gives the value of a term; undefined where it has none.
-type term func(m *machine) value.Value
+// Term returns the value of a term, or undefined.
+type Term func(m *Machine) value.Value
 
-// machine is the state of one evaluation.
-type machine struct {
-	prog *Program
-	env  *Env
-	data DataSource
-	err  error
+// Machine is the state of one evaluation. The fields that each step touches come first, in as few
+// lines of the processor's cache as possible.
+type Machine struct {
+	builtin.Memory
 
+	// Slots are the variables.
+	Slots []value.Value
+	prog  *Program
 	world
-	outer []world // those that `with`s left
-	spare []caches
+	pairs    []value.Pair
+	data     DataSource
+	outer    []world       // the worlds that surround the current one, outermost first
+	spare    []caches      // of worlds that were left
+	branches []*branchNode // objects under construction, innermost last
 
-	slots []value.Value // the variables
-
-	stack []value.Value // what comprehensions gather
-	pairs []value.Pair
-	limbs []*limb // objects that are being put together
-
-	fuel  int // steps until the next look at clock and Done
-	steps int // steps that are left after those
-	bytes int // bytes that may still be allocated
-
-	seek *seeker // of a Why
-
-	drawn    map[string]value.Value // by rand.intn and uuid.rfc4122
-	patterns map[string]*pattern    // compiled by the evaluation
-
-	bctx topdown.BuiltinContext
+	// Attached is what package why keeps with the machine while it explores a rule.
+	Attached any
 }
 
-// fuelLoad is how many steps pass between two looks at the clock: some 50 us.
-const fuelLoad = 2048
+// machines are idle machines, for the next evaluation of any program. Thousands of programs need
+// only as many machines as there are concurrent evaluations.
+var machines = sync.Pool{New: func() any { return new(Machine) }}
 
-// machines are empty ones, for the next evaluation of any program: thousands of
-// programs need no more machines than there are evaluations at once.
-var machines = sync.Pool{New: func() any { return new(machine) }}
-
-func (p *Program) start(env *Env, input value.Value, data DataSource) *machine {
-	m := machines.Get().(*machine)
-	m.prog, m.env, m.input, m.data = p, env, input, data
-	m.slots = sized(m.slots, p.slots)
+func (p *Program) newMachine(env *eval.Env, input value.Value, data DataSource) *Machine {
+	m := machines.Get().(*Machine)
+	m.Start(env)
+	m.prog, m.input, m.data = p, input, data
+	m.Slots = sized(m.Slots, p.slots)
 	m.caches.resize(p)
-	m.steps, m.bytes = env.Steps, env.Bytes
-	if m.steps == 0 {
-		m.steps = defaultSteps
-	}
-	if m.bytes == 0 {
-		m.bytes = defaultBytes
-	}
-	m.fuel = min(fuelLoad, m.steps)
-	m.steps -= m.fuel
 	return m
 }
 
-// keepStack is the room on the stacks that a machine keeps for its next use.
-const keepStack = 1024
+// keepPairs is the largest capacity of the pairs that a machine keeps for its next use.
+const keepPairs = 1024
 
-func (m *machine) release() {
-	clear(m.slots)
+func (m *Machine) release() {
+	clear(m.Slots)
 	m.caches.clear()
 	m.world = world{caches: m.caches}
-	if m.err != nil || cap(m.stack) > keepStack || cap(m.pairs) > keepStack {
-		m.stack, m.pairs = nil, nil
+	if m.Err != nil || cap(m.pairs) > keepPairs {
+		m.pairs = nil
 	}
 	if len(m.spare) > keepSpare {
 		m.spare = nil
 	}
 	clear(m.outer[:cap(m.outer)])
-	m.outer, m.limbs, m.drawn, m.patterns = m.outer[:0], nil, nil, nil
-	m.prog, m.env, m.data, m.err, m.seek, m.bctx = nil, nil, nil, nil, nil, topdown.BuiltinContext{}
+	m.outer, m.branches = m.outer[:0], nil
+	m.prog, m.data, m.Attached = nil, nil, nil
+	m.Memory.Release()
 	machines.Put(m)
 }
 
-// sized is list with n elements. What is beyond those that were in use is zero.
+// sized returns list with length n. Elements beyond those that were in use are zero.
 func sized[T any](list []T, n int) []T {
 	if cap(list) < n {
 		return make([]T, n)
@@ -96,177 +75,36 @@ func sized[T any](list []T, n int) []T {
 	return list[:n]
 }
 
-// keepSpare is how many contexts' caches a machine keeps for its next use.
+// keepSpare limits the spare caches that a machine keeps for its next use.
 const keepSpare = 4
 
-// tick counts one step; true means stop.
-func (m *machine) tick() bool {
-	m.fuel--
-	return m.fuel < 0 && m.refuel()
-}
-
-// work counts n steps at once.
-func (m *machine) work(n int) bool {
-	m.fuel -= n
-	return m.fuel < 0 && m.refuel()
-}
-
-func (m *machine) refuel() bool {
-	m.steps += m.fuel // what was used beyond the load
-	if m.steps <= 0 {
-		return m.fail(ErrLimit)
-	}
-	m.fuel = min(fuelLoad, m.steps)
-	m.steps -= m.fuel
-	return m.checkLimits()
-}
-
-// checkLimits asks for the time and the caller; true means stop.
-func (m *machine) checkLimits() bool {
-	select {
-	case <-m.env.Done:
-		return m.fail(ErrLimit)
-	case <-m.env.Expired:
-		return m.fail(ErrLimit)
-	default:
-	}
-	if m.env.Pause != nil && !m.env.Pause() {
-		return m.fail(ErrLimit)
-	}
-	if m.env.Clock != nil && !m.env.Deadline.IsZero() && !m.env.Clock().Before(m.env.Deadline) {
-		return m.fail(ErrLimit)
-	}
-	return false
-}
-
-// alloc counts n bytes; false means that there are no more.
-func (m *machine) alloc(n int) bool {
-	if m.bytes -= n; m.bytes < 0 {
-		m.fail(ErrLimit)
-		return false
-	}
-	return true
-}
-
-// made passes on a value that the evaluation made, if it is not too big.
-func (m *machine) made(v value.Value) value.Value {
-	if v.Size() > maxValue {
-		m.fail(ErrLimit)
-		return value.Value{}
-	}
-	return v
-}
-
-// fail ends the evaluation. The first error stays.
-func (m *machine) fail(err error) bool {
-	if m.err == nil {
-		m.err = err
-	}
-	return true
-}
-
-func (m *machine) conflict(message string, loc *ast.Location) bool {
-	return m.fail(errorAt(topdown.ConflictErr, message, loc))
-}
-
-func errorAt(code, message string, loc *ast.Location) *EvalError {
-	e := &EvalError{Code: code, Message: message}
-	if loc != nil {
-		e.File, e.Line = loc.File, loc.Row
-	}
-	return e
-}
-
-// equal compares, and counts the work where that is not one step.
-func (m *machine) equal(a, b value.Value) bool {
-	if a.Kind() >= value.StringKind && a.Kind() == b.Kind() {
-		if n := min(a.Size(), b.Size()); n > 64 && m.work(int(n>>5)) {
-			return false
-		}
-	}
-	return value.Equal(a, b)
-}
-
-// rule is the value of a rule by name, bounded as a result.
-func (m *machine) rule(name string) value.Value {
+// Rule returns the value of a rule, by name.
+func (m *Machine) Rule(name string) value.Value {
 	return m.result(m.prog.entry(name))
 }
 
-// result is the value of a rule, bounded as a result; nil is no rule.
-func (m *machine) result(entry term) value.Value {
-	if entry == nil || m.err != nil {
-		return value.Value{}
-	}
-	v := entry(m)
-	if v.Size() > maxResult {
-		m.fail(ErrLimit)
+// result returns the value of an entry, limited to maxResult; undefined if entry is nil.
+func (m *Machine) result(entry Term) (v value.Value) {
+	if entry != nil && m.Err == nil {
+		if v = entry(m); v.Size() > maxResult {
+			m.Fail(eval.ErrLimit)
+		}
 	}
 	return v
 }
 
-// push puts an element on the stack of what is being gathered.
-func (m *machine) push(v value.Value) bool {
-	if m.tick() || !m.alloc(valueBytes) {
-		return true
-	}
-	m.stack = append(m.stack, v)
-	return false
-}
-
-const valueBytes = 24
-
-// pop takes what was gathered since the stack was base high.
-func (m *machine) pop(base int) []value.Value {
-	if m.err != nil || len(m.stack) == base {
-		m.stack = m.stack[:base]
-		return nil
-	}
-	out := make([]value.Value, len(m.stack)-base)
-	copy(out, m.stack[base:])
-	clear(m.stack[base:]) // the machine is kept: let it hold nothing
-	m.stack = m.stack[:base]
-	return out
-}
-
-// popSet is pop as a set.
-func (m *machine) popSet(base int) value.Value {
-	out := m.pop(base)
-	if !m.sortWork(out) {
-		return value.Value{}
-	}
-	return m.made(value.SetOf(out))
-}
-
-// sortWork counts what sorting values costs beyond the step that each took already.
-func (m *machine) sortWork(vs []value.Value) bool {
-	n := len(vs) >> 2
-	for i := range vs {
-		if vs[i].Kind() >= value.StringKind {
-			n += int(vs[i].Size() >> 5)
-		}
-	}
-	return !m.work(n * log2(len(vs)))
-}
-
-func log2(n int) int {
-	l := 1
-	for ; n > 2; n >>= 1 {
-		l++
-	}
-	return l
-}
-
-func (m *machine) pushPair(k, v value.Value) bool {
-	if m.tick() || !m.alloc(2*valueBytes) {
+func (m *Machine) pushPair(k, v value.Value) bool {
+	if m.Tick() || !m.Alloc(2*eval.ValueBytes) {
 		return true
 	}
 	m.pairs = append(m.pairs, value.Pair{K: k, V: v})
 	return false
 }
 
-// popObject is the object of the pairs gathered since base; ok is false on a conflict.
-func (m *machine) popObject(base int) (v value.Value, ok bool) {
-	if m.err != nil {
+// popObject returns the object of the pairs above base, and removes them. ok is false if two pairs
+// conflict.
+func (m *Machine) popObject(base int) (v value.Value, ok bool) {
+	if m.Err != nil {
 		m.pairs = m.pairs[:base]
 		return value.Value{}, true
 	}
@@ -274,29 +112,20 @@ func (m *machine) popObject(base int) (v value.Value, ok bool) {
 	copy(out, m.pairs[base:])
 	clear(m.pairs[base:])
 	m.pairs = m.pairs[:base]
-	n := len(out) >> 2
-	for i := range out {
-		if out[i].V.Kind() >= value.ArrayKind {
-			n += int(out[i].V.Size() >> 4)
-		}
-		if out[i].K.Kind() >= value.StringKind {
-			n += int(out[i].K.Size()>>5) * log2(len(out))
-		}
-	}
-	if m.work(n) {
+	if !m.PairWork(out) {
 		return value.Value{}, true
 	}
 	v, err := value.ObjectOf(out)
 	if err != nil {
 		return value.Value{}, false
 	}
-	return m.made(v), true
+	return m.CheckSize(v), true
 }
 
-// callMemo holds a function's last results. Rego's functions are pure: topdown
-// remembers their results too, and without it calls of calls could double.
+// callMemo holds a function's last results. Functions are pure, and topdown remembers their results
+// too. Without it, nested calls could double the work at each level.
 type callMemo struct {
-	args []value.Value // arity values an entry
+	args []value.Value // n values for each call, where n is the number of parameters
 	outs []value.Value
 	next int
 }
@@ -332,5 +161,3 @@ func (c *callMemo) put(args []value.Value, out value.Value) {
 	c.outs[c.next] = out
 	c.next = (c.next + 1) % memoEntries
 }
-
-func (m *machine) now() int64 { return m.env.Now.UnixNano() }

@@ -1,116 +1,51 @@
-// Package native compiles Rego that was checked to Go closures and evaluates
-// it within bounds. It is the one evaluator of decisions: what it cannot compile
-// is refused. OPA's own evaluator, topdown, is the oracle of its tests.
+// Package native compiles checked Rego to Go closures and evaluates it within bounds. It is the
+// only evaluator of decisions: it refuses what it cannot compile. Its tests compare it with
+// topdown, OPA's own evaluator.
 //
-// It works from what OPA's compiler leaves of a module: names are resolved,
-// nested calls are flattened, expressions stand in an order in which every
-// variable is bound before it is read. So which occurrence of a variable binds
-// and which compares is known beforehand; and as Rego has no recursion, each
-// variable of a program has one fixed slot and evaluation needs no frames.
+// It starts from the output of OPA's compiler: names are resolved, nested calls are flattened, and
+// each expression follows those that bind its variables. So the compiler knows which occurrence of
+// a variable binds it and which ones compare. Rego has no recursion, so each variable of a program
+// has one fixed slot, and evaluation needs no stack frames.
 package native
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// ErrUnsupported says what keeps a module from being compiled, and where.
+// ErrUnsupported says why a module cannot be compiled, and where.
 type ErrUnsupported struct {
 	What string
-	// Location is nil where it is about the module as a whole.
+	// Location is nil if the reason concerns the whole module.
 	Location *ast.Location
 }
 
 func (e *ErrUnsupported) Error() string { return "not supported: " + e.What }
 
-// ErrLimit says that an evaluation ran out of steps, memory or time, or met a
-// number outside of the range of numbers.
-var ErrLimit = errors.New("evaluation limit reached")
-
-// EvalError is an error that the control itself made, such as two values for
-// one complete rule. Code and Message are topdown's.
-type EvalError struct {
-	Code    string
-	Message string
-	// File is the module's name as it was compiled, Line is in it; both are
-	// empty where the error has no place.
-	File string
-	Line int
-}
-
-func (e *EvalError) Error() string { return fmt.Sprintf("%s: line %d: %s", e.Code, e.Line, e.Message) }
-
-// PanicError is a fault of the evaluator that was recovered.
-type PanicError struct {
-	// Value is what was thrown, Stack where. Neither is for callers.
-	Value any
-	Stack []byte
-}
-
-// Error leaves out what was thrown: it may hold the caller's data.
-func (*PanicError) Error() string { return "the evaluator failed" }
-
-// DataSource gives the documents under data by path, such as resources, 42.
-// Undefined where there is none.
+// DataSource returns documents under data by path, such as ["resources", "42"]. The value is
+// undefined if there is no such document.
 type DataSource interface {
 	Data(path []string) value.Value
 }
 
-// Env is what an evaluation takes from outside, and its bounds. Zero bounds
-// stand for the defaults.
-type Env struct {
-	// Now is the time that time.now_ns gives.
-	Now time.Time
-	// Deadline and Clock bound the time: an evaluation looks at Clock every
-	// some thousand steps. Without a Clock there is no deadline.
-	Deadline time.Time
-	Clock    func() time.Time
-	// Done ends the evaluation when it is closed, as does Expired.
-	Done, Expired <-chan struct{}
-	// Pause is called every some thousand steps and may block; false ends the
-	// evaluation. Nil is never asked.
-	Pause func() bool
-	// Steps bounds the work (10 million: some hundred milliseconds).
-	Steps int
-	// Bytes bounds what an evaluation allocates in all, roughly (32 MiB).
-	Bytes int
-	// Strict makes an error of a built-in one of the evaluation, where it else
-	// is undefined.
-	Strict bool
-	// SkipReason leaves Result.Reason undefined, where no one reads it.
-	SkipReason bool
-	// Settles tells whether the value of deny decides. The other rules are then
-	// left undefined. nil: it never does.
-	Settles func(deny value.Value) bool
-}
+// maxResult limits the size of the value of a rule that is returned.
+const maxResult = 1 << 20
 
-const (
-	defaultSteps = 10_000_000
-	defaultBytes = 32 << 20
-	// maxValue bounds the size of one value (value.Value.Size) that an
-	// evaluation makes, so that no comparison and no conversion runs away.
-	maxValue = 16 << 20
-	// maxResult bounds what an evaluation answers.
-	maxResult = 1 << 20
-)
-
-// Result holds the values of the rules that decide. Undefined where a rule is
-// undefined or is not there.
+// Result holds the values of the rules that decide. A value is undefined if its rule is undefined
+// or missing.
 type Result struct{ Allow, Deny, Mask, Reason value.Value }
 
-// Program is a compiled module. It is safe for concurrent use.
-// There may be thousands: it holds no more than evaluations need. Programs that
-// differ in their constants only have one code.
+// Program is a compiled module. It is safe for concurrent use. A process may hold thousands of
+// them, so a program keeps only what evaluations need. Programs that differ only in their constants
+// share their code.
 type Program struct {
 	*code
 	constants []value.Value
@@ -118,25 +53,26 @@ type Program struct {
 
 // code is a program without its constants.
 type code struct {
-	entries []entry // the values that can be asked for, by name
-	// deciding are those of the entries deny, mask, allow and reason, nil where there is none.
-	deciding struct{ deny, mask, allow, reason term }
-	groups   []*group
+	entries []entry // the values that callers can ask for, sorted by name
+	// deciding holds the entries deny, mask, allow and reason; nil for those that the module does
+	// not have.
+	deciding struct{ deny, mask, allow, reason Term }
+	groups   []*Group
 	slots    int
 	data     [][]string
 
-	// texts are strings in the constants of the first program.
+	// texts are the strings among the constants of the first program that used this code.
 	texts     map[string]string
 	textsOnce sync.Once
 	extra     any
 	extraOnce sync.Once
 }
 
-// maxTexts is how many strings a code keeps at most.
+// maxTexts limits the strings that a code keeps.
 const maxTexts = 100
 
-// packLikeSiblings lays the constants side by side. Strings that the first program of
-// the code has too are taken from there: siblings mostly differ in few of them.
+// packLikeSiblings stores the constants side by side. It reuses the strings of the first program
+// that has the same code, because siblings mostly differ in few strings.
 func (p *Program) packLikeSiblings() {
 	first := false
 	p.textsOnce.Do(func() {
@@ -156,27 +92,24 @@ func (p *Program) packLikeSiblings() {
 	}
 }
 
-// PerCode is what create gives, made once for all programs that share the code. It must
-// not depend on the constants of one of them.
+// PerCode returns the result of create. It calls create once for all programs that share the code,
+// so the result must not depend on the constants of one program.
 func (p *Program) PerCode(create func() any) any {
 	p.extraOnce.Do(func() { p.extra = create() })
 	return p.extra
 }
 
-// text is the string that a constant is.
 func (p *Program) text(at int) string {
 	s, _ := p.constants[at].Str()
 	return s
 }
 
-// entry is the value of all rules of one name.
 type entry struct {
 	name  string
-	value term
+	value Term
 }
 
-// entry is the value that a name stands for; nil for none.
-func (p *Program) entry(name string) term {
+func (p *Program) entry(name string) Term {
 	at, found := slices.BinarySearchFunc(p.entries, name, func(e entry, name string) int { return strings.Compare(e.name, name) })
 	if !found {
 		return nil
@@ -184,21 +117,22 @@ func (p *Program) entry(name string) term {
 	return p.entries[at].value
 }
 
-// Compile compiles a module. compiler has compiled it, pkg is its package, such
-// as data.example. The compiler's other modules are libraries: what the module
-// uses of them is compiled too. An *ErrUnsupported names what cannot be compiled.
+// Compile compiles the module of package pkg, such as data.example. compiler has already compiled
+// it. The compiler's other modules are libraries; the parts of them that the module uses are
+// compiled too. The error is an *ErrUnsupported that names what cannot be compiled.
 func Compile(compiler *ast.Compiler, pkg ast.Ref) (p *Program, err error) {
-	err = guarded(nil, func(c *builder) {
+	err = recoverUnsupported(func(c *Builder) error {
 		c.load(compiler, pkg)
 		c.module()
-		p = c.finish()
+		p = c.program()
 		if shape, ok := c.shape(); ok {
 			p.code = shared.of(shape, p.code)
 			p.packLikeSiblings()
 		} else {
 			p.constants = value.Pack(p.constants, nil)
 		}
-		c.forget()
+		c.dropSyntax()
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -206,32 +140,29 @@ func Compile(compiler *ast.Compiler, pkg ast.Ref) (p *Program, err error) {
 	return p, nil
 }
 
-// forget drops the syntax trees: what was compiled may hold on to the builder, and
-// there may be thousands of programs.
-func (c *builder) forget() {
+// dropSyntax drops the syntax trees. Compiled closures may refer to the builder, and there may be
+// thousands of programs.
+func (c *Builder) dropSyntax() {
 	for _, g := range c.groups {
 		g.src = nil
 	}
 	for _, p := range c.packages {
-		p.root.forget()
+		p.root.dropSyntax()
 		p.path = nil
 	}
 	c.pkg, c.functions, c.at, c.groups, c.rules, c.places = nil, nil, nil, nil, nil, nil
 }
 
-func (n *node) forget() {
+func (n *node) dropSyntax() {
 	n.rules = nil
 	for _, kid := range n.kids {
-		kid.forget()
+		kid.dropSyntax()
 	}
 }
 
-// guarded runs a compilation, which ends in a panic where it meets something
-// that is not supported.
-func guarded(c *builder, fn func(c *builder)) (err error) {
-	if c == nil {
-		c = newBuilder()
-	}
+// recoverUnsupported runs a compilation, and turns the panic of fail into its error.
+func recoverUnsupported(fn func(c *Builder) error) (err error) {
+	c := newBuilder()
 	defer func() {
 		if r := recover(); r != nil {
 			u, ok := r.(*ErrUnsupported)
@@ -244,12 +175,10 @@ func guarded(c *builder, fn func(c *builder)) (err error) {
 			err = u
 		}
 	}()
-	fn(c)
-	return nil
+	return fn(c)
 }
 
-// load reads the rules of all modules.
-func (c *builder) load(compiler *ast.Compiler, pkg ast.Ref) {
+func (c *Builder) load(compiler *ast.Compiler, pkg ast.Ref) {
 	c.pkg = pkg
 	names := slices.Sorted(maps.Keys(compiler.Modules))
 	own := false
@@ -263,15 +192,14 @@ func (c *builder) load(compiler *ast.Compiler, pkg ast.Ref) {
 		fail("package %v is not among the compiled modules", pkg)
 	}
 	for _, p := range c.packages {
-		p.root.gather()
+		p.root.groupDynamic()
 	}
 	for _, name := range names {
-		c.collectTargets(compiler.Modules[name])
+		c.collectReplaced(compiler.Modules[name])
 	}
 }
 
-// finish is the program.
-func (c *builder) finish() *Program {
+func (c *Builder) program() *Program {
 	p := c.prog
 	p.groups = slices.Clone(c.groups)
 	slices.SortFunc(p.entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
@@ -281,24 +209,23 @@ func (c *builder) finish() *Program {
 	return p
 }
 
-// Eval evaluates the rules that decide, deny first, then mask, allow and reason.
-// The error is ErrLimit, an *EvalError or a *PanicError.
-func (p *Program) Eval(env *Env, input value.Value, data DataSource) (Result, error) {
+// Eval evaluates deny first, then mask, allow and reason. The error is ErrLimit, an *EvalError or a
+// *PanicError.
+func (p *Program) Eval(env *eval.Env, input value.Value, data DataSource) (Result, error) {
 	return p.EvalReason(env, input, data, func(r Result) bool {
 		return !env.SkipReason && (env.Settles == nil || !env.Settles(r.Deny))
 	})
 }
 
-// EvalReason is Eval, but asks wanted with the other values whether reason is to be
-// evaluated too. It then costs little: the rules that it shares with the others
-// have their values.
-func (p *Program) EvalReason(env *Env, input value.Value, data DataSource, wanted func(r Result) bool) (r Result, err error) {
-	err = p.run(env, input, data, func(m *machine) {
-		if r.Deny = m.result(p.deciding.deny); env.Settles == nil || m.err != nil || !env.Settles(r.Deny) {
+// EvalReason is Eval, but calls wanted with the other values to ask whether to evaluate reason too.
+// That is cheap then: the rules that reason shares with the others already have their values.
+func (p *Program) EvalReason(env *eval.Env, input value.Value, data DataSource, wanted func(r Result) bool) (r Result, err error) {
+	err = p.Run(env, input, data, func(m *Machine) {
+		if r.Deny = m.result(p.deciding.deny); env.Settles == nil || m.Err != nil || !env.Settles(r.Deny) {
 			r.Mask = m.result(p.deciding.mask)
 			r.Allow = m.result(p.deciding.allow)
 		}
-		if m.err == nil && wanted(r) {
+		if m.Err == nil && wanted(r) {
 			r.Reason = m.result(p.deciding.reason)
 		}
 	})
@@ -308,31 +235,32 @@ func (p *Program) EvalReason(env *Env, input value.Value, data DataSource, wante
 	return r, nil
 }
 
-// Rule evaluates one rule of the program by its name.
-func (p *Program) Rule(name string, env *Env, input value.Value, data DataSource) (v value.Value, err error) {
-	err = p.run(env, input, data, func(m *machine) { v = m.rule(name) })
+// Rule evaluates one rule of the program, by name.
+func (p *Program) Rule(name string, env *eval.Env, input value.Value, data DataSource) (v value.Value, err error) {
+	err = p.Run(env, input, data, func(m *Machine) { v = m.Rule(name) })
 	if err != nil {
 		return value.Value{}, err
 	}
 	return v, nil
 }
 
-// run gives fn a machine. A machine whose run panicked is not used again.
-func (p *Program) run(env *Env, input value.Value, data DataSource, fn func(m *machine)) (err error) {
+// Run calls fn with a machine, and returns the error with which the evaluation ended. fn must not
+// keep the machine. A machine whose run panicked is not reused.
+func (p *Program) Run(env *eval.Env, input value.Value, data DataSource, fn func(m *Machine)) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = &PanicError{Value: r, Stack: debug.Stack()}
+			err = &eval.PanicError{Value: r, Stack: debug.Stack()}
 		}
 	}()
-	m := p.start(env, input, data)
+	m := p.newMachine(env, input, data)
 	fn(m)
-	err = m.err
+	err = m.Err
 	m.release()
 	return err
 }
 
-// Rules are the names of the program's rules, sorted; neither functions nor the
-// rules of libraries are among them.
+// Rules returns the sorted names of the program's rules, without functions and without the rules of
+// libraries.
 func (p *Program) Rules() []string {
 	out := make([]string, len(p.entries))
 	for i, e := range p.entries {

@@ -14,24 +14,25 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/topdown"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/builtin"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// seen is what topdown met in an evaluation: whether that passes one of the
-// documented bounds, so that the native evaluator may end there.
+// seen records what topdown met in an evaluation, to know whether the native evaluator may have
+// stopped at one of the documented limits.
 type seen struct {
-	outside bool // a number outside of the range
-	rounded bool // one that is rounded: written with an exponent, exact beyond 64 digits
-	// malformed is a number in a spelling that no JSON has: to_number("+1").
+	outside bool // a number outside the range
+	rounded bool // a number that is rounded: written with an exponent, exact with more than 64 digits
+	// malformed is a number in a spelling that JSON does not have: to_number("+1").
 	malformed bool
-	large     bool // an operand or result beyond the bound of a built-in
+	large     bool // an operand or result beyond the limit for a built-in
 	events    int
-	bytes     int             // that built-ins made
+	bytes     int             // allocated by built-ins
 	codes     map[string]bool // of errors
 }
 
-// bound tells whether an evaluation may end. One of a few thousand events is far
-// from the bounds on steps and bytes.
+// bound reports whether an evaluation may stop at a limit. One with a few thousand events is far
+// from the limits on steps and bytes.
 func (s *seen) bound() bool { return s.outside || s.large || s.events > 50_000 || s.bytes > 2<<20 }
 
 func (s *seen) add(o *seen, err error) {
@@ -49,19 +50,18 @@ func (s *seen) add(o *seen, err error) {
 	}
 }
 
-// has tells that topdown met an error of a kind, or failed itself.
+// has reports whether topdown met an error of a kind, or failed itself.
 func (s *seen) has(code string) bool { return s.codes[code] || s.codes[topdown.InternalErr] }
 
-// Enabled, TraceEvent and Config make it a topdown.QueryTracer.
+// Enabled, TraceEvent and Config implement topdown.QueryTracer.
 func (s *seen) Enabled() bool             { return true }
 func (s *seen) TraceEvent(topdown.Event)  { s.events++ }
 func (*seen) Config() topdown.TraceConfig { return topdown.TraceConfig{} }
 
-// watched is the evaluation of topdown that is under way.
+// watched is the current evaluation of topdown.
 var watched atomic.Pointer[seen]
 
-// TestMain puts a watch around OPA's built-ins. The native evaluator, which calls
-// some of them, is not watched.
+// TestMain wraps OPA's built-ins to watch them. Calls by the native evaluator are not watched.
 func TestMain(m *testing.M) {
 	for _, b := range offered() {
 		watch(b)
@@ -82,7 +82,7 @@ func watch(b *ast.Builtin) {
 		exp := false
 		for _, a := range args {
 			s.operand(b.Name, a)
-			exp = exp || exponential(a) || (b.Name == "sum" || b.Name == "product") && strings.ContainsAny(a.String(), "eE.")
+			exp = exp || inExponent(a) || (b.Name == "sum" || b.Name == "product") && strings.ContainsAny(a.String(), "eE.")
 		}
 		if endless(b.Name, args[:b.Decl.Arity()]) {
 			s.large = true
@@ -102,12 +102,18 @@ func watch(b *ast.Builtin) {
 	})
 }
 
+// inExponent reports whether a term is a number in exponent notation.
+func inExponent(t *ast.Term) bool {
+	n, ok := t.Value.(ast.Number)
+	return ok && strings.ContainsAny(string(n), "eE")
+}
+
 var numeral = regexp.MustCompile(`[-+]?[0-9.]+([eE][-+]?[0-9]+)?`)
 
-// operand looks at an operand for what a bound forbids.
+// operand checks an operand against the limits.
 func (s *seen) operand(name string, a *ast.Term) {
 	text := a.String()
-	if len(text) > maxBridged/4 {
+	if len(text) > builtin.MaxOperands/4 {
 		s.large = true
 	}
 	if strings.HasPrefix(name, "io.jwt.") {
@@ -119,16 +125,16 @@ func (s *seen) operand(name string, a *ast.Term) {
 	switch {
 	case strings.HasPrefix(name, "io.jwt."), strings.HasSuffix(name, ".unmarshal"), strings.HasPrefix(name, "units."), name == "to_number":
 		for _, n := range numeral.FindAllString(text, -1) {
-			if _, err := value.Number(plainNumber(n)); errors.Is(err, value.ErrRange) {
+			if builtin.OutOfRange(n) {
 				s.outside = true
 			}
 		}
 	case name == "glob.match" || strings.HasPrefix(name, "regex."):
-		s.large = s.large || len(text) > maxGlobSet
+		s.large = s.large || len(text) > builtin.MaxGlobSet
 	}
 }
 
-// endless tells that topdown would take too much of the machine.
+// endless reports whether topdown would take too much time or memory.
 func endless(name string, args []*ast.Term) bool {
 	var ns []*big.Int
 	for _, a := range args {
@@ -149,11 +155,11 @@ func endless(name string, args []*ast.Term) bool {
 		}
 		return new(big.Int).Sub(ns[0], ns[1]).BitLen() > 16
 	case "bits.lsh", "bits.rsh":
-		return len(ns) == 2 && ns[1].CmpAbs(big.NewInt(maxBits)) > 0 && ns[1].Sign() > 0
+		return len(ns) == 2 && ns[1].CmpAbs(big.NewInt(builtin.MaxBits)) > 0 && ns[1].Sign() > 0
 	case "net.cidr_expand":
 		text, _ := args[0].Value.(ast.String)
 		p, err := netip.ParsePrefix(string(text))
-		return err == nil && p.Addr().BitLen()-p.Bits() > maxHostBits
+		return err == nil && p.Addr().BitLen()-p.Bits() > builtin.MaxHostBits
 	}
 	return false
 }

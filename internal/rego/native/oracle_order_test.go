@@ -7,13 +7,14 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/topdown"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// ordered tells whether topdown ends as native did once both search in one order.
-// It is asked only where one of them found an error or another value, and holds only if
-// the module has a place where the order can make that difference.
-func (s *subject) ordered(t reporter, name string, input, data, got value.Value, gotErr *EvalError) bool {
+// ordered reports whether topdown gets native's result once both search in the same order. It is
+// called only if one of them found an error or another value, and is true only if the module has a
+// place where the order can make that difference.
+func (s *subject) ordered(t reporter, name string, input, data, got value.Value, gotErr *eval.Error) bool {
 	t.Helper()
 	mods, changed := map[string]*ast.Module{}, false
 	for path, mod := range s.mods {
@@ -38,17 +39,17 @@ func (s *subject) ordered(t reporter, name string, input, data, got value.Value,
 	return fixed.clauses(name, input, data, got, gotErr) || fixed.keyed(name, input, data, got, gotErr)
 }
 
-// keyed tells whether topdown ends as native did once it knows the keys of each object
-// that is written with computed ones. It looks into such an object member by member, as
-// it is written, and so may find two for one key.
-func (s *subject) keyed(name string, input, data, got value.Value, gotErr *EvalError) bool {
+// keyed reports whether topdown gets native's result once it knows the keys of each object literal
+// with computed keys. OPA looks into such a literal member by member, and so may find two members
+// for one key.
+func (s *subject) keyed(name string, input, data, got value.Value, gotErr *eval.Error) bool {
 	mods, changed := map[string]*ast.Module{}, false
 	for path, mod := range s.mods {
 		mods[path] = mod.Copy()
 		changed = plugKeys(mods[path]) || changed
 	}
 	c := ast.NewCompiler().WithSkipStages(ast.StageBuildComprehensionIndices)
-	if c.Compile(mods); !changed || c.Failed() { // it fails where such an object is a pattern
+	if c.Compile(mods); !changed || c.Failed() { // compilation fails if such an object is a pattern
 		return false
 	}
 	fixed := *s
@@ -57,8 +58,8 @@ func (s *subject) keyed(name string, input, data, got value.Value, gotErr *EvalE
 	return ends(want, err, got, gotErr)
 }
 
-// plugKeys passes the objects that are written with several keys, one of which is
-// computed, through a built-in that leaves them as they are.
+// plugKeys wraps object literals that have several keys, one of them computed, in a built-in that
+// returns them unchanged.
 func plugKeys(mod *ast.Module) (changed bool) {
 	var within func(t *ast.Term) bool
 	within = func(t *ast.Term) bool {
@@ -81,14 +82,14 @@ func plugKeys(mod *ast.Module) (changed bool) {
 	return changed
 }
 
-// hidden passes t through a built-in that leaves it as it is.
+// hidden wraps t in a built-in that returns it unchanged.
 func hidden(t *ast.Term) *ast.Term {
 	call := ast.CallTerm(ast.NewTerm(ast.MustParseRef("object.get")), ast.ObjectTerm(), ast.IntNumberTerm(0), t)
 	return call.SetLocation(t.Location)
 }
 
-// ends tells whether topdown came to native's value, or to native's kind of error.
-func ends(want value.Value, wantErr error, got value.Value, gotErr *EvalError) bool {
+// ends reports whether topdown got native's value, or native's kind of error.
+func ends(want value.Value, wantErr error, got value.Value, gotErr *eval.Error) bool {
 	if gotErr == nil {
 		return wantErr == nil && canon(got) == canon(want)
 	}
@@ -96,10 +97,10 @@ func ends(want value.Value, wantErr error, got value.Value, gotErr *EvalError) b
 	return errors.As(wantErr, &te) && te.Code == gotErr.Code
 }
 
-// inTurn makes one chain of else of the rules that have one name and one constant
-// value, so that topdown tries them in the order of the text.
+// inTurn joins the rules that have one name and one constant value into one chain of else, so that
+// topdown tries them in source order.
 func inTurn(mod *ast.Module) (changed bool) {
-	several := map[string]bool{} // names with more than one value, or no constant one
+	several := map[string]bool{} // names with several values, or a computed one
 	last := map[string]*ast.Rule{}
 	for _, r := range mod.Rules {
 		if r.Default {
@@ -134,9 +135,9 @@ func inTurn(mod *ast.Module) (changed bool) {
 	return changed
 }
 
-// plug passes the collections that every and some go through, where a set or an object
-// whose members or keys are no constants is written in the module, through a built-in that leaves
-// them as they are. So topdown knows all members, and goes through them by value.
+// plug wraps the collections that every and some iterate over in a built-in that returns them
+// unchanged, if they are set or object literals with computed members or keys. So topdown knows all
+// members, and iterates in the order of their values.
 func plug(mod *ast.Module) (changed bool) {
 	unsorted := false
 	ast.WalkTerms(mod, func(t *ast.Term) bool {
@@ -175,13 +176,13 @@ func plug(mod *ast.Module) (changed bool) {
 	return changed
 }
 
-// clauses tells that the module has a function of several clauses with one constant
-// value, which native tries in the order of the text, and that topdown has native's
-// value where errors of built-ins are undefined.
-func (s *subject) clauses(name string, input, data, got value.Value, gotErr *EvalError) bool {
+// clauses reports whether the module has a function with several clauses of one constant value,
+// which native tries in source order, and whether topdown gets native's value if errors of
+// built-ins are undefined.
+func (s *subject) clauses(name string, input, data, got value.Value, gotErr *eval.Error) bool {
 	several := false
 	for _, g := range s.prog.groups {
-		several = several || g.kind == function && g.first && len(g.rules) > 1
+		several = several || g.kind == Function && g.sameValue && len(g.rules) > 1
 	}
 	if !several || !s.strict || gotErr != nil {
 		return false
@@ -192,33 +193,33 @@ func (s *subject) clauses(name string, input, data, got value.Value, gotErr *Eva
 	return ends(want, err, got, nil)
 }
 
-// TestOrdered holds what the oracle allows to the places where an order can make
-// the difference: a wrong answer of native elsewhere is never allowed.
+// TestOrdered limits what the oracle accepts to the places where order can make the difference.
+// Anywhere else, a wrong answer of native is an error.
 func TestOrdered(t *testing.T) {
 	input := value.Object(
 		value.Member{Key: "a", Value: value.String("zz")}, value.Member{Key: "b", Value: value.String("1")},
 		value.Member{Key: "c", Value: value.String("!")}, value.Member{Key: "list", Value: value.Array(value.String("1"), value.String("zz"))},
 	)
-	failing := &EvalError{Code: topdown.BuiltinErr}
+	failing := &eval.Error{Code: topdown.BuiltinErr}
 	boolean := value.Bool(true)
 	for _, c := range []struct {
 		source string
 		got    value.Value
-		err    *EvalError
+		err    *eval.Error
 		want   bool
 	}{
 		{"r if every x in {input.a, `1`} { to_number(x) > 3 }", value.Value{}, nil, true},
 		{"r if every x in {input.a, `1`} { to_number(x) > 3 }", boolean, nil, false},
 		{"r if every x in {input.b, `0x`} { to_number(x) > 3 }", value.Value{}, failing, true},
-		{"r if every x in {input.b, `0x`} { to_number(x) > 3 }", value.Value{}, &EvalError{Code: topdown.ConflictErr}, false},
+		{"r if every x in {input.b, `0x`} { to_number(x) > 3 }", value.Value{}, &eval.Error{Code: topdown.ConflictErr}, false},
 		{"r if { s := {input.a, `1`}; every x in s { to_number(x) > 3 } }", value.Value{}, nil, true},
 		{"r if every x, _ in {input.a: 1, `1`: 2} { to_number(x) > 3 }", value.Value{}, nil, true},
 		{"r if every x in [1] { every y in {input.a, `1`} { to_number(y) > x + 2 } }", value.Value{}, nil, true},
 		{"r if every x in input.list { to_number(x) > 0 }", value.Value{}, nil, false}, // an array has one order
 		{"r if every x in [input.a, `1`] { to_number(x) > 3 }", value.Value{}, nil, false},
-		{"r if every x in {`1`, `zz`} { to_number(x) > 0 }", value.Value{}, nil, false},  // a set that is written out too
+		{"r if every x in {`1`, `zz`} { to_number(x) > 0 }", value.Value{}, nil, false},  // a set literal too
 		{"r if to_number(input.a) == 1\n\nr if input.b", boolean, nil, false},            // the first one fails in both orders
-		{"r := x if { o := {`zz`: 1, input.a: 2}; x := o.zz }", value.Int(2), nil, true}, // OPA looks into what is written, member by member
+		{"r := x if { o := {`zz`: 1, input.a: 2}; x := o.zz }", value.Int(2), nil, true}, // OPA looks into literals, member by member
 		{"r := x if { o := {`zz`: 1, input.a: 2}; x := o.zz }", value.Int(3), nil, false},
 		{"r := x if { o := {`zz`: 1, `y`: 2}; x := o.zz }", value.Int(2), nil, false},
 		{"r := [k | {1: 1, object.get({}, 0, 1.0): 2}[k]]", value.Array(value.Int(1)), nil, true},
@@ -233,8 +234,8 @@ func TestOrdered(t *testing.T) {
 		}
 	}
 	for source, want := range map[string]string{
-		"r if every x in {input.a, input.b} { to_number(x) > 3 }":          "undefined", // where OPA comes to zz first
-		"r if every x in {input.b, input.c} { to_number(x) > 3 }":          "error",     // where OPA comes to 1 first
+		"r if every x in {input.a, input.b} { to_number(x) > 3 }":          "undefined", // where OPA reaches zz first
+		"r if every x in {input.b, input.c} { to_number(x) > 3 }":          "error",     // where OPA reaches 1 first
 		"r if every x, _ in {input.a: 1, input.b: 2} { to_number(x) > 3 }": "undefined",
 	} {
 		s, err := load("package m\n\n" + source + "\n")

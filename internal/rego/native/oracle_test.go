@@ -12,6 +12,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
 	"github.com/open-policy-agent/opa/v1/topdown"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -22,15 +23,15 @@ type tree struct{ doc value.Value }
 
 func (s tree) Data(path []string) value.Value { return s.doc.At(path...) }
 
-// subject is a module ready to run in both evaluators.
+// subject is a module, ready to run in both evaluators.
 type subject struct {
 	compiler *ast.Compiler
 	mod      *ast.Module
-	mods     map[string]*ast.Module // mod and its libraries, as they were parsed
+	mods     map[string]*ast.Module // mod and its libraries, as parsed
 	prog     *Program
-	err      error // of Compile
+	err      error // from Compile
 	names    []string
-	strict   bool // errors of built-ins end an evaluation, as in decisions
+	strict   bool // errors of built-ins stop an evaluation, as in decisions
 }
 
 func load(src string) (*subject, error) {
@@ -42,8 +43,8 @@ func load(src string) (*subject, error) {
 }
 
 func loadModules(own *ast.Module, mods map[string]*ast.Module) (*subject, error) {
-	// OPA's index of comprehensions runs a body with a variable of the outer query
-	// unbound, and may come to errors, or fail, where the body itself would not.
+	// OPA's index of comprehensions runs a body with a variable of the outer query unbound. It may
+	// meet errors that the body itself would not.
 	c := ast.NewCompiler().WithSkipStages(ast.StageBuildComprehensionIndices)
 	c.Compile(mods)
 	if c.Failed() {
@@ -65,8 +66,8 @@ func loadModules(own *ast.Module, mods map[string]*ast.Module) (*subject, error)
 	return s, nil
 }
 
-// topdown evaluates data.<package>.<name>. whole leaves out what lets OPA pass
-// over a part: the index of rules, and the end of a search at the first solution.
+// topdown evaluates data.<package>.<name>. whole turns off what lets OPA skip parts: the index of
+// rules, and stopping at the first solution.
 func (s *subject) topdown(name string, input, data value.Value, whole bool) (v value.Value, met *seen, err error) {
 	met = &seen{}
 	defer func() {
@@ -110,9 +111,9 @@ func (s *subject) topdown(name string, input, data value.Value, whole bool) (v v
 	return value.Value{}, met, fmt.Errorf("no binding in %v", rs[0])
 }
 
-// thorough evaluates every rule as a whole, as the native evaluator does, and
-// tells what topdown meets on the way. A rule that fails in two ways ends at one of
-// them: which one comes first may be another when nothing is left out.
+// thorough evaluates every rule as a whole, as the native evaluator does, and records what topdown
+// meets. A rule that fails in two ways stops at one of them; which one comes first may change when
+// nothing is skipped.
 func (s *subject) thorough(input, data value.Value) *seen {
 	all := &seen{}
 	for _, name := range s.names {
@@ -124,50 +125,49 @@ func (s *subject) thorough(input, data value.Value) *seen {
 	return all
 }
 
-// agree compares both evaluators on one rule. What native may do otherwise:
-//   - end at a bound, where what topdown met passes a documented one;
-//   - end with an error, where topdown has one once it leaves nothing out: its index
-//     skips rules, and it asks a rule with variables in its name for one member;
-//   - find a value before it comes to an error, or an error before a value, where a search
-//     ends early: native tries rules of one constant value in the order of the text, where
-//     the index has its own, and takes members in the order of their values, where topdown
-//     takes those of a set or object that is written with variables in the order of the
-//     variables. Then topdown must have native's value on the module in an order of its own
-//     (see ordered);
-//   - write a number as JSON does, where to_number of OPA leaves +1 as it is;
-//   - round what is written with an exponent and needs more than 64 digits.
+// agree compares both evaluators on one rule. Native may differ in these ways:
+//   - It stops at a limit, if what topdown met exceeds a documented one.
+//   - It fails, if topdown fails too once nothing is skipped: topdown's index skips rules, and
+//     topdown asks a rule with variables in its name for one member only.
+//   - It finds a value before an error, or an error before a value, if a search ends early.
+//     Native tries rules of one constant value in source order, topdown in the order of its
+//     index. Native iterates over members in the order of their values, topdown over those of
+//     a set or object literal with variables in the order of the variables. Topdown must then
+//     have native's value once both use the same order (see ordered).
+//   - It writes a number as JSON does, where OPA's to_number leaves +1 unchanged.
+//   - It rounds numbers in exponent notation that need more than 64 digits.
 func (s *subject) agree(t reporter, name string, input, data value.Value) (value.Value, error) {
 	t.Helper()
-	got, gotErr := s.prog.Rule(name, &Env{Now: testNow, Strict: s.strict}, input, tree{data})
+	got, gotErr := s.prog.Rule(name, &eval.Env{Now: testNow, Strict: s.strict}, input, tree{data})
 	want, met, wantErr := s.topdown(name, input, data, false)
 	report := func(what string) {
 		t.Errorf("%s: %s\nnative %s (%v) %v\ntopdown %s (%v) %v\nstrict %v\ninput %s\ndata %s\n%v", name, what,
 			got.AppendJSON(nil), got.Kind(), gotErr, want.AppendJSON(nil), want.Kind(), wantErr, s.strict, input.AppendJSON(nil), data.AppendJSON(nil), s.mod)
 	}
 	var te *topdown.Error
-	var fault *PanicError
+	var fault *eval.PanicError
 	switch errors.As(wantErr, &te); {
 	case met.malformed:
 	case te != nil && (te.Code == topdown.InternalErr || te.Code == topdown.CancelErr):
-		// OPA's own bug: its walk can meet a key that its object does not find. Or it
-		// would take too long.
+		// A bug in OPA: walk can meet a key that its object does not find. Or it would take too
+		// long.
 	case errors.As(gotErr, &fault):
 		report("panic")
-	case errors.Is(gotErr, ErrLimit):
+	case errors.Is(gotErr, eval.ErrLimit):
 		if !met.bound() && want.Size() < maxResult/2 && !s.thorough(input, data).bound() && !s.replaces() {
 			report("a limit without reason")
 		}
 	case gotErr == nil && wantErr == nil:
-		// Texts compare too: the form of a number is visible to sprintf. Of rules
-		// with equal values in two forms, the index decides which comes first.
+		// Compare texts too: sprintf shows the spelling of a number. If rules have equal values in
+		// two spellings, the index decides which comes first.
 		if canon(got) == canon(want) || met.rounded {
 			break
 		}
 		if value.Equal(got, want) && s.several() {
 			break
 		}
-		// OPA's index takes x in {"a": x, "b": 1} for a list of constants, and skips
-		// the rule for any x but 1.
+		// OPA's index treats x in {"a": x, "b": 1} as a list of constants, and skips the rule for
+		// any x but 1.
 		if plain, _, err := s.topdown(name, input, data, true); (err != nil || canon(got) != canon(plain)) && !s.ordered(t, name, input, data, got, nil) {
 			report("another value")
 		}
@@ -176,7 +176,7 @@ func (s *subject) agree(t reporter, name string, input, data value.Value) (value
 			report("no error")
 		}
 	case wantErr == nil:
-		var e *EvalError
+		var e *eval.Error
 		if !errors.As(gotErr, &e) || !s.thorough(input, data).has(e.Code) && !s.replaces() && !s.ordered(t, name, input, data, got, e) {
 			report("an error")
 		}
@@ -184,19 +184,19 @@ func (s *subject) agree(t reporter, name string, input, data value.Value) (value
 	return got, gotErr
 }
 
-// several tells that there are rules of one name that can give equal values in two
-// forms, or a function: OPA takes f(1) and f(1.0) for one call.
+// several reports whether rules of one name can give equal values in two spellings, or whether
+// there is a function: OPA treats f(1) and f(1.0) as the same call.
 func (s *subject) several() bool {
 	for _, g := range s.prog.groups {
-		if len(g.rules) > 1 && !g.first || g.kind == function {
+		if len(g.rules) > 1 && !g.sameValue || g.kind == Function {
 			return true
 		}
 	}
 	return false
 }
 
-// replaces tells that there is a rule with variables in its name that may be
-// evaluated as a whole with other input or data.
+// replaces reports whether a rule with variables in its name may be evaluated as a whole with other
+// input or data.
 func (s *subject) replaces() bool {
 	with, partial := false, false
 	ast.WalkExprs(s.mod, func(e *ast.Expr) bool {
@@ -216,7 +216,7 @@ func canon(v value.Value) string {
 	return v.AST().String()
 }
 
-// reporter is what testing.T and rapid.T have in common.
+// reporter is the part of testing.T and rapid.T that comparisons use.
 type reporter interface {
 	Helper()
 	Errorf(format string, args ...any)

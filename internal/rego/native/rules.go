@@ -10,74 +10,74 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// groupKind is what a group of rules makes together.
-type groupKind uint8
+// Kind is the kind of document that a group of rules defines.
+type Kind uint8
 
+// The kinds. From PartialSet on, each rule that holds adds to the document.
 const (
-	complete groupKind = iota
-	function
-	partialSet
-	partialObject // p[x] := v, and nothing deeper
-	partialTree   // any other head with a variable: p[x].q := v, p[x] contains y
+	complete      Kind = iota
+	Function           // f(x) := v
+	PartialSet         // p contains x
+	PartialObject      // p[x] := v, and nothing deeper
+	partialTree        // any other head with a variable: p[x].q := v, p[x] contains y
 )
 
-// group is all rules of one place in a package.
-type group struct {
+// Group holds all rules of one name in a package.
+type Group struct {
 	id    int
 	name  string
-	kind  groupKind
+	kind  Kind
 	rules []*clause
-	// path is where the group is below data, depth how much of a rule's head
-	// names it.
+	// path is where the group's value is below data. depth is the number of parts of a rule's head
+	// that name the group.
 	path  []string
 	depth int
 	src   []*ast.Rule
-	// dflt is the value of the default rule, nil where there is none.
-	dflt term
-	// first tells that all rules have one and the same constant value, so that
-	// the first that holds settles it.
-	first bool
-	built bool
-	// acc and cur are slots: the value so far, and that of the rule at hand.
+	// defaultTerm is the value of the default rule, or nil.
+	defaultTerm Term
+	// sameValue means that all rules have the same constant value, so that evaluation stops at the
+	// first rule that holds.
+	sameValue bool
+	built     bool
+	// acc and cur are slots: the value so far, and the value of the current rule.
 	acc, cur int
 	params   []int
 }
 
-// clause is one rule. Its else is tried where the rule itself is undefined.
+// clause is one rule. otherwise is tried if the rule itself is undefined.
 type clause struct {
-	run  step
-	els  *clause
-	line *ast.Location
+	run       Step
+	otherwise *clause
+	line      *ast.Location
 }
 
-// builder compiles a module, and of the libraries beside it what the module uses.
-type builder struct {
+// Builder compiles a module, and those parts of its libraries that it uses.
+type Builder struct {
 	prog     *Program
-	groups   []*group
-	rules    map[string]*group // by name
+	groups   []*Group
+	rules    map[string]*Group // by name
 	places   map[place]*ast.Location
 	pkg      ast.Ref
 	packages []*rulePackage
-	// targets are what some `with` of the program replaces: functions by name,
-	// with the functions that stand in for them, and documents under data.
+	// functions holds the functions that some `with` of the program replaces, by name, with their
+	// replacements. documents holds the paths below data that some `with` replaces.
 	functions map[string][]ast.Ref
 	documents [][]string
-	// at is what is being compiled, for messages.
+	// at is the location of what is being compiled, for messages.
 	at *ast.Location
 }
 
-func newBuilder() *builder {
-	return &builder{prog: &Program{code: &code{}}, rules: map[string]*group{}, places: map[place]*ast.Location{}}
+func newBuilder() *Builder {
+	return &Builder{prog: &Program{code: &code{}}, rules: map[string]*Group{}, places: map[place]*ast.Location{}}
 }
 
-// place is a line of a module.
 type place struct {
 	file string
 	row  int
 }
 
-// place is the line of a location, without the text that the parser keeps with it.
-func (c *builder) place(loc *ast.Location) *ast.Location {
+// place returns the line of a location, without the source text that the parser keeps in it.
+func (c *Builder) place(loc *ast.Location) *ast.Location {
 	if loc == nil {
 		return nil
 	}
@@ -92,12 +92,12 @@ func fail(format string, args ...any) {
 	panic(&ErrUnsupported{What: fmt.Sprintf(format, args...)})
 }
 
-func (c *builder) slot() int {
+func (c *Builder) slot() int {
 	c.prog.slots++
 	return c.prog.slots - 1
 }
 
-func (c *builder) module() {
+func (c *Builder) module() {
 	for _, p := range c.packages {
 		if p.own {
 			p.root.each(func(n *node) { c.declare(n) })
@@ -115,35 +115,35 @@ func (c *builder) module() {
 	}
 }
 
-// entry makes the value of all rules of one name, as far as it is no function.
-func (c *builder) entry(n *node) {
-	if n.group == nil || n.group.kind != function {
+// entry adds the value of all rules of one name, unless they are a function.
+func (c *Builder) entry(n *node) {
+	if n.group == nil || n.group.kind != Function {
 		c.prog.entries = append(c.prog.entries, entry{n.name, c.extent(n)})
 	}
 }
 
-func (c *builder) declare(n *node) *group {
+func (c *Builder) declare(n *node) *Group {
 	if n.group != nil {
 		return n.group
 	}
-	g := &group{
+	g := &Group{
 		id: len(c.groups), name: n.name, kind: kindOf(n), path: n.path, depth: n.depth,
 		src: n.rules, acc: c.slot(), cur: c.slot(),
 	}
-	if g.kind == function {
+	if g.kind == Function {
 		for range g.src[0].Head.Args {
 			g.params = append(g.params, c.slot())
 		}
 	}
-	g.first = oneValue(g, g.src)
+	g.sameValue = oneValue(g, g.src)
 	n.group = g
 	c.groups = append(c.groups, g)
 	c.rules[n.name] = g
 	return g
 }
 
-// build compiles a group once: in order, or before that when it is referred to.
-func (c *builder) build(g *group) {
+// build compiles a group once: in order, or earlier if another group refers to it.
+func (c *Builder) build(g *Group) {
 	if g.built {
 		return
 	}
@@ -153,14 +153,14 @@ func (c *builder) build(g *group) {
 	c.at = at
 }
 
-func kindOf(n *node) groupKind {
+func kindOf(n *node) Kind {
 	kind := complete
 	for i, r := range n.rules {
 		k := n.ruleKind(r)
 		switch {
 		case i == 0 || k == kind:
 			kind = k
-		case k >= partialSet && kind >= partialSet:
+		case k >= PartialSet && kind >= PartialSet:
 			kind = partialTree
 		default:
 			fail("the rule %s is of several kinds", n.name)
@@ -169,65 +169,65 @@ func kindOf(n *node) groupKind {
 	return kind
 }
 
-func (n *node) ruleKind(r *ast.Rule) groupKind {
+func (n *node) ruleKind(r *ast.Rule) Kind {
 	h := r.Head
 	dynamic := len(h.Ref()) - n.depth
 	many := h.RuleKind() == ast.MultiValue
 	switch {
 	case len(h.Args) > 0:
-		return function
+		return Function
 	case dynamic == 0 && many:
-		return partialSet
+		return PartialSet
 	case dynamic == 0:
 		return complete
 	case r.Else != nil || r.Default:
 		fail("else and default in a rule with variables in its name")
 	case dynamic == 1 && !many:
-		return partialObject
+		return PartialObject
 	}
 	return partialTree
 }
 
-func (c *builder) group(g *group, rules []*ast.Rule) {
+func (c *Builder) group(g *Group, rules []*ast.Rule) {
 	for _, r := range rules {
 		c.at = r.Location
 		if r.Default {
-			s := c.scope()
-			if s.head(r) != nil {
+			s := c.Scope()
+			if s.matchHead(r) != nil {
 				fail("default function %s with patterns", g.name)
 			}
-			g.dflt = s.defaultValue(r)
+			g.defaultTerm = s.defaultValue(r)
 			continue
 		}
 		g.rules = append(g.rules, c.clause(g, r))
 	}
 }
 
-// defaultValue is the value of a default rule. A comprehension in it has become
-// a condition of the rule.
-func (s *scope) defaultValue(r *ast.Rule) term {
+// defaultValue compiles the value of a default rule. OPA's compiler moves a comprehension in it to
+// the body of the rule.
+func (s *Scope) defaultValue(r *ast.Rule) Term {
 	if ast.IsConstant(r.Head.Value.Value) {
-		return s.constant(r.Head.Value)
+		return s.c.constant(r.Head.Value)
 	}
 	body, at := s.body(r.Body), s.c.slot()
-	val := s.term(r.Head.Value)
-	run := body(func(m *machine) bool {
-		m.slots[at] = val(m)
+	val := s.Term(r.Head.Value)
+	run := body(func(m *Machine) bool {
+		m.Slots[at] = val(m)
 		return true
 	})
-	return func(m *machine) value.Value {
-		m.slots[at] = value.Value{}
-		if run(m); m.err != nil {
+	return func(m *Machine) value.Value {
+		m.Slots[at] = value.Value{}
+		if run(m); m.Err != nil {
 			return value.Value{}
 		}
-		return m.slots[at]
+		return m.Slots[at]
 	}
 }
 
-// oneValue tells whether all rules of a group (their else, too, but not the
-// default) have the same constant value.
-func oneValue(g *group, rules []*ast.Rule) bool {
-	if g.kind != complete && g.kind != function {
+// oneValue reports whether all rules of a group, with their else branches but without the default,
+// have the same constant value.
+func oneValue(g *Group, rules []*ast.Rule) bool {
+	if g.kind != complete && g.kind != Function {
 		return false
 	}
 	var val *ast.Term
@@ -246,38 +246,39 @@ func oneValue(g *group, rules []*ast.Rule) bool {
 	return true
 }
 
-func (c *builder) clause(g *group, r *ast.Rule) *clause {
+func (c *Builder) clause(g *Group, r *ast.Rule) *clause {
 	c.at = r.Location
-	s := c.scope()
-	head := s.heads(g, r)
+	s := c.Scope()
+	head := g.matchArguments(s, r)
 	body := s.body(r.Body)
 	cl := &clause{line: c.place(r.Location)}
-	cl.run = head(body(s.finish(g, r)))
+	cl.run = head(body(g.emit(s, r)))
 	if r.Else != nil {
-		cl.els = c.clause(g, r.Else)
+		cl.otherwise = c.clause(g, r.Else)
 	}
 	return cl
 }
 
-// heads matches a function's arguments against the patterns of the head.
-func (s *scope) heads(g *group, r *ast.Rule) expr {
-	if g.kind != function {
+// matchArguments matches the arguments of a function against the patterns of a rule's head.
+func (g *Group) matchArguments(s *Scope, r *ast.Rule) Expr {
+	if g.kind != Function {
 		return pass
 	}
 	if len(r.Head.Args) != len(g.params) {
 		fail("function %s of several arities", g.name)
 	}
 	s.params = g.params
-	chain := s.head(r)
+	chain := s.matchHead(r)
 	if chain == nil {
 		return pass
 	}
 	return chain
 }
 
-// head is nil where all arguments are distinct variables, which then are the parameters' slots.
-func (s *scope) head(r *ast.Rule) expr {
-	var chain []expr
+// matchHead compiles the patterns of the head. It returns nil if all arguments are distinct variables,
+// which then use the slots of the parameters.
+func (s *Scope) matchHead(r *ast.Rule) Expr {
+	var chain []Expr
 	for i, a := range r.Head.Args {
 		if v, ok := a.Value.(ast.Var); ok && !s.bound[v] {
 			if s.params != nil {
@@ -294,130 +295,129 @@ func (s *scope) head(r *ast.Rule) expr {
 	if chain == nil {
 		return nil
 	}
-	return sequence(chain)
+	return Sequence(chain)
 }
 
-// finish is what happens when a rule's body holds.
-func (s *scope) finish(g *group, r *ast.Rule) step {
+// emit returns the step that runs when the body of a rule holds.
+func (g *Group) emit(s *Scope, r *ast.Rule) Step {
 	switch g.kind {
-	case partialSet:
-		key := s.term(r.Head.Key)
-		return func(m *machine) bool {
+	case PartialSet:
+		key := s.Term(r.Head.Key)
+		return func(m *Machine) bool {
 			v := key(m)
-			return v.Defined() && m.push(v) || m.err != nil
+			return v.Defined() && m.Push(v) || m.Err != nil
 		}
-	case partialObject:
-		key, val := s.term(r.Head.Ref()[g.depth]), s.term(r.Head.Value)
-		return func(m *machine) bool {
+	case PartialObject:
+		key, val := s.Term(r.Head.Ref()[g.depth]), s.Term(r.Head.Value)
+		return func(m *Machine) bool {
 			k, v := key(m), val(m)
-			return k.Defined() && v.Defined() && m.pushPair(k, v) || m.err != nil
+			return k.Defined() && v.Defined() && m.pushPair(k, v) || m.Err != nil
 		}
 	case partialTree:
-		return s.grow(g, r)
+		return g.addToTree(s, r)
 	}
-	val := s.term(r.Head.Value)
-	if g.first {
-		return func(m *machine) bool {
-			m.slots[g.acc] = val(m)
-			m.slots[g.cur] = m.slots[g.acc]
+	val := s.Term(r.Head.Value)
+	if g.sameValue {
+		return func(m *Machine) bool {
+			m.Slots[g.acc] = val(m)
+			m.Slots[g.cur] = m.Slots[g.acc]
 			return true
 		}
 	}
 	message := "complete rules must not produce multiple outputs"
-	if g.kind == function {
+	if g.kind == Function {
 		message = "functions must not produce multiple outputs for same inputs"
 	}
 	loc := s.c.place(r.Location)
-	return func(m *machine) bool {
+	return func(m *Machine) bool {
 		v := val(m)
 		if !v.Defined() {
-			return m.err != nil
+			return m.Err != nil
 		}
-		if prev := m.slots[g.acc]; !prev.Defined() {
-			m.slots[g.acc] = v
-		} else if !m.equal(prev, v) {
-			if m.err != nil {
+		if prev := m.Slots[g.acc]; !prev.Defined() {
+			m.Slots[g.acc] = v
+		} else if !m.Equal(prev, v) {
+			if m.Err != nil {
 				return true
 			}
-			return m.conflict(message, loc)
+			return m.Conflict(message, loc)
 		}
-		m.slots[g.cur] = v
+		m.Slots[g.cur] = v
 		return false
 	}
 }
 
-// value is the value of the group's rules, evaluated once.
-func (g *group) value(m *machine) value.Value {
-	if m.done[g.id] {
-		return m.known[g.id]
+// Value evaluates the group's rules, once for each world.
+func (g *Group) Value(m *Machine) value.Value {
+	if m.evaluated[g.id] {
+		return m.values[g.id]
 	}
-	if m.err != nil || m.tick() {
+	if m.Err != nil || m.Tick() {
 		return value.Value{}
 	}
 	var v value.Value
 	switch g.kind {
-	case function:
+	case Function:
 		return v
 	case complete:
 		v = g.evaluate(m)
-	case partialSet:
-		base := len(m.stack)
+	case PartialSet:
+		base := m.Depth()
 		for _, r := range g.rules {
-			if r.run(m) && m.err != nil {
+			if r.run(m) && m.Err != nil {
 				break
 			}
 		}
-		v = m.popSet(base)
-	case partialObject:
+		v = m.PopSet(base)
+	case PartialObject:
 		base := len(m.pairs)
 		for _, r := range g.rules {
-			if r.run(m) && m.err != nil {
+			if r.run(m) && m.Err != nil {
 				break
 			}
 		}
 		var ok bool
 		if v, ok = m.popObject(base); !ok {
-			m.conflict(keyConflict, g.rules[0].line)
+			m.Conflict(keyConflict, g.rules[0].line)
 		}
 	case partialTree:
 		v = g.tree(m)
 	}
-	if m.err != nil {
+	if m.Err != nil {
 		return value.Value{}
 	}
-	m.done[g.id], m.known[g.id] = true, v
+	m.evaluated[g.id], m.values[g.id] = true, v
 	return v
 }
 
-// evaluate runs the rules of a complete document or of a function whose
-// parameters are set. Every rule runs, as two of them might disagree, unless
-// all have the same value.
-func (g *group) evaluate(m *machine) value.Value {
-	m.slots[g.acc] = value.Value{}
+// evaluate runs the rules of a complete document, or of a function whose parameters are set. It
+// runs every rule, because two of them may conflict, unless all have the same value.
+func (g *Group) evaluate(m *Machine) value.Value {
+	m.Slots[g.acc] = value.Value{}
 	for _, r := range g.rules {
-		for ; r != nil; r = r.els {
-			m.slots[g.cur] = value.Value{}
+		for ; r != nil; r = r.otherwise {
+			m.Slots[g.cur] = value.Value{}
 			r.run(m)
-			if m.err != nil {
+			if m.Err != nil {
 				return value.Value{}
 			}
-			if m.slots[g.cur].Defined() {
+			if m.Slots[g.cur].Defined() {
 				break
 			}
 		}
-		if g.first && m.slots[g.acc].Defined() {
+		if g.sameValue && m.Slots[g.acc].Defined() {
 			break
 		}
 	}
-	if v := m.slots[g.acc]; v.Defined() || g.dflt == nil {
+	if v := m.Slots[g.acc]; v.Defined() || g.defaultTerm == nil {
 		return v
 	}
-	return g.dflt(m)
+	return g.defaultTerm(m)
 }
 
-// call is the function's value for arguments, which are all defined.
-func (g *group) call(m *machine, args []value.Value) value.Value {
-	if m.tick() {
+// call returns the function's value for arguments that are all defined.
+func (g *Group) call(m *Machine, args []value.Value) value.Value {
+	if m.Tick() {
 		return value.Value{}
 	}
 	memo := &m.calls[g.id]
@@ -425,37 +425,42 @@ func (g *group) call(m *machine, args []value.Value) value.Value {
 		return v
 	}
 	for i, p := range g.params {
-		m.slots[p] = args[i]
+		m.Slots[p] = args[i]
 	}
 	v := g.evaluate(m)
-	if m.err != nil {
+	if m.Err != nil {
 		return value.Value{}
 	}
 	memo.put(args, v)
 	return v
 }
 
-// scope knows the variables of one rule and which of them are bound at the
-// place that is being compiled.
-type scope struct {
-	c      *builder
-	slots  map[ast.Var]int
-	bound  map[ast.Var]bool
+// variables are those of one rule, and which of them are bound at the current place of the compilation.
+type variables struct {
+	c     *Builder
+	slots map[ast.Var]int
+	bound map[ast.Var]bool
+}
+
+// Scope compiles the expressions and terms of one rule.
+type Scope struct {
+	variables
 	params []int
-	at     *ast.Location // of the expression that is being compiled
+	at     *ast.Location // location of the expression that is being compiled
 }
 
-func (c *builder) scope() *scope {
-	return &scope{c: c, slots: map[ast.Var]int{}, bound: map[ast.Var]bool{}}
+// Scope returns the scope of a new rule, in which nothing is bound.
+func (c *Builder) Scope() *Scope {
+	return &Scope{variables: variables{c, map[ast.Var]int{}, map[ast.Var]bool{}}}
 }
 
-// inner is the scope of a closure: what it binds stays bound in it only.
-func (s *scope) inner() *scope {
-	return &scope{c: s.c, slots: s.slots, bound: maps.Clone(s.bound), at: s.at}
+// inner returns the scope of a closure: variables that it binds are bound only in it.
+func (s *Scope) inner() *Scope {
+	return &Scope{variables: variables{s.c, s.slots, maps.Clone(s.bound)}, at: s.at}
 }
 
-// bind gives a variable its slot and calls it bound from here on.
-func (s *scope) bind(v ast.Var) int {
+// bind gives a variable its slot, and marks it as bound.
+func (s *variables) bind(v ast.Var) int {
 	at, ok := s.slots[v]
 	if !ok {
 		at = s.c.slot()
@@ -465,17 +470,17 @@ func (s *scope) bind(v ast.Var) int {
 	return at
 }
 
-// slotTerms are those of the first slots, for all programs.
-var slotTerms = func() (list [128]term) {
+// slotTerms are the terms of the first slots; all programs share them.
+var slotTerms = func() (list [128]Term) {
 	for i := range list {
-		list[i] = func(m *machine) value.Value { return m.slots[i] }
+		list[i] = func(m *Machine) value.Value { return m.Slots[i] }
 	}
 	return list
 }()
 
-func slotTerm(i int) term {
+func slotTerm(i int) Term {
 	if i < len(slotTerms) {
 		return slotTerms[i]
 	}
-	return func(m *machine) value.Value { return m.slots[i] }
+	return func(m *Machine) value.Value { return m.Slots[i] }
 }

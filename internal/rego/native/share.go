@@ -10,21 +10,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/shape"
 )
 
-// A large environment has thousands of controls of few shapes: each is the one
-// before with another name, number or list. They share the tree of closures, so
-// that it stays in the processor's caches, and each keeps its constants.
+// A large environment has thousands of controls of few shapes, which differ only in a name, a
+// number or a list. Such controls share their tree of closures, so that it stays in the processor's
+// caches. Each keeps its own constants.
 
-// codes are those of the programs that are in use, by shape.
+// codes holds the code of the programs in use, by shape.
 type codes struct {
 	mu   sync.Mutex
 	list map[shape.Digest]weak.Pointer[code]
 }
 
-// shared is one for the process, as the machines are. Of the control that it was
-// compiled from, a code holds some strings only, which no other control can read.
+// shared serves the whole process, as machines does. A code keeps only some strings of the control
+// that it was compiled from, and no other control can read them.
 var shared = codes{list: map[shape.Digest]weak.Pointer[code]{}}
 
-// of is the code that programs of this shape share: fresh, if it is the first.
+// of returns the code that programs of this shape share, which is fresh for the first of them.
 func (s *codes) of(key shape.Digest, fresh *code) *code {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,7 +36,7 @@ func (s *codes) of(key shape.Digest, fresh *code) *code {
 	return fresh
 }
 
-// forget drops a shape whose code nobody uses any more.
+// forget removes a shape whose code is no longer in use.
 func (s *codes) forget(key shape.Digest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,10 +45,10 @@ func (s *codes) forget(key shape.Digest) {
 	}
 }
 
-// shape describes the module that was compiled. Two modules of one shape compile
-// to the same code, and to the same number of constants in the same order. ok is
-// false for modules that use libraries or `with`: they share nothing.
-func (c *builder) shape() (key shape.Digest, ok bool) {
+// shape identifies the shape of the compiled module. Two modules of one shape compile to the same
+// code, and to the same number of constants in the same order. ok is false for modules that use
+// libraries or `with`; they share nothing.
+func (c *Builder) shape() (key shape.Digest, ok bool) {
 	if len(c.packages) != 1 {
 		return key, false
 	}

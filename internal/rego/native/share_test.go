@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// pairs are two rules each, and whether their modules have one code.
+// pairs are two rules each, and whether their modules share one code.
 var pairs = []struct {
 	name, a, b string
 	one        bool
@@ -49,8 +49,8 @@ var pairs = []struct {
 	{"composites", `r if input.l == [1, 2]`, `r if input.l == [1, 2, 3]`, false},
 }
 
-// TestShapes: modules that differ in constants only have one code, others have
-// not, and either way both answer as OPA does.
+// TestShapes: modules that differ only in constants share one code, others do not, and both answer
+// as OPA does.
 func TestShapes(t *testing.T) {
 	input := decoded(t, `{"a":"x","n":1,"l":[1,2],"ip":"11.1.2.3"}`)
 	for _, c := range pairs {
@@ -73,8 +73,8 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// TestCodesGo: a code that no program uses is not kept.
-func TestCodesGo(t *testing.T) {
+// TestUnusedCodeIsFreed: a code that no program uses is not kept.
+func TestUnusedCodeIsFreed(t *testing.T) {
 	there := func(of func(c *code) bool) (key shape.Digest, ok bool) {
 		shared.mu.Lock()
 		defer shared.mu.Unlock()
@@ -116,8 +116,8 @@ func TestCodesGo(t *testing.T) {
 	}
 }
 
-// Siblings read what they have in common at one place, and what follows from the code
-// is made once.
+// TestSiblingsShareStrings: programs of one shape keep their common strings once, and PerCode
+// creates its value once.
 func TestSiblingsShareStrings(t *testing.T) {
 	load := func(team string) *Program {
 		s, err := load("package p\n\nallow if input.role in {`analyst of the shared`, `" + team + "`}\n")
@@ -151,8 +151,8 @@ func TestSiblingsShareStrings(t *testing.T) {
 	}
 }
 
-// TestSiblings draws modules and changes their constants, wherever they stand:
-// the second module answers as OPA does, whether it shares the code or not.
+// TestSiblings generates modules and changes their constants, wherever they are: the second module
+// answers as OPA does, whether or not it shares the code.
 func TestSiblings(t *testing.T) {
 	sameDraws(t)
 	all, one := 0, 0
@@ -183,11 +183,11 @@ func TestSiblings(t *testing.T) {
 	}
 }
 
-// changed is mod with other strings and numbers in it, each the same one in every
-// place. Half of the time those that stand in references stay.
+// changed returns mod with other strings and numbers, replaced consistently. Half of the time it
+// keeps those in references.
 func changed(below draws, mod *ast.Module) *ast.Module {
 	to := map[string]ast.Value{}
-	if below(2) == 0 { // references stay
+	if below(2) == 0 { // keep those in references
 		ast.WalkRefs(mod, func(r ast.Ref) bool {
 			for _, part := range r {
 				if ast.IsScalar(part.Value) {

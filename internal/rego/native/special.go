@@ -5,63 +5,62 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/builtin"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// special compiles calls that gain from knowing their constant operands.
-func (s *scope) special(name string, args []*ast.Term) term {
-	switch name {
+// specialise compiles calls that are faster if a constant operand is parsed at compile time. It
+// returns nil for all others.
+func (b *builtinCall) specialise(s *Scope) Term {
+	switch b.name {
 	case "time.now_ns":
-		return func(m *machine) value.Value { return value.Int(m.now()) }
+		return func(m *Machine) value.Value { return value.Int(m.Now()) }
 	case "net.cidr_contains":
-		if text, ok := args[0].Value.(ast.String); ok {
+		if text, ok := b.args[0].Value.(ast.String); ok {
 			if p, err := netip.ParsePrefix(string(text)); err == nil {
-				return s.inNetwork(name, p.Masked(), args)
+				return b.inNetwork(s, p.Masked())
 			}
 		}
 	case "regex.match":
-		if text, ok := args[0].Value.(ast.String); ok {
-			p, big := compilePattern(string(text))
+		if text, ok := b.args[0].Value.(ast.String); ok {
+			p, big := builtin.CompilePattern(string(text))
 			if big {
 				fail("a regular expression of this size")
 			}
-			if p.err == nil {
-				return s.matches(p, args)
+			if p.Valid() {
+				return b.matches(s, p)
 			}
 		}
 	}
 	return nil
 }
 
-func (s *scope) inNetwork(name string, p netip.Prefix, args []*ast.Term) term {
-	slow, network, subject := s.bridge(name), s.term(args[0]), s.term(args[1])
-	return func(m *machine) value.Value {
+func (b *builtinCall) inNetwork(s *Scope, p netip.Prefix) Term {
+	slow, network, subject := b.bridge(s), s.Term(b.args[0]), s.Term(b.args[1])
+	return func(m *Machine) value.Value {
 		v := subject(m)
 		if text, ok := v.Str(); ok {
-			if in, ok := contains(p, text); ok {
+			if in, ok := builtin.InNetwork(p, text); ok {
 				return value.Bool(in)
 			}
 		}
 		if !v.Defined() {
 			return v
 		}
-		return slow(m, network(m), v)
+		return slow(&m.Memory, network(m), v)
 	}
 }
 
-func (s *scope) matches(p *pattern, args []*ast.Term) term {
-	slow, expr, subject := s.bridge("regex.match"), s.term(args[0]), s.term(args[1])
-	return func(m *machine) value.Value {
+func (b *builtinCall) matches(s *Scope, p *builtin.Pattern) Term {
+	slow, expr, subject := b.bridge(s), s.Term(b.args[0]), s.Term(b.args[1])
+	return func(m *Machine) value.Value {
 		v := subject(m)
 		if text, ok := v.Str(); ok {
-			if m.err != nil || m.searching(p, text) {
-				return value.Value{}
-			}
-			return value.Bool(p.re.MatchString(text))
+			return m.Search(p, text)
 		}
 		if !v.Defined() {
 			return v
 		}
-		return slow(m, expr(m), v)
+		return slow(&m.Memory, expr(m), v)
 	}
 }

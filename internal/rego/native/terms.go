@@ -6,12 +6,13 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/util"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// open tells whether a term has variables that are not bound here. What a
-// comprehension binds inside is its own.
-func (s *scope) open(t *ast.Term) bool {
+// Open reports whether a term has variables that are not bound here. Variables that a comprehension
+// binds are its own, and do not count.
+func (s *variables) Open(t *ast.Term) bool {
 	switch x := t.Value.(type) {
 	case ast.Var:
 		return !s.bound[x]
@@ -20,21 +21,21 @@ func (s *scope) open(t *ast.Term) bool {
 			if i == 0 && (e.Equal(ast.InputRootDocument) || e.Equal(ast.DefaultRootDocument)) {
 				continue
 			}
-			if s.open(e) {
+			if s.Open(e) {
 				return true
 			}
 		}
 	case *ast.Array:
 		for i := range x.Len() {
-			if s.open(x.Elem(i)) {
+			if s.Open(x.Elem(i)) {
 				return true
 			}
 		}
 	case ast.Set:
-		return slices.ContainsFunc(x.Slice(), s.open)
+		return slices.ContainsFunc(x.Slice(), s.Open)
 	case ast.Object:
 		for _, k := range x.Keys() {
-			if s.open(k) || s.open(x.Get(k)) {
+			if s.Open(k) || s.Open(x.Get(k)) {
 				return true
 			}
 		}
@@ -42,10 +43,10 @@ func (s *scope) open(t *ast.Term) bool {
 	return false
 }
 
-// term compiles a term whose variables are all bound.
-func (s *scope) term(t *ast.Term) term {
+// Term compiles a term whose variables are all bound.
+func (s *Scope) Term(t *ast.Term) Term {
 	if ast.IsConstant(t.Value) {
-		return s.constant(t)
+		return s.c.constant(t)
 	}
 	switch x := t.Value.(type) {
 	case ast.Var:
@@ -72,14 +73,15 @@ func (s *scope) term(t *ast.Term) term {
 	return nil
 }
 
-// constant compiles a constant: programs that share their code have others.
-func (s *scope) constant(t *ast.Term) term {
-	at := s.c.constant(t)
-	return func(m *machine) value.Value { return m.prog.constants[at] }
+// constant compiles a constant. It reads the constant from the program, because programs that share
+// their code have different constants.
+func (c *Builder) constant(t *ast.Term) Term {
+	at := c.addConstant(t)
+	return func(m *Machine) value.Value { return m.prog.constants[at] }
 }
 
-// constant gives a constant its place in the program.
-func (c *builder) constant(t *ast.Term) int {
+// addConstant adds a constant to the program, and returns its index.
+func (c *Builder) addConstant(t *ast.Term) int {
 	c.prog.constants = append(c.prog.constants, literal(t))
 	return len(c.prog.constants) - 1
 }
@@ -92,17 +94,18 @@ func literal(t *ast.Term) value.Value {
 	return v
 }
 
-func (s *scope) terms(ts []*ast.Term) []term {
-	out := make([]term, len(ts))
+// Terms compiles terms whose variables are all bound.
+func (s *Scope) Terms(ts []*ast.Term) []Term {
+	out := make([]Term, len(ts))
 	for i, t := range ts {
-		out[i] = s.term(t)
+		out[i] = s.Term(t)
 	}
 	return out
 }
 
-// gather evaluates terms into a new slice; ok is false if one is undefined.
-func gather(m *machine, ts []term) ([]value.Value, bool) {
-	if !m.alloc(valueBytes * len(ts)) {
+// gather evaluates terms into a new slice. ok is false if one is undefined.
+func gather(m *Machine, ts []Term) ([]value.Value, bool) {
+	if !m.Alloc(eval.ValueBytes * len(ts)) {
 		return nil, false
 	}
 	out := make([]value.Value, len(ts))
@@ -114,40 +117,40 @@ func gather(m *machine, ts []term) ([]value.Value, bool) {
 	return out, true
 }
 
-func (s *scope) array(x *ast.Array) term {
+func (s *Scope) array(x *ast.Array) Term {
 	var parts []*ast.Term
 	for i := range x.Len() {
 		parts = append(parts, x.Elem(i))
 	}
-	ts := s.terms(parts)
-	return func(m *machine) value.Value {
+	ts := s.Terms(parts)
+	return func(m *Machine) value.Value {
 		out, ok := gather(m, ts)
 		if !ok {
 			return value.Value{}
 		}
-		return m.made(value.Array(out...))
+		return m.CheckSize(value.Array(out...))
 	}
 }
 
-func (s *scope) set(x ast.Set) term {
-	ts := s.terms(x.Slice())
-	return func(m *machine) value.Value {
+func (s *Scope) set(x ast.Set) Term {
+	ts := s.Terms(x.Slice())
+	return func(m *Machine) value.Value {
 		out, ok := gather(m, ts)
-		if !ok || !m.sortWork(out) {
+		if !ok || !m.SortWork(out) {
 			return value.Value{}
 		}
-		return m.made(value.SetOf(out))
+		return m.CheckSize(value.SetOf(out))
 	}
 }
 
-func (s *scope) object(x ast.Object) term {
+func (s *Scope) object(x ast.Object) Term {
 	var parts []*ast.Term
 	for _, k := range x.Keys() {
 		parts = append(parts, k, x.Get(k))
 	}
-	ts := s.terms(parts)
-	return func(m *machine) value.Value {
-		if !m.alloc(valueBytes * len(ts)) {
+	ts := s.Terms(parts)
+	return func(m *Machine) value.Value {
+		if !m.Alloc(eval.ValueBytes * len(ts)) {
 			return value.Value{}
 		}
 		pairs := make([]value.Pair, len(ts)/2)
@@ -158,15 +161,15 @@ func (s *scope) object(x ast.Object) term {
 			}
 		}
 		v, err := value.ObjectOf(pairs)
-		if err != nil { // keys that turn out equal: the last value counts, for the first key
+		if err != nil { // computed keys may be equal: the last value and the spelling of the first key win
 			v = value.LastOf(firstKeys(pairs))
 		}
-		return m.made(v)
+		return m.CheckSize(v)
 	}
 }
 
-// firstKeys gives the members of sorted pairs whose keys are equal the key of the
-// first of them: one number may be written in two ways.
+// firstKeys gives each member of sorted pairs the first spelling of its key: a number has several
+// spellings.
 func firstKeys(pairs []value.Pair) []value.Pair {
 	for i := 1; i < len(pairs); i++ {
 		if value.Equal(pairs[i-1].K, pairs[i].K) {
@@ -176,74 +179,74 @@ func firstKeys(pairs []value.Pair) []value.Pair {
 	return pairs
 }
 
-func (s *scope) arrayComprehension(x *ast.ArrayComprehension) term {
+func (s *Scope) arrayComprehension(x *ast.ArrayComprehension) Term {
 	run := pushes(s, x.Body, x.Term)
-	return func(m *machine) value.Value {
-		base := len(m.stack)
+	return func(m *Machine) value.Value {
+		base := m.Depth()
 		run(m)
-		out := m.pop(base)
-		if m.err != nil {
+		out := m.Pop(base)
+		if m.Err != nil {
 			return value.Value{}
 		}
-		return m.made(value.Array(out...))
+		return m.CheckSize(value.Array(out...))
 	}
 }
 
-func (s *scope) setComprehension(x *ast.SetComprehension) term {
+func (s *Scope) setComprehension(x *ast.SetComprehension) Term {
 	run := pushes(s, x.Body, x.Term)
-	return func(m *machine) value.Value {
-		base := len(m.stack)
+	return func(m *Machine) value.Value {
+		base := m.Depth()
 		run(m)
-		v := m.popSet(base)
-		if m.err != nil {
+		v := m.PopSet(base)
+		if m.Err != nil {
 			return value.Value{}
 		}
 		return v
 	}
 }
 
-// pushes runs the body of a comprehension, and pushes its term for each solution.
-func pushes(s *scope, body ast.Body, of *ast.Term) func(*machine) bool {
+// pushes compiles the body of a comprehension. It pushes the value of the term for each solution.
+func pushes(s *Scope, body ast.Body, of *ast.Term) func(*Machine) bool {
 	in := s.inner()
 	solve := in.body(body)
-	elem := in.term(of)
-	return solve(func(m *machine) bool {
+	elem := in.Term(of)
+	return solve(func(m *Machine) bool {
 		v := elem(m)
-		return v.Defined() && m.push(v) || m.err != nil
+		return v.Defined() && m.Push(v) || m.Err != nil
 	})
 }
 
-func (s *scope) objectComprehension(x *ast.ObjectComprehension) term {
+func (s *Scope) objectComprehension(x *ast.ObjectComprehension) Term {
 	in := s.inner()
 	body := in.body(x.Body)
-	key, val := in.term(x.Key), in.term(x.Value)
+	key, val := in.Term(x.Key), in.Term(x.Value)
 	loc := s.c.place(x.Key.Location)
-	run := body(func(m *machine) bool {
+	run := body(func(m *Machine) bool {
 		k, v := key(m), val(m)
-		return k.Defined() && v.Defined() && m.pushPair(k, v) || m.err != nil
+		return k.Defined() && v.Defined() && m.pushPair(k, v) || m.Err != nil
 	})
-	return func(m *machine) value.Value {
+	return func(m *Machine) value.Value {
 		base := len(m.pairs)
 		run(m)
 		v, ok := m.popObject(base)
 		if !ok {
-			m.conflict(keyConflict, loc)
+			m.Conflict(keyConflict, loc)
 		}
-		if m.err != nil {
+		if m.Err != nil {
 			return value.Value{}
 		}
 		return v
 	}
 }
 
-// access is how one part of a reference is followed.
+// access looks up one part of a reference.
 type access func(v, key value.Value) value.Value
 
 func lookup(v, key value.Value) value.Value { return v.Lookup(key) }
 
-// baseLookup follows a path through a base document as OPA's store does: by
-// the text of the key, so that data.resources[42] is data.resources["42"].
-func baseLookup(v, key value.Value) value.Value {
+// BaseLookup looks up a key in a base document as OPA's store does: by the text of the key, so that
+// data.resources[42] is data.resources["42"].
+func BaseLookup(v, key value.Value) value.Value {
 	text, ok := key.Str()
 	if !ok {
 		if key.Kind() != value.NumberKind {
@@ -255,53 +258,61 @@ func baseLookup(v, key value.Value) value.Value {
 	case value.ObjectKind:
 		return v.Get(text)
 	case value.ArrayKind:
-		if i, ok := util.Atoi(text); ok { // the store's own reading of 1.0 and 01
+		if i, ok := util.Atoi(text); ok { // the store reads 1.0 and 01 in the same way
 			return v.Index(i)
 		}
 	}
 	return value.Value{}
 }
 
-// start compiles the head of a reference: the part that needs no key at run
-// time. It gives the value there, the parts that are left, and how to follow them.
-func (s *scope) start(ref ast.Ref) (term, []*ast.Term, access) {
+// refStart is the compiled head of a reference: its value, the parts that follow, and how to look
+// them up.
+type refStart struct {
+	value Term
+	parts []*ast.Term
+	get   access
+}
+
+// start compiles the head of a reference: the part that needs no key at run time.
+func (s *Scope) start(ref ast.Ref) refStart {
 	head := ref[0]
 	switch {
 	case head.Equal(ast.InputRootDocument):
-		path, rest := constantPath(ref[1:])
-		return inputTerm(path), rest, lookup
+		path, parts := ConstantPath(ref[1:])
+		return refStart{inputTerm(path), parts, lookup}
 	case head.Equal(ast.DefaultRootDocument):
-		return s.startData(ref)
+		return s.c.startData(ref)
 	}
 	if v, ok := head.Value.(ast.Var); ok {
 		if !s.bound[v] {
 			fail("reference %v before its head is bound", ref)
 		}
-		return slotTerm(s.slots[v]), ref[1:], lookup
+		return refStart{slotTerm(s.slots[v]), ref[1:], lookup}
 	}
-	return s.term(head), ref[1:], lookup
+	return refStart{s.Term(head), ref[1:], lookup}
 }
 
-func (s *scope) startData(ref ast.Ref) (term, []*ast.Term, access) {
-	if n, used := s.c.find(ref); n != nil {
+func (c *Builder) startData(ref ast.Ref) refStart {
+	if n, used := c.find(ref); n != nil {
 		if len(n.rules) > 0 {
-			if g := s.c.declare(n); g.kind == function {
-				return func(*machine) value.Value { return value.Value{} }, nil, lookup
+			if g := c.declare(n); g.kind == Function {
+				return refStart{func(*Machine) value.Value { return value.Value{} }, nil, lookup}
 			}
 		}
-		return s.c.extent(n), ref[used:], lookup
+		return refStart{c.extent(n), ref[used:], lookup}
 	}
-	for _, p := range s.c.packages {
-		if s.mayLead(ref, p.path) {
+	for _, p := range c.packages {
+		if p.mayHold(ref) {
 			fail("a reference that may lead to any rule: %v", ref)
 		}
 	}
-	return s.baseTerm(ref)
+	return c.baseTerm(ref)
 }
 
-// mayLead tells that a reference covers a package or may do so. There is no
-// rule that it names (find).
-func (s *scope) mayLead(ref, pkg ast.Ref) bool {
+// mayHold reports whether a reference covers the package or may do so. No rule has the reference's
+// name (see find).
+func (p *rulePackage) mayHold(ref ast.Ref) bool {
+	pkg := p.path
 	for i := 1; i < len(pkg); i++ {
 		if i == len(ref) {
 			return true
@@ -314,18 +325,18 @@ func (s *scope) mayLead(ref, pkg ast.Ref) bool {
 	return len(ref) == len(pkg) || !ast.IsConstant(ref[len(pkg)].Value)
 }
 
-func (s *scope) baseTerm(ref ast.Ref) (term, []*ast.Term, access) {
-	path, rest := constantPath(ref[1:])
-	at := slices.IndexFunc(s.c.prog.data, func(p []string) bool { return slices.Equal(p, path) })
+func (c *Builder) baseTerm(ref ast.Ref) refStart {
+	path, parts := ConstantPath(ref[1:])
+	at := slices.IndexFunc(c.prog.data, func(p []string) bool { return slices.Equal(p, path) })
 	if at < 0 {
-		at = len(s.c.prog.data)
-		s.c.prog.data = append(s.c.prog.data, path)
+		at = len(c.prog.data)
+		c.prog.data = append(c.prog.data, path)
 	}
-	return func(m *machine) value.Value { return m.doc(at) }, rest, baseLookup
+	return refStart{func(m *Machine) value.Value { return m.doc(at) }, parts, BaseLookup}
 }
 
-// constantPath splits off the leading parts that are constant strings.
-func constantPath(parts []*ast.Term) (path []string, rest []*ast.Term) {
+// ConstantPath splits off the leading parts that are constant strings.
+func ConstantPath(parts []*ast.Term) (path []string, rest []*ast.Term) {
 	for i, p := range parts {
 		str, ok := p.Value.(ast.String)
 		if !ok {
@@ -336,21 +347,21 @@ func constantPath(parts []*ast.Term) (path []string, rest []*ast.Term) {
 	return path, nil
 }
 
-func inputTerm(path []string) term {
+func inputTerm(path []string) Term {
 	switch len(path) {
 	case 0:
-		return func(m *machine) value.Value { return m.input }
+		return func(m *Machine) value.Value { return m.input }
 	case 1:
 		a := path[0]
-		return func(m *machine) value.Value { return getString(m.input, a) }
+		return func(m *Machine) value.Value { return getString(m.input, a) }
 	case 2:
 		a, b := path[0], path[1]
-		return func(m *machine) value.Value { return getString(getString(m.input, a), b) }
+		return func(m *Machine) value.Value { return getString(getString(m.input, a), b) }
 	}
-	return func(m *machine) value.Value { return getPath(m.input, path) }
+	return func(m *Machine) value.Value { return getPath(m.input, path) }
 }
 
-// getString is Lookup of a string: a member, or an element of a set.
+// getString is Lookup with a string: a member of an object, or an element of a set.
 func getString(v value.Value, key string) value.Value {
 	if v.Kind() == value.SetKind {
 		return v.Lookup(value.String(key))
@@ -365,106 +376,103 @@ func getPath(v value.Value, path []string) value.Value {
 	return v
 }
 
-// ref compiles a reference whose variables are all bound.
-func (s *scope) ref(ref ast.Ref) term {
-	v, rest, get := s.start(ref)
-	return s.follow(v, rest, get)
+func (s *Scope) ref(ref ast.Ref) Term {
+	return s.start(ref).follow(s)
 }
 
-// follow goes on from a value through parts that are all bound.
-func (s *scope) follow(v term, parts []*ast.Term, get access) term {
-	if len(parts) == 0 {
-		return v
+// follow compiles the other parts, which are all bound.
+func (r refStart) follow(s *Scope) Term {
+	if len(r.parts) == 0 {
+		return r.value
 	}
-	path, rest := constantPath(parts)
-	if len(path) > 0 {
-		base := v
-		if len(path) == 1 {
-			p := path[0]
-			key := value.String(p)
-			v = func(m *machine) value.Value {
-				b := base(m)
-				if b.Kind() == value.ObjectKind {
-					return b.Get(p)
-				}
-				return get(b, key)
+	path, rest := ConstantPath(r.parts)
+	base, get := r.value, r.get
+	switch len(path) {
+	case 0:
+	case 1:
+		p := path[0]
+		key := value.String(p)
+		return refStart{func(m *Machine) value.Value {
+			b := base(m)
+			if b.Kind() == value.ObjectKind {
+				return b.Get(p)
 			}
-		} else {
-			keys := make([]value.Value, len(path))
-			for i, p := range path {
-				keys[i] = value.String(p)
-			}
-			v = func(m *machine) value.Value {
-				b := base(m)
-				for i := range keys {
-					b = get(b, keys[i])
-				}
-				return b
-			}
+			return get(b, key)
+		}, rest, get}.follow(s)
+	default:
+		keys := make([]value.Value, len(path))
+		for i, p := range path {
+			keys[i] = value.String(p)
 		}
-		return s.follow(v, rest, get)
+		return refStart{func(m *Machine) value.Value {
+			b := base(m)
+			for i := range keys {
+				b = get(b, keys[i])
+			}
+			return b
+		}, rest, get}.follow(s)
 	}
-	key, base := s.term(parts[0]), v
-	return s.follow(func(m *machine) value.Value {
+	key := s.Term(r.parts[0])
+	return refStart{func(m *Machine) value.Value {
 		b := base(m)
 		if !b.Defined() {
 			return b
 		}
 		k := key(m)
-		if k.Kind() >= value.ArrayKind && m.work(int(k.Size()>>2)) {
+		if k.Kind() >= value.ArrayKind && m.Work(int(k.Size()>>2)) {
 			return value.Value{}
 		}
 		return get(b, k)
-	}, parts[1:], get)
+	}, r.parts[1:], get}.follow(s)
 }
 
-// walkRef runs what follows with each value that a reference with unbound
-// variables has, in slot out.
-func (s *scope) walkRef(ref ast.Ref, out int) expr {
+// walkRef runs the next step for each value of a reference with unbound variables. The value is in
+// slot out.
+func (s *Scope) walkRef(ref ast.Ref, out int) Expr {
 	if v, ok := ref[0].Value.(ast.Var); ok && !s.bound[v] && !ref[0].Equal(ast.InputRootDocument) && !ref[0].Equal(ast.DefaultRootDocument) {
 		fail("reference %v before its head is bound", ref)
 	}
-	v, parts, get := s.start(ref)
-	var chain []expr
+	r := s.start(ref)
+	var chain []Expr
 	for {
 		n := 0
-		for n < len(parts) && !s.open(parts[n]) {
+		for n < len(r.parts) && !s.Open(r.parts[n]) {
 			n++
 		}
-		from := s.follow(v, parts[:n], get)
-		if n == len(parts) {
-			chain = append(chain, when(func(m *machine) bool {
+		from := refStart{r.value, r.parts[:n], r.get}.follow(s)
+		if n == len(r.parts) {
+			chain = append(chain, when(func(m *Machine) bool {
 				x := from(m)
-				m.slots[out] = x
+				m.Slots[out] = x
 				return x.Defined()
 			}))
-			return sequence(chain)
+			return Sequence(chain)
 		}
 		k, at := s.c.slot(), s.c.slot()
-		chain = append(chain, s.each(from, parts[n], k, at))
-		v, parts = slotTerm(at), parts[n+1:]
+		chain = append(chain, s.eachKey(from, r.parts[n], k, at))
+		r.value, r.parts = slotTerm(at), r.parts[n+1:]
 	}
 }
 
-// each binds one unbound part of a reference to every key of a collection.
-func (s *scope) each(from term, part *ast.Term, k, at int) expr {
+// eachKey binds one unbound part of a reference to every key of a collection.
+func (s *Scope) eachKey(from Term, part *ast.Term, k, at int) Expr {
 	if x, ok := part.Value.(ast.Var); ok {
 		key := s.bind(x)
-		return func(next step) step {
-			return func(m *machine) bool {
-				return iterate(m, from(m), key, at, next) || m.err != nil
+		return func(next Step) Step {
+			return func(m *Machine) bool {
+				return iterate(m, from(m), key, at, next) || m.Err != nil
 			}
 		}
 	}
 	pattern := s.match(slotTerm(k), part)
-	return func(next step) step {
+	return func(next Step) Step {
 		next = pattern(next)
-		return func(m *machine) bool {
+		return func(m *Machine) bool {
 			d := from(m)
-			if d.Kind() == value.ArrayKind { // an index is never a composite
-				return m.err != nil
+			if d.Kind() == value.ArrayKind { // a composite never equals an index
+				return m.Err != nil
 			}
-			return iterate(m, d, k, at, next) || m.err != nil
+			return iterate(m, d, k, at, next) || m.Err != nil
 		}
 	}
 }

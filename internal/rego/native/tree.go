@@ -8,28 +8,28 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// rulePackage is the rules of one package, by the constant part of their names.
+// rulePackage holds the rules of one package, by the constant part of their names.
 type rulePackage struct {
 	path ast.Ref
-	own  bool // the module's own package, not a library's
+	own  bool // the package of the module, not of a library
 	root *node
 }
 
-// node is a place in a package. Rules stand at the leaves: where a rule has a
-// variable in its name, all rules below its constant part make one group.
+// node is a name in a package. Rules are at the leaves: if a rule has a variable in its name, all
+// rules below its constant part form one group.
 type node struct {
-	name  string   // for messages and lookups: a.b, or data.lib.x.f of a library
+	name  string   // for messages and lookups: a.b, or data.lib.x.f in a library
 	path  []string // below data
-	depth int      // parts of a rule's name up to here
+	depth int      // number of parts of the name, below the package
 	rules []*ast.Rule
 	kids  map[string]*node
 	order []string
 	key   value.Value
-	group *group
+	group *Group
 }
 
-// addPackage takes the rules of a module; several modules may have one package.
-func (c *builder) addPackage(mod *ast.Module, own bool) {
+// addPackage adds the rules of a module. Several modules may have the same package.
+func (c *Builder) addPackage(mod *ast.Module, own bool) {
 	var p *rulePackage
 	for _, known := range c.packages {
 		if known.path.Equal(mod.Package.Path) {
@@ -52,7 +52,7 @@ func (c *builder) addPackage(mod *ast.Module, own bool) {
 }
 
 func constantStrings(parts []*ast.Term) []string {
-	path, _ := constantPath(parts)
+	path, _ := ConstantPath(parts)
 	return path
 }
 
@@ -75,7 +75,7 @@ func (n *node) kid(part *ast.Term) *node {
 		return k
 	}
 	for _, k := range n.kids {
-		if value.Equal(k.key, literal(part)) { // OPA's compiler takes p[1] and p[1.0] for two places
+		if value.Equal(k.key, literal(part)) { // OPA's compiler treats p[1] and p[1.0] as different names
 			fail("the number %v in two spellings in the names of rules", part)
 		}
 	}
@@ -95,26 +95,26 @@ func (n *node) kid(part *ast.Term) *node {
 	return k
 }
 
-// gather makes one group of a rule with a variable in its name and all below it.
-func (n *node) gather() {
+// groupDynamic moves all rules below a rule with a variable in its name into one group.
+func (n *node) groupDynamic() {
 	if slices.ContainsFunc(n.rules, func(r *ast.Rule) bool { return len(r.Head.Ref()) > n.depth }) {
-		n.rules = n.below()
+		n.rules = n.rulesBelow()
 		n.kids, n.order = nil, nil
 	}
 	for _, k := range n.order {
-		n.kids[k].gather()
+		n.kids[k].groupDynamic()
 	}
 }
 
-func (n *node) below() []*ast.Rule {
+func (n *node) rulesBelow() []*ast.Rule {
 	out := n.rules
 	for _, k := range n.order {
-		out = append(out, n.kids[k].below()...)
+		out = append(out, n.kids[k].rulesBelow()...)
 	}
 	return out
 }
 
-// each calls fn for the places that hold rules.
+// each calls fn for the nodes that hold rules.
 func (n *node) each(fn func(n *node)) {
 	if len(n.rules) > 0 {
 		fn(n)
@@ -124,10 +124,10 @@ func (n *node) each(fn func(n *node)) {
 	}
 }
 
-// find is the place that a reference below data leads to, and how much of the
-// reference names it; nil where no rule is on the way. A place without rules is
-// one that has some below it, and the reference does not say which.
-func (c *builder) find(ref ast.Ref) (n *node, used int) {
+// find returns the node that a reference below data leads to, and the number of its parts that name
+// the node. It returns nil if no rule has that name. If the node holds no rules, rules below it do,
+// and the reference does not say which.
+func (c *Builder) find(ref ast.Ref) (n *node, used int) {
 	for _, p := range c.packages {
 		if len(ref) > len(p.path) && len(p.path) > used && ref.HasPrefix(p.path) {
 			n, used = p.root, len(p.path)
@@ -152,107 +152,107 @@ func (c *builder) find(ref ast.Ref) (n *node, used int) {
 	return n, used
 }
 
-// function is the group of the function that a reference names, or nil.
-func (c *builder) function(op ast.Ref) *group {
+// function returns the group of the function that a reference names, or nil.
+func (c *Builder) function(op ast.Ref) *Group {
 	n, used := c.find(op)
 	if n == nil || used != len(op) || len(n.rules) == 0 {
 		return nil
 	}
-	if g := c.declare(n); g.kind == function {
+	if g := c.declare(n); g.kind == Function {
 		return g
 	}
 	return nil
 }
 
-// extent is the object of all rules below a place.
-func (c *builder) extent(n *node) term {
+// extent compiles the document of all rules at and below a node.
+func (c *Builder) extent(n *node) Term {
 	if len(n.rules) > 0 {
 		g := c.declare(n)
 		c.build(g)
-		return c.patched(n.path, g.value)
+		return c.patchable(n.path, g.Value)
 	}
-	var kids []term
+	var kids []Term
 	var keys []value.Value
 	for _, k := range n.order {
-		if kid := n.kids[k]; len(kid.rules) == 0 || c.declare(kid).kind != function {
+		if kid := n.kids[k]; len(kid.rules) == 0 || c.declare(kid).kind != Function {
 			kids, keys = append(kids, c.extent(kid)), append(keys, kid.key)
 		}
 	}
-	whole := func(m *machine) value.Value {
+	whole := func(m *Machine) value.Value {
 		base := len(m.pairs)
 		for i, kid := range kids {
 			v := kid(m)
-			if m.err != nil || v.Defined() && m.pushPair(keys[i], v) {
+			if m.Err != nil || v.Defined() && m.pushPair(keys[i], v) {
 				m.pairs = m.pairs[:base]
 				return value.Value{}
 			}
 		}
 		v, _ := m.popObject(base)
-		for _, p := range m.patches { // members that only a `with` has
+		for _, p := range m.patches { // members that only a `with` defines
 			if d := len(n.path); len(p.path) > d && slices.Equal(p.path[:d], n.path) && n.kids[ast.StringTerm(p.path[d]).String()] == nil {
 				v = m.patch(v, n.path, p)
 			}
 		}
 		return v
 	}
-	return c.patched(n.path, whole)
+	return c.patchable(n.path, whole)
 }
 
 const keyConflict = "object keys must be unique"
 
-// limb is a place in the object that rules with variables in their names make.
-type limb struct {
+// branchNode is a node of the object that rules with variables in their names build.
+type branchNode struct {
 	key   value.Value
 	leaf  value.Value
 	isSet bool
 	elems []value.Value
-	kids  map[string]*limb
-	order []*limb
+	kids  map[string]*branchNode
+	order []*branchNode
 }
 
-// grow is what happens when a rule of such a group holds.
-func (s *scope) grow(g *group, r *ast.Rule) step {
-	keys := s.terms(r.Head.Ref()[g.depth:])
+// addToTree returns the step that runs when a rule of such a group holds.
+func (g *Group) addToTree(s *Scope, r *ast.Rule) Step {
+	keys := s.Terms(r.Head.Ref()[g.depth:])
 	many := r.Head.RuleKind() == ast.MultiValue
 	leaf := r.Head.Value
 	if many {
 		leaf = r.Head.Key
 	}
-	val, loc := s.term(leaf), s.c.place(r.Head.Location)
-	return func(m *machine) bool {
+	val, loc := s.Term(leaf), s.c.place(r.Head.Location)
+	return func(m *Machine) bool {
 		v := val(m)
 		if !v.Defined() {
-			return m.err != nil
+			return m.Err != nil
 		}
-		if m.tick() || !m.alloc(limbBytes*(1+len(keys))) {
+		if m.Tick() || !m.Alloc(limbBytes*(1+len(keys))) {
 			return true
 		}
-		at := m.limbs[len(m.limbs)-1]
+		at := m.branches[len(m.branches)-1]
 		for _, key := range keys {
 			k := key(m)
-			if !k.Defined() || m.work(int(k.Size()>>4)) {
-				return m.err != nil
+			if !k.Defined() || m.Work(int(k.Size()>>4)) {
+				return m.Err != nil
 			}
 			if at.leaf.Defined() || at.isSet {
-				return m.conflict(keyConflict, loc)
+				return m.Conflict(keyConflict, loc)
 			}
 			at = at.kid(k)
 		}
-		if !at.take(m, v, many) && m.err == nil {
-			return m.conflict(keyConflict, loc)
+		if !at.store(m, v, many) && m.Err == nil {
+			return m.Conflict(keyConflict, loc)
 		}
-		return m.err != nil
+		return m.Err != nil
 	}
 }
 
-func (l *limb) kid(key value.Value) *limb {
+func (l *branchNode) kid(key value.Value) *branchNode {
 	var room [64]byte
 	id := string(key.AppendKey(room[:0]))
 	k := l.kids[id]
 	if k == nil {
-		k = &limb{key: key}
+		k = &branchNode{key: key}
 		if l.kids == nil {
-			l.kids = map[string]*limb{}
+			l.kids = map[string]*branchNode{}
 		}
 		l.kids[id] = k
 		l.order = append(l.order, k)
@@ -262,8 +262,8 @@ func (l *limb) kid(key value.Value) *limb {
 
 const limbBytes = 160
 
-// take puts a value at a place; false where another one is there.
-func (l *limb) take(m *machine, v value.Value, many bool) bool {
+// store stores a value at a node. It returns false if the node has a different one.
+func (l *branchNode) store(m *Machine, v value.Value, many bool) bool {
 	switch {
 	case many && !l.leaf.Defined() && len(l.order) == 0:
 		l.isSet = true
@@ -272,30 +272,30 @@ func (l *limb) take(m *machine, v value.Value, many bool) bool {
 	case many || l.isSet:
 		return false
 	case len(l.order) > 0:
-		return m.equal(l.value(m), v)
+		return m.Equal(l.value(m), v)
 	case !l.leaf.Defined():
 		l.leaf = v
 		return true
 	}
-	return m.equal(l.leaf, v)
+	return m.Equal(l.leaf, v)
 }
 
-func (l *limb) value(m *machine) value.Value {
+func (l *branchNode) value(m *Machine) value.Value {
 	switch {
-	case m.err != nil:
+	case m.Err != nil:
 		return value.Value{}
 	case l.leaf.Defined():
 		return l.leaf
 	case l.isSet:
-		if !m.sortWork(l.elems) {
+		if !m.SortWork(l.elems) {
 			return value.Value{}
 		}
-		return m.made(value.SetOf(slices.Clone(l.elems)))
+		return m.CheckSize(value.SetOf(slices.Clone(l.elems)))
 	}
 	base := len(m.pairs)
 	for _, k := range l.order {
 		v := k.value(m)
-		if m.err != nil || m.pushPair(k.key, v) {
+		if m.Err != nil || m.pushPair(k.key, v) {
 			m.pairs = m.pairs[:base]
 			return value.Value{}
 		}
@@ -304,17 +304,17 @@ func (l *limb) value(m *machine) value.Value {
 	return v
 }
 
-// tree runs the rules of a group with variables in their names.
-func (g *group) tree(m *machine) value.Value {
-	root := &limb{}
-	m.limbs = append(m.limbs, root)
+// tree evaluates a group whose rules have variables in their names.
+func (g *Group) tree(m *Machine) value.Value {
+	root := &branchNode{}
+	m.branches = append(m.branches, root)
 	for _, r := range g.rules {
-		if r.run(m) && m.err != nil {
+		if r.run(m) && m.Err != nil {
 			break
 		}
 	}
-	m.limbs = m.limbs[:len(m.limbs)-1]
-	if m.err != nil {
+	m.branches = m.branches[:len(m.branches)-1]
+	if m.Err != nil {
 		return value.Value{}
 	}
 	return root.value(m)

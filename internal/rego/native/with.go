@@ -6,42 +6,42 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// world is what an evaluation reads, and what it remembers of that. `with`
-// puts another in its place.
+// world is what an evaluation reads, and what it has computed from that. `with` replaces it.
 type world struct {
 	input   value.Value
-	patches []patch // of data, the later ones over the earlier
-	mocks   []mock  // of functions, the later ones over the earlier
+	patches []patch // of data; later ones win
+	mocks   []mock  // of functions; later ones win
 	caches
 }
 
-// caches is what was evaluated in one context.
+// caches holds the results of one world.
 type caches struct {
-	known []value.Value // the rules' values, by group
-	done  []bool        // whether known holds
-	base  []value.Value // documents under data, by path
-	read  []bool        // whether base holds
-	calls []callMemo    // functions' last results, by group
+	values    []value.Value // the values of the rules, by group
+	evaluated []bool        // whether values holds the group's value
+	base      []value.Value // documents under data, by index in Program.data
+	read      []bool        // whether base holds the document
+	calls     []callMemo    // the last results of functions, by group
 }
 
-// patch is a document under data that was replaced.
+// patch is a document under data that a `with` replaced.
 type patch struct {
 	path []string
 	v    value.Value
 }
 
-// mock is what a function was replaced by: another function, by its place
-// among those that some `with` names for it, or a value (then is -1).
+// mock replaces a function: by another function, whose index is in then, or by a value if then is -1.
+// The index counts the functions that some `with` names as replacements of this one.
 type mock struct {
 	name string
 	then int
 	v    value.Value
 }
 
-func (m *machine) newCaches() caches {
+func (m *Machine) newCaches() caches {
 	if n := len(m.spare); n > 0 {
 		c := m.spare[n-1]
 		m.spare = m.spare[:n-1]
@@ -56,13 +56,13 @@ func (m *machine) newCaches() caches {
 // resize gives empty caches the room that a program needs.
 func (c *caches) resize(p *Program) {
 	n := len(p.groups)
-	c.known, c.done, c.calls = sized(c.known, n), sized(c.done, n), sized(c.calls, n)
+	c.values, c.evaluated, c.calls = sized(c.values, n), sized(c.evaluated, n), sized(c.calls, n)
 	c.base, c.read = sized(c.base, len(p.data)), sized(c.read, len(p.data))
 }
 
 func (c *caches) clear() {
-	clear(c.known)
-	clear(c.done)
+	clear(c.values)
+	clear(c.evaluated)
 	clear(c.base)
 	clear(c.read)
 	for i := range c.calls {
@@ -70,43 +70,43 @@ func (c *caches) clear() {
 	}
 }
 
-// enter goes on in another context, whose caches are its own.
-func (m *machine) enter(input value.Value, patches []patch, mocks []mock) bool {
+// enter continues in another world, which has its own caches; true means stop.
+func (m *Machine) enter(input value.Value, patches []patch, mocks []mock) bool {
 	n := len(m.prog.groups) + len(m.prog.data)
-	if m.work(16+n) || !m.alloc(64+n) || len(m.outer) > maxContexts {
-		return m.fail(ErrLimit)
+	if m.Work(16+n) || !m.Alloc(64+n) || len(m.outer) > maxContexts {
+		return m.Fail(eval.ErrLimit)
 	}
 	m.outer = append(m.outer, m.world)
 	m.world = world{input: input, patches: patches, mocks: mocks, caches: m.newCaches()}
 	return false
 }
 
-// maxContexts is how deep `with` may be nested in evaluation.
+// maxContexts limits how deep worlds are nested during evaluation.
 const maxContexts = 200
 
-// popWorld goes back to the context before, and gives the one that it left.
-func (m *machine) popWorld() world {
+// exit goes back to the previous world, and returns the one that it left.
+func (m *Machine) exit() world {
 	inner := m.world
 	m.world = m.outer[len(m.outer)-1]
 	m.outer = m.outer[:len(m.outer)-1]
 	return inner
 }
 
-// again goes back into a context that was left.
-func (m *machine) again(inner world) {
+// reenter goes back into a world that exit left.
+func (m *Machine) reenter(inner world) {
 	m.outer = append(m.outer, m.world)
 	m.world = inner
 }
 
-// drop leaves a context for good.
-func (m *machine) drop() {
-	inner := m.popWorld()
+// leave leaves a world for good.
+func (m *Machine) leave() {
+	inner := m.exit()
 	inner.caches.clear()
 	m.spare = append(m.spare, inner.caches)
 }
 
-// collectTargets notes what the `with`s of a module replace.
-func (c *builder) collectTargets(mod *ast.Module) {
+// collectReplaced records what the `with`s of a module replace.
+func (c *Builder) collectReplaced(mod *ast.Module) {
 	ast.NewGenericVisitor(func(x any) bool {
 		e, ok := x.(*ast.Expr)
 		if !ok {
@@ -119,14 +119,14 @@ func (c *builder) collectTargets(mod *ast.Module) {
 			case target[0].Equal(ast.DefaultRootDocument) && c.function(target) == nil:
 				c.documents = append(c.documents, constantStrings(target[1:]))
 			default:
-				c.replaceable(target.String(), w.Value)
+				c.addReplacement(target.String(), w.Value)
 			}
 		}
 		return false
 	}).Walk(mod)
 }
 
-func (c *builder) replaceable(name string, by *ast.Term) {
+func (c *Builder) addReplacement(name string, by *ast.Term) {
 	if c.functions == nil {
 		c.functions = map[string][]ast.Ref{}
 	}
@@ -137,8 +137,8 @@ func (c *builder) replaceable(name string, by *ast.Term) {
 	c.functions[name] = list
 }
 
-// functionRef is the function or built-in that a term names, or nil.
-func (c *builder) functionRef(t *ast.Term) ast.Ref {
+// functionRef returns the function or built-in that a term names, or nil.
+func (c *Builder) functionRef(t *ast.Term) ast.Ref {
 	ref, ok := t.Value.(ast.Ref)
 	switch {
 	case !ok || len(ref) == 0 || ref[0].Equal(ast.InputRootDocument):
@@ -153,16 +153,15 @@ func (c *builder) functionRef(t *ast.Term) ast.Ref {
 	return ref
 }
 
-// replacement is one `with` of an expression.
 type replacement struct {
 	function string
 	then     int
-	path     []string // of input or data
+	path     []string // below input or data
 	data     bool
-	v        term // nil for a function by another
+	v        Term // nil if a function replaces a function
 }
 
-func (s *scope) replacement(w *ast.With) replacement {
+func newReplacement(s *Scope, w *ast.With) replacement {
 	target, ok := w.Target.Value.(ast.Ref)
 	if !ok {
 		fail("with %v", w.Target)
@@ -184,40 +183,40 @@ func (s *scope) replacement(w *ast.With) replacement {
 	if r.function == "" && len(r.path) != len(target)-1 {
 		fail("with a path that is not written out: %v", target)
 	}
-	r.v = s.term(w.Value)
+	r.v = s.Term(w.Value)
 	return r
 }
 
-// with compiles an expression whose input, data or functions are replaced. What
-// follows it runs in the context before.
-func (s *scope) with(e *ast.Expr) expr {
+// with compiles an expression whose input, data or functions are replaced. The steps after it run
+// in the previous world.
+func (s *Scope) with(e *ast.Expr) Expr {
 	list := make([]replacement, len(e.With))
 	for i, w := range e.With {
-		list[i] = s.replacement(w)
+		list[i] = newReplacement(s, w)
 	}
-	inner := s.expr(e.NoWith())
-	return func(next step) step {
-		run := inner(func(m *machine) bool {
-			in := m.popWorld()
+	inner := s.Expr(e.NoWith())
+	return func(next Step) Step {
+		run := inner(func(m *Machine) bool {
+			in := m.exit()
 			stop := next(m)
-			m.again(in)
+			m.reenter(in)
 			return stop
 		})
-		return func(m *machine) bool {
-			input, patches, mocks, ok := m.replaced(list)
+		return func(m *Machine) bool {
+			input, patches, mocks, ok := m.replacedWorld(list)
 			if !ok || m.enter(input, patches, mocks) {
-				return m.err != nil
+				return m.Err != nil
 			}
 			stop := run(m)
-			m.drop()
-			return stop || m.err != nil
+			m.leave()
+			return stop || m.Err != nil
 		}
 	}
 }
 
-// replaced is what a `with` makes of the context; ok is false where one of its
-// values is undefined.
-func (m *machine) replaced(list []replacement) (input value.Value, patches []patch, mocks []mock, ok bool) {
+// replacedWorld returns the input, patches and mocks of the world inside a `with`. ok is false if one of
+// its values is undefined.
+func (m *Machine) replacedWorld(list []replacement) (input value.Value, patches []patch, mocks []mock, ok bool) {
 	input = m.input
 	patches, mocks = slices.Clip(m.patches), slices.Clip(m.mocks)
 	for _, r := range list {
@@ -233,7 +232,7 @@ func (m *machine) replaced(list []replacement) (input value.Value, patches []pat
 		case r.data:
 			patches = append(patches, patch{r.path, v})
 		default:
-			if input = m.setPath(input, r.path, v); m.err != nil {
+			if input = m.setPath(input, r.path, v); m.Err != nil {
 				return input, nil, nil, false
 			}
 		}
@@ -241,19 +240,20 @@ func (m *machine) replaced(list []replacement) (input value.Value, patches []pat
 	return input, patches, mocks, true
 }
 
-// setPath is v with another value at a path; what is no object on the way becomes one.
-func (m *machine) setPath(v value.Value, path []string, to value.Value) value.Value {
+// setPath returns v with another value at a path. Values on the way that are not objects become
+// objects.
+func (m *Machine) setPath(v value.Value, path []string, to value.Value) value.Value {
 	if len(path) == 0 {
 		return to
 	}
-	if m.work(1+v.Len()) || !m.alloc(2*valueBytes*(1+v.Len())) {
+	if m.Work(1+v.Len()) || !m.Alloc(2*eval.ValueBytes*(1+v.Len())) {
 		return value.Value{}
 	}
-	return m.made(v.With(path[0], m.setPath(v.Get(path[0]), path[1:], to)))
+	return m.CheckSize(v.With(path[0], m.setPath(v.Get(path[0]), path[1:], to)))
 }
 
-// doc is a document under data, read once a context.
-func (m *machine) doc(i int) value.Value {
+// doc returns a document under data, read once for each world.
+func (m *Machine) doc(i int) value.Value {
 	if !m.read[i] {
 		m.read[i] = true
 		path := m.prog.data[i]
@@ -269,8 +269,8 @@ func (m *machine) doc(i int) value.Value {
 	return m.base[i]
 }
 
-// patch lays a replaced document over what stands at a path.
-func (m *machine) patch(v value.Value, path []string, p patch) value.Value {
+// patch applies a patch to the value at a path.
+func (m *Machine) patch(v value.Value, path []string, p patch) value.Value {
 	n := len(p.path)
 	switch {
 	case n <= len(path) && slices.Equal(p.path, path[:n]):
@@ -281,12 +281,12 @@ func (m *machine) patch(v value.Value, path []string, p patch) value.Value {
 	return v
 }
 
-// patched is the value of a rule or, where a `with` replaced it, what that says.
-func (c *builder) patched(path []string, own term) term {
+// patchable compiles the value of a rule, or of the `with` that replaced it.
+func (c *Builder) patchable(path []string, own Term) Term {
 	if !slices.ContainsFunc(c.documents, func(d []string) bool { return len(d) <= len(path) && slices.Equal(d, path[:len(d)]) }) {
 		return own
 	}
-	return func(m *machine) value.Value {
+	return func(m *Machine) value.Value {
 		at := slices.IndexFunc(m.patches, func(p patch) bool { return len(p.path) <= len(path) && slices.Equal(p.path, path[:len(p.path)]) })
 		if at < 0 {
 			return own(m)
@@ -300,18 +300,18 @@ func (c *builder) patched(path []string, own term) term {
 }
 
 // mocked compiles a call of a function that some `with` of the program replaces.
-func (s *scope) mocked(name string, t []*ast.Term, arity int) expr {
+func (s *Scope) mocked(name string, t []*ast.Term, arity int) Expr {
 	before := maps.Clone(s.bound)
 	plain := s.call(t)
 	after := s.bound
 	args, out := t[1:arity+1], t[arity+1:]
-	each := func(f term) expr {
+	each := func(f Term) Expr {
 		s.bound = maps.Clone(before)
 		return s.result(f, out)
 	}
 	s.bound = maps.Clone(before)
-	ts := s.terms(args)
-	given := func(m *machine) bool {
+	ts := s.Terms(args)
+	given := func(m *Machine) bool {
 		for _, t := range ts {
 			if !t(m).Defined() {
 				return false
@@ -320,31 +320,31 @@ func (s *scope) mocked(name string, t []*ast.Term, arity int) expr {
 		return true
 	}
 	slot := s.c.slot()
-	byValue := each(func(m *machine) value.Value {
+	byValue := each(func(m *Machine) value.Value {
 		if !given(m) {
 			return value.Value{}
 		}
-		return m.slots[slot]
+		return m.Slots[slot]
 	})
-	var instead []expr
+	var instead []Expr
 	for _, ref := range s.c.functions[name] {
 		s.bound = maps.Clone(before)
-		instead = append(instead, each(apart(s.callTerm(ref, args))))
+		instead = append(instead, each(withoutMocks(s.callTerm(ref, args))))
 	}
 	s.bound = after
-	return func(next step) step {
+	return func(next Step) Step {
 		own, val := plain(next), byValue(next)
-		others := make([]step, len(instead))
+		others := make([]Step, len(instead))
 		for i, x := range instead {
 			others[i] = x(next)
 		}
-		return func(m *machine) bool {
+		return func(m *Machine) bool {
 			for i := len(m.mocks) - 1; i >= 0; i-- {
 				if mk := m.mocks[i]; mk.name == name {
 					if mk.then >= 0 {
 						return others[mk.then](m)
 					}
-					m.slots[slot] = mk.v
+					m.Slots[slot] = mk.v
 					return val(m)
 				}
 			}
@@ -353,19 +353,19 @@ func (s *scope) mocked(name string, t []*ast.Term, arity int) expr {
 	}
 }
 
-// apart makes a call without any mocks: the function that stands in for
-// another may call that one. It may then be in the middle of its own
-// evaluation, so the variables are kept.
-func apart(call term) term {
-	return func(m *machine) value.Value {
-		n := len(m.slots)
-		if m.work(n>>2) || !m.alloc(n*valueBytes>>2) || m.enter(m.input, m.patches, nil) {
+// withoutMocks compiles a call that runs without mocks, because a replacement may call the function that
+// it replaces. That function may be in the middle of its own evaluation, so it saves and
+// restores the variables.
+func withoutMocks(call Term) Term {
+	return func(m *Machine) value.Value {
+		n := len(m.Slots)
+		if m.Work(n>>2) || !m.Alloc(n*eval.ValueBytes>>2) || m.enter(m.input, m.patches, nil) {
 			return value.Value{}
 		}
-		saved := slices.Clone(m.slots)
+		saved := slices.Clone(m.Slots)
 		v := call(m)
-		copy(m.slots, saved)
-		m.drop()
+		copy(m.Slots, saved)
+		m.leave()
 		return v
 	}
 }

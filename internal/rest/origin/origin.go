@@ -1,9 +1,13 @@
-// Package origin reads what browsers and proxies say of where a request comes from.
+// Package origin reads what browsers and proxies say of where a request comes from, and of
+// what its answer is for.
 package origin
 
 import (
+	"mime"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -37,4 +41,44 @@ func Relayed(h http.Header) bool {
 var relays = map[string]bool{
 	"Forwarded": true, "Via": true, "X-Real-Ip": true, "X-Client-Ip": true, "X-Cluster-Client-Ip": true, "X-Original-Host": true, "X-Original-Url": true,
 	"True-Client-Ip": true, "Cf-Connecting-Ip": true, "Fastly-Client-Ip": true, "Fly-Client-Ip": true, "X-Envoy-External-Address": true,
+}
+
+// WantsPage reports whether Accept headers (RFC 9110, section 12.5.1) ask for a page: they
+// name HTML, and prefer it to JSON.
+func WantsPage(accept []string) bool {
+	page, data := 0.0, 0.0
+	for one := range strings.SplitSeq(strings.Join(accept, ","), ",") {
+		media, params, err := mime.ParseMediaType(one)
+		if err != nil {
+			continue
+		}
+		weight := 1.0
+		if q, sent := params["q"]; sent {
+			if weight, err = strconv.ParseFloat(q, 64); err != nil {
+				weight = 0
+			}
+		}
+		switch media {
+		case "text/html", "application/xhtml+xml":
+			page = max(page, weight)
+		case "application/json", "application/problem+json":
+			data = max(data, weight)
+		}
+	}
+	return page > data
+}
+
+// Peer is the address at the other end of the connection.
+func Peer(req *http.Request) netip.Addr {
+	ap, err := netip.ParseAddrPort(req.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return ap.Addr().Unmap()
+}
+
+// Elsewhere reports whether a page of another origin sent the browser here (Fetch Metadata).
+func Elsewhere(h http.Header) bool {
+	site := h["Sec-Fetch-Site"]
+	return len(site) > 0 && (len(site) > 1 || site[0] != "same-origin" && site[0] != "none")
 }

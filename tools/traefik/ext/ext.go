@@ -1,17 +1,16 @@
-// Package ext stands in for the one of the same name that Traefik keeps in a
-// module of its own and never publishes: two empty extension points of its
-// dynamic configuration. With it, and with the forks that Traefik's go.mod
-// names, a stock Traefik builds from the module proxy.
+// Package ext replaces Traefik's package of the same name, which is in a separate module that is
+// never published: two empty extension points of its dynamic configuration. With it, and with the
+// forks that Traefik's go.mod names, a stock Traefik builds from the module proxy.
 package ext
 
-// HTTP extends Traefik's dynamic HTTP configuration by nothing.
+// HTTP is an empty extension of Traefik's dynamic HTTP configuration.
 type HTTP struct{}
 
-// DeepCopyInto copies nothing, as there is nothing to copy.
+// DeepCopyInto does nothing.
 func (*HTTP) DeepCopyInto(*HTTP) {}
 
-// Router extends a router's configuration by nothing.
+// Router is an empty extension of a router's configuration.
 type Router struct{}
 
-// DeepCopyInto copies nothing, as there is nothing to copy.
+// DeepCopyInto does nothing.
 func (*Router) DeepCopyInto(*Router) {}

@@ -46,11 +46,11 @@ export function FilterSelect({
   );
 }
 
-/** Text that lives in the address as ?name=, 200 ms after the last key. */
+/** Text that lives in the address as ?name=, 120 ms after the last key, so that the answer is there within 200. */
 export function FilterText({ name, label, width = 240 }: { name: string; label: string; width?: number }) {
   const [value, set] = useFilter(name);
   const [text, setText] = useState(value);
-  const late = useDebouncedCallback((next: string) => set(next), 200);
+  const late = useDebouncedCallback((next: string) => set(next), 120);
   useEffect(() => setText(value), [value]);
   return (
     <TextInput

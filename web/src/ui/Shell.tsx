@@ -15,6 +15,9 @@ const KeysDialog = lazy(() => import("./KeysDialog"));
 
 const groups = ["overview", "controls", "estate", "people", "settings"] as const;
 
+/** Whether a path is below another. */
+const within = (path: string, above: string) => path.startsWith(above === "/" ? above : `${above}/`);
+
 /** The frame of every screen: header, navigation, and what is asked for by keys. */
 export function Shell() {
   const { t } = useI18n();
@@ -87,7 +90,10 @@ export function Shell() {
                 <ul>
                   {items.map((s) => (
                     <li key={s.path}>
-                      <NavLink to={address(s.path, environment)} end={s.path === "/"}>
+                      <NavLink
+                        to={address(s.path, environment)}
+                        end={shown.some((o) => o !== s && within(o.path, s.path))}
+                      >
                         {s.nav && <Icon name={s.nav.icon} />}
                         {s.nav && t(s.nav.title)}
                       </NavLink>

@@ -20,7 +20,10 @@ const shownBy: Record<string, string[]> = {
   api_keys: ["/api/v1/tenants"],
   webhooks: ["/api/v1/webhooks"],
   agents: ["/api/v1/ai-agents"],
-  tenant: ["/api/v1/tenants", "/api/v1/environments"],
+  data_sources: ["/api/v1/pip"],
+  notifications: ["/api/v1/notifications"],
+  telemetry: ["/api/v1/telemetry"],
+  tenant: ["/api/v1/tenants", "/api/v1/environments", "/api/v1/vendors"],
 };
 
 /** Refetches what shows a topic; with "none", only once it is shown again. Queries are keyed ["get", path, …]. */
@@ -35,9 +38,11 @@ export function refresh(queries: QueryClient, topic: string, refetchType: "activ
 
 // Without a stream, everything is asked for again every few seconds.
 const pollEvery = 5_000;
+// What is never asked for so: each answer is a call of the license server.
+const dear = ["telemetry"];
 // What grows old by itself, such as figures of the last hour and the age of a heartbeat, is asked for even so.
 const ageEvery = 30_000;
-const aging = ["/api/v1/dashboard", "/api/v1/bouncers", "/api/v1/peps", "/api/v1/webhooks", "/api/v1/ai-agents"];
+const aging = ["/api/v1/dashboard", "/api/v1/bouncers", "/api/v1/peps"];
 // How long to wait before a stream that was refused is opened anew.
 const retryAfter = 30_000;
 // Changes come in bursts: what came within this time is asked for once.
@@ -60,7 +65,8 @@ export function follow(queries: QueryClient, url: string): () => void {
       predicate: ({ queryKey }) =>
         typeof queryKey[1] === "string" && paths.some((p) => (queryKey[1] as string).startsWith(p)),
     });
-  const everything = () => again([...new Set(Object.values(shownBy).flat())]);
+  const everything = (but: string[] = []) =>
+    again(Object.keys(shownBy).flatMap((topic) => (but.includes(topic) ? [] : (shownBy[topic] ?? []))));
   const close = () => {
     source?.close();
     source = null;
@@ -84,7 +90,7 @@ export function follow(queries: QueryClient, url: string): () => void {
       close();
       retry = window.setTimeout(open, retryAfter);
     };
-    stream.addEventListener("reload", everything);
+    stream.addEventListener("reload", () => everything());
     stream.addEventListener("change", (message) => {
       topics.add((JSON.parse(message.data) as { topic: string }).topic);
       if (flush) return;
@@ -97,7 +103,7 @@ export function follow(queries: QueryClient, url: string): () => void {
   };
   const look = () => (document.hidden ? close() : open());
   const poll = window.setInterval(() => {
-    if (!connected && !document.hidden && queries.isFetching() === 0) everything();
+    if (!connected && !document.hidden && queries.isFetching() === 0) everything(dear);
   }, pollEvery);
   const age = window.setInterval(() => {
     if (connected && queries.isFetching() === 0) again(aging);

@@ -81,7 +81,19 @@ export function useClearFilters(names: string[]) {
 }
 
 // Parameters that name objects, which are of one environment.
-const ids = ["policy", "policy_id", "resource_id", "run", "scenario", "first", "second"];
+const ids = [
+  "policy",
+  "policy_id",
+  "resource_id",
+  "run",
+  "scenario",
+  "first",
+  "second",
+  "channel",
+  "channel_id",
+  "rule",
+  "digest_id",
+];
 
 /** The same screen in the other environment, without what names objects there: ids differ. */
 export function useSwitchAddress() {

@@ -69,5 +69,10 @@ const common = {
   typeName: "Type {name} to confirm",
   wholeTenant: "Whole tenant",
   yes: "Yes",
+  state_dlq: "Given up",
+  state_sent: "Sent",
+  state_success: "Arrived",
+  state_held: "Held",
+  state_digested: "In a digest",
 };
 export default common;

@@ -9,5 +9,23 @@ const login = {
   show: "Show or hide the password",
   title: "Sign in",
   username: "User name",
+  error_account_disabled: "Your account is disabled. Ask an administrator.",
+  error_account_exists:
+    "There is an account with your e-mail address already. An administrator must link it to your identity.",
+  error_code_refused: "The identity provider refused the sign-in. Start again.",
+  error_cross_origin: "Sign in from here: a page of another site led you to the sign-in.",
+  error_email_domain_denied: "E-mail addresses of your domain may not sign in here.",
+  error_email_not_verified: "The identity provider has not verified your e-mail address.",
+  error_invalid_id_token:
+    "The identity provider's answer is not valid. Start again; if it happens again, ask an administrator.",
+  error_invalid_state: "This sign-in was not started in this browser, is too old, or was used already. Start again.",
+  error_no_account: "You have no account here. An administrator must link one to your identity.",
+  error_other: "The sign-in did not work. Start again; if it happens again, ask an administrator.",
+  error_provider_unfit: "The identity provider cannot be used now. Ask an administrator.",
+  error_sign_on_denied: "The identity provider did not sign you in.",
+  error_sign_on_off: "People of this tenant do not sign in at an identity provider.",
+  error_target_unreachable: "The identity provider does not answer. Try again later.",
+  error_too_many_sign_ins: "There were too many sign-ins from your network. Try again later.",
+  error_wrong_issuer: "The answer is not from the identity provider that was asked. Start again.",
 };
 export default login;

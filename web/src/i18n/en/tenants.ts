@@ -22,6 +22,7 @@ const tenants = {
   address_line1: "Street and number",
   address_postal_code: "Postal code",
   address_state: "State or province",
+  alertList: "Alerts of the tenant",
   alerts: "Alerts",
   base: "Plan",
   beyond: "Overage",

@@ -73,5 +73,10 @@ const common: Area<typeof en> = {
   typeName: "Escriba {name} para confirmar",
   wholeTenant: "Toda la organización",
   yes: "Sí",
+  state_dlq: "Abandonada",
+  state_sent: "Enviada",
+  state_success: "Llegó",
+  state_held: "Retenida",
+  state_digested: "En un resumen",
 };
 export default common;

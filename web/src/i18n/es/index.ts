@@ -1,4 +1,5 @@
 import agents from "./agents";
+import alerts from "./alerts";
 import audit from "./audit";
 import bouncers from "./bouncers";
 import builder from "./builder";
@@ -6,11 +7,13 @@ import common from "./common";
 import coverage from "./coverage";
 import dashboard from "./dashboard";
 import decisions from "./decisions";
+import directory from "./directory";
 import domains from "./domains";
 import inventory from "./inventory";
 import keys from "./keys";
 import libraries from "./libraries";
 import login from "./login";
+import notifications from "./notifications";
 import policies from "./policies";
 import replays from "./replays";
 import repositories from "./repositories";
@@ -18,9 +21,12 @@ import resources from "./resources";
 import revisions from "./revisions";
 import settings from "./settings";
 import shell from "./shell";
+import signon from "./signon";
 import simulator from "./simulator";
+import telemetry from "./telemetry";
 import tenants from "./tenants";
 import users from "./users";
+import vendors from "./vendors";
 import webhooks from "./webhooks";
 import workbench from "./workbench";
 
@@ -43,10 +49,16 @@ export default {
   replays,
   inventory,
   settings,
+  signon,
+  directory,
+  notifications,
+  alerts,
+  telemetry,
   simulator,
   libraries,
   repositories,
   tenants,
+  vendors,
   webhooks,
   agents,
   domains,

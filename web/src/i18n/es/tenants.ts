@@ -25,6 +25,7 @@ const tenants: Area<typeof en> = {
   address_line1: "Calle y número",
   address_postal_code: "Código postal",
   address_state: "Estado o provincia",
+  alertList: "Alertas del inquilino",
   alerts: "Alertas",
   base: "Plan",
   beyond: "Exceso de uso",

@@ -73,5 +73,10 @@ const common: Area<typeof en> = {
   typeName: "Saisissez {name} pour confirmer",
   wholeTenant: "Toute l’organisation",
   yes: "Oui",
+  state_dlq: "Abandonnée",
+  state_sent: "Envoyée",
+  state_success: "Arrivé",
+  state_held: "Retenue",
+  state_digested: "Dans un récapitulatif",
 };
 export default common;

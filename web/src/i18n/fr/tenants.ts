@@ -25,6 +25,7 @@ const tenants: Area<typeof en> = {
   address_line1: "Rue et numéro",
   address_postal_code: "Code postal",
   address_state: "État ou province",
+  alertList: "Alertes du locataire",
   alerts: "Alertes",
   base: "Forfait",
   beyond: "Dépassement",

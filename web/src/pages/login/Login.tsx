@@ -14,7 +14,7 @@ export function safeNext(next: string | null): string {
 }
 
 export default function Login() {
-  const { t, language, setLanguage } = useI18n();
+  const { t, word, language, setLanguage } = useI18n();
   const navigate = useNavigate();
   const queries = useQueryClient();
   const [params] = useSearchParams();
@@ -38,6 +38,8 @@ export default function Login() {
   }, [leaving, navigate, queries]);
 
   const tenant = params.get("tenant_id") ?? "";
+  // Why a sign-in at the identity provider failed: the code of the server's error.
+  const failed = params.get("error") ?? "";
   const [offer, setOffer] = useState<Schemas["SignonOffer"] | null>(null);
   useEffect(() => {
     if (leaving) return;
@@ -95,6 +97,11 @@ export default function Login() {
         <p className="gh-dim" style={{ marginTop: 0 }}>
           {params.has("next") ? t("login.ended") : t("login.about")}
         </p>
+        {failed && !error && (
+          <p className="gh-note" data-tone="warn" role="alert">
+            {word("login", "error", failed) === failed ? t("login.error_other") : word("login", "error", failed)}
+          </p>
+        )}
         {offer?.available && (
           <Button
             component="a"

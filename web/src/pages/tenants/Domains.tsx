@@ -213,7 +213,7 @@ function DomainForm({
     else {
       create.mutate({
         params: { path },
-        body: { domain: text("domain"), ...(pair.ssl_certificate || pair.ssl_private_key ? pair : {}) },
+        body: { domain: text("domain"), acme: true, ...(pair.ssl_certificate || pair.ssl_private_key ? pair : {}) },
       });
     }
   };

@@ -103,7 +103,7 @@ export function Alerts({ id }: { id: string }) {
         <span className="gh-dim">{t("tenants.noAlerts")}</span>
       ) : (
         <DataTable
-          label={t("tenants.alerts")}
+          label={t("tenants.alertList")}
           rowKey={(a) => a.id}
           source={{ rows: alerts.data, error: alerts.error, retry: () => void alerts.refetch() }}
           empty={<Empty title={t("tenants.alerts")} about={t("tenants.noAlerts")} />}

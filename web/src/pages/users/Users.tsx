@@ -11,7 +11,7 @@ import { Filters, FilterText } from "../../ui/Filters";
 import { refresh } from "../../ui/live";
 import { PageHeader } from "../../ui/PageHeader";
 import { StatusOf } from "../../ui/Status";
-import { useClearFilters, useFilter, useMe } from "../../ui/scope";
+import { Link, useClearFilters, useFilter, useMe } from "../../ui/scope";
 import { Time } from "../../ui/Time";
 import { EditUser } from "./EditUser";
 import { useRoles } from "./roles";
@@ -40,7 +40,11 @@ export default function Users() {
   });
   const write = can("users:write");
   const columns: Column<User>[] = [
-    { id: "username", header: t("users.username"), cell: (u) => u.username },
+    {
+      id: "username",
+      header: t("users.username"),
+      cell: (u) => <Link to={`/users/${encodeURIComponent(u.id)}`}>{u.username}</Link>,
+    },
     { id: "email", header: t("users.email"), cell: (u) => u.email },
     { id: "roles", header: t("users.roles"), cell: (u) => list(u.roles.map(roleName)) || t("common.none") },
     { id: "department", header: t("users.department"), cell: (u) => u.department },

@@ -1,8 +1,6 @@
-import { Button } from "@mantine/core";
 import type { Schemas } from "../../api/client";
 import { useI18n } from "../../i18n";
-import { Copyable } from "../../ui/Copy";
-import { Panel } from "../../ui/PageHeader";
+import { ShownOnce } from "../../ui/ShownOnce";
 
 export type Issued = Schemas["WebhookIssued"];
 
@@ -11,19 +9,14 @@ export function Secret({ issued, close }: { issued: Issued; close: () => void })
   const { t } = useI18n();
   if (!issued.secret) return null;
   return (
-    <Panel title={t("webhooks.secretOf", { name: issued.name })} style={{ marginBottom: 16 }}>
-      <div className="gh-stack" style={{ gap: 10 }} role="status">
-        <p className="gh-note gh-flat" data-tone="warn">
-          {t("webhooks.secretOnce")}
-        </p>
-        <Copyable label={t("webhooks.secret")} text={issued.secret} />
-        <p className="gh-dim gh-flat">{t("webhooks.recipe")}</p>
-        <div>
-          <Button variant="default" onClick={close}>
-            {t("keys.stored")}
-          </Button>
-        </div>
-      </div>
-    </Panel>
+    <ShownOnce
+      title={t("webhooks.secretOf", { name: issued.name })}
+      note={t("webhooks.secretOnce")}
+      label={t("webhooks.secret")}
+      secret={issued.secret}
+      close={close}
+    >
+      <p className="gh-dim gh-flat">{t("webhooks.recipe")}</p>
+    </ShownOnce>
   );
 }

@@ -1,0 +1,251 @@
+// Package action runs the actions of controls after decisions. It works behind the decision
+// log, never in the way of a decision:
+//
+//	server ──┐
+//	         ├─▶ audit.DecisionLog ─▶ Service.Take ─┬─▶ notify.Outbox ─────▶ channel
+//	bouncer ─┘                                      └─▶ integration.Queue ─▶ webhook
+//	              one transaction: the decisions, and what their actions send
+//
+// So the actions of a decision run once, wherever it was made. A control sets off its actions for
+// a few decisions a minute. Those beyond are counted, and told as one message when the minute
+// is over.
+package action
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/integration"
+	"github.com/gatehouse-dev/gatehouse/internal/job"
+	"github.com/gatehouse-dev/gatehouse/internal/notify"
+	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// PerMinute is how many decisions of one control set off its actions in a minute.
+const PerMinute = 10
+
+// Service runs actions.
+type Service struct {
+	Stores *db.Cluster
+	Now    func() time.Time
+	// Outbox queues the messages.
+	Outbox notify.Outbox
+}
+
+// Take queues what the actions of controls send about decisions. It is audit.Config.Stored.
+func (s *Service) Take(ctx context.Context, tx *db.Tx, tenant scope.TenantID, fresh []audit.Fresh) error {
+	acting, err := policy.WithActions(ctx, tx, controlsOf(fresh))
+	if err != nil || len(acting) == 0 {
+		return err
+	}
+	now := s.Now().UTC().Truncate(time.Minute)
+	minutes := map[int64]*minute{}
+	for _, c := range acting {
+		if minutes[c.ID], err = loadMinute(ctx, tx, c, now); err != nil {
+			return err
+		}
+	}
+	for _, f := range fresh {
+		m := minutes[f.PolicyID]
+		if m == nil {
+			continue
+		}
+		d, err := f.Decision()
+		if err != nil {
+			return fault.Wrap(err, "read a decision that was stored")
+		}
+		if err := s.take(ctx, tx, tenant, m, &d); err != nil {
+			return err
+		}
+	}
+	for _, c := range acting {
+		if err := s.save(ctx, tx, minutes[c.ID]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take runs the actions of one decision, or counts it where its minute is full.
+func (s *Service) take(ctx context.Context, tx *db.Tx, tenant scope.TenantID, m *minute, d *audit.Decision) error {
+	var wanted []policy.Action
+	for _, a := range m.control.Actions {
+		if triggers(a.Trigger, d) {
+			wanted = append(wanted, a)
+		}
+	}
+	if len(wanted) == 0 || d.Environment != m.control.Environment { // it was promoted since
+		return nil
+	}
+	m.touched = true
+	if m.Sent >= PerMinute {
+		for _, a := range wanted {
+			m.fold(a, d)
+		}
+		return nil
+	}
+	m.Sent++
+	for _, a := range wanted {
+		if err := s.send(ctx, tx, tenant, a, noteOf(tenant, m.control, a, d), m.control, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send queues a message for the target of an action. d is the decision; nil: the message is
+// about those that were folded.
+func (s *Service) send(ctx context.Context, tx *db.Tx, tenant scope.TenantID, a policy.Action, n notify.Note, c policy.Acting, d *audit.Decision) error {
+	if a.Type == policy.Notification {
+		return s.Outbox.Broadcast(ctx, tx, tenant, n)
+	}
+	data, err := json.Marshal(called{PolicyID: c.ID, PolicyName: c.Name, Environment: n.Env, Trigger: a.Trigger, Severity: n.Severity, Message: n.Text, Decision: d})
+	if err != nil {
+		return fault.Wrap(err, "write what an action sends")
+	}
+	_, id := a.Destination()
+	return integration.Queue(ctx, tx, id, n.Env, n.ID, n.At, data)
+}
+
+// called is what a webhook gets of an action.
+type called struct {
+	PolicyID    int64           `json:"policy_id"`
+	PolicyName  string          `json:"policy_name"`
+	Environment scope.Env       `json:"environment"`
+	Trigger     string          `json:"trigger"`
+	Severity    string          `json:"severity"`
+	Message     string          `json:"message"`
+	Decision    *audit.Decision `json:"decision,omitempty"`
+}
+
+// save writes a minute, and has a job tell of it when it is over, if decisions were folded.
+func (s *Service) save(ctx context.Context, tx *db.Tx, m *minute) error {
+	if !m.touched {
+		return nil
+	}
+	if err := saveMinute(ctx, tx, m); err != nil || len(m.Folded) == 0 {
+		return err
+	}
+	_, err := job.Insert(ctx, tx, job.Job{
+		Kind: jobKind, Payload: ended{m.control.ID, m.At}, RunAt: m.At.Add(time.Minute),
+		UniqueKey: strconv.FormatInt(m.control.ID, 10) + " " + m.At.Format(time.RFC3339),
+	})
+	return err
+}
+
+// controlsOf are the controls that made decisions, each once.
+func controlsOf(fresh []audit.Fresh) []int64 {
+	ids := make([]int64, len(fresh))
+	for i, f := range fresh {
+		ids[i] = f.PolicyID
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// triggers reports whether a decision triggers an action. In shadow mode a bouncer permits what
+// it would deny or mask; that triggers only policy.Always.
+func triggers(trigger string, d *audit.Decision) bool {
+	switch trigger {
+	case policy.OnDeny:
+		return d.Decision == audit.Deny
+	case policy.OnMask:
+		return d.Effect == "MASK"
+	case policy.OnPermit:
+		return d.Decision == audit.Permit && (d.Effect == "ALLOW" || d.Effect == "")
+	}
+	return trigger == policy.Always
+}
+
+// decisions is how many decisions an entry of the log stands for.
+func decisions(d *audit.Decision) int64 {
+	if d.Folded == nil {
+		return 1
+	}
+	return max(1, d.Folded.Count)
+}
+
+// severityOf is the severity of an action's message.
+func severityOf(a policy.Action, denied bool) string {
+	switch {
+	case a.Payload.Severity != "":
+		return a.Payload.Severity
+	case denied:
+		return format.Warning
+	}
+	return format.Info
+}
+
+// noteOf is what an action tells of a decision.
+func noteOf(tenant scope.TenantID, c policy.Acting, a policy.Action, d *audit.Decision) notify.Note {
+	value := valuesOf(c, d)
+	n := notify.Note{
+		ID: noteID(string(tenant), d.DecisionID, a.DestinationRef, a.Trigger, a.Payload.Message), Alert: "control_action",
+		Severity: severityOf(a, d.Decision == audit.Deny), Env: d.Environment, Fault: faultOf(c.ID, a.Trigger),
+		Title: c.Name + ": " + effectOf(d), Text: a.Payload.Text(value), Channels: channelsOf(a), Path: "/decisions/" + d.DecisionID, At: d.Timestamp,
+	}
+	if n.Text == "" {
+		n.Text = d.Reason
+	}
+	if d.AuditLevel == audit.None {
+		n.Path = "" // nothing of it is in the log
+	}
+	for _, name := range []string{"user.id", "resource.type", "resource.path", "action", "reason", "decision_id"} {
+		if v := value(name); v != "" {
+			n.Facts = append(n.Facts, format.Fact{Name: name, Value: v})
+		}
+	}
+	if times := decisions(d); times > 1 {
+		n.Facts = append(n.Facts, format.Fact{Name: "decisions", Value: strconv.FormatInt(times, 10)})
+	}
+	return n
+}
+
+// effectOf is the effect of a decision, or what it answered where none is known.
+func effectOf(d *audit.Decision) string {
+	if d.Effect != "" {
+		return d.Effect
+	}
+	return d.Decision
+}
+
+// faultOf is the same in all messages of an action, so that a pager or a ticketing system
+// sees one matter.
+func faultOf(control int64, trigger string) string {
+	return "control:" + strconv.FormatInt(control, 10) + ":" + trigger
+}
+
+// channelsOf are the channels that an action sends to.
+func channelsOf(a policy.Action) []int64 {
+	_, id := a.Destination()
+	return []int64{id}
+}
+
+// noteID identifies a message.
+func noteID(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write([]byte(strconv.Itoa(len(p)) + ":" + p))
+	}
+	return "act_" + hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// valuesOf gives the values of policy.Placeholders, from the entry as the log has it.
+func valuesOf(c policy.Acting, d *audit.Decision) func(name string) string {
+	values := map[string]string{
+		"user.id": d.User.ID, "user.email": d.User.Email, "resource.id": d.Resource.ID, "resource.type": d.Resource.Type, "resource.path": d.Resource.Path,
+		"action": d.Action, "decision": d.Decision, "effect": effectOf(d), "reason": d.Reason, "policy.id": strconv.FormatInt(c.ID, 10), "policy.name": c.Name,
+		"environment": string(d.Environment), "ip_address": d.IPAddress, "decision_id": d.DecisionID, "timestamp": d.Timestamp.UTC().Format(time.RFC3339),
+	}
+	return func(name string) string { return values[name] }
+}

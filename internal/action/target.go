@@ -1,0 +1,25 @@
+package action
+
+import (
+	"context"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/integration"
+	"github.com/gatehouse-dev/gatehouse/internal/notify"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// TargetExists reports whether an environment has the target of an action. It is
+// policy.Links.DestinationExists.
+func TargetExists(ctx context.Context, tx *db.Tx, env scope.Env, a policy.Action) (bool, error) {
+	kind, id := a.Destination()
+	switch {
+	case kind == "integration" && a.Type == integration.Webhook:
+		return integration.Exists(ctx, tx, env, a.Type, id)
+	case kind != "channel" || a.Type != policy.Notification:
+		return false, nil
+	}
+	missing, err := notify.Missing(ctx, tx, env, []int64{id})
+	return err == nil && len(missing) == 0, err
+}

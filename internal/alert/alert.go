@@ -1,0 +1,144 @@
+// Package alert watches what tenants decide and what they change: a Rule compares a metric
+// with a threshold, and tells notification channels when it is passed and when it no longer
+// is. Rules read roll-ups; decisions do not wait for them.
+//
+//	Evaluator, one replica ─▶ each minute, or every five ─▶ value of the metric over the window
+//	   holds, and neither cooldown nor the day's maximum is in the way ─▶ CUSTOM_ALERT_FIRED, message
+//	   held before, holds no more ─▶ CUSTOM_ALERT_RESOLVED, message
+//
+// What a rule found, its audit entry and its messages are one transaction.
+package alert
+
+import (
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// The bounds of rules.
+const (
+	// MaxRules bounds the rules of a tenant.
+	MaxRules        = 50
+	maxChannels     = 50
+	defaultWindow   = 5 * 60
+	defaultCooldown = 60 * 60
+	defaultFires    = 10
+)
+
+// Filter restricts what a rule counts. Absent members do not restrict it.
+type Filter struct {
+	ResourceID string `json:"resource_id,omitempty" maxLength:"500" doc:"Only decisions on this resource: its id, or the name that callers use if it is not registered." example:"42"`
+	ControlID  int64  `json:"control_id,omitempty" minimum:"1" doc:"Only decisions that this control made."`
+	BouncerID  int64  `json:"bouncer_id,omitempty" minimum:"1" doc:"Only decisions of this bouncer."`
+	SubjectID  string `json:"subject_id,omitempty" maxLength:"500" doc:"Only decisions about this subject: a user or an agent."`
+	EventType  string `json:"event_type,omitempty" maxLength:"100" doc:"For audit_event_count: only entries of this type." example:"POLICY_UPDATED"`
+}
+
+// Trigger is the condition of a rule.
+type Trigger struct {
+	Metric    string  `json:"metric" enum:"denial_rate,error_rate,mask_rate,decision_count,denial_count,error_count,latency_avg,latency_p50,latency_p95,latency_p99,audit_event_count" doc:"What is measured over the window. Rates are percentages of the decisions, latencies milliseconds of evaluation; both have no value, and the condition does not hold, without decisions." example:"denial_rate"`
+	Filter    Filter  `json:"filter,omitzero" doc:"What is counted; absent: all of the environment."`
+	Operator  string  `json:"operator" enum:">,>=,==" doc:"How the value is compared with the threshold."`
+	Threshold float64 `json:"threshold" minimum:"0" maximum:"1000000000000" doc:"The threshold." example:"20"`
+}
+
+// Frequency says how often a rule looks, and how often it may fire.
+type Frequency struct {
+	Window   int  `json:"evaluation_window_seconds,omitempty" minimum:"60" maximum:"86400" doc:"Length of the time that is measured, in seconds, rounded up to minutes; 300 by default. Up to an hour it is evaluated each minute, else every 5 minutes, as audit_event_count is."`
+	Cooldown *int `json:"cooldown_seconds,omitempty" minimum:"0" maximum:"604800" doc:"While the condition holds, the rule fires again after this time, in seconds; 3600 by default."`
+	MaxFires int  `json:"max_fires_per_day,omitempty" minimum:"1" maximum:"1000" doc:"How often it fires in a day (UTC), 10 by default."`
+}
+
+// window is the window in whole minutes.
+func (f Frequency) window() time.Duration {
+	return (time.Duration(f.Window)*time.Second + time.Minute - 1).Truncate(time.Minute)
+}
+
+func (f Frequency) cooldown() time.Duration { return time.Duration(*f.Cooldown) * time.Second }
+
+// filled is f with the defaults.
+func (f Frequency) filled() Frequency {
+	if f.Window == 0 {
+		f.Window = defaultWindow
+	}
+	if f.Cooldown == nil {
+		cooldown := defaultCooldown
+		f.Cooldown = &cooldown
+	}
+	if f.MaxFires == 0 {
+		f.MaxFires = defaultFires
+	}
+	return f
+}
+
+// Rule is an alert rule.
+type Rule struct {
+	ID          int64     `json:"id" db:"id" doc:"Identifier."`
+	Name        string    `json:"name" db:"name" doc:"Name, unique." example:"many denials of payments"`
+	Description string    `json:"description" db:"description" doc:"Description, for readers of its messages."`
+	Environment scope.Env `json:"environment" db:"environment" enum:"sandbox,production" doc:"The environment that it watches."`
+	Severity    string    `json:"severity" db:"severity" enum:"info,warning,error,critical" doc:"Severity of its messages."`
+	Enabled     bool      `json:"enabled" db:"enabled" doc:"Whether it is evaluated."`
+	Trigger     Trigger   `json:"trigger" db:"condition" doc:"The condition."`
+	Frequency   Frequency `json:"frequency" db:"frequency" doc:"How often it looks, and how often it may fire."`
+	Channels    []int64   `json:"channel_ids" db:"channels" doc:"The channels that are told, from their severity thresholds on; empty: all of the environment."`
+	Problem     string    `json:"problem" db:"-" doc:"Why it can never fire, such as a resource that was deleted; empty: nothing is wrong."`
+	CreatedBy   string    `json:"created_by" db:"created_by" doc:"Who created it."`
+	CreatedAt   time.Time `json:"created_at" db:"created_at" doc:"When it was created."`
+	UpdatedAt   time.Time `json:"updated_at" db:"updated_at" doc:"When it was last changed by a person."`
+
+	Firing      bool       `json:"firing" db:"firing" doc:"Whether it fired, and its condition has held since."`
+	Value       *float64   `json:"last_value" db:"value" doc:"The value at the last evaluation; null: there was none."`
+	EvaluatedAt *time.Time `json:"last_evaluated_at" db:"evaluated_at" doc:"When it was last evaluated; null: never."`
+	FiredAt     *time.Time `json:"last_fired_at" db:"fired_at" doc:"When it last fired; null: never."`
+	Day         int64      `json:"-" db:"day"`
+	Fires       int        `json:"-" db:"fires_in_day"`
+
+	// ChangeNo is the ETag: it grows with changes by people, not with evaluations.
+	ChangeNo int64 `json:"-" db:"change_no"`
+}
+
+// Draft is what a create takes.
+type Draft struct {
+	Name        string    `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique." example:"many denials of payments"`
+	Description string    `json:"description,omitempty" maxLength:"2000" doc:"Description, for readers of its messages."`
+	Environment scope.Env `json:"environment,omitempty" enum:"sandbox,production" doc:"The environment that it watches; sandbox by default."`
+	Severity    string    `json:"severity,omitempty" enum:"info,warning,error,critical" doc:"Severity of its messages; warning by default."`
+	Enabled     *bool     `json:"enabled,omitempty" doc:"Whether it is evaluated; true by default."`
+	Trigger     Trigger   `json:"trigger" doc:"The condition."`
+	Frequency   Frequency `json:"frequency,omitzero" doc:"How often it looks, and how often it may fire."`
+	Channels    []int64   `json:"channel_ids,omitempty" maxItems:"50" doc:"The channels that are told, from their severity thresholds on; absent: all of the environment."`
+}
+
+// Change is what an update takes: the members sent change, the others stay.
+type Change struct {
+	Name        *string    `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique."`
+	Description *string    `json:"description,omitempty" maxLength:"2000" doc:"Description, for readers of its messages."`
+	Severity    *string    `json:"severity,omitempty" enum:"info,warning,error,critical" doc:"Severity of its messages."`
+	Enabled     *bool      `json:"enabled,omitempty" doc:"Whether it is evaluated."`
+	Trigger     *Trigger   `json:"trigger,omitempty" doc:"The condition; replaces all of it."`
+	Frequency   *Frequency `json:"frequency,omitempty" doc:"How often it looks, and how often it may fire; replaces all of it."`
+	Channels    *[]int64   `json:"channel_ids,omitempty" maxItems:"50" doc:"The channels that are told; empty: all of the environment."`
+}
+
+// Page is one page of the rules, by id.
+type Page struct {
+	Rules []Rule `json:"alert_rules" doc:"The page, by id."`
+	Total int64  `json:"total" doc:"How many there are."`
+}
+
+// rule is a draft with its defaults.
+func (d Draft) rule() Rule {
+	r := Rule{
+		Name: d.Name, Description: d.Description, Severity: d.Severity, Enabled: d.Enabled == nil || *d.Enabled, Trigger: d.Trigger,
+		Frequency: d.Frequency.filled(), Channels: d.Channels, ChangeNo: 1,
+	}
+	if r.Severity == "" {
+		r.Severity = format.Warning
+	}
+	if r.Channels == nil {
+		r.Channels = []int64{}
+	}
+	return r
+}

@@ -1,0 +1,372 @@
+package alert
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/notify"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+var admin = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice"}}
+
+// bench is a store with rules on it and a clock that tests move.
+type bench struct {
+	testing.TB
+	*Service
+	mu   sync.Mutex
+	at   time.Time
+	gone map[int64]bool
+}
+
+func newBench(t testing.TB, c *db.Cluster) *bench {
+	b := &bench{TB: t, at: time.Date(2026, 3, 2, 12, 0, 10, 0, time.UTC), gone: map[int64]bool{}}
+	b.Service = &Service{
+		Stores: c, Now: b.now, Outbox: notify.Outbox{Root: "https://gatehouse.example.com"},
+		Exists: func(_ context.Context, _ *db.Tx, _ scope.Env, _ string, id int64) (bool, error) {
+			return !b.gone[id], nil
+		},
+	}
+	return b
+}
+
+func (b *bench) now() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.at
+}
+
+func (b *bench) move(d time.Duration) {
+	b.mu.Lock()
+	b.at = b.at.Add(d)
+	b.mu.Unlock()
+}
+
+// decide stores decisions of the last minute, as the log does.
+func (b *bench) decide(permitted, denied int64, of ...stats.Series) {
+	b.Helper()
+	at := b.now().Add(-lag - 30*time.Second)
+	sums := stats.Rollups{}
+	for _, d := range []stats.Decided{
+		{At: at, Environment: "sandbox", Permitted: true, N: permitted, TotalUS: 1000 * permitted, EachUS: 1000},
+		{At: at, Environment: "sandbox", ByControl: true, N: denied, TotalUS: 1000 * denied, EachUS: 1000},
+	} {
+		if d.N == 0 {
+			continue
+		}
+		sums.Add(d)
+		for _, s := range of {
+			sums.AddTo(s, d)
+		}
+	}
+	b.write(func(tx *db.Tx) error { return stats.Store(context.Background(), tx, sums) })
+}
+
+func (b *bench) write(fn func(tx *db.Tx) error) {
+	b.Helper()
+	if err := b.Stores.Write(context.Background(), scope.DefaultTenant, fn); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) evaluate() {
+	b.Helper()
+	e := &Evaluator{Service: b.Service, Active: func(context.Context, scope.TenantID) (bool, error) { return true, nil }, Logger: slog.New(slog.DiscardHandler)}
+	if _, err := e.look(context.Background(), scope.DefaultTenant); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) rule(d Draft) Rule {
+	b.Helper()
+	if d.Name == "" {
+		d.Name = "rule " + d.Trigger.Metric
+	}
+	r, err := b.Create(context.Background(), admin, d)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return r
+}
+
+func (b *bench) count(sql string) (n int64) {
+	b.Helper()
+	err := b.Stores.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
+		n, err = db.One[int64](context.Background(), tx, sql)
+		return err
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// fired counts the audit entries of rules that fired and ended.
+func (b *bench) fired() string {
+	b.Helper()
+	return fmt.Sprint(b.count(`SELECT COUNT(*) FROM audit_events WHERE type = 'CUSTOM_ALERT_FIRED'`), " ", b.count(`SELECT COUNT(*) FROM audit_events WHERE type = 'CUSTOM_ALERT_RESOLVED'`))
+}
+
+func seconds(n int) *int { return &n }
+
+var denials = Trigger{Metric: "denial_rate", Operator: ">", Threshold: 20}
+
+// TestFiresAndEnds: a rule fires once when its condition begins to hold, again after each
+// cooldown up to the day's maximum, and ends once.
+func TestFiresAndEnds(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b := newBench(t, c)
+		r := b.rule(Draft{Trigger: denials, Frequency: Frequency{Window: 60, Cooldown: seconds(180), MaxFires: 2}})
+		step := func(permitted, denied int64, want string) {
+			t.Helper()
+			b.move(time.Minute)
+			b.decide(permitted, denied)
+			b.evaluate()
+			b.evaluate() // by another replica, or after a restart
+			if got := b.fired(); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		}
+		step(80, 20, "0 0") // 20 % are not more than 20 %
+		step(79, 21, "1 0")
+		step(0, 5, "1 0") // within the cooldown
+		step(0, 5, "1 0")
+		step(0, 5, "2 0") // after it
+		step(0, 5, "2 0")
+		step(0, 5, "2 0")
+		step(0, 5, "2 0") // the maximum of the day
+		step(5, 0, "2 1")
+		step(5, 0, "2 1")
+		step(0, 5, "2 1") // still the maximum
+		b.move(12 * time.Hour)
+		step(0, 5, "3 1") // the next day
+		step(0, 0, "3 2") // no decisions: the condition does not hold
+		got, err := b.Get(context.Background(), admin, r.ID)
+		if err != nil || got.Firing || got.Value != nil || got.ChangeNo != r.ChangeNo || got.EvaluatedAt == nil {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+// TestReplicasFireOnce: several evaluators at once fire once.
+func TestReplicasFireOnce(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b := newBench(t, c)
+		b.rule(Draft{Trigger: denials, Frequency: Frequency{Cooldown: seconds(0)}})
+		b.decide(0, 10)
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(b.evaluate)
+		}
+		all.Wait()
+		if got := b.fired(); got != "1 0" {
+			t.Error(got)
+		}
+	})
+}
+
+// TestClockSetBack: a clock that was set back neither stops a rule nor doubles its firing.
+func TestClockSetBack(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b := newBench(t, c)
+		b.rule(Draft{Trigger: denials, Frequency: Frequency{Window: 60, Cooldown: seconds(3600)}})
+		b.decide(0, 10)
+		b.evaluate()
+		b.move(-3 * time.Hour)
+		b.decide(10, 0)
+		b.evaluate()
+		if got := b.fired(); got != "1 1" {
+			t.Errorf("after the step: %s", got)
+		}
+		b.move(time.Minute)
+		b.decide(0, 10)
+		b.evaluate()
+		b.evaluate()
+		if got := b.fired(); got != "2 1" {
+			t.Errorf("later: %s", got)
+		}
+	})
+}
+
+// TestMetrics: each metric has the value that a person would compute.
+func TestMetrics(t *testing.T) {
+	var r stats.Rollup
+	r.Count(stats.Decided{Permitted: true, N: 70, TotalUS: 70 * 1000, EachUS: 1000})
+	r.Count(stats.Decided{Permitted: true, Masked: true, N: 10, TotalUS: 10 * 1000, EachUS: 1000})
+	r.Count(stats.Decided{N: 20, Errors: 5, TotalUS: 20 * 51000, EachUS: 51000})
+	for metric, want := range map[string]float64{
+		"denial_rate": 20, "error_rate": 5, "mask_rate": 10, "decision_count": 100, "denial_count": 20, "error_count": 5, "latency_avg": 11, "latency_p50": 1, "latency_p95": 51, "latency_p99": 51,
+	} {
+		if got, there := measure(metric, &r); !there || got < want*0.87 || got > want*1.13 {
+			t.Errorf("%s is %v, want %v", metric, got, want)
+		}
+		_, there := measure(metric, &stats.Rollup{})
+		if there != strings.HasSuffix(metric, "_count") {
+			t.Errorf("%s without decisions: %v", metric, there)
+		}
+	}
+	for _, o := range []struct {
+		operator string
+		value    float64
+		want     bool
+	}{{">", 20, false}, {">", 20.1, true}, {">=", 20, true}, {">=", 19, false}, {"==", 20, true}, {"==", 20.5, false}} {
+		tr := Trigger{Operator: o.operator, Threshold: 20}
+		if tr.holds(o.value, true) != o.want || tr.holds(o.value, false) {
+			t.Errorf("%v %s 20", o.value, o.operator)
+		}
+	}
+}
+
+// TestFilters: a rule with a filter sees its series alone; two rules with the same filter
+// share it, and a rule whose object is gone says so.
+func TestFilters(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		b := newBench(t, c)
+		filter := Filter{ResourceID: "7", SubjectID: "bob"}
+		for _, name := range []string{"one", "two"} {
+			b.rule(Draft{Name: name, Trigger: Trigger{Metric: "denial_count", Filter: filter, Operator: ">=", Threshold: 3}})
+		}
+		b.rule(Draft{Name: "other", Trigger: Trigger{Metric: "denial_count", Filter: Filter{BouncerID: 9}, Operator: ">=", Threshold: 3}})
+		if n := b.count(`SELECT COUNT(*) FROM decision_series`); n != 2 {
+			t.Errorf("%d series, want 2", n)
+		}
+		b.decide(0, 50)
+		b.evaluate()
+		if got := b.fired(); got != "0 0" {
+			t.Errorf("decisions of others: %s", got)
+		}
+		b.move(time.Minute)
+		b.decide(0, 3, stats.Series{Environment: scope.Sandbox, Resource: "7", Subject: "bob"})
+		b.evaluate()
+		if got := b.fired(); got != "2 0" {
+			t.Errorf("its own: %s", got)
+		}
+		b.gone[7] = true
+		page, err := b.List(ctx, admin, 0, 10)
+		if err != nil || page.Total != 3 || !strings.Contains(page.Rules[0].Problem, "resource 7") || page.Rules[2].Problem != "" {
+			t.Errorf("%+v, %v", page, err)
+		}
+		if _, err := b.Create(ctx, admin, Draft{Name: "late", Trigger: Trigger{Metric: "denial_count", Filter: filter, Operator: ">", Threshold: 1}}); err == nil {
+			t.Error("a rule on a resource that is gone")
+		}
+		off := false
+		for _, r := range page.Rules {
+			if _, err := b.Update(ctx, admin, r.ID, Change{Enabled: &off}, r.ChangeNo); err != nil {
+				t.Errorf("%s cannot be switched off: %v", r.Name, err)
+			}
+		}
+		if n := b.count(`SELECT COUNT(*) FROM decision_series`); n != 0 {
+			t.Errorf("%d series are counted for nobody", n)
+		}
+	})
+}
+
+// TestAuditEntries: entries of the administrative log are counted, but not those that the
+// rules themselves make.
+func TestAuditEntries(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b := newBench(t, c)
+		b.rule(Draft{Trigger: Trigger{Metric: auditEvents, Filter: Filter{EventType: "POLICY_DELETED"}, Operator: ">=", Threshold: 2}, Frequency: Frequency{Window: 600, Cooldown: seconds(0)}})
+		b.rule(Draft{Name: "any", Trigger: Trigger{Metric: auditEvents, Operator: ">=", Threshold: 3}, Frequency: Frequency{Window: 600, Cooldown: seconds(0)}})
+		b.move(5 * time.Minute)
+		for i := range 2 {
+			b.write(func(tx *db.Tx) error {
+				_, err := tx.Exec(context.Background(), `INSERT INTO audit_events (seq, at, type, object, object_id, object_name, environment, actor_kind, actor_id, actor_name,
+					ip_address, request_id, changes, event_context, hash) VALUES ($1, $2, 'POLICY_DELETED', 'policy', '1', '', 'sandbox', '', '', '', '', '', '{}', '{}', '')`,
+					1000+i, b.now().Add(-2*time.Minute))
+				return err
+			})
+		}
+		b.move(5 * time.Minute)
+		b.evaluate()
+		if got := b.fired(); got != "1 0" {
+			t.Error(got)
+		}
+	})
+}
+
+// TestPreviewIsWhatHappens: a preview of the past says what the evaluations did.
+func TestPreviewIsWhatHappens(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b := newBench(t, c)
+		d := Draft{Trigger: denials, Frequency: Frequency{Window: 120, Cooldown: seconds(300), MaxFires: 3}}
+		b.rule(d)
+		for i := range 60 {
+			b.move(time.Minute)
+			denied := int64(0)
+			if i%20 > 10 {
+				denied = 8
+			}
+			b.decide(10, denied)
+			b.evaluate()
+		}
+		p, err := b.Preview(context.Background(), admin, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(p.Fires, " ", p.Resolved); got != b.fired() || p.Fires == 0 || p.Resolved == 0 || len(p.Firings) != p.Fires || p.Held == 0 {
+			t.Errorf("the preview says %s of %+v, the evaluations %s", got, p, b.fired())
+		}
+		if p.Until.Sub(p.Since) < previewed || p.Highest == nil || *p.Highest < 40 {
+			t.Errorf("%+v", p)
+		}
+	})
+}
+
+// TestWhoIsTold: the channels that a rule names are told, and of the end of a rule that is
+// removed.
+func TestWhoIsTold(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		b := newBench(t, c)
+		for i, env := range []string{"sandbox", "sandbox", "production"} {
+			b.write(func(tx *db.Tx) error {
+				_, err := tx.Exec(ctx, `INSERT INTO notification_channels (name, type, endpoint, environment, severity_threshold, severity_rank, max_attempts, enabled,
+					settings, credential, created_by, created_at, updated_at, change_no) VALUES ($1, 'webhook', 'https://x', $2, 'info', 0, 5, TRUE, '{}', $3, '', 0, 0, 1)`,
+					fmt.Sprint("c", i), env, []byte{})
+				return err
+			})
+		}
+		if _, err := b.Create(ctx, admin, Draft{Name: "x", Trigger: denials, Channels: []int64{1, 3}}); err == nil {
+			t.Error("a channel of the other environment")
+		}
+		r := b.rule(Draft{Trigger: denials, Channels: []int64{2}})
+		b.decide(0, 10)
+		b.evaluate()
+		if n := b.count(`SELECT COUNT(*) FROM notification_deliveries`); n != 1 || b.count(`SELECT channel_id FROM notification_deliveries`) != 2 {
+			t.Errorf("%d messages", n)
+		}
+		if err := b.Delete(ctx, admin, r.ID, 0); err != nil {
+			t.Fatal(err)
+		}
+		if n := b.count(`SELECT COUNT(*) FROM notification_deliveries WHERE message LIKE '%"status":"resolved"%'`); n != 1 {
+			t.Errorf("%d messages about the end", n)
+		}
+	})
+}
+
+// BenchmarkEvaluate measures one minute of a tenant with as many rules as it may have, each
+// with a window of its own, and an hour of decisions.
+func BenchmarkEvaluate(bm *testing.B) {
+	b := newBench(bm, dbtest.Open(bm, dbtest.SQLite))
+	for i := range MaxRules {
+		b.rule(Draft{Name: fmt.Sprint("rule ", i), Trigger: Trigger{Metric: "latency_p99", Operator: ">", Threshold: 1e6}, Frequency: Frequency{Window: 60 * (i + 1)}})
+	}
+	for range 60 {
+		b.move(time.Minute)
+		b.decide(100, 10)
+	}
+	for bm.Loop() {
+		b.move(time.Minute)
+		b.evaluate()
+	}
+}

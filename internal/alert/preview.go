@@ -1,0 +1,150 @@
+package alert
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+const (
+	// previewed is how far a preview looks back.
+	previewed = 7 * 24 * time.Hour
+	// keptSteps is how long minutes keep latencies (package stats).
+	keptSteps = 2 * 24 * time.Hour
+	// maxEntries bounds the entries of the decision log that a preview reads for a filter
+	// that was not counted.
+	maxEntries = 50_000
+	// maxShown bounds the firings that a preview lists.
+	maxShown = 50
+)
+
+// Firing is one time that a rule would have fired.
+type Firing struct {
+	At    time.Time `json:"at" doc:"When it would have fired."`
+	Value float64   `json:"value" doc:"The value then."`
+}
+
+// Preview is what a rule would have done.
+type Preview struct {
+	Since    time.Time `json:"since" doc:"From when on there is enough recorded: 7 days ago, or 2 days for percentiles of latency, or less where the log has too many entries that match the filter."`
+	Until    time.Time `json:"until" doc:"The last evaluation."`
+	Fires    int       `json:"would_have_fired" doc:"How often it would have fired, with cooldown and daily maximum."`
+	Resolved int       `json:"would_have_resolved" doc:"How often it would have ended."`
+	Held     int       `json:"evaluations_held" doc:"Number of evaluations at which the condition held."`
+	Total    int       `json:"evaluations" doc:"Number of evaluations."`
+	Highest  *float64  `json:"highest_value" doc:"The highest value; null: there was none."`
+	Firings  []Firing  `json:"firings" doc:"The last times that it would have fired, newest first, at most 50."`
+}
+
+// Preview runs a rule that is not stored over the last 7 days.
+func (s *Service) Preview(ctx context.Context, sc scope.Scope, d Draft) (Preview, error) {
+	env, err := sc.CreateIn(d.Environment)
+	if err != nil {
+		return Preview{}, err
+	}
+	r := d.rule()
+	r.Environment = env
+	var p Preview
+	err = s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
+		if wrong := r.Trigger.offences(); len(wrong) > 0 {
+			return invalid(wrong)
+		}
+		until := s.Now().Add(-lag).UTC().Truncate(r.interval())
+		minutes, since, err := history(ctx, tx, r, until)
+		p = rehearse(r, minutes, since, until)
+		return err
+	})
+	return p, err
+}
+
+// minute is what one minute adds to a window.
+type minute struct {
+	at      time.Time
+	sum     stats.Rollup
+	entries int64
+}
+
+// history is what the windows of the last 7 days are made of.
+func history(ctx context.Context, tx *db.Tx, r Rule, until time.Time) ([]minute, time.Time, error) {
+	from := until.Add(-previewed - r.Frequency.window())
+	if r.Trigger.Metric == auditEvents {
+		rows, err := entriesByMinute(ctx, tx, r.Environment, r.Trigger.Filter.EventType, from, until)
+		out := make([]minute, len(rows))
+		for i, row := range rows {
+			out[i] = minute{at: time.Unix(row.Minute*60, 0).UTC(), entries: row.N}
+		}
+		return out, from, err
+	}
+	var rollups []stats.Rollup
+	var err error
+	if r.series() == (stats.Series{Environment: r.Environment}) {
+		if unit(r.Trigger.Metric) == " ms" {
+			from = until.Add(-keptSteps)
+		}
+		rollups, err = stats.Read(ctx, tx, stats.Minute, r.series(), from, until)
+	} else {
+		rollups, from, err = audit.Recount(ctx, tx, r.series(), from, until, maxEntries)
+	}
+	out := make([]minute, len(rollups))
+	for i, sum := range rollups {
+		out[i] = minute{at: sum.Start, sum: sum}
+	}
+	return out, from, err
+}
+
+// rehearse evaluates a rule at each of its times, as the Evaluator would have.
+func rehearse(r Rule, minutes []minute, since, until time.Time) Preview {
+	window, step := r.Frequency.window(), r.interval()
+	begin := since.Add(window).Truncate(step)
+	p := Preview{Since: begin, Until: until, Firings: []Firing{}}
+	first, last := 0, 0
+	for end := begin; !end.After(until); end = end.Add(step) {
+		for last < len(minutes) && minutes[last].at.Before(end) {
+			last++
+		}
+		for first < last && minutes[first].at.Before(end.Add(-window)) {
+			first++
+		}
+		value, there := over(r.Trigger.Metric, minutes[first:last])
+		p.Total++
+		if r.Trigger.holds(value, there) {
+			p.Held++
+		}
+		if there && (p.Highest == nil || value > *p.Highest) {
+			p.Highest = &value
+		}
+		fires, ends := r.next(end, value, there)
+		r = r.after(end, value, there, fires, ends)
+		if fires {
+			p.Fires++
+			p.Firings = append(p.Firings, Firing{end, value})
+		}
+		if ends {
+			p.Resolved++
+		}
+	}
+	p.Firings = p.Firings[max(0, len(p.Firings)-maxShown):]
+	slices.Reverse(p.Firings)
+	return p
+}
+
+// over is the value of a metric over some minutes.
+func over(metric string, minutes []minute) (float64, bool) {
+	if metric == auditEvents {
+		var n int64
+		for i := range minutes {
+			n += minutes[i].entries
+		}
+		return float64(n), true
+	}
+	var sum stats.Rollup
+	for i := range minutes {
+		sum.Merge(&minutes[i].sum)
+	}
+	return measure(metric, &sum)
+}

@@ -1,0 +1,318 @@
+package alert
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/notify"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Topic is what a tenant whose rules changed is notified by.
+const Topic = "alert_rules"
+
+// changes is held while rules change, so that names, their number and the series hold.
+const changes = "alert rules"
+
+// Service is the use cases on alert rules.
+type Service struct {
+	Stores *db.Cluster
+	Now    func() time.Time
+	// Outbox queues the messages.
+	Outbox notify.Outbox
+	// Exists reports whether there is an object of a kind in an environment: a resource, a
+	// control or a bouncer.
+	Exists func(ctx context.Context, tx *db.Tx, env scope.Env, kind string, id int64) (bool, error)
+}
+
+// List is one page of the rules in the scope's environment or in both, by id.
+func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int64) (Page, error) {
+	var page Page
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		if page.Total, err = countRules(ctx, tx, sc.Env); err != nil {
+			return err
+		}
+		if page.Rules, err = listRules(ctx, tx, sc.Env, skip, limit); err != nil {
+			return err
+		}
+		for i := range page.Rules {
+			if page.Rules[i].Problem, err = s.problem(ctx, tx, page.Rules[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return page, err
+}
+
+// Get is one rule.
+func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Rule, error) {
+	var r Rule
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		if r, err = load(ctx, tx, sc, id); err != nil {
+			return err
+		}
+		r.Problem, err = s.problem(ctx, tx, r)
+		return err
+	})
+	return r, err
+}
+
+// Create makes a rule.
+func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Rule, error) {
+	env, err := sc.CreateIn(d.Environment)
+	if err != nil {
+		return Rule{}, err
+	}
+	r := d.rule()
+	r.Environment, r.CreatedBy = env, sc.Actor.Name
+	err = s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
+		n, err := countRules(ctx, tx, scope.AnyEnv)
+		if err != nil {
+			return err
+		}
+		if n >= MaxRules {
+			return fault.Newf(fault.Forbidden, "limit_exceeded", "a tenant has at most %d alert rules", MaxRules).With("limit", MaxRules).With("used", n)
+		}
+		if err := s.check(ctx, tx, &r, 0); err != nil {
+			return err
+		}
+		r.CreatedAt = db.Stamp(s.Now())
+		r.UpdatedAt = r.CreatedAt
+		if r, err = insertRule(ctx, tx, r); err != nil {
+			return err
+		}
+		return s.changed(ctx, tx, sc, r, "ALERT_RULE_CREATED", map[string]any{"trigger": r.Trigger, "severity": r.Severity, "enabled": r.Enabled})
+	})
+	return r, err
+}
+
+// Update changes the members that were sent. ifChange other than 0 must be the rule's
+// ChangeNo, else Precondition. A rule that fires begins anew if its condition changes or it
+// is switched off; its messages are told of the end.
+func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Change, ifChange int64) (Rule, error) {
+	var r Rule
+	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
+		old, err := loadCurrent(ctx, tx, sc, id, ifChange)
+		if err != nil {
+			return err
+		}
+		next := ch.apply(old)
+		if err := s.check(ctx, tx, &next, id); err != nil {
+			return err
+		}
+		if reflect.DeepEqual(next, old) {
+			r = old
+			return nil
+		}
+		if old.Firing && (!next.Enabled || next.Trigger != old.Trigger) {
+			next.Firing = false
+			if err := s.tell(ctx, tx, sc.Tenant, old, true, "The rule was changed."); err != nil {
+				return err
+			}
+		}
+		next.ChangeNo, next.UpdatedAt = old.ChangeNo+1, db.Stamp(s.Now())
+		if r, err = updateRule(ctx, tx, next); err != nil {
+			return err
+		}
+		return s.changed(ctx, tx, sc, r, "ALERT_RULE_UPDATED", differences(old, next))
+	})
+	return r, err
+}
+
+// Delete removes a rule. If it fires, the channels are told of the end.
+func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64) error {
+	return s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
+		r, err := loadCurrent(ctx, tx, sc, id, ifChange)
+		if err != nil {
+			return err
+		}
+		if r.Firing {
+			if err := s.tell(ctx, tx, sc.Tenant, r, true, "The rule was removed."); err != nil {
+				return err
+			}
+		}
+		if err := deleteRule(ctx, tx, id); err != nil {
+			return err
+		}
+		return s.changed(ctx, tx, sc, r, "ALERT_RULE_DELETED", nil)
+	})
+}
+
+// changed renews what is counted for the rules, wakes the Evaluator and records the change.
+func (s *Service) changed(ctx context.Context, tx *db.Tx, sc scope.Scope, r Rule, kind string, what map[string]any) error {
+	rules, err := enabledRules(ctx, tx)
+	if err != nil {
+		return err
+	}
+	var series []stats.Series
+	for _, rule := range rules {
+		if rule.Trigger.Metric != auditEvents {
+			series = append(series, rule.series())
+		}
+	}
+	if err := stats.Count(ctx, tx, series); err != nil {
+		return err
+	}
+	if err := tx.Notify(ctx, Topic); err != nil {
+		return err
+	}
+	return audit.Append(ctx, tx, sc, s.Now(), r.entry(kind, what))
+}
+
+// apply gives the rule with the change.
+func (ch Change) apply(r Rule) Rule {
+	if ch.Name != nil {
+		r.Name = *ch.Name
+	}
+	if ch.Description != nil {
+		r.Description = *ch.Description
+	}
+	if ch.Severity != nil {
+		r.Severity = *ch.Severity
+	}
+	if ch.Enabled != nil {
+		r.Enabled = *ch.Enabled
+	}
+	if ch.Trigger != nil {
+		r.Trigger = *ch.Trigger
+	}
+	if ch.Frequency != nil {
+		r.Frequency = ch.Frequency.filled()
+	}
+	if ch.Channels != nil {
+		r.Channels = append([]int64{}, *ch.Channels...)
+	}
+	return r
+}
+
+// differences names what differs.
+func differences(old, next Rule) map[string]any {
+	out := patch.Differences{}
+	out.Note("name", old.Name, next.Name)
+	out.Note("description", old.Description, next.Description)
+	out.Note("severity", old.Severity, next.Severity)
+	out.Note("enabled", old.Enabled, next.Enabled)
+	out.Note("trigger", old.Trigger, next.Trigger)
+	out.Note("frequency", old.Frequency, next.Frequency)
+	out.Note("channel_ids", old.Channels, next.Channels)
+	return out
+}
+
+// check checks a rule that is to be stored as id; 0: a new one.
+func (s *Service) check(ctx context.Context, tx *db.Tx, r *Rule, id int64) error {
+	r.Name = strings.TrimSpace(r.Name)
+	var wrong []fault.Detail
+	add := func(pointer, message string) {
+		wrong = append(wrong, fault.Detail{Pointer: pointer, Message: message})
+	}
+	if r.Name == "" {
+		add("/name", "an alert rule has a name")
+	}
+	wrong = append(wrong, r.Trigger.offences()...)
+	problem, err := s.problem(ctx, tx, *r)
+	if err != nil {
+		return err
+	}
+	if problem != "" && r.Enabled {
+		add("/trigger/filter", problem)
+	}
+	slices.Sort(r.Channels)
+	r.Channels = slices.Compact(r.Channels)
+	missing, err := notify.Missing(ctx, tx, r.Environment, r.Channels)
+	if err != nil {
+		return err
+	}
+	for _, channel := range missing {
+		add("/channel_ids", "there is no channel "+strconv.FormatInt(channel, 10)+" in this environment")
+	}
+	if len(wrong) > 0 {
+		return invalid(wrong)
+	}
+	other, err := ruleNamed(ctx, tx, r.Name)
+	switch {
+	case err == nil && other != id:
+		return fault.Newf(fault.Conflict, "already_exists", "there is an alert rule called %q already", r.Name)
+	case errors.Is(err, db.ErrNoRows):
+		return nil
+	}
+	return err
+}
+
+func invalid(wrong []fault.Detail) error {
+	f := fault.New(fault.Invalid, "validation_failed", "the alert rule is not valid")
+	f.Details = wrong
+	return f
+}
+
+// offences lists what is wrong with a condition by itself.
+func (t Trigger) offences() []fault.Detail {
+	var wrong []fault.Detail
+	decisions := t.Filter
+	decisions.EventType = ""
+	if t.Metric == auditEvents && decisions != (Filter{}) {
+		wrong = append(wrong, fault.Detail{Pointer: "/trigger/filter", Message: "audit_event_count is filtered by event_type only"})
+	}
+	if t.Metric != auditEvents && t.Filter.EventType != "" {
+		wrong = append(wrong, fault.Detail{Pointer: "/trigger/filter/event_type", Message: "is for audit_event_count only"})
+	}
+	if unit(t.Metric) == " %" && t.Threshold > 100 {
+		wrong = append(wrong, fault.Detail{Pointer: "/trigger/threshold", Message: "is a percentage: at most 100"})
+	}
+	return wrong
+}
+
+// problem says which object of the filter does not exist; "": all do.
+func (s *Service) problem(ctx context.Context, tx *db.Tx, r Rule) (string, error) {
+	f := r.Trigger.Filter
+	resource, err := strconv.ParseInt(f.ResourceID, 10, 64)
+	if err != nil {
+		resource = 0 // a name that callers use
+	}
+	for _, o := range []struct {
+		kind string
+		id   int64
+	}{{"resource", resource}, {"control", f.ControlID}, {"bouncer", f.BouncerID}} {
+		if o.id == 0 {
+			continue
+		}
+		there, err := s.Exists(ctx, tx, r.Environment, o.kind, o.id)
+		if err != nil {
+			return "", err
+		}
+		if !there {
+			return "the " + o.kind + " " + strconv.FormatInt(o.id, 10) + " does not exist in this environment", nil
+		}
+	}
+	return "", nil
+}
+
+func (r Rule) entry(kind string, what map[string]any) audit.Entry {
+	return audit.Entry{Type: kind, Object: "alert_rule", ObjectID: strconv.FormatInt(r.ID, 10), ObjectName: r.Name, Env: r.Environment, Changes: what}
+}
+
+func load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Rule, error) {
+	r, err := getRule(ctx, tx, id)
+	if errors.Is(err, db.ErrNoRows) || err == nil && !sc.Sees(r.Environment) {
+		return Rule{}, fault.NotFoundf("no such alert rule")
+	}
+	return r, err
+}
+
+func loadCurrent(ctx context.Context, tx *db.Tx, sc scope.Scope, id, ifChange int64) (Rule, error) {
+	r, err := load(ctx, tx, sc, id)
+	if err != nil {
+		return Rule{}, err
+	}
+	return r, fault.CheckVersion("alert rule", r.ChangeNo, ifChange)
+}

@@ -1,0 +1,81 @@
+package alert
+
+import (
+	"context"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+const columns = `id, name, description, environment, severity, enabled, condition, frequency, channels, created_by, created_at, updated_at, change_no,
+	firing, value, evaluated_at, fired_at, day, fires_in_day`
+
+const inEnv = ` WHERE ($1 = '' OR environment = $1)`
+
+func countRules(ctx context.Context, tx *db.Tx, env scope.Env) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT COUNT(*) FROM alert_rules`+inEnv, string(env))
+}
+
+func listRules(ctx context.Context, tx *db.Tx, env scope.Env, skip, limit int64) ([]Rule, error) {
+	return db.All[Rule](ctx, tx, `SELECT `+columns+` FROM alert_rules`+inEnv+` ORDER BY id LIMIT $2 OFFSET $3`, string(env), limit, skip)
+}
+
+func enabledRules(ctx context.Context, tx *db.Tx) ([]Rule, error) {
+	return db.All[Rule](ctx, tx, `SELECT `+columns+` FROM alert_rules WHERE enabled ORDER BY id`)
+}
+
+func getRule(ctx context.Context, tx *db.Tx, id int64) (Rule, error) {
+	return db.One[Rule](ctx, tx, `SELECT `+columns+` FROM alert_rules WHERE id = $1`, id)
+}
+
+func ruleNamed(ctx context.Context, tx *db.Tx, name string) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT id FROM alert_rules WHERE name = $1`, name)
+}
+
+func insertRule(ctx context.Context, tx *db.Tx, r Rule) (Rule, error) {
+	return db.One[Rule](ctx, tx, `INSERT INTO alert_rules (name, description, environment, severity, enabled, condition, frequency, channels, created_by,
+			created_at, updated_at, change_no)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) RETURNING `+columns,
+		r.Name, r.Description, string(r.Environment), r.Severity, r.Enabled, r.Trigger, r.Frequency, r.Channels, r.CreatedBy, r.CreatedAt, r.UpdatedAt, r.ChangeNo)
+}
+
+// updateRule writes what people change. The other columns are the Evaluator's.
+func updateRule(ctx context.Context, tx *db.Tx, r Rule) (Rule, error) {
+	return db.One[Rule](ctx, tx, `UPDATE alert_rules SET name = $2, description = $3, severity = $4, enabled = $5, condition = $6, frequency = $7,
+			channels = $8, updated_at = $9, change_no = $10, firing = $11 WHERE id = $1 RETURNING `+columns,
+		r.ID, r.Name, r.Description, r.Severity, r.Enabled, r.Trigger, r.Frequency, r.Channels, r.UpdatedAt, r.ChangeNo, r.Firing)
+}
+
+func deleteRule(ctx context.Context, tx *db.Tx, id int64) error {
+	_, err := tx.Exec(ctx, `DELETE FROM alert_rules WHERE id = $1`, id)
+	return err
+}
+
+// saveState writes what an evaluation found.
+func saveState(ctx context.Context, tx *db.Tx, r Rule) error {
+	_, err := tx.Exec(ctx, `UPDATE alert_rules SET firing = $2, value = $3, evaluated_at = $4, fired_at = $5, day = $6, fires_in_day = $7 WHERE id = $1`,
+		r.ID, r.Firing, r.Value, r.EvaluatedAt, r.FiredAt, r.Day, r.Fires)
+	return err
+}
+
+// countEntries counts entries of the administrative log in [from, to): those about an
+// environment, and those about the whole tenant. Those of rules do not count, so that a
+// rule cannot keep itself firing.
+func countEntries(ctx context.Context, tx *db.Tx, env scope.Env, kind string, from, to time.Time) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT COUNT(*) FROM audit_events
+		WHERE at >= $1 AND at < $2 AND (environment = $3 OR environment = '') AND ($4 = '' OR type = $4) AND object <> 'alert_rule' AND object <> 'notification_channel'`,
+		from, to, string(env), kind)
+}
+
+type entriesAt struct {
+	Minute int64 `db:"minute"`
+	N      int64 `db:"n"`
+}
+
+// entriesByMinute is countEntries by minutes, oldest first. A minute is counted from 1970 on.
+func entriesByMinute(ctx context.Context, tx *db.Tx, env scope.Env, kind string, from, to time.Time) ([]entriesAt, error) {
+	return db.All[entriesAt](ctx, tx, `SELECT at / 60000000 AS minute, COUNT(*) AS n FROM audit_events
+		WHERE at >= $1 AND at < $2 AND (environment = $3 OR environment = '') AND ($4 = '' OR type = $4) AND object <> 'alert_rule' AND object <> 'notification_channel'
+		GROUP BY at / 60000000 ORDER BY at / 60000000`, from, to, string(env), kind)
+}

@@ -1,0 +1,114 @@
+package connect
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+
+	"github.com/gatehouse-dev/gatehouse/internal/integration"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// IntegrationPath names an integration.
+type IntegrationPath struct {
+	ID int64 `path:"integration_id" minimum:"1" doc:"Id of the integration"`
+}
+
+type integrationListIn struct {
+	rest.Page
+	Kind string `query:"kind" enum:"webhook,siem_forwarder" doc:"Only integrations of this kind"`
+}
+
+type integrationPageOut struct{ Body integration.Page }
+
+type integrationOut struct {
+	ETag string `header:"ETag" doc:"Version of the integration; what is sent does not change it"`
+	Body integration.Integration
+}
+
+type integrationCreateIn struct{ Body integration.Draft }
+
+type integrationUpdateIn struct {
+	IntegrationPath
+	rest.IfMatch
+	Body integration.Change
+}
+
+type integrationDeleteIn struct {
+	IntegrationPath
+	rest.IfMatch
+}
+
+type integrationTestOut struct{ Body integration.TestResult }
+
+type integrationKindsOut struct {
+	Body struct {
+		Kinds []integration.Kind `json:"kinds" doc:"The kinds."`
+	}
+}
+
+func integrationOp(id, method, path, summary, description string) rest.Op {
+	permission := scope.Permission("integrations:write")
+	if method == http.MethodGet {
+		permission = "integrations:read"
+	}
+	return rest.Op{ID: id, Method: method, Path: path, Reach: rest.ReachTenant, Permission: permission, Tags: []string{"Integrations"}, Summary: summary, Description: description}
+}
+
+// integrations registers the systems that are called.
+func (h *Handler) integrations(r *rest.Router) {
+	record := reflect.TypeFor[integration.Integration]()
+	list := integrationOp("list-integrations", http.MethodGet, "/integrations", "List integrations", "By id. Credentials are never returned; `credential_set` says whether there is one.")
+	rest.Register(r, list, func(ctx context.Context, sc scope.Scope, in *integrationListIn) (*integrationPageOut, error) {
+		page, err := h.Integrations.List(ctx, sc, in.Kind, int64(in.Skip), int64(in.Limit))
+		return &integrationPageOut{page}, err
+	})
+	create := integrationOp("create-integration", http.MethodPost, "/integrations", "Create an integration",
+		"A `siem_forwarder` gets both audit logs, in their order and at least once, from now on or from the oldest entry that is stored. A `webhook` gets what actions of controls send to it. What the system does not accept is sent again. `settings` and `credential` depend on the kind: GET /integrations/kinds lists them. Internal networks are not called (422 `target_refused`).")
+	create.Status, create.Creates, create.Record, create.Errors = http.StatusCreated, true, record, []int{http.StatusConflict}
+	rest.Register(r, create, func(ctx context.Context, sc scope.Scope, in *integrationCreateIn) (*integrationOut, error) {
+		it, err := h.Integrations.Create(ctx, sc, in.Body)
+		return &integrationOut{rest.ETag(it.ChangeNo), it}, err
+	})
+	rest.Register(r, integrationOp("get-integration", http.MethodGet, "/integrations/{integration_id}", "Read an integration", ""),
+		func(ctx context.Context, sc scope.Scope, in *IntegrationPath) (*integrationOut, error) {
+			it, err := h.Integrations.Get(ctx, sc, in.ID)
+			return &integrationOut{rest.ETag(it.ChangeNo), it}, err
+		})
+	update := integrationOp("update-integration", http.MethodPut, "/integrations/{integration_id}", "Change an integration",
+		"Members that are not sent keep their value. `settings` is replaced whole. A change to another host needs `credential` again (422 `credential_required`). The kind and the environment cannot be changed. What waits is tried at once.")
+	update.Record, update.Errors = record, []int{http.StatusConflict, http.StatusPreconditionFailed}
+	rest.Register(r, update, func(ctx context.Context, sc scope.Scope, in *integrationUpdateIn) (*integrationOut, error) {
+		it, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (integration.Integration, error) {
+			return h.Integrations.Update(ctx, sc, in.ID, in.Body, version)
+		})
+		return &integrationOut{rest.ETag(it.ChangeNo), it}, err
+	})
+	remove := integrationOp("delete-integration", http.MethodDelete, "/integrations/{integration_id}", "Remove an integration", "What waits for it is no longer sent.")
+	remove.Errors = []int{http.StatusPreconditionFailed}
+	rest.Register(r, remove, func(ctx context.Context, sc scope.Scope, in *integrationDeleteIn) (*removedOut, error) {
+		_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (integration.Integration, error) {
+			return h.Integrations.Delete(ctx, sc, in.ID, version)
+		})
+		return &removedOut{rest.Removed{Message: "Integration deleted successfully", ID: in.ID}}, err
+	})
+	h.integrationActions(r)
+}
+
+// integrationActions registers the test and the catalogue of kinds.
+func (h *Handler) integrationActions(r *rest.Router) {
+	rest.Register(r, integrationOp("test-integration", http.MethodPost, "/integrations/{integration_id}/test", "Send a test to an integration",
+		"Sends an example at once and shows how the system answered. It is tried once, even while the integration is disabled."),
+		func(ctx context.Context, sc scope.Scope, in *IntegrationPath) (*integrationTestOut, error) {
+			out, err := h.Integrations.Test(ctx, sc, in.ID)
+			return &integrationTestOut{out}, err
+		})
+	rest.Register(r, integrationOp("list-integration-kinds", http.MethodGet, "/integrations/kinds", "List the kinds of integrations",
+		"The settings and the members of the credential that each kind takes, for forms. docs/integrations-out.md says what they mean."),
+		func(context.Context, scope.Scope, *struct{}) (*integrationKindsOut, error) {
+			out := &integrationKindsOut{}
+			out.Body.Kinds = integration.Kinds()
+			return out, nil
+		})
+}

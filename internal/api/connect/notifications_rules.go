@@ -1,0 +1,105 @@
+package connect
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+
+	"github.com/gatehouse-dev/gatehouse/internal/alert"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// RulePath names an alert rule.
+type RulePath struct {
+	ID int64 `path:"rule_id" minimum:"1" doc:"Id of the alert rule"`
+}
+
+type ruleListIn struct{ rest.Page }
+
+type rulePageOut struct{ Body alert.Page }
+
+type ruleOut struct {
+	ETag string `header:"ETag" doc:"Version of the alert rule; evaluations do not change it"`
+	Body alert.Rule
+}
+
+type ruleCreateIn struct{ Body alert.Draft }
+
+type ruleUpdateIn struct {
+	RulePath
+	rest.IfMatch
+	Body alert.Change
+}
+
+type ruleDeleteIn struct {
+	RulePath
+	rest.IfMatch
+}
+
+type rulePreviewOut struct{ Body alert.Preview }
+
+// alertRules registers the alert rules.
+func (h *Handler) alertRules(r *rest.Router) {
+	tags, record := []string{"Notifications"}, reflect.TypeFor[alert.Rule]()
+	rest.Register(r, rest.Op{
+		ID: "list-alert-rules", Method: http.MethodGet, Path: "/notifications/alert-rules", Reach: rest.ReachEnvironment, Permission: "notifications:read", Tags: tags,
+		Summary: "List alert rules", Description: "By id.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *ruleListIn) (*rulePageOut, error) {
+			page, err := h.Alerts.List(ctx, sc, int64(in.Skip), int64(in.Limit))
+			return &rulePageOut{page}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "create-alert-rule", Method: http.MethodPost, Path: "/notifications/alert-rules", Reach: rest.ReachEnvironment, Permission: "notifications:write",
+		Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+		Errors:      []int{http.StatusConflict},
+		Summary:     "Create an alert rule",
+		Description: "The rule compares a metric with a threshold each minute, or every 5 minutes for long windows and for audit_event_count. When the condition holds it fires: the audit gets CUSTOM_ALERT_FIRED and the channels a message. While it holds, it fires again after each cooldown. When it no longer holds, the channels that were told get a message with the status `resolved`. A tenant has at most 50 rules.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *ruleCreateIn) (*ruleOut, error) {
+			rule, err := h.Alerts.Create(ctx, sc, in.Body)
+			return &ruleOut{rest.ETag(rule.ChangeNo), rule}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "get-alert-rule", Method: http.MethodGet, Path: "/notifications/alert-rules/{rule_id}", Reach: rest.ReachEnvironment, Permission: "notifications:read", Tags: tags,
+		Summary: "Read an alert rule",
+	},
+		func(ctx context.Context, sc scope.Scope, in *RulePath) (*ruleOut, error) {
+			rule, err := h.Alerts.Get(ctx, sc, in.ID)
+			return &ruleOut{rest.ETag(rule.ChangeNo), rule}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "update-alert-rule", Method: http.MethodPut, Path: "/notifications/alert-rules/{rule_id}", Reach: rest.ReachEnvironment, Permission: "notifications:write",
+		Tags: tags, Record: record,
+		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
+		Summary:     "Change an alert rule",
+		Description: "Members that are not sent keep their value. A rule that fires ends, and tells so, if its condition changes or it is disabled. The environment cannot be changed.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *ruleUpdateIn) (*ruleOut, error) {
+			rule, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (alert.Rule, error) {
+				return h.Alerts.Update(ctx, sc, in.ID, in.Body, version)
+			})
+			return &ruleOut{rest.ETag(rule.ChangeNo), rule}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "delete-alert-rule", Method: http.MethodDelete, Path: "/notifications/alert-rules/{rule_id}", Reach: rest.ReachEnvironment, Permission: "notifications:write", Tags: tags,
+		Errors:  []int{http.StatusPreconditionFailed},
+		Summary: "Remove an alert rule", Description: "If it fires, the channels are told of the end.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *ruleDeleteIn) (*removedOut, error) {
+			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (struct{}, error) {
+				return struct{}{}, h.Alerts.Delete(ctx, sc, in.ID, version)
+			})
+			return &removedOut{rest.Removed{Message: "Alert rule deleted successfully", ID: in.ID}}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "preview-alert-rule", Method: http.MethodPost, Path: "/notifications/alert-rules/preview", Reach: rest.ReachEnvironment, Permission: "notifications:read", Tags: tags,
+		Summary:     "Try an alert rule on the last 7 days",
+		Description: "Says how often the rule would have fired and ended. Nothing is stored or sent.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *ruleCreateIn) (*rulePreviewOut, error) {
+			p, err := h.Alerts.Preview(ctx, sc, in.Body)
+			return &rulePreviewOut{p}, err
+		})
+}

@@ -1,0 +1,165 @@
+package connect
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+
+	"github.com/gatehouse-dev/gatehouse/internal/pip"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// SourcePath names a data source.
+type SourcePath struct {
+	ID int64 `path:"connection_id" minimum:"1" doc:"Id of the data source"`
+}
+
+type sourceListIn struct {
+	rest.Page
+	Provider string `query:"provider" enum:"http_json" doc:"Only data sources of this provider"`
+	Type     string `query:"connection_type" maxLength:"100" doc:"Only data sources of this type"`
+	Health   string `query:"health_status" enum:"unknown,healthy,stale,unhealthy" doc:"Only data sources in this health"`
+}
+
+type sourcePageOut struct{ Body pip.Page }
+
+type sourceOut struct {
+	ETag string `header:"ETag" doc:"Version of the data source; syncs do not change it"`
+	Body pip.Connection
+}
+
+type sourceCreateIn struct{ Body pip.Draft }
+
+type sourceUpdateIn struct {
+	SourcePath
+	rest.IfMatch
+	Body pip.Change
+}
+
+type sourceDeleteIn struct {
+	SourcePath
+	rest.IfMatch
+}
+
+type sourceTestOut struct{ Body pip.TestResult }
+
+type syncListIn struct {
+	SourcePath
+	rest.Page
+}
+
+type syncPageOut struct{ Body pip.SyncPage }
+
+type syncIn struct {
+	SourcePath
+	Sync int64 `path:"sync_job_id" minimum:"1" doc:"Id of the sync"`
+}
+
+type syncOut struct{ Body pip.Sync }
+
+// Triggered is the answer to asking for a sync.
+type Triggered struct {
+	Message      string `json:"message" doc:"What was done."`
+	ConnectionID int64  `json:"connection_id" doc:"Id of the data source."`
+	SyncJobID    int64  `json:"sync_job_id" doc:"Id of the sync."`
+	Status       string `json:"status" enum:"pending,in_progress" doc:"How far the sync is."`
+}
+
+type triggeredOut struct{ Body Triggered }
+
+// dataSources registers the data sources.
+func (h *Handler) dataSources(r *rest.Router) {
+	tags, record := []string{"Data sources"}, reflect.TypeFor[pip.Connection]()
+	rest.Register(r, rest.Op{
+		ID: "list-pip-connections", Method: http.MethodGet, Path: "/pip/connections", Permission: "pip:read", Tags: tags,
+		Summary: "List data sources", Description: "By id. Credentials are never returned; `credentials_set` says whether there are any.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *sourceListIn) (*sourcePageOut, error) {
+			page, err := h.Sources.List(ctx, sc, pip.Filter{Provider: in.Provider, Type: in.Type, Health: in.Health, Skip: int64(in.Skip), Limit: int64(in.Limit)})
+			return &sourcePageOut{page}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "create-pip-connection", Method: http.MethodPost, Path: "/pip/connections", Permission: "pip:write", Tags: tags, Status: http.StatusCreated,
+		Creates: true, Record: record,
+		Errors:      []int{http.StatusConflict},
+		Summary:     "Create a data source",
+		Description: "Controls of both environments read its data as `data.pip.<name>`, once it was synced. It is synced at once, unless `sync_enabled` is false or `sync_frequency` is manual. docs/data-sources.md explains the configuration. Internal networks are not called (422 `target_refused`).",
+	},
+		func(ctx context.Context, sc scope.Scope, in *sourceCreateIn) (*sourceOut, error) {
+			c, err := h.Sources.Create(ctx, sc, in.Body)
+			return &sourceOut{rest.ETag(c.ChangeNo), c}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "get-pip-connection", Method: http.MethodGet, Path: "/pip/connections/{connection_id}", Permission: "pip:read", Tags: tags,
+		Summary: "Read a data source",
+	},
+		func(ctx context.Context, sc scope.Scope, in *SourcePath) (*sourceOut, error) {
+			c, err := h.Sources.Get(ctx, sc, in.ID)
+			return &sourceOut{rest.ETag(c.ChangeNo), c}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "update-pip-connection", Method: http.MethodPut, Path: "/pip/connections/{connection_id}", Permission: "pip:write", Tags: tags, Record: record,
+		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
+		Summary:     "Change a data source",
+		Description: "Members that are not sent keep their value. `configuration` and `credentials` are replaced whole. A change to another host needs `credentials` again (422 `credential_required`). Its data stays until the next sync has succeeded. The provider cannot be changed.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *sourceUpdateIn) (*sourceOut, error) {
+			c, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (pip.Connection, error) {
+				return h.Sources.Update(ctx, sc, in.ID, in.Body, version)
+			})
+			return &sourceOut{rest.ETag(c.ChangeNo), c}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "delete-pip-connection", Method: http.MethodDelete, Path: "/pip/connections/{connection_id}", Permission: "pip:write", Tags: tags,
+		Errors:  []int{http.StatusPreconditionFailed},
+		Summary: "Remove a data source", Description: "Removes its data too: `data.pip.<name>` is undefined from then on.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *sourceDeleteIn) (*removedOut, error) {
+			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (struct{}, error) {
+				return struct{}{}, h.Sources.Delete(ctx, sc, in.ID, version)
+			})
+			return &removedOut{rest.Removed{Message: "Data source deleted successfully", ID: in.ID}}, err
+		})
+	h.syncs(r)
+}
+
+// syncs registers tests and syncs of data sources.
+func (h *Handler) syncs(r *rest.Router) {
+	tags := []string{"Data sources"}
+	rest.Register(r, rest.Op{
+		ID: "test-pip-connection", Method: http.MethodPost, Path: "/pip/connections/test", Permission: "pip:write", Tags: tags,
+		Summary:     "Try a data source",
+		Description: "Reads the first page of the source that is sent, and shows the members and some records as controls would see them. Nothing is stored. A source that cannot be read is not an error of this operation: `success` is false, and `message` says why.",
+	},
+		func(ctx context.Context, _ scope.Scope, in *sourceCreateIn) (*sourceTestOut, error) {
+			out, err := h.Sources.Test(ctx, in.Body)
+			return &sourceTestOut{out}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "trigger-pip-sync", Method: http.MethodPost, Path: "/pip/connections/{connection_id}/trigger-sync", Permission: "pip:write", Tags: tags,
+		Status:      http.StatusAccepted,
+		Summary:     "Sync a data source now",
+		Description: "The sync runs in the background, also while `sync_enabled` is false. If one waits or runs already, it is that one.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *SourcePath) (*triggeredOut, error) {
+			y, err := h.Sources.Trigger(ctx, sc, in.ID)
+			return &triggeredOut{Triggered{Message: "The sync was requested", ConnectionID: in.ID, SyncJobID: y.ID, Status: y.Status}}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "list-pip-syncs", Method: http.MethodGet, Path: "/pip/connections/{connection_id}/syncs", Permission: "pip:read", Tags: tags,
+		Summary: "List the syncs of a data source", Description: "Newest first. The last 100 are kept.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *syncListIn) (*syncPageOut, error) {
+			page, err := h.Sources.Syncs(ctx, sc, in.ID, int64(in.Skip), int64(in.Limit))
+			return &syncPageOut{page}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "get-pip-sync", Method: http.MethodGet, Path: "/pip/connections/{connection_id}/syncs/{sync_job_id}", Permission: "pip:read", Tags: tags,
+		Summary: "Read a sync of a data source",
+	},
+		func(ctx context.Context, sc scope.Scope, in *syncIn) (*syncOut, error) {
+			y, err := h.Sources.Sync(ctx, sc, in.ID, in.Sync)
+			return &syncOut{y}, err
+		})
+}

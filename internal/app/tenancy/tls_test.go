@@ -1,0 +1,279 @@
+package tenancy_test
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/dnstest"
+)
+
+// at is by, asking for a host over TLS.
+func at(s *apptest.Server, by *apptest.Client, host string) *apptest.Client {
+	to := *by
+	there := s.At(host)
+	to.Base, to.Over = there.Base, there.Over
+	return &to
+}
+
+// verify makes the records of a domain and has it verified.
+func verify(t testing.TB, dns *dnstest.Server, c company, name, target string) {
+	t.Helper()
+	var d struct {
+		DNS struct {
+			Records []struct{ Name, Value string }
+		} `json:"dns_instructions"`
+	}
+	c.admin.Do(t, "GET", c.at("/domains/"+name), nil).Want(200).Into(&d)
+	dns.CNAME(name, target)
+	dns.TXT(d.DNS.Records[1].Name, d.DNS.Records[1].Value)
+	c.admin.Do(t, "POST", c.at("/domains/"+name+"/verify"), nil).Want(200)
+}
+
+// shown waits until a name gets a certificate with a common name or an issuer.
+func shown(t testing.TB, l *apptest.TLSListener, name, want string) {
+	t.Helper()
+	apptest.Eventually(t, time.Minute, func() error {
+		c, err := l.Handshake(name)
+		if err != nil {
+			return err
+		}
+		if c.Subject.CommonName != want {
+			return fmt.Errorf("%q gets the certificate of %q, want that of %q", name, c.Subject.CommonName, want)
+		}
+		return nil
+	})
+}
+
+// TestTLS: the server ends TLS. Each verified domain gets the certificate that its tenant
+// sent, and every other name the deployment's; what a connection was made for and what it
+// asks for agree.
+func TestTLS(t *testing.T) {
+	for _, backend := range dbtest.Backends() {
+		t.Run(backend, func(t *testing.T) { checkTLS(t, backend) })
+	}
+}
+
+func checkTLS(t *testing.T, backend string) {
+	dns, l := dnstest.Start(t), apptest.NewTLSListener(t, "gate.test", "*.gate.test")
+	s := apptest.StartTLSServer(t, backend, l, "GATEHOUSE_BASE_DOMAIN=gate.test", "GATEHOUSE_DNS_SERVER="+dns.Addr)
+	acme, other := found(t, s, body{"name": "Acme"}), found(t, s, body{"name": "Other"})
+	add := func(c company, name string, more body) *apptest.Response {
+		certificate, key := l.Authority.Issue(t, 240*time.Hour, name)
+		draft := body{"domain": name, "ssl_certificate": certificate, "ssl_private_key": key}
+		for k, v := range more {
+			draft[k] = v
+		}
+		return c.admin.Do(t, "POST", c.at("/domains"), draft).Want(201)
+	}
+	added := add(acme, "shop.acme.test", body{"hsts_max_age": 300})
+	if added.Get("hsts_max_age") != 300.0 || added.Get("acme") != true || !strings.Contains(string(added.Body), `"source":"uploaded","status":"pending"`) {
+		t.Errorf("added: %s", added.Body)
+	}
+	add(acme, "www.acme.test", nil)
+	add(acme, "pending.acme.test", nil)
+	add(other, "shop.other.test", nil)
+	acme.admin.Do(t, "POST", acme.at("/domains"), body{"domain": "bare.acme.test"}).Want(201)
+	for _, name := range []string{"shop.acme.test", "www.acme.test", "bare.acme.test"} {
+		verify(t, dns, acme, name, "acme.gate.test")
+	}
+	verify(t, dns, other, "shop.other.test", "other.gate.test")
+	for _, name := range []string{"shop.acme.test", "www.acme.test", "shop.other.test"} {
+		shown(t, l, name, name)
+	}
+	shown(t, l, "SHOP.Acme.Test", "shop.acme.test")
+	// What has no certificate of its own cannot be told from what nobody has claimed.
+	for _, name := range []string{"", "nobody.test", "pending.acme.test", "bare.acme.test", "acme.gate.test", "never-was.gate.test", "x.shop.acme.test"} {
+		shown(t, l, name, "localhost")
+	}
+	old := &tls.Config{ServerName: "localhost", RootCAs: l.Authority.Pool, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10} //nolint:gosec // it must be refused
+	if c, err := tls.Dial("tcp", l.Addr, old); err == nil {
+		c.Close()
+		t.Error("TLS 1.1 was accepted")
+	}
+	t.Run("protocols", func(t *testing.T) { checkProtocols(t, s, acme) })
+	t.Run("tenants", func(t *testing.T) { checkAuthorities(t, s, acme, other) })
+	t.Run("plain", func(t *testing.T) { checkPlain(t, s, l) })
+	t.Run("changes", func(t *testing.T) { checkChanges(t, s, l, acme) })
+}
+
+// checkProtocols: HTTP/2 and HTTP/1.1, short decisions and streams, HSTS where it was
+// asked for.
+func checkProtocols(t *testing.T, s *apptest.Server, acme company) {
+	decide := body{"user": body{"id": "u"}, "action": body{"type": "read"}, "resource": body{"type": "doc", "path": "/x"}}
+	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		over := s.TLS.Transport(s.TLS.Authority.Pool)
+		over.ForceAttemptHTTP2 = version == "HTTP/2.0"
+		client := http.Client{Transport: over, Timeout: time.Minute}
+		for host, want := range map[string]string{"shop.acme.test": "max-age=300", "www.acme.test": "", "acme.gate.test": ""} {
+			req, err := http.NewRequest("GET", "https://"+host+"/api/v1/policies", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("X-API-Key", acme.key.APIKey)
+			res, err := client.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, res.Body)
+			res.Body.Close()
+			if res.StatusCode != 200 || res.Proto != version || res.Header.Get("Strict-Transport-Security") != want {
+				t.Errorf("%s of %s: %d over %s, HSTS %q, want %q", version, host, res.StatusCode, res.Proto, res.Header.Get("Strict-Transport-Security"), want)
+			}
+		}
+		by := *acme.key
+		by.Base, by.Over = "https://shop.acme.test/api/v1", over
+		for range 3 { // on one connection
+			if res := by.Do(t, "POST", "/decisions/evaluate", decide).Want(200); res.Get("decision") == nil || res.Header.Get("Strict-Transport-Security") != "max-age=300" {
+				t.Errorf("a decision over %s: %s", version, res.Body)
+			}
+		}
+		over.CloseIdleConnections()
+	}
+	// A browser's session is a cookie for TLS alone.
+	page := s.At("shop.acme.test").With("Origin", "https://shop.acme.test")
+	res := page.Do(t, "POST", "/auth/sessions", body{"username": "root", "password": apptest.Password}).Want(200, 201)
+	if cookie := res.Header.Get("Set-Cookie"); !strings.HasPrefix(cookie, "__Host-gatehouse=") || !strings.Contains(cookie, "Secure") {
+		t.Errorf("the cookie is %q", cookie)
+	}
+}
+
+// checkAuthorities: what names a tenant, over TLS.
+func checkAuthorities(t *testing.T, s *apptest.Server, acme, other company) {
+	for _, c := range []struct {
+		what            string
+		by              *apptest.Client
+		sni, host, head string
+		status          int
+		code            any
+	}{
+		{"its key", acme.key, "shop.acme.test", "", "", 200, nil},
+		{"its key and its name", acme.key, "shop.acme.test", "", "acme", 200, nil},
+		{"another's key", other.key, "shop.acme.test", "", "", 403, "tenant_access_denied"},
+		{"another in a header", acme.key, "shop.acme.test", "", "other", 400, "tenant_conflict"},
+		{"the subdomain", acme.key, "acme.gate.test", "", "", 200, nil},
+		{"the subdomain and another's key", other.key, "acme.gate.test", "", "", 403, "tenant_access_denied"},
+		{"a second domain of the tenant", acme.key, "shop.acme.test", "www.acme.test", "", 200, nil},
+		{"a port and a dot", acme.key, "shop.acme.test", "SHOP.acme.test.:8443", "", 200, nil},
+		{"the tenant's subdomain", acme.key, "shop.acme.test", "acme.gate.test", "", 200, nil},
+		{"the tenant's domain without a certificate", acme.key, "shop.acme.test", "bare.acme.test", "", 200, nil},
+		{"another tenant's domain", other.key, "shop.acme.test", "shop.other.test", "", 421, "misdirected_request"},
+		{"another tenant's subdomain", other.key, "shop.acme.test", "other.gate.test", "", 421, "misdirected_request"},
+		{"the base domain on a tenant's connection", acme.key, "shop.acme.test", "gate.test", "", 421, "misdirected_request"},
+		{"nobody's name on a tenant's connection", acme.key, "shop.acme.test", "nobody.test", "", 421, "misdirected_request"},
+		{"a tenant's domain on the deployment's connection", acme.key, "gate.test", "shop.acme.test", "", 421, "misdirected_request"},
+		{"a tenant's domain on another subdomain's connection", acme.key, "other.gate.test", "shop.acme.test", "", 421, "misdirected_request"},
+		{"another subdomain on one wildcard", other.key, "acme.gate.test", "other.gate.test", "", 200, nil},
+		{"a domain without a certificate on the deployment's connection", acme.key, "gate.test", "bare.acme.test", "", 200, nil},
+	} {
+		by := at(s, c.by, c.sni)
+		if c.host != "" {
+			by = by.With("Host", c.host)
+			delete(by.Header, "Host") // HTTP/2 has it as :authority
+			by.Header["Host"] = []string{c.host}
+		}
+		if c.head != "" {
+			by = by.With("X-Tenant-ID", c.head)
+		}
+		if res := by.Do(t, "GET", "/policies", nil); res.Status != c.status || res.Get("error") != c.code {
+			t.Errorf("%s: %d %s, want %d %v", c.what, res.Status, res.Body, c.status, c.code)
+		}
+	}
+}
+
+// checkPlain: without TLS there are health and a redirect.
+func checkPlain(t *testing.T, s *apptest.Server, l *apptest.TLSListener) {
+	_, port, _ := strings.Cut(l.Addr, ":")
+	plain := &apptest.Client{Base: s.URL}
+	for _, path := range []string{"/health", "/api/v1/health", "/health/ready", "/health/live"} {
+		plain.Do(t, "GET", path, nil).Want(200)
+	}
+	for _, c := range []struct{ method, path, host, to string }{
+		{"GET", "/api/v1/policies?limit=3", "shop.acme.test", "https://shop.acme.test:" + port + "/api/v1/policies?limit=3"},
+		{"POST", "/api/v1/auth/login", "gate.test:8080", "https://gate.test:" + port + "/api/v1/auth/login"},
+		{"POST", "/api/v1/decisions/evaluate", "gate.test", "https://gate.test:" + port + "/api/v1/decisions/evaluate"},
+		{"GET", "/", "[::1]:80", "https://[::1]:" + port + "/"},
+		{"GET", "//evil.test/x", "gate.test", "https://gate.test:" + port + "//evil.test/x"},
+		{"GET", "/.well-known/acme-challenge/abc", "shop.acme.test", "https://shop.acme.test:" + port + "/.well-known/acme-challenge/abc"},
+	} {
+		res := plain.With("Host", c.host).Do(t, c.method, c.path, nil)
+		if res.Status != 308 || res.Header.Get("Location") != c.to || res.Header.Get("Strict-Transport-Security") != "" {
+			t.Errorf("%s %s of %s: %d to %q, want %q", c.method, c.path, c.host, res.Status, res.Header.Get("Location"), c.to)
+		}
+	}
+}
+
+// checkChanges: a certificate is replaced, taken away and brought back, and so is the
+// deployment's own.
+func checkChanges(t *testing.T, s *apptest.Server, l *apptest.TLSListener, acme company) {
+	session := tls.NewLRUClientSessionCache(8)
+	connect := func(name string) (resumed bool) {
+		t.Helper()
+		d := &tls.Config{ServerName: name, RootCAs: l.Authority.Pool, ClientSessionCache: session, NextProtos: []string{"http/1.1"}}
+		c, err := tls.Dial("tcp", l.Addr, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		// A ticket comes after the handshake, with the answer.
+		fmt.Fprintf(c, "GET /health/live HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", name)
+		if _, err := io.Copy(io.Discard, c); err != nil {
+			t.Fatal(err)
+		}
+		return c.ConnectionState().DidResume
+	}
+	connect("shop.acme.test")
+	if !connect("shop.acme.test") {
+		t.Error("a session is not resumed")
+	}
+	certificate, key := l.Authority.Issue(t, 240*time.Hour, "shop.acme.test")
+	before, err := l.Handshake("shop.acme.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := acme.at("/domains/shop.acme.test")
+	acme.admin.Do(t, "PUT", path, body{"ssl_certificate": certificate, "ssl_private_key": key}).Want(200)
+	apptest.Eventually(t, time.Minute, func() error {
+		if now, err := l.Handshake("shop.acme.test"); err != nil || now.SerialNumber.Cmp(before.SerialNumber) == 0 {
+			return fmt.Errorf("the old certificate is shown still (%v)", err)
+		}
+		return nil
+	})
+	if connect("shop.acme.test") {
+		t.Error("a session of the old certificate was resumed")
+	}
+
+	// A suspended tenant's certificate is not shown, and its keys are refused as ever.
+	s.Admin.Do(t, "PUT", "/tenants/acme", body{"status": "suspended"}).Want(200)
+	shown(t, l, "shop.acme.test", "localhost")
+	s.Admin.Do(t, "PUT", "/tenants/acme", body{"status": "active"}).Want(200)
+	shown(t, l, "shop.acme.test", "shop.acme.test")
+
+	off := acme.admin.Do(t, "PUT", path, body{"ssl_certificate": nil, "ssl_private_key": nil, "hsts_max_age": 0}).Want(200)
+	if off.Get("hsts_max_age") != 0.0 || off.Get("ssl_expires_at") != nil {
+		t.Errorf("without a certificate: %s", off.Body)
+	}
+	shown(t, l, "shop.acme.test", "localhost")
+	shown(t, l, "www.acme.test", "www.acme.test")
+	acme.admin.Do(t, "DELETE", acme.at("/domains/www.acme.test"), nil).Want(200)
+	shown(t, l, "www.acme.test", "localhost")
+
+	own, err := l.Handshake("gate.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Replace(t, "gate.test", "*.gate.test")
+	apptest.Eventually(t, time.Minute, func() error {
+		if now, err := l.Handshake("gate.test"); err != nil || now.SerialNumber.Cmp(own.SerialNumber) == 0 {
+			return fmt.Errorf("the deployment's old certificate is shown still (%v)", err)
+		}
+		return nil
+	})
+	s.Anonymous().Do(t, "GET", "/health", nil).Want(200)
+}

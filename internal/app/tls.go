@@ -1,0 +1,187 @@
+package app
+
+import (
+	"context"
+	"crypto"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"net/mail"
+	"net/url"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/crypto/acme"
+
+	"github.com/gatehouse-dev/gatehouse/internal/edge"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/wire"
+	"github.com/gatehouse-dev/gatehouse/internal/framing"
+	"github.com/gatehouse-dev/gatehouse/internal/job"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+)
+
+// checkTLS returns the first setting of TLS and ACME that cannot work.
+func (c *Config) checkTLS() error {
+	if c.TLSListen == "" {
+		for name, value := range map[string]string{"GATEHOUSE_TLS_CERT": c.TLSCert, "GATEHOUSE_TLS_KEY": c.TLSKey, "GATEHOUSE_ACME_DIRECTORY": c.ACMEDirectory} {
+			if value != "" {
+				return fmt.Errorf("%s: needs GATEHOUSE_TLS_LISTEN", name)
+			}
+		}
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(c.TLSListen); err != nil {
+		return fmt.Errorf("GATEHOUSE_TLS_LISTEN: %q is not host:port", c.TLSListen)
+	}
+	if c.TLSCert == "" || c.TLSKey == "" {
+		return fmt.Errorf("GATEHOUSE_TLS_CERT, GATEHOUSE_TLS_KEY: GATEHOUSE_TLS_LISTEN needs both")
+	}
+	if c.ACMEDirectory == "" {
+		return nil
+	}
+	if err := checkURL("GATEHOUSE_ACME_DIRECTORY", c.ACMEDirectory, "https"); err != nil {
+		return err
+	}
+	if !c.ACMEAgreeTerms {
+		return fmt.Errorf("GATEHOUSE_ACME_AGREE_TERMS: read the terms of service of %s and set it to true", c.ACMEDirectory)
+	}
+	if _, err := mail.ParseAddress(c.ACMEEmail); c.ACMEEmail != "" && err != nil {
+		return fmt.Errorf("GATEHOUSE_ACME_EMAIL: %q is no address", c.ACMEEmail)
+	}
+	if len(c.ACMEChallenges) == 0 {
+		return fmt.Errorf("GATEHOUSE_ACME_CHALLENGES: at least one is needed")
+	}
+	for _, name := range c.ACMEChallenges {
+		if !slices.Contains([]string{edge.HTTP01, edge.TLSALPN01}, name) {
+			return fmt.Errorf("GATEHOUSE_ACME_CHALLENGES: %q is neither %s nor %s", name, edge.HTTP01, edge.TLSALPN01)
+		}
+	}
+	if c.ACMETenantOrders < 1 {
+		return fmt.Errorf("GATEHOUSE_ACME_TENANT_ORDERS: %d is less than 1", c.ACMETenantOrders)
+	}
+	return nil
+}
+
+// startEdge sets up what ends TLS: certificates by name, and their orders. Without a TLS
+// listener there is none.
+func startEdge(p *parts) error {
+	if p.cfg.TLSListen == "" {
+		return nil
+	}
+	var err error
+	p.edge, err = edge.New(edge.Config{
+		Routes: p.routes, KeyPair: p.domains.KeyPair, CertFile: p.cfg.TLSCert, KeyFile: p.cfg.TLSKey, ACME: p.domains.ACME, Now: p.now, Log: p.log,
+	})
+	if err != nil {
+		return err
+	}
+	p.task("certificates", p.edge.Run)
+	if !p.domains.ACME {
+		return nil
+	}
+	calls := outbound.Config{Timeout: 30 * time.Second}
+	if p.cfg.ACMECAFile != "" {
+		text, err := os.ReadFile(p.cfg.ACMECAFile)
+		if err != nil {
+			return fmt.Errorf("GATEHOUSE_ACME_CA_FILE: %w", err)
+		}
+		calls.RootCAs = x509.NewCertPool()
+		if !calls.RootCAs.AppendCertsFromPEM(text) {
+			return fmt.Errorf("GATEHOUSE_ACME_CA_FILE: %s has no certificate", p.cfg.ACMECAFile)
+		}
+	}
+	client := outbound.Trusted(calls)
+	p.closers.add("ACME", time.Second, func(context.Context) error { client.Close(); return nil })
+	orders := edge.NewOrderer(edge.OrderConfig{
+		Domains: p.domains, Routes: p.routes, Directory: p.cfg.ACMEDirectory, Email: p.cfg.ACMEEmail, Methods: p.cfg.ACMEChallenges,
+		Limit: p.cfg.ACMETenantOrders, Now: p.now, Log: p.log,
+		Client: func(key crypto.Signer) *acme.Client {
+			return &acme.Client{Key: key, DirectoryURL: p.cfg.ACMEDirectory, HTTPClient: client.Bounded(1 << 20), RetryBackoff: acmeBackoff, UserAgent: "gatehouse"}
+		},
+	})
+	stop := p.stores.Watch(orders.Changed)
+	p.closers.add("orders of certificates", time.Second, func(context.Context) error { stop(); return nil })
+	leases := &job.Leases{System: p.stores.System(), Holder: newID(), Now: p.now, Logger: p.log}
+	p.task("orders of certificates", func(ctx context.Context) error {
+		leases.Lead(ctx, "orders of certificates", 30*time.Second, orders.Run)
+		return nil
+	})
+	return nil
+}
+
+// acmeBackoff is how long to wait before a request to an ACME server is sent again. A nonce
+// that the server refuses costs little (a 400, RFC 8555, section 6.5). A limit that is
+// reached is for the next order to respect.
+func acmeBackoff(n int, _ *http.Request, res *http.Response) time.Duration {
+	tries, pause := 4, 500*time.Millisecond
+	if res != nil {
+		switch res.StatusCode {
+		case http.StatusTooManyRequests:
+			return -1
+		case http.StatusBadRequest:
+			tries, pause = 12, 20*time.Millisecond
+		}
+	}
+	if n > tries {
+		return -1
+	}
+	return time.Duration(n) * pause
+}
+
+// listeners are what the server listens on: the listen address, and one for TLS where that
+// is on.
+type listeners struct {
+	plain, secure net.Listener
+}
+
+func (s *server) listen(ctx context.Context) (err error) {
+	if s.listeners.plain, err = framing.Listen(ctx, s.cfg.Listen); err != nil {
+		return fmt.Errorf("GATEHOUSE_LISTEN: %w", err)
+	}
+	if s.edge == nil {
+		return nil
+	}
+	l, err := framing.Listen(ctx, s.cfg.TLSListen)
+	if err != nil {
+		_ = s.listeners.plain.Close()
+		return fmt.Errorf("GATEHOUSE_TLS_LISTEN: %w", err)
+	}
+	s.listeners.secure = wire.NewSecureListener(l, s.edge.TLSConfig())
+	return nil
+}
+
+// serve serves the API until ctx ends. With TLS, the listen address sends its clients to
+// the TLS listener.
+func (s *server) serve(ctx context.Context, hang func()) error {
+	if s.edge == nil {
+		return s.api.Serve(ctx, rest.NewHTTPServer(s.api, s.log), s.listeners.plain, s.cfg.StopDelay, shutdownGrace, hang)
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	plain := rest.Plain(s.api.Router, s.cfg.tlsPort(), s.edge.HTTPChallenge)
+	ended := make(chan error, 1)
+	go func() {
+		err := s.api.Serve(ctx, rest.NewHTTPServer(plain, s.log), s.listeners.plain, s.cfg.StopDelay, shutdownGrace, nil)
+		stop(err) // one that fails ends the other
+		ended <- err
+	}()
+	err := s.api.Serve(ctx, rest.NewTLSServer(s.api, s.log), s.listeners.secure, s.cfg.StopDelay, shutdownGrace, hang)
+	stop(err)
+	if other := <-ended; err == nil {
+		err = other
+	}
+	return err
+}
+
+// tlsPort is the port that clients reach the TLS listener on: that of the public URL, else
+// the listener's own.
+func (c *Config) tlsPort() string {
+	if u, err := url.Parse(c.PublicURL); err == nil && u.Scheme == "https" {
+		return u.Port()
+	}
+	_, port, _ := net.SplitHostPort(c.TLSListen) // checked by Check
+	return port
+}

@@ -1,0 +1,35 @@
+package audit
+
+import (
+	"context"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+)
+
+// Recount rolls the entries of the log up that belong to a series, by minutes, oldest first:
+// for series that nobody counted. It reads the newest n entries of [from, to), and says since
+// when they are all.
+func Recount(ctx context.Context, tx *db.Tx, s stats.Series, from, to time.Time, n int) (minutes []stats.Rollup, since time.Time, err error) {
+	rows, err := entriesOf(ctx, tx, s, from, to, n)
+	if err != nil {
+		return nil, from, err
+	}
+	since = from
+	if len(rows) == n {
+		since = rows[n-1].At
+	}
+	for i := len(rows) - 1; i >= 0; i-- {
+		r, err := toRow([]byte(rows[i].Record))
+		if err != nil {
+			return nil, since, err
+		}
+		start := stats.Minute.Start(r.At)
+		if len(minutes) == 0 || !minutes[len(minutes)-1].Start.Equal(start) {
+			minutes = append(minutes, stats.Rollup{Start: start})
+		}
+		minutes[len(minutes)-1].Count(r.decided())
+	}
+	return minutes, since, nil
+}

@@ -1,0 +1,75 @@
+package stats
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit/digest"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Series is a part of the decisions of one environment that is counted by itself. Its empty
+// members do not restrict it.
+type Series struct {
+	Environment scope.Env `db:"environment"`
+	// Resource is the id of a resource, or the name that callers use if it is not registered.
+	Resource string `db:"resource_key"`
+	// Control is the control that decided.
+	Control int64  `db:"policy_id"`
+	Bouncer int64  `db:"bouncer_id"`
+	Subject string `db:"user_id"`
+}
+
+// whole reports whether the series is all of the environment, which is counted anyway.
+func (s Series) whole() bool { return s == Series{Environment: s.Environment} }
+
+// key stands where roll-ups have their environment.
+func (s Series) key() string {
+	if s.whole() {
+		return string(s.Environment)
+	}
+	return string(s.Environment) + "|" + digest.Key(strconv.FormatInt(s.Control, 10)+"|"+strconv.FormatInt(s.Bouncer, 10)+"|"+strconv.Quote(s.Resource)+s.Subject)
+}
+
+// Has reports whether a decision belongs to the series.
+func (s Series) Has(d Series) bool {
+	return s.Environment == d.Environment && (s.Resource == "" || digest.Key(s.Resource) == d.Resource) && (s.Control == 0 || s.Control == d.Control) &&
+		(s.Bouncer == 0 || s.Bouncer == d.Bouncer) && (s.Subject == "" || digest.Key(s.Subject) == d.Subject)
+}
+
+// Counted returns the series that are counted beside whole environments.
+func Counted(ctx context.Context, tx *db.Tx) ([]Series, error) {
+	return listSeries(ctx, tx)
+}
+
+// Count sets the series that are counted from now on. What was counted of others stays until
+// its retention ends.
+func Count(ctx context.Context, tx *db.Tx, all []Series) error {
+	parts := map[Series]bool{}
+	for _, s := range all {
+		if !s.whole() {
+			parts[s] = true
+		}
+	}
+	return replaceSeries(ctx, tx, parts)
+}
+
+// AddTo counts decisions in a series.
+func (rs Rollups) AddTo(s Series, d Decided) {
+	d.Environment = s.key()
+	rs.Add(d)
+}
+
+// Sum adds up a series in [from, to), whose ends are those of periods of the width.
+func Sum(ctx context.Context, tx *db.Tx, w Width, s Series, from, to time.Time) (Rollup, error) {
+	sum := Rollup{Start: w.Start(from)}
+	return sum, sumRollups(ctx, tx, w, sum.Start, w.Start(to), []string{s.key()}, allMeasures, &sum)
+}
+
+// Read returns the roll-ups of a series in [from, to), oldest first, without those that are
+// empty.
+func Read(ctx context.Context, tx *db.Tx, w Width, s Series, from, to time.Time) ([]Rollup, error) {
+	return readRollups(ctx, tx, w, w.Start(from), w.Start(to), []string{s.key()})
+}

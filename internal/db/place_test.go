@@ -1,0 +1,130 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+const (
+	fileRegion   = "us-west-2"
+	serverRegion = "eu-west-1"
+)
+
+// regions makes fresh stores: the deployment's own on the backend, and a region on each.
+func regions(t *testing.T, home string) db.Config {
+	t.Helper()
+	cfg := dbtest.Config(t, home)
+	cfg.Regions = map[string]db.Region{fileRegion: {Dir: t.TempDir()}, serverRegion: {URL: dbtest.Config(t, dbtest.Postgres).URL}}
+	return cfg
+}
+
+// stored are a tenant's settings.
+func stored(t *testing.T, d *db.DB) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, row := range settings(t, d) {
+		out[row.Name] = row.Value
+	}
+	return out
+}
+
+// store sets one of them.
+func store(t *testing.T, d *db.DB, name, value string) {
+	t.Helper()
+	err := d.Write(context.Background(), func(tx *db.Tx) error {
+		_, err := tx.Exec(context.Background(), `INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, name, value)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// place puts an empty tenant into a region.
+func place(t *testing.T, c *db.Cluster, id scope.TenantID, region string) {
+	t.Helper()
+	err := c.System().Write(context.Background(), func(tx *db.Tx) error {
+		known, err := c.Place(context.Background(), tx, id, region)
+		if !known && err == nil {
+			err = errors.New("unknown tenant")
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRegionsHoldTheirTenants: a tenant's rows are in its region's store and in no other one,
+// regions may share a database, and a purge leaves nothing anywhere.
+func TestRegionsHoldTheirTenants(t *testing.T) {
+	ctx := context.Background()
+	for _, home := range []string{dbtest.SQLite, dbtest.Postgres} {
+		t.Run(home, func(t *testing.T) {
+			cfg := regions(t, home)
+			cfg.Regions["eu-north-1"] = cfg.Regions[serverRegion]
+			c := dbtest.OpenConfig(t, cfg)
+			if got := c.Regions(); !slices.Equal(got, []string{"eu-north-1", serverRegion, fileRegion}) {
+				t.Fatal(got)
+			}
+			for _, region := range append(c.Regions(), "") {
+				place(t, c, dbtest.Second, region)
+				d := tenant(t, c, dbtest.Second)
+				if got := stored(t, d); len(got) != 0 {
+					t.Fatalf("the store of %q has the rows of another one: %v", region, got)
+				}
+				store(t, d, "region", region)
+			}
+			for _, region := range append(c.Regions(), "") {
+				place(t, c, dbtest.Second, region)
+				if got := stored(t, tenant(t, c, dbtest.Second)); got["region"] != region {
+					t.Errorf("the store of %q has %v", region, got)
+				}
+			}
+			file := filepath.Join(cfg.Regions[fileRegion].Dir, fileRegion, string(dbtest.Second)+".db")
+			if _, err := os.Stat(file); err != nil {
+				t.Error(err)
+			}
+			for region, h := range c.RegionHealth(ctx) {
+				if h.Status != "up" {
+					t.Errorf("%s is %v", region, h)
+				}
+			}
+			if err := c.DropTenant(ctx, dbtest.Second); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.CreateTenant(ctx, dbtest.Second); err != nil {
+				t.Fatal(err)
+			}
+			for _, region := range append(c.Regions(), "") {
+				place(t, c, dbtest.Second, region)
+				if got := stored(t, tenant(t, c, dbtest.Second)); len(got) != 0 {
+					t.Errorf("after the purge the store of %q has %v", region, got)
+				}
+			}
+		})
+	}
+}
+
+// TestUnknownRegion: a tenant whose region the configuration does not name is not served from
+// another store.
+func TestUnknownRegion(t *testing.T) {
+	cfg := regions(t, dbtest.SQLite)
+	c := dbtest.OpenConfig(t, cfg)
+	place(t, c, dbtest.Second, fileRegion)
+	store(t, tenant(t, c, dbtest.Second), "a", "b")
+	cfg.Regions = nil
+	c = dbtest.OpenConfig(t, cfg)
+	if _, err := c.Tenant(context.Background(), dbtest.Second); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("%v", err)
+	}
+}

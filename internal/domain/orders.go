@@ -1,0 +1,250 @@
+package domain
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+)
+
+// OrderWindow is the time in which a tenant has a bounded number of orders.
+const OrderWindow = 24 * time.Hour
+
+// clockSkew is how far the clock of an ACME server may be ahead of ours.
+const clockSkew = 5 * time.Minute
+
+// Order is a certificate to order by ACME.
+type Order struct {
+	Domain string         `db:"domain"`
+	Tenant scope.TenantID `db:"tenant"`
+	// Method is the type of the challenge by which the last certificate came; empty for none.
+	Method string `db:"method"`
+	// Attempts is how many orders have failed since the last certificate.
+	Attempts int64 `db:"attempts"`
+}
+
+// errUnwanted is the fault of an order for a domain that has gone, or that no longer wants
+// one.
+var errUnwanted = fault.NotFoundf("nothing is to be ordered for the domain")
+
+// DueOrders lists at most limit domains of active tenants whose certificate is to be
+// ordered or renewed now, those that wait longest first.
+func (s *Service) DueOrders(ctx context.Context, limit int) ([]Order, error) {
+	var due []Order
+	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
+		due, err = selectDue(ctx, tx, tenant.Active, s.Now(), limit)
+		return err
+	})
+	return due, err
+}
+
+// BeginOrder counts an order. A tenant that has had limit of them within OrderWindow is
+// refused (RateLimited, with the time to wait). NotFound: it is not wanted any more.
+func (s *Service) BeginOrder(ctx context.Context, o Order, limit int64) error {
+	return s.Stores.System().Write(ctx, func(tx *db.Tx) error {
+		if err := checkWanted(ctx, tx, o); err != nil {
+			return err
+		}
+		now := s.Now()
+		n, err := countOrders(ctx, tx, o.Tenant, now.Add(-OrderWindow))
+		if err != nil {
+			return err
+		}
+		if n >= limit {
+			first, err := firstOrder(ctx, tx, o.Tenant)
+			if err != nil {
+				return err
+			}
+			return fault.Newf(fault.RateLimited, "rate_limit_exceeded", "the tenant has used its %d orders of a day", limit).After(first.Add(OrderWindow).Sub(now))
+		}
+		return insertOrder(ctx, tx, o.Tenant, now)
+	})
+}
+
+// checkWanted refuses an order whose domain has gone, belongs to another tenant, or has
+// got a certificate otherwise.
+func checkWanted(ctx context.Context, tx *db.Tx, o Order) error {
+	rt, err := selectRoute(ctx, tx, o.Domain)
+	if err == nil && (rt.Tenant != o.Tenant || rt.Pair != "" || !rt.ACME) {
+		err = errUnwanted
+	}
+	return err
+}
+
+// change changes what is kept of an order within a transaction of the system store, and
+// has every replica read it.
+func (s *Service) change(ctx context.Context, o Order, do func(c *issued)) error {
+	return s.Stores.System().Write(ctx, func(tx *db.Tx) error {
+		if err := checkWanted(ctx, tx, o); err != nil {
+			return err
+		}
+		c, err := selectIssued(ctx, tx, o.Domain)
+		if err != nil {
+			return err
+		}
+		if c.Tenant != o.Tenant { // what another tenant left behind
+			c = issued{Domain: o.Domain, Tenant: o.Tenant, Key: []byte{}, NextAt: s.Now()}
+		}
+		do(&c)
+		if err := putIssued(ctx, tx, c); err != nil {
+			return err
+		}
+		_, err = tx.Bump(ctx, Revision)
+		return err
+	})
+}
+
+// PutChallenge lets every replica answer the challenge of an order, by its key
+// authorization (RFC 8555, section 8.1).
+func (s *Service) PutChallenge(ctx context.Context, o Order, keyAuthorization string) error {
+	return s.change(ctx, o, func(c *issued) { c.Challenge = keyAuthorization })
+}
+
+// SaveIssued keeps a certificate that was issued, with its key, both in PEM. It is renewed
+// when a third of its life is left.
+func (s *Service) SaveIssued(ctx context.Context, o Order, certificate, key string) error {
+	now := db.Stamp(s.Now())
+	chain, err := parseChain(certificate)
+	if err != nil {
+		return err
+	}
+	at := now
+	if begins := chain[0].NotBefore; begins.After(now) && begins.Sub(now) <= clockSkew {
+		at = begins
+	}
+	pair, err := checkPair(o.Domain, certificate, key, at)
+	if err != nil {
+		return fmt.Errorf("the certificate that was issued: %w", err)
+	}
+	sealed, err := s.Box.Seal([]byte(pair.key), issuedPlace(o.Tenant, o.Domain))
+	if err != nil {
+		return fault.Wrap(err, "seal the key")
+	}
+	next := renewAt(o.Domain, chain[0].NotBefore, chain[0].NotAfter)
+	return s.Stores.WriteUnder(ctx, o.Tenant, "domains", func(tx *db.Tx) error {
+		if err := tenant.ResolveAlerts(ctx, tx, alertOrder, o.Domain, now); err != nil {
+			return err
+		}
+		facts := map[string]any{"not_after": pair.notAfter.Format(time.RFC3339), "serial": chain[0].SerialNumber.Text(16), "issuer": chain[0].Issuer.String()}
+		if err := s.recordOrder(ctx, tx, o, "DOMAIN_CERTIFICATE_ISSUED", facts); err != nil {
+			return err
+		}
+		return s.change(ctx, o, func(c *issued) {
+			c.Certificate, c.Key, c.NotAfter, c.Fingerprint = pair.certificate, sealed, pair.notAfter, fingerprint(pair.certificate)
+			c.Method, c.Challenge, c.Attempts, c.Failure, c.NextAt = o.Method, "", 0, "", next
+		})
+	})
+}
+
+// SaveFailure keeps why an order failed, and when to try again: later each time, and not
+// before wait is over. The tenant gets an alert and an entry in its log. The certificate
+// that is in use stays.
+func (s *Service) SaveFailure(ctx context.Context, o Order, cause string, wait time.Duration) error {
+	now := db.Stamp(s.Now())
+	cause = plainText(cause)
+	next := now.Add(max(wait, retryPause(o.Domain, o.Attempts)))
+	return s.Stores.WriteUnder(ctx, o.Tenant, "domains", func(tx *db.Tx) error {
+		a := tenant.Alert{Type: alertOrder, Severity: tenant.SeverityError, Message: fmt.Sprintf("no certificate could be ordered for %s: %s", o.Domain, cause)}
+		if err := setAlert(ctx, tx, a, o.Domain, true, now); err != nil {
+			return err
+		}
+		facts := map[string]any{"error": cause, "attempts": o.Attempts + 1, "next_order_at": next.Format(time.RFC3339)}
+		if err := s.recordOrder(ctx, tx, o, "DOMAIN_CERTIFICATE_FAILED", facts); err != nil {
+			return err
+		}
+		return s.change(ctx, o, func(c *issued) {
+			c.Challenge, c.Attempts, c.Failure, c.NextAt = "", o.Attempts+1, cause, next
+		})
+	})
+}
+
+// recordOrder logs what became of an order, which the server made by itself.
+func (s *Service) recordOrder(ctx context.Context, tx *db.Tx, o Order, kind string, facts map[string]any) error {
+	sc := scope.Scope{Tenant: o.Tenant, Actor: scope.Actor{Kind: scope.System, ID: "certificates", Name: "certificates"}}
+	return audit.Append(ctx, tx, sc, s.Now(), audit.Entry{Type: kind, Object: "domain", ObjectID: o.Domain, ObjectName: o.Domain, EventContext: facts})
+}
+
+// Account reads the key of the deployment's account at a directory, in PEM, or keeps the
+// one that fresh makes. All replicas get the same.
+func (s *Service) Account(ctx context.Context, directory string, fresh func() (string, error)) (string, error) {
+	place := "acme account/" + directory
+	read := func(tx *db.Tx) (sealed []byte, err error) { return selectAccount(ctx, tx, directory) }
+	var sealed []byte
+	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
+		sealed, err = read(tx)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	if sealed == nil {
+		key, err := fresh()
+		if err != nil {
+			return "", err
+		}
+		mine, err := s.Box.Seal([]byte(key), place)
+		if err != nil {
+			return "", fault.Wrap(err, "seal the key of the account")
+		}
+		err = s.Stores.System().Write(ctx, func(tx *db.Tx) (err error) {
+			if err = insertAccount(ctx, tx, directory, mine, s.Now()); err == nil {
+				sealed, err = read(tx)
+			}
+			return err
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	key, err := s.Box.Open(sealed, place)
+	return string(key), fault.Wrap(err, "open the key of the account")
+}
+
+// renewAt is when a certificate is renewed: when a third of its life is left, or up to a
+// tenth of that earlier, so that those of one day are not renewed at one moment.
+func renewAt(name string, begins, ends time.Time) time.Time {
+	third := ends.Sub(begins) / 3
+	return db.Stamp(ends.Add(-third - spread(name, third/10)))
+}
+
+// pauses are those after failures. An ACME server bounds failures an hour (Let's Encrypt
+// refuses a name after five); the first pause is short, because the next attempt uses the
+// other type of challenge.
+var pauses = []time.Duration{time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour}
+
+// retryPause is how long to wait after a failure that attempts came before.
+func retryPause(name string, attempts int64) time.Duration {
+	p := pauses[min(max(attempts, 0), int64(len(pauses)-1))]
+	return p + spread(name, p/5)
+}
+
+// spread is a part of d that depends on the name alone, so that all replicas agree.
+func spread(name string, d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name)) // never fails
+	return time.Duration(h.Sum64() % uint64(d))
+}
+
+// maxCause is how much is kept of the reason why an order failed, in characters.
+const maxCause = 300
+
+// plainText is a text of an ACME server on one line and of bounded length: it may quote
+// what the domain's own host answered.
+func plainText(text string) string {
+	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "?"), func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
+	if runes := []rune(text); len(runes) > maxCause {
+		text = string(runes[:maxCause]) + " ..."
+	}
+	return text
+}

@@ -1,0 +1,169 @@
+// Package edge ends TLS for the server. It chooses the certificate by the name that the
+// client asks for (SNI): that of a tenant's verified domain, else the deployment's own. It
+// orders the certificates of domains by ACME (RFC 8555), and answers the challenges.
+//
+// A name without a certificate of its own gets the deployment's, whether anybody has
+// claimed it or not. To find that out takes one look into memory: a flood of names costs no
+// store anything, and tells nobody which tenants there are.
+package edge
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/crypto/acme"
+
+	"github.com/gatehouse-dev/gatehouse/internal/domain"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+)
+
+// Config is what an Edge depends on.
+type Config struct {
+	// Routes knows the verified domains.
+	Routes *domain.Routes
+	// KeyPair reads the certificate of a domain with its fingerprint.
+	KeyPair func(ctx context.Context, rt domain.Route) (*tls.Certificate, string, error)
+	// CertFile and KeyFile are the deployment's own certificate chain and key, in PEM.
+	CertFile, KeyFile string
+	// ACME is set where certificates are ordered, so that challenges come.
+	ACME bool
+	Now  func() time.Time
+	Log  *slog.Logger
+}
+
+// Edge chooses certificates. It is safe for concurrent use.
+type Edge struct {
+	cfg   Config
+	own   atomic.Pointer[tls.Certificate]
+	files files
+	pairs *pairs
+}
+
+// New reads the deployment's certificate.
+func New(cfg Config) (*Edge, error) {
+	e := &Edge{cfg: cfg, pairs: newPairs(maxPairs, cfg.KeyPair, cfg.Now)}
+	pair, _, err := e.files.read(cfg.CertFile, cfg.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	e.own.Store(pair)
+	return e, nil
+}
+
+// TLSConfig is what the listener speaks: TLS 1.2 and later, HTTP/2 and HTTP/1.1.
+func (e *Edge) TLSConfig() *tls.Config {
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+		GetCertificate: e.certificate, GetConfigForClient: e.forChallenge,
+	}
+	// A session is resumed only while the name has the certificate that it began with: a
+	// ticket must not outlive the domain.
+	config.WrapSession = func(state tls.ConnectionState, session *tls.SessionState) ([]byte, error) {
+		session.Extra = append(session.Extra, []byte(e.fingerprint(state.ServerName)))
+		return config.EncryptTicket(state, session)
+	}
+	config.UnwrapSession = func(ticket []byte, state tls.ConnectionState) (*tls.SessionState, error) {
+		session, err := config.DecryptTicket(ticket, state)
+		if err != nil || session == nil || len(session.Extra) == 0 || string(session.Extra[len(session.Extra)-1]) != e.fingerprint(state.ServerName) {
+			return nil, err
+		}
+		return session, nil
+	}
+	return config
+}
+
+// certificate is the certificate for a client's name.
+func (e *Edge) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if rt, ok := e.cfg.Routes.Find(strings.ToLower(hello.ServerName)); ok {
+		if print := rt.Fingerprint(); print != "" {
+			return e.pairs.get(hello.Context(), rt, print)
+		}
+	}
+	return e.own.Load(), nil
+}
+
+// fingerprint is that of the certificate for a client's name; empty for the deployment's.
+func (e *Edge) fingerprint(name string) string {
+	rt, _ := e.cfg.Routes.Find(strings.ToLower(name))
+	return rt.Fingerprint()
+}
+
+// forChallenge answers a challenge of type tls-alpn-01 (RFC 8737), and leaves all other
+// handshakes to the usual configuration.
+func (e *Edge) forChallenge(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	if !e.cfg.ACME || !slices.Equal(hello.SupportedProtos, []string{acme.ALPNProto}) {
+		return nil, nil
+	}
+	name := strings.ToLower(hello.ServerName)
+	if !e.challenged(name) {
+		return nil, errNoChallenge
+	}
+	e.cfg.Routes.Refresh(hello.Context()) // the client does not say which order it asks for
+	rt, _ := e.cfg.Routes.Find(name)
+	if rt.Challenge == "" {
+		return nil, errNoChallenge
+	}
+	pair, err := challengePair(name, rt.Challenge, e.cfg.Now())
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{acme.ALPNProto}, Certificates: []tls.Certificate{pair}, SessionTicketsDisabled: true}, nil
+}
+
+// HTTPChallenge is the answer to a challenge of type http-01 (RFC 8555, section 8.3).
+func (e *Edge) HTTPChallenge(ctx context.Context, host, token string) (string, bool) {
+	if !e.cfg.ACME || token == "" || !e.challenged(host) {
+		return "", false
+	}
+	rt, _ := e.cfg.Routes.Find(host)
+	if !strings.HasPrefix(rt.Challenge, token+".") { // another replica may have just begun
+		e.cfg.Routes.Refresh(ctx)
+		rt, _ = e.cfg.Routes.Find(host)
+	}
+	return rt.Challenge, strings.HasPrefix(rt.Challenge, token+".")
+}
+
+// challenged reports whether a challenge may come for a name: it is a verified domain that
+// wants a certificate.
+func (e *Edge) challenged(name string) bool {
+	rt, ok := e.cfg.Routes.Find(name)
+	return ok && rt.ACME && rt.Pair == "" && rt.Status == tenant.Active
+}
+
+// reloadEvery is how often the files of the deployment's certificate are read.
+const reloadEvery = 2 * time.Second
+
+// Run reads the deployment's certificate when its files change, and forgets the keys of
+// domains that have gone, until ctx ends.
+func (e *Edge) Run(ctx context.Context) error {
+	tick := time.NewTicker(reloadEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		e.reload()
+		e.pairs.prune(e.fingerprint)
+	}
+}
+
+// reload takes over a certificate that has changed. One that cannot be used is logged once,
+// and the old one stays.
+func (e *Edge) reload() {
+	pair, changed, err := e.files.read(e.cfg.CertFile, e.cfg.KeyFile)
+	switch {
+	case !changed:
+	case err != nil:
+		e.cfg.Log.Warn("the deployment's new certificate cannot be used; the old one stays", "error", err)
+	default:
+		e.own.Store(pair)
+		e.cfg.Log.Info("the deployment's certificate was replaced", "not_after", pair.Leaf.NotAfter)
+	}
+}

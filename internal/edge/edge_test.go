@@ -1,0 +1,290 @@
+package edge
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/acme"
+
+	"github.com/gatehouse-dev/gatehouse/internal/domain"
+)
+
+// pairFor makes a certificate for a name and its key, in PEM.
+func pairFor(t testing.TB, name string) (certificate, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := keyText(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), []byte(text)
+}
+
+// loader is a store of certificates that counts what it is asked.
+type loader struct {
+	asked atomic.Int64
+	fail  atomic.Bool
+	print atomic.Value // the fingerprint that the store has; nil: the one that is looked for
+}
+
+func (l *loader) load(_ context.Context, rt domain.Route) (*tls.Certificate, string, error) {
+	l.asked.Add(1)
+	if l.fail.Load() {
+		return nil, "", errors.New("the store is down")
+	}
+	print, ok := l.print.Load().(string)
+	if !ok {
+		print = rt.Pair
+	}
+	return &tls.Certificate{Certificate: [][]byte{[]byte(rt.Domain + print)}}, print, nil
+}
+
+// TestPairs: what is read is kept until it changes, within a bound; a store that fails is
+// asked once a second, and what was there before is used further.
+func TestPairs(t *testing.T) {
+	now, mu := time.Unix(0, 0), sync.Mutex{}
+	clock := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
+	pass := func(d time.Duration) { mu.Lock(); defer mu.Unlock(); now = now.Add(d) }
+	l := &loader{}
+	p := newPairs(3, l.load, clock)
+	get := func(name, print, want string, reads int64) {
+		t.Helper()
+		before := l.asked.Load()
+		c, err := p.get(t.Context(), domain.Route{Domain: name, Pair: print}, print)
+		got := ""
+		if c != nil {
+			got = string(c.Certificate[0])
+		}
+		if (err != nil) != (want == "") || got != want || l.asked.Load()-before != reads {
+			t.Errorf("%s %s: %q after %d readings (%v), want %q after %d", name, print, got, l.asked.Load()-before, err, want, reads)
+		}
+	}
+	get("a", "1", "a1", 1)
+	get("a", "1", "a1", 0)
+	get("a", "2", "a2", 1) // it was replaced
+	l.fail.Store(true)
+	get("a", "3", "a2", 1)
+	get("a", "3", "a2", 0)
+	get("b", "1", "", 1)
+	get("b", "1", "", 0)
+	pass(retryPair)
+	get("b", "1", "", 1)
+	l.fail.Store(false)
+	get("b", "1", "", 0)
+	pass(retryPair)
+	get("b", "1", "b1", 1)
+	get("a", "3", "a3", 1)
+
+	// A change whose two commits are read one without the other.
+	l.print.Store("old")
+	get("c", "new", "cold", 1)
+	get("c", "new", "cold", 0)
+	l.print = atomic.Value{}
+	pass(retryPair)
+	get("c", "new", "cnew", 1)
+
+	get("d", "1", "d1", 1) // the fourth: b has not been asked for the longest
+	get("c", "new", "cnew", 0)
+	get("b", "1", "b1", 1)
+	if n := len(p.held); n != 3 || p.order.Len() != 3 {
+		t.Errorf("%d are held", n)
+	}
+	p.prune(func(name string) string { return strings.TrimPrefix(name, "c") })
+	get("d", "1", "d1", 0)
+	get("c", "new", "cnew", 1)
+}
+
+// TestPairsAreReadOnce: of many clients that ask at once, one reads.
+func TestPairsAreReadOnce(t *testing.T) {
+	begun, release := make(chan struct{}, 1), make(chan struct{})
+	var reads atomic.Int64
+	p := newPairs(3, func(context.Context, domain.Route) (*tls.Certificate, string, error) {
+		reads.Add(1)
+		begun <- struct{}{}
+		<-release
+		return &tls.Certificate{}, "1", nil
+	}, time.Now)
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if _, err := p.get(t.Context(), domain.Route{Domain: "a"}, "1"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	<-begun
+	close(release)
+	all.Wait()
+	if n := reads.Load(); n != 1 {
+		t.Errorf("%d readings", n)
+	}
+}
+
+// TestFiles: the deployment's certificate follows its files; halves of a pair, and files
+// that have gone, change nothing.
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
+	write := func(file string, text []byte) {
+		t.Helper()
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := New(Config{CertFile: certFile, KeyFile: keyFile}); err == nil || !strings.Contains(err.Error(), "GATEHOUSE_TLS_CERT") {
+		t.Errorf("without files: %v", err)
+	}
+	oneCert, oneKey := pairFor(t, "one.test")
+	twoCert, twoKey := pairFor(t, "two.test")
+	write(certFile, oneCert)
+	write(keyFile, oneKey)
+	var logged strings.Builder
+	e, err := New(Config{CertFile: certFile, KeyFile: keyFile, Log: slog.New(slog.NewTextHandler(&logged, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(step, want string, warnings int) {
+		t.Helper()
+		for range 3 {
+			e.reload()
+		}
+		if got := e.own.Load().Leaf.Subject.CommonName; got != want || strings.Count(logged.String(), "cannot be used") != warnings {
+			t.Errorf("%s: the certificate of %s, want %s; the log: %s", step, got, want, logged.String())
+		}
+	}
+	check("at first", "one.test", 0)
+	write(certFile, twoCert)
+	check("with the key of another", "one.test", 1)
+	write(keyFile, twoKey)
+	check("with its key", "two.test", 1)
+	if err := os.Remove(keyFile); err != nil {
+		t.Fatal(err)
+	}
+	check("without a key", "two.test", 2)
+	write(keyFile, twoKey)
+	check("with the same key", "two.test", 2)
+	write(certFile, []byte("nonsense"))
+	check("with nonsense", "two.test", 3)
+	write(certFile, oneCert)
+	write(keyFile, oneKey)
+	check("with the first again", "one.test", 3)
+}
+
+// TestChallengePair: the certificate that answers a challenge says what RFC 8737 asks for,
+// as the library of the protocol makes it.
+func TestChallengePair(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	thumbprint, err := acme.JWKThumbprint(key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := challengePair("shop.acme.test", "token."+thumbprint, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := (&acme.Client{Key: key}).TLSALPN01ChallengeCert("token", "shop.acme.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := func(c tls.Certificate) string {
+		leaf, err := x509.ParseCertificate(c.Certificate[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range leaf.Extensions {
+			if x.Id.Equal(acmeIdentifier) {
+				return fmt.Sprintf("%v %v %x", leaf.DNSNames, x.Critical, x.Value)
+			}
+		}
+		return "nothing"
+	}
+	if said(ours) != said(theirs) || said(ours) == "nothing" {
+		t.Errorf("it says %s, want %s", said(ours), said(theirs))
+	}
+}
+
+// TestChoose: the challenge that worked comes first, and after each failure another.
+func TestChoose(t *testing.T) {
+	both := []*acme.Challenge{{Type: "dns-01"}, {Type: HTTP01}, {Type: TLSALPN01}}
+	o := NewOrderer(OrderConfig{Methods: []string{TLSALPN01, HTTP01}})
+	for _, c := range []struct {
+		order   domain.Order
+		offered []*acme.Challenge
+		want    string
+	}{
+		{domain.Order{}, both, TLSALPN01},
+		{domain.Order{Attempts: 1}, both, HTTP01},
+		{domain.Order{Attempts: 2}, both, TLSALPN01},
+		{domain.Order{Method: HTTP01}, both, HTTP01},
+		{domain.Order{Method: HTTP01, Attempts: 1}, both, TLSALPN01},
+		{domain.Order{Method: "dns-01"}, both, TLSALPN01},
+		{domain.Order{}, both[:2], HTTP01},
+		{domain.Order{}, both[:1], ""},
+	} {
+		got := ""
+		if x := o.choose(c.order, c.offered); x != nil {
+			got = x.Type
+		}
+		if got != c.want {
+			t.Errorf("%+v: %q, want %q", c.order, got, c.want)
+		}
+	}
+}
+
+// TestBegin: a domain is ordered once at a time, a few domains are ordered at once, and an
+// outcome that could not be kept does not order again at once.
+func TestBegin(t *testing.T) {
+	now := time.Unix(0, 0)
+	o := NewOrderer(OrderConfig{Now: func() time.Time { return now }})
+	begin := func(step, name string, want bool) {
+		t.Helper()
+		if o.begin(name) != want {
+			t.Errorf("%s: ordering %s is %v", step, name, !want)
+		}
+	}
+	begin("at first", "a", true)
+	begin("under way", "a", false)
+	now = now.Add(time.Hour)
+	begin("under way for long", "a", false)
+	begin("beside it", "b", true)
+	o.end("a", true)
+	begin("kept", "a", true)
+	o.end("a", false)
+	begin("not kept", "a", false)
+	now = now.Add(again)
+	begin("not kept, a while ago", "a", true)
+	for i := 2; i < atOnce; i++ {
+		begin("there is room", fmt.Sprint(i), true)
+	}
+	begin("there is no room", "z", false)
+	o.end("b", true)
+	begin("there is room again", "z", true)
+}

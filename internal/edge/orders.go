@@ -1,0 +1,338 @@
+package edge
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/acme"
+
+	"github.com/gatehouse-dev/gatehouse/internal/domain"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// The types of challenges that the server answers.
+const (
+	HTTP01    = "http-01"
+	TLSALPN01 = "tls-alpn-01"
+)
+
+const (
+	// atOnce is how many certificates are ordered at the same time.
+	atOnce = 8
+	// orderTime bounds one order.
+	orderTime = 2 * time.Minute
+	// look is how often the orderer looks for orders that are due.
+	look = 2 * time.Second
+	// again is how long a domain waits whose last outcome could not be kept: without it, a
+	// store that fails would become a flood of orders.
+	again = 30 * time.Second
+	// limitedPause is how long to wait where the ACME server's limit is reached and it does not
+	// say for how long.
+	limitedPause = time.Hour
+)
+
+// OrderConfig is what an Orderer depends on.
+type OrderConfig struct {
+	Domains *domain.Service
+	Routes  *domain.Routes
+	// Client makes the client of the ACME directory for an account's key.
+	Client func(key crypto.Signer) *acme.Client
+	// Directory is the address of the ACME directory, Email that of the account; empty: none.
+	Directory, Email string
+	// Methods are the types of challenges to use, the preferred one first.
+	Methods []string
+	// Limit is how many orders a tenant has within domain.OrderWindow.
+	Limit int64
+	Now   func() time.Time
+	Log   *slog.Logger
+}
+
+// Orderer orders certificates by ACME. Run is for one replica at a time.
+type Orderer struct {
+	OrderConfig
+	wake chan struct{}
+
+	mu      sync.Mutex
+	account *acme.Client         // registered; nil: not yet
+	waiting map[string]time.Time // zero: the order is under way; else when to order again
+}
+
+// NewOrderer makes an Orderer.
+func NewOrderer(cfg OrderConfig) *Orderer {
+	return &Orderer{OrderConfig: cfg, wake: make(chan struct{}, 1), waiting: map[string]time.Time{}}
+}
+
+// Changed is told of changes in the stores.
+func (o *Orderer) Changed(id scope.TenantID, name string) {
+	if id == "" && (name == domain.Revision || name == "") {
+		select {
+		case o.wake <- struct{}{}:
+		default: // it will be looked at anyway
+		}
+	}
+}
+
+// Run orders what is due until ctx ends. It waits for the orders under way.
+func (o *Orderer) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for {
+		if err := o.start(ctx, &running); err != nil && ctx.Err() == nil {
+			o.Log.Warn("certificates cannot be ordered", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-o.wake:
+		case <-tick.C:
+		}
+	}
+}
+
+// start starts the orders that are due, as many as there is room for. It does not wait for
+// them: one that takes long keeps no other from being made.
+func (o *Orderer) start(ctx context.Context, running *sync.WaitGroup) error {
+	due, err := o.Domains.DueOrders(ctx, 16*atOnce)
+	if err != nil {
+		return err
+	}
+	for _, one := range due {
+		if !o.begin(one.Domain) {
+			continue
+		}
+		running.Go(func() {
+			err := o.order(ctx, one)
+			o.end(one.Domain, err == nil)
+			if err != nil && ctx.Err() == nil {
+				o.Log.Warn("the outcome of an order cannot be kept", "domain", one.Domain, "tenant", one.Tenant, "error", err)
+			}
+		})
+	}
+	return nil
+}
+
+// begin notes that a domain's certificate is ordered; false: it is so already, its last
+// outcome could not be kept, or there is no room.
+func (o *Orderer) begin(name string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now, under := o.Now(), 0
+	for other, until := range o.waiting {
+		switch {
+		case until.IsZero():
+			under++
+		case !now.Before(until):
+			delete(o.waiting, other)
+		}
+	}
+	if _, known := o.waiting[name]; known || under >= atOnce {
+		return false
+	}
+	o.waiting[name] = time.Time{}
+	return true
+}
+
+// end notes that an order has ended; kept: the store knows what became of it.
+func (o *Orderer) end(name string, kept bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.waiting[name] = o.Now().Add(again); kept {
+		delete(o.waiting, name)
+	}
+}
+
+// order orders one certificate and keeps the outcome.
+func (o *Orderer) order(ctx context.Context, one domain.Order) error {
+	err := o.Domains.BeginOrder(ctx, one, o.Limit)
+	if err == nil {
+		var certificate, key string
+		if certificate, key, err = o.obtain(ctx, &one); err == nil {
+			err = o.Domains.SaveIssued(ctx, one, certificate, key)
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil // the next leader orders it
+	case err == nil:
+		o.Log.Info("a certificate was issued", "domain", one.Domain, "tenant", one.Tenant, "method", one.Method)
+	case fault.Is(err, fault.NotFound): // the domain has gone meanwhile
+	default:
+		o.Log.Warn("a certificate cannot be ordered", "domain", one.Domain, "tenant", one.Tenant, "error", err)
+		err = o.Domains.SaveFailure(ctx, one, describe(err), waitFor(err))
+	}
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// describe says why an order failed, for the tenant: what the ACME server says, and no
+// cause that is for the log.
+func describe(err error) string {
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return fault.Message(f)
+	}
+	return err.Error()
+}
+
+// waitFor is the time that an error asks to wait; 0: none.
+func waitFor(err error) time.Duration {
+	if after, limited := acme.RateLimit(err); limited {
+		return max(after, limitedPause)
+	}
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return f.RetryAfter
+	}
+	return 0
+}
+
+// obtain orders a certificate (RFC 8555, section 7.4) and sets the method that was used.
+func (o *Orderer) obtain(ctx context.Context, one *domain.Order) (certificate, key string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, orderTime)
+	defer cancel()
+	client, err := o.registered(ctx)
+	if err != nil {
+		return "", "", fmt.Errorf("the account: %w", err)
+	}
+	defer func() {
+		if err != nil { // the account may be what is wrong: it is registered again
+			o.mu.Lock()
+			o.account = nil
+			o.mu.Unlock()
+		}
+	}()
+	order, err := client.AuthorizeOrder(ctx, acme.DomainIDs(one.Domain))
+	if err != nil {
+		return "", "", err
+	}
+	for _, url := range order.AuthzURLs {
+		if err := o.authorize(ctx, client, one, url); err != nil {
+			return "", "", err
+		}
+	}
+	if order, err = client.WaitOrder(ctx, order.URI); err != nil {
+		return "", "", err
+	}
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return "", "", err
+	}
+	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{DNSNames: []string{one.Domain}}, private)
+	if err != nil {
+		return "", "", err
+	}
+	chain, _, err := client.CreateCertFromOrder(ctx, order, request, true)
+	if err != nil {
+		return "", "", err
+	}
+	for _, der := range chain {
+		certificate += string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	}
+	key, err = keyText(private)
+	return certificate, key, err
+}
+
+// authorize proves the control of a domain, unless that is proven already.
+func (o *Orderer) authorize(ctx context.Context, client *acme.Client, one *domain.Order, url string) error {
+	auth, err := client.GetAuthorization(ctx, url)
+	if err != nil || auth.Status == acme.StatusValid {
+		return err
+	}
+	challenge := o.choose(*one, auth.Challenges)
+	if challenge == nil {
+		return fmt.Errorf("the ACME server offers none of the challenges %v", o.Methods)
+	}
+	one.Method = challenge.Type
+	thumbprint, err := acme.JWKThumbprint(client.Key.Public())
+	if err != nil {
+		return err
+	}
+	if err := o.Domains.PutChallenge(ctx, *one, challenge.Token+"."+thumbprint); err != nil {
+		return err
+	}
+	if err := o.Routes.Reload(ctx); err != nil {
+		return err
+	}
+	if _, err := client.Accept(ctx, challenge); err != nil {
+		return err
+	}
+	_, err = client.WaitAuthorization(ctx, auth.URI)
+	return err
+}
+
+// choose chooses a challenge: the type that worked the last time, and another after each
+// failure.
+func (o *Orderer) choose(one domain.Order, offered []*acme.Challenge) *acme.Challenge {
+	first := max(slices.Index(o.Methods, one.Method), 0) + int(one.Attempts%int64(len(o.Methods)))
+	for i := range o.Methods {
+		method := o.Methods[(first+i)%len(o.Methods)]
+		for _, c := range offered {
+			if c.Type == method {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+// registered is a client with the deployment's account, which is made at the first order.
+func (o *Orderer) registered(ctx context.Context) (*acme.Client, error) {
+	o.mu.Lock()
+	client := o.account
+	o.mu.Unlock()
+	if client != nil {
+		return client, nil
+	}
+	text, err := o.Domains.Account(ctx, o.Directory, func() (string, error) {
+		fresh, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			return "", err
+		}
+		return keyText(fresh)
+	})
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode([]byte(text))
+	if block == nil {
+		return nil, errors.New("edge: the account's key is no PEM")
+	}
+	key, err := x509.ParseECPrivateKey(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	client = o.Client(key)
+	account := &acme.Account{}
+	if o.Email != "" {
+		account.Contact = []string{"mailto:" + o.Email}
+	}
+	if _, err := client.Register(ctx, account, acme.AcceptTOS); err != nil && !errors.Is(err, acme.ErrAccountAlreadyExists) {
+		return nil, err
+	}
+	o.mu.Lock()
+	o.account = client
+	o.mu.Unlock()
+	return client, nil
+}
+
+// keyText is a private key in PEM.
+func keyText(key *ecdsa.PrivateKey) (string, error) {
+	der, err := x509.MarshalECPrivateKey(key)
+	return string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})), err
+}

@@ -1,0 +1,35 @@
+package upstream
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
+)
+
+// BenchmarkDo compares our own exchange for requests without a body with the standard transport.
+func BenchmarkDo(b *testing.B) {
+	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer app.Close()
+	for name, lean := range map[string]bool{"lean": true, "transport": false} {
+		b.Run(name, func(b *testing.B) {
+			u, err := New(app.URL, nil, time.Minute, 10, time.Now, func() {})
+			if err != nil {
+				b.Fatal(err)
+			}
+			u.lean = lean
+			r := httptest.NewRequest(http.MethodGet, "/x", http.NoBody)
+			for b.Loop() {
+				answer, err := u.Do(r, &Request{Method: http.MethodGet, Host: "app", Path: "/x"}, &header.Outgoing{}, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				_, err = io.Copy(io.Discard, answer.Response.Body)
+				answer.Finish(err == nil)
+			}
+		})
+	}
+}

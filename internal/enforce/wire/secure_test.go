@@ -1,0 +1,60 @@
+package wire
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// short is a listener that fails before each connection.
+type short struct {
+	conns chan net.Conn
+	fail  bool
+}
+
+func (s *short) Accept() (net.Conn, error) {
+	if s.fail = !s.fail; s.fail {
+		return nil, syscall.EMFILE
+	}
+	c, ok := <-s.conns
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+
+func (s *short) Close() error   { close(s.conns); return nil }
+func (s *short) Addr() net.Addr { return &net.TCPAddr{} }
+
+// TestSecureListenerGoesOn: a listener that fails for want of file descriptors goes on
+// afterwards, and one that is closed says so each time.
+func TestSecureListenerGoesOn(t *testing.T) {
+	inner := &short{conns: make(chan net.Conn)}
+	l := NewSecureListener(inner, &tls.Config{MinVersion: tls.VersionTLS12})
+	for range 3 {
+		if _, err := l.Accept(); !errors.Is(err, syscall.EMFILE) {
+			t.Fatalf("the failure is %v", err)
+		}
+		client, server := net.Pipe()
+		select {
+		case inner.conns <- server:
+		case <-time.After(30 * time.Second):
+			t.Fatal("it accepts no more")
+		}
+		_ = client.Close() // the handshake fails, which is no failure of the listener
+	}
+	if _, err := l.Accept(); !errors.Is(err, syscall.EMFILE) {
+		t.Fatalf("the failure is %v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("closed, it answers %v", err)
+		}
+	}
+}

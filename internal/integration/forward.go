@@ -1,0 +1,212 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/job"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Topic notifies the Forwarder of a tenant that has something to send.
+const Topic = "integrations"
+
+// lanes is the table whose rows are the lanes: one for each integration.
+const lanes job.LaneTable = "integrations"
+
+const (
+	// perRequest is how many entries of each log one request has at most.
+	perRequest = 500
+	// requestBytes is about how much of each log one request has at most.
+	requestBytes = 4 << 20
+	// turnTime is how long a lane sends before it gives others a turn.
+	turnTime = 20 * time.Second
+	// lookEvery is how often the logs are checked for a forwarder that has sent all of them.
+	lookEvery = 2 * time.Second
+	// longestWait is the longest pause after a failure, longestPause the longest pause that
+	// a system can ask for.
+	longestWait  = 5 * time.Minute
+	longestPause = time.Hour
+	// outage is how many failures in a row the audit reports as an outage.
+	outage = 5
+	// maxAttempts is how often a message of an action is tried.
+	maxAttempts = 20
+)
+
+// Backoff is the pause after the nth failure in a row, the first being 1.
+func Backoff(failures int64) time.Duration {
+	return min(time.Second<<min(max(failures, 1), 12), longestWait)
+}
+
+// Forwarder sends what waits, for all tenants. Replicas each have one.
+type Forwarder struct {
+	*Service
+	// Holder names this process; it differs from that of every other.
+	Holder string
+	// Active reports whether anything is to be sent for a tenant.
+	Active func(ctx context.Context, tenant scope.TenantID) (bool, error)
+	// Poll is how often all tenants are checked, in case a notification was missed.
+	Poll   time.Duration
+	Logger *slog.Logger
+}
+
+// Run sends until ctx ends, and returns when the last lane has stopped.
+func (f *Forwarder) Run(ctx context.Context) error {
+	l := &job.Lanes{
+		Cluster: f.Stores, Topic: Topic, Holder: f.Holder, Active: f.Active, Now: f.Now, Poll: f.Poll, Logger: f.Logger,
+		List: f.list, Turn: f.turn,
+	}
+	return l.Run(ctx)
+}
+
+// list returns when each lane has something to send. The logs do not announce new entries, so a
+// forwarder that has sent all of them is checked again soon.
+func (f *Forwarder) list(ctx context.Context, tx *db.Tx) ([]job.Lane, error) {
+	all, err := enabledLanes(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	now := f.Now()
+	var out []job.Lane
+	for _, l := range all {
+		due := now
+		waits := l.Waiting > 0
+		if l.Kind == SIEM && l.Place != nil {
+			if waits, err = follow.Behind(ctx, tx, *l.Place); err != nil {
+				return nil, err
+			}
+			if !waits {
+				due, waits = now.Add(lookEvery), true
+			}
+		}
+		if !waits {
+			continue
+		}
+		if l.NextAt != nil && l.NextAt.After(due) {
+			due = *l.NextAt
+		}
+		out = append(out, job.Lane{ID: l.ID, Due: &due, Until: l.Until, Holder: l.Holder})
+	}
+	return out, nil
+}
+
+// errLost rolls back the work of a lane that another replica has taken meanwhile.
+var errLost = errors.New("the lane belongs to another replica now")
+
+// turn takes a lane and sends until nothing waits, a request fails or the time is up.
+func (f *Forwarder) turn(ctx context.Context, key job.LaneKey, renew func()) (time.Time, error) {
+	for began := f.Now(); ; {
+		it, ours, err := f.hold(ctx, key)
+		if err != nil || !ours { // disabled, or another replica was faster: its next turn is soon
+			return f.Now().Add(time.Second), err
+		}
+		p, err := f.next(ctx, key.Tenant, it)
+		if err == nil && p.body != nil {
+			renew()
+			err = f.send(ctx, key.Tenant, it, p)
+		}
+		if err != nil || p.body == nil || ctx.Err() != nil || f.Now().Sub(began) > turnTime {
+			done, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+			defer stop()
+			free := f.Stores.Write(done, key.Tenant, func(tx *db.Tx) error { return job.FreeLane(done, tx, lanes, key.Lane, f.Holder) })
+			if errors.Is(err, errFailed) {
+				err = nil // already recorded
+			}
+			return time.Time{}, errors.Join(err, free)
+		}
+	}
+}
+
+// hold takes a lane, or extends the hold on it.
+func (f *Forwarder) hold(ctx context.Context, key job.LaneKey) (it Integration, ours bool, err error) {
+	err = f.Stores.Write(ctx, key.Tenant, func(tx *db.Tx) (err error) {
+		if ours, err = job.HoldLane(ctx, tx, lanes, key.Lane, f.Holder, f.Now()); err != nil || !ours {
+			return err
+		}
+		it, err = load(ctx, tx, key.Lane)
+		return err
+	})
+	return it, ours && err == nil, err
+}
+
+// errFailed ends a turn after a failure that is already recorded.
+var errFailed = errors.New("the system did not accept it")
+
+// send sends a parcel and records the outcome.
+func (f *Forwarder) send(ctx context.Context, tenant scope.TenantID, it Integration, p parcel) error {
+	a := f.post(ctx, tenant, it, p)
+	if ctx.Err() != nil && a.Error != "" {
+		return nil // our own end, not the system's fault
+	}
+	done, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer stop()
+	err := f.Stores.Write(done, tenant, func(tx *db.Tx) error {
+		if a.Error == "" {
+			return f.succeeded(done, tx, tenant, it, p)
+		}
+		return f.failed(done, tx, tenant, it, p, a)
+	})
+	if err == nil && a.Error != "" {
+		return errFailed
+	}
+	return err
+}
+
+func (f *Forwarder) succeeded(ctx context.Context, tx *db.Tx, tenant scope.TenantID, it Integration, p parcel) error {
+	now := db.Stamp(f.Now())
+	ours, err := saveSuccess(ctx, tx, it.ID, f.Holder, now, p.place)
+	if err == nil && !ours {
+		err = errLost
+	}
+	if err == nil && p.message != nil {
+		err = deleteMessage(ctx, tx, p.message.ID)
+	}
+	if err == nil && it.Failures >= outage {
+		err = audit.Append(ctx, tx, it.system(tenant), now, it.entry("INTEGRATION_RECOVERED", nil))
+	}
+	return err
+}
+
+func (f *Forwarder) failed(ctx context.Context, tx *db.Tx, tenant scope.TenantID, it Integration, p parcel, a answer) error {
+	now := db.Stamp(f.Now())
+	ours, err := saveFailure(ctx, tx, it.ID, f.Holder, now, now.Add(max(Backoff(it.Failures+1), a.pause)), a.Error)
+	if err != nil {
+		return err
+	}
+	if !ours {
+		return errLost
+	}
+	record := func(kind string, more map[string]any) error {
+		e := it.entry(kind, nil)
+		e.EventContext = map[string]any{"response_code": a.ResponseCode, "error": a.Error}
+		for name, v := range more {
+			e.EventContext[name] = v
+		}
+		return audit.Append(ctx, tx, it.system(tenant), now, e)
+	}
+	if it.Failures+1 == outage {
+		if err := record("INTEGRATION_FAILING", nil); err != nil {
+			return err
+		}
+	}
+	if p.message == nil {
+		return nil
+	}
+	if p.message.Attempts+1 < maxAttempts {
+		return noteAttempt(ctx, tx, p.message.ID)
+	}
+	if err := deleteMessage(ctx, tx, p.message.ID); err != nil {
+		return err
+	}
+	return record("INTEGRATION_MESSAGE_DROPPED", map[string]any{"event_id": p.message.EventID, "event_type": p.message.Type, "attempts": p.message.Attempts + 1})
+}
+
+// system is the scope of the Forwarder's own audit entries.
+func (it Integration) system(tenant scope.TenantID) scope.Scope {
+	return scope.Scope{Tenant: tenant, Env: it.Environment, Actor: scope.Actor{Kind: scope.System, ID: "integrations", Name: "integrations"}}
+}

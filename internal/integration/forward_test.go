@@ -1,0 +1,453 @@
+package integration
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/job"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
+	"github.com/gatehouse-dev/gatehouse/internal/spool"
+)
+
+var (
+	ctx   = context.Background()
+	admin = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice"}}
+)
+
+// bench is a store with a decision log, integrations, and a clock that tests move.
+type bench struct {
+	testing.TB
+	*Service
+	log   *audit.DecisionLog
+	spool *spool.Log
+	mu    sync.Mutex
+	at    time.Time
+	n     int
+}
+
+func newBench(t testing.TB, c *db.Cluster) *bench {
+	t.Helper()
+	b := &bench{TB: t, at: time.Date(2026, 3, 2, 12, 0, 10, 0, time.UTC)}
+	box, err := secret.New([secret.KeyBytes]byte{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true})
+	t.Cleanup(target.Close)
+	b.Service = &Service{Stores: c, Now: b.now, Random: rand.Reader, Box: box, Target: target}
+	if b.spool, err = spool.Open(spool.Config{Dir: t.TempDir(), Sync: spool.SyncNever}); err != nil {
+		t.Fatal(err)
+	}
+	b.log = audit.NewDecisionLog(audit.Config{Cluster: c, Spool: b.spool, SetAside: t.TempDir(), Now: b.now, Logger: slog.New(slog.DiscardHandler)})
+	running, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- b.log.Run(running) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		_ = b.spool.Close()
+	})
+	return b
+}
+
+func (b *bench) now() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.at
+}
+
+func (b *bench) move(d time.Duration) {
+	b.mu.Lock()
+	b.at = b.at.Add(d)
+	b.mu.Unlock()
+}
+
+// happen writes decisions of both environments and levels, and entries of the other log.
+func (b *bench) happen(n int) {
+	b.Helper()
+	for range n {
+		b.n++
+		d := audit.Decision{
+			DecisionID: fmt.Sprintf("d-%d", b.n), Decision: audit.Deny, Environment: []scope.Env{scope.Sandbox, scope.Production}[b.n%2],
+			AuditLevel: []audit.Level{audit.Basic, audit.Detailed, audit.None}[b.n%3], Timestamp: b.now(), Input: json.RawMessage(`{"password":"hunter2"}`),
+		}
+		if err := b.log.Record(scope.DefaultTenant, &d); err != nil {
+			b.Fatal(err)
+		}
+		err := b.Stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
+			return audit.Append(ctx, tx, admin, b.now(), audit.Entry{Type: "TRIED", Object: "thing", ObjectID: fmt.Sprint(b.n), Env: d.Environment, Changes: map[string]any{"password": "hunter2", "n": b.n}})
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	wait, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := b.spool.Wait(wait); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// turn lets a replica have one turn of an integration, when it is due.
+func (b *bench) turn(holder string, id int64) {
+	b.Helper()
+	f := &Forwarder{Service: b.Service, Holder: holder, Logger: slog.New(slog.DiscardHandler)}
+	var due bool
+	err := b.Stores.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
+		all, err := f.list(ctx, tx)
+		for _, l := range all {
+			due = due || l.ID == id && !l.Due.After(b.now())
+		}
+		return err
+	})
+	if err == nil && due {
+		_, err = f.turn(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: id}, func() {})
+	}
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) create(d Draft) Integration {
+	b.Helper()
+	it, err := b.Create(ctx, admin, d)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return it
+}
+
+// siem is a SIEM that stores what it accepts and checks the chains.
+type siem struct {
+	*httptest.Server
+	mu     sync.Mutex
+	status int
+	bodies []string
+	ends   map[string]follow.End
+	seen   map[string]bool
+	lines  []follow.Line
+	again  int
+	gaps   []string
+}
+
+func newSIEM(t testing.TB) *siem {
+	s := &siem{status: 200, ends: map[string]follow.End{}, seen: map[string]bool{}}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.bodies = append(s.bodies, string(body))
+		if s.status == 200 || s.status == 299 { // 299: stored, and the answer is lost
+			s.take(string(body))
+		}
+		if s.status == 299 {
+			w.WriteHeader(500)
+			return
+		}
+		w.WriteHeader(s.status)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *siem) take(body string) {
+	scan := bufio.NewScanner(strings.NewReader(body))
+	scan.Buffer(nil, 1<<20)
+	for scan.Scan() {
+		var l follow.Line
+		if err := json.Unmarshal(scan.Bytes(), &l); err != nil {
+			s.gaps = append(s.gaps, err.Error())
+			continue
+		}
+		if id := fmt.Sprint(l.Chain, l.Position); s.seen[id] {
+			s.again++
+			continue
+		} else {
+			s.seen[id] = true
+		}
+		if end, known := s.ends[l.Chain]; known && (l.Position != end.Position+1 || l.PreviousHash != end.Hash) {
+			s.gaps = append(s.gaps, fmt.Sprintf("%s: %d after %d", l.Chain, l.Position, end.Position))
+		}
+		s.ends[l.Chain] = follow.End{Position: l.Position, Hash: l.Hash}
+		s.lines = append(s.lines, l)
+	}
+}
+
+func (s *siem) set(status int) {
+	s.mu.Lock()
+	s.status = status
+	s.mu.Unlock()
+}
+
+// sent is what arrived, in order.
+func (s *siem) sent() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.bodies)
+}
+
+// check compares with the report of the log itself: all is there, in order, and the last hash of
+// each chain is the log's own.
+func (s *siem) check(t *testing.T, b *bench) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rep, err := b.log.Verify(ctx, admin)
+	if err != nil || !rep.Valid {
+		t.Fatalf("%+v, error %v", rep, err)
+	}
+	for _, c := range rep.Chains {
+		if s.ends[c.Name].Hash != c.Head {
+			t.Errorf("%s ends with %+v at the SIEM, with %s in the log", c.Name, s.ends[c.Name], c.Head)
+		}
+	}
+	if len(s.gaps) > 0 {
+		t.Errorf("gaps: %v", s.gaps)
+	}
+	if all := strings.Join(s.bodies, ""); strings.Contains(all, "hunter2") {
+		t.Error("a secret reached the SIEM")
+	}
+}
+
+// TestForwarding: both logs arrive complete and in order, over refusals, answers that are lost,
+// and replicas that end and take over.
+func TestForwarding(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b, s := newBench(t, c), newSIEM(t)
+		b.happen(20)
+		it := b.create(Draft{Name: "siem", Kind: SIEM, Endpoint: s.URL, Settings: map[string]any{"start": "oldest"}})
+		for round, status := range []int{200, 500, 299, 200, 429, 307, 200} {
+			b.happen(5)
+			s.set(status)
+			b.turn(fmt.Sprint("replica ", round%2), it.ID)
+			b.move(longestWait)
+		}
+		s.check(t, b)
+		if s.again == 0 || len(s.lines) != 1+55+37 { // its own creation, the entries, and the decisions but those at level none
+			t.Errorf("%d lines, %d of them again", len(s.lines), s.again)
+		}
+		for _, l := range s.lines {
+			if (l.Decision == nil) == (l.Event == nil) {
+				t.Errorf("%+v has not one entry", l)
+			}
+		}
+		got, err := b.Get(ctx, admin, it.ID)
+		if err != nil || got.Failures != 0 || got.LastError != "" || got.LastSuccessAt == nil || got.LastFailureAt == nil || got.ChangeNo != 1 {
+			t.Errorf("%+v, error %v", got, err)
+		}
+	})
+}
+
+// TestFollowIsBounded: a request has few bytes of each log, nothing is left out between two, and
+// the one log does not wait for the end of the other.
+func TestFollowIsBounded(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b := newBench(t, c)
+		b.happen(70)
+		place, all := follow.Place{}, 0
+		for rounds := 0; ; rounds++ {
+			var lines []follow.Line
+			err := b.Stores.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) (err error) {
+				lines, place, err = follow.Read(ctx, tx, scope.DefaultTenant, scope.AnyEnv, place, 60, 8000)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if all += len(lines); len(lines) == 0 {
+				break
+			}
+			if first, last := lines[0], lines[len(lines)-1]; rounds == 0 && (first.Decision == nil || last.Event == nil || len(lines) > 40) {
+				t.Errorf("%d lines from %s to %s", len(lines), first.Chain, last.Chain)
+			}
+		}
+		if all != 70+47 {
+			t.Errorf("%d lines in all", all)
+		}
+	})
+}
+
+// TestForwardsFromNow: without a start, what was there before is not sent, and the first line
+// links to it.
+func TestForwardsFromNow(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b, s := newBench(t, c), newSIEM(t)
+		b.happen(6)
+		it := b.create(Draft{Name: "siem", Kind: SIEM, Endpoint: s.URL})
+		rep, err := b.log.Verify(ctx, admin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.happen(3)
+		b.turn("one", it.ID)
+		s.check(t, b)
+		for _, chain := range rep.Chains {
+			for _, l := range s.lines {
+				if l.Chain != chain.Name || l.Chain == "events" {
+					continue
+				}
+				if l.PreviousHash != chain.Head {
+					t.Errorf("%s begins with %+v, want it after %s", chain.Name, l, chain.Head)
+				}
+				break
+			}
+		}
+		if first := s.lines[0]; len(s.lines) != 2+3+1 || first.Event != nil && first.Event.Type != "INTEGRATION_CREATED" {
+			t.Errorf("%d lines, the first is %+v", len(s.lines), first)
+		}
+	})
+}
+
+// TestForwardsOneEnvironment: what is of the other environment comes without its content, and
+// the chains stay whole.
+func TestForwardsOneEnvironment(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b, s := newBench(t, c), newSIEM(t)
+		it := b.create(Draft{Name: "siem", Kind: SIEM, Endpoint: s.URL, Environment: scope.Production})
+		b.happen(12)
+		b.turn("one", it.ID)
+		s.check(t, b)
+		for _, l := range s.lines {
+			if shown := l.Decision != nil || l.Event != nil; shown != (l.Environment != scope.Sandbox) {
+				t.Errorf("%+v", l)
+			}
+		}
+	})
+}
+
+// TestGapShows: what retention removed before it was sent is missing at the SIEM, visibly.
+func TestGapShows(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b, s := newBench(t, c), newSIEM(t)
+		it := b.create(Draft{Name: "siem", Kind: SIEM, Endpoint: s.URL})
+		b.happen(6)
+		b.turn("one", it.ID)
+		s.set(500)
+		b.happen(6)
+		b.turn("one", it.ID)
+		b.move(100 * 24 * time.Hour)
+		if _, err := b.log.Retain(ctx, scope.DefaultTenant); err != nil {
+			t.Fatal(err)
+		}
+		s.set(200)
+		b.happen(6)
+		b.turn("one", it.ID)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.gaps) != 1 || !strings.HasPrefix(s.gaps[0], "decisions.basic: ") {
+			t.Errorf("gaps: %v", s.gaps)
+		}
+	})
+}
+
+// TestFailingSystem: the audit says once that a system fails and once that it does not any more,
+// and attempts keep their distance.
+func TestFailingSystem(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b, s := newBench(t, c), newSIEM(t)
+		it := b.create(Draft{Name: "siem", Kind: SIEM, Endpoint: s.URL})
+		s.set(503)
+		for range outage + 3 {
+			b.turn("one", it.ID)
+			b.turn("one", it.ID) // not due yet
+			b.move(longestWait)
+		}
+		if n := len(s.sent()); n != outage+3 {
+			t.Errorf("%d attempts, want %d", n, outage+3)
+		}
+		got, err := b.Get(ctx, admin, it.ID)
+		if err != nil || got.Failures != outage+3 || got.LastError != "the system answered 503" || got.NextAttemptAt == nil {
+			t.Errorf("%+v, error %v", got, err)
+		}
+		s.set(200)
+		b.turn("one", it.ID)
+		for kind, want := range map[string]int64{"INTEGRATION_FAILING": 1, "INTEGRATION_RECOVERED": 1} {
+			page, err := b.log.Events(ctx, admin, audit.EventFilter{Type: kind})
+			if err != nil || page.Filtered != want {
+				t.Errorf("%d of %s, error %v", page.Filtered, kind, err)
+			}
+		}
+	})
+}
+
+// TestMessages: messages of actions go out in order, signed, each until it is accepted or dropped.
+func TestMessages(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b, s := newBench(t, c), newSIEM(t)
+		it := b.create(Draft{Name: "hook", Kind: Webhook, Endpoint: s.URL, Environment: scope.Sandbox, Credential: "a-long-random-key"})
+		queue := func(env scope.Env, id string) {
+			err := b.Stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
+				return Queue(ctx, tx, it.ID, env, id, b.now(), []byte(`{"n":"`+id+`"}`))
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.set(400)
+		queue(scope.Sandbox, "one")
+		queue(scope.Production, "of the other environment")
+		queue(scope.Sandbox, "two")
+		for range maxAttempts {
+			b.turn("one", it.ID)
+			b.move(longestWait)
+		}
+		s.set(204)
+		b.turn("one", it.ID)
+		b.turn("one", it.ID)
+		var got []string
+		for _, body := range s.sent() {
+			got = append(got, body[strings.Index(body, `"event_id":"`)+12:][:3])
+		}
+		if want := strings.Repeat("one ", maxAttempts) + "two"; strings.Join(got, " ") != want {
+			t.Errorf("sent %v", got)
+		}
+		page, err := b.log.Events(ctx, admin, audit.EventFilter{Type: "INTEGRATION_MESSAGE_DROPPED"})
+		if err != nil || page.Filtered != 1 || page.Events[0].EventContext["event_id"] != "one" {
+			t.Errorf("%+v, error %v", page, err)
+		}
+	})
+}
+
+// TestReseal: a new key takes over what is under the old one.
+func TestReseal(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b, s := newBench(t, c), newSIEM(t)
+		it := b.create(Draft{Name: "siem", Kind: SIEM, Endpoint: s.URL, Credential: "token-of-the-siem"})
+		both, err := secret.New([secret.KeyBytes]byte{2}, [secret.KeyBytes]byte{1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Box = both
+		if err := b.Reseal(ctx, scope.DefaultTenant); err != nil {
+			t.Fatal(err)
+		}
+		if b.Box, err = secret.New([secret.KeyBytes]byte{2}); err != nil {
+			t.Fatal(err)
+		}
+		if res, err := b.Test(ctx, admin, it.ID); err != nil || !res.Delivered {
+			t.Errorf("%+v, error %v", res, err)
+		}
+	})
+}

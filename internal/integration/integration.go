@@ -1,0 +1,145 @@
+// Package integration sends what happens to systems of the tenant: its SIEM, and programs that
+// the actions of controls call. An Integration says where. What waits for it is sent by one
+// replica at a time, in order:
+//
+//	audit logs ────────────▶ place of a siem_forwarder ─┐
+//	action.Service ─▶ Queue ─▶ integration_messages ────┤
+//	                                                    │ Forwarder: one lane an integration
+//	                                                    ├─ 2xx ─▶ the place moves on, the message goes
+//	                                                    └─ else ─▶ the same again, later
+//
+// The logs are the queue of a SIEM: nothing is copied, and nothing is lost while the target is
+// away or the server restarts. What was sent and not written down is sent again.
+package integration
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+const (
+	// maxIntegrations bounds the integrations of a tenant.
+	maxIntegrations = 50
+	// maxSettings bounds the settings of an integration, in bytes of JSON.
+	maxSettings = 16 << 10
+)
+
+// The kinds of integrations.
+const (
+	Webhook = "webhook"
+	SIEM    = "siem_forwarder"
+)
+
+// Integration is a system that is called.
+type Integration struct {
+	ID            int64          `json:"id" db:"id" doc:"Identifier."`
+	Name          string         `json:"name" db:"name" doc:"Name, unique." example:"siem"`
+	Kind          string         `json:"kind" db:"kind" enum:"webhook,siem_forwarder" doc:"webhook: actions of controls post their decision. siem_forwarder: gets both audit logs."`
+	Endpoint      string         `json:"endpoint" db:"endpoint" doc:"Address of the system." example:"https://siem.example.com/ingest"`
+	Environment   scope.Env      `json:"environment" db:"environment" enum:",sandbox,production" doc:"Only this environment; empty: both."`
+	Settings      map[string]any `json:"settings" db:"settings" doc:"Settings of the kind; GET /integrations/kinds lists them."`
+	CredentialSet bool           `json:"credential_set" db:"-" doc:"Whether a credential is stored. It is never returned."`
+	Enabled       bool           `json:"enabled" db:"enabled" doc:"Whether anything is sent. What waits is sent once it is enabled again."`
+	Failures      int64          `json:"consecutive_failures" db:"failures" doc:"Number of failed attempts since the last success."`
+	LastError     string         `json:"last_error" db:"last_error" doc:"Why the last attempt failed; empty: it did not."`
+	LastSuccessAt *time.Time     `json:"last_success_at" db:"last_success_at" doc:"When the system last accepted something; null: never."`
+	LastFailureAt *time.Time     `json:"last_failure_at" db:"last_failure_at" doc:"When an attempt last failed; null: never."`
+	NextAttemptAt *time.Time     `json:"next_attempt_at" db:"next_at" doc:"When it is tried again after a failure; null: the last attempt did not fail."`
+	Place         *follow.Place  `json:"-" db:"place"`
+	CreatedBy     string         `json:"created_by" db:"created_by" doc:"Who created it."`
+	CreatedAt     time.Time      `json:"created_at" db:"created_at" doc:"When it was created."`
+	UpdatedAt     time.Time      `json:"updated_at" db:"updated_at" doc:"When it was last changed."`
+
+	// ChangeNo is the ETag: it grows with changes by people.
+	ChangeNo int64 `json:"-" db:"change_no"`
+	// Credential is sealed.
+	Credential []byte `json:"-" db:"credential"`
+}
+
+// Draft is what a create takes.
+type Draft struct {
+	Name        string         `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique." example:"siem"`
+	Kind        string         `json:"kind" enum:"webhook,siem_forwarder" doc:"webhook: actions of controls post their decision. siem_forwarder: gets both audit logs."`
+	Endpoint    string         `json:"endpoint" minLength:"1" maxLength:"2000" doc:"Address of the system: an https URL, or http to an address that the operator allows. No internal network." example:"https://siem.example.com/ingest"`
+	Environment scope.Env      `json:"environment,omitempty" enum:",sandbox,production" doc:"Only this environment; absent: both."`
+	Settings    map[string]any `json:"settings,omitempty" doc:"Settings of the kind; GET /integrations/kinds lists them."`
+	Credential  any            `json:"credential,omitempty" writeOnly:"true" doc:"An object with the secrets of the kind, or a string for its main secret. It is stored encrypted and never returned."`
+	Enabled     *bool          `json:"enabled,omitempty" doc:"Whether anything is sent; true by default."`
+}
+
+// Change is what an update takes: the members sent change, the others stay.
+type Change struct {
+	Name       *string                     `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique."`
+	Endpoint   *string                     `json:"endpoint,omitempty" minLength:"1" maxLength:"2000" doc:"Address of the system. Another host needs the credential again: the stored one is not sent to a host that it was not given for."`
+	Settings   patch.Field[map[string]any] `json:"settings,omitzero" doc:"Settings of the kind; replaces all of them."`
+	Credential any                         `json:"credential,omitempty" writeOnly:"true" doc:"Replaces the credential: an object with the secrets of the kind, or a string for its main secret; an empty object removes it."`
+	Enabled    *bool                       `json:"enabled,omitempty" doc:"Whether anything is sent."`
+}
+
+// Page is one page of the integrations, by id.
+type Page struct {
+	Integrations []Integration `json:"integrations" doc:"The page, by id."`
+	Total        int64         `json:"total" doc:"How many there are."`
+}
+
+// TestResult is how a system took a test.
+type TestResult struct {
+	Delivered    bool   `json:"delivered" doc:"Whether the system accepted it."`
+	ResponseCode int    `json:"response_code" doc:"HTTP status; 0: the system could not be reached."`
+	DurationMS   int64  `json:"duration_ms" doc:"Duration in milliseconds."`
+	Error        string `json:"error" doc:"Why it failed; empty: it did not."`
+}
+
+// Kind describes integrations of one kind, for forms.
+type Kind struct {
+	Kind        string           `json:"kind" enum:"webhook,siem_forwarder" doc:"Kind of integration."`
+	Settings    []format.Setting `json:"settings" doc:"Settings."`
+	Credentials [][]string       `json:"credentials" doc:"The sets of members that a credential may have. An empty set: it may be absent."`
+}
+
+// Kinds lists the kinds of integrations.
+func Kinds() []Kind {
+	var out []Kind
+	for _, t := range types() {
+		out = append(out, Kind{t.Name, t.Describe().Settings, t.Credentials})
+	}
+	return out
+}
+
+// The members of settings.
+const (
+	settingScheme = "auth_scheme"
+	settingStart  = "start"
+	startNow      = "now"
+	startOldest   = "oldest"
+)
+
+func types() []format.Type {
+	return []format.Type{
+		{
+			Name: Webhook, Secrets: []string{format.HMACSecret}, Credentials: [][]string{{format.HMACSecret}},
+		},
+		{
+			Name: SIEM, Secrets: []string{format.BearerToken, format.HMACSecret},
+			Settings: []format.Setting{
+				{Name: settingStart, Kind: "choice", Values: []string{startNow, startOldest}},
+				{Name: settingScheme, Kind: "text", Values: nil},
+			},
+			Credentials: [][]string{{}, {format.BearerToken}, {format.HMACSecret}, {format.BearerToken, format.HMACSecret}},
+		},
+	}
+}
+
+func typeOf(kind string) (format.Type, bool) {
+	all := types()
+	i := slices.IndexFunc(all, func(t format.Type) bool { return t.Name == kind })
+	if i < 0 {
+		return format.Type{}, false
+	}
+	return all[i], true
+}

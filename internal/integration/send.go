@@ -1,0 +1,169 @@
+package integration
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/webhook"
+)
+
+// parcel is the content of one request.
+type parcel struct {
+	// body is nil if nothing waits.
+	body []byte
+	// place is the forwarder's place once the parcel is delivered.
+	place *follow.Place
+	// message is set for the kind Webhook.
+	message *message
+}
+
+// answer is the outcome of a request.
+type answer struct {
+	TestResult
+	pause time.Duration
+}
+
+// next returns what to send next.
+func (f *Forwarder) next(ctx context.Context, tenant scope.TenantID, it Integration) (p parcel, err error) {
+	p.place = it.Place
+	err = f.Stores.Read(ctx, tenant, func(tx *db.Tx) error {
+		if it.Kind != SIEM {
+			m, err := firstMessage(ctx, tx, it.ID)
+			if errors.Is(err, db.ErrNoRows) {
+				return nil
+			}
+			p.message, p.body = &m, m.Data
+			return err
+		}
+		lines, place, err := follow.Read(ctx, tx, tenant, it.Environment, *it.Place, perRequest, requestBytes)
+		if err != nil || len(lines) == 0 {
+			return err
+		}
+		p.place = &place
+		p.body, err = jsonLines(lines)
+		return err
+	})
+	return p, err
+}
+
+// jsonLines returns each item as a line of JSON.
+func jsonLines[L any](lines []L) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	for _, l := range lines {
+		if err := e.Encode(l); err != nil {
+			return nil, fault.Wrap(err, "write a line of the audit")
+		}
+	}
+	return b.Bytes(), nil
+}
+
+// post sends a parcel once.
+func (s *Service) post(ctx context.Context, tenant scope.TenantID, it Integration, p parcel) (a answer) {
+	began := s.Now()
+	defer func() { a.Delivered, a.DurationMS = a.Error == "", s.Now().Sub(began).Milliseconds() }()
+	secrets, err := s.open(tenant, it)
+	if err != nil {
+		a.Error = "the stored credential cannot be opened"
+		return a
+	}
+	r, err := requestOf(it, secrets, p, began)
+	if err != nil {
+		a.Error = "the request cannot be written"
+		return a
+	}
+	res, err := s.Target.Do(ctx, r)
+	if err != nil {
+		a.Error = fault.Message(err)
+		return a
+	}
+	a.ResponseCode = res.Status
+	if !res.OK() {
+		a.Error = "the system answered " + strconv.Itoa(res.Status)
+		a.pause = res.RetryAfter(s.Now(), longestPause)
+	}
+	return a
+}
+
+// requestOf returns the request of a parcel, signed and with the credential.
+func requestOf(it Integration, secrets map[string]string, p parcel, at time.Time) (outbound.Request, error) {
+	r := outbound.Request{Method: "POST", URL: it.Endpoint, Body: p.body}
+	if p.message != nil {
+		var err error
+		r.Body, r.Header, err = webhook.Signed(p.message.EventID, p.message.Type, p.message.At, p.body, at, secrets[format.HMACSecret])
+		return r, err
+	}
+	r.Header = map[string][]string{"Content-Type": {"application/x-ndjson"}, "User-Agent": {"gatehouse-siem"}}
+	if key := secrets[format.HMACSecret]; key != "" {
+		r.Header["X-Service-Signature"] = []string{outbound.Signature([]byte(key), r.Body)}
+	}
+	if token := secrets[format.BearerToken]; token != "" {
+		scheme, _ := it.Settings[settingScheme].(string)
+		r.Header["Authorization"] = []string{cmp.Or(scheme, "Bearer") + " " + token}
+	}
+	return r, nil
+}
+
+// Test sends an example at once and returns the system's answer, even if the integration is
+// disabled.
+func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64) (TestResult, error) {
+	it, err := s.load(ctx, sc, id)
+	if err != nil {
+		return TestResult{}, err
+	}
+	p, err := s.example(sc, it)
+	if err != nil {
+		return TestResult{}, err
+	}
+	a := s.post(ctx, sc.Tenant, it, p)
+	err = s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) error {
+		if _, err := load(ctx, tx, id); err != nil {
+			return err // deleted meanwhile
+		}
+		return audit.Append(ctx, tx, sc, s.Now(), it.entry("INTEGRATION_TESTED", map[string]any{"delivered": a.Delivered, "response_code": a.ResponseCode}))
+	})
+	return a.TestResult, err
+}
+
+// example returns what a test sends.
+func (s *Service) example(sc scope.Scope, it Integration) (parcel, error) {
+	random := make([]byte, 16)
+	if _, err := io.ReadFull(s.Random, random); err != nil {
+		return parcel{}, fault.Wrap(err, "draw an id")
+	}
+	now := db.Stamp(s.Now())
+	if it.Kind == SIEM {
+		body, err := jsonLines([]follow.Line{{Chain: "test", Tenant: string(sc.Tenant), Environment: it.Environment, At: now}})
+		return parcel{body: body}, err
+	}
+	data := []byte(`{"test":true}`)
+	return parcel{body: data, message: &message{EventID: "evt_" + hex.EncodeToString(random), Type: EventAction, At: now, Data: data}}, nil
+}
+
+// EventAction is the event type of messages from actions.
+const EventAction = "control.action"
+
+// Queue queues a message for an integration of the kind Webhook, in the transaction that stores
+// the decision. data is JSON without secrets.
+func Queue(ctx context.Context, tx *db.Tx, id int64, env scope.Env, eventID string, at time.Time, data []byte) error {
+	n, err := queueMessage(ctx, tx, id, env, message{EventID: eventID, Type: EventAction, At: at, Data: data})
+	if err != nil || n == 0 {
+		return err
+	}
+	return tx.Notify(ctx, Topic)
+}

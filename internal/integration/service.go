@@ -1,0 +1,341 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
+)
+
+// Service is the use cases on integrations.
+type Service struct {
+	Stores *db.Cluster
+	Now    func() time.Time
+	Random io.Reader
+	// Box seals the credentials.
+	Box *secret.Box
+	// Target calls the systems, guarded.
+	Target *outbound.Client
+}
+
+// changes is held while integrations change, so that names and their number hold.
+const changes = "integrations"
+
+// List is one page of the integrations of a kind ("": of all), by id.
+func (s *Service) List(ctx context.Context, sc scope.Scope, kind string, skip, limit int64) (Page, error) {
+	var page Page
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		if page.Total, err = countIntegrations(ctx, tx, kind); err != nil {
+			return err
+		}
+		page.Integrations, err = listIntegrations(ctx, tx, kind, skip, limit)
+		return err
+	})
+	for i := range page.Integrations {
+		page.Integrations[i] = page.Integrations[i].shown()
+	}
+	return page, err
+}
+
+// Get is one integration.
+func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Integration, error) {
+	it, err := s.load(ctx, sc, id)
+	return it.shown(), err
+}
+
+// Create makes an integration.
+func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Integration, error) {
+	t, known := typeOf(d.Kind)
+	if !known {
+		return Integration{}, fault.Invalidf("/kind", "there is no such kind of integration")
+	}
+	it := Integration{
+		Name: strings.TrimSpace(d.Name), Kind: d.Kind, Endpoint: d.Endpoint, Environment: d.Environment, Settings: d.Settings,
+		Enabled: d.Enabled == nil || *d.Enabled, CreatedBy: sc.Actor.Name, ChangeNo: 1, Credential: []byte{},
+	}
+	if it.Settings == nil {
+		it.Settings = map[string]any{}
+	}
+	secrets, offences := t.ReadCredential(d.Credential)
+	if err := s.check(ctx, t, it, secrets, offences); err != nil {
+		return Integration{}, err
+	}
+	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
+		n, err := countIntegrations(ctx, tx, "")
+		if err != nil {
+			return err
+		}
+		if n >= maxIntegrations {
+			return fault.Newf(fault.Forbidden, "limit_exceeded", "a tenant has at most %d integrations", maxIntegrations).With("limit", maxIntegrations).With("used", n)
+		}
+		if err := checkNameFree(ctx, tx, it.Name, 0); err != nil {
+			return err
+		}
+		if it.Kind == SIEM {
+			place, err := follow.NewPlace(ctx, tx, it.Settings[settingStart] == startOldest)
+			if err != nil {
+				return err
+			}
+			it.Place = &place
+		}
+		it.CreatedAt = db.Stamp(s.Now())
+		it.UpdatedAt = it.CreatedAt
+		if it, err = insertIntegration(ctx, tx, it); err != nil {
+			return err
+		}
+		if it.Credential, err = s.Box.SealMembers(secrets, sealedAt(sc.Tenant, it.ID)); err != nil {
+			return err
+		}
+		if it, err = updateIntegration(ctx, tx, it); err != nil {
+			return err
+		}
+		if err := tx.Notify(ctx, Topic); err != nil {
+			return err
+		}
+		return audit.Append(ctx, tx, sc, s.Now(), it.entry("INTEGRATION_CREATED", map[string]any{"kind": it.Kind, "target": outbound.Origin(it.Endpoint), "enabled": it.Enabled}))
+	})
+	return it.shown(), err
+}
+
+// Update changes the members that were sent. ifChange other than 0 must be the
+// integration's ChangeNo, else Precondition.
+func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Change, ifChange int64) (Integration, error) {
+	old, err := s.load(ctx, sc, id)
+	if err != nil {
+		return Integration{}, err
+	}
+	t, _ := typeOf(old.Kind)
+	next, secrets, offences, err := s.apply(sc.Tenant, t, old, ch)
+	if err != nil {
+		return Integration{}, err
+	}
+	if err := s.check(ctx, t, next, secrets, offences); err != nil {
+		return Integration{}, err
+	}
+	var it Integration
+	err = s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
+		old, err := loadCurrent(ctx, tx, id, ifChange)
+		if err != nil {
+			return err
+		}
+		next, secrets, _, err := s.apply(sc.Tenant, t, old, ch)
+		if err != nil {
+			return err
+		}
+		was, err := s.open(sc.Tenant, old)
+		if err != nil {
+			return err
+		}
+		if !maps.Equal(was, secrets) {
+			if next.Credential, err = s.Box.SealMembers(secrets, sealedAt(sc.Tenant, id)); err != nil {
+				return err
+			}
+		}
+		if it = old; reflect.DeepEqual(next, old) {
+			return nil
+		}
+		if next.Name != old.Name {
+			if err := checkNameFree(ctx, tx, next.Name, id); err != nil {
+				return err
+			}
+		}
+		next.ChangeNo, next.UpdatedAt = old.ChangeNo+1, db.Stamp(s.Now())
+		if it, err = updateIntegration(ctx, tx, next); err != nil {
+			return err
+		}
+		if err := tx.Notify(ctx, Topic); err != nil { // what waits may go now
+			return err
+		}
+		return audit.Append(ctx, tx, sc, s.Now(), it.entry("INTEGRATION_UPDATED", changed(old, it)))
+	})
+	return it.shown(), err
+}
+
+// apply gives an integration with a change, its credential in clear, and what is wrong with the
+// credential that was sent. A stored credential does not go to another host than it was given
+// for.
+func (s *Service) apply(tenant scope.TenantID, t format.Type, it Integration, ch Change) (Integration, map[string]string, []fault.Detail, error) {
+	secrets, err := s.open(tenant, it)
+	if err != nil {
+		return it, nil, nil, err
+	}
+	was := it.Endpoint
+	if ch.Name != nil {
+		it.Name = strings.TrimSpace(*ch.Name)
+	}
+	if ch.Endpoint != nil {
+		it.Endpoint = *ch.Endpoint
+	}
+	if ch.Enabled != nil {
+		it.Enabled = *ch.Enabled
+	}
+	ch.Settings.Apply(&it.Settings)
+	if it.Settings == nil {
+		it.Settings = map[string]any{}
+	}
+	if ch.Credential != nil {
+		secrets, offences := t.ReadCredential(ch.Credential)
+		return it, secrets, offences, nil
+	}
+	if len(secrets) > 0 && !outbound.SameOrigin(was, it.Endpoint) {
+		f := fault.Invalidf("/credential", "another host needs the credential again")
+		f.Code = "credential_required"
+		return it, nil, nil, f
+	}
+	return it, secrets, nil, nil
+}
+
+// Delete removes an integration with what waits for it.
+func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64) (Integration, error) {
+	var it Integration
+	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) (err error) {
+		if it, err = loadCurrent(ctx, tx, id, ifChange); err != nil {
+			return err
+		}
+		if err := deleteIntegration(ctx, tx, id); err != nil {
+			return err
+		}
+		return audit.Append(ctx, tx, sc, s.Now(), it.entry("INTEGRATION_DELETED", map[string]any{"kind": it.Kind, "target": outbound.Origin(it.Endpoint)}))
+	})
+	return it, err
+}
+
+// check checks an integration whose secrets are in clear.
+func (s *Service) check(ctx context.Context, t format.Type, it Integration, secrets map[string]string, offences []fault.Detail) error {
+	if it.Name == "" {
+		offences = append(offences, fault.Detail{Pointer: "/name", Message: "an integration has a name"})
+	}
+	if text, err := json.Marshal(it.Settings); err != nil || len(text) > maxSettings {
+		offences = append(offences, fault.Detail{Pointer: "/settings", Message: "must not be larger than 16 KiB"})
+	}
+	if len(offences) == 0 {
+		offences = t.Check(format.Channel{Endpoint: it.Endpoint, Settings: it.Settings, Credential: secrets})
+	}
+	if len(offences) > 0 {
+		f := fault.New(fault.Invalid, "validation_failed", "the integration is not valid")
+		f.Details = offences
+		return f
+	}
+	return s.Target.Check(ctx, "/endpoint", it.Endpoint)
+}
+
+// Exists reports whether actions of an environment can call an integration of this id and kind.
+func Exists(ctx context.Context, tx *db.Tx, env scope.Env, kind string, id int64) (bool, error) {
+	it, err := getIntegration(ctx, tx, id)
+	if errors.Is(err, db.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil && it.Kind == kind && (it.Environment == scope.AnyEnv || it.Environment == env), err
+}
+
+// sealedAt is what a sealed credential is bound to.
+func sealedAt(tenant scope.TenantID, id int64) string {
+	return "integrations:" + string(tenant) + ":" + strconv.FormatInt(id, 10)
+}
+
+// open gives the secrets of an integration in clear.
+func (s *Service) open(tenant scope.TenantID, it Integration) (map[string]string, error) {
+	return s.Box.OpenMembers(it.Credential, sealedAt(tenant, it.ID))
+}
+
+// Reseal seals a tenant's credentials anew that are still under an old key, so that the
+// operator can drop that key.
+func (s *Service) Reseal(ctx context.Context, tenant scope.TenantID) error {
+	return s.Stores.WriteUnder(ctx, tenant, changes, func(tx *db.Tx) error {
+		all, err := listIntegrations(ctx, tx, "", 0, maxIntegrations)
+		if err != nil {
+			return err
+		}
+		for _, it := range all {
+			sealed, err := s.Box.ResealMembers(it.Credential, sealedAt(tenant, it.ID))
+			if err != nil {
+				return err
+			}
+			if sealed != nil {
+				it.Credential = sealed
+				if _, err := updateIntegration(ctx, tx, it); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// changed names what differs; of the endpoint only scheme and host, of the credential nothing.
+func changed(old, next Integration) map[string]any {
+	out := patch.Differences{}
+	out.Note("name", old.Name, next.Name)
+	out.Note("enabled", old.Enabled, next.Enabled)
+	if old.Endpoint != next.Endpoint {
+		out["target"] = map[string]any{"from": outbound.Origin(old.Endpoint), "to": outbound.Origin(next.Endpoint)}
+	}
+	if !reflect.DeepEqual(old.Settings, next.Settings) {
+		out["settings_changed"] = true
+	}
+	if string(old.Credential) != string(next.Credential) {
+		out["sign_in_changed"] = true
+	}
+	return out
+}
+
+func (it Integration) entry(kind string, changes map[string]any) audit.Entry {
+	return audit.Entry{Type: kind, Object: "integration", ObjectID: strconv.FormatInt(it.ID, 10), ObjectName: it.Name, Env: it.Environment, Changes: changes}
+}
+
+// shown fills in what is not stored.
+func (it Integration) shown() Integration {
+	it.CredentialSet = len(it.Credential) > 0
+	return it
+}
+
+func (s *Service) load(ctx context.Context, sc scope.Scope, id int64) (Integration, error) {
+	var it Integration
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		it, err = load(ctx, tx, id)
+		return err
+	})
+	return it, err
+}
+
+func load(ctx context.Context, tx *db.Tx, id int64) (Integration, error) {
+	it, err := getIntegration(ctx, tx, id)
+	if errors.Is(err, db.ErrNoRows) {
+		return Integration{}, fault.NotFoundf("no such integration")
+	}
+	return it, err
+}
+
+func loadCurrent(ctx context.Context, tx *db.Tx, id, ifChange int64) (Integration, error) {
+	it, err := load(ctx, tx, id)
+	if err != nil {
+		return Integration{}, err
+	}
+	return it, fault.CheckVersion("integration", it.ChangeNo, ifChange)
+}
+
+func checkNameFree(ctx context.Context, tx *db.Tx, name string, self int64) error {
+	other, err := integrationNamed(ctx, tx, name)
+	if err == nil && other != self {
+		return fault.Newf(fault.Conflict, "already_exists", "there is an integration called %q already", name)
+	}
+	if errors.Is(err, db.ErrNoRows) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,118 @@
+package integration
+
+import (
+	"context"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+const columns = `id, name, kind, endpoint, environment, settings, enabled, failures, last_error, last_success_at, last_failure_at, next_at, place,
+	created_by, created_at, updated_at, change_no, credential`
+
+const ofKind = ` WHERE ($1 = '' OR kind = $1)`
+
+func countIntegrations(ctx context.Context, tx *db.Tx, kind string) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT COUNT(*) FROM integrations`+ofKind, kind)
+}
+
+func listIntegrations(ctx context.Context, tx *db.Tx, kind string, skip, limit int64) ([]Integration, error) {
+	return db.All[Integration](ctx, tx, `SELECT `+columns+` FROM integrations`+ofKind+` ORDER BY id LIMIT $2 OFFSET $3`, kind, limit, skip)
+}
+
+func getIntegration(ctx context.Context, tx *db.Tx, id int64) (Integration, error) {
+	return db.One[Integration](ctx, tx, `SELECT `+columns+` FROM integrations WHERE id = $1`, id)
+}
+
+func integrationNamed(ctx context.Context, tx *db.Tx, name string) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT id FROM integrations WHERE name = $1`, name)
+}
+
+func insertIntegration(ctx context.Context, tx *db.Tx, it Integration) (Integration, error) {
+	return db.One[Integration](ctx, tx, `INSERT INTO integrations (name, kind, endpoint, environment, settings, enabled, place, credential, created_by,
+			created_at, updated_at, change_no)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) RETURNING `+columns,
+		it.Name, it.Kind, it.Endpoint, string(it.Environment), it.Settings, it.Enabled, it.Place, it.Credential, it.CreatedBy, it.CreatedAt, it.UpdatedAt, it.ChangeNo)
+}
+
+// updateIntegration writes what people change, and ends the pause after a failure. The other
+// columns are the Forwarder's.
+func updateIntegration(ctx context.Context, tx *db.Tx, it Integration) (Integration, error) {
+	return db.One[Integration](ctx, tx, `UPDATE integrations SET name = $2, endpoint = $3, settings = $4, enabled = $5, credential = $6, updated_at = $7,
+			change_no = $8, next_at = NULL
+		WHERE id = $1 RETURNING `+columns, it.ID, it.Name, it.Endpoint, it.Settings, it.Enabled, it.Credential, it.UpdatedAt, it.ChangeNo)
+}
+
+func deleteIntegration(ctx context.Context, tx *db.Tx, id int64) error {
+	for _, sql := range []string{`DELETE FROM integration_messages WHERE integration_id = $1`, `DELETE FROM integrations WHERE id = $1`} {
+		if _, err := tx.Exec(ctx, sql, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lane is an enabled integration as the Forwarder looks at it.
+type lane struct {
+	ID      int64         `db:"id"`
+	Kind    string        `db:"kind"`
+	Place   *follow.Place `db:"place"`
+	NextAt  *time.Time    `db:"next_at"`
+	Until   time.Time     `db:"lane_until"`
+	Holder  string        `db:"lane_holder"`
+	Waiting int64         `db:"waiting"`
+}
+
+func enabledLanes(ctx context.Context, tx *db.Tx) ([]lane, error) {
+	return db.All[lane](ctx, tx, `SELECT id, kind, place, next_at, lane_until, lane_holder,
+			(SELECT COUNT(*) FROM integration_messages m WHERE m.integration_id = integrations.id) AS waiting
+		FROM integrations WHERE enabled ORDER BY id`)
+}
+
+// message is what waits for an integration of the kind Webhook.
+type message struct {
+	ID       int64     `db:"id"`
+	EventID  string    `db:"event_id"`
+	Type     string    `db:"event_type"`
+	At       time.Time `db:"at"`
+	Data     []byte    `db:"data"`
+	Attempts int64     `db:"attempts"`
+}
+
+// queueMessage adds a message, unless the integration is off or not of this environment.
+func queueMessage(ctx context.Context, tx *db.Tx, id int64, env scope.Env, m message) (int64, error) {
+	return tx.Exec(ctx, `INSERT INTO integration_messages (integration_id, event_id, event_type, at, data)
+		SELECT id, CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS BIGINT), CAST($5 AS TEXT) FROM integrations
+		WHERE id = $1 AND enabled AND (environment = '' OR environment = $6)`, id, m.EventID, m.Type, m.At, string(m.Data), string(env))
+}
+
+func firstMessage(ctx context.Context, tx *db.Tx, id int64) (message, error) {
+	return db.One[message](ctx, tx, `SELECT id, event_id, event_type, at, data, attempts FROM integration_messages WHERE integration_id = $1 ORDER BY id LIMIT 1`, id)
+}
+
+func deleteMessage(ctx context.Context, tx *db.Tx, id int64) error {
+	_, err := tx.Exec(ctx, `DELETE FROM integration_messages WHERE id = $1`, id)
+	return err
+}
+
+func noteAttempt(ctx context.Context, tx *db.Tx, id int64) error {
+	_, err := tx.Exec(ctx, `UPDATE integration_messages SET attempts = attempts + 1 WHERE id = $1`, id)
+	return err
+}
+
+// saveSuccess writes that the system took something, and how far it has come. It gives false
+// where the lane is not ours any more.
+func saveSuccess(ctx context.Context, tx *db.Tx, id int64, holder string, now time.Time, place *follow.Place) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE integrations SET failures = 0, last_error = '', next_at = NULL, last_success_at = $3, place = $4
+		WHERE id = $1 AND lane_holder = $2`, id, holder, now, place)
+	return n == 1, err
+}
+
+// saveFailure writes that an attempt failed, and when the next one is.
+func saveFailure(ctx context.Context, tx *db.Tx, id int64, holder string, now, next time.Time, why string) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE integrations SET failures = failures + 1, last_error = $5, next_at = $4, last_failure_at = $3
+		WHERE id = $1 AND lane_holder = $2`, id, holder, now, next, why)
+	return n == 1, err
+}

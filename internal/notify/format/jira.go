@@ -1,0 +1,172 @@
+package format
+
+import (
+	"encoding/json"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// jiraSummary bounds the summary of an issue, in characters.
+const jiraSummary = 255
+
+// jiraProject is a project's key, which goes into a query.
+var jiraProject = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,254}$`)
+
+// jiraType keeps an issue for each fault (Jira Cloud's REST API v3).
+func jiraType() Type {
+	t := ticketType(Jira, []Setting{
+		{Name: "project", Kind: kindText, Required: true}, {Name: "issue_type", Kind: kindText}, {Name: "resolve_transition", Kind: kindText},
+	}, func(x exchange) desk { return jiraDesk{x} })
+	t.more = func(c *checks) {
+		if s := c.text("project"); s != "" && !jiraProject.MatchString(s) {
+			c.add("/settings/project", "must be the key of a project, such as OPS")
+		}
+	}
+	return t
+}
+
+type jiraDesk struct{ exchange }
+
+func (d jiraDesk) api(path string) string {
+	return strings.TrimRight(d.Endpoint, "/") + "/rest/api/3" + path
+}
+
+func (d jiraDesk) issue(key, path string) string {
+	return d.api("/issue/" + url.PathEscape(key) + path)
+}
+
+func (d jiraDesk) find(m Message) (string, Outcome) {
+	res, out := d.do("POST", d.api("/search/jql"), map[string]any{
+		"jql": `project = "` + d.text("project") + `" AND labels = "` + d.key(m) + `" AND statusCategory != Done ORDER BY created DESC`, "maxResults": 1, "fields": []string{"status"},
+	}, jiraWords)
+	if out.Error != "" {
+		return "", out
+	}
+	var answer struct {
+		Issues []struct {
+			Key string `json:"key"`
+		} `json:"issues"`
+	}
+	if json.Unmarshal(res.Body, &answer) != nil {
+		return "", out.refuse("Jira gave an answer that is none")
+	}
+	if len(answer.Issues) == 0 {
+		return "", out
+	}
+	return answer.Issues[0].Key, out
+}
+
+func (d jiraDesk) create(m Message) (string, Outcome) {
+	kind := d.text("issue_type")
+	if kind == "" {
+		kind = "Task"
+	}
+	res, out := d.do("POST", d.api("/issue"), map[string]any{"fields": map[string]any{
+		"project": map[string]string{"key": d.text("project")}, "issuetype": map[string]string{"name": kind},
+		"summary": runes(m.head(), jiraSummary), "description": adf(m), "labels": []string{"gatehouse", d.key(m)},
+	}}, jiraWords)
+	if out.Error != "" {
+		return "", out
+	}
+	var answer struct {
+		Key string `json:"key"`
+	}
+	if json.Unmarshal(res.Body, &answer) != nil || answer.Key == "" {
+		return "", out.refuse("Jira opened no issue")
+	}
+	return answer.Key, out
+}
+
+func (d jiraDesk) comment(ticket string, m Message) Outcome {
+	_, out := d.do("POST", d.issue(ticket, "/comment"), map[string]any{"body": adf(m)}, jiraWords)
+	return out
+}
+
+// resolve moves an issue to a status of the category done, by the transition that the
+// channel names or the first one that leads there.
+func (d jiraDesk) resolve(ticket string, m Message) Outcome {
+	res, out := d.do("GET", d.issue(ticket, "/transitions"), nil, jiraWords)
+	if out.Error != "" {
+		return out
+	}
+	var answer struct {
+		Transitions []struct {
+			ID   string `json:"id"`
+			Name string `json:"name"`
+			To   struct {
+				Category struct {
+					Key string `json:"key"`
+				} `json:"statusCategory"`
+			} `json:"to"`
+		} `json:"transitions"`
+	}
+	if json.Unmarshal(res.Body, &answer) != nil {
+		return out.refuse("Jira gave an answer that is none")
+	}
+	id, wanted := "", d.text("resolve_transition")
+	for _, t := range answer.Transitions {
+		if id == "" && (wanted == "" && t.To.Category.Key == "done" || wanted != "" && strings.EqualFold(t.Name, wanted)) {
+			id = t.ID
+		}
+	}
+	if out = d.comment(ticket, m); out.Error != "" || id == "" {
+		if out.Error == "" {
+			out.Response = "the issue has no transition that resolves it now: it got a comment"
+		}
+		return out
+	}
+	_, out = d.do("POST", d.issue(ticket, "/transitions"), map[string]any{"transition": map[string]string{"id": id}}, jiraWords)
+	return out
+}
+
+// adf is a message in the Atlassian Document Format. Its texts are not interpreted.
+func adf(m Message) map[string]any {
+	var content []any
+	paragraph := func(nodes ...any) {
+		content = append(content, map[string]any{"type": "paragraph", "content": nodes})
+	}
+	node := func(s string, marks ...any) map[string]any {
+		n := map[string]any{"type": "text", "text": s}
+		if len(marks) > 0 {
+			n["marks"] = marks
+		}
+		return n
+	}
+	strong := map[string]any{"type": "strong"}
+	paragraph(node(m.head(), strong))
+	for _, line := range strings.Split(m.Text, "\n") {
+		if strings.TrimSpace(line) != "" { // a text must not be empty
+			paragraph(node(line))
+		}
+	}
+	var items []any
+	for _, f := range m.facts() {
+		items = append(items, map[string]any{"type": "listItem", "content": []any{
+			map[string]any{"type": "paragraph", "content": []any{node(f.Name+": ", strong), node(f.Value + " ")}},
+		}})
+	}
+	content = append(content, map[string]any{"type": "bulletList", "content": items})
+	if m.Link != "" {
+		paragraph(node("Open in gatehouse", map[string]any{"type": "link", "attrs": map[string]any{"href": m.Link}}))
+	}
+	return map[string]any{"type": "doc", "version": 1, "content": content}
+}
+
+// jiraWords is what an answer says went wrong: for the whole, and for each field.
+func jiraWords(body []byte) string {
+	var answer struct {
+		Messages []string          `json:"errorMessages"`
+		Errors   map[string]string `json:"errors"`
+	}
+	if json.Unmarshal(body, &answer) != nil {
+		return ""
+	}
+	said := answer.Messages
+	for _, field := range slices.Sorted(maps.Keys(answer.Errors)) {
+		said = append(said, field+": "+answer.Errors[field])
+	}
+	return strings.Join(said, "; ")
+}

@@ -1,0 +1,126 @@
+package format
+
+import (
+	"encoding/json"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// The limits of the fields of an incident, in characters.
+const (
+	nowShort       = 160
+	nowDescription = 4000
+)
+
+// serviceNowType keeps an incident for each fault (Table API).
+func serviceNowType() Type {
+	return ticketType(ServiceNow, []Setting{
+		{Name: "assignment_group", Kind: kindText},
+		{Name: "caller_id", Kind: kindText},
+		{Name: "category", Kind: kindText},
+		{Name: "close_code", Kind: kindText},
+		{Name: "resolved_state", Kind: kindText},
+	}, func(x exchange) desk { return nowDesk{x} })
+}
+
+type nowDesk struct{ exchange }
+
+// nowRecord is an incident as an answer has it.
+type nowRecord struct {
+	ID string `json:"sys_id"`
+}
+
+func (d nowDesk) table() string {
+	return strings.TrimRight(d.Endpoint, "/") + "/api/now/table/incident"
+}
+
+func (d nowDesk) find(m Message) (string, Outcome) {
+	query := url.Values{"sysparm_query": {"active=true^stateNOT IN6,7,8^correlation_id=" + d.key(m)}, "sysparm_fields": {"sys_id"}, "sysparm_limit": {"1"}}
+	res, out := d.do("GET", d.table()+"?"+query.Encode(), nil, nowWords)
+	if out.Error != "" {
+		return "", out
+	}
+	var answer struct {
+		Result []nowRecord `json:"result"`
+	}
+	if json.Unmarshal(res.Body, &answer) != nil {
+		return "", out.refuse("ServiceNow gave an answer that is none")
+	}
+	if len(answer.Result) == 0 {
+		return "", out
+	}
+	return answer.Result[0].ID, out
+}
+
+func (d nowDesk) create(m Message) (string, Outcome) {
+	urgency := map[string]string{Critical: "1", Error: "2"}[m.Severity]
+	if urgency == "" {
+		urgency = "3"
+	}
+	fields := map[string]string{
+		"short_description": nowText(m.head(), nowShort), "description": nowText(m.plain(), nowDescription), "urgency": urgency, "impact": urgency,
+		"correlation_id": d.key(m), "correlation_display": "gatehouse",
+	}
+	for _, name := range []string{"assignment_group", "caller_id", "category"} {
+		if s := d.text(name); s != "" {
+			fields[name] = s
+		}
+	}
+	res, out := d.do("POST", d.table(), fields, nowWords)
+	if out.Error != "" {
+		return "", out
+	}
+	var answer struct {
+		Result nowRecord `json:"result"`
+	}
+	if json.Unmarshal(res.Body, &answer) != nil || answer.Result.ID == "" {
+		return "", out.refuse("ServiceNow opened no incident")
+	}
+	return answer.Result.ID, out
+}
+
+func (d nowDesk) comment(ticket string, m Message) Outcome {
+	return d.update(ticket, map[string]string{"work_notes": nowJournal(m)})
+}
+
+func (d nowDesk) resolve(ticket string, m Message) Outcome {
+	state, code := d.text("resolved_state"), d.text("close_code")
+	if state == "" {
+		state = "6"
+	}
+	if code == "" {
+		code = "Solution provided"
+	}
+	return d.update(ticket, map[string]string{
+		"state": state, "close_code": code, "close_notes": nowText(m.head(), nowDescription), "work_notes": nowJournal(m),
+	})
+}
+
+func (d nowDesk) update(ticket string, fields map[string]string) Outcome {
+	_, out := d.do("PATCH", d.table()+"/"+url.PathEscape(ticket), fields, nowWords)
+	return out
+}
+
+// nowCode begins or ends what a journal field takes for HTML.
+var nowCode = regexp.MustCompile(`(?i)\[(/?)code\]`)
+
+// nowText is text for a field of at most n characters.
+func nowText(s string, n int) string { return runes(nowCode.ReplaceAllString(s, "($1 code)"), n) }
+
+// nowJournal is a message for a journal field.
+func nowJournal(m Message) string { return nowText(m.head()+"\n\n"+m.plain(), nowDescription) }
+
+// nowWords is what an answer says went wrong.
+func nowWords(body []byte) string {
+	var answer struct {
+		Error struct {
+			Message string `json:"message"`
+			Detail  string `json:"detail"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(body, &answer) != nil {
+		return ""
+	}
+	return strings.Trim(answer.Error.Message+": "+answer.Error.Detail, ": ")
+}

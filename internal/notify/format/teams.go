@@ -1,0 +1,112 @@
+package format
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// teamsLimit bounds a message to Teams, in bytes; its own limit is 28 KB.
+const teamsLimit = 27_000
+
+// teamsConversations is where a bot starts a thread in a channel.
+const teamsConversations = "/v3/conversations"
+
+// teamsType posts an Adaptive Card to a channel of Teams: to the URL of a workflow, or as
+// a bot.
+func teamsType() Type {
+	return Type{
+		Name: Teams, Endpoint: "https://smba.trafficmanager.net/teams", Scope: "https://api.botframework.com/.default",
+		Secrets: []string{BotToken, WebhookURL, ClientID, ClientSecret},
+		Settings: []Setting{
+			{Name: "channel", Kind: kindText, With: BotToken},
+			{Name: "token_url", Kind: kindText, With: ClientID},
+			{Name: "scope", Kind: kindText},
+			{Name: "client_auth", Kind: kindChoice, Values: clientAuth()},
+		},
+		Credentials: [][]string{{WebhookURL}, {BotToken}, {ClientID, ClientSecret}},
+		more: func(c *checks) {
+			if c.Credential[ClientID] != "" && c.text("channel") == "" {
+				c.add("/settings/channel", "is required for a bot")
+			}
+		},
+		Send: func(call Call, c Channel, m Message) Outcome {
+			x := exchange{c, call}
+			if c.Credential[WebhookURL] == "" {
+				_, out := x.do("POST", c.address(teamsConversations), fit(m, teamsLimit, func(m Message) any {
+					return map[string]any{
+						"isGroup": true, "channelData": map[string]any{"channel": map[string]any{"id": c.text("channel")}}, "activity": teamsMessage(m),
+					}
+				}), teamsWords)
+				return out
+			}
+			res, out := x.do("POST", c.address(""), fit(m, teamsLimit, func(m Message) any { return teamsMessage(m) }), teamsWords)
+			// The old connectors say with 200 that the channel did not accept the card.
+			if out.Error == "" && strings.Contains(string(res.Body), "endpoint returned HTTP error") {
+				return out.refuse("Teams refused the message")
+			}
+			return out
+		},
+	}
+}
+
+// teamsWords is what an answer says went wrong.
+func teamsWords(body []byte) string {
+	var answer struct {
+		Error struct {
+			Code    string `json:"code"`
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(body, &answer) == nil {
+		return strings.Trim(answer.Error.Code+": "+answer.Error.Message, ": ")
+	}
+	if s := string(body); strings.Contains(s, "endpoint returned HTTP error") {
+		return s
+	}
+	return ""
+}
+
+// teamsRun is a piece of text that Teams does not interpret, as it does in a TextBlock.
+func teamsRun(s string, more map[string]any) map[string]any {
+	if s == "" {
+		s = " "
+	}
+	run := map[string]any{"type": "TextRun", "text": s}
+	for name, value := range more {
+		run[name] = value
+	}
+	return run
+}
+
+func teamsBlock(runs ...any) map[string]any {
+	return map[string]any{"type": "RichTextBlock", "inlines": runs}
+}
+
+// teamsMessage is the message with its card.
+func teamsMessage(m Message) map[string]any {
+	bold := map[string]any{"weight": "Bolder"}
+	colour := map[string]string{Info: "Accent", Warning: "Warning", Error: "Attention", Critical: "Attention"}[m.Severity]
+	if m.Status == Resolved {
+		colour = "Good"
+	}
+	body := []any{teamsBlock(teamsRun(m.head(), map[string]any{"weight": "Bolder", "size": "Medium", "color": colour}))}
+	for _, paragraph := range strings.Split(m.Text, "\n") {
+		if strings.TrimSpace(paragraph) != "" {
+			body = append(body, teamsBlock(teamsRun(paragraph, nil)))
+		}
+	}
+	for _, f := range m.facts() {
+		body = append(body, teamsBlock(teamsRun(f.Name+": ", bold), teamsRun(f.Value, nil)))
+	}
+	card := map[string]any{
+		"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4",
+		"body": body, "msteams": map[string]any{"width": "Full"},
+	}
+	if m.Link != "" {
+		card["actions"] = []any{map[string]any{"type": "Action.OpenUrl", "title": "Open in gatehouse", "url": m.Link}}
+	}
+	return map[string]any{
+		"type": "message", "summary": m.head(),
+		"attachments": []any{map[string]any{"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": nil, "content": card}},
+	}
+}

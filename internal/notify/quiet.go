@@ -1,0 +1,119 @@
+package notify
+
+import (
+	"slices"
+	"time"
+	_ "time/tzdata" // a container may have no time zones of its own
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
+)
+
+// QuietHours is a part of the day in which a channel holds its messages.
+type QuietHours struct {
+	From     string   `json:"from" pattern:"^([01][0-9]|2[0-3]):[0-5][0-9]$" doc:"When they begin, hh:mm." example:"22:00"`
+	To       string   `json:"to" pattern:"^([01][0-9]|2[0-3]):[0-5][0-9]$" doc:"When they end, hh:mm. If this is not after from, they end on the next day." example:"07:00"`
+	TimeZone string   `json:"time_zone,omitempty" maxLength:"64" doc:"Time zone of the IANA database; UTC by default." example:"Europe/Dublin"`
+	Days     []string `json:"days,omitempty" maxItems:"7" uniqueItems:"true" enum:"monday,tuesday,wednesday,thursday,friday,saturday,sunday" doc:"The days on which they begin; absent: every day."`
+	Except   string   `json:"except_severity,omitempty" enum:"warning,error,critical" doc:"Messages of this severity or a higher one are sent even so; critical by default."`
+}
+
+// weekdays are the days as QuietHours names them, by time.Weekday.
+func weekdays() []string {
+	return []string{"sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"}
+}
+
+// filled is q with its defaults; nil stays nil.
+func (q *QuietHours) filled() *QuietHours {
+	if q == nil {
+		return nil
+	}
+	out := *q
+	if out.TimeZone == "" {
+		out.TimeZone = "UTC"
+	}
+	if len(out.Days) == 0 {
+		out.Days = nil
+	}
+	if out.Except == "" {
+		out.Except = format.Critical
+	}
+	return &out
+}
+
+// zone is the time zone. Local would be that of the server, which nobody chose.
+func (q *QuietHours) zone() (*time.Location, bool) {
+	zone, err := time.LoadLocation(q.TimeZone)
+	return zone, err == nil && q.TimeZone != "Local"
+}
+
+// offences lists what is wrong with quiet hours; nil has nothing wrong.
+func (q *QuietHours) offences() []fault.Detail {
+	var wrong []fault.Detail
+	if q == nil {
+		return nil
+	}
+	add := func(member, message string) {
+		wrong = append(wrong, fault.Detail{Pointer: "/quiet_hours/" + member, Message: message})
+	}
+	for member, text := range map[string]string{"from": q.From, "to": q.To} {
+		if _, err := time.Parse("15:04", text); err != nil {
+			add(member, "must be a time such as 22:00")
+		}
+	}
+	if _, known := q.zone(); !known {
+		add("time_zone", "is no time zone of the IANA database, such as Europe/Dublin")
+	}
+	if q.From == q.To && (len(q.Days) == 0 || len(q.Days) == len(weekdays())) {
+		add("to", "leaves no time at which messages are sent")
+	}
+	return wrong
+}
+
+// until is the end of the quiet hours that a time is in; false: it is in none. Hours that
+// go on as those of the next day end with these.
+func (q *QuietHours) until(now time.Time) (time.Time, bool) {
+	if q == nil {
+		return now, false
+	}
+	zone, known := q.zone()
+	if !known {
+		return now, false // the database of time zones has dropped it: nothing is held back for good
+	}
+	end, quiet := now, false
+	for range weekdays() {
+		next, in := q.endAfter(end.In(zone))
+		if !in {
+			break
+		}
+		end, quiet = next, true
+	}
+	return end.UTC(), quiet
+}
+
+// endAfter is the end of the hours that a time is in which began on its day or on the day
+// before; false: it is in none.
+func (q *QuietHours) endAfter(at time.Time) (time.Time, bool) {
+	year, month, day := at.Date()
+	on := func(day int, clock string) time.Time {
+		t, err := time.Parse("15:04", clock)
+		if err != nil {
+			return at
+		}
+		return time.Date(year, month, day, t.Hour(), t.Minute(), 0, 0, at.Location())
+	}
+	for _, first := range []int{day, day - 1} {
+		last := first
+		if q.To <= q.From {
+			last++
+		}
+		weekday := time.Date(year, month, first, 12, 0, 0, 0, time.UTC).Weekday()
+		if len(q.Days) > 0 && !slices.Contains(q.Days, weekdays()[weekday]) {
+			continue
+		}
+		if end := on(last, q.To); !at.Before(on(first, q.From)) && at.Before(end) {
+			return end, true
+		}
+	}
+	return at, false
+}

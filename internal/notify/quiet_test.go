@@ -1,0 +1,76 @@
+package notify
+
+import (
+	"testing"
+	"time"
+)
+
+// TestQuietHoursUntil: hours over midnight, on some days, next to each other, and where the
+// clocks change.
+func TestQuietHoursUntil(t *testing.T) {
+	night := QuietHours{From: "22:00", To: "07:00", TimeZone: "Europe/Dublin"}
+	weekend := QuietHours{From: "00:00", To: "00:00", TimeZone: "UTC", Days: []string{"saturday", "sunday"}}
+	friday := QuietHours{From: "22:00", To: "07:00", TimeZone: "UTC", Days: []string{"friday"}}
+	noon := QuietHours{From: "12:00", To: "13:30", TimeZone: "Asia/Kolkata"}
+	for name, c := range map[string]struct {
+		hours      QuietHours
+		now, until string // until is empty outside the hours
+	}{
+		"before":                         {night, "2026-11-23T21:59:59Z", ""},
+		"at the beginning":               {night, "2026-11-23T22:00:00Z", "2026-11-24T07:00:00Z"},
+		"after midnight":                 {night, "2026-11-24T06:59:59Z", "2026-11-24T07:00:00Z"},
+		"at the end":                     {night, "2026-11-24T07:00:00Z", ""},
+		"in summer time":                 {night, "2026-07-01T21:30:00Z", "2026-07-02T06:00:00Z"},
+		"the night that is an hour less": {night, "2026-03-28T23:00:00Z", "2026-03-29T06:00:00Z"},
+		"the night that is an hour more": {night, "2026-10-24T22:00:00Z", "2026-10-25T07:00:00Z"},
+		"the last night of a year":       {night, "2026-12-31T23:00:00Z", "2027-01-01T07:00:00Z"},
+		"days that follow each other":    {weekend, "2026-11-21T10:00:00Z", "2026-11-23T00:00:00Z"},
+		"before such days":               {weekend, "2026-11-20T23:59:00Z", ""},
+		"the evening of the day":         {friday, "2026-11-20T23:00:00Z", "2026-11-21T07:00:00Z"},
+		"the morning after the day":      {friday, "2026-11-21T06:00:00Z", "2026-11-21T07:00:00Z"},
+		"the morning of the day":         {friday, "2026-11-20T06:00:00Z", ""},
+		"half an hour from full hours":   {noon, "2026-11-23T07:00:00Z", "2026-11-23T08:00:00Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now, err := time.Parse(time.RFC3339, c.now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, quiet := c.hours.until(now)
+			if quiet != (c.until != "") || quiet && got.Format(time.RFC3339) != c.until {
+				t.Errorf("quiet %v until %s, want %q", quiet, got.Format(time.RFC3339), c.until)
+			}
+		})
+	}
+	var none *QuietHours
+	if _, quiet := none.until(time.Now()); quiet {
+		t.Error("without quiet hours it is quiet")
+	}
+}
+
+// TestQuietHoursOffences: what cannot be is refused where it stands.
+func TestQuietHoursOffences(t *testing.T) {
+	all := weekdays()
+	for want, q := range map[string]QuietHours{
+		"":                        {From: "22:00", To: "07:00"},
+		"/quiet_hours/from":       {From: "24:00", To: "07:00"},
+		"/quiet_hours/to":         {From: "08:00", To: "08:00"},
+		"/quiet_hours/to ":        {From: "08:00", To: "08:00", Days: all},
+		"/quiet_hours/time_zone":  {From: "22:00", To: "07:00", TimeZone: "Local"},
+		"/quiet_hours/time_zone ": {From: "22:00", To: "07:00", TimeZone: "../../etc/passwd"},
+	} {
+		var got string
+		for _, d := range q.filled().offences() {
+			got = d.Pointer
+		}
+		for len(got) < len(want) {
+			got += " " // so that one pointer can stand twice above
+		}
+		if got != want {
+			t.Errorf("%+v: %q, want %q", q, got, want)
+		}
+	}
+	if q := (&QuietHours{From: "08:00", To: "08:00", Days: all[:6]}).filled(); len(q.offences()) > 0 {
+		t.Error("six whole days are refused")
+	}
+}

@@ -1,0 +1,87 @@
+package pip
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"strconv"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/pip/source"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// place is what sealed credentials are bound to.
+func place(tenant scope.TenantID, id int64) string {
+	return "pip_connections:" + string(tenant) + ":" + strconv.FormatInt(id, 10)
+}
+
+// seal gives credentials as they are stored; none are nothing.
+func (s *Service) seal(tenant scope.TenantID, id int64, secrets source.Credentials) ([]byte, error) {
+	if secrets.Empty() {
+		return []byte{}, nil
+	}
+	clear, err := json.Marshal(secrets)
+	if err != nil {
+		return nil, fault.Wrap(err, "write credentials")
+	}
+	sealed, err := s.Box.Seal(clear, place(tenant, id))
+	if err != nil {
+		return nil, fault.Wrap(err, "seal")
+	}
+	return sealed, nil
+}
+
+// open gives the credentials of a connection in clear.
+func (s *Service) open(tenant scope.TenantID, c Connection) (source.Credentials, error) {
+	var out source.Credentials
+	if len(c.Credentials) == 0 {
+		return out, nil
+	}
+	clear, err := s.Box.Open(c.Credentials, place(tenant, c.ID))
+	if err == nil {
+		err = json.Unmarshal(clear, &out)
+	}
+	if err != nil {
+		return out, fault.Wrap(err, "open credentials")
+	}
+	return out, nil
+}
+
+// reseal seals the credentials of a connection, if they differ from those that it has.
+func (s *Service) reseal(tenant scope.TenantID, c Connection, secrets source.Credentials) ([]byte, error) {
+	was, err := s.open(tenant, c)
+	if err != nil || reflect.DeepEqual(was, secrets) {
+		return c.Credentials, err
+	}
+	return s.seal(tenant, c.ID, secrets)
+}
+
+// Reseal seals a tenant's credentials anew that are still under an old key, so that the
+// operator can drop that key.
+func (s *Service) Reseal(ctx context.Context, tenant scope.TenantID) error {
+	return s.Stores.WriteUnder(ctx, tenant, changes, func(tx *db.Tx) error {
+		all, err := list(ctx, tx, Filter{Limit: maxConnections})
+		if err != nil {
+			return err
+		}
+		for _, c := range all {
+			if len(c.Credentials) == 0 || !s.Box.Stale(c.Credentials) {
+				continue
+			}
+			secrets, err := s.open(tenant, c)
+			if err != nil {
+				return err
+			}
+			sealed, err := s.seal(tenant, c.ID, secrets)
+			if err != nil {
+				return err
+			}
+			if err := saveCredentials(ctx, tx, c.ID, sealed); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,298 @@
+package pip
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/pip/source"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
+)
+
+// changes is held while connections change, so that names and their number hold.
+const changes = "pip connections"
+
+// Topic is what a tenant with something to sync is notified by.
+const Topic = "pip_syncs"
+
+// Service is the use cases on data sources.
+type Service struct {
+	Stores *db.Cluster
+	Now    func() time.Time
+	// Box seals the credentials.
+	Box *secret.Box
+	// Target calls the sources, guarded.
+	Target *outbound.Client
+	Logger *slog.Logger
+	// Panics counts the panics of fetches.
+	Panics *fault.Panics
+}
+
+// List is one page of the connections, by id.
+func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
+	var page Page
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		if page.Total, err = count(ctx, tx, f); err != nil {
+			return err
+		}
+		page.Connections, err = list(ctx, tx, f)
+		return err
+	})
+	for i := range page.Connections {
+		page.Connections[i] = page.Connections[i].shown(s.Now())
+	}
+	return page, err
+}
+
+// Get is one connection.
+func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Connection, error) {
+	c, err := s.load(ctx, sc.Tenant, id)
+	return c.shown(s.Now()), err
+}
+
+// Create stores a connection, and has it synced if it has a schedule.
+func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Connection, error) {
+	c := d.connection()
+	c.CreatedBy = sc.Actor.Name
+	if err := s.check(ctx, c, d.Credentials); err != nil {
+		return Connection{}, err
+	}
+	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
+		n, err := count(ctx, tx, Filter{})
+		if err != nil {
+			return err
+		}
+		if n >= maxConnections {
+			return fault.Newf(fault.Forbidden, "limit_exceeded", "a tenant has at most %d data sources", maxConnections).With("limit", maxConnections).With("used", n)
+		}
+		if err := checkNameFree(ctx, tx, c.Name, 0); err != nil {
+			return err
+		}
+		c.CreatedAt = db.Stamp(s.Now())
+		c.UpdatedAt = c.CreatedAt
+		if c, err = insert(ctx, tx, c.due(c.CreatedAt)); err != nil {
+			return err
+		}
+		if c.Credentials, err = s.seal(sc.Tenant, c.ID, d.Credentials); err != nil {
+			return err
+		}
+		if c, err = update(ctx, tx, c); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, sc, c, "PIP_CONNECTION_CREATED", map[string]any{
+			"provider": c.Provider, "target": outbound.Origin(c.Configuration.URL), "sync_enabled": c.SyncEnabled, "sync_frequency": c.SyncFrequency,
+		})
+	})
+	return c.shown(s.Now()), err
+}
+
+// Update changes the members that were sent. ifChange other than 0 must be the
+// connection's ChangeNo, else Precondition. A new configuration is synced at once if the
+// connection has a schedule.
+func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Change, ifChange int64) (Connection, error) {
+	old, err := s.load(ctx, sc.Tenant, id)
+	if err != nil {
+		return Connection{}, err
+	}
+	next, secrets, err := s.apply(sc.Tenant, old, ch)
+	if err != nil {
+		return Connection{}, err
+	}
+	if err := s.check(ctx, next, secrets); err != nil {
+		return Connection{}, err
+	}
+	var c Connection
+	err = s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
+		old, err := loadCurrent(ctx, tx, id, ifChange)
+		if err != nil {
+			return err
+		}
+		next, secrets, err := s.apply(sc.Tenant, old, ch)
+		if err != nil {
+			return err
+		}
+		if next.Credentials, err = s.reseal(sc.Tenant, old, secrets); err != nil {
+			return err
+		}
+		if reflect.DeepEqual(next, old) {
+			c = old // no version, no audit entry
+			return nil
+		}
+		next.ChangeNo, next.UpdatedAt = old.ChangeNo+1, db.Stamp(s.Now())
+		if c, err = s.save(ctx, tx, old, next); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, sc, c, "PIP_CONNECTION_UPDATED", changed(old, c))
+	})
+	return c.shown(s.Now()), err
+}
+
+// save writes a changed connection with what follows from the change.
+func (s *Service) save(ctx context.Context, tx *db.Tx, old, next Connection) (Connection, error) {
+	if next.Name != old.Name {
+		if err := checkNameFree(ctx, tx, next.Name, next.ID); err != nil {
+			return next, err
+		}
+		if err := noteChange(ctx, tx, old.Name, next.Name); err != nil {
+			return next, err
+		}
+	}
+	reads := !reflect.DeepEqual(old.Configuration, next.Configuration) || string(old.Credentials) != string(next.Credentials)
+	if reads || old.SyncEnabled != next.SyncEnabled || old.SyncFrequency != next.SyncFrequency {
+		next = next.due(next.UpdatedAt)
+		asked, err := asked(ctx, tx, next.ID)
+		if err != nil {
+			return next, err
+		}
+		if asked {
+			next.NextSync = &next.UpdatedAt
+		}
+	}
+	if reads { // what the last fetch left says nothing about this one
+		if err := forgetState(ctx, tx, next.ID); err != nil {
+			return next, err
+		}
+	}
+	return update(ctx, tx, next)
+}
+
+// due has a connection synced at a time, or never if it has no schedule.
+func (c Connection) due(at time.Time) Connection {
+	c.NextSync = nil
+	if c.scheduled() {
+		c.NextSync = &at
+	}
+	return c
+}
+
+// apply gives a connection with a change, and its credentials in clear. Stored credentials
+// do not go to another host than they were given for.
+func (s *Service) apply(tenant scope.TenantID, old Connection, ch Change) (Connection, source.Credentials, error) {
+	next := old.apply(ch)
+	if ch.Credentials.Sent {
+		return next, ch.Credentials.Value, nil
+	}
+	secrets, err := s.open(tenant, old)
+	if err == nil && !secrets.Empty() && origins(old.Configuration) != origins(next.Configuration) {
+		f := fault.Invalidf("/credentials", "another host needs the credentials again")
+		f.Code = "credential_required"
+		err = f
+	}
+	return next, secrets, err
+}
+
+// Delete removes a connection with its data: controls do not find it any more.
+func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64) error {
+	return s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
+		c, err := loadCurrent(ctx, tx, id, ifChange)
+		if err != nil {
+			return err
+		}
+		if err := noteChange(ctx, tx, c.Name); err != nil {
+			return err
+		}
+		if err := remove(ctx, tx, id); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, sc, c, "PIP_CONNECTION_DELETED", map[string]any{"provider": c.Provider, "target": outbound.Origin(c.Configuration.URL)})
+	})
+}
+
+// check checks a connection with its credentials in clear.
+func (s *Service) check(ctx context.Context, c Connection, secrets source.Credentials) error {
+	wrong := append(checkName(c.Name), source.Check(c.Configuration, secrets)...)
+	if text, err := json.Marshal(c.Configuration); err != nil || len(text) > 32<<10 {
+		wrong = append(wrong, fault.Detail{Pointer: "/configuration", Message: "must not be larger than 32 KiB"})
+	}
+	if len(wrong) > 0 {
+		f := fault.New(fault.Invalid, "validation_failed", "the data source is not valid")
+		f.Details = wrong
+		return f
+	}
+	if err := s.Target.Check(ctx, "/configuration/url", c.Configuration.URL); err != nil {
+		return err
+	}
+	if c.Configuration.OAuth == nil {
+		return nil
+	}
+	return s.Target.Check(ctx, "/configuration/oauth/token_url", c.Configuration.OAuth.TokenURL)
+}
+
+// changed names what differs; of the configuration only that it does and its host, of the
+// credentials that they do.
+func changed(old, next Connection) map[string]any {
+	out := patch.Differences{}
+	out.Note("name", old.Name, next.Name)
+	out.Note("connection_type", old.ConnectionType, next.ConnectionType)
+	out.Note("sync_enabled", old.SyncEnabled, next.SyncEnabled)
+	out.Note("sync_frequency", old.SyncFrequency, next.SyncFrequency)
+	out.Note("target", outbound.Origin(old.Configuration.URL), outbound.Origin(next.Configuration.URL))
+	if !reflect.DeepEqual(old.Configuration, next.Configuration) {
+		out["configuration_changed"] = true
+	}
+	if string(old.Credentials) != string(next.Credentials) {
+		out["sign_in_changed"] = true
+	}
+	return out
+}
+
+// record writes the audit entry of a change, and has the Syncer look.
+func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, c Connection, kind string, changes map[string]any) error {
+	if err := tx.Notify(ctx, Topic); err != nil {
+		return err
+	}
+	return audit.Append(ctx, tx, sc, s.Now(), audit.Entry{
+		Type: kind, Object: "pip_connection", ObjectID: strconv.FormatInt(c.ID, 10), ObjectName: c.Name, Changes: changes,
+	})
+}
+
+func (s *Service) load(ctx context.Context, tenant scope.TenantID, id int64) (Connection, error) {
+	var c Connection
+	err := s.Stores.Read(ctx, tenant, func(tx *db.Tx) (err error) {
+		c, err = load(ctx, tx, id)
+		return err
+	})
+	return c, err
+}
+
+func load(ctx context.Context, tx *db.Tx, id int64) (Connection, error) {
+	c, err := get(ctx, tx, id)
+	if errors.Is(err, db.ErrNoRows) {
+		return Connection{}, fault.NotFoundf("no such data source")
+	}
+	return c, err
+}
+
+func loadCurrent(ctx context.Context, tx *db.Tx, id, ifChange int64) (Connection, error) {
+	c, err := load(ctx, tx, id)
+	if err != nil {
+		return Connection{}, err
+	}
+	return c, fault.CheckVersion("data source", c.ChangeNo, ifChange)
+}
+
+// checkNameFree refuses a name that another connection has, whatever its case: JSON whose
+// members differ only in case is refused by bouncers.
+func checkNameFree(ctx context.Context, tx *db.Tx, name string, self int64) error {
+	all, err := names(ctx, tx)
+	if err != nil {
+		return err
+	}
+	for _, other := range all {
+		if other.ID != self && strings.EqualFold(other.Name, name) {
+			return fault.Newf(fault.Conflict, "already_exists", "there is a data source called %q already", other.Name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,229 @@
+package source
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+const (
+	maxHeaders = 20
+	maxFields  = 100
+)
+
+// plan is a configuration that was checked and is ready to use.
+type plan struct {
+	Config
+	records, key, next, deleted path
+	fields                      []mapped
+}
+
+// mapped is a member of a record with its place in the source's record.
+type mapped struct {
+	name string
+	from path
+}
+
+// Check lists what is wrong with a configuration and its credentials, each with its
+// pointer. Whether its addresses may be called is not its business.
+func Check(c Config, secrets Credentials) []fault.Detail {
+	_, wrong := prepare(c)
+	return append(wrong, checkCredentials(c, secrets)...)
+}
+
+// checker gathers offences.
+type checker struct{ wrong []fault.Detail }
+
+func (k *checker) add(pointer, message string) {
+	k.wrong = append(k.wrong, fault.Detail{Pointer: pointer, Message: message})
+}
+
+// path reads a path that may be absent.
+func (k *checker) path(pointer, text string) path {
+	if text == "" {
+		return path{}
+	}
+	p, err := parsePath(text)
+	if err != nil {
+		k.add(pointer, err.Error())
+	}
+	return p
+}
+
+// prepare checks a configuration and fills in its defaults.
+func prepare(c Config) (plan, []fault.Detail) {
+	const at = "/configuration"
+	k := &checker{}
+	p := plan{Config: c, records: k.path(at+"/records", c.Records), key: k.path(at+"/key", c.Key)}
+	if c.URL == "" {
+		k.add(at+"/url", "is required")
+	}
+	if c.Body != nil && c.Method != "POST" {
+		k.add(at+"/body", "is sent with the method POST only")
+	}
+	if p.key.many {
+		k.add(at+"/key", "must lead to one value")
+	}
+	k.headers(at+"/headers", c.Headers, false)
+	if len(c.Fields) > maxFields {
+		k.add(at+"/fields", "must not have more than 100 members")
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Fields)) {
+		if name == "" || len(name) > 200 {
+			k.add(at+"/fields", "the name of a member has 1 to 200 bytes")
+		}
+		p.fields = append(p.fields, mapped{name, k.path(at+"/fields/"+fault.PointerStep(name), c.Fields[name])})
+		if c.Fields[name] == "" {
+			k.add(at+"/fields/"+fault.PointerStep(name), "must be a JSONPath such as $.name, or the name of a member")
+		}
+	}
+	k.pages(&p)
+	k.changes(&p)
+	return p, k.wrong
+}
+
+// pages checks how further pages are asked for.
+func (k *checker) pages(p *plan) {
+	const at = "/configuration/pagination"
+	if p.Pagination == nil {
+		return
+	}
+	how := *p.Pagination
+	p.Pagination = &how
+	p.next = k.path(at+"/next", how.Next)
+	first := 0
+	switch how.Type {
+	case "cursor":
+		if how.Next == "" {
+			k.add(at+"/next", "is required for cursor")
+		}
+	case "page":
+		first = 1
+	}
+	if how.Next != "" && how.Type != "cursor" && how.Type != "link" {
+		k.add(at+"/next", "is for cursor and link only")
+	}
+	if p.next.many {
+		k.add(at+"/next", "must lead to one value")
+	}
+	if how.First == nil {
+		how.First = &first
+	}
+	if how.Parameter == "" {
+		how.Parameter = how.Type
+	}
+	if p.Records == "" && p.Key == "" {
+		k.add("/configuration/records", "is required with pagination: it says what the pages are added up of")
+	}
+	if how.SizeParameter != "" && how.PageSize == 0 {
+		k.add(at+"/page_size", "is required with size_parameter")
+	}
+}
+
+// changes checks how changes are asked for.
+func (k *checker) changes(p *plan) {
+	if p.Incremental == nil {
+		return
+	}
+	how := *p.Incremental
+	p.Incremental = &how
+	if how.FullHours == 0 {
+		how.FullHours = 24
+	}
+	p.deleted = k.path("/configuration/incremental/deleted", how.Deleted)
+	if p.Key == "" {
+		k.add("/configuration/key", "is required with incremental: changed records replace those of the same key")
+	}
+}
+
+// reserved are the header fields that the connection itself needs.
+var reserved = []string{
+	"host", "content-length", "content-type", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer", "expect", "accept-encoding",
+	"proxy-authorization", "proxy-connection", "range", "if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range",
+}
+
+// secretive are the header fields that are secrets.
+var secretive = []string{"authorization", "cookie", "x-api-key", "api-key", "x-auth-token"}
+
+// headers checks header fields; secret ones may have secrets.
+func (k *checker) headers(pointer string, fields map[string]string, secret bool) {
+	if len(fields) > maxHeaders {
+		k.add(pointer, "must not have more than 20 members")
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		at, lower := pointer+"/"+fault.PointerStep(name), strings.ToLower(name)
+		switch {
+		case !token(name) || len(name) > 100:
+			k.add(at, "is not the name of a header field")
+		case slices.Contains(reserved, lower):
+			k.add(at, "is set by gatehouse")
+		case !secret && slices.Contains(secretive, lower):
+			k.add(at, "is a secret: it belongs in credentials.headers")
+		case len(fields[name]) > 8000 || strings.ContainsFunc(fields[name], func(r rune) bool { return r < ' ' && r != '\t' || r >= 0x7f }):
+			k.add(at, "must be printable ASCII, at most 8000 characters")
+		}
+	}
+	folded := map[string]bool{}
+	for name := range fields {
+		if folded[strings.ToLower(name)] {
+			k.add(pointer, "names that differ only in case are one header field")
+			return
+		}
+		folded[strings.ToLower(name)] = true
+	}
+}
+
+// token reports whether a text is a token of HTTP (RFC 9110, 5.6.2).
+func token(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if !('0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z') && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// checkCredentials checks that there is one way to sign in, and all of it.
+func checkCredentials(c Config, s Credentials) []fault.Detail {
+	const at = "/credentials"
+	k := &checker{}
+	ways := 0
+	for _, is := range []bool{s.Token != "", s.Username != "" || s.Password != "", s.OAuth != nil} {
+		if is {
+			ways++
+		}
+	}
+	k.headers(at+"/headers", s.Headers, true)
+	for name := range s.Headers {
+		if strings.EqualFold(name, "authorization") {
+			ways++
+		}
+		for shown := range c.Headers {
+			if strings.EqualFold(name, shown) {
+				k.add(at+"/headers/"+fault.PointerStep(name), "is in configuration.headers too")
+			}
+		}
+	}
+	if ways > 1 {
+		k.add(at, "must have one of token, username with password, oauth, and the header field Authorization")
+	}
+	if s.Password != "" && s.Username == "" {
+		k.add(at+"/username", "is required with password")
+	}
+	if strings.Contains(s.Username, ":") {
+		k.add(at+"/username", "must not contain a colon")
+	}
+	if strings.ContainsFunc(s.Token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		k.add(at+"/token", "must be printable ASCII without spaces")
+	}
+	if s.OAuth != nil && c.OAuth == nil {
+		k.add("/configuration/oauth", "is required with credentials.oauth")
+	}
+	if s.OAuth != nil && (s.OAuth.ID == "" || s.OAuth.Secret == "") {
+		k.add(at+"/oauth", "must have client_id and client_secret")
+	}
+	return k.wrong
+}

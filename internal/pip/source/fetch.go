@@ -1,0 +1,419 @@
+package source
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// Fetcher fetches the data of sources. It is safe for concurrent use.
+type Fetcher struct {
+	// Target calls the sources, guarded. It reads MaxBytes of an answer, for CallTime.
+	Target *outbound.Client
+	Now    func() time.Time
+	// Limit is how long all calls may take together; 0 means MaxTime.
+	Limit time.Duration
+}
+
+// Order is one fetch.
+type Order struct {
+	Config      Config
+	Credentials Credentials
+	// State is what the last fetch of this configuration left; Previous is its document.
+	State    State
+	Previous value.Value
+	// Sample has only the first page read, for a look at it.
+	Sample bool
+	// Alive, if set, is called before each page. An error of its ends the fetch.
+	Alive func(ctx context.Context) error
+}
+
+// Fetch reads a source. What is wrong with the source or its configuration is a *Failure.
+func (f *Fetcher) Fetch(ctx context.Context, o Order) (Result, error) {
+	p, wrong := prepare(o.Config)
+	if len(wrong) > 0 {
+		return Result{}, failf("%s %s", wrong[0].Pointer, wrong[0].Message)
+	}
+	limit := f.Limit
+	if limit <= 0 {
+		limit = MaxTime
+	}
+	errTooSlow := failf("the source took longer than %s", limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTooSlow)
+	defer cancel()
+	r := &run{Fetcher: f, plan: p, order: o, began: f.Now()}
+	res, err := r.fetch(ctx)
+	if errors.Is(context.Cause(ctx), errTooSlow) {
+		err = errTooSlow
+	}
+	return res, err
+}
+
+// run is one fetch at work.
+type run struct {
+	*Fetcher
+	plan
+	order  Order
+	began  time.Time
+	header map[string][]string
+	state  State
+	// since is set where only changes are asked for.
+	since string
+}
+
+func (r *run) fetch(ctx context.Context) (Result, error) {
+	if err := r.signIn(ctx); err != nil {
+		return Result{}, err
+	}
+	first, err := r.firstURL()
+	if err != nil {
+		return Result{}, err
+	}
+	var doc value.Value
+	b := newBuilder(&r.plan, r.base())
+	for at, n, last := first, 1, ""; at != ""; n++ {
+		if r.order.Alive != nil {
+			if err := r.order.Alive(ctx); err != nil {
+				return Result{}, err
+			}
+		}
+		if n > MaxPages {
+			return Result{}, failf("the source has more than %d pages", MaxPages)
+		}
+		page, err := r.call(ctx, at)
+		if err != nil || page.unchanged {
+			return Result{Unchanged: page.unchanged, State: r.order.State}, err
+		}
+		if n > 1 && page.text == last {
+			return Result{}, failf("page %d is the same as the one before: the source does not know the parameter of the pagination", n)
+		}
+		if last = page.text; n == 1 {
+			r.note(page)
+		}
+		if doc, err = value.Decode([]byte(page.text), value.Limits{Depth: maxDepth, Values: maxValues}); err != nil {
+			return Result{}, failf("the answer is not JSON that gatehouse takes: %s", err.Error())
+		}
+		found, err := b.add(doc)
+		if err != nil {
+			return Result{}, err
+		}
+		if r.order.Sample {
+			break
+		}
+		if at, err = r.following(at, page, doc, n, found, b.taken); err != nil {
+			return Result{}, err
+		}
+	}
+	return r.result(b, doc)
+}
+
+// base is the document that changes are added to; undefined: everything is read.
+func (r *run) base() value.Value {
+	if r.since != "" {
+		return r.order.Previous
+	}
+	return value.Value{}
+}
+
+// result makes the document of all pages.
+func (r *run) result(b *builder, doc value.Value) (Result, error) {
+	res := Result{State: r.state}
+	if r.Records == "" && r.Key == "" {
+		if len(r.fields) > 0 {
+			doc = r.mapRecord(doc)
+		}
+		res.Data, res.Records = doc, 1
+		shown := []value.Value{doc}
+		if doc.Kind() == value.ArrayKind {
+			res.Records, shown = doc.Len(), doc.Elems()
+		}
+		for _, v := range shown[:min(len(shown), typed)] {
+			b.show(v)
+		}
+	} else {
+		res.Data, res.Records = b.document()
+	}
+	if res.Records > MaxRecords {
+		return Result{}, tooMany()
+	}
+	// What is stored is read again by stores and bouncers: they have to take it.
+	text := res.Data.AppendJSON(nil)
+	if len(text) > MaxBytes {
+		return Result{}, tooLarge()
+	}
+	if _, err := value.Decode(text, Limits()); err != nil {
+		return Result{}, failf("the data is not JSON that gatehouse takes: %s", err.Error())
+	}
+	res.Sample, res.Fields = b.sample()
+	return res, nil
+}
+
+// Limits are the limits on documents that this package made.
+func Limits() value.Limits { return value.Limits{Depth: maxDepth + 8, Values: 2 * maxValues} }
+
+func tooMany() error  { return failf("the source has more than %d records", MaxRecords) }
+func tooLarge() error { return failf("the data is larger than %d MiB", MaxBytes>>20) }
+
+// signIn prepares the header fields of all calls.
+func (r *run) signIn(ctx context.Context) error {
+	r.header = map[string][]string{"Accept": {"application/json"}, "User-Agent": {"gatehouse"}}
+	for name, text := range r.Headers {
+		r.header[name] = []string{text}
+	}
+	secrets := r.order.Credentials
+	for name, text := range secrets.Headers {
+		r.header[name] = []string{text}
+	}
+	switch {
+	case secrets.Token != "":
+		r.header["Authorization"] = []string{"Bearer " + secrets.Token}
+	case secrets.Username != "":
+		r.header["Authorization"] = []string{"Basic " + base64.StdEncoding.EncodeToString([]byte(secrets.Username+":"+secrets.Password))}
+	case secrets.OAuth != nil:
+		token, status, err := r.Target.ClientToken(ctx, outbound.ClientGrant{
+			TokenURL: r.OAuth.TokenURL, ID: secrets.OAuth.ID, Secret: secrets.OAuth.Secret, Scope: r.OAuth.Scope, Basic: r.OAuth.ClientAuth == "basic",
+		})
+		switch {
+		case err != nil:
+			return failf("the token endpoint could not be reached")
+		case token == "":
+			return &Failure{Message: "the token endpoint gave no token", Status: status}
+		}
+		r.header["Authorization"] = []string{"Bearer " + token}
+	}
+	return nil
+}
+
+// firstURL is the address of the first page.
+func (r *run) firstURL() (string, error) {
+	u, err := url.Parse(r.URL)
+	if err != nil {
+		return "", failf("the address is not a URL")
+	}
+	query := u.Query()
+	if inc := r.Incremental; inc != nil {
+		last := r.order.State
+		if r.order.Previous.Kind() == value.ObjectKind && !last.Since.IsZero() && r.began.Sub(last.FullAt) < time.Duration(inc.FullHours)*time.Hour {
+			if r.since = last.Since.UTC().Format(time.RFC3339); inc.Format == "unix" {
+				r.since = strconv.FormatInt(last.Since.Unix(), 10)
+			}
+			query.Set(inc.Parameter, r.since)
+		}
+	}
+	if p := r.Pagination; p != nil {
+		if p.SizeParameter != "" {
+			query.Set(p.SizeParameter, strconv.Itoa(p.PageSize))
+		}
+		if p.Type == "page" || p.Type == "offset" {
+			query.Set(p.Parameter, strconv.Itoa(*p.First))
+		}
+	}
+	if len(query) > 0 {
+		u.RawQuery = query.Encode()
+	}
+	return u.String(), nil
+}
+
+// page is one answer.
+type page struct {
+	text      string
+	header    func(name string) string
+	links     []string
+	unchanged bool
+}
+
+// call gets one page.
+func (r *run) call(ctx context.Context, at string) (page, error) {
+	req := outbound.Request{Method: r.Method, URL: at, Header: maps.Clone(r.header)}
+	if r.Body != nil {
+		body, err := json.Marshal(r.Body)
+		if err != nil {
+			return page{}, failf("the body cannot be written as JSON")
+		}
+		req.Body, req.Header["Content-Type"] = body, []string{"application/json"}
+	}
+	// A source of several pages could change on a later one.
+	conditional := r.Pagination == nil && r.since == "" && !r.order.Sample && r.order.Previous.Defined() && r.Incremental == nil
+	if conditional && r.order.State.ETag != "" {
+		req.Header["If-None-Match"] = []string{r.order.State.ETag}
+	}
+	if conditional && r.order.State.LastModified != "" {
+		req.Header["If-Modified-Since"] = []string{r.order.State.LastModified}
+	}
+	res, err := r.Target.Do(ctx, req)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return page{}, context.Cause(ctx)
+	case err != nil:
+		return page{}, failf("the source could not be reached")
+	case res.Status == 304 && conditional:
+		return page{unchanged: true}, nil
+	case !res.OK():
+		text := strconv.Itoa(res.Status)
+		if name := res.StatusText(); name != "" {
+			text += " (" + name + ")"
+		}
+		return page{}, &Failure{Message: "the source answered " + text, Status: res.Status}
+	case res.Truncated:
+		return page{}, failf("the answer is larger than %d MiB", MaxBytes>>20)
+	}
+	return page{text: string(res.Body), header: res.Header.Get, links: res.Header.Values("Link")}, nil
+}
+
+// note keeps what the next fetch asks with.
+func (r *run) note(p page) {
+	short := func(name string) string {
+		if v := p.header(name); len(v) <= 500 {
+			return v
+		}
+		return ""
+	}
+	r.state = State{FullAt: r.order.State.FullAt}
+	if r.since == "" {
+		r.state.FullAt = r.began
+	}
+	if r.Incremental == nil {
+		r.state.ETag, r.state.LastModified = short("ETag"), short("Last-Modified")
+		return
+	}
+	// The clock of the source says up to when its answer holds; a second less, as it
+	// counts in seconds. A date far from ours is a mistake.
+	r.state.Since = r.began
+	if at, err := time.Parse(time.RFC1123, p.header("Date")); err == nil && at.Sub(r.began).Abs() < 24*time.Hour {
+		r.state.Since = at.UTC()
+	}
+	r.state.Since = r.state.Since.Add(-time.Second)
+}
+
+// following is the address of the page after the nth, which had found records; empty: it
+// was the last one.
+func (r *run) following(at string, p page, doc value.Value, n, found, taken int) (string, error) {
+	how := r.Pagination
+	if how == nil {
+		return "", nil
+	}
+	switch how.Type {
+	case "link":
+		return r.linked(at, p, doc)
+	case "cursor":
+		cursor, err := r.token(doc)
+		if cursor == "" || err != nil {
+			return "", err
+		}
+		return with(at, how.Parameter, cursor)
+	}
+	if found == 0 || found < how.PageSize {
+		return "", nil
+	}
+	next := *how.First + n
+	if how.Type == "offset" {
+		next = *how.First + taken
+	}
+	return with(at, how.Parameter, strconv.Itoa(next))
+}
+
+// token is the text at next; empty: there is none.
+func (r *run) token(doc value.Value) (string, error) {
+	v := r.next.one(doc)
+	if text, ok := v.Str(); ok {
+		if len(text) > 4000 {
+			return "", failf("the token or URL of the next page is longer than 4000 bytes")
+		}
+		return text, nil
+	}
+	if n, ok := v.Integer(); ok {
+		return strconv.FormatInt(n, 10), nil
+	}
+	if !v.Defined() || v.IsNull() || v.False() {
+		return "", nil
+	}
+	return "", failf("what %s leads to is neither a text nor an integer", r.Pagination.Next)
+}
+
+// linked is the URL of the next page as the answer names it. Credentials do not go to
+// another host.
+func (r *run) linked(at string, p page, doc value.Value) (string, error) {
+	var err error
+	next := ""
+	if r.Pagination.Next != "" {
+		next, err = r.token(doc)
+	} else {
+		next = linkNext(p.links)
+	}
+	if next == "" || err != nil {
+		return "", err
+	}
+	base, err := url.Parse(at)
+	if err != nil {
+		return "", failf("the address is not a URL")
+	}
+	u, err := base.Parse(next)
+	if err != nil {
+		return "", failf("the address of the next page is not a URL")
+	}
+	if !outbound.SameOrigin(r.URL, u.String()) {
+		return "", failf("the next page is at another host, which gets no request")
+	}
+	return u.String(), nil
+}
+
+// with is a URL with a query parameter set.
+func with(at, name, text string) (string, error) {
+	u, err := url.Parse(at)
+	if err != nil {
+		return "", failf("the address is not a URL")
+	}
+	query := u.Query()
+	query.Set(name, text)
+	u.RawQuery = query.Encode()
+	return u.String(), nil
+}
+
+// linkNext is the target of the link with the relation next (RFC 8288); empty: none.
+func linkNext(fields []string) string {
+	for _, field := range fields {
+		for field != "" {
+			_, rest, ok := strings.Cut(field, "<")
+			if !ok {
+				break
+			}
+			target, rest, ok := strings.Cut(rest, ">")
+			if !ok {
+				break
+			}
+			parameters := rest
+			if i := strings.IndexByte(rest, '<'); i >= 0 {
+				parameters = rest[:i]
+			}
+			if field = rest[len(parameters):]; relatesNext(parameters) {
+				return target
+			}
+		}
+	}
+	return ""
+}
+
+// relatesNext reports whether the parameters of a link have the relation next.
+func relatesNext(parameters string) bool {
+	for part := range strings.SplitSeq(strings.TrimRight(parameters, ", \t"), ";") {
+		name, text, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if !strings.EqualFold(strings.TrimSpace(name), "rel") {
+			continue
+		}
+		for word := range strings.FieldsSeq(strings.Trim(strings.TrimSpace(text), `"`)) {
+			if strings.EqualFold(word, "next") {
+				return true
+			}
+		}
+	}
+	return false
+}

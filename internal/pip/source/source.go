@@ -1,0 +1,133 @@
+// Package source fetches the data of data sources: it calls them, follows their pages, and
+// makes one JSON document of what they answer. It keeps nothing. All that it reads is
+// bounded, and a source that breaks a bound is a Failure, never a part of the data.
+package source
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// The bounds of one fetch.
+const (
+	// MaxBytes is how large an answer may be, and the document that is made of all, as JSON.
+	MaxBytes = 8 << 20
+	// MaxRecords is how many records a document may have.
+	MaxRecords = 50_000
+	// MaxPages is how many pages are read.
+	MaxPages = 1_000
+	// MaxTime is how long all calls may take together.
+	MaxTime = 5 * time.Minute
+	// CallTime is how long one call may take, its answer included.
+	CallTime = 30 * time.Second
+
+	maxValues = 1_000_000
+	// maxDepth is how deep an answer may be nested. The document is at most one level deeper
+	// than that, and a bundle accepts 64.
+	maxDepth = 40
+)
+
+// HTTPJSON is the provider that reads JSON over HTTP.
+const HTTPJSON = "http_json"
+
+// Config says what to read and what to make of it.
+type Config struct {
+	URL         string            `json:"url" maxLength:"2000" doc:"Address of the source: an https URL, or http to an address that the operator allows. No internal network." example:"https://hr.example.com/api/people"`
+	Method      string            `json:"method,omitempty" enum:"GET,POST" doc:"GET by default."`
+	Headers     map[string]string `json:"headers,omitempty" doc:"Header fields to send. They are shown to readers: secret ones belong in credentials."`
+	Body        map[string]any    `json:"body,omitempty" doc:"JSON object to send with POST."`
+	Records     string            `json:"records,omitempty" maxLength:"500" doc:"JSONPath of the records in the answer: of each record, or of the array that has them. Absent: the answer as a whole." example:"$.items"`
+	Key         string            `json:"key,omitempty" maxLength:"500" doc:"JSONPath of the key within a record, or the name of a member: a string or an integer, unique. With it the data is an object of records by key, else an array." example:"id"`
+	Fields      map[string]string `json:"fields,omitempty" doc:"The members that each record gets, with the JSONPath of each within the record, or the name of a member. Absent: the record as it is."`
+	Pagination  *Pagination       `json:"pagination,omitempty" doc:"How the source gives further pages. Absent: there is one."`
+	Incremental *Incremental      `json:"incremental,omitempty" doc:"How to ask only for what changed. Needs key."`
+	OAuth       *OAuth            `json:"oauth,omitempty" doc:"Where an access token comes from, for credentials.oauth."`
+}
+
+// Pagination says how a source gives further pages.
+type Pagination struct {
+	Type          string `json:"type" enum:"link,page,offset,cursor" doc:"link: the answer names the next page, in its Link header (RFC 8288) or at next. page, offset: by number of the page or of records to skip. cursor: the answer has a token for the next page at next."`
+	Next          string `json:"next,omitempty" maxLength:"500" doc:"For cursor, and for link without a Link header: JSONPath of the token or URL. Absent, null or empty there: the last page." example:"$.meta.next"`
+	Parameter     string `json:"parameter,omitempty" maxLength:"100" doc:"Query parameter for the page, offset or cursor; its default is that word."`
+	SizeParameter string `json:"size_parameter,omitempty" maxLength:"100" doc:"Query parameter for page_size." example:"limit"`
+	PageSize      int    `json:"page_size,omitempty" minimum:"1" maximum:"10000" doc:"Records of a full page. A page with fewer is the last one; without page_size, a page with none."`
+	First         *int   `json:"first,omitempty" minimum:"0" maximum:"1" doc:"Number of the first page or record; 1 by default for page, 0 for offset."`
+}
+
+// Incremental says how to ask only for what changed.
+type Incremental struct {
+	Parameter string `json:"parameter" minLength:"1" maxLength:"100" doc:"Query parameter for the time of the last sync." example:"updated_since"`
+	Format    string `json:"format,omitempty" enum:"rfc3339,unix" doc:"How that time is written; rfc3339 by default."`
+	Deleted   string `json:"deleted,omitempty" maxLength:"500" doc:"JSONPath within a record, or the name of a member. A record that has there anything but false, null, 0 or an empty text was deleted." example:"deleted_at"`
+	FullHours int    `json:"full_after_hours,omitempty" minimum:"1" maximum:"8760" doc:"After this time everything is read again, so that a change that was not told of is found; 24 by default."`
+}
+
+// OAuth says where an access token comes from (RFC 6749, 4.4).
+type OAuth struct {
+	TokenURL   string `json:"token_url" maxLength:"2000" doc:"Token endpoint." example:"https://login.example.com/token"`
+	Scope      string `json:"scope,omitempty" maxLength:"500" doc:"Scopes to ask for, separated by spaces."`
+	ClientAuth string `json:"client_auth,omitempty" enum:"body,basic" doc:"Whether the client's id and secret are sent in the body (default) or as HTTP Basic."`
+}
+
+// Credentials are the secrets of a source: a token, or a name and a password, or an OAuth
+// client, and header fields.
+type Credentials struct {
+	Token    string            `json:"token,omitempty" maxLength:"8000" doc:"Bearer token."`
+	Username string            `json:"username,omitempty" maxLength:"500" doc:"User name, for HTTP Basic."`
+	Password string            `json:"password,omitempty" maxLength:"8000" doc:"Password, for HTTP Basic."`
+	OAuth    *Client           `json:"oauth,omitempty" doc:"OAuth client that gets its token at configuration.oauth."`
+	Headers  map[string]string `json:"headers,omitempty" doc:"Secret header fields, such as an API key."`
+}
+
+// Client is an OAuth client.
+type Client struct {
+	ID     string `json:"client_id" minLength:"1" maxLength:"500" doc:"Id of the client."`
+	Secret string `json:"client_secret" minLength:"1" maxLength:"8000" doc:"Secret of the client."`
+}
+
+// Empty reports whether there is no secret at all.
+func (c Credentials) Empty() bool {
+	return c.Token == "" && c.Username == "" && c.Password == "" && c.OAuth == nil && len(c.Headers) == 0
+}
+
+// State is what a fetch leaves for the next one of the same configuration.
+type State struct {
+	ETag         string    `json:"etag,omitempty"`
+	LastModified string    `json:"last_modified,omitempty"`
+	Since        time.Time `json:"since,omitzero"`   // up to when changes are known, by the clock of the source
+	FullAt       time.Time `json:"full_at,omitzero"` // when everything was read
+}
+
+// Result is what a fetch found.
+type Result struct {
+	// Unchanged says that the source has nothing new: the data of the last fetch holds.
+	Unchanged bool
+	// Data is the document.
+	Data value.Value
+	// Records is how many records Data has.
+	Records int
+	State   State
+	// Sample are the first records, cut to what a person reads, and Fields their members.
+	Sample []value.Value
+	Fields []Field
+}
+
+// Field is a member of records.
+type Field struct {
+	Name string `json:"name" doc:"Name of the member."`
+	Type string `json:"type" enum:"string,number,boolean,object,array,null,mixed" doc:"Type of its values in the first records."`
+}
+
+// Failure says, for the owner of a source, why a fetch failed. It repeats nothing that
+// the source answered.
+type Failure struct {
+	Message string
+	// Status is the HTTP status of the answer; 0: there was none, or it was not the cause.
+	Status int
+}
+
+func (f *Failure) Error() string { return f.Message }
+
+func failf(format string, args ...any) error { return &Failure{Message: fmt.Sprintf(format, args...)} }

@@ -1,0 +1,367 @@
+package pip
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/job"
+	"github.com/gatehouse-dev/gatehouse/internal/pip/source"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// The states of a sync.
+const (
+	Waiting   = "pending"
+	Running   = "in_progress"
+	Completed = "completed"
+	Failed    = "failed"
+)
+
+// The reasons for a sync.
+const (
+	byHand     = "manual"
+	bySchedule = "schedule"
+)
+
+const (
+	// maxAttempts is how often a sync is begun whose servers all stop.
+	maxAttempts = 3
+	// renewAfter is the age at which the hold on a lane is extended.
+	renewAfter = job.LaneTime / 3
+	// settleTime is how long the outcome of a sync may take to be written.
+	settleTime = 30 * time.Second
+)
+
+// Sync is one read of a connection's data.
+type Sync struct {
+	ID           int64      `json:"id" db:"id" doc:"Identifier: the sync_job_id."`
+	ConnectionID int64      `json:"connection_id" db:"connection_id" doc:"Id of the connection."`
+	Reason       string     `json:"reason" db:"reason" enum:"manual,schedule" doc:"Who asked for it."`
+	Status       string     `json:"status" db:"status" enum:"pending,in_progress,completed,failed" doc:"How far it is."`
+	Attempts     int        `json:"attempts" db:"attempts" doc:"How often it was begun. It is begun again if its server stops."`
+	CreatedAt    time.Time  `json:"created_at" db:"created_at" doc:"When it was asked for."`
+	StartedAt    *time.Time `json:"started_at" db:"started_at" doc:"When it began; null: it has not."`
+	FinishedAt   *time.Time `json:"finished_at" db:"finished_at" doc:"When it ended; null: it has not."`
+	Records      int64      `json:"records_synced" db:"records" doc:"Number of records in the data after it."`
+	Changed      bool       `json:"changed" db:"changed" doc:"Whether the data changed."`
+	Error        *string    `json:"error" db:"error" doc:"Why it failed; null: it did not."`
+	ResponseCode int        `json:"response_code" db:"response_code" doc:"HTTP status that it failed with; 0: none."`
+}
+
+// SyncPage is one page of the syncs of a connection, newest first.
+type SyncPage struct {
+	Syncs []Sync `json:"syncs" doc:"The page, newest first."`
+	Total int64  `json:"total" doc:"How many there are. The last 100 are kept."`
+}
+
+// Syncs is one page of the syncs of a connection.
+func (s *Service) Syncs(ctx context.Context, sc scope.Scope, id, skip, limit int64) (SyncPage, error) {
+	var page SyncPage
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
+		_, err := load(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if page.Total, err = countSyncs(ctx, tx, id); err != nil {
+			return err
+		}
+		page.Syncs, err = listSyncs(ctx, tx, id, skip, limit)
+		return err
+	})
+	return page, err
+}
+
+// Sync is one sync of a connection.
+func (s *Service) Sync(ctx context.Context, sc scope.Scope, id, sync int64) (Sync, error) {
+	var y Sync
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		if _, err = load(ctx, tx, id); err != nil {
+			return err
+		}
+		if y, err = getSync(ctx, tx, id, sync); errors.Is(err, db.ErrNoRows) {
+			err = fault.NotFoundf("no such sync")
+		}
+		return err
+	})
+	return y, err
+}
+
+// Trigger has a connection synced now. If a sync waits or runs, it is that one.
+func (s *Service) Trigger(ctx context.Context, sc scope.Scope, id int64) (Sync, error) {
+	var y Sync
+	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
+		c, err := load(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if y, err = openSync(ctx, tx, id); !errors.Is(err, db.ErrNoRows) {
+			return err
+		}
+		now := db.Stamp(s.Now())
+		if y, err = insertSync(ctx, tx, Sync{ConnectionID: id, Reason: byHand, Status: Waiting, CreatedAt: now}); err != nil {
+			return err
+		}
+		if err := makeDue(ctx, tx, id, now); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, sc, c, "PIP_SYNC_REQUESTED", map[string]any{"sync_job_id": y.ID})
+	})
+	return y, err
+}
+
+// asked reports whether somebody requested a sync of the connection that has not ended.
+func asked(ctx context.Context, tx *db.Tx, id int64) (bool, error) {
+	y, err := openSync(ctx, tx, id)
+	if errors.Is(err, db.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil && y.Reason == byHand, err
+}
+
+// Syncer syncs what is due, for all tenants. Replicas each have one.
+type Syncer struct {
+	*Service
+	// Holder names this process; it differs from that of every other.
+	Holder string
+	// Active reports whether a tenant's sources are to be read.
+	Active func(ctx context.Context, tenant scope.TenantID) (bool, error)
+	// Poll is how often all tenants are checked, in case a notification was missed.
+	Poll time.Duration
+}
+
+// Run syncs until ctx ends, and returns when the last sync has stopped.
+func (s *Syncer) Run(ctx context.Context) error {
+	l := &job.Lanes{
+		Cluster: s.Stores, Topic: Topic, Holder: s.Holder, Active: s.Active, Now: s.Now, Poll: s.Poll, Logger: s.Logger,
+		List: laneStates, Turn: s.turn,
+	}
+	return l.Run(ctx)
+}
+
+// turn takes the lane of a connection and syncs it, if it is due.
+func (s *Syncer) turn(ctx context.Context, key job.LaneKey, renew func()) (time.Time, error) {
+	c, y, err := s.begin(ctx, key)
+	switch {
+	case err != nil:
+		return time.Time{}, err
+	case y.ID == 0: // not due, or another replica was faster: its next turn is soon
+		return s.Now().Add(time.Second), nil
+	}
+	var out outcome
+	if y.Attempts > maxAttempts {
+		out.err = &source.Failure{Message: "the server stopped during every attempt"}
+	} else {
+		out = s.fetch(ctx, key, c, renew)
+	}
+	return time.Time{}, s.end(ctx, key, c, y, out)
+}
+
+// begin takes the lane and returns the sync to do: a requested one, one whose server stopped,
+// or a new one. It returns none if another replica holds the lane.
+func (s *Syncer) begin(ctx context.Context, key job.LaneKey) (c Connection, y Sync, err error) {
+	err = s.Stores.Write(ctx, key.Tenant, func(tx *db.Tx) error {
+		y = Sync{}
+		now := db.Stamp(s.Now())
+		ours, err := job.HoldLane(ctx, tx, lanes, key.Lane, s.Holder, now)
+		if err != nil || !ours {
+			return err
+		}
+		if c, err = load(ctx, tx, key.Lane); err != nil {
+			return err
+		}
+		if c.NextSync == nil || c.NextSync.After(now) {
+			return job.FreeLane(ctx, tx, lanes, key.Lane, s.Holder)
+		}
+		if y, err = openSync(ctx, tx, key.Lane); errors.Is(err, db.ErrNoRows) {
+			y, err = insertSync(ctx, tx, Sync{ConnectionID: key.Lane, Reason: bySchedule, Status: Waiting, CreatedAt: now})
+		}
+		if err != nil {
+			return err
+		}
+		y.Status, y.StartedAt, y.Attempts = Running, &now, y.Attempts+1
+		return updateSync(ctx, tx, y)
+	})
+	return c, y, err
+}
+
+// outcome is how a fetch ended.
+type outcome struct {
+	source.Result
+	text []byte
+	sum  string
+	err  error
+}
+
+var errLost = errors.New("pip: another replica syncs this connection now")
+
+// fetch reads the source, outside of any transaction.
+func (s *Syncer) fetch(ctx context.Context, key job.LaneKey, c Connection, renew func()) (out outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.Panics.Caught(ctx, "data source", p, debug.Stack(), "tenant", key.Tenant, "connection", key.Lane)
+			out.err = &source.Failure{Message: "gatehouse failed to read the answer"}
+		}
+	}()
+	secrets, err := s.open(key.Tenant, c)
+	if err != nil {
+		s.Logger.WarnContext(ctx, "data sources: credentials do not open", "tenant", key.Tenant, "connection", key.Lane, "error", err)
+		return outcome{err: &source.Failure{Message: "the stored credentials cannot be opened: send them again"}}
+	}
+	last, previous, err := s.previous(ctx, key.Tenant, key.Lane)
+	if err != nil {
+		return outcome{err: err}
+	}
+	held := s.Now()
+	alive := func(ctx context.Context) error {
+		renew()
+		if s.Now().Sub(held) < renewAfter {
+			return nil
+		}
+		held = s.Now()
+		return s.Stores.Write(ctx, key.Tenant, func(tx *db.Tx) error {
+			ours, err := job.HoldLane(ctx, tx, lanes, key.Lane, s.Holder, held)
+			if err == nil && !ours {
+				err = errLost
+			}
+			return err
+		})
+	}
+	f := &source.Fetcher{Target: s.Target, Now: s.Now}
+	out.Result, out.err = f.Fetch(ctx, source.Order{Config: c.Configuration, Credentials: secrets, State: last.State, Previous: previous, Alive: alive})
+	if out.err == nil && !out.Unchanged {
+		if out.text, out.sum = document(out.Data); out.sum == last.Sum {
+			out.Unchanged = true
+		}
+	}
+	return out
+}
+
+// end records how a sync ended. An interrupted sync is repeated.
+func (s *Syncer) end(ctx context.Context, key job.LaneKey, c Connection, y Sync, out outcome) error {
+	var failure *source.Failure
+	interrupted := out.err != nil && !errors.As(out.err, &failure)
+	limit := settleTime
+	if ctx.Err() != nil {
+		limit = 10 * time.Second
+	}
+	bounded, stop := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer stop()
+	err := s.Stores.Write(bounded, key.Tenant, func(tx *db.Tx) error {
+		ours, err := job.HoldLane(bounded, tx, lanes, key.Lane, s.Holder, s.Now())
+		if err != nil || !ours {
+			return err
+		}
+		now, err := load(bounded, tx, key.Lane)
+		if err != nil {
+			return err
+		}
+		if interrupted || now.ChangeNo != c.ChangeNo {
+			// The connection was changed, or this server stops: discard what was read.
+			y.Status, y.Attempts, y.StartedAt = Waiting, y.Attempts-1, nil
+			if err := updateSync(bounded, tx, y); err != nil {
+				return err
+			}
+			return job.FreeLane(bounded, tx, lanes, key.Lane, s.Holder)
+		}
+		return s.conclude(bounded, tx, key, now, y, out, failure)
+	})
+	if err == nil && interrupted && ctx.Err() == nil {
+		err = out.err // the store, or a lane that was lost: later
+	}
+	return err
+}
+
+// conclude stores the outcome and the data, and reports them.
+func (s *Syncer) conclude(ctx context.Context, tx *db.Tx, key job.LaneKey, c Connection, y Sync, out outcome, failure *source.Failure) error {
+	at := db.Stamp(s.Now())
+	was := c
+	if failure == nil {
+		var err error
+		if failure, err = s.keep(ctx, tx, &c, out, at); err != nil {
+			return err
+		}
+	}
+	c.LastAttempt = &at
+	y.Status, y.FinishedAt, y.Records, y.Changed = Completed, &at, c.RecordsSynced, !out.Unchanged && failure == nil
+	if failure != nil {
+		c.LastError, c.Failures = &failure.Message, c.Failures+1
+		y.Status, y.Error, y.ResponseCode = Failed, &failure.Message, failure.Status
+	}
+	c.NextSync = c.next(at)
+	if err := updateSync(ctx, tx, y); err != nil {
+		return err
+	}
+	if ours, err := saveOutcome(ctx, tx, c, s.Holder); err != nil || !ours {
+		return errors.Join(err, errLost)
+	}
+	// Controls see the data, and how fresh it is.
+	if failure == nil || was.LastError == nil && c.LastSync != nil {
+		if err := noteChange(ctx, tx, c.Name); err != nil {
+			return err
+		}
+	}
+	return s.report(ctx, tx, key.Tenant, was, c, y)
+}
+
+// keep stores what was read. The failure says that there is no room for it.
+func (s *Syncer) keep(ctx context.Context, tx *db.Tx, c *Connection, out outcome, at time.Time) (*source.Failure, error) {
+	if out.Unchanged {
+		if err := putState(ctx, tx, c.ID, out.State); err != nil {
+			return nil, err
+		}
+	} else {
+		others, err := dataOfOthers(ctx, tx, c.ID)
+		if err != nil {
+			return nil, err
+		}
+		if others+int64(len(out.text)) > maxData {
+			return &source.Failure{Message: "the data of all data sources together would be larger than 32 MiB"}, nil
+		}
+		if err := putData(ctx, tx, c.ID, stored{Data: out.text, Sum: out.sum, State: out.State}); err != nil {
+			return nil, err
+		}
+		c.RecordsSynced, c.DataBytes = int64(out.Records), int64(len(out.text))
+	}
+	c.LastSync, c.LastError, c.Failures = &at, nil, 0
+	return nil, nil
+}
+
+// next returns when a connection is synced after a sync that ended at a time. The first
+// attempts after a failure come sooner than the schedule says.
+func (c Connection) next(at time.Time) *time.Time {
+	if !c.scheduled() {
+		return nil
+	}
+	pause := interval(c.SyncFrequency)
+	if c.Failures > 0 {
+		pause = min(pause, time.Minute<<min(c.Failures-1, 6))
+	}
+	next := at.Add(pause)
+	return &next
+}
+
+// report writes the audit entry of a sync that somebody asked for, or after which the
+// connection is in another state. Syncs on schedule that go as before are in the list of
+// syncs only.
+func (s *Syncer) report(ctx context.Context, tx *db.Tx, tenant scope.TenantID, was, c Connection, y Sync) error {
+	kind := "PIP_SYNC_COMPLETED"
+	switch {
+	case y.Status == Failed:
+		kind = "PIP_SYNC_FAILED"
+	case was.LastError != nil:
+		kind = "PIP_SYNC_RECOVERED"
+	}
+	if y.Reason != byHand && (was.LastError != nil) == (c.LastError != nil) && was.LastAttempt != nil {
+		return nil
+	}
+	sc := scope.Scope{Tenant: tenant, Actor: scope.Actor{Kind: scope.System, ID: "data sources", Name: "data sources"}}
+	entry := audit.Entry{Type: kind, Object: "pip_connection", ObjectID: strconv.FormatInt(c.ID, 10), ObjectName: c.Name}
+	entry.EventContext = map[string]any{"sync_job_id": y.ID, "records_synced": y.Records, "changed": y.Changed, "error": y.Error, "response_code": y.ResponseCode}
+	return audit.Append(ctx, tx, sc, s.Now(), entry)
+}

@@ -1,0 +1,48 @@
+package pip
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/pip/source"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// tryTime bounds a test, in which a person waits.
+const tryTime = 30 * time.Second
+
+// TestResult is what a source answers to a test.
+type TestResult struct {
+	Success      bool           `json:"success" doc:"Whether the source could be read."`
+	Status       string         `json:"status" enum:"connected,failed" doc:"The same in a word."`
+	Message      string         `json:"message" doc:"What happened."`
+	ResponseTime float64        `json:"response_time" doc:"How long it took, in milliseconds."`
+	ResponseCode int            `json:"response_code" doc:"HTTP status that it failed with; 0: none."`
+	Fields       []source.Field `json:"fields" doc:"The members of the first records, as controls would see them, by name."`
+	SampleData   []value.Value  `json:"sample_data" doc:"The first records, at most 5, as controls would see them. Long texts and lists are cut."`
+}
+
+// Test reads the first page of a source that is not stored. Nothing is stored.
+func (s *Service) Test(ctx context.Context, d Draft) (TestResult, error) {
+	if err := s.check(ctx, d.connection(), d.Credentials); err != nil {
+		return TestResult{}, err
+	}
+	began := s.Now()
+	f := &source.Fetcher{Target: s.Target, Now: s.Now, Limit: tryTime}
+	res, err := f.Fetch(ctx, source.Order{Config: d.Configuration, Credentials: d.Credentials, Sample: true})
+	out := TestResult{
+		Success: true, Status: "connected", Message: "the source was read", Fields: []source.Field{}, SampleData: []value.Value{},
+		ResponseTime: float64(s.Now().Sub(began).Microseconds()) / 1000,
+	}
+	var failure *source.Failure
+	switch {
+	case errors.As(err, &failure):
+		out.Success, out.Status, out.Message, out.ResponseCode = false, "failed", failure.Message, failure.Status
+		return out, nil
+	case err != nil:
+		return TestResult{}, err
+	}
+	out.Fields, out.SampleData = res.Fields, res.Sample
+	return out, nil
+}

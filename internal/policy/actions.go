@@ -1,0 +1,173 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// The decisions of a control that trigger an action.
+const (
+	OnDeny   = "on_deny"
+	OnPermit = "on_permit"
+	OnMask   = "on_mask"
+	Always   = "always"
+)
+
+// Notification is the type of actions that send a message to a channel.
+const Notification = "notification"
+
+// Action runs after a decision of its control.
+type Action struct {
+	Type           string  `json:"type" enum:"notification,webhook,workflow,approval_queue,policy_engine,break_glass_bridge,siem_forwarder" doc:"Action."`
+	DestinationRef string  `json:"destination_ref" pattern:"^(channel|integration):[1-9][0-9]{0,17}$" doc:"Target: channel:<id> for a notification, integration:<id> for the others." example:"channel:3"`
+	Trigger        string  `json:"trigger" enum:"on_deny,on_permit,on_mask,always" doc:"Which decisions of the control trigger it."`
+	Payload        Payload `json:"payload,omitzero" doc:"The message."`
+}
+
+// Payload is the content of an action.
+type Payload struct {
+	Message  string `json:"message,omitempty" maxLength:"2000" doc:"Template of the message. {{reason}} stands for the reason of the decision; docs/controls.md lists all placeholders. Absent: the reason." example:"{{user.id}} may not open {{resource.path}}: {{reason}}"`
+	Severity string `json:"severity,omitempty" enum:"info,warning,error,critical" doc:"Severity. Absent: warning for a denial, else info."`
+}
+
+// Placeholders lists what a message may show of a decision: members of its entry in the
+// audit, which contains no secrets.
+func Placeholders() []string {
+	return []string{
+		"user.id", "user.email", "resource.id", "resource.type", "resource.path", "action", "decision", "effect", "reason",
+		"policy.id", "policy.name", "environment", "ip_address", "decision_id", "timestamp",
+	}
+}
+
+var placeholder = regexp.MustCompile(`\{\{([^{}]*)\}\}`)
+
+// Text is the message with values in place of its placeholders. A value is not read for
+// placeholders in turn.
+func (p Payload) Text(value func(name string) string) string {
+	return placeholder.ReplaceAllStringFunc(p.Message, func(found string) string {
+		return value(strings.TrimSpace(found[2 : len(found)-2]))
+	})
+}
+
+// offence says what is wrong with the message, or "".
+func (p Payload) offence() string {
+	for _, found := range placeholder.FindAllStringSubmatch(p.Message, -1) {
+		if name := strings.TrimSpace(found[1]); !slices.Contains(Placeholders(), name) {
+			return fmt.Sprintf("there is no placeholder %q; there are %s", name, strings.Join(Placeholders(), ", "))
+		}
+	}
+	if rest := placeholder.ReplaceAllString(p.Message, ""); strings.Contains(rest, "{{") || strings.Contains(rest, "}}") {
+		return "a placeholder is not complete: write {{reason}}"
+	}
+	return ""
+}
+
+// Destination is the kind of an action's target, channel or integration, and its id.
+func (a Action) Destination() (kind string, id int64) {
+	kind, digits, _ := strings.Cut(a.DestinationRef, ":")
+	id, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		return kind, 0 // no target has this id
+	}
+	return kind, id
+}
+
+// offence says why an action's target does not fit its type, or "".
+func (a Action) offence() string {
+	kind, _ := a.Destination()
+	if want := map[bool]string{true: "channel", false: "integration"}[a.Type == Notification]; kind != want {
+		return fmt.Sprintf("the target of an action of type %s must be %s:<id>", a.Type, want)
+	}
+	return ""
+}
+
+// checkActions lists what is wrong with the actions of a control of an environment.
+func (l *Links) checkActions(ctx context.Context, tx *db.Tx, env scope.Env, actions []Action) ([]fault.Detail, error) {
+	var offences []fault.Detail
+	for i, a := range actions {
+		at := fmt.Sprintf("/actions/%d", i)
+		if why := a.Payload.offence(); why != "" {
+			offences = append(offences, fault.Detail{Pointer: at + "/payload/message", Message: why})
+		}
+		why := a.offence()
+		if why == "" {
+			ok, err := l.DestinationExists(ctx, tx, env, a)
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				why = fmt.Sprintf("no %s in %s", a.DestinationRef, env)
+			}
+		}
+		if why != "" {
+			offences = append(offences, fault.Detail{Pointer: at + "/destination_ref", Message: why})
+		}
+	}
+	return offences, nil
+}
+
+// leaveActions removes from p the actions whose targets its environment does not have, and
+// warns of them. It is for a control that was promoted: a channel belongs to one environment.
+func (l *Links) leaveActions(ctx context.Context, tx *db.Tx, p *Policy) ([]Warning, error) {
+	var kept []Action
+	var left []string
+	for _, a := range p.Actions {
+		ok, err := l.DestinationExists(ctx, tx, p.Environment, a)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			kept = append(kept, a)
+		} else {
+			left = append(left, a.DestinationRef)
+		}
+	}
+	if len(left) == 0 {
+		return nil, nil
+	}
+	p.Actions = kept
+	return []Warning{p.warning(warnActions, fmt.Sprintf("policy %d came without its actions for %s, which %s does not have", p.ID, strings.Join(left, ", "), p.Environment))}, nil
+}
+
+// Acting is a control with actions.
+type Acting struct {
+	ID          int64     `db:"id"`
+	Name        string    `db:"name"`
+	Environment scope.Env `db:"environment"`
+	Actions     []Action  `db:"actions"`
+}
+
+// WithActions returns those of the controls that have actions, with their present actions. The
+// ids must be sorted.
+func WithActions(ctx context.Context, tx *db.Tx, ids []int64) ([]Acting, error) {
+	all, err := db.All[int64](ctx, tx, actingIDs)
+	if err != nil {
+		return nil, err
+	}
+	kept := slices.DeleteFunc(all, func(id int64) bool {
+		_, asked := slices.BinarySearch(ids, id)
+		return !asked
+	})
+	if len(kept) == 0 {
+		return nil, nil
+	}
+	return acting(ctx, tx, kept)
+}
+
+// Targets are the targets of the control's actions, each once, sorted and separated by spaces.
+func (c Control) Targets() string {
+	var refs []string
+	for _, a := range c.Actions {
+		refs = append(refs, a.DestinationRef)
+	}
+	slices.Sort(refs)
+	return strings.Join(slices.Compact(refs), " ")
+}

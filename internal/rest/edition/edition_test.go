@@ -1,0 +1,79 @@
+package edition
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	"github.com/gatehouse-dev/gatehouse/internal/contract"
+)
+
+const english = `{"info":{"title":"Example"},"paths":{"/a":{"get":{"summary":"List","description":"Lists."}},"/b/c":{"get":{"summary":"Read"}}}}`
+
+// example is a set with one family and one translation, and the number of times that its
+// English document was made.
+func example(t *testing.T) (*Set, *int) {
+	t.Helper()
+	made := new(int)
+	return New(Source{
+		English: func() ([]byte, error) { *made++; return []byte(english), nil },
+		Title:   "Example", Languages: []string{"en", "es"},
+		Catalogs: fstest.MapFS{"es/a.json": {Data: []byte(`{"List":"Lista"}`)}},
+		Families: []contract.Family{{Name: "b", Title: "Example B", Root: "/b"}},
+	}), made
+}
+
+// TestRenderedOnce: nothing is rendered before somebody asks, and then once, however many ask.
+func TestRenderedOnce(t *testing.T) {
+	s, made := example(t)
+	if *made != 0 {
+		t.Fatalf("the document was made %d times before anybody asked", *made)
+	}
+	var asked sync.WaitGroup
+	for range 8 {
+		asked.Go(func() {
+			if e, err := s.Get("", "en"); err != nil || !json.Valid(e.Body) || e.ETag == "" {
+				t.Errorf("%+v, %v", e, err)
+			}
+		})
+	}
+	asked.Wait()
+	if *made != 1 {
+		t.Errorf("the document was made %d times", *made)
+	}
+}
+
+// TestTranslated: texts of the catalog are replaced, and those that it lacks are named.
+func TestTranslated(t *testing.T) {
+	s, _ := example(t)
+	e, err := s.Get("", "es")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(e.Body), `"summary":"Lista"`) || !slices.Contains(e.Missing, "Lists.") || slices.Contains(e.Missing, "List") {
+		t.Errorf("%s\nmissing: %q", e.Body, e.Missing)
+	}
+	plain, err := s.Get("", "en")
+	if err != nil || plain.ETag == e.ETag || len(plain.Missing) > 0 {
+		t.Errorf("%+v, %v", plain, err)
+	}
+}
+
+// TestUnknownEditions: a family or language that the document does not have is an error, and
+// so is a document that cannot be made.
+func TestUnknownEditions(t *testing.T) {
+	s, _ := example(t)
+	for _, of := range []name{{"", "de"}, {"c", "en"}} {
+		if _, err := s.Get(of.family, of.lang); err == nil {
+			t.Errorf("%v has an edition", of)
+		}
+	}
+	broken := New(Source{English: func() ([]byte, error) { return nil, errors.New("no document") }, Languages: []string{"en"}})
+	if _, err := broken.Get("", "en"); err == nil || err.Error() != "no document" {
+		t.Error(err)
+	}
+}

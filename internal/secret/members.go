@@ -1,0 +1,47 @@
+package secret
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// SealMembers seals texts by their names, such as the user name and the password of one
+// credential. None are nothing.
+func (b *Box) SealMembers(members map[string]string, aad string) ([]byte, error) {
+	if len(members) == 0 {
+		return []byte{}, nil
+	}
+	clear, err := json.Marshal(members)
+	if err != nil {
+		return nil, fmt.Errorf("secret: %w", err)
+	}
+	return b.Seal(clear, aad)
+}
+
+// OpenMembers gives what SealMembers sealed for the same aad; else ErrOpen.
+func (b *Box) OpenMembers(sealed []byte, aad string) (map[string]string, error) {
+	out := map[string]string{}
+	if len(sealed) == 0 {
+		return out, nil
+	}
+	clear, err := b.Open(sealed, aad)
+	if err == nil {
+		err = json.Unmarshal(clear, &out)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open a credential: %w", err)
+	}
+	return out, nil
+}
+
+// ResealMembers seals under the first key what is under an old one; nil: it is not.
+func (b *Box) ResealMembers(sealed []byte, aad string) ([]byte, error) {
+	if len(sealed) == 0 || !b.Stale(sealed) {
+		return nil, nil
+	}
+	members, err := b.OpenMembers(sealed, aad)
+	if err != nil {
+		return nil, err
+	}
+	return b.SealMembers(members, aad)
+}

@@ -1,0 +1,43 @@
+package secret
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestTokens: what NewToken makes is read back with its head, and no text with a changed byte is.
+func TestTokens(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		raw := rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "raw")
+		head := rapid.SampledFrom([]string{"gh_bouncer", "gh_tenant", "x", ""}).Draw(t, "head")
+		token, err := NewToken(bytes.NewReader(raw), head)
+		if err != nil || len(token) != len(head)+1+43+1+6 {
+			t.Fatalf("token %q, %v", token, err)
+		}
+		if got, ok := ParseToken(token); !ok || got != head {
+			t.Fatalf("the head of %q is %q, %v", token, got, ok)
+		}
+		at := rapid.IntRange(0, len(token)-1).Draw(t, "at")
+		other := string([]byte{rapid.Byte().Draw(t, "other")})
+		for _, bad := range []string{token[:at], token + other, token[:at] + token[at+1:], token[:at] + other + token[at+1:]} {
+			if _, ok := ParseToken(bad); ok && bad != token {
+				t.Fatalf("%q is taken for a token", bad)
+			}
+		}
+	})
+}
+
+func TestTokensThatAreNone(t *testing.T) {
+	if token, err := NewToken(bytes.NewReader(make([]byte, 31)), "x"); err == nil {
+		t.Errorf("31 bytes made %q", token)
+	}
+	body := "x_" + strings.Repeat("a", 42)
+	for _, bad := range []string{"", "_", strings.Repeat("_", 51), body + "-_" + checksum(body+"-"), body + "é_" + checksum(body+"é"), body + "a_000000"} {
+		if head, ok := ParseToken(bad); ok {
+			t.Errorf("%q is a token of %q", bad, head)
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package signon
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// at is a service whose clock is now.
+func at(t *testing.T, now *time.Time) *Service {
+	s := &Service{
+		Target: outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true}),
+		Now:    func() time.Time { return *now },
+	}
+	t.Cleanup(s.Target.Close)
+	return s
+}
+
+// TestWithdrawnKeys: a key that the provider withdrew is refused within minutes, and one
+// that took over the id of another is taken as soon.
+func TestWithdrawnKeys(t *testing.T) {
+	for _, kid := range []string{"two", "one", ""} {
+		idp, now := newIssuer(t), time.Now()
+		s, f := at(t, &now), flow{Issuer: idp.URL, ClientID: "client", Nonce: "n"}
+		check := func(token string) error {
+			p, err := s.provider(t.Context(), idp.URL)
+			if err == nil {
+				_, err = s.idClaims(t.Context(), p, token, f)
+			}
+			return err
+		}
+		if err := check(idp.token(t, now)); err != nil {
+			t.Fatal(err)
+		}
+		withdrawn := idp.key // a thief has it
+		idp.rotate(t, kid)
+		now = now.Add(6 * time.Minute)
+		forged := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{
+			"iss": idp.URL, "aud": "client", "sub": "ann", "nonce": "n", "iat": now.Unix(), "exp": now.Add(time.Minute).Unix(),
+		})
+		forged.Header["kid"] = "one"
+		text, err := forged.SignedString(withdrawn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := check(text); !fault.Is(err, fault.Unauthenticated) {
+			t.Errorf("a withdrawn key after %q: %v", kid, err)
+		}
+		if err := check(idp.token(t, now)); err != nil {
+			t.Errorf("the new key %q: %v", kid, err)
+		}
+	}
+}
+
+// TestSilentProvider: sign-ins and sign-outs do not wait one by one for a provider that
+// does not answer.
+func TestSilentProvider(t *testing.T) {
+	idp, now := newIssuer(t), time.Now()
+	s := at(t, &now)
+	ask := func() {
+		t.Helper()
+		if _, err := s.provider(t.Context(), idp.URL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask()
+	idp.mu.Lock()
+	idp.down, idp.calls = true, 0
+	idp.mu.Unlock()
+	now = now.Add(2 * time.Hour)
+	for range 20 {
+		ask()
+	}
+	if idp.calls != 1 {
+		t.Errorf("%d calls of a provider that is down, want 1", idp.calls)
+	}
+	now = now.Add(2 * time.Minute)
+	ask()
+	if idp.calls != 2 {
+		t.Errorf("%d calls two minutes later, want 2", idp.calls)
+	}
+	now = now.Add(metadataMaxAge)
+	if _, err := s.provider(t.Context(), idp.URL); !fault.Is(err, fault.BadGateway) {
+		t.Errorf("a day later: %v", err)
+	}
+}
+
+// TestClaimsByName: a claim is the member of exactly its name. A provider whose users
+// choose the names of further claims says nothing by Aud or ISS.
+func TestClaimsByName(t *testing.T) {
+	idp, now := newIssuer(t), time.Now()
+	s, f := at(t, &now), flow{Issuer: idp.URL, ClientID: "client", Nonce: "n"}
+	p, err := s.provider(t.Context(), idp.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hour := now.Add(time.Hour).Unix()
+	for name, claims := range map[string]map[string]any{
+		"Aud":             {"aud": "other", "Aud": "client"},
+		"aud, then zzAUD": {"aud": "other", "zzAUD": 1, "aUD": "client"},
+		"no aud":          {"aud": nil, "AUD": "client"},
+		"ISS":             {"iss": "https://other.test", "iSS": idp.URL},
+		"iſs":             {"iss": "https://other.test", "iſs": idp.URL},
+		"Exp":             {"exp": now.Add(-time.Hour).Unix(), "exP": hour},
+		"Iat":             {"iat": now.Add(-time.Hour).Unix(), "iaT": now.Unix()},
+		"Nbf":             {"nbf": hour, "nbF": now.Unix()},
+		"Nonce":           {"nonce": "other", "noncE": "n"},
+		"exp as text":     {"exp": fmt.Sprint(hour)},
+		"iat as text":     {"iat": fmt.Sprint(now.Unix())},
+		"exp as a list":   {"exp": []int64{hour}},
+		"exp of 1e300":    {"exp": 1e300, "iat": 1e300},
+		"aud of numbers":  {"aud": []any{"client", 1}, "azp": "client"},
+		"aud of lists":    {"aud": []any{[]string{"client"}}},
+		"aud as a member": {"aud": map[string]any{"client": true}},
+		"azp as a list":   {"azp": []string{"client"}},
+		"sub as a number": {"sub": 7},
+	} {
+		all := jwt.MapClaims{"iss": idp.URL, "aud": "client", "sub": "ann", "nonce": "n", "iat": now.Unix(), "exp": hour}
+		for k, v := range claims {
+			if all[k] = v; v == nil {
+				delete(all, k)
+			}
+		}
+		token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, all)
+		token.Header["kid"] = idp.kid
+		text, err := token.SignedString(idp.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.idClaims(t.Context(), p, text, f); !fault.Is(err, fault.Unauthenticated) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestVerifiedEmail: an address is verified by the word beside it, not by one about another
+// address.
+func TestVerifiedEmail(t *testing.T) {
+	for _, c := range []struct{ token, info, want string }{
+		{`{"email":"a@x.test","email_verified":true}`, `{}`, "a@x.test"},
+		{`{}`, `{"email":"a@x.test","email_verified":"true"}`, "a@x.test"},
+		{`{"email":"a@x.test"}`, `{"email":"a@x.test","email_verified":true}`, "a@x.test"},
+		{`{"email":"boss@x.test"}`, `{"email":"a@x.test","email_verified":true}`, "a@x.test"},
+		{`{"email":"boss@x.test"}`, `{"email_verified":true}`, ""},
+		{`{"email_verified":true}`, `{"email":"boss@x.test"}`, ""},
+		{`{"email":"boss@x.test","email_verified":false}`, `{"email":"a@x.test","email_verified":true}`, ""},
+		{`{"email":"boss@x.test","email_verified":1}`, `{"email_verified":true}`, ""},
+		{`{"email":"boss@x.test","email_verified":"True"}`, `{}`, ""},
+		{`{"email":"boss@x.test"}`, `{}`, ""},
+	} {
+		var f facts
+		var errs [2]error
+		f.token, errs[0] = value.Decode([]byte(c.token), value.Limits{})
+		f.info, errs[1] = value.Decode([]byte(c.info), value.Limits{})
+		if errs[0] != nil || errs[1] != nil {
+			t.Fatal(errs)
+		}
+		if got, err := f.verifiedEmail(); got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%s and %s: %q %v, want %q", c.token, c.info, got, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package tenant
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+)
+
+// TestLoadRegions: what names stores is read from text or a file; all else is refused, and no
+// error shows a password.
+func TestLoadRegions(t *testing.T) {
+	want := map[string]db.Region{"us-east-1": {Dir: "/data/us"}, "eu-west-1": {URL: "postgres://gh:hunter2@db/eu"}}
+	good := `{"us-east-1": "/data/us", "eu-west-1": "postgres://gh:hunter2@db/eu"}`
+	file := filepath.Join(t.TempDir(), "regions.json")
+	if err := os.WriteFile(file, []byte(good+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{good, " " + good + "\n", file} {
+		if got, err := LoadRegions(text); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "  "} {
+		if got, err := LoadRegions(text); err != nil || len(got) != 0 {
+			t.Errorf("%q: %v %v", text, got, err)
+		}
+	}
+	for text, part := range map[string]string{
+		`{"eu-west-9": "postgres://gh:hunter2@db/eu"}`:          "is no region",
+		`{"eu-west-1": "mysql://gh:hunter2@db/eu"}`:             "not a postgres:// URL",
+		`{"eu-west-1": "postgres://gh:hunter2@db:x/eu"}`:        "not a postgres:// URL",
+		`{"eu-west-1": {"url": "postgres://gh:hunter2@db/eu"}}`: "must be a text",
+		`{"eu-west-1": ""}`:                               "is needed",
+		`{"eu-west-1": "/a", "eu-west-1": "/b"}`:          "twice",
+		`{"eu-west-1": "postgres://gh:hunter2@db/eu"`:     "not valid JSON",
+		`{"eu-west-1": "postgres://gh:hunter2@db/eu"} {}`: "more after",
+		`{"eu-west-1": "postgres://gh:hunter2@db/eu",}`:   "JSON",
+		`postgres://gh:hunter2@db/eu`:                     "JSON object or the name of a file",
+		filepath.Join(t.TempDir(), "missing"):             "no such file",
+	} {
+		got, err := LoadRegions(text)
+		if err == nil || !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v %v, want an error with %q", text, got, err, part)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package tracing_test
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gatehouse-dev/gatehouse/internal/tracing"
+)
+
+// TestLogs: what is logged within a span names it, and what is logged elsewhere does not.
+func TestLogs(t *testing.T) {
+	var out strings.Builder
+	log := slog.New(tracing.Logs(slog.NewJSONHandler(&out, nil)))
+	e, err := tracing.Open(t.Context(), tracing.Config{Endpoint: "http://127.0.0.1:1", Client: http.DefaultClient, Metrics: prometheus.NewRegistry(), Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
+	r.Header.Set("Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	log.With("a", 1).InfoContext(t.Context(), "outside")
+	r, end := e.Begin(r)
+	log.With("a", 1).InfoContext(r.Context(), "inside")
+	end("an-operation", 200)
+	outside, inside, _ := strings.Cut(out.String(), "\n")
+	if strings.Contains(outside, "trace_id") || !strings.Contains(inside, `"trace_id":"0af7651916cd43dd8448eb211c80319c","span_id":"`) {
+		t.Errorf("logged\n%s", &out)
+	}
+}
+
+// TestEndpoints: what is no base URL is refused, and none at all turns everything off.
+func TestEndpoints(t *testing.T) {
+	for _, wrong := range []string{"collector:4318", "grpc://collector:4317", "http://", "http://user:secret@collector", "http://collector?key=secret", "\x00"} {
+		e, err := tracing.Open(t.Context(), tracing.Config{Endpoint: wrong})
+		if err == nil || e != nil || !strings.Contains(err.Error(), "OTEL_EXPORTER_OTLP_ENDPOINT") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v", wrong, err)
+		}
+	}
+	off, err := tracing.Open(t.Context(), tracing.Config{})
+	h := http.NewServeMux()
+	if err != nil || off != nil || off.Hook() != nil || off.Decided() != nil || off.Wrap(h) != http.Handler(h) || off.Close(t.Context()) != nil {
+		t.Errorf("without an endpoint: %v %v", off, err)
+	}
+}

@@ -1,0 +1,315 @@
+package vendor
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+)
+
+const (
+	// keepAnswers is how long the answer to an Idempotency-Key is kept. It is a little less
+	// than the kit keeps it, so that a key which the kit has forgotten finds nothing here.
+	keepAnswers = 24*time.Hour - time.Minute
+	// provisionTime bounds a provisioning. After abandonedAfter, nobody works on it.
+	provisionTime  = 45 * time.Second
+	abandonedAfter = 2 * time.Minute
+)
+
+// Administrator is the first person of a new tenant.
+type Administrator struct {
+	ID       string `json:"id,omitempty" minLength:"1" maxLength:"128" pattern:"^[A-Za-z0-9._@:+-]+$" doc:"Id of the person in your own directory; absent: a random one."`
+	Email    string `json:"email" format:"email" minLength:"3" maxLength:"254" doc:"E-mail address."`
+	Username string `json:"username,omitempty" minLength:"1" maxLength:"128" doc:"Name to sign in with; admin by default."`
+	Password string `json:"password,omitempty" minLength:"8" maxLength:"1024" writeOnly:"true" doc:"Absent: a random one, which the answer contains."`
+}
+
+func (a Administrator) draft() user.Draft {
+	if a.Username == "" {
+		a.Username = "admin"
+	}
+	return user.Draft{ID: a.ID, Email: a.Email, Username: a.Username, Password: a.Password, Roles: []string{user.RoleAdmin}}
+}
+
+// Request is what a vendor asks for: a tenant with all that it needs to begin with.
+type Request struct {
+	Name          string          `json:"name" minLength:"1" maxLength:"128" doc:"Display name; the id is made from it."`
+	PlanType      string          `json:"plan_type,omitempty" enum:"standard,pro,enterprise" doc:"standard by default."`
+	Region        string          `json:"region,omitempty" enum:"us-east-1,us-west-2,ca-central-1,eu-west-1,eu-central-1,eu-north-1,ap-southeast-1,ap-northeast-1,ap-south-1" doc:"us-east-1 by default. If the deployment has regions, it must be one of them."`
+	Domain        string          `json:"domain,omitempty" maxLength:"253" doc:"The tenant's domain; absent: its subdomain of the base domain."`
+	CustomDomain  string          `json:"custom_domain,omitempty" maxLength:"253" doc:"A domain of the tenant's own; requests are routed by it once it is verified."`
+	Settings      tenant.Settings `json:"settings,omitempty" doc:"Limits and features; an absent limit means none. Members that begin with x- are free for your own use; any other unknown member is a 422 that names the closest known one."`
+	Administrator Administrator   `json:"administrator" doc:"The first person, with the role admin."`
+	APIKeys       []auth.KeyDraft `json:"api_keys,omitempty" maxItems:"10" nullable:"false" doc:"API keys of the tenant. Absent: one for both environments that manages policies, resources and bouncers, and asks for decisions."`
+	Bouncer       *bouncer.Draft  `json:"bouncer,omitempty" doc:"The first bouncer; absent: none."`
+}
+
+func (r Request) draft() tenant.Draft {
+	return tenant.Draft{Name: r.Name, Domain: r.Domain, CustomDomain: r.CustomDomain, PlanType: r.PlanType, Region: r.Region, Settings: r.Settings}
+}
+
+// keys are the API keys that are asked for.
+func (r Request) keys() []auth.KeyDraft {
+	if r.APIKeys != nil {
+		return r.APIKeys
+	}
+	return []auth.KeyDraft{{Name: "first key", Scopes: []string{"policies:write", "resources:write", "bouncers:write", "decisions:read"}}}
+}
+
+// Offences are those of a request that its schema cannot say.
+func (r Request) Offences() []fault.Detail {
+	out := append(r.draft().Offences(), below("/administrator", r.Administrator.draft().Offences())...)
+	for i, k := range r.APIKeys {
+		out = append(out, below(keyPointer(i), k.Offences())...)
+	}
+	return out
+}
+
+// Provisioned is a new tenant with its credentials, which are shown this once.
+type Provisioned struct {
+	Tenant        tenant.Tenant   `json:"tenant" doc:"The tenant."`
+	Administrator FirstPerson     `json:"administrator" doc:"The first person, with the role admin."`
+	APIKeys       []auth.Key      `json:"api_keys" nullable:"false" doc:"The API keys, in the order of the request. Only this answer contains them."`
+	Bouncer       *bouncer.Issued `json:"bouncer" doc:"The first bouncer with its token; null if none was asked for. Only this answer contains the token."`
+}
+
+// FirstPerson is the administrator of a new tenant.
+type FirstPerson struct {
+	ID       string `json:"id" doc:"Id of the person."`
+	Username string `json:"username" doc:"Name to sign in with."`
+	Email    string `json:"email" doc:"E-mail address."`
+	Password string `json:"password,omitempty" doc:"The password that was made up; absent if the request had one."`
+}
+
+// Provision makes a tenant with its administrator, API keys and bouncer, all or nothing.
+// The steps are in several stores, so the tenant is hidden until the last one, which also
+// stores the answer: what a killed server leaves is taken back (Recover), or by the next
+// call with the same key. key is the Idempotency-Key, which the caller has claimed; empty
+// for none. Faults: Forbidden limit_exceeded; those of each part, with its pointer.
+func (s *Service) Provision(ctx context.Context, sc scope.Scope, key string, req Request) (Provisioned, error) {
+	p := provisioning{Attempt: s.NewID(), Vendor: sc.Actor.ID, CreatedAt: db.Stamp(s.Now())}
+	if key != "" {
+		sum := sha256.Sum256([]byte(key))
+		p.Request = hex.EncodeToString(sum[:])
+		if out, done, err := s.resume(ctx, p); done || err != nil {
+			return out, err
+		}
+	}
+	p.Until = p.CreatedAt.Add(abandonedAfter)
+	bounded, cancel := context.WithTimeout(ctx, provisionTime)
+	defer cancel()
+	out, err := s.provision(bounded, sc, &p, req)
+	if err == nil {
+		return out, nil
+	}
+	if p.Tenant == "" {
+		return Provisioned{}, err
+	}
+	clean, stop := context.WithTimeout(context.WithoutCancel(ctx), provisionTime)
+	defer stop()
+	return Provisioned{}, errors.Join(err, s.discard(clean, p))
+}
+
+// resume looks for earlier calls of a request: it gives the answer of the one that was
+// complete, and takes back what the others left.
+func (s *Service) resume(ctx context.Context, p provisioning) (Provisioned, bool, error) {
+	var earlier []provisioning
+	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
+		earlier, err = selectRequest(ctx, tx, p.Vendor, p.Request, p.CreatedAt.Add(-keepAnswers))
+		return err
+	})
+	if err != nil {
+		return Provisioned{}, false, err
+	}
+	for _, old := range earlier {
+		if len(old.Answer) == 0 {
+			if err := s.discard(ctx, old); err != nil {
+				return Provisioned{}, false, err
+			}
+			continue
+		}
+		var out Provisioned
+		plain, err := s.Box.Open(old.Answer, sealedFor(old))
+		if err == nil {
+			err = json.Unmarshal(plain, &out)
+		}
+		return out, true, err
+	}
+	return Provisioned{}, false, nil
+}
+
+// provision runs the steps. It fills in the tenant of p once there is something to undo.
+func (s *Service) provision(ctx context.Context, sc scope.Scope, p *provisioning, req Request) (Provisioned, error) {
+	admit, err := s.admission(ctx, p.Vendor)
+	if err != nil {
+		return Provisioned{}, err
+	}
+	var out Provisioned
+	t, err := s.Tenants.Found(ctx, within(sc, scope.DefaultTenant), req.draft(), p.Vendor, p.Attempt, func(ctx context.Context, tx *db.Tx, t tenant.Tenant) error {
+		if err := admit(ctx, tx); err != nil {
+			return err
+		}
+		begun := *p
+		begun.Tenant = t.ID
+		p.Tenant = t.ID
+		return insertProvisioning(ctx, tx, begun)
+	})
+	if err != nil {
+		return Provisioned{}, err
+	}
+	s.pause("tenant")
+	out.Tenant = t
+	inside := within(sc, t.ID)
+	if out.Administrator, err = s.administrator(ctx, inside, req.Administrator); err != nil {
+		return Provisioned{}, at("/administrator", err)
+	}
+	s.pause("administrator")
+	out.APIKeys = []auth.Key{}
+	for i, d := range req.keys() {
+		k, err := s.Auth.CreateKey(ctx, inside, d)
+		if err != nil {
+			return Provisioned{}, at(keyPointer(i), err)
+		}
+		out.APIKeys = append(out.APIKeys, k)
+	}
+	s.pause("keys")
+	if req.Bouncer != nil {
+		b, err := s.Bouncers.Create(ctx, inside, *req.Bouncer)
+		if err != nil {
+			return Provisioned{}, at("/bouncer", err)
+		}
+		out.Bouncer = &b
+	}
+	s.pause("bouncer")
+	out.Tenant.Limits = &tenant.Usage{UsersUsed: 1}
+	if out.Bouncer != nil {
+		out.Tenant.Limits.BouncersUsed = 1
+	}
+	answer, err := json.Marshal(out)
+	if err != nil {
+		return Provisioned{}, err
+	}
+	sealed, err := s.Box.Seal(answer, sealedFor(*p))
+	if err != nil {
+		return Provisioned{}, err
+	}
+	err = s.Stores.System().Write(ctx, func(tx *db.Tx) error {
+		if err := tenant.Complete(ctx, tx, t.ID, p.Attempt); err != nil {
+			return err
+		}
+		if p.Request == "" {
+			return deleteProvisioning(ctx, tx, p.Attempt)
+		}
+		return putAnswer(ctx, tx, p.Attempt, sealed)
+	})
+	if err == nil {
+		s.pause("complete")
+	}
+	return out, err
+}
+
+// administrator creates the first person, with a password that is made up if none is sent.
+func (s *Service) administrator(ctx context.Context, sc scope.Scope, a Administrator) (FirstPerson, error) {
+	d, made := a.draft(), ""
+	if d.Password == "" {
+		var err error
+		if made, err = auth.RandomPassword(s.Random); err != nil {
+			return FirstPerson{}, err
+		}
+		d.Password = made
+	}
+	u, err := s.Users.Create(ctx, sc, d)
+	return FirstPerson{ID: u.ID, Username: u.Username, Email: u.Email, Password: made}, err
+}
+
+// admission returns a check that a vendor may have one tenant more, for a transaction of
+// the system store that holds the lock of all new tenants.
+func (s *Service) admission(ctx context.Context, vendor string) (func(ctx context.Context, tx *db.Tx) error, error) {
+	var v Vendor
+	err := s.Stores.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) (err error) {
+		v, err = selectVendor(ctx, tx, vendor)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, tx *db.Tx) error {
+		used, err := tenant.CountOfVendor(ctx, tx, vendor)
+		if err != nil || used < v.MaxTenants {
+			return err
+		}
+		return fault.Newf(fault.Forbidden, "limit_exceeded", "the vendor may have %d tenants and has %d", v.MaxTenants, used).
+			With("limit", v.MaxTenants).With("used", used)
+	}, nil
+}
+
+// Readmit is tenant.Service.Readmit: a deleted tenant counts again when it becomes active.
+// One whose vendor has gone is not limited.
+func (s *Service) Readmit(ctx context.Context, vendor string) (func(ctx context.Context, tx *db.Tx) error, error) {
+	check, err := s.admission(ctx, vendor)
+	if fault.Is(err, fault.NotFound) {
+		return func(context.Context, *db.Tx) error { return nil }, nil
+	}
+	return check, err
+}
+
+// Recover takes back what killed servers left of provisionings, and forgets answers that
+// are a day old. It says how many it took back.
+func (s *Service) Recover(ctx context.Context) (int, error) {
+	var abandoned []provisioning
+	err := s.Stores.System().Write(ctx, func(tx *db.Tx) (err error) {
+		if err := deleteAnswersBefore(ctx, tx, s.Now().Add(-keepAnswers)); err != nil {
+			return err
+		}
+		abandoned, err = selectAbandoned(ctx, tx, s.Now())
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	for n, p := range abandoned {
+		if err := s.discard(ctx, p); err != nil {
+			return n, err
+		}
+	}
+	return len(abandoned), nil
+}
+
+// Forget is one of tenant.Service.OnPurge: it drops the answer that holds a tenant's first
+// credentials.
+func (s *Service) Forget(ctx context.Context, id scope.TenantID) error {
+	return s.Stores.System().Write(ctx, func(tx *db.Tx) error { return deleteProvisioningsOf(ctx, tx, id) })
+}
+
+// discard takes an unfinished provisioning back.
+func (s *Service) discard(ctx context.Context, p provisioning) error {
+	if err := s.Tenants.Discard(ctx, p.Tenant, p.Attempt); err != nil {
+		return err
+	}
+	return s.Stores.System().Write(ctx, func(tx *db.Tx) error { return deleteProvisioning(ctx, tx, p.Attempt) })
+}
+
+// within is the scope of a vendor in a tenant that it made: it may do there what a platform
+// administrator may.
+func within(sc scope.Scope, id scope.TenantID) scope.Scope {
+	return scope.Scope{Tenant: id, Actor: sc.Actor, Permissions: scope.Permissions{All: true}, Platform: true, RequestID: sc.RequestID}
+}
+
+// sealedFor binds a sealed answer to its attempt.
+func sealedFor(p provisioning) string { return "provisioning/" + p.Vendor + "/" + p.Attempt }
+
+func (s *Service) pause(step string) {
+	if s.between != nil {
+		s.between(step)
+	}
+}

@@ -1,0 +1,20 @@
+const directory = {
+  about: "Your directory (SCIM 2.0) adds people and groups here, and takes access away when somebody leaves.",
+  add: "Create a token",
+  address: "Address for the directory",
+  createdBy: "Created by",
+  empty: "No directory is connected",
+  emptyAbout: "Create a token, and enter it at your directory with the address above.",
+  made: "The token {name} is ready",
+  manages: "People from the directory: {people}. Groups: {groups}.",
+  nameAbout: "Which directory the token is for.",
+  once: "This is the only time that the token is shown. Enter it at your directory now.",
+  revokeAbout: "The directory is refused at once. The people and groups that it added stay.",
+  revokeTitle: "Revoke this token?",
+  rotateAbout: "You get a new token. The old one works for one more hour, so that you can change it at your directory.",
+  rotateTitle: "Replace this token?",
+  title: "Directory (SCIM)",
+  token: "Token",
+  tokens: "Tokens of directories",
+};
+export default directory;

@@ -1,0 +1,213 @@
+import { Button } from "@mantine/core";
+import { useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { api, client, ifMatch, must } from "../../api/client";
+import { useSkipped } from "../../api/paged";
+import { useI18n } from "../../i18n";
+import { ConfirmDialog } from "../../ui/ConfirmDialog";
+import { type Column, DataTable } from "../../ui/DataTable";
+import { Empty } from "../../ui/Empty";
+import { ErrorPanel } from "../../ui/ErrorPanel";
+import { Filters } from "../../ui/Filters";
+import { Icon } from "../../ui/icons";
+import { refresh } from "../../ui/live";
+import { PageHeader, Panel } from "../../ui/PageHeader";
+import { Status, StatusOf } from "../../ui/Status";
+import { useEnvironment, useFilter, useMe } from "../../ui/scope";
+import { Time } from "../../ui/Time";
+import { Foretold } from "./Foretold";
+import { useNames } from "./names";
+import { RuleForm } from "./RuleForm";
+import { again, measured, type Rule, sentence } from "./rule";
+
+/** The alert rules of the environment. */
+export default function Rules() {
+  const i18n = useI18n();
+  const { t, word } = i18n;
+  const environment = useEnvironment();
+  const { can } = useMe();
+  const names = useNames();
+  const [shown, show] = useFilter("rule");
+  const [adding, setAdding] = useState(false);
+  const { source, total } = useSkipped<Rule>(
+    ["get", "/api/v1/notifications/alert-rules", environment],
+    async (skip, signal) => {
+      const query = { environment, skip, limit: 200 };
+      const page = must(await client.GET("/api/v1/notifications/alert-rules", { params: { query }, signal }));
+      return { rows: page.alert_rules, total: page.total };
+    },
+  );
+  const columns: Column<Rule>[] = [
+    {
+      id: "name",
+      header: t("policies.name"),
+      cell: (r) => (
+        <button type="button" className="gh-link" onClick={() => show(String(r.id))}>
+          {r.name}
+        </button>
+      ),
+    },
+    { id: "state", header: t("notifications.status"), cell: (r) => <State rule={r} /> },
+    {
+      id: "severity",
+      header: t("notifications.severityOf"),
+      cell: (r) => word("notifications", "severity", r.severity),
+    },
+    {
+      id: "sentence",
+      header: t("alerts.rule"),
+      cell: (r) => {
+        const text = sentence(r, names, i18n);
+        return <span title={text}>{text}</span>;
+      },
+    },
+    {
+      id: "value",
+      header: t("alerts.value"),
+      numeric: true,
+      cell: (r) => (r.last_value === null ? "–" : measured(r.last_value, r.trigger.metric, i18n)),
+    },
+    { id: "fired", header: t("alerts.lastFired"), cell: (r) => <Time at={r.last_fired_at} /> },
+  ];
+  const add = can("notifications:write") && (
+    <Button leftSection={<Icon name="plus" />} onClick={() => setAdding(true)}>
+      {t("alerts.new")}
+    </Button>
+  );
+  return (
+    <>
+      <PageHeader title={t("alerts.title")} about={t("alerts.about")}>
+        {add}
+      </PageHeader>
+      <Filters count={total === undefined ? undefined : t("common.count", { count: total })}>{null}</Filters>
+      <DataTable
+        label={t("alerts.title")}
+        columns={columns}
+        source={source}
+        rowKey={(r) => r.id}
+        selected={(r) => String(r.id) === shown}
+        open={(r) => show(String(r.id))}
+        empty={<Empty title={t("alerts.empty")} about={t("alerts.emptyAbout")} action={add || undefined} />}
+      />
+      {/^[1-9]\d*$/.test(shown) && <Detail key={shown} id={Number(shown)} close={() => show(null)} />}
+      {adding && (
+        <RuleForm
+          close={() => setAdding(false)}
+          saved={(id) => {
+            setAdding(false);
+            show(String(id));
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+function State({ rule }: { rule: Rule }) {
+  const { t } = useI18n();
+  if (rule.firing) return <Status tone="bad">{t("alerts.firing")}</Status>;
+  return <StatusOf value={rule.enabled ? "enabled" : "disabled"} />;
+}
+
+/** One rule: what it says, what it found, how often it would have fired, and what can be done with it. */
+function Detail({ id, close }: { id: number; close: () => void }) {
+  const i18n = useI18n();
+  const { t } = i18n;
+  const { can } = useMe();
+  const queries = useQueryClient();
+  const names = useNames();
+  const params = { path: { rule_id: id } };
+  const [editing, setEditing] = useState(false);
+  const [removing, setRemoving] = useState(false);
+  const rule = api.useQuery("get", "/api/v1/notifications/alert-rules/{rule_id}", { params });
+  const update = api.useMutation("put", "/api/v1/notifications/alert-rules/{rule_id}", {
+    onSettled: () => refresh(queries, "notifications"),
+  });
+  const remove = api.useMutation("delete", "/api/v1/notifications/alert-rules/{rule_id}", {
+    onSuccess: () => {
+      setRemoving(false);
+      close();
+      refresh(queries, "notifications");
+    },
+  });
+  const r = rule.data;
+  if (!r) return rule.error ? <ErrorPanel error={rule.error} retry={() => void rule.refetch()} /> : null;
+  const header = ifMatch(r);
+  const { name, environment, trigger, frequency } = r;
+  return (
+    <Panel
+      title={r.name}
+      style={{ marginTop: 16 }}
+      actions={
+        can("notifications:write") && (
+          <>
+            <Button size="compact-sm" variant="default" onClick={() => setEditing(true)}>
+              {t("common.edit")}
+            </Button>
+            <Button
+              size="compact-sm"
+              variant="default"
+              loading={update.isPending}
+              onClick={() => update.mutate({ params: { ...params, header }, body: { enabled: !r.enabled } })}
+            >
+              {r.enabled ? t("notifications.disable") : t("notifications.enable")}
+            </Button>
+            <Button size="compact-sm" variant="default" onClick={() => setRemoving(true)}>
+              {t("common.delete")}
+            </Button>
+          </>
+        )
+      }
+    >
+      <div className="gh-stack" style={{ gap: 12 }}>
+        <p className="gh-flat" style={{ overflowWrap: "anywhere" }} data-rule-sentence="">
+          {sentence(r, names, i18n)} {again(r.frequency, i18n)}
+        </p>
+        {r.description && (
+          <p className="gh-flat gh-dim" style={{ overflowWrap: "anywhere" }}>
+            {r.description}
+          </p>
+        )}
+        {r.problem && (
+          <p className="gh-note gh-flat" data-tone="warn">
+            {t("alerts.problem", { problem: r.problem })}
+          </p>
+        )}
+        <dl className="gh-facts">
+          <dt>{t("notifications.status")}</dt>
+          <dd>
+            <State rule={r} />
+          </dd>
+          <dt>{t("common.environment")}</dt>
+          <dd>
+            <StatusOf value={r.environment} />
+          </dd>
+          <dt>{t("alerts.value")}</dt>
+          <dd>{r.last_value === null ? t("common.none") : measured(r.last_value, r.trigger.metric, i18n)}</dd>
+          <dt>{t("alerts.lastFired")}</dt>
+          <dd>
+            <Time at={r.last_fired_at} />
+          </dd>
+        </dl>
+        {update.error ? <ErrorPanel error={update.error} /> : null}
+        <Foretold draft={{ name, environment, trigger, frequency }} />
+      </div>
+      {editing && <RuleForm rule={r} close={() => setEditing(false)} saved={() => setEditing(false)} />}
+      <ConfirmDialog
+        opened={removing}
+        close={() => {
+          setRemoving(false);
+          remove.reset();
+        }}
+        title={t("alerts.removeTitle")}
+        object={r.name}
+        environment={r.environment}
+        about={t("alerts.removeAbout")}
+        action={t("common.delete")}
+        busy={remove.isPending}
+        error={remove.error}
+        confirm={() => remove.mutate({ params: { ...params, header } })}
+      />
+    </Panel>
+  );
+}

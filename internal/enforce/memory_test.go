@@ -29,7 +29,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestMemoryInFlight (B5): where a request waits for somebody else, it holds a
+// TestMemoryInFlight: where a request waits for somebody else, it holds a
 // mebibyte at most, however its body or its answer is to be read.
 func TestMemoryInFlight(t *testing.T) {
 	fulltest.Only(t)
@@ -55,9 +55,8 @@ func TestMemoryInFlight(t *testing.T) {
 		"a long event":                 {source: masks, Answer: []string{"data: {\"text\":\"\\n" + words}, kind: "text/event-stream"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var held sync.WaitGroup
-			held.Add(inFlight)
-			end := make(chan struct{})
+			held := holdRequests(inFlight)
+			defer held.release()
 			app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				w.Header().Set("Content-Type", tc.kind)
@@ -67,8 +66,7 @@ func TestMemoryInFlight(t *testing.T) {
 				if len(tc.Answer) > 0 {
 					_ = http.NewResponseController(w).Flush()
 				}
-				held.Done()
-				<-end
+				held.hold()
 			})
 			p := newPlane(t)
 			p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: tc.source, resource: 5}}, resources: []rego.Resource{{ID: 5, Type: "llm", Path: "/**", AuditLevel: "detailed"}}})
@@ -80,17 +78,21 @@ func TestMemoryInFlight(t *testing.T) {
 					method := map[bool]string{true: "GET", false: "POST"}[tc.send == ""]
 					r, err := http.NewRequest(method, b.url+"/v1/chat", strings.NewReader(tc.send))
 					if err != nil {
-						t.Error(err)
+						held.fail(err.Error())
 						return
 					}
 					r.Header.Set("Content-Type", "application/json")
-					if res, err := http.DefaultTransport.RoundTrip(r); err == nil {
-						_, _ = io.Copy(io.Discard, res.Body)
-						res.Body.Close()
+					res, err := http.DefaultTransport.RoundTrip(r)
+					if err != nil {
+						held.fail(err.Error())
+						return
 					}
+					defer res.Body.Close()
+					_, _ = io.Copy(io.Discard, res.Body)
+					held.fail(res.Status) // a failure if the application still waits for it
 				})
 			}
-			held.Wait()
+			held.wait(t)
 			// What is on its way through the sockets arrives, and the log lets go of what it
 			// has synced: the least of some looks counts.
 			each := int64(1 << 62)
@@ -104,7 +106,7 @@ func TestMemoryInFlight(t *testing.T) {
 			if each > 1<<20+overhead {
 				t.Errorf("a request in flight holds %d KiB", each>>10)
 			}
-			close(end)
+			held.release()
 			all.Wait()
 		})
 	}

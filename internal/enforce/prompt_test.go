@@ -169,15 +169,13 @@ func TestLargeBodies(t *testing.T) {
 		t.Skip("moves half a gibibyte")
 	}
 	const at = 12
-	var held sync.WaitGroup
-	held.Add(at)
-	end := make(chan struct{})
+	held := holdRequests(at)
+	defer held.release()
 	var sum sync.Map
 	b, _ := behindAITemplates(t, func(w http.ResponseWriter, r *http.Request) {
 		n, _ := io.Copy(io.Discard, r.Body)
 		sum.Store(r.Header.Get("Case"), n)
-		held.Done()
-		<-end
+		held.hold()
 		fmt.Fprint(w, "{}")
 	})
 	body := `{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,` + pngOf(30<<20) + `"}},{"type":"text","text":"What is this?"}]}]}`
@@ -191,24 +189,25 @@ func TestLargeBodies(t *testing.T) {
 			r.Header.Set("Case", fmt.Sprint(i))
 			res, err := http.DefaultTransport.RoundTrip(r)
 			if err != nil {
-				t.Error(err)
+				held.fail(err.Error())
 				return
 			}
 			defer res.Body.Close()
 			if text, _ := io.ReadAll(res.Body); res.StatusCode != 200 {
-				t.Errorf("%d %s", res.StatusCode, text)
+				held.fail(fmt.Sprint(res.StatusCode, " ", string(text)))
 			}
 		})
 	}
-	held.Wait()
+	held.wait(t)
 	if each := (heap() - before) / at; each > 1<<20 {
 		t.Errorf("a request in flight holds %d KiB", each>>10)
 	}
 	if n := b.bodies.OnDisk(); n != at*int64(len(body)) {
 		t.Errorf("%d bytes are on disk", n)
 	}
-	close(end)
+	held.release()
 	all.Wait()
+	held.check(t)
 	eventually(t, "the room to be given back", func() bool { return b.bodies.OnDisk() == 0 && b.bodies.InMemory() == 0 })
 	sum.Range(func(k, n any) bool {
 		if n != int64(len(body)) {

@@ -43,7 +43,7 @@ func (b *BouncerProcess) launch(t testing.TB, server, upstream, wait string, env
 	all := append([]string{
 		"GATEHOUSE_URL=" + server, "GATEHOUSE_BOUNCER_TOKEN=" + b.Token, "GATEHOUSE_BOUNCER_LISTEN=" + addr,
 		"GATEHOUSE_BOUNCER_UPSTREAM=http://" + upstream, "GATEHOUSE_BOUNCER_DATA_DIR=" + b.Dir, "GATEHOUSE_BOUNCER_TRUSTED_PROXIES=127.0.0.0/8",
-		"GATEHOUSE_STOP_DELAY=0s",
+		"GATEHOUSE_STOP_DELAY=0s", smallReserve("GATEHOUSE_BOUNCER_DISK_RESERVE"),
 	}, env...)
 	b.Process = Launch(t, "http://"+addr, wait, all, "bouncer")
 }

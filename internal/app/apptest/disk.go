@@ -22,6 +22,11 @@ func SmallDisk(t testing.TB, size string) string {
 	return dir
 }
 
+// smallReserve sets the disk reserve of a process to 1 MiB. With the default, a process
+// warns as soon as its disk has less than 64 MiB free, and most tests must not depend on
+// how much room the machine has.
+func smallReserve(name string) string { return name + "=1048576" }
+
 // Stuff fills the disk of a folder to the last byte, and more when it is called
 // again; free removes what it wrote.
 func Stuff(t testing.TB, dir string) (free func()) {

@@ -62,7 +62,7 @@ func startServer(t testing.TB, dir, databaseURL string, env ...string) *Server {
 func launchServer(t testing.TB, dir, databaseURL, addr string, env ...string) *Server {
 	t.Helper()
 	all := append([]string{
-		"GATEHOUSE_LISTEN=" + addr, "GATEHOUSE_DATA_DIR=" + dir, "GATEHOUSE_DATABASE_URL=" + databaseURL,
+		"GATEHOUSE_LISTEN=" + addr, "GATEHOUSE_DATA_DIR=" + dir, "GATEHOUSE_DATABASE_URL=" + databaseURL, smallReserve("GATEHOUSE_DISK_RESERVE"),
 		"GATEHOUSE_ADMIN_PASSWORD=" + Password, "NOTIFICATION_ENCRYPTION_KEY=" + testKey, "GATEHOUSE_STOP_DELAY=0s", "GATEHOUSE_RATE_LIMIT=none", "GATEHOUSE_DECISION_RATE_LIMIT=none",
 	}, env...)
 	return &Server{Process: Launch(t, "http://"+addr, "/health/ready", all, "server"), Dir: dir}

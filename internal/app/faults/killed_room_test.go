@@ -29,10 +29,11 @@ func TestBouncerKilledWithoutRoom(t *testing.T) {
 
 func bouncerKilledWithoutRoom(t *testing.T, posture, why string) {
 	t.Helper()
-	free, dir, settings := func() {}, "", []string{fmt.Sprint("GATEHOUSE_BOUNCER_SPOOL_BYTES=", 17<<20), "GATEHOUSE_BOUNCER_DISK_RESERVE=0"}
+	free, size, settings := func() {}, "64m", []string{fmt.Sprint("GATEHOUSE_BOUNCER_SPOOL_BYTES=", 17<<20), "GATEHOUSE_BOUNCER_DISK_RESERVE=0"}
 	if why == "disk" {
-		dir, settings = apptest.SmallDisk(t, "24m"), []string{"GATEHOUSE_BOUNCER_DISK_RESERVE=2097152"}
+		size, settings = "24m", []string{"GATEHOUSE_BOUNCER_DISK_RESERVE=2097152"}
 	}
+	dir := apptest.SmallDisk(t, size) // the ceiling, too: without a reserve, no other program may fill its disk
 	s, b, c := alone(t, posture, dir, settings...)
 
 	var mu sync.Mutex

@@ -69,21 +69,61 @@ func (c *ClientConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
+// Ask writes a whole request that has no body, and returns once the answer begins. It is
+// Write and the wait of Read in one, for connections without TLS, and costs less. The
+// request must be all that p holds. Its errors are those of Write, and a timeout or the
+// like of the wait. No other call may wait for the connection meanwhile.
+func (c *ClientConn) Ask(p []byte) error {
+	if c.secure {
+		_, err := c.Write(p)
+		return err
+	}
+	c.mu.Lock()
+	err := c.enter(p)
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	sent, st, err := c.socket.ask(p)
+	if st != silent {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.open = false
+		return c.disturbed(st)
+	}
+	if err == nil && sent < len(p) {
+		_, err = c.Conn.Write(p[sent:])
+	}
+	return err
+}
+
 func (c *ClientConn) begin(p []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.raw {
 		return nil
 	}
+	if c.req.between() && !c.spent && !c.open {
+		// A fresh TLS connection has received session tickets.
+		if st := c.socket.look(); st != silent && (c.ans.reused || !c.secure) {
+			return c.disturbed(st)
+		}
+	}
+	return c.enter(p)
+}
+
+// disturbed ends a connection that received something, or its end, at rest.
+func (c *ClientConn) disturbed(st state) error {
+	c.end(st == speaking && !c.secure && !isTimeout(c.socket.peeked[:c.socket.n]))
+	return errUnasked
+}
+
+// enter follows bytes of a request that are about to be written. Caller holds mu.
+func (c *ClientConn) enter(p []byte) error {
 	if c.req.between() {
 		if c.spent || c.open {
 			c.spent = true
 			return errSpent
-		}
-		// A fresh TLS connection has received session tickets.
-		if st := c.socket.look(); st != silent && (c.ans.reused || !c.secure) {
-			c.end(st == speaking && !c.secure && !isTimeout(c.socket.peeked[:c.socket.n]))
-			return errUnasked
 		}
 		c.open = true
 		c.ans.begin()

@@ -26,6 +26,12 @@ type socket struct {
 	n      int
 	state  state
 	looks  func(fd uintptr)
+
+	// What ask sends, how much of it was sent, and why no more.
+	asked  []byte
+	sent   int
+	failed error
+	asks   func(fd uintptr) (done bool)
 }
 
 func newSocket(c net.Conn) *socket {
@@ -36,7 +42,42 @@ func newSocket(c net.Conn) *socket {
 		}
 	}
 	s.looks = func(fd uintptr) { s.n, s.state = look(fd, s.peeked[:]) }
+	s.asks = s.askOnce
 	return s
+}
+
+// ask writes a request to a silent socket and waits until it has received something. st
+// says what the socket had received before; unless that is silent, nothing was sent. sent
+// may be less than the length of p if the socket takes no more at once: then it did not
+// wait.
+//
+// A look, a write and a wait under one hold of the poller cost a system call less than
+// one after the other: a read that comes before its answer finds nothing and waits.
+func (s *socket) ask(p []byte) (sent int, st state, err error) {
+	if s.raw == nil {
+		return 0, ended, net.ErrClosed
+	}
+	s.asked, s.sent, s.failed, s.state = p, 0, nil, silent
+	err = s.raw.Read(s.asks)
+	s.asked = nil
+	if s.failed != nil {
+		err = s.failed
+	}
+	return s.sent, s.state, err
+}
+
+// askOnce is called by the poller before it waits, and after.
+func (s *socket) askOnce(fd uintptr) (done bool) {
+	if s.asked == nil {
+		return true
+	}
+	if s.looks(fd); s.state != silent {
+		return true
+	}
+	s.sent, s.failed = send(fd, s.asked)
+	done = s.failed != nil || s.sent < len(s.asked)
+	s.asked = nil
+	return done
 }
 
 // look says what has been received and not been read.

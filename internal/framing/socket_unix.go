@@ -4,6 +4,7 @@ package framing
 
 import (
 	"errors"
+	"os"
 	"syscall"
 )
 
@@ -20,5 +21,21 @@ func look(fd uintptr, into []byte) (n int, s state) {
 			return 0, ended
 		}
 		return n, speaking
+	}
+}
+
+// send writes what the socket takes at once.
+func send(fd uintptr, p []byte) (int, error) {
+	for {
+		n, err := syscall.Write(int(fd), p)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case errors.Is(err, syscall.EAGAIN):
+			return 0, nil
+		case err != nil:
+			return 0, os.NewSyscallError("write", err)
+		}
+		return n, nil
 	}
 }

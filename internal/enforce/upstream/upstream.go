@@ -385,7 +385,7 @@ func (u *Upstream) exchange(ctx context.Context, l *lane, now time.Time, in *Req
 		return nil, err // the client left before the deadline was set, which undid the wake-up
 	}
 	l.out = appendRequest(l.out[:0], in, head, u.target.Host)
-	if _, err := l.conn.Write(l.out); err != nil {
+	if err := l.conn.Ask(l.out); err != nil {
 		return nil, err
 	}
 	for range maxInterim {

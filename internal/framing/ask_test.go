@@ -1,0 +1,97 @@
+package framing
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// serve answers each request on app with the next answer, until there are no more.
+func serve(app net.Conn, request string, answers ...string) {
+	for _, answer := range answers {
+		if _, err := io.ReadFull(app, make([]byte, len(request))); err != nil {
+			return
+		}
+		_, _ = io.WriteString(app, answer)
+	}
+}
+
+// TestAsk: requests and answers alternate on one connection, also when a request is
+// longer than what the socket takes at once.
+func TestAsk(t *testing.T) {
+	long := "GET / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 8<<20) + "\r\n\r\n"
+	for name, request := range map[string]string{"short": get, "long": long} {
+		t.Run(name, func(t *testing.T) {
+			c, app, lost := pair(t)
+			go serve(app, request, sound, sound, sound)
+			for range 3 {
+				if err := c.Ask([]byte(request)); err != nil {
+					t.Fatal(err)
+				}
+				got := make([]byte, len(sound))
+				if _, err := io.ReadFull(c, got); err != nil || string(got) != sound {
+					t.Fatalf("%q, %v", got, err)
+				}
+			}
+			if *lost != 0 || !c.Reusable() {
+				t.Errorf("trust was lost %d times; reusable: %v", *lost, c.Reusable())
+			}
+		})
+	}
+}
+
+// TestAskAfterBytesAtRest: nothing is sent on a connection that received something, or its
+// end, at rest.
+func TestAskAfterBytesAtRest(t *testing.T) {
+	for name, upset := range map[string]func(net.Conn){
+		"bytes":   func(app net.Conn) { _, _ = io.WriteString(app, sound) },
+		"its end": func(app net.Conn) { _ = app.(*net.TCPConn).CloseWrite() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, app, lost := pair(t)
+			if got, err := ask(t, c, app, sound); got != sound || err != nil {
+				t.Fatal(got, err)
+			}
+			upset(app)
+			for deadline := time.Now().Add(10 * time.Second); c.socket.look() == silent && time.Now().Before(deadline); {
+				_ = c.socket.wait()
+			}
+			if err := c.Ask([]byte(get)); !errors.Is(err, errUnasked) {
+				t.Fatal(err)
+			}
+			if c.Reusable() || (*lost == 1) != (name == "bytes") {
+				t.Errorf("reusable: %v; trust was lost %d times", c.Reusable(), *lost)
+			}
+			_ = c.Close()
+			if n, _ := io.Copy(io.Discard, app); n != 0 {
+				t.Errorf("%d bytes were sent", n)
+			}
+		})
+	}
+}
+
+// TestAskEnds: a deadline and a Close from elsewhere end the wait, and a refused request
+// is not sent.
+func TestAskEnds(t *testing.T) {
+	c, _, _ := pair(t)
+	_ = c.SetDeadline(time.Now().Add(20 * time.Millisecond))
+	if err := c.Ask([]byte(get)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a deadline: %v", err)
+	}
+	c, app, _ := pair(t)
+	go func() {
+		_, _ = io.ReadFull(app, make([]byte, len(get)))
+		_ = c.Close()
+	}()
+	if err := c.Ask([]byte(get)); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a close: %v", err)
+	}
+	c, _, _ = pair(t)
+	if err := c.Ask([]byte("GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n")); !errors.Is(err, ErrFraming) {
+		t.Errorf("an ambiguous request: %v", err)
+	}
+}

@@ -62,7 +62,7 @@ func (s *Service) Take(ctx context.Context, tx *db.Tx, tenant scope.TenantID, fr
 		}
 		d, err := f.Decision()
 		if err != nil {
-			return fault.Wrap(err, "read a decision that was stored")
+			return fault.Wrap(err, "read a stored decision")
 		}
 		if err := s.take(ctx, tx, tenant, m, &d); err != nil {
 			return err
@@ -111,7 +111,7 @@ func (s *Service) send(ctx context.Context, tx *db.Tx, tenant scope.TenantID, a 
 	}
 	data, err := json.Marshal(called{PolicyID: c.ID, PolicyName: c.Name, Environment: n.Env, Trigger: a.Trigger, Severity: n.Severity, Message: n.Text, Decision: d})
 	if err != nil {
-		return fault.Wrap(err, "write what an action sends")
+		return fault.Wrap(err, "write the message of an action")
 	}
 	_, id := a.Destination()
 	return integration.Queue(ctx, tx, id, n.Env, n.ID, n.At, data)

@@ -105,7 +105,7 @@ func (f folded) note(tenant scope.TenantID, m *minute) notify.Note {
 		ID: noteID(string(tenant), strconv.FormatInt(m.control.ID, 10), at, f.Action.DestinationRef, f.Action.Trigger, f.Severity, f.Action.Payload.Message), Alert: "control_action",
 		Severity: f.Severity, Env: f.Environment, Fault: faultOf(m.control.ID, f.Action.Trigger), Channels: channelsOf(f.Action), Path: "/decisions", At: m.At,
 		Title: fmt.Sprintf("%s: %d more decisions", m.control.Name, f.Decisions),
-		Text: fmt.Sprintf("In the minute from %s, %d more decisions triggered this action (%s). An action tells of %d decisions of a control a minute one by one.",
+		Text: fmt.Sprintf("In the minute from %s, %d more decisions triggered this action (%s). An action sends one message each for %d decisions of a control in a minute.",
 			at, f.Decisions, f.Action.Trigger, PerMinute),
 	}
 }

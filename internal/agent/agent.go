@@ -20,13 +20,13 @@ const (
 
 // Agent is an AI agent.
 type Agent struct {
-	ID            int64          `json:"id" db:"id" doc:"Identifier. As a subject of decisions its id is agent: and this number." example:"7"`
+	ID            int64          `json:"id" db:"id" doc:"Identifier. As a subject of decisions its id is agent: followed by this number." example:"7"`
 	Name          string         `json:"name" db:"name" doc:"Name, unique." example:"support bot"`
 	Type          string         `json:"type" db:"type" enum:"llm,rag,chatbot" doc:"What kind of agent it is."`
 	Provider      string         `json:"provider" db:"provider" doc:"Who hosts its model." example:"openai"`
 	Model         string         `json:"model" db:"model" doc:"Its model." example:"gpt-4o-mini"`
 	Status        string         `json:"status" db:"status" enum:"active,inactive" doc:"An inactive agent is unknown to decisions."`
-	Configuration map[string]any `json:"configuration" db:"configuration" doc:"How it runs: max_tokens, temperature, safety_settings with content_filter and prompt_validation, and what you add. Controls read it as input.user.configuration."`
+	Configuration map[string]any `json:"configuration" db:"configuration" doc:"How it runs: max_tokens, temperature, safety_settings with content_filter and prompt_validation, and your own members. Controls read it as input.user.configuration."`
 	Policies      []int64        `json:"policies" db:"policies" doc:"Ids of the policies that are meant for it, in order."`
 	Attributes    map[string]any `json:"attributes" db:"attributes" doc:"Free attributes; controls read them as input.user.attributes."`
 	CreatedAt     time.Time      `json:"created_at" db:"created_at" doc:"When it was created."`
@@ -42,7 +42,7 @@ type Draft struct {
 	Provider      string         `json:"provider,omitempty" maxLength:"200" doc:"Who hosts its model." example:"openai"`
 	Model         string         `json:"model,omitempty" maxLength:"200" doc:"Its model." example:"gpt-4o-mini"`
 	Status        string         `json:"status,omitempty" enum:"active,inactive" doc:"active when absent."`
-	Configuration map[string]any `json:"configuration,omitempty" doc:"How it runs. Controls read it as input.user.configuration: put no secret here."`
+	Configuration map[string]any `json:"configuration,omitempty" doc:"How it runs. Controls read it as input.user.configuration, so do not put secrets here."`
 	Policies      []int64        `json:"policies,omitempty" maxItems:"1000" doc:"Ids of the policies that are meant for it."`
 	Attributes    map[string]any `json:"attributes,omitempty" doc:"Free attributes; controls read them as input.user.attributes."`
 }
@@ -54,9 +54,9 @@ type Change struct {
 	Provider      patch.Field[string]         `json:"provider,omitzero" maxLength:"200" doc:"Who hosts its model."`
 	Model         patch.Field[string]         `json:"model,omitzero" maxLength:"200" doc:"Its model."`
 	Status        *string                     `json:"status,omitempty" enum:"active,inactive" doc:"An inactive agent is unknown to decisions."`
-	Configuration patch.Field[map[string]any] `json:"configuration,omitzero" doc:"Replaces the configuration whole."`
-	Policies      patch.Field[[]int64]        `json:"policies,omitzero" maxItems:"1000" doc:"Replaces the list whole."`
-	Attributes    patch.Field[map[string]any] `json:"attributes,omitzero" doc:"Replaces the attributes whole."`
+	Configuration patch.Field[map[string]any] `json:"configuration,omitzero" doc:"Replaces the whole configuration."`
+	Policies      patch.Field[[]int64]        `json:"policies,omitzero" maxItems:"1000" doc:"Replaces the whole list."`
+	Attributes    patch.Field[map[string]any] `json:"attributes,omitzero" doc:"Replaces all attributes."`
 }
 
 // Filter narrows a list.
@@ -68,8 +68,8 @@ type Filter struct {
 
 // Page is one page of a list, by id.
 type Page struct {
-	Agents []Agent `json:"agents" doc:"The page, by id."`
-	Total  int64   `json:"total" doc:"How many match the filters."`
+	Agents []Agent `json:"agents" doc:"The page, sorted by id."`
+	Total  int64   `json:"total" doc:"Number of agents that match the filters."`
 }
 
 func (d Draft) agent() Agent {

@@ -122,7 +122,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64
 func (s *Service) check(ctx context.Context, tx *db.Tx, a Agent) error {
 	var offences []fault.Detail
 	if a.Name == "" {
-		offences = append(offences, fault.Detail{Pointer: "/name", Message: "an agent has a name"})
+		offences = append(offences, fault.Detail{Pointer: "/name", Message: "an agent needs a name"})
 	}
 	for i, id := range a.Policies {
 		there, err := s.PolicyExists(ctx, tx, id)
@@ -140,7 +140,7 @@ func (s *Service) check(ctx context.Context, tx *db.Tx, a Agent) error {
 	}
 	other, err := named(ctx, tx, a.Name)
 	if err == nil && other != a.ID {
-		return fault.Newf(fault.Conflict, "already_exists", "there is an agent called %q already", a.Name)
+		return fault.Newf(fault.Conflict, "already_exists", "an agent named %q already exists", a.Name)
 	}
 	if errors.Is(err, db.ErrNoRows) {
 		return nil

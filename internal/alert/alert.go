@@ -76,19 +76,19 @@ func (f Frequency) filled() Frequency {
 type Rule struct {
 	ID          int64     `json:"id" db:"id" doc:"Identifier."`
 	Name        string    `json:"name" db:"name" doc:"Name, unique." example:"many denials of payments"`
-	Description string    `json:"description" db:"description" doc:"Description, for readers of its messages."`
+	Description string    `json:"description" db:"description" doc:"Description, for the people who read its messages."`
 	Environment scope.Env `json:"environment" db:"environment" enum:"sandbox,production" doc:"The environment that it watches."`
 	Severity    string    `json:"severity" db:"severity" enum:"info,warning,error,critical" doc:"Severity of its messages."`
 	Enabled     bool      `json:"enabled" db:"enabled" doc:"Whether it is evaluated."`
 	Trigger     Trigger   `json:"trigger" db:"condition" doc:"The condition."`
-	Frequency   Frequency `json:"frequency" db:"frequency" doc:"How often it looks, and how often it may fire."`
-	Channels    []int64   `json:"channel_ids" db:"channels" doc:"The channels that are told, from their severity thresholds on; empty: all of the environment."`
-	Problem     string    `json:"problem" db:"-" doc:"Why it can never fire, such as a resource that was deleted; empty: nothing is wrong."`
+	Frequency   Frequency `json:"frequency" db:"frequency" doc:"How often it is evaluated, and how often it may fire."`
+	Channels    []int64   `json:"channel_ids" db:"channels" doc:"The channels that get its messages, from their severity thresholds on; empty: all of the environment."`
+	Problem     string    `json:"problem" db:"-" doc:"Why it can never fire, such as a deleted resource; empty: it can."`
 	CreatedBy   string    `json:"created_by" db:"created_by" doc:"Who created it."`
 	CreatedAt   time.Time `json:"created_at" db:"created_at" doc:"When it was created."`
 	UpdatedAt   time.Time `json:"updated_at" db:"updated_at" doc:"When it was last changed by a person."`
 
-	Firing      bool       `json:"firing" db:"firing" doc:"Whether it fired, and its condition has held since."`
+	Firing      bool       `json:"firing" db:"firing" doc:"Whether it is firing: its condition has held since it fired."`
 	Value       *float64   `json:"last_value" db:"value" doc:"The value at the last evaluation; null: there was none."`
 	EvaluatedAt *time.Time `json:"last_evaluated_at" db:"evaluated_at" doc:"When it was last evaluated; null: never."`
 	FiredAt     *time.Time `json:"last_fired_at" db:"fired_at" doc:"When it last fired; null: never."`
@@ -102,29 +102,29 @@ type Rule struct {
 // Draft is what a create takes.
 type Draft struct {
 	Name        string    `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique." example:"many denials of payments"`
-	Description string    `json:"description,omitempty" maxLength:"2000" doc:"Description, for readers of its messages."`
+	Description string    `json:"description,omitempty" maxLength:"2000" doc:"Description, for the people who read its messages."`
 	Environment scope.Env `json:"environment,omitempty" enum:"sandbox,production" doc:"The environment that it watches; sandbox by default."`
 	Severity    string    `json:"severity,omitempty" enum:"info,warning,error,critical" doc:"Severity of its messages; warning by default."`
 	Enabled     *bool     `json:"enabled,omitempty" doc:"Whether it is evaluated; true by default."`
 	Trigger     Trigger   `json:"trigger" doc:"The condition."`
-	Frequency   Frequency `json:"frequency,omitzero" doc:"How often it looks, and how often it may fire."`
-	Channels    []int64   `json:"channel_ids,omitempty" maxItems:"50" doc:"The channels that are told, from their severity thresholds on; absent: all of the environment."`
+	Frequency   Frequency `json:"frequency,omitzero" doc:"How often it is evaluated, and how often it may fire."`
+	Channels    []int64   `json:"channel_ids,omitempty" maxItems:"50" doc:"The channels that get its messages, from their severity thresholds on; absent: all of the environment."`
 }
 
 // Change is what an update takes: the members sent change, the others stay.
 type Change struct {
 	Name        *string    `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique."`
-	Description *string    `json:"description,omitempty" maxLength:"2000" doc:"Description, for readers of its messages."`
+	Description *string    `json:"description,omitempty" maxLength:"2000" doc:"Description, for the people who read its messages."`
 	Severity    *string    `json:"severity,omitempty" enum:"info,warning,error,critical" doc:"Severity of its messages."`
 	Enabled     *bool      `json:"enabled,omitempty" doc:"Whether it is evaluated."`
 	Trigger     *Trigger   `json:"trigger,omitempty" doc:"The condition; replaces all of it."`
-	Frequency   *Frequency `json:"frequency,omitempty" doc:"How often it looks, and how often it may fire; replaces all of it."`
-	Channels    *[]int64   `json:"channel_ids,omitempty" maxItems:"50" doc:"The channels that are told; empty: all of the environment."`
+	Frequency   *Frequency `json:"frequency,omitempty" doc:"How often it is evaluated, and how often it may fire; replaces all of it."`
+	Channels    *[]int64   `json:"channel_ids,omitempty" maxItems:"50" doc:"The channels that get its messages; empty: all of the environment."`
 }
 
 // Page is one page of the rules, by id.
 type Page struct {
-	Rules []Rule `json:"alert_rules" doc:"The page, by id."`
+	Rules []Rule `json:"alert_rules" doc:"The page, sorted by id."`
 	Total int64  `json:"total" doc:"How many there are."`
 }
 

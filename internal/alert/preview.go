@@ -26,12 +26,12 @@ const (
 // Firing is one time that a rule would have fired.
 type Firing struct {
 	At    time.Time `json:"at" doc:"When it would have fired."`
-	Value float64   `json:"value" doc:"The value then."`
+	Value float64   `json:"value" doc:"The value at that time."`
 }
 
 // Preview is what a rule would have done.
 type Preview struct {
-	Since    time.Time `json:"since" doc:"From when on there is enough recorded: 7 days ago, or 2 days for percentiles of latency, or less where the log has too many entries that match the filter."`
+	Since    time.Time `json:"since" doc:"Start of the recorded data that is used: 7 days ago, or 2 days for percentiles of latency, or less if the log has too many entries that match the filter."`
 	Until    time.Time `json:"until" doc:"The last evaluation."`
 	Fires    int       `json:"would_have_fired" doc:"How often it would have fired, with cooldown and daily maximum."`
 	Resolved int       `json:"would_have_resolved" doc:"How often it would have ended."`

@@ -217,7 +217,7 @@ func (s *Service) check(ctx context.Context, tx *db.Tx, r *Rule, id int64) error
 		wrong = append(wrong, fault.Detail{Pointer: pointer, Message: message})
 	}
 	if r.Name == "" {
-		add("/name", "an alert rule has a name")
+		add("/name", "an alert rule needs a name")
 	}
 	wrong = append(wrong, r.Trigger.offences()...)
 	problem, err := s.problem(ctx, tx, *r)
@@ -242,7 +242,7 @@ func (s *Service) check(ctx context.Context, tx *db.Tx, r *Rule, id int64) error
 	other, err := ruleNamed(ctx, tx, r.Name)
 	switch {
 	case err == nil && other != id:
-		return fault.Newf(fault.Conflict, "already_exists", "there is an alert rule called %q already", r.Name)
+		return fault.Newf(fault.Conflict, "already_exists", "an alert rule named %q already exists", r.Name)
 	case errors.Is(err, db.ErrNoRows):
 		return nil
 	}
@@ -261,7 +261,7 @@ func (t Trigger) offences() []fault.Detail {
 	decisions := t.Filter
 	decisions.EventType = ""
 	if t.Metric == auditEvents && decisions != (Filter{}) {
-		wrong = append(wrong, fault.Detail{Pointer: "/trigger/filter", Message: "audit_event_count is filtered by event_type only"})
+		wrong = append(wrong, fault.Detail{Pointer: "/trigger/filter", Message: "audit_event_count can be filtered by event_type only"})
 	}
 	if t.Metric != auditEvents && t.Filter.EventType != "" {
 		wrong = append(wrong, fault.Detail{Pointer: "/trigger/filter/event_type", Message: "is for audit_event_count only"})

@@ -46,7 +46,7 @@ func document() (rest.Document, error) {
 		Languages:   Languages, Catalogs: locales,
 		Families: []contract.Family{{
 			Name: oem.Family, Root: oem.Root, Title: "gatehouse OEM", Version: OEMVersion,
-			Description: "For vendors who embed the product: make, watch, change and delete tenants, and read what they use. Send the vendor's key as X-API-Key or as a bearer token; it works with these operations alone, and finds only the tenants that it made.",
+			Description: "For vendors who embed the product: create, read, change and delete tenants, and read their usage. Send the vendor's key as X-API-Key or as a bearer token; it works with these operations alone, and finds only the tenants that it created.",
 			Extensions:  contractOf(OEMVersion),
 		}},
 	}, err

@@ -149,7 +149,7 @@ func (c *Config) Check() error {
 		return err
 	}
 	if len(keys) == 0 && !c.Demo {
-		return fmt.Errorf("NOTIFICATION_ENCRYPTION_KEY: missing; the server does not start without a key for secrets at rest (make one with: openssl rand -base64 32), or set GATEHOUSE_DEMO=true to try it out")
+		return fmt.Errorf("NOTIFICATION_ENCRYPTION_KEY: missing; the server does not start without a key for secrets at rest (create one with: openssl rand -base64 32), or set GATEHOUSE_DEMO=true to try it out")
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func (p *parts) editors(context.Context) error {
 		As: p.asRepository, LinksExist: p.linksExist, PublicURL: p.cfg.URL(),
 	}
 	stop := p.stores.Watch(p.ide.OnChange)
-	p.closers.add("watch of deployments", time.Second, func(context.Context) error { stop(); return nil })
+	p.closers.add("watching deployments", time.Second, func(context.Context) error { stop(); return nil })
 	return nil
 }
 

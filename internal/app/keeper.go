@@ -124,7 +124,7 @@ const missingPlaces = 2048
 // missingFile is their file in the data directory.
 const missingFile = "missing"
 
-// openMarks opens the notes of missing decisions. A server that cannot open them starts
+// openMarks opens the the record of missing decisions. A server that cannot open them starts
 // all the same. Then only this process knows what is missing.
 func (p *parts) openMarks() (*spool.Marks, map[int][]byte) {
 	marks, left, err := spool.OpenMarks(filepath.Join(p.cfg.DataDir, missingFile), missingPlaces)
@@ -132,7 +132,7 @@ func (p *parts) openMarks() (*spool.Marks, map[int][]byte) {
 		p.log.Warn("missing decisions are counted in memory only", "error", err)
 		return nil, nil
 	}
-	p.closers.add("notes of missing decisions", time.Second, func(context.Context) error { return marks.Close() })
+	p.closers.add("the record of missing decisions", time.Second, func(context.Context) error { return marks.Close() })
 	return marks, left
 }
 

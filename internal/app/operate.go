@@ -200,8 +200,8 @@ func printReport(out io.Writer, report audit.Report) error {
 		}
 	}
 	if !report.Valid {
-		return fmt.Errorf("the audit has been changed after it was written")
+		return fmt.Errorf("the audit was changed after it was written")
 	}
-	fmt.Fprintln(out, "every chain holds")
+	fmt.Fprintln(out, "every chain is intact")
 	return nil
 }

@@ -101,7 +101,7 @@ func devSeed(ctx context.Context, cfg Config, ports DevPorts, password string) (
 		"environment": "sandbox", "status": "active", "resource_id": resource.ID, "bouncer_id": sandbox.ID, "test_cases": payrollTests(),
 	}, nil)
 	if c.err != nil {
-		return state, fmt.Errorf("make the example: %w", c.err)
+		return state, fmt.Errorf("create the example: %w", c.err)
 	}
 	state = devState{SandboxToken: sandbox.Token, ProductionToken: production.Token}
 	text, err := json.Marshal(state)

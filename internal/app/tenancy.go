@@ -34,14 +34,14 @@ func startDomains(ctx context.Context, p *parts) error {
 	p.tenants.OnCreate = append(p.tenants.OnCreate, p.domains.Claim)
 	p.tenants.OnPurge = append(p.tenants.OnPurge, p.domains.Forget)
 	stop := p.stores.Watch(routes.Changed)
-	p.closers.add("routes of domains", time.Second, func(context.Context) error { stop(); return nil })
-	p.task("routes of domains", routes.Run)
+	p.closers.add("loading the routes of domains", time.Second, func(context.Context) error { stop(); return nil })
+	p.task("loading the routes of domains", routes.Run)
 	leases := &job.Leases{System: p.stores.System(), Holder: newID(), Now: p.now, Logger: p.log}
-	p.task("look at domains", func(ctx context.Context) error {
-		leases.Lead(ctx, "look at domains", time.Minute, func(ctx context.Context) {
+	p.task("checking domains", func(ctx context.Context) error {
+		leases.Lead(ctx, "checking domains", time.Minute, func(ctx context.Context) {
 			_ = every(ctx, p.cfg.DomainInterval, func() {
 				if err := p.domains.Check(ctx); err != nil && ctx.Err() == nil {
-					p.log.Warn("look at domains", "error", err)
+					p.log.Warn("checking domains", "error", err)
 				}
 			})
 		})

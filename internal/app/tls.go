@@ -49,7 +49,7 @@ func (c *Config) checkTLS() error {
 		return fmt.Errorf("GATEHOUSE_ACME_AGREE_TERMS: read the terms of service of %s and set it to true", c.ACMEDirectory)
 	}
 	if _, err := mail.ParseAddress(c.ACMEEmail); c.ACMEEmail != "" && err != nil {
-		return fmt.Errorf("GATEHOUSE_ACME_EMAIL: %q is no address", c.ACMEEmail)
+		return fmt.Errorf("GATEHOUSE_ACME_EMAIL: %q is not an e-mail address", c.ACMEEmail)
 	}
 	if len(c.ACMEChallenges) == 0 {
 		return fmt.Errorf("GATEHOUSE_ACME_CHALLENGES: at least one is needed")

@@ -62,7 +62,7 @@ func (f *folders) folder(s source) *fold.Folder[Decision] {
 }
 
 // foldable reports whether a decision is a refusal that may be folded. Permitted requests (also
-// in shadow mode) and notes of missing decisions are never folded.
+// in shadow mode) and the record of missing decisions are never folded.
 func (d *Decision) foldable() bool {
 	return d.Decision != Permit && !strings.HasPrefix(d.Effect, "SHADOW_WOULD_") && !d.Gap
 }

@@ -340,4 +340,4 @@ func (l *DecisionLog) advance(n int) {
 }
 
 // errGone means that the tenant of the records no longer exists.
-var errGone = errors.New("tenant is gone")
+var errGone = errors.New("the tenant does not exist")

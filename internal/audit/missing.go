@@ -64,7 +64,7 @@ func (l *DecisionLog) recallMissing(left map[int][]byte) {
 	for place, text := range left {
 		var m mark
 		if err := json.Unmarshal(text, &m); err != nil || m.ID == "" {
-			l.cfg.Logger.Error("a note of missing decisions cannot be read", "error", err)
+			l.cfg.Logger.Error("the record of missing decisions cannot be read", "error", err)
 			continue
 		}
 		u := &unsaid{
@@ -135,7 +135,7 @@ func (l *DecisionLog) clearMark(u *unsaid) {
 		return
 	}
 	if err := l.cfg.Marks.Clear(u.place); err != nil {
-		l.cfg.Logger.Warn("a note of missing decisions cannot be removed", "error", err)
+		l.cfg.Logger.Warn("the record of missing decisions cannot be removed", "error", err)
 	}
 }
 

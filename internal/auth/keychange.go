@@ -88,7 +88,7 @@ func lockUnchanged(ctx context.Context, tx *db.Tx, old Key) error {
 		return err
 	}
 	if !slices.Equal(now.Scopes, old.Scopes) || !sameEnd(now.ExpiresAt, old.ExpiresAt) {
-		return fault.New(fault.Conflict, "key_changed", "the key has changed meanwhile: read it again")
+		return fault.New(fault.Conflict, "key_changed", "the key has changed since you read it: read it again")
 	}
 	return nil
 }

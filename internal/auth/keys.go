@@ -125,7 +125,7 @@ func (s *Service) GenerateKey(ctx context.Context, sc scope.Scope, env scope.Env
 		return Key{}, err
 	}
 	if k.Scopes = usefulScopes(k.Scopes, useful); len(k.Scopes) == 0 {
-		return Key{}, fault.Invalidf("/scopes", "none of these scopes has a use within one environment")
+		return Key{}, fault.Invalidf("/scopes", "none of these scopes can be used within one environment")
 	}
 	if sc.Actor.Kind == scope.Person && (!sc.Platform || sc.Tenant == scope.DefaultTenant) {
 		k.Owner = sc.Actor.ID
@@ -194,7 +194,7 @@ func (s *Service) checkKey(sc scope.Scope, k Key) (Key, error) {
 func (s *Service) storeKey(ctx context.Context, sc scope.Scope, k Key, kind string, more func(tx *db.Tx, made Key) error) (Key, error) {
 	text, err := newKey(s.Random, kindOf(k))
 	if err != nil {
-		return Key{}, fault.Wrap(err, "draw a key")
+		return Key{}, fault.Wrap(err, "generate a key")
 	}
 	k.ID, k.Digest, k.Hint = s.NewID(), secret.DigestOf(text), hint(text)
 	k.CreatedAt, k.CreatedBy, k.LastUsedAt = db.Stamp(s.Now()), sc.Actor.Name, nil

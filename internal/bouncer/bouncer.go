@@ -171,7 +171,7 @@ type Sync struct {
 type SyncStatus struct {
 	PepID        int64      `json:"pep_id" doc:"The bouncer."`
 	Status       string     `json:"status" enum:"pending,in_progress,synced,failed" doc:"failed: the bouncer refused a control. in_progress: a control is on its way. pending: no bundle yet. synced: none of these."`
-	LastSyncTime *time.Time `json:"last_sync_time" doc:"When it last took a bundle; null before the first."`
+	LastSyncTime *time.Time `json:"last_sync_time" doc:"When it last fetched a bundle; null before the first."`
 	Policies     []Sync     `json:"policies" doc:"One entry for each control of its bundle, sorted by id."`
 	Revision     int64      `json:"revision" doc:"The revision it runs; 0 before the first."`
 }

@@ -177,7 +177,7 @@ func checkHeaderName(name string) string {
 	case header(name) != "" || strings.ContainsFunc(name, isOddRune):
 		return "must be the name of a header, of letters, digits and hyphens"
 	case slices.Contains(notCarried, name), strings.HasPrefix(name, "X-Forwarded-"), strings.HasPrefix(name, "X-Gatehouse-"):
-		return "is not for a credential to set"
+		return "cannot be set by a credential"
 	}
 	return ""
 }
@@ -189,7 +189,7 @@ func isOddRune(r rune) bool {
 // sendable says what is wrong with a header's value, or "".
 func sendable(v string) string {
 	if v == "" || len(v) > maxCredentialBytes || strings.TrimSpace(v) != v {
-		return "must be a text of 1 to 8192 bytes without blanks around it"
+		return "must be a text of 1 to 8192 bytes without spaces at either end"
 	}
 	if strings.ContainsFunc(v, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return "must be printable ASCII"

@@ -150,7 +150,7 @@ func (s *Service) Rotate(ctx context.Context, sc scope.Scope, id int64) (Issued,
 func (s *Service) issueToken(ctx context.Context, sc scope.Scope, change func(tx *db.Tx, digest string) error) (string, error) {
 	token, err := secret.NewToken(s.Random, tokenHead)
 	if err != nil {
-		return "", fault.Wrap(err, "draw a token")
+		return "", fault.Wrap(err, "generate a token")
 	}
 	digest := secret.DigestOf(token)
 	err = s.Stores.System().Write(ctx, func(tx *db.Tx) error { return index(ctx, tx, sc.Tenant, digest) })
@@ -182,7 +182,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 		next, offences := old.apply(c).normal()
 		offences = append(offences, unknownMembers(next.Configuration, old.Configuration)...)
 		if c.Environment != nil && *c.Environment != old.Environment {
-			offences = append(offences, fault.Detail{Pointer: "/environment", Message: "a bouncer does not move: register one in " + string(*c.Environment)})
+			offences = append(offences, fault.Detail{Pointer: "/environment", Message: "a bouncer cannot change its environment: register one in " + string(*c.Environment)})
 		}
 		if c.ResourceIDs.Sent {
 			unknown, err := checkResources(ctx, tx, next, c.ResourceIDs.Value)

@@ -234,7 +234,7 @@ func (d *desk) now() *target {
 }
 
 // tokenRotated is the detail of a bouncer that has not used its new token yet.
-const tokenRotated = "its token was rotated; it has not come back with the new one"
+const tokenRotated = "its token was rotated, and it has not connected with the new one"
 
 // status is the state of a bouncer that is in touch.
 func (d *desk) status() (status, detail string) {

@@ -97,7 +97,7 @@ func (f *feed) desk(ctx context.Context, id int64, token string) (*desk, error) 
 		case d != nil && served && d.hasToken(token):
 			return d, nil
 		case try > 0 && !served:
-			return nil, fault.New(fault.Forbidden, "tenant_access_denied", "the tenant is not served").With("tenant_id", string(f.tenant))
+			return nil, fault.New(fault.Forbidden, "tenant_access_denied", "the tenant is not active").With("tenant_id", string(f.tenant))
 		case try > 0 && d == nil:
 			return nil, noBouncer()
 		case try > 0:
@@ -114,7 +114,7 @@ func revoked() error {
 }
 
 // errMoved says that the store changed while a content was built.
-var errMoved = errors.New("the store has moved on")
+var errMoved = errors.New("the store has newer changes")
 
 // refreshAfter returns once a refresh that started after the given round has succeeded.
 // All waiting callers share one refresh.

@@ -59,7 +59,7 @@ func (m MaskKeys) Rotate(ctx context.Context, stores *db.Cluster, sc scope.Scope
 func (m MaskKeys) add(ctx context.Context, tx *db.Tx, tenantID scope.TenantID) (storedMaskKey, error) {
 	var raw [masking.HashKeyBytes + 6]byte
 	if _, err := io.ReadFull(m.Random, raw[:]); err != nil {
-		return storedMaskKey{}, fault.Wrap(err, "make a mask key")
+		return storedMaskKey{}, fault.Wrap(err, "create a mask key")
 	}
 	now := m.Now()
 	row := storedMaskKey{ID: now.UTC().Format("masks-20060102-150405-") + hex.EncodeToString(raw[masking.HashKeyBytes:])}

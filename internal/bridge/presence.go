@@ -188,7 +188,7 @@ func (s *Service) markAbsent(ctx context.Context, tx *db.Tx, t scope.TenantID, b
 	if err != nil || !still {
 		return err
 	}
-	detail := "no sign of life since " + b.Seen.UTC().Format(time.RFC3339)
+	detail := "not seen since " + b.Seen.UTC().Format(time.RFC3339)
 	_, err = s.cfg.Bouncers.SetStatus(ctx, tx, systemScope(t), b.ID, bouncer.Disconnected, detail)
 	return err
 }

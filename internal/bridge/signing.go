@@ -99,7 +99,7 @@ func (s *Service) signingKey(ctx context.Context, tenantID scope.TenantID) (*bun
 func (s *Service) newKey(tenantID scope.TenantID) (storedKey, error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), s.cfg.Random)
 	if err != nil {
-		return storedKey{}, fault.Wrap(err, "make a signing key")
+		return storedKey{}, fault.Wrap(err, "create a signing key")
 	}
 	plain, err := x509.MarshalECPrivateKey(private)
 	if err != nil {

@@ -153,9 +153,9 @@ func (d *desk) reported(st *statusBody, e *entry, now time.Time) {
 	case failed && b.HTTPCode != "":
 		d.report.bundle = "it cannot fetch its bundle: HTTP " + b.HTTPCode.String()
 	case failed:
-		d.report.bundle = "it does not take its bundle: " + clip(b.Message, 300)
+		d.report.bundle = "it refuses its bundle: " + clip(b.Message, 300)
 	case !has && st.Discovery.Code != "": // nor can it know where its bundle is
-		d.report.bundle = "it does not take its configuration: " + clip(st.Discovery.Message, 300)
+		d.report.bundle = "it refuses its configuration: " + clip(st.Discovery.Message, 300)
 	}
 }
 
@@ -173,7 +173,7 @@ func troubleOf(st *statusBody) string {
 }
 
 // workingStale is said of a bouncer whose bundle was not confirmed for too long.
-const workingStale = "it works with an old bundle"
+const workingStale = "it uses an old bundle"
 
 func refusedTag(st *statusBody) int64 {
 	if st.Gatehouse == nil || st.Gatehouse.RefusedETag == "" {
@@ -195,7 +195,7 @@ func problemOf(st *statusBody, droppedBefore int64) string {
 	case droppedOf(st) > droppedBefore:
 		return "it dropped decision log events"
 	case st.Gatehouse != nil && st.Gatehouse.TargetReachable != nil && !*st.Gatehouse.TargetReachable:
-		return "it does not reach its application"
+		return "it cannot reach its application"
 	case st.Gatehouse != nil && st.Gatehouse.Stale:
 		return workingStale
 	}

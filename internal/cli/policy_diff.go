@@ -32,5 +32,5 @@ var driftMeaning = map[string]string{
 	policycode.Added:          "is not in the service yet",
 	policycode.Changed:        "differs from the service",
 	policycode.ChangedOutside: "was changed in the service other than by a deployment",
-	policycode.Missing:        "was deployed from code and is not in the repository any more",
+	policycode.Missing:        "was deployed from code and is no longer in the repository",
 }

@@ -127,7 +127,7 @@ func (p *printer) promoted(done []Promoted) {
 		}
 		p.line("%s %s: %s", p.in(green, "done"), name, clean(d.Message))
 		for _, r := range d.Replaced {
-			p.line("    in the place of policy %d, inactive since its version %d; back with: gatehouse policy reinstate %d", r.PolicyID, r.Version, r.PolicyID)
+			p.line("    replaces policy %d, inactive since its version %d; undo with: gatehouse policy reinstate %d", r.PolicyID, r.Version, r.PolicyID)
 		}
 		if d.SandboxCopyID != 0 {
 			p.line("    a copy stays in sandbox as policy %d", d.SandboxCopyID)

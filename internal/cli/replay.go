@@ -129,7 +129,7 @@ func (o ReplayOptions) write(run replay.Run) error {
 // impactText is an impact for people.
 func impactText(i *replay.Impact) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d of %d decisions of the last %d h in %s would flip (%g %%), decided again by revision %d.\n",
+	fmt.Fprintf(&b, "%d of %d decisions of the last %d h in %s would flip (%g %%), decided again with revision %d.\n",
 		i.Changed, i.Evaluated, i.WindowHours, i.SourceEnvironment, i.ChangedPercent, i.Revision)
 	fmt.Fprintf(&b, "  newly blocked %d (%g %%), newly allowed %d; in all: blocked %d, allowed %d, masked %d\n",
 		i.NewlyBlocked, i.NewlyBlockedPercent, i.NewlyAllowed, i.WouldBlock, i.WouldAllow, i.WouldMask)

@@ -226,7 +226,7 @@ func (p *printer) drift(d policycode.Drift) {
 		p.changes(c.Changes, c.Diff)
 	}
 	if d.InSync {
-		p.line("%s", p.in(green, string(d.Environment)+" is what the files say"))
+		p.line("%s", p.in(green, string(d.Environment)+" matches the files"))
 		return
 	}
 	p.line("%s", p.in(red, fmt.Sprintf("%s differs in %s", d.Environment, plural(len(d.Controls), "control"))))

@@ -54,7 +54,7 @@ type Error struct {
 
 // Error is the server's message, with what one needs to ask about it.
 func (e *Error) Error() string {
-	s := fmt.Sprintf("the server answers %d", e.Status)
+	s := fmt.Sprintf("the server answered %d", e.Status)
 	if e.Code != "" {
 		s += " " + e.Code
 	}

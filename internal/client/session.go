@@ -23,7 +23,7 @@ type Session struct {
 }
 
 // ErrNoSession says that nobody has signed in on this machine.
-var ErrNoSession = errors.New("nobody is signed in: run gatehouse login")
+var ErrNoSession = errors.New("you are not signed in: run gatehouse login")
 
 // SessionVariable is the environment variable that says where the session is kept.
 const SessionVariable = "GATEHOUSE_SESSION"

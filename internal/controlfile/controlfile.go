@@ -219,7 +219,7 @@ func badPath(p string) string {
 	case p == "" || len(p) > maxPath:
 		return fmt.Sprintf("a path must have 1 to %d bytes", maxPath)
 	case strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == '\\' || r == 0x7f }):
-		return "a path has no control characters and no backslashes"
+		return "a path must not have control characters or backslashes"
 	case path.IsAbs(p) || path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../"):
 		return "a path must be relative to the repository, without . and .."
 	default:

@@ -360,7 +360,7 @@ func (m *manifestReader) link(n *yaml.Node, resource bool) *Link {
 	}
 	named := l.Name != "" || l.Type != "" || l.Path != ""
 	if (l.ID != 0) == named {
-		m.refuse(n, "either an id or what it is called is expected here")
+		m.refuse(n, "either an id or a name is expected here")
 		return nil
 	}
 	return l

@@ -80,7 +80,7 @@ func (b *sqliteBackend) backup(ctx context.Context, id scope.TenantID, dir strin
 		return made, fmt.Errorf("db: backup: %w", err)
 	}
 	if _, err := os.Stat(to); err == nil {
-		return made, fmt.Errorf("db: backup: %s is there already", to)
+		return made, fmt.Errorf("db: backup: %s exists already", to)
 	}
 	if _, err := os.Stat(from); errors.Is(err, os.ErrNotExist) {
 		return made, nil // a tenant whose store was never used

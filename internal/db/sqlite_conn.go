@@ -214,7 +214,7 @@ type sqliteRead struct {
 func (t *sqliteRead) lock(context.Context, string) error { return nil }
 
 func (t *sqliteRead) announce(context.Context, string) error {
-	return errors.New("a read transaction changes nothing to tell of")
+	return errors.New("a read transaction has no changes to announce")
 }
 
 func (t *sqliteRead) commit(context.Context) error {

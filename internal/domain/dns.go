@@ -79,7 +79,7 @@ func (s *Service) lookFor(ctx context.Context, records []Record) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	f := fault.New(fault.Invalid, "verification_failed", "the domain's DNS records are not there yet")
+	f := fault.New(fault.Invalid, "verification_failed", "the domain's DNS records do not exist yet")
 	f.Details = missing
 	return f
 }

@@ -55,13 +55,13 @@ const maxChain = 10
 type Domain struct {
 	Domain       string        `json:"domain" doc:"The domain, in lower case; names in other scripts in their ASCII form."`
 	Status       string        `json:"status" enum:"pending,verified,active" doc:"pending until its records have been found; lists show a verified domain as active. Requests to a domain that is not verified belong to no tenant."`
-	SSLStatus    string        `json:"ssl_status" enum:"pending,active,expired" doc:"active after the verification; expired after the domain's certificate has expired. certificate says more."`
+	SSLStatus    string        `json:"ssl_status" enum:"pending,active,expired" doc:"active after the verification; expired after the domain's certificate has expired. certificate has the details."`
 	VerifiedAt   *time.Time    `json:"verified_at" doc:"When the domain was verified; null before."`
 	IsDefault    bool          `json:"is_default" doc:"Set on the tenant's subdomain of the base domain, which needs no verification and cannot be removed."`
 	Instructions *Instructions `json:"dns_instructions" doc:"The records to create; null for the default domain."`
 	SSLExpiresAt *time.Time    `json:"ssl_expires_at" doc:"When the domain's certificate expires; null without one."`
 	Certificate  Certificate   `json:"certificate" doc:"The certificate that TLS connections to the domain get."`
-	ACME         bool          `json:"acme" doc:"Whether the server orders a certificate by ACME (RFC 8555) for the verified domain, as long as it has none that was sent."`
+	ACME         bool          `json:"acme" doc:"Whether the server orders a certificate by ACME (RFC 8555) for the verified domain, as long as none was uploaded."`
 	HSTSMaxAge   int64         `json:"hsts_max_age" doc:"max-age of the header Strict-Transport-Security on answers over TLS, in seconds; 0: the header is not sent."`
 	CreatedAt    *time.Time    `json:"created_at" doc:"When the domain was added; null for the default domain."`
 }
@@ -104,7 +104,7 @@ type Draft struct {
 	Domain      string `json:"domain" minLength:"1" maxLength:"253" doc:"A domain of the tenant's own, such as access.example.com."`
 	Certificate string `json:"ssl_certificate,omitempty" maxLength:"65536" doc:"PEM: the certificate for the domain, then the intermediate certificates."`
 	PrivateKey  string `json:"ssl_private_key,omitempty" maxLength:"65536" writeOnly:"true" doc:"PEM: the certificate's key. Encrypted at rest and never returned."`
-	ACME        *bool  `json:"acme,omitempty" default:"true" doc:"Whether to order a certificate by ACME while no certificate was sent."`
+	ACME        *bool  `json:"acme,omitempty" default:"true" doc:"Whether to order a certificate by ACME while none was uploaded."`
 	HSTSMaxAge  int64  `json:"hsts_max_age,omitempty" minimum:"0" maximum:"63072000" doc:"max-age of Strict-Transport-Security in seconds; 0: none. Browsers refuse the domain without TLS for that long, so begin with a short one."`
 }
 
@@ -112,7 +112,7 @@ type Draft struct {
 type Change struct {
 	Certificate patch.Field[string] `json:"ssl_certificate,omitzero" maxLength:"65536" doc:"PEM: the new certificate chain; null removes certificate and key."`
 	PrivateKey  patch.Field[string] `json:"ssl_private_key,omitzero" maxLength:"65536" writeOnly:"true" doc:"PEM: the new certificate's key."`
-	ACME        patch.Field[bool]   `json:"acme,omitzero" doc:"Whether to order a certificate by ACME while no certificate was sent; null: true. true also has an order that failed tried again at once."`
+	ACME        patch.Field[bool]   `json:"acme,omitzero" doc:"Whether to order a certificate by ACME while none was uploaded; null: true. With true, the server also retries a failed order at once."`
 	HSTSMaxAge  patch.Field[int64]  `json:"hsts_max_age,omitzero" minimum:"0" maximum:"63072000" doc:"max-age of Strict-Transport-Security in seconds; 0 or null: none."`
 }
 
@@ -207,10 +207,10 @@ func checkPair(domain, certificate, key string, now time.Time) (keyPair, error) 
 		bad = append(bad, fault.Invalidf(certAt, "does not cover %s", domain))
 	}
 	if !now.Before(leaf.NotAfter) {
-		bad = append(bad, fault.Invalidf(certAt, "ended on %s", leaf.NotAfter.UTC().Format(time.RFC3339)))
+		bad = append(bad, fault.Invalidf(certAt, "expired on %s", leaf.NotAfter.UTC().Format(time.RFC3339)))
 	}
 	if now.Before(leaf.NotBefore) {
-		bad = append(bad, fault.Invalidf(certAt, "begins only on %s", leaf.NotBefore.UTC().Format(time.RFC3339)))
+		bad = append(bad, fault.Invalidf(certAt, "is not valid before %s", leaf.NotBefore.UTC().Format(time.RFC3339)))
 	}
 	for i := range chain[1:] {
 		if err := chain[i].CheckSignatureFrom(chain[i+1]); err != nil {
@@ -227,11 +227,11 @@ func checkKeys(chain []*x509.Certificate) error {
 		switch public := c.PublicKey.(type) {
 		case *rsa.PublicKey:
 			if bits := public.N.BitLen(); bits < minRSABits || bits > maxRSABits {
-				bad = append(bad, fault.Invalidf("/ssl_certificate", "certificate %d has an RSA key of %d bits: %d to %d are taken", i+1, bits, minRSABits, maxRSABits))
+				bad = append(bad, fault.Invalidf("/ssl_certificate", "certificate %d has an RSA key of %d bits: %d to %d are accepted", i+1, bits, minRSABits, maxRSABits))
 			}
 		case *ecdsa.PublicKey, ed25519.PublicKey:
 		default:
-			bad = append(bad, fault.Invalidf("/ssl_certificate", "certificate %d has a key of a kind that TLS does not take", i+1))
+			bad = append(bad, fault.Invalidf("/ssl_certificate", "certificate %d has a type of key that TLS does not support", i+1))
 		}
 	}
 	return fault.Join(bad...)
@@ -249,7 +249,7 @@ func parseChain(text string) ([]*x509.Certificate, error) {
 			break
 		}
 		if block.Type != certificateBlock {
-			return nil, fault.Invalidf("/ssl_certificate", "holds a block that is no certificate")
+			return nil, fault.Invalidf("/ssl_certificate", "contains a block that is not a certificate")
 		}
 		if len(chain) == maxChain {
 			return nil, fault.Invalidf("/ssl_certificate", "has more than %d certificates", maxChain)

@@ -33,7 +33,7 @@ type Order struct {
 
 // errUnwanted is the fault of an order for a domain that has gone, or that no longer wants
 // one.
-var errUnwanted = fault.NotFoundf("nothing is to be ordered for the domain")
+var errUnwanted = fault.NotFoundf("no certificate is due for the domain")
 
 // DueOrders lists at most limit domains of active tenants whose certificate is to be
 // ordered or renewed now, those that wait longest first.
@@ -63,7 +63,7 @@ func (s *Service) BeginOrder(ctx context.Context, o Order, limit int64) error {
 			if err != nil {
 				return err
 			}
-			return fault.Newf(fault.RateLimited, "rate_limit_exceeded", "the tenant has used its %d orders of a day", limit).After(first.Add(OrderWindow).Sub(now))
+			return fault.Newf(fault.RateLimited, "rate_limit_exceeded", "the tenant has used its %d orders for today", limit).After(first.Add(OrderWindow).Sub(now))
 		}
 		return insertOrder(ctx, tx, o.Tenant, now)
 	})

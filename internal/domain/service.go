@@ -115,7 +115,7 @@ func (s *Service) Add(ctx context.Context, sc scope.Scope, id scope.TenantID, d 
 	}
 	name, err := Normalize("/domain", d.Domain)
 	if err == nil && s.ours(name) {
-		err = fault.Invalidf("/domain", "is a domain of this deployment: tenants have their subdomain without asking")
+		err = fault.Invalidf("/domain", "is a domain of this deployment: each tenant has its subdomain already")
 	}
 	pair, unfit := checkPair(name, d.Certificate, d.PrivateKey, s.Now())
 	if err := fault.Join(err, unfit); err != nil {
@@ -278,7 +278,7 @@ func (s *Service) Remove(ctx context.Context, sc scope.Scope, id scope.TenantID,
 	}
 	name = lookupName(name)
 	if s.BaseDomain != "" && name == s.target(id) {
-		return Removal{}, fault.New(fault.Conflict, "default_domain", "the tenant's subdomain stays")
+		return Removal{}, fault.New(fault.Conflict, "default_domain", "the tenant's subdomain cannot be removed")
 	}
 	err := s.Stores.WriteUnder(ctx, id, "domains", func(tx *db.Tx) error {
 		if _, err := selectDomain(ctx, tx, name); err != nil {
@@ -326,7 +326,7 @@ func (s *Service) Verify(ctx context.Context, sc scope.Scope, id scope.TenantID,
 			return err
 		}
 		if r.Token != before.Instructions.Records[1].Value {
-			return fault.New(fault.Conflict, "domain_changed", "the domain was removed and added again meanwhile")
+			return fault.New(fault.Conflict, "domain_changed", "the domain was removed and added again in the meantime")
 		}
 		if r.VerifiedAt == nil {
 			at := db.Stamp(s.Now())
@@ -402,7 +402,7 @@ func taken(name string) error {
 func (s *Service) token() (string, error) {
 	raw := make([]byte, 24)
 	if _, err := io.ReadFull(s.Random, raw); err != nil {
-		return "", fault.Wrap(err, "make a token")
+		return "", fault.Wrap(err, "create a token")
 	}
 	return base64.RawURLEncoding.EncodeToString(raw), nil
 }

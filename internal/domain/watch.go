@@ -70,14 +70,14 @@ func (s *Service) checkDomain(ctx context.Context, id scope.TenantID, r record) 
 			return err // removed meanwhile
 		}
 		if unknown == nil { // a resolver that is down says nothing about the domain
-			a := tenant.Alert{Type: alertUnresolved, Severity: tenant.SeverityError, Message: fmt.Sprintf("%s does not lead to %s any more: %s", r.Domain, s.target(id), found)}
+			a := tenant.Alert{Type: alertUnresolved, Severity: tenant.SeverityError, Message: fmt.Sprintf("%s no longer leads to %s: %s", r.Domain, s.target(id), found)}
 			if err := setAlert(ctx, tx, a, r.Domain, !routed, now); err != nil {
 				return err
 			}
 		}
 		a := tenant.Alert{Type: alertCertificate, Severity: tenant.SeverityWarning}
 		if ending {
-			a.Message = fmt.Sprintf("the certificate of %s ends on %s", r.Domain, r.NotAfter.Format(time.RFC3339))
+			a.Message = fmt.Sprintf("the certificate of %s expires on %s", r.Domain, r.NotAfter.Format(time.RFC3339))
 		}
 		return setAlert(ctx, tx, a, r.Domain, ending, now)
 	})

@@ -118,7 +118,7 @@ func (o *Orderer) start(ctx context.Context, running *sync.WaitGroup) error {
 			err := o.order(ctx, one)
 			o.end(one.Domain, err == nil)
 			if err != nil && ctx.Err() == nil {
-				o.Log.Warn("the outcome of an order cannot be kept", "domain", one.Domain, "tenant", one.Tenant, "error", err)
+				o.Log.Warn("the outcome of an order cannot be stored", "domain", one.Domain, "tenant", one.Tenant, "error", err)
 			}
 		})
 	}
@@ -311,7 +311,7 @@ func (o *Orderer) registered(ctx context.Context) (*acme.Client, error) {
 	}
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
-		return nil, errors.New("edge: the account's key is no PEM")
+		return nil, errors.New("edge: the account's key is not PEM")
 	}
 	key, err := x509.ParseECPrivateKey(block.Bytes)
 	if err != nil {

@@ -15,7 +15,7 @@ func (b *Bouncer) listening(address string) {
 	b.announced.address = address
 	b.announced.mu.Unlock()
 	if b.state.Load().Set == nil {
-		b.log.Warn("there is no bundle yet: requests are refused, or passed in shadow mode, until the first one comes", "url", b.cfg.URL)
+		b.log.Warn("there is no bundle yet: until the first one arrives, requests are refused, or pass in shadow mode", "url", b.cfg.URL)
 	}
 	b.announce()
 }

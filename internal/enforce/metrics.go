@@ -76,8 +76,8 @@ func (b *Bouncer) WriteMetrics(w io.Writer) { b.count.WriteText(w, b.gauges()) }
 func (b *Bouncer) gauges() []metrics.Gauge {
 	st, logs, disk := b.state.Load(), b.journal.Spool.Stats(), b.journal.Disk()
 	return []metrics.Gauge{
-		{Name: "decision_logs_refused_total", Kind: "counter", Text: "Decision log events that the log did not take.", V: float64(logs.Refused)},
-		{Name: "decision_logs_healed_total", Kind: "counter", Text: "Times that the log went on in a new file after the disk had failed.", V: float64(logs.Healed)},
+		{Name: "decision_logs_refused_total", Kind: "counter", Text: "Decision log events that the log did not accept.", V: float64(logs.Refused)},
+		{Name: "decision_logs_healed_total", Kind: "counter", Text: "How often the log continued in a new file after the disk failed.", V: float64(logs.Healed)},
 		{Name: "ready", Kind: "gauge", Text: "1 while the bouncer can decide.", V: truth(b.bundles.Ready(st))},
 		{Name: "enforcing", Kind: "gauge", Text: "1 in enforce mode, 0 in shadow.", V: truth(st.Mode == settings.Enforcing)},
 		{Name: "controls", Kind: "gauge", Text: "Controls in the active bundle.", V: float64(st.Controls)},

@@ -68,7 +68,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		for _, t := range tenants {
 			behind, err := d.Tenant(ctx, t)
 			if err != nil && ctx.Err() == nil {
-				d.Logger.Error("events were not handed over", "tenant", t, "error", err)
+				d.Logger.Error("events were not delivered", "tenant", t, "error", err)
 			}
 			if ctx.Err() != nil {
 				return nil

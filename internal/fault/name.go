@@ -13,7 +13,7 @@ func NameOffence(name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool {
 		return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' || unicode.Is(unseen, r)
 	}) {
-		return "a name has no control characters, none that nobody sees and none that change the direction of text"
+		return "a name must not have control characters, invisible characters or characters that change the direction of text"
 	}
 	return ""
 }

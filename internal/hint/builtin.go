@@ -77,7 +77,7 @@ func builtinNamed(name string) (builtin, bool) {
 
 // keywords of Rego, with what they do.
 var keywords = []struct{ word, doc string }{
-	{"allow", "`allow` (boolean) grants access: false refuses it, undefined says nothing."},
+	{"allow", "`allow` (boolean) grants access: false refuses it, undefined has no effect."},
 	{"contains", "Makes a rule a set: `deny contains \"why\" if { … }`."},
 	{"default", "The value of a rule when no body holds: `default allow := false`."},
 	{"deny", "`deny` (boolean, or a set of reasons) refuses access, whatever other controls say."},
@@ -89,7 +89,7 @@ var keywords = []struct{ word, doc string }{
 	{"mask", "`mask` (a set of paths, or an object path → redact, hash, last4 or remove) hides parts of the answer."},
 	{"not", "Holds when the expression does not, or is undefined."},
 	{"package", "Names the module; the first statement of a control."},
-	{"reason", "`reason` (string) is what a decision says of itself."},
+	{"reason", "`reason` (string) explains the decision to people."},
 	{"some", "Declares variables: `some role in input.user.roles`."},
 	{"with", "Replaces a value while one expression is evaluated."},
 }

@@ -39,12 +39,12 @@ func Fixes(source string, issues []lang.Issue) []Fix {
 
 func fix(source string, at int, is lang.Issue) (Fix, bool) {
 	switch {
-	case is.Message == "package expected" || is.Message == "the source holds no package":
+	case is.Message == "package expected" || is.Message == "the source has no package":
 		return Fix{Title: "Begin with a package", Text: "package policy\n\n"}, true
 	case is.Message == "`if` keyword is required before rule body":
 		return beforeBody(source, at)
 	case is.Rule == "style/no-whitespace-comment" && at < len(source) && source[at] == '#':
-		return Fix{Title: "Put a space behind #", Span: Span{at + 1, at + 1}, Text: " "}, true
+		return Fix{Title: "Put a space after #", Span: Span{at + 1, at + 1}, Text: " "}, true
 	case is.Rule == "idiomatic/non-raw-regex-pattern":
 		return rawPattern(source, at)
 	case is.Rule == "style/use-assignment-operator":

@@ -6,7 +6,7 @@ import (
 
 // dataMembers are the roots of data that a control may read.
 var dataMembers = []Member{
-	{"data.resources", "object", "What is known of each resource, by its id as a string."},
+	{"data.resources", "object", "The metadata of each resource, by its id as a string."},
 	{"data.pip", "object", "Data of the PIP connections, by connection name."},
 }
 

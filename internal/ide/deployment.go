@@ -259,7 +259,7 @@ func (s *Service) Work(ctx context.Context, t job.Task) error {
 	case err != nil:
 		return err
 	case text == "": // an editor's: the author got no answer, and asks again
-		return s.finish(ctx, sc, p.ID, nil, fault.New(fault.Unavailable, "deployment_lost", "the server stopped before the deployment was made; nothing was changed"))
+		return s.finish(ctx, sc, p.ID, nil, fault.New(fault.Unavailable, "deployment_lost", "the server stopped before it carried out the deployment; nothing was changed"))
 	}
 	var w work
 	if err := json.Unmarshal([]byte(text), &w); err != nil {

@@ -123,15 +123,15 @@ func TestIdle(t *testing.T) {
 		r    *Repository
 		want string
 	}{
-		"nothing":                      {gitEvent{kind: nothing}, nil, "the event asks for nothing"},
+		"nothing":                      {gitEvent{kind: nothing}, nil, "the event needs no action"},
 		"a push, nobody follows":       {gitEvent{kind: Push, branch: "x"}, nil, ""},
 		"a push to the branch":         {gitEvent{kind: Push, branch: "main"}, followed, ""},
-		"a push to another":            {gitEvent{kind: Push, branch: "mainly"}, followed, "the repository is followed on another branch"},
-		"a pull request into another":  {gitEvent{kind: PullRequest, branch: "dev"}, followed, "the repository is followed on another branch"},
+		"a push to another":            {gitEvent{kind: Push, branch: "mainly"}, followed, "the repository is registered for another branch"},
+		"a pull request into another":  {gitEvent{kind: PullRequest, branch: "dev"}, followed, "the repository is registered for another branch"},
 		"a tag":                        {gitEvent{kind: Tag, branch: "v1"}, followed, ""},
 		"a push, all branches":         {gitEvent{kind: Push, branch: "dev"}, &Repository{}, ""},
-		"nothing, on another branch":   {gitEvent{kind: nothing, branch: "dev"}, followed, "the event asks for nothing"},
-		"a push of no branch, whoever": {gitEvent{kind: Push}, followed, "the repository is followed on another branch"},
+		"nothing, on another branch":   {gitEvent{kind: nothing, branch: "dev"}, followed, "the event needs no action"},
+		"a push of no branch, whoever": {gitEvent{kind: Push}, followed, "the repository is registered for another branch"},
 	} {
 		if got := c.e.idle(c.r); got != c.want {
 			t.Errorf("%s: %q", what, got)

@@ -165,9 +165,9 @@ func deliveryDigests(a Arrival) []string {
 func (e gitEvent) idle(r *Repository) string {
 	switch {
 	case e.kind == nothing:
-		return "the event asks for nothing"
+		return "the event needs no action"
 	case r != nil && r.Branch != "" && e.kind != Tag && e.branch != r.Branch:
-		return "the repository is followed on another branch"
+		return "the repository is registered for another branch"
 	}
 	return ""
 }

@@ -48,13 +48,13 @@ func (w source) answered(err error) error {
 	case status == 401:
 		return refused("the repository's host does not accept the stored access token: it is wrong, has expired, or needs its user name before it (name:token)")
 	case status == 403:
-		return refused("the repository's host forbids reading it with what it was sent: the access token lacks the permission, or an address is not let in")
+		return refused("the repository's host forbids access: the access token lacks the permission, or the host does not accept this address")
 	case status == 404:
 		return refused("the repository's host has no such repository, or does not show it to this access token")
 	case status >= 300 && status < 400, strings.Contains(err.Error(), redirected):
-		return refused("the repository's host answers with a redirect, which is not followed: register the address that it leads to")
+		return refused("the repository's host answered with a redirect, which gatehouse does not follow: register the address that it leads to")
 	case status != 0:
-		return refused(fmt.Sprintf("the repository's host answers %d", status))
+		return refused(fmt.Sprintf("the repository's host answered %d", status))
 	default:
 		return fetchFault(errors.New(w.clean(err)))
 	}

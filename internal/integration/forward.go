@@ -96,7 +96,7 @@ func (f *Forwarder) list(ctx context.Context, tx *db.Tx) ([]job.Lane, error) {
 }
 
 // errLost rolls back the work of a lane that another replica has taken meanwhile.
-var errLost = errors.New("the lane belongs to another replica now")
+var errLost = errors.New("another replica has taken over the queue")
 
 // turn takes a lane and sends until nothing waits, a request fails or the time is up.
 func (f *Forwarder) turn(ctx context.Context, key job.LaneKey, renew func()) (time.Time, error) {

@@ -44,9 +44,9 @@ type Integration struct {
 	Environment   scope.Env      `json:"environment" db:"environment" enum:",sandbox,production" doc:"Only this environment; empty: both."`
 	Settings      map[string]any `json:"settings" db:"settings" doc:"Settings of the kind; GET /integrations/kinds lists them."`
 	CredentialSet bool           `json:"credential_set" db:"-" doc:"Whether a credential is stored. It is never returned."`
-	Enabled       bool           `json:"enabled" db:"enabled" doc:"Whether anything is sent. What waits is sent once it is enabled again."`
+	Enabled       bool           `json:"enabled" db:"enabled" doc:"Whether gatehouse sends anything to it. Waiting entries and messages are sent once it is enabled again."`
 	Failures      int64          `json:"consecutive_failures" db:"failures" doc:"Number of failed attempts since the last success."`
-	LastError     string         `json:"last_error" db:"last_error" doc:"Why the last attempt failed; empty: it did not."`
+	LastError     string         `json:"last_error" db:"last_error" doc:"Why the last attempt failed; empty if it did not."`
 	LastSuccessAt *time.Time     `json:"last_success_at" db:"last_success_at" doc:"When the system last accepted something; null: never."`
 	LastFailureAt *time.Time     `json:"last_failure_at" db:"last_failure_at" doc:"When an attempt last failed; null: never."`
 	NextAttemptAt *time.Time     `json:"next_attempt_at" db:"next_at" doc:"When it is tried again after a failure; null: the last attempt did not fail."`
@@ -69,21 +69,21 @@ type Draft struct {
 	Environment scope.Env      `json:"environment,omitempty" enum:",sandbox,production" doc:"Only this environment; absent: both."`
 	Settings    map[string]any `json:"settings,omitempty" doc:"Settings of the kind; GET /integrations/kinds lists them."`
 	Credential  any            `json:"credential,omitempty" writeOnly:"true" doc:"An object with the secrets of the kind, or a string for its main secret. It is stored encrypted and never returned."`
-	Enabled     *bool          `json:"enabled,omitempty" doc:"Whether anything is sent; true by default."`
+	Enabled     *bool          `json:"enabled,omitempty" doc:"Whether gatehouse sends anything to it; true by default."`
 }
 
 // Change is what an update takes: the members sent change, the others stay.
 type Change struct {
 	Name       *string                     `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique."`
-	Endpoint   *string                     `json:"endpoint,omitempty" minLength:"1" maxLength:"2000" doc:"Address of the system. Another host needs the credential again: the stored one is not sent to a host that it was not given for."`
+	Endpoint   *string                     `json:"endpoint,omitempty" minLength:"1" maxLength:"2000" doc:"Address of the system. A change to another host needs the credential again: the stored one is sent only to the host that it was given for."`
 	Settings   patch.Field[map[string]any] `json:"settings,omitzero" doc:"Settings of the kind; replaces all of them."`
 	Credential any                         `json:"credential,omitempty" writeOnly:"true" doc:"Replaces the credential: an object with the secrets of the kind, or a string for its main secret; an empty object removes it."`
-	Enabled    *bool                       `json:"enabled,omitempty" doc:"Whether anything is sent."`
+	Enabled    *bool                       `json:"enabled,omitempty" doc:"Whether gatehouse sends anything to it."`
 }
 
 // Page is one page of the integrations, by id.
 type Page struct {
-	Integrations []Integration `json:"integrations" doc:"The page, by id."`
+	Integrations []Integration `json:"integrations" doc:"The page, sorted by id."`
 	Total        int64         `json:"total" doc:"How many there are."`
 }
 
@@ -92,7 +92,7 @@ type TestResult struct {
 	Delivered    bool   `json:"delivered" doc:"Whether the system accepted it."`
 	ResponseCode int    `json:"response_code" doc:"HTTP status; 0: the system could not be reached."`
 	DurationMS   int64  `json:"duration_ms" doc:"Duration in milliseconds."`
-	Error        string `json:"error" doc:"Why it failed; empty: it did not."`
+	Error        string `json:"error" doc:"Why it failed; empty if it did not."`
 }
 
 // Kind describes integrations of one kind, for forms.

@@ -79,7 +79,7 @@ func (s *Service) post(ctx context.Context, tenant scope.TenantID, it Integratio
 	defer func() { a.Delivered, a.DurationMS = a.Error == "", s.Now().Sub(began).Milliseconds() }()
 	secrets, err := s.open(tenant, it)
 	if err != nil {
-		a.Error = "the stored credential cannot be opened"
+		a.Error = "the stored credential cannot be decrypted"
 		return a
 	}
 	r, err := requestOf(it, secrets, p, began)
@@ -144,7 +144,7 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64) (TestResul
 func (s *Service) example(sc scope.Scope, it Integration) (parcel, error) {
 	random := make([]byte, 16)
 	if _, err := io.ReadFull(s.Random, random); err != nil {
-		return parcel{}, fault.Wrap(err, "draw an id")
+		return parcel{}, fault.Wrap(err, "generate an id")
 	}
 	now := db.Stamp(s.Now())
 	if it.Kind == SIEM {

@@ -218,7 +218,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64
 // check checks an integration whose secrets are in clear.
 func (s *Service) check(ctx context.Context, t format.Type, it Integration, secrets map[string]string, offences []fault.Detail) error {
 	if it.Name == "" {
-		offences = append(offences, fault.Detail{Pointer: "/name", Message: "an integration has a name"})
+		offences = append(offences, fault.Detail{Pointer: "/name", Message: "an integration needs a name"})
 	}
 	if text, err := json.Marshal(it.Settings); err != nil || len(text) > maxSettings {
 		offences = append(offences, fault.Detail{Pointer: "/settings", Message: "must not be larger than 16 KiB"})
@@ -332,7 +332,7 @@ func loadCurrent(ctx context.Context, tx *db.Tx, id, ifChange int64) (Integratio
 func checkNameFree(ctx context.Context, tx *db.Tx, name string, self int64) error {
 	other, err := integrationNamed(ctx, tx, name)
 	if err == nil && other != self {
-		return fault.Newf(fault.Conflict, "already_exists", "there is an integration called %q already", name)
+		return fault.Newf(fault.Conflict, "already_exists", "an integration named %q already exists", name)
 	}
 	if errors.Is(err, db.ErrNoRows) {
 		return nil

@@ -71,7 +71,7 @@ func (l *Leases) lead(ctx context.Context, name string, ttl time.Duration, work 
 		free, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
 		if err := l.Release(free, name); err != nil {
-			l.Logger.Warn("a lease cannot be given back", "name", name, "error", err)
+			l.Logger.Warn("a lease cannot be released", "name", name, "error", err)
 		}
 	}
 }

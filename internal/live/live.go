@@ -85,7 +85,7 @@ func (s *Service) OnChange(tenant scope.TenantID, name string) {
 // RateLimited where too many streams are open, and those of the store.
 func (s *Service) Open(ctx context.Context, sc scope.Scope, last string) (*Stream, error) {
 	if !seesAny(sc) {
-		return nil, fault.New(fault.Forbidden, "permission_denied", "this credential may read nothing that changes")
+		return nil, fault.New(fault.Forbidden, "permission_denied", "this credential may not read any of the topics")
 	}
 	h, err := s.enter(sc)
 	if err != nil {

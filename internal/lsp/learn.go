@@ -59,7 +59,7 @@ func Remote(client *outbound.Client, base, key string) func(ctx context.Context)
 			return 0, err
 		}
 		if !res.OK() || res.Truncated {
-			return res.Status, fmt.Errorf("the server answers %d", res.Status)
+			return res.Status, fmt.Errorf("the server answered %d", res.Status)
 		}
 		return res.Status, json.Unmarshal(res.Body, page)
 	}

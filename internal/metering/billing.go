@@ -91,7 +91,7 @@ func (ch Change) Offences() []fault.Detail { return fault.Offences(ch.check()) }
 
 func (ch Change) check() error {
 	if looksLikeCard(ch.PaymentMethod.Value) {
-		return fault.Invalidf("/payment_method", "looks like the number of a card: send a token of your payment provider")
+		return fault.Invalidf("/payment_method", "looks like a card number: send a token of your payment provider")
 	}
 	return nil
 }

@@ -138,7 +138,7 @@ func (s *Calls) turn(m *meter, h hour) *counted {
 	if c == nil {
 		slot, err := s.book.New(key.key())
 		if err != nil {
-			s.log.Warn("calls of the API are counted in memory alone", "error", err)
+			s.log.Warn("API calls are counted in memory only", "error", err)
 		}
 		c = &counted{call: key, Counter: slot}
 		s.live[key] = c

@@ -143,7 +143,7 @@ func cut(start, end time.Time, granularity string) ([]Point, error) {
 	var out []Point
 	for at := floor(start, granularity); at.Before(end) || len(out) == 0; at = next(at, granularity) {
 		if len(out) == maxPoints {
-			f := fault.Newf(fault.BadRequest, "invalid_parameter", "the period has more than %d points: ask for a shorter one, or for a coarser granularity", maxPoints)
+			f := fault.Newf(fault.BadRequest, "invalid_parameter", "the period has more than %d points: request a shorter one, or a coarser granularity", maxPoints)
 			f.Details = []fault.Detail{{Pointer: "query.granularity", Message: f.Message}}
 			return nil, f
 		}

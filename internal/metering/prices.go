@@ -106,7 +106,7 @@ func LoadPrices(text string) (Prices, error) {
 		return p, err
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return p, fmt.Errorf("something follows the object")
+		return p, fmt.Errorf("there is text after the object")
 	}
 	if in.Currency != "" {
 		p.Currency = in.Currency

@@ -55,7 +55,7 @@ func (d *Deliverer) Run(ctx context.Context) error {
 }
 
 // errLost rolls back what a lane did that another replica has taken meanwhile.
-var errLost = errors.New("the lane belongs to another replica now")
+var errLost = errors.New("another replica has taken over the queue")
 
 // turn takes the lane of a channel and sends what is due. It says when to look again;
 // the zero time is at once.
@@ -128,7 +128,7 @@ func (d *Deliverer) deliver(ctx context.Context, tenant scope.TenantID, c Channe
 	if err := json.Unmarshal(p.Message, &m); err != nil {
 		return Attempt{}, err
 	}
-	a := Attempt{At: db.Stamp(d.Now()), Error: "the stored credential cannot be opened"}
+	a := Attempt{At: db.Stamp(d.Now()), Error: "the stored credential cannot be decrypted"}
 	if target, err := d.channel(tenant, c); err == nil {
 		target.Ticket = p.Ticket
 		a = d.send(ctx, c.Type, target, m)

@@ -38,7 +38,7 @@ const (
 type Attempt struct {
 	At           time.Time `json:"at" doc:"When."`
 	ResponseCode int       `json:"response_code,omitempty" doc:"HTTP status or SMTP reply code; absent: the receiver could not be reached."`
-	Response     string    `json:"response,omitempty" doc:"The receiver's own words, where its protocol has any."`
+	Response     string    `json:"response,omitempty" doc:"The receiver's own error text, if its protocol has one."`
 	DurationMS   int64     `json:"duration_ms" doc:"Duration in milliseconds."`
 	Error        string    `json:"error,omitempty" doc:"Why it failed."`
 
@@ -57,20 +57,20 @@ type Delivery struct {
 	ChannelID     int64          `json:"channel_id" db:"channel_id" doc:"The channel."`
 	ChannelName   string         `json:"channel_name" db:"channel_name" doc:"Its name."`
 	Environment   scope.Env      `json:"environment" db:"environment" enum:"sandbox,production" doc:"Its environment."`
-	Alert         string         `json:"alert" db:"alert" doc:"What the message is about."`
+	Alert         string         `json:"alert" db:"alert" doc:"The subject of the message."`
 	Severity      string         `json:"severity" db:"severity" enum:"info,warning,error,critical" doc:"Severity."`
-	Status        string         `json:"status" db:"status" enum:"pending,held,digested,sent,failed,dlq" doc:"held: it waits for quiet hours to end, or for a digest; digested: it is in the digest digest_id; failed: to be tried again, unless it was a test; dlq: given up."`
+	Status        string         `json:"status" db:"status" enum:"pending,held,digested,sent,failed,dlq" doc:"held: it waits for the end of quiet hours, or for a digest; digested: it is in the digest digest_id; failed: it will be tried again, unless it was a test; dlq: given up."`
 	ResponseCode  int            `json:"response_code" db:"response_code" doc:"HTTP status or SMTP reply code of the last attempt; 0: the receiver could not be reached, or there was no attempt yet."`
-	Response      string         `json:"response" db:"response" doc:"The receiver's own words at the last attempt, where its protocol has any."`
-	Error         string         `json:"error" db:"error" doc:"Why the last attempt failed; empty: it did not."`
+	Response      string         `json:"response" db:"response" doc:"The receiver's own error text at the last attempt, if its protocol has one."`
+	Error         string         `json:"error" db:"error" doc:"Why the last attempt failed; empty if it did not."`
 	Attempts      int            `json:"attempts" db:"attempts" doc:"Number of attempts."`
 	RetryCount    int            `json:"retry_count" db:"-" doc:"Number of attempts after the first."`
 	Log           []Attempt      `json:"attempt_log" db:"log" doc:"The attempts, oldest first, at most the last 25."`
 	CreatedAt     time.Time      `json:"created_at" db:"created_at" doc:"When it was queued."`
 	NextAttemptAt *time.Time     `json:"next_attempt_at" db:"next_at" doc:"When it is tried next; null: never."`
-	FinishedAt    *time.Time     `json:"finished_at" db:"finished_at" doc:"When it was sent or given up; null: it is still tried."`
-	DigestID      *int64         `json:"digest_id" db:"digest_id" doc:"The delivery of the digest that it is in; null: in none."`
-	DigestSize    int            `json:"digest_size" db:"digest_size" doc:"Number of messages that it sums up; 0: it is no digest."`
+	FinishedAt    *time.Time     `json:"finished_at" db:"finished_at" doc:"When it was sent or given up; null: further attempts follow."`
+	DigestID      *int64         `json:"digest_id" db:"digest_id" doc:"The delivery of the digest that contains it; null: none."`
+	DigestSize    int            `json:"digest_size" db:"digest_size" doc:"Number of messages in the digest; 0: it is not a digest."`
 	Payload       format.Message `json:"payload" db:"message" doc:"The message. Members with secret names are redacted, here and in what is sent."`
 }
 
@@ -104,9 +104,9 @@ type TestResult struct {
 	Delivered    bool   `json:"delivered" doc:"Whether the receiver accepted it."`
 	DeliveryID   int64  `json:"delivery_id" doc:"The delivery in the list. A test is tried once."`
 	ResponseCode int    `json:"response_code" doc:"HTTP status or SMTP reply code; 0: the receiver could not be reached."`
-	Response     string `json:"response" doc:"The receiver's own words, where its protocol has any."`
+	Response     string `json:"response" doc:"The receiver's own error text, if its protocol has one."`
 	DurationMS   int64  `json:"duration_ms" doc:"Duration in milliseconds."`
-	Error        string `json:"error" doc:"Why it failed; empty: it did not."`
+	Error        string `json:"error" doc:"Why it failed; empty if it did not."`
 }
 
 // Deliveries is one page of the deliveries in the scope's environment or in both, newest
@@ -117,7 +117,7 @@ func (s *Service) Deliveries(ctx context.Context, sc scope.Scope, f DeliveryFilt
 	if cursor != "" {
 		var err error
 		if before, err = strconv.ParseInt(cursor, 10, 64); err != nil || before < 1 {
-			return page, fault.New(fault.BadRequest, "bad_cursor", "cursor is none that we gave")
+			return page, fault.New(fault.BadRequest, "bad_cursor", "cursor is not one that the API returned")
 		}
 	}
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -176,7 +176,7 @@ func (s *Service) Retry(ctx context.Context, sc scope.Scope, id int64) (Delivery
 			return err
 		}
 		if !c.Enabled {
-			return fault.New(fault.Conflict, "channel_disabled", "the channel is off: enable it first")
+			return fault.New(fault.Conflict, "channel_disabled", "the channel is disabled: enable it first")
 		}
 		if err := retryDelivery(ctx, tx, id, s.Now()); err != nil {
 			return err
@@ -206,7 +206,7 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64) (TestResul
 	severity, _ := c.Settings["default_severity"].(string)
 	m, stored, err := s.testMessage(sc.Tenant, Note{
 		Alert: "test", Severity: cmp.Or(severity, format.Info), Env: c.Environment, Fault: "test:" + strconv.FormatInt(id, 10), Title: "Test of the channel " + c.Name,
-		Text: sc.Actor.Name + " sent this message to try the channel out. Nothing has happened.",
+		Text: sc.Actor.Name + " sent this message to test the channel. Nothing has happened.",
 	})
 	if err != nil {
 		return TestResult{}, err

@@ -51,7 +51,7 @@ type Channel struct {
 	QuietHours        *QuietHours    `json:"quiet_hours" db:"quiet_hours" doc:"When messages are held; null: never."`
 	DigestWindow      int            `json:"digest_window_seconds" db:"digest_window" doc:"For how long after a message further ones are held, to be sent as one digest, in seconds; 0: they are not held."`
 	CredentialSet     bool           `json:"credential_set" db:"-" doc:"Whether a credential is stored. It is never returned."`
-	Pending           int64          `json:"pending_deliveries" db:"pending" doc:"Number of deliveries that are still tried."`
+	Pending           int64          `json:"pending_deliveries" db:"pending" doc:"Number of deliveries that wait for another attempt."`
 	Held              int64          `json:"held_deliveries" db:"held" doc:"Number of deliveries that are held for a digest or because of quiet hours."`
 	Dead              int64          `json:"dlq_deliveries" db:"dead" doc:"Number of deliveries that were given up."`
 	LastSuccessAt     *time.Time     `json:"last_success_at" db:"last_success_at" doc:"When the receiver last accepted a message; null: never."`
@@ -72,21 +72,21 @@ type Channel struct {
 type Draft struct {
 	Name              string         `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique." example:"on call"`
 	Type              string         `json:"type" enum:"email,slack,teams,pagerduty,servicenow,jira,webhook" doc:"Type of receiver."`
-	Endpoint          string         `json:"endpoint,omitempty" maxLength:"2000" doc:"Address of the receiver: an https URL, or http to an address that the operator allows; for email smtp://host:port or smtps://host:port. No internal network. Types with a fixed address need none. The URL of a chat's incoming webhook is a secret: it becomes the credential, and only its scheme and host stay here." example:"https://hooks.example.com/gatehouse"`
+	Endpoint          string         `json:"endpoint,omitempty" maxLength:"2000" doc:"Address of the receiver: an https URL, or http to an address that the operator allows; for email smtp://host:port or smtps://host:port. No internal network. Types with a fixed address need none. The URL of a chat's incoming webhook is a secret: it becomes the credential, and the endpoint shows only its scheme and host." example:"https://hooks.example.com/gatehouse"`
 	Environment       scope.Env      `json:"environment,omitempty" enum:"sandbox,production" doc:"Only messages about this environment, and those about the whole tenant; sandbox by default."`
 	SeverityThreshold string         `json:"severity_threshold,omitempty" enum:"info,warning,error,critical" doc:"Only messages of this severity or a higher one; info by default."`
 	MaxAttempts       *int           `json:"max_attempts,omitempty" minimum:"1" maximum:"10" doc:"How often a delivery is tried, 5 by default."`
 	Enabled           *bool          `json:"enabled,omitempty" doc:"Whether messages are sent; true by default."`
 	Settings          map[string]any `json:"settings,omitempty" doc:"Settings of the type; docs/notifications.md lists them."`
 	QuietHours        *QuietHours    `json:"quiet_hours,omitempty" doc:"When messages are held, and sent as one digest afterwards; absent: never."`
-	DigestWindow      int            `json:"digest_window_seconds,omitempty" minimum:"0" maximum:"86400" doc:"For how long after a message further ones are held, to be sent as one digest, in seconds; 0 by default: they are not held. Critical messages are never held so. Not for types that keep an incident or a ticket for each fault."`
+	DigestWindow      int            `json:"digest_window_seconds,omitempty" minimum:"0" maximum:"86400" doc:"For how long after a message further ones are held, to be sent as one digest, in seconds; 0 by default: they are not held. Critical messages are never held for a digest. Not for types that keep an incident or a ticket for each fault."`
 	Credential        any            `json:"credential,omitempty" writeOnly:"true" doc:"An object with the secrets of the type, or a string for its main secret. It is stored encrypted and never returned."`
 }
 
 // Change is what an update takes: the members sent change, the others stay.
 type Change struct {
 	Name              *string                     `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique."`
-	Endpoint          *string                     `json:"endpoint,omitempty" maxLength:"2000" doc:"Address of the receiver. Another host needs the credential again: the stored one is not sent to a host that it was not given for."`
+	Endpoint          *string                     `json:"endpoint,omitempty" maxLength:"2000" doc:"Address of the receiver. A change to another host needs the credential again: the stored one is sent only to the host that it was given for."`
 	SeverityThreshold *string                     `json:"severity_threshold,omitempty" enum:"info,warning,error,critical" doc:"Only messages of this severity or a higher one."`
 	MaxAttempts       *int                        `json:"max_attempts,omitempty" minimum:"1" maximum:"10" doc:"How often a delivery is tried."`
 	Enabled           *bool                       `json:"enabled,omitempty" doc:"Whether messages are sent."`
@@ -98,7 +98,7 @@ type Change struct {
 
 // Page is one page of the channels, by id.
 type Page struct {
-	Channels []Channel `json:"channels" doc:"The page, by id."`
+	Channels []Channel `json:"channels" doc:"The page, sorted by id."`
 	Total    int64     `json:"total" doc:"How many there are."`
 }
 

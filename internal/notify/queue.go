@@ -124,7 +124,7 @@ func (s *Service) testMessage(tenant scope.TenantID, n Note) (format.Message, []
 func (s *Service) newID() (string, error) {
 	random := make([]byte, 16)
 	if _, err := io.ReadFull(s.Random, random); err != nil {
-		return "", fault.Wrap(err, "draw an id")
+		return "", fault.Wrap(err, "generate an id")
 	}
 	return "ntf_" + hex.EncodeToString(random), nil
 }

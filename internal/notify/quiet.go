@@ -15,7 +15,7 @@ type QuietHours struct {
 	To       string   `json:"to" pattern:"^([01][0-9]|2[0-3]):[0-5][0-9]$" doc:"When they end, hh:mm. If this is not after from, they end on the next day." example:"07:00"`
 	TimeZone string   `json:"time_zone,omitempty" maxLength:"64" doc:"Time zone of the IANA database; UTC by default." example:"Europe/Dublin"`
 	Days     []string `json:"days,omitempty" maxItems:"7" uniqueItems:"true" enum:"monday,tuesday,wednesday,thursday,friday,saturday,sunday" doc:"The days on which they begin; absent: every day."`
-	Except   string   `json:"except_severity,omitempty" enum:"warning,error,critical" doc:"Messages of this severity or a higher one are sent even so; critical by default."`
+	Except   string   `json:"except_severity,omitempty" enum:"warning,error,critical" doc:"Messages of this severity or a higher one are sent anyway; critical by default."`
 }
 
 // weekdays are the days as QuietHours names them, by time.Weekday.
@@ -62,7 +62,7 @@ func (q *QuietHours) offences() []fault.Detail {
 		}
 	}
 	if _, known := q.zone(); !known {
-		add("time_zone", "is no time zone of the IANA database, such as Europe/Dublin")
+		add("time_zone", "is not a time zone of the IANA database, such as Europe/Dublin")
 	}
 	if q.From == q.To && (len(q.Days) == 0 || len(q.Days) == len(weekdays())) {
 		add("to", "leaves no time at which messages are sent")

@@ -61,7 +61,7 @@ func (s *Service) obtainToken(ctx context.Context, t format.Type, c format.Chann
 	case err != nil:
 		return "", Attempt{Error: "the token endpoint could not be reached"}
 	case token == "":
-		return "", Attempt{ResponseCode: status, Error: "the token endpoint gave no token"}
+		return "", Attempt{ResponseCode: status, Error: "the token endpoint returned no token"}
 	}
 	return token, Attempt{}
 }

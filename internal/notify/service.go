@@ -313,7 +313,7 @@ func (c Channel) shown() Channel {
 // check checks a channel whose secrets are in clear.
 func (s *Service) check(ctx context.Context, t format.Type, c Channel, secrets map[string]string, offences []fault.Detail) error {
 	if c.Name == "" {
-		offences = append(offences, fault.Detail{Pointer: "/name", Message: "a channel has a name"})
+		offences = append(offences, fault.Detail{Pointer: "/name", Message: "a channel needs a name"})
 	}
 	if tooLarge(c.Settings) {
 		offences = append(offences, fault.Detail{Pointer: "/settings", Message: "must not be larger than 16 KiB"})
@@ -323,7 +323,7 @@ func (s *Service) check(ctx context.Context, t format.Type, c Channel, secrets m
 	case c.DigestWindow < 0 || c.DigestWindow > maxDigestWindow:
 		offences = append(offences, fault.Detail{Pointer: "/digest_window_seconds", Message: "must be from 0 to 86400"})
 	case c.DigestWindow > 0 && t.Lasting:
-		offences = append(offences, fault.Detail{Pointer: "/digest_window_seconds", Message: "is not for this type: it has one incident or ticket for each fault"})
+		offences = append(offences, fault.Detail{Pointer: "/digest_window_seconds", Message: "cannot be set for this type, which has one incident or ticket for each fault"})
 	}
 	hook := secrets[format.WebhookURL]
 	if hook != "" && !outbound.SameOrigin(hook, c.Endpoint) {
@@ -392,7 +392,7 @@ func loadCurrent(ctx context.Context, tx *db.Tx, sc scope.Scope, id, ifChange in
 func checkNameFree(ctx context.Context, tx *db.Tx, name string, self int64) error {
 	other, err := channelNamed(ctx, tx, name)
 	if err == nil && other != self {
-		return fault.Newf(fault.Conflict, "already_exists", "there is a channel called %q already", name)
+		return fault.Newf(fault.Conflict, "already_exists", "a channel named %q already exists", name)
 	}
 	if errors.Is(err, db.ErrNoRows) {
 		return nil

@@ -49,7 +49,7 @@ func noteOf(o event.Occurrence) (Note, bool) {
 		}
 		return Note{
 			Alert: AlertFailedLogins, Severity: format.Warning, Fault: "failed_logins:" + text(o.Data, "user_id"),
-			Title: "Failed sign-ins of " + name, Text: "Somebody guesses at the password of " + name + ".",
+			Title: "Failed sign-ins of " + name, Text: "Somebody tries to guess the password of " + name + ".",
 			Facts: facts(o.Data, "failures", "ip_address"), Path: "/audit",
 		}, true
 	case event.HighDenyRate, event.Suspicious:

@@ -186,7 +186,7 @@ func (a *loginAuth) Next(_ []byte, more bool) ([]byte, error) {
 	case 2:
 		return []byte(a.password), nil
 	}
-	return nil, errors.New("the server asks for more than name and password")
+	return nil, errors.New("the server requires more than name and password")
 }
 
 // tokenAuth is the method XOAUTH2.

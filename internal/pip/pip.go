@@ -49,20 +49,20 @@ const (
 type Connection struct {
 	ID             int64         `json:"id" db:"id" doc:"Identifier."`
 	Name           string        `json:"name" db:"name" doc:"Name, unique. Controls read its data as data.pip.<name>." example:"hr"`
-	Provider       string        `json:"provider" db:"provider" enum:"http_json" doc:"What kind of source it is."`
-	ConnectionType string        `json:"connection_type" db:"connection_type" doc:"What its data is about, in a word of yours." example:"identity"`
-	Status         string        `json:"status" db:"-" enum:"pending,active,error,disabled" doc:"pending: no sync has ended yet. active, error: how the last one ended. disabled: it is not synced by itself."`
-	HealthStatus   string        `json:"health_status" db:"-" enum:"unknown,healthy,stale,unhealthy" doc:"healthy: the last sync succeeded. stale: it failed, and the data of an earlier one holds. unhealthy: it failed, and there is no data. unknown: no sync has ended yet."`
+	Provider       string        `json:"provider" db:"provider" enum:"http_json" doc:"Kind of source."`
+	ConnectionType string        `json:"connection_type" db:"connection_type" doc:"Your word for the kind of data." example:"identity"`
+	Status         string        `json:"status" db:"-" enum:"pending,active,error,disabled" doc:"pending: no sync has ended yet. active, error: how the last one ended. disabled: it is synced only on request."`
+	HealthStatus   string        `json:"health_status" db:"-" enum:"unknown,healthy,stale,unhealthy" doc:"healthy: the last sync succeeded. stale: it failed, and the data of an earlier one is used. unhealthy: it failed, and there is no data. unknown: no sync has ended yet."`
 	LastSync       *time.Time    `json:"last_sync" db:"last_sync_at" doc:"When its data was last read, or confirmed to be unchanged; null: never."`
 	DataAge        *int64        `json:"data_age_seconds" db:"-" doc:"Seconds since last_sync; null: there is no data."`
 	RecordsSynced  int64         `json:"records_synced" db:"records" doc:"Number of records in its data."`
 	DataBytes      int64         `json:"data_bytes" db:"data_bytes" doc:"Size of its data as JSON."`
 	SyncEnabled    bool          `json:"sync_enabled" db:"sync_enabled" doc:"Whether it is synced on its schedule."`
-	SyncFrequency  string        `json:"sync_frequency" db:"sync_frequency" enum:"manual,every_5_minutes,every_15_minutes,hourly,every_6_hours,daily,weekly" doc:"How often it is synced. manual: only when asked for."`
-	NextSync       *time.Time    `json:"next_sync" db:"next_at" doc:"When it is synced next; null: only when asked for."`
+	SyncFrequency  string        `json:"sync_frequency" db:"sync_frequency" enum:"manual,every_5_minutes,every_15_minutes,hourly,every_6_hours,daily,weekly" doc:"How often it is synced. manual: only on request."`
+	NextSync       *time.Time    `json:"next_sync" db:"next_at" doc:"When it is synced next; null: only on request."`
 	LastAttempt    *time.Time    `json:"last_attempt" db:"last_attempt_at" doc:"When the last sync ended; null: never."`
 	LastError      *string       `json:"last_error" db:"last_error" doc:"Why the last sync failed; null: it succeeded, or there was none."`
-	Configuration  source.Config `json:"configuration" db:"configuration" doc:"What to read, and what to make of it."`
+	Configuration  source.Config `json:"configuration" db:"configuration" doc:"What to read, and how to convert it."`
 	CredentialsSet bool          `json:"credentials_set" db:"-" doc:"Whether credentials are stored. They are never returned."`
 	CreatedBy      string        `json:"created_by" db:"created_by" doc:"Who created it."`
 	CreatedAt      time.Time     `json:"created_at" db:"created_at" doc:"When it was created."`
@@ -77,21 +77,21 @@ type Connection struct {
 
 // Draft is what a create takes.
 type Draft struct {
-	Name           string             `json:"name" minLength:"1" maxLength:"100" doc:"Name, unique but for case. Controls read the data as data.pip.<name>; data.pip[\"a b\"] for a name that is no identifier. It does not begin with _." example:"hr"`
-	Provider       string             `json:"provider" enum:"http_json" doc:"What kind of source it is."`
-	ConnectionType string             `json:"connection_type,omitempty" maxLength:"100" doc:"What its data is about, in a word of yours." example:"identity"`
-	Configuration  source.Config      `json:"configuration" doc:"What to read, and what to make of it; docs/data-sources.md explains it."`
+	Name           string             `json:"name" minLength:"1" maxLength:"100" doc:"Name, unique ignoring case. Controls read the data as data.pip.<name>, or as data.pip[\"a b\"] if the name is not an identifier. It must not begin with _." example:"hr"`
+	Provider       string             `json:"provider" enum:"http_json" doc:"Kind of source."`
+	ConnectionType string             `json:"connection_type,omitempty" maxLength:"100" doc:"Your word for the kind of data." example:"identity"`
+	Configuration  source.Config      `json:"configuration" doc:"What to read, and how to convert it; docs/data-sources.md explains it."`
 	Credentials    source.Credentials `json:"credentials,omitzero" writeOnly:"true" doc:"How to sign in at the source. They are stored encrypted and never returned."`
-	SyncEnabled    *bool              `json:"sync_enabled,omitempty" doc:"Whether it is synced on its schedule, beginning at once; true by default."`
+	SyncEnabled    *bool              `json:"sync_enabled,omitempty" doc:"Whether it is synced on its schedule, starting at once; true by default."`
 	SyncFrequency  string             `json:"sync_frequency,omitempty" enum:"manual,every_5_minutes,every_15_minutes,hourly,every_6_hours,daily,weekly" doc:"How often it is synced; hourly by default."`
 }
 
 // Change is what an update takes: the members sent change, the others stay.
 type Change struct {
-	Name           *string                         `json:"name,omitempty" minLength:"1" maxLength:"100" doc:"Name, unique but for case. Controls have to use the new one."`
-	ConnectionType patch.Field[string]             `json:"connection_type,omitzero" maxLength:"100" doc:"What its data is about."`
-	Configuration  *source.Config                  `json:"configuration,omitempty" doc:"Replaces the configuration whole. Another host needs credentials again: the stored ones are not sent to a host that they were not given for."`
-	Credentials    patch.Field[source.Credentials] `json:"credentials,omitzero" writeOnly:"true" doc:"Replaces the credentials whole; null removes them."`
+	Name           *string                         `json:"name,omitempty" minLength:"1" maxLength:"100" doc:"Name, unique ignoring case. Controls must use the new name."`
+	ConnectionType patch.Field[string]             `json:"connection_type,omitzero" maxLength:"100" doc:"Kind of data."`
+	Configuration  *source.Config                  `json:"configuration,omitempty" doc:"Replaces the whole configuration. A change to another host needs credentials again: the stored ones are sent only to the host that they were given for."`
+	Credentials    patch.Field[source.Credentials] `json:"credentials,omitzero" writeOnly:"true" doc:"Replaces all credentials; null removes them."`
 	SyncEnabled    *bool                           `json:"sync_enabled,omitempty" doc:"Whether it is synced on its schedule."`
 	SyncFrequency  *string                         `json:"sync_frequency,omitempty" enum:"manual,every_5_minutes,every_15_minutes,hourly,every_6_hours,daily,weekly" doc:"How often it is synced."`
 }
@@ -105,8 +105,8 @@ type Filter struct {
 
 // Page is one page of the connections, by id.
 type Page struct {
-	Connections []Connection `json:"connections" doc:"The page, by id."`
-	Total       int64        `json:"total" doc:"How many match the filters."`
+	Connections []Connection `json:"connections" doc:"The page, sorted by id."`
+	Total       int64        `json:"total" doc:"Number of agents that match the filters."`
 }
 
 // interval is the time between two syncs; 0: none by itself.
@@ -188,9 +188,9 @@ func checkName(name string) []fault.Detail {
 	wrong := func(message string) []fault.Detail { return []fault.Detail{{Pointer: "/name", Message: message}} }
 	switch {
 	case name == "":
-		return wrong("a connection has a name")
+		return wrong("a connection needs a name")
 	case strings.HasPrefix(name, "_"):
-		return wrong("must not begin with _: such names are for gatehouse, as data.pip._meta is")
+		return wrong("must not begin with _: gatehouse uses such names itself, as in data.pip._meta")
 	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return wrong("must have printable characters and spaces only")
 	}

@@ -291,7 +291,7 @@ func checkNameFree(ctx context.Context, tx *db.Tx, name string, self int64) erro
 	}
 	for _, other := range all {
 		if other.ID != self && strings.EqualFold(other.Name, name) {
-			return fault.Newf(fault.Conflict, "already_exists", "there is a data source called %q already", other.Name)
+			return fault.Newf(fault.Conflict, "already_exists", "a data source named %q already exists", other.Name)
 		}
 	}
 	return nil

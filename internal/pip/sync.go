@@ -42,16 +42,16 @@ const (
 type Sync struct {
 	ID           int64      `json:"id" db:"id" doc:"Identifier: the sync_job_id."`
 	ConnectionID int64      `json:"connection_id" db:"connection_id" doc:"Id of the connection."`
-	Reason       string     `json:"reason" db:"reason" enum:"manual,schedule" doc:"Who asked for it."`
-	Status       string     `json:"status" db:"status" enum:"pending,in_progress,completed,failed" doc:"How far it is."`
-	Attempts     int        `json:"attempts" db:"attempts" doc:"How often it was begun. It is begun again if its server stops."`
-	CreatedAt    time.Time  `json:"created_at" db:"created_at" doc:"When it was asked for."`
-	StartedAt    *time.Time `json:"started_at" db:"started_at" doc:"When it began; null: it has not."`
-	FinishedAt   *time.Time `json:"finished_at" db:"finished_at" doc:"When it ended; null: it has not."`
+	Reason       string     `json:"reason" db:"reason" enum:"manual,schedule" doc:"Who requested it."`
+	Status       string     `json:"status" db:"status" enum:"pending,in_progress,completed,failed" doc:"State of the sync."`
+	Attempts     int        `json:"attempts" db:"attempts" doc:"How often it was started. It starts again if its server stops."`
+	CreatedAt    time.Time  `json:"created_at" db:"created_at" doc:"When it was requested."`
+	StartedAt    *time.Time `json:"started_at" db:"started_at" doc:"When it started; null: not yet."`
+	FinishedAt   *time.Time `json:"finished_at" db:"finished_at" doc:"When it ended; null: not yet."`
 	Records      int64      `json:"records_synced" db:"records" doc:"Number of records in the data after it."`
 	Changed      bool       `json:"changed" db:"changed" doc:"Whether the data changed."`
-	Error        *string    `json:"error" db:"error" doc:"Why it failed; null: it did not."`
-	ResponseCode int        `json:"response_code" db:"response_code" doc:"HTTP status that it failed with; 0: none."`
+	Error        *string    `json:"error" db:"error" doc:"Why it failed; null if it did not."`
+	ResponseCode int        `json:"response_code" db:"response_code" doc:"HTTP status of the failed call; 0: none."`
 }
 
 // SyncPage is one page of the syncs of a connection, newest first.
@@ -210,8 +210,8 @@ func (s *Syncer) fetch(ctx context.Context, key job.LaneKey, c Connection, renew
 	}()
 	secrets, err := s.open(key.Tenant, c)
 	if err != nil {
-		s.Logger.WarnContext(ctx, "data sources: credentials do not open", "tenant", key.Tenant, "connection", key.Lane, "error", err)
-		return outcome{err: &source.Failure{Message: "the stored credentials cannot be opened: send them again"}}
+		s.Logger.WarnContext(ctx, "data sources: stored credentials cannot be decrypted", "tenant", key.Tenant, "connection", key.Lane, "error", err)
+		return outcome{err: &source.Failure{Message: "the stored credentials cannot be decrypted: send them again"}}
 	}
 	last, previous, err := s.previous(ctx, key.Tenant, key.Lane)
 	if err != nil {

@@ -15,10 +15,10 @@ const tryTime = 30 * time.Second
 // TestResult is what a source answers to a test.
 type TestResult struct {
 	Success      bool           `json:"success" doc:"Whether the source could be read."`
-	Status       string         `json:"status" enum:"connected,failed" doc:"The same in a word."`
+	Status       string         `json:"status" enum:"connected,failed" doc:"The state in words."`
 	Message      string         `json:"message" doc:"What happened."`
 	ResponseTime float64        `json:"response_time" doc:"How long it took, in milliseconds."`
-	ResponseCode int            `json:"response_code" doc:"HTTP status that it failed with; 0: none."`
+	ResponseCode int            `json:"response_code" doc:"HTTP status of the failed call; 0: none."`
 	Fields       []source.Field `json:"fields" doc:"The members of the first records, as controls would see them, by name."`
 	SampleData   []value.Value  `json:"sample_data" doc:"The first records, at most 5, as controls would see them. Long texts and lists are cut."`
 }

@@ -134,7 +134,7 @@ func (l *Links) leaveActions(ctx context.Context, tx *db.Tx, p *Policy) ([]Warni
 		return nil, nil
 	}
 	p.Actions = kept
-	return []Warning{p.warning(warnActions, fmt.Sprintf("policy %d came without its actions for %s, which %s does not have", p.ID, strings.Join(left, ", "), p.Environment))}, nil
+	return []Warning{p.warning(warnActions, fmt.Sprintf("policy %d was copied without its actions for %s, which %s does not have", p.ID, strings.Join(left, ", "), p.Environment))}, nil
 }
 
 // Acting is a control with actions.

@@ -42,7 +42,7 @@ type TestCase struct {
 	Expected bool           `json:"expected" doc:"Whether access should be granted (ALLOW or MASK)."`
 	Data     *TestData      `json:"data,omitempty" doc:"What the control reads below data, in place of the environment's own. Absent: the same as in a decision."`
 	// Source is FromDecision for a case that was made from a recorded decision.
-	Source string `json:"source,omitempty" enum:"decision" doc:"decision: the case was made from a recorded decision."`
+	Source string `json:"source,omitempty" enum:"decision" doc:"decision: the case was created from a recorded decision."`
 	// InputHidden is set when the caller may not see Input and Data; never in the store.
 	InputHidden bool `json:"input_hidden,omitempty" doc:"The input comes from a recorded decision and the caller lacks audit:read: input is empty and data absent. If the case is sent back, it keeps the stored input."`
 }

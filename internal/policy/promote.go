@@ -25,7 +25,7 @@ type Promotion struct {
 }
 
 // errMoved says that the control changed while its tests ran.
-var errMoved = errors.New("the control changed meanwhile")
+var errMoved = errors.New("another request changed the control")
 
 // Promote moves a control to production under the same id. The gates, in order:
 // the credential is not bound to one environment (403), the control is there
@@ -56,7 +56,7 @@ func (s *Service) Promote(ctx context.Context, sc scope.Scope, id int64, pr Prom
 			return p, err
 		}
 	}
-	return Policy{}, fault.New(fault.Conflict, "conflict", "the policy keeps changing while it is promoted")
+	return Policy{}, fault.New(fault.Conflict, "conflict", "other requests keep changing the policy")
 }
 
 // promote makes one attempt. It fails with errMoved if the control, or what it replaces,
@@ -230,7 +230,7 @@ func (s *Service) checkApproval(ctx context.Context, sc scope.Scope, approver st
 		return err
 	}
 	if person.ID == sc.Actor.ID || strings.EqualFold(approver, sc.Actor.Name) {
-		return fault.Invalidf("/approver", "the person the person who promotes a policy cannot approve it")
+		return fault.Invalidf("/approver", "the person who promotes a policy cannot approve it")
 	}
 	if may, _ := user.Permissions(sc.Tenant, person.Roles); person.Status != user.Active || !may.Has("policies:write") {
 		return fault.Invalidf("/approver", "%q may not promote policies, and so cannot approve a promotion", approver)
@@ -273,7 +273,7 @@ func (l *Links) moveLinks(ctx context.Context, tx *db.Tx, sc scope.Scope, p *Pol
 	if p.ResourceID != nil {
 		id, err := l.Resources.Counterpart(ctx, tx, sc, *p.ResourceID)
 		if errors.Is(err, db.ErrNoRows) {
-			return fault.Invalidf("/resource_id", "the linked resource is gone")
+			return fault.Invalidf("/resource_id", "the linked resource does not exist any more")
 		}
 		if err != nil {
 			return err

@@ -20,10 +20,10 @@ type Superseded struct {
 
 // Warning reports a consequence of a change that the caller may not expect.
 type Warning struct {
-	Code        string  `json:"code" enum:"not_enforced,tenant_wide,shadowed,sandbox_uncovered,actions_left_out,same_name_active,same_name_elsewhere" doc:"not_enforced: the policy is a draft or inactive, and enforces nothing until it is active. tenant_wide: the control names no resource and applies to every request of its environment. shadowed: some requests do not reach the control, because resources that name a host and have no active control come before its own, which names none. sandbox_uncovered: resources of sandbox have no active control left. actions_left_out: the control came without actions whose targets its environment does not have. same_name_active: active controls with the same name for the same resource stay active and decide too. same_name_elsewhere: active controls with the same name for another resource stay active."`
+	Code        string  `json:"code" enum:"not_enforced,tenant_wide,shadowed,sandbox_uncovered,actions_left_out,same_name_active,same_name_elsewhere" doc:"not_enforced: the policy is a draft or inactive, and enforces nothing until it is active. tenant_wide: the control names no resource and applies to every request of its environment. shadowed: some requests do not reach the control, because resources that name a host and have no active control take precedence over its own, which names none. sandbox_uncovered: resources of sandbox have no active control left. actions_left_out: the control came without actions whose targets its environment does not have. same_name_active: active controls with the same name for the same resource stay active and decide too. same_name_elsewhere: active controls with the same name for another resource stay active."`
 	Message     string  `json:"message" doc:"Message for people."`
 	PolicyIDs   []int64 `json:"policy_ids" doc:"The policies concerned: the promoted one, or those that stay."`
-	ResourceIDs []int64 `json:"resource_ids,omitempty" doc:"sandbox_uncovered: the resources without a control; shadowed: those that come first; 10 at most."`
+	ResourceIDs []int64 `json:"resource_ids,omitempty" doc:"sandbox_uncovered: the resources without a control; shadowed: those that take precedence; 10 at most."`
 }
 
 // beside are the active policies that p would have beside it in its environment: same in

@@ -15,7 +15,7 @@ import (
 // the change.
 type Version struct {
 	PolicyID int64  `json:"policy_id" db:"policy_id" doc:"The control."`
-	Change   string `json:"change" db:"change" enum:"created,updated,promoted,deleted,restored" doc:"The change that made this version."`
+	Change   string `json:"change" db:"change" enum:"created,updated,promoted,deleted,restored" doc:"The change that created this version."`
 	Note     string `json:"note,omitempty" db:"note" doc:"Notes on a promotion, or what was restored."`
 	Content
 }

@@ -120,7 +120,7 @@ func (s *Service) test(ctx context.Context, sc scope.Scope, repo controlfile.Rep
 func read(files []controlfile.File) (controlfile.Repository, []lang.FileIssue) {
 	repo, issues := controlfile.Read(files)
 	if len(repo.Controls) == 0 && len(issues) == 0 {
-		issues = append(issues, lang.FileIssue{Issue: lang.Issue{Message: "there is no control among the files: a .rego file that is no _test.rego", Severity: lang.SeverityError, Rule: "file"}})
+		issues = append(issues, lang.FileIssue{Issue: lang.Issue{Message: "the files contain no control: a .rego file that is not a _test.rego file", Severity: lang.SeverityError, Rule: "file"}})
 	}
 	return repo, issues
 }

@@ -16,11 +16,11 @@ const (
 var (
 	errPathSlash    = errors.New("the path must begin with a slash")
 	errPathLong     = errors.New("the path is too long")
-	errPathEncoding = errors.New("the path holds a bad percent-encoding")
-	errPathEncoded  = errors.New("the path holds an encoded slash, backslash or NUL")
-	errPathChar     = errors.New("the path holds a backslash, control character, query or fragment")
+	errPathEncoding = errors.New("the path has an invalid percent-encoding")
+	errPathEncoded  = errors.New("the path has an encoded slash, backslash or NUL")
+	errPathChar     = errors.New("the path has a backslash, control character, query or fragment")
 	errPathUTF8     = errors.New("the path is not valid UTF-8")
-	errPathDots     = errors.New("the path holds a dot segment with parameters")
+	errPathDots     = errors.New("the path has a dot segment with parameters")
 )
 
 // NormalizePath is the one canonical form of a URL path: it begins with a slash, has

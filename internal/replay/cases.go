@@ -130,11 +130,11 @@ func (s *Service) Cases(ctx context.Context, sc scope.Scope, id int64, from From
 func (s *Service) pick(ctx context.Context, sc scope.Scope, from FromDecisions) ([]audit.Decision, error) {
 	switch {
 	case from.Filter != nil && len(from.DecisionIDs) > 0:
-		return nil, fault.Invalidf("/filter", "either decision_ids or a filter")
+		return nil, fault.Invalidf("/filter", "send either decision_ids or a filter")
 	case from.Filter != nil:
 		return s.filtered(ctx, sc, *from.Filter)
 	case len(from.DecisionIDs) == 0:
-		return nil, fault.Invalidf("/decision_ids", "names at least one decision")
+		return nil, fault.Invalidf("/decision_ids", "must name at least one decision")
 	}
 	found, err := s.Audit.ByID(ctx, sc, from.DecisionIDs)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 
 // The notes of an explanation that was computed from a recorded input.
 const (
-	noteAgain   = "Worked out from the input that is kept for replay, by the control as it was then and today's data."
-	noteDiffers = "Decided again from the input that is kept for replay, it comes out otherwise than it did: data, a library or a redacted value is not what it was. This is the explanation of today's outcome."
+	noteAgain   = "Computed from the input that is stored for replay, with the control as it was then and today's data."
+	noteDiffers = "With the input that is stored for replay, today's decision differs from the recorded one: data, a library or a redacted value has changed. This is the explanation of today's decision."
 )
 
 // Explain says why a recorded decision was made. It reads the explanation in the log if the audit

@@ -82,7 +82,7 @@ func (s *Service) rewind(ctx context.Context, sc scope.Scope, h *history, set *r
 func (h *history) giveUp(at ended) {
 	h.dataFrom = at.Revision
 	h.ends = slices.DeleteFunc(h.ends, func(e ended) bool { return e.Revision == at.Revision })
-	h.notes = append(h.notes, fmt.Sprintf("resources changed too often to follow them back before %s; older decisions use the data of that time", at.At.UTC().Format(time.RFC3339)))
+	h.notes = append(h.notes, fmt.Sprintf("resources changed too often to restore them before %s; older decisions use the data of that time", at.At.UTC().Format(time.RFC3339)))
 }
 
 // same reports whether controls see no difference.

@@ -199,10 +199,10 @@ func (r *reader) edited(ctx context.Context, i int, c Candidate) error {
 	at := fmt.Sprintf("/candidates/%d", i)
 	switch {
 	case c.PolicyID == 0 && c.RegoCode == "":
-		r.offend(at, "names a policy_id, or has a rego_code")
+		r.offend(at, "must have a policy_id or a rego_code")
 		return nil
 	case c.PolicyID != 0 && c.ResourceID != 0:
-		r.offend(at+"/resource_id", "a stored control has its own")
+		r.offend(at+"/resource_id", "must be absent: the stored control has its own")
 		return nil
 	}
 	base := newPolicy(i, c)

@@ -128,7 +128,7 @@ type Subject struct {
 type Drift struct {
 	Total    int64 `json:"total" doc:"Number of decisions that drifted. When the baseline and data are those of the time, this is 0, apart from what is no longer known."`
 	Controls int64 `json:"controls" doc:"Among these: decisions made by a control, or by a version of one, that the baseline does not have."`
-	Unknown  int64 `json:"unknown" doc:"Among the others: decisions for which it is no longer known what decided. They were made before the history starts or are beyond its limits, or what decided was permanently deleted."`
+	Unknown  int64 `json:"unknown" doc:"Among the others: decisions for which it is no longer known what decided. They are older than the history or beyond its limits, or what decided was permanently deleted."`
 	Data     int64 `json:"data" doc:"The rest: the baseline has the control that decided, so its libraries or the resources have changed, or a control was added."`
 }
 

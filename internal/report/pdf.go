@@ -253,7 +253,7 @@ func (r *report) about() {
 
 func (r *report) notes() {
 	if notes := r.kept.Record.Notes; len(notes) > 0 {
-		r.boxed("Where a live decision would differ", notes, amber)
+		r.boxed("How a live decision would differ", notes, amber)
 	}
 }
 
@@ -317,7 +317,7 @@ func (r *report) conditions() {
 		r.section("Why", fmt.Sprintf("The rule %s on line %d decided.", why.Rule, why.Line))
 		r.conditionTable(outcomes(why.Conditions, false))
 	case r.byDefault(why.Line):
-		r.section("Why", fmt.Sprintf("No rule held; %s is what line %d says by default.", why.Rule, why.Line))
+		r.section("Why", fmt.Sprintf("No rule held; %s is the default in line %d.", why.Rule, why.Line))
 	case why.Rule != "":
 		r.section("Why", fmt.Sprintf("The rule %s on line %d decided; it has no conditions.", why.Rule, why.Line))
 	}
@@ -327,7 +327,7 @@ func (r *report) conditions() {
 		slices.SortStableFunc(all, func(a, b outcome) int { return a.Line - b.Line })
 		r.conditionTable(all)
 	} else if near != nil {
-		r.section("What would have allowed", fmt.Sprintf("But for the rule above, the rule %s on line %d would have allowed the request.", near.Rule, near.Line))
+		r.section("What would have allowed", fmt.Sprintf("Without the rule above, the rule %s on line %d would have allowed the request.", near.Rule, near.Line))
 		r.conditionTable(outcomes(near.Held, false))
 	}
 	if why.Partial {

@@ -62,7 +62,7 @@ type Discovered struct {
 // Undiscovered is a host that was refused.
 type Undiscovered struct {
 	Host   string `json:"host" doc:"The host as it was reported."`
-	Reason string `json:"reason" enum:"invalid_host,rate_limited,too_many_unreviewed,discovery_off" doc:"Why: it is not a host name; the bouncer has used up its hourly limit; people should first look at the resources found so far; or the bouncer's configuration turns discovery off."`
+	Reason string `json:"reason" enum:"invalid_host,rate_limited,too_many_unreviewed,discovery_off" doc:"Why: it is not a host name; the bouncer has used up its hourly limit; people should first classify the resources found so far; or the bouncer's configuration turns discovery off."`
 }
 
 // Discovery is the result of a bouncer's report.
@@ -245,7 +245,7 @@ func (d *discovery) makeRoom(ctx context.Context) (int64, error) {
 		if err := s.drop(ctx, tx, r); err != nil {
 			return 0, err
 		}
-		return 1, s.record(ctx, tx, d.sc, r, "deleted", map[string]any{"auto_discovered": true, "requests": seen[id], "reason": "a host with traffic needed its place"})
+		return 1, s.record(ctx, tx, d.sc, r, "deleted", map[string]any{"auto_discovered": true, "requests": seen[id], "reason": "it made room for a host with traffic"})
 	}
 	return 0, nil
 }

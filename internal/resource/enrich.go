@@ -64,7 +64,7 @@ func impacts(old, next Resource, diff map[string]any) []Impact {
 	effect, detail := "unchanged", "no member that the control reads has another value"
 	if len(diff) > 0 {
 		effect = "input_changed"
-		detail = "from the next revision on input.resource and data.resources show the new values of: " + strings.Join(slices.Sorted(maps.Keys(diff)), ", ")
+		detail = "from the next revision on, input.resource and data.resources show the new values of: " + strings.Join(slices.Sorted(maps.Keys(diff)), ", ")
 	}
 	for _, id := range next.Policies {
 		out = append(out, Impact{PolicyID: id, Effect: effect, Detail: detail})

@@ -22,13 +22,13 @@ var (
 // nothing.
 func checkPattern(p string) string {
 	if !strings.HasPrefix(p, "/") {
-		return "a path pattern begins with /"
+		return "a path pattern must begin with /"
 	}
 	if i := strings.IndexFunc(p, func(r rune) bool { return r < 0x20 || r == 0x7f || r == 0xfffd }); i >= 0 {
-		return "a path pattern holds no control characters"
+		return "a path pattern must not have control characters"
 	}
 	if i := strings.IndexAny(p, `\?#%`); i >= 0 {
-		return "a path pattern holds no " + quote(p[i:i+1]) + ": requests are matched by their decoded path, without query"
+		return "a path pattern must not have " + quote(p[i:i+1]) + ": requests are matched by their decoded path, without query"
 	}
 	if p == "/" {
 		return ""
@@ -36,16 +36,16 @@ func checkPattern(p string) string {
 	names := map[string]bool{}
 	segs := strings.Split(p[1:], "/")
 	if len(segs) > 256 {
-		return "a path pattern has at most 256 segments"
+		return "a path pattern may have at most 256 segments"
 	}
 	for i, s := range segs {
 		switch {
 		case strings.HasPrefix(s, ".;"), strings.HasPrefix(s, "..;"):
-			return "a path pattern has no dot segment with parameters"
+			return "a path pattern must not have a dot segment with parameters"
 		case s == "":
-			return "a path pattern has no empty segment and no slash at its end"
+			return "a path pattern must not have an empty segment or a slash at its end"
 		case s == "." || s == "..":
-			return "a path pattern has no . or .. segment"
+			return "a path pattern must not have a . or .. segment"
 		case s == "**":
 			if i != len(segs)-1 {
 				return "** stands for the rest of the path, so it comes last"
@@ -56,7 +56,7 @@ func checkPattern(p string) string {
 				return "a named segment is {name} and nothing else: " + quote(s)
 			}
 			if names[s] {
-				return "the name " + quote(s) + " stands twice"
+				return "the name " + quote(s) + " occurs twice"
 			}
 			names[s] = true
 		case strings.Contains(s, "*"):
@@ -127,10 +127,10 @@ func checkURL(raw string) string {
 	}
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return "an address is an absolute http or https URL"
+		return "an address must be an absolute http or https URL"
 	}
 	if u.User != nil {
-		return "an address holds no user and password"
+		return "an address must not have a user or password"
 	}
 	return ""
 }

@@ -82,7 +82,7 @@ type Filter struct {
 type Page struct {
 	Resources []Resource `json:"resources" doc:"The page, sorted by id."`
 	Total     int64      `json:"total" doc:"Number that match the filters."`
-	Warnings  []Warning  `json:"warnings,omitempty" doc:"Effects of resources of the page that may surprise."`
+	Warnings  []Warning  `json:"warnings,omitempty" doc:"Effects of resources of the page that you may not expect."`
 }
 
 // Offences are the errors in a draft that its schema cannot express.

@@ -113,7 +113,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 		}
 		next, offences := old.apply(c).normal()
 		if c.Environment != nil && *c.Environment != old.Environment {
-			offences = append(offences, fault.Detail{Pointer: "/environment", Message: "a resource does not move: promoting a control copies its resource"})
+			offences = append(offences, fault.Detail{Pointer: "/environment", Message: "a resource cannot change its environment: promoting a control copies its resource"})
 		}
 		if len(offences) > 0 {
 			return invalid(offences)

@@ -78,7 +78,7 @@ func Shadows(ctx context.Context, tx *db.Tx, env scope.Env, id int64) (ids []int
 	}
 	before := overlapping(guard, open)
 	if len(before) > 0 {
-		why = fmt.Sprintf("requests to the hosts of %s do not come here: these have no active control, and name a host, so that they match before resource %d, which names none", named(before), id)
+		why = fmt.Sprintf("requests to the hosts of %s do not come here: these have no active control, and name a host, so they take precedence over resource %d, which names none", named(before), id)
 	}
 	return idsOf(before), why, nil
 }

@@ -45,7 +45,7 @@ func ArrivalOf(w http.ResponseWriter, req *http.Request) (Arrival, error) {
 // Another site could otherwise start something in its visitor's name.
 func (a Arrival) FromHere() error {
 	if origin.Elsewhere(a.visit.req.Header) {
-		return crossOrigin("this must be started on a page of this server")
+		return crossOrigin("this must start on a page of this server")
 	}
 	return nil
 }

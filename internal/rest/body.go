@@ -98,7 +98,7 @@ func (r *Router) read(x *exchange, req *http.Request, input *bind.Input, in refl
 // wrongForm is the fault of a value that its schema takes and its type does not. The
 // error of the type's decoder may quote the value, so it is left out.
 func wrongForm(err error) error {
-	d := fault.Detail{Message: "a value does not have the form that is expected of it"}
+	d := fault.Detail{Message: "a value does not have the expected form"}
 	var wrong *bind.WrongError
 	if errors.As(err, &wrong) {
 		d.Pointer = schema.Pointer(wrong.Path)
@@ -113,7 +113,7 @@ func (r *Router) checkBody(rt *route, data []byte) (value.Value, error) {
 		if rt.doc.RequestBody != nil && !rt.doc.RequestBody.Required {
 			return value.Value{}, nil
 		}
-		return value.Value{}, BadRequest("invalid_json", "the body is empty, a JSON document was expected")
+		return value.Value{}, BadRequest("invalid_json", "the body is empty; it must be a JSON document")
 	}
 	doc, err := Parse(data)
 	if err != nil {
@@ -162,7 +162,7 @@ func (r *Router) recycle(buf *bytes.Buffer) {
 func invalid(ds []fault.Detail) *fault.Error {
 	e := fault.New(fault.Invalid, "validation_failed", "the request is not valid")
 	if len(ds) == 1 {
-		e.Message = "one value does not fit its description"
+		e.Message = "a value does not match its schema"
 	}
 	e.Details = ds
 	return e

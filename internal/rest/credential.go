@@ -89,7 +89,7 @@ func (r *Router) authenticate(x *exchange, rt *route, req *http.Request) (scope.
 		offence = fault.New(fault.Unauthenticated, "authentication_required", "send the credential, a token or a key, as Authorization: Bearer")
 	}
 	if offence == nil && rt.op.Token && c.Cookie == "" && !isToken(c.Bearer) {
-		offence = fault.New(fault.Unauthenticated, "authentication_required", "send an access token as Authorization: Bearer; API keys are not taken here")
+		offence = fault.New(fault.Unauthenticated, "authentication_required", "send an access token as Authorization: Bearer; API keys are not accepted here")
 	}
 	sc, who, err := r.cfg.Authenticate(req.Context(), c)
 	if over := r.limiter.count(req.Context(), x, rt, who); over != nil {

@@ -216,7 +216,7 @@ func (r *Router) admit(x *exchange, rt *route, req *http.Request) (scope.Scope, 
 		}
 	}
 	if r.cfg.DiskFull != nil && rt.op.needsDisk() && r.cfg.DiskFull() {
-		return scope.Scope{}, fault.New(fault.StorageFull, "storage_full", "the disk is full: the rest is reserved for decisions and sign-in").After(diskRetry)
+		return scope.Scope{}, fault.New(fault.StorageFull, "storage_full", "the disk is full: the remaining space is reserved for decisions and sign-in").After(diskRetry)
 	}
 	return sc, nil
 }
@@ -463,5 +463,5 @@ func requestID(req *http.Request) string {
 
 // TooLarge is the fault of a body with more than limit bytes.
 func TooLarge(limit int64) *fault.Error {
-	return fault.Newf(fault.TooLarge, "payload_too_large", "the body may hold at most %d bytes", limit).With("limit", limit)
+	return fault.Newf(fault.TooLarge, "payload_too_large", "the body may have at most %d bytes", limit).With("limit", limit)
 }

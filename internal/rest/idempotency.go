@@ -64,7 +64,7 @@ func newIdempotency(r *Router) (*idempotency, error) {
 // waits for the request that holds it and replays its answer.
 func (i *idempotency) serve(x *exchange, rt *route, req *http.Request, sc scope.Scope, keys []string) {
 	if len(keys) != 1 || !printable(keys[0]) {
-		x.fail(BadRequest("invalid_idempotency_key", "Idempotency-Key must be sent once and hold 1 to 255 visible ASCII characters"))
+		x.fail(BadRequest("invalid_idempotency_key", "Idempotency-Key must be sent once and have 1 to 255 visible ASCII characters"))
 		return
 	}
 	if err := i.r.precheck(x, req); err != nil {
@@ -288,7 +288,7 @@ func (i *idempotency) reconstruct(x *exchange, rt *route, req *http.Request, sc 
 	out := &recorder{header: http.Header{}}
 	i.r.ServeHTTP(out, read)
 	if out.status != http.StatusOK {
-		x.fail(fault.New(fault.Conflict, "already_created", "the first request with this Idempotency-Key has created the object; its answer is lost").With("id", id))
+		x.fail(fault.New(fault.Conflict, "already_created", "the first request with this Idempotency-Key created the object; its answer is lost").With("id", id))
 		return
 	}
 	h := x.Header()

@@ -56,7 +56,7 @@ func New(c Config) (*Router, error) {
 				SecuritySchemes: map[string]*huma.SecurityScheme{
 					"apiKey": {Type: "apiKey", In: "header", Name: "X-API-Key", Description: "An API key of a tenant"},
 					"bearer": {Type: "http", Scheme: "bearer", Description: "An access token of a person, or an API key"},
-					"token":  {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "An access token of a person; API keys are not taken"},
+					"token":  {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "An access token of a person; API keys are not accepted"},
 					"cookie": {Type: "apiKey", In: "cookie", Name: scope.SecureSessionCookie, Description: "A browser's session, from POST /auth/sessions. Without TLS the cookie is named gatehouse. Requests must come from a page of this origin"},
 				},
 			},

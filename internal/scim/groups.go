@@ -194,7 +194,7 @@ func (s *Service) changeMembers(ctx context.Context, tx *db.Tx, sc scope.Scope, 
 		return err
 	}
 	if len(people) < len(joined) {
-		return fault.New(fault.BadRequest, "invalid_value", "a member of the group is no user of this tenant")
+		return fault.New(fault.BadRequest, "invalid_value", "a member of the group is not a user of this tenant")
 	}
 	settings, err := selectRecord(ctx, tx)
 	if err != nil {
@@ -206,7 +206,7 @@ func (s *Service) changeMembers(ctx context.Context, tx *db.Tx, sc scope.Scope, 
 			continue
 		}
 		if err := user.MayChange(as, p.User); err != nil {
-			return fault.New(fault.Forbidden, "permission_denied", "a member of the group may do more than the directory can give, and is administered here").Because(err)
+			return fault.New(fault.Forbidden, "permission_denied", "a member of the group may do more than the directory can grant, and is administered in gatehouse").Because(err)
 		}
 		if err := s.putProfile(ctx, tx, p.ID, p.document(), p.UpdatedAt); err != nil {
 			return err

@@ -350,7 +350,7 @@ func (s *Service) replaceUser(ctx context.Context, tx *db.Tx, sc scope.Scope, p 
 	if stronger := user.MayChange(as, p.User); stronger != nil {
 		returns := before["active"] != true && after["active"] == true
 		if p.Text == nil || returns || before["externalId"] != after["externalId"] {
-			return fault.New(fault.Forbidden, "permission_denied", "this person may do more than the directory can give, and is administered here")
+			return fault.New(fault.Forbidden, "permission_denied", "this person may do more than the directory can grant, and is administered in gatehouse")
 		}
 		as = taking(sc)
 	} else if st.manages() {

@@ -34,7 +34,7 @@ const (
 
 // Settings say what a directory may give.
 type Settings struct {
-	RoleMap      map[string][]string `json:"role_map" doc:"The roles here for each name of a group, and for each value of the attribute roles. Names are compared ignoring case; names without an entry give none. With an empty map, roles are kept here."`
+	RoleMap      map[string][]string `json:"role_map" doc:"The gatehouse roles for each group name, and for each value of the attribute roles. Names are compared ignoring case; names without an entry give none. With an empty map, you manage roles in gatehouse."`
 	DefaultRoles []string            `json:"default_roles" nullable:"false" doc:"Roles of everybody whom the directory adds."`
 	MatchSubject bool                `json:"match_subject" doc:"Whether externalId is the subject (claim sub) of people at the tenant's identity provider. A first sign-in there then finds the person whom the directory added."`
 }
@@ -52,7 +52,7 @@ type Directory struct {
 // Change is what of the settings is to change; absent members stay, and null gives the
 // default.
 type Change struct {
-	RoleMap      patch.Field[map[string][]string] `json:"role_map,omitzero" doc:"The roles here for each name of a group, and for each value of the attribute roles. The caller must hold what they allow."`
+	RoleMap      patch.Field[map[string][]string] `json:"role_map,omitzero" doc:"The gatehouse roles for each group name, and for each value of the attribute roles. The caller must hold what they allow."`
 	DefaultRoles patch.Field[[]string]            `json:"default_roles,omitzero" maxItems:"64" doc:"Roles of everybody whom the directory adds. The caller must hold what they allow."`
 	MatchSubject patch.Field[bool]                `json:"match_subject,omitzero" doc:"Whether externalId is the subject of people at the tenant's identity provider; by default not."`
 }

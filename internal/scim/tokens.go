@@ -27,7 +27,7 @@ type Token struct {
 	Hint       string     `json:"hint" db:"-" doc:"The beginning of the token, to recognise it."`
 	CreatedBy  string     `json:"created_by" db:"created_by" doc:"Who created it."`
 	CreatedAt  time.Time  `json:"created_at" db:"created_at" doc:"When it was created."`
-	RotatedAt  time.Time  `json:"rotated_at" db:"-" doc:"When its current value was made."`
+	RotatedAt  time.Time  `json:"rotated_at" db:"-" doc:"When its current value was created."`
 	LastUsedAt *time.Time `json:"last_used_at" db:"-" doc:"When it was last used, accurate to half a minute; null if never."`
 }
 

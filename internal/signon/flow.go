@@ -137,7 +137,7 @@ func (s *Service) Finish(ctx context.Context, sc scope.Scope, a Answer, from aut
 }
 
 func invalidState() error {
-	return fault.New(fault.BadRequest, "invalid_state", "this sign-in was not started in this browser, is too old, or was used already; start again")
+	return fault.New(fault.BadRequest, "invalid_state", "this browser did not start this sign-in, or the sign-in is too old or was used already; start again")
 }
 
 // flowOf opens the flow of an answer.
@@ -177,7 +177,7 @@ func (s *Service) redeem(ctx context.Context, sc scope.Scope, f flow, query url.
 		return auth.SignedIn{}, err
 	}
 	if r.Settings.Issuer != f.Issuer || r.Settings.ClientID != f.ClientID {
-		return auth.SignedIn{}, fault.New(fault.BadRequest, "invalid_state", "the identity provider was changed meanwhile; start again")
+		return auth.SignedIn{}, fault.New(fault.BadRequest, "invalid_state", "the identity provider was changed in the meantime; start again")
 	}
 	p, err := s.provider(ctx, f.Issuer)
 	if err != nil {
@@ -265,7 +265,7 @@ func (s *Service) recordFailure(ctx context.Context, sc scope.Scope, f flow, cau
 func (s *Service) token() (string, error) {
 	var raw [32]byte
 	if _, err := io.ReadFull(s.Random, raw[:]); err != nil {
-		return "", fault.Wrap(err, "make a secret")
+		return "", fault.Wrap(err, "create a secret")
 	}
 	return base64.RawURLEncoding.EncodeToString(raw[:]), nil
 }

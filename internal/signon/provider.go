@@ -102,7 +102,7 @@ type Endpoints struct {
 	Issuer        string `json:"issuer" doc:"The provider's issuer identifier."`
 	Authorization string `json:"authorization_endpoint" doc:"Where people sign in."`
 	Token         string `json:"token_endpoint" doc:"Where the server redeems codes."`
-	UserInfo      string `json:"userinfo_endpoint" doc:"Where claims come from that the ID token does not have; empty: none."`
+	UserInfo      string `json:"userinfo_endpoint" doc:"Where the server reads claims that the ID token does not have; empty: nowhere."`
 	EndSession    string `json:"end_session_endpoint" doc:"Where people sign out; empty: they stay signed in at the provider."`
 	Keys          string `json:"jwks_uri" doc:"Where the provider's signing keys are."`
 	Registration
@@ -276,7 +276,7 @@ func (s *Service) userinfo(ctx context.Context, p *provider, accessToken, subjec
 		return value.Value{}, err
 	}
 	if sub, _ := doc.Get("sub").Str(); sub != subject {
-		return value.Value{}, refused("invalid_id_token", "the identity provider's user information is for somebody else")
+		return value.Value{}, refused("invalid_id_token", "the identity provider's user information is about another person")
 	}
 	return doc, nil
 }

@@ -116,7 +116,7 @@ func (s *Service) Put(ctx context.Context, sc scope.Scope, ch Change) (SignOn, e
 			return err
 		}
 		if !now.UpdatedAt.Equal(before.UpdatedAt) {
-			return fault.New(fault.Conflict, "sign_on_changed", "somebody else changed the sign-on meanwhile; try again")
+			return fault.New(fault.Conflict, "sign_on_changed", "another request changed the sign-on; try again")
 		}
 		if err := putRecord(ctx, tx, after); err != nil {
 			return err

@@ -35,14 +35,14 @@ type Settings struct {
 	Enabled         bool                `json:"enabled" doc:"Whether people can sign in at the provider."`
 	Name            string              `json:"name" doc:"Name of the provider, for the button on the sign-in page."`
 	Issuer          string              `json:"issuer" doc:"The provider's issuer identifier. Its configuration is read from /.well-known/openid-configuration below it."`
-	ClientID        string              `json:"client_id" doc:"The id that the provider knows this server by."`
+	ClientID        string              `json:"client_id" doc:"The id of this server at the provider."`
 	Scopes          []string            `json:"scopes" nullable:"false" doc:"Scopes to request; openid is always one of them."`
-	Audience        string              `json:"audience" doc:"The parameter audience of authorization requests, for providers that want one; empty: not sent."`
+	Audience        string              `json:"audience" doc:"The parameter audience of authorization requests, if the provider needs one; empty: not sent."`
 	RoleClaim       string              `json:"role_claim" doc:"Claim with the person's roles or groups at the provider: a name, or a JSON pointer such as /realm_access/roles. Empty: the provider does not manage roles."`
-	RoleMap         map[string][]string `json:"role_map" doc:"The roles here for each value of the role claim. Values without an entry give none."`
+	RoleMap         map[string][]string `json:"role_map" doc:"The gatehouse roles for each value of the role claim. Values without an entry give none."`
 	DefaultRoles    []string            `json:"default_roles" nullable:"false" doc:"Roles of everybody who signs in at the provider."`
-	DepartmentClaim string              `json:"department_claim" doc:"Claim with the person's department: a name or a JSON pointer; empty: departments are kept here."`
-	AttributeClaims map[string]string   `json:"attribute_claims" doc:"The claim, by name or JSON pointer, that each attribute of the person is taken from."`
+	DepartmentClaim string              `json:"department_claim" doc:"Claim with the person's department: a name or a JSON pointer; empty: you manage departments in gatehouse."`
+	AttributeClaims map[string]string   `json:"attribute_claims" doc:"The claim, by name or JSON pointer, from which each attribute of the person is read."`
 	EmailDomains    []string            `json:"allowed_email_domains" nullable:"false" doc:"Domains that a verified e-mail address must have; empty: any."`
 	CreateUsers     bool                `json:"create_users" doc:"Whether the first sign-in of an unknown person adds them. Otherwise, an administrator links each person to the provider first."`
 	PasswordLogin   bool                `json:"password_login" doc:"Whether people of the tenant may sign in with a password, too."`
@@ -58,7 +58,7 @@ type SignOn struct {
 
 // Registration is what to register at the provider.
 type Registration struct {
-	RedirectURI string `json:"redirect_uri" doc:"The redirect URI to register at the provider. For people who come by a domain of the tenant, also register the same path there."`
+	RedirectURI string `json:"redirect_uri" doc:"The redirect URI to register at the provider. If people use a domain of the tenant, also register the same path there."`
 	LogoutURI   string `json:"backchannel_logout_uri" doc:"The back-channel logout URI to register at the provider."`
 	ReturnURI   string `json:"post_logout_redirect_uri" doc:"The post-logout redirect URI to register at the provider."`
 }
@@ -69,15 +69,15 @@ type Change struct {
 	Enabled         patch.Field[bool]                `json:"enabled,omitzero" doc:"Whether people can sign in at the provider; by default they can. Enabling fetches the provider's configuration."`
 	Name            patch.Field[string]              `json:"name,omitzero" maxLength:"64" doc:"Name of the provider, for the button on the sign-in page."`
 	Issuer          patch.Field[string]              `json:"issuer,omitzero" minLength:"1" maxLength:"512" doc:"The provider's issuer identifier. With another issuer, the client secret must be sent again."`
-	ClientID        patch.Field[string]              `json:"client_id,omitzero" minLength:"1" maxLength:"256" doc:"The id that the provider knows this server by."`
+	ClientID        patch.Field[string]              `json:"client_id,omitzero" minLength:"1" maxLength:"256" doc:"The id of this server at the provider."`
 	ClientSecret    patch.Field[string]              `json:"client_secret,omitzero" maxLength:"1024" writeOnly:"true" doc:"The client's secret; null for a public client. Encrypted at rest and never returned."`
 	Scopes          patch.Field[[]string]            `json:"scopes,omitzero" maxItems:"32" doc:"Scopes to request; by default openid, email and profile."`
 	Audience        patch.Field[string]              `json:"audience,omitzero" maxLength:"512" doc:"The parameter audience of authorization requests."`
 	RoleClaim       patch.Field[string]              `json:"role_claim,omitzero" maxLength:"256" doc:"Claim with the person's roles or groups at the provider: a name, or a JSON pointer such as /realm_access/roles."`
-	RoleMap         patch.Field[map[string][]string] `json:"role_map,omitzero" doc:"The roles here for each value of the role claim. The caller must hold what they allow."`
+	RoleMap         patch.Field[map[string][]string] `json:"role_map,omitzero" doc:"The gatehouse roles for each value of the role claim. The caller must hold what they allow."`
 	DefaultRoles    patch.Field[[]string]            `json:"default_roles,omitzero" maxItems:"64" doc:"Roles of everybody who signs in at the provider. The caller must hold what they allow."`
 	DepartmentClaim patch.Field[string]              `json:"department_claim,omitzero" maxLength:"256" doc:"Claim with the person's department: a name or a JSON pointer."`
-	AttributeClaims patch.Field[map[string]string]   `json:"attribute_claims,omitzero" doc:"The claim that each attribute of the person is taken from. amr and acr are always taken and cannot be named."`
+	AttributeClaims patch.Field[map[string]string]   `json:"attribute_claims,omitzero" doc:"The claim from which each attribute of the person is read. amr and acr are always read and cannot be named."`
 	EmailDomains    patch.Field[[]string]            `json:"allowed_email_domains,omitzero" maxItems:"100" doc:"Domains that a verified e-mail address must have; empty: any."`
 	CreateUsers     patch.Field[bool]                `json:"create_users,omitzero" doc:"Whether the first sign-in of an unknown person adds them; by default not."`
 	PasswordLogin   patch.Field[bool]                `json:"password_login,omitzero" doc:"Whether people may sign in with a password, too; by default they may. On the server's host, gatehouse admin reset-password turns it on again."`
@@ -86,7 +86,7 @@ type Change struct {
 // Offer is what the sign-in page must know of a tenant.
 type Offer struct {
 	Available     bool   `json:"available" doc:"Whether people of the tenant can sign in at an identity provider."`
-	Name          string `json:"name" doc:"Name of the provider; empty where there is none."`
+	Name          string `json:"name" doc:"Name of the provider; empty if there is none."`
 	PasswordLogin bool   `json:"password_login" doc:"Whether people of the tenant can sign in with a password."`
 }
 

@@ -39,7 +39,7 @@ func (s *Service) verify(ctx context.Context, p *provider, token, issuer, client
 		return value.Value{}, refused("invalid_id_token", "the identity provider's token is not valid").Because(why)
 	}
 	if len(token) > maxToken || strings.Count(token, ".") != 2 {
-		return bad(errors.New("it is no signed token"))
+		return bad(errors.New("it is not a signed token"))
 	}
 	parser := jwt.NewParser(
 		jwt.WithValidMethods(jwks.Algorithms()), jwt.WithIssuer(issuer), jwt.WithAudience(clientID), jwt.WithExpirationRequired(),
@@ -51,7 +51,7 @@ func (s *Service) verify(ctx context.Context, p *provider, token, issuer, client
 		if typ, set := t.Header["typ"]; set {
 			text, _ := typ.(string)
 			if !slices.ContainsFunc(types, func(known string) bool { return strings.EqualFold(known, text) }) {
-				return nil, errors.New("its type is another one")
+				return nil, errors.New("it has another type")
 			}
 		}
 		return p.keys.KeysFor(ctx, t)
@@ -63,7 +63,7 @@ func (s *Service) verify(ctx context.Context, p *provider, token, issuer, client
 		return bad(err)
 	}
 	if issued, err := claims.GetIssuedAt(); err != nil || issued == nil || s.Now().Sub(issued.Time) > maxTokenAge {
-		return bad(errors.New("it is too old, or says not how old it is"))
+		return bad(errors.New("it is too old, or does not say when it was issued"))
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *Service) idClaims(ctx context.Context, p *provider, token string, f flo
 		return bad("the identity provider's token is for another client")
 	}
 	if sub, _ := doc.Get("sub").Str(); sub == "" || len(sub) > 255 {
-		return bad("the identity provider's token names nobody")
+		return bad("the identity provider's token names no subject")
 	}
 	return doc, nil
 }

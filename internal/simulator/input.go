@@ -77,7 +77,7 @@ func (f *filled) match(p policy.Policy, set *rego.Set, req *rego.Request) {
 	f.resource = set.Match(&rego.Request{ResourceID: *p.ResourceID})
 	switch {
 	case f.resource == nil:
-		f.note("The control's resource is gone: no live request reaches the control.")
+		f.note("The control's resource does not exist any more: no live request reaches the control.")
 	case matched != nil && matched.ID == f.resource.ID:
 	case matched != nil:
 		f.note("The control is for the resource %q; a live decision would not use it, because this request is about %q.", f.resource.Name, matched.Name)

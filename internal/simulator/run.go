@@ -117,7 +117,7 @@ func (s *Service) prepare(ctx context.Context, sc scope.Scope, id int64, r Reque
 		return nil, err
 	}
 	if _, err := value.Decode(run.filled.input.AppendJSON(nil), value.Limits{}); err != nil {
-		return nil, fault.Invalidf("/input_json", "the input, with what the resource and the user add to it, is too large or too deep")
+		return nil, fault.Invalidf("/input_json", "the input, completed from the resource and the user, is too large or too deep")
 	}
 	run.record = Record{
 		Input: r.Input, EvaluatedInput: Object{run.filled.input}, TestType: r.TestType, Environment: p.Environment, Timestamp: s.Now().Truncate(time.Microsecond),
@@ -170,7 +170,7 @@ func (s *Service) broken(ctx context.Context, run *trialRun, took time.Duration,
 	}
 	reason := rego.ReasonLimit
 	if f.Code == "cancelled" {
-		reason = "The caller went away before the evaluation had ended"
+		reason = "The caller disconnected before the evaluation ended"
 	}
 	run.took = took
 	if err := run.fillRecord(worker.Simulation{Effect: rego.Deny.String(), Reason: reason, Error: f.Message}); err != nil {

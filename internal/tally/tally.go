@@ -44,7 +44,7 @@ const (
 const MaxKey = slotSize - keyAt
 
 // errKey is the error of a key that no slot can hold.
-var errKey = fmt.Errorf("tally: a key has 1 to %d bytes", MaxKey)
+var errKey = fmt.Errorf("tally: a key must have 1 to %d bytes", MaxKey)
 
 // Counter counts one key.
 type Counter struct {
@@ -131,7 +131,7 @@ func (f *file) lost() {
 		panic(why)
 	}
 	if f.failed.CompareAndSwap(false, true) {
-		f.log.Error("a file of counters was damaged while it was in use: the calls that it holds are counted in memory alone", "file", f.name, "error", why)
+		f.log.Error("a file of counters was damaged while it was in use: its calls are counted in memory only", "file", f.name, "error", why)
 	}
 }
 
@@ -165,7 +165,7 @@ func Open(dir string, log *slog.Logger) (*Book, error) {
 			err = b.add(name, content)
 		}
 		if err != nil {
-			log.Warn("a file of counters cannot be opened: what it holds is not counted", "file", name, "error", err)
+			log.Warn("a file of counters cannot be opened: its calls are not counted", "file", name, "error", err)
 		}
 	}
 	return b, nil
@@ -197,7 +197,7 @@ func (b *Book) mend(name string) ([]byte, error) {
 	if err != nil || len(content) == slots*slotSize {
 		return content, err
 	}
-	b.log.Warn("a file of counters has a wrong size: what is left of it counts", "file", name, "bytes", len(content))
+	b.log.Warn("a file of counters has a wrong size: only its readable part is counted", "file", name, "bytes", len(content))
 	whole := make([]byte, slots*slotSize)
 	copy(whole, content)
 	return whole, b.write(name, whole)

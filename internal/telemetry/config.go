@@ -18,7 +18,7 @@ import (
 // Change is what an update of the configuration takes: the members sent change, the
 // others stay.
 type Change struct {
-	URL           *string             `json:"business_admin_url,omitempty" maxLength:"2000" doc:"Base URL of the license server: https, or http to an address that the operator allows; no internal network. A change to another host needs api_key: the stored one is not sent to a host that it was not made for. Empty: none." example:"https://license.example.com"`
+	URL           *string             `json:"business_admin_url,omitempty" maxLength:"2000" doc:"Base URL of the license server: https, or http to an address that the operator allows; no internal network. A change to another host needs api_key: the stored one is sent only to the host that it was given for. Empty: none." example:"https://license.example.com"`
 	APIKey        patch.Field[string] `json:"api_key,omitzero" writeOnly:"true" minLength:"1" maxLength:"500" doc:"API key for the license server. It also signs the server's license updates. Use 24 random bytes or more; null removes it."`
 	Enabled       *bool               `json:"enabled,omitempty" doc:"Whether reports are sent; needs business_admin_url and api_key."`
 	Frequency     *string             `json:"frequency,omitempty" enum:"twice_monthly,weekly,monthly,daily" doc:"When reports are sent, at midnight UTC; twice_monthly by default. Any other value: 400."`
@@ -155,7 +155,7 @@ func changed(old, next state) map[string]any {
 
 // ConnectionTest is the outcome of a call of the license server.
 type ConnectionTest struct {
-	Status    string    `json:"status" enum:"success,failed" doc:"Whether the license server took the API key."`
+	Status    string    `json:"status" enum:"success,failed" doc:"Whether the license server accepted the API key."`
 	Message   string    `json:"message" doc:"What happened."`
 	URL       string    `json:"url" doc:"URL of the license server."`
 	Timestamp time.Time `json:"timestamp" doc:"Time of the test."`

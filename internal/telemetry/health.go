@@ -31,7 +31,7 @@ type Health struct {
 // RecentError is a transmission that failed.
 type RecentError struct {
 	LogID   int64     `json:"log_id" db:"id" doc:"Id of the transmission."`
-	At      time.Time `json:"transmission_date" db:"at" doc:"When the report was made."`
+	At      time.Time `json:"transmission_date" db:"at" doc:"When the report was created."`
 	Message string    `json:"error_details" db:"error" doc:"Why it failed."`
 }
 

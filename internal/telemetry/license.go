@@ -146,8 +146,8 @@ type LicenseStatus struct {
 	LastVerification    *time.Time `json:"last_verification" doc:"When the license server last answered; null: never."`
 	CanTestPolicies     bool       `json:"can_test_policies" doc:"Whether policies may be tested: without a license server, or while it can be reached."`
 	CanPromote          bool       `json:"can_promote_to_production" doc:"Whether policies may be promoted and production may enforce."`
-	FeaturesGated       bool       `json:"features_gated" doc:"Whether the license keeps anything from being used now."`
-	Warning             *string    `json:"warning" doc:"What needs care; null: nothing."`
+	FeaturesGated       bool       `json:"features_gated" doc:"Whether the license blocks anything now."`
+	Warning             *string    `json:"warning" doc:"What needs attention; null: nothing."`
 	TestPoliciesMessage string     `json:"test_policies_message" doc:"Why policies may be tested or not."`
 	PromoteMessage      string     `json:"promote_message" doc:"Why policies may be promoted or not."`
 	PromoteWarning      *string    `json:"promote_warning" doc:"What may soon keep policies from being promoted; null: nothing."`

@@ -25,7 +25,7 @@ const claimFor = time.Minute
 // Entry is one transmission in the history.
 type Entry struct {
 	ID              int64      `json:"id" db:"id" doc:"Identifier."`
-	Date            time.Time  `json:"transmission_date" db:"at" doc:"When the report was made."`
+	Date            time.Time  `json:"transmission_date" db:"at" doc:"When the report was created."`
 	Status          string     `json:"status" db:"status" enum:"success,failed" doc:"Outcome of the last attempt."`
 	RecordsSent     int64      `json:"records_sent" db:"records" doc:"Number of reports that arrived: 1 or 0."`
 	ResponseCode    int64      `json:"response_code" db:"response_code" doc:"HTTP status of the last answer; 0: no answer."`
@@ -204,7 +204,7 @@ func (s *Service) post(ctx context.Context, tenant scope.TenantID, st state, t t
 	}
 	if st.Encryption {
 		if st.ServerKey == "" {
-			return res, "reports are to be encrypted, and the license server publishes no encryption key", nil
+			return res, "reports must be encrypted, and the license server publishes no encryption key", nil
 		}
 		if body, err = encrypt(body, st.ServerKey); err != nil {
 			return res, "", err

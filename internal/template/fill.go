@@ -41,7 +41,7 @@ func (t *Template) find() error {
 	}
 	for i, p := range t.Parameters {
 		if p.Default == nil || jsonType(p.Default) != p.Type {
-			return fmt.Errorf("parameter %s: the default is no %s", p.Name, p.Type)
+			return fmt.Errorf("parameter %s: the default is not a %s", p.Name, p.Type)
 		}
 		t.Parameters[i].Value = p.Default
 		rule, v, err := literal(mod, p.Name)
@@ -120,7 +120,7 @@ func (t Template) verify(f Filled) error {
 		return err
 	}
 	if len(mod.Rules) != len(shipped.Rules) {
-		return fmt.Errorf("template %s: %d rules where %d were shipped", t.ID, len(mod.Rules), len(shipped.Rules))
+		return fmt.Errorf("template %s: %d rules instead of the shipped %d", t.ID, len(mod.Rules), len(shipped.Rules))
 	}
 	values := map[string]any{}
 	for _, p := range f.Parameters {
@@ -129,7 +129,7 @@ func (t Template) verify(f Filled) error {
 			return err
 		}
 		if !same(v, p.Value) {
-			return fmt.Errorf("template %s: parameter %s did not come through", t.ID, p.Name)
+			return fmt.Errorf("template %s: parameter %s was not filled in", t.ID, p.Name)
 		}
 		values[p.Name] = v
 	}
@@ -161,7 +161,7 @@ func literal(mod *ast.Module, name string) (*ast.Rule, any, error) {
 	}
 	v, err := ast.JSON(found.Head.Value.Value)
 	if err != nil {
-		return nil, nil, fmt.Errorf("parameter %s is no literal: %w", name, err)
+		return nil, nil, fmt.Errorf("parameter %s is not a literal: %w", name, err)
 	}
 	return found, v, nil
 }

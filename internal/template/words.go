@@ -83,7 +83,7 @@ func readWords(text string) (map[string]*wordList, error) {
 		if head, ok := strings.CutPrefix(line, "["); ok && strings.HasSuffix(head, "]") && len(strings.Fields(head)) == 2 {
 			kind, name, _ := strings.Cut(strings.TrimSuffix(head, "]"), " ")
 			if !slices.Contains([]string{"list", "set", "letters"}, kind) || lists[name] != nil {
-				return nil, fmt.Errorf("line %d: the section %q is of no kind, or there twice", n, name)
+				return nil, fmt.Errorf("line %d: the section %q is unknown, or occurs twice", n, name)
 			}
 			list = newWordList(kind, name)
 			lists[name] = list
@@ -91,7 +91,7 @@ func readWords(text string) (map[string]*wordList, error) {
 		}
 		if list == nil {
 			if line != "" && !strings.HasPrefix(line, "# ") {
-				return nil, fmt.Errorf("line %d: it stands before the first section", n)
+				return nil, fmt.Errorf("line %d: it is before the first section", n)
 			}
 			continue
 		}
@@ -124,7 +124,7 @@ func (l *wordList) add(line string) error {
 	case l.kind != "letters":
 		text := line
 		if strings.HasPrefix(line, `"`) && json.Unmarshal([]byte(line), &text) != nil {
-			return fmt.Errorf("%s is no string", line)
+			return fmt.Errorf("%s is not a string", line)
 		}
 		if text == line && strings.TrimSpace(line) != line {
 			return fmt.Errorf("%q begins or ends with a space: put it in quotation marks", line)
@@ -133,7 +133,7 @@ func (l *wordList) add(line string) error {
 	}
 	letter, words, ok := strings.Cut(line, ": ")
 	if !ok || words == "" {
-		return fmt.Errorf("%q is no letter with words", line)
+		return fmt.Errorf("%q is not a letter followed by words", line)
 	}
 	for _, word := range strings.Fields(words) {
 		if word == `""` {
@@ -149,7 +149,7 @@ func (l *wordList) add(line string) error {
 // entry adds one text, and behind it what it stands for.
 func (l *wordList) entry(text, behind string) error {
 	if l.seen[text] {
-		return fmt.Errorf("%q stands in the list %q twice", text, l.name)
+		return fmt.Errorf("%q is in the list %q twice", text, l.name)
 	}
 	l.seen[text] = true
 	entry := quoted(text) + behind + ","

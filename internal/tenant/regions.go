@@ -46,7 +46,7 @@ func LoadRegions(text string) (map[string]db.Region, error) {
 			return nil, fmt.Errorf("%s: the store must be a text: a postgres:// URL or a directory", region)
 		}
 		if _, twice := out[region]; twice {
-			return nil, fmt.Errorf("%s is there twice", region)
+			return nil, fmt.Errorf("%s occurs twice", region)
 		}
 		if out[region], err = parseRegion(region, where); err != nil {
 			return nil, err
@@ -56,7 +56,7 @@ func LoadRegions(text string) (map[string]db.Region, error) {
 		return nil, errors.New("it is not valid JSON")
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is more after the JSON object")
+		return nil, errors.New("there is text after the JSON object")
 	}
 	return out, nil
 }
@@ -65,7 +65,7 @@ func LoadRegions(text string) (map[string]db.Region, error) {
 func parseRegion(name, where string) (db.Region, error) {
 	switch {
 	case !slices.Contains(knownRegions(), name):
-		return db.Region{}, fmt.Errorf("%q is no region; the regions are %s", name, strings.Join(knownRegions(), ", "))
+		return db.Region{}, fmt.Errorf("%q is not a region; the regions are %s", name, strings.Join(knownRegions(), ", "))
 	case where == "":
 		return db.Region{}, fmt.Errorf("%s: a postgres:// URL or a directory is needed", name)
 	case strings.Contains(where, "://"):

@@ -53,10 +53,10 @@ const Revision = "tenants"
 
 // Tenant is the specification's "Tenant".
 type Tenant struct {
-	ID           scope.TenantID `json:"id" db:"id" doc:"A DNS label, made from the name; never reused."`
+	ID           scope.TenantID `json:"id" db:"id" doc:"A DNS label, derived from the name; never reused."`
 	Name         string         `json:"name" db:"name" doc:"Display name."`
 	Domain       string         `json:"domain" db:"domain" doc:"The tenant's domain; by default its subdomain of the base domain."`
-	CustomDomain *string        `json:"custom_domain" db:"custom_domain" doc:"A domain of the tenant's own; requests are routed by it once it is verified."`
+	CustomDomain *string        `json:"custom_domain" db:"custom_domain" doc:"A domain of the tenant's own. Requests to it reach the tenant once it is verified."`
 	Status       string         `json:"status" db:"status" enum:"active,suspended,deleted" doc:"Only an active tenant is served."`
 	Region       string         `json:"region" db:"region" enum:"us-east-1,us-west-2,ca-central-1,eu-west-1,eu-central-1,eu-north-1,ap-southeast-1,ap-northeast-1,ap-south-1" doc:"Where the tenant's data is stored."`
 	PlanType     string         `json:"plan_type" db:"plan_type" enum:"standard,pro,enterprise" doc:"The plan; it sets the request rate of each key."`
@@ -81,9 +81,9 @@ type Usage struct {
 
 // Draft is what a tenant is made from.
 type Draft struct {
-	Name         string   `json:"name" minLength:"1" maxLength:"128" doc:"Display name; the id is made from it."`
+	Name         string   `json:"name" minLength:"1" maxLength:"128" doc:"Display name; the id is derived from it."`
 	Domain       string   `json:"domain,omitempty" maxLength:"253" doc:"The tenant's domain; absent: its subdomain of the base domain."`
-	CustomDomain string   `json:"custom_domain,omitempty" maxLength:"253" doc:"A domain of the tenant's own; requests are routed by it once it is verified."`
+	CustomDomain string   `json:"custom_domain,omitempty" maxLength:"253" doc:"A domain of the tenant's own. Requests to it reach the tenant once it is verified."`
 	PlanType     string   `json:"plan_type,omitempty" enum:"standard,pro,enterprise" doc:"standard by default."`
 	Region       string   `json:"region,omitempty" enum:"us-east-1,us-west-2,ca-central-1,eu-west-1,eu-central-1,eu-north-1,ap-southeast-1,ap-northeast-1,ap-south-1" doc:"us-east-1 by default. If the deployment has regions, it must be one of them."`
 	Settings     Settings `json:"settings,omitempty" doc:"Limits and features; an absent limit means none. Members that begin with x- are free for your own use; any other unknown member is a 422 that names the closest known one."`

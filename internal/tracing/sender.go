@@ -23,7 +23,7 @@ func (f *failures) note(ctx context.Context, what string, err error) {
 	}
 	switch {
 	case err != nil && !f.failing.Swap(true):
-		f.log.Warn("the OpenTelemetry collector takes nothing; what it misses is lost", "what", what, "error", err)
+		f.log.Warn("the OpenTelemetry collector does not answer; spans and metrics are lost", "what", what, "error", err)
 	case err == nil && f.failing.Swap(false):
 		f.log.Info("the OpenTelemetry collector answers again")
 	}

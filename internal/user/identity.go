@@ -25,17 +25,17 @@ const maxIdentities = 20
 type Identity struct {
 	ID         string     `json:"id" db:"id" doc:"Id of the link."`
 	Issuer     string     `json:"issuer" db:"issuer" doc:"The provider's issuer identifier."`
-	Subject    string     `json:"subject" db:"subject" doc:"Who the person is there: the claim sub."`
+	Subject    string     `json:"subject" db:"subject" doc:"The person's subject at the provider: the claim sub."`
 	UserID     string     `json:"-" db:"user_id"`
-	CreatedAt  time.Time  `json:"created_at" db:"created_at" doc:"When the link was made."`
-	CreatedBy  string     `json:"created_by" db:"created_by" doc:"Who made it; sign-on for a person whom the first sign-in added."`
-	LastUsedAt *time.Time `json:"last_used_at" db:"last_used_at" doc:"When the person last signed in by it; null if never."`
+	CreatedAt  time.Time  `json:"created_at" db:"created_at" doc:"When the link was created."`
+	CreatedBy  string     `json:"created_by" db:"created_by" doc:"Who created it; sign-on for a person whom the first sign-in added."`
+	LastUsedAt *time.Time `json:"last_used_at" db:"last_used_at" doc:"When the person last signed in with it; null if never."`
 }
 
 // IdentityDraft is what a link is made from.
 type IdentityDraft struct {
 	Issuer  string `json:"issuer" minLength:"1" maxLength:"512" doc:"The provider's issuer identifier, exactly as its tokens have it."`
-	Subject string `json:"subject" minLength:"1" maxLength:"255" doc:"Who the person is there: the claim sub of the provider's tokens."`
+	Subject string `json:"subject" minLength:"1" maxLength:"255" doc:"The person's subject at the provider: the claim sub of its tokens."`
 }
 
 // Identities lists who a person is at identity providers, oldest first.

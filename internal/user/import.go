@@ -48,8 +48,8 @@ type Imported struct {
 
 // Arrival is one person of an import.
 type Arrival struct {
-	Line     int    `json:"line" doc:"The line that the person stands on; the first one is 1."`
-	ID       string `json:"id" doc:"Id of the person; in a dry run a random one is not the later one."`
+	Line     int    `json:"line" doc:"The line of the person; the first one is 1."`
+	ID       string `json:"id" doc:"Id of the person; a random id of a dry run is not the later one."`
 	Username string `json:"username" doc:"User name."`
 }
 
@@ -76,10 +76,10 @@ func (s *Service) Import(ctx context.Context, sc scope.Scope, format Format, tex
 		list = readLines(text, &wrong)
 	}
 	if len(list) > maxImport {
-		return Imported{}, fault.Newf(fault.TooLarge, "payload_too_large", "an import may hold at most %d people", maxImport).With("limit", int64(maxImport))
+		return Imported{}, fault.Newf(fault.TooLarge, "payload_too_large", "an import may have at most %d people", maxImport).With("limit", int64(maxImport))
 	}
 	if len(list) == 0 && len(wrong) == 0 {
-		wrong.add(1, "", "there is nobody in it")
+		wrong.add(1, "", "it contains no people")
 	}
 	people := s.checkImport(sc, list, &wrong)
 	if wrong.full() {
@@ -134,13 +134,13 @@ func (s *Service) checkImport(sc scope.Scope, list []entry, wrong *offences) []U
 			return people
 		}
 		if first, taken := ids[u.ID]; taken {
-			wrong.add(e.line, "/id", fmt.Sprintf("is that of line %d", first))
+			wrong.add(e.line, "/id", fmt.Sprintf("is also the id of line %d", first))
 		}
 		ids[u.ID] = e.line
 		own := map[string]string{Fold(u.Username): "/username", Fold(u.Email): "/email"}
 		for name, pointer := range own {
 			if first, taken := names[name]; taken && name != "" {
-				wrong.add(e.line, pointer, fmt.Sprintf("is a name of line %d", first))
+				wrong.add(e.line, pointer, fmt.Sprintf("is also a name of line %d", first))
 			}
 		}
 		for name := range own {
@@ -188,13 +188,13 @@ func (s *Service) clashes(ctx context.Context, sc scope.Scope, list []entry, peo
 // clash notes that a person of an import has the id or a name of a stored one.
 func clash(ctx context.Context, tx *db.Tx, u User, line int, wrong *offences) error {
 	if _, err := selectUser(ctx, tx, u.ID); err == nil {
-		wrong.add(line, "/id", "is that of a person who exists already")
+		wrong.add(line, "/id", "belongs to an existing person")
 	} else if !fault.Is(err, fault.NotFound) {
 		return err
 	}
 	for pointer, name := range map[string]string{"/username": u.Username, "/email": u.Email} {
 		if _, err := selectByName(ctx, tx, Fold(name)); err == nil {
-			wrong.add(line, pointer, "is a name of a person who exists already")
+			wrong.add(line, pointer, "is a name of an existing person")
 		} else if !errors.Is(err, db.ErrNoRows) {
 			return err
 		}
@@ -262,7 +262,7 @@ func readPerson(line []byte) (Draft, error) {
 	}
 	doc, err := value.Decode(line, value.Limits{})
 	if err != nil {
-		return d, fmt.Errorf("is no valid JSON: %w", err)
+		return d, fmt.Errorf("is not valid JSON: %w", err)
 	}
 	if doc.Kind() != value.ObjectKind {
 		return d, errors.New("must be a JSON object")
@@ -280,7 +280,7 @@ func readPerson(line []byte) (Draft, error) {
 		return d, err
 	}
 	if err := json.Unmarshal(line, &d); err != nil {
-		return d, fmt.Errorf("does not have the members of a person: %s", strings.TrimPrefix(err.Error(), "json: "))
+		return d, fmt.Errorf("is not a valid person: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return d, nil
 }
@@ -361,7 +361,7 @@ func (d *Draft) set(column, cell string) error {
 	case "attributes":
 		var sent map[string]any
 		if doc, err := value.Decode([]byte(cell), value.Limits{}); err != nil {
-			return fmt.Errorf("is no valid JSON: %w", err)
+			return fmt.Errorf("is not valid JSON: %w", err)
 		} else if doc.Kind() != value.ObjectKind {
 			return errors.New("must be a JSON object")
 		}

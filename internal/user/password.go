@@ -51,7 +51,7 @@ func NewHasher(cost Cost, parallel int, random io.Reader) (*Hasher, error) {
 		parallel = 4
 	}
 	h := &Hasher{cost: cost, rand: random, turns: turns{free: parallel}}
-	dummy, err := h.Hash(context.Background(), "no password is this one")
+	dummy, err := h.Hash(context.Background(), "no password has this hash")
 	h.dummy = dummy
 	return h, err
 }

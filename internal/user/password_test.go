@@ -60,7 +60,7 @@ func TestUnreadableHash(t *testing.T) {
 		"$argon2id$v=19$m=64,t=0,p=1$c2FsdHNhbHQ$AAAA", "$argon2id$v=19$m=64,t=1,p=1$c2FsdHNhbHQ$",
 		h.dummy + "$", "$2a$10$abcdefghijklmnopqrstuv",
 	} {
-		for _, password := range []string{"", "x", "no password is this one"} {
+		for _, password := range []string{"", "x", "no password has this hash"} {
 			if ok, _ := h.verify(bad, password); ok {
 				t.Errorf("verify(%q, %q) = %v", bad, password, ok)
 			}

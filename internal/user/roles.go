@@ -176,11 +176,11 @@ func ParseScopes(pointer string, scopes []string) ([]scope.Permission, error) {
 // MayGrant refuses with 403 to hand on permissions that the actor does not hold.
 func MayGrant(sc scope.Scope, ps scope.Permissions) error {
 	if ps.All && !sc.Permissions.All {
-		return fault.New(fault.Forbidden, "permission_denied", "you cannot grant what you do not hold")
+		return fault.New(fault.Forbidden, "permission_denied", "you cannot grant permissions that you do not hold")
 	}
 	for _, p := range Imply(ps.List) {
 		if !sc.Permissions.Has(p) {
-			return fault.Newf(fault.Forbidden, "permission_denied", "you cannot grant what you do not hold: %q", p)
+			return fault.Newf(fault.Forbidden, "permission_denied", "you cannot grant permissions that you do not hold: %q", p)
 		}
 	}
 	return nil

@@ -356,7 +356,7 @@ func keepAdministrator(ctx context.Context, tx *db.Tx, sc scope.Scope, before, a
 			return nil
 		}
 	}
-	return fault.New(fault.Conflict, "last_administrator", "this is the last "+what+"; make another one first")
+	return fault.New(fault.Conflict, "last_administrator", "this is the last "+what+"; create another one first")
 }
 
 // write runs fn in the tenant's store and bumps the revision that auth watches.
@@ -395,7 +395,7 @@ func checkMayGrant(sc scope.Scope, before, after []string) error {
 		}
 	}
 	if !sc.Platform && slices.Contains(after, RolePlatformAdmin) && !slices.Contains(before, RolePlatformAdmin) {
-		return fault.Newf(fault.Forbidden, "permission_denied", "you cannot grant what you do not hold: %q", RolePlatformAdmin)
+		return fault.Newf(fault.Forbidden, "permission_denied", "you cannot grant permissions that you do not hold: %q", RolePlatformAdmin)
 	}
 	return nil
 }

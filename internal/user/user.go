@@ -146,7 +146,7 @@ func checkName(pointer, name string) error {
 	}
 	for _, r := range name {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError {
-			return fault.Invalidf(pointer, "must not hold control or invisible characters")
+			return fault.Invalidf(pointer, "must not have control or invisible characters")
 		}
 	}
 	return nil

@@ -43,14 +43,14 @@ func (a Administrator) draft() user.Draft {
 
 // Request is what a vendor asks for: a tenant with all that it needs to begin with.
 type Request struct {
-	Name          string          `json:"name" minLength:"1" maxLength:"128" doc:"Display name; the id is made from it."`
+	Name          string          `json:"name" minLength:"1" maxLength:"128" doc:"Display name; the id is derived from it."`
 	PlanType      string          `json:"plan_type,omitempty" enum:"standard,pro,enterprise" doc:"standard by default."`
 	Region        string          `json:"region,omitempty" enum:"us-east-1,us-west-2,ca-central-1,eu-west-1,eu-central-1,eu-north-1,ap-southeast-1,ap-northeast-1,ap-south-1" doc:"us-east-1 by default. If the deployment has regions, it must be one of them."`
 	Domain        string          `json:"domain,omitempty" maxLength:"253" doc:"The tenant's domain; absent: its subdomain of the base domain."`
-	CustomDomain  string          `json:"custom_domain,omitempty" maxLength:"253" doc:"A domain of the tenant's own; requests are routed by it once it is verified."`
+	CustomDomain  string          `json:"custom_domain,omitempty" maxLength:"253" doc:"A domain of the tenant's own. Requests to it reach the tenant once it is verified."`
 	Settings      tenant.Settings `json:"settings,omitempty" doc:"Limits and features; an absent limit means none. Members that begin with x- are free for your own use; any other unknown member is a 422 that names the closest known one."`
 	Administrator Administrator   `json:"administrator" doc:"The first person, with the role admin."`
-	APIKeys       []auth.KeyDraft `json:"api_keys,omitempty" maxItems:"10" nullable:"false" doc:"API keys of the tenant. Absent: one for both environments that manages policies, resources and bouncers, and asks for decisions."`
+	APIKeys       []auth.KeyDraft `json:"api_keys,omitempty" maxItems:"10" nullable:"false" doc:"API keys of the tenant. Absent: one for both environments that manages policies, resources and bouncers, and requests decisions."`
 	Bouncer       *bouncer.Draft  `json:"bouncer,omitempty" doc:"The first bouncer; absent: none."`
 }
 
@@ -88,7 +88,7 @@ type FirstPerson struct {
 	ID       string `json:"id" doc:"Id of the person."`
 	Username string `json:"username" doc:"Name to sign in with."`
 	Email    string `json:"email" doc:"E-mail address."`
-	Password string `json:"password,omitempty" doc:"The password that was made up; absent if the request had one."`
+	Password string `json:"password,omitempty" doc:"The generated password; absent if the request had one."`
 }
 
 // Provision makes a tenant with its administrator, API keys and bouncer, all or nothing.

@@ -168,7 +168,7 @@ func (s *Service) months(from, to string) (start, end time.Time, err error) {
 func parseMonth(pointer, text string) (time.Time, error) {
 	t, err := time.Parse(monthForm, text)
 	if err != nil {
-		return t, badMonth(pointer, "a month is written as 2026-11")
+		return t, badMonth(pointer, "a month must be written like 2026-11")
 	}
 	return t, nil
 }

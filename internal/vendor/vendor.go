@@ -53,7 +53,7 @@ type Vendor struct {
 	MaxTenants      int64               `json:"max_tenants" db:"max_tenants" doc:"How many tenants the vendor may have; deleted ones do not count."`
 	RequestsPerHour int64               `json:"requests_per_hour" db:"requests_per_hour" doc:"How many requests the vendor may make in an hour, with all its keys."`
 	TenantsUsed     int64               `json:"tenants_used" db:"-" doc:"How many tenants the vendor has."`
-	Keys            []auth.DedicatedKey `json:"keys" db:"-" nullable:"false" doc:"The vendor's keys, newest first. After a replacement there are two for a while."`
+	Keys            []auth.DedicatedKey `json:"keys" db:"-" nullable:"false" doc:"The vendor's keys, newest first. After a replacement there may be two until the old one ends."`
 	CreatedBy       string              `json:"created_by" db:"created_by" doc:"Who registered the vendor."`
 	CreatedAt       time.Time           `json:"created_at" db:"created_at" doc:"When the vendor was registered."`
 	UpdatedAt       time.Time           `json:"updated_at" db:"updated_at" doc:"When the vendor was last changed."`

@@ -64,7 +64,7 @@ type (
 		AnomalyName string         `json:"anomaly_name" doc:"Kind of anomaly, such as denial_spike."`
 		Environment string         `json:"environment" enum:"sandbox,production" doc:"Where it is."`
 		Actor       EventActor     `json:"actor" doc:"Who caused it."`
-		Subject     string         `json:"subject" doc:"The user, resource or address that it is about; empty: all of the environment."`
+		Subject     string         `json:"subject" doc:"The user, resource or address that it concerns; empty: the whole environment."`
 		Evidence    map[string]any `json:"evidence" doc:"Evidence: summary, measured, usual, threshold, unit and more."`
 	}
 	// BouncerData is what bouncer.* carry.
@@ -110,14 +110,14 @@ func Catalogue() []EventType {
 	bouncer := BouncerData{BouncerID: 2, BouncerName: "edge-1", Environment: "production", Actor: bridge}
 	sync := SyncData{BouncerID: 2, BouncerName: "edge-1", Environment: "production", Actor: bridge, Revision: 12}
 	gone, refused := bouncer, sync
-	gone.Reason, refused.Reason = "no sign of life", "refused the bundle"
+	gone.Reason, refused.Reason = "not seen since", "refused the bundle"
 	anomaly := AnomalyData{
 		AnomalyID: 5, AnomalyName: "denial_spike", Environment: "production", Actor: detectors,
 		Evidence: map[string]any{"summary": "40 % of the decisions are denials", "measured": 40, "usual": 3, "threshold": 9, "unit": "percent"},
 	}
 	suspicious := anomaly
 	suspicious.AnomalyName, suspicious.Subject = "suspicious_source_ip", "203.0.113.9"
-	suspicious.Evidence = map[string]any{"summary": "An address is denied again and again", "measured": 60, "usual": 1, "threshold": 20, "unit": "decisions"}
+	suspicious.Evidence = map[string]any{"summary": "One address is denied repeatedly", "measured": 60, "usual": 1, "threshold": 20, "unit": "decisions"}
 	list := []struct {
 		name, when string
 		data       any
@@ -224,7 +224,7 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64, t TestSend
 	}
 	random := make([]byte, 16)
 	if _, err := s.Random.Read(random); err != nil {
-		return TestResult{}, fault.Wrap(err, "draw an id")
+		return TestResult{}, fault.Wrap(err, "generate an id")
 	}
 	example.Data["test"] = true
 	data, err := json.Marshal(example.Data)

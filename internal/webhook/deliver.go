@@ -131,7 +131,7 @@ func (d *Deliverer) takeBatch(ctx context.Context, tx *db.Tx, webhook int64) (b 
 }
 
 // errLost rolls back what a lane did that another replica has taken meanwhile.
-var errLost = errors.New("the lane belongs to another replica now")
+var errLost = errors.New("another replica has taken over the queue")
 
 // settle writes down what a lane has sent, and takes the next batch or frees the lane. It
 // keeps trying while the lane is ours: what is not written down is sent again.
@@ -157,7 +157,7 @@ func (d *Deliverer) settle(ctx context.Context, key job.LaneKey, hook Webhook, s
 		if err == nil || errors.Is(err, errLost) || fault.Is(err, fault.NotFound) || ctx.Err() != nil {
 			break
 		}
-		d.Logger.Warn("webhooks: deliveries are not written down yet", "tenant", key.Tenant, "webhook", key.Lane, "error", err)
+		d.Logger.Warn("webhooks: the results of deliveries are not stored yet", "tenant", key.Tenant, "webhook", key.Lane, "error", err)
 		select {
 		case <-time.After(500 * time.Millisecond):
 			continue

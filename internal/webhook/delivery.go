@@ -80,7 +80,7 @@ type DeliveryFilter struct {
 // DeliveryPage is one page of deliveries.
 type DeliveryPage struct {
 	Deliveries []Delivery `json:"deliveries" doc:"Newest first."`
-	Total      int64      `json:"total" doc:"How many the filter leaves."`
+	Total      int64      `json:"total" doc:"Number of items that match the filter."`
 	NextCursor string     `json:"next_cursor,omitempty" doc:"For the next page; absent on the last."`
 }
 
@@ -116,7 +116,7 @@ func (s *Service) Deliveries(ctx context.Context, sc scope.Scope, webhook int64,
 	if cursor != "" {
 		var err error
 		if before, err = strconv.ParseInt(cursor, 10, 64); err != nil || before < 1 {
-			return page, fault.New(fault.BadRequest, "bad_cursor", "cursor is none that we gave")
+			return page, fault.New(fault.BadRequest, "bad_cursor", "cursor is not one that the API returned")
 		}
 	}
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -172,7 +172,7 @@ func (s *Service) Redeliver(ctx context.Context, sc scope.Scope, webhook, id int
 		if waits, err := isWaiting(ctx, tx, webhook, old.EventID); err != nil {
 			return err
 		} else if waits {
-			return fault.New(fault.Conflict, "delivery_pending", "the event still waits to be sent")
+			return fault.New(fault.Conflict, "delivery_pending", "the event is still waiting to be sent")
 		}
 		made, err := requeue(ctx, tx, webhook, id, s.Now())
 		if err != nil {
@@ -202,7 +202,7 @@ func (s *Service) RedeliverRange(ctx context.Context, sc scope.Scope, webhook in
 		f.End = *r.End
 	}
 	if r.Start != nil && r.End != nil && r.End.Before(*r.Start) {
-		return Requeued{}, fault.Invalidf("/end_date", "end_date lies before start_date")
+		return Requeued{}, fault.Invalidf("/end_date", "end_date is before start_date")
 	}
 	out := Requeued{Message: "Deliveries queued again"}
 	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
@@ -273,7 +273,7 @@ func loadDelivery(ctx context.Context, tx *db.Tx, webhook, id int64) (Delivery, 
 func loadEnabled(ctx context.Context, tx *db.Tx, id int64) (Webhook, error) {
 	w, err := load(ctx, tx, id)
 	if err == nil && !w.Enabled {
-		return w, fault.New(fault.Conflict, "webhook_disabled", "the webhook is off: enable it first")
+		return w, fault.New(fault.Conflict, "webhook_disabled", "the webhook is disabled: enable it first")
 	}
 	return w, err
 }

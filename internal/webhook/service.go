@@ -262,7 +262,7 @@ func (w Webhook) entry(kind string, changes map[string]any) audit.Entry {
 // check checks what needs no row: a name, events, and a URL that may be called.
 func (s *Service) check(ctx context.Context, w Webhook, offences []fault.Detail) error {
 	if w.Name == "" {
-		offences = append(offences, fault.Detail{Pointer: "/name", Message: "a webhook has a name"})
+		offences = append(offences, fault.Detail{Pointer: "/name", Message: "a webhook needs a name"})
 	}
 	if len(offences) > 0 {
 		f := fault.New(fault.Invalid, "validation_failed", "the webhook is not valid")
@@ -288,7 +288,7 @@ func (s *Service) secretOr(sent string) (clear []byte, drawn string, err error) 
 	}
 	key := make([]byte, 32)
 	if _, err := io.ReadFull(s.Random, key); err != nil {
-		return nil, "", fault.Wrap(err, "draw a secret")
+		return nil, "", fault.Wrap(err, "generate a secret")
 	}
 	drawn = secretPrefix + base64.StdEncoding.EncodeToString(key)
 	return []byte(drawn), drawn, nil
@@ -343,7 +343,7 @@ func loadCurrent(ctx context.Context, tx *db.Tx, id, ifChange int64) (Webhook, e
 func checkNameFree(ctx context.Context, tx *db.Tx, name string, self int64) error {
 	other, err := webhookNamed(ctx, tx, name)
 	if err == nil && other != self {
-		return fault.Newf(fault.Conflict, "already_exists", "there is a webhook called %q already", name)
+		return fault.Newf(fault.Conflict, "already_exists", "a webhook named %q already exists", name)
 	}
 	if errors.Is(err, db.ErrNoRows) {
 		return nil

@@ -54,8 +54,8 @@ type Webhook struct {
 	LastFailureAt       *time.Time `json:"last_failure_at" db:"last_failure_at" doc:"When an attempt last failed; null: never."`
 	Pending             int64      `json:"pending_deliveries" db:"pending" doc:"Number of pending deliveries."`
 	Dead                int64      `json:"dead_deliveries" db:"dead" doc:"Number of dead deliveries among those that are listed."`
-	CreatedBy           string     `json:"created_by" db:"created_by" doc:"Who made it."`
-	CreatedAt           time.Time  `json:"created_at" db:"created_at" doc:"When it was made."`
+	CreatedBy           string     `json:"created_by" db:"created_by" doc:"Who created it."`
+	CreatedAt           time.Time  `json:"created_at" db:"created_at" doc:"When it was created."`
 	UpdatedAt           time.Time  `json:"updated_at" db:"updated_at" doc:"When a person last changed it."`
 
 	// ChangeNo is the ETag: it grows with changes by people, not with deliveries.
@@ -90,7 +90,7 @@ type Draft struct {
 // Change is what an update takes: the members sent change, the others stay.
 type Change struct {
 	Name        *string                `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique."`
-	URL         *string                `json:"url,omitempty" minLength:"1" maxLength:"2000" doc:"URL that events are posted to. A change to another host needs secret: the stored one is not used for a host that it was not made for."`
+	URL         *string                `json:"url,omitempty" minLength:"1" maxLength:"2000" doc:"URL that events are posted to. A change to another host needs secret: the stored one is used only for the host that it was given for."`
 	Events      *[]string              `json:"events,omitempty" minItems:"1" maxItems:"50" doc:"Types of the events to send; replaces the complete list."`
 	Environment patch.Field[scope.Env] `json:"environment,omitzero" enum:",sandbox,production" doc:"Only events of this environment, and those without one; null: both."`
 	Secret      *string                `json:"secret,omitempty" writeOnly:"true" minLength:"1" maxLength:"500" doc:"Replaces the secret at once. With POST /webhooks/{webhook_id}/rotate-secret, the old one also signs for a while."`
@@ -99,13 +99,13 @@ type Change struct {
 
 // Rotation is what a change of the secret takes.
 type Rotation struct {
-	Secret  string `json:"secret,omitempty" writeOnly:"true" maxLength:"500" doc:"The new secret; absent: one is drawn and shown once."`
+	Secret  string `json:"secret,omitempty" writeOnly:"true" maxLength:"500" doc:"The new secret; absent: one is generated and shown once."`
 	Overlap *int   `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" doc:"How long the old secret also signs, in seconds; a day by default."`
 }
 
 // Page is one page of the subscriptions, by id.
 type Page struct {
-	Webhooks []Webhook `json:"webhooks" doc:"The page, by id."`
+	Webhooks []Webhook `json:"webhooks" doc:"The page, sorted by id."`
 	Total    int64     `json:"total" doc:"How many there are."`
 }
 

@@ -61,7 +61,7 @@ func (r TestRequest) data(ctx context.Context, paths [][]string) (json.RawMessag
 			return nil, err
 		}
 	}
-	return dataFor(paths, src, "a test; give its cases a data member with what they are about")
+	return dataFor(paths, src, "a test; give its cases their own data member")
 }
 
 func (c *child) test(ctx context.Context, req request) reply {

@@ -106,7 +106,7 @@ func (p *Pool) Validate(ctx context.Context, tenant scope.TenantID, source strin
 func (p *Pool) Lint(ctx context.Context, tenant scope.TenantID, source string) ([]lang.Issue, error) {
 	rep, err := p.call(ctx, tenant, p.cfg.LintDeadline, request{Op: opLint, Source: source})
 	if fault.Is(err, fault.Invalid) {
-		return []lang.Issue{{Message: "the linter did not come to an end with this source", Severity: lang.SeverityWarning, Rule: "linter"}}, nil
+		return []lang.Issue{{Message: "the linter did not finish this source", Severity: lang.SeverityWarning, Rule: "linter"}}, nil
 	}
 	return rep.Issues, err
 }

@@ -103,7 +103,7 @@ func (p *process) bounded(ctx context.Context, limit time.Duration, do func() er
 			if owed > 0 && limit < patience {
 				return fault.New(fault.Unavailable, "worker_unavailable", "the server is too busy to evaluate this now").After(time.Second)
 			}
-			return limitFault(fmt.Sprintf("the evaluation did not end within %s", limit))
+			return limitFault(fmt.Sprintf("the evaluation did not finish within %s", limit))
 		case <-ctx.Done():
 			p.kill()
 			<-done //nolint:errcheck // what it says comes of the kill
@@ -126,10 +126,10 @@ func (p *process) exitCause(cause error) error {
 	p.kill()
 	var exit *exec.ExitError
 	if errors.As(p.err, &exit) && (exit.ExitCode() == exitMemory || p.log.contains("out of memory") || p.log.contains("cannot allocate memory") || p.log.contains("failed to allocate")) {
-		return limitFault("the evaluation went over its memory limit")
+		return limitFault("the evaluation exceeded its memory limit")
 	}
 	if p.log.contains("stack exceeds") || p.log.contains("stack overflow") {
-		return limitFault("the evaluation went over its stack limit")
+		return limitFault("the evaluation exceeded its stack limit")
 	}
 	return fault.New(fault.Internal, "internal_error", "the evaluator stopped unexpectedly").Because(fmt.Errorf("%w: %w: %s", cause, p.err, p.log))
 }

@@ -156,7 +156,7 @@ func (r *Replay) Run(ctx context.Context, lines [][]byte) (*rerun.Part, error) {
 		err = fault.New(fault.Invalid, "evaluation_failed", rep.Error)
 	}
 	if err == nil && rep.Part == nil {
-		err = fault.Wrap(errors.New("the child answered nothing"), "replay")
+		err = fault.Wrap(errors.New("the child sent no answer"), "replay")
 	}
 	return rep.Part, err
 }

@@ -97,7 +97,7 @@ func (p *Pool) Simulate(ctx context.Context, tenant scope.TenantID, r SimulateRe
 	case out.Limit != "":
 		return Simulation{}, limitFault(out.Limit)
 	case out.Simulation == nil:
-		return Simulation{}, fault.New(fault.Internal, "internal_error", "the evaluator gave no answer")
+		return Simulation{}, fault.New(fault.Internal, "internal_error", "the evaluator sent no answer")
 	}
 	return *out.Simulation, nil
 }
@@ -128,7 +128,7 @@ func (p *Pool) try(ctx context.Context, tenant scope.TenantID, req request) (tri
 	case len(rep.Issues) > 0:
 		return tried{}, uncompiled(rep.Issues)
 	case rep.Tried == nil:
-		return tried{}, fault.New(fault.Internal, "internal_error", "the evaluator gave no answer")
+		return tried{}, fault.New(fault.Internal, "internal_error", "the evaluator sent no answer")
 	}
 	return *rep.Tried, nil
 }
@@ -137,7 +137,7 @@ func (p *Pool) try(ctx context.Context, tenant scope.TenantID, req request) (tri
 const killGrace = 150 * time.Millisecond
 
 func overtime(limit time.Duration) string {
-	return fmt.Sprintf("the evaluation did not end within %s and was cancelled", limit)
+	return fmt.Sprintf("the evaluation did not finish within %s and was cancelled", limit)
 }
 
 func uncompiled(issues []lang.Issue) error {
@@ -211,7 +211,7 @@ func (p *Pool) Attributes(ctx context.Context, tenant scope.TenantID, sources []
 		return nil, err
 	}
 	if len(rep.Attributes) != len(sources) {
-		return nil, fault.New(fault.Internal, "internal_error", "the evaluator gave no answer")
+		return nil, fault.New(fault.Internal, "internal_error", "the evaluator sent no answer")
 	}
 	return rep.Attributes, nil
 }
@@ -264,7 +264,7 @@ func (c *child) simulate(ctx context.Context, req request) reply {
 	}
 	if errors.Is(out.Err, rego.ErrLimit) {
 		if time.Since(start) < t.Deadline {
-			return reply{Tried: &tried{Limit: "the evaluation went over its limit of memory"}}
+			return reply{Tried: &tried{Limit: "the evaluation exceeded its memory limit"}}
 		}
 		return reply{Tried: &tried{Limit: overtime(t.Deadline)}}
 	}

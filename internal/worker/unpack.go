@@ -29,7 +29,7 @@ func (p *Pool) Unpack(ctx context.Context, tenant scope.TenantID, r gitpack.Requ
 
 func (c *child) unpack(req request) reply {
 	if req.Unpack == nil {
-		return reply{Error: "nothing to unpack"}
+		return reply{Error: "there is nothing to unpack"}
 	}
 	files, err := gitpack.Unpack(*req.Unpack)
 	if err != nil {

@@ -86,7 +86,7 @@ func (h *Handler) bridge(r *rest.Router) {
 	rest.Raw(r, rest.Op{
 		ID: "bridge-credentials", Method: http.MethodGet, Path: "/bridge/credentials", Reach: rest.ReachEnvironment, Tags: tags,
 		Summary:     "Fetch the credentials for the application",
-		Description: "Returns the calling bouncer's own credentials, encrypted with a key that is derived from its token. The metadata of the bundle tells the bouncer when they have changed.",
+		Description: "Returns the calling bouncer's own credentials, encrypted with a key that is derived from its token. The metadata of the bundle shows the bouncer when they have changed.",
 	},
 		rest.RawDocs{Response: reflect.TypeFor[bridge.SealedCredentials]()},
 		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
@@ -112,7 +112,7 @@ func (h *Handler) intakes(r *rest.Router) {
 	logs := rest.Op{
 		ID: "bridge-logs", Method: http.MethodPost, Path: "/bridge/logs", Reach: rest.ReachEnvironment, Tags: tags, MaxBody: maxLogChunk, Gzip: true, Lenient: true,
 		Errors:      []int{http.StatusServiceUnavailable, http.StatusInsufficientStorage},
-		Summary:     "Take a chunk of a bouncer's decision log",
+		Summary:     "Receive a chunk of a bouncer's decision log",
 		Description: "A JSON array of events, optionally gzipped. The chunk is never refused for its content: events that cannot be read are set aside. The answer follows when the events are stored safely. An event that is sent again is recognised by its decision_id.",
 	}
 	docs := rest.RawDocs{Request: reflect.TypeFor[[]LogEvent](), Response: reflect.TypeFor[bridge.Intake]()}
@@ -128,7 +128,7 @@ func (h *Handler) intakes(r *rest.Router) {
 		rest.RawDocs{Request: reflect.TypeFor[bridge.Sightings](), Response: reflect.TypeFor[resource.Discovery]()}, h.takeHosts)
 	rest.Raw(r, rest.Op{
 		ID: "bridge-status", Method: http.MethodPost, Path: "/bridge/status", Reach: rest.ReachEnvironment, Tags: tags, Gzip: true, Lenient: true,
-		Summary: "Take a bouncer's status", Description: "OPA's status report: which revision is active, and what is wrong.",
+		Summary: "Receive a bouncer's status", Description: "OPA's status report: which revision is active, and what is wrong.",
 	},
 		rest.RawDocs{Request: reflect.TypeFor[StatusReport]()},
 		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {

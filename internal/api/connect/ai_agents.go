@@ -74,7 +74,7 @@ func (h *Handler) agents(r *rest.Router) {
 		ID: "update-ai-agent", Method: http.MethodPut, Path: "/ai-agents/{agent_id}", Permission: "agents:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change an AI agent",
-		Description: "Members that are not sent stay as they are. configuration, policies and attributes are replaced whole.",
+		Description: "Members that are not sent keep their value. configuration, policies and attributes are replaced as a whole.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *agentUpdateIn) (*agentOut, error) {
 			a, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (agent.Agent, error) {
@@ -85,7 +85,7 @@ func (h *Handler) agents(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "delete-ai-agent", Method: http.MethodDelete, Path: "/ai-agents/{agent_id}", Permission: "agents:write", Tags: tags,
 		Errors:  []int{http.StatusPreconditionFailed},
-		Summary: "Remove an AI agent", Description: "Decisions do not know it any more.",
+		Summary: "Remove an AI agent", Description: "Decisions no longer know the agent.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *agentDeleteIn) (*removedOut, error) {
 			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (agent.Agent, error) {

@@ -28,7 +28,7 @@ func describeEvent(r *rest.Router, event, summary string, data reflect.Type) {
 			"event_type": kind,
 			"timestamp":  text("date-time", "When it happened."),
 			"data":       api.Components.Schemas.Schema(data, true, data.Name()),
-			"signature":  text("", "sha256= and the HMAC-SHA256, in lower-case hex, of the body as it is without this member."),
+			"signature":  text("", "sha256= and the HMAC-SHA256, in lower-case hex, of the body without this member."),
 		},
 	}
 	api.Webhooks[event] = &huma.PathItem{Post: &huma.Operation{

@@ -23,7 +23,7 @@ type integrationListIn struct {
 type integrationPageOut struct{ Body integration.Page }
 
 type integrationOut struct {
-	ETag string `header:"ETag" doc:"Version of the integration; what is sent does not change it"`
+	ETag string `header:"ETag" doc:"Version of the integration; deliveries do not change it"`
 	Body integration.Integration
 }
 
@@ -65,7 +65,7 @@ func (h *Handler) integrations(r *rest.Router) {
 		return &integrationPageOut{page}, err
 	})
 	create := integrationOp("create-integration", http.MethodPost, "/integrations", "Create an integration",
-		"A `siem_forwarder` gets both audit logs, in their order and at least once, from now on or from the oldest entry that is stored. A `webhook` gets what actions of controls send to it. What the system does not accept is sent again. `settings` and `credential` depend on the kind: GET /integrations/kinds lists them. Internal networks are not called (422 `target_refused`).")
+		"A `siem_forwarder` gets both audit logs, in their order and at least once, from now on or from the oldest stored entry. A `webhook` gets what the actions of controls send to it. Entries and messages that the system does not accept are sent again. `settings` and `credential` depend on the kind: GET /integrations/kinds lists them. Internal networks are not called (422 `target_refused`).")
 	create.Status, create.Creates, create.Record, create.Errors = http.StatusCreated, true, record, []int{http.StatusConflict}
 	rest.Register(r, create, func(ctx context.Context, sc scope.Scope, in *integrationCreateIn) (*integrationOut, error) {
 		it, err := h.Integrations.Create(ctx, sc, in.Body)
@@ -77,7 +77,7 @@ func (h *Handler) integrations(r *rest.Router) {
 			return &integrationOut{rest.ETag(it.ChangeNo), it}, err
 		})
 	update := integrationOp("update-integration", http.MethodPut, "/integrations/{integration_id}", "Change an integration",
-		"Members that are not sent keep their value. `settings` is replaced whole. A change to another host needs `credential` again (422 `credential_required`). The kind and the environment cannot be changed. What waits is tried at once.")
+		"Members that are not sent keep their value. `settings` is replaced as a whole. A change to another host needs `credential` again (422 `credential_required`). The kind and the environment cannot be changed. Waiting entries and messages are tried at once.")
 	update.Record, update.Errors = record, []int{http.StatusConflict, http.StatusPreconditionFailed}
 	rest.Register(r, update, func(ctx context.Context, sc scope.Scope, in *integrationUpdateIn) (*integrationOut, error) {
 		it, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (integration.Integration, error) {
@@ -85,7 +85,7 @@ func (h *Handler) integrations(r *rest.Router) {
 		})
 		return &integrationOut{rest.ETag(it.ChangeNo), it}, err
 	})
-	remove := integrationOp("delete-integration", http.MethodDelete, "/integrations/{integration_id}", "Remove an integration", "What waits for it is no longer sent.")
+	remove := integrationOp("delete-integration", http.MethodDelete, "/integrations/{integration_id}", "Remove an integration", "Waiting entries and messages are no longer sent.")
 	remove.Errors = []int{http.StatusPreconditionFailed}
 	rest.Register(r, remove, func(ctx context.Context, sc scope.Scope, in *integrationDeleteIn) (*removedOut, error) {
 		_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (integration.Integration, error) {
@@ -99,7 +99,7 @@ func (h *Handler) integrations(r *rest.Router) {
 // integrationActions registers the test and the catalogue of kinds.
 func (h *Handler) integrationActions(r *rest.Router) {
 	rest.Register(r, integrationOp("test-integration", http.MethodPost, "/integrations/{integration_id}/test", "Send a test to an integration",
-		"Sends an example at once and shows how the system answered. It is tried once, even while the integration is disabled."),
+		"Sends an example at once and shows the system's answer. It is tried once, even while the integration is disabled."),
 		func(ctx context.Context, sc scope.Scope, in *IntegrationPath) (*integrationTestOut, error) {
 			out, err := h.Integrations.Test(ctx, sc, in.ID)
 			return &integrationTestOut{out}, err

@@ -74,7 +74,7 @@ func (h *Handler) channels(r *rest.Router) {
 		Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a notification channel",
-		Description: "Members that are not sent keep their value. `settings` is replaced whole. A change to another host needs `credential` again (422 `credential_required`). The type and the environment cannot be changed.",
+		Description: "Members that are not sent keep their value. `settings` is replaced as a whole. A change to another host needs `credential` again (422 `credential_required`). The type and the environment cannot be changed.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *channelUpdateIn) (*channelOut, error) {
 			c, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (notify.Channel, error) {

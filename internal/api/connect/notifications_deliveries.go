@@ -15,7 +15,7 @@ type notificationListIn struct {
 	Channel int64  `query:"channel_id" minimum:"1" doc:"Only deliveries to this channel"`
 	Digest  int64  `query:"digest_id" minimum:"1" doc:"Only messages in the digest that this delivery is"`
 	Status  string `query:"status" enum:"pending,held,digested,sent,failed,dlq" doc:"Only deliveries in this state"`
-	Alert   string `query:"alert" maxLength:"100" doc:"Only messages about this, such as bouncer_offline"`
+	Alert   string `query:"alert" maxLength:"100" doc:"Only messages about this alert, such as bouncer_offline"`
 }
 
 type notificationPageOut struct{ Body notify.DeliveryPage }

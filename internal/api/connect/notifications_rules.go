@@ -55,7 +55,7 @@ func (h *Handler) alertRules(r *rest.Router) {
 		Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Create an alert rule",
-		Description: "The rule compares a metric with a threshold each minute, or every 5 minutes for long windows and for audit_event_count. When the condition holds it fires: the audit gets CUSTOM_ALERT_FIRED and the channels a message. While it holds, it fires again after each cooldown. When it no longer holds, the channels that were told get a message with the status `resolved`. A tenant has at most 50 rules.",
+		Description: "The rule compares a metric with a threshold each minute, or every 5 minutes for long windows and for audit_event_count. When the condition holds it fires: the audit gets CUSTOM_ALERT_FIRED and the channels a message. While it holds, it fires again after each cooldown. When it no longer holds, the same channels get a message with the status `resolved`. A tenant has at most 50 rules.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *ruleCreateIn) (*ruleOut, error) {
 			rule, err := h.Alerts.Create(ctx, sc, in.Body)
@@ -74,7 +74,7 @@ func (h *Handler) alertRules(r *rest.Router) {
 		Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change an alert rule",
-		Description: "Members that are not sent keep their value. A rule that fires ends, and tells so, if its condition changes or it is disabled. The environment cannot be changed.",
+		Description: "Members that are not sent keep their value. If a firing rule is disabled or its condition changes, it ends, and its channels get a message about that. The environment cannot be changed.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *ruleUpdateIn) (*ruleOut, error) {
 			rule, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (alert.Rule, error) {
@@ -85,7 +85,7 @@ func (h *Handler) alertRules(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "delete-alert-rule", Method: http.MethodDelete, Path: "/notifications/alert-rules/{rule_id}", Reach: rest.ReachEnvironment, Permission: "notifications:write", Tags: tags,
 		Errors:  []int{http.StatusPreconditionFailed},
-		Summary: "Remove an alert rule", Description: "If it fires, the channels are told of the end.",
+		Summary: "Remove an alert rule", Description: "If it was firing, the channels get a message that it ended.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *ruleDeleteIn) (*removedOut, error) {
 			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (struct{}, error) {
@@ -96,7 +96,7 @@ func (h *Handler) alertRules(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "preview-alert-rule", Method: http.MethodPost, Path: "/notifications/alert-rules/preview", Reach: rest.ReachEnvironment, Permission: "notifications:read", Tags: tags,
 		Summary:     "Try an alert rule on the last 7 days",
-		Description: "Says how often the rule would have fired and ended. Nothing is stored or sent.",
+		Description: "Shows how often the rule would have fired and ended. Nothing is stored or sent.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *ruleCreateIn) (*rulePreviewOut, error) {
 			p, err := h.Alerts.Preview(ctx, sc, in.Body)

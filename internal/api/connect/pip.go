@@ -63,7 +63,7 @@ type Triggered struct {
 	Message      string `json:"message" doc:"What was done."`
 	ConnectionID int64  `json:"connection_id" doc:"Id of the data source."`
 	SyncJobID    int64  `json:"sync_job_id" doc:"Id of the sync."`
-	Status       string `json:"status" enum:"pending,in_progress" doc:"How far the sync is."`
+	Status       string `json:"status" enum:"pending,in_progress" doc:"State of the sync."`
 }
 
 type triggeredOut struct{ Body Triggered }
@@ -102,7 +102,7 @@ func (h *Handler) dataSources(r *rest.Router) {
 		ID: "update-pip-connection", Method: http.MethodPut, Path: "/pip/connections/{connection_id}", Permission: "pip:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a data source",
-		Description: "Members that are not sent keep their value. `configuration` and `credentials` are replaced whole. A change to another host needs `credentials` again (422 `credential_required`). Its data stays until the next sync has succeeded. The provider cannot be changed.",
+		Description: "Members that are not sent keep their value. `configuration` and `credentials` are replaced as a whole. A change to another host needs `credentials` again (422 `credential_required`). The data stays until the next sync has succeeded. The provider cannot be changed.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *sourceUpdateIn) (*sourceOut, error) {
 			c, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (pip.Connection, error) {
@@ -113,7 +113,7 @@ func (h *Handler) dataSources(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "delete-pip-connection", Method: http.MethodDelete, Path: "/pip/connections/{connection_id}", Permission: "pip:write", Tags: tags,
 		Errors:  []int{http.StatusPreconditionFailed},
-		Summary: "Remove a data source", Description: "Removes its data too: `data.pip.<name>` is undefined from then on.",
+		Summary: "Remove a data source", Description: "Removes its data, too: `data.pip.<name>` is undefined from then on.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *sourceDeleteIn) (*removedOut, error) {
 			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (struct{}, error) {
@@ -129,8 +129,8 @@ func (h *Handler) syncs(r *rest.Router) {
 	tags := []string{"Data sources"}
 	rest.Register(r, rest.Op{
 		ID: "test-pip-connection", Method: http.MethodPost, Path: "/pip/connections/test", Permission: "pip:write", Tags: tags,
-		Summary:     "Try a data source",
-		Description: "Reads the first page of the source that is sent, and shows the members and some records as controls would see them. Nothing is stored. A source that cannot be read is not an error of this operation: `success` is false, and `message` says why.",
+		Summary:     "Test a data source",
+		Description: "Reads the first page of the source in the request, and shows the members and some records as controls would see them. Nothing is stored. A source that cannot be read is not an error of this operation: `success` is false, and `message` says why.",
 	},
 		func(ctx context.Context, _ scope.Scope, in *sourceCreateIn) (*sourceTestOut, error) {
 			out, err := h.Sources.Test(ctx, in.Body)
@@ -140,7 +140,7 @@ func (h *Handler) syncs(r *rest.Router) {
 		ID: "trigger-pip-sync", Method: http.MethodPost, Path: "/pip/connections/{connection_id}/trigger-sync", Permission: "pip:write", Tags: tags,
 		Status:      http.StatusAccepted,
 		Summary:     "Sync a data source now",
-		Description: "The sync runs in the background, also while `sync_enabled` is false. If one waits or runs already, it is that one.",
+		Description: "The sync runs in the background, even while `sync_enabled` is false. If one waits or runs already, the answer describes that one.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *SourcePath) (*triggeredOut, error) {
 			y, err := h.Sources.Trigger(ctx, sc, in.ID)

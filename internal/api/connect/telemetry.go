@@ -63,7 +63,7 @@ func (h *Handler) telemetry(r *rest.Router) {
 			return &telemetryConfigOut{rest.ETag(c.ChangeNo), c}, err
 		})
 	update := telemetryOp("update-telemetry-config", http.MethodPut, "/telemetry/config", "Configure telemetry and the license server",
-		"Members that are not sent keep their value. A change to another host needs `api_key` (422 `credential_required`), and another server or key forgets the license. Internal networks are not called (422 `target_refused`). A `frequency` that is not allowed: 400.")
+		"Members that are not sent keep their value. A change to another host needs `api_key` (422 `credential_required`). With another server or key, the stored license is removed. Internal networks are not called (422 `target_refused`). A `frequency` that is not allowed: 400.")
 	update.Record, update.Errors, update.BadValues = reflect.TypeFor[telemetry.Config](), []int{http.StatusPreconditionFailed}, []string{"/frequency"}
 	rest.Register(r, update, func(ctx context.Context, sc scope.Scope, in *telemetryUpdateIn) (*telemetryConfigOut, error) {
 		c, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (telemetry.Config, error) {
@@ -85,7 +85,7 @@ func (h *Handler) telemetry(r *rest.Router) {
 		})
 	h.transmissions(r)
 	rest.Register(r, telemetryOp("get-telemetry-health", http.MethodGet, "/telemetry/health", "Get the state of telemetry",
-		"Asks the license server; a failed call is not repeated for a minute."),
+		"Asks the license server; after a failed call, it is not asked again for a minute."),
 		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*telemetryHealthOut, error) {
 			out, err := h.Telemetry.HealthOf(ctx, sc)
 			return &telemetryHealthOut{out}, err

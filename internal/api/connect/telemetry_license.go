@@ -18,7 +18,7 @@ type licenseCheckOut struct{ Body telemetry.Check }
 func (h *Handler) license(r *rest.Router) {
 	tags := []string{"License"}
 	status := telemetryOp("get-license-status", http.MethodGet, "/telemetry/license-status", "Get what the license allows",
-		"Asks the license server; a failed call is not repeated for a minute. Without a configuration the tier is community and nothing is gated. While the server cannot be reached, policies cannot be tested, and the last license that it confirmed decides on promotions. Decisions never depend on the license.")
+		"Asks the license server; after a failed call, it is not asked again for a minute. Without a configuration the tier is community and nothing is gated. While the server cannot be reached, policies cannot be tested, and the last license that it confirmed decides on promotions. Decisions never depend on the license.")
 	status.Tags = tags
 	rest.Register(r, status, func(ctx context.Context, sc scope.Scope, _ *struct{}) (*licenseStatusOut, error) {
 		out, err := h.Telemetry.LicenseStatus(ctx, sc)
@@ -32,7 +32,7 @@ func (h *Handler) license(r *rest.Router) {
 		return &licenseCheckOut{out}, err
 	})
 	promote := telemetryOp("check-license-for-promotion", http.MethodGet, "/telemetry/license-check/promote-production", "Check whether policies may be promoted",
-		"The license is asked by POST /policies/{policy_id}/promote, and before production enforces. 404 without a license server.")
+		"POST /policies/{policy_id}/promote checks the license, and so does a switch of production to enforce. 404 without a license server.")
 	promote.Tags = tags
 	rest.Register(r, promote, func(ctx context.Context, sc scope.Scope, _ *struct{}) (*licenseCheckOut, error) {
 		out, err := h.Telemetry.CheckPromotion(ctx, sc)
@@ -42,7 +42,7 @@ func (h *Handler) license(r *rest.Router) {
 		ID: "update-license", Method: http.MethodPost, Path: "/telemetry/webhook/license-update", Public: true, Tags: tags,
 		Errors:      []int{http.StatusUnauthorized, http.StatusNotFound},
 		Summary:     "Receive a license update",
-		Description: "For the license server only: `webhook_signature` takes the place of a credential. A request of a tenant other than the default one names it by its host, by X-Tenant-ID or by `tenant_id`. The signature is checked on the values as they are spelled in the body, or in the shortest spelling. 401: the signature is wrong, or the customer is another. 404: no license server is configured. A repeated update gets the first answer again; an update that is older than the newest one is ignored.",
+		Description: "For the license server only: `webhook_signature` replaces the credential. A request of a tenant other than the default one names it by its host, by X-Tenant-ID or by `tenant_id`. The signature is checked on the values as the body spells them, or in the shortest spelling. 401: the signature is wrong, or the customer is another. 404: no license server is configured. A repeated update gets the first answer again; an update that is older than the newest one is ignored.",
 	},
 		rest.RawDocs{Request: reflect.TypeFor[telemetry.Update](), Response: reflect.TypeFor[telemetry.Updated]()}, h.takeLicense)
 }

@@ -86,7 +86,7 @@ func (h *Handler) webhookDeliveries(r *rest.Router) {
 		ID: "redeliver-webhook-delivery", Method: http.MethodPost, Path: "/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver", Permission: "webhooks:write", Tags: tags,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Send a delivery again",
-		Description: "Makes a new delivery of the same event, for another three days. A delivery that is still pending: 409 `delivery_pending`; a disabled webhook: 409 `webhook_disabled`.",
+		Description: "Creates a new delivery of the same event, for another three days. A delivery that is still pending: 409 `delivery_pending`; a disabled webhook: 409 `webhook_disabled`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *deliveryPath) (*deliveryOut, error) {
 			d, err := h.Webhooks.Redeliver(ctx, sc, in.ID, in.DeliveryID)

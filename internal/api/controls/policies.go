@@ -45,7 +45,7 @@ type PolicyCreated struct {
 	CreatedAt   time.Time `json:"created_at" doc:"When it was created"`
 	Message     string    `json:"message" doc:"What was done"`
 
-	Warnings []policy.Warning `json:"warnings,omitempty" doc:"Things to know about what was done"`
+	Warnings []policy.Warning `json:"warnings,omitempty" doc:"Warnings about what was done"`
 }
 
 type policyCreatedOut struct {
@@ -115,7 +115,7 @@ func (h *Handler) policies(r *rest.Router) {
 		ID: "update-policy", Method: http.MethodPut, Path: "/policies/{policy_id}", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a policy",
-		Description: "Members that are not sent keep their value. Every change makes a new version. A draft can become active, and a policy can go from active to inactive and back; nothing can become a draft again (409). Only a promotion changes the environment. A change to a library must leave all policies that use it compiling: 409 `library_in_use` when they would lose it, 422 `library_breaks_users` with each error in them.",
+		Description: "Members that are not sent keep their value. Every change creates a new version. A draft can become active, and a policy can go from active to inactive and back; nothing can become a draft again (409). Only a promotion changes the environment. A change to a library must leave all policies that use it compiling: 409 `library_in_use` when they would lose it, 422 `library_breaks_users` with each error in them.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyUpdateIn) (*policyOut, error) {
 			p, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (policy.Policy, error) {

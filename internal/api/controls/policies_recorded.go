@@ -38,7 +38,7 @@ func (h *Handler) recorded(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "test-cases-from-decisions", Method: http.MethodPost, Path: "/policies/{policy_id}/test-cases/from-decisions", Reach: rest.ReachEnvironment, Permission: "policies:write", Also: "audit:read", Tags: tags,
 		Errors:      []int{http.StatusPreconditionFailed},
-		Summary:     "Make test cases from recorded decisions",
+		Summary:     "Create test cases from recorded decisions",
 		Description: "Each case holds the input as the policies read it, with the fields of the matched resource, and whether all policies together granted access (in shadow mode: would have granted it). The new cases are run at once against this policy alone, so they also show which ones another policy decided. A decision without a stored input gives no case. Cases show what requests contained, so the caller also needs audit:read.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *casesIn) (*casesOut, error) {

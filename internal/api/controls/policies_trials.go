@@ -45,7 +45,7 @@ type PolicyPromoted struct {
 
 	Impact   *policy.Impact      `json:"impact,omitempty" doc:"The result of the impact gate; absent when it is off"`
 	Replaced []policy.Superseded `json:"replaced,omitempty" doc:"With replace: the policies that it replaced. To go back, reinstate one of them"`
-	Warnings []policy.Warning    `json:"warnings,omitempty" doc:"Things to know about what was done"`
+	Warnings []policy.Warning    `json:"warnings,omitempty" doc:"Warnings about what was done"`
 
 	SandboxCopyID int64 `json:"sandbox_copy_id,omitempty" doc:"With keep_in_sandbox: the id of the copy in sandbox"`
 }
@@ -69,7 +69,7 @@ type PolicyReinstated struct {
 	Version     int64     `json:"version" doc:"Its version"`
 
 	Replaced []policy.Superseded `json:"replaced" doc:"The policies that it replaced"`
-	Warnings []policy.Warning    `json:"warnings,omitempty" doc:"Things to know about what was done"`
+	Warnings []policy.Warning    `json:"warnings,omitempty" doc:"Warnings about what was done"`
 }
 
 type policyReinstatedOut struct {
@@ -107,7 +107,7 @@ func (h *Handler) trials(r *rest.Router) {
 		ID: "promote-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/promote", Permission: "policies:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Promote a policy to production",
-		Description: "The policy keeps its id. Its stored test cases must pass with production's data as it is before the promotion (422 with the failures), and the license must allow it (403). With the tenant's setting four_eyes, approver must name an active person with policies:write other than the caller (422). With the setting impact_gate, production's recorded decisions are replayed first: warn returns the figures in the answer, block refuses above the threshold (422 `impact_blocked`, with the figures and samples). The policy's resource becomes the production one of the same type, name and path, which is copied if it does not exist. Its bouncer becomes the production one of the same name, else null. With replace, production's active controls with the same name for the same resource (for a library: the active one of its package) become inactive in the same transaction, and the impact gate counts only the difference; a policy that is not active replaces nothing (409 `not_active`). Without replace they stay active beside it, and warnings lists them. warnings also tells when the policy is not active and so enforces nothing, when it is tenant-wide, and when resources of sandbox have no active control left. With keep_in_sandbox, a copy of the same name stays in sandbox with its own id; it counts towards the tenant's limit (403 `limit_exceeded`). A policy that is already in production: 409. A library that it uses and that exists only in sandbox: 409 `libraries_not_promoted`.",
+		Description: "The policy keeps its id. Its stored test cases must pass with production's data as it is before the promotion (422 with the failures), and the license must allow it (403). With the tenant's setting four_eyes, approver must name an active person with policies:write other than the caller (422). With the setting impact_gate, production's recorded decisions are replayed first: warn returns the figures in the answer, block refuses above the threshold (422 `impact_blocked`, with the figures and samples). The policy's resource becomes the production one of the same type, name and path, which is copied if it does not exist. Its bouncer becomes the production one of the same name, else null. With replace, production's active controls with the same name for the same resource (for a library: the active one of its package) become inactive in the same transaction, and the impact gate counts only the difference; a policy that is not active replaces nothing (409 `not_active`). Without replace they stay active beside it, and warnings lists them. warnings also says when the policy is not active and so enforces nothing, when it is tenant-wide, and when resources of sandbox have no active control left. With keep_in_sandbox, a copy of the same name stays in sandbox with its own id; it counts towards the tenant's limit (403 `limit_exceeded`). A policy that is already in production: 409. A library that it uses and that exists only in sandbox: 409 `libraries_not_promoted`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyPromoteIn) (*policyPromotedOut, error) {
 			var promotion policy.Promotion

@@ -62,7 +62,7 @@ func (h *Handler) log(r *rest.Router) {
 		func(ctx context.Context, sc scope.Scope, in *decisionIn) (*decisionOut, error) {
 			d, err := h.Audit.One(ctx, sc, in.ID)
 			if err == nil && !sc.Sees(d.Environment) {
-				err = fault.NotFoundf("the log holds no such decision in %s", sc.Env)
+				err = fault.NotFoundf("the log has no such decision in %s", sc.Env)
 			}
 			if err != nil {
 				return nil, err

@@ -74,7 +74,7 @@ func (h *Handler) socket(r *rest.Router) {
 		ID: "editor-socket", Method: http.MethodGet, Path: "/ide-integration/ws/{user_id}", Reach: rest.ReachSelf, Permission: "editor:read", Tags: []string{"Editor integration"}, Slow: true,
 		Errors:      []int{http.StatusForbidden},
 		Summary:     "Open an editor's WebSocket",
-		Description: "Messages are {type, data}. The server answers ping with pong, validate {policy_content} with validation_result, and deployment_status {deployment_id} with deployment_status. It sends deployment_status again when a deployment that was in progress ends. It answers everything else with error. The credential goes into the same headers as in other requests. The path names the owner of the credential: another owner is a 403, and so is a browser page of another origin. Close codes: 1009, a message over 1 MiB; 1007, text that is not UTF-8; 1003, a message that is not text; 1008, more than 50 messages a second, or a credential or tenant that is no longer valid (at once on this replica, within 5 s on others; nothing more is answered); 1001, the server stops; 1013, the server has too much to read at once. A client that does not answer a ping within 10 s is disconnected. Limits: 10 open sockets for a person or key, 500 for a tenant.",
+		Description: "Messages are {type, data}. The server answers ping with pong, validate {policy_content} with validation_result, and deployment_status {deployment_id} with deployment_status. It sends deployment_status again when a deployment that was in progress ends. It answers everything else with error. The credential goes into the same headers as in other requests. The path names the owner of the credential: another owner is a 403, and so is a browser page of another origin. Close codes: 1009, a message over 1 MiB; 1007, text that is not UTF-8; 1003, a message that is not text; 1008, more than 50 messages a second, or a credential or tenant that is no longer valid (at once on this replica, within 5 s on others; nothing more is answered); 1001, the server stops; 1013, the server has too many messages to read at once. A client that does not answer a ping within 10 s is disconnected. Limits: 10 open sockets for a person or key, 500 for a tenant.",
 	},
 		rest.RawDocs{Params: reflect.TypeFor[socketIn](), Response: reflect.TypeFor[SocketMessage]()}, h.serveSocket)
 }
@@ -131,7 +131,7 @@ func (h *Handler) maySocket(req *http.Request, sc scope.Scope) error {
 	}
 	for _, origin := range req.Header.Values("Origin") {
 		if !sameOrigin(origin, req.Host, h.IDE.PublicURL) {
-			return fault.New(fault.Forbidden, "origin_denied", "a page of another origin may not open this socket socket")
+			return fault.New(fault.Forbidden, "origin_denied", "a page of another origin may not open this socket")
 		}
 	}
 	return nil

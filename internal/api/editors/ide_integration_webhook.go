@@ -101,7 +101,7 @@ func answerDelivery(w http.ResponseWriter, got ide.Receipt) {
 	case got.Ignored != "":
 		out.Status, out.Message = "ignored", got.Ignored
 	case got.Status == ide.InProgress:
-		out.Message = "The work goes on; ask for the deployment"
+		out.Message = "The work continues; request the deployment"
 		rest.WriteJSON(w, http.StatusAccepted, out)
 		return
 	case got.Status == ide.Failed:

@@ -77,7 +77,7 @@ func (k *socket) serve(conn *websocket.Conn, raw net.Conn) {
 		size := int64(len(body))
 		switch {
 		case errors.Is(err, errSocketsFull):
-			k.end(websocket.StatusTryAgainLater, "the server has too much to read")
+			k.end(websocket.StatusTryAgainLater, "the server has too many messages to read")
 		case err != nil:
 			k.linger(err) // closed, by either side; with 1009 where it was too large
 		case kind != websocket.MessageText:

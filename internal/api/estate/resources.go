@@ -39,7 +39,7 @@ type ResourceCreated struct {
 	CreatedAt time.Time `json:"created_at" doc:"When it was created"`
 	Message   string    `json:"message" doc:"What was done"`
 
-	Warnings []resource.Warning `json:"warnings,omitempty" doc:"Effects of the resource that may surprise"`
+	Warnings []resource.Warning `json:"warnings,omitempty" doc:"Effects of the resource that you may not expect"`
 }
 
 type resourceCreatedOut struct {

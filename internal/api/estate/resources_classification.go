@@ -21,7 +21,7 @@ type applyClassificationIn struct {
 
 type bulkClassifyIn struct {
 	rest.InEnvironment
-	Limit int `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"Largest number of resources to look at"`
+	Limit int `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"Largest number of resources to examine"`
 }
 
 type bulkClassifiedOut struct{ Body resource.Bulk }
@@ -70,7 +70,7 @@ func (h *Handler) classification(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "auto-classify-bulk", Method: http.MethodPost, Path: "/resources/auto-classify-bulk", Reach: rest.ReachEnvironment, Permission: "resources:edit", Tags: tags,
 		Summary:     "Classify many resources with the heuristic",
-		Description: "Looks at the resources of one environment (sandbox by default) that only the heuristic classified, or nobody. Those that were never classified come first, then those classified longest ago, so repeated calls reach them all. Only empty members are filled in. The call is one audit entry, and each changed resource is one event.",
+		Description: "Examines the resources of one environment (sandbox by default) that only the heuristic classified, or nobody. Those that were never classified come first, then those classified longest ago, so repeated calls reach them all. Only empty members are filled in. The call is one audit entry, and each changed resource is one event.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *bulkClassifyIn) (*bulkClassifiedOut, error) {
 			got, err := h.Resources.ClassifyBulk(ctx, sc, int64(in.Limit))

@@ -71,7 +71,7 @@ func (h *Handler) auth(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "logout", Method: http.MethodPost, Path: "/auth/logout", Reach: rest.ReachSelf, Tags: tags,
 		Summary:     "Sign out",
-		Description: "Ends the caller's session at once, and the tokens that were made from it. After a sign-in at an identity provider, `end_session_url` ends the session there, too. API keys have no session: 400.",
+		Description: "Ends the caller's session at once, and the tokens that were created from it. After a sign-in at an identity provider, `end_session_url` ends the session there, too. API keys have no session: 400.",
 	},
 		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*signedOutOut, error) {
 			out := &signedOutOut{Body: SignedOut{Done: Done{"Signed out"}}}

@@ -87,7 +87,7 @@ func (h *Handler) authSessions(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "end-own-session", Method: http.MethodDelete, Path: "/auth/sessions/{session_id}", Reach: rest.ReachSelf, Tags: tags,
 		Summary:     "End one of your sessions",
-		Description: "Ends the session and the tokens that were made from it at once. Another person's session: 404 `session_not_found`.",
+		Description: "Ends the session and the tokens that were created from it at once. Another person's session: 404 `session_not_found`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *sessionPath) (*struct{}, error) {
 			return nil, h.Auth.Sessions.End(ctx, sc, in.SessionID)

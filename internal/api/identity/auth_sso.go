@@ -52,13 +52,13 @@ func (h *Handler) authSSO(r *rest.Router) {
 		ID: "start-sign-on", Method: http.MethodGet, Path: "/auth/sso/login", Public: true, Tags: tags, Status: http.StatusFound, FailurePage: signInPage,
 		Errors:      []int{http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests, http.StatusBadGateway},
 		Summary:     "Sign in at the identity provider",
-		Description: "A browser opens this page and is sent to the tenant's identity provider (OpenID Connect, authorization code flow with PKCE). The tenant is the one that the request names by host or tenant_id, by default the default tenant. Without a provider: 404 `sign_on_off`. return_to must be a path of this server: 400 `invalid_return_to`. A cookie keeps the sign-in together for ten minutes. A browser that comes from a page of another origin starts on the sign-in page: 403 `cross_origin`. If it fails, a browser (`Accept: text/html`) is sent to `/login?error=<code>`.",
+		Description: "Redirects a browser to the tenant's identity provider (OpenID Connect, authorization code flow with PKCE). The tenant is the one that the request names by host or tenant_id, by default the default tenant. Without a provider: 404 `sign_on_off`. return_to must be a path of this server: 400 `invalid_return_to`. A cookie holds the state of the sign-in for ten minutes. A browser that comes from a page of another origin starts on the sign-in page: 403 `cross_origin`. If the sign-in fails, a browser (`Accept: text/html`) is redirected to `/login?error=<code>`.",
 	}, rest.RawDocs{Params: reflect.TypeFor[ssoLogin]()}, h.startSignOn)
 	rest.Raw(r, rest.Op{
 		ID: "finish-sign-on", Method: http.MethodGet, Path: "/auth/sso/callback", Public: true, Tags: tags, Status: http.StatusSeeOther, FailurePage: signInPage,
 		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests, http.StatusBadGateway},
-		Summary:     "Come back from the identity provider",
-		Description: "The redirect URI to register at the provider. It starts a browser session and leads to the page that the sign-in was started for. 400 `invalid_state`: this browser did not start the sign-in, or it was used already. 400 `wrong_issuer`: the answer comes from another provider. 401: the provider proves nobody (`sign_on_denied`, `code_refused`, `invalid_id_token`). 403: the person may not come in (`no_account`, `account_disabled`, `email_not_verified`, `email_domain_denied`). 409 `account_exists`: another account has the e-mail address; an administrator links it to the identity. A browser (`Accept: text/html`) is sent to `/login?error=<code>` instead.",
+		Summary:     "Return from the identity provider",
+		Description: "The redirect URI to register at the provider. It starts a browser session and redirects to the page for which the sign-in was started. 400 `invalid_state`: this browser did not start the sign-in, or it was used already. 400 `wrong_issuer`: the answer comes from another provider. 401: the provider did not confirm the person (`sign_on_denied`, `code_refused`, `invalid_id_token`). 403: the person may not sign in (`no_account`, `account_disabled`, `email_not_verified`, `email_domain_denied`). 409 `account_exists`: another account has the e-mail address; an administrator links it to the identity. A browser (`Accept: text/html`) is redirected to `/login?error=<code>` instead.",
 	}, rest.RawDocs{Params: reflect.TypeFor[ssoCallback]()}, func(w http.ResponseWriter, req *http.Request, sc scope.Scope) { h.finishSignOn(r, w, req, sc) })
 	rest.Raw(r, rest.Op{
 		ID: "end-sessions-of-provider", Method: http.MethodPost, Path: "/auth/sso/backchannel-logout", Public: true, Tags: tags, Status: http.StatusOK,
@@ -140,5 +140,5 @@ func (h *Handler) endSessionsOfProvider(w http.ResponseWriter, req *http.Request
 		rest.Fail(w, err)
 		return
 	}
-	rest.WriteJSON(w, http.StatusOK, Done{"The sessions are ended"})
+	rest.WriteJSON(w, http.StatusOK, Done{"The sessions have ended"})
 }

@@ -31,7 +31,7 @@ func (h *Handler) developerPortal(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "issue-portal-token", Method: http.MethodPost, Path: "/developer-portal/token", Reach: rest.ReachSelf, Tags: tags,
 		Summary:     "Issue a token for the caller",
-		Description: "The token is valid for an hour and has the caller's scopes, or fewer. It ends with the credential that made it. A scope that the caller does not hold: 403.",
+		Description: "The token is valid for an hour and has the caller's scopes, or fewer. It ends with the credential that created it. A scope that the caller does not hold: 403.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *portalTokenIn) (*grantOut, error) {
 			var scopes []string
@@ -44,7 +44,7 @@ func (h *Handler) developerPortal(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "generate-api-key", Method: http.MethodPost, Path: "/developer-portal/api-keys/{environment}/generate", Tags: tags, Status: http.StatusCreated, Creates: true,
 		Summary:     "Create an API key for one environment",
-		Description: "Only this answer contains the key. The key works in its environment only. Without `scopes` it gets the least: read access to decisions, policies and resources. A person's key can do no more than the person and ends with the account. An API key needs `tenants:write` to make keys, and they end no later than itself. A scope that the caller does not hold: 403; an unknown one: 422.",
+		Description: "Only this answer contains the key. The key works in its environment only. Without `scopes` it gets the least: read access to decisions, policies and resources. A person's key can do no more than the person and ends with the account. An API key needs `tenants:write` to create keys, and they end no later than itself. A scope that the caller does not hold: 403; an unknown one: 422.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *portalKeyIn) (*keyOut, error) {
 			var d auth.PortalDraft

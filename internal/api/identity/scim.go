@@ -23,7 +23,7 @@ type SCIMValue struct {
 	Display string `json:"display,omitempty" doc:"How to show the value"`
 	Type    string `json:"type,omitempty" doc:"What the value is for" example:"work"`
 	Primary bool   `json:"primary,omitempty" doc:"Whether this is the preferred value"`
-	Ref     string `json:"$ref,omitempty" doc:"Where the resource is that the value names"`
+	Ref     string `json:"$ref,omitempty" doc:"Address of the resource that the value names"`
 }
 
 // SCIMMeta documents what is known about a resource.
@@ -31,20 +31,20 @@ type SCIMMeta struct {
 	ResourceType string `json:"resourceType,omitempty" doc:"Type of the resource" example:"User"`
 	Created      string `json:"created,omitempty" doc:"When it was added"`
 	LastModified string `json:"lastModified,omitempty" doc:"When it last changed"`
-	Location     string `json:"location,omitempty" doc:"Where it is"`
+	Location     string `json:"location,omitempty" doc:"Its address"`
 	Version      string `json:"version,omitempty" doc:"Its entity tag"`
 }
 
 // SCIMUser documents a person. The operation that lists schemas has all attributes.
 type SCIMUser struct {
 	Schemas     []string          `json:"schemas" nullable:"false" doc:"URIs of the schemas of the resource"`
-	ID          string            `json:"id,omitempty" readOnly:"true" doc:"Id of the user here"`
+	ID          string            `json:"id,omitempty" readOnly:"true" doc:"Id of the user in gatehouse"`
 	ExternalID  string            `json:"externalId,omitempty" doc:"Id of the user at the client; unique in the tenant"`
 	UserName    string            `json:"userName,omitempty" doc:"Name to sign in with; unique in the tenant, ignoring case"`
 	Name        map[string]string `json:"name,omitempty" doc:"formatted, familyName, givenName, middleName, honorificPrefix and honorificSuffix"`
 	DisplayName string            `json:"displayName,omitempty" doc:"How to show the name"`
 	Active      bool              `json:"active,omitempty" doc:"false ends sessions and keys at once"`
-	Emails      []SCIMValue       `json:"emails,omitempty" nullable:"false" doc:"E-mail addresses; the primary one is the address here"`
+	Emails      []SCIMValue       `json:"emails,omitempty" nullable:"false" doc:"E-mail addresses; the primary one is the user's address in gatehouse"`
 	Roles       []SCIMValue       `json:"roles,omitempty" nullable:"false" doc:"Roles at the client, which the role_map translates"`
 	Groups      []SCIMValue       `json:"groups,omitempty" nullable:"false" readOnly:"true" doc:"Groups of the user"`
 	Meta        SCIMMeta          `json:"meta,omitzero" readOnly:"true" doc:"About the resource"`
@@ -169,7 +169,7 @@ func (h *Handler) scimDiscovery(r *rest.Router) {
 	object, list := reflect.TypeFor[map[string]any](), reflect.TypeFor[SCIMList]()
 	scimOperation(r, rest.Op{
 		ID: "scim-config", Method: http.MethodGet, Path: "/scim/v2/ServiceProviderConfig",
-		Summary: "Read what SCIM can do here", Description: "PATCH, filters and ETags are supported; bulk operations, sorting and passwords are not.",
+		Summary: "Read the SCIM features of the server", Description: "PATCH, filters and ETags are supported; bulk operations, sorting and passwords are not.",
 	}, rest.RawDocs{Response: object}, func(w http.ResponseWriter, _ *http.Request, _ scope.Scope) error {
 		return scimWrite(w, http.StatusOK, h.SCIM.ProviderConfig())
 	})
@@ -211,7 +211,7 @@ func (h *Handler) scimUsers(r *rest.Router) {
 	scimOperation(r, rest.Op{
 		ID: "scim-create-user", Method: http.MethodPost, Path: "/scim/v2/Users", Status: http.StatusCreated, Creates: true,
 		Summary:     "Add a user by SCIM",
-		Description: "The user gets the roles that the tenant's role_map has for its roles, and the default roles. A user name, e-mail address or externalId that somebody has: 409 uniqueness. Passwords are ignored.",
+		Description: "The user gets the roles that the tenant's role_map has for its roles, and the default roles. A user name, e-mail address or externalId that is in use: 409 uniqueness. Passwords are ignored.",
 	}, rest.RawDocs{Params: reflect.TypeFor[scimSelect](), Request: record, Response: record}, func(w http.ResponseWriter, req *http.Request, sc scope.Scope) error {
 		return h.scimCreate(w, req, sc, h.SCIM.CreateUser)
 	})
@@ -225,14 +225,14 @@ func (h *Handler) scimUsers(r *rest.Router) {
 	scimOperation(r, rest.Op{
 		ID: "scim-replace-user", Method: http.MethodPut, Path: "/scim/v2/Users/{user_id}", Errors: change,
 		Summary:     "Replace a user by SCIM",
-		Description: "What the body leaves out goes, but for active. Users who may do more than the role_map allows are changed only if the directory added them, and are given nothing (403). The last administrator stays one (409).",
+		Description: "Members that the body leaves out are removed, except active. Users who may do more than the role_map allows are changed only if the directory added them, and get no further rights (403). The last administrator keeps the role (409).",
 	}, rest.RawDocs{Params: reflect.TypeFor[scimUserChange](), Request: record, Response: record}, func(w http.ResponseWriter, req *http.Request, sc scope.Scope) error {
 		return h.scimChange(w, req, sc, "user_id", h.SCIM.ReplaceUser)
 	})
 	scimOperation(r, rest.Op{
 		ID: "scim-patch-user", Method: http.MethodPatch, Path: "/scim/v2/Users/{user_id}", Errors: change,
 		Summary:     "Change a user by SCIM",
-		Description: "Applies all operations or none. active false ends the user's sessions and keys at once. The rules of replacing apply.",
+		Description: "Applies all operations or none. active false ends the user's sessions and keys at once. The rules of replacing a user apply.",
 	}, rest.RawDocs{Params: reflect.TypeFor[scimUserChange](), Request: reflect.TypeFor[SCIMPatch](), Response: record}, func(w http.ResponseWriter, req *http.Request, sc scope.Scope) error {
 		return h.scimChange(w, req, sc, "user_id", h.SCIM.PatchUser)
 	})
@@ -272,19 +272,19 @@ func (h *Handler) scimGroups(r *rest.Router) {
 	change := []int{http.StatusConflict, http.StatusPreconditionFailed}
 	scimOperation(r, rest.Op{
 		ID: "scim-replace-group", Method: http.MethodPut, Path: "/scim/v2/Groups/{group_id}", Errors: change,
-		Summary: "Replace a group by SCIM", Description: "Who joins or leaves the group gets other roles at once, which ends their sessions.",
+		Summary: "Replace a group by SCIM", Description: "People who join or leave the group get other roles at once, which ends their sessions.",
 	}, rest.RawDocs{Params: reflect.TypeFor[scimGroupChange](), Request: record, Response: record}, func(w http.ResponseWriter, req *http.Request, sc scope.Scope) error {
 		return h.scimChange(w, req, sc, "group_id", h.SCIM.ReplaceGroup)
 	})
 	scimOperation(r, rest.Op{
 		ID: "scim-patch-group", Method: http.MethodPatch, Path: "/scim/v2/Groups/{group_id}", Errors: change,
-		Summary: "Change a group by SCIM", Description: "Applies all operations or none. Who joins or leaves the group gets other roles at once, which ends their sessions.",
+		Summary: "Change a group by SCIM", Description: "Applies all operations or none. People who join or leave the group get other roles at once, which ends their sessions.",
 	}, rest.RawDocs{Params: reflect.TypeFor[scimGroupChange](), Request: reflect.TypeFor[SCIMPatch](), Response: record}, func(w http.ResponseWriter, req *http.Request, sc scope.Scope) error {
 		return h.scimChange(w, req, sc, "group_id", h.SCIM.PatchGroup)
 	})
 	scimOperation(r, rest.Op{
 		ID: "scim-delete-group", Method: http.MethodDelete, Path: "/scim/v2/Groups/{group_id}", Status: http.StatusNoContent, Errors: change,
-		Summary: "Remove a group by SCIM", Description: "Its members stay, and lose the roles that it gave.",
+		Summary: "Remove a group by SCIM", Description: "Its members stay, and lose the roles that the group gave them.",
 	}, rest.RawDocs{Params: reflect.TypeFor[struct {
 		scimGroupPath
 		scimMatch

@@ -81,7 +81,7 @@ func (h *Handler) tenants(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "create-tenant", Method: http.MethodPost, Path: "/tenants", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Create a tenant",
-		Description: "Only for platform administrators. The id is made from the name; if it is or was ever taken, a number is appended. A domain that another tenant has: 409.",
+		Description: "Only for platform administrators. The id is derived from the name; if it is or was ever taken, a number is appended. A domain that another tenant has: 409.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *tenantCreateIn) (*tenantOut, error) {
 			t, err := h.Tenants.Create(ctx, sc, in.Body)
@@ -176,7 +176,7 @@ func (h *Handler) tenantKeyChanges(r *rest.Router, tags []string) {
 		ID: "update-api-key", Method: http.MethodPut, Path: "/tenants/{tenant_id}/api-keys/{key_id}", Permission: "tenants:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Change an API key",
-		Description: "Members that are not sent keep their value; null as expires_at means that the key never expires. The change takes effect at once, also for tokens that were made from the key; the key itself stays the same. The caller must be able to create a key like the result: a scope that the caller does not hold, or an end later than that of the calling key: 403. An expired key cannot be changed: 409 `key_expired`.",
+		Description: "Members that are not sent keep their value; null as expires_at means that the key never expires. The change takes effect at once, also for tokens that were created from the key; the key itself stays the same. The caller must be able to create a key like the result: a scope that the caller does not hold, or an end later than that of the calling key: 403. An expired key cannot be changed: 409 `key_expired`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *keyUpdateIn) (*keyOut, error) {
 			sc, err := h.within(ctx, sc, in.ID)
@@ -188,7 +188,7 @@ func (h *Handler) tenantKeyChanges(r *rest.Router, tags []string) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "revoke-api-key", Method: http.MethodDelete, Path: "/tenants/{tenant_id}/api-keys/{key_id}", Permission: "tenants:write", Tags: tags,
-		Summary: "Revoke an API key", Description: "The key ends at once, and so do the tokens that were made from it.",
+		Summary: "Revoke an API key", Description: "The key ends at once, and so do the tokens that were created from it.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *KeyPath) (*revokedOut, error) {
 			sc, err := h.within(ctx, sc, in.ID)
@@ -202,7 +202,7 @@ func (h *Handler) tenantKeyChanges(r *rest.Router, tags []string) {
 		ID: "rotate-api-key", Method: http.MethodPost, Path: "/tenants/{tenant_id}/api-keys/{key_id}/rotate", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Replace an API key",
-		Description: "Makes a new key with the same name, scopes and end. The old key works for grace_seconds more; by default it ends at once. An expired key cannot be replaced: 409 `key_expired`.",
+		Description: "Creates a new key with the same name, scopes and end. The old key works for another grace_seconds; by default it ends at once. An expired key cannot be replaced: 409 `key_expired`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *keyRotateIn) (*keyOut, error) {
 			sc, err := h.within(ctx, sc, in.ID)

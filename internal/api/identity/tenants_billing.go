@@ -31,7 +31,7 @@ func (h *Handler) tenantBilling(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "get-tenant-billing", Method: http.MethodGet, Path: "/tenants/{tenant_id}/billing", Permission: "billing:read", Tags: tags,
 		Summary:     "Read a tenant's bill",
-		Description: "Usage of the tenant in the current period, and its cost so far. Calls are counted as they are made; policies, people, bouncers and storage are current numbers. The operator sets the prices; without prices, costs are 0.",
+		Description: "Usage of the tenant in the current period, and its cost so far. Calls are counted as they happen; policies, people, bouncers and storage are current numbers. The operator sets the prices; without prices, costs are 0.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *TenantPath) (*billingOut, error) {
 			b, err := h.Metering.Billing(ctx, sc, in.ID)

@@ -62,7 +62,7 @@ func (h *Handler) tenantDomains(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "update-tenant-domain", Method: http.MethodPut, Path: "/tenants/{tenant_id}/domains/{domain}", Permission: "tenants:write", Tags: tags, Record: record,
-		Summary: "Change a domain", Description: "What is sent changes. A certificate is sent with its key; null for both removes them. The checks are the same as when a domain is added (422). Sending `acme` as true also has an order that failed tried again at once.",
+		Summary: "Change a domain", Description: "Only members that are sent change. A certificate is sent with its key; null for both removes them. The checks are the same as when a domain is added (422). With `acme` true, the server also retries a failed order at once.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *domainUpdateIn) (*domainOut, error) {
 			d, err := h.Domains.Update(ctx, sc, in.ID, in.Domain, in.Body)

@@ -57,7 +57,7 @@ func (h *Handler) tenantSCIM(r *rest.Router) {
 	tags, path := []string{"Tenants"}, "/tenants/{tenant_id}/scim"
 	rest.Register(r, rest.Op{
 		ID: "get-tenant-scim", Method: http.MethodGet, Path: path, Permission: "tenants:read", Tags: tags,
-		Summary: "Read the settings of a tenant's directory", Description: "What a directory that provisions people by SCIM may give, and the address to enter there.",
+		Summary: "Read the settings of a tenant's directory", Description: "What a directory that provisions people by SCIM may grant, and the address to enter there.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *TenantPath) (*directoryOut, error) {
 			sc, err := h.within(ctx, sc, in.ID)
@@ -70,7 +70,7 @@ func (h *Handler) tenantSCIM(r *rest.Router) {
 		ID: "update-tenant-scim", Method: http.MethodPut, Path: path, Permission: "tenants:write", Also: "users:write", Tags: tags, Record: reflect.TypeFor[scim.Directory](),
 		Errors:      []int{http.StatusPreconditionFailed},
 		Summary:     "Change the settings of a tenant's directory",
-		Description: "Members that are not sent keep their value; null gives the default. The roles of everybody whom the directory manages change at once; people who may do more than the settings allow keep theirs. The caller must hold everything that the roles allow, before and after (403), since the directory hands them out.",
+		Description: "Members that are not sent keep their value; null gives the default. The roles of everybody whom the directory manages change at once; people who may do more than the settings allow keep theirs. The caller must hold everything that the roles allow, before and after (403), since the directory grants them.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *directoryIn) (*directoryOut, error) {
 			sc, err := h.within(ctx, sc, in.ID)
@@ -101,7 +101,7 @@ func (h *Handler) tenantSCIMTokens(r *rest.Router, tags []string, path string) {
 	rest.Register(r, rest.Op{
 		ID: "create-tenant-scim-token", Method: http.MethodPost, Path: path, Permission: "tenants:write", Also: "users:write", Tags: tags, Status: http.StatusCreated, Creates: true,
 		Summary:     "Create a token for a tenant's directory",
-		Description: "The token works on the SCIM operations of this tenant, and on nothing else. Only this answer contains it. The caller must hold everything that the directory can give (403). At most 20 tokens.",
+		Description: "The token works with the SCIM operations of this tenant, and with nothing else. Only this answer contains it. The caller must hold everything that the directory can grant (403). At most 20 tokens.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *scimTokenIn) (*scimTokenOut, error) {
 			sc, err := h.within(ctx, sc, in.ID)
@@ -114,7 +114,7 @@ func (h *Handler) tenantSCIMTokens(r *rest.Router, tags []string, path string) {
 	rest.Register(r, rest.Op{
 		ID: "rotate-tenant-scim-token", Method: http.MethodPost, Path: path + "/{token_id}/rotate", Permission: "tenants:write", Also: "users:write", Tags: tags, Status: http.StatusCreated, Creates: true,
 		Summary:     "Replace a token of a tenant's directory",
-		Description: "The old value works for grace_seconds more; by default it ends at once. Only this answer contains the new one. The caller must hold everything that the directory can give (403).",
+		Description: "The old value works for another grace_seconds; by default it ends at once. Only this answer contains the new one. The caller must hold everything that the directory can grant (403).",
 	},
 		func(ctx context.Context, sc scope.Scope, in *scimRotateIn) (*scimTokenOut, error) {
 			sc, err := h.within(ctx, sc, in.ID)

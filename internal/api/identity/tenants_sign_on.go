@@ -48,7 +48,7 @@ func (h *Handler) tenantSignOn(r *rest.Router) {
 		ID: "update-tenant-sign-on", Method: http.MethodPut, Path: path, Permission: "tenants:write", Tags: tags, Record: reflect.TypeFor[signon.SignOn](),
 		Errors:      []int{http.StatusConflict, http.StatusBadGateway},
 		Summary:     "Set the sign-on of a tenant",
-		Description: "Sets the identity provider (OpenID Connect) that the tenant's people sign in at. The first call needs issuer and client_id; later calls change the members that are sent. The provider's configuration is read at once: 422 `provider_unfit` where it cannot be used, 422 `target_refused` where its address may not be called. The caller must hold everything that the roles in the record allow, since whoever chooses the provider chooses who gets them (403). Another issuer needs the client secret again: 422 `credential_required`.",
+		Description: "Sets the identity provider (OpenID Connect) with which the tenant's people sign in. The first call needs issuer and client_id; later calls change the members that are sent. The server reads the provider's configuration at once: 422 `provider_unfit` if it cannot be used, 422 `target_refused` if its address may not be called. The caller must hold everything that the roles in the record allow, since whoever chooses the provider chooses who gets them (403). Another issuer needs the client secret again: 422 `credential_required`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *signOnIn) (*signOnOut, error) {
 			sc, err := h.within(ctx, sc, in.ID)
@@ -72,7 +72,7 @@ func (h *Handler) tenantSignOn(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "delete-tenant-sign-on", Method: http.MethodDelete, Path: path, Permission: "tenants:write", Tags: tags,
-		Summary: "Remove the sign-on of a tenant", Description: "People sign in with passwords again. Sessions that the provider vouched for go on; links of people to the provider are kept.",
+		Summary: "Remove the sign-on of a tenant", Description: "People sign in with passwords again. Sessions that began at the provider continue, and the links of people to the provider stay.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *TenantPath) (*struct{}, error) {
 			sc, err := h.within(ctx, sc, in.ID)

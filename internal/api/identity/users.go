@@ -90,7 +90,7 @@ func (h *Handler) users(r *rest.Router) {
 		ID: "update-user", Method: http.MethodPut, Path: "/users/{user_id}", Permission: "users:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Change a user",
-		Description: "Members that are not sent keep their value. A new password, other roles or disabling ends the user's sessions at once. The caller must hold everything that the user may do, before and after (403). The last platform administrator must remain one (409).",
+		Description: "Members that are not sent keep their value. A new password, other roles or disabling ends the user's sessions at once. The caller must hold everything that the user may do, before and after (403). The last platform administrator keeps the role (409).",
 	},
 		func(ctx context.Context, sc scope.Scope, in *userUpdateIn) (*userOut, error) {
 			u, err := h.Users.Update(ctx, sc, in.ID, in.Body)
@@ -110,7 +110,7 @@ func (h *Handler) users(r *rest.Router) {
 		ID: "delete-user", Method: http.MethodDelete, Path: "/users/{user_id}", Permission: "users:write", Tags: tags,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Delete a user",
-		Description: "The user's sessions and own API keys end at once. An id that was made at random is never reused.",
+		Description: "The user's sessions and own API keys end at once. A generated id is never reused.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *UserPath) (*revokedOut, error) {
 			u, err := h.Users.Delete(ctx, sc, in.ID)

@@ -42,7 +42,7 @@ func (h *Handler) userIdentities(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "link-user-identity", Method: http.MethodPost, Path: path, Permission: "users:write", Tags: tags, Status: http.StatusCreated, Creates: true,
 		Errors:  []int{http.StatusConflict},
-		Summary: "Link a user to an identity", Description: "From then on, whoever signs in at the issuer as this subject is this user. The caller must hold what the user may do (403). A subject is one person's only (409).",
+		Summary: "Link a user to an identity", Description: "From then on, whoever signs in at the issuer as this subject is this user. The caller must hold what the user may do (403). A subject can belong to one person only (409).",
 	},
 		func(ctx context.Context, sc scope.Scope, in *identityCreateIn) (*identityOut, error) {
 			i, err := h.Users.Link(ctx, sc, in.ID, in.Body)

@@ -20,7 +20,7 @@ func (h *Handler) usersImport(r *rest.Router, tags []string) {
 		ID: "import-users", Method: http.MethodPost, Path: "/users/import", Permission: "users:write", Tags: tags,
 		MaxBody: 10 << 20, Slow: true, Errors: []int{http.StatusConflict},
 		Summary:     "Import users",
-		Description: "Adds up to 5000 users from CSV or from JSON lines, all or none. CSV has a header: id, email, username, roles (separated by semicolons), department, attributes (a JSON object) and attributes.<name>. A JSON line has the members of POST /users. Passwords are not imported. Whatever is wrong is 422 `import_failed`, with the number of the line for each offence.",
+		Description: "Adds up to 5000 users from CSV or from JSON lines, all or none. CSV has a header: id, email, username, roles (separated by semicolons), department, attributes (a JSON object) and attributes.<name>. A JSON line has the members of POST /users. Passwords are not imported. If anything is wrong: 422 `import_failed`, with the line number of each offence.",
 	}, rest.RawDocs{
 		Params: reflect.TypeFor[usersImportParams](), Request: reflect.TypeFor[string](), RequestType: "text/csv, application/x-ndjson",
 		Response: reflect.TypeFor[user.Imported](),

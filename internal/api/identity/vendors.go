@@ -63,7 +63,7 @@ func (h *Handler) vendors(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "create-vendor", Method: http.MethodPost, Path: "/vendors", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Register a vendor",
-		Description: "Only for platform administrators. A vendor embeds the product and makes tenants through the OEM API, which has a document of its own. Only this answer contains the vendor's key. The key works with the OEM API alone.",
+		Description: "Only for platform administrators. A vendor embeds the product and creates tenants through the OEM API, which has a document of its own. Only this answer contains the vendor's key. The key works with the OEM API alone.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *vendorCreateIn) (*vendorIssuedOut, error) {
 			made, err := h.Vendors.Create(ctx, sc, in.Body)
@@ -104,7 +104,7 @@ func (h *Handler) vendors(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "rotate-vendor-key", Method: http.MethodPost, Path: "/vendors/{vendor_id}/rotate", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true,
 		Summary:     "Replace a vendor's key",
-		Description: "Only for platform administrators. Only this answer contains the new key. The old key works for grace_seconds more; by default it ends at once.",
+		Description: "Only for platform administrators. Only this answer contains the new key. The old key works for another grace_seconds; by default it ends at once.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *vendorRotateIn) (*vendorIssuedOut, error) {
 			var grace time.Duration

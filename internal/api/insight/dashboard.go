@@ -38,7 +38,7 @@ type anomaliesIn struct {
 	rest.InEnvironment
 	rest.Page
 	Kind  string `query:"kind" enum:"denial_spike,error_spike,latency_anomaly,resource_access_spike,user_activity,suspicious_source_ip" doc:"Only this kind; absent: all"`
-	Hours int    `query:"hours" default:"24" minimum:"1" maximum:"2160" doc:"Only those that were still going on this many hours ago or later"`
+	Hours int    `query:"hours" default:"24" minimum:"1" maximum:"2160" doc:"Only those that were still active this many hours ago or later"`
 }
 
 type anomaliesOut struct{ Body anomaly.Page }

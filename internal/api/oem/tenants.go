@@ -49,7 +49,7 @@ func (h *Handler) tenants(r *rest.Router) {
 		ID: "oem-create-tenant", Method: http.MethodPost, Family: Family, Path: "/tenants", Caller: scope.Vendor, Tags: tags,
 		Status: http.StatusCreated, Creates: true,
 		Summary:     "Provision a tenant",
-		Description: "Makes the tenant with its administrator, API keys and first bouncer, all or nothing: what an interrupted request leaves is removed within a few minutes, or by a repetition with the same Idempotency-Key. A repetition within 24 hours gets the first answer, secrets included. Over the vendor's `max_tenants`, or a limit in `settings`: 403 `limit_exceeded`. A domain that another tenant has: 409.",
+		Description: "Creates the tenant with its administrator, API keys and first bouncer, all or nothing: the server removes what an interrupted request leaves within a few minutes, or at a repetition with the same Idempotency-Key. A repetition within 24 hours gets the first answer, secrets included. Over the vendor's `max_tenants`, or a limit in `settings`: 403 `limit_exceeded`. A domain that another tenant has: 409.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *provisionIn) (*provisionedOut, error) {
 			rest.LiftDeadlines(ctx)
@@ -66,7 +66,7 @@ func (h *Handler) tenants(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "oem-get-tenant-status", Method: http.MethodGet, Family: Family, Path: "/tenants/{id}/status", Caller: scope.Vendor, Tags: tags,
-		Summary: "Read the status of a tenant", Description: "The tenant with its usage, its bouncers and the number of open alerts. A tenant that the vendor did not make: 404 `tenant_not_found`, as if it did not exist.",
+		Summary: "Read the status of a tenant", Description: "The tenant with its usage, its bouncers and the number of open alerts. A tenant that the vendor did not create: 404 `tenant_not_found`, as if it did not exist.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *TenantPath) (*statusOut, error) {
 			st, err := h.Vendors.Status(ctx, sc, in.ID)

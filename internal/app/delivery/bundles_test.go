@@ -251,7 +251,7 @@ func TestApplicationGone(t *testing.T) {
 	bouncerIs(t, a, b.ID, "connected", "")
 	app.Close()
 	(&apptest.Client{Base: b.URL}).Do(t, "GET", "/x", nil).Want(502)
-	bouncerIs(t, a, b.ID, "degraded", "it does not reach its application") // within ten seconds, not the next report in turn
+	bouncerIs(t, a, b.ID, "degraded", "it cannot reach its application") // within ten seconds, not the next report in turn
 	if v := a.Do(t, "GET", fmt.Sprint("/bouncers/", b.ID, "/health"), nil).Want(200).Get("target_app_reachable"); v != false {
 		t.Errorf("target_app_reachable is %v", v)
 	}

@@ -59,7 +59,7 @@ func TestDeployingGuide(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the guide ended: %v\n%s", err, out)
 	}
-	for _, want := range []string{`"mode":"enforce"`, `"name":"Ada"`, "has a new password", "every chain holds", "guide-done"} {
+	for _, want := range []string{`"mode":"enforce"`, `"name":"Ada"`, "has a new password", "every chain is intact", "guide-done"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the guide does not show %q:\n%s", want, out)
 		}

@@ -366,7 +366,7 @@ func failedLogins(t *testing.T, r *rig) {
 		{"long password", "good", strings.Repeat("x", 1024)},
 		{"disabled", "disabled", apptest.Password},
 		{"no password set", "no-password", ""},
-		{"no password set, any", "no-password", "no password is this one"},
+		{"no password set, any", "no-password", "no password has this hash"},
 		{"empty name", "", apptest.Password},
 		{"SQL", "' OR 1=1 --", "x"},
 		{"wildcard", "%", apptest.Password},

@@ -199,7 +199,7 @@ func checkRoute(in *request.Inbound, c *extauthz.Check, st *settings.State) *req
 	if text := c.Extensions[extensionResource]; text != "" && st.Set != nil {
 		id, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || id <= 0 || st.Set.Match(&rego.Request{ResourceID: id}) == nil {
-			return request.Refuse(http.StatusForbidden, "unknown_resource", "the route names a resource that this bouncer does not stand before")
+			return request.Refuse(http.StatusForbidden, "unknown_resource", "the route names a resource that this bouncer does not protect")
 		}
 		in.Resource = id
 	}
@@ -250,9 +250,9 @@ func shownBody(c *extauthz.Check, refs lang.Refs) *request.Inspection {
 	}
 	switch {
 	case c.Have == extauthz.Partial:
-		s.Whole, s.Refusal = false, request.Refuse(http.StatusRequestEntityTooLarge, "body_partial", "a control needs the whole body, of which the gateway sent a part")
+		s.Whole, s.Refusal = false, request.Refuse(http.StatusRequestEntityTooLarge, "body_partial", "a control needs the whole body, and the gateway sent only a part of it")
 	case c.Have == extauthz.Unseen:
-		s.Whole, s.Refusal = false, request.Refuse(http.StatusForbidden, "body_unavailable", "a control needs the body, which the gateway did not send")
+		s.Whole, s.Refusal = false, request.Refuse(http.StatusForbidden, "body_unavailable", "a control needs the body, and the gateway did not send it")
 	case len(c.Body) > bodies.MaxFromGateway:
 		s.Whole, s.Refusal = false, request.TooLarge("gateway", bodies.MaxFromGateway)
 	case len(c.Body) > 0:

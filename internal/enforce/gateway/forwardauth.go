@@ -31,7 +31,7 @@ func (g *Gateway) ForwardAuth(w http.ResponseWriter, r *http.Request, outer *req
 	if refs, looks := in.Needs(st); looks {
 		in.Seen = &request.Inspection{Refs: refs, Whole: true}
 		if request.NeedsBody(refs) && (in.Method == http.MethodPost || in.Method == http.MethodPut || in.Method == http.MethodPatch) {
-			in.Seen.Refusal = request.Refuse(http.StatusForbidden, "body_unavailable", "a control needs the body, which forward-auth does not see")
+			in.Seen.Refusal = request.Refuse(http.StatusForbidden, "body_unavailable", "a control needs the body, and forward-auth does not see it")
 		}
 	}
 	v := g.Judge.Decide(r.Context(), st, &in, who, idErr)

@@ -47,7 +47,7 @@ func (g *gaps) open(dir string, log *slog.Logger) {
 	for place, text := range left {
 		one := &Gap{place: place}
 		if err := json.Unmarshal(text, one); err != nil || one.ID == "" {
-			log.Error("a note of missing decisions cannot be read", "error", err)
+			log.Error("the record of missing decisions cannot be read", "error", err)
 			continue
 		}
 		g.list = append(g.list, one)

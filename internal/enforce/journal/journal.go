@@ -111,7 +111,7 @@ func (j *Journal) writeGaps(now time.Time) {
 		}
 		j.Log.Warn("decisions are logged again", "missing", one.Count, "passed", one.Passed, "from", one.First.UTC(), "to", one.Last.UTC())
 		if err := g.removeFirst(); err != nil {
-			j.Log.Warn("a note of missing decisions cannot be removed", "error", err)
+			j.Log.Warn("the record of missing decisions cannot be removed", "error", err)
 		}
 	}
 	j.failing.Store(false)

@@ -41,7 +41,7 @@ func (j *Judge) Decide(ctx context.Context, st *settings.State, in *request.Inbo
 	defer func() {
 		if p := recover(); p != nil {
 			j.Panics.Panicked(ctx, "a decision panicked", p, in.ID)
-			v.Failure = "the evaluation broke down"
+			v.Failure = "the evaluation failed"
 			v.Resolve(request.Refuse(http.StatusServiceUnavailable, "evaluation_error", "the request could not be decided"), nil)
 		}
 	}()

@@ -157,7 +157,7 @@ func (v *Verdict) RefuseUnlogged(ctx context.Context, in *request.Inbound, st *s
 		return
 	}
 	in.Seen.Metered().Refund(ctx)
-	v.Resolve(request.Refuse(http.StatusServiceUnavailable, "audit_unavailable", "the decision cannot be logged, and this bouncer lets nothing pass that is not"), nil)
+	v.Resolve(request.Refuse(http.StatusServiceUnavailable, "audit_unavailable", "the decision cannot be logged, and this bouncer lets only logged requests pass"), nil)
 	v.Mask = nil
 }
 

@@ -397,7 +397,7 @@ func misspelt(where string, v value.Value, names spelling.Names) *Error {
 	var bad *Error
 	v.Each(func(name string, _ value.Value) bool {
 		if known, is := names.Misspelt(name); is {
-			bad = &Error{where + strconv.Quote(name) + " stands where " + strconv.Quote(known) + " is meant: member names differ in case"}
+			bad = &Error{where + strconv.Quote(name) + " is sent where " + strconv.Quote(known) + " is meant: member names differ in case"}
 		}
 		return bad == nil
 	})

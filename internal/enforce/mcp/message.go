@@ -108,7 +108,7 @@ func Parse(doc value.Value, h Headers, server bool) (*Message, *Error) {
 	switch {
 	case doc.Kind() == value.ArrayKind:
 		if server || anyRPC(doc) {
-			return nil, &Error{Code: CodeInvalidRequest, Message: "batches are no part of MCP since 2025-06-18"}
+			return nil, &Error{Code: CodeInvalidRequest, Message: "MCP has no batches since 2025-06-18"}
 		}
 		return nil, nil
 	case !isRPC(doc) && !(server && looksLikeRPC(doc)):
@@ -121,7 +121,7 @@ func Parse(doc value.Value, h Headers, server bool) (*Message, *Error) {
 		m.ID = string(id.AppendJSON(nil))
 	case value.UndefinedKind:
 	default:
-		return nil, &Error{Code: CodeInvalidRequest, Message: "an id is a string or a number"}
+		return nil, &Error{Code: CodeInvalidRequest, Message: "an id must be a string or a number"}
 	}
 	fail := func(code int, message string) (*Message, *Error) { return nil, &Error{code, message, m.ID} }
 	if bad := checkMembers(doc); bad != "" {
@@ -249,13 +249,13 @@ func checkAnswer(doc value.Value) string {
 	result, failure := doc.Get("result"), doc.Get("error")
 	switch {
 	case result.Defined() && failure.Defined():
-		return "an answer has a result or an error, not both"
+		return "an answer must have a result or an error, not both"
 	case doc.Get("params").Defined():
-		return "an answer has no params"
+		return "an answer must not have params"
 	case result.Defined() && !doc.Get("id").Defined():
-		return "a result names what it answers"
+		return "a result needs the id of its request"
 	case failure.Defined() && failure.Kind() != value.ObjectKind:
-		return "an error is an object"
+		return "an error must be an object"
 	}
 	return ""
 }

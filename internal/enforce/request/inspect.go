@@ -262,7 +262,7 @@ func TooLarge(limit string, bytes int) *Refusal {
 
 // TooMany refuses a body that there is no room for.
 func TooMany() *Refusal {
-	return &Refusal{http.StatusServiceUnavailable, "bodies_saturated", "a control needs this body, and the limit \"all_bodies\" is met by those that wait"}
+	return &Refusal{http.StatusServiceUnavailable, "bodies_saturated", "a control needs this body, and the waiting bodies have reached the limit \"all_bodies\""}
 }
 
 // Unfit says why an MCP message is refused without a decision; nil: it is decided on.

@@ -188,7 +188,7 @@ func (in *Inbound) socket() bool {
 func (s *Inspection) socket(in *Inbound, model bool) {
 	speaksMCP := s.Serves.MCP || strings.Contains(strings.ToLower(strings.Join(in.Headers["Sec-Websocket-Protocol"], ",")), "mcp")
 	if s.Refs.MCP && speaksMCP {
-		s.Refusal = &Refusal{http.StatusForbidden, "body_unavailable", "a control needs the messages, which a socket does not show"}
+		s.Refusal = &Refusal{http.StatusForbidden, "body_unavailable", "a control needs the messages, and the bouncer does not read those of a socket"}
 	}
 	s.markUnreadable(in, model, "the messages of a WebSocket are not read")
 }

@@ -34,7 +34,7 @@ func (in *Inbound) Adopt(method, host, target string, st *settings.Settings) *Re
 		return BadRequest("the path is ambiguous")
 	}
 	if !sameSegments(raw, in.Path) {
-		return BadRequest("the path must not hold empty or dot segments")
+		return BadRequest("the path must not have empty or dot segments")
 	}
 	in.Query = query
 	if in.params, ok = readQuery(query); !ok {
@@ -57,7 +57,7 @@ func allowedMethod(m string) *Refusal {
 	case "": // the gateway did not say
 		return BadRequest("the method is missing")
 	case "TRACE", "TRACK", "CONNECT", "PRI":
-		return &Refusal{http.StatusMethodNotAllowed, "method_not_allowed", "this method does not pass"}
+		return &Refusal{http.StatusMethodNotAllowed, "method_not_allowed", "this method is not forwarded"}
 	}
 	for i := 0; i < len(m); i++ {
 		// Methods are case-sensitive, but not every application knows that: `delete` must

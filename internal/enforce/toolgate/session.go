@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-var errSession = request.Refuse(http.StatusNotFound, "session_unknown", "the session is not known, or was opened by somebody else")
+var errSession = request.Refuse(http.StatusNotFound, "session_unknown", "the session is unknown, or belongs to another user")
 
 // sessionKey names the session of a request; empty: it has none.
 func sessionKey(in *request.Inbound, id string) string {

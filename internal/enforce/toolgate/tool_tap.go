@@ -23,7 +23,7 @@ import (
 )
 
 // errTapFull says that a list is too long to be held.
-var errTapFull = errors.New("the list is too long to be listened to")
+var errTapFull = errors.New("the list is too long to be read along")
 
 // toolTap reads in shadow mode what a server lists, so that changed descriptions are
 // noticed there too. The answer passes unchanged.

@@ -85,6 +85,6 @@ func (g *Gate) noteTools(ctx context.Context, st *settings.State, in *request.In
 	told := *v
 	told.ID = g.IDs.Next(g.Now())
 	told.ChangedTools = changed
-	told.Decision.Reason = "The MCP server changed what it says of its tools: " + strings.Join(changed, ", ")
+	told.Decision.Reason = "The MCP server changed the descriptions of its tools: " + strings.Join(changed, ", ")
 	g.Recorder.Record(st, in, who, &told)
 }

@@ -66,7 +66,7 @@ func (e *StatusError) Final() bool {
 func (e *StatusError) Error() string {
 	said := "the control plane answered " + strconv.Itoa(e.Code)
 	if e.Code == http.StatusUnauthorized {
-		said += ": this token is not known there. Check GATEHOUSE_BOUNCER_TOKEN and GATEHOUSE_URL, or register the bouncer again"
+		said += ": it does not know this token. Check GATEHOUSE_BOUNCER_TOKEN and GATEHOUSE_URL, or register the bouncer again"
 	}
 	return said
 }

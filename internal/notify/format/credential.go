@@ -25,7 +25,7 @@ func (t Type) ReadCredential(sent any) (map[string]string, []fault.Detail) {
 			s, isText := value.(string)
 			switch {
 			case !slices.Contains(t.Secrets, name):
-				wrong = append(wrong, fault.Detail{Pointer: "/credential/" + name, Message: "is no member of the credential of this type"})
+				wrong = append(wrong, fault.Detail{Pointer: "/credential/" + name, Message: "is not a member of the credential of this type"})
 			case !isText:
 				wrong = append(wrong, fault.Detail{Pointer: "/credential/" + name, Message: "must be a string"})
 			case len(s) > 8000:

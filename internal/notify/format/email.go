@@ -53,7 +53,7 @@ func emailType() Type {
 			}
 			if s := c.text("from"); s != "" {
 				if _, err := parseAddress(s); err != nil {
-					c.add("/settings/from", "is no mail address")
+					c.add("/settings/from", "is not a mail address")
 				}
 			}
 			c.recipients()
@@ -81,7 +81,7 @@ func parseAddress(text string) (*mail.Address, error) {
 		return nil, err
 	}
 	if len(a.Address) > 254 || !plainAddress.MatchString(a.Address) { // RFC 5321, 4.5.3.1.3
-		return nil, errors.New("not an address that every mail server takes")
+		return nil, errors.New("not an address that every mail server accepts")
 	}
 	return a, nil
 }
@@ -97,7 +97,7 @@ func (c *checks) recipients() {
 	}
 	for _, address := range to {
 		if _, err := parseAddress(address); err != nil {
-			c.add("/settings/to", "contains what is no mail address")
+			c.add("/settings/to", "contains a text that is not a mail address")
 		}
 	}
 }
@@ -143,7 +143,7 @@ func (c Channel) MailServer() (outbound.MailServer, error) {
 	if p := u.Port(); p != "" {
 		n, err := strconv.ParseUint(p, 10, 16)
 		if err != nil || n == 0 {
-			return none, fmt.Errorf("has a port that is no port")
+			return none, fmt.Errorf("has an invalid port")
 		}
 		m.Port = uint16(n)
 	}

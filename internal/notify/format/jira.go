@@ -51,7 +51,7 @@ func (d jiraDesk) find(m Message) (string, Outcome) {
 		} `json:"issues"`
 	}
 	if json.Unmarshal(res.Body, &answer) != nil {
-		return "", out.refuse("Jira gave an answer that is none")
+		return "", out.refuse("Jira returned an answer that cannot be used")
 	}
 	if len(answer.Issues) == 0 {
 		return "", out
@@ -75,7 +75,7 @@ func (d jiraDesk) create(m Message) (string, Outcome) {
 		Key string `json:"key"`
 	}
 	if json.Unmarshal(res.Body, &answer) != nil || answer.Key == "" {
-		return "", out.refuse("Jira opened no issue")
+		return "", out.refuse("Jira did not open an issue")
 	}
 	return answer.Key, out
 }
@@ -104,7 +104,7 @@ func (d jiraDesk) resolve(ticket string, m Message) Outcome {
 		} `json:"transitions"`
 	}
 	if json.Unmarshal(res.Body, &answer) != nil {
-		return out.refuse("Jira gave an answer that is none")
+		return out.refuse("Jira returned an answer that cannot be used")
 	}
 	id, wanted := "", d.text("resolve_transition")
 	for _, t := range answer.Transitions {
@@ -114,7 +114,7 @@ func (d jiraDesk) resolve(ticket string, m Message) Outcome {
 	}
 	if out = d.comment(ticket, m); out.Error != "" || id == "" {
 		if out.Error == "" {
-			out.Response = "the issue has no transition that resolves it now: it got a comment"
+			out.Response = "the issue has no transition that resolves it now, so it got a comment"
 		}
 		return out
 	}

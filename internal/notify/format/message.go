@@ -32,29 +32,29 @@ const (
 // Message is one notification, as a generic webhook receives it.
 type Message struct {
 	ID          string    `json:"id" doc:"Identifies the notification; the same in each attempt."`
-	Alert       string    `json:"alert" doc:"What it is about."`
+	Alert       string    `json:"alert" doc:"The subject."`
 	Severity    string    `json:"severity" enum:"info,warning,error,critical" doc:"Severity."`
-	Status      string    `json:"status" enum:"firing,resolved" doc:"resolved: what it is about has ended."`
+	Status      string    `json:"status" enum:"firing,resolved" doc:"resolved: the fault has ended."`
 	Title       string    `json:"title" doc:"One line."`
 	Text        string    `json:"message" doc:"What happened."`
 	Facts       []Fact    `json:"facts" doc:"Details."`
 	Tenant      string    `json:"tenant" doc:"Tenant."`
 	Environment string    `json:"environment,omitempty" doc:"Environment; absent: it concerns the whole tenant."`
-	Fault       string    `json:"fault" doc:"Identifies what it is about: the same in all notifications about one fault."`
-	Link        string    `json:"link,omitempty" doc:"The object in the console."`
+	Fault       string    `json:"fault" doc:"Identifies the subject of the notification: the same in all notifications about one fault."`
+	Link        string    `json:"link,omitempty" doc:"Link to the object in the console."`
 	At          time.Time `json:"timestamp" doc:"When it happened."`
-	Digest      []Summary `json:"digest,omitempty" doc:"The messages that it sums up, the most severe first, at most 100; absent: it is no digest."`
+	Digest      []Summary `json:"digest,omitempty" doc:"The messages in the digest, the most severe first, at most 100; absent: it is not a digest."`
 }
 
 // Summary is one message in a digest.
 type Summary struct {
 	ID       string    `json:"id" doc:"Identifies the message."`
-	Alert    string    `json:"alert" doc:"What it is about."`
+	Alert    string    `json:"alert" doc:"The subject."`
 	Severity string    `json:"severity" enum:"info,warning,error,critical" doc:"Severity."`
-	Status   string    `json:"status" enum:"firing,resolved" doc:"resolved: what it is about has ended."`
+	Status   string    `json:"status" enum:"firing,resolved" doc:"resolved: the fault has ended."`
 	Title    string    `json:"title" doc:"One line."`
-	Fault    string    `json:"fault" doc:"Identifies what it is about."`
-	Link     string    `json:"link,omitempty" doc:"The object in the console."`
+	Fault    string    `json:"fault" doc:"Identifies the subject of the message."`
+	Link     string    `json:"link,omitempty" doc:"Link to the object in the console."`
 	At       time.Time `json:"timestamp" doc:"When it happened."`
 }
 

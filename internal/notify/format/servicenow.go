@@ -45,7 +45,7 @@ func (d nowDesk) find(m Message) (string, Outcome) {
 		Result []nowRecord `json:"result"`
 	}
 	if json.Unmarshal(res.Body, &answer) != nil {
-		return "", out.refuse("ServiceNow gave an answer that is none")
+		return "", out.refuse("ServiceNow returned an answer that cannot be used")
 	}
 	if len(answer.Result) == 0 {
 		return "", out
@@ -75,7 +75,7 @@ func (d nowDesk) create(m Message) (string, Outcome) {
 		Result nowRecord `json:"result"`
 	}
 	if json.Unmarshal(res.Body, &answer) != nil || answer.Result.ID == "" {
-		return "", out.refuse("ServiceNow opened no incident")
+		return "", out.refuse("ServiceNow did not open an incident")
 	}
 	return answer.Result.ID, out
 }

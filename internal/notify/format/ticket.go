@@ -7,7 +7,7 @@ import "regexp"
 var ticketID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
 
 // noTicket is why an answer with an odd id is a failure.
-const noTicket = "the answer names a ticket that is none"
+const noTicket = "the answer names an invalid ticket"
 
 // missing is the status of what does not exist (RFC 9110).
 const missing = 404

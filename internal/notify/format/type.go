@@ -74,8 +74,8 @@ type Outcome struct {
 type Setting struct {
 	Name     string   `json:"name" doc:"Member of the channel's settings."`
 	Kind     string   `json:"kind" enum:"text,list,choice" doc:"text; list: one text or several; choice: one of values."`
-	Values   []string `json:"values,omitempty" doc:"What a choice offers. The first is what holds where the setting is absent."`
-	Required bool     `json:"required" doc:"Whether there must be one."`
+	Values   []string `json:"values,omitempty" doc:"Values of the setting. The first is the default."`
+	Required bool     `json:"required" doc:"Whether the member is required."`
 	// With is a member of the credential.
 	With string `json:"credential,omitempty" doc:"Member of the credential with which it is required."`
 }

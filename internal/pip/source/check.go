@@ -61,7 +61,7 @@ func prepare(c Config) (plan, []fault.Detail) {
 		k.add(at+"/url", "is required")
 	}
 	if c.Body != nil && c.Method != "POST" {
-		k.add(at+"/body", "is sent with the method POST only")
+		k.add(at+"/body", "can be set with the method POST only")
 	}
 	if p.key.many {
 		k.add(at+"/key", "must lead to one value")
@@ -72,7 +72,7 @@ func prepare(c Config) (plan, []fault.Detail) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Fields)) {
 		if name == "" || len(name) > 200 {
-			k.add(at+"/fields", "the name of a member has 1 to 200 bytes")
+			k.add(at+"/fields", "the name of a member must have 1 to 200 bytes")
 		}
 		p.fields = append(p.fields, mapped{name, k.path(at+"/fields/"+fault.PointerStep(name), c.Fields[name])})
 		if c.Fields[name] == "" {
@@ -103,7 +103,7 @@ func (k *checker) pages(p *plan) {
 		first = 1
 	}
 	if how.Next != "" && how.Type != "cursor" && how.Type != "link" {
-		k.add(at+"/next", "is for cursor and link only")
+		k.add(at+"/next", "can be set for cursor and link only")
 	}
 	if p.next.many {
 		k.add(at+"/next", "must lead to one value")
@@ -115,7 +115,7 @@ func (k *checker) pages(p *plan) {
 		how.Parameter = how.Type
 	}
 	if p.Records == "" && p.Key == "" {
-		k.add("/configuration/records", "is required with pagination: it says what the pages are added up of")
+		k.add("/configuration/records", "is required with pagination: it names the records that the pages consist of")
 	}
 	if how.SizeParameter != "" && how.PageSize == 0 {
 		k.add(at+"/page_size", "is required with size_parameter")

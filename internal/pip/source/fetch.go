@@ -94,13 +94,13 @@ func (r *run) fetch(ctx context.Context) (Result, error) {
 			return Result{Unchanged: page.unchanged, State: r.order.State}, err
 		}
 		if n > 1 && page.text == last {
-			return Result{}, failf("page %d is the same as the one before: the source does not know the parameter of the pagination", n)
+			return Result{}, failf("page %d is the same as the one before: the source ignores the parameter of the pagination", n)
 		}
 		if last = page.text; n == 1 {
 			r.note(page)
 		}
 		if doc, err = value.Decode([]byte(page.text), value.Limits{Depth: maxDepth, Values: maxValues}); err != nil {
-			return Result{}, failf("the answer is not JSON that gatehouse takes: %s", err.Error())
+			return Result{}, failf("the answer is not JSON that gatehouse accepts: %s", err.Error())
 		}
 		found, err := b.add(doc)
 		if err != nil {
@@ -151,7 +151,7 @@ func (r *run) result(b *builder, doc value.Value) (Result, error) {
 		return Result{}, tooLarge()
 	}
 	if _, err := value.Decode(text, Limits()); err != nil {
-		return Result{}, failf("the data is not JSON that gatehouse takes: %s", err.Error())
+		return Result{}, failf("the data is not JSON that gatehouse accepts: %s", err.Error())
 	}
 	res.Sample, res.Fields = b.sample()
 	return res, nil
@@ -186,7 +186,7 @@ func (r *run) signIn(ctx context.Context) error {
 		case err != nil:
 			return failf("the token endpoint could not be reached")
 		case token == "":
-			return &Failure{Message: "the token endpoint gave no token", Status: status}
+			return &Failure{Message: "the token endpoint returned no token", Status: status}
 		}
 		r.header["Authorization"] = []string{"Bearer " + token}
 	}
@@ -336,7 +336,7 @@ func (r *run) token(doc value.Value) (string, error) {
 	if !v.Defined() || v.IsNull() || v.False() {
 		return "", nil
 	}
-	return "", failf("what %s leads to is neither a text nor an integer", r.Pagination.Next)
+	return "", failf("the value at %s is neither a text nor an integer", r.Pagination.Next)
 }
 
 // linked is the URL of the next page as the answer names it. Credentials do not go to
@@ -361,7 +361,7 @@ func (r *run) linked(at string, p page, doc value.Value) (string, error) {
 		return "", failf("the address of the next page is not a URL")
 	}
 	if !outbound.SameOrigin(r.URL, u.String()) {
-		return "", failf("the next page is at another host, which gets no request")
+		return "", failf("the next page is at another host, which gatehouse does not call")
 	}
 	return u.String(), nil
 }

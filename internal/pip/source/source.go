@@ -36,38 +36,38 @@ const HTTPJSON = "http_json"
 type Config struct {
 	URL         string            `json:"url" maxLength:"2000" doc:"Address of the source: an https URL, or http to an address that the operator allows. No internal network." example:"https://hr.example.com/api/people"`
 	Method      string            `json:"method,omitempty" enum:"GET,POST" doc:"GET by default."`
-	Headers     map[string]string `json:"headers,omitempty" doc:"Header fields to send. They are shown to readers: secret ones belong in credentials."`
+	Headers     map[string]string `json:"headers,omitempty" doc:"Header fields to send. Readers can see them: put secret ones into credentials."`
 	Body        map[string]any    `json:"body,omitempty" doc:"JSON object to send with POST."`
-	Records     string            `json:"records,omitempty" maxLength:"500" doc:"JSONPath of the records in the answer: of each record, or of the array that has them. Absent: the answer as a whole." example:"$.items"`
+	Records     string            `json:"records,omitempty" maxLength:"500" doc:"JSONPath of the records in the answer: of each record, or of the array of records. Absent: the whole answer is the data." example:"$.items"`
 	Key         string            `json:"key,omitempty" maxLength:"500" doc:"JSONPath of the key within a record, or the name of a member: a string or an integer, unique. With it the data is an object of records by key, else an array." example:"id"`
 	Fields      map[string]string `json:"fields,omitempty" doc:"The members that each record gets, with the JSONPath of each within the record, or the name of a member. Absent: the record as it is."`
-	Pagination  *Pagination       `json:"pagination,omitempty" doc:"How the source gives further pages. Absent: there is one."`
-	Incremental *Incremental      `json:"incremental,omitempty" doc:"How to ask only for what changed. Needs key."`
-	OAuth       *OAuth            `json:"oauth,omitempty" doc:"Where an access token comes from, for credentials.oauth."`
+	Pagination  *Pagination       `json:"pagination,omitempty" doc:"How the source returns further pages. Absent: there is one page."`
+	Incremental *Incremental      `json:"incremental,omitempty" doc:"How to request only changes. Needs key."`
+	OAuth       *OAuth            `json:"oauth,omitempty" doc:"Where the client gets its access token, for credentials.oauth."`
 }
 
 // Pagination says how a source gives further pages.
 type Pagination struct {
 	Type          string `json:"type" enum:"link,page,offset,cursor" doc:"link: the answer names the next page, in its Link header (RFC 8288) or at next. page, offset: by number of the page or of records to skip. cursor: the answer has a token for the next page at next."`
-	Next          string `json:"next,omitempty" maxLength:"500" doc:"For cursor, and for link without a Link header: JSONPath of the token or URL. Absent, null or empty there: the last page." example:"$.meta.next"`
+	Next          string `json:"next,omitempty" maxLength:"500" doc:"For cursor, and for link without a Link header: JSONPath of the token or URL. If it is absent, null or empty in the answer, the page is the last one." example:"$.meta.next"`
 	Parameter     string `json:"parameter,omitempty" maxLength:"100" doc:"Query parameter for the page, offset or cursor; its default is that word."`
 	SizeParameter string `json:"size_parameter,omitempty" maxLength:"100" doc:"Query parameter for page_size." example:"limit"`
-	PageSize      int    `json:"page_size,omitempty" minimum:"1" maximum:"10000" doc:"Records of a full page. A page with fewer is the last one; without page_size, a page with none."`
+	PageSize      int    `json:"page_size,omitempty" minimum:"1" maximum:"10000" doc:"Number of records of a full page. A page with fewer is the last one; without page_size, a page with none."`
 	First         *int   `json:"first,omitempty" minimum:"0" maximum:"1" doc:"Number of the first page or record; 1 by default for page, 0 for offset."`
 }
 
 // Incremental says how to ask only for what changed.
 type Incremental struct {
 	Parameter string `json:"parameter" minLength:"1" maxLength:"100" doc:"Query parameter for the time of the last sync." example:"updated_since"`
-	Format    string `json:"format,omitempty" enum:"rfc3339,unix" doc:"How that time is written; rfc3339 by default."`
-	Deleted   string `json:"deleted,omitempty" maxLength:"500" doc:"JSONPath within a record, or the name of a member. A record that has there anything but false, null, 0 or an empty text was deleted." example:"deleted_at"`
-	FullHours int    `json:"full_after_hours,omitempty" minimum:"1" maximum:"8760" doc:"After this time everything is read again, so that a change that was not told of is found; 24 by default."`
+	Format    string `json:"format,omitempty" enum:"rfc3339,unix" doc:"Format of that time; rfc3339 by default."`
+	Deleted   string `json:"deleted,omitempty" maxLength:"500" doc:"JSONPath within a record, or the name of a member. A record is deleted if the value there is anything but false, null, 0 or an empty text." example:"deleted_at"`
+	FullHours int    `json:"full_after_hours,omitempty" minimum:"1" maximum:"8760" doc:"After this time everything is read again, to find changes that the source did not report; 24 by default."`
 }
 
 // OAuth says where an access token comes from (RFC 6749, 4.4).
 type OAuth struct {
 	TokenURL   string `json:"token_url" maxLength:"2000" doc:"Token endpoint." example:"https://login.example.com/token"`
-	Scope      string `json:"scope,omitempty" maxLength:"500" doc:"Scopes to ask for, separated by spaces."`
+	Scope      string `json:"scope,omitempty" maxLength:"500" doc:"Scopes to request, separated by spaces."`
 	ClientAuth string `json:"client_auth,omitempty" enum:"body,basic" doc:"Whether the client's id and secret are sent in the body (default) or as HTTP Basic."`
 }
 
@@ -77,7 +77,7 @@ type Credentials struct {
 	Token    string            `json:"token,omitempty" maxLength:"8000" doc:"Bearer token."`
 	Username string            `json:"username,omitempty" maxLength:"500" doc:"User name, for HTTP Basic."`
 	Password string            `json:"password,omitempty" maxLength:"8000" doc:"Password, for HTTP Basic."`
-	OAuth    *Client           `json:"oauth,omitempty" doc:"OAuth client that gets its token at configuration.oauth."`
+	OAuth    *Client           `json:"oauth,omitempty" doc:"OAuth client, which gets its token at configuration.oauth."`
 	Headers  map[string]string `json:"headers,omitempty" doc:"Secret header fields, such as an API key."`
 }
 

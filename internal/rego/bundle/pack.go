@@ -33,7 +33,7 @@ type text struct {
 func textOf(c *rego.Control) (*text, error) {
 	t, ok := c.Derive(func() any { return newText(c) }).(*text)
 	if !ok {
-		return nil, errors.New("the control keeps something else than its text")
+		return nil, errors.New("the stored control differs from its text")
 	}
 	return t, t.err
 }

@@ -170,7 +170,7 @@ func (b *Bundle) manifest(data []byte) error {
 		return fmt.Errorf("the bundle's roots are %q, not %q", roots, want)
 	}
 	if n, _ := m.Get("rego_version").Int64(); n != 1 {
-		return errors.New("the bundle is not of Rego v1")
+		return errors.New("the bundle is not Rego v1")
 	}
 	return nil
 }

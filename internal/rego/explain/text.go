@@ -74,7 +74,7 @@ func (e *Explanation) headline(out rego.Outcome) string {
 	case e.Effect == "DENY" && at != "":
 		return fmt.Sprintf("%s denied: no rule allows it, and %s is false by default%s.", name, e.Rule, at)
 	case e.Effect == "NO_MATCH":
-		return name + " says nothing: none of its rules holds, so access is not granted."
+		return name + " does not apply: none of its rules holds, so access is not granted."
 	default:
 		return fmt.Sprintf("%s decided %s.", name, e.Effect)
 	}
@@ -88,12 +88,12 @@ func (e *Explanation) body(head string) string {
 		writeCondition(&b, c, "", "  ")
 	}
 	for _, a := range e.Also {
-		fmt.Fprintf(&b, "\nSo does rule %s in line %d.", a.Rule, a.Line)
+		fmt.Fprintf(&b, "\nRule %s in line %d does so too.", a.Rule, a.Line)
 	}
 	if n := e.Nearest; n != nil {
 		switch {
 		case e.Rule == "deny" && len(n.Missing) == 0:
-			fmt.Fprintf(&b, "\nBut for that, rule %s in line %d would have allowed.", n.Rule, n.Line)
+			fmt.Fprintf(&b, "\nWithout that, rule %s in line %d would have allowed.", n.Rule, n.Line)
 		case e.Rule == "deny":
 			fmt.Fprintf(&b, "\nWithout that, the nearest rule that would have allowed is %s in line %d. What would have to be different:", n.Rule, n.Line)
 		default:

@@ -134,7 +134,7 @@ func parse(file, source string) (*ast.Module, []Issue) {
 		return nil, compilerIssues(err)
 	}
 	if mod == nil || mod.Package == nil {
-		return nil, []Issue{{Message: "the source holds no package", Severity: SeverityError, Rule: parseRule}}
+		return nil, []Issue{{Message: "the source has no package", Severity: SeverityError, Rule: parseRule}}
 	}
 	if issues := checkShape(mod); issues != nil {
 		return nil, issues
@@ -214,7 +214,7 @@ func checkSome(mod *ast.Module) []Issue {
 			from.Walk(call[len(call)-1])
 			for _, v := range bound.Intersect(from.Vars()).Sorted() {
 				if !v.IsWildcard() {
-					out = append(out, IssueAt(decl.Location, "rego_compile_error", "var %s is declared by what it is read from: choose another name", v))
+					out = append(out, IssueAt(decl.Location, "rego_compile_error", "var %s is declared by the expression that it is read from: choose another name", v))
 				}
 			}
 		}

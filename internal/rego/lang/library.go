@@ -197,7 +197,7 @@ func (k *linker) take(pkg string, trail []string, site *ast.Location) {
 	lib, ok := k.shelf[pkg]
 	switch {
 	case !ok && len(trail) > 1:
-		k.report(site, "unknown_library", "library %s refers to %s, which is no active library of this environment", trail[len(trail)-1], pkg)
+		k.report(site, "unknown_library", "library %s refers to %s, which is not an active library of this environment", trail[len(trail)-1], pkg)
 		return
 	case !ok:
 		k.report(site, "unknown_library", "this environment has no active library %s", pkg)

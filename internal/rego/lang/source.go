@@ -192,7 +192,7 @@ func (m *measure) enter(x any) bool {
 	case m.closureCost > maxClosureCost:
 		m.what = "comprehensions and every are nested too deeply, or too often: put the inner ones into rules of their own"
 	case m.literalCost > maxLiteralCost:
-		m.what = "a list that is written out is too long: keep it in data"
+		m.what = "a literal list is too long: put it into data"
 	}
 	return m.what != ""
 }

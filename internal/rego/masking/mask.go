@@ -113,7 +113,7 @@ func (n *maskNode) add(r rego.MaskRule) error {
 	}
 	segs := maskPath(r.Path)
 	if len(segs) == 0 {
-		return fmt.Errorf("mask path %q names nothing", r.Path)
+		return fmt.Errorf("mask path %q is empty", r.Path)
 	}
 	for _, s := range segs {
 		if s == "*" {

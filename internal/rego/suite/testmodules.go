@@ -423,7 +423,7 @@ func testOutcome(r *tester.Result, printed []byte) ModuleTest {
 func testFailure(err error) string {
 	switch {
 	case errors.Is(err, errAllowance):
-		return rego.ReasonLimit + ": a built-in was asked for more than it gives"
+		return rego.ReasonLimit + ": a built-in reached its limit"
 	case topdown.IsCancel(err):
 		return fmt.Sprintf("%s: the test did not end within %s", rego.ReasonLimit, testTimeout)
 	default:

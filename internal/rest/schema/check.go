@@ -309,7 +309,7 @@ func (c *check) combined(s *huma.Schema, doc value.Value) {
 			return
 		}
 	}
-	c.add("this matches none of the forms that are allowed here")
+	c.add("this matches none of the allowed forms")
 }
 
 // scalar checks strings, numbers and booleans.

@@ -103,7 +103,7 @@ func ParseFilter(k *Kind, text string) (*Filter, error) {
 		return nil, err
 	}
 	if p.space(); p.at < len(p.text) {
-		return nil, badFilter("the filter has something left at byte %d", p.at)
+		return nil, badFilter("the filter has unexpected text at byte %d", p.at)
 	}
 	return f, nil
 }
@@ -269,7 +269,7 @@ func (p *parser) elements(r ref) (*Filter, error) {
 // brackets reads the filter in brackets.
 func (p *parser) brackets(r ref) (*Filter, error) {
 	if p.inside != nil || r.sub != nil || !r.attribute.MultiValued || len(r.attribute.SubAttributes) == 0 {
-		return nil, badFilter("%s takes no filter in brackets", r.attribute.Name)
+		return nil, badFilter("%s cannot have a filter in brackets", r.attribute.Name)
 	}
 	p.at++
 	p.inside = r.attribute
@@ -402,7 +402,7 @@ func parsePath(k *Kind, text string) (path, error) {
 		}
 	}
 	if p.at < len(text) {
-		return path{}, badPath("the path has something left at byte %d", p.at)
+		return path{}, badPath("the path has unexpected text at byte %d", p.at)
 	}
 	return out, nil
 }

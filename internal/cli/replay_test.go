@@ -180,7 +180,7 @@ func TestReplayJSON(t *testing.T) {
 
 func TestImpactText(t *testing.T) {
 	plain := &replay.Impact{Changed: 12, Evaluated: 10_000, WindowHours: 24, SourceEnvironment: "production", ChangedPercent: 0.12, Revision: 9, NewlyBlocked: 11, NewlyBlockedPercent: 0.11, NewlyAllowed: 1}
-	if got := impactText(plain); got != "12 of 10000 decisions of the last 24 h in production would flip (0.12 %), decided again by revision 9.\n"+
+	if got := impactText(plain); got != "12 of 10000 decisions of the last 24 h in production would flip (0.12 %), decided again with revision 9.\n"+
 		"  newly blocked 11 (0.11 %), newly allowed 1; in all: blocked 0, allowed 0, masked 0\n" {
 		t.Errorf("the bare figures:\n%s", got)
 	}

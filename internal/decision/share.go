@@ -218,8 +218,8 @@ func (s *Share) mustYield(a *account, t *turn, now time.Time) bool {
 	return t.ran >= stretch
 }
 
-// account returns the tenant's account, a new one if it had none. A tenant that starts
-// begins level with those that are served: idle time earns nothing. The caller holds mu.
+// account returns the tenant's account, a new one if it had none. A tenant that starts gets the
+// level of those that are served: idle time earns nothing. The caller holds mu.
 func (s *Share) account(tenant scope.TenantID) *account {
 	a := s.accounts[tenant]
 	if a == nil {

@@ -296,7 +296,7 @@ func TestToolLists(t *testing.T) {
 		}
 		return len(told) == 2
 	})
-	if got := fmt.Sprint(told[1]["custom"].(map[string]any)["tools"]); got != "[search]" || !strings.Contains(fmt.Sprint(told[1]["result"]), "changed what it says of its tools: search") {
+	if got := fmt.Sprint(told[1]["custom"].(map[string]any)["tools"]); got != "[search]" || !strings.Contains(fmt.Sprint(told[1]["result"]), "changed the descriptions of its tools: search") {
 		t.Errorf("told: %v", told[1])
 	}
 	b.stop()

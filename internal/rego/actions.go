@@ -8,14 +8,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// actionNames are the action names of one control, nil until somebody asked for them.
-// Few ask, and a tenant may have thousands of controls: nothing else of the parsed
-// source is kept.
+// actionNames are the action names of one control, nil before the first call. Few callers need
+// them, and a tenant may have thousands of controls, so nothing else of the parsed source is
+// kept.
 type actionNames = atomic.Pointer[[]string]
 
-// ActionNames are the names that the control compares the action with, sorted, each
-// once. The source is parsed at the first call only. Two callers may parse it at once;
-// both get the same answer. The caller must not change the slice.
+// ActionNames returns the names that the control compares the action with, sorted, each once.
+// Only the first call parses the source. Two callers may parse it at once; both get the same
+// answer. The caller must not change the slice.
 func (c *Control) ActionNames() []string {
 	if known := c.actions.Load(); known != nil {
 		return *known
@@ -30,7 +30,7 @@ func actionNamesOf(source string) []string {
 		return nil
 	}
 	var found []string
-	list, _ := lang.Attributes(source) // a source that does not parse names no action
+	list, _ := lang.Attributes(source) // a source that does not parse has no action names
 	for _, a := range list {
 		if a.Key != "action.name" && a.Key != "action.method" && a.Key != "authzen.action.name" {
 			continue

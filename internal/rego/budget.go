@@ -13,9 +13,8 @@ var ErrLimit = errors.New("evaluation_limit")
 // ReasonLimit is the reason of a decision whose evaluation hit a limit.
 const ReasonLimit = "evaluation_limit"
 
-// timeBudget is how long one evaluation may take. The deadline is a timer that closes
-// a channel, started when the first thing runs that needs it: no goroutine waits, and
-// no clock is asked.
+// timeBudget is how long one evaluation may take. The deadline is a timer that closes a channel.
+// It starts when something first needs it: no goroutine waits, and nothing reads a clock.
 type timeBudget struct {
 	deadline time.Duration
 	done     <-chan struct{} // the caller's context
@@ -23,7 +22,7 @@ type timeBudget struct {
 	fired    chan struct{} // closed when the deadline has passed
 }
 
-// newTimeBudget makes a budget. The caller must call release.
+// newTimeBudget creates a budget. The caller must call release.
 func newTimeBudget(ctx context.Context, lim Limits) *timeBudget {
 	b := &timeBudget{done: ctx.Done(), deadline: lim.Deadline}
 	if b.deadline <= 0 {
@@ -32,7 +31,8 @@ func newTimeBudget(ctx context.Context, lim Limits) *timeBudget {
 	return b
 }
 
-// channel is closed when the deadline has passed. The first call starts the timer.
+// channel returns a channel that closes when the deadline has passed. The first call starts the
+// timer.
 func (b *timeBudget) channel() <-chan struct{} {
 	if b.fired == nil {
 		fired := make(chan struct{})

@@ -7,14 +7,13 @@ import (
 	"time"
 )
 
-// cacheShards divides the cache so that concurrent decisions seldom meet.
+// cacheShards divides the cache so that concurrent decisions seldom contend.
 const cacheShards = 64
 
-// Cache holds decisions by everything that they depend on: the digest of the
-// controls, resource and data in scope, and exactly those parts of the request
-// that the controls read (plan.appendKey). The key is compared in full, so a
-// collision of hashes is a miss, never a wrong answer. Nothing has to be
-// invalidated: a change gives another key, and what is no longer asked for is
+// Cache holds decisions by everything that they depend on: the digest of the controls, resource
+// and data in scope, and exactly those parts of the request that the controls read
+// (plan.appendKey). The key is compared in full, so a collision of hashes is a miss, never a
+// wrong answer. Nothing has to be invalidated: a change gives another key, and unused entries are
 // evicted. Safe for concurrent use; bounded in bytes.
 type Cache struct {
 	seed   maphash.Seed
@@ -30,7 +29,7 @@ type shard struct {
 	limit int64
 	hits  atomic.Int64
 	miss  atomic.Int64
-	_     [64]byte // keeps neighbours off one cache line
+	_     [64]byte // keeps neighbours out of one cache line
 }
 
 type entry struct {
@@ -43,7 +42,7 @@ type entry struct {
 	used atomic.Bool
 }
 
-// NewCache makes a cache of at most that many bytes, keys and answers counted.
+// NewCache creates a cache of at most that many bytes, including keys and answers.
 func NewCache(bytes int64) *Cache {
 	c := &Cache{seed: maphash.MakeSeed()}
 	for i := range c.shards {
@@ -55,8 +54,8 @@ func NewCache(bytes int64) *Cache {
 
 func (c *Cache) hash(key []byte) uint64 { return maphash.Bytes(c.seed, key) }
 
-// get is the verdict for a key; nil is a miss, as is one that is older than the
-// options allow. The result must not be changed.
+// get returns the verdict for a key. It returns nil on a miss, and for an entry that is older
+// than the options allow. The caller must not change the result.
 func (c *Cache) get(h uint64, key []byte, opt *Options) *verdict {
 	s := &c.shards[h%cacheShards]
 	s.mu.RLock()
@@ -73,8 +72,8 @@ func (c *Cache) get(h uint64, key []byte, opt *Options) *verdict {
 	return &e.v
 }
 
-// within reports whether the entry is young enough. One from a while ahead is not:
-// the clock was set back, and nobody knows how old it is.
+// within reports whether the entry is young enough. An entry from the future is not: the clock
+// was set back, so its age is unknown.
 func (e *entry) within(opt *Options) bool {
 	age := time.Duration(opt.Now.UnixNano() - e.born)
 	return age <= opt.CacheTTL && age >= -opt.CacheTTL
@@ -110,7 +109,7 @@ func (c *Cache) put(h uint64, key []byte, v verdict, now time.Time) {
 	s.bytes += e.size
 }
 
-// drop removes an entry; the last of the ring takes its place.
+// drop removes an entry; the last entry of the ring takes its place.
 func (s *shard) drop(e *entry) {
 	last := len(s.ring) - 1
 	s.ring[e.at] = s.ring[last]
@@ -128,7 +127,7 @@ type CacheStats struct {
 	Bytes        int64
 }
 
-// Stats counts; it is for health pages, not for the hot path.
+// Stats counts the entries. It is for health pages, not for the hot path.
 func (c *Cache) Stats() CacheStats {
 	var st CacheStats
 	for i := range c.shards {

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// run is one input on its way through the controls.
+// run is one input while the controls are evaluated on it.
 type run struct {
 	in   value.Value
 	data DataSource
@@ -23,7 +23,7 @@ func newRun(in value.Value, data DataSource, lim Limits) *run {
 	return &run{in: in, data: data, lim: lim}
 }
 
-// env is what a program gets of a run: made once, for all controls.
+// env is the part of a run that programs get, built once for all controls.
 func (r *run) env(b *timeBudget) *eval.Env {
 	if r.nat != nil {
 		return r.nat
@@ -39,8 +39,8 @@ func (r *run) env(b *timeBudget) *eval.Env {
 	return e
 }
 
-// Env is what a program of the evaluator needs to know of the limits. The caller must
-// call release when the program has ended.
+// Env returns the limits in the evaluator's terms. The caller must call release when the program
+// has ended.
 func (l Limits) Env(ctx context.Context) (env *eval.Env, release func()) {
 	b := newTimeBudget(ctx, l)
 	return newRun(value.Value{}, nil, l).env(b), b.release
@@ -50,7 +50,7 @@ func (l Limits) Env(ctx context.Context) (env *eval.Env, release func()) {
 // Decision.Err holds the fault, to log and to count.
 type Panic = eval.PanicError
 
-// Panic is the fault of the evaluator that made a decision a denial; nil for all
+// Panic returns the fault of the evaluator that turned a decision into a denial; nil for all
 // other decisions.
 func (d *Decision) Panic() *Panic {
 	if d.Err == nil {
@@ -61,7 +61,7 @@ func (d *Decision) Panic() *Panic {
 	return p
 }
 
-// evaluatorError is an error of the evaluator in the terms of this package.
+// evaluatorError converts an error of the evaluator to the terms of this package.
 func evaluatorError(err error) error {
 	var e *eval.Error
 	switch {
@@ -76,7 +76,7 @@ func evaluatorError(err error) error {
 	return err
 }
 
-// failure is evaluatorError, and tells of a fault.
+// failure is evaluatorError, and also reports a fault.
 func (r *run) failure(err error) error {
 	err = evaluatorError(err)
 	var p *Panic
@@ -86,7 +86,7 @@ func (r *run) failure(err error) error {
 	return err
 }
 
-// atLine is an error with its place.
+// atLine is an error with its line.
 type atLine struct {
 	message string
 	line    int

@@ -15,13 +15,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/why"
 )
 
-// Control is one control: its text, and what that compiles to. It is immutable
-// and safe for concurrent use.
+// Control is one control: its text, and the program compiled from it. It is immutable and safe
+// for concurrent use.
 type Control struct {
 	meta  Meta
 	tally atomic.Pointer[Tally]
-	// compiled is there once ready was called; every exported method calls it, and
-	// a plan does for its controls. It stands beside meta: a decision reads both.
+	// compiled is set once ready was called; every exported method calls it, and a plan calls it
+	// for its controls. It is next to meta because a decision reads both.
 	*compiled
 	// later is a pointer: copies of the control share it.
 	*later
@@ -30,32 +30,32 @@ type Control struct {
 	_      [24]byte       // so that it starts a cache line: a decision reads the first
 }
 
-// later is what is made of a control when somebody asks.
+// later holds what is derived from a control on demand.
 type later struct {
 	once lazily
-	// derived is what another package makes of it.
+	// derived is the value that another package derives from it.
 	derived derivative
 	reasons whyProgram
 	actions actionNames
 }
 
-// lazily is what happens once, and whether it did.
+// lazily runs something once, and records whether it ran.
 type lazily struct {
 	sync.Once
 	done atomic.Bool
 }
 
-// compiled is what an evaluation needs of a control.
+// compiled is the part of a control that an evaluation needs.
 type compiled struct {
-	// issues are why there is nothing to evaluate: the control denies.
+	// issues say why the control does not compile: it denies.
 	issues []lang.Issue
 	code   lang.Compiled
 	reads  []readPath // of code.Refs.Input
 	sum    [32]byte   // of all that its outcome depends on
 }
 
-// Compile checks and compiles source with those of libs that it reaches. A
-// control that does not pass is nil, and the issues say why.
+// Compile checks and compiles source with those of libs that it imports, directly or not. If the
+// source does not pass, the control is nil and the issues say why.
 func Compile(m Meta, source string, libs ...lang.Library) (*Control, []lang.Issue) {
 	c := Defer(m, source, libs)
 	if c.ready(); len(c.issues) > 0 {
@@ -64,16 +64,15 @@ func Compile(m Meta, source string, libs ...lang.Library) (*Control, []lang.Issu
 	return c, nil
 }
 
-// Defer is Compile for a source that was checked when it was stored: it compiles
-// when the control is first asked, once however many ask, and costs nothing until
-// then. A control that turns out not to compile denies, and says why. It keeps
-// libs, which the caller must not change.
+// Defer is Compile for a source that was checked when it was stored. It compiles at the first
+// use, once for all callers, and costs nothing until then. A control that turns out not to
+// compile denies, and says why. It keeps libs, which the caller must not change.
 func Defer(m Meta, source string, libs []lang.Library) *Control {
 	return &Control{meta: m, source: source, shelf: libs, later: &later{}}
 }
 
-// ready compiles the control if nobody did yet. It is bounded: by the bounds on
-// a source (source.go).
+// ready compiles the control if that has not happened yet. The limits on a source (source.go)
+// bound the work.
 func (c *Control) ready() {
 	c.once.Do(func() {
 		c.compiled = compile(c.meta, c.source, c.shelf)
@@ -81,7 +80,7 @@ func (c *Control) ready() {
 	})
 }
 
-// Broken are the issues for which the control does not compile; nil: it does.
+// Broken returns the issues because of which the control does not compile; nil if it compiles.
 func (c *Control) Broken() []lang.Issue {
 	c.ready()
 	return c.issues
@@ -92,38 +91,37 @@ func compile(m Meta, source string, libs []lang.Library) *compiled {
 	if len(issues) > 0 {
 		return &compiled{issues: issues}
 	}
-	// What is read follows from the code, which siblings share.
+	// The paths that are read depend on the code only, so siblings share them.
 	r := code.Program.PerCode(func() any { return &reading{code.Refs, readPaths(code.Refs.Input)} }).(*reading)
 	code.Refs = r.refs
 	return &compiled{code: code, reads: r.paths, sum: identityOf(m, source, code.Libraries)}
 }
 
-// reading is what the controls of one code read.
+// reading holds the paths that the controls of one code read.
 type reading struct {
 	refs  lang.Refs
 	paths []readPath
 }
 
-// Meta is what the control was compiled with.
+// Meta returns the metadata with which the control was compiled.
 func (c *Control) Meta() Meta { return c.meta }
 
-// Source is the control's text.
+// Source returns the control's text.
 func (c *Control) Source() string { return c.source }
 
-// Package is the control's package, dotted, without data.
+// Package returns the control's package, dotted, without data.
 func (c *Control) Package() string {
 	c.ready()
 	return c.code.Package
 }
 
-// Libraries are the libraries that the control reaches, by package.
+// Libraries returns the libraries that the control imports, directly or not, by package.
 func (c *Control) Libraries() []lang.Library {
 	c.ready()
 	return slices.Clone(c.code.Libraries)
 }
 
-// Of reports whether the control is that of meta and source with libs: made of
-// these, it would be no other.
+// Of reports whether compiling source with meta and libs would give the same control.
 func (c *Control) Of(m Meta, source string, libs []lang.Library) bool {
 	if c.meta != m || c.source != source {
 		return false
@@ -131,18 +129,17 @@ func (c *Control) Of(m Meta, source string, libs []lang.Library) bool {
 	if c.once.done.Load() && len(c.issues) == 0 {
 		return !slices.ContainsFunc(c.code.Libraries, func(l lang.Library) bool { return !slices.Contains(libs, l) })
 	}
-	// Whoever reaches a library names its root.
+	// Every reference to a library names its root.
 	return !strings.Contains(source, lang.LibraryRoot) || slices.Equal(c.shelf, libs)
 }
 
-// Refs is what the control reads.
+// Refs returns the paths that the control reads.
 func (c *Control) Refs() lang.Refs {
 	c.ready()
 	return c.code.Refs
 }
 
-// DataSource is where a control's data comes from: the paths begin with
-// "resources" or "pip".
+// DataSource provides a control's data: the paths begin with "resources" or "pip".
 type DataSource = native.DataSource
 
 // Eval evaluates the control over an input. It never fails: an
@@ -156,8 +153,8 @@ func (c *Control) Eval(ctx context.Context, in value.Value, data DataSource, lim
 	return c.answer(run, b)
 }
 
-// broken is the outcome of a control that does not compile. A panic of the compiler is
-// its cause, which is logged and counted as one of the evaluator is.
+// broken is the outcome of a control that does not compile. If the compiler panicked, that is the
+// cause, and it is logged and counted like a panic of the evaluator.
 func (c *Control) broken() Outcome {
 	is := c.issues[0]
 	if is.Line > 0 {
@@ -171,8 +168,8 @@ func (c *Control) broken() Outcome {
 	return out
 }
 
-// Refused is a control that denies for the given issue. It is for a control of a bundle
-// whose writer could not compile it.
+// Refused returns a control that denies because of the given issue. It stands for a control of a
+// bundle that the writer of the bundle could not compile.
 func Refused(m Meta, source string, libs []lang.Library, issue lang.Issue) *Control {
 	c := Defer(m, source, libs)
 	c.once.Do(func() {
@@ -182,15 +179,15 @@ func Refused(m Meta, source string, libs []lang.Library, issue lang.Issue) *Cont
 	return c
 }
 
-// whyProgram is the second compilation of a control, made when it is first
-// asked why.
+// whyProgram is the second compilation of a control, for explanations. It happens at the first
+// use.
 type whyProgram struct {
 	once sync.Once
 	prog *why.Module // nil: not possible
 }
 
-// Why is the program that explains the control's outcomes; nil where there is none. The
-// first call compiles it from the source, which takes milliseconds.
+// Why returns the program that explains the control's outcomes; nil if there is none. The first
+// call compiles it from the source, which takes milliseconds.
 func (c *Control) Why() *why.Module {
 	c.ready()
 	if len(c.issues) > 0 {
@@ -200,15 +197,15 @@ func (c *Control) Why() *why.Module {
 	return c.reasons.prog
 }
 
-// derivative is a value that another package makes of a control.
+// derivative is a value that another package derives from a control.
 type derivative struct {
 	once sync.Once
 	v    any
 }
 
-// Derive returns what create made of the control. It calls create once, and keeps the
-// result as long as the control: a bundle's text of a control is made once, so that a
-// deployment costs the controls that changed. There is room for one such value.
+// Derive returns what create derives from the control. It calls create once, and keeps the result
+// as long as the control lives. A bundle's text of a control is built once in this way, so that a
+// deployment only costs the controls that changed. A control holds one such value.
 func (c *Control) Derive(create func() any) any {
 	c.derived.once.Do(func() { c.derived.v = create() })
 	return c.derived.v
@@ -220,22 +217,22 @@ func (c *Control) Rules() lang.RuleSet {
 	return c.code.Rules
 }
 
-// EvalError is why a control could not be evaluated.
+// EvalError says why a control could not be evaluated.
 type EvalError struct {
 	Control int64
 	Message string
-	// Line is where in the source; 0 for a rule's value that is of a wrong kind.
+	// Line is the line in the source; 0 if a rule's value has a wrong type.
 	Line  int
 	Cause error
 }
 
-// Error is the message.
+// Error returns the message.
 func (e *EvalError) Error() string { return e.Message }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *EvalError) Unwrap() error { return e.Cause }
 
-// failed is the outcome of a control that could not be evaluated.
+// failed returns the outcome of a control that could not be evaluated.
 func (c *Control) failed(err error) Outcome {
 	if errors.Is(err, ErrLimit) {
 		return Outcome{Effect: Deny, Reason: ReasonLimit, Err: ErrLimit}

@@ -12,9 +12,9 @@ import (
 
 // Options are the terms of one decision.
 type Options struct {
-	// Cache is asked first and told afterwards; nil is none.
+	// Cache is read before the evaluation and filled after it; nil is none.
 	Cache *Cache
-	// CacheTTL is how old, by Now, an answer out of the cache may be; 0: as old as it is.
+	// CacheTTL is the greatest age, by Now, of an answer from the cache; 0: any age.
 	CacheTTL time.Duration
 	// Now is the time that the controls see.
 	Now time.Time
@@ -22,8 +22,8 @@ type Options struct {
 	Deadline time.Duration
 	// Clock measures Duration and the deadline; nil leaves Duration 0.
 	Clock func() time.Time
-	// Place is where the request was found before; nil, or the place of another
-	// request or set, is to find it now.
+	// Place is the result of an earlier Find for this request. If it is nil, or of another
+	// request or set, Decide finds the resource itself.
 	Place *Place
 	// Pause and Caught are those of Limits.
 	Pause  func() bool
@@ -42,11 +42,11 @@ type Decision struct {
 	// Permit: the effect is ALLOW or MASK.
 	Permit bool
 	Reason string
-	// Authored says that the control that decided gave the reason itself; else the
-	// text is ours.
+	// Authored says that the control that decided gave the reason itself; otherwise we generated
+	// the text.
 	Authored bool
-	// PolicyID, PolicyName and PolicyVersion name the control that decided:
-	// the lowest id among those with the effect. All are zero with NO_MATCH.
+	// PolicyID, PolicyName and PolicyVersion name the control that decided: the one with the
+	// lowest id among those with the effect. All are zero with NO_MATCH.
 	PolicyID      int64
 	PolicyName    string
 	PolicyVersion int64
@@ -59,24 +59,23 @@ type Decision struct {
 	Path     string
 	Revision int64
 	CacheHit bool
-	// Considered is how many controls were in scope. 0 is "no active control".
+	// Considered is the number of controls in scope. 0 means "no active control".
 	Considered int
-	// Ran are those that were evaluated, by id: all in scope, or up to the DENY
-	// that ended it. With a CacheHit, those that the answer is of. They are shared
-	// and must not be changed.
+	// Ran are the controls that were evaluated, by id: all in scope, or those up to the DENY that
+	// ended the evaluation. With a CacheHit, they are the controls of the cached answer. They are
+	// shared and must not be changed.
 	Ran []*Control
-	// Err is why a control, or the request's path, could not be judged; the
-	// effect is then DENY.
+	// Err says why a control, or the request's path, could not be evaluated; the effect is then
+	// DENY.
 	Err error
-	// Duration is how long it took, when Options.Clock was given.
+	// Duration is how long the decision took, if Options.Clock was given.
 	Duration time.Duration
 }
 
-// reasonPath is the reason of a request whose path has no one reading; Err says why.
+// reasonPath is the reason for a path that can be read in more than one way; Err says why.
 const reasonPath = "Invalid path"
 
-// verdict is the part of a decision that is cached: what does not depend on
-// the set that it came from.
+// verdict is the part of a decision that is cached: it does not depend on the set.
 type verdict struct {
 	effect        Effect
 	ran           int32 // how many of the plan's controls were evaluated
@@ -122,7 +121,7 @@ func (s *Set) decide(ctx context.Context, r *Request, opt Options) Decision {
 	if at.literal == nil || !d.Permit && d.Considered > 0 {
 		return d
 	}
-	// Nobody knows which of the two the application serves: both must permit.
+	// Nobody knows which of the two the application serves, so both must permit.
 	other := s.decideAt(ctx, r, at.literal, at.literal.decided(at.sent), opt)
 	switch {
 	case !other.Permit || d.Considered == 0 || other.Effect > d.Effect:
@@ -133,7 +132,7 @@ func (s *Set) decide(ctx context.Context, r *Request, opt Options) Decision {
 	return d
 }
 
-// decideAt asks the controls in scope of one resource, nil for none.
+// decideAt evaluates the controls in scope of one resource, nil for none.
 func (s *Set) decideAt(ctx context.Context, r *Request, sl *slot, path string, opt Options) Decision {
 	p := s.planOf(sl)
 	d := Decision{Resource: p.res, Path: path, Revision: s.revision, Considered: len(p.controls)}
@@ -161,8 +160,8 @@ func (s *Set) decideAt(ctx context.Context, r *Request, sl *slot, path string, o
 	return d
 }
 
-// Refuse is the decision on a request for which there is no time to ask the
-// controls: DENY with the reason ReasonLimit, about the resource that it matches.
+// Refuse returns the decision on a request that no time is left for: DENY with the reason
+// ReasonLimit, about the resource that it matches.
 func (s *Set) Refuse(r *Request, err error) Decision {
 	d := Decision{Effect: Deny, Reason: ReasonLimit, Err: err, Revision: s.revision}
 	at, bad := s.locate(r)
@@ -182,18 +181,16 @@ func (d *Decision) take(p *plan, v verdict) {
 	d.PolicyID, d.PolicyName, d.PolicyVersion = v.policyID, v.policyName, v.policyVersion
 }
 
-// place is what a request is about, and the path that its controls see; empty if none
-// was sent.
+// place is the resource of a request, and the path that its controls see; empty if none was sent.
 type place struct {
 	matched
 	path string
 	sent location
 }
 
-// locate finds what a request is about. A path with a slash before it is a URL's: it is
-// refused when it has no one reading. Any other name is left to the controls as it was
-// sent, and only its matching goes by the normal form; it matches by path only if it has
-// one.
+// locate finds the resource of a request. A path with a slash before it is a URL's: it is refused
+// if it can be read in more than one way. Any other name reaches the controls as it was sent, and
+// only matching uses its normal form; it matches by path only if it has one.
 func (s *Set) locate(r *Request) (at place, err error) {
 	if r.Path == "" {
 		at.matched, err = s.matcher.match(r, location{}, s.linked)
@@ -238,7 +235,7 @@ func (p *plan) evaluate(ctx context.Context, s *Set, r *Request, path string, op
 	return p.combine(run, b)
 }
 
-// combine asks the controls in the order of their ids, up to a DENY.
+// combine evaluates the controls in the order of their ids, up to a DENY.
 func (p *plan) combine(run *run, b *timeBudget) verdict {
 	var best *Control
 	var win Outcome
@@ -269,7 +266,7 @@ func (p *plan) combine(run *run, b *timeBudget) verdict {
 	return v
 }
 
-// verdict is what the control's outcome comes to where it decides alone.
+// verdict returns the verdict of a control that decides alone.
 func (c *Control) verdict(out Outcome) verdict {
 	if out.Effect == NoMatch {
 		return verdict{ran: 1, reason: noMatchReason}
@@ -284,7 +281,7 @@ func (c *Control) verdict(out Outcome) verdict {
 	return v
 }
 
-// Place is what a request is about, found once for several questions to one set.
+// Place is the resource of a request, found once for several calls of one set.
 type Place struct {
 	set *Set
 	by  placeKey
@@ -292,7 +289,7 @@ type Place struct {
 	err error
 }
 
-// placeKey is all of a request that a set finds it by.
+// placeKey holds the parts of a request that a set uses to find the resource.
 type placeKey struct {
 	id                      int64
 	byID                    bool
@@ -303,17 +300,17 @@ func placeKeyOf(r *Request) placeKey {
 	return placeKey{r.ResourceID, r.ByID, r.Type, r.Host, r.Path, r.Method}
 }
 
-// Find looks up what a request is about.
+// Find finds the resource of a request.
 func (s *Set) Find(r *Request) Place {
 	at, err := s.locate(r)
 	return Place{set: s, by: placeKeyOf(r), at: at, err: err}
 }
 
-// Of reports whether it is the place of this request in this set. nil is of none.
+// Of reports whether it is the place of this request in this set. A nil place belongs to none.
 func (p *Place) Of(s *Set, r *Request) bool { return p != nil && p.set == s && p.by == placeKeyOf(r) }
 
-// Needs is what the controls in scope read, so that a bouncer reads bodies and counts
-// usage only for controls that ask.
+// Needs lists what the controls in scope read, so that a bouncer reads bodies and counts usage
+// only for controls that need it.
 func (p *Place) Needs() lang.Refs {
 	if p.err != nil {
 		return lang.Refs{}
@@ -327,9 +324,9 @@ func (p *Place) Needs() lang.Refs {
 	return both.refs
 }
 
-// Locate is the resource, nil for none, and the path that its controls see: without
-// the parameters of its segments, and spelled as the resource's pattern is where that
-// is literal. It is an error for a path that has no one reading.
+// Locate returns the resource, nil for none, and the path that its controls see: without the
+// parameters of its segments, and in the spelling of the resource's pattern where the pattern is
+// literal. It fails for a path that can be read in more than one way.
 func (p *Place) Locate() (res *Resource, path string, err error) {
 	if p.err != nil || p.at.slot == nil {
 		return nil, p.at.path, p.err
@@ -337,14 +334,14 @@ func (p *Place) Locate() (res *Resource, path string, err error) {
 	return p.at.res, p.at.path, nil
 }
 
-// Needs is Place.Needs of a request.
+// Needs is Place.Needs for a request.
 func (s *Set) Needs(r *Request) lang.Refs {
 	p := s.Find(r)
 	return p.Needs()
 }
 
-// Match is the resource that a request is about; nil is none, or a path that
-// has no one reading.
+// Match returns the resource of a request; nil for none, or for a path that can be read in more
+// than one way.
 func (s *Set) Match(r *Request) *Resource {
 	p := s.Find(r)
 	res, _, err := p.Locate()
@@ -354,9 +351,9 @@ func (s *Set) Match(r *Request) *Resource {
 	return res
 }
 
-// Readings are the resource that a request is about, and a second one where a server
-// that tells spellings of the path apart would serve that instead: Decide asks the
-// controls of both. Either is nil for none.
+// Readings returns the resource of a request, and a second one if a server that distinguishes
+// spellings of the path would serve that one instead: Decide then evaluates the controls of both.
+// Either is nil for none.
 func (s *Set) Readings(r *Request) (res, literal *Resource) {
 	at, err := s.locate(r)
 	if err != nil || at.slot == nil {
@@ -368,9 +365,9 @@ func (s *Set) Readings(r *Request) (res, literal *Resource) {
 	return at.res, literal
 }
 
-// Scope is what made a decision of this set on this request: the controls in scope of
-// the resource that decided, and the input that they were given. There are none for a
-// path that has no one reading.
+// Scope returns what this set used for a decision on this request: the controls in scope of the
+// resource that decided, and the input that they got. There are none for a path that can be read
+// in more than one way.
 func (s *Set) Scope(r *Request, d *Decision) ([]*Control, value.Value) {
 	at, err := s.locate(r)
 	if err != nil {

@@ -8,28 +8,27 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Applications read more than one spelling of a path as the same: without regard to
-// case, without the parameters of a segment (`;jsessionid=…`), without a final dot or
-// space, with escapes removed once more, with Unicode compatibility forms replaced and
-// characters that nobody sees left out, with a format (`.json`) behind the last segment.
-// Folding writes all of them in one way, so that a path is matched with the resource
-// that such an application would serve. Resources whose application tells spellings
-// apart say so (PathExact).
+// Applications read several spellings of a path as the same: they ignore case, the parameters of
+// a segment (`;jsessionid=…`), and a final dot or space, decode escapes once more, replace
+// Unicode compatibility forms, drop invisible characters, and cut off a format (`.json`) after
+// the last segment. Folding gives all these spellings one form, so that a path matches the
+// resource that such an application would serve. Resources whose application distinguishes
+// spellings say so (PathExact).
 
-// PathExact is the PathMatching of a resource that stands for the paths alone that
-// are spelled as its pattern is.
+// PathExact is the PathMatching of a resource that covers only the paths that are spelled as its
+// pattern is.
 const PathExact = "exact"
 
-// foldRounds is how often escapes are removed: what the server does in front, once
-// more behind it, and once more for escapes that the second reading brought about.
+// foldRounds is how often escapes are decoded: by the server in front, once more behind it, and
+// once more for escapes that the second decoding produced.
 const foldRounds = 3
 
 var errPathHidden = errors.New("the path has another meaning for servers that decode it twice or drop parts of its segments")
 
-// foldTables are what folding replaces, in lower case: escapes by what they stand for.
+// foldTables list the replacements of folding, in lower case, by escape.
 type foldTables struct {
-	// unreserved are the escapes of letters, digits, hyphen, dot, underscore and tilde:
-	// alone they mean the same as the character (RFC 3986 section 6.2.2.2).
+	// unreserved are the escapes of letters, digits, hyphen, dot, underscore and tilde: by
+	// themselves they mean the same as the character (RFC 3986 section 6.2.2.2).
 	unreserved map[string]string
 	// ascii are all escapes of one byte below 0x80; wide are those of characters that
 	// have a compatibility form in ASCII or a lower case, with ascii among them.
@@ -39,14 +38,14 @@ type foldTables struct {
 }
 
 const (
-	// lastCased bounds the characters beyond ASCII whose case is folded: Latin, Greek, Cyrillic.
+	// lastCased is the last character beyond ASCII whose case is folded: Latin, Greek, Cyrillic.
 	lastCased = 0x52f
-	// lastCompatible bounds the characters that have a form in ASCII.
+	// lastCompatible is the last character that has a form in ASCII.
 	lastCompatible = 0x1ffff
 )
 
-// unseen are spans of characters that are ignored by default: Unicode's case folding for
-// identifiers (NFKC_Casefold), file systems and the collations of databases leave them out.
+// unseen are ranges of characters that are ignored by default: Unicode's case folding for
+// identifiers (NFKC_Casefold), file systems and the collations of databases drop them.
 var unseen = [][2]rune{
 	{0xad, 0xad},
 	{0x34f, 0x34f},
@@ -109,8 +108,8 @@ var folding = sync.OnceValue(func() *foldTables {
 	return t
 })
 
-// compose adds letters that are followed by an accent, as file systems write them (NFD),
-// by the one character for both. Letters with two accents come together in two rounds.
+// compose replaces letters with an accent after them, as file systems write them (NFD), by the
+// single character for both. Letters with two accents need two rounds.
 func (t *foldTables) compose() {
 	for r := rune(0xc0); r <= 0x1eff; r++ {
 		if r == lastCased+1 {
@@ -132,7 +131,7 @@ func (t *foldTables) compose() {
 func replacer(table map[string]string) *strings.Replacer {
 	pairs := make([]string, 0, 2*len(table))
 	for from, to := range table {
-		pairs = append(pairs, from, to) // no key is the beginning of another: order says nothing
+		pairs = append(pairs, from, to) // no key is a prefix of another, so the order does not matter
 	}
 	return strings.NewReplacer(pairs...)
 }
@@ -146,7 +145,7 @@ func isASCII(s string) bool {
 	return true
 }
 
-// escaped is s with every byte as an escape, in capitals.
+// escaped returns s with every byte as an escape, in capitals.
 func escaped(s string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
@@ -158,7 +157,7 @@ func escaped(s string) string {
 	return b.String()
 }
 
-// isFolded reports whether folding leaves a canonical path as it is; most are so.
+// isFolded reports whether folding does not change a canonical path; this holds for most.
 func isFolded(path string) bool {
 	for i := range len(path) {
 		switch c := path[i]; {
@@ -177,14 +176,14 @@ func isFolded(path string) bool {
 type location struct {
 	path   string // canonical; empty: none
 	folded string // the same, each segment folded
-	// others are what the path may be for servers that find other segments in it,
-	// folded: where folding empties a segment, or brings slashes about. Such servers
-	// differ in when they look for parameters: before they remove escapes, or behind.
+	// others are the path as servers read it that find other segments in it, folded: where
+	// folding empties a segment, or produces slashes. Such servers differ in whether they look
+	// for parameters before or after they decode escapes.
 	others []string
-	hidden bool // there are steps up that folding brings about
+	hidden bool // folding produces a segment that steps up
 }
 
-// within stands for a slash inside a folded segment.
+// within marks a slash inside a folded segment.
 const within = "\x00"
 
 // foldPath folds a canonical path.
@@ -220,8 +219,8 @@ func foldPath(path string) location {
 	return l
 }
 
-// otherSegments is a path as a server reads it that removes escapes so often before it
-// cuts parameters off, and then finds slashes; the last of all finds slashes first.
+// otherSegments returns a path as a server reads it that decodes escapes this often before it
+// cuts parameters off, and then finds slashes; the last round finds slashes first.
 func otherSegments(segs []string, before int) string {
 	var out strings.Builder
 	for _, seg := range segs {
@@ -246,8 +245,7 @@ func pieces(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == '/' || r == '\\' })
 }
 
-// unescape removes the escapes of a segment in lower case, and again those that this
-// brings about.
+// unescape decodes the escapes of a segment in lower case, and those that this produces.
 func unescape(seg string, rounds int) string {
 	t := folding()
 	for range rounds {
@@ -263,7 +261,7 @@ func unescape(seg string, rounds int) string {
 	return seg
 }
 
-// wideEscape reports whether one of a segment's escapes is of a byte beyond ASCII.
+// wideEscape reports whether a segment has an escape of a byte beyond ASCII.
 func wideEscape(seg string) bool {
 	for i := 0; i+1 < len(seg); i++ {
 		if seg[i] == '%' && seg[i+1] >= 'c' && seg[i+1] <= 'f' {
@@ -280,18 +278,18 @@ const (
 	dropped    = "." + whiteSpace
 )
 
-// foldSegment drops what stands behind a `;`, `?`, `#` or NUL, the name of an NTFS
-// stream, final dots, and white space at both ends, for which a plus may stand.
+// foldSegment drops what follows a `;`, `?`, `#` or NUL, the name of an NTFS stream, final dots,
+// and white space at both ends, also written as a plus.
 func foldSegment(s string) string {
 	return strings.TrimLeft(strings.TrimRight(spaced(cut(s)), dropped), whiteSpace)
 }
 
-// spaced is s as a server reads it that takes a plus for a space, as in forms.
+// spaced returns s as a server reads it that takes a plus for a space, as in forms.
 func spaced(s string) string { return strings.ReplaceAll(s, "+", " ") }
 
-// withoutFormat is a folded path without what some servers take for the format of the
-// answer: what stands behind the last dot of its last segment (Rails), and behind the
-// first (Spring's patterns of suffixes). Empty: there is none, or it is the same.
+// withoutFormat returns a folded path without what some servers take for the format of the
+// answer: what follows the last dot of its last segment (Rails), and what follows the first
+// (Spring's suffix patterns). Empty if there is none, or if it is the same.
 func withoutFormat(folded string) (bare [2]string) {
 	last := strings.LastIndexByte(folded, '.')
 	segment := strings.LastIndexByte(folded, '/') + 1
@@ -312,8 +310,8 @@ func cut(s string) string {
 	return withoutStream(s)
 }
 
-// withoutStream is a name without the stream and its type, which Windows takes behind
-// it: `a.txt::$data` is the content of a.txt, `d:$i30:$index_allocation` the folder d.
+// withoutStream returns a name without the stream and its type, which Windows allows after it:
+// `a.txt::$data` is the content of a.txt, `d:$i30:$index_allocation` the folder d.
 func withoutStream(s string) string {
 	if i := strings.IndexByte(s, ':'); i >= 0 && strings.Contains(s[i+1:], ":$") {
 		return s[:i]
@@ -321,11 +319,11 @@ func withoutStream(s string) string {
 	return s
 }
 
-// isStepUp reports a segment that some servers read as `..`.
+// isStepUp reports whether some servers read a segment as `..`.
 func isStepUp(s string) bool { return strings.Trim(spaced(cut(s)), whiteSpace) == ".." }
 
-// withoutParameters is a canonical path without the parameters of its segments. A
-// segment that is nothing else stays.
+// withoutParameters returns a canonical path without the parameters of its segments. A segment
+// that has nothing else stays.
 func withoutParameters(path string) string {
 	if strings.IndexByte(path, ';') < 0 {
 		return path

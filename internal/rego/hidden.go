@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// readPath is a path below input that a control reads. What a log must not show
-// stands at hidden ones.
+// readPath is a path below input that a control reads. hidden has the places of values that a log
+// must not show.
 type readPath struct {
 	inputPath
 	hidden bool
@@ -23,11 +23,10 @@ func readPaths(paths [][]string) []readPath {
 	return out
 }
 
-// Hidden is what the decision's reason shows, or may show, that a log must not
-// hold: what stood under members named like secrets, of the request and of the
-// resource, where the control that decided reads them; and the resource's
-// owner_email. It costs next to nothing where the reason is constant, and no more
-// than a look at each path that the control reads where there is nothing to hide.
+// Hidden returns the values that the decision's reason shows, or may show, and a log must not
+// contain: the values of members with names of secrets, of the request and of the resource, if
+// the control that decided reads them; and the resource's owner_email. It costs almost nothing if
+// the reason is constant, and otherwise one lookup for each path that the control reads.
 func (d *Decision) Hidden(r *Request) redact.Found {
 	var found redact.Found
 	if c := d.Decider(); c != nil && (d.Err != nil || !c.code.FixedReason) {
@@ -44,8 +43,8 @@ func (d *Decision) Hidden(r *Request) redact.Found {
 	return found
 }
 
-// HiddenInput is all that stood under such members, for a log that keeps the
-// values which controls saw.
+// HiddenInput returns all values of such members, for a log that keeps the values that controls
+// saw.
 func (d *Decision) HiddenInput(r *Request) redact.Found {
 	found := redact.In(r.User, r.Action, r.Resource, r.Context, r.Extra)
 	if d.Resource != nil {
@@ -54,7 +53,7 @@ func (d *Decision) HiddenInput(r *Request) redact.Found {
 	return found
 }
 
-// Decider is the control that decided; nil is none.
+// Decider returns the control that decided; nil for none.
 func (d *Decision) Decider() *Control {
 	for i := len(d.Ran) - 1; i >= 0; i-- { // a DENY is the last
 		if c := d.Ran[i]; c.meta.ID == d.PolicyID {

@@ -8,10 +8,9 @@ import (
 // maxHostName is the longest host name (RFC 1035 section 2.3.4).
 const maxHostName = 253
 
-// HostName is the name in a Host field: lower case, without port and final dot.
-// ok is false for what is no name of a host: an address in whatever notation,
-// localhost, or anything that is not labels of letters, digits, hyphens and
-// underscores joined by dots.
+// HostName returns the name in a Host field: in lower case, without port and final dot. ok is
+// false for anything that is not a host name: an address in any notation, localhost, or anything
+// but labels of letters, digits, hyphens and underscores joined by dots.
 func HostName(host string) (name string, ok bool) {
 	name, port, found := strings.Cut(host, ":")
 	if found && !digits(port) {
@@ -27,7 +26,8 @@ func HostName(host string) (name string, ok bool) {
 			return "", false
 		}
 	}
-	// Resolvers read 127.1 and 0x7f.1 as addresses: a name's last label is no number (RFC 1123 section 2.1).
+	// Resolvers read 127.1 and 0x7f.1 as addresses: the last label of a name is not a number (RFC
+	// 1123 section 2.1).
 	if digits(last) || strings.HasPrefix(last, "0x") {
 		return "", false
 	}
@@ -58,8 +58,8 @@ func digits(s string) bool {
 	return s != ""
 }
 
-// UnknownHosts gives those of the names (HostName) that no resource of the set
-// names as its host, with whatever port. It costs a walk over all resources.
+// UnknownHosts returns those of the names (HostName) that no resource of the set has as its host,
+// with any port. It visits all resources.
 func (s *Set) UnknownHosts(names []string) []string {
 	left := make(map[string]bool, len(names))
 	for _, n := range names {

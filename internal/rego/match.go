@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Resource is what the matcher and the merge know of a registered resource.
+// Resource holds what the matcher and the merge need of a registered resource.
 type Resource struct {
 	ID   int64  `json:"id"`
 	Name string `json:"name"`
@@ -21,23 +21,23 @@ type Resource struct {
 	// Path is a pattern: `*` or `{name}` is one segment, `**` at the end the
 	// rest. Empty is any path, or none.
 	Path string `json:"path,omitempty"`
-	// Methods restrict the HTTP method; empty is any. GET takes HEAD too, which is
-	// GET without the answer's body (RFC 9110, section 9.3.2).
+	// Methods restrict the HTTP method; empty means any. GET includes HEAD, which is GET without
+	// the answer's body (RFC 9110, section 9.3.2).
 	Methods []string `json:"methods,omitempty"`
-	// PathMatching is empty, or PathExact: the application tells spellings of a path
-	// apart that others read as the same.
+	// PathMatching is empty, or PathExact: the application distinguishes spellings of a path that
+	// others read as the same.
 	PathMatching string `json:"path_matching,omitempty"`
-	// Discovered is a host that a bouncer reported, and nobody registered. Until a
-	// control is linked to it, it yields to resources of no host: traffic to a new host
-	// must not take a path away from the resource that guards it.
+	// Discovered marks a host that a bouncer reported, and nobody registered. Until a control is
+	// linked to it, resources without a host take precedence over it: traffic to a new host must
+	// not take a path away from the resource that protects it.
 	Discovered bool `json:"discovered,omitempty"`
 	// AuditLevel and Tags are carried for the audit of decisions.
 	AuditLevel string   `json:"audit_level,omitempty"`
 	Tags       []string `json:"tags,omitempty"`
-	// mail is owner_email of Doc, in a resource of a set: every decision asks for it.
+	// mail is owner_email of Doc, in a resource of a set, because every decision needs it.
 	mail string
-	// Doc is the object that is merged onto input.resource and stands under
-	// data.resources: the resource's fields and enrichment, empty ones absent.
+	// Doc is the object that is merged into input.resource and is under data.resources: the
+	// resource's fields and enrichment, without empty ones.
 	Doc value.Value `json:"doc"`
 }
 
@@ -88,18 +88,18 @@ func parsePattern(pattern string) ([]string, error) {
 	return segs, nil
 }
 
-// slot is a resource's place in a set.
+// slot is a resource in a set.
 type slot struct {
-	res     *Resource // points to own, side by side with what a decision reads of the rest
+	res     *Resource // points to own, next to the other parts that a decision reads
 	index   int
 	exact   bool     // only paths that are spelled as the pattern is
-	bad     bool     // its pattern cannot be read: by id only
+	bad     bool     // its pattern is invalid: found by id only
 	segs    []string // as the pattern is spelled; nil: any path
 	folded  []string // the same, literals folded
 	own     Resource
 	methods []string // upper case
 	host    string
-	data    value.Value // what data.resources holds of it: the document without owner_email
+	data    value.Value // the entry of data.resources: the document without owner_email
 	_       [48]byte    // so that it starts a cache line
 }
 
@@ -107,7 +107,7 @@ func newSlot(r *Resource, index int) *slot {
 	s := &slot{own: *r, data: withoutMember(r.Doc, ownerEmail), index: index, host: canonicalHost(r.Host), exact: r.PathMatching == PathExact}
 	s.res = &s.own
 	s.own.mail, _ = r.Doc.Get(ownerEmail).Str()
-	// Few of these differ: one text of each stays in the processor's caches.
+	// Few of these differ, so one text of each stays in the processor's caches.
 	s.own.Type, s.own.AuditLevel = unique.Make(r.Type).Value(), unique.Make(r.AuditLevel).Value()
 	for _, m := range r.Methods {
 		if m == "*" {
@@ -125,7 +125,7 @@ func newSlot(r *Resource, index int) *slot {
 	return s
 }
 
-// foldPattern folds the literals of a pattern; it is segs where nothing changes.
+// foldPattern folds the literals of a pattern; it returns segs if nothing changes.
 func foldPattern(segs []string) []string {
 	out := segs
 	for i, seg := range segs {
@@ -142,8 +142,8 @@ func foldPattern(segs []string) []string {
 	return out
 }
 
-// spells reports whether a canonical path, which the folded pattern matches, is
-// spelled as the pattern is.
+// isExact reports whether a canonical path, which the folded pattern matches, is spelled as the
+// pattern is.
 func (s *slot) spells(path string) bool {
 	if path == "" {
 		return true
@@ -162,7 +162,7 @@ func (s *slot) spells(path string) bool {
 	return true
 }
 
-// names reports whether the pattern has a literal for the n-th segment.
+// names reports whether the n-th segment of the pattern is a literal.
 func (s *slot) names(n int) bool {
 	return s != nil && len(s.folded) >= n && s.folded[n-1] != oneSegment && s.folded[n-1] != theRest
 }
@@ -186,9 +186,9 @@ func (s *slot) covers(folded string) bool {
 	return rest == ""
 }
 
-// decided is the path that the controls see of one that the slot matched, which may
-// be nil: without the parameters of its segments, and spelled as the pattern is where
-// that is literal.
+// decided returns the path that the controls see of a path that the slot matched, which may be
+// nil: without the parameters of its segments, and in the spelling of the pattern where that is
+// literal.
 func (s *slot) decided(l location) string {
 	if s != nil && s.exact || l.path == "" || l.path == l.folded && (s == nil || len(s.segs) > 0 && &s.segs[0] == &s.folded[0]) {
 		return l.path
@@ -206,8 +206,8 @@ func (s *slot) decided(l location) string {
 	return "/" + strings.Join(segs, "/")
 }
 
-// takes reports whether the slot stands for requests of that type and method;
-// an empty one of the request does not restrict.
+// accepts reports whether the slot covers requests of that type and method; an empty one in the
+// request does not restrict.
 func (s *slot) takes(typ, method, path string) bool {
 	if s.exact && !s.spells(path) {
 		return false
@@ -251,8 +251,8 @@ func withoutPort(h string) string {
 	return h[:i]
 }
 
-// node is one segment of the pattern tree. A tree is immutable once it is in a
-// set: edits copy the nodes on the way.
+// node is one segment of the pattern tree. A tree is immutable once it is in a set: edits copy
+// the nodes on the way to the change.
 type node struct {
 	lit  map[string]*node
 	one  *node
@@ -260,21 +260,21 @@ type node struct {
 	rest []*slot // patterns that end in ** here
 }
 
-// query is what a tree is asked for beside the segments: the type and method, which
-// may be empty, the canonical path as it was sent, and the controls by resource.
+// query holds what a search in a tree needs besides the segments: the type and method, which may
+// be empty, the canonical path as it was sent, and the controls by resource.
 type query struct {
 	typ, method, path string
 	linked            map[int64][]*Control
-	// spelled takes only patterns that are spelled as the path is.
+	// spelled accepts only patterns that are spelled as the path is.
 	spelled bool
 }
 
-// yields reports whether a resource of the request's host lets one of no host go first.
+// yieldsToHostless reports whether resources without a host take precedence over a resource of
+// the request's host.
 func (q *query) yields(s *slot) bool { return s.res.Discovered && len(q.linked[s.res.ID]) == 0 }
 
-// find is the most specific slot for the segments of folded (without its first
-// slash): at the leftmost difference a literal goes before a wildcard, that before
-// the end, that before `**`.
+// find returns the most specific slot for the segments of folded (without its first slash): at
+// the leftmost difference a literal precedes a wildcard, a wildcard the end, and the end `**`.
 func (n *node) find(folded string, q *query) *slot {
 	if folded == "" {
 		if s := q.pick(n.here); s != nil {
@@ -299,8 +299,8 @@ func (n *node) find(folded string, q *query) *slot {
 	return q.pick(n.rest)
 }
 
-// pick is the first slot that takes a request. HEAD is taken by what names it, and
-// else as the GET that it stands for: who guards GET guards what GET's head tells.
+// pick returns the first slot that accepts a request. For HEAD, a slot that names HEAD comes
+// first, then one that covers GET: whoever protects GET protects what HEAD reveals of it.
 func (q *query) pick(slots []*slot) *slot {
 	if len(slots) == 0 {
 		return nil
@@ -316,8 +316,8 @@ func (q *query) pick(slots []*slot) *slot {
 	return q.first(slots, func(s *slot) bool { return s.takes(q.typ, method, q.path) })
 }
 
-// first is the first slot that fits: of patterns that differ in their spelling alone,
-// the one that the path is spelled as.
+// first returns the first slot that fits. Of patterns that differ only in spelling, it returns
+// the one with the path's spelling.
 func (q *query) first(slots []*slot, fits func(*slot) bool) *slot {
 	var found *slot
 	for _, s := range slots {
@@ -334,7 +334,7 @@ func (q *query) first(slots []*slot, fits func(*slot) bool) *slot {
 	return found
 }
 
-// add puts s into the tree in place: for a tree that nobody shares yet.
+// put adds s to the tree in place: for a tree that nobody shares yet.
 func (n *node) add(s *slot) {
 	for _, seg := range s.folded {
 		switch seg {
@@ -364,16 +364,15 @@ func insertSlot(list []*slot, s *slot) []*slot {
 	return slices.Insert(list, i, s)
 }
 
-// edits are the changes of one new set. Trees of the set before stay as they are:
-// a node is copied when it is first changed, and what was copied for this set is
-// changed in place from then on, so that a thousand changes below one node copy
-// what hangs there once.
+// edits are the changes of one new set. Trees of the previous set do not change: a node is copied
+// when it first changes, and the copy then changes in place. So a thousand changes below one node
+// copy its parts once.
 type edits map[*node]*copied
 
-// copied says which parts of a node are its own, no longer shared.
+// copied says which parts of a node are its own and no longer shared.
 type copied struct{ lit, here, rest bool }
 
-// change is the tree with s added or removed.
+// change returns the tree with s added or removed.
 func (e edits) change(n *node, segs []string, s *slot, remove bool) *node {
 	own := e[n]
 	if own == nil {
@@ -421,7 +420,7 @@ func editSlots(list []*slot, s *slot, remove bool, own *bool) []*slot {
 type matcher struct {
 	byID   map[int64]*slot
 	byHost map[string]*node // "" holds the resources of no host
-	any    *node            // all of them: for requests that name no host
+	any    *node            // all of them: for requests without a host
 	hosted int              // resources with a host; at 0, any is byHost[""]
 }
 
@@ -450,19 +449,18 @@ func newMatcher(slots []*slot) *matcher {
 	return m
 }
 
-// matched is what a request is about.
+// matched is the result of a match.
 type matched struct {
 	*slot // nil: no resource
-	// literal is another resource with controls of its own that a server would serve
-	// which tells spellings apart; nil: there is none, and mostly there is not.
+	// literal is another resource with controls of its own, which a server would serve that
+	// distinguishes spellings; nil if there is none, which is the usual case.
 	literal *slot
 }
 
-// match is the resource of a request: by id; else, for a request that says
-// where or what it is about, by host, and then by path, type and method. linked are the
-// controls by resource, for what was discovered. It is an
-// error when a server that folds the path would serve another resource than one that
-// does not, and that cannot be told from the path's segments.
+// match finds the resource of a request: by id; otherwise, if the request has a path, type or
+// host, by host, and then by path, type and method. linked are the controls by resource, needed
+// for discovered hosts. It fails if a server that folds the path would serve another resource
+// than one that does not, and the path's segments do not show which.
 func (m *matcher) match(r *Request, l location, linked map[int64][]*Control) (matched, error) {
 	if r.ByID || r.ResourceID != 0 {
 		return matched{slot: m.byID[r.ResourceID]}, nil
@@ -499,7 +497,7 @@ func (m *matcher) match(r *Request, l location, linked map[int64][]*Control) (ma
 	return matched{s, m.literal(r, l, q, s)}, nil
 }
 
-// literal is the resource, other than s, that a path names as it is spelled, if it has
+// literal returns the resource, other than s, that the exact spelling of a path names, if it has
 // controls.
 func (m *matcher) literal(r *Request, l location, q query, s *slot) *slot {
 	q.spelled = true
@@ -510,8 +508,8 @@ func (m *matcher) literal(r *Request, l location, q query, s *slot) *slot {
 	return other
 }
 
-// search looks a folded path up: below the request's host, that without its port, and
-// what has no host. What was discovered of the host, and has no control, comes last.
+// search looks a folded path up: under the request's host, the host without its port, and no
+// host. Discovered hosts without a control come last.
 func (m *matcher) search(r *Request, folded string, q *query) *slot {
 	if r.Host == "" {
 		return lookup(m.any, folded, q)
@@ -541,7 +539,7 @@ func lookup(n *node, folded string, q *query) *slot {
 	return n.find(folded[1:], q)
 }
 
-// upper is strings.ToUpper without work for what is upper already.
+// upper is strings.ToUpper without work for a text in upper case.
 func upper(s string) string {
 	for i := range len(s) {
 		if s[i] < 'A' || s[i] > 'Z' {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// names finds resources by type and name. It is made when somebody first asks. Sets
-// with the same resources share it.
+// names finds resources by type and name. It is built at the first use. Sets with the same
+// resources share it.
 type names struct {
 	slots  []*slot
 	once   sync.Once
@@ -38,16 +38,15 @@ func (n *names) ready() {
 	})
 }
 
-// ResourceNamed is the resource of a type and name; nil: there is none. Where several
-// have the same type and name, it is the one with the lowest id. The caller must not
-// change it.
+// ResourceNamed returns the resource of a type and name; nil if there is none. If several have
+// the same type and name, it returns the one with the lowest id. The caller must not change it.
 func (s *Set) ResourceNamed(kind, name string) *Resource {
 	s.names.ready()
 	return s.names.named[typeAndName{kind, name}]
 }
 
-// ResourceNames are the names of the resources of a type, sorted, each once. The caller
-// must not change the slice.
+// ResourceNames returns the names of the resources of a type, sorted, each once. The caller must
+// not change the slice.
 func (s *Set) ResourceNames(kind string) []string {
 	s.names.ready()
 	return s.names.byType[kind]

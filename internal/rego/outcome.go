@@ -13,18 +13,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// maxReasonRunes is where a reason is cut; maxMaskRules is how many masks one
-// control may ask for.
+// maxReasonRunes is the length at which a reason is cut; maxMaskRules is the largest number of
+// masks of one control.
 const (
 	maxReasonRunes = 1024
 	maxMaskRules   = 1000
 )
 
-// effect is the outcome of a control but for the reason: deny
-// true or non-empty: DENY; else mask non-empty and allow not false: MASK; else
-// allow true: ALLOW; else allow false: DENY; else NO_MATCH. Values that the
-// rules should not have are held against access: an allow that is no boolean
-// is a DENY.
+// effect returns the outcome of a control without the reason: deny true or non-empty: DENY; else
+// mask non-empty and allow not false: MASK; else allow true: ALLOW; else allow false: DENY; else
+// NO_MATCH. A rule with an invalid value refuses access: an allow that is not a boolean is a
+// DENY.
 func (c *Control) effect(r *run, b *timeBudget) Outcome {
 	if len(c.issues) > 0 {
 		return c.broken()
@@ -52,10 +51,10 @@ func (c *Control) answer(r *run, b *timeBudget) (out Outcome) {
 	return out
 }
 
-// reasoned tells that the outcome has a reason of the control's.
+// reasoned reports whether the control gave the outcome's reason.
 func (o *Outcome) reasoned() bool { return o.Err == nil && o.Effect != NoMatch }
 
-// outcome is what the values of the rules come to.
+// outcome combines the values of the rules.
 func (c *Control) outcome(deny, mask, allow value.Value) Outcome {
 	if Denies(deny) {
 		return Outcome{Effect: Deny, Reason: joinReasons(deny)}
@@ -63,7 +62,7 @@ func (c *Control) outcome(deny, mask, allow value.Value) Outcome {
 	return c.settle(mask, allow)
 }
 
-// settle is the outcome when deny does not decide.
+// maskOrAllow returns the outcome if deny does not decide.
 func (c *Control) settle(mask, allow value.Value) Outcome {
 	if allow.False() {
 		return Outcome{Effect: Deny}
@@ -84,8 +83,8 @@ func (c *Control) settle(mask, allow value.Value) Outcome {
 	return Outcome{Effect: NoMatch}
 }
 
-// Denies reports whether deny's value denies: anything but false and an empty
-// collection or string.
+// Denies reports whether a value of deny refuses: anything but false and an empty collection or
+// string.
 func Denies(v value.Value) bool {
 	switch v.Kind() {
 	case value.UndefinedKind:
@@ -98,7 +97,7 @@ func Denies(v value.Value) bool {
 	return true
 }
 
-// joinReasons is the text of a set (or array) of reasons: its strings, sorted.
+// joinReasons joins a set (or array) of reasons: its strings, sorted.
 func joinReasons(v value.Value) string {
 	if s, ok := v.Str(); ok {
 		return s
@@ -116,8 +115,8 @@ func joinReasons(v value.Value) string {
 	return strings.Join(out, "; ")
 }
 
-// maskRules reads the value of mask: a set or array of paths, which are
-// redacted, or an object path -> strategy.
+// maskRules reads the value of mask: a set or array of paths, which are redacted, or an object
+// from path to strategy.
 func maskRules(v value.Value) ([]MaskRule, error) {
 	if !v.Defined() || v.False() || v.Len() == 0 && v.Kind() >= value.ArrayKind {
 		return nil, nil
@@ -150,7 +149,7 @@ func maskRules(v value.Value) ([]MaskRule, error) {
 	return uniteMasks(out), nil
 }
 
-// uniteMasks sorts by path and keeps the strictest strategy of each.
+// uniteMasks sorts the masks by path and keeps the strictest strategy of each.
 func uniteMasks(rules []MaskRule) []MaskRule {
 	slices.SortFunc(rules, func(a, b MaskRule) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), lang.Strictness(b.Strategy)-lang.Strictness(a.Strategy))
@@ -191,7 +190,7 @@ func (c *Control) giveReason(out *Outcome, reason value.Value) {
 	out.Reason = cutReason(out.Reason)
 }
 
-// DefaultReason is the reason of an effect for which the control gives none.
+// DefaultReason returns the reason of an effect for which the control gives none.
 func (c *Control) DefaultReason(e Effect) string { return defaultReason(c.meta.Name, e) }
 
 func defaultReason(control string, e Effect) string {
@@ -205,15 +204,14 @@ func defaultReason(control string, e Effect) string {
 	}
 }
 
-// noMatchReason and noControlReason are the reasons of a decision that no
-// control names.
+// noMatchReason and noControlReason are the reasons of decisions without a control.
 const (
 	noMatchReason   = "No control matched the request"
 	noControlReason = "No active control applies to the request"
 )
 
-// unresolvedReason is the reason of a decision that no control took, where the
-// request gave a number as its resource's id and no resource has it.
+// unresolvedReason is the reason of a decision without a control, if the request gave a number as
+// its resource's id and no resource has it.
 func unresolvedReason(id value.Value, considered int) string {
 	rest := "no tenant-wide control matched the request"
 	if considered == 0 {
@@ -235,8 +233,7 @@ func cutReason(s string) string {
 	return s
 }
 
-// identityOf is a digest of all that a control's outcome depends on beside
-// input and data.
+// identityOf digests all that a control's outcome depends on besides input and data.
 func identityOf(m Meta, source string, libs []lang.Library) [32]byte {
 	h := sha256.New()
 	text := func(s string) {

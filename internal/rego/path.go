@@ -23,14 +23,13 @@ var (
 	errPathDots     = errors.New("the path has a dot segment with parameters")
 )
 
-// NormalizePath is the one canonical form of a URL path: it begins with a slash, has
-// no empty and no dot segments and no slash at its end. Escapes of letters, digits
-// and `-._~` are removed, which changes no meaning (RFC 3986 section 6.2.2); all other
-// escapes stay, in capitals, and what RFC 3986 does not allow in a segment becomes
-// one. A path that different servers read differently is refused: an encoded slash or
-// backslash, a backslash, control characters, a dot segment with parameters (`..;x`),
-// bad UTF-8, bad encoding, `?` and `#`. A path that is canonical already is returned
-// as it is, without allocating.
+// NormalizePath returns the one canonical form of a URL path: it begins with a slash, and has no
+// empty segments, no dot segments and no slash at its end. Escapes of letters, digits and `-._~`
+// are decoded, which changes no meaning (RFC 3986 section 6.2.2). All other escapes stay, in
+// capitals, and characters that RFC 3986 does not allow in a segment are escaped. A path that
+// servers can read in different ways is refused: an encoded slash or backslash, a backslash,
+// control characters, a dot segment with parameters (`..;x`), invalid UTF-8, invalid encoding,
+// `?` and `#`. A canonical path is returned as it is, without allocating.
 func NormalizePath(raw string) (string, error) {
 	if isCanonical(raw) {
 		return raw, nil
@@ -45,7 +44,7 @@ func NormalizePath(raw string) (string, error) {
 	return "/" + strings.Join(segs, "/"), nil
 }
 
-// segmentChar is what may stand in a segment as it is: RFC 3986 pchar.
+// segmentChar reports whether a byte needs no escape in a segment: RFC 3986 pchar.
 func segmentChar(c byte) bool {
 	switch {
 	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
@@ -61,7 +60,7 @@ var segmentChars = func() (t [256]bool) {
 	return t
 }()
 
-// isCanonical is the fast way through: no escapes at all, and nothing to do.
+// isCanonical is the fast path: no escapes at all, and nothing to change.
 func isCanonical(p string) bool {
 	if p == "/" {
 		return true
@@ -79,7 +78,7 @@ func isCanonical(p string) bool {
 			start, slashes = i+1, slashes+1
 			continue
 		}
-		// A segment that begins with a dot goes the long way round.
+		// A segment that begins with a dot takes the slow path.
 		if !segmentChars[c] || c == '.' && i == start {
 			return false
 		}
@@ -87,7 +86,7 @@ func isCanonical(p string) bool {
 	return start < len(p)
 }
 
-// splitPath is the segments of a path in their canonical form, dot segments resolved.
+// splitPath returns the segments of a path in their canonical form, with dot segments resolved.
 func splitPath(raw string) ([]string, error) {
 	if raw == "" || raw[0] != '/' {
 		return nil, errPathSlash
@@ -117,8 +116,8 @@ func splitPath(raw string) ([]string, error) {
 	return segs, nil
 }
 
-// escapePath writes each byte of a path in its canonical form, and refuses what has no
-// one reading.
+// escapePath writes each byte of a path in its canonical form, and refuses bytes that can be read
+// in more than one way.
 func escapePath(raw string) (string, error) {
 	const hex = "0123456789ABCDEF"
 	out, plain := make([]byte, 0, len(raw)+8), make([]byte, 0, len(raw))
@@ -149,14 +148,14 @@ func escapePath(raw string) (string, error) {
 			out = append(out, '%', hex[c>>4], hex[c&15])
 		}
 	}
-	// U+FFFD stands for bytes that were not UTF-8 before somebody replaced them.
+	// U+FFFD replaced bytes that were not UTF-8.
 	if !utf8.Valid(plain) || strings.ContainsRune(string(plain), utf8.RuneError) {
 		return "", errPathUTF8
 	}
 	return string(out), nil
 }
 
-// unreserved reports a byte that means the same with and without an escape.
+// unreserved reports whether a byte means the same with and without an escape.
 func unreserved(c byte) bool {
 	switch {
 	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':

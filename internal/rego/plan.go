@@ -9,23 +9,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// plan is how requests to one resource are decided: its controls, and what
-// they read. It is made when the first request comes and then kept.
+// plan says how to decide requests to one resource: its controls, and what they read. It is built
+// at the first request and then kept.
 type plan struct {
 	res       *Resource // nil: no resource matched
 	controls  []*Control
-	own       [1]*Control // what controls points to where there is one
+	own       [1]*Control // what controls points to if there is only one
 	cacheable bool
 	readsData bool
-	// readsResource: some control reads below input.resource. Otherwise the
-	// resource's document, which may be in none of the processor's caches, is
-	// left alone.
+	// readsResource: some control reads below input.resource. Otherwise the resource's document
+	// is not touched, because it may be in none of the processor's caches.
 	readsResource bool
 	reads         []readPath
 	refs          lang.Refs // of all controls together
-	// identity is a digest of everything that the decision depends on beside
-	// the request: equal identities and equal reads give equal decisions,
-	// whichever set, revision or tenant they come from.
+	// identity digests everything that the decision depends on besides the request: equal
+	// identities and equal reads give equal decisions, for any set, revision or tenant.
 	identity [32]byte
 	_        [32]byte // so that it starts a cache line, with what every decision reads
 }
@@ -49,7 +47,7 @@ type inputPath struct {
 	path bool     // covers input.resource.path, which is normalised
 }
 
-// planOf is the plan for a slot, nil for no resource.
+// planOf returns the plan for a slot, nil for no resource.
 func (s *Set) planOf(sl *slot) *plan {
 	at := &s.noPlan
 	if sl != nil {
@@ -58,7 +56,7 @@ func (s *Set) planOf(sl *slot) *plan {
 	if p := at.Load(); p != nil {
 		return p
 	}
-	// Two may build it at once; they build the same.
+	// Two callers may build it at once, with the same result.
 	p := s.newPlan(sl)
 	at.Store(p)
 	return p
@@ -72,7 +70,7 @@ func (s *Set) newPlan(sl *slot) *plan {
 			p.controls = mergeByID(s.global, own)
 		}
 	}
-	if len(p.controls) == 1 { // shares what its control has
+	if len(p.controls) == 1 { // shares the lists of its only control
 		c := p.controls[0]
 		p.own[0] = c
 		p.controls = p.own[:]
@@ -87,7 +85,7 @@ func (s *Set) newPlan(sl *slot) *plan {
 	return p
 }
 
-// unite works out what the plan's controls read together.
+// unite combines what the plan's controls read.
 func (p *plan) unite() {
 	refs := make([]lang.Refs, len(p.controls))
 	for i, c := range p.controls {
@@ -131,8 +129,8 @@ func newInputPath(path []string) inputPath {
 	return p
 }
 
-// identity digests the controls, the resource and the data that they read. Each
-// list comes with its length, and values exactly as controls see them.
+// identity digests the controls, the resource and the data that they read. Each list has its
+// length in front, and values are exactly those that controls see.
 func (s *Set) identity(p *plan) [32]byte {
 	h := sha256.New()
 	key := binary.BigEndian.AppendUint64(nil, uint64(len(p.controls)))
@@ -169,11 +167,10 @@ func (s *Set) identity(p *plan) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// appendKey appends what the plan reads of a request: the whole key of a cached
-// decision. Every part is typed and length-prefixed and tells apart all that a
-// control can, so that no two requests that differ in a part that is read have
-// the same key. The parts are found as controls find them: a name leads through
-// objects only.
+// appendKey appends what the plan reads of a request: the whole key of a cached decision. Every
+// part has its type and length in front, and differs wherever a control can tell a difference. So
+// two requests that differ in a part that is read never have the same key. Parts are found as
+// controls find them: a name leads through objects only.
 func (p *plan) appendKey(dst []byte, r *Request, path string) []byte {
 	dst = append(dst, p.identity[:]...)
 	for i := range p.reads {
@@ -226,10 +223,10 @@ func input(r *Request, asked value.Value) value.Value {
 	return value.Object(members...)
 }
 
-// mergeResource lays the matched resource's document onto what was sent. What
-// is registered wins over what a caller says, but for id and path: those say
-// which instance is meant, where the document has the pattern. Attributes are
-// merged member by member. The path is the normalised one.
+// mergeResource merges the matched resource's document into what was sent. Registered values take
+// precedence over the caller's, except for id and path: those identify the instance, where the
+// document has the pattern. Attributes are merged member by member. The path is the normalised
+// one.
 func (p *plan) mergeResource(sent value.Value, path string) value.Value {
 	if p.res == nil && path == "" {
 		return sent
@@ -270,7 +267,7 @@ func (p *plan) mergeResource(sent value.Value, path string) value.Value {
 	return value.Object(members...)
 }
 
-// mergeObjects is over with what it does not have taken from under.
+// mergeObjects returns over with the members that only under has.
 func mergeObjects(under, over value.Value) value.Value {
 	if under.Kind() != value.ObjectKind || over.Kind() != value.ObjectKind {
 		return over

@@ -8,9 +8,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// ParseOpen reads a decision request out of an input whose further members
-// reach the controls as they are: what bouncers, OPA's clients and the decision
-// log hold. The offences are those of ParseRequest, about its four parts.
+// ParseOpen reads a decision request from an input whose other members reach the controls
+// unchanged: those of bouncers, OPA's clients and the decision log. The errors are those of
+// ParseRequest, about its four parts.
 func ParseOpen(input value.Value) (Request, []fault.Detail) {
 	var parts, rest []value.Member
 	input.Each(func(key string, v value.Value) bool {
@@ -28,9 +28,8 @@ func ParseOpen(input value.Value) (Request, []fault.Detail) {
 	return r, offences
 }
 
-// Input is the document that the controls see for a request: its parts, with
-// the matched resource laid onto input.resource. A path that has no one reading
-// is an error.
+// Input returns the document that the controls see for a request: its parts, with the matched
+// resource merged into input.resource. It fails for a path that can be read in more than one way.
 func (s *Set) Input(r *Request) (value.Value, error) {
 	at, err := s.locate(r)
 	if err != nil {
@@ -39,9 +38,9 @@ func (s *Set) Input(r *Request) (value.Value, error) {
 	return input(r, s.planOf(at.slot).mergeResource(r.Resource, at.path)), nil
 }
 
-// Restrict is what a bouncer in front of the resources with these ids is given:
-// their controls and the tenant-wide ones, and of the resources also those
-// whose data the controls refer to, all without owner_email.
+// Restrict returns what a bouncer in front of the resources with these ids gets: their controls
+// and the tenant-wide ones, and also the resources whose data the controls refer to, all without
+// owner_email.
 func (s *Set) Restrict(ids []int64) SetSpec {
 	at := map[int64]bool{}
 	for _, id := range ids {

@@ -32,7 +32,7 @@ const (
 	Deny
 )
 
-// String is the effect's name on the wire.
+// String returns the effect's name on the wire.
 func (e Effect) String() string {
 	switch e {
 	case Allow:
@@ -58,7 +58,7 @@ type MaskRule struct {
 	Strategy string `json:"strategy" enum:"redact,hash,last4,remove" doc:"How the value is hidden"`
 }
 
-// Meta is what the service knows of a control beside its text.
+// Meta holds what the service knows about a control besides its text.
 type Meta struct {
 	ID      int64  `json:"id"`
 	Name    string `json:"name"`
@@ -77,25 +77,25 @@ type Limits struct {
 	// Bytes is how much one evaluation may allocate, roughly; 0 is the evaluator's
 	// default (32 MiB).
 	Bytes int64
-	// Steps is how many steps a compiled control may take; 0 is the compiler's
-	// default, which is far beyond what the live deadline leaves time for.
+	// Steps is how many steps a compiled control may take; 0 is the compiler's default, which
+	// takes far longer than the live deadline.
 	Steps int
 	// Now is the time that the controls see; zero is the Unix epoch.
 	Now time.Time
-	// Clock is asked for the time that passes; nil measures by a timer.
+	// Clock returns the time that passes; nil measures by a timer.
 	Clock func() time.Time
-	// Pause is called each time a compiled control has run for some 50 us. It may
-	// block, to let others run; false ends the evaluation as a limit does.
+	// Pause is called each time a compiled control has run for about 50 us. It may block, so that
+	// others can run; false ends the evaluation like a limit.
 	Pause func() bool
-	// Caught is told of each fault of the evaluator that was recovered; nil: no one
-	// is. That of a decision is in Decision.Err too.
+	// Caught is called for each fault of the evaluator that was recovered; nil: it is not called.
+	// The fault of a decision is in Decision.Err too.
 	Caught func(*Panic)
 }
 
 // DefaultDeadline is the default of Limits.Deadline.
 const DefaultDeadline = 250 * time.Millisecond
 
-// Outcome is what one control says of one input.
+// Outcome is the result of one control for one input.
 type Outcome struct {
 	Effect Effect
 	// Reason is for people; never empty.
@@ -104,26 +104,26 @@ type Outcome struct {
 	Authored bool
 	// Mask is set with the effect Mask.
 	Mask []MaskRule
-	// Err is why the control could not be evaluated; the effect is then Deny.
+	// Err says why the control could not be evaluated; the effect is then Deny.
 	Err error
 }
 
-// Request is what a decision is asked about.
+// Request is the subject of a decision.
 type Request struct {
 	// User, Action, Resource and Context become the members of input.
 	User, Action, Resource, Context value.Value
 	// Extra is an object whose members become further members of input:
 	// request, mcp, llm, usage.
 	Extra value.Value
-	// ResourceID picks the resource outright; 0 is to match by the rest.
+	// ResourceID names the resource; 0 means that the other fields match it.
 	ResourceID int64
-	// NotStored says that the subject is no stored user, whatever its id: nothing is
-	// filled in.
+	// NotStored says that the subject is not a stored user, whatever its id: nothing is filled
+	// in.
 	NotStored bool
-	// ByID says that the request gave its resource's id as a number. That decides
-	// alone: where no resource has it, none matches, whatever the rest says.
+	// ByID says that the request gave its resource's id as a number. Then only the id counts: if
+	// no resource has it, none matches.
 	ByID bool
-	// Type, Host, Path and Method are what the matcher goes by; empty ones
-	// do not restrict. Path may be raw: it is normalised first.
+	// Type, Host, Path and Method are what the matcher uses; empty ones do not restrict. Path may
+	// be raw: it is normalised first.
 	Type, Host, Path, Method string
 }

@@ -8,20 +8,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// The members of a decision request, those that a
-// bouncer fills besides, and those that are about the call.
+// The members of a decision request, those that only a bouncer sends, and those about the call.
 var (
 	requestParts = []string{"user", "resource", "action", "context"}
 	extraParts   = []string{"request", "mcp", "llm", "usage"}
 	callMembers  = []string{"decision_id", "environment"}
 )
 
-// maxOffences bounds how many offences of one request are told: lists may be long.
+// maxOffences limits how many errors of one request are reported: lists may be long.
 const maxOffences = 100
 
-// ParseRequest reads a decision request. The parts are open objects; what the
-// matcher goes by must have the right type, and every offence is told with its
-// JSON pointer. Members that are not a request's are offences too.
+// ParseRequest reads a decision request. The parts are open objects. Members that the matcher
+// uses must have the right type, and every error has its JSON pointer. Unknown members of a
+// request are errors too.
 func ParseRequest(body value.Value) (Request, []fault.Detail) {
 	var r Request
 	var bad []fault.Detail
@@ -85,7 +84,7 @@ func ParseRequest(body value.Value) (Request, []fault.Detail) {
 	checkRoles(r.User.Get("roles"), wrong)
 	checkSubject("user", r.User, wrong)
 	checkSubject("resource", r.Resource, wrong)
-	// Ids are text or numbers; a number is meant for a resource of ours.
+	// Ids are text or numbers; a number names a registered resource.
 	if id := r.Resource.Get("id"); id.Kind() == value.NumberKind {
 		r.ByID = true
 		r.ResourceID, _ = id.Int64()
@@ -93,8 +92,8 @@ func ParseRequest(body value.Value) (Request, []fault.Detail) {
 	return r, bad
 }
 
-// checkSubject looks at what user and resource have in common: their id and
-// their attributes.
+// checkSubject checks the members that user and resource have in common: their id and their
+// attributes.
 func checkSubject(name string, v value.Value, wrong func(pointer, message string)) {
 	if a := v.Get("attributes"); a.Defined() && !a.IsNull() && a.Kind() != value.ObjectKind {
 		wrong("/"+name+"/attributes", "must be an object")

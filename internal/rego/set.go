@@ -13,13 +13,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// SetSpec is what a Set is made of.
+// SetSpec is the content of a Set.
 type SetSpec struct {
-	// Revision is carried into every decision.
+	// Revision is copied into every decision.
 	Revision int64
 	// Env is the environment's name.
 	Env string
-	// Controls are the active ones; inactive ones are left out by the caller.
+	// Controls are the active ones; the caller leaves inactive ones out.
 	Controls  []*Control
 	Resources []Resource
 	// PIP is the object under data.pip: a member for each connection.
@@ -37,13 +37,13 @@ type Set struct {
 	slots    []*slot              // by index; nil where a resource was removed
 	matcher  *matcher
 	pip      value.Value
-	plans    []atomic.Pointer[plan] // by slot; made when first asked for
+	plans    []atomic.Pointer[plan] // by slot; built at the first use
 	noPlan   atomic.Pointer[plan]   // for requests that match no resource
 	sums     *sync.Map              // see sumOf
 	names    *names
 
 	resourcesOnce sync.Once
-	resources     value.Value // data.resources as a whole, when somebody asks
+	resources     value.Value // data.resources as a whole, built on demand
 	resourcesSum  [32]byte
 }
 
@@ -74,16 +74,16 @@ func (s *Set) setControls(list []*Control) {
 	}
 }
 
-// Revision is the snapshot's revision.
+// Revision returns the snapshot's revision.
 func (s *Set) Revision() int64 { return s.revision }
 
-// Env is the snapshot's environment.
+// Env returns the snapshot's environment.
 func (s *Set) Env() string { return s.env }
 
-// Controls are the controls, by id. The caller must not change the slice.
+// Controls returns the controls, by id. The caller must not change the slice.
 func (s *Set) Controls() []*Control { return s.controls }
 
-// Control is the control of an id; nil: there is none.
+// Control returns the control of an id; nil if there is none.
 func (s *Set) Control(id int64) *Control {
 	i, found := slices.BinarySearchFunc(s.controls, id, func(c *Control, id int64) int { return cmp.Compare(c.meta.ID, id) })
 	if !found {
@@ -94,7 +94,7 @@ func (s *Set) Control(id int64) *Control {
 
 func compareControls(a, b *Control) int { return cmp.Compare(a.meta.ID, b.meta.ID) }
 
-// Resources are the resources, in no particular order.
+// Resources returns the resources, in no particular order.
 func (s *Set) Resources() []Resource {
 	out := make([]Resource, 0, len(s.slots))
 	for _, sl := range s.slots {
@@ -105,9 +105,8 @@ func (s *Set) Resources() []Resource {
 	return out
 }
 
-// Resource is the resource of an id; nil: there is none. The caller must not
-// change it. A set that follows by With has the very same one unless the change
-// was about it.
+// Resource returns the resource of an id; nil if there is none. The caller must not change it. A
+// set made by With has the very same one unless the change was about it.
 func (s *Set) Resource(id int64) *Resource {
 	if sl := s.matcher.byID[id]; sl != nil {
 		return sl.res
@@ -115,7 +114,7 @@ func (s *Set) Resource(id int64) *Resource {
 	return nil
 }
 
-// ControlsOf are the controls of these resources and those of none, by id.
+// ControlsOf returns the controls of these resources and the tenant-wide ones, by id.
 func (s *Set) ControlsOf(ids []int64) []*Control {
 	var own []*Control
 	for _, id := range ids {
@@ -124,25 +123,24 @@ func (s *Set) ControlsOf(ids []int64) []*Control {
 	return mergeByID(s.global, own)
 }
 
-// PIP is the object under data.pip.
+// PIP returns the object under data.pip.
 func (s *Set) PIP() value.Value { return s.pip }
 
-// Change is what differs between a set and the next one.
+// Change is the difference between a set and the next one.
 type Change struct {
 	Revision int64
-	// Controls are new, or replace those of the same id; RemovedControls go.
+	// Controls are new, or replace those with the same id; RemovedControls are removed.
 	Controls        []*Control
 	RemovedControls []int64
-	// Resources are new, or replace those of the same id; RemovedResources go.
+	// Resources are new, or replace those with the same id; RemovedResources are removed.
 	Resources        []Resource
 	RemovedResources []int64
-	// PIP replaces the data of the connections when it is not nil.
+	// PIP replaces the data of the connections if it is not nil.
 	PIP *value.Value
 }
 
-// With is the set after a change. It builds only what the change touches and
-// shares the rest; plans that the change does not touch stay as they are, and
-// so do their cached decisions.
+// With returns the set after a change. It builds only what the change touches and shares the
+// rest. Plans that the change does not touch stay as they are, and so do their cached decisions.
 func (s *Set) With(c Change) *Set {
 	next := &Set{
 		revision: c.Revision, env: s.env, pip: s.pip, sums: s.sums,
@@ -182,8 +180,8 @@ func (s *Set) With(c Change) *Set {
 	return next
 }
 
-// replaceControls applies a change of controls and returns those that came,
-// went or were replaced.
+// replaceControls applies a change of controls and returns those that were added, removed or
+// replaced.
 func (s *Set) replaceControls(c Change) []*Control {
 	fresh := slices.SortedFunc(slices.Values(c.Controls), compareControls)
 	gone := make(map[int64]bool, len(c.RemovedControls)+len(fresh))
@@ -248,7 +246,7 @@ func (s *Set) replaceResources(c Change) []int64 {
 			s.slots = append(s.slots, nil)
 		}
 		sl := newSlot(r, index)
-		// The first resource with a host splits the trees: build them anew.
+		// The first resource with a host splits the trees, so build them again.
 		rebuild = rebuild || sl.host != "" && s.matcher.hosted == 0
 		s.slots[index], m.byID[r.ID] = sl, sl
 		m.hosted += flag(sl.host != "")
@@ -263,7 +261,7 @@ func (s *Set) replaceResources(c Change) []int64 {
 	return ids
 }
 
-// edit adds or removes a slot in a matcher that is being made.
+// edit adds or removes a slot in a matcher under construction.
 func (m *matcher) edit(trees edits, s *slot, remove bool) {
 	if s.bad {
 		return
@@ -277,9 +275,9 @@ func (m *matcher) edit(trees edits, s *slot, remove bool) {
 	}
 }
 
-// Data is the value at a path below data; it makes a Set the DataSource of its
-// controls. data.resources is keyed by id and holds no owner_email: any control
-// can repeat what it reads there, for any caller.
+// Data returns the value at a path below data, so that a Set is the DataSource of its controls.
+// data.resources is keyed by id and has no owner_email: any control can repeat what it reads
+// there, for any caller.
 func (s *Set) Data(path []string) value.Value {
 	if len(path) == 0 {
 		return value.Object(value.Member{Key: "pip", Value: s.pipObject()}, value.Member{Key: "resources", Value: s.allResources()})
@@ -312,8 +310,8 @@ type summed struct {
 }
 
 // sumOf digests the value at a path below data.pip exactly as controls see it. Plans of all
-// resources ask for the same few paths, and a document may be large, so that sums are kept,
-// also by the sets that come after this one.
+// resources need the same few paths, and a document may be large, so digests are kept, also by
+// later sets.
 func (s *Set) sumOf(path []string) [32]byte {
 	v, key := s.Data(path), strings.Join(path, "\x00")
 	if kept, ok := s.sums.Load(key); ok && value.Same(kept.(summed).of, v) {
@@ -324,7 +322,7 @@ func (s *Set) sumOf(path []string) [32]byte {
 	return next.sum
 }
 
-// walk follows members, and array indices, as OPA's store does.
+// walk follows members and array indices, as OPA's store does.
 func walk(v value.Value, path []string) value.Value { return v.At(path...) }
 
 func (s *Set) pipObject() value.Value {

@@ -11,17 +11,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Tables are the matcher as documents, for a matcher that is written in Rego.
+// Tables are the matcher as documents, for a matcher written in Rego.
 type Tables struct {
 	// Resources are the resources by id, with their patterns as spelled and folded.
 	Resources value.Value
 	// Match has the patterns by host: their shapes, and the ids by key.
 	Match value.Value
-	// Fold is what folding a path replaces.
+	// Fold lists the replacements that fold a path.
 	Fold value.Value
 }
 
-// Tables writes the set's matcher out.
+// Tables returns the set's matcher as tables.
 func (s *Set) Tables() Tables {
 	var resources []value.Member
 	for _, sl := range s.sortedSlots() {
@@ -30,7 +30,7 @@ func (s *Set) Tables() Tables {
 	return Tables{Resources: value.Object(resources...), Match: s.matchTables(), Fold: foldTable()}
 }
 
-// foldTable is what folding replaces.
+// foldTable lists the replacements of folding.
 var foldTable = sync.OnceValue(func() value.Value {
 	object := func(table map[string]string) value.Value {
 		members := make([]value.Member, 0, len(table))
@@ -47,7 +47,7 @@ var foldTable = sync.OnceValue(func() value.Value {
 	)
 })
 
-// document is a resource as the tables hold it.
+// document is a resource in the tables.
 func (s *slot) document() value.Value {
 	list := func(in []string) value.Value {
 		out := make([]value.Value, 0, len(in))
@@ -83,10 +83,10 @@ func (s *Set) sortedSlots() []*slot {
 	return out
 }
 
-// matchTables are the matcher for Rego, which cannot walk a tree. Patterns of
-// one shape (which segments are literal, and whether `**` follows) differ only
-// in their literals, so a path is looked up once a shape: the shapes stand
-// from the most to the least specific, in the order that node.find walks.
+// matchTables is the matcher for Rego, which cannot walk a tree. Patterns of one shape (which
+// segments are literal, and whether `**` follows) differ only in their literals, so a path is
+// looked up once for each shape. The shapes are sorted from the most to the least specific, in
+// the order in which node.find walks.
 func (s *Set) matchTables() value.Value {
 	byHost := map[string][]*slot{"": nil}
 	var all []*slot
@@ -102,7 +102,7 @@ func (s *Set) matchTables() value.Value {
 		shapes = append(shapes, value.Member{Key: group, Value: sh})
 		keys = append(keys, value.Member{Key: group, Value: ks})
 	}
-	add("any", all) // for requests that name no host
+	add("any", all) // for requests without a host
 	for _, h := range slices.Sorted(maps.Keys(byHost)) {
 		add("host:"+h, byHost[h])
 	}

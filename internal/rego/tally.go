@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Tally counts what a control did. The counts only grow. A tally fills one line of the
-// processor's caches and a control leads to it, so counting takes one cache miss, however
-// many controls there are.
+// Tally counts what a control did. The counts only grow. A tally fills one cache line and a
+// control points to it, so counting takes one cache miss, whatever the number of controls.
 type Tally struct {
 	// Evaluations counts evaluations and answers from the cache; CacheHits are those
 	// from the cache. Nanoseconds is the time of all of them.
@@ -25,8 +24,8 @@ func (t *Tally) Evaluated(took time.Duration, hit bool) {
 	}
 }
 
-// Tally returns where the uses of the control are counted: what find gave at the first
-// call. If several first calls come at once, find must give all of them the same.
+// Tally returns the control's counters, which find returns at the first call. If several first
+// calls come at once, find must return the same for all.
 func (c *Control) Tally(find func(control int64) *Tally) *Tally {
 	if t := c.tally.Load(); t != nil {
 		return t

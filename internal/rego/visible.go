@@ -7,13 +7,13 @@ const (
 	attributes = "attributes"
 )
 
-// WithoutAttributes is data without the attributes of data.resources: for the
-// trials of an author who may not read resources, since a control can show what it reads.
+// WithoutAttributes returns data without the attributes of data.resources: for trials of an
+// author who may not read resources, because a control can show what it reads.
 func WithoutAttributes(data DataSource) DataSource { return visible{data} }
 
 type visible struct{ all DataSource }
 
-// Data is the value at a path.
+// Data returns the value at a path.
 func (v visible) Data(path []string) value.Value {
 	if len(path) > 2 && path[0] == "resources" && path[2] == attributes {
 		return value.Value{}
@@ -32,7 +32,7 @@ func (v visible) Data(path []string) value.Value {
 	return found
 }
 
-// WithoutAttributes is the resource without its attributes.
+// WithoutAttributes returns the resource without its attributes.
 func (r Resource) WithoutAttributes() *Resource {
 	r.Doc = withoutMember(r.Doc, attributes)
 	return &r
@@ -47,11 +47,11 @@ func plainResources(all value.Value) value.Value {
 	return value.Object(members...)
 }
 
-// Object makes a DataSource of one object with the members resources and pip,
-// for tests and trials.
+// Object makes a DataSource of one object with the members resources and pip, for tests and
+// trials.
 func Object(data value.Value) DataSource { return objectSource{data} }
 
 type objectSource struct{ v value.Value }
 
-// Data is the value at path.
+// Data returns the value at path.
 func (o objectSource) Data(path []string) value.Value { return o.v.At(path...) }

@@ -193,7 +193,7 @@ func TestSignIn(t *testing.T) {
 		}
 	}
 	o := Order{Config: Config{URL: url, OAuth: grant("")}, Credentials: Credentials{OAuth: &Client{ID: "gate", Secret: "wrong"}}}
-	if f := fetcher(t).fails(t, o, "gave no token"); f.Status != 401 {
+	if f := fetcher(t).fails(t, o, "returned no token"); f.Status != 401 {
 		t.Errorf("the status is %d", f.Status)
 	}
 }

@@ -120,7 +120,7 @@ func TestExplainDeny(t *testing.T) {
 	if e.Public != "outside of the network; too much" {
 		t.Errorf("public: %q", e.Public)
 	}
-	for _, part := range []string{`rule deny in line 22 holds`, `So does rule deny in line 24`, `But for that, rule allow in line 10 would have allowed`} {
+	for _, part := range []string{`rule deny in line 22 holds`, `Rule deny in line 24 holds too`, `Without that, rule allow in line 10 would have allowed`} {
 		if !strings.Contains(e.Text, part) {
 			t.Errorf("%q is not in:\n%s", part, e.Text)
 		}

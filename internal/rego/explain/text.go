@@ -88,7 +88,7 @@ func (e *Explanation) body(head string) string {
 		writeCondition(&b, c, "", "  ")
 	}
 	for _, a := range e.Also {
-		fmt.Fprintf(&b, "\nRule %s in line %d does so too.", a.Rule, a.Line)
+		fmt.Fprintf(&b, "\nRule %s in line %d holds too.", a.Rule, a.Line)
 	}
 	if n := e.Nearest; n != nil {
 		switch {

@@ -57,11 +57,11 @@ type ended struct {
 }
 
 // Jobs are the kinds of jobs that this package handles.
-func (s *Service) Jobs() []job.Kind { return []job.Kind{{Name: jobKind, Work: s.tellFolded}} }
+func (s *Service) Jobs() []job.Kind { return []job.Kind{{Name: jobKind, Work: s.sendFolded}} }
 
-// tellFolded tells the channels how many decisions of a minute they were not told one by one,
+// sendFolded tells the channels how many decisions of a minute they were not told one by one,
 // and writes it into the audit.
-func (s *Service) tellFolded(ctx context.Context, t job.Task) error {
+func (s *Service) sendFolded(ctx context.Context, t job.Task) error {
 	var over ended
 	if err := t.Decode(&over); err != nil {
 		return err

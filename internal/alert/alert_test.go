@@ -80,7 +80,7 @@ func (b *bench) write(fn func(tx *db.Tx) error) {
 func (b *bench) evaluate() {
 	b.Helper()
 	e := &Evaluator{Service: b.Service, Active: func(context.Context, scope.TenantID) (bool, error) { return true, nil }, Logger: slog.New(slog.DiscardHandler)}
-	if _, err := e.look(context.Background(), scope.DefaultTenant); err != nil {
+	if _, err := e.evaluateTenant(context.Background(), scope.DefaultTenant); err != nil {
 		b.Fatal(err)
 	}
 }

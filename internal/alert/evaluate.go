@@ -38,7 +38,7 @@ func (e *Evaluator) Run(ctx context.Context) {
 		if !ok {
 			return
 		}
-		some, err := e.look(ctx, tenant)
+		some, err := e.evaluateTenant(ctx, tenant)
 		if err != nil && ctx.Err() == nil {
 			e.Logger.Warn("alert rules: a tenant was skipped", "tenant", tenant, "error", err)
 		}
@@ -48,8 +48,8 @@ func (e *Evaluator) Run(ctx context.Context) {
 	}
 }
 
-// look evaluates the rules of a tenant that are due, and reports whether it has any.
-func (e *Evaluator) look(ctx context.Context, tenant scope.TenantID) (some bool, err error) {
+// evaluateTenant evaluates the rules of a tenant that are due, and reports whether it has any.
+func (e *Evaluator) evaluateTenant(ctx context.Context, tenant scope.TenantID) (some bool, err error) {
 	var due []Rule
 	now := e.Now().Add(-lag)
 	err = e.Stores.Read(ctx, tenant, func(tx *db.Tx) error {
@@ -148,7 +148,7 @@ func (e *Evaluator) report(ctx context.Context, tx *db.Tx, tenant scope.TenantID
 	if ends {
 		kind = "CUSTOM_ALERT_RESOLVED"
 	}
-	if err := e.tell(ctx, tx, tenant, r, ends, text); err != nil {
+	if err := e.queueMessage(ctx, tx, tenant, r, ends, text); err != nil {
 		return err
 	}
 	entry := r.entry(kind, nil)
@@ -157,8 +157,8 @@ func (e *Evaluator) report(ctx context.Context, tx *db.Tx, tenant scope.TenantID
 	return audit.Append(ctx, tx, sc, e.Now(), entry)
 }
 
-// tell queues the message that a rule fired, or that it ended.
-func (s *Service) tell(ctx context.Context, tx *db.Tx, tenant scope.TenantID, r Rule, ends bool, text string) error {
+// queueMessage queues the message that a rule fired, or that it ended.
+func (s *Service) queueMessage(ctx context.Context, tx *db.Tx, tenant scope.TenantID, r Rule, ends bool, text string) error {
 	id := strconv.FormatInt(r.ID, 10)
 	now := s.Now()
 	n := notify.Note{

@@ -56,7 +56,7 @@ func (s *Service) Preview(ctx context.Context, sc scope.Scope, d Draft) (Preview
 		}
 		until := s.Now().Add(-lag).UTC().Truncate(r.interval())
 		minutes, since, err := history(ctx, tx, r, until)
-		p = rehearse(r, minutes, since, until)
+		p = previewRule(r, minutes, since, until)
 		return err
 	})
 	return p, err
@@ -97,8 +97,8 @@ func history(ctx context.Context, tx *db.Tx, r Rule, until time.Time) ([]minute,
 	return out, from, err
 }
 
-// rehearse evaluates a rule at each of its times, as the Evaluator would have.
-func rehearse(r Rule, minutes []minute, since, until time.Time) Preview {
+// previewRule evaluates a rule at each of its times, as the Evaluator would have.
+func previewRule(r Rule, minutes []minute, since, until time.Time) Preview {
 	window, step := r.Frequency.window(), r.interval()
 	begin := since.Add(window).Truncate(step)
 	p := Preview{Since: begin, Until: until, Firings: []Firing{}}

@@ -117,7 +117,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Chang
 		}
 		if old.Firing && (!next.Enabled || next.Trigger != old.Trigger) {
 			next.Firing = false
-			if err := s.tell(ctx, tx, sc.Tenant, old, true, "The rule was changed."); err != nil {
+			if err := s.queueMessage(ctx, tx, sc.Tenant, old, true, "The rule was changed."); err != nil {
 				return err
 			}
 		}
@@ -138,7 +138,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64
 			return err
 		}
 		if r.Firing {
-			if err := s.tell(ctx, tx, sc.Tenant, r, true, "The rule was removed."); err != nil {
+			if err := s.queueMessage(ctx, tx, sc.Tenant, r, true, "The rule was removed."); err != nil {
 				return err
 			}
 		}

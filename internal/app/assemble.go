@@ -160,7 +160,7 @@ func assemble(ctx context.Context, cfg Config, version string, log *slog.Logger)
 	usage := func(context.Context) error { return startMetering(p) }
 	vendors := func(context.Context) error { return startVendors(p) }
 	tell := func(context.Context) error { return outward(p) }
-	for _, step := range []func(context.Context) error{p.ground, p.people, domains, p.subjects, p.editors, p.decide, usage, vendors, p.deliver, p.rehearse, tell, p.work, p.overview, p.background} {
+	for _, step := range []func(context.Context) error{p.ground, p.people, domains, p.subjects, p.editors, p.decide, usage, vendors, p.deliver, p.startReplay, tell, p.work, p.overview, p.background} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -345,7 +345,7 @@ func (p *parts) decide(context.Context) error {
 		Deadline: p.cfg.DecisionDeadline, BulkDeadline: p.cfg.BulkDeadline, Share: decision.NewShare(runtime.GOMAXPROCS(0), p.now),
 		KeepsInput: p.audit.KeepsInput, Panics: p.panics, Cache: cached, Traced: p.tracing.Decided(),
 	}
-	p.decisions.Share.Weight = p.weight
+	p.decisions.Share.Weight = p.shareOf
 	subjects := &decision.People{Find: p.findSubject, Revision: p.peopleRevision, Now: p.now}
 	p.authzen = &authzen.Service{Decisions: p.decisions, Subject: subjects.Person, Subjects: p.users.Usernames}
 	p.simulate(people)

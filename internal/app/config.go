@@ -265,10 +265,10 @@ func parseLimit(name, text string) (int64, error) {
 	return n, nil
 }
 
-// weakness says why the first administrator's password would be refused for a person; ""
+// passwordWeakness says why the first administrator's password would be refused for a person; ""
 // if it would not, or if it is generated. The server still takes it: one that has run
 // with it for years must start after an upgrade.
-func (c *Config) weakness() string {
+func (c *Config) passwordWeakness() string {
 	if c.AdminPassword == "" {
 		return ""
 	}

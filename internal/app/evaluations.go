@@ -31,8 +31,8 @@ func (e evaluations) Collect(out chan<- prometheus.Metric) {
 	})
 }
 
-// weight is a tenant's share of the processors.
-func (p *parts) weight(id scope.TenantID) int {
+// shareOf is a tenant's share of the processors.
+func (p *parts) shareOf(id scope.TenantID) int {
 	switch p.auth.Plan(id) {
 	case "enterprise":
 		return 4

@@ -100,7 +100,7 @@ func (p *parts) keepLog() error {
 	p.actions = &action.Service{Stores: p.stores, Now: p.now, Outbox: notify.Outbox{Root: p.cfg.URL()}}
 	k.audit = audit.NewDecisionLog(audit.Config{
 		Cluster: p.stores, Spool: log, SetAside: filepath.Join(p.cfg.DataDir, "set-aside"), Now: p.now, Logger: p.log,
-		Kept: keptInputs, Fold: &floods, BestEffort: p.cfg.Audit == auditBestEffort, Marks: marks, Left: left, Alarm: k.alarm,
+		Kept: keptInputs, Fold: &floods, BestEffort: p.cfg.Audit == auditBestEffort, Marks: marks, Left: left, Alarm: k.reportFailure,
 		Stored: p.actions.Take,
 	})
 	for _, t := range []trouble{
@@ -136,8 +136,8 @@ func (p *parts) openMarks() (*spool.Marks, map[int][]byte) {
 	return marks, left
 }
 
-// alarm reports a failing log to the operators, at most once every alarmEvery.
-func (k *keeper) alarm(t scope.TenantID, err error) {
+// reportFailure reports a failing log to the operators, at most once every alarmEvery.
+func (k *keeper) reportFailure(t scope.TenantID, err error) {
 	k.mu.Lock()
 	now := k.now()
 	due := now.Sub(k.alarmed) >= alarmEvery
@@ -163,7 +163,7 @@ func (k *keeper) health() system.AuditHealth {
 	switch {
 	case s.Refuses():
 		h.Status, h.Refusing = "down", k.posture == auditRequired
-	case len(k.troubles()) > 0:
+	case len(k.problems()) > 0:
 		h.Status = "degraded"
 	}
 	return h
@@ -191,8 +191,8 @@ const (
 	diskSpace     = "disk_space"
 )
 
-// troubles are the current problems, with the alert for each.
-func (k *keeper) troubles() map[trouble]tenant.Alert {
+// problems are the current problems, with the alert for each.
+func (k *keeper) problems() map[trouble]tenant.Alert {
 	s, r := k.spool.Stats(), k.reserve.Stats()
 	out := map[trouble]tenant.Alert{}
 	add := func(t scope.TenantID, kind, what, severity, format string, args ...any) {
@@ -225,7 +225,7 @@ func (k *keeper) troubles() map[trouble]tenant.Alert {
 
 // reconcile raises alerts for current problems and resolves the others.
 func (k *keeper) reconcile(ctx context.Context) {
-	now := k.troubles()
+	now := k.problems()
 	for t, alert := range now {
 		was := k.raised[t]
 		if was.stored {

@@ -12,8 +12,8 @@ import (
 // previewPatience leaves time for the answer within the 30 s of a preview.
 const previewPatience = 28 * time.Second
 
-// rehearse sets up replays of recorded decisions.
-func (p *parts) rehearse(context.Context) error {
+// startReplay sets up replays of recorded decisions.
+func (p *parts) startReplay(context.Context) error {
 	p.replays = &replay.Service{
 		Stores: p.stores, Now: p.now, Audit: p.audit, Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers,
 		Snapshots: p.snapshots, Workers: p.workers, Log: p.log, Panics: p.panics, Deadline: p.cfg.DecisionDeadline, Patience: previewPatience,

@@ -89,7 +89,7 @@ func startServer(ctx context.Context, cfg Config, version string, log *slog.Logg
 			_ = p.closers.close()
 		}
 	}()
-	if why := cfg.weakness(); why != "" {
+	if why := cfg.passwordWeakness(); why != "" {
 		log.Warn("GATEHOUSE_ADMIN_PASSWORD is weak: sign in and change the administrator's password", "why", why)
 	}
 	if s.generated, err = p.auth.EnsureAdmin(ctx, cfg.AdminPassword); err != nil {

@@ -107,7 +107,7 @@ const (
 func (l *DecisionLog) Record(tenant scope.TenantID, d *Decision) error {
 	err := l.record(tenant, d, false)
 	if fault.Is(err, fault.Unavailable) {
-		return l.handleUnkept(tenant, []Decision{{Decision: d.Decision, Environment: d.Environment}}, err)
+		return l.handleUnlogged(tenant, []Decision{{Decision: d.Decision, Environment: d.Environment}}, err)
 	}
 	return err
 }
@@ -182,7 +182,7 @@ func (l *DecisionLog) RecordAll(tenant scope.TenantID, ds []Decision) error {
 		return nil
 	}
 	l.cfg.Alarm(tenant, err)
-	return l.handleUnkept(tenant, ds, err)
+	return l.handleUnlogged(tenant, ds, err)
 }
 
 // encode appends a decision as the spool keeps it.

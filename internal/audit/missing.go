@@ -203,9 +203,9 @@ func gapEntry(g *unsaid, now time.Time) *Decision {
 	}
 }
 
-// handleUnkept decides what to do with decisions that the log could not store: they are counted
+// handleUnlogged decides what to do with decisions that the log could not store: they are counted
 // as missing and continue, or their caller gets a fault.
-func (l *DecisionLog) handleUnkept(tenant scope.TenantID, ds []Decision, err error) error {
+func (l *DecisionLog) handleUnlogged(tenant scope.TenantID, ds []Decision, err error) error {
 	if !l.cfg.BestEffort {
 		return err
 	}

@@ -157,10 +157,10 @@ func waitable(err error) bool {
 func (l *DecisionLog) setAside(name string, line []byte, cause error) {
 	l.cfg.Logger.Error("a decision record was set aside", "tenant", name, "error", cause)
 	l.cfg.Alarm(scope.TenantID(name), cause)
-	l.keepAside(name, line)
+	l.setAsideLine(name, line)
 }
 
-func (l *DecisionLog) keepAside(name string, line []byte) {
+func (l *DecisionLog) setAsideLine(name string, line []byte) {
 	err := os.MkdirAll(l.cfg.SetAside, 0o700)
 	if err == nil {
 		var f *os.File
@@ -343,7 +343,7 @@ func (l *DecisionLog) SetAside(tenant scope.TenantID, bouncer int64, line []byte
 		return
 	}
 	l.cfg.Logger.Warn("a bouncer's event was set aside", "tenant", tenant, "bouncer", bouncer, "error", why)
-	l.keepAside(name, line[:min(len(line), maxDocument)])
+	l.setAsideLine(name, line[:min(len(line), maxDocument)])
 }
 
 // maxAside is the largest size of the file of invalid lines from bouncers.

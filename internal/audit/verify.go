@@ -111,7 +111,7 @@ func (v *verifier) decisions(ctx context.Context) error {
 	}, func(r *row) int64 {
 		c := v.chains[DecisionsChain(r.Level)]
 		if c == nil {
-			c = v.stray(DecisionsChain(r.Level))
+			c = v.checkUnchained(DecisionsChain(r.Level))
 		}
 		c.check(r.Pos, r.DecisionID, r.Hash, r.seal(c.prev))
 		return r.Seq
@@ -165,8 +165,8 @@ func (v *verifier) pruned(now map[string]chain) {
 	}
 }
 
-// stray checks rows whose level has no chain: somebody inserted them.
-func (v *verifier) stray(name string) *chainCheck {
+// checkUnchained checks rows whose level has no chain: somebody inserted them.
+func (v *verifier) checkUnchained(name string) *chainCheck {
 	c := &chainCheck{chain: newChain(name), info: ChainInfo{Name: name, Valid: true, Breaks: []Break{}}}
 	v.chains[name] = c
 	return c

@@ -189,10 +189,10 @@ func (b *Sessions) load(ctx context.Context, text string, digest [sha256.Size]by
 	return e, refuseGone(err)
 }
 
-// tieToRoot limits the life of a token that was made from a person's sign-in to that of the
+// limitToRoot limits the life of a token that was made from a person's sign-in to that of the
 // sign-in: it ends when the browser's session is idle, and its use counts as use of the
 // sign-in.
-func (b *Sessions) tieToRoot(ctx context.Context, tx *db.Tx, e *entry, ss session, now time.Time) error {
+func (b *Sessions) limitToRoot(ctx context.Context, tx *db.Tx, e *entry, ss session, now time.Time) error {
 	if ss.Root == ss.ID {
 		return nil
 	}

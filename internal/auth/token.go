@@ -131,7 +131,7 @@ func (s *Service) loadToken(ctx context.Context, text string, now time.Time) (*e
 		if err := fillFromUser(ctx, tx, e, ss); err != nil {
 			return err
 		}
-		return s.Sessions.tieToRoot(ctx, tx, e, ss, now)
+		return s.Sessions.limitToRoot(ctx, tx, e, ss, now)
 	})
 	return e, refuseGone(err)
 }

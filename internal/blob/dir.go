@@ -37,15 +37,15 @@ func openDir(at string) (*dir, error) {
 		return nil, fmt.Errorf("blob: %w", err)
 	}
 	d := &dir{root: root}
-	if err := d.tidy(); err != nil {
+	if err := d.removeOldFiles(); err != nil {
 		return nil, errors.Join(fmt.Errorf("blob: %w", err), root.Close())
 	}
 	return d, nil
 }
 
-// tidy removes what killed processes were writing: parts that are older than any
+// removeOldFiles removes what killed processes were writing: parts that are older than any
 // write takes, by the clock of the file system.
-func (d *dir) tidy() error {
+func (d *dir) removeOldFiles() error {
 	if err := d.root.MkdirAll(parts, 0o700); err != nil {
 		return err
 	}

@@ -100,7 +100,7 @@ func (s *Service) PublishAll(ctx context.Context, tx *db.Tx, list []Content) err
 // seen, as it must after the store was restored from a backup: a bouncer takes
 // no revision that is older than its own.
 func Overtake(ctx context.Context, tx *db.Tx, bouncerID, seen int64) error {
-	return overtake(ctx, tx, bouncerID, seen)
+	return raiseRevision(ctx, tx, bouncerID, seen)
 }
 
 // BundleOf is a bouncer's bundle; a bouncer without one: the zero Bundle.

@@ -153,8 +153,8 @@ func publishMany(ctx context.Context, tx *db.Tx, list []Content, now time.Time) 
 	return err
 }
 
-// overtake makes a bouncer's revision larger than one that it says it has.
-func overtake(ctx context.Context, tx *db.Tx, id, seen int64) error {
+// raiseRevision makes a bouncer's revision larger than one that it says it has.
+func raiseRevision(ctx context.Context, tx *db.Tx, id, seen int64) error {
 	_, err := tx.Exec(ctx, `UPDATE bouncer_bundles SET revision = $2 WHERE bouncer_id = $1 AND revision < $2`, id, seen+1)
 	return err
 }

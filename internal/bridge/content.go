@@ -77,7 +77,7 @@ func (f *feed) targets(ctx context.Context, set *rego.Set, r *reading) (map[int6
 		}
 		out[b.ID] = t
 	}
-	f.packs = round.kept()
+	f.packs = round.nextPacks()
 	return out, nil
 }
 
@@ -136,7 +136,7 @@ func (p packs) newRound(set *rego.Set) *round {
 	return r
 }
 
-func (r *round) kept() packs { return r.next }
+func (r *round) nextPacks() packs { return r.next }
 
 // knownResources sorts ids and drops those that are not in the set.
 func (r *round) knownResources(ids []int64) []int64 {

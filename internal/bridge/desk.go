@@ -257,8 +257,8 @@ func (d *desk) status() (status, detail string) {
 	return bouncer.Connected, ""
 }
 
-// trouble is the reason for an alert; empty: none.
-func (d *desk) trouble() string {
+// problem is the reason for an alert; empty: none.
+func (d *desk) problem() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.report.trouble

@@ -241,5 +241,5 @@ func (l *ledger) writeEntry(ctx context.Context, tx *db.Tx, sc scope.Scope, d *d
 	if _, err = registry.SetStatus(ctx, tx, sc, d.id, status, detail); err != nil || !e.reported {
 		return err
 	}
-	return registry.SetTrouble(ctx, tx, d.id, d.trouble())
+	return registry.SetTrouble(ctx, tx, d.id, d.problem())
 }

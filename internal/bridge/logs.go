@@ -153,7 +153,7 @@ func (c *carried) Read(p []byte) (int, error) {
 func (in *intake) read(ctx context.Context) error {
 	stream, err := unpacked(&in.body)
 	if err != nil {
-		return in.broken(err)
+		return in.invalidChunk(err)
 	}
 	events := newSplitter(stream)
 	for {
@@ -165,7 +165,7 @@ func (in *intake) read(ctx context.Context) error {
 			if ferr := in.flush(ctx); ferr != nil {
 				return ferr
 			}
-			return in.broken(err)
+			return in.invalidChunk(err)
 		}
 		var d audit.Decision
 		var ran []int64
@@ -227,11 +227,11 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// broken is the result for a chunk whose stream ended with err. A chunk that is not a
+// invalidChunk is the result for a chunk whose stream ended with err. A chunk that is not a
 // log, or that ends in the middle although all of it arrived, would be sent again
 // forever, so it counts as received. A chunk that was cut off in transit must be sent
 // again.
-func (in *intake) broken(err error) error {
+func (in *intake) invalidChunk(err error) error {
 	var corrupt flate.CorruptInputError
 	var known *fault.Error
 	switch {

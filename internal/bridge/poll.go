@@ -138,7 +138,7 @@ func (s *Service) await(ctx context.Context, f *feed, d *desk, p Poll) (*Answer,
 		case leave:
 			return nil, revoked()
 		case behind:
-			if err := s.overtake(ctx, f, d, q.tags[0]); err != nil {
+			if err := s.raiseRevision(ctx, f, d, q.tags[0]); err != nil {
 				return nil, err
 			}
 			continue
@@ -215,9 +215,9 @@ func (s *Service) bundle(ctx context.Context, f *feed, d *desk, p *Poll) (*Answe
 	}}, nil
 }
 
-// overtake gives a bouncer's bundle a revision beyond the one that it has: the
+// raiseRevision gives a bouncer's bundle a revision beyond the one that it has: the
 // store was restored from a backup, and it takes no older revision.
-func (s *Service) overtake(ctx context.Context, f *feed, d *desk, seen int64) error {
+func (s *Service) raiseRevision(ctx context.Context, f *feed, d *desk, seen int64) error {
 	store, err := s.cfg.Stores.Tenant(ctx, f.tenant)
 	if err != nil {
 		return err

@@ -144,7 +144,7 @@ func (d *desk) reported(st *statusBody, e *entry, now time.Time) {
 		}
 	}
 	d.report = report{other: problemOf(st, d.report.dropped), dropped: droppedOf(st)}
-	d.report.trouble = troubleOf(st)
+	d.report.trouble = alertReason(st)
 	if st.DecisionLogs.Code != "" {
 		d.report.logs = "it cannot deliver its decision log"
 	}
@@ -159,8 +159,8 @@ func (d *desk) reported(st *statusBody, e *entry, now time.Time) {
 	}
 }
 
-// troubleOf says in words what people are alerted to; empty: nothing.
-func troubleOf(st *statusBody) string {
+// alertReason says why people get an alert; empty: there is no reason.
+func alertReason(st *statusBody) string {
 	switch own := st.Gatehouse; {
 	case own == nil:
 		return ""

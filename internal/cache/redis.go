@@ -65,7 +65,7 @@ func openRemote(ctx context.Context, cfg Config, c *Cache) (*remote, error) {
 	}
 	if err := r.connect(); err != nil {
 		c.degraded.Store(true)
-		r.lost(err)
+		r.connectionLost(err)
 		r.failing <- struct{}{}
 	}
 	r.running.Go(func() { r.probe(run) })
@@ -125,10 +125,10 @@ func (r *remote) call(ctx context.Context, do func(context.Context, rueidis.Clie
 	return err
 }
 
-// soon is call for those who must not wait: past the patience it gives errSlow, and
+// doWithin is call for those who must not wait: past the patience it gives errSlow, and
 // the command goes on without them. What do finds is valid where soon gives nil;
 // done is called where the command succeeds, soon enough or late.
-func (r *remote) soon(ctx context.Context, do func(context.Context, rueidis.Client) error, done func()) error {
+func (r *remote) doWithin(ctx context.Context, do func(context.Context, rueidis.Client) error, done func()) error {
 	select {
 	case r.underWay <- struct{}{}:
 	default:
@@ -168,7 +168,7 @@ func (r *remote) probe(ctx context.Context) {
 			if err == nil {
 				break
 			}
-			r.lost(err)
+			r.connectionLost(err)
 			select {
 			case <-ctx.Done():
 				return
@@ -182,9 +182,9 @@ func (r *remote) probe(ctx context.Context) {
 	}
 }
 
-// lost logs once that Redis does not answer. The cause may repeat the address
+// connectionLost logs once that Redis does not answer. The cause may repeat the address
 // with its password, so only its kind is logged.
-func (r *remote) lost(err error) {
+func (r *remote) connectionLost(err error) {
 	if r.gone.Swap(true) {
 		return
 	}
@@ -219,7 +219,7 @@ func (r *remote) count(ctx context.Context, key string, n int64, start time.Time
 	// The key outlives its window a little, for replicas whose clocks are behind.
 	keep := strconv.FormatInt((window + 10*time.Second).Milliseconds(), 10)
 	var count int64
-	err := r.soon(ctx, func(ctx context.Context, c rueidis.Client) (err error) {
+	err := r.doWithin(ctx, func(ctx context.Context, c rueidis.Client) (err error) {
 		count, err = r.script.Exec(ctx, c, []string{windowKey(key, start)}, []string{strconv.FormatInt(n, 10), keep}).AsInt64()
 		return err
 	}, func() { known(count) })

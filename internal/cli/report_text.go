@@ -90,7 +90,7 @@ func (p *printer) validation(v controlfile.Validation) {
 func (p *printer) test(t suite.ModuleTest) {
 	switch t.Status {
 	case suite.TestPassed:
-		p.line("%s %s.%s (%s)", p.in(green, "PASS"), clean(t.Package), clean(t.Name), took(t.DurationMS))
+		p.line("%s %s.%s (%s)", p.in(green, "PASS"), clean(t.Package), clean(t.Name), milliseconds(t.DurationMS))
 	case suite.TestSkipped:
 		p.line("%s %s.%s", p.in(yellow, "SKIP"), clean(t.Package), clean(t.Name))
 	default:
@@ -114,7 +114,7 @@ func (p *printer) test(t suite.ModuleTest) {
 
 func (p *printer) result(c controlfile.CaseResult) {
 	if c.Result.Passed {
-		p.line("%s %s: %s (%s)", p.in(green, "PASS"), clean(c.Control), clean(c.Result.Name), took(c.Result.EvaluationTimeMS))
+		p.line("%s %s: %s (%s)", p.in(green, "PASS"), clean(c.Control), clean(c.Result.Name), milliseconds(c.Result.EvaluationTimeMS))
 		if c.Result.Error != "" {
 			p.line("    %s", clean(c.Result.Error))
 		}
@@ -246,7 +246,7 @@ func (p *printer) pulled(x Pulled) {
 	p.line("%s in %s, %d written", plural(x.Files, "file"), clean(x.Directory), len(x.Written))
 }
 
-func took(ms float64) string { return strconv.FormatFloat(ms, 'f', 2, 64) + " ms" }
+func milliseconds(ms float64) string { return strconv.FormatFloat(ms, 'f', 2, 64) + " ms" }
 
 func plural(n int, what string) string {
 	if n == 1 {

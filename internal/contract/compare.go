@@ -75,7 +75,7 @@ func Compare(was, is Document) []Change {
 		ops, _ := old[path].(map[string]any)
 		for _, method := range slices.Sorted(maps.Keys(ops)) {
 			where := strings.ToUpper(method) + " " + path
-			now := dig(is, "paths", path, method)
+			now := lookup(is, "paths", path, method)
 			if now == nil {
 				c.add(Change{Where: where, Kind: OperationRemoved})
 				continue
@@ -87,7 +87,7 @@ func Compare(was, is Document) []Change {
 	for path, item := range paths {
 		ops, _ := item.(map[string]any)
 		for method := range ops {
-			if dig(was, "paths", path, method) == nil {
+			if lookup(was, "paths", path, method) == nil {
 				c.add(Change{Where: strings.ToUpper(method) + " " + path, Kind: OperationAdded})
 			}
 		}
@@ -109,25 +109,25 @@ type comparison struct {
 func (c *comparison) add(change Change) { c.found = append(c.found, change) }
 
 func (c *comparison) operation(where string, was, is any) {
-	if a, b := dig(was, "operationId"), dig(is, "operationId"); a != b {
+	if a, b := lookup(was, "operationId"), lookup(is, "operationId"); a != b {
 		c.add(Change{Where: where, Kind: IDChanged, From: fmt.Sprint(a), To: fmt.Sprint(b)})
 	}
-	c.parameters(where, byName(dig(was, "parameters")), byName(dig(is, "parameters")))
+	c.parameters(where, byName(lookup(was, "parameters")), byName(lookup(is, "parameters")))
 	content := []string{"requestBody", "content", "application/json", "schema"}
-	c.schema(where+" body", dig(was, content...), dig(is, content...), true)
-	if dig(was, "requestBody") != nil && dig(is, "requestBody") == nil {
+	c.schema(where+" body", lookup(was, content...), lookup(is, content...), true)
+	if lookup(was, "requestBody") != nil && lookup(is, "requestBody") == nil {
 		c.add(Change{Where: where, Kind: BodyRemoved})
 	}
-	responses, _ := dig(was, "responses").(map[string]any)
+	responses, _ := lookup(was, "responses").(map[string]any)
 	for _, status := range slices.Sorted(maps.Keys(responses)) {
-		now := dig(is, "responses", status)
+		now := lookup(is, "responses", status)
 		if now == nil {
 			if status[0] == '2' {
 				c.add(Change{Where: where, Kind: StatusRemoved, What: status})
 			}
 			continue
 		}
-		c.schema(where+" "+status, dig(responses[status], "content", "application/json", "schema"), dig(now, "content", "application/json", "schema"), false)
+		c.schema(where+" "+status, lookup(responses[status], "content", "application/json", "schema"), lookup(now, "content", "application/json", "schema"), false)
 	}
 }
 
@@ -137,11 +137,11 @@ func (c *comparison) parameters(where string, old, now map[string]any) {
 			c.add(Change{Where: where, Kind: ParameterRemoved, What: name})
 			continue
 		}
-		c.schema(where+" "+name, dig(old[name], "schema"), dig(now[name], "schema"), true)
+		c.schema(where+" "+name, lookup(old[name], "schema"), lookup(now[name], "schema"), true)
 	}
 	for name, p := range now {
 		switch {
-		case dig(p, "required") == true && (old[name] == nil || dig(old[name], "required") != true):
+		case lookup(p, "required") == true && (old[name] == nil || lookup(old[name], "required") != true):
 			c.add(Change{Where: where, Kind: ParameterRequired, What: name})
 		case old[name] == nil:
 			c.add(Change{Where: where, Kind: ParameterAdded, What: name})
@@ -153,11 +153,11 @@ func byName(list any) map[string]any {
 	out := map[string]any{}
 	items, _ := list.([]any)
 	for _, p := range items {
-		if ref, ok := dig(p, "$ref").(string); ok {
+		if ref, ok := lookup(p, "$ref").(string); ok {
 			out[ref[strings.LastIndexByte(ref, '/')+1:]] = p
 			continue
 		}
-		out[fmt.Sprintf("%v %v", dig(p, "in"), dig(p, "name"))] = p
+		out[fmt.Sprintf("%v %v", lookup(p, "in"), lookup(p, "name"))] = p
 	}
 	return out
 }

@@ -79,7 +79,7 @@ type Metadata struct {
 // MetadataOf reads the metadata of a document.
 func MetadataOf(doc Document) Metadata {
 	text := func(name string) string {
-		s, _ := dig(doc, "info", "x-gatehouse-contract", name).(string)
+		s, _ := lookup(doc, "info", "x-gatehouse-contract", name).(string)
 		return s
 	}
 	return Metadata{APIVersion: text("api_version"), SchemaVersion: text("schema_version"), DeprecationPolicy: text("deprecation_policy")}
@@ -97,8 +97,8 @@ func numbers(version string) []int {
 	return out
 }
 
-// dig follows names down a tree; nil where it ends early.
-func dig(node any, names ...string) any {
+// lookup follows names down a tree; nil where it ends early.
+func lookup(node any, names ...string) any {
 	for _, name := range names {
 		m, ok := node.(map[string]any)
 		if !ok {

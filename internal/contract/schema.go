@@ -9,12 +9,12 @@ import (
 
 // deref follows a reference. The name is that of the shared schema, if it is one.
 func deref(doc Document, s any) (schema any, name string) {
-	ref, ok := dig(s, "$ref").(string)
+	ref, ok := lookup(s, "$ref").(string)
 	if !ok {
 		return s, ""
 	}
 	at := strings.Split(strings.TrimPrefix(ref, "#/"), "/")
-	return dig(doc, at...), at[len(at)-1]
+	return lookup(doc, at...), at[len(at)-1]
 }
 
 // schema compares what was with what is; sent says that clients send it.
@@ -22,8 +22,8 @@ func (c *comparison) schema(where string, was, is any, sent bool) {
 	if was == nil {
 		return
 	}
-	pair := fmt.Sprint(dig(was, "$ref"), dig(is, "$ref"), sent)
-	if dig(was, "$ref") != nil {
+	pair := fmt.Sprint(lookup(was, "$ref"), lookup(is, "$ref"), sent)
+	if lookup(was, "$ref") != nil {
 		if c.seen[pair] {
 			return
 		}
@@ -39,9 +39,9 @@ func (c *comparison) schema(where string, was, is any, sent bool) {
 		return
 	}
 	c.types(where, typesOf(was), typesOf(is), sent)
-	c.enums(where, dig(was, "enum"), dig(is, "enum"), sent)
-	if dig(was, "items") != nil {
-		c.schema(where+"[]", dig(was, "items"), dig(is, "items"), sent)
+	c.enums(where, lookup(was, "enum"), lookup(is, "enum"), sent)
+	if lookup(was, "items") != nil {
+		c.schema(where+"[]", lookup(was, "items"), lookup(is, "items"), sent)
 	}
 	c.members(where, was, is, sent)
 	if sent {
@@ -50,8 +50,8 @@ func (c *comparison) schema(where string, was, is any, sent bool) {
 }
 
 func (c *comparison) members(where string, was, is any, sent bool) {
-	old, _ := dig(was, "properties").(map[string]any)
-	now, _ := dig(is, "properties").(map[string]any)
+	old, _ := lookup(was, "properties").(map[string]any)
+	now, _ := lookup(is, "properties").(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(old)) {
 		if now[name] == nil {
 			c.add(Change{Where: where, Kind: MemberRemoved, What: name})
@@ -59,8 +59,8 @@ func (c *comparison) members(where string, was, is any, sent bool) {
 		}
 		c.schema(where+"."+name, old[name], now[name], sent)
 	}
-	mustWas, _ := dig(was, "required").([]any)
-	mustIs, _ := dig(is, "required").([]any)
+	mustWas, _ := lookup(was, "required").([]any)
+	mustIs, _ := lookup(is, "required").([]any)
 	for name := range now {
 		if old[name] == nil && !(sent && slices.Contains(mustIs, any(name))) {
 			c.add(Change{Where: where, Kind: MemberAdded, What: name})
@@ -83,10 +83,10 @@ func (c *comparison) members(where string, was, is any, sent bool) {
 
 func (c *comparison) limits(where string, was, is any) {
 	for _, limit := range []string{"maxLength", "maxItems", "maximum"} {
-		c.limit(where, limit, dig(was, limit), dig(is, limit), func(a, b float64) bool { return b < a })
+		c.limit(where, limit, lookup(was, limit), lookup(is, limit), func(a, b float64) bool { return b < a })
 	}
 	for _, limit := range []string{"minLength", "minItems", "minimum"} {
-		c.limit(where, limit, dig(was, limit), dig(is, limit), func(a, b float64) bool { return b > a })
+		c.limit(where, limit, lookup(was, limit), lookup(is, limit), func(a, b float64) bool { return b > a })
 	}
 }
 
@@ -107,7 +107,7 @@ func (c *comparison) limit(where, name string, was, is any, narrower func(a, b f
 }
 
 func typesOf(s any) []any {
-	switch t := dig(s, "type").(type) {
+	switch t := lookup(s, "type").(type) {
 	case string:
 		return []any{t}
 	case []any:

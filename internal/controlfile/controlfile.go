@@ -153,15 +153,15 @@ func Read(files []File) (Repository, []lang.FileIssue) {
 	for _, f := range slices.SortedFunc(slices.Values(files), func(a, b File) int { return strings.Compare(a.Path, b.Path) }) {
 		switch why := badPath(f.Path); {
 		case why != "":
-			r.say(place{file: f.Path}.issue(ruleFile, "%s", why))
+			r.report(place{file: f.Path}.issue(ruleFile, "%s", why))
 		case r.seen[f.Path]:
-			r.say(place{file: f.Path}.issue(ruleFile, "the path occurs twice"))
+			r.report(place{file: f.Path}.issue(ruleFile, "the path occurs twice"))
 		case IsManifest(f.Path):
 			manifests = append(manifests, f)
 		case strings.HasSuffix(f.Path, controlSuffix):
 			r.module(f)
 		default:
-			r.say(place{file: f.Path}.issue(ruleFile, "neither a .rego file nor a %s", manifestName))
+			r.report(place{file: f.Path}.issue(ruleFile, "neither a .rego file nor a %s", manifestName))
 		}
 		r.seen[f.Path] = true
 	}
@@ -180,7 +180,7 @@ type reader struct {
 	issues   []lang.FileIssue
 }
 
-func (r *reader) say(is lang.FileIssue) {
+func (r *reader) report(is lang.FileIssue) {
 	if len(r.issues) < maxIssues {
 		r.issues = append(r.issues, is)
 	}
@@ -202,10 +202,10 @@ func (r *reader) finish() (Repository, []lang.FileIssue) {
 	for _, p := range r.paths {
 		c := *r.controls[p]
 		if first, twice := named[c.Name]; twice {
-			r.say(c.Issue(ruleManifest, "%s also has the name %q: names must be unique", first, c.Name))
+			r.report(c.Issue(ruleManifest, "%s also has the name %q: names must be unique", first, c.Name))
 		}
 		if len([]rune(c.Name)) > maxName {
-			r.say(c.Issue(ruleManifest, "the name is longer than %d characters", maxName))
+			r.report(c.Issue(ruleManifest, "the name is longer than %d characters", maxName))
 		}
 		named[c.Name] = p
 		r.repo.Controls = append(r.repo.Controls, c)

@@ -28,18 +28,18 @@ import (
 func (r *reader) manifest(f File) {
 	top := place{file: f.Path, line: 1, column: 1}
 	if len(f.Content) > maxManifest {
-		r.say(top.issue(ruleManifest, "larger than %d bytes", maxManifest))
+		r.report(top.issue(ruleManifest, "larger than %d bytes", maxManifest))
 		return
 	}
 	doc, err := parseYAML(f.Content)
 	if err != nil {
 		at, msg := yamlError(err)
-		r.say(place{file: f.Path, line: at, column: 1}.issue(ruleManifest, "%s", msg))
+		r.report(place{file: f.Path, line: at, column: 1}.issue(ruleManifest, "%s", msg))
 		return
 	}
 	m := &manifestReader{reader: r, file: f.Path, left: maxNodes}
 	if doc == nil {
-		r.say(top.issue(ruleManifest, "the file is empty"))
+		r.report(top.issue(ruleManifest, "the file is empty"))
 		return
 	}
 	if list := member(doc, "controls"); list != nil {
@@ -123,7 +123,7 @@ func (m *manifestReader) at(n *yaml.Node) place {
 }
 
 func (m *manifestReader) refuse(n *yaml.Node, format string, args ...any) {
-	m.say(m.at(n).issue(ruleManifest, format, args...))
+	m.report(m.at(n).issue(ruleManifest, format, args...))
 }
 
 // follow steps through aliases and counts; nil when there is too much.

@@ -57,7 +57,7 @@ func (l *listener) connect(ctx context.Context) (*pgx.Conn, error) {
 func (l *listener) run(ctx context.Context, c *pgx.Conn) {
 	defer close(l.done)
 	for {
-		l.hear(ctx, c)
+		l.receive(ctx, c)
 		_ = c.Close(context.WithoutCancel(ctx)) // lost already
 		for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 			if ctx.Err() != nil {
@@ -79,9 +79,9 @@ func (l *listener) run(ctx context.Context, c *pgx.Conn) {
 	}
 }
 
-// hear passes on announcements until the connection fails. When nothing arrives it pings
+// receive passes on announcements until the connection fails. When nothing arrives it pings
 // the server, to notice a dead network.
-func (l *listener) hear(ctx context.Context, c *pgx.Conn) {
+func (l *listener) receive(ctx context.Context, c *pgx.Conn) {
 	for {
 		quiet, cancel := context.WithTimeout(ctx, 15*time.Second)
 		n, err := c.WaitForNotification(quiet)

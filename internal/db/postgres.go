@@ -231,12 +231,12 @@ func beginTx(ctx context.Context, c *pgxpool.Conn, opts pgx.TxOptions) (pgx.Tx, 
 	short, cancel := context.WithTimeout(ctx, acquireTimeout)
 	defer cancel()
 	tx, err := c.BeginTx(short, opts)
-	return tx, silent(ctx, short, err)
+	return tx, timeoutFault(ctx, short, err)
 }
 
-// silent converts an error from one of our own deadlines, not the caller's, to the fault
+// timeoutFault converts an error from one of our own deadlines, not the caller's, to the fault
 // that the store does not answer.
-func silent(caller, ours context.Context, err error) error {
+func timeoutFault(caller, ours context.Context, err error) error {
 	if err != nil && ours.Err() != nil && caller.Err() == nil {
 		return errors.Join(errUnavailable, err)
 	}
@@ -330,7 +330,7 @@ func (b *pgBackend) drop(ctx context.Context, id scope.TenantID) error {
 		return exclusively(ctx, c, "db.tenant", func() error {
 			// A transaction of the tenant may still run, and hold a table that this one
 			// waits for while it waits for one that this one holds.
-			return unlessLost(ctx, func() error { return dropSchema(ctx, c, as) })
+			return retryLost(ctx, func() error { return dropSchema(ctx, c, as) })
 		})
 	})
 	return translate(ctx, err)
@@ -402,7 +402,7 @@ func (t *pgTxn) exec(ctx context.Context, sql string, args []any) (int64, error)
 	short, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	tag, err := t.tx.Exec(short, sql, args...)
-	return tag.RowsAffected(), silent(ctx, short, err)
+	return tag.RowsAffected(), timeoutFault(ctx, short, err)
 }
 
 func (t *pgTxn) query(ctx context.Context, sql string, args []any) (cursor, error) {
@@ -413,7 +413,7 @@ func (t *pgTxn) query(ctx context.Context, sql string, args []any) (cursor, erro
 	c.patience.Stop()
 	if err != nil {
 		cancel()
-		return nil, silent(ctx, ours, err)
+		return nil, timeoutFault(ctx, ours, err)
 	}
 	c.rows = rows
 	return c, nil
@@ -435,7 +435,7 @@ func (t *pgTxn) commit(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
 	if err := t.tx.Commit(ctx); err != nil {
-		return fmt.Errorf("commit: %w", silent(context.Background(), ctx, err))
+		return fmt.Errorf("commit: %w", timeoutFault(context.Background(), ctx, err))
 	}
 	return nil
 }
@@ -472,7 +472,7 @@ func (c *pgCursor) next(context.Context) ([]any, error) {
 	more := c.rows.Next()
 	c.patience.Stop()
 	if !more {
-		return nil, silent(c.caller, c.ours, c.rows.Err())
+		return nil, timeoutFault(c.caller, c.ours, c.rows.Err())
 	}
 	return c.rows.Values()
 }
@@ -482,5 +482,5 @@ func (c *pgCursor) close() error {
 	c.rows.Close()
 	c.patience.Stop()
 	defer c.cancel()
-	return silent(c.caller, c.ours, c.rows.Err())
+	return timeoutFault(c.caller, c.ours, c.rows.Err())
 }

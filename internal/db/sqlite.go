@@ -139,13 +139,13 @@ func (b *sqliteBackend) done(s *sqliteStore) {
 	}
 	b.mu.Unlock()
 	for _, old := range excess {
-		_ = old.shut() // an idle file that fails to close loses nothing
+		_ = old.closeAll() // an idle file that fails to close loses nothing
 	}
 }
 
-// shut closes the connections of a store without users.
-func (s *sqliteStore) shut() error {
-	return errors.Join(s.reads.shut(), s.writer.shut())
+// closeAll closes the connections of a store without users.
+func (s *sqliteStore) closeAll() error {
+	return errors.Join(s.reads.close(), s.writer.close())
 }
 
 func (b *sqliteBackend) begin(ctx context.Context, id scope.TenantID, write bool) (txn, error) {
@@ -218,7 +218,7 @@ func (b *sqliteBackend) drop(_ context.Context, id scope.TenantID) error {
 	b.mu.Unlock()
 	var errs []error
 	if idle {
-		errs = append(errs, s.shut())
+		errs = append(errs, s.closeAll())
 	}
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		if err := os.Remove(b.path(id) + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -267,7 +267,7 @@ func (b *sqliteBackend) close() error {
 	b.mu.Unlock()
 	var errs []error
 	for _, s := range idle {
-		errs = append(errs, s.shut())
+		errs = append(errs, s.closeAll())
 	}
 	return errors.Join(errs...)
 }

@@ -192,7 +192,7 @@ func (r *sqliteReaders) count() int {
 	return r.open
 }
 
-func (r *sqliteReaders) shut() error {
+func (r *sqliteReaders) close() error {
 	r.mu.Lock()
 	idle := r.idle
 	r.idle, r.open = nil, 0

@@ -51,7 +51,7 @@ func (w *sqliteWriter) begin(ctx context.Context, done func()) (txn, error) {
 
 func (w *sqliteWriter) count() int { return int(w.open.Load()) }
 
-func (w *sqliteWriter) shut() error {
+func (w *sqliteWriter) close() error {
 	w.turn <- struct{}{}
 	defer func() { <-w.turn }()
 	return w.drop()

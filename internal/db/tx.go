@@ -58,16 +58,16 @@ func (d *DB) Revision(ctx context.Context, name string) (int64, error) {
 
 func (d *DB) run(ctx context.Context, write bool, fn func(tx *Tx) error) error {
 	once := func() error { return d.once(ctx, write, fn) }
-	err := unlessLost(ctx, once)
+	err := retryLost(ctx, once)
 	if write && fault.Is(err, fault.StorageFull) && d.cluster.hasRoom() {
-		err = unlessLost(ctx, once)
+		err = retryLost(ctx, once)
 	}
 	return err
 }
 
-// unlessLost runs f, and runs it again if the backend says that it lost against another
+// retryLost runs f, and runs it again if the backend says that it lost against another
 // transaction.
-func unlessLost(ctx context.Context, f func() error) error {
+func retryLost(ctx context.Context, f func() error) error {
 	for try := 1; ; try++ {
 		err := f()
 		if err == nil || try == attempts || !retryable(err) {

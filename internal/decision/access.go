@@ -122,7 +122,7 @@ func (s *Service) withinShare(ctx context.Context, sc scope.Scope, work func(con
 		ctx, done = context.WithTimeout(ctx, s.BulkDeadline)
 		defer done()
 	}
-	t := s.turn(ctx, sc.Tenant, s.Now(), s.BulkDeadline)
+	t := s.startTurn(ctx, sc.Tenant, s.Now(), s.BulkDeadline)
 	defer t.end()
 	return work(ctx, t)
 }

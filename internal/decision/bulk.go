@@ -32,13 +32,13 @@ func (s *Service) EvaluateBulk(ctx context.Context, sc scope.Scope, read func() 
 		ctx, done = context.WithTimeout(ctx, s.BulkDeadline)
 		defer done()
 	}
-	b.turn = s.turn(ctx, sc.Tenant, s.Now(), s.BulkDeadline)
+	b.turn = s.startTurn(ctx, sc.Tenant, s.Now(), s.BulkDeadline)
 	out, records, err := b.run(ctx, sc, env, read)
 	b.turn.end()
 	if err == nil {
 		err = s.RecordAll(sc.Tenant, records)
 	}
-	s.giveBack(records)
+	s.recycle(records)
 	if err != nil {
 		return Bulk{}, err
 	}
@@ -57,8 +57,8 @@ func (s *Service) takeRecords(n int) []audit.Decision {
 	return make([]audit.Decision, n)
 }
 
-// giveBack keeps the memory of written records for reuse.
-func (s *Service) giveBack(records []audit.Decision) {
+// recycle keeps the memory of written records for reuse.
+func (s *Service) recycle(records []audit.Decision) {
 	if cap(records) == 0 || cap(records) > maxKeptRecords {
 		return
 	}

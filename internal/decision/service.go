@@ -111,7 +111,7 @@ func (s *Service) decide(ctx context.Context, sc scope.Scope, set *rego.Set, req
 	if !ok {
 		rec = new(audit.Decision)
 	}
-	t := s.turn(ctx, sc.Tenant, s.Now(), waitFactor*s.Deadline)
+	t := s.startTurn(ctx, sc.Tenant, s.Now(), waitFactor*s.Deadline)
 	d, err := s.decideInto(ctx, sc, set, req, id, rec, t, s.Person)
 	t.end()
 	if s.Traced != nil {
@@ -143,8 +143,8 @@ func (s *Service) Read(ctx context.Context, tenant scope.TenantID, size int, par
 // largeRequest is the size of a request in bytes that takes about 100 us to read.
 const largeRequest = 16 << 10
 
-// turn starts a piece of work under the share; nil if there is no share.
-func (s *Service) turn(ctx context.Context, tenant scope.TenantID, now time.Time, most time.Duration) *turn {
+// startTurn starts a piece of work under the share; nil if there is no share.
+func (s *Service) startTurn(ctx context.Context, tenant scope.TenantID, now time.Time, most time.Duration) *turn {
 	if s.Share == nil {
 		return nil
 	}

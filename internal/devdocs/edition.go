@@ -110,7 +110,7 @@ func (e *edition) load() error {
 	}
 	slices.Sort(e.scopes)
 	slices.SortFunc(e.contents, func(a, b *areaLinks) int { return strings.Compare(e.words.area(a.Name), e.words.area(b.Name)) })
-	e.known = e.makers()
+	e.known = e.pageMakers()
 	if e.faults, err = readFaults(e); err != nil {
 		return err
 	}

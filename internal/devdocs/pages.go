@@ -35,8 +35,8 @@ type input struct {
 	Choices         []string
 }
 
-// makers are all pages by their path.
-func (e *edition) makers() map[string]maker {
+// pageMakers are all pages by their path.
+func (e *edition) pageMakers() map[string]maker {
 	all := map[string]maker{
 		"":            e.simple("overview", "overview.title", "overview.lead"),
 		"reference":   e.simple("referenceIndex", "reference", "reference.page"),

@@ -50,7 +50,7 @@ func (s *Service) DueOrders(ctx context.Context, limit int) ([]Order, error) {
 // refused (RateLimited, with the time to wait). NotFound: it is not wanted any more.
 func (s *Service) BeginOrder(ctx context.Context, o Order, limit int64) error {
 	return s.Stores.System().Write(ctx, func(tx *db.Tx) error {
-		if err := checkWanted(ctx, tx, o); err != nil {
+		if err := checkDue(ctx, tx, o); err != nil {
 			return err
 		}
 		now := s.Now()
@@ -69,9 +69,9 @@ func (s *Service) BeginOrder(ctx context.Context, o Order, limit int64) error {
 	})
 }
 
-// checkWanted refuses an order whose domain has gone, belongs to another tenant, or has
+// checkDue refuses an order whose domain has gone, belongs to another tenant, or has
 // got a certificate otherwise.
-func checkWanted(ctx context.Context, tx *db.Tx, o Order) error {
+func checkDue(ctx context.Context, tx *db.Tx, o Order) error {
 	rt, err := selectRoute(ctx, tx, o.Domain)
 	if err == nil && (rt.Tenant != o.Tenant || rt.Pair != "" || !rt.ACME) {
 		err = errUnwanted
@@ -83,7 +83,7 @@ func checkWanted(ctx context.Context, tx *db.Tx, o Order) error {
 // has every replica read it.
 func (s *Service) change(ctx context.Context, o Order, do func(c *issued)) error {
 	return s.Stores.System().Write(ctx, func(tx *db.Tx) error {
-		if err := checkWanted(ctx, tx, o); err != nil {
+		if err := checkDue(ctx, tx, o); err != nil {
 			return err
 		}
 		c, err := selectIssued(ctx, tx, o.Domain)

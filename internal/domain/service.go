@@ -114,7 +114,7 @@ func (s *Service) Add(ctx context.Context, sc scope.Scope, id scope.TenantID, d 
 		return Domain{}, err
 	}
 	name, err := Normalize("/domain", d.Domain)
-	if err == nil && s.ours(name) {
+	if err == nil && s.isOwn(name) {
 		err = fault.Invalidf("/domain", "is a domain of this deployment: each tenant has its subdomain already")
 	}
 	pair, unfit := checkPair(name, d.Certificate, d.PrivateKey, s.Now())
@@ -130,7 +130,7 @@ func (s *Service) Add(ctx context.Context, sc scope.Scope, id scope.TenantID, d 
 		return Domain{}, err
 	}
 	if owner != "" && owner != id {
-		return Domain{}, taken(name)
+		return Domain{}, takenFault(name)
 	}
 	r := record{Domain: name, Certificate: pair.certificate, NotAfter: pair.notAfter, CreatedAt: db.Stamp(s.Now()), ACME: d.ACME == nil || *d.ACME, HSTS: d.HSTSMaxAge}
 	if r.Token, err = s.token(); err != nil {
@@ -173,7 +173,7 @@ func (s *Service) Claim(ctx context.Context, tx *db.Tx, t tenant.Tenant) error {
 	}
 	for _, name := range names {
 		name, err := Normalize("", name)
-		if err != nil || s.ours(name) {
+		if err != nil || s.isOwn(name) {
 			continue // the subdomain, or no name that can be verified
 		}
 		if _, err := selectDomain(ctx, tx, name); !fault.Is(err, fault.NotFound) {
@@ -263,7 +263,7 @@ func (s *Service) apply(r *record, id scope.TenantID, ch Change, pair keyPair) (
 
 // retryOrder has an order that failed tried again now.
 func (s *Service) retryOrder(ctx context.Context, name string, id scope.TenantID) error {
-	return s.Stores.System().Write(ctx, func(tx *db.Tx) error { return hastenOrder(ctx, tx, name, id, s.Now()) })
+	return s.Stores.System().Write(ctx, func(tx *db.Tx) error { return makeOrderDue(ctx, tx, name, id, s.Now()) })
 }
 
 // sent reports whether a change has any member.
@@ -361,7 +361,7 @@ func (s *Service) claimRoute(ctx context.Context, rt Route) error {
 			return err
 		}
 		if owner != rt.Tenant {
-			return taken(rt.Domain)
+			return takenFault(rt.Domain)
 		}
 		if rt.Pair != "" || !rt.ACME {
 			if err := deleteIssued(ctx, tx, rt.Domain, rt.Tenant); err != nil {
@@ -384,8 +384,8 @@ func (s *Service) Forget(ctx context.Context, id scope.TenantID) error {
 	})
 }
 
-// ours reports whether a domain is the deployment's own.
-func (s *Service) ours(name string) bool {
+// isOwn reports whether a domain is the deployment's own.
+func (s *Service) isOwn(name string) bool {
 	for _, base := range []string{s.BaseDomain, s.Host} {
 		if base != "" && (name == base || strings.HasSuffix(name, "."+base)) {
 			return true
@@ -394,7 +394,7 @@ func (s *Service) ours(name string) bool {
 	return false
 }
 
-func taken(name string) error {
+func takenFault(name string) error {
 	return fault.Newf(fault.Conflict, "already_exists", "another tenant has verified %s", name)
 }
 

@@ -55,8 +55,8 @@ func deleteIssued(ctx context.Context, tx *db.Tx, name string, tenant scope.Tena
 	return err
 }
 
-// hastenOrder makes an order that failed due.
-func hastenOrder(ctx context.Context, tx *db.Tx, name string, tenant scope.TenantID, now time.Time) error {
+// makeOrderDue makes an order that failed due.
+func makeOrderDue(ctx context.Context, tx *db.Tx, name string, tenant scope.TenantID, now time.Time) error {
 	_, err := tx.Exec(ctx, `UPDATE acme_certificates SET next_at = $3 WHERE domain = $1 AND tenant = $2 AND failure <> ''`, name, tenant, now)
 	return err
 }

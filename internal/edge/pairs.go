@@ -64,7 +64,7 @@ func (p *pairs) get(ctx context.Context, rt domain.Route, fingerprint string) (*
 		if err != nil || read != fingerprint {
 			one.until = p.now().Add(retryPair)
 		}
-		p.keep(one)
+		p.put(one)
 		return one, nil
 	})
 	one := got.(*pair)
@@ -87,8 +87,8 @@ func (p *pairs) find(name, fingerprint string) (*pair, bool) {
 	return one, true
 }
 
-// keep keeps what was read, and forgets what has not been asked for the longest.
-func (p *pairs) keep(one *pair) {
+// put keeps what was read, and forgets what has not been asked for the longest.
+func (p *pairs) put(one *pair) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if place := p.held[one.domain]; place != nil {

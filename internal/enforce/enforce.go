@@ -346,7 +346,7 @@ const tunnelCheck = 15 * time.Second
 // loops runs everything beside the traffic until ctx ends.
 func (b *Bouncer) loops(ctx context.Context) {
 	var wg sync.WaitGroup
-	loops := []func(context.Context){b.bundles.Run, b.shipper.Run, b.reporter.Run, b.upkeep, b.scout.Run, b.journal.Run, b.recorder.Run}
+	loops := []func(context.Context){b.bundles.Run, b.shipper.Run, b.reporter.Run, b.maintain, b.scout.Run, b.journal.Run, b.recorder.Run}
 	for range max(1, runtime.GOMAXPROCS(0)/4) {
 		loops = append(loops, b.shadow.Work)
 	}
@@ -356,9 +356,9 @@ func (b *Bouncer) loops(ctx context.Context) {
 	wg.Wait()
 }
 
-// upkeep sweeps idle connections, checks open sockets and refreshes the key set, each
+// maintain sweeps idle connections, checks open sockets and refreshes the key set, each
 // when it is due.
-func (b *Bouncer) upkeep(ctx context.Context) {
+func (b *Bouncer) maintain(ctx context.Context) {
 	tick := time.NewTicker(tunnelCheck)
 	defer tick.Stop()
 	keysAt := b.cfg.Now()

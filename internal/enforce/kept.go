@@ -7,9 +7,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 )
 
-// logKept reports whether the decision log lets requests be decided on. A log that is
+// logWritable reports whether the decision log lets requests be decided on. A log that is
 // required and cannot be written has them refused.
-func (b *Bouncer) logKept(st *settings.State) bool {
+func (b *Bouncer) logWritable(st *settings.State) bool {
 	return !st.LogRequired || st.Mode == settings.Shadowing || !b.journal.Refuses()
 }
 
@@ -23,7 +23,7 @@ func (b *Bouncer) writeReady(w http.ResponseWriter, st *settings.State) {
 		reason = "no_bundle"
 	case !b.bundles.Ready(st):
 		reason = "policy_stale"
-	case !b.logKept(st):
+	case !b.logWritable(st):
 		reason = "audit_unavailable"
 	}
 	s := b.journal.Spool.Stats()

@@ -176,7 +176,7 @@ func (f *Folder[E]) Offer(now time.Time, r Refusal, example func(Grade) E) Verdi
 	same.fill(now, l.EqualBurst, l.EqualRate)
 	// What holds a count already is no equal of single refusals.
 	room := f.own.left >= 1 && f.bytes.left >= briefBytes && (same.left >= 1 || r.Count > 1)
-	if r.Resent && f.known(r.ID, !room) {
+	if r.Resent && f.isRepeated(r.ID, !room) {
 		return Folded
 	}
 	if !room {
@@ -226,8 +226,8 @@ func (f *Folder[E]) count(now time.Time, r *Refusal, example func(Grade) E) {
 	f.total += r.Count
 }
 
-// known reports whether the id was counted not long ago. counts: it is about to be.
-func (f *Folder[E]) known(id string, counts bool) bool {
+// isRepeated reports whether the id was counted not long ago. counts: it is about to be.
+func (f *Folder[E]) isRepeated(id string, counts bool) bool {
 	key := Key(id)
 	if _, ok := f.seen[key]; ok {
 		return true

@@ -119,7 +119,7 @@ func (u *unpacking) walk(tree *object.Tree, dir string, depth int) error {
 		name := path.Join(dir, e.Name)
 		switch e.Mode {
 		case filemode.Dir:
-			if !u.mayHold(name) {
+			if !u.mayContain(name) {
 				continue
 			}
 			sub, err := object.GetTree(u.store, e.Hash)
@@ -130,7 +130,7 @@ func (u *unpacking) walk(tree *object.Tree, dir string, depth int) error {
 				return err
 			}
 		case filemode.Regular, filemode.Executable, filemode.Deprecated:
-			if u.wanted(name) {
+			if u.selected(name) {
 				if err := u.take(name, e.Hash); err != nil {
 					return err
 				}
@@ -140,8 +140,8 @@ func (u *unpacking) walk(tree *object.Tree, dir string, depth int) error {
 	return nil
 }
 
-// mayHold reports whether a wanted file can lie below a folder.
-func (u *unpacking) mayHold(dir string) bool {
+// mayContain reports whether a wanted file can lie below a folder.
+func (u *unpacking) mayContain(dir string) bool {
 	if len(u.Paths) > 0 {
 		return slices.ContainsFunc(u.Paths, func(p string) bool { return strings.HasPrefix(p, dir+"/") })
 	}
@@ -149,7 +149,7 @@ func (u *unpacking) mayHold(dir string) bool {
 	return prefix == "" || dir == prefix || strings.HasPrefix(dir, prefix+"/") || strings.HasPrefix(prefix, dir+"/")
 }
 
-func (u *unpacking) wanted(name string) bool {
+func (u *unpacking) selected(name string) bool {
 	if len(u.Paths) > 0 {
 		return slices.Contains(u.Paths, name)
 	}

@@ -94,13 +94,13 @@ func newUploadRequest(refs *packp.AdvRefs, w source) (*packp.UploadPackRequest, 
 	req := packp.NewUploadPackRequestFromCapabilities(refs.Capabilities)
 	hash, depth := plumbing.NewHash(w.hash), 1
 	if w.hash == "" {
-		tip, ok := tipOf(refs, w.branch)
+		tip, ok := commitAt(refs, w.branch)
 		if !ok {
 			return nil, fault.New(fault.Invalid, "commit_not_found", "the repository has no such branch")
 		}
 		hash = tip
 	} else if !advertised(refs, hash) && !refs.Capabilities.Supports(capability.AllowReachableSHA1InWant) && !refs.Capabilities.Supports("allow-any-sha1-in-want") {
-		tip, ok := tipOf(refs, w.branch)
+		tip, ok := commitAt(refs, w.branch)
 		if !ok {
 			return nil, fault.New(fault.Invalid, "commit_not_found", "the repository does not provide this commit, and has no such branch or tag")
 		}
@@ -130,8 +130,8 @@ func advertised(refs *packp.AdvRefs, hash plumbing.Hash) bool {
 	return refs.Head != nil && *refs.Head == hash
 }
 
-// tipOf is the commit of a branch or a tag, or of HEAD if name is empty.
-func tipOf(refs *packp.AdvRefs, name string) (plumbing.Hash, bool) {
+// commitAt is the commit of a branch or a tag, or of HEAD if name is empty.
+func commitAt(refs *packp.AdvRefs, name string) (plumbing.Hash, bool) {
 	if name == "" && refs.Head != nil {
 		return *refs.Head, true
 	}

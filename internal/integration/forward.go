@@ -59,7 +59,7 @@ type Forwarder struct {
 func (f *Forwarder) Run(ctx context.Context) error {
 	l := &job.Lanes{
 		Cluster: f.Stores, Topic: Topic, Holder: f.Holder, Active: f.Active, Now: f.Now, Poll: f.Poll, Logger: f.Logger,
-		List: f.list, Turn: f.turn,
+		List: f.list, Turn: f.runLane,
 	}
 	return l.Run(ctx)
 }
@@ -98,10 +98,10 @@ func (f *Forwarder) list(ctx context.Context, tx *db.Tx) ([]job.Lane, error) {
 // errLost rolls back the work of a lane that another replica has taken meanwhile.
 var errLost = errors.New("another replica has taken over the queue")
 
-// turn takes a lane and sends until nothing waits, a request fails or the time is up.
-func (f *Forwarder) turn(ctx context.Context, key job.LaneKey, renew func()) (time.Time, error) {
+// runLane takes a lane and sends until nothing waits, a request fails or the time is up.
+func (f *Forwarder) runLane(ctx context.Context, key job.LaneKey, renew func()) (time.Time, error) {
 	for began := f.Now(); ; {
-		it, ours, err := f.hold(ctx, key)
+		it, ours, err := f.acquireLane(ctx, key)
 		if err != nil || !ours { // disabled, or another replica was faster: its next turn is soon
 			return f.Now().Add(time.Second), err
 		}
@@ -122,8 +122,8 @@ func (f *Forwarder) turn(ctx context.Context, key job.LaneKey, renew func()) (ti
 	}
 }
 
-// hold takes a lane, or extends the hold on it.
-func (f *Forwarder) hold(ctx context.Context, key job.LaneKey) (it Integration, ours bool, err error) {
+// acquireLane takes a lane, or extends the hold on it.
+func (f *Forwarder) acquireLane(ctx context.Context, key job.LaneKey) (it Integration, ours bool, err error) {
 	err = f.Stores.Write(ctx, key.Tenant, func(tx *db.Tx) (err error) {
 		if ours, err = job.HoldLane(ctx, tx, lanes, key.Lane, f.Holder, f.Now()); err != nil || !ours {
 			return err

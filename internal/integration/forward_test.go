@@ -123,7 +123,7 @@ func (b *bench) turn(holder string, id int64) {
 		return err
 	})
 	if err == nil && due {
-		_, err = f.turn(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: id}, func() {})
+		_, err = f.runLane(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: id}, func() {})
 	}
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		b.Fatal(err)

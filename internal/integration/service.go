@@ -47,7 +47,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, kind string, skip, l
 		return err
 	})
 	for i := range page.Integrations {
-		page.Integrations[i] = page.Integrations[i].shown()
+		page.Integrations[i] = page.Integrations[i].withComputed()
 	}
 	return page, err
 }
@@ -55,7 +55,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, kind string, skip, l
 // Get is one integration.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Integration, error) {
 	it, err := s.load(ctx, sc, id)
-	return it.shown(), err
+	return it.withComputed(), err
 }
 
 // Create makes an integration.
@@ -109,7 +109,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Integrat
 		}
 		return audit.Append(ctx, tx, sc, s.Now(), it.entry("INTEGRATION_CREATED", map[string]any{"kind": it.Kind, "target": outbound.Origin(it.Endpoint), "enabled": it.Enabled}))
 	})
-	return it.shown(), err
+	return it.withComputed(), err
 }
 
 // Update changes the members that were sent. ifChange other than 0 must be the
@@ -163,7 +163,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Chang
 		}
 		return audit.Append(ctx, tx, sc, s.Now(), it.entry("INTEGRATION_UPDATED", changed(old, it)))
 	})
-	return it.shown(), err
+	return it.withComputed(), err
 }
 
 // apply gives an integration with a change, its credential in clear, and what is wrong with the
@@ -298,8 +298,8 @@ func (it Integration) entry(kind string, changes map[string]any) audit.Entry {
 	return audit.Entry{Type: kind, Object: "integration", ObjectID: strconv.FormatInt(it.ID, 10), ObjectName: it.Name, Env: it.Environment, Changes: changes}
 }
 
-// shown fills in what is not stored.
-func (it Integration) shown() Integration {
+// withComputed fills in what is not stored.
+func (it Integration) withComputed() Integration {
 	it.CredentialSet = len(it.Credential) > 0
 	return it
 }

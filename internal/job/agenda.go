@@ -62,7 +62,7 @@ func (a *Agenda) Schedule(tenant scope.TenantID, at time.Time) {
 		a.due[tenant] = at
 	}
 	a.mu.Unlock()
-	a.nudge()
+	a.wakeRunner()
 }
 
 // onChange is told of changes by the store.
@@ -74,11 +74,11 @@ func (a *Agenda) onChange(tenant scope.TenantID, name string) {
 		a.mu.Lock()
 		a.all = time.Time{}
 		a.mu.Unlock()
-		a.nudge()
+		a.wakeRunner()
 	}
 }
 
-func (a *Agenda) nudge() {
+func (a *Agenda) wakeRunner() {
 	select {
 	case a.wake <- struct{}{}:
 	default:

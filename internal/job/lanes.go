@@ -78,7 +78,7 @@ func (l *Lanes) Run(ctx context.Context) error {
 		if !ok {
 			return nil
 		}
-		if err := l.look(ctx, tenant); err != nil && ctx.Err() == nil {
+		if err := l.checkTenant(ctx, tenant); err != nil && ctx.Err() == nil {
 			if !fault.Is(err, fault.NotFound) { // deleted meanwhile
 				l.Logger.Warn(l.Topic+": a tenant was skipped", "tenant", tenant, "error", err)
 				l.agenda.Schedule(tenant, l.Now().Add(2*time.Second))
@@ -87,9 +87,9 @@ func (l *Lanes) Run(ctx context.Context) error {
 	}
 }
 
-// look starts the lanes of a tenant that have something to send, and notes when to
+// checkTenant starts the lanes of a tenant that have something to send, and notes when to
 // look again.
-func (l *Lanes) look(ctx context.Context, tenant scope.TenantID) error {
+func (l *Lanes) checkTenant(ctx context.Context, tenant scope.TenantID) error {
 	var waiting []Lane
 	err := l.Cluster.Read(ctx, tenant, func(tx *db.Tx) error {
 		all, err := l.List(ctx, tx)

@@ -64,7 +64,7 @@ func (l *Leases) lead(ctx context.Context, name string, ttl time.Duration, work 
 		defer close(done)
 		work(inner)
 	}()
-	l.keep(ctx, name, ttl, done)
+	l.renewLoop(ctx, name, ttl, done)
 	cancel()
 	<-done
 	if ctx.Err() != nil { // the end of this replica: another one need not wait
@@ -76,8 +76,8 @@ func (l *Leases) lead(ctx context.Context, name string, ttl time.Duration, work 
 	}
 }
 
-// keep prolongs the lease until it is lost, or work is done and its time over.
-func (l *Leases) keep(ctx context.Context, name string, ttl time.Duration, done <-chan struct{}) {
+// renewLoop prolongs the lease until it is lost, or work is done and its time over.
+func (l *Leases) renewLoop(ctx context.Context, name string, ttl time.Duration, done <-chan struct{}) {
 	tick := time.NewTicker(ttl / 3)
 	defer tick.Stop()
 	lost := time.NewTimer(ttl) // by the monotonic clock

@@ -241,10 +241,10 @@ func (r *Runner) finish(ctx context.Context, stopping bool, t Task, cause error)
 			_, err := deleteTask(ctx, tx, t)
 			return err
 		case stopping:
-			_, err := returnTask(ctx, tx, t)
+			_, err := releaseTask(ctx, tx, t)
 			return err
 		case errors.As(cause, &forGood) || t.Attempt >= t.MaxAttempts:
-			n, err := buryTask(ctx, tx, t, r.Now(), reason(cause))
+			n, err := killTask(ctx, tx, t, r.Now(), reason(cause))
 			if err != nil || n == 0 {
 				return err
 			}

@@ -59,13 +59,13 @@ func retryTask(ctx context.Context, tx *db.Tx, t Task, at time.Time, why string)
 		WHERE id = $1 AND attempt = $2 AND state = 'running'`, t.ID, t.Attempt, at, why)
 }
 
-// returnTask gives a task back as if it had not been claimed.
-func returnTask(ctx context.Context, tx *db.Tx, t Task) (int64, error) {
+// releaseTask gives a task back as if it had not been claimed.
+func releaseTask(ctx context.Context, tx *db.Tx, t Task) (int64, error) {
 	return tx.Exec(ctx, `UPDATE jobs SET state = 'pending', attempt = attempt - 1, lease_until = 0
 		WHERE id = $1 AND attempt = $2 AND state = 'running'`, t.ID, t.Attempt)
 }
 
-func buryTask(ctx context.Context, tx *db.Tx, t Task, now time.Time, why string) (int64, error) {
+func killTask(ctx context.Context, tx *db.Tx, t Task, now time.Time, why string) (int64, error) {
 	return tx.Exec(ctx, `UPDATE jobs SET state = 'dead', unique_key = NULL, lease_until = 0, last_error = $4, finished_at = $3
 		WHERE id = $1 AND attempt = $2 AND state = 'running'`, t.ID, t.Attempt, now, why)
 }

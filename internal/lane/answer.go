@@ -23,10 +23,10 @@ type answer struct {
 func (a *answer) reset(date string) {
 	clear(a.header)
 	a.status, a.date, a.last = 0, date, false
-	a.head, a.body = kept(a.head), kept(a.body)
+	a.head, a.body = reuse(a.head), reuse(a.body)
 }
 
-func kept(b []byte) []byte {
+func reuse(b []byte) []byte {
 	if cap(b) > most {
 		return nil
 	}

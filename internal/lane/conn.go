@@ -50,7 +50,7 @@ func newConn(l *Listener, nc net.Conn) *conn {
 func (c *conn) serve() {
 	keep := c.run()
 	c.l.forget(c)
-	if !keep || !c.leave() {
+	if !keep || !c.handOver() {
 		_ = c.Close() // the peer may have done so before
 	}
 }
@@ -60,7 +60,7 @@ func (c *conn) run() bool {
 	c.arm(c.l.Now().Add(c.l.First))
 	for {
 		if len(c.buf) == 0 {
-			if !c.rest() {
+			if !c.waitForRequest() {
 				return false
 			}
 		}
@@ -78,8 +78,8 @@ func (c *conn) run() bool {
 	}
 }
 
-// rest waits for the next request; false: the connection has ended.
-func (c *conn) rest() bool {
+// waitForRequest waits for the next request; false: the connection has ended.
+func (c *conn) waitForRequest() bool {
 	c.state.Store(resting)
 	if c.l.closing() {
 		return false
@@ -151,12 +151,12 @@ func (c *conn) handle() (ok bool) {
 	return true
 }
 
-// leave gives the connection to net/http with all that was read of it; false:
+// handOver gives the connection to net/http with all that was read of it; false:
 // nobody takes it. net/http gets no request that another parser might read in another
 // way: what the lane serves itself is of one form alone.
-func (c *conn) leave() bool {
+func (c *conn) handOver() bool {
 	c.arm(time.Time{})
-	return c.l.hand(accepted{conn: framing.NewServerConn(c.Conn, append([]byte(nil), c.buf...))})
+	return c.l.passOn(accepted{conn: framing.NewServerConn(c.Conn, append([]byte(nil), c.buf...))})
 }
 
 // body is a request's body: bytes that are there already.

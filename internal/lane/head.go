@@ -46,11 +46,11 @@ func (h *head) parse(data []byte, brief func(path string) bool) bool {
 	h.size = end + len("\r\n\r\n")
 	line, rest, _ := strings.Cut(string(data[:end+len("\r\n")]), "\r\n")
 	target, ok := strings.CutSuffix(line[len(method):], version)
-	return ok && h.aim(target) && brief(h.url.Path) && h.fields(rest)
+	return ok && h.parseTarget(target) && brief(h.url.Path) && h.fields(rest)
 }
 
-// aim reads the target of a request, in origin form.
-func (h *head) aim(target string) bool {
+// parseTarget reads the target of a request, in origin form.
+func (h *head) parseTarget(target string) bool {
 	path, query, asked := strings.Cut(target, "?")
 	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || !all(path, inPath) || asked && query == "" || !all(query, inQuery) {
 		return false

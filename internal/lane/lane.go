@@ -76,7 +76,7 @@ type moment struct {
 func Listen(l net.Listener, c Config) *Listener {
 	out := &Listener{Config: c, inner: l, handed: make(chan accepted), ending: make(chan struct{}), conns: map[*conn]struct{}{}}
 	out.ctx, out.cancel = context.WithCancel(context.Background())
-	out.tell()
+	out.updateTime()
 	out.running.Go(out.tick)
 	out.running.Go(out.accept)
 	return out
@@ -136,13 +136,13 @@ func (l *Listener) accept() {
 	for {
 		nc, err := l.inner.Accept()
 		if err != nil {
-			if !l.hand(accepted{err: err}) {
+			if !l.passOn(accepted{err: err}) {
 				return
 			}
 			continue
 		}
 		if framing.SpeaksHTTP2(nc) {
-			if !l.hand(accepted{conn: nc}) {
+			if !l.passOn(accepted{conn: nc}) {
 				_ = nc.Close()
 				return
 			}
@@ -156,8 +156,8 @@ func (l *Listener) accept() {
 	}
 }
 
-// hand gives a connection or an error to net/http; false: nobody takes it any more.
-func (l *Listener) hand(a accepted) bool {
+// passOn gives a connection or an error to net/http; false: nobody takes it any more.
+func (l *Listener) passOn(a accepted) bool {
 	select {
 	case l.handed <- a:
 		return true
@@ -187,14 +187,14 @@ func (l *Listener) tick() {
 	for {
 		select {
 		case <-t.C:
-			l.tell()
+			l.updateTime()
 		case <-l.ending:
 			return
 		}
 	}
 }
 
-func (l *Listener) tell() {
+func (l *Listener) updateTime() {
 	now := l.Now()
 	l.moment.Store(&moment{at: now, date: now.UTC().Format(http.TimeFormat)})
 }

@@ -120,7 +120,7 @@ func (h *hub) refresh(ctx context.Context, all bool) error {
 	defer h.mu.Unlock()
 	h.at, h.known = to, true
 	for st := range h.streams {
-		st.tell(found, to)
+		st.add(found, to)
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func (h *hub) join(ctx context.Context, st *Stream, sc scope.Scope, id string) e
 			}
 			st.at.gauges = from.gauges
 		}
-		st.tell(missed, at)
+		st.add(missed, at)
 	}
 	h.mu.Lock()
 	h.streams[st] = struct{}{}
@@ -191,7 +191,7 @@ func (h *hub) join(ctx context.Context, st *Stream, sc scope.Scope, id string) e
 	return nil
 }
 
-func (h *hub) part(st *Stream) {
+func (h *hub) remove(st *Stream) {
 	h.mu.Lock()
 	delete(h.streams, st)
 	h.mu.Unlock()

@@ -122,8 +122,8 @@ func (s *Service) enter(sc scope.Scope) (*hub, error) {
 	return h, nil
 }
 
-// leave gives back the place of a stream. The last of a tenant ends its hub.
-func (s *Service) leave(h *hub, who owner) {
+// release gives back the place of a stream. The last of a tenant ends its hub.
+func (s *Service) release(h *hub, who owner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open--

@@ -218,7 +218,7 @@ func TestSlowClient(t *testing.T) {
 		for i := range maxPending {
 			n.add(Change{Policies, scope.Sandbox, fmt.Sprint(round, "-", i)}, change{revision: int64(i), gauge: gauges})
 		}
-		st.tell(n, position{seq: int64(round)})
+		st.add(n, position{seq: int64(round)})
 		if len(st.pending) > maxPending+1 || len(st.order) > maxPending+1 {
 			t.Fatalf("%d changes wait for one client", len(st.pending))
 		}

@@ -55,13 +55,13 @@ func (st *Stream) Done() <-chan struct{} { return st.done }
 // Close ends the stream.
 func (st *Stream) Close() {
 	st.closing.Do(func() {
-		st.hub.part(st)
-		st.service.leave(st.hub, st.owner)
+		st.hub.remove(st)
+		st.service.release(st.hub, st.owner)
 	})
 }
 
-// tell adds what a read found, which tells up to the position to.
-func (st *Stream) tell(n news, to position) {
+// add adds what a read found, which tells up to the position to.
+func (st *Stream) add(n news, to position) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.latest = to

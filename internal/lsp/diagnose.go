@@ -82,7 +82,7 @@ func (s *Server) check(ctx context.Context, d document) []lang.Issue {
 	if d.large {
 		return []lang.Issue{{Message: "the file is too large to be a control", Severity: lang.SeverityError, Rule: "source_limit"}}
 	}
-	v, err := s.Validate(ctx, d.text, s.shelf(ctx)...)
+	v, err := s.Validate(ctx, d.text, s.allLibraries(ctx)...)
 	if err != nil {
 		s.Log.Warn("check", "error", err)
 		message := fault.Message(err)
@@ -132,7 +132,7 @@ func (s *Server) retry(ctx context.Context, d document) {
 func diagnostics(text string, issues []lang.Issue) []diagnostic {
 	out := make([]diagnostic, 0, len(issues))
 	for _, is := range issues {
-		d := diagnostic{Range: extentOf(text, spot(text, is)), Severity: severityError, Code: is.Rule, Source: "gatehouse", Message: is.Message}
+		d := diagnostic{Range: extentOf(text, spanOf(text, is)), Severity: severityError, Code: is.Rule, Source: "gatehouse", Message: is.Message}
 		if is.Severity == lang.SeverityWarning {
 			d.Severity = severityWarning
 		}
@@ -141,7 +141,7 @@ func diagnostics(text string, issues []lang.Issue) []diagnostic {
 	return out
 }
 
-func spot(text string, is lang.Issue) hint.Span {
+func spanOf(text string, is lang.Issue) hint.Span {
 	if is.Line < 1 {
 		line, _, _ := strings.Cut(text, "\n")
 		return hint.Span{Start: 0, End: len(strings.TrimRight(line, "\r"))}

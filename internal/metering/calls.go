@@ -83,7 +83,7 @@ func (m *meter) count(at time.Time) {
 		c.Add(1)
 		return
 	}
-	m.calls.turn(m, hourOf(at)).Add(1)
+	m.calls.counterFor(m, hourOf(at)).Add(1)
 }
 
 // Calls counts the calls of the API. It is safe for concurrent use.
@@ -129,8 +129,8 @@ func (s *Calls) Meter(tenant scope.TenantID, operation string) func(at time.Time
 	return m.count
 }
 
-// turn finds or makes a meter's counter of an hour.
-func (s *Calls) turn(m *meter, h hour) *counted {
+// counterFor finds or makes a meter's counter of an hour.
+func (s *Calls) counterFor(m *meter, h hour) *counted {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := call{m.tenant, m.operation, h}

@@ -157,7 +157,7 @@ func (b *bench) tell(notes ...Note) {
 func (b *bench) round(holder string, c Channel) time.Time {
 	b.Helper()
 	d := &Deliverer{Service: b.Service, Holder: holder, Logger: slog.New(slog.DiscardHandler)}
-	again, err := d.turn(context.Background(), job.LaneKey{Tenant: scope.DefaultTenant, Lane: c.ID}, func() {})
+	again, err := d.runLane(context.Background(), job.LaneKey{Tenant: scope.DefaultTenant, Lane: c.ID}, func() {})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -49,7 +49,7 @@ type Deliverer struct {
 func (d *Deliverer) Run(ctx context.Context) error {
 	l := &job.Lanes{
 		Cluster: d.Stores, Topic: Topic, Holder: d.Holder, Active: d.Active, Now: d.Now, Poll: d.Poll, Logger: d.Logger,
-		List: channelLanes, Turn: d.turn,
+		List: channelLanes, Turn: d.runLane,
 	}
 	return l.Run(ctx)
 }
@@ -57,9 +57,9 @@ func (d *Deliverer) Run(ctx context.Context) error {
 // errLost rolls back what a lane did that another replica has taken meanwhile.
 var errLost = errors.New("another replica has taken over the queue")
 
-// turn takes the lane of a channel and sends what is due. It says when to look again;
+// runLane takes the lane of a channel and sends what is due. It says when to look again;
 // the zero time is at once.
-func (d *Deliverer) turn(ctx context.Context, key job.LaneKey, renew func()) (time.Time, error) {
+func (d *Deliverer) runLane(ctx context.Context, key job.LaneKey, renew func()) (time.Time, error) {
 	tenant, id := key.Tenant, key.Lane
 	var c Channel
 	var due []parcel
@@ -136,17 +136,17 @@ func (d *Deliverer) deliver(ctx context.Context, tenant scope.TenantID, c Channe
 	if ctx.Err() != nil && !a.ok() {
 		return a, nil // our own end, not the receiver's fault: it stays due
 	}
-	return d.conclude(ctx, tenant, c, p, a)
+	return d.finishAttempt(ctx, tenant, c, p, a)
 }
 
-// conclude writes down how an attempt ended, and returns it as written. An answer that the
+// finishAttempt writes down how an attempt ended, and returns it as written. An answer that the
 // store refuses counts as a failed attempt: were it not counted, the message would be sent
 // again for ever.
-func (d *Deliverer) conclude(ctx context.Context, tenant scope.TenantID, c Channel, p parcel, a Attempt) (Attempt, error) {
+func (d *Deliverer) finishAttempt(ctx context.Context, tenant scope.TenantID, c Channel, p parcel, a Attempt) (Attempt, error) {
 	done, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer stop()
 	record := func() error {
-		return d.Stores.Write(done, tenant, func(tx *db.Tx) error { return d.settle(done, tx, tenant, c, p, a) })
+		return d.Stores.Write(done, tenant, func(tx *db.Tx) error { return d.storeAttempt(done, tx, tenant, c, p, a) })
 	}
 	err := record()
 	if fault.Is(err, fault.Invalid) {
@@ -156,8 +156,8 @@ func (d *Deliverer) conclude(ctx context.Context, tenant scope.TenantID, c Chann
 	return a, err
 }
 
-// settle writes down an attempt.
-func (d *Deliverer) settle(ctx context.Context, tx *db.Tx, tenant scope.TenantID, c Channel, p parcel, a Attempt) error {
+// storeAttempt writes down an attempt.
+func (d *Deliverer) storeAttempt(ctx context.Context, tx *db.Tx, tenant scope.TenantID, c Channel, p parcel, a Attempt) error {
 	now := db.Stamp(d.Now())
 	ours, err := noteAttempt(ctx, tx, c.ID, d.Holder, now, a.ok())
 	if err != nil {

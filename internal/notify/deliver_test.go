@@ -113,7 +113,7 @@ func TestAnswersThatCannotBeStored(t *testing.T) {
 				t.Fatalf("%s: %d messages are due, %v", what, len(due), err)
 			}
 			odd.At = db.Stamp(b.clock.now())
-			if a, err := d.conclude(t.Context(), scope.DefaultTenant, ch, due[0], odd); err != nil || a.ok() {
+			if a, err := d.finishAttempt(t.Context(), scope.DefaultTenant, ch, due[0], odd); err != nil || a.ok() {
 				t.Errorf("%s: %+v, %v", what, a, err)
 			}
 			if got := b.deliveries(DeliveryFilter{Channel: ch.ID})[0]; got.Status != Failed || got.Attempts != 1 || got.NextAttemptAt == nil || !got.NextAttemptAt.After(b.clock.now()) {
@@ -365,7 +365,7 @@ func TestStops(t *testing.T) {
 		t.Cleanup(func() { close(over) })
 		b.tell(Note{Fault: "f"})
 		d := &Deliverer{Service: b.Service, Holder: "a", Logger: slog.New(slog.DiscardHandler)}
-		if _, err := d.turn(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: ch.ID}, func() {}); err != nil {
+		if _, err := d.runLane(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: ch.ID}, func() {}); err != nil {
 			t.Fatal(err)
 		}
 		if got := b.deliveries(DeliveryFilter{})[0]; got.Status != Pending || got.Attempts != 0 {

@@ -48,7 +48,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int64) (
 		return err
 	})
 	for i := range page.Channels {
-		page.Channels[i] = page.Channels[i].shown()
+		page.Channels[i] = page.Channels[i].withComputed()
 	}
 	return page, err
 }
@@ -60,7 +60,7 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Channel, e
 		c, err = load(ctx, tx, sc, id)
 		return err
 	})
-	return c.shown(), err
+	return c.withComputed(), err
 }
 
 // Create makes a channel. It gets the messages that are queued from here on.
@@ -121,7 +121,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Channel,
 			"type": c.Type, "target": c.target(), "severity_threshold": c.SeverityThreshold, "enabled": c.Enabled,
 		}))
 	})
-	return c.shown(), err
+	return c.withComputed(), err
 }
 
 // Update changes the members that were sent. ifChange other than 0 must be the
@@ -270,7 +270,7 @@ func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifChange int64
 		}
 		return audit.Append(ctx, tx, sc, s.Now(), c.entry(kind, changed(old, c)))
 	})
-	return c.shown(), err
+	return c.withComputed(), err
 }
 
 // changed names what differs; of the endpoint only scheme and host, of the credential
@@ -304,8 +304,8 @@ func (c Channel) entry(kind string, changes map[string]any) audit.Entry {
 	return audit.Entry{Type: kind, Object: "notification_channel", ObjectID: strconv.FormatInt(c.ID, 10), ObjectName: c.Name, Env: c.Environment, Changes: changes}
 }
 
-// shown fills in what is not stored.
-func (c Channel) shown() Channel {
+// withComputed fills in what is not stored.
+func (c Channel) withComputed() Channel {
 	c.CredentialSet = len(c.Credential) > 0
 	return c
 }

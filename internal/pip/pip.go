@@ -151,8 +151,8 @@ func (c Connection) apply(ch Change) Connection {
 	return c
 }
 
-// shown fills in what follows from the rest at a time.
-func (c Connection) shown(now time.Time) Connection {
+// withComputed fills in what follows from the rest at a time.
+func (c Connection) withComputed(now time.Time) Connection {
 	c.CredentialsSet = len(c.Credentials) > 0
 	if c.LastSync != nil {
 		age := int64(max(0, now.Sub(*c.LastSync)) / time.Second)

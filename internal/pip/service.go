@@ -50,7 +50,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, err
 		return err
 	})
 	for i := range page.Connections {
-		page.Connections[i] = page.Connections[i].shown(s.Now())
+		page.Connections[i] = page.Connections[i].withComputed(s.Now())
 	}
 	return page, err
 }
@@ -58,7 +58,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, err
 // Get is one connection.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Connection, error) {
 	c, err := s.load(ctx, sc.Tenant, id)
-	return c.shown(s.Now()), err
+	return c.withComputed(s.Now()), err
 }
 
 // Create stores a connection, and has it synced if it has a schedule.
@@ -94,7 +94,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Connecti
 			"provider": c.Provider, "target": outbound.Origin(c.Configuration.URL), "sync_enabled": c.SyncEnabled, "sync_frequency": c.SyncFrequency,
 		})
 	})
-	return c.shown(s.Now()), err
+	return c.withComputed(s.Now()), err
 }
 
 // Update changes the members that were sent. ifChange other than 0 must be the
@@ -135,7 +135,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Chang
 		}
 		return s.record(ctx, tx, sc, c, "PIP_CONNECTION_UPDATED", changed(old, c))
 	})
-	return c.shown(s.Now()), err
+	return c.withComputed(s.Now()), err
 }
 
 // save writes a changed connection with what follows from the change.
@@ -151,7 +151,7 @@ func (s *Service) save(ctx context.Context, tx *db.Tx, old, next Connection) (Co
 	reads := !reflect.DeepEqual(old.Configuration, next.Configuration) || string(old.Credentials) != string(next.Credentials)
 	if reads || old.SyncEnabled != next.SyncEnabled || old.SyncFrequency != next.SyncFrequency {
 		next = next.due(next.UpdatedAt)
-		asked, err := asked(ctx, tx, next.ID)
+		asked, err := isRequested(ctx, tx, next.ID)
 		if err != nil {
 			return next, err
 		}

@@ -115,8 +115,8 @@ func (s *Service) Trigger(ctx context.Context, sc scope.Scope, id int64) (Sync, 
 	return y, err
 }
 
-// asked reports whether somebody requested a sync of the connection that has not ended.
-func asked(ctx context.Context, tx *db.Tx, id int64) (bool, error) {
+// isRequested reports whether somebody requested a sync of the connection that has not ended.
+func isRequested(ctx context.Context, tx *db.Tx, id int64) (bool, error) {
 	y, err := openSync(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) {
 		return false, nil
@@ -139,13 +139,13 @@ type Syncer struct {
 func (s *Syncer) Run(ctx context.Context) error {
 	l := &job.Lanes{
 		Cluster: s.Stores, Topic: Topic, Holder: s.Holder, Active: s.Active, Now: s.Now, Poll: s.Poll, Logger: s.Logger,
-		List: laneStates, Turn: s.turn,
+		List: laneStates, Turn: s.runLane,
 	}
 	return l.Run(ctx)
 }
 
-// turn takes the lane of a connection and syncs it, if it is due.
-func (s *Syncer) turn(ctx context.Context, key job.LaneKey, renew func()) (time.Time, error) {
+// runLane takes the lane of a connection and syncs it, if it is due.
+func (s *Syncer) runLane(ctx context.Context, key job.LaneKey, renew func()) (time.Time, error) {
 	c, y, err := s.begin(ctx, key)
 	switch {
 	case err != nil:
@@ -269,7 +269,7 @@ func (s *Syncer) end(ctx context.Context, key job.LaneKey, c Connection, y Sync,
 			}
 			return job.FreeLane(bounded, tx, lanes, key.Lane, s.Holder)
 		}
-		return s.conclude(bounded, tx, key, now, y, out, failure)
+		return s.finishSync(bounded, tx, key, now, y, out, failure)
 	})
 	if err == nil && interrupted && ctx.Err() == nil {
 		err = out.err // the store, or a lane that was lost: later
@@ -277,13 +277,13 @@ func (s *Syncer) end(ctx context.Context, key job.LaneKey, c Connection, y Sync,
 	return err
 }
 
-// conclude stores the outcome and the data, and reports them.
-func (s *Syncer) conclude(ctx context.Context, tx *db.Tx, key job.LaneKey, c Connection, y Sync, out outcome, failure *source.Failure) error {
+// finishSync stores the outcome and the data, and reports them.
+func (s *Syncer) finishSync(ctx context.Context, tx *db.Tx, key job.LaneKey, c Connection, y Sync, out outcome, failure *source.Failure) error {
 	at := db.Stamp(s.Now())
 	was := c
 	if failure == nil {
 		var err error
-		if failure, err = s.keep(ctx, tx, &c, out, at); err != nil {
+		if failure, err = s.storeData(ctx, tx, &c, out, at); err != nil {
 			return err
 		}
 	}
@@ -309,8 +309,8 @@ func (s *Syncer) conclude(ctx context.Context, tx *db.Tx, key job.LaneKey, c Con
 	return s.report(ctx, tx, key.Tenant, was, c, y)
 }
 
-// keep stores what was read. The failure says that there is no room for it.
-func (s *Syncer) keep(ctx context.Context, tx *db.Tx, c *Connection, out outcome, at time.Time) (*source.Failure, error) {
+// storeData stores what was read. The failure says that there is no room for it.
+func (s *Syncer) storeData(ctx context.Context, tx *db.Tx, c *Connection, out outcome, at time.Time) (*source.Failure, error) {
 	if out.Unchanged {
 		if err := putState(ctx, tx, c.ID, out.State); err != nil {
 			return nil, err

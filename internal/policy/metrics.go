@@ -39,8 +39,8 @@ type tally struct {
 // counts are those of a tally at one moment.
 type counts struct{ evaluations, hits, nanos int64 }
 
-// now reads the hits first: there are never more of them than evaluations.
-func (t *tally) now() counts {
+// read reads the hits first: there are never more of them than evaluations.
+func (t *tally) read() counts {
 	hits := t.CacheHits.Load()
 	return counts{t.Evaluations.Load(), hits, t.Nanoseconds.Load()}
 }
@@ -133,7 +133,7 @@ func (m *Metrics) grown() map[scope.TenantID]map[int64]counts {
 	defer m.mu.Unlock()
 	out := map[scope.TenantID]map[int64]counts{}
 	for key, t := range m.tallies {
-		more := t.now().minus(t.stored)
+		more := t.read().minus(t.stored)
 		if more == (counts{}) {
 			continue
 		}
@@ -153,7 +153,7 @@ func (m *Metrics) stored(tenant scope.TenantID, grown map[int64]counts) {
 		key := tallyKey{tenant, id}
 		t := m.tallies[key]
 		t.stored = counts{t.stored.evaluations + more.evaluations, t.stored.hits + more.hits, t.stored.nanos + more.nanos}
-		if !t.held && t.now() == t.stored {
+		if !t.held && t.read() == t.stored {
 			delete(m.tallies, key)
 		}
 	}

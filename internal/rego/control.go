@@ -153,9 +153,9 @@ func (c *Control) Eval(ctx context.Context, in value.Value, data DataSource, lim
 	return c.answer(run, b)
 }
 
-// broken is the outcome of a control that does not compile. If the compiler panicked, that is the
+// failedToCompile is the outcome of a control that does not compile. If the compiler panicked, that is the
 // cause, and it is logged and counted like a panic of the evaluator.
-func (c *Control) broken() Outcome {
+func (c *Control) failedToCompile() Outcome {
 	is := c.issues[0]
 	if is.Line > 0 {
 		is.Message = fmt.Sprintf("line %d, column %d: %s", is.Line, is.Column, is.Message)

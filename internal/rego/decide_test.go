@@ -260,7 +260,7 @@ func plainSearch(list []Resource, r *Request) *Resource {
 		var hits []hit
 		for i := range list {
 			sl := newSlot(&list[i], i)
-			if host != "*" && sl.host != host || !sl.takes(r.Type, strings.ToUpper(r.Method), "") {
+			if host != "*" && sl.host != host || !sl.accepts(r.Type, strings.ToUpper(r.Method), "") {
 				continue
 			}
 			if shape, ok := plainShape(sl.segs, r.Path); ok {

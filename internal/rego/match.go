@@ -144,7 +144,7 @@ func foldPattern(segs []string) []string {
 
 // isExact reports whether a canonical path, which the folded pattern matches, is spelled as the
 // pattern is.
-func (s *slot) spells(path string) bool {
+func (s *slot) isExact(path string) bool {
 	if path == "" {
 		return true
 	}
@@ -208,8 +208,8 @@ func (s *slot) decided(l location) string {
 
 // accepts reports whether the slot covers requests of that type and method; an empty one in the
 // request does not restrict.
-func (s *slot) takes(typ, method, path string) bool {
-	if s.exact && !s.spells(path) {
+func (s *slot) accepts(typ, method, path string) bool {
+	if s.exact && !s.isExact(path) {
 		return false
 	}
 	if typ != "" && s.res.Type != "" && typ != s.res.Type {
@@ -271,7 +271,9 @@ type query struct {
 
 // yieldsToHostless reports whether resources without a host take precedence over a resource of
 // the request's host.
-func (q *query) yields(s *slot) bool { return s.res.Discovered && len(q.linked[s.res.ID]) == 0 }
+func (q *query) yieldsToHostless(s *slot) bool {
+	return s.res.Discovered && len(q.linked[s.res.ID]) == 0
+}
 
 // find returns the most specific slot for the segments of folded (without its first slash): at
 // the leftmost difference a literal precedes a wildcard, a wildcard the end, and the end `**`.
@@ -307,13 +309,13 @@ func (q *query) pick(slots []*slot) *slot {
 	}
 	method := q.method
 	if method == "HEAD" {
-		named := func(s *slot) bool { return len(s.methods) > 0 && s.takes(q.typ, method, q.path) }
+		named := func(s *slot) bool { return len(s.methods) > 0 && s.accepts(q.typ, method, q.path) }
 		if s := q.first(slots, named); s != nil {
 			return s
 		}
 		method = "GET"
 	}
-	return q.first(slots, func(s *slot) bool { return s.takes(q.typ, method, q.path) })
+	return q.first(slots, func(s *slot) bool { return s.accepts(q.typ, method, q.path) })
 }
 
 // first returns the first slot that fits. Of patterns that differ only in spelling, it returns
@@ -325,7 +327,7 @@ func (q *query) first(slots []*slot, fits func(*slot) bool) *slot {
 			continue
 		}
 		switch {
-		case !q.spelled && len(slots) == 1 || s.spells(q.path):
+		case !q.spelled && len(slots) == 1 || s.isExact(q.path):
 			return s
 		case !q.spelled && found == nil:
 			found = s
@@ -491,7 +493,7 @@ func (m *matcher) match(r *Request, l location, linked map[int64][]*Control) (ma
 			return matched{other, m.literal(r, l, q, other)}, nil
 		}
 	}
-	if s == nil || s.spells(l.path) {
+	if s == nil || s.isExact(l.path) {
 		return matched{slot: s}, nil
 	}
 	return matched{s, m.literal(r, l, q, s)}, nil
@@ -516,12 +518,12 @@ func (m *matcher) search(r *Request, folded string, q *query) *slot {
 	}
 	host := canonicalHost(r.Host)
 	at := lookup(m.byHost[host], folded, q)
-	if at != nil && !q.yields(at) {
+	if at != nil && !q.yieldsToHostless(at) {
 		return at
 	}
 	if bare := withoutPort(host); bare != host {
 		s := lookup(m.byHost[bare], folded, q)
-		if s != nil && !q.yields(s) {
+		if s != nil && !q.yieldsToHostless(s) {
 			return s
 		}
 		at = cmp.Or(at, s)

@@ -26,7 +26,7 @@ const (
 // DENY.
 func (c *Control) effect(r *run, b *timeBudget) Outcome {
 	if len(c.issues) > 0 {
-		return c.broken()
+		return c.failedToCompile()
 	}
 	res, err := c.code.Program.Eval(r.env(b), r.in, r.data)
 	if err != nil {
@@ -38,7 +38,7 @@ func (c *Control) effect(r *run, b *timeBudget) Outcome {
 // answer is effect with the reason, in one evaluation.
 func (c *Control) answer(r *run, b *timeBudget) (out Outcome) {
 	if len(c.issues) > 0 {
-		return c.broken()
+		return c.failedToCompile()
 	}
 	res, err := c.code.Program.EvalReason(r.env(b), r.in, r.data, func(res native.Result) bool {
 		out = c.outcome(res.Deny, res.Mask, res.Allow)
@@ -59,11 +59,11 @@ func (c *Control) outcome(deny, mask, allow value.Value) Outcome {
 	if Denies(deny) {
 		return Outcome{Effect: Deny, Reason: joinReasons(deny)}
 	}
-	return c.settle(mask, allow)
+	return c.maskOrAllow(mask, allow)
 }
 
 // maskOrAllow returns the outcome if deny does not decide.
-func (c *Control) settle(mask, allow value.Value) Outcome {
+func (c *Control) maskOrAllow(mask, allow value.Value) Outcome {
 	if allow.False() {
 		return Outcome{Effect: Deny}
 	}

@@ -32,7 +32,7 @@ type state struct {
 // epochs determines the baseline, and when it changed.
 func (s *Service) epochs(ctx context.Context, sc scope.Scope, p *plan, set *rego.Set) error {
 	h := history{plan: p, from: p.followed}
-	if err := s.began(ctx, sc, &h); err != nil {
+	if err := s.readStart(ctx, sc, &h); err != nil {
 		return err
 	}
 	if p.request.Baseline == Now {

@@ -126,7 +126,7 @@ func TestTooMuchPast(t *testing.T) {
 	}
 	h.follow(moments, 1<<40)
 	h.ends = []ended{{ID: 1, Revision: 600, At: noon, Doc: &rego.Resource{}}, {ID: 2, Revision: 590, At: noon, Doc: &rego.Resource{}}}
-	h.giveUp(ended{ID: 3, Revision: 590, At: noon})
+	h.stopHistory(ended{ID: 3, Revision: 590, At: noon})
 	h.cut()
 	es := h.spec.Epochs
 	if last := es[len(es)-1]; len(h.notes) != 2 || !last.Unknown || last.Revision != 0 || len(h.spec.Past) != 1 {

@@ -33,7 +33,7 @@ func (s *Service) Explain(ctx context.Context, sc scope.Scope, id string) (audit
 	if err != nil || len(found) == 0 || found[0].Error != "" && found[0].Error != decision.ErrPersonUnknown.Error() {
 		return out, err
 	}
-	list, differs, err := s.why(ctx, sc, found[0])
+	list, differs, err := s.explainDecision(ctx, sc, found[0])
 	if err != nil || len(list) == 0 {
 		return out, err
 	}
@@ -48,9 +48,9 @@ func (s *Service) Explain(ctx context.Context, sc scope.Scope, id string) (audit
 	return out, nil
 }
 
-// why explains a decision from its recorded input. It returns nothing if there is no input, or if
+// explainDecision explains a decision from its recorded input. It returns nothing if there is no input, or if
 // the control that decided is gone.
-func (s *Service) why(ctx context.Context, sc scope.Scope, d audit.Decision) (list []explain.Explanation, differs bool, err error) {
+func (s *Service) explainDecision(ctx context.Context, sc scope.Scope, d audit.Decision) (list []explain.Explanation, differs bool, err error) {
 	req, why := request(d)
 	if why != "" {
 		return nil, false, nil

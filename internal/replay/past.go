@@ -40,8 +40,8 @@ func (s *Service) Forget(ctx context.Context, tenant scope.TenantID) error {
 	return err
 }
 
-// began reads the time from which the history is known.
-func (s *Service) began(ctx context.Context, sc scope.Scope, h *history) error {
+// readStart reads the time from which the history is known.
+func (s *Service) readStart(ctx context.Context, sc scope.Scope, h *history) error {
 	return s.read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		h.known, err = resource.PastFrom(ctx, tx, h.request.SourceEnvironment)
 		return err
@@ -68,7 +68,7 @@ func (s *Service) rewind(ctx context.Context, sc scope.Scope, h *history, set *r
 				bytes += len(past.Doc.Doc.AppendJSON(nil))
 			}
 			if len(h.ends) == maxPast || bytes > maxPastBytes {
-				h.giveUp(past)
+				h.stopHistory(past)
 				return false
 			}
 			now[past.ID] = past.Doc
@@ -78,8 +78,8 @@ func (s *Service) rewind(ctx context.Context, sc scope.Scope, h *history, set *r
 	})
 }
 
-// giveUp notes that there are too many changes before this one.
-func (h *history) giveUp(at ended) {
+// stopHistory notes that there are too many changes before this one.
+func (h *history) stopHistory(at ended) {
 	h.dataFrom = at.Revision
 	h.ends = slices.DeleteFunc(h.ends, func(e ended) bool { return e.Revision == at.Revision })
 	h.notes = append(h.notes, fmt.Sprintf("resources changed too often to restore them before %s; older decisions use the data of that time", at.At.UTC().Format(time.RFC3339)))

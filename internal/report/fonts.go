@@ -140,8 +140,8 @@ func spelled(c rune) string {
 // stretch is a part of a line in one font.
 type stretch struct{ family, text string }
 
-// stretches parts a line by font. Spaces and the like stay with what is before them.
-func stretches(line string) []stretch {
+// splitByFont parts a line by font. Spaces and the like stay with what is before them.
+func splitByFont(line string) []stretch {
 	var out []stretch
 	for _, c := range line {
 		family, _ := familyOf(c)
@@ -186,7 +186,7 @@ func (r *report) widthOf(c rune) float64 {
 // draw writes a line at the current place in the font that is set, with others
 // for what that lacks.
 func (r *report) draw(height float64, line string) {
-	for _, s := range stretches(line) {
+	for _, s := range splitByFont(line) {
 		if s.family != "" {
 			r.with(s.family, "", r.size)
 		}

@@ -138,7 +138,7 @@ func (m *Machine) judge(ctx context.Context, r *record, p *Part) (why string) {
 	if req.ResourceID == 0 && !req.ByID && r.mode != "" && input.Get("gateway").Defined() {
 		req.ResourceID = r.resourceID // the gateway's route named the resource
 	}
-	if why := s.unfit(r, &req, input); why != "" {
+	if why := s.missingInput(r, &req, input); why != "" {
 		return why
 	}
 	opt := rego.Options{Now: r.at, Deadline: m.spec.Deadline, Clock: m.clock, Caught: m.spec.Caught}
@@ -159,7 +159,7 @@ func (m *Machine) judge(ctx context.Context, r *record, p *Part) (why string) {
 	}
 	m.count(p, r, s, o)
 	if o.change != "" {
-		m.tell(ctx, p, r, s, &req, opt, o)
+		m.recordFlip(ctx, p, r, s, &req, opt, o)
 	}
 	return ""
 }
@@ -169,8 +169,8 @@ func blocked(d *rego.Decision, passes bool) bool {
 	return d.Effect == rego.Deny || d.Effect == rego.NoMatch && (d.Considered > 0 || !passes)
 }
 
-// unfit says why a record's input lacks something that a control reads.
-func (s *sides) unfit(r *record, req *rego.Request, input value.Value) string {
+// missingInput says why a record's input lacks something that a control reads.
+func (s *sides) missingInput(r *record, req *rego.Request, input value.Value) string {
 	secret := bytes.Contains(r.input, []byte(redactedMark))
 	if !secret && r.mode == "" {
 		return ""

@@ -79,7 +79,7 @@ func (s *sets) of(r *record) *sides {
 		s.at = s.epochAt(revision, r.at)
 		return s.fullAt(s.at)
 	}
-	at, bundle := s.seatOf(v, r)
+	at, bundle := s.epochOf(v, r)
 	s.at = at
 	key := seat{bouncer: v.BouncerID, epoch: at}
 	if bundle != nil {
@@ -109,10 +109,10 @@ func (s *sets) epochAt(revision int64, at time.Time) int {
 	return first + sort.Search(n, func(i int) bool { return !at.Before(epochs[first+i].From) })
 }
 
-// seatOf returns the epoch in which a bouncer decided, and its bundle. Of all epochs that
+// epochOf returns the epoch in which a bouncer decided, and its bundle. Of all epochs that
 // look the same to the bundle, it picks the one nearest to that of the last record. An
 // unknown bundle goes by time, but no later than the first known one.
-func (s *sets) seatOf(v *View, r *record) (epoch int, b *Bundle) {
+func (s *sets) epochOf(v *View, r *record) (epoch int, b *Bundle) {
 	oldest, newest := 0, 0
 	until := int64(math.MaxInt64)
 	for i := range v.Bundles {
@@ -174,19 +174,19 @@ func (s *sets) fullAt(epoch int) *sides {
 	}
 	if near < 0 {
 		near = 0
-		s.keep(0, s.sidesFrom(rego.NewSet(s.newest()), 0))
+		s.put(0, s.sidesFrom(rego.NewSet(s.newest()), 0))
 		if epoch == 0 {
 			return s.full[0]
 		}
 	}
 	made := s.sidesFrom(s.full[near].base.With(s.back(near, epoch)), epoch)
-	s.keep(epoch, made)
+	s.put(epoch, made)
 	return made
 }
 
-// keep caches the sides of an epoch, and drops the least recently used, except the newest,
+// put caches the sides of an epoch, and drops the least recently used, except the newest,
 // from which any other can be built.
-func (s *sets) keep(epoch int, made *sides) {
+func (s *sets) put(epoch int, made *sides) {
 	s.full[epoch] = made
 	s.order = append(s.order, epoch)
 	for len(s.order) > keptEpochs+1 {

@@ -47,7 +47,7 @@ func (s *Service) noteCreated(ctx context.Context, tx *db.Tx, env scope.Env, ids
 	if err != nil {
 		return err
 	}
-	return keepAbsence(ctx, tx, env, revision, s.Now())
+	return storeAbsence(ctx, tx, env, revision, s.Now())
 }
 
 func note(ctx context.Context, tx *db.Tx, env scope.Env, ids []int64) (revision int64, err error) {

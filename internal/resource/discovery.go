@@ -79,7 +79,7 @@ type Discovery struct {
 // that is written.
 func (s *Service) Discover(ctx context.Context, sc scope.Scope, bouncer int64, seen []Sighting, unknown func(names []string) []string) (Discovery, error) {
 	d := discovery{service: s, sc: sc, bouncer: bouncer}
-	candidates := d.sift(seen, unknown)
+	candidates := d.dedupe(seen, unknown)
 	most := int64(discoveriesPerHour)
 	for _, c := range candidates {
 		most = max(most, c.allowance())
@@ -136,8 +136,8 @@ func clip(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "")
 }
 
-// sift keeps each unknown host of a report once.
-func (d *discovery) sift(seen []Sighting, unknown func([]string) []string) []Sighting {
+// dedupe keeps each unknown host of a report once.
+func (d *discovery) dedupe(seen []Sighting, unknown func([]string) []string) []Sighting {
 	d.out = Discovery{Created: []Discovered{}, Known: []string{}, Refused: []Undiscovered{}}
 	first := map[string]Sighting{}
 	var names []string

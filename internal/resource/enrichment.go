@@ -103,11 +103,11 @@ func (e Enrichment) check() []fault.Detail {
 // Offences are the errors in the sent members that the schema cannot express. Whether a
 // compliance tag is needed depends on the stored resource, unless the tags are sent.
 func (c EnrichmentChange) Offences() []fault.Detail {
-	return c.own(Enrichment{}.apply(c).check())
+	return c.withoutStored(Enrichment{}.apply(c).check())
 }
 
-// own leaves out the errors that depend on the stored resource.
-func (c EnrichmentChange) own(offences []fault.Detail) []fault.Detail {
+// withoutStored leaves out the errors that depend on the stored resource.
+func (c EnrichmentChange) withoutStored(offences []fault.Detail) []fault.Detail {
 	return slices.DeleteFunc(offences, func(d fault.Detail) bool { return d.Pointer == "/compliance_tags" && !c.ComplianceTags.Sent })
 }
 

@@ -77,7 +77,7 @@ func (s *Service) Inventory(ctx context.Context, sc scope.Scope) (Inventory, err
 	err := s.read(ctx, sc, func(tx *db.Tx) error {
 		var worst, open []suspect
 		for _, env := range envs {
-			w, o, err := out.survey(ctx, tx, env)
+			w, o, err := out.selectSuspects(ctx, tx, env)
 			if err != nil {
 				return err
 			}
@@ -97,10 +97,10 @@ func (s *Service) Inventory(ctx context.Context, sc scope.Scope) (Inventory, err
 	return out, err
 }
 
-// survey adds one environment to the sums. It returns rows for the needs-attention table:
+// selectSuspects adds one environment to the sums. It returns rows for the needs-attention table:
 // first resources that lack something else, then, if there is room, those that lack only
 // a control.
-func (i *Inventory) survey(ctx context.Context, tx *db.Tx, env scope.Env) (worst, open []suspect, err error) {
+func (i *Inventory) selectSuspects(ctx context.Context, tx *db.Tx, env scope.Env) (worst, open []suspect, err error) {
 	rows, err := tallies(ctx, tx, env)
 	if err != nil {
 		return nil, nil, err

@@ -20,7 +20,7 @@ func (s *Service) Counterpart(ctx context.Context, tx *db.Tx, sc scope.Scope, id
 	if err != nil {
 		return 0, err
 	}
-	found, err := twin(ctx, tx, scope.Production, src)
+	found, err := selectSame(ctx, tx, scope.Production, src)
 	if err == nil || !errors.Is(err, db.ErrNoRows) {
 		return found, err
 	}
@@ -52,7 +52,7 @@ func FindTwin(ctx context.Context, tx *db.Tx, env scope.Env, id int64) (found in
 	if err != nil {
 		return 0, src, err
 	}
-	if found, err = twin(ctx, tx, env, r); errors.Is(err, db.ErrNoRows) {
+	if found, err = selectSame(ctx, tx, env, r); errors.Is(err, db.ErrNoRows) {
 		there := r
 		there.ID, there.Environment = 0, env
 		found, _, err = findAlike(ctx, tx, there)

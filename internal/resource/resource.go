@@ -102,7 +102,7 @@ func (d Draft) resource() Resource {
 // Offences are the errors in the sent members that their schemas cannot express.
 func (c Change) Offences() []fault.Detail {
 	_, offences := Resource{Name: "any", Type: "any", Path: "/"}.apply(c).normal()
-	return c.own(offences)
+	return c.withoutStored(offences)
 }
 
 // apply is r with the sent members of c.

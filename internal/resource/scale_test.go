@@ -120,7 +120,7 @@ func TestLongest(t *testing.T) {
 			t.Errorf("%d resources, %d tags, %v", got.Total, len(got.ByTag), err)
 		}
 		err = tenantStore(t, c).Read(ctx, func(tx *db.Tx) error {
-			found, err := twin(ctx, tx, scope.Sandbox, r)
+			found, err := selectSame(ctx, tx, scope.Sandbox, r)
 			if err != nil || found != r.ID {
 				t.Errorf("by its name it is %d and not %d, %v", found, r.ID, err)
 			}

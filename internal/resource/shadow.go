@@ -113,7 +113,7 @@ func overlap(a, b Resource) bool {
 			return true
 		case i == len(x) || i == len(y):
 			return len(x) == len(y)
-		case !wild(x[i]) && !wild(y[i]) && !strings.EqualFold(x[i], y[i]):
+		case !isWildcard(x[i]) && !isWildcard(y[i]) && !strings.EqualFold(x[i], y[i]):
 			return false
 		}
 	}
@@ -123,7 +123,7 @@ func segments(pattern string) []string {
 	return strings.FieldsFunc(pattern, func(r rune) bool { return r == '/' })
 }
 
-func wild(segment string) bool { return segment == "*" || strings.HasPrefix(segment, "{") }
+func isWildcard(segment string) bool { return segment == "*" || strings.HasPrefix(segment, "{") }
 
 func idsOf(list []Resource) []int64 {
 	ids := make([]int64, 0, maxShadows)

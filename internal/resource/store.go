@@ -92,8 +92,8 @@ func remove(ctx context.Context, tx *db.Tx, id int64) error {
 	return err
 }
 
-// twin is the oldest resource of env with the same type, name and path.
-func twin(ctx context.Context, tx *db.Tx, env scope.Env, r Resource) (int64, error) {
+// selectSame is the oldest resource of env with the same type, name and path.
+func selectSame(ctx context.Context, tx *db.Tx, env scope.Env, r Resource) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT id FROM resources WHERE environment = $1 AND type = $2 AND name = $3 AND path = $4
 		ORDER BY id LIMIT 1`, string(env), r.Type, r.Name, r.Path)
 }

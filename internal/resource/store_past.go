@@ -24,8 +24,8 @@ func keepPast(ctx context.Context, tx *db.Tx, env scope.Env, revision int64, at 
 	return err
 }
 
-// keepAbsence notes that the resources of a revision did not exist before it.
-func keepAbsence(ctx context.Context, tx *db.Tx, env scope.Env, revision int64, at time.Time) error {
+// storeAbsence notes that the resources of a revision did not exist before it.
+func storeAbsence(ctx context.Context, tx *db.Tx, env scope.Env, revision int64, at time.Time) error {
 	_, err := tx.Exec(ctx, `INSERT INTO resource_past (until_revision, until_at, existed, environment, id)
 		SELECT revision, CAST($3 AS BIGINT), FALSE, environment, resource_id FROM resource_changes
 		WHERE environment = $1 AND revision = $2`, string(env), revision, at)

@@ -119,7 +119,7 @@ func (v visit) sameOrigin() error {
 	if site := v.req.Header["Sec-Fetch-Site"]; len(site) > 0 {
 		ok = len(site) == 1 && (site[0] == "same-origin" || safe && site[0] == "none")
 	} else if origin := v.req.Header["Origin"]; len(origin) > 0 {
-		ok = len(origin) == 1 && v.ours(origin[0])
+		ok = len(origin) == 1 && v.isOwnOrigin(origin[0])
 	}
 	if ok {
 		return nil
@@ -129,8 +129,8 @@ func (v visit) sameOrigin() error {
 
 func crossOrigin(message string) error { return fault.New(fault.Forbidden, "cross_origin", message) }
 
-// ours reports whether an Origin header names the origin that was called.
-func (v visit) ours(text string) bool {
+// isOwnOrigin reports whether an Origin header names the origin that was called.
+func (v visit) isOwnOrigin(text string) bool {
 	scheme, host, ok := origin.Parse(text)
 	if !ok || scheme == "http" && v.secure() {
 		return false

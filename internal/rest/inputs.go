@@ -45,7 +45,7 @@ func (w Window) Period() (start, end time.Time, err error) {
 		return
 	}
 	if !start.IsZero() && !end.IsZero() && end.Before(start) {
-		return start, end, badMoment("end_date", "end_date is before start_date")
+		return start, end, badTime("end_date", "end_date is before start_date")
 	}
 	return start, end, nil
 }
@@ -62,10 +62,10 @@ func moment(text, name string, restOfDay time.Duration) (time.Time, error) {
 	if t, err := time.Parse(time.DateOnly, text); err == nil {
 		return t.Add(restOfDay), nil
 	}
-	return time.Time{}, badMoment(name, name+" must be a time such as 2026-11-20T23:36:00Z, or a date")
+	return time.Time{}, badTime(name, name+" must be a time such as 2026-11-20T23:36:00Z, or a date")
 }
 
-func badMoment(name, message string) error {
+func badTime(name, message string) error {
 	e := BadRequest("invalid_parameter", "%s", message)
 	e.Details = []fault.Detail{{Pointer: "query." + name, Message: message}}
 	return e

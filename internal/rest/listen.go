@@ -91,7 +91,7 @@ func (r *Router) Serve(ctx context.Context, srv *http.Server, l net.Listener, le
 		tunnelled(c, s)
 		fresh.Note(c, s == http.StateNew)
 	}
-	ctx, left := r.leave(ctx, leave, func(ctx context.Context) { fresh.Drain(ctx, l) })
+	ctx, left := r.stopLater(ctx, leave, func(ctx context.Context) { fresh.Drain(ctx, l) })
 	defer left()
 	short := lane.Listen(l, lane.Config{
 		Handler: srv.Handler, Brief: r.brief, Now: r.cfg.ticks(), Log: r.cfg.Log, Panics: r.cfg.Panics,
@@ -109,10 +109,10 @@ func (r *Router) Serve(ctx context.Context, srv *http.Server, l net.Listener, le
 	return errors.Join(err, ended, short.Wait(grace))
 }
 
-// leave gives a context that ends the time d after ctx. In between the server is
+// stopLater gives a context that ends the time d after ctx. In between the server is
 // leaving, and at the end it drains its listener. It does not wait where ctx ended for
 // another reason than a cancellation, such as a part that failed.
-func (r *Router) leave(ctx context.Context, d time.Duration, drain func(context.Context)) (context.Context, context.CancelFunc) {
+func (r *Router) stopLater(ctx context.Context, d time.Duration, drain func(context.Context)) (context.Context, context.CancelFunc) {
 	after, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		r.leaving.Store(true)

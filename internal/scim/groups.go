@@ -161,7 +161,7 @@ func (s *Service) putGroup(ctx context.Context, tx *db.Tx, sc scope.Scope, befor
 			touched = append(touched, id)
 		}
 	}
-	if err := s.regroup(ctx, tx, sc, touched); err != nil {
+	if err := s.reassignRoles(ctx, tx, sc, touched); err != nil {
 		return Resource{}, err
 	}
 	err := audit.Append(ctx, tx, sc, s.Now(), audit.Entry{
@@ -200,7 +200,7 @@ func (s *Service) changeMembers(ctx context.Context, tx *db.Tx, sc scope.Scope, 
 	if err != nil {
 		return err
 	}
-	as := s.giving(sc, settings.Settings)
+	as := s.grantScope(sc, settings.Settings)
 	for _, p := range people {
 		if p.Text != nil {
 			continue
@@ -215,14 +215,14 @@ func (s *Service) changeMembers(ctx context.Context, tx *db.Tx, sc scope.Scope, 
 	return insertMembers(ctx, tx, groupID, joined)
 }
 
-// regroup gives people the roles of their groups anew.
-func (s *Service) regroup(ctx context.Context, tx *db.Tx, sc scope.Scope, ids []string) error {
+// reassignRoles gives people the roles of their groups anew.
+func (s *Service) reassignRoles(ctx context.Context, tx *db.Tx, sc scope.Scope, ids []string) error {
 	settings, err := selectRecord(ctx, tx)
 	if err != nil {
 		return err
 	}
 	slices.Sort(ids)
-	return s.assignRoles(ctx, tx, s.giving(sc, settings.Settings), settings.Settings, slices.Compact(ids))
+	return s.assignRoles(ctx, tx, s.grantScope(sc, settings.Settings), settings.Settings, slices.Compact(ids))
 }
 
 // DeleteGroup removes a group; its members lose the roles that it gave. version is the
@@ -247,7 +247,7 @@ func (s *Service) DeleteGroup(ctx context.Context, sc scope.Scope, id string, ve
 		for i, m := range members {
 			ids[i] = m.UserID
 		}
-		if err := s.regroup(ctx, tx, sc, ids); err != nil {
+		if err := s.reassignRoles(ctx, tx, sc, ids); err != nil {
 			return err
 		}
 		return audit.Append(ctx, tx, sc, s.Now(), audit.Entry{Type: "GROUP_DELETED", Object: "group", ObjectID: g.ID, ObjectName: g.Name})

@@ -245,7 +245,7 @@ func (s *Service) CreateUser(ctx context.Context, sc scope.Scope, sent map[strin
 		if doc["active"] == false {
 			status = user.Disabled
 		}
-		u, err := s.Users.Add(ctx, tx, s.giving(sc, st), d, status)
+		u, err := s.Users.Add(ctx, tx, s.grantScope(sc, st), d, status)
 		if err != nil {
 			return err
 		}
@@ -346,13 +346,13 @@ func (s *Service) replaceUser(ctx context.Context, tx *db.Tx, sc scope.Scope, p 
 		return err
 	}
 	st, roles := settings.Settings, p.Roles
-	as := s.giving(sc, st)
+	as := s.grantScope(sc, st)
 	if stronger := user.MayChange(as, p.User); stronger != nil {
 		returns := before["active"] != true && after["active"] == true
 		if p.Text == nil || returns || before["externalId"] != after["externalId"] {
 			return fault.New(fault.Forbidden, "permission_denied", "this person may do more than the directory can grant, and is administered in gatehouse")
 		}
-		as = taking(sc)
+		as = removalScope(sc)
 	} else if st.manages() {
 		groups, err := groupNames(ctx, tx, []string{p.ID})
 		if err != nil {
@@ -433,13 +433,13 @@ func (s *Service) DeleteUser(ctx context.Context, sc scope.Scope, id string, ver
 		if err := fault.CheckVersion("user", p.version(), version); err != nil {
 			return err
 		}
-		as := taking(sc)
+		as := removalScope(sc)
 		if p.Text == nil {
 			settings, err := selectRecord(ctx, tx)
 			if err != nil {
 				return err
 			}
-			as = s.giving(sc, settings.Settings)
+			as = s.grantScope(sc, settings.Settings)
 		}
 		_, err = s.Users.Remove(ctx, tx, as, id)
 		return err

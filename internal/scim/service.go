@@ -98,7 +98,7 @@ func (s *Service) Put(ctx context.Context, sc scope.Scope, version int64, ch Cha
 		if err != nil {
 			return err
 		}
-		if err := s.assignRoles(ctx, tx, s.giving(sc, before.Settings, after.Settings), after.Settings, managed); err != nil {
+		if err := s.assignRoles(ctx, tx, s.grantScope(sc, before.Settings, after.Settings), after.Settings, managed); err != nil {
 			return err
 		}
 		d, err = s.view(ctx, tx, after)
@@ -107,9 +107,9 @@ func (s *Service) Put(ctx context.Context, sc scope.Scope, version int64, ch Cha
 	return d, err
 }
 
-// giving is the scope of a directory's own work: it may do what the roles of the settings
+// grantScope is the scope of a directory's own work: it may do what the roles of the settings
 // allow, on behalf of whoever calls.
-func (s *Service) giving(sc scope.Scope, all ...Settings) scope.Scope {
+func (s *Service) grantScope(sc scope.Scope, all ...Settings) scope.Scope {
 	var roles []string
 	for _, st := range all {
 		roles = append(roles, st.roles()...)
@@ -118,9 +118,9 @@ func (s *Service) giving(sc scope.Scope, all ...Settings) scope.Scope {
 	return sc
 }
 
-// taking is the scope in which a directory takes access from people whom it manages,
+// removalScope is the scope in which a directory takes access from people whom it manages,
 // whatever they may do.
-func taking(sc scope.Scope) scope.Scope {
+func removalScope(sc scope.Scope) scope.Scope {
 	sc.Permissions, sc.Platform = scope.Permissions{All: true}, true
 	return sc
 }

@@ -152,7 +152,7 @@ func (s *Service) person(ctx context.Context, tx *db.Tx, sc scope.Scope, f facts
 	case err == nil:
 		u, err = s.refresh(ctx, tx, system, f, u)
 	case fault.Is(err, fault.NotFound):
-		u, err = s.newcomer(ctx, tx, system, f, id)
+		u, err = s.linkOrAdd(ctx, tx, system, f, id)
 	}
 	if err != nil {
 		return u, err
@@ -164,12 +164,12 @@ func (s *Service) person(ctx context.Context, tx *db.Tx, sc scope.Scope, f facts
 	return u, user.SignedIn(ctx, tx, u.ID, now, "")
 }
 
-// newcomer finds the person whom the tenant's directory added with this subject and links
+// linkOrAdd finds the person whom the tenant's directory added with this subject and links
 // them, else adds the person.
-func (s *Service) newcomer(ctx context.Context, tx *db.Tx, system scope.Scope, f facts, id user.IdentityDraft) (user.User, error) {
+func (s *Service) linkOrAdd(ctx context.Context, tx *db.Tx, system scope.Scope, f facts, id user.IdentityDraft) (user.User, error) {
 	known, err := s.Provisioned(ctx, tx, id.Subject)
 	if fault.Is(err, fault.NotFound) {
-		return s.enrol(ctx, tx, system, f, id)
+		return s.addPerson(ctx, tx, system, f, id)
 	}
 	if err != nil {
 		return user.User{}, err
@@ -181,9 +181,9 @@ func (s *Service) newcomer(ctx context.Context, tx *db.Tx, system scope.Scope, f
 	return s.refresh(ctx, tx, system, f, u)
 }
 
-// enrol adds a person whom nobody here knows. An equal e-mail address is no proof: the
+// addPerson adds a person whom nobody here knows. An equal e-mail address is no proof: the
 // account that has it is only linked by an administrator.
-func (s *Service) enrol(ctx context.Context, tx *db.Tx, system scope.Scope, f facts, id user.IdentityDraft) (user.User, error) {
+func (s *Service) addPerson(ctx context.Context, tx *db.Tx, system scope.Scope, f facts, id user.IdentityDraft) (user.User, error) {
 	if !f.settings.CreateUsers {
 		return user.User{}, fault.New(fault.Forbidden, "no_account", "you have no account here; an administrator must link one to your identity")
 	}

@@ -92,8 +92,8 @@ func (s *Service) provider(ctx context.Context, issuer string) (*provider, error
 	return next, nil
 }
 
-// unfit is the fault of a provider that cannot be used.
-func unfit(format string, args ...any) error {
+// providerFault is the fault of a provider that cannot be used.
+func providerFault(format string, args ...any) error {
 	return fault.Newf(fault.BadGateway, "provider_unfit", format, args...)
 }
 
@@ -154,11 +154,11 @@ func (s *Service) discover(ctx context.Context, issuer string) (metadata, error)
 	}
 	doc, err := document(res)
 	if err != nil {
-		return metadata{}, unfit("its configuration is not a JSON object")
+		return metadata{}, providerFault("its configuration is not a JSON object")
 	}
 	text := func(name string) string { t, _ := doc.Get(name).Str(); return t }
 	if text("issuer") != issuer {
-		return metadata{}, unfit("its configuration is for another issuer")
+		return metadata{}, providerFault("its configuration is for another issuer")
 	}
 	m := metadata{
 		authorization: text("authorization_endpoint"), token: text("token_endpoint"), userinfo: text("userinfo_endpoint"),
@@ -166,10 +166,10 @@ func (s *Service) discover(ctx context.Context, issuer string) (metadata, error)
 	}
 	m.postsSecret = slices.Contains(texts(doc.Get("token_endpoint_auth_methods_supported")), "client_secret_post")
 	if methods := doc.Get("code_challenge_methods_supported"); methods.Defined() && !slices.Contains(texts(methods), "S256") {
-		return metadata{}, unfit("it does not support PKCE with S256")
+		return metadata{}, providerFault("it does not support PKCE with S256")
 	}
 	if types := doc.Get("response_types_supported"); types.Defined() && !slices.Contains(texts(types), "code") {
-		return metadata{}, unfit("it does not support the authorization code flow")
+		return metadata{}, providerFault("it does not support the authorization code flow")
 	}
 	for _, e := range []struct {
 		name, url string
@@ -185,7 +185,7 @@ func (s *Service) discover(ctx context.Context, issuer string) (metadata, error)
 			continue
 		}
 		if !sameScheme(e.url, issuer) {
-			return metadata{}, unfit("its %s is not an address of the issuer's scheme", e.name)
+			return metadata{}, providerFault("its %s is not an address of the issuer's scheme", e.name)
 		}
 	}
 	return m, nil
@@ -202,11 +202,11 @@ func sameScheme(endpoint, issuer string) bool {
 // document reads the JSON object of a reply. An object with a member twice is none.
 func document(res outbound.Response) (value.Value, error) {
 	if res.Status != 200 || res.Truncated {
-		return value.Value{}, unfit("it answered with status %d", res.Status)
+		return value.Value{}, providerFault("it answered with status %d", res.Status)
 	}
 	doc, err := value.Decode(res.Body, value.Limits{Depth: maxDepth, Bytes: maxDocument})
 	if err != nil || doc.Kind() != value.ObjectKind {
-		return value.Value{}, unfit("its answer is not a JSON object")
+		return value.Value{}, providerFault("its answer is not a JSON object")
 	}
 	return doc, nil
 }
@@ -257,7 +257,7 @@ func (s *Service) exchange(ctx context.Context, p *provider, f flow, clientSecre
 	idToken, _ = doc.Get("id_token").Str()
 	accessToken, _ = doc.Get("access_token").Str()
 	if idToken == "" {
-		return "", "", unfit("its token endpoint answered without an ID token")
+		return "", "", providerFault("its token endpoint answered without an ID token")
 	}
 	return idToken, accessToken, nil
 }

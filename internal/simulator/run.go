@@ -56,7 +56,7 @@ func (s *Service) Simulate(ctx context.Context, sc scope.Scope, id int64, r Requ
 		Meta: meta(run.policy), Source: run.policy.RegoCode, Libraries: run.libraries, Input: run.filled.input, Data: run.data(),
 	})
 	if err != nil {
-		return Result{}, s.broken(ctx, run, s.Now().Sub(start), err)
+		return Result{}, s.storeFailed(ctx, run, s.Now().Sub(start), err)
 	}
 	run.took = sim.Took
 	if s.LiveDeadline > 0 && sim.Took > s.LiveDeadline {
@@ -65,7 +65,7 @@ func (s *Service) Simulate(ctx context.Context, sc scope.Scope, id int64, r Requ
 	if err := run.fillRecord(sim); err != nil {
 		return Result{}, err
 	}
-	return s.keep(ctx, run)
+	return s.storeRun(ctx, run)
 }
 
 // data is what the control finds below data.
@@ -121,7 +121,7 @@ func (s *Service) prepare(ctx context.Context, sc scope.Scope, id int64, r Reque
 	}
 	run.record = Record{
 		Input: r.Input, EvaluatedInput: Object{run.filled.input}, TestType: r.TestType, Environment: p.Environment, Timestamp: s.Now().Truncate(time.Microsecond),
-		Policy: Subject{p.ID, p.Name, p.Version, shown(p.Status)},
+		Policy: Subject{p.ID, p.Name, p.Version, shownStatus(p.Status)},
 		User:   Actor{sc.Actor.Kind, sc.Actor.ID, nameOf(sc.Actor)},
 		Trace:  []explain.Step{}, SourceLines: []SourceLine{},
 	}
@@ -162,8 +162,8 @@ func (run *trialRun) fillRecord(sim worker.Simulation) error {
 	return err
 }
 
-// broken keeps a run that did not come to its end, and gives its error.
-func (s *Service) broken(ctx context.Context, run *trialRun, took time.Duration, cause error) error {
+// storeFailed keeps a run that did not come to its end, and gives its error.
+func (s *Service) storeFailed(ctx context.Context, run *trialRun, took time.Duration, cause error) error {
 	var f *fault.Error
 	if !errors.As(cause, &f) || f.Code != "evaluation_limit" && f.Code != "cancelled" {
 		return cause
@@ -178,15 +178,15 @@ func (s *Service) broken(ctx context.Context, run *trialRun, took time.Duration,
 	}
 	kept, stop := context.WithTimeout(context.WithoutCancel(ctx), goneGrace)
 	defer stop()
-	if _, err := s.keep(kept, run); err != nil {
+	if _, err := s.storeRun(kept, run); err != nil {
 		return err
 	}
 	return cause
 }
 
-// keep writes the log row, the audit entry and the scenario's last use in one
+// storeRun writes the log row, the audit entry and the scenario's last use in one
 // transaction, and makes the answer of what was kept.
-func (s *Service) keep(ctx context.Context, run *trialRun) (Result, error) {
+func (s *Service) storeRun(ctx context.Context, run *trialRun) (Result, error) {
 	rec := run.record
 	rec.ExecutionTimeMS = milliseconds(run.took)
 	rec.Notes = run.filled.notes

@@ -58,7 +58,7 @@ func (s *Service) Loadable(ctx context.Context, sc scope.Scope) ([]Loadable, err
 	actions := s.actions(ctx, sc, sources)
 	for i := range list {
 		l := &list[i]
-		l.Status = shown(l.Status)
+		l.Status = shownStatus(l.Status)
 		if l.TargetAction = actions[i]; len(l.TargetAction) == 0 {
 			l.TargetAction = l.Methods
 		}
@@ -69,8 +69,8 @@ func (s *Service) Loadable(ctx context.Context, sc scope.Scope) ([]Loadable, err
 	return list, nil
 }
 
-// shown is a control's state as the simulator calls it.
-func shown(status string) string {
+// shownStatus is a control's state as the simulator calls it.
+func shownStatus(status string) string {
 	if status == policy.Active {
 		return "enabled"
 	}

@@ -176,7 +176,7 @@ func Open(cfg Config) (*Log, error) {
 	if err := l.recover(); err != nil {
 		return nil, errors.Join(fmt.Errorf("spool: recover: %w", err), lock.Close())
 	}
-	l.tally.began(l.lastSeq, oldest(l.segments))
+	l.tally.setStart(l.lastSeq, oldest(l.segments))
 	l.synced.Go(l.runPeriodic)
 	l.wake()
 	return l, nil

@@ -51,8 +51,8 @@ type mark struct {
 	at  time.Time
 }
 
-// began notes since when there are the records of an earlier process.
-func (t *tally) began(last uint64, at time.Time) {
+// setStart notes since when there are the records of an earlier process.
+func (t *tally) setStart(last uint64, at time.Time) {
 	if !at.IsZero() {
 		t.marks = append(t.marks, mark{last, at})
 	}

@@ -97,14 +97,14 @@ func (s *slot) add(n int64) {
 		return
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer s.file.lost()
+	defer s.file.fileLost()
 	countOf(s.bytes).Add(n)
 }
 
 // begin makes the slot a counter of 0. It is false where the file has failed.
 func (s *slot) begin(c *Counter) bool {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer s.file.lost()
+	defer s.file.fileLost()
 	countOf(s.bytes).Store(0)
 	binary.LittleEndian.PutUint64(s.bytes[sourceAt:], uint64(c.Source))
 	copy(s.bytes[keyAt:], c.Key)
@@ -116,13 +116,13 @@ func (s *slot) begin(c *Counter) bool {
 // end makes the slot a free one.
 func (s *slot) end() {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer s.file.lost()
+	defer s.file.fileLost()
 	binary.LittleEndian.PutUint32(s.bytes[lengthAt:], 0)
 }
 
-// lost recovers from the access to a page that is gone, and gives the file up. It is
+// fileLost recovers from the access to a page that is gone, and gives the file up. It is
 // deferred.
-func (f *file) lost() {
+func (f *file) fileLost() {
 	why := recover()
 	if why == nil {
 		return
@@ -160,7 +160,7 @@ func Open(dir string, log *slog.Logger) (*Book, error) {
 	}
 	b := &Book{dir: dir, log: log}
 	for _, name := range names {
-		content, err := b.mend(name)
+		content, err := b.repair(name)
 		if err == nil {
 			err = b.add(name, content)
 		}
@@ -191,8 +191,8 @@ func (b *Book) add(name string, content []byte) error {
 	return nil
 }
 
-// mend reads a file, and gives it its right size.
-func (b *Book) mend(name string) ([]byte, error) {
+// repair reads a file, and gives it its right size.
+func (b *Book) repair(name string) ([]byte, error) {
 	content, err := os.ReadFile(name)
 	if err != nil || len(content) == slots*slotSize {
 		return content, err

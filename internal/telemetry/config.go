@@ -121,7 +121,7 @@ func (s *Service) save(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next
 	if err := putState(ctx, tx, next); err != nil {
 		return err
 	}
-	if next.VerifiedAt == nil && !next.License.known() {
+	if next.VerifiedAt == nil && !next.License.isSet() {
 		if err := deleteUpdates(ctx, tx); err != nil {
 			return err
 		}

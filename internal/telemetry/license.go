@@ -20,8 +20,8 @@ type License struct {
 	Effective *time.Time `json:"effective_date,omitempty"`
 }
 
-// known reports whether the license server has named a license.
-func (l License) known() bool { return l.Tier != "" || l.Status != "" }
+// isSet reports whether the license server has named a license.
+func (l License) isSet() bool { return l.Tier != "" || l.Status != "" }
 
 func (l License) tier() string {
 	if l.Tier == "" {
@@ -35,7 +35,7 @@ func (l License) tier() string {
 func (l License) merged(old License) License {
 	newer := old.Effective == nil || l.Effective != nil && !l.Effective.Before(*old.Effective)
 	next := old
-	if l.known() && newer {
+	if l.isSet() && newer {
 		next = l
 	}
 	next.CustomerID = cmp.Or(l.CustomerID, old.CustomerID)
@@ -80,7 +80,7 @@ func (l License) inTrial() bool {
 
 // judge judges a license at a time. Statuses that it does not know allow nothing.
 func (l License) judge(now time.Time) verdict {
-	if !l.known() {
+	if !l.isSet() {
 		return verdict{reason: reasonNoLicense, message: "the license server has confirmed no license"}
 	}
 	status := strings.ToLower(l.Status)
@@ -126,7 +126,7 @@ func (st state) judge(now time.Time) verdict {
 		return v
 	}
 	switch {
-	case !st.License.known() && st.Failure != "":
+	case !st.License.isSet() && st.Failure != "":
 		v.message += ": " + st.Failure
 	case v.allowed && v.warning == "":
 		v.warning = "the license server cannot be asked: " + st.Failure + "; the last license that it confirmed stays in force"

@@ -161,7 +161,7 @@ func (s *Service) send(ctx context.Context, sc scope.Scope, id int64, byPerson b
 		next := db.Stamp(at.Add(retryAfter(t.RetryCount)))
 		t.NextAt = &next
 	}
-	return t, s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error { return conclude(ctx, tx, sc, t, at) })
+	return t, s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error { return storeResult(ctx, tx, sc, t, at) })
 }
 
 // claim takes a transmission for one attempt, so that no other process tries it.
@@ -227,8 +227,8 @@ func (s *Service) post(ctx context.Context, tenant scope.TenantID, st state, t t
 	return res, why, nil
 }
 
-// conclude stores how an attempt went.
-func conclude(ctx context.Context, tx *db.Tx, sc scope.Scope, t transmission, at time.Time) error {
+// storeResult stores how an attempt went.
+func storeResult(ctx context.Context, tx *db.Tx, sc scope.Scope, t transmission, at time.Time) error {
 	if err := updateTransmission(ctx, tx, t); err != nil {
 		return err
 	}

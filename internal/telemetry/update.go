@@ -114,7 +114,7 @@ func verifySignature(key []byte, members map[string]json.RawMessage) (content []
 		return nil, errSignature()
 	}
 	delete(members, "webhook_signature")
-	spelled, canonical := join(members, compact), join(members, respell)
+	spelled, canonical := join(members, compact), join(members, normalSpelling)
 	if !outbound.SignatureValid(key, spelled, signature) && !outbound.SignatureValid(key, canonical, signature) {
 		return nil, errSignature()
 	}
@@ -143,8 +143,8 @@ func compact(raw json.RawMessage) []byte {
 	return b.Bytes()
 }
 
-// respell is a value in our spelling.
-func respell(raw json.RawMessage) []byte {
+// normalSpelling is a value in our spelling.
+func normalSpelling(raw json.RawMessage) []byte {
 	var v any
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()

@@ -246,7 +246,7 @@ func updateAlerts(ctx context.Context, tx *db.Tx, st state, now time.Time) error
 		if st.Failure != "" {
 			due["connection"] = st.Failure
 		}
-		if !v.allowed && st.License.known() && !st.KeyRefused {
+		if !v.allowed && st.License.isSet() && !st.KeyRefused {
 			due["license"] = "policies cannot be promoted: " + v.message
 		}
 		if v.allowed && v.trial && st.License.TrialEnd != nil && v.daysLeft <= trialWarning {

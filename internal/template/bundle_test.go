@@ -39,7 +39,7 @@ func TestBundle(t *testing.T) {
 		spec.Controls = append(spec.Controls, ctl)
 		spec.Resources = append(spec.Resources, rego.Resource{ID: n, Name: id, Type: "x", Path: fmt.Sprintf("/%d/**", n), Doc: document(t, res)})
 		for _, x := range tpl.Traffic().Exchanges {
-			in := onto(x.Input, map[string]any{"resource": map[string]any{"id": n}})
+			in := mergeInto(x.Input, map[string]any{"resource": map[string]any{"id": n}})
 			inputs, wants = append(inputs, in), append(wants, x.Want)
 		}
 	}

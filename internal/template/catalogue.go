@@ -176,15 +176,15 @@ func read(root fs.FS, id string) (Template, error) {
 		return t, fmt.Errorf("template.json says it is %q", t.ID)
 	}
 	for _, c := range cases.Cases {
-		c.Input = onto(cases.Base, c.Input)
+		c.Input = mergeInto(cases.Base, c.Input)
 		t.cases = append(t.cases, c)
 	}
 	return t, t.find()
 }
 
-// onto lays a case's input onto the base that all cases of a template share:
+// mergeInto lays a case's input onto the base that all cases of a template share:
 // members of objects one by one, all else whole; null takes a member away.
-func onto(base, over map[string]any) map[string]any {
+func mergeInto(base, over map[string]any) map[string]any {
 	out := maps.Clone(base)
 	if out == nil {
 		out = map[string]any{}
@@ -196,7 +196,7 @@ func onto(base, over map[string]any) map[string]any {
 		case v == nil:
 			delete(out, k)
 		case isObject && wasObject:
-			out[k] = onto(under, below)
+			out[k] = mergeInto(under, below)
 		default:
 			out[k] = v
 		}

@@ -289,7 +289,7 @@ func TestTraffic(t *testing.T) {
 			for _, x := range tr.Exchanges {
 				t.Run(x.Name, func(t *testing.T) {
 					in := maps.Clone(x.Input)
-					in["resource"] = onto(tr.Resource, object(in["resource"]))
+					in["resource"] = mergeInto(tr.Resource, object(in["resource"]))
 					judge(t, both(t, ctl, document(t, in)), x.Want.Effect, x.Want.Reason, x.Want.Mask)
 				})
 				effects[x.Want.Effect] = true

@@ -68,16 +68,16 @@ func TestWordsBreakLines(t *testing.T) {
 func TestWordsRefused(t *testing.T) {
 	const fine = "[list mild]\na\n[letters worth]\nv: x\n[set some]\nb\n"
 	for want, words := range map[string]string{
-		`no list "mild"`:             strings.Replace(fine, "mild", "wild", 1),
-		`does not name`:              fine + "[list more]\nz\n",
-		`twice`:                      fine + "b\n",
-		`before the first section`:   "a\n" + fine,
-		`is of no kind`:              fine + "[heap more]\n",
-		`or there twice`:             fine + "[list mild]\n",
-		`no letter with words`:       strings.Replace(fine, "v: x", "v", 1),
-		`put it in quotation marks`:  fine + "b \n",
-		`is no string`:               fine + "\"b\n",
-		`"x" stands in the list "wo`: strings.Replace(fine, "v: x", "v: x\nw: x", 1),
+		`no list "mild"`:                 strings.Replace(fine, "mild", "wild", 1),
+		`does not name`:                  fine + "[list more]\nz\n",
+		`twice`:                          fine + "b\n",
+		`before the first section`:       "a\n" + fine,
+		`the section "more" is unknown`:  fine + "[heap more]\n",
+		`or occurs twice`:                fine + "[list mild]\n",
+		`not a letter followed by words`: strings.Replace(fine, "v: x", "v", 1),
+		`put it in quotation marks`:      fine + "b \n",
+		`is not a string`:                fine + "\"b\n",
+		`"x" is in the list "wo`:         strings.Replace(fine, "v: x", "v: x\nw: x", 1),
 	} {
 		_, err := withWords(fstest.MapFS{"X/words.txt": {Data: []byte(words)}}, "X", wordsControl)
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -54,8 +54,8 @@ func (in *intent) store(ctx context.Context, tx *db.Tx) (err error) {
 	return insertIntent(ctx, tx, *in)
 }
 
-// tell writes the log's line, in a transaction of the store it belongs to.
-func (in intent) tell(ctx context.Context, tx *db.Tx) error {
+// writeLog writes the log's line, in a transaction of the store it belongs to.
+func (in intent) writeLog(ctx context.Context, tx *db.Tx) error {
 	sc := scope.Scope{Tenant: in.Home, Actor: in.Telling.Actor, RequestID: in.Telling.RequestID}
 	return audit.Append(ctx, tx, sc, in.At, audit.Entry{
 		Type: in.Telling.Type, Object: "tenant", ObjectID: string(in.Tenant), ObjectName: in.Telling.Name, Changes: in.Telling.Changes,
@@ -138,6 +138,6 @@ func (s *Service) recordChange(ctx context.Context, in intent, t Tenant) error {
 				}
 			}
 		}
-		return in.tell(ctx, tx)
+		return in.writeLog(ctx, tx)
 	})
 }

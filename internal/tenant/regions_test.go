@@ -30,14 +30,14 @@ func TestLoadRegions(t *testing.T) {
 		}
 	}
 	for text, part := range map[string]string{
-		`{"eu-west-9": "postgres://gh:hunter2@db/eu"}`:          "is no region",
+		`{"eu-west-9": "postgres://gh:hunter2@db/eu"}`:          "is not a region",
 		`{"eu-west-1": "mysql://gh:hunter2@db/eu"}`:             "not a postgres:// URL",
 		`{"eu-west-1": "postgres://gh:hunter2@db:x/eu"}`:        "not a postgres:// URL",
 		`{"eu-west-1": {"url": "postgres://gh:hunter2@db/eu"}}`: "must be a text",
 		`{"eu-west-1": ""}`:                               "is needed",
 		`{"eu-west-1": "/a", "eu-west-1": "/b"}`:          "twice",
 		`{"eu-west-1": "postgres://gh:hunter2@db/eu"`:     "not valid JSON",
-		`{"eu-west-1": "postgres://gh:hunter2@db/eu"} {}`: "more after",
+		`{"eu-west-1": "postgres://gh:hunter2@db/eu"} {}`: "text after",
 		`{"eu-west-1": "postgres://gh:hunter2@db/eu",}`:   "JSON",
 		`postgres://gh:hunter2@db/eu`:                     "JSON object or the name of a file",
 		filepath.Join(t.TempDir(), "missing"):             "no such file",

@@ -219,7 +219,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID,
 		admit := readmit
 		if before.Status != Deleted || after.Status == Deleted {
 			admit = nil
-		} else if err := s.disown(ctx, tx); err != nil {
+		} else if err := s.endCredentials(ctx, tx); err != nil {
 			return err
 		}
 		if err := putSettings(ctx, tx, after.Settings); err != nil {
@@ -252,8 +252,8 @@ func (s *Service) readmission(ctx context.Context, vendor string) (func(ctx cont
 	return s.Readmit(ctx, vendor)
 }
 
-// disown ends all credentials of a tenant within tx.
-func (s *Service) disown(ctx context.Context, tx *db.Tx) error {
+// endCredentials ends all credentials of a tenant within tx.
+func (s *Service) endCredentials(ctx context.Context, tx *db.Tx) error {
 	for _, revoke := range s.RevokeHooks {
 		if err := revoke(ctx, tx); err != nil {
 			return err
@@ -387,7 +387,7 @@ func (s *Service) findVisible(ctx context.Context, sc scope.Scope, id scope.Tena
 // there is one, may refuse it in the transaction of the record, under the lock of all
 // new tenants.
 func (s *Service) saveChange(ctx context.Context, tx *db.Tx, t Tenant, in *intent, admit func(ctx context.Context, tx *db.Tx) error) error {
-	if err := in.tell(ctx, tx); err != nil {
+	if err := in.writeLog(ctx, tx); err != nil {
 		return err
 	}
 	err := s.Stores.System().Write(ctx, func(tx *db.Tx) error {

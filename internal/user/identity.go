@@ -139,7 +139,7 @@ func (s *Service) Enrol(ctx context.Context, tx *db.Tx, sc scope.Scope, d Draft,
 	if err := fault.Join(d.check(), d.checkSizes()); err != nil {
 		return User{}, err
 	}
-	u := s.made(d)
+	u := s.userOf(d)
 	if err := checkMayGrant(sc, nil, u.Roles); err != nil {
 		return User{}, err
 	}

@@ -123,7 +123,7 @@ func (s *Service) checkImport(sc scope.Scope, list []entry, wrong *offences) []U
 	people := make([]User, len(list))
 	for i, e := range list {
 		d := e.draft
-		u := s.made(d)
+		u := s.userOf(d)
 		people[i] = u
 		wrong.all(e.line, d.check())
 		wrong.all(e.line, d.checkSizes())
@@ -229,9 +229,9 @@ func (o offences) err() error {
 	return f
 }
 
-// enough reports whether the rest of an import need not be read: it holds too many
+// importFull reports whether the rest of an import need not be read: it holds too many
 // people or offences already.
-func enough(list []entry, wrong offences) bool { return len(list) > maxImport || wrong.full() }
+func importFull(list []entry, wrong offences) bool { return len(list) > maxImport || wrong.full() }
 
 // readLines reads an import of JSON lines.
 func readLines(text []byte, wrong *offences) []entry {
@@ -247,7 +247,7 @@ func readLines(text []byte, wrong *offences) []entry {
 		} else {
 			list = append(list, entry{n, d})
 		}
-		if enough(list, *wrong) {
+		if importFull(list, *wrong) {
 			break
 		}
 	}
@@ -310,7 +310,7 @@ func readCSV(text []byte, wrong *offences) []entry {
 	var list []entry
 	for {
 		row, err := r.Read()
-		if err == io.EOF || enough(list, *wrong) {
+		if err == io.EOF || importFull(list, *wrong) {
 			return list
 		}
 		var bad *csv.ParseError

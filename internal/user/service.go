@@ -45,7 +45,7 @@ type Service struct {
 // roles allow or the tenant's max_users is reached, 409 where a name is taken,
 // 422 for names and passwords that cannot be.
 func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (User, error) {
-	u := s.made(d)
+	u := s.userOf(d)
 	if err := d.check(); err != nil {
 		return User{}, err
 	}
@@ -61,8 +61,8 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (User, er
 	return u, s.write(ctx, sc, func(tx *db.Tx) error { return s.insert(ctx, tx, sc, u) })
 }
 
-// made is the person that a draft describes, without a password.
-func (s *Service) made(d Draft) User {
+// userOf is the person that a draft describes, without a password.
+func (s *Service) userOf(d Draft) User {
 	now := db.Stamp(s.Now())
 	u := User{
 		ID: d.ID, Email: strings.TrimSpace(d.Email), Username: strings.TrimSpace(d.Username), Roles: FoldRoles(d.Roles),
@@ -303,7 +303,7 @@ func (s *Service) Add(ctx context.Context, tx *db.Tx, sc scope.Scope, d Draft, s
 	if err := fault.Join(d.check(), d.checkSizes()); err != nil {
 		return User{}, err
 	}
-	u := s.made(d)
+	u := s.userOf(d)
 	u.Status = status
 	if err := checkMayGrant(sc, nil, u.Roles); err != nil {
 		return User{}, err

@@ -69,12 +69,12 @@ func (t *turns) enter(ctx context.Context, known bool) error {
 		return err
 	}
 	t.mu.Unlock()
-	t.leave() // the turn came as we gave up
+	t.release() // the turn came as we gave up
 	return err
 }
 
-// leave hands the turn on.
-func (t *turns) leave() {
+// release hands the turn on.
+func (t *turns) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	queue := &t.known
@@ -103,7 +103,7 @@ func (h *Hasher) Turn(ctx context.Context, known bool) (Turn, error) {
 }
 
 // Done ends the turn.
-func (t Turn) Done() { t.h.turns.leave() }
+func (t Turn) Done() { t.h.turns.release() }
 
 // Verify reports whether password has this hash. An empty or unreadable hash
 // costs the same time as a real one and is never right. stale says that the hash

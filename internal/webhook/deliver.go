@@ -63,14 +63,14 @@ type Deliverer struct {
 func (d *Deliverer) Run(ctx context.Context) error {
 	l := &job.Lanes{
 		Cluster: d.Stores, Topic: Topic, Holder: d.Holder, Active: d.Active, Now: d.Now, Poll: d.Poll, Logger: d.Logger,
-		List: laneStates, Turn: d.turn,
+		List: laneStates, Turn: d.runLane,
 	}
 	return l.Run(ctx)
 }
 
-// turn takes a lane, sends what is due, writes down what became of it, and goes on while
+// runLane takes a lane, sends what is due, writes down what became of it, and goes on while
 // more is due, for batchTime at most.
-func (d *Deliverer) turn(ctx context.Context, key job.LaneKey, renew func()) (time.Time, error) {
+func (d *Deliverer) runLane(ctx context.Context, key job.LaneKey, renew func()) (time.Time, error) {
 	var b batch
 	err := d.Stores.Write(ctx, key.Tenant, func(tx *db.Tx) (err error) {
 		b, err = d.takeBatch(ctx, tx, key.Lane)
@@ -91,7 +91,7 @@ func (d *Deliverer) turn(ctx context.Context, key job.LaneKey, renew func()) (ti
 			sent = s.send(ctx, b.due)
 		}
 		last := err != nil || ctx.Err() != nil || d.Now().Sub(began) >= batchTime
-		next, failed := d.settle(ctx, key, b.hook, sent, last)
+		next, failed := d.storeOutcomes(ctx, key, b.hook, sent, last)
 		if err := errors.Join(err, failed); err != nil {
 			return time.Time{}, err
 		}
@@ -133,9 +133,9 @@ func (d *Deliverer) takeBatch(ctx context.Context, tx *db.Tx, webhook int64) (b 
 // errLost rolls back what a lane did that another replica has taken meanwhile.
 var errLost = errors.New("another replica has taken over the queue")
 
-// settle writes down what a lane has sent, and takes the next batch or frees the lane. It
+// storeOutcomes writes down what a lane has sent, and takes the next batch or frees the lane. It
 // keeps trying while the lane is ours: what is not written down is sent again.
-func (d *Deliverer) settle(ctx context.Context, key job.LaneKey, hook Webhook, sent outcome, last bool) (next batch, err error) {
+func (d *Deliverer) storeOutcomes(ctx context.Context, key job.LaneKey, hook Webhook, sent outcome, last bool) (next batch, err error) {
 	limit := settleTime
 	if ctx.Err() != nil {
 		limit = 10 * time.Second
@@ -193,7 +193,7 @@ func (d *Deliverer) record(ctx context.Context, tx *db.Tx, hook Webhook, sent ou
 	if sent.delivered > 0 {
 		quiet := hook.LastSuccessAt == nil || now.Sub(*hook.LastSuccessAt) >= outage
 		if paused || hook.ConsecutiveFailures >= longGone && quiet {
-			return false, hurry(ctx, tx, hook.ID, now)
+			return false, makeAllDue(ctx, tx, hook.ID, now)
 		}
 		return false, nil
 	}
@@ -218,11 +218,11 @@ func (d *Deliverer) recordOne(ctx context.Context, tx *db.Tx, webhook int64, res
 	p := res.parcel
 	switch {
 	case res.attempt.ok():
-		return settleDelivery(ctx, tx, p, Delivered, res.attempt, &now)
+		return updateDelivery(ctx, tx, p, Delivered, res.attempt, &now)
 	case !now.Before(p.ExpiresAt):
-		return settleDelivery(ctx, tx, p, Dead, res.attempt, &now)
+		return updateDelivery(ctx, tx, p, Dead, res.attempt, &now)
 	}
-	if err := settleDelivery(ctx, tx, p, Pending, res.attempt, nil); err != nil {
+	if err := updateDelivery(ctx, tx, p, Pending, res.attempt, nil); err != nil {
 		return err
 	}
 	return postpone(ctx, tx, webhook, p.Object, now.Add(max(d.pauseAfter(p.Attempts), res.asked)))

@@ -351,11 +351,11 @@ func TestLaneOfAKilledReplica(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := &Deliverer{Service: b.Service, Holder: "other"}
-		if again, err := d.turn(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: w.ID}, func() {}); err != nil || again.IsZero() || r.calls() != 0 {
+		if again, err := d.runLane(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: w.ID}, func() {}); err != nil || again.IsZero() || r.calls() != 0 {
 			t.Fatalf("a foreign lane was used: again %s, error %v, %d calls", again, err, r.calls())
 		}
 		b.clock.move(job.LaneTime + time.Second)
-		if _, err := d.turn(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: w.ID}, func() {}); err != nil || len(r.list()) != 2 {
+		if _, err := d.runLane(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: w.ID}, func() {}); err != nil || len(r.list()) != 2 {
 			t.Fatalf("%d of 2 events, %v", len(r.list()), err)
 		}
 		// The killed one was only slow, and writes down what it did: it is too late.

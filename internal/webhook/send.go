@@ -78,7 +78,7 @@ func (s *sender) send(ctx context.Context, due []parcel) outcome {
 		sending.Go(func() {
 			defer func() { <-room }()
 			for _, p := range byObject[object] {
-				if !s.goesOn(ctx) || !s.deliver(ctx, p) {
+				if !s.mayContinue(ctx) || !s.deliver(ctx, p) {
 					return
 				}
 			}
@@ -88,9 +88,9 @@ func (s *sender) send(ctx context.Context, due []parcel) outcome {
 	return s.sent
 }
 
-// goesOn reports whether the next parcel may be sent: there is time left, the receiver
+// mayContinue reports whether the next parcel may be sent: there is time left, the receiver
 // is not away, and nobody has changed the subscription.
-func (s *sender) goesOn(ctx context.Context) bool {
+func (s *sender) mayContinue(ctx context.Context) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.Now()

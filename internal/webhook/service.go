@@ -45,7 +45,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int64) (
 		return err
 	})
 	for i := range page.Webhooks {
-		page.Webhooks[i] = s.shown(page.Webhooks[i])
+		page.Webhooks[i] = s.withComputed(page.Webhooks[i])
 	}
 	return page, err
 }
@@ -57,7 +57,7 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Webhook, e
 		w, err = load(ctx, tx, id)
 		return err
 	})
-	return s.shown(w), err
+	return s.withComputed(w), err
 }
 
 // Create makes a subscription. It gets the events that are emitted from here on.
@@ -107,7 +107,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, 
 		made, err = updateWebhook(ctx, tx, made)
 		return err
 	})
-	return Issued{s.shown(made), drawn}, err
+	return Issued{s.withComputed(made), drawn}, err
 }
 
 // Update changes the members that were sent. ifChange other than 0 must be the
@@ -223,7 +223,7 @@ func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifChange int64
 		}
 		return tx.Notify(ctx, Topic) // what waits may go now
 	})
-	return s.shown(w), err
+	return s.withComputed(w), err
 }
 
 // mark notes from where a subscription that was just switched on or off misses events, or
@@ -272,8 +272,8 @@ func (s *Service) check(ctx context.Context, w Webhook, offences []fault.Detail)
 	return s.Target.Check(ctx, "/url", w.URL)
 }
 
-// shown fills in what is not stored.
-func (s *Service) shown(w Webhook) Webhook {
+// withComputed fills in what is not stored.
+func (s *Service) withComputed(w Webhook) Webhook {
 	w.SecretSet = len(w.Secret) > 0
 	if w.PreviousSecretUntil != nil && !w.PreviousSecretUntil.After(s.Now()) {
 		w.PreviousSecretUntil = nil

@@ -48,8 +48,8 @@ func dueParcels(ctx context.Context, tx *db.Tx, webhook int64, now time.Time, n 
 		WHERE d.webhook_id = $1 AND d.state = 'pending' AND d.next_at <= $2 ORDER BY d.next_at, d.id LIMIT $3`, webhook, now, n)
 }
 
-// settleDelivery writes how an attempt at one delivery ended. finished is nil while it waits.
-func settleDelivery(ctx context.Context, tx *db.Tx, p parcel, state string, last Attempt, finished *time.Time) error {
+// updateDelivery writes how an attempt at one delivery ended. finished is nil while it waits.
+func updateDelivery(ctx context.Context, tx *db.Tx, p parcel, state string, last Attempt, finished *time.Time) error {
 	_, err := tx.Exec(ctx, `UPDATE webhook_deliveries SET state = $2, attempts = $3, log = $4, response_status = $5, error = $6, finished_at = $7
 		WHERE id = $1 AND state = 'pending'`, p.ID, state, p.Attempts, p.Log, last.ResponseStatus, last.Error, finished)
 	return err
@@ -62,8 +62,8 @@ func postpone(ctx context.Context, tx *db.Tx, webhook int64, object string, unti
 	return err
 }
 
-// hurry makes all that waits due: the receiver is back.
-func hurry(ctx context.Context, tx *db.Tx, webhook int64, now time.Time) error {
+// makeAllDue makes all that waits due: the receiver is back.
+func makeAllDue(ctx context.Context, tx *db.Tx, webhook int64, now time.Time) error {
 	_, err := tx.Exec(ctx, `UPDATE webhook_deliveries SET next_at = $2 WHERE webhook_id = $1 AND state = 'pending' AND next_at > $2`, webhook, now)
 	return err
 }

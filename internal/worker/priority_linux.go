@@ -8,7 +8,7 @@ import "golang.org/x/sys/unix"
 // within seconds. On an idle machine it costs nothing.
 const niceness = 10
 
-// stepBack lowers the priority of a child and of everything that it starts. It addresses
+// lowerPriority lowers the priority of a child and of everything that it starts. It addresses
 // the process group that detach made, because that covers every thread, including later
 // ones. If the kernel refuses, the limits on time and number remain.
-func stepBack(pid int) { _ = unix.Setpriority(unix.PRIO_PGRP, pid, niceness) }
+func lowerPriority(pid int) { _ = unix.Setpriority(unix.PRIO_PGRP, pid, niceness) }

@@ -2,5 +2,5 @@
 
 package worker
 
-// stepBack does nothing on this system. The limits on time and number remain.
-func stepBack(int) {}
+// lowerPriority does nothing on this system. The limits on time and number remain.
+func lowerPriority(int) {}

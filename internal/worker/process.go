@@ -51,7 +51,7 @@ func start(cfg Config, env ...string) (*process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", cfg.Command[0], err)
 	}
-	stepBack(cmd.Process.Pid)
+	lowerPriority(cmd.Process.Pid)
 	proc.started = time.Now()
 	return proc, nil
 }

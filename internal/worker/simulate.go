@@ -122,7 +122,7 @@ func (p *Pool) try(ctx context.Context, tenant scope.TenantID, req request) (tri
 	switch {
 	case errors.As(err, &f) && f.Code == "cancelled" && ctx.Err() == nil,
 		errors.As(err, &f) && f.Code == "evaluation_limit" && strings.Contains(f.Message, "did not end"):
-		return tried{}, limitFault(overtime(limit))
+		return tried{}, limitFault(timeoutText(limit))
 	case err != nil:
 		return tried{}, err
 	case len(rep.Issues) > 0:
@@ -136,7 +136,7 @@ func (p *Pool) try(ctx context.Context, tenant scope.TenantID, req request) (tri
 // killGrace is how long after its deadline a child is killed.
 const killGrace = 150 * time.Millisecond
 
-func overtime(limit time.Duration) string {
+func timeoutText(limit time.Duration) string {
 	return fmt.Sprintf("the evaluation did not finish within %s and was cancelled", limit)
 }
 
@@ -266,7 +266,7 @@ func (c *child) simulate(ctx context.Context, req request) reply {
 		if time.Since(start) < t.Deadline {
 			return reply{Tried: &tried{Limit: "the evaluation exceeded its memory limit"}}
 		}
-		return reply{Tried: &tried{Limit: overtime(t.Deadline)}}
+		return reply{Tried: &tried{Limit: timeoutText(t.Deadline)}}
 	}
 	s := &Simulation{Effect: out.Effect.String(), Reason: out.Reason, Mask: out.Mask, Steps: steps, Explanation: why, Took: took}
 	if out.Err != nil {

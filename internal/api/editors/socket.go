@@ -270,7 +270,7 @@ func (k *socket) answer(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case m := <-k.queue:
-			ok := k.deal(ctx, m)
+			ok := k.handleMessage(ctx, m)
 			k.done(m)
 			if !ok {
 				return
@@ -288,8 +288,8 @@ func (k *socket) recovered() {
 	}
 }
 
-// deal answers one message; it is false where the socket ends.
-func (k *socket) deal(ctx context.Context, m socketIncoming) bool {
+// handleMessage answers one message; it is false where the socket ends.
+func (k *socket) handleMessage(ctx context.Context, m socketIncoming) bool {
 	defer k.recovered()
 	sc, ok := k.recheck(ctx, m.kind == "ping") // programs send it by themselves
 	if !ok {

@@ -226,7 +226,7 @@ func TestTracingOff(t *testing.T) {
 	}
 	apptest.Eventually(t, 30*time.Second, func() error {
 		s.Admin.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "ada"}}).Want(200)
-		if !strings.Contains(s.Log.String(), "the OpenTelemetry collector takes nothing") {
+		if !strings.Contains(s.Log.String(), "the OpenTelemetry collector does not answer") {
 			return errors.New("the log does not name the collector")
 		}
 		return nil

@@ -63,11 +63,11 @@ func TestPolicyCommandExitCodes(t *testing.T) {
 		{"a deployment whose tests fail", failing, server, []string{"deploy"}, 1, "FAIL payments_test.test_owner", ""},
 		{"a dry run", good, server, []string{"deploy", "--dry-run"}, 0, "would be deployed to sandbox: 1 created", ""},
 		{"a deployment", good, server, []string{"deploy"}, 0, "deployed to sandbox: 1 created", ""},
-		{"no drift", good, server, []string{"diff"}, 0, "sandbox is what the files say", ""},
+		{"no drift", good, server, []string{"diff"}, 0, "sandbox matches the files", ""},
 		{"drift", failing, server, []string{"diff"}, 1, "changed", ""},
 		{"nothing in production", empty, server, []string{"pull", "--environment", "production"}, 3, "", "403"},
 		{"pull", empty, server, []string{"pull"}, 0, "wrote pay/owners.rego", ""},
-		{"what was pulled is the same", empty, server, []string{"diff"}, 0, "sandbox is what the files say", ""},
+		{"what was pulled is the same", empty, server, []string{"diff"}, 0, "sandbox matches the files", ""},
 		{"a file would be lost", failing, server, []string{"pull"}, 2, "", "--force"},
 		{"pull has no SARIF", empty, server, []string{"pull", "-o", "sarif"}, 2, "", "text and json"},
 	} {

@@ -35,9 +35,9 @@ func TestPoliciesAsCodeGuide(t *testing.T) {
 		t.Fatalf("the guide ended with %d\n%s", code, out)
 	}
 	for _, want := range []string{
-		"1 control valid", "3 of 3 passed", "would be deployed to sandbox: 1 created", "deployed to sandbox: 1 created", "sandbox is what the files say",
+		"1 control valid", "3 of 3 passed", "would be deployed to sandbox: 1 created", "deployed to sandbox: 1 created", "sandbox matches the files",
 		"changed_outside", "drift: exit code 1", "\npayments/owners.rego\n", "wrote payments/gatehouse.yaml",
-		"a copy stays in sandbox as policy 2", "in the place of policy 1, inactive since its version", "a copy stays in sandbox as policy 3", "production is what the files say", "guide-done",
+		"a copy stays in sandbox as policy 2", "replaces policy 1, inactive since its version", "a copy stays in sandbox as policy 3", "production matches the files", "guide-done",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the guide does not show %q:\n%s", want, out)

@@ -214,7 +214,7 @@ func TestBouncerWithAnUnknownToken(t *testing.T) {
 	env[1] += "x"
 	env[2], env[3] = "GATEHOUSE_BOUNCER_DATA_DIR="+t.TempDir(), "GATEHOUSE_BOUNCER_LISTEN="+freeport.Addr(t)
 	unknown := apptest.Launch(t, "", "", env, "bouncer")
-	awaitText(t, unknown, "this token is not known there")
+	awaitText(t, unknown, "it does not know this token")
 	if strings.Contains(unknown.Log.String(), "serves on") {
 		t.Errorf("it says that it serves:\n%s", unknown.Log)
 	}

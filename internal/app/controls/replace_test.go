@@ -289,7 +289,7 @@ func TestPolicyCommandPromotes(t *testing.T) {
 	run(1, `sandbox has no control "The window"`, "promote", "The window")
 	run(0, fmt.Sprintf("gatehouse policy reinstate %d", old), "promote", "The door", "--replace", "--notes", "by hand")
 	run(1, "already_in_production", "promote", fmt.Sprint(next))
-	run(0, "in the place of policy", "reinstate", fmt.Sprint(old))
+	run(0, "replaces policy", "reinstate", fmt.Sprint(old))
 	run(1, "404", "reinstate", "999")
 	run(2, "text and json", "promote", "The door, too", "-o", "sarif")
 	apptest.Activate(t, a, "The door", "sandbox", letIn("Bob"), nil)

@@ -60,7 +60,7 @@ func TestOPASigning(t *testing.T) {
 	o.Decides(t, 20*time.Second, "alice", "PERMIT")
 	o.Decides(t, time.Second, "bob", "DENY")
 	bouncerIs(t, a, right.ID, "connected", "")
-	bouncerIs(t, a, wrong.ID, "degraded", "it does not take its configuration")
+	bouncerIs(t, a, wrong.ID, "degraded", "it refuses its configuration")
 	if r := foreign.Do(t, "POST", "/v1/data/gatehouse/decision", body{"input": body{}}).Want(200); r.Get("result") != nil {
 		t.Errorf("with another key, OPA decides %s", r.Body)
 	}

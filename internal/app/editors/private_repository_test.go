@@ -162,7 +162,7 @@ func TestRepositoryRedirect(t *testing.T) {
 		}
 		g.front.Store(&front)
 		path := hook(t, s, s.Admin, body{"name": fmt.Sprint("moved", i), "url": g.url, "secret": hookSecret, "access_token": "a-token"})
-		if r := g.push(s, path, g.url, commit).Want(400); !strings.Contains(string(r.Body), "answers with a redirect, which is not followed") {
+		if r := g.push(s, path, g.url, commit).Want(400); !strings.Contains(string(r.Body), "answered with a redirect, which gatehouse does not follow") {
 			t.Errorf("%s: %s", step, r.Body)
 		}
 	}

@@ -27,8 +27,8 @@ const (
 // Widths are all widths, the narrowest first.
 func Widths() []Width { return []Width{TenSeconds, Minute, Hour, Day} }
 
-// keep is how long roll-ups of the width are stored.
-func (w Width) keep() time.Duration {
+// retention is how long roll-ups of the width are stored.
+func (w Width) retention() time.Duration {
 	switch w {
 	case TenSeconds:
 		return 3 * time.Hour
@@ -228,7 +228,7 @@ const keepSteps = 2 * 24 * time.Hour
 func Prune(ctx context.Context, tx *db.Tx, now time.Time, n int) (int64, error) {
 	var removed int64
 	for _, w := range Widths() {
-		gone, err := deleteRollups(ctx, tx, w, now.Add(-w.keep()), n)
+		gone, err := deleteRollups(ctx, tx, w, now.Add(-w.retention()), n)
 		removed += gone
 		if err != nil {
 			return removed, err

@@ -87,7 +87,7 @@ func deleteSteps(ctx context.Context, tx *db.Tx, w Width, before time.Time, n in
 	return tx.Exec(ctx, `DELETE FROM decision_rollups WHERE (width, bucket, environment, measure) IN
 		(SELECT width, bucket, environment, measure FROM decision_rollups WHERE width = $1 AND bucket < $2 AND bucket >= $3
 			AND measure LIKE 't%' ORDER BY bucket LIMIT $4)`,
-		time.Duration(w).Microseconds(), before, before.Add(-w.keep()), n)
+		time.Duration(w).Microseconds(), before, before.Add(-w.retention()), n)
 }
 
 // topCounts adds up the counters of all controls or resources. The keys of pairs begin with

@@ -280,7 +280,7 @@ func (g *Gateway) envoyAnswer(st *settings.State, in *request.Inbound, who *iden
 	for _, f := range c.Set {
 		a.Set = append(a.Set, extauthz.Field{Name: f.Name, Value: f.Value})
 	}
-	a.Remove = unbelieved(in.Headers, st, a.Set, c.Drop)
+	a.Remove = untrustedHeaders(in.Headers, st, a.Set, c.Drop)
 	return a
 }
 
@@ -316,9 +316,9 @@ var EnvoysOwn = map[string]bool{
 	"X-Envoy-External-Address": true, "X-Envoy-Original-Path": true, header.RequestID: true,
 }
 
-// unbelieved are the fields that Envoy must remove: those that only the bouncer may set,
+// untrustedHeaders are the fields that Envoy must remove: those that only the bouncer may set,
 // in any spelling, and that it has not set.
-func unbelieved(h http.Header, st *settings.State, set []extauthz.Field, drop []string) []string {
+func untrustedHeaders(h http.Header, st *settings.State, set []extauthz.Field, drop []string) []string {
 	out, names := []string{}, st.Names
 	gone := func(name string) {
 		if !slices.ContainsFunc(set, func(f extauthz.Field) bool { return f.Name == name }) {

@@ -142,7 +142,7 @@ func (g *Gateway) writeEnvoy(w http.ResponseWriter, a *extauthz.Answer) {
 		for _, f := range a.Set {
 			h.Set(f.Name, f.Value)
 		}
-		h.Set(extauthz.RemoveHeaders, strings.Join(removedBlind(a), ","))
+		h.Set(extauthz.RemoveHeaders, strings.Join(allReserved(a), ","))
 		h.Set("Content-Length", "0")
 		w.WriteHeader(http.StatusOK)
 		return
@@ -156,9 +156,9 @@ func (g *Gateway) writeEnvoy(w http.ResponseWriter, a *extauthz.Answer) {
 	_, _ = io.WriteString(w, a.Text)
 }
 
-// removedBlind are the fields that Envoy must remove with ext_authz over HTTP. There
+// allReserved are the fields that Envoy must remove with ext_authz over HTTP. There
 // Envoy shows only the allowed headers, so that all reserved fields are removed.
-func removedBlind(a *extauthz.Answer) []string {
+func allReserved(a *extauthz.Answer) []string {
 	out := slices.Clone(a.Remove)
 	for _, name := range header.Reserved() {
 		set := slices.ContainsFunc(a.Set, func(f extauthz.Field) bool { return strings.EqualFold(f.Name, name) })

@@ -91,7 +91,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (*Caller, error) {
 	if who.Expires.Before(until) {
 		until = who.Expires
 	}
-	v.remember(strings.Clone(token), verified{who, until}, generation)
+	v.putVerified(strings.Clone(token), verified{who, until}, generation)
 	return who, nil
 }
 
@@ -206,7 +206,7 @@ func (v *Verifier) cached(token string, now time.Time, generation uint64) *Calle
 	return hit.who
 }
 
-func (v *Verifier) remember(token string, e verified, generation uint64) {
+func (v *Verifier) putVerified(token string, e verified, generation uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if generation == v.rotation {

@@ -137,7 +137,7 @@ func (j *Journal) Run(ctx context.Context) {
 		if (j.failing.Load() || j.missing.any()) && !j.Refuses() {
 			j.writeGaps(j.Now())
 		}
-		now := j.trouble(disk)
+		now := j.problem(disk)
 		if now == reported {
 			continue
 		}
@@ -151,9 +151,9 @@ func (j *Journal) Run(ctx context.Context) {
 }
 
 // Trouble is what is wrong with the log or its disk; empty: nothing.
-func (j *Journal) Trouble() string { return j.trouble(j.reserve.Stats()) }
+func (j *Journal) Trouble() string { return j.problem(j.reserve.Stats()) }
 
-func (j *Journal) trouble(disk spool.ReserveStats) string {
+func (j *Journal) problem(disk spool.ReserveStats) string {
 	s := j.Spool.Stats()
 	switch {
 	case s.Failing != nil:

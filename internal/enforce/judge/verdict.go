@@ -175,14 +175,14 @@ func (v *Verdict) ChallengeCaller(st *settings.State, in *request.Inbound, who *
 			in.MetadataURL += in.Path
 		}
 	}
-	if v.Refusal.Code == "access_denied" && !who.Proven() && (in.Seen != nil && (in.Seen.RPC != nil || in.Seen.Serves.MCP) || request.ServesMCP(v.Decision.Resource) || v.asksWho()) {
+	if v.Refusal.Code == "access_denied" && !who.Proven() && (in.Seen != nil && (in.Seen.RPC != nil || in.Seen.Serves.MCP) || request.ServesMCP(v.Decision.Resource) || v.readsUser()) {
 		v.Refusal = *request.Refuse(http.StatusUnauthorized, CodeNoToken, v.Refusal.Message)
 	}
 }
 
-// asksWho reports whether the control that denied reads who asks. Where no control denied
+// readsUser reports whether the control that denied reads who asks. Where no control denied
 // or allowed, any control that ran counts.
-func (v *Verdict) asksWho() bool {
+func (v *Verdict) readsUser() bool {
 	for _, c := range v.Decision.Ran {
 		if v.Decision.PolicyName != "" && c.Meta().ID != v.Decision.PolicyID {
 			continue

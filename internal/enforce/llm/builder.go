@@ -85,7 +85,7 @@ type builder struct {
 func (b *builder) body(body value.Value) *Error {
 	if body.Kind() != value.ObjectKind {
 		if b.src.Model {
-			b.turn("user", body)
+			b.addContent("user", body)
 		}
 		return nil
 	}
@@ -188,7 +188,7 @@ func (b *builder) instruction(role string, v value.Value) *Error {
 	if bad := items(v, 0); bad != nil {
 		return bad
 	}
-	b.turn(role, v)
+	b.addContent(role, v)
 	return nil
 }
 
@@ -199,7 +199,7 @@ func (b *builder) conversation(v value.Value, doubted bool) *Error {
 		return bad
 	}
 	if v.Kind() != value.ArrayKind {
-		b.turn("user", v)
+		b.addContent("user", v)
 		return nil
 	}
 	texts := 0
@@ -209,17 +209,17 @@ func (b *builder) conversation(v value.Value, doubted bool) *Error {
 		}
 	}
 	if texts > 0 && texts == v.Len() { // a list of prompts, or one prompt in parts
-		b.turn("user", v)
+		b.addContent("user", v)
 		return nil
 	}
 	for _, m := range v.Elems() {
 		switch role, said := m.Get("role").Str(); {
 		case m.Kind() != value.ObjectKind:
-			b.turn("user", m)
+			b.addContent("user", m)
 		case !m.Get("role").Defined():
-			b.turn("tool", m)
+			b.addContent("tool", m)
 		case !said:
-			b.turn("user", m)
+			b.addContent("user", m)
 		default:
 			b.message(role, m, doubted)
 		}
@@ -249,8 +249,8 @@ func (b *builder) message(role string, m value.Value, doubted bool) {
 	b.add(role, value.Object(members...))
 }
 
-// turn adds a message that is not an object of its own.
-func (b *builder) turn(role string, content value.Value) {
+// addContent adds a message that is not an object of its own.
+func (b *builder) addContent(role string, content value.Value) {
 	b.add(role, value.Object(value.Member{Key: "role", Value: value.String(role)}, value.Member{Key: "content", Value: content}))
 }
 
@@ -286,7 +286,7 @@ func (b *builder) other(name string, v value.Value, setting bool) {
 	case value.ArrayKind, value.ObjectKind:
 	default:
 		if !isLabel(name) {
-			b.turn("other", value.String(name))
+			b.addContent("other", value.String(name))
 		}
 		return
 	}

@@ -108,7 +108,7 @@ func (l *limit) read(where string, v value.Value, depth int) *Error {
 		case settings[name] && m.Kind() == value.ObjectKind && depth < 4:
 			bad = l.read(where+name+".", m, depth+1)
 		case depth > 0 || kinds[name] == isOther || kinds[name] == isBatch && !isBatchOf(m):
-			if n := stray(name, m, 0); n >= 0 {
+			if n := hiddenNumber(name, m, 0); n >= 0 {
 				l.bound = max(l.bound, n)
 			}
 		}
@@ -117,10 +117,10 @@ func (l *limit) read(where string, v value.Value, depth int) *Error {
 	return bad
 }
 
-// stray returns the greatest limit in an object of unknown purpose, times the number of answers
+// hiddenNumber returns the greatest limit in an object of unknown purpose, times the number of answers
 // next to it, or the sum for a list. It returns -1 if there is none. It refuses nothing, because
 // the number may mean something else.
-func stray(name string, v value.Value, depth int) int64 {
+func hiddenNumber(name string, v value.Value, depth int) int64 {
 	low := strings.ToLower(name)
 	if depth > 8 || strings.Contains(low, "schema") || strings.Contains(low, "format") || low == "metadata" || low == "function" {
 		return -1
@@ -129,7 +129,7 @@ func stray(name string, v value.Value, depth int) int64 {
 	switch v.Kind() {
 	case value.ArrayKind:
 		for _, e := range v.Elems() {
-			if n := stray("", e, depth+1); n >= 0 {
+			if n := hiddenNumber("", e, depth+1); n >= 0 {
 				bound = min(max(bound, 0)+n, maxBound)
 			}
 		}
@@ -145,7 +145,7 @@ func stray(name string, v value.Value, depth int) int64 {
 				n, _ := number(m)
 				choices = max(choices, n)
 			case kinds[name] != isTools:
-				bound = max(bound, stray(name, m, depth+1))
+				bound = max(bound, hiddenNumber(name, m, depth+1))
 			}
 			return true
 		})

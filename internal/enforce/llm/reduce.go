@@ -196,15 +196,15 @@ func (d *reducer) text() error {
 			}
 		}
 		if len(d.out)-at == longString || len(d.out)-at == longString+1 {
-			if d.mediaSo(at) {
+			if d.isMediaSoFar(at) {
 				return d.skip(at)
 			}
 		}
 	}
 }
 
-// mediaSo reports whether the string read so far is media.
-func (d *reducer) mediaSo(at int) bool {
+// isMediaSoFar reports whether the string read so far is media.
+func (d *reducer) isMediaSoFar(at int) bool {
 	n := len(d.open)
 	if n > 0 && d.open[n-1].object && !d.open[n-1].named {
 		return false

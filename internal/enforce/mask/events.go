@@ -102,7 +102,7 @@ func (s *EventStream) Write(p []byte) (int, error) {
 		}
 		from += n
 	}
-	s.buf = slim(s.buf[:copy(s.buf, s.buf[from:])])
+	s.buf = shrink(s.buf[:copy(s.buf, s.buf[from:])])
 	if len(s.buf)+s.held > MaxHeld {
 		return 0, ErrHeld
 	}
@@ -174,7 +174,7 @@ func (s *EventStream) event(raw []byte) error {
 	}
 	for _, l := range lines {
 		if l.name != "data" {
-			s.alone(ev, l.shown(), raw[l.shown():l.end], false)
+			s.maskSingle(ev, l.shown(), raw[l.shown():l.end], false)
 		}
 	}
 	switch {
@@ -196,7 +196,7 @@ func (s *EventStream) document(ev *event, doc []byte, where places) {
 		inner := doc[p.start:p.end]
 		raw := where.raw(p.start)
 		if p.channel == "" {
-			s.alone(ev, raw, inner, true)
+			s.maskSingle(ev, raw, inner, true)
 			continue
 		}
 		text, at := inner, []int32(nil)
@@ -224,7 +224,7 @@ func (s *EventStream) members(ev *event, doc []byte, where places, keyed *JSONSt
 				m := &n.below[i]
 				if n.kind == '{' {
 					hint = hintOf([]byte(m.key))
-					s.alone(ev, where.raw(m.name[0]), doc[m.name[0]:m.name[1]], true)
+					s.maskSingle(ev, where.raw(m.name[0]), doc[m.name[0]:m.name[1]], true)
 				}
 				walk(m, hint)
 			}
@@ -299,8 +299,8 @@ func (s *EventStream) hide(parts []*part, from, to int, text []byte, kind pii.Ki
 	}
 }
 
-// alone masks a text that no other event continues.
-func (s *EventStream) alone(ev *event, raw int, inner []byte, quoted bool) {
+// maskSingle masks a text that no other event continues.
+func (s *EventStream) maskSingle(ev *event, raw int, inner []byte, quoted bool) {
 	text, at := inner, []int32(nil)
 	if quoted && bytes.IndexByte(inner, '\\') >= 0 {
 		text, at = Unescape(nil, nil, inner)

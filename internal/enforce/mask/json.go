@@ -108,7 +108,7 @@ func (s *JSONStream) take(p []byte, final bool) error {
 	if err := s.feed(p, final); err != nil {
 		return err
 	}
-	s.rest = slim(s.rest)
+	s.rest = shrink(s.rest)
 	if cap(s.text) > keptRoom {
 		s.text, s.at = nil, nil
 	}
@@ -116,7 +116,7 @@ func (s *JSONStream) take(p []byte, final bool) error {
 		return nil
 	}
 	err := s.out(s.done)
-	s.done = slim(s.done[:0])
+	s.done = shrink(s.done[:0])
 	return err
 }
 

@@ -30,8 +30,8 @@ const MaxHeld = 1 << 20
 // keptRoom is the memory that a stream keeps for reuse, in bytes.
 const keptRoom = 64 << 10
 
-// slim frees a buffer that one large value has made large.
-func slim(buf []byte) []byte {
+// shrink frees a buffer that one large value has made large.
+func shrink(buf []byte) []byte {
 	if cap(buf) <= keptRoom || len(buf) > keptRoom/2 {
 		return buf
 	}

@@ -92,12 +92,12 @@ func grouped(sizes []int, whole bool) bool {
 	if len(sizes) == 1 && !whole {
 		return sizes[0] <= 18
 	}
-	return even(sizes) || thousands(sizes)
+	return evenGroups(sizes) || thousands(sizes)
 }
 
-// even reports whether all groups have one length, or lengths that are multiples of four. The last
+// evenGroups reports whether all groups have one length, or lengths that are multiples of four. The last
 // one may be shorter.
-func even(sizes []int) bool {
+func evenGroups(sizes []int) bool {
 	for i, n := range sizes {
 		last := i == len(sizes)-1
 		if n != sizes[0] && !(last && n < sizes[0]) && !(sizes[0]%4 == 0 && n%4 == 0) {

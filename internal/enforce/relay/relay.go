@@ -203,7 +203,7 @@ func (l *Relay) pass(w http.ResponseWriter, in *request.Inbound, ans *upstream.A
 	if stream && in.Method != http.MethodHead {
 		_ = rc.Flush()
 	}
-	if err := l.pump(w, rc, ans, stream); err != nil {
+	if err := l.copyBody(w, rc, ans, stream); err != nil {
 		l.Count.Aborted.Add(1)
 		// The header has been sent. Only a broken connection tells the client that the
 		// body is not complete.
@@ -228,8 +228,8 @@ func (l *Relay) pass(w http.ResponseWriter, in *request.Inbound, ans *upstream.A
 	}
 }
 
-// pump copies the body. Each read and each write has a deadline of its own.
-func (l *Relay) pump(w http.ResponseWriter, rc *http.ResponseController, ans *upstream.Answer, flush bool) error {
+// copyBody copies the body. Each read and each write has a deadline of its own.
+func (l *Relay) copyBody(w http.ResponseWriter, rc *http.ResponseController, ans *upstream.Answer, flush bool) error {
 	buf := l.Buffers.Get()
 	defer l.Buffers.Put(buf)
 	small := ans.ContentLength >= 0 && ans.ContentLength <= int64(len(buf))

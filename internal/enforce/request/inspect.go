@@ -107,7 +107,7 @@ func (rd *Reader) Inspect(w http.ResponseWriter, r *http.Request, in *Inbound, r
 			r.Body = http.NoBody
 		}
 	case wanted(seen.Head, data):
-		return seen, rd.keep(r, seen, data, body)
+		return seen, rd.storeBody(r, seen, data, body)
 	default:
 		r.Body = bodies.Prepend(data, body)
 		return seen, nil
@@ -116,8 +116,8 @@ func (rd *Reader) Inspect(w http.ResponseWriter, r *http.Request, in *Inbound, r
 	return seen, nil
 }
 
-// keep puts a large body on disk. The decision and the application read it from there.
-func (rd *Reader) keep(r *http.Request, seen *Inspection, begun []byte, body *bodies.Client) error {
+// storeBody puts a large body on disk. The decision and the application read it from there.
+func (rd *Reader) storeBody(r *http.Request, seen *Inspection, begun []byte, body *bodies.Client) error {
 	kept, tooLong, err := rd.bodies.Keep(begun, body, bodies.MaxBody)
 	seen.Hold.Release()
 	switch {

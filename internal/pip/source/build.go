@@ -50,7 +50,7 @@ func (b *builder) add(doc value.Value) (int, error) {
 			if !ok {
 				return 0, failf("record %d has no key at %s: a text of 1 to 500 bytes, or an integer", b.taken, b.Config.Key)
 			}
-			if b.gone(record) {
+			if b.isDeleted(record) {
 				b.remove(key)
 				continue
 			}
@@ -104,8 +104,8 @@ func (b *builder) remove(key string) {
 	}
 }
 
-// gone reports whether a record says that it was deleted.
-func (b *builder) gone(record value.Value) bool {
+// isDeleted reports whether a record says that it was deleted.
+func (b *builder) isDeleted(record value.Value) bool {
 	if b.Incremental == nil || b.Incremental.Deleted == "" {
 		return false
 	}

@@ -133,7 +133,7 @@ var binaries = map[string]Two{
 	"mul":             times,
 	"rem":             remainder,
 	"and":             setOperation(intersect),
-	"or":              setOperation(unite),
+	"or":              setOperation(mergeSorted),
 	"contains":        stringTest(strings.Contains),
 	"startswith":      stringTest(strings.HasPrefix),
 	"endswith":        stringTest(strings.HasSuffix),
@@ -414,7 +414,7 @@ func intersect(a, b, out []value.Value) []value.Value {
 	return out
 }
 
-func unite(a, b, out []value.Value) []value.Value {
+func mergeSorted(a, b, out []value.Value) []value.Value {
 	for len(a) > 0 && len(b) > 0 {
 		c := value.Compare(a[0], b[0])
 		if c <= 0 {

@@ -81,12 +81,12 @@ func objectUnion(m *Memory, a, b value.Value) (value.Value, bool) {
 	if a.Kind() != value.ObjectKind || b.Kind() != value.ObjectKind {
 		return value.Value{}, false
 	}
-	return m.unite(a, b, true), true
+	return m.mergeTwo(a, b, true), true
 }
 
-// unite merges two objects; members of b replace those of a. If both have a key in different
+// mergeTwo merges two objects; members of b replace those of a. If both have a key in different
 // spellings, left keeps the spelling of a.
-func (m *Memory) unite(a, b value.Value, left bool) value.Value {
+func (m *Memory) mergeTwo(a, b value.Value, left bool) value.Value {
 	switch {
 	case a.Len() == 0:
 		return b
@@ -122,7 +122,7 @@ func (m *Memory) unite(a, b value.Value, left bool) value.Value {
 				p.K = a.Pair(i).K
 			}
 			if p.V.Kind() == value.ObjectKind && under.Kind() == value.ObjectKind {
-				if p.V = m.unite(under, p.V, left); m.Err != nil {
+				if p.V = m.mergeTwo(under, p.V, left); m.Err != nil {
 					return value.Value{}
 				}
 			}
@@ -139,7 +139,7 @@ func objectUnionN(m *Memory, a value.Value) (value.Value, bool) {
 	}
 	out := value.Object()
 	for _, o := range a.Elems() {
-		if out = m.unite(out, o, false); m.Err != nil {
+		if out = m.mergeTwo(out, o, false); m.Err != nil {
 			return value.Value{}, true
 		}
 	}

@@ -41,16 +41,16 @@ func New(env *Env) Budget {
 // Tick counts one step; true means stop.
 func (b *Budget) Tick() bool {
 	b.fuel--
-	return b.fuel < 0 && b.refuel()
+	return b.fuel < 0 && b.refill()
 }
 
 // Work counts n steps; true means stop.
 func (b *Budget) Work(n int) bool {
 	b.fuel -= n
-	return b.fuel < 0 && b.refuel()
+	return b.fuel < 0 && b.refill()
 }
 
-func (b *Budget) refuel() bool {
+func (b *Budget) refill() bool {
 	b.steps += b.fuel // the steps used beyond the load
 	if b.steps <= 0 {
 		return b.Fail(ErrLimit)

@@ -126,15 +126,15 @@ func (e *Explanation) askRules(ctx context.Context, c *rego.Control, in value.Va
 	case w == nil:
 		e.Partial = true
 	default:
-		if err := ask(ctx, w, in, data, lim, func(q *why.Inquiry) { e.fill(q, out.Effect) }); err != nil {
+		if err := inquire(ctx, w, in, data, lim, func(q *why.Inquiry) { e.fill(q, out.Effect) }); err != nil {
 			e.Partial = true
 		}
 	}
 }
 
-// ask puts questions to the rules of a control, within the bounds of one
+// inquire puts questions to the rules of a control, within the bounds of one
 // explanation and those of lim.
-func ask(ctx context.Context, w *why.Module, in value.Value, data rego.DataSource, lim rego.Limits, fn func(q *why.Inquiry)) error {
+func inquire(ctx context.Context, w *why.Module, in value.Value, data rego.DataSource, lim rego.Limits, fn func(q *why.Inquiry)) error {
 	env, release := lim.Env(ctx)
 	defer release()
 	env.Steps, env.Bytes = whySteps, whyBytes

@@ -49,7 +49,7 @@ func stepsOf(ctx context.Context, c *rego.Control, in value.Value, data rego.Dat
 		value.Member{Key: "policy_version", Value: value.Int(c.Meta().Version)},
 	))
 	if w := c.Why(); w != nil {
-		_ = ask(ctx, w, in, data, lim, func(q *why.Inquiry) { t.rules(q) }) // a limit cuts the trace: no reason to fail
+		_ = inquire(ctx, w, in, data, lim, func(q *why.Inquiry) { t.rules(q) }) // a limit cuts the trace: no reason to fail
 	}
 	t.final(out, e)
 	return t.steps

@@ -38,7 +38,7 @@ func Attributes(source string) (list []Attribute, issues []Issue) {
 		if p := recover(); p != nil {
 			list, issues = nil, []Issue{CrashIssue("the source cannot be read", p, "rego_parse_error")}
 		}
-		issues = tidy(source, issues)
+		issues = cleanIssues(source, issues)
 	}()
 	mod, issues := parse(sourceName, source)
 	if issues != nil {
@@ -121,7 +121,7 @@ func (f *finder) expr(e *ast.Expr) {
 	switch t := e.Terms.(type) {
 	case *ast.Term:
 		if p := f.path(t); p != nil {
-			f.vote(p, "boolean", hint)
+			f.countType(p, "boolean", hint)
 		}
 		f.walk(t)
 	case []*ast.Term:
@@ -138,7 +138,7 @@ func (f *finder) expr(e *ast.Expr) {
 		}
 	case *ast.Every:
 		if p := f.path(t.Domain); p != nil {
-			f.vote(p, "array", literal)
+			f.countType(p, "array", literal)
 		}
 		f.element(t.Value, t.Domain)
 		f.walk(t.Domain)
@@ -189,7 +189,7 @@ func (f *finder) walk(x any) {
 func (f *finder) reference(ref ast.Ref, loc *ast.Location) {
 	for _, p := range ref[1:] {
 		if at := f.path(p); at != nil {
-			f.vote(at, "string", hint)
+			f.countType(at, "string", hint)
 		}
 		f.walk(p)
 	}
@@ -203,7 +203,7 @@ func (f *finder) reference(ref ast.Ref, loc *ast.Location) {
 	}
 	f.note(path, loc)
 	if len(rest) > 0 {
-		f.vote(path, "array", structure)
+		f.countType(path, "array", structure)
 	}
 }
 
@@ -307,7 +307,7 @@ func (f *finder) note(path []string, loc *ast.Location) *finding {
 	return x
 }
 
-func (f *finder) vote(path []string, kind string, weight int) {
+func (f *finder) countType(path []string, kind string, weight int) {
 	if x := f.note(path, nil); x != nil {
 		x.votes[kind] += weight
 	}

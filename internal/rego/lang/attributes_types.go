@@ -31,7 +31,7 @@ func (f *finder) call(t []*ast.Term) {
 		for i, a := range args {
 			if want := b.Decl.FuncArgs().Arg(i); want != nil {
 				if p := f.path(a); p != nil {
-					f.vote(p, typeName(want), weightOf(want))
+					f.countType(p, typeName(want), weightOf(want))
 				}
 			}
 		}
@@ -57,12 +57,12 @@ func (f *finder) compare(op string, a, b *ast.Term) {
 		return
 	}
 	if lit, ok := constantOf(b); ok {
-		f.vote(p, jsonType(lit), literal)
+		f.countType(p, jsonType(lit), literal)
 		f.suggest(p, lit)
 		return
 	}
 	if op == "lt" || op == "lte" || op == "gt" || op == "gte" {
-		f.vote(p, "number", hint)
+		f.countType(p, "number", hint)
 	}
 	f.sized(p, b)
 }
@@ -75,7 +75,7 @@ func (f *finder) sized(p []string, b *ast.Term) {
 		return
 	}
 	if bi := ast.BuiltinMap[BuiltinName(c[0])]; bi != nil && bi.Decl != nil && bi.Decl.Result() != nil {
-		f.vote(p, typeName(bi.Decl.Result()), weightOf(bi.Decl.Result()))
+		f.countType(p, typeName(bi.Decl.Result()), weightOf(bi.Decl.Result()))
 	}
 }
 
@@ -87,7 +87,7 @@ func (f *finder) members(c []*ast.Term) {
 	}
 	elem, coll := args[len(args)-2], args[len(args)-1]
 	if p := f.path(coll); p != nil {
-		f.vote(p, "array", literal)
+		f.countType(p, "array", literal)
 		if lit, ok := constantOf(elem); ok {
 			f.suggest(p, lit)
 		}
@@ -97,7 +97,7 @@ func (f *finder) members(c []*ast.Term) {
 	if p := f.path(elem); p != nil {
 		if lit, ok := constantOf(coll); ok {
 			each(lit, func(v value.Value) {
-				f.vote(p, jsonType(v), literal)
+				f.countType(p, jsonType(v), literal)
 				f.suggest(p, v)
 			})
 			return

@@ -46,7 +46,7 @@ func check(source string, library bool, libs []Library) (c *checked, issues []Is
 		if p := recover(); p != nil {
 			c, issues = nil, []Issue{CrashIssue("the source cannot be compiled", p, "compiler")}
 		}
-		issues = tidy(source, issues)
+		issues = cleanIssues(source, issues)
 	}()
 	mod, issues := parse(sourceName, source)
 	if issues != nil {
@@ -85,7 +85,7 @@ func checkModule(mod *ast.Module, library bool, libs []Library) (c *checked, iss
 	compiler.Compile(k.modules(mod))
 	var refused []Issue
 	if compiler.Failed() {
-		refused = k.placed(k.compileOn(mod, compiler))
+		refused = k.locateIssues(k.compileOn(mod, compiler))
 	}
 	for _, is := range refused {
 		// A reference to all of data takes in the rule itself: no recursion that
@@ -102,7 +102,7 @@ func checkModule(mod *ast.Module, library bool, libs []Library) (c *checked, iss
 	}
 	program, err := native.Compile(compiler, pkg)
 	if err != nil {
-		return nil, k.placed([]Issue{unsupported(err)})
+		return nil, k.locateIssues([]Issue{unsupported(err)})
 	}
 	return &checked{module: mod, compiler: compiler, pkg: pkg, libs: k.sorted(), program: program}, nil
 }
@@ -283,9 +283,9 @@ func compilerIssues(err error) []Issue {
 	return out
 }
 
-// tidy places issues within their source, orders them, drops repeats and cuts
+// cleanIssues places issues within their source, orders them, drops repeats and cuts
 // the list.
-func tidy(source string, issues []Issue) []Issue {
+func cleanIssues(source string, issues []Issue) []Issue {
 	for i := range issues {
 		issues[i].file = ""
 	}

@@ -55,7 +55,7 @@ func parseTidy(file, source string, check func(*ast.Module) []Issue) (mod *ast.M
 		if p := recover(); p != nil {
 			mod, issues = nil, []Issue{CrashIssue("the source cannot be read", p, "compiler")}
 		}
-		issues = tidy(source, issues)
+		issues = cleanIssues(source, issues)
 	}()
 	mod, issues = parse(file, source)
 	if issues != nil {

@@ -147,14 +147,14 @@ func (k *linker) packageOf(ref ast.Ref) string {
 		return ""
 	}
 	for n := 2; n <= len(path); n++ {
-		if pkg := strings.Join(path[:n], "."); k.known(pkg) {
+		if pkg := strings.Join(path[:n], "."); k.hasLibrary(pkg) {
 			return pkg
 		}
 	}
 	return strings.Join(path[:2], ".")
 }
 
-func (k *linker) known(pkg string) bool {
+func (k *linker) hasLibrary(pkg string) bool {
 	_, ok := k.shelf[pkg]
 	return ok
 }
@@ -167,7 +167,7 @@ func (k *linker) follow(mod *ast.Module, trail []string, site *ast.Location) {
 		if pkg == "" {
 			return
 		}
-		if imported && !k.known(pkg) {
+		if imported && !k.hasLibrary(pkg) {
 			pkg = strings.Join(constPath(ref[1:]), ".")
 		}
 		if site != nil {
@@ -258,13 +258,13 @@ func (k *linker) checkCompiled(compiler *ast.Compiler, pkg ast.Ref) []Issue {
 		for i := range found {
 			found[i].file = l.file
 		}
-		issues = append(issues, k.placed(found)...)
+		issues = append(issues, k.locateIssues(found)...)
 	}
 	return issues
 }
 
-// placed puts what is wrong in a library where the control leads to it.
-func (k *linker) placed(issues []Issue) []Issue {
+// locateIssues puts what is wrong in a library where the control leads to it.
+func (k *linker) locateIssues(issues []Issue) []Issue {
 	for i, is := range issues {
 		pkg := strings.TrimSuffix(is.file, ".rego")
 		if l := k.reached[pkg]; l != nil {

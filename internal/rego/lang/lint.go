@@ -50,5 +50,5 @@ func (l *Linter) Lint(ctx context.Context, source string) ([]Issue, error) {
 			Message: v.Description, Severity: SeverityWarning, Rule: v.Category + "/" + v.Title,
 		})
 	}
-	return tidy(source, append(out, advise(mod)...)), nil
+	return cleanIssues(source, append(out, advise(mod)...)), nil
 }

@@ -217,7 +217,7 @@ func (m *masker) value(nodes []*maskNode, depth int) error {
 			return err
 		}
 		raw := m.src[from:m.at]
-		if slices.ContainsFunc(nodes, (*maskNode).goesOn) {
+		if slices.ContainsFunc(nodes, (*maskNode).continues) {
 			if inner, ok := m.inner(raw, nodes, depth); ok {
 				m.out = value.AppendString(m.out, inner)
 				return nil
@@ -249,8 +249,8 @@ func (m *masker) inner(raw []byte, nodes []*maskNode, depth int) (string, bool) 
 	return string(in.out), string(in.out) != begins
 }
 
-// goesOn reports whether a path goes on behind this step.
-func (n *maskNode) goesOn() bool { return n.every != nil || len(n.member) > 0 }
+// continues reports whether a path goes on behind this step.
+func (n *maskNode) continues() bool { return n.every != nil || len(n.member) > 0 }
 
 // scalar copies a number or a word.
 func (m *masker) scalar() error {

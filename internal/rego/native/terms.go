@@ -302,16 +302,16 @@ func (c *Builder) startData(ref ast.Ref) refStart {
 		return refStart{c.extent(n), ref[used:], lookup}
 	}
 	for _, p := range c.packages {
-		if p.mayHold(ref) {
+		if p.mayContain(ref) {
 			fail("a reference that may lead to any rule: %v", ref)
 		}
 	}
 	return c.baseTerm(ref)
 }
 
-// mayHold reports whether a reference covers the package or may do so. No rule has the reference's
+// mayContain reports whether a reference covers the package or may do so. No rule has the reference's
 // name (see find).
-func (p *rulePackage) mayHold(ref ast.Ref) bool {
+func (p *rulePackage) mayContain(ref ast.Ref) bool {
 	pkg := p.path
 	for i := 1; i < len(pkg); i++ {
 		if i == len(ref) {

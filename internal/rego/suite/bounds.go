@@ -72,9 +72,9 @@ func bounds() map[string]bound {
 	return out
 }
 
-// weigh is about how many bytes a term takes when it is written out, shared
+// termSize is about how many bytes a term takes when it is written out, shared
 // parts counted each time; it stops counting beyond cap.
-func weigh(t *ast.Term, limit int64) int64 {
+func termSize(t *ast.Term, limit int64) int64 {
 	var n int64
 	var walk func(v ast.Value) bool
 	each := func(t *ast.Term) bool { return !walk(t.Value) }
@@ -126,16 +126,16 @@ func integer(t *ast.Term) (int, bool) {
 	return n.Int()
 }
 
-// under is the cost n times a factor, refused above limit.
-func under(n, limit, factor int64) int64 {
+// timesWithin is the cost n times a factor, refused above limit.
+func timesWithin(n, limit, factor int64) int64 {
 	if n > limit {
 		return refused
 	}
 	return n * factor
 }
 
-// worked is the cost of n steps that make little: an eighth of a byte each.
-func worked(n, limit int64) int64 {
+// stepCost is the cost of n steps that make little: an eighth of a byte each.
+func stepCost(n, limit int64) int64 {
 	if n > limit {
 		return refused
 	}
@@ -147,13 +147,13 @@ func boundStrings(_ *allowance, args []*ast.Term) int64 {
 	for _, a := range args {
 		n += size(a)
 	}
-	return under(n, maxString, 3)
+	return timesWithin(n, maxString, 3)
 }
 
 func boundTree(_ *allowance, args []*ast.Term) int64 {
 	var n int64
 	for _, a := range args {
-		if n += weigh(a, maxTree); n > maxTree {
+		if n += termSize(a, maxTree); n > maxTree {
 			return refused
 		}
 	}
@@ -165,19 +165,19 @@ func boundElems(_ *allowance, args []*ast.Term) int64 {
 	for _, a := range args {
 		n += size(a)
 	}
-	return under(n, maxElems, 8)
+	return timesWithin(n, maxElems, 8)
 }
 
 func boundPairs(_ *allowance, args []*ast.Term) int64 {
 	n := int64(1)
 	for _, a := range args {
-		w := weigh(a, maxTree)
+		w := termSize(a, maxTree)
 		if w > maxTree {
 			return refused
 		}
 		n = satMul(n, max(w/8, 1))
 	}
-	return worked(n, maxPairs*16)
+	return stepCost(n, maxPairs*16)
 }
 
 // satMul multiplies without overflow.
@@ -226,7 +226,7 @@ func boundNumbers(_ *allowance, args []*ast.Term) int64 {
 }
 
 func boundProduct(_ *allowance, args []*ast.Term) int64 {
-	if n := weigh(args[0], maxDigits*2); n > maxDigits*2 {
+	if n := termSize(args[0], maxDigits*2); n > maxDigits*2 {
 		return refused
 	}
 	return maxDigits
@@ -268,7 +268,7 @@ func boundRange(_ *allowance, args []*ast.Term) int64 {
 	if n < 0 {
 		return refused
 	}
-	return under(n/int64(step)+1, maxElems, termBytes)
+	return timesWithin(n/int64(step)+1, maxElems, termBytes)
 }
 
 func boundSplit(_ *allowance, args []*ast.Term) int64 {
@@ -276,7 +276,7 @@ func boundSplit(_ *allowance, args []*ast.Term) int64 {
 	if len(s) > maxString {
 		return refused
 	}
-	return under(int64(strings.Count(s, sep))+1, maxElems, termBytes)
+	return timesWithin(int64(strings.Count(s, sep))+1, maxElems, termBytes)
 }
 
 func boundConcat(_ *allowance, args []*ast.Term) int64 {
@@ -291,7 +291,7 @@ func boundConcat(_ *allowance, args []*ast.Term) int64 {
 	case ast.Set:
 		v.Foreach(add)
 	}
-	return under(n, maxString, 1)
+	return timesWithin(n, maxString, 1)
 }
 
 // boundSprintf takes the longest that the format can ask for: every verb could
@@ -301,7 +301,7 @@ func boundSprintf(_ *allowance, args []*ast.Term) int64 {
 	if len(f) > maxString {
 		return refused
 	}
-	largest := weigh(args[1], maxTree)
+	largest := termSize(args[1], maxTree)
 	pads, digits := int64(0), 0
 	for i := range len(f) {
 		if f[i] >= '0' && f[i] <= '9' {
@@ -314,7 +314,7 @@ func boundSprintf(_ *allowance, args []*ast.Term) int64 {
 		pads += maxFormatPads / 4 * int64(strings.Count(f, "*"))
 	}
 	verbs := int64(strings.Count(f, "%"))
-	return under(satMul(verbs, largest)+pads+int64(len(f)), maxTree, 1)
+	return timesWithin(satMul(verbs, largest)+pads+int64(len(f)), maxTree, 1)
 }
 
 func boundReplace(_ *allowance, args []*ast.Term) int64 {
@@ -322,17 +322,17 @@ func boundReplace(_ *allowance, args []*ast.Term) int64 {
 	if len(s) > maxString {
 		return refused
 	}
-	return under(int64(len(s))+satMul(int64(strings.Count(s, old)), int64(len(to))), maxString, 1)
+	return timesWithin(int64(len(s))+satMul(int64(strings.Count(s, old)), int64(len(to))), maxString, 1)
 }
 
 func boundReplaceN(_ *allowance, args []*ast.Term) int64 {
 	s := int64(len(str(args[1])))
 	n := size(args[0])
-	longest := weigh(args[0], maxString)
+	longest := termSize(args[0], maxString)
 	if n > 1000 || s > maxString || longest > maxString {
 		return refused
 	}
-	return under(satMul(s+1, longest/max(n, 1)+1), maxTree, 1)
+	return timesWithin(satMul(s+1, longest/max(n, 1)+1), maxTree, 1)
 }
 
 func boundExpand(_ *allowance, args []*ast.Term) int64 {
@@ -344,7 +344,7 @@ func boundExpand(_ *allowance, args []*ast.Term) int64 {
 	if host > 16 {
 		return refused
 	}
-	return under(int64(1)<<host, maxExpanded, 2*termBytes)
+	return timesWithin(int64(1)<<host, maxExpanded, 2*termBytes)
 }
 
 // regexSize is about how many states a pattern compiles to.
@@ -363,7 +363,7 @@ func boundRegex(pattern, text int) bound {
 		if len(s) > maxString {
 			return refused
 		}
-		return worked(satMul(int64(len(s))+1, regexSize(p)), maxRegexWork)
+		return stepCost(satMul(int64(len(s))+1, regexSize(p)), maxRegexWork)
 	}
 }
 
@@ -385,11 +385,11 @@ func boundRegexReplace(b *allowance, args []*ast.Term) int64 {
 	if !strings.Contains(to, "$") {
 		grown = satMul(int64(len(s))+1, int64(len(to))+1)
 	}
-	return under(grown, maxTree, 1)
+	return timesWithin(grown, maxTree, 1)
 }
 
 func boundGlobSets(_ *allowance, args []*ast.Term) int64 {
-	return under(size(args[0])+size(args[1]), maxGlobSet, 1)
+	return timesWithin(size(args[0])+size(args[1]), maxGlobSet, 1)
 }
 
 func boundToken(_ *allowance, args []*ast.Term) int64 {
@@ -397,7 +397,7 @@ func boundToken(_ *allowance, args []*ast.Term) int64 {
 		return refused
 	}
 	for _, a := range args[1:] {
-		if weigh(a, maxToken) > maxKey {
+		if termSize(a, maxToken) > maxKey {
 			return refused
 		}
 	}
@@ -405,11 +405,11 @@ func boundToken(_ *allowance, args []*ast.Term) int64 {
 }
 
 func boundPatch(_ *allowance, args []*ast.Term) int64 {
-	doc := weigh(args[0], maxTree)
-	if doc > maxTree || weigh(args[1], maxTree) > maxTree {
+	doc := termSize(args[0], maxTree)
+	if doc > maxTree || termSize(args[1], maxTree) > maxTree {
 		return refused
 	}
-	return worked(satMul(doc/8, size(args[1])+1), maxPairs*16)
+	return stepCost(satMul(doc/8, size(args[1])+1), maxPairs*16)
 }
 
 // boundPaths walks the graph as the built-in will, without building anything,

@@ -195,7 +195,7 @@ func parseModules(mods []Module) (*testSuite, []lang.FileIssue) {
 func compiles(group map[string]*ast.Module) (issues []lang.FileIssue) {
 	defer func() {
 		if p := recover(); p != nil {
-			issues = []lang.FileIssue{broke(p)}
+			issues = []lang.FileIssue{panicIssue(p)}
 		}
 	}()
 	compiler, copies := testCompiler(group)
@@ -205,7 +205,7 @@ func compiles(group map[string]*ast.Module) (issues []lang.FileIssue) {
 	return nil
 }
 
-func broke(p any) lang.FileIssue {
+func panicIssue(p any) lang.FileIssue {
 	return lang.FileIssue{Issue: lang.CrashIssue("the tests cannot be compiled", p, "compiler")}
 }
 
@@ -283,7 +283,7 @@ func (s *testSuite) group(dir string) (map[string]*ast.Module, []lang.FileIssue)
 			}
 		}
 	}
-	return in, s.unlike(in)
+	return in, s.checkDistinct(in)
 }
 
 // provides tells whether a control among in already has a package that want names.
@@ -296,9 +296,9 @@ func (s *testSuite) provides(in map[string]*ast.Module, want ast.Ref) bool {
 	return false
 }
 
-// unlike refuses two controls of one package: each decides by itself, and a
+// checkDistinct refuses two controls of one package: each decides by itself, and a
 // test that saw both as one would prove nothing.
-func (s *testSuite) unlike(in map[string]*ast.Module) []lang.FileIssue {
+func (s *testSuite) checkDistinct(in map[string]*ast.Module) []lang.FileIssue {
 	seen := map[string]string{}
 	var out []lang.FileIssue
 	for _, p := range s.paths(false) {
@@ -349,7 +349,7 @@ var testCapabilities = sync.OnceValue(func() *ast.Capabilities {
 func (s *testSuite) run(ctx context.Context, group map[string]*ast.Module, tracer *cover.Cover) (out []ModuleTest, issues []lang.FileIssue) {
 	defer func() {
 		if p := recover(); p != nil { // other people's code on hostile text
-			out, issues = nil, []lang.FileIssue{broke(p)}
+			out, issues = nil, []lang.FileIssue{panicIssue(p)}
 		}
 	}()
 	compiler, copies := testCompiler(group)

@@ -278,7 +278,7 @@ func (d *decoder) object() (Value, error) {
 	d.i++
 	d.depth++
 	mem := d.pairs[base:]
-	if len(mem) > pairwise && twins(mem) {
+	if len(mem) > pairwise && hasDuplicates(mem) {
 		return Value{}, d.fail(d.i-1, "members that are equal or differ only in case")
 	}
 	n := len(mem)
@@ -384,8 +384,8 @@ func foldRune(r rune) rune {
 	return least
 }
 
-// twins tells whether two of many members are equal but for case.
-func twins(mem []Pair) bool {
+// hasDuplicates tells whether two of many members are equal but for case.
+func hasDuplicates(mem []Pair) bool {
 	seen := make(map[string]struct{}, len(mem))
 	for i := range mem {
 		k := mem[i].K.str()

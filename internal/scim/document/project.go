@@ -42,7 +42,7 @@ func (s Selection) Apply(k *Kind, doc map[string]any) map[string]any {
 			}
 		}
 		for _, name := range s.Only {
-			keep(k, name, doc, out)
+			copyAttribute(k, name, doc, out)
 		}
 	}
 	for _, name := range s.Without {
@@ -51,8 +51,8 @@ func (s Selection) Apply(k *Kind, doc map[string]any) map[string]any {
 	return out
 }
 
-// keep copies an attribute, or a part of one, to an answer.
-func keep(k *Kind, name string, from, to map[string]any) {
+// copyAttribute copies an attribute, or a part of one, to an answer.
+func copyAttribute(k *Kind, name string, from, to map[string]any) {
 	if e := k.extension(name); e != nil {
 		if v, ok := from[e.ID]; ok {
 			to[e.ID] = v

@@ -7,8 +7,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
 )
 
-// tell finds the rule behind a flip, and keeps the flip as a sample while there is room.
-func (m *Machine) tell(ctx context.Context, p *Part, r *record, s *sides, req *rego.Request, opt rego.Options, o outcome) {
+// recordFlip finds the rule behind a flip, and keeps the flip as a sample while there is room.
+func (m *Machine) recordFlip(ctx context.Context, p *Part, r *record, s *sides, req *rego.Request, opt rego.Options, o outcome) {
 	if m.told >= maxExplained {
 		return
 	}

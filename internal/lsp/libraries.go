@@ -52,9 +52,9 @@ func filePath(uri string) (string, bool) {
 	return filepath.FromSlash(u.Path), true
 }
 
-// shelf is the libraries that a document may import: the open ones, then those in the
+// allLibraries is the libraries that a document may import: the open ones, then those in the
 // editor's folders, then the server's. The first one of a package counts.
-func (s *Server) shelf(ctx context.Context) []lang.Library {
+func (s *Server) allLibraries(ctx context.Context) []lang.Library {
 	s.mu.Lock()
 	stale := s.stale
 	s.stale = false

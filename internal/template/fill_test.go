@@ -118,7 +118,7 @@ func TestLoadRefuses(t *testing.T) {
 		"the default is no":       {"template.json": strings.Replace(good["template.json"], `"default":1`, `"default":"1"`, 1)},
 		"has no rule":             {"control.rego": "package x\n\nallow := true\n"},
 		"has two rules":           {"control.rego": good["control.rego"] + "\nn := 1 if false\n"},
-		"is not a literal":           {"control.rego": "package x\n\nn := input.n\n"},
+		"is not a literal":        {"control.rego": "package x\n\nn := input.n\n"},
 		"template.json says":      {"template.json": `{"id":"Y"}`},
 		"unknown field":           {"cases.json": `{"case":[]}`},
 		"traffic.json":            {"traffic.json": `[]`},

@@ -255,7 +255,9 @@ func (s *serials) next(kind string) string {
 func policyQuota(t *testing.T, s *apptest.Server) quota {
 	c := found(t, s, body{"name": "Many controls"})
 	q, names := limited(t, s, c, "policies"), &serials{}
-	module := func(name string) string { return "package " + strings.ReplaceAll(name, "-", "_") + "\n\nallow := true\n" }
+	module := func(name string) string {
+		return "package " + strings.ReplaceAll(name, "-", "_") + "\n\nallow := true\n"
+	}
 	draft := func(kind string) body {
 		name := names.next(kind)
 		return body{"name": name, "rego_code": module(name), "environment": "sandbox"}

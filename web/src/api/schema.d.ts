@@ -3548,7 +3548,7 @@ export interface components {
             attributes: {
                 [key: string]: unknown;
             };
-            /** @description How it runs: max_tokens, temperature, safety_settings with content_filter and prompt_validation, and what you add. Controls read it as input.user.configuration. */
+            /** @description How it runs: max_tokens, temperature, safety_settings with content_filter and prompt_validation, and your own members. Controls read it as input.user.configuration. */
             configuration: {
                 [key: string]: unknown;
             };
@@ -3559,7 +3559,7 @@ export interface components {
             created_at: string;
             /**
              * Format: int64
-             * @description Identifier. As a subject of decisions its id is agent: and this number.
+             * @description Identifier. As a subject of decisions its id is agent: followed by this number.
              * @example 7
              */
             id: number;
@@ -3597,11 +3597,11 @@ export interface components {
             updated_at: string;
         };
         AgentChange: {
-            /** @description Replaces the attributes whole. */
+            /** @description Replaces all attributes. */
             attributes?: {
                 [key: string]: unknown;
             } | null;
-            /** @description Replaces the configuration whole. */
+            /** @description Replaces the whole configuration. */
             configuration?: {
                 [key: string]: unknown;
             } | null;
@@ -3612,7 +3612,7 @@ export interface components {
              * @description Name, unique.
              */
             name?: string;
-            /** @description Replaces the list whole. */
+            /** @description Replaces the whole list. */
             policies?: number[] | null;
             /** @description Who hosts its model. */
             provider?: string | null;
@@ -3632,7 +3632,7 @@ export interface components {
             attributes?: {
                 [key: string]: unknown;
             };
-            /** @description How it runs. Controls read it as input.user.configuration: put no secret here. */
+            /** @description How it runs. Controls read it as input.user.configuration, so do not put secrets here. */
             configuration?: {
                 [key: string]: unknown;
             };
@@ -3666,22 +3666,22 @@ export interface components {
             type: "llm" | "rag" | "chatbot";
         };
         AgentPage: {
-            /** @description The page, by id. */
+            /** @description The page, sorted by id. */
             agents: components["schemas"]["Agent"][];
             /**
              * Format: int64
-             * @description How many match the filters.
+             * @description Number of agents that match the filters.
              */
             total: number;
         };
         AlertChange: {
-            /** @description The channels that are told; empty: all of the environment. */
+            /** @description The channels that get its messages; empty: all of the environment. */
             channel_ids?: number[];
-            /** @description Description, for readers of its messages. */
+            /** @description Description, for the people who read its messages. */
             description?: string;
             /** @description Whether it is evaluated. */
             enabled?: boolean;
-            /** @description How often it looks, and how often it may fire; replaces all of it. */
+            /** @description How often it is evaluated, and how often it may fire; replaces all of it. */
             frequency?: components["schemas"]["AlertFrequency"];
             /**
              * Format: name
@@ -3697,9 +3697,9 @@ export interface components {
             trigger?: components["schemas"]["AlertTrigger"];
         };
         AlertDraft: {
-            /** @description The channels that are told, from their severity thresholds on; absent: all of the environment. */
+            /** @description The channels that get its messages, from their severity thresholds on; absent: all of the environment. */
             channel_ids?: number[];
-            /** @description Description, for readers of its messages. */
+            /** @description Description, for the people who read its messages. */
             description?: string;
             /** @description Whether it is evaluated; true by default. */
             enabled?: boolean;
@@ -3708,7 +3708,7 @@ export interface components {
              * @enum {string}
              */
             environment?: "sandbox" | "production";
-            /** @description How often it looks, and how often it may fire. */
+            /** @description How often it is evaluated, and how often it may fire. */
             frequency?: components["schemas"]["AlertFrequency"];
             /**
              * Format: name
@@ -3756,7 +3756,7 @@ export interface components {
             at: string;
             /**
              * Format: double
-             * @description The value then.
+             * @description The value at that time.
              */
             value: number;
         };
@@ -3778,7 +3778,7 @@ export interface components {
             max_fires_per_day?: number;
         };
         AlertPage: {
-            /** @description The page, by id. */
+            /** @description The page, sorted by id. */
             alert_rules: components["schemas"]["AlertRule"][];
             /**
              * Format: int64
@@ -3806,7 +3806,7 @@ export interface components {
             highest_value: number | null;
             /**
              * Format: date-time
-             * @description From when on there is enough recorded: 7 days ago, or 2 days for percentiles of latency, or less where the log has too many entries that match the filter.
+             * @description Start of the recorded data that is used: 7 days ago, or 2 days for percentiles of latency, or less if the log has too many entries that match the filter.
              */
             since: string;
             /**
@@ -3826,7 +3826,7 @@ export interface components {
             would_have_resolved: number;
         };
         AlertRule: {
-            /** @description The channels that are told, from their severity thresholds on; empty: all of the environment. */
+            /** @description The channels that get its messages, from their severity thresholds on; empty: all of the environment. */
             channel_ids: number[];
             /**
              * Format: date-time
@@ -3835,7 +3835,7 @@ export interface components {
             created_at: string;
             /** @description Who created it. */
             created_by: string;
-            /** @description Description, for readers of its messages. */
+            /** @description Description, for the people who read its messages. */
             description: string;
             /** @description Whether it is evaluated. */
             enabled: boolean;
@@ -3844,9 +3844,9 @@ export interface components {
              * @enum {string}
              */
             environment: "sandbox" | "production";
-            /** @description Whether it fired, and its condition has held since. */
+            /** @description Whether it is firing: its condition has held since it fired. */
             firing: boolean;
-            /** @description How often it looks, and how often it may fire. */
+            /** @description How often it is evaluated, and how often it may fire. */
             frequency: components["schemas"]["AlertFrequency"];
             /**
              * Format: int64
@@ -3873,7 +3873,7 @@ export interface components {
              * @example many denials of payments
              */
             name: string;
-            /** @description Why it can never fire, such as a resource that was deleted; empty: nothing is wrong. */
+            /** @description Why it can never fire, such as a deleted resource; empty: it can. */
             problem: string;
             /**
              * @description Severity of its messages.
@@ -5036,7 +5036,7 @@ export interface components {
         BouncerSyncStatus: {
             /**
              * Format: date-time
-             * @description When it last took a bundle; null before the first.
+             * @description When it last fetched a bundle; null before the first.
              */
             last_sync_time: string | null;
             /**
@@ -5813,7 +5813,7 @@ export interface components {
             [key: string]: unknown;
         };
         Domain: {
-            /** @description Whether the server orders a certificate by ACME (RFC 8555) for the verified domain, as long as it has none that was sent. */
+            /** @description Whether the server orders a certificate by ACME (RFC 8555) for the verified domain, as long as none was uploaded. */
             acme: boolean;
             /** @description The certificate that TLS connections to the domain get. */
             certificate: components["schemas"]["DomainCertificate"];
@@ -5839,7 +5839,7 @@ export interface components {
              */
             ssl_expires_at: string | null;
             /**
-             * @description active after the verification; expired after the domain's certificate has expired. certificate says more.
+             * @description active after the verification; expired after the domain's certificate has expired. certificate has the details.
              * @enum {string}
              */
             ssl_status: "pending" | "active" | "expired";
@@ -5879,7 +5879,7 @@ export interface components {
             status: "pending" | "active" | "expired" | "failing";
         };
         DomainChange: {
-            /** @description Whether to order a certificate by ACME while no certificate was sent; null: true. true also has an order that failed tried again at once. */
+            /** @description Whether to order a certificate by ACME while none was uploaded; null: true. With true, the server also retries a failed order at once. */
             acme?: boolean | null;
             /**
              * Format: int64
@@ -5893,7 +5893,7 @@ export interface components {
         };
         DomainDraft: {
             /**
-             * @description Whether to order a certificate by ACME while no certificate was sent.
+             * @description Whether to order a certificate by ACME while none was uploaded.
              * @default true
              */
             acme: boolean;
@@ -6478,7 +6478,7 @@ export interface components {
             created_by: string;
             /** @description Whether a credential is stored. It is never returned. */
             credential_set: boolean;
-            /** @description Whether anything is sent. What waits is sent once it is enabled again. */
+            /** @description Whether gatehouse sends anything to it. Waiting entries and messages are sent once it is enabled again. */
             enabled: boolean;
             /**
              * @description Address of the system.
@@ -6500,7 +6500,7 @@ export interface components {
              * @enum {string}
              */
             kind: "webhook" | "siem_forwarder";
-            /** @description Why the last attempt failed; empty: it did not. */
+            /** @description Why the last attempt failed; empty if it did not. */
             last_error: string;
             /**
              * Format: date-time
@@ -6535,9 +6535,9 @@ export interface components {
         IntegrationChange: {
             /** @description Replaces the credential: an object with the secrets of the kind, or a string for its main secret; an empty object removes it. */
             credential?: unknown;
-            /** @description Whether anything is sent. */
+            /** @description Whether gatehouse sends anything to it. */
             enabled?: boolean;
-            /** @description Address of the system. Another host needs the credential again: the stored one is not sent to a host that it was not given for. */
+            /** @description Address of the system. A change to another host needs the credential again: the stored one is sent only to the host that it was given for. */
             endpoint?: string;
             /**
              * Format: name
@@ -6552,7 +6552,7 @@ export interface components {
         IntegrationDraft: {
             /** @description An object with the secrets of the kind, or a string for its main secret. It is stored encrypted and never returned. */
             credential?: unknown;
-            /** @description Whether anything is sent; true by default. */
+            /** @description Whether gatehouse sends anything to it; true by default. */
             enabled?: boolean;
             /**
              * @description Address of the system: an https URL, or http to an address that the operator allows. No internal network.
@@ -6596,7 +6596,7 @@ export interface components {
             kinds: components["schemas"]["IntegrationKind"][];
         };
         IntegrationPage: {
-            /** @description The page, by id. */
+            /** @description The page, sorted by id. */
             integrations: components["schemas"]["Integration"][];
             /**
              * Format: int64
@@ -6612,7 +6612,7 @@ export interface components {
              * @description Duration in milliseconds.
              */
             duration_ms: number;
-            /** @description Why it failed; empty: it did not. */
+            /** @description Why it failed; empty if it did not. */
             error: string;
             /**
              * Format: int64
@@ -6968,7 +6968,7 @@ export interface components {
             duration_ms: number;
             /** @description Why it failed. */
             error?: string;
-            /** @description The receiver's own words, where its protocol has any. */
+            /** @description The receiver's own error text, if its protocol has one. */
             response?: string;
             /**
              * Format: int64
@@ -6986,7 +6986,7 @@ export interface components {
             digest_window_seconds?: number;
             /** @description Whether messages are sent. */
             enabled?: boolean;
-            /** @description Address of the receiver. Another host needs the credential again: the stored one is not sent to a host that it was not given for. */
+            /** @description Address of the receiver. A change to another host needs the credential again: the stored one is sent only to the host that it was given for. */
             endpoint?: string;
             /**
              * Format: int64
@@ -7003,7 +7003,7 @@ export interface components {
                 /** @description The days on which they begin; absent: every day. */
                 days?: ("monday" | "tuesday" | "wednesday" | "thursday" | "friday" | "saturday" | "sunday")[];
                 /**
-                 * @description Messages of this severity or a higher one are sent even so; critical by default.
+                 * @description Messages of this severity or a higher one are sent anyway; critical by default.
                  * @enum {string}
                  */
                 except_severity?: "warning" | "error" | "critical";
@@ -7097,7 +7097,7 @@ export interface components {
             name: string;
             /**
              * Format: int64
-             * @description Number of deliveries that are still tried.
+             * @description Number of deliveries that wait for another attempt.
              */
             pending_deliveries: number;
             /** @description When messages are held; null: never. */
@@ -7123,7 +7123,7 @@ export interface components {
             updated_at: string;
         };
         NotifyDelivery: {
-            /** @description What the message is about. */
+            /** @description The subject of the message. */
             alert: string;
             /** @description The attempts, oldest first, at most the last 25. */
             attempt_log: components["schemas"]["NotifyAttempt"][];
@@ -7146,12 +7146,12 @@ export interface components {
             created_at: string;
             /**
              * Format: int64
-             * @description The delivery of the digest that it is in; null: in none.
+             * @description The delivery of the digest that contains it; null: none.
              */
             digest_id: number | null;
             /**
              * Format: int64
-             * @description Number of messages that it sums up; 0: it is no digest.
+             * @description Number of messages in the digest; 0: it is not a digest.
              */
             digest_size: number;
             /**
@@ -7159,11 +7159,11 @@ export interface components {
              * @enum {string}
              */
             environment: "sandbox" | "production";
-            /** @description Why the last attempt failed; empty: it did not. */
+            /** @description Why the last attempt failed; empty if it did not. */
             error: string;
             /**
              * Format: date-time
-             * @description When it was sent or given up; null: it is still tried.
+             * @description When it was sent or given up; null: further attempts follow.
              */
             finished_at: string | null;
             /**
@@ -7178,7 +7178,7 @@ export interface components {
             next_attempt_at: string | null;
             /** @description The message. Members with secret names are redacted, here and in what is sent. */
             payload: components["schemas"]["NotifyMessage"];
-            /** @description The receiver's own words at the last attempt, where its protocol has any. */
+            /** @description The receiver's own error text at the last attempt, if its protocol has one. */
             response: string;
             /**
              * Format: int64
@@ -7196,7 +7196,7 @@ export interface components {
              */
             severity: "info" | "warning" | "error" | "critical";
             /**
-             * @description held: it waits for quiet hours to end, or for a digest; digested: it is in the digest digest_id; failed: to be tried again, unless it was a test; dlq: given up.
+             * @description held: it waits for the end of quiet hours, or for a digest; digested: it is in the digest digest_id; failed: it will be tried again, unless it was a test; dlq: given up.
              * @enum {string}
              */
             status: "pending" | "held" | "digested" | "sent" | "failed" | "dlq";
@@ -7235,13 +7235,13 @@ export interface components {
             credential?: unknown;
             /**
              * Format: int64
-             * @description For how long after a message further ones are held, to be sent as one digest, in seconds; 0 by default: they are not held. Critical messages are never held so. Not for types that keep an incident or a ticket for each fault.
+             * @description For how long after a message further ones are held, to be sent as one digest, in seconds; 0 by default: they are not held. Critical messages are never held for a digest. Not for types that keep an incident or a ticket for each fault.
              */
             digest_window_seconds?: number;
             /** @description Whether messages are sent; true by default. */
             enabled?: boolean;
             /**
-             * @description Address of the receiver: an https URL, or http to an address that the operator allows; for email smtp://host:port or smtps://host:port. No internal network. Types with a fixed address need none. The URL of a chat's incoming webhook is a secret: it becomes the credential, and only its scheme and host stay here.
+             * @description Address of the receiver: an https URL, or http to an address that the operator allows; for email smtp://host:port or smtps://host:port. No internal network. Types with a fixed address need none. The URL of a chat's incoming webhook is a secret: it becomes the credential, and the endpoint shows only its scheme and host.
              * @example https://hooks.example.com/gatehouse
              */
             endpoint?: string;
@@ -7285,19 +7285,19 @@ export interface components {
             value: string;
         };
         NotifyMessage: {
-            /** @description What it is about. */
+            /** @description The subject. */
             alert: string;
-            /** @description The messages that it sums up, the most severe first, at most 100; absent: it is no digest. */
+            /** @description The messages in the digest, the most severe first, at most 100; absent: it is not a digest. */
             digest?: components["schemas"]["NotifySummary"][];
             /** @description Environment; absent: it concerns the whole tenant. */
             environment?: string;
             /** @description Details. */
             facts: components["schemas"]["NotifyFact"][];
-            /** @description Identifies what it is about: the same in all notifications about one fault. */
+            /** @description Identifies the subject of the notification: the same in all notifications about one fault. */
             fault: string;
             /** @description Identifies the notification; the same in each attempt. */
             id: string;
-            /** @description The object in the console. */
+            /** @description Link to the object in the console. */
             link?: string;
             /** @description What happened. */
             message: string;
@@ -7307,7 +7307,7 @@ export interface components {
              */
             severity: "info" | "warning" | "error" | "critical";
             /**
-             * @description resolved: what it is about has ended.
+             * @description resolved: the fault has ended.
              * @enum {string}
              */
             status: "firing" | "resolved";
@@ -7322,7 +7322,7 @@ export interface components {
             title: string;
         };
         NotifyPage: {
-            /** @description The page, by id. */
+            /** @description The page, sorted by id. */
             channels: components["schemas"]["NotifyChannel"][];
             /**
              * Format: int64
@@ -7335,7 +7335,7 @@ export interface components {
             /** @description The days on which they begin; absent: every day. */
             days?: ("monday" | "tuesday" | "wednesday" | "thursday" | "friday" | "saturday" | "sunday")[];
             /**
-             * @description Messages of this severity or a higher one are sent even so; critical by default.
+             * @description Messages of this severity or a higher one are sent anyway; critical by default.
              * @enum {string}
              */
             except_severity?: "warning" | "error" | "critical";
@@ -7365,19 +7365,19 @@ export interface components {
             kind: "text" | "list" | "choice";
             /** @description Member of the channel's settings. */
             name: string;
-            /** @description Whether there must be one. */
+            /** @description Whether the member is required. */
             required: boolean;
-            /** @description What a choice offers. The first is what holds where the setting is absent. */
+            /** @description Values of the setting. The first is the default. */
             values?: string[];
         };
         NotifySummary: {
-            /** @description What it is about. */
+            /** @description The subject. */
             alert: string;
-            /** @description Identifies what it is about. */
+            /** @description Identifies the subject of the message. */
             fault: string;
             /** @description Identifies the message. */
             id: string;
-            /** @description The object in the console. */
+            /** @description Link to the object in the console. */
             link?: string;
             /**
              * @description Severity.
@@ -7385,7 +7385,7 @@ export interface components {
              */
             severity: "info" | "warning" | "error" | "critical";
             /**
-             * @description resolved: what it is about has ended.
+             * @description resolved: the fault has ended.
              * @enum {string}
              */
             status: "firing" | "resolved";
@@ -7410,9 +7410,9 @@ export interface components {
              * @description Duration in milliseconds.
              */
             duration_ms: number;
-            /** @description Why it failed; empty: it did not. */
+            /** @description Why it failed; empty if it did not. */
             error: string;
-            /** @description The receiver's own words, where its protocol has any. */
+            /** @description The receiver's own error text, if its protocol has one. */
             response: string;
             /**
              * Format: int64
@@ -7471,17 +7471,17 @@ export interface components {
             result: components["schemas"]["OPADecision"];
         };
         PipChange: {
-            /** @description Replaces the configuration whole. Another host needs credentials again: the stored ones are not sent to a host that they were not given for. */
+            /** @description Replaces the whole configuration. A change to another host needs credentials again: the stored ones are sent only to the host that they were given for. */
             configuration?: components["schemas"]["PipConfig"];
-            /** @description What its data is about. */
+            /** @description Kind of data. */
             connection_type?: string | null;
-            /** @description Replaces the credentials whole; null removes them. */
+            /** @description Replaces all credentials; null removes them. */
             credentials?: {
                 /** @description Secret header fields, such as an API key. */
                 headers?: {
                     [key: string]: string;
                 };
-                /** @description OAuth client that gets its token at configuration.oauth. */
+                /** @description OAuth client, which gets its token at configuration.oauth. */
                 oauth?: components["schemas"]["PipClient"];
                 /** @description Password, for HTTP Basic. */
                 password?: string;
@@ -7495,7 +7495,7 @@ export interface components {
             } | null;
             /**
              * Format: name
-             * @description Name, unique but for case. Controls have to use the new one.
+             * @description Name, unique ignoring case. Controls must use the new name.
              */
             name?: string;
             /** @description Whether it is synced on its schedule. */
@@ -7521,11 +7521,11 @@ export interface components {
             fields?: {
                 [key: string]: string;
             };
-            /** @description Header fields to send. They are shown to readers: secret ones belong in credentials. */
+            /** @description Header fields to send. Readers can see them: put secret ones into credentials. */
             headers?: {
                 [key: string]: string;
             };
-            /** @description How to ask only for what changed. Needs key. */
+            /** @description How to request only changes. Needs key. */
             incremental?: components["schemas"]["PipIncremental"];
             /**
              * @description JSONPath of the key within a record, or the name of a member: a string or an integer, unique. With it the data is an object of records by key, else an array.
@@ -7537,12 +7537,12 @@ export interface components {
              * @enum {string}
              */
             method?: "GET" | "POST";
-            /** @description Where an access token comes from, for credentials.oauth. */
+            /** @description Where the client gets its access token, for credentials.oauth. */
             oauth?: components["schemas"]["PipOAuth"];
-            /** @description How the source gives further pages. Absent: there is one. */
+            /** @description How the source returns further pages. Absent: there is one page. */
             pagination?: components["schemas"]["PipPagination"];
             /**
-             * @description JSONPath of the records in the answer: of each record, or of the array that has them. Absent: the answer as a whole.
+             * @description JSONPath of the records in the answer: of each record, or of the array of records. Absent: the whole answer is the data.
              * @example $.items
              */
             records?: string;
@@ -7553,10 +7553,10 @@ export interface components {
             url: string;
         };
         PipConnection: {
-            /** @description What to read, and what to make of it. */
+            /** @description What to read, and how to convert it. */
             configuration: components["schemas"]["PipConfig"];
             /**
-             * @description What its data is about, in a word of yours.
+             * @description Your word for the kind of data.
              * @example identity
              */
             connection_type: string;
@@ -7580,7 +7580,7 @@ export interface components {
              */
             data_bytes: number;
             /**
-             * @description healthy: the last sync succeeded. stale: it failed, and the data of an earlier one holds. unhealthy: it failed, and there is no data. unknown: no sync has ended yet.
+             * @description healthy: the last sync succeeded. stale: it failed, and the data of an earlier one is used. unhealthy: it failed, and there is no data. unknown: no sync has ended yet.
              * @enum {string}
              */
             health_status: "unknown" | "healthy" | "stale" | "unhealthy";
@@ -7608,11 +7608,11 @@ export interface components {
             name: string;
             /**
              * Format: date-time
-             * @description When it is synced next; null: only when asked for.
+             * @description When it is synced next; null: only on request.
              */
             next_sync: string | null;
             /**
-             * @description What kind of source it is.
+             * @description Kind of source.
              * @enum {string}
              */
             provider: "http_json";
@@ -7622,14 +7622,14 @@ export interface components {
              */
             records_synced: number;
             /**
-             * @description pending: no sync has ended yet. active, error: how the last one ended. disabled: it is not synced by itself.
+             * @description pending: no sync has ended yet. active, error: how the last one ended. disabled: it is synced only on request.
              * @enum {string}
              */
             status: "pending" | "active" | "error" | "disabled";
             /** @description Whether it is synced on its schedule. */
             sync_enabled: boolean;
             /**
-             * @description How often it is synced. manual: only when asked for.
+             * @description How often it is synced. manual: only on request.
              * @enum {string}
              */
             sync_frequency: "manual" | "every_5_minutes" | "every_15_minutes" | "hourly" | "every_6_hours" | "daily" | "weekly";
@@ -7639,13 +7639,13 @@ export interface components {
              */
             updated_at: string;
         };
-        /** @description Replaces the credentials whole; null removes them. */
+        /** @description Replaces all credentials; null removes them. */
         PipCredentials: {
             /** @description Secret header fields, such as an API key. */
             headers?: {
                 [key: string]: string;
             };
-            /** @description OAuth client that gets its token at configuration.oauth. */
+            /** @description OAuth client, which gets its token at configuration.oauth. */
             oauth?: components["schemas"]["PipClient"];
             /** @description Password, for HTTP Basic. */
             password?: string;
@@ -7658,10 +7658,10 @@ export interface components {
             username?: string;
         } | null;
         PipDraft: {
-            /** @description What to read, and what to make of it; docs/data-sources.md explains it. */
+            /** @description What to read, and how to convert it; docs/data-sources.md explains it. */
             configuration: components["schemas"]["PipConfig"];
             /**
-             * @description What its data is about, in a word of yours.
+             * @description Your word for the kind of data.
              * @example identity
              */
             connection_type?: string;
@@ -7669,16 +7669,16 @@ export interface components {
             credentials?: components["schemas"]["PipCredentials"];
             /**
              * Format: name
-             * @description Name, unique but for case. Controls read the data as data.pip.<name>; data.pip["a b"] for a name that is no identifier. It does not begin with _.
+             * @description Name, unique ignoring case. Controls read the data as data.pip.<name>, or as data.pip["a b"] if the name is not an identifier. It must not begin with _.
              * @example hr
              */
             name: string;
             /**
-             * @description What kind of source it is.
+             * @description Kind of source.
              * @enum {string}
              */
             provider: "http_json";
-            /** @description Whether it is synced on its schedule, beginning at once; true by default. */
+            /** @description Whether it is synced on its schedule, starting at once; true by default. */
             sync_enabled?: boolean;
             /**
              * @description How often it is synced; hourly by default.
@@ -7697,18 +7697,18 @@ export interface components {
         };
         PipIncremental: {
             /**
-             * @description JSONPath within a record, or the name of a member. A record that has there anything but false, null, 0 or an empty text was deleted.
+             * @description JSONPath within a record, or the name of a member. A record is deleted if the value there is anything but false, null, 0 or an empty text.
              * @example deleted_at
              */
             deleted?: string;
             /**
-             * @description How that time is written; rfc3339 by default.
+             * @description Format of that time; rfc3339 by default.
              * @enum {string}
              */
             format?: "rfc3339" | "unix";
             /**
              * Format: int64
-             * @description After this time everything is read again, so that a change that was not told of is found; 24 by default.
+             * @description After this time everything is read again, to find changes that the source did not report; 24 by default.
              */
             full_after_hours?: number;
             /**
@@ -7723,7 +7723,7 @@ export interface components {
              * @enum {string}
              */
             client_auth?: "body" | "basic";
-            /** @description Scopes to ask for, separated by spaces. */
+            /** @description Scopes to request, separated by spaces. */
             scope?: string;
             /**
              * @description Token endpoint.
@@ -7732,11 +7732,11 @@ export interface components {
             token_url: string;
         };
         PipPage: {
-            /** @description The page, by id. */
+            /** @description The page, sorted by id. */
             connections: components["schemas"]["PipConnection"][];
             /**
              * Format: int64
-             * @description How many match the filters.
+             * @description Number of agents that match the filters.
              */
             total: number;
         };
@@ -7747,13 +7747,13 @@ export interface components {
              */
             first?: number;
             /**
-             * @description For cursor, and for link without a Link header: JSONPath of the token or URL. Absent, null or empty there: the last page.
+             * @description For cursor, and for link without a Link header: JSONPath of the token or URL. If it is absent, null or empty in the answer, the page is the last one.
              * @example $.meta.next
              */
             next?: string;
             /**
              * Format: int64
-             * @description Records of a full page. A page with fewer is the last one; without page_size, a page with none.
+             * @description Number of records of a full page. A page with fewer is the last one; without page_size, a page with none.
              */
             page_size?: number;
             /** @description Query parameter for the page, offset or cursor; its default is that word. */
@@ -7772,7 +7772,7 @@ export interface components {
         PipSync: {
             /**
              * Format: int64
-             * @description How often it was begun. It is begun again if its server stops.
+             * @description How often it was started. It starts again if its server stops.
              */
             attempts: number;
             /** @description Whether the data changed. */
@@ -7784,14 +7784,14 @@ export interface components {
             connection_id: number;
             /**
              * Format: date-time
-             * @description When it was asked for.
+             * @description When it was requested.
              */
             created_at: string;
-            /** @description Why it failed; null: it did not. */
+            /** @description Why it failed; null if it did not. */
             error: string | null;
             /**
              * Format: date-time
-             * @description When it ended; null: it has not.
+             * @description When it ended; null: not yet.
              */
             finished_at: string | null;
             /**
@@ -7800,7 +7800,7 @@ export interface components {
              */
             id: number;
             /**
-             * @description Who asked for it.
+             * @description Who requested it.
              * @enum {string}
              */
             reason: "manual" | "schedule";
@@ -7811,16 +7811,16 @@ export interface components {
             records_synced: number;
             /**
              * Format: int64
-             * @description HTTP status that it failed with; 0: none.
+             * @description HTTP status of the failed call; 0: none.
              */
             response_code: number;
             /**
              * Format: date-time
-             * @description When it began; null: it has not.
+             * @description When it started; null: not yet.
              */
             started_at: string | null;
             /**
-             * @description How far it is.
+             * @description State of the sync.
              * @enum {string}
              */
             status: "pending" | "in_progress" | "completed" | "failed";
@@ -7841,7 +7841,7 @@ export interface components {
             message: string;
             /**
              * Format: int64
-             * @description HTTP status that it failed with; 0: none.
+             * @description HTTP status of the failed call; 0: none.
              */
             response_code: number;
             /**
@@ -7852,7 +7852,7 @@ export interface components {
             /** @description The first records, at most 5, as controls would see them. Long texts and lists are cut. */
             sample_data: unknown[];
             /**
-             * @description The same in a word.
+             * @description The state in words.
              * @enum {string}
              */
             status: "connected" | "failed";
@@ -8017,7 +8017,7 @@ export interface components {
              * @enum {string}
              */
             status: "draft" | "active";
-            /** @description Things to know about what was done */
+            /** @description Warnings about what was done */
             warnings?: components["schemas"]["PolicyWarning"][];
         };
         PolicyDeleted: {
@@ -8251,7 +8251,7 @@ export interface components {
              * @description With keep_in_sandbox: the id of the copy in sandbox
              */
             sandbox_copy_id?: number;
-            /** @description Things to know about what was done */
+            /** @description Warnings about what was done */
             warnings?: components["schemas"]["PolicyWarning"][];
         };
         PolicyPromotion: {
@@ -8284,7 +8284,7 @@ export interface components {
              * @description Its version
              */
             version: number;
-            /** @description Things to know about what was done */
+            /** @description Warnings about what was done */
             warnings?: components["schemas"]["PolicyWarning"][];
         };
         PolicyReinstatement: {
@@ -8366,7 +8366,7 @@ export interface components {
              */
             name: string;
             /**
-             * @description decision: the case was made from a recorded decision.
+             * @description decision: the case was created from a recorded decision.
              * @enum {string}
              */
             source?: "decision";
@@ -8462,7 +8462,7 @@ export interface components {
              */
             bouncer_id: number | null;
             /**
-             * @description The change that made this version.
+             * @description The change that created this version.
              * @enum {string}
              */
             change: "created" | "updated" | "promoted" | "deleted" | "restored";
@@ -8514,7 +8514,7 @@ export interface components {
         };
         PolicyWarning: {
             /**
-             * @description not_enforced: the policy is a draft or inactive, and enforces nothing until it is active. tenant_wide: the control names no resource and applies to every request of its environment. shadowed: some requests do not reach the control, because resources that name a host and have no active control come before its own, which names none. sandbox_uncovered: resources of sandbox have no active control left. actions_left_out: the control came without actions whose targets its environment does not have. same_name_active: active controls with the same name for the same resource stay active and decide too. same_name_elsewhere: active controls with the same name for another resource stay active.
+             * @description not_enforced: the policy is a draft or inactive, and enforces nothing until it is active. tenant_wide: the control names no resource and applies to every request of its environment. shadowed: some requests do not reach the control, because resources that name a host and have no active control take precedence over its own, which names none. sandbox_uncovered: resources of sandbox have no active control left. actions_left_out: the control came without actions whose targets its environment does not have. same_name_active: active controls with the same name for the same resource stay active and decide too. same_name_elsewhere: active controls with the same name for another resource stay active.
              * @enum {string}
              */
             code: "not_enforced" | "tenant_wide" | "shadowed" | "sandbox_uncovered" | "actions_left_out" | "same_name_active" | "same_name_elsewhere";
@@ -8522,7 +8522,7 @@ export interface components {
             message: string;
             /** @description The policies concerned: the promoted one, or those that stay. */
             policy_ids: number[];
-            /** @description sandbox_uncovered: the resources without a control; shadowed: those that come first; 10 at most. */
+            /** @description sandbox_uncovered: the resources without a control; shadowed: those that take precedence; 10 at most. */
             resource_ids?: number[];
         };
         PolicycodeDeployment: {
@@ -9177,7 +9177,7 @@ export interface components {
             total: number;
             /**
              * Format: int64
-             * @description Among the others: decisions for which it is no longer known what decided. They were made before the history starts or are beyond its limits, or what decided was permanently deleted.
+             * @description Among the others: decisions for which it is no longer known what decided. They are older than the history or beyond its limits, or what decided was permanently deleted.
              */
             unknown: number;
         };
@@ -10099,7 +10099,7 @@ export interface components {
             message: string;
             /** @description Its name */
             name: string;
-            /** @description Effects of the resource that may surprise */
+            /** @description Effects of the resource that you may not expect */
             warnings?: components["schemas"]["ResourceWarning"][];
         };
         ResourceDiscovered: {
@@ -10515,7 +10515,7 @@ export interface components {
              * @description Number that match the filters.
              */
             total: number;
-            /** @description Effects of resources of the page that may surprise. */
+            /** @description Effects of resources of the page that you may not expect. */
             warnings?: components["schemas"]["ResourceWarning"][];
         };
         ResourceSighting: {
@@ -10591,7 +10591,7 @@ export interface components {
             /** @description The host as it was reported. */
             host: string;
             /**
-             * @description Why: it is not a host name; the bouncer has used up its hourly limit; people should first look at the resources found so far; or the bouncer's configuration turns discovery off.
+             * @description Why: it is not a host name; the bouncer has used up its hourly limit; people should first classify the resources found so far; or the bouncer's configuration turns discovery off.
              * @enum {string}
              */
             reason: "invalid_host" | "rate_limited" | "too_many_unreviewed" | "discovery_off";
@@ -10673,7 +10673,7 @@ export interface components {
             created?: string;
             /** @description When it last changed */
             lastModified?: string;
-            /** @description Where it is */
+            /** @description Its address */
             location?: string;
             /**
              * @description Type of the resource
@@ -10708,13 +10708,13 @@ export interface components {
             active?: boolean;
             /** @description How to show the name */
             displayName?: string;
-            /** @description E-mail addresses; the primary one is the address here */
+            /** @description E-mail addresses; the primary one is the user's address in gatehouse */
             emails?: components["schemas"]["SCIMValue"][];
             /** @description Id of the user at the client; unique in the tenant */
             externalId?: string;
             /** @description Groups of the user */
             readonly groups?: components["schemas"]["SCIMValue"][];
-            /** @description Id of the user here */
+            /** @description Id of the user in gatehouse */
             readonly id?: string;
             /** @description About the resource */
             readonly meta?: components["schemas"]["SCIMMeta"];
@@ -10732,7 +10732,7 @@ export interface components {
             [key: string]: unknown;
         };
         SCIMValue: {
-            /** @description Where the resource is that the value names */
+            /** @description Address of the resource that the value names */
             $ref?: string;
             /** @description How to show the value */
             display?: string;
@@ -10755,7 +10755,7 @@ export interface components {
             default_roles?: string[] | null;
             /** @description Whether externalId is the subject of people at the tenant's identity provider; by default not. */
             match_subject?: boolean | null;
-            /** @description The roles here for each name of a group, and for each value of the attribute roles. The caller must hold what they allow. */
+            /** @description The gatehouse roles for each group name, and for each value of the attribute roles. The caller must hold what they allow. */
             role_map?: {
                 [key: string]: string[];
             } | null;
@@ -10777,7 +10777,7 @@ export interface components {
              * @description Number of people whom the directory manages.
              */
             people: number;
-            /** @description The roles here for each name of a group, and for each value of the attribute roles. Names are compared ignoring case; names without an entry give none. With an empty map, roles are kept here. */
+            /** @description The gatehouse roles for each group name, and for each value of the attribute roles. Names are compared ignoring case; names without an entry give none. With an empty map, you manage roles in gatehouse. */
             role_map: {
                 [key: string]: string[];
             };
@@ -10813,7 +10813,7 @@ export interface components {
             name: string;
             /**
              * Format: date-time
-             * @description When its current value was made.
+             * @description When its current value was created.
              */
             rotated_at: string;
             /** @description The token itself; only the answer that creates it contains it. */
@@ -10856,13 +10856,13 @@ export interface components {
         SignonChange: {
             /** @description Domains that a verified e-mail address must have; empty: any. */
             allowed_email_domains?: string[] | null;
-            /** @description The claim that each attribute of the person is taken from. amr and acr are always taken and cannot be named. */
+            /** @description The claim from which each attribute of the person is read. amr and acr are always read and cannot be named. */
             attribute_claims?: {
                 [key: string]: string;
             } | null;
             /** @description The parameter audience of authorization requests. */
             audience?: string | null;
-            /** @description The id that the provider knows this server by. */
+            /** @description The id of this server at the provider. */
             client_id?: string | null;
             /** @description The client's secret; null for a public client. Encrypted at rest and never returned. */
             client_secret?: string | null;
@@ -10885,7 +10885,7 @@ export interface components {
             password_login?: boolean | null;
             /** @description Claim with the person's roles or groups at the provider: a name, or a JSON pointer such as /realm_access/roles. */
             role_claim?: string | null;
-            /** @description The roles here for each value of the role claim. The caller must hold what they allow. */
+            /** @description The gatehouse roles for each value of the role claim. The caller must hold what they allow. */
             role_map?: {
                 [key: string]: string[];
             } | null;
@@ -10905,17 +10905,17 @@ export interface components {
             jwks_uri: string;
             /** @description The post-logout redirect URI to register at the provider. */
             post_logout_redirect_uri: string;
-            /** @description The redirect URI to register at the provider. For people who come by a domain of the tenant, also register the same path there. */
+            /** @description The redirect URI to register at the provider. If people use a domain of the tenant, also register the same path there. */
             redirect_uri: string;
             /** @description Where the server redeems codes. */
             token_endpoint: string;
-            /** @description Where claims come from that the ID token does not have; empty: none. */
+            /** @description Where the server reads claims that the ID token does not have; empty: nowhere. */
             userinfo_endpoint: string;
         };
         SignonOffer: {
             /** @description Whether people of the tenant can sign in at an identity provider. */
             available: boolean;
-            /** @description Name of the provider; empty where there is none. */
+            /** @description Name of the provider; empty if there is none. */
             name: string;
             /** @description Whether people of the tenant can sign in with a password. */
             password_login: boolean;
@@ -10923,15 +10923,15 @@ export interface components {
         SignonSignOn: {
             /** @description Domains that a verified e-mail address must have; empty: any. */
             allowed_email_domains: string[];
-            /** @description The claim, by name or JSON pointer, that each attribute of the person is taken from. */
+            /** @description The claim, by name or JSON pointer, from which each attribute of the person is read. */
             attribute_claims: {
                 [key: string]: string;
             };
-            /** @description The parameter audience of authorization requests, for providers that want one; empty: not sent. */
+            /** @description The parameter audience of authorization requests, if the provider needs one; empty: not sent. */
             audience: string;
             /** @description The back-channel logout URI to register at the provider. */
             backchannel_logout_uri: string;
-            /** @description The id that the provider knows this server by. */
+            /** @description The id of this server at the provider. */
             client_id: string;
             /** @description Whether a client secret is stored. It is never returned. */
             client_secret_set: boolean;
@@ -10939,7 +10939,7 @@ export interface components {
             create_users: boolean;
             /** @description Roles of everybody who signs in at the provider. */
             default_roles: string[];
-            /** @description Claim with the person's department: a name or a JSON pointer; empty: departments are kept here. */
+            /** @description Claim with the person's department: a name or a JSON pointer; empty: you manage departments in gatehouse. */
             department_claim: string;
             /** @description Whether people can sign in at the provider. */
             enabled: boolean;
@@ -10951,11 +10951,11 @@ export interface components {
             password_login: boolean;
             /** @description The post-logout redirect URI to register at the provider. */
             post_logout_redirect_uri: string;
-            /** @description The redirect URI to register at the provider. For people who come by a domain of the tenant, also register the same path there. */
+            /** @description The redirect URI to register at the provider. If people use a domain of the tenant, also register the same path there. */
             redirect_uri: string;
             /** @description Claim with the person's roles or groups at the provider: a name, or a JSON pointer such as /realm_access/roles. Empty: the provider does not manage roles. */
             role_claim: string;
-            /** @description The roles here for each value of the role claim. Values without an entry give none. */
+            /** @description The gatehouse roles for each value of the role claim. Values without an entry give none. */
             role_map: {
                 [key: string]: string[];
             };
@@ -11318,7 +11318,7 @@ export interface components {
             /** @description API key for the license server. It also signs the server's license updates. Use 24 random bytes or more; null removes it. */
             api_key?: string | null;
             /**
-             * @description Base URL of the license server: https, or http to an address that the operator allows; no internal network. A change to another host needs api_key: the stored one is not sent to a host that it was not made for. Empty: none.
+             * @description Base URL of the license server: https, or http to an address that the operator allows; no internal network. A change to another host needs api_key: the stored one is sent only to the host that it was given for. Empty: none.
              * @example https://license.example.com
              */
             business_admin_url?: string;
@@ -11397,7 +11397,7 @@ export interface components {
             /** @description What happened. */
             message: string;
             /**
-             * @description Whether the license server took the API key.
+             * @description Whether the license server accepted the API key.
              * @enum {string}
              */
             status: "success" | "failed";
@@ -11441,7 +11441,7 @@ export interface components {
             status: "success" | "failed";
             /**
              * Format: date-time
-             * @description When the report was made.
+             * @description When the report was created.
              */
             transmission_date: string;
             /**
@@ -11496,7 +11496,7 @@ export interface components {
             can_test_policies: boolean;
             /** @description Whether the license server answered the last call. */
             connected: boolean;
-            /** @description Whether the license keeps anything from being used now. */
+            /** @description Whether the license blocks anything now. */
             features_gated: boolean;
             /**
              * Format: date-time
@@ -11528,7 +11528,7 @@ export interface components {
             trial_end_date: string | null;
             /** @description Whether the license is a trial that has ended. */
             trial_expired: boolean;
-            /** @description What needs care; null: nothing. */
+            /** @description What needs attention; null: nothing. */
             warning: string | null;
         };
         TelemetryRecentError: {
@@ -11541,7 +11541,7 @@ export interface components {
             log_id: number;
             /**
              * Format: date-time
-             * @description When the report was made.
+             * @description When the report was created.
              */
             transmission_date: string;
         };
@@ -11832,7 +11832,7 @@ export interface components {
              * @description When the tenant was created.
              */
             created_at: string;
-            /** @description A domain of the tenant's own; requests are routed by it once it is verified. */
+            /** @description A domain of the tenant's own. Requests to it reach the tenant once it is verified. */
             custom_domain: string | null;
             /**
              * Format: date-time
@@ -11846,7 +11846,7 @@ export interface components {
              * @description When a deleted tenant's data is purged; null otherwise.
              */
             expires_at: string | null;
-            /** @description A DNS label, made from the name; never reused. */
+            /** @description A DNS label, derived from the name; never reused. */
             id: string;
             /** @description Usage of the limits; absent in lists. */
             limits?: components["schemas"]["TenantUsage"];
@@ -12004,13 +12004,13 @@ export interface components {
             message: string;
         };
         TenantDraft: {
-            /** @description A domain of the tenant's own; requests are routed by it once it is verified. */
+            /** @description A domain of the tenant's own. Requests to it reach the tenant once it is verified. */
             custom_domain?: string;
             /** @description The tenant's domain; absent: its subdomain of the base domain. */
             domain?: string;
             /**
              * Format: name
-             * @description Display name; the id is made from it.
+             * @description Display name; the id is derived from it.
              */
             name: string;
             /**
@@ -12140,7 +12140,7 @@ export interface components {
             /** @description What was done. */
             message: string;
             /**
-             * @description How far the sync is.
+             * @description State of the sync.
              * @enum {string}
              */
             status: "pending" | "in_progress";
@@ -12189,11 +12189,11 @@ export interface components {
             username: string;
         };
         UserArrival: {
-            /** @description Id of the person; in a dry run a random one is not the later one. */
+            /** @description Id of the person; a random id of a dry run is not the later one. */
             id: string;
             /**
              * Format: int64
-             * @description The line that the person stands on; the first one is 1.
+             * @description The line of the person; the first one is 1.
              */
             line: number;
             /** @description User name. */
@@ -12278,10 +12278,10 @@ export interface components {
         UserIdentity: {
             /**
              * Format: date-time
-             * @description When the link was made.
+             * @description When the link was created.
              */
             created_at: string;
-            /** @description Who made it; sign-on for a person whom the first sign-in added. */
+            /** @description Who created it; sign-on for a person whom the first sign-in added. */
             created_by: string;
             /** @description Id of the link. */
             id: string;
@@ -12289,16 +12289,16 @@ export interface components {
             issuer: string;
             /**
              * Format: date-time
-             * @description When the person last signed in by it; null if never.
+             * @description When the person last signed in with it; null if never.
              */
             last_used_at: string | null;
-            /** @description Who the person is there: the claim sub. */
+            /** @description The person's subject at the provider: the claim sub. */
             subject: string;
         };
         UserIdentityDraft: {
             /** @description The provider's issuer identifier, exactly as its tokens have it. */
             issuer: string;
-            /** @description Who the person is there: the claim sub of the provider's tokens. */
+            /** @description The person's subject at the provider: the claim sub of its tokens. */
             subject: string;
         };
         UserImported: {
@@ -12337,7 +12337,7 @@ export interface components {
             created_by: string;
             /** @description Identifies the vendor. */
             id: string;
-            /** @description The vendor's keys, newest first. After a replacement there are two for a while. */
+            /** @description The vendor's keys, newest first. After a replacement there may be two until the old one ends. */
             keys: components["schemas"]["AuthDedicatedKey"][];
             /**
              * Format: int64
@@ -12408,7 +12408,7 @@ export interface components {
             id: string;
             /** @description The vendor's new key; shown once, stored as a hash. */
             key: string;
-            /** @description The vendor's keys, newest first. After a replacement there are two for a while. */
+            /** @description The vendor's keys, newest first. After a replacement there may be two until the old one ends. */
             keys: components["schemas"]["AuthDedicatedKey"][];
             /**
              * Format: int64
@@ -12450,10 +12450,10 @@ export interface components {
             consecutive_failures: number;
             /**
              * Format: date-time
-             * @description When it was made.
+             * @description When it was created.
              */
             created_at: string;
-            /** @description Who made it. */
+            /** @description Who created it. */
             created_by: string;
             /**
              * Format: int64
@@ -12531,7 +12531,7 @@ export interface components {
             evidence: {
                 [key: string]: unknown;
             };
-            /** @description The user, resource or address that it is about; empty: all of the environment. */
+            /** @description The user, resource or address that it concerns; empty: the whole environment. */
             subject: string;
         } & {
             [key: string]: unknown;
@@ -12592,7 +12592,7 @@ export interface components {
             name?: string;
             /** @description Replaces the secret at once. With POST /webhooks/{webhook_id}/rotate-secret, the old one also signs for a while. */
             secret?: string;
-            /** @description URL that events are posted to. A change to another host needs secret: the stored one is not used for a host that it was not made for. */
+            /** @description URL that events are posted to. A change to another host needs secret: the stored one is used only for the host that it was given for. */
             url?: string;
         };
         WebhookDelivery: {
@@ -12656,7 +12656,7 @@ export interface components {
             next_cursor?: string;
             /**
              * Format: int64
-             * @description How many the filter leaves.
+             * @description Number of items that match the filter.
              */
             total: number;
         };
@@ -12723,10 +12723,10 @@ export interface components {
             consecutive_failures: number;
             /**
              * Format: date-time
-             * @description When it was made.
+             * @description When it was created.
              */
             created_at: string;
-            /** @description Who made it. */
+            /** @description Who created it. */
             created_by: string;
             /**
              * Format: int64
@@ -12793,7 +12793,7 @@ export interface components {
              * @description How many there are.
              */
             total: number;
-            /** @description The page, by id. */
+            /** @description The page, sorted by id. */
             webhooks: components["schemas"]["Webhook"][];
         };
         WebhookPayload: {
@@ -12911,7 +12911,7 @@ export interface components {
              * @description How long the old secret also signs, in seconds; a day by default.
              */
             overlap_seconds?: number;
-            /** @description The new secret; absent: one is drawn and shown once. */
+            /** @description The new secret; absent: one is generated and shown once. */
             secret?: string;
         };
         WebhookSyncData: {
@@ -42805,7 +42805,7 @@ export interface operations {
                      * @enum {string}
                      */
                     event_type: "bouncer.connected";
-                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body as it is without this member. */
+                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body without this member. */
                     signature: string;
                     /**
                      * Format: date-time
@@ -42843,7 +42843,7 @@ export interface operations {
                      * @enum {string}
                      */
                     event_type: "bouncer.disconnected";
-                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body as it is without this member. */
+                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body without this member. */
                     signature: string;
                     /**
                      * Format: date-time
@@ -42881,7 +42881,7 @@ export interface operations {
                      * @enum {string}
                      */
                     event_type: "decision.high_deny_rate";
-                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body as it is without this member. */
+                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body without this member. */
                     signature: string;
                     /**
                      * Format: date-time
@@ -42919,7 +42919,7 @@ export interface operations {
                      * @enum {string}
                      */
                     event_type: "decision.suspicious_pattern";
-                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body as it is without this member. */
+                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body without this member. */
                     signature: string;
                     /**
                      * Format: date-time
@@ -42957,7 +42957,7 @@ export interface operations {
                      * @enum {string}
                      */
                     event_type: "policy-bridge.sync_completed";
-                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body as it is without this member. */
+                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body without this member. */
                     signature: string;
                     /**
                      * Format: date-time
@@ -42995,7 +42995,7 @@ export interface operations {
                      * @enum {string}
                      */
                     event_type: "policy-bridge.sync_failed";
-                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body as it is without this member. */
+                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body without this member. */
                     signature: string;
                     /**
                      * Format: date-time
@@ -43033,7 +43033,7 @@ export interface operations {
                      * @enum {string}
                      */
                     event_type: "policy.created";
-                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body as it is without this member. */
+                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body without this member. */
                     signature: string;
                     /**
                      * Format: date-time
@@ -43071,7 +43071,7 @@ export interface operations {
                      * @enum {string}
                      */
                     event_type: "policy.deleted";
-                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body as it is without this member. */
+                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body without this member. */
                     signature: string;
                     /**
                      * Format: date-time
@@ -43109,7 +43109,7 @@ export interface operations {
                      * @enum {string}
                      */
                     event_type: "policy.deployed";
-                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body as it is without this member. */
+                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body without this member. */
                     signature: string;
                     /**
                      * Format: date-time
@@ -43147,7 +43147,7 @@ export interface operations {
                      * @enum {string}
                      */
                     event_type: "policy.promoted";
-                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body as it is without this member. */
+                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body without this member. */
                     signature: string;
                     /**
                      * Format: date-time
@@ -43185,7 +43185,7 @@ export interface operations {
                      * @enum {string}
                      */
                     event_type: "policy.updated";
-                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body as it is without this member. */
+                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body without this member. */
                     signature: string;
                     /**
                      * Format: date-time
@@ -43223,7 +43223,7 @@ export interface operations {
                      * @enum {string}
                      */
                     event_type: "resource.created";
-                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body as it is without this member. */
+                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body without this member. */
                     signature: string;
                     /**
                      * Format: date-time
@@ -43261,7 +43261,7 @@ export interface operations {
                      * @enum {string}
                      */
                     event_type: "resource.deleted";
-                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body as it is without this member. */
+                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body without this member. */
                     signature: string;
                     /**
                      * Format: date-time
@@ -43299,7 +43299,7 @@ export interface operations {
                      * @enum {string}
                      */
                     event_type: "resource.updated";
-                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body as it is without this member. */
+                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body without this member. */
                     signature: string;
                     /**
                      * Format: date-time
@@ -43337,7 +43337,7 @@ export interface operations {
                      * @enum {string}
                      */
                     event_type: "user.created";
-                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body as it is without this member. */
+                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body without this member. */
                     signature: string;
                     /**
                      * Format: date-time
@@ -43375,7 +43375,7 @@ export interface operations {
                      * @enum {string}
                      */
                     event_type: "user.deleted";
-                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body as it is without this member. */
+                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body without this member. */
                     signature: string;
                     /**
                      * Format: date-time
@@ -43413,7 +43413,7 @@ export interface operations {
                      * @enum {string}
                      */
                     event_type: "user.role_changed";
-                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body as it is without this member. */
+                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body without this member. */
                     signature: string;
                     /**
                      * Format: date-time
@@ -43451,7 +43451,7 @@ export interface operations {
                      * @enum {string}
                      */
                     event_type: "user.updated";
-                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body as it is without this member. */
+                    /** @description sha256= and the HMAC-SHA256, in lower-case hex, of the body without this member. */
                     signature: string;
                     /**
                      * Format: date-time

@@ -235,6 +235,7 @@ func (p *parts) people(ctx context.Context) error {
 		Counters:    map[string]func(context.Context, *db.Tx) (int64, error){tenant.Users: user.Count, tenant.Policies: policy.Count, tenant.Bouncers: bouncer.Count},
 		RevokeHooks: []func(context.Context, *db.Tx) error{auth.RevokeAll, bouncer.RevokeTokens, ide.DisableWebhooks, signon.Disable, scim.DropTokens},
 	}
+	p.tenants.OnPurge = append(p.tenants.OnPurge, func(ctx context.Context, id scope.TenantID) error { return p.cache.Drop(ctx, string(id)) })
 	if err := p.tenants.EnsureDefault(ctx); err != nil {
 		return err
 	}

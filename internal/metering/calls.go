@@ -12,6 +12,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -173,8 +175,18 @@ func (s *Calls) Copy(ctx context.Context) error {
 	s.copying.Lock()
 	defer s.copying.Unlock()
 	byTenant := map[scope.TenantID][]*counted{}
-	for _, c := range s.all() {
-		if c.Count() != c.copied {
+	list := s.all() // before the tenants: one that is not among these is gone
+	if len(list) == 0 {
+		return nil
+	}
+	tenants, err := s.stores.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range list {
+		if _, found := slices.BinarySearch(tenants, c.tenant); !found {
+			s.forget(c.tenant)
+		} else if c.Count() != c.copied {
 			byTenant[c.tenant] = append(byTenant[c.tenant], c)
 		}
 	}
@@ -232,6 +244,34 @@ func (s *Calls) copyTenant(ctx context.Context, tenant scope.TenantID, list []*c
 	return nil
 }
 
+// forget gives up the counters of a purged tenant, so that no file names it any more. The
+// caller holds copying.
+func (s *Calls) forget(tenant scope.TenantID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left = slices.DeleteFunc(s.left, func(c *counted) bool {
+		if c.tenant == tenant {
+			s.book.Free(c.Counter)
+		}
+		return c.tenant == tenant
+	})
+	for key, c := range s.live {
+		if c.tenant == tenant {
+			s.free(key, c)
+		}
+	}
+	maps.DeleteFunc(s.meters, func(c call, _ *meter) bool { return c.tenant == tenant })
+}
+
+// free gives up a counter. The caller holds mu.
+func (s *Calls) free(key call, c *counted) {
+	if m := s.meters[call{tenant: c.tenant, operation: c.operation}]; m != nil {
+		m.current.CompareAndSwap(c, nil)
+	}
+	delete(s.live, key)
+	s.book.Free(c.Counter)
+}
+
 // release gives up the counters of hours that are over, once they are copied. The
 // caller holds copying.
 func (s *Calls) release() {
@@ -250,11 +290,7 @@ func (s *Calls) release() {
 	s.left = rest
 	for key, c := range s.live {
 		if done(c) {
-			if m := s.meters[call{tenant: c.tenant, operation: c.operation}]; m != nil {
-				m.current.CompareAndSwap(c, nil)
-			}
-			delete(s.live, key)
-			s.book.Free(c.Counter)
+			s.free(key, c)
 		}
 	}
 }

@@ -113,11 +113,12 @@ func (s *slot) begin(c *Counter) bool {
 	return true
 }
 
-// end makes the slot a free one.
+// end makes the slot a free one, without a trace of what it counted.
 func (s *slot) end() {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer s.file.fileLost()
 	binary.LittleEndian.PutUint32(s.bytes[lengthAt:], 0)
+	clear(s.bytes[keyAt : keyAt+MaxKey])
 }
 
 // fileLost recovers from the access to a page that is gone, and gives the file up. It is

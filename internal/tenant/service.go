@@ -323,7 +323,12 @@ func (s *Service) PurgeExpired(ctx context.Context) (int, error) {
 // purge removes all of a tenant but the memory of its id. Its own store goes
 // last, for it is what says that there is something left to purge.
 func (s *Service) purge(ctx context.Context, id scope.TenantID) error {
-	err := s.Stores.System().Write(ctx, func(tx *db.Tx) error { return markDeleted(ctx, tx, id, s.Now()) })
+	err := s.Stores.System().Write(ctx, func(tx *db.Tx) error {
+		if err := deleteIntentsFor(ctx, tx, id); err != nil {
+			return err
+		}
+		return markDeleted(ctx, tx, id, s.Now())
+	})
 	if err != nil {
 		return err
 	}

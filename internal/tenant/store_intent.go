@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 func insertIntent(ctx context.Context, tx *db.Tx, in intent) error {
@@ -16,6 +17,12 @@ func insertIntent(ctx context.Context, tx *db.Tx, in intent) error {
 // selectIntents lists those up to a time, in the order in which they were made.
 func selectIntents(ctx context.Context, tx *db.Tx, until time.Time) ([]intent, error) {
 	return db.All[intent](ctx, tx, `SELECT seq, tenant, home, at, telling FROM tenant_intents WHERE at <= $1 ORDER BY seq`, until)
+}
+
+// deleteIntentsFor drops what the log of a purged tenant would have told.
+func deleteIntentsFor(ctx context.Context, tx *db.Tx, home scope.TenantID) error {
+	_, err := tx.Exec(ctx, `DELETE FROM tenant_intents WHERE home = $1`, home)
+	return err
 }
 
 func deleteIntent(ctx context.Context, tx *db.Tx, seq int64) error {

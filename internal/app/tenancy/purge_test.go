@@ -1,0 +1,380 @@
+package tenancy_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/cache/cachetest"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+)
+
+// purgeMark is in everything that the test stores for the tenant to be purged, and in its
+// name and id.
+const purgeMark = "zebrafinch"
+
+// systemTables are the tables of the system store: for each that has rows of tenants, the
+// columns that name the tenant; none for those that are the deployment's own. A new table
+// must be entered here.
+var systemTables = map[string][]string{
+	"tenants": nil, "retired_tenants": nil, "deployment": nil, // the row of the tenant itself; its id, which stays
+	"credentials": {"tenant"}, "tenant_intents": {"tenant"}, "domain_routes": {"tenant"}, "provisionings": {"tenant"},
+	"acme_certificates": {"tenant"}, "acme_orders": {"tenant"},
+	"leases": nil, "revisions": nil, "settings": nil, "signing_keys": nil, "acme_accounts": nil, "goose_db_version": nil,
+}
+
+// TestPurgeLeavesNothing fills a tenant as its own people do, then each table of its store
+// and each system table that names tenants; purges it; and looks in all tables, files,
+// schemas, roles and keys of Redis for its id, its name and what was stored.
+func TestPurgeLeavesNothing(t *testing.T) {
+	for _, backend := range dbtest.Backends() {
+		t.Run(backend, func(t *testing.T) {
+			redis := cachetest.Start(t)
+			s := apptest.StartServer(t, backend, "GATEHOUSE_REDIS_URL="+redis.URL(), "GATEHOUSE_RATE_LIMIT=plan", "GATEHOUSE_BASE_DOMAIN=gatehouse.test")
+			id := liveFully(t, s)
+			stores := openStores(t, s, id)
+			stores.fillTenant(t, id)
+			stores.fillSystem(t, id)
+			if found := append(stores.marks(t), redisKeys(t, redis.URL())...); len(found) < 80 || !slices.ContainsFunc(found, func(at string) bool { return strings.HasPrefix(at, "redis ") }) {
+				t.Fatalf("the tenant is not everywhere before: %d places, %v", len(found), found)
+			}
+			stores.close(t)
+			s.Admin.Do(t, "DELETE", "/tenants/"+id+"?hard_delete=true", nil).Want(200)
+			// Decisions on their way to the store go there, find it gone, and leave the spool.
+			apptest.Eventually(t, 2*time.Minute, func() error {
+				left := openStores(t, s, "")
+				defer left.close(t)
+				found := append(left.marks(t), redisKeys(t, redis.URL())...)
+				found = slices.DeleteFunc(append(found, left.names(t)...), expectedAfterPurge)
+				if len(found) > 0 {
+					return fmt.Errorf("left of the tenant: %q", found)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// expectedAfterPurge are the places that may go on to name the tenant: the id that is never
+// given again, what the platform administrator's own log says of the purge, and decisions
+// that are stored already, in the newest file of the spool until it is full.
+func expectedAfterPurge(at string) bool {
+	return at == "system retired_tenants" || at == "default audit_events" || strings.HasPrefix(at, "in file spool/")
+}
+
+// liveFully makes a tenant by a vendor's call and uses it.
+func liveFully(t *testing.T, s *apptest.Server) (id string) {
+	t.Helper()
+	_, vendor := registered(t, s, body{"name": "Widgets"})
+	made := vendor.With("Idempotency-Key", "order-1").Do(t, "POST", "/tenants", body{
+		"name": "The " + purgeMark, "administrator": body{"email": purgeMark + "@" + purgeMark + ".example", "username": purgeMark},
+		"api_keys": []body{{"name": purgeMark, "scopes": []string{"policies:write", "decisions:read", "audit:read"}}},
+		"bouncer":  body{"name": purgeMark, "hostname": "edge." + purgeMark + ".example", "port": 8443, "environment": "production"},
+	}).Want(201)
+	id, _ = made.Get("tenant", "id").(string)
+	key := s.Anonymous()
+	key.APIKey, _ = member(t, made, "api_keys", "0", "key").(string)
+	apptest.Activate(t, key, purgeMark, "production", "package "+purgeMark+"\n\nallow := true\n", nil)
+	for range 3 {
+		key.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": purgeMark}, "resource": body{"type": "api", "path": "/" + purgeMark}}).Want(200)
+	}
+	s.Admin.With("Idempotency-Key", "again").Do(t, "PUT", "/tenants/"+id, body{"name": "The great " + purgeMark}).Want(200)
+	return id
+}
+
+// namedStore is one database of the server.
+type namedStore struct {
+	name   string // system, or the tenant's id
+	db     *sql.DB
+	tables []string
+}
+
+// stores are all databases of a server.
+type stores struct {
+	s    *apptest.Server
+	list []namedStore
+}
+
+// openStores opens the system store, that of the default tenant and that of the tenant, if
+// it has one.
+func openStores(t *testing.T, s *apptest.Server, id string) *stores {
+	t.Helper()
+	out := &stores{s: s}
+	for _, name := range []string{"system", "default", id} {
+		if name == "" {
+			continue
+		}
+		var store namedStore
+		if address := s.DatabaseURL(); address != "" {
+			store = openSchema(t, address, name)
+		} else {
+			store = openFile(t, s.Dir, name)
+		}
+		if len(store.tables) == 0 {
+			t.Fatalf("the store of %s has no tables", name)
+		}
+		out.list = append(out.list, store)
+	}
+	return out
+}
+
+func openFile(t *testing.T, dir, name string) namedStore {
+	t.Helper()
+	file := filepath.Join(dir, "tenants", name+".db")
+	if name == "system" {
+		file = filepath.Join(dir, "system.db")
+	}
+	conn, err := sql.Open("sqlite", "file:"+file+"?mode=rw&_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return namedStore{name, conn, column(t, conn, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")}
+}
+
+func openSchema(t *testing.T, address, name string) namedStore {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := stdlib.OpenDB(*cfg)
+	schemas := column(t, conn, "SELECT nspname FROM pg_namespace")
+	for _, schema := range schemas {
+		tables := column(t, conn, "SELECT tablename FROM pg_tables WHERE schemaname = '"+schema+"'")
+		home := schema == "t_"+name || strings.TrimPrefix(schema, "t_") == name
+		if name == "system" {
+			home = slices.Contains(tables, "retired_tenants")
+		}
+		if home {
+			conn.SetMaxOpenConns(1)
+			if _, err := conn.ExecContext(t.Context(), `SET search_path TO "`+schema+`"`); err != nil {
+				t.Fatal(err)
+			}
+			return namedStore{name, conn, tables}
+		}
+	}
+	t.Fatalf("no schema of %s among %v", name, schemas)
+	return namedStore{}
+}
+
+func (s *stores) close(t *testing.T) {
+	t.Helper()
+	for _, store := range s.list {
+		if err := store.db.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// column reads the first column of rows as text.
+func column(t *testing.T, conn *sql.DB, query string) (out []string) {
+	t.Helper()
+	rows, err := conn.QueryContext(t.Context(), query)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var text sql.NullString
+		if err := rows.Scan(&text); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, text.String)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// columnsOf are the columns of a table with their types, in lower case.
+func (n namedStore) columnsOf(t *testing.T, table string) map[string]string {
+	t.Helper()
+	query := "SELECT name || ' ' || type FROM pragma_table_info('" + table + "')"
+	if _, file := n.db.Driver().(*stdlib.Driver); file {
+		query = "SELECT column_name || ' ' || data_type FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = '" + table + "'"
+	}
+	out := map[string]string{}
+	for _, line := range column(t, n.db, query) {
+		name, kind, _ := strings.Cut(line, " ")
+		out[name] = strings.ToLower(kind)
+	}
+	return out
+}
+
+// insert puts a row with the mark into a table; values go before what the types suggest.
+func (n namedStore) insert(t *testing.T, table string, values map[string]string) {
+	t.Helper()
+	columns := n.columnsOf(t, table)
+	names := slices.Sorted(maps.Keys(columns))
+	var texts []string
+	for _, name := range names {
+		kind := columns[name]
+		value, given := values[name]
+		switch {
+		case given:
+		case strings.Contains(kind, "text"):
+			value = "'" + purgeMark + "'"
+		case kind == "blob":
+			value = "CAST('" + purgeMark + "' AS BLOB)"
+		case kind == "bytea":
+			value = "'" + purgeMark + "'::bytea"
+		case kind == "boolean":
+			value = "FALSE"
+		default:
+			value = "987654321"
+		}
+		texts = append(texts, value)
+	}
+	query := `INSERT INTO "` + table + `" ("` + strings.Join(names, `", "`) + `") VALUES (` + strings.Join(texts, ", ") + ")"
+	if _, err := n.db.ExecContext(t.Context(), query); err != nil {
+		t.Errorf("%s: %v", query, err)
+	}
+}
+
+// fillTenant puts a row into each table of the tenant's store.
+func (s *stores) fillTenant(t *testing.T, id string) {
+	t.Helper()
+	for _, store := range s.list {
+		if store.name != id {
+			continue
+		}
+		for _, table := range store.tables {
+			if table != "goose_db_version" && table != "user_names" { // it has the names of the administrator
+				store.insert(t, table, nil)
+			}
+		}
+	}
+}
+
+// fillSystem puts a row of the tenant into each system table that has rows of tenants.
+func (s *stores) fillSystem(t *testing.T, id string) {
+	t.Helper()
+	system := s.list[0]
+	for _, table := range system.tables {
+		columns, known := systemTables[table]
+		if !known {
+			t.Errorf("the system store has the table %s, which the test does not know", table)
+		}
+		if len(columns) == 0 {
+			for name := range system.columnsOf(t, table) {
+				if strings.Contains(name, "tenant") {
+					t.Errorf("%s.%s names tenants, and the test does not fill it", table, name)
+				}
+			}
+			continue
+		}
+		values := map[string]string{}
+		for _, name := range columns {
+			values[name] = "'" + id + "'"
+		}
+		if table == "tenant_intents" { // one that is told already
+			values["home"], values["telling"] = "'"+id+"'", `'{"type":"TENANT_UPDATED","name":"`+purgeMark+`","changes":{},"actor":{},"request_id":""}'`
+		}
+		system.insert(t, table, values)
+	}
+}
+
+// marks are the tables and files that have the mark: "<store> <table>" and "file <path>".
+func (s *stores) marks(t *testing.T) (found []string) {
+	t.Helper()
+	for _, store := range s.list {
+		for _, table := range store.tables {
+			var texts []string
+			for name, kind := range store.columnsOf(t, table) {
+				switch kind {
+				case "bytea":
+					texts = append(texts, `coalesce(encode("`+name+`", 'escape'), '')`)
+				default:
+					texts = append(texts, `coalesce(CAST("`+name+`" AS TEXT), '')`)
+				}
+			}
+			all := strings.Join(texts, " || ' ' || ")
+			if rows := column(t, store.db, `SELECT 1 FROM "`+table+`" WHERE lower(`+all+`) LIKE '%`+purgeMark+`%' LIMIT 1`); len(rows) > 0 {
+				found = append(found, store.name+" "+table)
+			}
+		}
+	}
+	err := filepath.WalkDir(s.s.Dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // it has gone meanwhile
+		}
+		name, _ := filepath.Rel(s.s.Dir, path)
+		if strings.Contains(name, purgeMark) {
+			found = append(found, "file "+name)
+		}
+		if d.IsDir() || strings.Contains(name, ".db") { // what databases contain was read from their tables
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err == nil && bytes.Contains(bytes.ToLower(text), []byte(purgeMark)) {
+			found = append(found, "in file "+name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// names are the schemas and roles of PostgreSQL that are named for the tenant.
+func (s *stores) names(t *testing.T) (found []string) {
+	t.Helper()
+	if s.s.DatabaseURL() == "" {
+		return nil
+	}
+	for _, query := range []string{"SELECT 'schema ' || nspname FROM pg_namespace", "SELECT 'role ' || rolname FROM pg_roles"} {
+		for _, name := range column(t, s.list[0].db, query) {
+			if strings.Contains(name, purgeMark) {
+				found = append(found, name)
+			}
+		}
+	}
+	return found
+}
+
+// redisKeys are the keys of Redis that name the tenant.
+func redisKeys(t *testing.T, address string) (found []string) {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("KEYS *" + purgeMark + "*\r\nQUIT\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if _, err := text.ReadFrom(conn); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(text.String()) {
+		if strings.Contains(line, purgeMark) {
+			found = append(found, "redis "+strings.TrimSpace(line))
+		}
+	}
+	return found
+}

@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -27,7 +28,7 @@ type options struct {
 	write                        string
 	against                      string
 	only                         string
-	sizes                        []int
+	sizes, tenants               []int
 	events, rate                 int
 	database                     string
 }
@@ -43,14 +44,19 @@ func main() {
 	flag.DurationVar(&o.rest, "rest", time.Second, "least pause after each of ours; it lasts until the machine is idle")
 	flag.DurationVar(&o.calm, "calm", time.Minute, "how long that pause lasts at most, where others use the machine")
 	flag.StringVar(&o.write, "write", "", "document to put the tables into, between its marks")
-	flag.StringVar(&o.only, "only", "", "decisions, growth, proxies, versions or webhooks; empty: the first three")
+	flag.StringVar(&o.only, "only", "", "decisions, growth, proxies, versions, webhooks or tenants; empty: the first three")
 	flag.StringVar(&o.against, "against", "", "another build of gatehouse, for -only versions")
 	flag.IntVar(&o.events, "events", 100_000, "how many events the webhooks carry")
 	flag.IntVar(&o.rate, "rate", 1000, "how many of them are raised in a second")
-	flag.StringVar(&o.database, "database", "", "PostgreSQL database for the webhooks; empty: SQLite in a new folder")
+	flag.StringVar(&o.database, "database", "", "PostgreSQL database for the webhooks, or beside which the databases for the tenants are made; empty: SQLite alone, in a new folder")
 	o.sizes = growthSizes
 	flag.Func("sizes", "how many controls the servers of the table of growth have, the peer of the others first (10,200,1000,5000)", func(text string) (err error) {
 		o.sizes, err = numbers(text)
+		return err
+	})
+	o.tenants = []int{1000}
+	flag.Func("tenants", "how many tenants the servers of the table of tenants have (1000)", func(text string) (err error) {
+		o.tenants, err = numbers(text)
 		return err
 	})
 	be := flag.String("be", "", "be one of the run's own servers and nothing else: application, proxy or adapter")
@@ -120,13 +126,25 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		}
 		b.WriteString(hookTable(row))
 	}
-	if _, err := io.WriteString(out, b.String()); err != nil {
+	if o.only == "tenants" {
+		rows, err := benchTenants(ctx, o)
+		b.WriteString(tenantTable(rows))
+		if err != nil {
+			return errors.Join(err, writeTo(out, b.String()))
+		}
+	}
+	if err := writeTo(out, b.String()); err != nil {
 		return err
 	}
 	if o.write == "" {
 		return nil
 	}
 	return insert(o.write, b.String())
+}
+
+func writeTo(out io.Writer, text string) error {
+	_, err := io.WriteString(out, text)
+	return err
 }
 
 // numbers reads whole numbers over 0 with commas between them.

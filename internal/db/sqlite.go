@@ -11,14 +11,18 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"modernc.org/sqlite"
 
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// sqliteBackend has one file per store. When more than maxIdle are open, it closes unused
-// files, the longest unused first.
+// sqliteBackend has one file per store, and closes unused files, because each connection
+// takes half a megabyte of memory. Work that goes over all tenants opens every file: so a
+// file counts as busy only if it is used again after a trim. Of the busy files maxIdle stay
+// open while unused, of the others newIdle; from one trim to the next all that are not used
+// close but keptIdle.
 type sqliteBackend struct {
 	dir     string // of the system store; empty in a region, which has none
 	tenants string // of the tenants' files
@@ -28,18 +32,30 @@ type sqliteBackend struct {
 	mu     sync.Mutex
 	closed bool
 	open   map[scope.TenantID]*sqliteStore
-	unused *list.List // of *sqliteStore without users, the longest unused first
+	// Stores without users, the longest unused first.
+	unused struct{ busy, others *list.List }
+	trims  int         // how many there were
+	timer  *time.Timer // of the next trim; nil: none is due
 }
+
+const (
+	keptIdle  = 16
+	newIdle   = 32
+	trimEvery = 2 * time.Second
+)
 
 // sqliteStore is one open file: one writer and a few readers.
 type sqliteStore struct {
 	id     scope.TenantID
 	writer *sqliteWriter
 	reads  *sqliteReaders
-	// Both are guarded by sqliteBackend.mu.
-	users int
-	place *list.Element
-	gone  bool // closed or dropped: the last user closes the connections
+	// All below are guarded by sqliteBackend.mu.
+	users  int
+	list   *list.List // that it is in, at place; nil: it has users
+	place  *list.Element
+	gone   bool // closed or dropped: the last user closes the connections
+	opened int  // how many trims there were before
+	used   bool // since the last trim
 }
 
 // openSQLite opens a directory: that of a region, or with an empty region the deployment's
@@ -50,8 +66,9 @@ func openSQLite(cfg Config, dir, region string) (*sqliteBackend, error) {
 	}
 	b := &sqliteBackend{
 		dir: dir, tenants: filepath.Join(dir, "tenants"), readers: cfg.Readers, maxIdle: cfg.MaxOpenTenants,
-		open: map[scope.TenantID]*sqliteStore{}, unused: list.New(),
+		open: map[scope.TenantID]*sqliteStore{},
 	}
+	b.unused.busy, b.unused.others = list.New(), list.New()
 	if region != "" {
 		b.dir, b.tenants = "", filepath.Join(dir, region)
 	}
@@ -109,14 +126,13 @@ func (b *sqliteBackend) use(id scope.TenantID) (s *sqliteStore, done func(), err
 			id:     id,
 			writer: newSQLiteWriter(b.dsn(id, "rw", false) + forWriter),
 			reads:  newSQLiteReaders(b.dsn(id, "rw", true), b.readers),
+			opened: b.trims,
 		}
 		b.open[id] = s
 	}
-	if s.place != nil {
-		b.unused.Remove(s.place)
-		s.place = nil
-	}
+	s.leave()
 	s.users++
+	s.used = true
 	return s, func() { b.done(s) }, nil
 }
 
@@ -130,16 +146,69 @@ func (b *sqliteBackend) done(s *sqliteStore) {
 	case s.gone:
 		excess = append(excess, s)
 	case s.id != "":
-		s.place = b.unused.PushBack(s)
-		for b.unused.Len() > b.maxIdle {
-			old := b.unused.Remove(b.unused.Front()).(*sqliteStore)
-			delete(b.open, old.id)
-			excess = append(excess, old)
+		most := b.maxIdle
+		if s.list = b.unused.busy; b.trims == s.opened {
+			s.list, most = b.unused.others, min(b.maxIdle, newIdle)
 		}
+		s.place = s.list.PushBack(s)
+		for s.list.Len() > most {
+			excess = append(excess, b.remove(s.list.Front()))
+		}
+		b.planTrim()
 	}
 	b.mu.Unlock()
 	for _, old := range excess {
 		_ = old.closeAll() // an idle file that fails to close loses nothing
+	}
+}
+
+// leave takes the store out of its list. The caller holds the backend's mu.
+func (s *sqliteStore) leave() {
+	if s.list != nil {
+		s.list.Remove(s.place)
+		s.list, s.place = nil, nil
+	}
+}
+
+// remove takes an unused store out, for the caller to close. The caller holds mu.
+func (b *sqliteBackend) remove(e *list.Element) *sqliteStore {
+	s := e.Value.(*sqliteStore)
+	s.leave()
+	delete(b.open, s.id)
+	return s
+}
+
+// idle is how many stores have no user. The caller holds mu.
+func (b *sqliteBackend) idle() int { return b.unused.busy.Len() + b.unused.others.Len() }
+
+// planTrim has the next trim run, if there is something to close. The caller holds mu.
+func (b *sqliteBackend) planTrim() {
+	if b.timer == nil && b.idle() > keptIdle && !b.closed {
+		b.timer = time.AfterFunc(trimEvery, b.trim)
+	}
+}
+
+// trim closes what nobody has used since the last trim.
+func (b *sqliteBackend) trim() {
+	var excess []*sqliteStore
+	b.mu.Lock()
+	b.timer = nil
+	b.trims++
+	for _, l := range []*list.List{b.unused.others, b.unused.busy} {
+		var next *list.Element
+		for e := l.Front(); e != nil && b.idle() > keptIdle; e = next {
+			next = e.Next()
+			if s := e.Value.(*sqliteStore); s.used {
+				s.used = false
+				continue
+			}
+			excess = append(excess, b.remove(e))
+		}
+	}
+	b.planTrim()
+	b.mu.Unlock()
+	for _, s := range excess {
+		_ = s.closeAll() // an idle file that fails to close loses nothing
 	}
 }
 
@@ -210,10 +279,7 @@ func (b *sqliteBackend) drop(_ context.Context, id scope.TenantID) error {
 	idle := s != nil && s.users == 0
 	if s != nil {
 		s.gone = true
-		if s.place != nil {
-			b.unused.Remove(s.place)
-			s.place = nil
-		}
+		s.leave()
 	}
 	b.mu.Unlock()
 	var errs []error
@@ -263,7 +329,11 @@ func (b *sqliteBackend) close() error {
 		}
 		delete(b.open, id)
 	}
-	b.unused.Init()
+	b.unused.busy.Init()
+	b.unused.others.Init()
+	if b.timer != nil {
+		b.timer.Stop()
+	}
 	b.mu.Unlock()
 	var errs []error
 	for _, s := range idle {

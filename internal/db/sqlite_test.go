@@ -72,6 +72,38 @@ func TestIdleFilesAreClosed(t *testing.T) {
 	}
 }
 
+// TestFilesOfASweepAreClosed: work that goes over all tenants leaves few files open.
+func TestFilesOfASweepAreClosed(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	c := dbtest.OpenConfig(t, dbtest.Config(t, dbtest.SQLite))
+	const tenants, atOnce, atRest = 48, 32, 16 // of files that were opened just now, and that nobody uses
+	for i := range tenants {
+		id := scope.TenantID(fmt.Sprintf("tenant%d", i))
+		if err := c.CreateTenant(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+		put(t, tenant(t, c, id), "a", "x")
+	}
+	most := func(files int) int { return 2*files + 5 } // each has a writer and a reader here; the system store has some
+	if n := c.Health(ctx).Connections; n > most(atOnce) {
+		t.Errorf("%d connections are open after the sweep", n)
+	}
+	until := time.After(time.Minute)
+	for c.Health(ctx).Connections > most(atRest) {
+		select {
+		case <-until:
+			t.Fatalf("%d connections stay open", c.Health(ctx).Connections)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	for i := range tenants {
+		if got := settings(t, tenant(t, c, scope.TenantID(fmt.Sprintf("tenant%d", i)))); len(got) != 1 {
+			t.Errorf("tenant %d has %d rows", i, len(got))
+		}
+	}
+}
+
 // TestGroupMembersFailAlone: of transactions that share a commit, one that fails
 // undoes nothing but itself.
 func TestGroupMembersFailAlone(t *testing.T) {

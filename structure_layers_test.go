@@ -21,6 +21,7 @@ var layers = []layer{
 		"internal/fault",
 		"internal/freeport",
 		"internal/fulltest",
+		"internal/totptest",
 	}},
 	{"plain tools, which know nothing of gatehouse", []string{
 		"docs",
@@ -114,6 +115,10 @@ var layers = []layer{
 		"internal/tenant",
 		"internal/user",
 		"internal/webhook",
+	}},
+	{"what people prove", []string{
+		"internal/factor",
+		"internal/guess",
 	}},
 	{"who asks, what is decided", []string{
 		"internal/alert",

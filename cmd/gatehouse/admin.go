@@ -15,14 +15,15 @@ type adminCommand struct {
 
 type resetPasswordCommand struct {
 	app.Config
-	Tenant   string `default:"default" help:"Tenant of the account."`
-	Username string `default:"admin" help:"Account to reset."`
-	Password string `env:"GATEHOUSE_NEW_PASSWORD" help:"The new password; absent: a random one is printed."`
+	Tenant             string `default:"default" help:"Tenant of the account."`
+	Username           string `default:"admin" help:"Account to reset."`
+	Password           string `env:"GATEHOUSE_NEW_PASSWORD" help:"The new password; absent: a random one is printed."`
+	RemoveSecondFactor bool   `help:"Also remove the account's second factor: for a lost phone without recovery codes."`
 }
 
 // Run resets the password and prints it when it was made here.
 func (c *resetPasswordCommand) Run(ctx context.Context) error {
-	return app.ResetPassword(ctx, c.Config, c.Tenant, c.Username, c.Password, os.Stdout)
+	return app.ResetPassword(ctx, c.Config, c.Tenant, c.Username, c.Password, c.RemoveSecondFactor, os.Stdout)
 }
 
 type rotateMaskKeyCommand struct {

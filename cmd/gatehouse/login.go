@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,16 @@ type loginCommand struct {
 	URL           string `env:"GATEHOUSE_URL" default:"http://127.0.0.1:8080" help:"Address of the server."`
 	Username      string `default:"admin" help:"Account."`
 	PasswordStdin bool   `help:"Read the password from standard input, for scripts."`
+	Code          string `env:"GATEHOUSE_CODE" help:"Code of the second factor, or a recovery code; absent: asked for on the terminal if the account has one."`
+}
+
+// codeTries is how many codes may be typed before login gives up.
+const codeTries = 3
+
+// token is the server's answer to a sign-in.
+type token struct {
+	AccessToken string `json:"access_token"`
+	ExpiresIn   int64  `json:"expires_in"`
 }
 
 // Run asks for the password and keeps the session.
@@ -37,14 +48,9 @@ func (c *loginCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return &cli.Failure{Code: cli.ExitUsage, Err: err}
 	}
-	var token struct {
-		AccessToken string `json:"access_token"`
-		ExpiresIn   int64  `json:"expires_in"`
-	}
-	server := &client.Client{URL: c.URL, Agent: "gatehouse/" + version, Tries: 1}
-	err = server.Do(ctx, http.MethodPost, "/auth/login", "", map[string]string{"username": c.Username, "password": password}, &token)
+	token, err := c.signIn(ctx, password)
 	if err != nil {
-		return &cli.Failure{Code: cli.ExitServer, Err: err}
+		return err
 	}
 	expires := time.Now().Add(time.Duration(token.ExpiresIn) * time.Second)
 	if err := (client.Session{URL: c.URL, Token: token.AccessToken, Username: c.Username, ExpiresAt: expires}).Save(path); err != nil {
@@ -52,6 +58,63 @@ func (c *loginCommand) Run(ctx context.Context) error {
 	}
 	fmt.Printf("Signed in to %s as %s until %s. The session is stored in %s.\n", c.URL, c.Username, expires.Format("15:04"), path)
 	return nil
+}
+
+// signIn sends the password and, for an account with a second factor, a code.
+func (c *loginCommand) signIn(ctx context.Context, password string) (token, error) {
+	var got token
+	server := &client.Client{URL: c.URL, Agent: "gatehouse/" + version, Tries: 1}
+	body := map[string]string{"username": c.Username, "password": password}
+	if c.Code != "" {
+		body["code"] = c.Code
+	}
+	err := server.Do(ctx, http.MethodPost, "/auth/login", "", body, &got)
+	challenge := challengeOf(err)
+	if challenge == "" {
+		return got, failed(err)
+	}
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return got, &cli.Failure{Code: cli.ExitUsage, Err: errors.New("the account has a second factor: pass its code with --code or GATEHOUSE_CODE")}
+	}
+	typed := bufio.NewReader(io.LimitReader(os.Stdin, 4<<10))
+	for try := 1; ; try++ {
+		fmt.Fprint(os.Stderr, "Code of your authenticator app, or a recovery code: ")
+		code, err := typed.ReadString('\n')
+		if err != nil {
+			return got, &cli.Failure{Code: cli.ExitUsage, Err: err}
+		}
+		answer := map[string]string{"challenge": challenge, "code": strings.TrimSpace(code)}
+		err = server.Do(ctx, http.MethodPost, "/auth/login/second-factor", "", answer, &got)
+		var refused *client.Error
+		if !errors.As(err, &refused) || refused.Code != "second_factor_invalid" || try == codeTries {
+			return got, failed(err)
+		}
+		fmt.Fprintln(os.Stderr, "The code is wrong, or was used already.")
+	}
+}
+
+// failed is the failure of a sign-in that the server refused; nil for none.
+func failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &cli.Failure{Code: cli.ExitServer, Err: err}
+}
+
+// challengeOf is what a server that asks for a second factor wants answered; empty where it
+// does not.
+func challengeOf(err error) string {
+	var refused *client.Error
+	if !errors.As(err, &refused) || refused.Code != "second_factor_required" {
+		return ""
+	}
+	var asked struct {
+		Challenge string `json:"challenge"`
+	}
+	if json.Unmarshal(refused.Body, &asked) != nil {
+		return ""
+	}
+	return asked.Challenge
 }
 
 // readPassword asks on the terminal without showing what is typed, or reads a line.

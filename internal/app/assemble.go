@@ -263,6 +263,7 @@ func (p *parts) people(ctx context.Context) error {
 		p.auth.Run(ctx, func(err error) { p.log.Warn("credentials", "error", err) })
 		return nil
 	})
+	p.hourly("secrets of second factors", p.auth.Factors.Reseal)
 	return nil
 }
 

@@ -21,8 +21,8 @@ import (
 
 // ResetPassword sets a new password for an account and ends its sessions. It runs on the
 // server's host, also while the server runs. If password is empty, it generates one and
-// prints it.
-func ResetPassword(ctx context.Context, cfg Config, tenant, username, password string, out io.Writer) error {
+// prints it. With dropFactor it also removes the account's second factor.
+func ResetPassword(ctx context.Context, cfg Config, tenant, username, password string, dropFactor bool, out io.Writer) error {
 	if err := requireData(cfg); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func ResetPassword(ctx context.Context, cfg Config, tenant, username, password s
 	if err := p.people(ctx); err != nil {
 		return err
 	}
-	generated, err := p.auth.ResetPassword(ctx, scope.TenantID(tenant), username, password)
+	generated, err := p.auth.ResetPassword(ctx, scope.TenantID(tenant), username, password, dropFactor)
 	if err != nil {
 		return err
 	}
@@ -49,6 +49,9 @@ func ResetPassword(ctx context.Context, cfg Config, tenant, username, password s
 		return err
 	}
 	fmt.Fprintf(out, "%s of tenant %s has a new password; all its sessions have ended.\n", username, tenant)
+	if dropFactor {
+		fmt.Fprintln(out, "It has no second factor any more.")
+	}
 	if generated != "" {
 		fmt.Fprintf(out, "The password is %s (it is not shown again)\n", generated)
 	}

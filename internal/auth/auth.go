@@ -30,6 +30,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/factor"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
@@ -55,7 +56,10 @@ type Credential struct {
 	Cookie string
 	// Idle is set when a page makes a request on its own, with nobody at the screen: the
 	// request does not keep the session from expiring.
-	Idle          bool
+	Idle bool
+	// Enrolling is set for requests that enrol a second factor, which a session may make that
+	// may do nothing else yet.
+	Enrolling     bool
 	TenantHint    scope.TenantID
 	EnvHint       scope.Env
 	IP, RequestID string
@@ -82,7 +86,7 @@ type Config struct {
 	Tenants *tenant.Service
 	Users   *user.Service
 	Hasher  *user.Hasher
-	// Box encrypts the signing keys.
+	// Box encrypts the signing keys and the secrets of second factors.
 	Box *secret.Box
 	Now func() time.Time
 	// NewID returns a new, random id; Random is the source of key material.
@@ -128,6 +132,8 @@ type Service struct {
 	*realms
 	// Sessions signs browsers in and out.
 	Sessions *Sessions
+	// Factors manages people's second factors.
+	Factors *Factors
 	// Dedicated issues the keys of dedicated kinds of callers.
 	Dedicated *Dedicated
 	entries   *otter.Cache[[sha256.Size]byte, *entry]
@@ -163,6 +169,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	s := &Service{Config: cfg, keyring: &keyring{cfg: cfg}, realms: &realms{cfg: cfg}, entries: entries}
 	s.Sessions, s.Dedicated = &Sessions{s: s}, &Dedicated{s: s}
+	s.Factors = &Factors{s: s, Service: &factor.Service{Stores: cfg.Stores, Box: cfg.Box, Now: cfg.Now, Random: cfg.Random}}
 	if err := s.rotate(ctx); err != nil {
 		return nil, err
 	}
@@ -223,7 +230,8 @@ func refuseGone(err error) error {
 // Authenticate returns who calls, and in which tenant and environment. Faults: 401 for
 // anything that is not a valid credential; 403 tenant_access_denied if the tenant is not
 // the credential's (404 tenant_not_found for a platform administrator); 403
-// environment_denied if the credential is for the other environment. With the last two it
+// environment_denied if the credential is for the other environment; 403
+// second_factor_enrolment_required if the person must enrol a second factor first. With the last three it
 // also returns the Principal: the credential is valid, and its request counts.
 func (s *Service) Authenticate(ctx context.Context, c Credential) (scope.Scope, Principal, error) {
 	text, err := c.text()
@@ -243,6 +251,9 @@ func (s *Service) Authenticate(ctx context.Context, c Credential) (scope.Scope, 
 	}
 	if e.used != nil && !c.Idle {
 		s.used.note(e.used, now)
+	}
+	if e.scope.EnrolOnly && !c.Enrolling {
+		return scope.Scope{}, e.who, enrolFirst()
 	}
 	sc := e.scope
 	sc.RequestID, sc.Actor.IP = c.RequestID, c.IP

@@ -106,6 +106,11 @@ func stranger(t scope.TenantID) scope.Scope {
 	return scope.Scope{Tenant: t, Actor: scope.Actor{IP: "192.0.2.7"}, RequestID: "req"}
 }
 
+// Login signs in with a name and a password alone, as most people do.
+func (r *replica) Login(ctx context.Context, sc scope.Scope, name, password string) (Grant, error) {
+	return r.Service.Login(ctx, sc, Proof{Username: name, Password: password})
+}
+
 // token signs somebody in.
 func (r *replica) token(t scope.TenantID, name string) string {
 	r.t.Helper()

@@ -11,7 +11,9 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/factor"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/guess"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
@@ -365,7 +367,10 @@ func RevokeUser(ctx context.Context, tx *db.Tx, userID string, what user.Ending)
 		}
 	}
 	if what >= user.EndsAll {
-		if err := dropPlaces(ctx, tx, userID); err != nil {
+		if err := guess.DropPlaces(ctx, tx, userID); err != nil {
+			return err
+		}
+		if err := factor.Forget(ctx, tx, userID); err != nil {
 			return err
 		}
 	}

@@ -10,23 +10,47 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/event"
+	"github.com/gatehouse-dev/gatehouse/internal/factor"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/guess"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
+// Proof is what somebody signs in with: a name and a password, for people with a second
+// factor also a code; or the code for a challenge, which stands for the rest.
+type Proof struct {
+	Username, Password string
+	// Code is one of the person's authenticator app, or a recovery code.
+	Code string
+	// Challenge is from an earlier sign-in whose password was right.
+	Challenge string
+}
+
+// purpose is what a challenge was made for. It is good for nothing else.
+type purpose string
+
+const (
+	// noChallenge is for callers that send the password again, with the code.
+	noChallenge purpose = ""
+	forToken    purpose = "token"
+	forBrowser  purpose = "browser"
+)
+
 // Login checks a password and starts a session. sc is the scope of a stranger: tenant,
 // address, request id. Faults: the same 401 invalid_credentials for every failure, after
 // the same work; 429 locked once this address has guessed too often at this account, known
-// or not; 429 too_many_sign_ins when too many callers wait.
-func (s *Service) Login(ctx context.Context, sc scope.Scope, name, password string) (Grant, error) {
-	return s.grant(ctx, sc, name, password, nil)
+// or not; 429 too_many_sign_ins when too many callers wait. Once the password was right:
+// 401 second_factor_required where a code is missing, 401 second_factor_invalid for a wrong
+// one.
+func (s *Service) Login(ctx context.Context, sc scope.Scope, p Proof) (Grant, error) {
+	return s.grant(ctx, sc, p, forToken, nil)
 }
 
 // grant signs in for a token of some scopes, or of all that the person has.
-func (s *Service) grant(ctx context.Context, sc scope.Scope, name, password string, scopes []string) (g Grant, err error) {
-	err = s.login(ctx, sc, name, password, func(tx *db.Tx, t scope.TenantID, ss session) (map[string]any, error) {
+func (s *Service) grant(ctx context.Context, sc scope.Scope, p Proof, what purpose, scopes []string) (g Grant, err error) {
+	err = s.login(ctx, sc, p, what, func(tx *db.Tx, t scope.TenantID, ss session) (map[string]any, error) {
 		ss.Limited, ss.Scopes = len(scopes) > 0, scopes
 		g, err = s.beginSession(ctx, tx, t, ss)
 		return nil, err
@@ -38,8 +62,8 @@ func (s *Service) grant(ctx context.Context, sc scope.Scope, name, password stri
 // audit entry says about the session.
 type opener func(tx *db.Tx, t scope.TenantID, ss session) (map[string]any, error)
 
-// login checks a password and has open write the session.
-func (s *Service) login(ctx context.Context, sc scope.Scope, name, password string, open opener) error {
+// login checks what somebody signs in with and has open write the session.
+func (s *Service) login(ctx context.Context, sc scope.Scope, p Proof, what purpose, open opener) error {
 	store, served, err := s.loginStore(ctx, sc.Tenant)
 	if err != nil {
 		return err
@@ -47,61 +71,74 @@ func (s *Service) login(ctx context.Context, sc scope.Scope, name, password stri
 	if err := checkPasswords(ctx, store, s.PasswordsOff); err != nil {
 		return err
 	}
-	if !served { // the same work, for a name that nobody can have
-		name = "\ufffd" + string(sc.Tenant) + "\ufffd" + name
+	name := p.Username
+	if !served { // the same work, for a name and a challenge that nobody can have
+		nobody := "\ufffd" + string(sc.Tenant) + "\ufffd"
+		name, p.Challenge = nobody+name, noneOf(nobody, p.Challenge)
 	}
-	right, g, rehash, err := s.check(ctx, store, sc, name, password)
+	if p.Challenge != "" {
+		return s.Factors.answer(ctx, store, sc, p, what, open)
+	}
+	right, g, rehash, err := s.check(ctx, store, sc, name, p.Password)
 	if err != nil {
 		return err
 	}
-	if !right || g.user.Status != user.Active {
+	if !right || g.User.Status != user.Active {
 		if err := store.Write(ctx, func(tx *db.Tx) error { return s.recordFailure(ctx, tx, sc, g) }); err != nil {
 			return err
 		}
 		return wrongPassword()
 	}
-	return s.recordSuccess(ctx, store, sc, g, rehash, open)
+	return s.finish(ctx, store, sc, &passed{Guess: g, rehash: rehash, code: p.Code, purpose: what}, open)
+}
+
+// noneOf makes a text something that is stored nowhere; nothing stays nothing.
+func noneOf(nobody, text string) string {
+	if text == "" {
+		return ""
+	}
+	return nobody + text
 }
 
 // check counts a guess and checks the password. A locked pair is refused before anything is
 // hashed. rehash is a new hash of a right password whose hash has another cost.
-func (s *Service) check(ctx context.Context, store *db.DB, sc scope.Scope, name, password string) (right bool, g guess, rehash string, err error) {
+func (s *Service) check(ctx context.Context, store *db.DB, sc scope.Scope, name, password string) (right bool, g guess.Guess, rehash string, err error) {
 	err = store.Read(ctx, func(tx *db.Tx) (err error) {
-		g, err = s.loadGuess(ctx, tx, sc, name)
+		g, err = guess.Load(ctx, tx, sc.Actor.IP, name, s.Now())
 		return err
 	})
 	if err != nil {
 		return false, g, "", err
 	}
-	if wait := g.lockedFor(s.Now()); wait > 0 {
-		return false, g, "", locked(wait)
+	if wait := g.LockedFor(s.Now()); wait > 0 {
+		return false, g, "", guess.Locked(wait)
 	}
-	if !g.familiar {
-		if !s.lobby.Enter(g.network, SeatsNetwork) {
+	if !g.Familiar {
+		if !s.lobby.Enter(g.Network, SeatsNetwork) {
 			return false, g, "", TooManySignIns()
 		}
-		defer s.lobby.Leave(g.network)
-		if err := s.Pause(ctx, g.delay(s.Now())); err != nil {
+		defer s.lobby.Leave(g.Network)
+		if err := s.Pause(ctx, g.Delay(s.Now())); err != nil {
 			return false, g, "", err
 		}
 	}
-	turn, err := s.Hasher.Turn(ctx, g.familiar)
+	turn, err := s.Hasher.Turn(ctx, g.Familiar)
 	if err != nil {
 		return false, g, "", err
 	}
 	defer turn.Done()
 	var wait time.Duration
 	err = store.Write(ctx, func(tx *db.Tx) (err error) {
-		wait, err = s.reserve(ctx, tx, &g)
+		wait, err = g.Reserve(ctx, tx, s.Now())
 		return err
 	})
 	if err != nil {
 		return false, g, "", err
 	}
 	if wait > 0 { // locked by guesses while we waited
-		return false, g, "", locked(wait)
+		return false, g, "", guess.Locked(wait)
 	}
-	right, stale := turn.Verify(g.user.PasswordHash, password)
+	right, stale := turn.Verify(g.User.PasswordHash, password)
 	if right && stale {
 		rehash, err = turn.Hash(password)
 	}
@@ -134,62 +171,99 @@ func (s *Service) loginStore(ctx context.Context, id scope.TenantID) (store *db.
 
 // recordFailure writes the traces of a failed sign-in. Known and unknown accounts leave the
 // same number of rows.
-func (s *Service) recordFailure(ctx context.Context, tx *db.Tx, sc scope.Scope, g guess) error {
-	locks := g.pair.Failures >= pairGuesses
-	if !g.shouldRecord(locks) {
+func (s *Service) recordFailure(ctx context.Context, tx *db.Tx, sc scope.Scope, g guess.Guess) error {
+	locks := g.Locks()
+	if !g.ShouldRecord() {
 		return nil
 	}
 	now := s.Now()
 	sc.Actor = scope.Actor{Kind: scope.Person, Name: "anonymous", IP: sc.Actor.IP}
-	data := map[string]any{"failures": g.account.Failures, "ip_address": sc.Actor.IP}
+	data := map[string]any{"failures": g.Account.Failures, "ip_address": sc.Actor.IP}
 	kind := "LOGIN_FAILED"
 	if locks {
 		kind = "ACCOUNT_LOCKED"
-		data["locked_until"] = g.pair.LockedUntil
+		data["locked_until"] = g.Pair.LockedUntil
 	}
 	err := audit.Append(ctx, tx, sc, now, audit.Entry{
-		Type: kind, Object: "user", ObjectID: g.user.ID, ObjectName: g.user.Username, EventContext: data,
+		Type: kind, Object: "user", ObjectID: g.User.ID, ObjectName: g.User.Username, EventContext: data,
 	})
-	if err != nil || g.account.Failures != alertAt && !locks {
+	if err != nil || g.Account.Failures != guess.AlertAt && !locks {
 		return err
 	}
 	data["severity"] = "warning"
-	return event.Emit(ctx, tx, sc, event.Event{Type: event.FailedLogins, ObjectKind: "user", ObjectID: g.user.ID, ObjectName: g.user.Username, Data: data})
+	return event.Emit(ctx, tx, sc, event.Event{Type: event.FailedLogins, ObjectKind: "user", ObjectID: g.User.ID, ObjectName: g.User.Username, Data: data})
 }
 
-// recordSuccess clears the pair's count, removes this guess from the counts of account and
-// network, records where the person signed in, and starts the session.
-func (s *Service) recordSuccess(ctx context.Context, store *db.DB, sc scope.Scope, g guess, rehash string, open opener) error {
-	return store.Write(ctx, func(tx *db.Tx) error {
-		u, err := user.ByID(ctx, tx, g.user.ID)
+// passed is a sign-in whose password was right.
+type passed struct {
+	guess.Guess
+	// rehash is a new hash of the password, if it needs one.
+	rehash string
+	// code is what was sent for the second factor.
+	code    string
+	purpose purpose
+	// challenge is the one that this sign-in answers; nil for none.
+	challenge *challenge
+}
+
+// finish checks the second factor, if the person has one, and starts the session. It clears
+// the pair's count, removes this guess from the counts of account and network, and records
+// where the person signed in.
+func (s *Service) finish(ctx context.Context, store *db.DB, sc scope.Scope, in *passed, open opener) error {
+	var refusal error // is told after the transaction, which counts
+	err := store.Write(ctx, func(tx *db.Tx) (err error) {
+		u, err := user.Locked(ctx, tx, in.User.ID)
 		if fault.Is(err, fault.NotFound) {
 			return wrongPassword()
 		}
 		if err != nil {
 			return err
 		}
-		if u.Status != user.Active || u.PasswordHash != g.user.PasswordHash { // changed while we hashed
+		if u.Status != user.Active || u.PasswordHash != in.User.PasswordHash { // changed while we hashed
 			return wrongPassword()
 		}
-		if err := dropAttempt(ctx, tx, g.pair.Subject); err != nil {
+		proof, why, err := s.Factors.secondFactor(ctx, tx, store.TenantID(), sc, u, in)
+		if err != nil || why != nil {
+			refusal = why
 			return err
 		}
-		for _, a := range []attempt{g.account, g.address} {
-			if err := decrementAttempt(ctx, tx, a.Subject); err != nil {
-				return err
-			}
+		return s.enter(ctx, tx, store.TenantID(), sc, u, in, proof, open)
+	})
+	if err != nil {
+		return err
+	}
+	return refusal
+}
+
+// enter is the last part of finish: everything was proved.
+func (s *Service) enter(ctx context.Context, tx *db.Tx, t scope.TenantID, sc scope.Scope, u user.User, in *passed, proof factor.Proof, open opener) error {
+	if err := in.Right(ctx, tx); err != nil {
+		return err
+	}
+	now := s.Now()
+	if err := guess.PutPlace(ctx, tx, u.ID, in.Network, now); err != nil {
+		return err
+	}
+	if err := user.SignedIn(ctx, tx, u.ID, now, in.rehash); err != nil {
+		return err
+	}
+	if in.rehash != "" {
+		u.PasswordHash = in.rehash
+	}
+	if err := user.NotePassword(ctx, tx, u, proof.Methods()); err != nil {
+		return err
+	}
+	return s.Sessions.enterAs(ctx, tx, t, sc, u, func(tx *db.Tx, t scope.TenantID, ss session) (map[string]any, error) {
+		ss.Proof = string(proof)
+		about, err := open(tx, t, ss)
+		if err != nil || proof == factor.None {
+			return about, err
 		}
-		now := s.Now()
-		if err := putPlace(ctx, tx, u.ID, g.network, now); err != nil {
-			return err
+		if about == nil {
+			about = map[string]any{}
 		}
-		if err := user.SignedIn(ctx, tx, u.ID, now, rehash); err != nil {
-			return err
-		}
-		if err := user.NotePassword(ctx, tx, u); err != nil {
-			return err
-		}
-		return s.Sessions.enterAs(ctx, tx, store.TenantID(), sc, u, open)
+		about["second_factor"] = string(proof)
+		return about, nil
 	})
 }
 
@@ -226,6 +300,7 @@ type TokenRequest struct {
 	Password     string `json:"password,omitempty" doc:"For password."`
 	ClientID     string `json:"client_id,omitempty" doc:"For client_credentials: the key's id or any client name. Only the key itself is checked."`
 	ClientSecret string `json:"client_secret,omitempty" doc:"For client_credentials: the API key."`
+	Code         string `json:"code,omitempty" doc:"For password: the second factor's code, for people who have one. Without it: 400 second_factor_required."`
 	Scope        string `json:"scope,omitempty" doc:"Space-separated scopes, to request fewer than the credential holds."`
 	// Named is the tenant that the request names, by host, header or query; empty for none.
 	// A stranger's scope then has the default tenant.
@@ -244,11 +319,8 @@ func (s *Service) Token(ctx context.Context, sc scope.Scope, req TokenRequest) (
 		if req.Username == "" || req.Password == "" {
 			return Grant{}, fault.New(fault.BadRequest, "invalid_request", "username or password is missing")
 		}
-		g, err := s.grant(ctx, sc, req.Username, req.Password, scopes)
-		if fault.Is(err, fault.Unauthenticated) {
-			err = fault.New(fault.BadRequest, "invalid_grant", "the user name or the password is wrong")
-		}
-		return g, err
+		g, err := s.grant(ctx, sc, Proof{Username: req.Username, Password: req.Password, Code: req.Code}, noChallenge, scopes)
+		return g, asGrantFault(err)
 	case "client_credentials":
 		caller, _, err := s.Authenticate(ctx, Credential{
 			APIKey: req.ClientSecret, TenantHint: req.Named, EnvHint: sc.Env, IP: sc.Actor.IP, RequestID: sc.RequestID,
@@ -268,6 +340,22 @@ func (s *Service) Token(ctx context.Context, sc scope.Scope, req TokenRequest) (
 		return Grant{}, fault.New(fault.BadRequest, "invalid_request", "grant_type is missing")
 	}
 	return Grant{}, fault.New(fault.BadRequest, "unsupported_grant_type", "grant_type must be password or client_credentials")
+}
+
+// asGrantFault gives a failed sign-in the form of RFC 6749 section 5.2. A missing code has a
+// code of its own, so that clients know to ask for it.
+func asGrantFault(err error) error {
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Kind != fault.Unauthenticated {
+		return err
+	}
+	switch f.Code {
+	case codeRequired:
+		return fault.New(fault.BadRequest, codeRequired, f.Message)
+	case codeInvalid:
+		return fault.New(fault.BadRequest, "invalid_grant", f.Message)
+	}
+	return fault.New(fault.BadRequest, "invalid_grant", "the user name or the password is wrong")
 }
 
 // RandomPassword generates a password with 128 random bits.
@@ -297,8 +385,8 @@ func (s *Service) EnsureAdmin(ctx context.Context, password string) (generated s
 
 // ResetPassword sets a new password for a person, on the authority of somebody on the
 // server's host. It removes a lock, enables the person, lets the tenant's people sign in with passwords again, and ends all sessions. An empty
-// password means a generated one. It returns the password.
-func (s *Service) ResetPassword(ctx context.Context, t scope.TenantID, name, password string) (string, error) {
+// password means a generated one. With dropFactor it also removes the second factor. It returns the password.
+func (s *Service) ResetPassword(ctx context.Context, t scope.TenantID, name, password string, dropFactor bool) (string, error) {
 	store, err := s.Stores.Tenant(ctx, t)
 	if err != nil {
 		return "", err
@@ -319,7 +407,8 @@ func (s *Service) ResetPassword(ctx context.Context, t scope.TenantID, name, pas
 			return "", err
 		}
 	}
-	if err := s.Users.Recover(ctx, SystemScope(t, "reset-password", ""), u.ID, password); err != nil {
+	sc := SystemScope(t, "reset-password", "")
+	if err := s.Users.Recover(ctx, sc, u.ID, password); err != nil {
 		return "", err
 	}
 	return password, store.Write(ctx, func(tx *db.Tx) error {
@@ -328,6 +417,9 @@ func (s *Service) ResetPassword(ctx context.Context, t scope.TenantID, name, pas
 				return err
 			}
 		}
-		return dropAttemptsAt(ctx, tx, "account:"+u.ID)
+		if err := guess.Unlock(ctx, tx, u.ID); err != nil || !dropFactor {
+			return err
+		}
+		return s.Factors.drop(ctx, tx, sc, u)
 	})
 }

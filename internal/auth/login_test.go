@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/guess"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
@@ -91,12 +92,12 @@ func TestLock(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if checked != pairGuesses || refused != 50-pairGuesses {
+			if checked != guess.PairGuesses || refused != 50-guess.PairGuesses {
 				t.Errorf("%s: checked %d guesses, refused %d", what, checked, refused)
 			}
 		}
 		var f *fault.Error
-		if _, err := r.Login(ctx, from(1), "alice", password); !errors.As(err, &f) || f.Code != "locked" || f.RetryAfter != lockTime {
+		if _, err := r.Login(ctx, from(1), "alice", password); !errors.As(err, &f) || f.Code != "locked" || f.RetryAfter != guess.LockTime {
 			t.Errorf("the right password from a locked address: %v", err)
 		}
 		if _, err := r.Login(ctx, from(2), "alice", password); err != nil {
@@ -105,7 +106,7 @@ func TestLock(t *testing.T) {
 		if _, err := r.Login(ctx, from(1), "bob", "wrong"); !fault.Is(err, fault.Unauthenticated) {
 			t.Errorf("another account is locked: %v", err)
 		}
-		r.clock.pass(lockTime - time.Second)
+		r.clock.pass(guess.LockTime - time.Second)
 		if _, err := r.Login(ctx, from(1), "alice", password); !errors.As(err, &f) || f.RetryAfter != time.Second {
 			t.Errorf("the lock ends early: %v", err)
 		}
@@ -113,7 +114,7 @@ func TestLock(t *testing.T) {
 		if _, err := r.Login(ctx, from(1), "alice", password); err != nil {
 			t.Errorf("locked for longer than 15 minutes: %v", err)
 		}
-		for range pairGuesses - 1 {
+		for range guess.PairGuesses - 1 {
 			_, _ = r.Login(ctx, from(1), "alice", "wrong")
 		}
 		if _, err := r.Login(ctx, from(1), "alice", password); err != nil {
@@ -165,17 +166,17 @@ func TestNobodyLocksOut(t *testing.T) {
 			_, _ = r.Login(ctx, from(fmt.Sprintf("198.51.100.%d", i%100)), "alice", "wrong")
 		}
 		signIn("from where she signed in before", "203.0.113.1", "alice", 0)
-		signIn("from elsewhere", "203.0.113.77", "alice", longestPause)
+		signIn("from elsewhere", "203.0.113.77", "alice", guess.LongestPause)
 		signIn("and again", "203.0.113.77", "alice", 0)
 		signIn("another person", "203.0.113.78", "bob", 0)
 
-		for i := range addressGuesses + 50 {
+		for i := range guess.AddressGuesses + 50 {
 			_, _ = r.Login(ctx, from(fmt.Sprintf("2001:db8::%x", i+1)), fmt.Sprintf("user%d", i), "wrong")
 		}
-		signIn("behind the same address", "2001:db8::ffff", "carol", longestPause)
+		signIn("behind the same address", "2001:db8::ffff", "carol", guess.LongestPause)
 		signIn("and again", "2001:db8::1", "carol", 0)
 		signIn("another network", "2001:db8:0:1::1", "bob", 0)
-		r.clock.pass(guessWindow)
+		r.clock.pass(guess.Window)
 		signIn("a window later", "203.0.113.79", "alice", 0)
 		if n := count(t, r, `SELECT count(*) FROM audit_events WHERE type = 'LOGIN_FAILED'`); n > 170 {
 			t.Errorf("a flood of guesses wrote %d entries", n)
@@ -223,31 +224,6 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-func TestReserve(t *testing.T) {
-	now := time.Unix(1e9, 0)
-	var a attempt
-	for i := range 10 {
-		var locked bool
-		if a, locked = a.reserve(now.Add(time.Duration(i)*time.Minute), 10); locked {
-			t.Fatalf("locked at guess %d", i+1)
-		}
-	}
-	end := now.Add(9*time.Minute + lockTime)
-	if _, locked := a.reserve(end.Add(-1), 10); !locked {
-		t.Error("not locked after ten")
-	}
-	if a, _ = a.reserve(end.Add(-1), 10); !a.LockedUntil.Equal(end) {
-		t.Error("trying while locked makes the lock longer")
-	}
-	if a, locked := a.reserve(end, 10); locked || a.Failures != 1 {
-		t.Errorf("after the lock: %+v, %v", a, locked)
-	}
-	a = attempt{Failures: 9, Since: now}
-	if a, _ := a.reserve(now.Add(guessWindow), 10); a.Failures != 1 {
-		t.Errorf("after the window: %+v", a)
-	}
-}
-
 func TestFirstAdministrator(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
@@ -270,10 +246,10 @@ func TestFirstAdministrator(t *testing.T) {
 		if err != nil || me.Username != "admin" || len(me.Permissions) != 35 {
 			t.Errorf("me %+v, %v", me, err)
 		}
-		for range pairGuesses {
+		for range guess.PairGuesses {
 			_, _ = r.Login(ctx, stranger(scope.DefaultTenant), "admin", "wrong")
 		}
-		fresh, err := r.ResetPassword(ctx, scope.DefaultTenant, "Admin", "")
+		fresh, err := r.ResetPassword(ctx, scope.DefaultTenant, "Admin", "", false)
 		if err != nil || fresh == made {
 			t.Fatalf("reset to %q, %v", fresh, err)
 		}
@@ -281,7 +257,7 @@ func TestFirstAdministrator(t *testing.T) {
 		if _, err := r.Login(ctx, stranger(scope.DefaultTenant), "admin", fresh); err != nil {
 			t.Errorf("after the reset, lock and all: %v", err)
 		}
-		if _, err := r.ResetPassword(ctx, scope.DefaultTenant, "nobody", ""); !fault.Is(err, fault.NotFound) {
+		if _, err := r.ResetPassword(ctx, scope.DefaultTenant, "nobody", "", false); !fault.Is(err, fault.NotFound) {
 			t.Errorf("reset of nobody: %v", err)
 		}
 	})
@@ -343,12 +319,15 @@ func TestTokenOfAnotherTenant(t *testing.T) {
 	})
 }
 
-func attemptOf(t *testing.T, r *replica, subject string) (a attempt) {
+func attemptOf(t *testing.T, r *replica, subject string) (a guess.Attempt) {
 	t.Helper()
 	store, err := r.Stores.Tenant(context.Background(), scope.DefaultTenant)
 	if err == nil {
 		err = store.Write(context.Background(), func(tx *db.Tx) (err error) {
-			a, err = lockAttempt(context.Background(), tx, subject)
+			a, err = db.One[guess.Attempt](context.Background(), tx, `SELECT subject, failures, refused, since, locked_until FROM login_attempts WHERE subject = $1`, subject)
+			if errors.Is(err, db.ErrNoRows) { // nothing was counted
+				return nil
+			}
 			return err
 		})
 	}
@@ -373,21 +352,8 @@ func count(t *testing.T, r *replica, sql string) (n int64) {
 	return n
 }
 
-// TestNetworksAreSlowedNotLocked: the pause of a network grows with its failures to an end,
-// and a flood of them fills no audit.
-func TestNetworksAreSlowedNotLocked(t *testing.T) {
-	if NetworkDelay(0) != 0 || NetworkDelay(addressGuesses-1) != 0 || NetworkDelay(addressGuesses) <= 0 || NetworkDelay(1_000_000) != longestPause {
-		t.Errorf("pauses of %s, %s, %s", NetworkDelay(0), NetworkDelay(addressGuesses), NetworkDelay(1_000_000))
-	}
-	written := 0
-	for n := range int64(10_000) {
-		if RecordsFailure(n + 1) {
-			written++
-		}
-	}
-	if written > addressGuesses+100 || !RecordsFailure(1) {
-		t.Errorf("%d of 10000 failures are written", written)
-	}
+// TestLobby: one network does not take the seats of others.
+func TestLobby(t *testing.T) {
 	var l Lobby
 	for range SeatsNetwork {
 		if !l.Enter("a", SeatsNetwork) {

@@ -109,10 +109,10 @@ func (b *Sessions) open(ctx context.Context, tx *db.Tx, ss *session, life time.D
 	return insertSession(ctx, tx, *ss)
 }
 
-// SignIn checks a password and starts a browser's session. Its errors are those of Login.
-func (b *Sessions) SignIn(ctx context.Context, sc scope.Scope, name, password string, from Browser) (SignedIn, error) {
+// SignIn checks what somebody signs in with and starts a browser's session. Its errors are those of Login.
+func (b *Sessions) SignIn(ctx context.Context, sc scope.Scope, p Proof, from Browser) (SignedIn, error) {
 	var in SignedIn
-	if err := b.s.login(ctx, sc, name, password, b.opener(ctx, &in, from, "password")); err != nil {
+	if err := b.s.login(ctx, sc, p, forBrowser, b.opener(ctx, &in, from, "password")); err != nil {
 		return SignedIn{}, err
 	}
 	return in, b.EndCookie(ctx, from.Cookie)

@@ -29,7 +29,7 @@ func (b *Sessions) Enter(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.
 	var in SignedIn
 	open := b.opener(ctx, &in, from, "provider")
 	err := b.enterAs(ctx, tx, sc.Tenant, sc, u, func(tx *db.Tx, t scope.TenantID, ss session) (map[string]any, error) {
-		ss.Federation = by
+		ss.Federation, ss.Proof = by, proofProvider
 		about, err := open(tx, t, ss)
 		if err == nil {
 			about["issuer"] = by.Issuer

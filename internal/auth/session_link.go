@@ -87,7 +87,11 @@ func (b *Sessions) Redeem(ctx context.Context, sc scope.Scope, secret string, fr
 		if err := user.SignedIn(ctx, tx, u.ID, b.s.Now(), ""); err != nil {
 			return err
 		}
-		return b.enterAs(ctx, tx, l.tenant, sc, u, b.opener(ctx, &in, from, "link"))
+		open := b.opener(ctx, &in, from, "link")
+		return b.enterAs(ctx, tx, l.tenant, sc, u, func(tx *db.Tx, t scope.TenantID, ss session) (map[string]any, error) {
+			ss.Proof = proofLink
+			return open(tx, t, ss)
+		})
 	})
 	if err != nil {
 		return SignedIn{}, err

@@ -19,7 +19,7 @@ const firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefo
 // browser signs somebody in with a browser.
 func (r *replica) browser(t scope.TenantID, name string) SignedIn {
 	r.t.Helper()
-	in, err := r.Sessions.SignIn(context.Background(), stranger(t), name, password, Browser{Agent: firefox})
+	in, err := r.Sessions.SignIn(context.Background(), stranger(t), Proof{Username: name, Password: password}, Browser{Agent: firefox})
 	if err != nil {
 		r.t.Fatalf("sign-in of %s: %v", name, err)
 	}
@@ -127,7 +127,7 @@ func TestBrowserEnds(t *testing.T) {
 			return second(r.Users.Delete(ctx, inSecond(), u.ID))
 		},
 		"another sign-in of the browser": func(ctx context.Context, r *replica, u user.User, _ scope.Scope, in SignedIn) error {
-			again, err := r.Sessions.SignIn(ctx, stranger(dbtest.Second), u.Username, password, Browser{Agent: firefox, Cookie: in.Cookie})
+			again, err := r.Sessions.SignIn(ctx, stranger(dbtest.Second), Proof{Username: u.Username, Password: password}, Browser{Agent: firefox, Cookie: in.Cookie})
 			r.want("the new session", Credential{Cookie: again.Cookie}, "ok")
 			if again.Cookie == in.Cookie || again.Session.ID == in.Session.ID {
 				r.t.Error("the session is the same")
@@ -179,7 +179,7 @@ func TestSuspensionEndsBrowsers(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.want("suspended", Credential{Cookie: b.Cookie}, "403")
-		if _, err := r.Sessions.SignIn(context.Background(), stranger(made.ID), "alice", password, Browser{}); code(err) != "401" {
+		if _, err := r.Sessions.SignIn(context.Background(), stranger(made.ID), Proof{Username: "alice", Password: password}, Browser{}); code(err) != "401" {
 			t.Errorf("sign-in to a suspended tenant: %v", err)
 		}
 	})

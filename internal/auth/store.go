@@ -2,7 +2,6 @@ package auth
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -103,80 +102,12 @@ func deleteKeysOf(ctx context.Context, tx *db.Tx, owner string) error {
 // deleteAll ends every key and session of the tenant, and removes the places of its
 // sign-ins.
 func deleteAll(ctx context.Context, tx *db.Tx) error {
-	for _, q := range []string{`DELETE FROM sessions`, `DELETE FROM api_keys`, `DELETE FROM login_places`, `DELETE FROM login_attempts`} {
+	for _, q := range []string{`DELETE FROM sessions`, `DELETE FROM login_challenges`, `DELETE FROM api_keys`, `DELETE FROM login_places`, `DELETE FROM login_attempts`} {
 		if _, err := tx.Exec(ctx, q); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// lockAttempt returns the count of a subject and locks it; a new subject has none.
-func lockAttempt(ctx context.Context, tx *db.Tx, subject string) (attempt, error) {
-	if err := tx.Lock(ctx, "login:"+subject); err != nil {
-		return attempt{}, err
-	}
-	return selectAttempt(ctx, tx, subject)
-}
-
-func selectAttempt(ctx context.Context, tx *db.Tx, subject string) (attempt, error) {
-	a, err := db.One[attempt](ctx, tx, `SELECT subject, failures, refused, since, locked_until FROM login_attempts WHERE subject = $1`, subject)
-	if errors.Is(err, db.ErrNoRows) {
-		return attempt{Subject: subject}, nil
-	}
-	return a, err
-}
-
-func putAttempt(ctx context.Context, tx *db.Tx, a attempt) error {
-	_, err := tx.Exec(ctx, `INSERT INTO login_attempts (subject, failures, refused, since, locked_until) VALUES ($1, $2, $3, $4, $5)
-		ON CONFLICT (subject) DO UPDATE SET failures = excluded.failures, refused = excluded.refused,
-			since = excluded.since, locked_until = excluded.locked_until`,
-		a.Subject, a.Failures, a.Refused, a.Since, a.LockedUntil)
-	return err
-}
-
-// decrementAttempt takes back one guess that turned out to be right.
-func decrementAttempt(ctx context.Context, tx *db.Tx, subject string) error {
-	_, err := tx.Exec(ctx, `UPDATE login_attempts SET failures = failures - 1 WHERE subject = $1 AND failures > 0`, subject)
-	return err
-}
-
-func dropAttempt(ctx context.Context, tx *db.Tx, subject string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM login_attempts WHERE subject = $1`, subject)
-	return err
-}
-
-// dropAttemptsAt removes the guesses at an account, from everywhere.
-func dropAttemptsAt(ctx context.Context, tx *db.Tx, account string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM login_attempts WHERE subject = $1 OR substr(subject, 1, $2) = $3`, account, int64(len(account)+1), account+"@")
-	return err
-}
-
-// isPlace reports whether a person has signed in from a network since a time.
-func isPlace(ctx context.Context, tx *db.Tx, userID, network string, since time.Time) (bool, error) {
-	n, err := db.One[int64](ctx, tx, `SELECT count(*) FROM login_places WHERE user_id = $1 AND network = $2 AND at >= $3`, userID, network, since)
-	return n > 0, err
-}
-
-// putPlace records that a person signed in from a network, and removes old places.
-func putPlace(ctx context.Context, tx *db.Tx, userID, network string, at time.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO login_places (user_id, network, at) VALUES ($1, $2, $3)
-		ON CONFLICT (user_id, network) DO UPDATE SET at = excluded.at`, userID, network, at)
-	if err != nil {
-		return err
-	}
-	_, err = tx.Exec(ctx, `DELETE FROM login_places WHERE at < $1`, at.Add(-placesKept))
-	return err
-}
-
-func dropPlaces(ctx context.Context, tx *db.Tx, userID string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM login_places WHERE user_id = $1`, userID)
-	return err
-}
-
-func dropAttempts(ctx context.Context, tx *db.Tx, before time.Time) error {
-	_, err := tx.Exec(ctx, `DELETE FROM login_attempts WHERE since < $1`, before)
-	return err
 }
 
 const signingColumns = `kid, public, sealed, created_at`

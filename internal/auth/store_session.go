@@ -7,12 +7,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-const sessionColumns = `id, root, user_id, key_id, limited, scopes, environment, ip, created_at, expires_at, digest, agent, used_at, issuer, issuer_subject, issuer_session, id_token`
+const sessionColumns = `id, root, user_id, key_id, limited, scopes, environment, ip, created_at, expires_at, digest, agent, used_at, issuer, issuer_subject, issuer_session, id_token, proof`
 
 func insertSession(ctx context.Context, tx *db.Tx, ss session) error {
-	_, err := tx.Exec(ctx, `INSERT INTO sessions (`+sessionColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`,
+	_, err := tx.Exec(ctx, `INSERT INTO sessions (`+sessionColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`,
 		ss.ID, ss.Root, ss.UserID, ss.KeyID, ss.Limited, ss.Scopes, ss.Env, ss.IP, ss.CreatedAt, ss.ExpiresAt, ss.Digest, ss.Agent, ss.UsedAt,
-		ss.Issuer, ss.Subject, ss.ProviderSession, ss.IDToken)
+		ss.Issuer, ss.Subject, ss.ProviderSession, ss.IDToken, ss.Proof)
 	return err
 }
 
@@ -38,13 +38,21 @@ func deleteRoot(ctx context.Context, tx *db.Tx, root string) error {
 	return err
 }
 
+// deleteSessionsOf ends the sessions of a person, and sign-ins that wait for a code.
 func deleteSessionsOf(ctx context.Context, tx *db.Tx, userID string) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM login_challenges WHERE user_id = $1`, userID); err != nil {
+		return err
+	}
 	_, err := tx.Exec(ctx, `DELETE FROM sessions WHERE user_id = $1`, userID)
 	return err
 }
 
-// deleteOthersOf deletes all sessions of a person except those of one root.
+// deleteOthersOf deletes all sessions of a person except those of one root, and sign-ins
+// that wait for a code.
 func deleteOthersOf(ctx context.Context, tx *db.Tx, userID, root string) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM login_challenges WHERE user_id = $1`, userID); err != nil {
+		return err
+	}
 	_, err := tx.Exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND root <> $2`, userID, root)
 	return err
 }
@@ -72,4 +80,54 @@ func dropExpired(ctx context.Context, tx *db.Tx, now time.Time) error {
 func selectFederated(ctx context.Context, tx *db.Tx, by Federation) ([]string, error) {
 	return db.All[string](ctx, tx, `SELECT id FROM sessions WHERE issuer = $1 AND root = id
 		AND ($2 = '' OR issuer_subject = $2) AND ($3 = '' OR issuer_session = $3)`, by.Issuer, by.Subject, by.ProviderSession)
+}
+
+// setProof records what the sessions of one root proved.
+func setProof(ctx context.Context, tx *db.Tx, root, proof string) error {
+	_, err := tx.Exec(ctx, `UPDATE sessions SET proof = $2 WHERE root = $1`, root, proof)
+	return err
+}
+
+// challenge is a sign-in whose password was right and that waits for a code.
+type challenge struct {
+	Digest  string  `db:"digest"`
+	UserID  string  `db:"user_id"`
+	Purpose purpose `db:"purpose"`
+	// PasswordDigest is a digest of the hash of the password that was right: a new password
+	// ends the challenge.
+	PasswordDigest string    `db:"password_digest"`
+	Rehash         string    `db:"rehash"`
+	Failures       int64     `db:"failures"`
+	ExpiresAt      time.Time `db:"expires_at"`
+}
+
+const challengeColumns = `digest, user_id, purpose, password_digest, rehash, failures, expires_at`
+
+func insertChallenge(ctx context.Context, tx *db.Tx, c challenge) error {
+	_, err := tx.Exec(ctx, `INSERT INTO login_challenges (`+challengeColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+		c.Digest, c.UserID, c.Purpose, c.PasswordDigest, c.Rehash, c.Failures, c.ExpiresAt)
+	return err
+}
+
+func selectChallenge(ctx context.Context, tx *db.Tx, digest string) (challenge, error) {
+	return db.One[challenge](ctx, tx, `SELECT `+challengeColumns+` FROM login_challenges WHERE digest = $1`, digest)
+}
+
+// takeChallenge deletes a challenge. Of several that try at once, one succeeds.
+func takeChallenge(ctx context.Context, tx *db.Tx, digest string) (bool, error) {
+	n, err := tx.Exec(ctx, `DELETE FROM login_challenges WHERE digest = $1`, digest)
+	return n == 1, err
+}
+
+// failChallenge counts a wrong code.
+func failChallenge(ctx context.Context, tx *db.Tx, digest string) error {
+	_, err := tx.Exec(ctx, `UPDATE login_challenges SET failures = failures + 1 WHERE digest = $1`, digest)
+	return err
+}
+
+// dropChallenges deletes those that have expired, and all but the newest of a person.
+func dropChallenges(ctx context.Context, tx *db.Tx, userID string, now time.Time) error {
+	_, err := tx.Exec(ctx, `DELETE FROM login_challenges WHERE expires_at <= $1 OR digest IN (
+		SELECT digest FROM login_challenges WHERE user_id = $2 ORDER BY expires_at DESC, digest LIMIT 1000 OFFSET $3)`, now, userID, int64(maxChallenges))
+	return err
 }

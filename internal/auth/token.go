@@ -45,6 +45,8 @@ type session struct {
 	Digest string    `db:"digest"`
 	Agent  string    `db:"agent"`
 	UsedAt time.Time `db:"used_at"`
+	// Proof is what was proved beyond the password (factor.Proof), or proofLink.
+	Proof string `db:"proof"`
 	Federation
 }
 
@@ -155,7 +157,8 @@ func fillFromUser(ctx context.Context, tx *db.Tx, e *entry, ss session) error {
 	e.used = &noted{tenant: e.realm.id, id: ss.ID, session: true}
 	e.used.at.Store(ss.UsedAt.UnixNano())
 	limitToSession(e, ss)
-	return nil
+	e.scope.EnrolOnly, err = mustEnrol(ctx, tx, e.realm, ss)
+	return err
 }
 
 // fillFromSessionKey fills an entry for a token that was made from an API key: it can do no
@@ -237,7 +240,7 @@ func (s *Service) Portal(ctx context.Context, sc scope.Scope, scopes []string) (
 			}
 			// It ends with the session that it was made from: a renewal does not prolong
 			// it.
-			ss.Root, ss.ExpiresAt = from.Root, from.ExpiresAt
+			ss.Root, ss.ExpiresAt, ss.Proof = from.Root, from.ExpiresAt, from.Proof
 		}
 		if ss.KeyID != "" {
 			k, err := selectKey(ctx, tx, ss.KeyID)

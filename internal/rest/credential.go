@@ -20,7 +20,9 @@ type Credential struct {
 	// before it.
 	Cookie string
 	// Idle is set where a page asks by itself, with nobody at the screen.
-	Idle          bool
+	Idle bool
+	// Enrolling is set where the operation serves people who must enrol a second factor.
+	Enrolling     bool
 	TenantHint    scope.TenantID
 	EnvHint       scope.Env
 	IP, RequestID string
@@ -148,7 +150,7 @@ func (r *Router) credential(x *exchange, req *http.Request) (Credential, error) 
 	if len(keys)+len(auths) > 1 {
 		return Credential{}, BadRequest("ambiguous_credentials", "send only one credential")
 	}
-	c := Credential{RequestID: x.id}
+	c := Credential{RequestID: x.id, Enrolling: x.route != nil && x.route.op.Enrols}
 	switch {
 	case len(keys) == 1:
 		c.APIKey = strings.TrimSpace(keys[0])

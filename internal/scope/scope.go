@@ -109,6 +109,8 @@ type Scope struct {
 	// Session is the id of the session that the credential stands for; empty for
 	// API keys, bouncers and the service itself.
 	Session string
+	// EnrolOnly is set for a person who must enrol a second factor before anything else.
+	EnrolOnly bool
 	// RequestID ties logs, audit rows and answers together.
 	RequestID string
 }

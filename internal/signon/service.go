@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/guess"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
@@ -245,13 +246,13 @@ func Disable(ctx context.Context, tx *db.Tx) error {
 // enter admits a call that may wait for a provider: so many at once from one network, which
 // is slowed after many failures, and for one tenant. Whoever got in leaves.
 func (s *Service) enter(ctx context.Context, sc scope.Scope, t scope.TenantID) (leave func(), err error) {
-	network, tenant := auth.Network(sc.Actor.IP), string(t)
+	network, tenant := guess.Network(sc.Actor.IP), string(t)
 	if !s.networks.Enter(network, auth.SeatsNetwork) {
 		return nil, auth.TooManySignIns()
 	}
 	failed, err := s.failures(ctx, sc, 0)
 	if err == nil {
-		err = s.Auth.Pause(ctx, auth.NetworkDelay(failed))
+		err = s.Auth.Pause(ctx, guess.NetworkDelay(failed))
 	}
 	if err == nil && !s.tenants.Enter(tenant, seatsTenant) {
 		err = auth.TooManySignIns()
@@ -265,7 +266,7 @@ func (s *Service) enter(ctx context.Context, sc scope.Scope, t scope.TenantID) (
 
 // failures counts n more failures of a network and returns how many there were lately.
 func (s *Service) failures(ctx context.Context, sc scope.Scope, n int64) (int64, error) {
-	w, err := s.Count(ctx, string(scope.DefaultTenant), "sign-on:"+auth.Network(sc.Actor.IP), n, failureWindow)
+	w, err := s.Count(ctx, string(scope.DefaultTenant), "sign-on:"+guess.Network(sc.Actor.IP), n, failureWindow)
 	return w.Count, err
 }
 

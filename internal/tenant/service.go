@@ -349,6 +349,8 @@ func (s *Service) drop(ctx context.Context, id scope.TenantID) error {
 type Facts struct {
 	Status string `db:"status"`
 	Plan   string `db:"plan_type"`
+	// RequireFactor is the setting require_second_factor.
+	RequireFactor bool `db:"-"`
 }
 
 // Facts reads status and plan; an unknown tenant is a NotFound fault. It asks

@@ -28,6 +28,10 @@ func kinds() []string { return []string{Policies, Users, Bouncers} }
 // FourEyesSetting is the switch that has somebody else approve a promotion.
 const FourEyesSetting = "four_eyes"
 
+// FactorSetting is the switch that has people who sign in with a password enrol a second
+// factor.
+const FactorSetting = "require_second_factor"
+
 // AssistSetting is the flag that lets classification ask a model.
 const AssistSetting = "flags.resources.assist_classification"
 
@@ -85,6 +89,9 @@ func (s Settings) Limit(kind string) (int64, bool) { return whole(s["max_"+kind]
 
 // FourEyes reports whether a promotion needs an approver other than the caller.
 func (s Settings) FourEyes() bool { on, _ := s[FourEyesSetting].(bool); return on }
+
+// RequireFactor reports whether people who sign in with a password need a second factor.
+func (s Settings) RequireFactor() bool { on, _ := s[FactorSetting].(bool); return on }
 
 // ImpactGate reads the gate's settings.
 func (s Settings) ImpactGate() ImpactGate {
@@ -245,7 +252,7 @@ func (s Settings) check(stored Settings) error {
 			}
 		}
 	}
-	for _, name := range []string{FourEyesSetting, AssistSetting} {
+	for _, name := range []string{FourEyesSetting, AssistSetting, FactorSetting} {
 		if v, sent := s[name]; sent {
 			if _, ok := v.(bool); !ok {
 				bad = append(bad, fault.Detail{Pointer: pointer + "/" + name, Message: "must be true or false"})
@@ -317,6 +324,7 @@ func (Settings) Schema(huma.Registry) *huma.Schema {
 			"max_policies": limit("controls"), "max_users": limit("people"), "max_bouncers": limit("bouncers"),
 			AssistSetting:   {Type: huma.TypeBoolean, Nullable: true, Description: "Classification may ask the server's configured model when its own rules are not sure."},
 			FourEyesSetting: {Type: huma.TypeBoolean, Nullable: true, Description: "A promotion needs an approver other than the caller."},
+			FactorSetting:   {Type: huma.TypeBoolean, Nullable: true, Description: "People who sign in with a password need a second factor. Whoever has none can only enrol one. Sign-ins at the identity provider and API keys do not need it."},
 			ImpactGateSetting: {
 				Type: huma.TypeString, Nullable: true, Enum: []any{ImpactOff, ImpactWarn, ImpactBlock},
 				Description: "Whether a promotion first replays production's recorded decisions. off (default): no. warn: the figures are in the answer. block: the promotion is refused above the threshold.",

@@ -45,7 +45,12 @@ func selectTenant(ctx context.Context, tx *db.Tx, id scope.TenantID) (Tenant, er
 }
 
 func selectFacts(ctx context.Context, tx *db.Tx, id scope.TenantID) (Facts, error) {
-	return db.One[Facts](ctx, tx, `SELECT status, plan_type FROM tenants WHERE id = $1`, id)
+	row, err := db.One[struct {
+		Facts
+		Settings Settings `db:"settings"`
+	}](ctx, tx, `SELECT status, plan_type, settings FROM tenants WHERE id = $1`, id)
+	row.RequireFactor = row.Settings.RequireFactor()
+	return row.Facts, err
 }
 
 // selectPage lists all tenants that are completely made; with only, that one; with a

@@ -168,15 +168,15 @@ func UsedIdentity(ctx context.Context, tx *db.Tx, issuer, subject string, at tim
 	return touchIdentity(ctx, tx, issuer, subject, at)
 }
 
-// NotePassword corrects what is known of how a person signed in, when they sign in with a
-// password: an earlier sign-in at a provider may have been a stronger one.
-func NotePassword(ctx context.Context, tx *db.Tx, u User) error {
+// NotePassword records that a person signed in with a password, by these methods (RFC 8176).
+// A password alone leaves no trace in people who never signed in otherwise.
+func NotePassword(ctx context.Context, tx *db.Tx, u User, by []string) error {
 	_, methods := u.Attributes[MethodsAttribute]
 	_, level := u.Attributes[LevelAttribute]
-	if !methods && !level {
+	if !methods && !level && len(by) == 1 {
 		return nil
 	}
-	u.Attributes[MethodsAttribute] = []string{"pwd"}
+	u.Attributes[MethodsAttribute] = by
 	delete(u.Attributes, LevelAttribute)
 	if err := updateUser(ctx, tx, u); err != nil {
 		return err

@@ -191,7 +191,7 @@ func (y *yard) works(p Provisioned) {
 			y.t.Errorf("the key %s: %v in %q", k.Name, err, sc.Tenant)
 		}
 	}
-	_, err := y.Auth.Login(ctx, scope.Scope{Tenant: p.Tenant.ID, Actor: scope.Actor{IP: "192.0.2.1"}}, p.Administrator.Username, p.Administrator.Password)
+	_, err := y.Auth.Login(ctx, scope.Scope{Tenant: p.Tenant.ID, Actor: scope.Actor{IP: "192.0.2.1"}}, auth.Proof{Username: p.Administrator.Username, Password: p.Administrator.Password})
 	if err != nil {
 		y.t.Errorf("sign-in of the administrator: %v", err)
 	}

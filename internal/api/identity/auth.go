@@ -21,6 +21,12 @@ import (
 type LoginRequest struct {
 	Username string `json:"username" maxLength:"254" doc:"User name or e-mail address, ignoring case"`
 	Password string `json:"password" maxLength:"1024" writeOnly:"true" doc:"Password"`
+	Code     string `json:"code,omitempty" maxLength:"64" writeOnly:"true" doc:"For people with a second factor: a code of the authenticator app, or a recovery code"`
+}
+
+// proof is what the request signs in with.
+func (q LoginRequest) proof() auth.Proof {
+	return auth.Proof{Username: q.Username, Password: q.Password, Code: q.Code}
 }
 
 type loginIn struct{ Body LoginRequest }
@@ -35,6 +41,7 @@ type Me struct {
 	Kind        scope.ActorKind `json:"kind" enum:"user,api_key,bouncer" doc:"The owner of the credential; an API key or bouncer has the same fields as a person"`
 	TenantID    scope.TenantID  `json:"tenant_id" doc:"Tenant that the request works in"`
 	Environment scope.Env       `json:"environment,omitempty" enum:"sandbox,production" doc:"The only environment in which the credential is valid; absent: both"`
+	MustEnrol   bool            `json:"must_enrol_second_factor,omitempty" doc:"The tenant requires a second factor and the person has none: until it is enrolled, everything else is 403 second_factor_enrolment_required"`
 }
 
 type meOut struct{ Body Me }
@@ -62,14 +69,14 @@ func (h *Handler) auth(r *rest.Router) {
 		ID: "login", Method: http.MethodPost, Path: "/auth/login", Public: true, Tags: tags,
 		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests},
 		Summary:     "Sign in",
-		Description: "Issues a token that is valid for an hour. Every failure gets the same 401: unknown name, wrong password or disabled account. Ten failures within 15 minutes lock this account for this client address for 15 minutes: 429 `locked` with Retry-After. Other addresses can still sign in. While someone guesses the password, addresses that have never signed in to the account wait up to two seconds. 429 `too_many_sign_ins`: too many callers are waiting. 403 `password_login_off`: people of the tenant sign in through its identity provider.",
+		Description: "Issues a token that is valid for an hour. Every failure gets the same 401: unknown name, wrong password or disabled account. Ten failures within 15 minutes lock this account for this client address for 15 minutes: 429 `locked` with Retry-After. Other addresses can still sign in. While someone guesses the password, addresses that have never signed in to the account wait up to two seconds. 429 `too_many_sign_ins`: too many callers are waiting. 403 `password_login_off`: people of the tenant sign in through its identity provider. People with a second factor also send `code`; without it, a right password gets 401 `second_factor_required` with a `challenge` for /auth/login/second-factor, and with a wrong one 401 `second_factor_invalid`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *loginIn) (*grantOut, error) {
-			g, err := h.Auth.Login(ctx, sc, in.Body.Username, in.Body.Password)
+			g, err := h.Auth.Login(ctx, sc, in.Body.proof())
 			return &grantOut{g}, err
 		})
 	rest.Register(r, rest.Op{
-		ID: "logout", Method: http.MethodPost, Path: "/auth/logout", Reach: rest.ReachSelf, Tags: tags,
+		ID: "logout", Method: http.MethodPost, Path: "/auth/logout", Reach: rest.ReachSelf, Enrols: true, Tags: tags,
 		Summary:     "Sign out",
 		Description: "Ends the caller's session at once, and the tokens that were created from it. After a sign-in at an identity provider, `end_session_url` ends the session there, too. API keys have no session: 400.",
 	},
@@ -85,13 +92,13 @@ func (h *Handler) auth(r *rest.Router) {
 			return out, err
 		})
 	rest.Register(r, rest.Op{
-		ID: "get-current-user", Method: http.MethodGet, Path: "/auth/me", Reach: rest.ReachSelf, Tags: tags,
+		ID: "get-current-user", Method: http.MethodGet, Path: "/auth/me", Reach: rest.ReachSelf, Enrols: true, Tags: tags,
 		Summary:     "The caller",
 		Description: "permissions holds the scopes of the credential.",
 	},
 		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*meOut, error) {
 			u, err := h.Auth.Me(ctx, sc)
-			me := Me{User: u, Permissions: u.Permissions, Kind: sc.Actor.Kind, TenantID: sc.Tenant}
+			me := Me{User: u, Permissions: u.Permissions, Kind: sc.Actor.Kind, TenantID: sc.Tenant, MustEnrol: sc.EnrolOnly}
 			if sc.EnvBound {
 				me.Environment = sc.Env
 			}
@@ -101,7 +108,7 @@ func (h *Handler) auth(r *rest.Router) {
 		ID: "issue-token", Method: http.MethodPost, Path: "/auth/token", Public: true, Tags: tags,
 		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests},
 		Summary:     "OAuth 2.0 token endpoint",
-		Description: "The grants password and client_credentials (RFC 6749). For client_credentials, the API key is the client secret, sent in the body or by HTTP Basic. With scope, the token gets only a part of the scopes.",
+		Description: "The grants password and client_credentials (RFC 6749). For client_credentials, the API key is the client secret, sent in the body or by HTTP Basic. With scope, the token gets only a part of the scopes. People with a second factor send `code` with the password: 400 `second_factor_required` without it.",
 	},
 		rest.RawDocs{
 			Request: reflect.TypeFor[auth.TokenRequest](), RequestType: "application/x-www-form-urlencoded, application/json",
@@ -146,7 +153,7 @@ func tokenRequest(w http.ResponseWriter, req *http.Request) (auth.TokenRequest, 
 	}
 	members := map[string]*string{
 		"grant_type": &ask.GrantType, "username": &ask.Username, "password": &ask.Password,
-		"client_id": &ask.ClientID, "client_secret": &ask.ClientSecret, "scope": &ask.Scope,
+		"client_id": &ask.ClientID, "client_secret": &ask.ClientSecret, "scope": &ask.Scope, "code": &ask.Code,
 	}
 	if media, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type")); media == "application/json" {
 		err = jsonMembers(data, members)

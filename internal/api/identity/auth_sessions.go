@@ -48,14 +48,14 @@ func (h *Handler) authSessions(r *rest.Router) {
 		ID: "sign-in", Method: http.MethodPost, Path: "/auth/sessions", Public: true, Tags: tags,
 		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests},
 		Summary:     "Sign in with a browser",
-		Description: "Starts a session for a browser. Its secret is a cookie that scripts cannot read; API clients use /auth/login instead. Errors and locks are the same as for /auth/login. The session ends after an hour without use, after 12 hours at the latest (both configurable), at sign-out, and when the person's password or roles change. An earlier session of this browser ends. This request, and every request made with the cookie, must come from a page of this origin: 403 `cross_origin` otherwise.",
+		Description: "Starts a session for a browser. Its secret is a cookie that scripts cannot read; API clients use /auth/login instead. Errors and locks are the same as for /auth/login; the challenge of a second factor is for /auth/sessions/second-factor. The session ends after an hour without use, after 12 hours at the latest (both configurable), at sign-out, and when the person's password or roles change. An earlier session of this browser ends. This request, and every request made with the cookie, must come from a page of this origin: 403 `cross_origin` otherwise.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *signInIn) (*signedInOut, error) {
 			b, err := r.Browser(ctx)
 			if err != nil {
 				return nil, err
 			}
-			got, err := h.Auth.Sessions.SignIn(ctx, sc, in.Body.Username, in.Body.Password, client(b))
+			got, err := h.Auth.Sessions.SignIn(ctx, sc, in.Body.proof(), client(b))
 			return signedIn(b, got), err
 		})
 	rest.Register(r, rest.Op{

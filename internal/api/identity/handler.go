@@ -31,6 +31,7 @@ type Handler struct {
 func (h *Handler) Mount(r *rest.Router) {
 	h.auth(r)
 	h.authSessions(r)
+	h.authFactor(r)
 	h.authSSO(r)
 	h.wellKnown(r)
 	h.developerPortal(r)
@@ -43,5 +44,6 @@ func (h *Handler) Mount(r *rest.Router) {
 	h.users(r)
 	h.userIdentities(r)
 	h.userSessions(r)
+	h.userFactor(r)
 	h.vendors(r)
 }

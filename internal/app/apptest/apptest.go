@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -174,6 +175,9 @@ func (p *Process) await() {
 		return nil
 	})
 }
+
+// Env is the settings that it runs with, for other commands on the same host.
+func (p *Process) Env() []string { return slices.Clone(p.env) }
 
 // Pid is the process's id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }

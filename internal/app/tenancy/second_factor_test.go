@@ -1,0 +1,242 @@
+package tenancy_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/totptest"
+)
+
+// enrol gives the person of a client a second factor. It returns the app and the recovery
+// codes.
+func enrol(t *testing.T, c *apptest.Client, more body) (*totptest.Next, []string) {
+	t.Helper()
+	var begun struct {
+		Secret string `json:"secret"`
+		URI    string `json:"otpauth_uri"`
+		QR     string `json:"qr_svg"`
+	}
+	c.Do(t, "POST", "/auth/second-factor", more).Want(200).Into(&begun)
+	if !strings.Contains(begun.URI, "secret="+begun.Secret) || !strings.HasPrefix(begun.QR, "<svg ") {
+		t.Fatalf("enrolment: %+v", begun)
+	}
+	app := &totptest.Next{Secret: begun.Secret, Now: time.Now}
+	var done struct {
+		Codes []string `json:"recovery_codes"`
+	}
+	c.Do(t, "POST", "/auth/second-factor/confirm", body{"code": app.Code(t)}).Want(200).Into(&done)
+	if len(done.Codes) != 10 {
+		t.Fatalf("%d recovery codes", len(done.Codes))
+	}
+	return app, done.Codes
+}
+
+// is fails unless a response has an error's code.
+func is(t *testing.T, r *apptest.Response, status int, code string) *apptest.Response {
+	t.Helper()
+	if r.Want(status); r.Get("error") != code {
+		t.Errorf("%s, want %s", r.Body, code)
+	}
+	return r
+}
+
+// TestSecondFactor: enrolment, sign-ins in one and in two steps, by token and by cookie, the
+// tenant's setting, and the reset by an administrator, over HTTP and on the command line.
+func TestSecondFactor(t *testing.T) {
+	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
+		const password = "Long-enough-1"
+		var made struct {
+			ID string `json:"id"`
+		}
+		s.Admin.Do(t, "POST", "/tenants", body{"name": "Acme", "domain": "acme.example"}).Want(200, 201).Into(&made)
+		admin := s.Admin.With("X-Tenant-ID", made.ID)
+		ids := map[string]string{}
+		for name, role := range map[string]string{"ann": "admin", "ben": "viewer"} {
+			id, _ := admin.Do(t, "POST", "/users", body{"username": name, "email": name + "@acme.example", "password": password, "roles": []string{role}}).Want(200, 201).Get("id").(string)
+			ids[name] = id
+		}
+		at := s.Anonymous().With("X-Tenant-ID", made.ID)
+		login := func(more body) *apptest.Response {
+			all := body{"username": "ben", "password": password}
+			for k, v := range more {
+				all[k] = v
+			}
+			return at.Do(t, "POST", "/auth/login", all)
+		}
+		as := func(r *apptest.Response) *apptest.Client {
+			c := s.Anonymous()
+			c.Bearer, _ = r.Want(200).Get("access_token").(string)
+			return c
+		}
+		ben := as(login(nil))
+		is(t, ben.Do(t, "POST", "/auth/second-factor", body{"password": "wrong-password"}), 403, "confirmation_failed")
+		app, codes := enrol(t, ben, body{"password": password})
+
+		challenge, _ := is(t, login(nil), 401, "second_factor_required").Get("challenge").(string)
+		is(t, login(body{"code": "000000x"}), 401, "second_factor_invalid")
+		is(t, login(body{"password": "wrong-password", "code": codes[0]}), 401, "invalid_credentials")
+		second := func(c *apptest.Client, path, code string) *apptest.Response {
+			return c.Do(t, "POST", path, body{"challenge": challenge, "code": code})
+		}
+		code := app.Code(t)
+		is(t, second(s.Anonymous(), "/auth/login/second-factor", code), 401, "invalid_challenge") // at the default tenant
+		is(t, second(at.With("Origin", s.URL), "/auth/sessions/second-factor", code), 401, "invalid_challenge")
+		ben = as(second(at, "/auth/login/second-factor", code))
+		is(t, second(at, "/auth/login/second-factor", codes[1]), 401, "invalid_challenge")
+		is(t, login(body{"code": code}), 401, "second_factor_invalid")
+		ben.Do(t, "GET", "/auth/me", nil).Want(200)
+
+		page := at.With("Origin", s.URL)
+		challenge, _ = is(t, page.Do(t, "POST", "/auth/sessions", body{"username": "ben", "password": password}), 401, "second_factor_required").Get("challenge").(string)
+		is(t, second(at.With("Origin", "https://evil.example"), "/auth/sessions/second-factor", codes[0]), 403, "cross_origin")
+		cookies := apptest.Cookies{}
+		cookies.Keep(second(page, "/auth/sessions/second-factor", codes[0]).Want(200).Header)
+		s.Anonymous().With("Origin", s.URL).With("Cookie", cookies.String()).Do(t, "GET", "/auth/me", nil).Want(200)
+		if left := ben.Do(t, "GET", "/auth/second-factor", nil).Want(200).Get("recovery_codes_left"); left != float64(9) {
+			t.Errorf("%v recovery codes are left", left)
+		}
+
+		ann := as(at.Do(t, "POST", "/auth/login", body{"username": "ann", "password": password}))
+		key := s.Key(t, ann, "sandbox", "policies:read", "policies:write")
+		wide := s.Key(t, ann, "production", "policies:read")
+		for what, c := range map[string]*apptest.Client{"a key for sandbox": key, "another key": wide} {
+			if r := c.Do(t, "GET", "/auth/second-factor", nil); r.Status != 403 {
+				t.Errorf("%s has a second factor: %s", what, r.Body)
+			}
+			if r := c.Do(t, "POST", "/auth/second-factor", body{"password": password}); r.Status != 403 {
+				t.Errorf("%s enrols: %s", what, r.Body)
+			}
+			if r := c.Do(t, "DELETE", "/users/"+ids["ben"]+"/second-factor", nil); r.Status != 403 {
+				t.Errorf("%s resets: %s", what, r.Body)
+			}
+		}
+		ann.Do(t, "PUT", "/tenants/"+made.ID, body{"settings": body{"require_second_factor": true}}).Want(200)
+		is(t, ann.Do(t, "GET", "/users", nil), 403, "second_factor_enrolment_required")
+		is(t, ann.Do(t, "POST", "/developer-portal/token", body{}), 403, "second_factor_enrolment_required")
+		is(t, ann.Do(t, "POST", "/auth/second-factor/disable", body{"password": password, "code": "123456"}), 403, "second_factor_enrolment_required")
+		if r := ann.Do(t, "GET", "/auth/me", nil).Want(200); r.Get("must_enrol_second_factor") != true {
+			t.Errorf("GET /auth/me: %s", r.Body)
+		}
+		wide.Do(t, "GET", "/policies", nil).Want(200)
+		ben.Do(t, "GET", "/auth/me", nil).Want(200)
+		enrol(t, ann, body{})
+		ann.Do(t, "GET", "/users", nil).Want(200)
+
+		ann.Do(t, "DELETE", "/users/"+ids["ben"]+"/second-factor", nil).Want(204)
+		is(t, ann.Do(t, "DELETE", "/users/"+ids["ben"]+"/second-factor", nil), 409, "no_second_factor")
+		ben.Do(t, "GET", "/auth/me", nil).Want(401)
+		is(t, as(login(nil)).Do(t, "GET", "/policies", nil), 403, "second_factor_enrolment_required")
+
+		for _, c := range append(codes, app.Secret) {
+			if strings.Contains(s.Log.String(), c) {
+				t.Error("the log has a secret")
+			}
+		}
+		commandLine(t, s)
+	})
+}
+
+// commandLine signs the administrator in with `gatehouse login`, and out of the second factor
+// on the server's host.
+func commandLine(t *testing.T, s *apptest.Server) {
+	t.Helper()
+	app, codes := enrol(t, s.Admin, body{"password": apptest.Password})
+	program := apptest.Binary(t)
+	run := func(env []string, stdin string, args ...string) (string, error) {
+		cmd := exec.Command(program, args...)
+		cmd.Env = append(os.Environ(), append(env, "GATEHOUSE_SESSION="+filepath.Join(t.TempDir(), "session.json"))...)
+		cmd.Stdin = strings.NewReader(stdin)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	in := []string{"login", "--url", s.URL, "--password-stdin"}
+	if out, err := run(nil, apptest.Password+"\n", in...); err == nil || !strings.Contains(out, "GATEHOUSE_CODE") {
+		t.Errorf("without a code: %v %s", err, out)
+	}
+	if out, err := run([]string{"GATEHOUSE_CODE=" + app.Code(t)}, apptest.Password+"\n", in...); err != nil {
+		t.Errorf("with a code: %v %s", err, out)
+	}
+	onTerminal(t, program, s.URL, []step{
+		{"Password: ", apptest.Password}, {"recovery code: ", "nonsense"}, {"The code is wrong, or was used already.", ""},
+		{"recovery code: ", codes[0]}, {"Signed in to", ""},
+	})
+
+	out, err := run(append(s.Env(), "GATEHOUSE_NEW_PASSWORD=Another-long-1"), "", "admin", "reset-password", "--remove-second-factor")
+	if err != nil || !strings.Contains(out, "no second factor") {
+		t.Errorf("reset-password: %v %s", err, out)
+	}
+	s.Login(t, "admin", "Another-long-1")
+}
+
+// step is what a program says on a terminal, and what is typed then; empty: nothing.
+type step struct{ says, type_ string }
+
+// onTerminal runs `gatehouse login` on a terminal.
+func onTerminal(t *testing.T, program, url string, steps []step) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer master.Close()
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "login", "--url", url)
+	cmd.Env = append(os.Environ(), "GATEHOUSE_SESSION="+filepath.Join(t.TempDir(), "session.json"))
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	tty.Close()
+	said := &apptest.Log{}
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, err := master.Read(buf)
+			_, _ = said.Write(buf[:n])
+			if err != nil {
+				return
+			}
+		}
+	}()
+	seen := 0
+	for _, st := range steps {
+		apptest.Eventually(t, 20*time.Second, func() error {
+			at := bytes.Index([]byte(said.String())[seen:], []byte(st.says))
+			if at < 0 {
+				return fmt.Errorf("%q is not there: %s", st.says, said.String())
+			}
+			seen += at + len(st.says)
+			return nil
+		})
+		if st.type_ != "" {
+			if _, err := master.WriteString(st.type_ + "\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("gatehouse login: %v\n%s", err, said.String())
+	}
+	if strings.Contains(said.String(), apptest.Password) {
+		t.Error("the terminal shows the password")
+	}
+}

@@ -1,0 +1,164 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/factor"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/guess"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+)
+
+const (
+	// challengeLife is how long somebody has to type the code.
+	challengeLife = 5 * time.Minute
+	// challengeTries is how many wrong codes end a challenge.
+	challengeTries = 5
+	// maxChallenges is how many one person may have open.
+	maxChallenges = 20
+)
+
+// Codes of the refusals after a right password.
+const (
+	codeRequired = "second_factor_required"
+	codeInvalid  = "second_factor_invalid"
+)
+
+func wrongCode() error {
+	return fault.New(fault.Unauthenticated, codeInvalid, "the code is wrong, or was used already")
+}
+
+func badChallenge() error {
+	return fault.New(fault.Unauthenticated, "invalid_challenge", "this sign-in has expired or was completed; start again with the password")
+}
+
+// secondFactor checks the second factor of a person whose password was right. why is what to
+// answer if it is missing or wrong: that is no failure of the transaction, which counts.
+func (f *Factors) secondFactor(ctx context.Context, tx *db.Tx, t scope.TenantID, sc scope.Scope, u user.User, in *passed) (proof factor.Proof, why, err error) {
+	enrolled, err := factor.Enrolled(ctx, tx, u.ID)
+	if err != nil {
+		return proof, nil, err
+	}
+	if !enrolled {
+		if in.challenge != nil { // the factor was removed meanwhile
+			return proof, nil, badChallenge()
+		}
+		return proof, nil, nil
+	}
+	if in.code == "" {
+		why, err = f.challenge(ctx, tx, u, in)
+		return proof, why, err
+	}
+	if proof, why, err = f.verifyCode(ctx, tx, t, sc, u, in); err != nil || in.challenge == nil {
+		return proof, why, err
+	}
+	if why != nil {
+		return proof, why, failChallenge(ctx, tx, in.challenge.Digest)
+	}
+	taken, err := takeChallenge(ctx, tx, in.challenge.Digest)
+	if err == nil && !taken {
+		err = badChallenge()
+	}
+	return proof, nil, err
+}
+
+// challenge asks for a code. The guess was neither right nor wrong, so it is taken back and
+// clears nothing: a right password must not give more guesses at the code.
+func (f *Factors) challenge(ctx context.Context, tx *db.Tx, u user.User, in *passed) (why, err error) {
+	if err := in.Return(ctx, tx); err != nil {
+		return nil, err
+	}
+	ask := fault.New(fault.Unauthenticated, codeRequired, "the password is right; send the code of your authenticator app, or a recovery code")
+	if in.purpose == noChallenge {
+		return ask, nil
+	}
+	var raw [cookieBytes]byte
+	if _, err := io.ReadFull(f.s.Random, raw[:]); err != nil {
+		return nil, err
+	}
+	text, now := base64.RawURLEncoding.EncodeToString(raw[:]), f.s.Now()
+	err = insertChallenge(ctx, tx, challenge{
+		Digest: challengeDigest(text), UserID: u.ID, Purpose: in.purpose, PasswordDigest: hexDigest(u.PasswordHash),
+		Rehash: in.rehash, ExpiresAt: db.Stamp(now.Add(challengeLife)),
+	})
+	if err == nil {
+		err = dropChallenges(ctx, tx, u.ID, now)
+	}
+	return ask.With("challenge", text).With("expires_in", int64(challengeLife/time.Second)), err
+}
+
+func hexDigest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// challengeDigest is the stored form of a challenge.
+func challengeDigest(text string) string { return hexDigest("challenge\x00" + text) }
+
+// answer completes the sign-in that a challenge is for. An unknown challenge, one for another
+// purpose, of another tenant, or whose password has changed, is 401 invalid_challenge.
+func (f *Factors) answer(ctx context.Context, store *db.DB, sc scope.Scope, p Proof, what purpose, open opener) error {
+	if p.Code == "" {
+		return wrongCode()
+	}
+	var c challenge
+	var u user.User
+	var g guess.Guess
+	err := store.Read(ctx, func(tx *db.Tx) (err error) {
+		if c, err = selectChallenge(ctx, tx, challengeDigest(p.Challenge)); err != nil {
+			return err
+		}
+		if u, err = user.ByID(ctx, tx, c.UserID); err != nil {
+			return err
+		}
+		g, err = guess.Load(ctx, tx, sc.Actor.IP, u.Username, f.s.Now())
+		return err
+	})
+	if errors.Is(err, db.ErrNoRows) || fault.Is(err, fault.NotFound) {
+		return badChallenge()
+	}
+	if err != nil {
+		return err
+	}
+	if c.Purpose != what || c.Failures >= challengeTries || !c.ExpiresAt.After(f.s.Now()) || c.PasswordDigest != hexDigest(g.User.PasswordHash) || g.User.ID != u.ID {
+		return badChallenge()
+	}
+	if wait := g.LockedFor(f.s.Now()); wait > 0 {
+		return guess.Locked(wait)
+	}
+	if err := f.queue(ctx, &g); err != nil {
+		return err
+	}
+	var wait time.Duration
+	err = store.Write(ctx, func(tx *db.Tx) (err error) {
+		wait, err = g.Reserve(ctx, tx, f.s.Now())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if wait > 0 {
+		return guess.Locked(wait)
+	}
+	return f.s.finish(ctx, store, sc, &passed{Guess: g, rehash: c.Rehash, code: p.Code, challenge: &c}, open)
+}
+
+// queue makes a stranger wait who guesses, as check does.
+func (f *Factors) queue(ctx context.Context, g *guess.Guess) error {
+	if g.Familiar {
+		return nil
+	}
+	if !f.s.lobby.Enter(g.Network, SeatsNetwork) {
+		return TooManySignIns()
+	}
+	defer f.s.lobby.Leave(g.Network)
+	return f.s.Pause(ctx, g.Delay(f.s.Now()))
+}

@@ -1,0 +1,448 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/guess"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/totptest"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+)
+
+// app is a person with an authenticator app.
+type app struct {
+	r      *replica
+	tenant scope.TenantID
+	user   user.User
+	secret string
+	codes  []string
+}
+
+// enrolled gives a person of a tenant a second factor.
+func (r *replica) enrolled(t scope.TenantID, name string, roles ...string) *app {
+	r.t.Helper()
+	a := &app{r: r, tenant: t, user: r.person(t, name, roles...)}
+	a.enrol()
+	return a
+}
+
+// enrol enrols with a session of its own.
+func (a *app) enrol() {
+	a.r.t.Helper()
+	ctx, sc := context.Background(), a.r.signedIn(a.tenant, a.user.Username)
+	e, err := a.r.Factors.Begin(ctx, sc, password)
+	if err != nil {
+		a.r.t.Fatal(err)
+	}
+	a.secret = e.Secret
+	if a.codes, err = a.r.Factors.Confirm(ctx, sc, a.code(0)); err != nil {
+		a.r.t.Fatal(err)
+	}
+	a.r.clock.pass(time.Minute)
+}
+
+// code is what the app shows some steps from now.
+func (a *app) code(steps int) string {
+	return totptest.Code(a.r.t, a.secret, a.r.clock.Now().Add(time.Duration(steps)*30*time.Second))
+}
+
+// wrong is a code that the app does not show.
+func (a *app) wrong() string {
+	for n := 0; ; n++ {
+		code := fmt.Sprintf("%06d", n)
+		if code != a.code(-1) && code != a.code(0) && code != a.code(1) {
+			return code
+		}
+	}
+}
+
+// login signs in with the password and a code.
+func (a *app) login(code string) (Grant, error) {
+	return a.r.Service.Login(context.Background(), stranger(a.tenant), Proof{Username: a.user.Username, Password: password, Code: code})
+}
+
+// challenge signs in with the password alone, and gives what is asked for then.
+func (a *app) challenge() string {
+	a.r.t.Helper()
+	a.r.clock.pass(time.Millisecond) // the oldest challenges make room for new ones
+	_, err := a.login("")
+	return challengeIn(a.r.t, err)
+}
+
+func challengeIn(t testing.TB, err error) string {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != codeRequired {
+		t.Fatalf("%v, want %s", err, codeRequired)
+	}
+	text, _ := f.Fields["challenge"].(string)
+	return text
+}
+
+// respond answers a challenge.
+func (a *app) respond(challenge, code string) (Grant, error) {
+	return a.r.Service.Login(context.Background(), stranger(a.tenant), Proof{Challenge: challenge, Code: code})
+}
+
+// session gives the scope of a sign-in with a code.
+func (a *app) session(code string) scope.Scope {
+	a.r.t.Helper()
+	g, err := a.login(code)
+	if err != nil {
+		a.r.t.Fatal(err)
+	}
+	sc, _, err := a.r.Authenticate(context.Background(), Credential{Bearer: g.AccessToken})
+	if err != nil {
+		a.r.t.Fatal(err)
+	}
+	return sc
+}
+
+func codeName(err error) string {
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return f.Code
+	}
+	return fmt.Sprint(err)
+}
+
+func wantCode(t testing.TB, what string, err error, want string) {
+	t.Helper()
+	if got := codeName(err); got != want {
+		t.Errorf("%s: %s, want %s", what, got, want)
+	}
+}
+
+const okay = "<nil>"
+
+// TestSecondFactor: the way of a person with an app, from enrolment to disabling.
+func TestSecondFactor(t *testing.T) {
+	each(t, func(t *testing.T, r *replica) {
+		ctx := context.Background()
+		alice := r.person(scope.DefaultTenant, "alice")
+		a := &app{r: r, tenant: scope.DefaultTenant, user: alice}
+		other, sc := r.signedIn(a.tenant, "alice"), r.signedIn(a.tenant, "alice")
+
+		_, err := r.Factors.Begin(ctx, sc, "wrong")
+		wantCode(t, "begin with a wrong password", err, "confirmation_failed")
+		_, err = r.Factors.Confirm(ctx, sc, "123456")
+		wantCode(t, "confirm nothing", err, "no_enrolment")
+		first, err := r.Factors.Begin(ctx, sc, password)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := r.Factors.Begin(ctx, sc, password)
+		if err != nil || first.Secret == second.Secret {
+			t.Fatalf("a second begin: %v, the same secret: %t", err, first.Secret == second.Secret)
+		}
+		if _, err := a.login(""); err != nil {
+			t.Errorf("an enrolment that is not confirmed counts: %v", err)
+		}
+		a.secret = first.Secret
+		_, err = r.Factors.Confirm(ctx, sc, a.code(0))
+		wantCode(t, "confirm with the replaced secret", err, "confirmation_failed")
+		a.secret = second.Secret
+		codes, err := r.Factors.Confirm(ctx, sc, a.code(0))
+		if err != nil || len(codes) != 10 {
+			t.Fatalf("confirm: %d codes, %v", len(codes), err)
+		}
+		if _, err := r.Sessions.List(ctx, other); err != nil {
+			t.Fatal(err)
+		}
+		if list, _ := r.Sessions.List(ctx, sc); len(list) != 1 || list[0].ID != sc.Session {
+			t.Errorf("sessions from before the enrolment are left: %v", list)
+		}
+		_, err = r.Factors.Begin(ctx, sc, password)
+		wantCode(t, "enrol again", err, "second_factor_exists")
+
+		_, err = a.login(a.code(0))
+		wantCode(t, "the code of the enrolment", err, codeInvalid)
+		_, err = a.login(a.code(1))
+		wantCode(t, "the next code", err, okay)
+		_, err = a.login(a.code(-1))
+		wantCode(t, "the last code", err, okay)
+		r.clock.pass(time.Minute)
+		_, err = a.login(a.code(-2))
+		wantCode(t, "two steps late", err, codeInvalid)
+		_, err = a.login(strings.ToUpper(codes[0]))
+		wantCode(t, "a recovery code", err, okay)
+		_, err = a.login(codes[0])
+		wantCode(t, "the same recovery code", err, codeInvalid)
+		if u, _ := r.Users.Get(ctx, root(), alice.ID); fmt.Sprint(u.Attributes[user.MethodsAttribute]) != "[pwd mfa]" {
+			t.Errorf("amr after a recovery code: %v", u.Attributes)
+		}
+		_, err = a.respond(a.challenge(), a.code(0))
+		wantCode(t, "in two steps", err, okay)
+		if u, _ := r.Users.Get(ctx, root(), alice.ID); fmt.Sprint(u.Attributes[user.MethodsAttribute]) != "[pwd otp mfa]" {
+			t.Errorf("amr after a code: %v", u.Attributes)
+		}
+		if st, err := r.Factors.State(ctx, sc); err != nil || !st.Enrolled || st.CodesLeft != 9 || st.Required {
+			t.Errorf("state: %+v, %v", st, err)
+		}
+
+		r.clock.pass(time.Minute)
+		_, err = r.Factors.Renew(ctx, sc, password, a.wrong())
+		wantCode(t, "renew with a wrong code", err, "confirmation_failed")
+		renewed, err := r.Factors.Renew(ctx, sc, password, a.code(0))
+		if err != nil || len(renewed) != 10 {
+			t.Fatalf("renew: %v", err)
+		}
+		_, err = a.login(codes[1])
+		wantCode(t, "an old recovery code", err, codeInvalid)
+		for what, err := range map[string]error{
+			"a wrong password": r.Factors.Disable(ctx, sc, "wrong", a.code(1)), "a wrong code": r.Factors.Disable(ctx, sc, password, a.wrong()),
+			"a used code": r.Factors.Disable(ctx, sc, password, a.code(0)), "no code": r.Factors.Disable(ctx, sc, password, ""),
+		} {
+			wantCode(t, "disable with "+what, err, "confirmation_failed")
+		}
+		wantCode(t, "disable", r.Factors.Disable(ctx, sc, password, renewed[0]), okay)
+		wantCode(t, "disable twice", r.Factors.Disable(ctx, sc, password, renewed[1]), "no_second_factor")
+		_, err = a.login("")
+		wantCode(t, "after disabling", err, okay)
+
+		rows := r.auditOf(a.tenant)
+		for _, kind := range []string{"SECOND_FACTOR_ENROLLED", "RECOVERY_CODE_USED", "RECOVERY_CODES_RENEWED", "SECOND_FACTOR_DISABLED"} {
+			if !strings.Contains(rows, kind) {
+				t.Errorf("the audit has no %s", kind)
+			}
+		}
+		for _, s := range append(append(codes, renewed...), first.Secret, second.Secret) {
+			if strings.Contains(rows, s) {
+				t.Errorf("the audit has the secret %s", s)
+			}
+		}
+	})
+}
+
+// auditOf is the administrative audit of a tenant, as one text.
+func (r *replica) auditOf(t scope.TenantID) string {
+	r.t.Helper()
+	var lines []string
+	err := r.Stores.Read(context.Background(), t, func(tx *db.Tx) (err error) {
+		lines, err = db.All[string](context.Background(), tx, `SELECT type || ' ' || object_name || ' ' || changes || ' ' || event_context FROM audit_events`)
+		return err
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestChallenge: a challenge is good for its person, tenant and purpose, for five minutes,
+// five wrong codes and one sign-in.
+func TestChallenge(t *testing.T) {
+	each(t, func(t *testing.T, r *replica) {
+		ctx := context.Background()
+		a, b := r.enrolled(scope.DefaultTenant, "alice"), r.enrolled(scope.DefaultTenant, "bob")
+		const gone = "invalid_challenge"
+
+		_, err := a.respond(b.challenge(), a.code(0))
+		wantCode(t, "somebody else's challenge", err, codeInvalid)
+		_, err = a.respond("no such challenge", a.code(0))
+		wantCode(t, "an invented challenge", err, gone)
+		_, err = a.respond(a.challenge(), "")
+		wantCode(t, "no code", err, codeInvalid)
+		c := a.challenge()
+		_, err = r.Sessions.SignIn(ctx, stranger(a.tenant), Proof{Challenge: c, Code: a.code(0)}, Browser{})
+		wantCode(t, "a token's challenge for a cookie", err, gone)
+		_, err = r.Service.Login(ctx, stranger(dbtest.Second), Proof{Challenge: c, Code: a.code(0)})
+		wantCode(t, "at another tenant", err, gone)
+		_, err = r.Service.Login(ctx, stranger("nowhere"), Proof{Challenge: c, Code: a.code(0)})
+		wantCode(t, "at an unknown tenant", err, gone)
+		_, err = a.respond(c, a.code(0))
+		wantCode(t, "a challenge", err, okay)
+		_, err = a.respond(c, a.code(1))
+		wantCode(t, "a challenge that was used", err, gone)
+
+		c = a.challenge()
+		r.clock.pass(challengeLife)
+		_, err = a.respond(c, a.code(0))
+		wantCode(t, "after five minutes", err, gone)
+		c = a.challenge()
+		for range challengeTries {
+			_, err = a.respond(c, a.wrong())
+			wantCode(t, "a wrong code", err, codeInvalid)
+		}
+		_, err = a.respond(c, a.code(0))
+		wantCode(t, "after five wrong codes", err, gone)
+		_, err = a.respond(a.challenge(), a.code(0))
+		wantCode(t, "with a new challenge", err, okay)
+		r.clock.pass(time.Minute)
+
+		c = a.challenge()
+		if _, err := r.Users.Update(ctx, root(), a.user.ID, user.Change{Password: patch.Set("another long password")}); err != nil {
+			t.Fatal(err)
+		}
+		_, err = a.respond(c, a.code(0))
+		wantCode(t, "after a new password", err, gone)
+		c = b.challenge()
+		if _, err := r.Sessions.EndOf(ctx, root(), b.user.ID, ""); err != nil {
+			t.Fatal(err)
+		}
+		_, err = b.respond(c, b.code(0))
+		wantCode(t, "after an administrator ended everything", err, gone)
+		var in SignedIn
+		_, err = r.Sessions.SignIn(ctx, stranger(b.tenant), Proof{Username: "bob", Password: password}, Browser{})
+		if in, err = r.Sessions.SignIn(ctx, stranger(b.tenant), Proof{Challenge: challengeIn(t, err), Code: b.code(0)}, Browser{}); err != nil {
+			t.Fatal(err)
+		}
+		r.want("a browser in two steps", Credential{Cookie: in.Cookie}, "ok")
+	})
+}
+
+// TestNoOracle: whoever does not know the password learns nothing about the second factor.
+func TestNoOracle(t *testing.T) {
+	each(t, func(t *testing.T, r *replica) {
+		a := r.enrolled(scope.DefaultTenant, "alice")
+		r.person(scope.DefaultTenant, "bob")
+		seen := map[string]string{}
+		for what, p := range map[string]Proof{
+			"with a factor": {Username: "alice", Password: "wrong"}, "and its right code": {Username: "alice", Password: "wrong", Code: a.code(0)},
+			"and a recovery code": {Username: "alice", Password: "wrong", Code: a.codes[0]}, "without a factor": {Username: "bob", Password: "wrong", Code: "123456"},
+			"nobody": {Username: "nobody", Password: "wrong", Code: "123456"},
+		} {
+			_, err := r.Service.Login(context.Background(), stranger(scope.DefaultTenant), p)
+			var f *fault.Error
+			if !errors.As(err, &f) {
+				t.Fatalf("%s: %v", what, err)
+			}
+			seen[fmt.Sprint(f.Kind, f.Code, f.Message, f.Fields, f.Details, f.RetryAfter)] = what
+		}
+		if len(seen) != 1 {
+			t.Errorf("%d different answers: %v", len(seen), seen)
+		}
+		if _, err := a.login(a.code(0)); err != nil {
+			t.Errorf("a wrong password used up the code: %v", err)
+		}
+		if _, err := a.login(a.codes[0]); err != nil {
+			t.Errorf("a wrong password used up the recovery code: %v", err)
+		}
+	})
+}
+
+// TestGuessedCodes: the right password gives nobody more guesses at the code. Wrong codes
+// lock the pair as wrong passwords do, and from many addresses they lock the app's codes.
+func TestGuessedCodes(t *testing.T) {
+	each(t, func(t *testing.T, r *replica) {
+		ctx := context.Background()
+		r.Pause = func(context.Context, time.Duration) error { return nil }
+		a := r.enrolled(scope.DefaultTenant, "alice")
+		for range 3 * guess.PairGuesses { // the password alone, again and again, locks nothing
+			a.challenge()
+		}
+		for i := range guess.PairGuesses {
+			c := a.challenge()
+			_, err := a.respond(c, a.wrong())
+			wantCode(t, fmt.Sprintf("guess %d", i), err, codeInvalid)
+		}
+		_, err := a.login(a.code(0))
+		wantCode(t, "the right code after ten wrong ones", err, "locked")
+		_, err = a.login("")
+		wantCode(t, "a new challenge after ten wrong codes", err, "locked")
+
+		from := func(i int, code string) error {
+			sc := stranger(a.tenant)
+			sc.Actor.IP = fmt.Sprintf("198.51.100.%d", i)
+			_, err := r.Service.Login(ctx, sc, Proof{Username: "alice", Password: password, Code: code})
+			return err
+		}
+		for i := range guess.CodeGuesses - guess.PairGuesses {
+			wantCode(t, fmt.Sprintf("from address %d", i), from(i, a.wrong()), codeInvalid)
+		}
+		wantCode(t, "the right code from one more address", from(200, a.code(0)), "locked")
+		wantCode(t, "a recovery code", from(201, a.codes[0]), okay)
+		r.clock.pass(guess.LockTime)
+		wantCode(t, "after the lock", from(202, a.code(0)), okay)
+	})
+}
+
+// TestCodeRace: of sign-ins with one code at once, on two replicas, one wins.
+func TestCodeRace(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ck := newClock()
+		r, twin := newReplica(t, c, ck), newReplica(t, c, ck)
+		a := r.enrolled(scope.DefaultTenant, "alice")
+		for what, try := range map[string]func(s *replica, i int) error{
+			"a code": func(s *replica, i int) error {
+				return in(s, i, Proof{Username: "alice", Password: password, Code: a.code(0)})
+			},
+			"a recovery code": func(s *replica, i int) error {
+				return in(s, i, Proof{Username: "alice", Password: password, Code: a.codes[0]})
+			},
+		} {
+			var won atomic.Int32
+			var all sync.WaitGroup
+			for i := range 8 {
+				all.Go(func() {
+					s := r
+					if i%2 == 1 {
+						s = twin
+					}
+					switch err := try(s, i); {
+					case err == nil:
+						won.Add(1)
+					case codeName(err) != codeInvalid:
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			if won.Load() != 1 {
+				t.Errorf("%s: %d sign-ins won", what, won.Load())
+			}
+		}
+		ck.pass(time.Minute)
+		one := a.challenge()
+		var won atomic.Int32
+		var all sync.WaitGroup
+		for i, code := range []string{a.code(0), a.code(1), a.codes[1], a.codes[2]} {
+			all.Go(func() {
+				if in([]*replica{r, twin}[i%2], i, Proof{Challenge: one, Code: code}) == nil {
+					won.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if won.Load() != 1 {
+			t.Errorf("one challenge, several codes: %d sign-ins won", won.Load())
+		}
+	})
+}
+
+// in signs in from an address of its own.
+func in(r *replica, i int, p Proof) error {
+	sc := stranger(scope.DefaultTenant)
+	sc.Actor.IP = fmt.Sprintf("203.0.113.%d", i)
+	_, err := r.Service.Login(context.Background(), sc, p)
+	return err
+}
+
+// TestClockStepsBack: a code that was used stays used when the clock is set back, and codes
+// work again that were not.
+func TestClockStepsBack(t *testing.T) {
+	each(t, func(t *testing.T, r *replica) {
+		a := r.enrolled(scope.DefaultTenant, "alice")
+		used := a.code(0)
+		_, err := a.login(used)
+		wantCode(t, "a code", err, okay)
+		r.clock.pass(time.Hour)
+		_, err = a.login(a.code(0))
+		wantCode(t, "an hour later", err, okay)
+		r.clock.pass(-time.Hour)
+		_, err = a.login(used)
+		wantCode(t, "the used code, with the clock set back", err, codeInvalid)
+		_, err = a.login(a.code(1))
+		wantCode(t, "the next code, with the clock set back", err, okay)
+	})
+}

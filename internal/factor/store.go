@@ -1,0 +1,95 @@
+package factor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+)
+
+// row is a person's factor as it is stored.
+type row struct {
+	UserID      string     `db:"user_id"`
+	Sealed      []byte     `db:"sealed"`
+	CreatedAt   time.Time  `db:"created_at"`
+	ConfirmedAt *time.Time `db:"confirmed_at"`
+}
+
+const columns = `user_id, sealed, created_at, confirmed_at`
+
+// selectRow finds a person's factor, confirmed or not; the zero row: there is none.
+func selectRow(ctx context.Context, tx *db.Tx, userID string) (row, error) {
+	r, err := db.One[row](ctx, tx, `SELECT `+columns+` FROM user_factors WHERE user_id = $1`, userID)
+	if errors.Is(err, db.ErrNoRows) {
+		return row{}, nil
+	}
+	return r, err
+}
+
+func selectRows(ctx context.Context, tx *db.Tx) ([]row, error) {
+	return db.All[row](ctx, tx, `SELECT `+columns+` FROM user_factors ORDER BY user_id`)
+}
+
+func putRow(ctx context.Context, tx *db.Tx, r row) error {
+	_, err := tx.Exec(ctx, `INSERT INTO user_factors (`+columns+`) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (user_id) DO UPDATE SET sealed = excluded.sealed, created_at = excluded.created_at, confirmed_at = excluded.confirmed_at`,
+		r.UserID, r.Sealed, r.CreatedAt, r.ConfirmedAt)
+	return err
+}
+
+// updateSealed replaces a sealed secret, unless it has changed since it was read.
+func updateSealed(ctx context.Context, tx *db.Tx, userID string, before, after []byte) error {
+	_, err := tx.Exec(ctx, `UPDATE user_factors SET sealed = $3 WHERE user_id = $1 AND sealed = $2`, userID, before, after)
+	return err
+}
+
+// useStep marks a step as used. Of several that try at once, one succeeds.
+func useStep(ctx context.Context, tx *db.Tx, userID string, step int64) (bool, error) {
+	n, err := tx.Exec(ctx, `INSERT INTO user_factor_steps (user_id, step) VALUES ($1, $2) ON CONFLICT (user_id, step) DO NOTHING`, userID, step)
+	return n == 1, err
+}
+
+func deleteStepsBefore(ctx context.Context, tx *db.Tx, userID string, step int64) error {
+	_, err := tx.Exec(ctx, `DELETE FROM user_factor_steps WHERE user_id = $1 AND step < $2`, userID, step)
+	return err
+}
+
+func insertRecovery(ctx context.Context, tx *db.Tx, userID string, digests []string) error {
+	rows := make([][]any, len(digests))
+	for i, d := range digests {
+		rows[i] = []any{userID, d}
+	}
+	_, err := db.ExecRows(ctx, tx, `INSERT INTO user_recovery_codes (user_id, digest) VALUES `, rows, ``)
+	return err
+}
+
+// useRecovery marks a recovery code as used. Of several that try at once, one succeeds.
+func useRecovery(ctx context.Context, tx *db.Tx, userID, digest string, at time.Time) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE user_recovery_codes SET used_at = $3 WHERE user_id = $1 AND digest = $2 AND used_at IS NULL`, userID, digest, at)
+	return n == 1, err
+}
+
+func countRecovery(ctx context.Context, tx *db.Tx, userID string) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT count(*) FROM user_recovery_codes WHERE user_id = $1 AND used_at IS NULL`, userID)
+}
+
+func deleteRecovery(ctx context.Context, tx *db.Tx, userID string) error {
+	_, err := tx.Exec(ctx, `DELETE FROM user_recovery_codes WHERE user_id = $1`, userID)
+	return err
+}
+
+// deleteAll removes everything about a person's factor, and reports whether there was one.
+func deleteAll(ctx context.Context, tx *db.Tx, userID string) (bool, error) {
+	n, err := tx.Exec(ctx, `DELETE FROM user_factors WHERE user_id = $1 AND confirmed_at IS NOT NULL`, userID)
+	for _, q := range []string{
+		`DELETE FROM user_factors WHERE user_id = $1`,
+		`DELETE FROM user_factor_steps WHERE user_id = $1`,
+		`DELETE FROM user_recovery_codes WHERE user_id = $1`,
+	} {
+		if err == nil {
+			_, err = tx.Exec(ctx, q, userID)
+		}
+	}
+	return n > 0, err
+}

@@ -1,0 +1,242 @@
+// Package guess counts guesses at passwords and codes, and decides who must wait: the pair of
+// an account and a network is locked, accounts and networks are slowed down.
+package guess
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+)
+
+// Limits against guessing. The lock is on the pair of an account and a network, so that
+// nobody can lock out somebody else. Accounts and networks are never locked: over their
+// limits, guesses from networks where the person has never signed in must wait, longer with
+// each failure.
+const (
+	// Window is how long a failure counts.
+	Window = 15 * time.Minute
+	// LockTime is how long a lock holds.
+	LockTime = 15 * time.Minute
+	// PairGuesses lock the pair; AccountGuesses and AddressGuesses slow others down.
+	PairGuesses    = 10
+	AccountGuesses = 10
+	AddressGuesses = 100
+	// AlertAt failures at an account are told as an event.
+	AlertAt = 5
+	// CodeGuesses is how many wrong codes at one account, from everywhere, lock the codes of
+	// its app. Only who knows the password can cause it. Recovery codes are not counted:
+	// nobody guesses them.
+	CodeGuesses = 20
+	pauseStep   = 100 * time.Millisecond
+	// LongestPause is the longest that a guess waits.
+	LongestPause = 2 * time.Second
+)
+
+// placesKept is how long a network counts as one from which the person signs in.
+const placesKept = 180 * 24 * time.Hour
+
+// attempt counts the guesses at one account, from one network, or both.
+type Attempt struct {
+	Subject     string    `db:"subject"`
+	Failures    int64     `db:"failures"`
+	Refused     int64     `db:"refused"`
+	Since       time.Time `db:"since"`
+	LockedUntil time.Time `db:"locked_until"`
+}
+
+// recent returns how many guesses failed within the window.
+func (a Attempt) recent(now time.Time) int64 {
+	if now.Sub(a.Since) >= Window {
+		return 0
+	}
+	return a.Failures
+}
+
+// reserve counts a guess before it is checked, so that parallel guesses cannot exceed the
+// limit together; 0: no limit applies. A locked subject is not counted further: the lock
+// ends at the announced time.
+func (a Attempt) reserve(now time.Time, limit int64) (after Attempt, locked bool) {
+	if now.Before(a.LockedUntil) {
+		a.Refused++
+		return a, true
+	}
+	if now.Sub(a.Since) >= Window || !a.LockedUntil.IsZero() {
+		a.Failures, a.Since, a.LockedUntil = 0, now, time.Time{}
+	}
+	a.Failures++
+	if limit > 0 && a.Failures >= limit {
+		a.LockedUntil = now.Add(LockTime)
+	}
+	return a, false
+}
+
+// guess is a sign-in in progress: possible accounts, its network, and its counts.
+type Guess struct {
+	User                   user.User // zero: unknown
+	Network                string
+	Familiar               bool // the person signed in from this network before
+	Pair, Account, Address Attempt
+}
+
+// Load finds the account of a name and its counts, in the same way for known and
+// unknown accounts. It counts nothing.
+func Load(ctx context.Context, tx *db.Tx, ip, name string, now time.Time) (Guess, error) {
+	g := Guess{Network: Network(ip)}
+	u, err := user.ByName(ctx, tx, name)
+	if err != nil && !errors.Is(err, db.ErrNoRows) {
+		return g, err
+	}
+	g.User = u
+	sum := sha256.Sum256([]byte(user.Fold(name)))
+	g.Account.Subject = "account:?" + hex.EncodeToString(sum[:])
+	if u.ID != "" { // one account under both of its names
+		g.Account.Subject = "account:" + u.ID
+	}
+	g.Pair.Subject = g.Account.Subject + "@" + g.Network
+	g.Address.Subject = "address:" + g.Network
+	for _, a := range g.attempts() {
+		if *a, err = selectAttempt(ctx, tx, a.Subject); err != nil {
+			return g, err
+		}
+	}
+	g.Familiar, err = isPlace(ctx, tx, u.ID, g.Network, now.Add(-placesKept))
+	return g, err
+}
+
+// attempts returns the counts of a guess, in the order in which they are locked.
+func (g *Guess) attempts() []*Attempt { return []*Attempt{&g.Pair, &g.Account, &g.Address} }
+
+// LockedFor is how long the pair stays locked.
+func (g *Guess) LockedFor(now time.Time) time.Duration {
+	return max(0, g.Pair.LockedUntil.Sub(now))
+}
+
+// Delay is how long a guess from an unfamiliar network waits.
+func (g *Guess) Delay(now time.Time) time.Duration {
+	return max(delayAfter(g.Account.recent(now)-AccountGuesses), NetworkDelay(g.Address.recent(now)))
+}
+
+// NetworkDelay is how long a network waits before its next sign-in after so many recent
+// failures. It is slowed and never locked: others sign in from there, too.
+func NetworkDelay(failures int64) time.Duration { return delayAfter(failures - AddressGuesses) }
+
+func delayAfter(over int64) time.Duration {
+	return min(max(0, time.Duration(over+1)*pauseStep), LongestPause)
+}
+
+// RecordsFailure reports whether the nth recent failure of a network is written to the
+// audit: all of the first ones, and in a flood one in a hundred.
+func RecordsFailure(n int64) bool { return n <= AddressGuesses || n%100 == 0 }
+
+// Locks reports whether this guess, if it is wrong, locks the pair.
+func (g *Guess) Locks() bool { return g.Pair.Failures >= PairGuesses }
+
+// ShouldRecord reports whether this failure is written to the audit: all of the first ones
+// and the one that locks, and in a flood one in ten or a hundred.
+func (g *Guess) ShouldRecord() bool {
+	return g.Locks() || (g.Account.Failures <= 2*AccountGuesses || g.Account.Failures%10 == 0) && RecordsFailure(g.Address.Failures)
+}
+
+// Reserve counts the guess before it is checked. It returns how long the pair is locked; 0: it is not.
+func (g *Guess) Reserve(ctx context.Context, tx *db.Tx, now time.Time) (time.Duration, error) {
+	for _, a := range g.attempts() {
+		got, err := lockAttempt(ctx, tx, a.Subject)
+		if err != nil {
+			return 0, err
+		}
+		limit := int64(0)
+		if a == &g.Pair {
+			limit = PairGuesses
+		}
+		after, locked := got.reserve(now, limit)
+		*a = after
+		if err := putAttempt(ctx, tx, after); err != nil {
+			return 0, err
+		}
+		if locked {
+			return g.LockedFor(now), nil
+		}
+	}
+	return 0, dropAttempts(ctx, tx, now.Add(-24*time.Hour))
+}
+
+// Locked is the answer for a pair with too many guesses, whether the account exists or not.
+func Locked(wait time.Duration) error {
+	return fault.New(fault.RateLimited, "locked", "too many failed sign-ins to this account from this address; wait before you try again").After(wait)
+}
+
+// Network is the unit in which an address is counted: itself, or its /64 for IPv6, which is
+// what one household has.
+func Network(ip string) string {
+	a, err := netip.ParseAddr(ip)
+	if err != nil {
+		return ip
+	}
+	if a = a.Unmap(); a.Is6() {
+		p, _ := a.WithZone("").Prefix(64)
+		return p.String()
+	}
+	return a.String()
+}
+
+// Right clears the pair's count after a guess that was right, and removes it from the counts
+// of account and network.
+func (g *Guess) Right(ctx context.Context, tx *db.Tx) error {
+	if err := dropAttempt(ctx, tx, g.Pair.Subject); err != nil {
+		return err
+	}
+	for _, a := range []Attempt{g.Account, g.Address} {
+		if err := returnAttempt(ctx, tx, a.Subject, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Return takes back a guess that was neither right nor wrong. It clears nothing.
+func (g *Guess) Return(ctx context.Context, tx *db.Tx) error {
+	for _, a := range g.attempts() {
+		limit := int64(0)
+		if a == &g.Pair {
+			limit = PairGuesses
+		}
+		if err := returnAttempt(ctx, tx, a.Subject, limit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// codesOf is the subject under which wrong codes of a person's app are counted.
+func codesOf(userID string) string { return "factor:" + userID }
+
+// ReserveCode counts a code of a person's app before it is checked, from wherever it comes.
+// It returns how long such codes are locked; 0: they are not.
+func ReserveCode(ctx context.Context, tx *db.Tx, userID string, now time.Time) (time.Duration, error) {
+	a, err := lockAttempt(ctx, tx, codesOf(userID))
+	if err != nil {
+		return 0, err
+	}
+	after, locked := a.reserve(now, CodeGuesses)
+	if err := putAttempt(ctx, tx, after); err != nil || !locked {
+		return 0, err
+	}
+	return after.LockedUntil.Sub(now), nil
+}
+
+// ClearCodes clears the count of wrong codes.
+func ClearCodes(ctx context.Context, tx *db.Tx, userID string) error {
+	return dropAttempt(ctx, tx, codesOf(userID))
+}
+
+// Unlock removes the guesses at a person's account, from everywhere.
+func Unlock(ctx context.Context, tx *db.Tx, userID string) error {
+	return dropAttemptsAt(ctx, tx, "account:"+userID)
+}

@@ -1,4 +1,4 @@
-import { useEffect } from "react";
+import { lazy, Suspense, useEffect } from "react";
 import { type RouteObject, useLocation, useNavigate, useRouteError } from "react-router";
 import { ApiError, api, session } from "./api/client";
 import { useI18n } from "./i18n";
@@ -9,6 +9,8 @@ import { ErrorPanel } from "./ui/ErrorPanel";
 import { PageHeader } from "./ui/PageHeader";
 import { Shell } from "./ui/Shell";
 import { Link, MeContext, useMe } from "./ui/scope";
+
+const MustEnrol = lazy(() => import("./pages/settings/MustEnrol"));
 
 /** Asks who is signed in before any screen is shown; nobody goes to the sign-in form, and comes back after it. */
 function Gate() {
@@ -25,8 +27,19 @@ function Gate() {
     session.whenSignedOut(leave);
     return () => session.whenSignedOut(() => {});
   }, [signedOut, navigate, pathname, search]);
+  const { refetch } = me;
+  useEffect(() => {
+    session.whenMustEnrol(() => void refetch());
+    return () => session.whenMustEnrol(() => {});
+  }, [refetch]);
   if (me.error && !signedOut) return <ErrorPanel error={me.error} retry={() => void me.refetch()} />;
   if (!me.data) return null;
+  if (me.data.must_enrol_second_factor)
+    return (
+      <Suspense>
+        <MustEnrol done={() => void refetch()} />
+      </Suspense>
+    );
   return (
     <MeContext.Provider value={me.data}>
       <Shell />

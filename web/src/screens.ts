@@ -181,6 +181,7 @@ export const screens: Screen[] = [
     permission: "tenants:read",
     nav: { group: "people", title: "signon.title", icon: "user", key: "x" },
   },
+  { path: "/settings/security", load: () => import("./pages/settings/Security") },
   {
     path: "/settings",
     load: () => import("./pages/settings/Settings"),

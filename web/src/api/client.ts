@@ -14,6 +14,8 @@ export class ApiError extends Error {
   readonly details: Schemas["FaultDetail"][];
   /** Seconds to wait before trying again, of a 429. */
   readonly retryAfter: number;
+  /** What a sign-in with a second factor is completed with; empty: nothing is asked for. */
+  readonly challenge: string;
 
   constructor(status: number, body: unknown, requestId: string) {
     const fields = (typeof body === "object" && body !== null ? body : {}) as Record<string, unknown>;
@@ -23,6 +25,7 @@ export class ApiError extends Error {
     this.status = status;
     this.code = typeof fields.error === "string" ? fields.error : "";
     this.requestId = typeof fields.request_id === "string" ? fields.request_id : requestId;
+    this.challenge = typeof fields.challenge === "string" ? fields.challenge : "";
     this.retryAfter = typeof fields.retry_after === "number" ? fields.retry_after : 0;
     const details = fields.details ?? fields.errors;
     this.details = Array.isArray(details) ? (details as Schemas["FaultDetail"][]) : [];
@@ -33,6 +36,7 @@ export class ApiError extends Error {
 // look at another tenant than their own; the language is the person's choice.
 const sent = { language: "en", tenant: "" };
 let onSignedOut: () => void = () => {};
+let onMustEnrol: () => void = () => {};
 
 export const session = {
   setLanguage: (language: string) => {
@@ -45,6 +49,10 @@ export const session = {
   /** Calls back when a request was refused because nobody is signed in. */
   whenSignedOut: (call: () => void) => {
     onSignedOut = call;
+  },
+  /** Calls back when a request was refused because a second factor must be enrolled first. */
+  whenMustEnrol: (call: () => void) => {
+    onMustEnrol = call;
   },
 };
 
@@ -84,9 +92,13 @@ const middleware: Middleware = {
       .clone()
       .json()
       .catch(() => undefined);
-    const signingIn = /\/auth\/(me|sessions|sessions\/redeem)$/.test(new URL(request.url).pathname);
+    const signingIn = /\/auth\/(me|sessions|sessions\/redeem|sessions\/second-factor)$/.test(
+      new URL(request.url).pathname,
+    );
     if (response.status === 401 && !signingIn) onSignedOut();
-    throw new ApiError(response.status, body, response.headers.get("X-Request-ID") ?? "");
+    const refusal = new ApiError(response.status, body, response.headers.get("X-Request-ID") ?? "");
+    if (refusal.code === "second_factor_enrolment_required") onMustEnrol();
+    throw refusal;
   },
   onError({ error }) {
     if (error instanceof ApiError || (error instanceof DOMException && error.name === "AbortError")) return undefined;

@@ -5,6 +5,11 @@ export async function signIn(username: string, password: string): Promise<void> 
   await client.POST("/api/v1/auth/sessions", { body: { username, password } });
 }
 
+/** Completes a sign-in whose password was right, with a code of the authenticator app or a recovery code. */
+export async function answerChallenge(challenge: string, code: string): Promise<void> {
+  await client.POST("/api/v1/auth/sessions/second-factor", { body: { challenge, code } });
+}
+
 /** Signs in with the link that the server prints at its first start. It works once. */
 export async function signInByLink(link: string): Promise<void> {
   await client.POST("/api/v1/auth/sessions/redeem", { body: { link } });

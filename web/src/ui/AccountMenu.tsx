@@ -3,7 +3,7 @@ import { useNavigate } from "react-router";
 import { signingOut } from "../api/session";
 import { type Language, languages, useI18n } from "../i18n";
 import { Icon } from "./icons";
-import { useMe } from "./scope";
+import { useMe, useTo } from "./scope";
 
 /** The menu of the account: language, colours, keys, sign-out. It opens at once, for it is loaded when asked for. */
 export default function AccountMenu({ keys }: { keys: () => void }) {
@@ -11,6 +11,7 @@ export default function AccountMenu({ keys }: { keys: () => void }) {
   const { me } = useMe();
   const { colorScheme, setColorScheme } = useMantineColorScheme();
   const navigate = useNavigate();
+  const to = useTo();
   return (
     <Menu position="bottom-end" width={240} withinPortal defaultOpened>
       <Menu.Target>
@@ -58,6 +59,7 @@ export default function AccountMenu({ keys }: { keys: () => void }) {
         <Menu.Item component="a" href={`/devdocs?lang=${language}`} leftSection={<Icon name="book" />}>
           {t("shell.devdocs")}
         </Menu.Item>
+        <Menu.Item onClick={() => navigate(to("/settings/security"))}>{t("security.title")}</Menu.Item>
         <Menu.Item onClick={() => navigate("/login", { state: signingOut })}>{t("shell.signOut")}</Menu.Item>
       </Menu.Dropdown>
     </Menu>

@@ -16,7 +16,15 @@ interface Hit {
 }
 
 // The settings of the tenant, as its screen lists them.
-const settings = ["four_eyes", "assist", "impact_gate", "impact_threshold", "anomalies", "replay"] as const;
+const settings = [
+  "four_eyes",
+  "require_second_factor",
+  "assist",
+  "impact_gate",
+  "impact_threshold",
+  "anomalies",
+  "replay",
+] as const;
 
 const decisionId = /^[0-9a-f]{8}-[0-9a-f-]{27}$/i;
 

@@ -19,6 +19,7 @@ import replays from "./replays";
 import repositories from "./repositories";
 import resources from "./resources";
 import revisions from "./revisions";
+import security from "./security";
 import settings from "./settings";
 import shell from "./shell";
 import signon from "./signon";
@@ -49,6 +50,7 @@ export default {
   replays,
   inventory,
   settings,
+  security,
   signon,
   directory,
   notifications,

@@ -1,4 +1,9 @@
 const login = {
+  challengeExpired: "This sign-in took too long or was used already. Start again with your password.",
+  code: "Code",
+  codeAbout: "The code of your authenticator app, or a recovery code.",
+  codeWrong: "The code is wrong, or was used already.",
+  otherAccount: "Use another account",
   about: "Use the account of your organisation.",
   action: "Sign in",
   ended: "Your session has ended, or you followed a link. Sign in to go on.",

@@ -1,4 +1,7 @@
 const tenants = {
+  about_require_second_factor:
+    "People who sign in with a password and have no second factor can only enrol one. People of an identity provider and API keys are not asked.",
+  setting_require_second_factor: "Second factor required",
   about: "Every tenant of this deployment, with its plan, usage and status.",
   about_anomalies: "How many times the usual value counts as an anomaly. Not set: 3.",
   about_assist: "Classification may ask the configured model where the fixed rules are not sure.",

@@ -2,6 +2,11 @@ import type en from "../en/login";
 import type { Area } from "../shape";
 
 const login: Area<typeof en> = {
+  challengeExpired: "Este inicio de sesión tardó demasiado o ya se usó. Empiece de nuevo con su contraseña.",
+  code: "Código",
+  codeAbout: "El código de su aplicación de autenticación, o un código de recuperación.",
+  codeWrong: "El código es incorrecto o ya se usó.",
+  otherAccount: "Usar otra cuenta",
   about: "Use la cuenta de su organización.",
   action: "Iniciar sesión",
   ended: "Su sesión ha terminado o ha seguido un enlace. Inicie sesión para continuar.",

@@ -2,6 +2,9 @@ import type en from "../en/tenants";
 import type { Area } from "../shape";
 
 const tenants: Area<typeof en> = {
+  about_require_second_factor:
+    "Quien inicia sesión con contraseña y no tiene segundo factor solo puede darlo de alta. No se pide a quien usa un proveedor de identidad ni a las claves de API.",
+  setting_require_second_factor: "Segundo factor obligatorio",
   about: "Todos los inquilinos de esta instalación, con su plan, uso y estado.",
   about_anomalies: "Cuántas veces el valor habitual cuenta como anomalía. Sin definir: 3.",
   about_assist: "La clasificación puede preguntar al modelo configurado cuando las reglas fijas no están seguras.",

@@ -2,6 +2,11 @@ import type en from "../en/login";
 import type { Area } from "../shape";
 
 const login: Area<typeof en> = {
+  challengeExpired: "Cette connexion a pris trop de temps ou a déjà servi. Recommencez avec votre mot de passe.",
+  code: "Code",
+  codeAbout: "Le code de votre application d’authentification, ou un code de récupération.",
+  codeWrong: "Le code est faux ou a déjà servi.",
+  otherAccount: "Utiliser un autre compte",
   about: "Utilisez le compte de votre organisation.",
   action: "Se connecter",
   ended: "Votre session est terminée, ou vous avez suivi un lien. Connectez-vous pour continuer.",

@@ -2,6 +2,9 @@ import type en from "../en/tenants";
 import type { Area } from "../shape";
 
 const tenants: Area<typeof en> = {
+  about_require_second_factor:
+    "Qui se connecte avec un mot de passe sans second facteur peut seulement en inscrire un. Les personnes d’un fournisseur d’identité et les clés d’API ne sont pas concernées.",
+  setting_require_second_factor: "Second facteur obligatoire",
   about: "Tous les locataires de cette installation, avec leur offre, leur utilisation et leur état.",
   about_anomalies: "Combien de fois la valeur habituelle compte comme une anomalie. Non défini : 3.",
   about_assist: "La classification peut interroger le modèle configuré quand les règles fixes ne sont pas sûres.",

@@ -3,7 +3,16 @@ import { useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, useCallback, useEffect, useRef, useState } from "react";
 import { useLocation, useNavigate, useSearchParams, within } from "react-router";
 import { ApiError, type Schemas } from "../../api/client";
-import { linkOf, signIn, signInByLink, signingOut, signOnAddress, signOnOffer, signOut } from "../../api/session";
+import {
+  answerChallenge,
+  linkOf,
+  signIn,
+  signInByLink,
+  signingOut,
+  signOnAddress,
+  signOnOffer,
+  signOut,
+} from "../../api/session";
 import { type Language, languages, useI18n } from "../../i18n";
 import { ErrorPanel } from "../../ui/ErrorPanel";
 
@@ -22,6 +31,8 @@ export default function Login() {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
   const [byLink, setByLink] = useState(false);
+  // The password was right, and a code is asked for.
+  const [challenge, setChallenge] = useState("");
   useEffect(() => {
     document.title = `${t("login.title")} · gatehouse`;
   }, [t]);
@@ -59,6 +70,9 @@ export default function Login() {
         queries.clear();
         await navigate(safeNext(params.get("next")), { replace: true });
       } catch (failure) {
+        const refusal = failure instanceof ApiError ? failure : null;
+        if (refusal?.challenge) return setChallenge(refusal.challenge);
+        if (refusal?.code === "invalid_challenge") setChallenge("");
         setError(failure);
       } finally {
         setBusy(false);
@@ -83,9 +97,16 @@ export default function Login() {
     setByLink(false);
     await enter(() => signIn(String(form.get("username")), String(form.get("password"))));
   };
+  const submitCode = async (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const code = String(new FormData(event.currentTarget).get("code"));
+    await enter(() => answerChallenge(challenge, code));
+  };
+  const expired = error instanceof ApiError && error.code === "invalid_challenge";
+  const wrongCode = error instanceof ApiError && error.code === "second_factor_invalid";
   const unauthenticated = error instanceof ApiError && error.status === 401;
-  const refused = unauthenticated && !byLink;
-  const linkRefused = unauthenticated && byLink;
+  const refused = unauthenticated && !byLink && !expired && !wrongCode;
+  const linkRefused = unauthenticated && byLink && !expired && !wrongCode;
   return (
     <div className="gh-login">
       <main>
@@ -102,7 +123,7 @@ export default function Login() {
             {word("login", "error", failed) === failed ? t("login.error_other") : word("login", "error", failed)}
           </p>
         )}
-        {offer?.available && (
+        {offer?.available && !challenge && (
           <Button
             component="a"
             href={signOnAddress(tenant, safeNext(params.get("next")))}
@@ -118,8 +139,44 @@ export default function Login() {
             {t("login.linkFailed")}
           </p>
         )}
-        {error && !refused && !linkRefused ? <ErrorPanel error={error} /> : null}
-        {offer?.password_login !== false && (
+        {expired && (
+          <p className="gh-note" data-tone="warn" role="alert">
+            {t("login.challengeExpired")}
+          </p>
+        )}
+        {error && !refused && !linkRefused && !expired && !wrongCode ? <ErrorPanel error={error} /> : null}
+        {challenge && (
+          <form onSubmit={(event) => void submitCode(event)}>
+            <Stack gap="sm">
+              <TextInput
+                name="code"
+                label={t("login.code")}
+                description={t("login.codeAbout")}
+                autoComplete="one-time-code"
+                autoCapitalize="none"
+                spellCheck={false}
+                maxLength={64}
+                required
+                autoFocus
+                withAsterisk={false}
+                error={wrongCode ? t("login.codeWrong") : undefined}
+              />
+              <Button type="submit" loading={busy || leaving} fullWidth>
+                {t("login.action")}
+              </Button>
+              <Button
+                variant="subtle"
+                onClick={() => {
+                  setChallenge("");
+                  setError(null);
+                }}
+              >
+                {t("login.otherAccount")}
+              </Button>
+            </Stack>
+          </form>
+        )}
+        {offer?.password_login !== false && !challenge && (
           <form onSubmit={(event) => void submit(event)}>
             <Stack gap="sm">
               <TextInput

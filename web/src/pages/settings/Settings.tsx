@@ -2,7 +2,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { api } from "../../api/client";
 import { useI18n } from "../../i18n";
 import { PageHeader, Panel } from "../../ui/PageHeader";
-import { useMe } from "../../ui/scope";
+import { Link, useMe } from "../../ui/scope";
 import { Sessions } from "./Sessions";
 
 /** One's own account: who one is, what one may do, and where one is signed in. */
@@ -27,6 +27,10 @@ export default function Settings() {
           <dt>{t("settings.permissions")}</dt>
           <dd>
             <code>{me.permissions.toSorted().join(", ") || t("common.none")}</code>
+          </dd>
+          <dt>{t("security.factor")}</dt>
+          <dd>
+            <Link to="/settings/security">{t("security.title")}</Link>
           </dd>
         </dl>
       </Panel>

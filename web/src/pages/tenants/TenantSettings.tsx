@@ -46,7 +46,7 @@ export function TenantSettings({ tenant }: { tenant: Schemas["Tenant"] }) {
     ([name, value]) => JSON.stringify(value) !== JSON.stringify(tenant.settings[name] ?? null),
   );
 
-  const toggle = (name: "four_eyes" | "assist") => (
+  const toggle = (name: "four_eyes" | "assist" | "require_second_factor") => (
     <Switch
       aria-label={t(`tenants.setting_${name}`)}
       checked={now(name) === true}
@@ -112,6 +112,7 @@ export function TenantSettings({ tenant }: { tenant: Schemas["Tenant"] }) {
       <Unsaved when={dirty && !update.isPending} object={tenant.name} />
       {update.error ? <ErrorPanel error={update.error} /> : null}
       {row("four_eyes", toggle("four_eyes"))}
+      {row("require_second_factor", toggle("require_second_factor"))}
       {row("assist", toggle("assist"))}
       {row(
         "impact_gate",

@@ -71,10 +71,68 @@ export default function User() {
           </dd>
         </dl>
       </Panel>
+      <SecondFactorOf user={u} />
       <SessionsOf user={u} />
       <Identities user={u} />
       {editing && <EditUser user={u} close={() => setEditing(false)} />}
     </div>
+  );
+}
+
+/** The person's second factor, and its reset for somebody who has lost it. */
+function SecondFactorOf({ user }: { user: Schemas["User"] }) {
+  const { t, number } = useI18n();
+  const { me, can } = useMe();
+  const queries = useQueryClient();
+  const [asking, setAsking] = useState(false);
+  const params = { path: { user_id: user.id } };
+  const factor = api.useQuery("get", "/api/v1/users/{user_id}/second-factor", { params });
+  const reset = api.useMutation("delete", "/api/v1/users/{user_id}/second-factor", {
+    onSuccess: () => {
+      setAsking(false);
+      refresh(queries, "users");
+    },
+  });
+  const f = factor.data;
+  return (
+    <Panel
+      title={t("security.factor")}
+      actions={
+        f?.enrolled && can("users:write") && user.id !== me.id ? (
+          <Button size="compact-sm" variant="default" onClick={() => setAsking(true)}>
+            {t("security.reset")}
+          </Button>
+        ) : undefined
+      }
+    >
+      {factor.error ? <ErrorPanel error={factor.error} retry={() => void factor.refetch()} /> : null}
+      {f && (
+        <dl className="gh-facts">
+          <dt>{t("security.state")}</dt>
+          <dd>{f.enrolled ? t("security.on") : t("security.off")}</dd>
+          {f.enrolled && (
+            <>
+              <dt>{t("security.codesLeft")}</dt>
+              <dd>{number(f.recovery_codes_left)}</dd>
+            </>
+          )}
+        </dl>
+      )}
+      <ConfirmDialog
+        opened={asking}
+        close={() => {
+          setAsking(false);
+          reset.reset();
+        }}
+        title={t("security.reset")}
+        object={user.username}
+        about={t("security.resetAbout")}
+        action={t("security.reset")}
+        busy={reset.isPending}
+        error={reset.error}
+        confirm={() => reset.mutate({ params })}
+      />
+    </Panel>
   );
 }
 

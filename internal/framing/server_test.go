@@ -150,3 +150,67 @@ func readStrict(wire string, step int) (string, error) {
 	data, err := io.ReadAll(c)
 	return string(data), err
 }
+
+// TestClientLeavesWhileServed: a client that leaves while its request is served ends the
+// request, on a fresh connection and after requests that were answered; and what a client
+// sends ahead while it waits is served afterwards.
+func TestClientLeavesWhileServed(t *testing.T) {
+	arrived, left, goOn := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/leave":
+			arrived <- struct{}{}
+			<-r.Context().Done()
+			close(left)
+		case "/ahead":
+			arrived <- struct{}{}
+			<-goOn
+		}
+		_, _ = io.WriteString(w, r.URL.Path)
+	})}
+	go func() { _ = srv.Serve(Listener{l}) }()
+	defer srv.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+	br := bufio.NewReader(c)
+	say := func(path string) { _, _ = io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n") }
+	answer := func(path string) {
+		t.Helper()
+		resp, err := http.ReadResponse(br, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if text, _ := io.ReadAll(resp.Body); string(text) != path {
+			t.Errorf("%s, want %s", text, path)
+		}
+	}
+	for range 3 {
+		say("/")
+		answer("/")
+	}
+	say("/ahead")
+	<-arrived
+	say("/1")
+	say("/2")
+	close(goOn)
+	answer("/ahead")
+	answer("/1")
+	answer("/2")
+	say("/leave")
+	<-arrived
+	_ = c.Close()
+	select {
+	case <-left:
+	case <-time.After(30 * time.Second):
+		t.Error("the server does not notice that the client has left")
+	}
+}

@@ -60,8 +60,8 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Agent, e
 		if err != nil {
 			return err
 		}
-		if n >= maxAgents {
-			return fault.Newf(fault.Forbidden, "limit_exceeded", "a tenant has at most %d agents", maxAgents).With("limit", maxAgents).With("used", n)
+		if err := fault.CheckCount(n, maxAgents, "a tenant has at most %d agents"); err != nil {
+			return err
 		}
 		a := d.agent()
 		a.CreatedAt = db.Stamp(s.Now())
@@ -133,19 +133,11 @@ func (s *Service) check(ctx context.Context, tx *db.Tx, a Agent) error {
 			offences = append(offences, fault.Detail{Pointer: fmt.Sprintf("/policies/%d", i), Message: "there is no such policy"})
 		}
 	}
-	if len(offences) > 0 {
-		f := fault.New(fault.Invalid, "validation_failed", "the agent is not valid")
-		f.Details = offences
-		return f
+	if err := fault.CheckValues("the agent is not valid", offences); err != nil {
+		return err
 	}
 	other, err := named(ctx, tx, a.Name)
-	if err == nil && other != a.ID {
-		return fault.Newf(fault.Conflict, "already_exists", "an agent named %q already exists", a.Name)
-	}
-	if errors.Is(err, db.ErrNoRows) {
-		return nil
-	}
-	return err
+	return db.CheckUnique(other, a.ID, err, "an agent named %q already exists", a.Name)
 }
 
 func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, a Agent, kind string, changes map[string]any) error {

@@ -81,8 +81,8 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Rule, er
 		if err != nil {
 			return err
 		}
-		if n >= MaxRules {
-			return fault.Newf(fault.Forbidden, "limit_exceeded", "a tenant has at most %d alert rules", MaxRules).With("limit", MaxRules).With("used", n)
+		if err := fault.CheckCount(n, MaxRules, "a tenant has at most %d alert rules"); err != nil {
+			return err
 		}
 		if err := s.check(ctx, tx, &r, 0); err != nil {
 			return err
@@ -240,19 +240,11 @@ func (s *Service) check(ctx context.Context, tx *db.Tx, r *Rule, id int64) error
 		return invalid(wrong)
 	}
 	other, err := ruleNamed(ctx, tx, r.Name)
-	switch {
-	case err == nil && other != id:
-		return fault.Newf(fault.Conflict, "already_exists", "an alert rule named %q already exists", r.Name)
-	case errors.Is(err, db.ErrNoRows):
-		return nil
-	}
-	return err
+	return db.CheckUnique(other, id, err, "an alert rule named %q already exists", r.Name)
 }
 
 func invalid(wrong []fault.Detail) error {
-	f := fault.New(fault.Invalid, "validation_failed", "the alert rule is not valid")
-	f.Details = wrong
-	return f
+	return fault.CheckValues("the alert rule is not valid", wrong)
 }
 
 // offences lists what is wrong with a condition by itself.

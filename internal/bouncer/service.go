@@ -336,13 +336,8 @@ func Count(ctx context.Context, tx *db.Tx) (int64, error) { return countAll(ctx,
 
 // checkNameFree answers Conflict where another bouncer has the name already.
 func checkNameFree(ctx context.Context, tx *db.Tx, b Bouncer, self int64) error {
-	switch other, err := named(ctx, tx, b.Environment, b.Name); {
-	case err == nil && other != self:
-		return fault.Newf(fault.Conflict, "already_exists", "%s already has a bouncer named %q", b.Environment, b.Name)
-	case err != nil && !errors.Is(err, db.ErrNoRows):
-		return err
-	}
-	return nil
+	other, err := named(ctx, tx, b.Environment, b.Name)
+	return db.CheckUnique(other, self, err, "%s already has a bouncer named %q", b.Environment, b.Name)
 }
 
 // checkResources lists the resources that a bouncer cannot list, by their places in
@@ -427,7 +422,5 @@ func (s *Service) write(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) 
 }
 
 func invalid(offences []fault.Detail) error {
-	f := fault.New(fault.Invalid, "validation_failed", "the bouncer is not valid")
-	f.Details = offences
-	return f
+	return fault.CheckValues("the bouncer is not valid", offences)
 }

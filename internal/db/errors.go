@@ -18,6 +18,18 @@ import (
 // fault.
 var ErrNoRows error = noRows{}
 
+// CheckUnique is Conflict "already_exists" if a search found another object than self. found and err
+// are what One returned; ErrNoRows means that there is no other.
+func CheckUnique(found, self int64, err error, format string, args ...any) error {
+	if errors.Is(err, ErrNoRows) || err == nil && found == self {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return fault.Newf(fault.Conflict, "already_exists", format, args...)
+}
+
 type noRows struct{}
 
 func (noRows) Error() string { return "db: no rows" }

@@ -342,7 +342,5 @@ func name(d *rego.Decision) *string {
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func invalid(offences []fault.Detail) error {
-	f := fault.New(fault.Invalid, "validation_failed", "the decision request has errors")
-	f.Details = offences
-	return f
+	return fault.CheckValues("the decision request has errors", offences)
 }

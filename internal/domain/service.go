@@ -149,8 +149,8 @@ func (s *Service) insert(ctx context.Context, tx *db.Tx, sc scope.Scope, id scop
 	if err != nil {
 		return err
 	}
-	if n >= maxDomains {
-		return fault.Newf(fault.Forbidden, "limit_exceeded", "a tenant may have %d domains", maxDomains).With("limit", int64(maxDomains)).With("used", n)
+	if err := fault.CheckCount(n, maxDomains, "a tenant may have %d domains"); err != nil {
+		return err
 	}
 	switch _, err := selectDomain(ctx, tx, r.Domain); {
 	case err == nil:

@@ -92,6 +92,25 @@ func Invalidf(pointer, format string, args ...any) *Error {
 	return e
 }
 
+// CheckValues is a 422 with these offences; nil if there are none.
+func CheckValues(message string, offences []Detail) error {
+	if len(offences) == 0 {
+		return nil
+	}
+	e := New(Invalid, "validation_failed", message)
+	e.Details = offences
+	return e
+}
+
+// CheckCount is the fault of an object beyond a limit: Forbidden "limit_exceeded", with limit and
+// used. The only operand of format is the limit.
+func CheckCount(used, limit int64, format string) error {
+	if used < limit {
+		return nil
+	}
+	return Newf(Forbidden, "limit_exceeded", format, limit).With("limit", limit).With("used", used)
+}
+
 // Cancelled is the fault of work that ended because its caller went away. cause is the
 // error of the caller's context.
 func Cancelled(cause error) *Error {

@@ -80,8 +80,8 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Integrat
 		if err != nil {
 			return err
 		}
-		if n >= maxIntegrations {
-			return fault.Newf(fault.Forbidden, "limit_exceeded", "a tenant has at most %d integrations", maxIntegrations).With("limit", maxIntegrations).With("used", n)
+		if err := fault.CheckCount(n, maxIntegrations, "a tenant has at most %d integrations"); err != nil {
+			return err
 		}
 		if err := checkNameFree(ctx, tx, it.Name, 0); err != nil {
 			return err
@@ -226,10 +226,8 @@ func (s *Service) check(ctx context.Context, t format.Type, it Integration, secr
 	if len(offences) == 0 {
 		offences = t.Check(format.Channel{Endpoint: it.Endpoint, Settings: it.Settings, Credential: secrets})
 	}
-	if len(offences) > 0 {
-		f := fault.New(fault.Invalid, "validation_failed", "the integration is not valid")
-		f.Details = offences
-		return f
+	if err := fault.CheckValues("the integration is not valid", offences); err != nil {
+		return err
 	}
 	return s.Target.Check(ctx, "/endpoint", it.Endpoint)
 }
@@ -331,11 +329,5 @@ func loadCurrent(ctx context.Context, tx *db.Tx, id, ifChange int64) (Integratio
 
 func checkNameFree(ctx context.Context, tx *db.Tx, name string, self int64) error {
 	other, err := integrationNamed(ctx, tx, name)
-	if err == nil && other != self {
-		return fault.Newf(fault.Conflict, "already_exists", "an integration named %q already exists", name)
-	}
-	if errors.Is(err, db.ErrNoRows) {
-		return nil
-	}
-	return err
+	return db.CheckUnique(other, self, err, "an integration named %q already exists", name)
 }

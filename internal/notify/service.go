@@ -100,8 +100,8 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Channel,
 		if err != nil {
 			return err
 		}
-		if n >= maxChannels {
-			return fault.Newf(fault.Forbidden, "limit_exceeded", "a tenant has at most %d channels", maxChannels).With("limit", maxChannels).With("used", n)
+		if err := fault.CheckCount(n, maxChannels, "a tenant has at most %d channels"); err != nil {
+			return err
 		}
 		if err := checkNameFree(ctx, tx, c.Name, 0); err != nil {
 			return err
@@ -335,10 +335,8 @@ func (s *Service) check(ctx context.Context, t format.Type, c Channel, secrets m
 	} else if len(offences) == 0 {
 		offences = t.Check(f)
 	}
-	if len(offences) > 0 {
-		f := fault.New(fault.Invalid, "validation_failed", "the channel is not valid")
-		f.Details = offences
-		return f
+	if err := fault.CheckValues("the channel is not valid", offences); err != nil {
+		return err
 	}
 	if t.Send == nil {
 		server, err := f.MailServer()
@@ -391,11 +389,5 @@ func loadCurrent(ctx context.Context, tx *db.Tx, sc scope.Scope, id, ifChange in
 
 func checkNameFree(ctx context.Context, tx *db.Tx, name string, self int64) error {
 	other, err := channelNamed(ctx, tx, name)
-	if err == nil && other != self {
-		return fault.Newf(fault.Conflict, "already_exists", "a channel named %q already exists", name)
-	}
-	if errors.Is(err, db.ErrNoRows) {
-		return nil
-	}
-	return err
+	return db.CheckUnique(other, self, err, "a channel named %q already exists", name)
 }

@@ -73,8 +73,8 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Connecti
 		if err != nil {
 			return err
 		}
-		if n >= maxConnections {
-			return fault.Newf(fault.Forbidden, "limit_exceeded", "a tenant has at most %d data sources", maxConnections).With("limit", maxConnections).With("used", n)
+		if err := fault.CheckCount(n, maxConnections, "a tenant has at most %d data sources"); err != nil {
+			return err
 		}
 		if err := checkNameFree(ctx, tx, c.Name, 0); err != nil {
 			return err
@@ -215,10 +215,8 @@ func (s *Service) check(ctx context.Context, c Connection, secrets source.Creden
 	if text, err := json.Marshal(c.Configuration); err != nil || len(text) > 32<<10 {
 		wrong = append(wrong, fault.Detail{Pointer: "/configuration", Message: "must not be larger than 32 KiB"})
 	}
-	if len(wrong) > 0 {
-		f := fault.New(fault.Invalid, "validation_failed", "the data source is not valid")
-		f.Details = wrong
-		return f
+	if err := fault.CheckValues("the data source is not valid", wrong); err != nil {
+		return err
 	}
 	if err := s.Target.Check(ctx, "/configuration/url", c.Configuration.URL); err != nil {
 		return err

@@ -258,9 +258,7 @@ func (l *Links) checkLinks(ctx context.Context, tx *db.Tx, old, next Policy) err
 	if len(offences) == 0 {
 		return nil
 	}
-	f := fault.New(fault.Invalid, "validation_failed", offences[0].Message)
-	f.Details = offences
-	return f
+	return fault.CheckValues(offences[0].Message, offences)
 }
 
 // turns makes callers with the same name take turns, in this process.

@@ -114,9 +114,7 @@ func mergeCases(old, sent []TestCase, keep bool) ([]TestCase, error) {
 		out[i] = c
 	}
 	if len(offences) > 0 {
-		f := fault.New(fault.Invalid, "validation_failed", offences[0].Message)
-		f.Details = offences
-		return nil, f
+		return nil, fault.CheckValues(offences[0].Message, offences)
 	}
 	if keep {
 		out = keepRecorded(old, out)

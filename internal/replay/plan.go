@@ -241,9 +241,7 @@ func refuse(offences []fault.Detail) error {
 	if len(offences) == 0 {
 		return nil
 	}
-	f := fault.New(fault.Invalid, "validation_failed", offences[0].Message)
-	f.Details = offences
-	return f
+	return fault.CheckValues(offences[0].Message, offences)
 }
 
 // put adds a control to the candidate, linked to the resource of the source environment

@@ -344,9 +344,7 @@ func (s *Service) write(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) 
 }
 
 func invalid(offences []fault.Detail) error {
-	f := fault.New(fault.Invalid, "validation_failed", "the resource is not valid")
-	f.Details = offences
-	return f
+	return fault.CheckValues("the resource is not valid", offences)
 }
 
 // Total counts the resources of an environment, or of both, in the caller's transaction.

@@ -84,8 +84,8 @@ func (s *Tokens) Create(ctx context.Context, sc scope.Scope, d TokenDraft) (Toke
 		if err != nil {
 			return err
 		}
-		if n >= maxTokens {
-			return fault.Newf(fault.Forbidden, "limit_exceeded", "a tenant may have %d tokens", maxTokens).With("limit", int64(maxTokens)).With("used", n)
+		if err := fault.CheckCount(n, maxTokens, "a tenant may have %d tokens"); err != nil {
+			return err
 		}
 		return insertToken(ctx, tx, t)
 	})

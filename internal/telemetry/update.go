@@ -180,13 +180,8 @@ func parseUpdate(content []byte, key string) (u Update, l License, err error) {
 	if b.repeats(key) {
 		offences = append(offences, fault.Detail{Message: "the update has the API key in a member"})
 	}
-	if len(offences) > 0 {
-		slices.SortFunc(offences, func(a, b fault.Detail) int { return bytes.Compare([]byte(a.Pointer), []byte(b.Pointer)) })
-		f := fault.New(fault.Invalid, "validation_failed", "the update is not valid")
-		f.Details = offences
-		return u, l, f
-	}
-	return u, l, nil
+	slices.SortFunc(offences, func(a, b fault.Detail) int { return bytes.Compare([]byte(a.Pointer), []byte(b.Pointer)) })
+	return u, l, fault.CheckValues("the update is not valid", offences)
 }
 
 // applyOnce applies an update that was not applied before. The digests of those with the

@@ -272,9 +272,7 @@ func (s Settings) check(stored Settings) error {
 	if len(bad) == 0 {
 		return nil
 	}
-	f := fault.New(fault.Invalid, "validation_failed", fmt.Sprintf("%s %s", bad[0].Pointer, bad[0].Message))
-	f.Details = bad
-	return f
+	return fault.CheckValues(fmt.Sprintf("%s %s", bad[0].Pointer, bad[0].Message), bad)
 }
 
 // number reads a JSON number.

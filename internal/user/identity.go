@@ -67,8 +67,8 @@ func (s *Service) Link(ctx context.Context, sc scope.Scope, userID string, d Ide
 		if err != nil {
 			return err
 		}
-		if len(list) >= maxIdentities {
-			return fault.Newf(fault.Forbidden, "limit_exceeded", "a person may have %d identities", maxIdentities).With("limit", int64(maxIdentities)).With("used", int64(len(list)))
+		if err := fault.CheckCount(int64(len(list)), maxIdentities, "a person may have %d identities"); err != nil {
+			return err
 		}
 		return s.link(ctx, tx, sc, u, made)
 	})

@@ -164,10 +164,8 @@ func ParseScopes(pointer string, scopes []string) ([]scope.Permission, error) {
 		}
 		out = append(out, scope.Permission(s))
 	}
-	if len(bad) > 0 {
-		f := fault.New(fault.Invalid, "validation_failed", "a requested scope is unknown")
-		f.Details = bad
-		return nil, f
+	if err := fault.CheckValues("a requested scope is unknown", bad); err != nil {
+		return nil, err
 	}
 	slices.Sort(out)
 	return slices.Compact(out), nil

@@ -79,8 +79,8 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, 
 		if err != nil {
 			return err
 		}
-		if n >= maxWebhooks {
-			return fault.Newf(fault.Forbidden, "limit_exceeded", "a tenant has at most %d webhooks", maxWebhooks).With("limit", maxWebhooks).With("used", n)
+		if err := fault.CheckCount(n, maxWebhooks, "a tenant has at most %d webhooks"); err != nil {
+			return err
 		}
 		if err := checkNameFree(ctx, tx, next.Name, 0); err != nil {
 			return err
@@ -264,10 +264,8 @@ func (s *Service) check(ctx context.Context, w Webhook, offences []fault.Detail)
 	if w.Name == "" {
 		offences = append(offences, fault.Detail{Pointer: "/name", Message: "a webhook needs a name"})
 	}
-	if len(offences) > 0 {
-		f := fault.New(fault.Invalid, "validation_failed", "the webhook is not valid")
-		f.Details = offences
-		return f
+	if err := fault.CheckValues("the webhook is not valid", offences); err != nil {
+		return err
 	}
 	return s.Target.Check(ctx, "/url", w.URL)
 }
@@ -342,11 +340,5 @@ func loadCurrent(ctx context.Context, tx *db.Tx, id, ifChange int64) (Webhook, e
 
 func checkNameFree(ctx context.Context, tx *db.Tx, name string, self int64) error {
 	other, err := webhookNamed(ctx, tx, name)
-	if err == nil && other != self {
-		return fault.Newf(fault.Conflict, "already_exists", "a webhook named %q already exists", name)
-	}
-	if errors.Is(err, db.ErrNoRows) {
-		return nil
-	}
-	return err
+	return db.CheckUnique(other, self, err, "a webhook named %q already exists", name)
 }

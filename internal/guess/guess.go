@@ -42,7 +42,7 @@ const (
 // placesKept is how long a network counts as one from which the person signs in.
 const placesKept = 180 * 24 * time.Hour
 
-// attempt counts the guesses at one account, from one network, or both.
+// Attempt counts the guesses at one account, from one network, or both.
 type Attempt struct {
 	Subject     string    `db:"subject"`
 	Failures    int64     `db:"failures"`
@@ -77,7 +77,7 @@ func (a Attempt) reserve(now time.Time, limit int64) (after Attempt, locked bool
 	return a, false
 }
 
-// guess is a sign-in in progress: possible accounts, its network, and its counts.
+// Guess is a sign-in in progress: possible accounts, its network, and its counts.
 type Guess struct {
 	User                   user.User // zero: unknown
 	Network                string

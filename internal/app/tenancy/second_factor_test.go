@@ -166,8 +166,11 @@ func commandLine(t *testing.T, s *apptest.Server) {
 		t.Errorf("with a code: %v %s", err, out)
 	}
 	onTerminal(t, program, s.URL, []step{
-		{"Password: ", apptest.Password}, {"recovery code: ", "nonsense"}, {"The code is wrong, or was used already.", ""},
-		{"recovery code: ", codes[0]}, {"Signed in to", ""},
+		{"Password: ", apptest.Password},
+		{"recovery code: ", "nonsense"},
+		{"The code is wrong, or was used already.", ""},
+		{"recovery code: ", codes[0]},
+		{"Signed in to", ""},
 	})
 
 	out, err := run(append(s.Env(), "GATEHOUSE_NEW_PASSWORD=Another-long-1"), "", "admin", "reset-password", "--remove-second-factor")

@@ -73,11 +73,14 @@ func main() {
 	}
 }
 
+// wants reports whether a part that a full run has is to be measured.
+func (o options) wants(part string) bool { return o.only == "" || o.only == part }
+
 func run(ctx context.Context, o options, out io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Measured %s on %s, %d cores, %s/%s, %s; %d rounds of %s in alternation, medians, paired ratios; load generator on the same cores.\n",
 		time.Now().UTC().Format("2006-01-02"), cpuName(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), o.rounds, o.length)
-	if o.only == "" || o.only == "decisions" {
+	if o.wants("decisions") {
 		rows, err := benchDecisions(ctx, o)
 		if err != nil {
 			return err
@@ -87,7 +90,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 			fmt.Fprintf(&b, "| %s | %d | %.0f | %.2f | %.2f | %.2f | %.2f |\n", r.name, r.conns, r.rps, ms(r.p50), ms(r.p99), r.ratio, r.p99Ratio)
 		}
 	}
-	if o.only == "" || o.only == "growth" {
+	if o.wants("growth") {
 		rows, err := benchGrowth(ctx, o)
 		if err != nil {
 			return err
@@ -98,7 +101,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 			fmt.Fprintf(&b, "| %d | %.0f | %.1f | %d | %.0f | %.2f | %.1f | %.1f |\n", r.controls, ms(r.ready), ms(r.first), r.resident>>20, r.rps, r.ratio, ms(r.update), ms(r.follow))
 		}
 	}
-	if o.only == "" || o.only == "proxies" {
+	if o.wants("proxies") {
 		rows, err := benchProxies(ctx, o)
 		if err != nil {
 			return err

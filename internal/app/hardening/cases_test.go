@@ -20,6 +20,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/dnstest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
@@ -36,8 +37,10 @@ func TestHardening(t *testing.T) {
 	fulltest.Only(t)
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		t.Run(backend, func(t *testing.T) {
-			r := newRig(t, apptest.StartServer(t, backend, "GATEHOUSE_BASE_DOMAIN="+baseDomain))
-			for _, group := range [][]hardeningCase{tenantCases, scopeCases, bouncerCases, credentialCases, regoCases, growthCases, inputCases, cacheCases, concurrencyCases} {
+			dns := dnstest.Start(t)
+			r := newRig(t, apptest.StartServer(t, backend, "GATEHOUSE_BASE_DOMAIN="+baseDomain, "GATEHOUSE_DNS_SERVER="+dns.Addr))
+			r.dns = dns
+			for _, group := range [][]hardeningCase{tenantCases, isolationCases, scopeCases, bouncerCases, credentialCases, regoCases, growthCases, inputCases, cacheCases, concurrencyCases} {
 				for _, c := range group {
 					t.Run(c.name, func(t *testing.T) { c.run(t, r) })
 				}
@@ -64,6 +67,8 @@ type rig struct {
 	alpha, beta *party
 	serial      int
 	narrowest   *apptest.Client
+	dns         *dnstest.Server
+	mark        string // begins all names that are made meanwhile
 	// reporting are tenants with bouncers that are in touch: what these tell is
 	// written a while later.
 	reporting map[string]bool
@@ -111,7 +116,7 @@ type parameter struct {
 
 func newRig(t *testing.T, s *apptest.Server) *rig {
 	t.Helper()
-	r := &rig{s: s, ops: operations(t, s), reporting: map[string]bool{}}
+	r := &rig{s: s, ops: operations(t, s, "/openapi.json", 40), reporting: map[string]bool{}}
 	r.alpha, r.beta = r.tenant(t, "Alpha"), r.tenant(t, "Beta")
 	// Beta's own objects come after some others, so that their ids are beta's alone.
 	for range 4 {
@@ -121,8 +126,8 @@ func newRig(t *testing.T, s *apptest.Server) *rig {
 	return r
 }
 
-// operations reads the served document.
-func operations(t *testing.T, s *apptest.Server) []operation {
+// operations reads a served document, which must have at least so many.
+func operations(t *testing.T, s *apptest.Server, document string, least int) []operation {
 	t.Helper()
 	var doc struct {
 		Paths map[string]map[string]struct {
@@ -140,7 +145,7 @@ func operations(t *testing.T, s *apptest.Server) []operation {
 			Parameters map[string]parameter `json:"parameters"`
 		} `json:"components"`
 	}
-	(&apptest.Client{Base: s.URL}).Do(t, "GET", "/openapi.json", nil).Want(200).Into(&doc)
+	(&apptest.Client{Base: s.URL}).Do(t, "GET", document, nil).Want(200).Into(&doc)
 	var out []operation
 	for _, path := range slices.Sorted(maps.Keys(doc.Paths)) {
 		for _, method := range slices.Sorted(maps.Keys(doc.Paths[path])) {
@@ -170,7 +175,7 @@ func operations(t *testing.T, s *apptest.Server) []operation {
 			out = append(out, op)
 		}
 	}
-	if len(out) < 40 {
+	if len(out) < least {
 		t.Fatalf("the document has only %d operations", len(out))
 	}
 	return out
@@ -370,7 +375,7 @@ func (r *rig) control(t *testing.T, p *party, members body) int64 {
 // name makes a name that nothing else has.
 func (r *rig) name(kind string) string {
 	r.serial++
-	return fmt.Sprintf("%s-%d", kind, r.serial)
+	return fmt.Sprintf("%s%s-%d", r.mark, kind, r.serial)
 }
 
 // known are values of path parameters that exist in the tenant.

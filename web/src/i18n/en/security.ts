@@ -4,6 +4,7 @@ const security = {
     "The code is wrong. Check that the clock of your device is right, and type the code that the app shows now.",
   codes: "Recovery codes",
   codesLeft: "Recovery codes left",
+  codesText: "Recovery codes as text",
   codesNote: "Keep these codes. Each signs you in once without the app. They are not shown again.",
   confirm: "Confirm",
   confirmationWrong: "The password or the code is wrong.",

@@ -7,6 +7,7 @@ const security: Area<typeof en> = {
     "El código es incorrecto. Compruebe que el reloj de su dispositivo va bien y escriba el código que la aplicación muestra ahora.",
   codes: "Códigos de recuperación",
   codesLeft: "Códigos de recuperación restantes",
+  codesText: "Códigos de recuperación como texto",
   codesNote: "Guarde estos códigos. Cada uno inicia sesión una vez sin la aplicación. No se vuelven a mostrar.",
   confirm: "Confirmar",
   confirmationWrong: "La contraseña o el código es incorrecto.",

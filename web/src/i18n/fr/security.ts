@@ -7,6 +7,7 @@ const security: Area<typeof en> = {
     "Le code est faux. Vérifiez l’heure de votre appareil et tapez le code que l’application montre maintenant.",
   codes: "Codes de récupération",
   codesLeft: "Codes de récupération restants",
+  codesText: "Codes de récupération en texte",
   codesNote: "Gardez ces codes. Chacun vous connecte une fois sans l’application. Ils ne sont plus montrés.",
   confirm: "Confirmer",
   confirmationWrong: "Le mot de passe ou le code est faux.",

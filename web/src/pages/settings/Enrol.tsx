@@ -16,7 +16,7 @@ export function RecoveryCodes({ codes, close }: { codes: string[]; close: () => 
     <ShownOnce
       title={t("security.codes")}
       note={t("security.codesNote")}
-      label={t("security.codes")}
+      label={t("security.codesText")}
       secret={codes.join("\n")}
       close={close}
     />

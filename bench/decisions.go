@@ -156,7 +156,7 @@ func alternate(ctx context.Context, o options, targets []decisionTarget) ([]deci
 					return nil, fmt.Errorf("%s: %w", t.name, err)
 				}
 				runs[i] = append(runs[i], f)
-				o.settle(t.name)
+				o.waitUntilIdle(t.name)
 			}
 		}
 		for i, t := range targets {

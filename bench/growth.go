@@ -218,7 +218,7 @@ func (g *grown) measure(ctx context.Context, o options, base *grown) error {
 			if g.row.resident, err = g.rss(); err != nil {
 				return err
 			}
-			o.settle(s.target.name)
+			o.waitUntilIdle(s.target.name)
 			if base == g {
 				break
 			}

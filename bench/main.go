@@ -178,10 +178,10 @@ func insert(path, tables string) error {
 	return os.WriteFile(path, []byte(before+begin+tables+end+after), 0o644)
 }
 
-// settle pauses after one of ours, until the machine has been idle twice in a
+// waitUntilIdle pauses after one of ours, until the machine has been idle twice in a
 // row: what was decided is stored from the spool at leisure, and that is not to
 // fall into the measurement of another.
-func (o options) settle(name string) {
+func (o options) waitUntilIdle(name string) {
 	if !strings.HasPrefix(name, "gatehouse") {
 		return
 	}

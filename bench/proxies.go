@@ -368,7 +368,7 @@ func alternateProxies(ctx context.Context, o options, targets []proxyTarget) ([]
 					return nil, fmt.Errorf("%s: %w", t.name, err)
 				}
 				runs[i] = append(runs[i], f)
-				o.settle(t.name)
+				o.waitUntilIdle(t.name)
 			}
 		}
 		for i, t := range targets {

@@ -148,7 +148,7 @@ func (g *tenantServer) compare(ctx context.Context, o options, base *tenantServe
 			} else {
 				runs = append(runs, f)
 			}
-			o.settle(t.name)
+			o.waitUntilIdle(t.name)
 		}
 	}
 	row.rps = median(runs, figures.perSecond)

@@ -132,13 +132,13 @@ func (f *Factors) Confirm(ctx context.Context, sc scope.Scope, code string) ([]s
 		if codes == nil {
 			return fault.New(fault.Forbidden, "confirmation_failed", "the code is wrong; check that the clock of the device is right, and send the code that the app shows now")
 		}
-		return f.settle(ctx, tx, u, root, factor.Timed)
+		return f.endOthers(ctx, tx, u, root, factor.Timed)
 	})
 	return codes, err
 }
 
-// settle ends all sessions of a person except one, which has proved something new.
-func (f *Factors) settle(ctx context.Context, tx *db.Tx, u user.User, root string, proof factor.Proof) error {
+// endOthers ends all sessions of a person except one, which has proved something new.
+func (f *Factors) endOthers(ctx context.Context, tx *db.Tx, u user.User, root string, proof factor.Proof) error {
 	if err := deleteOthersOf(ctx, tx, u.ID, root); err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (f *Factors) Disable(ctx context.Context, sc scope.Scope, password, code st
 		if err != nil {
 			return err
 		}
-		return f.settle(ctx, tx, u, root, factor.None)
+		return f.endOthers(ctx, tx, u, root, factor.None)
 	})
 }
 

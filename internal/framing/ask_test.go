@@ -57,7 +57,7 @@ func TestAskAfterBytesAtRest(t *testing.T) {
 				t.Fatal(got, err)
 			}
 			upset(app)
-			for deadline := time.Now().Add(10 * time.Second); c.socket.look() == silent && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(10 * time.Second); c.socket.peek() == silent && time.Now().Before(deadline); {
 				_ = c.socket.wait()
 			}
 			if err := c.Ask([]byte(get)); !errors.Is(err, errUnasked) {

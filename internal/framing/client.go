@@ -105,7 +105,7 @@ func (c *ClientConn) begin(p []byte) error {
 	}
 	if c.req.between() && !c.spent && !c.open {
 		// A fresh TLS connection has received session tickets.
-		if st := c.socket.look(); st != silent && (c.ans.reused || !c.secure) {
+		if st := c.socket.peek(); st != silent && (c.ans.reused || !c.secure) {
 			return c.disturbed(st)
 		}
 	}
@@ -224,7 +224,7 @@ func (c *ClientConn) woken() error {
 // they could not be looked at otherwise, and there must be none.
 func (c *ClientConn) peek() ([]byte, state) {
 	if !c.secure {
-		st := c.socket.look()
+		st := c.socket.peek()
 		return c.socket.peeked[:c.socket.n], st
 	}
 	var buf [16]byte

@@ -21,11 +21,11 @@ type socket struct {
 	raw    syscall.RawConn
 	probed bool // reads do not wait; only the goroutine that reads sets it
 
-	// What look found, for the caller that holds the lock of the connection.
+	// What peek found, for the caller that holds the lock of the connection.
 	peeked [16]byte
 	n      int
 	state  state
-	looks  func(fd uintptr)
+	peeks  func(fd uintptr)
 
 	// What ask sends, how much of it was sent, and why no more.
 	asked  []byte
@@ -41,7 +41,7 @@ func newSocket(c net.Conn) *socket {
 			s.raw = raw
 		}
 	}
-	s.looks = func(fd uintptr) { s.n, s.state = look(fd, s.peeked[:]) }
+	s.peeks = func(fd uintptr) { s.n, s.state = peekSocket(fd, s.peeked[:]) }
 	s.asks = s.askOnce
 	return s
 }
@@ -71,7 +71,7 @@ func (s *socket) askOnce(fd uintptr) (done bool) {
 	if s.asked == nil {
 		return true
 	}
-	if s.looks(fd); s.state != silent {
+	if s.peeks(fd); s.state != silent {
 		return true
 	}
 	s.sent, s.failed = send(fd, s.asked)
@@ -80,9 +80,9 @@ func (s *socket) askOnce(fd uintptr) (done bool) {
 	return done
 }
 
-// look says what has been received and not been read.
-func (s *socket) look() state {
-	if s.raw == nil || s.raw.Control(s.looks) != nil {
+// peek says what has been received and not been read.
+func (s *socket) peek() state {
+	if s.raw == nil || s.raw.Control(s.peeks) != nil {
 		return ended
 	}
 	return s.state
@@ -95,7 +95,7 @@ func (s *socket) wait() error {
 	}
 	var one [1]byte
 	return s.raw.Read(func(fd uintptr) bool {
-		_, st := look(fd, one[:])
+		_, st := peekSocket(fd, one[:])
 		return st != silent
 	})
 }
@@ -110,7 +110,7 @@ func (errNothing) Temporary() bool { return true }
 
 // Read implements net.Conn.
 func (s *socket) Read(p []byte) (int, error) {
-	if s.probed && s.look() == silent {
+	if s.probed && s.peek() == silent {
 		return 0, errNothing{}
 	}
 	return s.Conn.Read(p)

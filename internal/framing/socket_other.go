@@ -4,8 +4,8 @@ package framing
 
 import "errors"
 
-// look cannot be had here, so that no connection is provably silent.
-func look(uintptr, []byte) (n int, s state) { return 0, ended }
+// peekSocket cannot be had here, so that no connection is provably silent.
+func peekSocket(uintptr, []byte) (n int, s state) { return 0, ended }
 
 func send(uintptr, []byte) (int, error) { return 0, errors.ErrUnsupported }
 

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// look reads what the socket has received without taking it.
-func look(fd uintptr, into []byte) (n int, s state) {
+// peekSocket reads what the socket has received without taking it.
+func peekSocket(fd uintptr, into []byte) (n int, s state) {
 	for {
 		n, _, err := syscall.Recvfrom(int(fd), into, syscall.MSG_PEEK)
 		switch {

@@ -221,12 +221,12 @@ func (s *Service) copyAll(ctx context.Context, d *Deployment, c *tablecopy.Copy)
 	if err := s.note(ctx, d, copying); err != nil {
 		return err
 	}
-	told := s.Ticks()
+	reported := s.Ticks()
 	c.Progress = func(ctx context.Context, rows int64) error {
-		if d.RowsCopied = rows; s.Ticks().Sub(told) < 500*time.Millisecond {
+		if d.RowsCopied = rows; s.Ticks().Sub(reported) < 500*time.Millisecond {
 			return nil
 		}
-		told = s.Ticks()
+		reported = s.Ticks()
 		return s.note(ctx, d, copying)
 	}
 	if err := c.Tables(ctx); err != nil {
@@ -352,7 +352,7 @@ func (s *Service) complete(ctx context.Context, d Deployment) error {
 	if err != nil {
 		return err
 	}
-	if err := tablecopy.Settle(ctx, to); err != nil {
+	if err := tablecopy.Detach(ctx, to); err != nil {
 		return err
 	}
 	err = s.Stores.Write(ctx, d.Tenant, func(tx *db.Tx) error {
@@ -366,7 +366,7 @@ func (s *Service) complete(ctx context.Context, d Deployment) error {
 				return err
 			}
 		}
-		return s.tell(ctx, tx, d, kind, *d.SwitchedAt, map[string]any{"region": map[string]any{"from": d.FromRegion, "to": d.Region}, "migrate_data": d.MigrateData})
+		return s.record(ctx, tx, d, kind, *d.SwitchedAt, map[string]any{"region": map[string]any{"from": d.FromRegion, "to": d.Region}, "migrate_data": d.MigrateData})
 	})
 	if err != nil {
 		return err
@@ -409,7 +409,7 @@ func (s *Service) rollBack(ctx context.Context, d Deployment) error {
 		s.Logger.Warn("a deployment that failed left data in the new region", "tenant", d.Tenant, "region", d.Region, "error", err)
 	}
 	err = s.Stores.Write(ctx, d.Tenant, func(tx *db.Tx) error {
-		return s.tell(ctx, tx, d, "TENANT_DEPLOYMENT_FAILED", s.Now(), map[string]any{"region": d.Region, "reason": d.ReasonText})
+		return s.record(ctx, tx, d, "TENANT_DEPLOYMENT_FAILED", s.Now(), map[string]any{"region": d.Region, "reason": d.ReasonText})
 	})
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return err

@@ -182,7 +182,7 @@ func (s *Service) Start(ctx context.Context, sc scope.Scope, id scope.TenantID, 
 	}
 	d.Estimated = db.Stamp(d.BeginsAt.Add(5*time.Second + time.Duration(size/(4<<20))*time.Second))
 	err = s.Stores.Write(ctx, id, func(tx *db.Tx) error {
-		err := s.tell(ctx, tx, d, "TENANT_DEPLOYMENT_STARTED", now, map[string]any{"region": in.Region, "migrate_data": d.MigrateData, "begins_at": d.BeginsAt})
+		err := s.record(ctx, tx, d, "TENANT_DEPLOYMENT_STARTED", now, map[string]any{"region": in.Region, "migrate_data": d.MigrateData, "begins_at": d.BeginsAt})
 		if err != nil {
 			return err
 		}
@@ -307,8 +307,8 @@ func (s *Service) Forget(ctx context.Context, id scope.TenantID) error {
 	return nil
 }
 
-// tell writes an entry to the tenant's log.
-func (s *Service) tell(ctx context.Context, tx *db.Tx, d Deployment, kind string, at time.Time, changes map[string]any) error {
+// record writes an entry to the tenant's log.
+func (s *Service) record(ctx context.Context, tx *db.Tx, d Deployment, kind string, at time.Time, changes map[string]any) error {
 	changes["deployment_id"] = d.ID
 	sc := scope.Scope{Tenant: d.Tenant, Actor: d.Actor, RequestID: d.RequestID}
 	return audit.Append(ctx, tx, sc, at, audit.Entry{Type: kind, Object: "tenant", ObjectID: string(d.Tenant), Changes: changes})

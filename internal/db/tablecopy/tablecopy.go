@@ -7,7 +7,7 @@
 //	Verify    checksums of all rows on both sides, as of one moment
 //	Pause     the source refuses writes; reads go on
 //	Finish    the last changes, counts, the positions of the ids
-//	Settle    the target becomes a store like any other
+//	Detach    the target becomes a store like any other
 //
 // A change is never read from the log of changes: the log says which rows to look at, and
 // CatchUp copies them as they are, compares what it wrote, and only then forgets the entries.
@@ -42,7 +42,7 @@ type Copy struct {
 	From, To *db.DB
 	// Token is higher than that of every earlier copy of the tenant.
 	Token int64
-	// Progress, if set, is told how many rows Tables has copied.
+	// Progress, if set, receives how many rows Tables has copied.
 	Progress func(ctx context.Context, rows int64) error
 
 	tables  []table
@@ -325,8 +325,8 @@ func (c *Copy) Finish(ctx context.Context) error {
 	})
 }
 
-// Settle removes what a copy needed in its target, once the tenant is there.
-func Settle(ctx context.Context, to *db.DB) error {
+// Detach removes what a copy needed in its target, once the tenant is there.
+func Detach(ctx context.Context, to *db.DB) error {
 	return to.Write(ctx, func(tx *db.Tx) error { return execAll(ctx, tx, `DROP TABLE IF EXISTS gh_move_target`) })
 }
 

@@ -204,7 +204,7 @@ func TestCopiesWhileItChanges(t *testing.T) {
 			}); !fault.Is(err, fault.Unavailable) {
 				t.Errorf("the source takes writes: %v", err)
 			}
-			must(t, Settle(ctx, to))
+			must(t, Detach(ctx, to))
 			must(t, Release(ctx, from, 7))
 			must(t, from.Write(ctx, func(tx *db.Tx) error { _, err := tx.Exec(ctx, `UPDATE odd SET n = 1`); return err }))
 			for _, d := range []*db.DB{from, to} {
@@ -351,7 +351,7 @@ func TestLaterCopyWins(t *testing.T) {
 				t.Errorf("an earlier copy may drop a store: %v", err)
 			}
 		}
-		must(t, Settle(ctx, to))
+		must(t, Detach(ctx, to))
 		if err := Discard(ctx, to, 9); !errors.Is(err, ErrInUse) {
 			t.Errorf("the tenant's store may be dropped: %v", err)
 		}

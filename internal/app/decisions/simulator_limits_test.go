@@ -34,7 +34,7 @@ func TestSimulationLimits(t *testing.T) {
 			slow := d.control(body{"name": "endless", "rego_code": endlessControl})
 			hungry := d.control(body{"name": "voracious", "rego_code": voraciousControl})
 			d.run(body{"user": body{"role": "hr"}}) // a warm worker
-			for policy, want := range map[int64]string{slow: "did not end within 2s and was cancelled", hungry: "evaluation"} {
+			for policy, want := range map[int64]string{slow: "did not finish within 2s and was cancelled", hungry: "evaluation"} {
 				began := time.Now()
 				if detail := refused(t, d.a.Do(t, "POST", d.at(policy), body{"input_json": body{}}), 400); !strings.Contains(detail, want) {
 					t.Errorf("the detail is %q, want %q", detail, want)
@@ -99,7 +99,7 @@ func TestSimulationAtLength(t *testing.T) {
 	began := time.Now()
 	detail := refused(t, d.a.Do(t, "POST", d.at(slow), body{"input_json": body{}}), 400)
 	took := time.Since(began)
-	if !strings.Contains(detail, "did not end within 30s and was cancelled") || took < 30*time.Second {
+	if !strings.Contains(detail, "did not finish within 30s and was cancelled") || took < 30*time.Second {
 		t.Errorf("after %s: %s", took, detail)
 	}
 	if took > 30*time.Second+500*time.Millisecond {

@@ -88,7 +88,7 @@ func TestRepositoryPrivate(t *testing.T) {
 	try(400, "needs its user name before it")
 	token("deploy-1:" + right)
 	try(200, `"completed"`)
-	for status, want := range map[int]string{403: "forbids", 404: "has no such repository", 503: "answers 503"} {
+	for status, want := range map[int]string{403: "forbids", 404: "has no such repository", 503: "answered 503"} {
 		front := func(w http.ResponseWriter, r *http.Request) bool {
 			http.Error(w, r.Header.Get("Authorization")+right, status)
 			return true

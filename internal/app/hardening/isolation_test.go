@@ -86,14 +86,15 @@ func (i *isolated) clean(t *testing.T, what string, res *apptest.Response) {
 	}
 }
 
-// domain is the case of the other tenant's custom domain: everybody may know that it leads
-// here, and nobody whose it is.
+// domain is the case of the other tenant's custom domain. Its DNS record names the tenant's
+// id, so an answer may, too.
 func (i *isolated) domain(t *testing.T, what string, res *apptest.Response) {
 	t.Helper()
 	i.cases++
-	if res.Status != 403 || bytes.Contains(bytes.ToLower(res.Body), []byte(isolationMark)) {
+	if res.Status != 403 {
 		t.Errorf("%s: %d %s", what, res.Status, res.Body)
 	}
+	i.clean(t, what, res)
 }
 
 // claim gives the other tenant a custom domain.
@@ -162,7 +163,7 @@ func (i *isolated) objects(t *testing.T, op operation) {
 		if foreign != own && foreign != never {
 			i.same(t, op.id+" on an object", op.send(t, asked(c), foreign), op.send(t, asked(c), never))
 		}
-		if op.method == "GET" {
+		if op.method == "GET" && !strings.HasSuffix(op.path, "/events/stream") { // which does not end
 			i.cases++
 			i.clean(t, op.id+" on the own", op.send(t, asked(c), own+op.query()))
 		}
@@ -187,9 +188,7 @@ func (i *isolated) endedCredentials(t *testing.T) []endedCredential {
 	_, session := i.person(t, i.other, "admin")
 	session.Do(t, "POST", "/auth/logout", nil).Want(200)
 	i.other.admin.Do(t, "DELETE", "/tenants/"+i.other.id+"/api-keys/"+revokedID, nil).Want(200)
-	i.mark = isolationMark
-	gone := i.tenant(t, "Suspended "+isolationMark)
-	i.mark = ""
+	gone := i.tenant(t, "Suspended") // its key may learn its id
 	i.s.Admin.Do(t, "PUT", "/tenants/"+gone.id, body{"status": "suspended"}).Want(200)
 	out := []endedCredential{
 		{"an expired key", expired, key}, {"a revoked key", revoked, key}, {"an ended session", session, token}, {"a key of a suspended tenant", gone.key, nil},

@@ -53,7 +53,6 @@ var layers = []layer{
 		"internal/blob",
 		"internal/cache/cachetest",
 		"internal/db/dbtest",
-		"internal/db/tablecopy",
 		"internal/event",
 		"internal/job",
 		"internal/live",
@@ -131,7 +130,6 @@ var layers = []layer{
 		"internal/metering",
 		"internal/pip",
 		"internal/policy",
-		"internal/region",
 	}},
 	{"uses of credentials, controls and decisions", []string{
 		"internal/action",

@@ -56,14 +56,11 @@ type ServerConn struct {
 	follow requests
 
 	reads, writes deadline
-	watch         *watch // nil where the connection cannot be watched
 }
 
 // NewServerConn checks the requests on c. seen is what was read off c before, from
 // the first byte of a request.
-func NewServerConn(c net.Conn, seen []byte) *ServerConn {
-	return &ServerConn{Conn: c, seen: seen, watch: newWatch(c)}
-}
+func NewServerConn(c net.Conn, seen []byte) *ServerConn { return &ServerConn{Conn: c, seen: seen} }
 
 // Release ends the checking: the connection is a tunnel from here on.
 func (c *ServerConn) Release() { c.raw.Store(true) }
@@ -108,9 +105,6 @@ func (c *ServerConn) next(p []byte) (int, error) {
 			return 0, err
 		}
 		defer c.reads.leave()
-		if c.watch != nil && len(p) == 1 && !c.raw.Load() && c.follow.between() {
-			return c.watch.read(p)
-		}
 		return c.Conn.Read(p)
 	}
 	n := copy(p, c.seen)

@@ -8,5 +8,3 @@ import "errors"
 func peekSocket(uintptr, []byte) (n int, s state) { return 0, ended }
 
 func send(uintptr, []byte) (int, error) { return 0, errors.ErrUnsupported }
-
-func receive(uintptr, []byte) (n int, done bool, err error) { return 0, true, errors.ErrUnsupported }

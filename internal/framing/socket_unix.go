@@ -39,19 +39,3 @@ func send(fd uintptr, p []byte) (int, error) {
 		return n, nil
 	}
 }
-
-// receive reads what the socket has; done is false if that is nothing.
-func receive(fd uintptr, into []byte) (n int, done bool, err error) {
-	for {
-		n, err := syscall.Read(int(fd), into)
-		switch {
-		case errors.Is(err, syscall.EINTR):
-			continue
-		case errors.Is(err, syscall.EAGAIN):
-			return 0, false, nil
-		case err != nil:
-			return 0, true, os.NewSyscallError("read", err)
-		}
-		return n, true, nil
-	}
-}

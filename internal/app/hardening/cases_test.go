@@ -40,7 +40,7 @@ func TestHardening(t *testing.T) {
 			dns := dnstest.Start(t)
 			r := newRig(t, apptest.StartServer(t, backend, "GATEHOUSE_BASE_DOMAIN="+baseDomain, "GATEHOUSE_DNS_SERVER="+dns.Addr))
 			r.dns = dns
-			for _, group := range [][]hardeningCase{tenantCases, isolationCases, scopeCases, bouncerCases, credentialCases, regoCases, growthCases, inputCases, cacheCases, concurrencyCases} {
+			for _, group := range [][]hardeningCase{tenantCases, scopeCases, bouncerCases, credentialCases, regoCases, growthCases, inputCases, cacheCases, concurrencyCases} {
 				for _, c := range group {
 					t.Run(c.name, func(t *testing.T) { c.run(t, r) })
 				}

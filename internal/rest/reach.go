@@ -64,8 +64,8 @@ func (rt *route) checkCaller(sc scope.Scope) error {
 		return fault.Newf(fault.Forbidden, "permission_denied", "this operation takes the key of a %s", rt.op.Caller)
 	case sc.Actor.Kind.Dedicated():
 		return fault.Newf(fault.Forbidden, "permission_denied", "the key of a %s is not valid here", sc.Actor.Kind)
-	case rt.op.SignedIn && (sc.Actor.Kind != scope.Person || sc.Session == ""):
-		return fault.New(fault.Forbidden, "permission_denied", "this operation is for people who are signed in")
+	case rt.op.NoBouncer && sc.Actor.Kind == scope.Bouncer:
+		return fault.New(fault.Forbidden, "permission_denied", "the token of a bouncer is not valid here")
 	}
 	return nil
 }

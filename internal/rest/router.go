@@ -66,8 +66,8 @@ type Op struct {
 	// BadValues are JSON pointers to members of the body of which a bad value is a
 	// 400, where it would be a 422 elsewhere.
 	BadValues []string
-	// SignedIn operations serve people in a session, and no keys or tokens of machines.
-	SignedIn bool
+	// NoBouncer operations refuse the tokens of bouncers, although they need no permission.
+	NoBouncer bool
 	// Enrols operations serve people who must enrol a second factor before anything else.
 	Enrols bool
 	// Status is that of success: 0 means 200, or 204 where there is no body.

@@ -15,7 +15,7 @@ var screens = []string{
 	"/", "/policies", "/policies/new", "/policies/1", "/policies/1?tab=tests", "/policies/1?tab=versions",
 	"/policies/1?tab=usage", "/libraries", "/repositories", "/libraries?environment=production", "/simulator", "/simulator?policy=1", "/simulator?policy=1&tab=history", "/simulator?tab=compare",
 	"/decisions", "/replays", "/resources", "/resources/1", "/inventory", "/coverage", "/coverage?gaps=true",
-	"/bouncers", "/bouncers/1", "/revisions", "/users", "/users/dora", "/users/nobody-here", "/settings/sign-on", "/api-keys", "/audit", "/tenant", "/tenant/domains", "/tenant/billing", "/tenant/usage", "/webhooks", "/webhooks/2", "/notifications", "/notifications?channel=1", "/notifications/deliveries", "/notifications/deliveries?status=dlq", "/notifications/deliveries?status=digested", "/notifications/alert-rules", "/notifications/alert-rules?rule=1", "/telemetry", "/agents", "/tenants", "/tenants?tenant=default", "/vendors", "/settings",
+	"/bouncers", "/bouncers/1", "/revisions", "/users", "/users/dora", "/users/nobody-here", "/settings/sign-on", "/api-keys", "/audit", "/tenant", "/tenant/domains", "/tenant/billing", "/tenant/usage", "/webhooks", "/webhooks/2", "/data-sources", "/data-sources/2", "/notifications", "/notifications?channel=1", "/notifications/deliveries", "/notifications/deliveries?status=dlq", "/notifications/deliveries?status=digested", "/notifications/alert-rules", "/notifications/alert-rules?rule=1", "/telemetry", "/agents", "/tenants", "/tenants?tenant=default", "/vendors", "/settings",
 	"/nowhere", "/policies/999999", "/bouncers/999999", "/?environment=production", "/policies?environment=production",
 }
 
@@ -51,6 +51,7 @@ func TestConsole(t *testing.T) {
 	t.Run("a mail channel is tested", func(t *testing.T) { channelTested(p.in(t), d) })
 	t.Run("a directory is connected", func(t *testing.T) { directoryConnected(p.in(t), d) })
 	t.Run("a vendor is kept", func(t *testing.T) { vendorKept(p.in(t), d) })
+	t.Run("a data source is kept", func(t *testing.T) { sourceKept(p.in(t)) })
 	t.Run("telemetry is set", func(t *testing.T) { telemetrySet(p.in(t)) })
 	t.Run("an agent is kept", func(t *testing.T) { agentKept(p.in(t)) })
 	t.Run("an alert rule is kept", func(t *testing.T) { ruleKept(p.in(t)) })

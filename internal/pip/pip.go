@@ -106,7 +106,7 @@ type Filter struct {
 // Page is one page of the connections, by id.
 type Page struct {
 	Connections []Connection `json:"connections" doc:"The page, sorted by id."`
-	Total       int64        `json:"total" doc:"Number of agents that match the filters."`
+	Total       int64        `json:"total" doc:"Number of data sources that match the filters."`
 }
 
 // interval is the time between two syncs; 0: none by itself.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/pip/source"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 // tryTime bounds a test, in which a person waits.
@@ -23,8 +24,23 @@ type TestResult struct {
 	SampleData   []value.Value  `json:"sample_data" doc:"The first records, at most 5, as controls would see them. Long texts and lists are cut."`
 }
 
-// Test reads the first page of a source that is not stored. Nothing is stored.
-func (s *Service) Test(ctx context.Context, d Draft) (TestResult, error) {
+// Trial is a source to test: a draft, or a change of a stored source before it is saved.
+type Trial struct {
+	Draft
+	ConnectionID int64 `json:"connection_id,omitempty" minimum:"1" doc:"Id of a stored data source. Without credentials in the request, its stored ones are used, if the hosts are those that they were given for."`
+}
+
+// Test reads the first page of a source. Nothing is stored.
+func (s *Service) Test(ctx context.Context, sc scope.Scope, d Trial) (TestResult, error) {
+	if d.ConnectionID != 0 && d.Credentials.Empty() {
+		stored, err := s.load(ctx, sc.Tenant, d.ConnectionID)
+		if err != nil {
+			return TestResult{}, err
+		}
+		if _, d.Credentials, err = s.apply(sc.Tenant, stored, Change{Configuration: &d.Configuration}); err != nil {
+			return TestResult{}, err
+		}
+	}
 	if err := s.check(ctx, d.connection(), d.Credentials); err != nil {
 		return TestResult{}, err
 	}

@@ -139,6 +139,13 @@ export const screens: Screen[] = [
     nav: { group: "settings", title: "webhooks.title", icon: "webhook", key: "w" },
   },
   {
+    path: "/data-sources",
+    load: () => import("./pages/sources/Sources"),
+    permission: "pip:read",
+    nav: { group: "estate", title: "sources.title", icon: "inventory" },
+  },
+  { path: "/data-sources/:id", load: () => import("./pages/sources/Source"), permission: "pip:read" },
+  {
     path: "/notifications",
     load: () => import("./pages/notifications/Channels"),
     permission: "notifications:read",

@@ -42,6 +42,8 @@ type sourceDeleteIn struct {
 	rest.IfMatch
 }
 
+type sourceTestIn struct{ Body pip.Trial }
+
 type sourceTestOut struct{ Body pip.TestResult }
 
 type syncListIn struct {
@@ -132,8 +134,8 @@ func (h *Handler) syncs(r *rest.Router) {
 		Summary:     "Test a data source",
 		Description: "Reads the first page of the source in the request, and shows the members and some records as controls would see them. Nothing is stored. A source that cannot be read is not an error of this operation: `success` is false, and `message` says why.",
 	},
-		func(ctx context.Context, _ scope.Scope, in *sourceCreateIn) (*sourceTestOut, error) {
-			out, err := h.Sources.Test(ctx, in.Body)
+		func(ctx context.Context, sc scope.Scope, in *sourceTestIn) (*sourceTestOut, error) {
+			out, err := h.Sources.Test(ctx, sc, in.Body)
 			return &sourceTestOut{out}, err
 		})
 	rest.Register(r, rest.Op{

@@ -173,6 +173,20 @@ deny contains "the grades are old" if data.pip._meta["HR people"].stale
 		if res := a.Do(t, "PUT", path, body{"configuration": body{"url": d.URL, "oauth": body{"token_url": elsewhere.URL}}}).Want(422); res.Get("error") != "credential_required" {
 			t.Errorf("another token endpoint: %s", res.Body)
 		}
+
+		// A change is tested with the stored credentials, but not at another host.
+		trial := d.draft("HR people")
+		delete(trial, "credentials")
+		trial["connection_id"] = made.ID()
+		if res := a.Do(t, "POST", "/pip/connections/test", trial).Want(200); res.Get("success") != true {
+			t.Errorf("a test with stored credentials: %s", res.Body)
+		}
+		trial["configuration"] = moved
+		if res := a.Do(t, "POST", "/pip/connections/test", trial).Want(422); res.Get("error") != "credential_required" {
+			t.Errorf("a test of another host: %s", res.Body)
+		}
+		trial["connection_id"] = 999_999
+		a.Do(t, "POST", "/pip/connections/test", trial).Want(404)
 		a.With("If-Match", `"1"`).Do(t, "PUT", path, body{"connection_type": "people"}).Want(200)
 		a.With("If-Match", `"1"`).Do(t, "PUT", path, body{"connection_type": "late"}).Want(412)
 		a.With("If-Match", `"1"`).Do(t, "DELETE", path, nil).Want(412)

@@ -7912,7 +7912,7 @@ export interface components {
             connections: components["schemas"]["PipConnection"][];
             /**
              * Format: int64
-             * @description Number of agents that match the filters.
+             * @description Number of data sources that match the filters.
              */
             total: number;
         };
@@ -8034,6 +8034,40 @@ export interface components {
             status: "connected" | "failed";
             /** @description Whether the source could be read. */
             success: boolean;
+        };
+        PipTrial: {
+            /** @description What to read, and how to convert it; docs/data-sources.md explains it. */
+            configuration: components["schemas"]["PipConfig"];
+            /**
+             * Format: int64
+             * @description Id of a stored data source. Without credentials in the request, its stored ones are used, if the hosts are those that they were given for.
+             */
+            connection_id?: number;
+            /**
+             * @description Your word for the kind of data.
+             * @example identity
+             */
+            connection_type?: string;
+            /** @description How to sign in at the source. They are stored encrypted and never returned. */
+            credentials?: components["schemas"]["PipCredentials"];
+            /**
+             * Format: name
+             * @description Name, unique ignoring case. Controls read the data as data.pip.<name>, or as data.pip["a b"] if the name is not an identifier. It must not begin with _.
+             * @example hr
+             */
+            name: string;
+            /**
+             * @description Kind of source.
+             * @enum {string}
+             */
+            provider: "http_json";
+            /** @description Whether it is synced on its schedule, starting at once; true by default. */
+            sync_enabled?: boolean;
+            /**
+             * @description How often it is synced; hourly by default.
+             * @enum {string}
+             */
+            sync_frequency?: "manual" | "every_5_minutes" | "every_15_minutes" | "hourly" | "every_6_hours" | "daily" | "weekly";
         };
         Policy: {
             /** @description Actions after a decision. */
@@ -26695,7 +26729,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["PipDraft"];
+                "application/json": components["schemas"]["PipTrial"];
             };
         };
         responses: {

@@ -24,6 +24,7 @@ import settings from "./settings";
 import shell from "./shell";
 import signon from "./signon";
 import simulator from "./simulator";
+import sources from "./sources";
 import telemetry from "./telemetry";
 import tenants from "./tenants";
 import users from "./users";
@@ -62,6 +63,7 @@ export default {
   tenants,
   vendors,
   webhooks,
+  sources,
   agents,
   domains,
   coverage,

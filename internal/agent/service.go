@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -155,16 +154,10 @@ func (s *Service) write(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) 
 
 func load(ctx context.Context, tx *db.Tx, id int64) (Agent, error) {
 	a, err := get(ctx, tx, id)
-	if errors.Is(err, db.ErrNoRows) {
-		return Agent{}, fault.NotFoundf("no such agent")
-	}
-	return a, err
+	return db.Found(a, err, true, "agent")
 }
 
 func loadCurrent(ctx context.Context, tx *db.Tx, id, ifChange int64) (Agent, error) {
 	a, err := load(ctx, tx, id)
-	if err != nil {
-		return Agent{}, err
-	}
-	return a, fault.CheckVersion("agent", a.ChangeNo, ifChange)
+	return fault.Current(a, err, "agent", a.ChangeNo, ifChange)
 }

@@ -2,7 +2,6 @@ package alert
 
 import (
 	"context"
-	"errors"
 	"reflect"
 	"slices"
 	"strconv"
@@ -295,16 +294,10 @@ func (r Rule) entry(kind string, what map[string]any) audit.Entry {
 
 func load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Rule, error) {
 	r, err := getRule(ctx, tx, id)
-	if errors.Is(err, db.ErrNoRows) || err == nil && !sc.Sees(r.Environment) {
-		return Rule{}, fault.NotFoundf("no such alert rule")
-	}
-	return r, err
+	return db.Found(r, err, sc.Sees(r.Environment), "alert rule")
 }
 
 func loadCurrent(ctx context.Context, tx *db.Tx, sc scope.Scope, id, ifChange int64) (Rule, error) {
 	r, err := load(ctx, tx, sc, id)
-	if err != nil {
-		return Rule{}, err
-	}
-	return r, fault.CheckVersion("alert rule", r.ChangeNo, ifChange)
+	return fault.Current(r, err, "alert rule", r.ChangeNo, ifChange)
 }

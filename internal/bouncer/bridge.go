@@ -10,7 +10,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/event"
-	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
@@ -18,19 +17,13 @@ import (
 // ByToken is the bouncer whose token has this digest (lower hex of SHA-256), or NotFound.
 func ByToken(ctx context.Context, tx *db.Tx, digest string) (Bouncer, error) {
 	b, err := byDigest(ctx, tx, digest)
-	if errors.Is(err, db.ErrNoRows) {
-		return Bouncer{}, fault.NotFoundf("no such bouncer")
-	}
-	return b, err
+	return db.Found(b, err, true, "bouncer")
 }
 
 // ByID is one bouncer whatever the environment, or NotFound.
 func ByID(ctx context.Context, tx *db.Tx, id int64) (Bouncer, error) {
 	b, err := get(ctx, tx, id)
-	if errors.Is(err, db.ErrNoRows) {
-		return Bouncer{}, fault.NotFoundf("no such bouncer")
-	}
-	return b, err
+	return db.Found(b, err, true, "bouncer")
 }
 
 // InEnvironment is all bouncers of an environment, by id; AnyEnv is both.

@@ -360,18 +360,12 @@ func checkResources(ctx context.Context, tx *db.Tx, b Bouncer, sent []int64) ([]
 
 func load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Bouncer, error) {
 	b, err := get(ctx, tx, id)
-	if errors.Is(err, db.ErrNoRows) || err == nil && !sc.Sees(b.Environment) {
-		return Bouncer{}, fault.NotFoundf("no such bouncer")
-	}
-	return b, err
+	return db.Found(b, err, sc.Sees(b.Environment), "bouncer")
 }
 
 func loadCurrent(ctx context.Context, tx *db.Tx, sc scope.Scope, id, ifChange int64) (Bouncer, error) {
 	b, err := load(ctx, tx, sc, id)
-	if err != nil {
-		return Bouncer{}, err
-	}
-	return b, fault.CheckVersion("bouncer", b.ChangeNo, ifChange)
+	return fault.Current(b, err, "bouncer", b.ChangeNo, ifChange)
 }
 
 // record writes what goes with every change by people. There are no event types

@@ -30,6 +30,16 @@ func CheckUnique(found, self int64, err error, format string, args ...any) error
 	return fault.Newf(fault.Conflict, "already_exists", format, args...)
 }
 
+// Found is v, or NotFound "no such <object>" where One found nothing or the caller may not
+// see what it found. v and err are what One returned.
+func Found[T any](v T, err error, seen bool, object string) (T, error) {
+	if errors.Is(err, ErrNoRows) || err == nil && !seen {
+		var none T
+		return none, fault.NotFoundf("no such %s", object)
+	}
+	return v, err
+}
+
 type noRows struct{}
 
 func (noRows) Error() string { return "db: no rows" }

@@ -79,6 +79,15 @@ func CheckVersion(object string, current, expected int64) error {
 	return Newf(Precondition, "precondition_failed", "the %s is at version %d", object, current)
 }
 
+// Current is v, with the fault of CheckVersion where v is not of the expected version. err is
+// that of loading v.
+func Current[T any](v T, err error, object string, current, expected int64) (T, error) {
+	if err == nil {
+		err = CheckVersion(object, current, expected)
+	}
+	return v, err
+}
+
 // NotFoundf is the fault of an object that is not there, or that this caller may not know of.
 func NotFoundf(format string, args ...any) *Error {
 	return Newf(NotFound, "not_found", format, args...)

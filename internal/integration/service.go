@@ -313,18 +313,12 @@ func (s *Service) load(ctx context.Context, sc scope.Scope, id int64) (Integrati
 
 func load(ctx context.Context, tx *db.Tx, id int64) (Integration, error) {
 	it, err := getIntegration(ctx, tx, id)
-	if errors.Is(err, db.ErrNoRows) {
-		return Integration{}, fault.NotFoundf("no such integration")
-	}
-	return it, err
+	return db.Found(it, err, true, "integration")
 }
 
 func loadCurrent(ctx context.Context, tx *db.Tx, id, ifChange int64) (Integration, error) {
 	it, err := load(ctx, tx, id)
-	if err != nil {
-		return Integration{}, err
-	}
-	return it, fault.CheckVersion("integration", it.ChangeNo, ifChange)
+	return fault.Current(it, err, "integration", it.ChangeNo, ifChange)
 }
 
 func checkNameFree(ctx context.Context, tx *db.Tx, name string, self int64) error {

@@ -3,7 +3,6 @@ package notify
 import (
 	"cmp"
 	"context"
-	"errors"
 	"io"
 	"reflect"
 	"slices"
@@ -373,18 +372,12 @@ func (s *Service) load(ctx context.Context, sc scope.Scope, id int64) (Channel, 
 
 func load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Channel, error) {
 	c, err := getChannel(ctx, tx, id)
-	if errors.Is(err, db.ErrNoRows) || err == nil && !sc.Sees(c.Environment) {
-		return Channel{}, fault.NotFoundf("no such channel")
-	}
-	return c, err
+	return db.Found(c, err, sc.Sees(c.Environment), "channel")
 }
 
 func loadCurrent(ctx context.Context, tx *db.Tx, sc scope.Scope, id, ifChange int64) (Channel, error) {
 	c, err := load(ctx, tx, sc, id)
-	if err != nil {
-		return Channel{}, err
-	}
-	return c, fault.CheckVersion("channel", c.ChangeNo, ifChange)
+	return fault.Current(c, err, "channel", c.ChangeNo, ifChange)
 }
 
 func checkNameFree(ctx context.Context, tx *db.Tx, name string, self int64) error {

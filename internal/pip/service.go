@@ -3,7 +3,6 @@ package pip
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"reflect"
 	"strconv"
@@ -266,18 +265,12 @@ func (s *Service) load(ctx context.Context, tenant scope.TenantID, id int64) (Co
 
 func load(ctx context.Context, tx *db.Tx, id int64) (Connection, error) {
 	c, err := get(ctx, tx, id)
-	if errors.Is(err, db.ErrNoRows) {
-		return Connection{}, fault.NotFoundf("no such data source")
-	}
-	return c, err
+	return db.Found(c, err, true, "data source")
 }
 
 func loadCurrent(ctx context.Context, tx *db.Tx, id, ifChange int64) (Connection, error) {
 	c, err := load(ctx, tx, id)
-	if err != nil {
-		return Connection{}, err
-	}
-	return c, fault.CheckVersion("data source", c.ChangeNo, ifChange)
+	return fault.Current(c, err, "data source", c.ChangeNo, ifChange)
 }
 
 // checkNameFree refuses a name that another connection has, whatever its case: JSON whose

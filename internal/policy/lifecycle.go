@@ -105,10 +105,7 @@ func (l *Links) dropDeadLinks(ctx context.Context, tx *db.Tx, p *Policy) error {
 // loadAny returns one control in the scope, deleted or not. Fault: NotFound.
 func loadAny(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Policy, error) {
 	p, err := get(ctx, tx, id)
-	if errors.Is(err, db.ErrNoRows) || err == nil && !sc.Sees(p.Environment) {
-		return Policy{}, fault.NotFoundf("no such policy")
-	}
-	return p, err
+	return db.Found(p, err, sc.Sees(p.Environment), "policy")
 }
 
 // ControlsFor returns the active controls of an environment with their sources, by id.

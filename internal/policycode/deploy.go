@@ -210,8 +210,5 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id string) (Deploymen
 		d, err = deployment(ctx, tx, id)
 		return err
 	})
-	if errors.Is(err, db.ErrNoRows) || err == nil && !sc.Sees(d.Environment) {
-		return Deployment{}, fault.NotFoundf("no such deployment")
-	}
-	return d, err
+	return db.Found(d, err, sc.Sees(d.Environment), "deployment")
 }

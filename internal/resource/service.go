@@ -230,10 +230,7 @@ func (s *Service) load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64)
 
 func (s *Service) current(ctx context.Context, tx *db.Tx, sc scope.Scope, id, ifVersion int64) (Resource, error) {
 	r, err := s.load(ctx, tx, sc, id)
-	if err != nil {
-		return Resource{}, err
-	}
-	return r, fault.CheckVersion("resource", r.Version, ifVersion)
+	return fault.Current(r, err, "resource", r.Version, ifVersion)
 }
 
 // bind sets the ids of bound controls.

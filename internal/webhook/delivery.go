@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"strconv"
 	"time"
 
@@ -263,10 +262,7 @@ func loadDelivery(ctx context.Context, tx *db.Tx, webhook, id int64) (Delivery, 
 		return Delivery{}, err
 	}
 	d, err := getDelivery(ctx, tx, webhook, id)
-	if errors.Is(err, db.ErrNoRows) {
-		return Delivery{}, fault.NotFoundf("no such delivery")
-	}
-	return d, err
+	return db.Found(d, err, true, "delivery")
 }
 
 // loadEnabled refuses a subscription that sends nothing.

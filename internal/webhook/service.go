@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"io"
 	"reflect"
 	"strconv"
@@ -324,18 +323,12 @@ func (s *Service) secrets(tenant scope.TenantID, w Webhook) ([][]byte, error) {
 
 func load(ctx context.Context, tx *db.Tx, id int64) (Webhook, error) {
 	w, err := getWebhook(ctx, tx, id)
-	if errors.Is(err, db.ErrNoRows) {
-		return Webhook{}, fault.NotFoundf("no such webhook")
-	}
-	return w, err
+	return db.Found(w, err, true, "webhook")
 }
 
 func loadCurrent(ctx context.Context, tx *db.Tx, id, ifChange int64) (Webhook, error) {
 	w, err := load(ctx, tx, id)
-	if err != nil {
-		return Webhook{}, err
-	}
-	return w, fault.CheckVersion("webhook", w.ChangeNo, ifChange)
+	return fault.Current(w, err, "webhook", w.ChangeNo, ifChange)
 }
 
 func checkNameFree(ctx context.Context, tx *db.Tx, name string, self int64) error {

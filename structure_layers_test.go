@@ -108,7 +108,6 @@ var layers = []layer{
 		"internal/audit/follow",
 	}},
 	{"what a tenant owns", []string{
-		"internal/agent",
 		"internal/anomaly",
 		"internal/notify",
 		"internal/resource",
@@ -133,6 +132,7 @@ var layers = []layer{
 	}},
 	{"uses of credentials, controls and decisions", []string{
 		"internal/action",
+		"internal/agent",
 		"internal/authzen",
 		"internal/bridge",
 		"internal/dashboard",

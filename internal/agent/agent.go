@@ -103,7 +103,7 @@ func (a Agent) apply(c Change) Agent {
 
 // Subject is what controls see of an agent; empty members are absent.
 func (a Agent) Subject() map[string]any {
-	doc := map[string]any{"id": scope.AgentPrefix + strconv.FormatInt(a.ID, 10), "type": "agent", "name": a.Name, "agent_type": a.Type}
+	doc := map[string]any{"id": SubjectID(a.ID), "type": "agent", "name": a.Name, "agent_type": a.Type}
 	for name, text := range map[string]string{"provider": a.Provider, "model": a.Model} {
 		if text != "" {
 			doc[name] = text

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -26,6 +27,8 @@ type Service struct {
 	PolicyExists func(ctx context.Context, tx *db.Tx, id int64) (bool, error)
 	// Subjects is the counter that changes with every change of a stored subject.
 	Subjects string
+	// Auth issues and ends the keys of agents.
+	Auth *auth.Service
 }
 
 // List is one page of the agents, by id.
@@ -102,10 +105,13 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 	return a, err
 }
 
-// Delete removes an agent: decisions do not know it any more.
+// Delete removes an agent and its keys: decisions do not know it any more.
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64) (Agent, error) {
 	var a Agent
-	err := s.write(ctx, sc, func(tx *db.Tx) (err error) {
+	err := s.Auth.Dedicated.Revoke(ctx, sc, scope.Agent, SubjectID(id), func(tx *db.Tx) (err error) {
+		if err = tx.Lock(ctx, lock); err != nil {
+			return err
+		}
 		if a, err = loadCurrent(ctx, tx, id, ifChange); err != nil {
 			return err
 		}

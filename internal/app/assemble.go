@@ -252,7 +252,7 @@ func (p *parts) people(ctx context.Context) error {
 		Stores: p.stores, Tenants: p.tenants, Users: p.users, Hasher: hasher, Box: p.box, Now: p.now, NewID: newID, Random: rand.Reader,
 		SessionIdle: p.cfg.SessionIdle, SessionLife: p.cfg.SessionLife,
 		Issuer: "gatehouse", Blind: blind(p.cfg.CredentialGrace), Bouncer: p.bouncerByToken, BouncerTimes: p.bouncerTimes,
-		Holders:      auth.Holders{scope.Vendor: vendor.Find, scope.Directory: scim.Holder},
+		Holders:      auth.Holders{scope.Vendor: vendor.Find, scope.Directory: scim.Holder, scope.Agent: agent.Holder},
 		PasswordsOff: signon.PasswordsOff, PasswordsOn: signon.PasswordsOn,
 	})
 	if err != nil {

@@ -58,7 +58,7 @@ func outward(p *parts) error {
 		facts, err := p.tenants.Facts(ctx, t)
 		return err == nil && facts.Status == tenant.Active, err
 	}
-	p.agents = &agent.Service{Stores: p.stores, Now: p.now, PolicyExists: policy.Exists, Subjects: user.Revision}
+	p.agents = &agent.Service{Stores: p.stores, Now: p.now, PolicyExists: policy.Exists, Subjects: user.Revision, Auth: p.auth}
 	p.sinks = append(p.sinks, webhook.Sink{})
 	deliverer := &webhook.Deliverer{Service: p.webhooks, Holder: newID(), Active: active, Poll: time.Minute, Logger: p.log}
 	p.task("webhooks", deliverer.Run)

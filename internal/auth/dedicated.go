@@ -17,6 +17,8 @@ type Holder struct {
 	// Limit is how many requests the holder may make in an hour; 0: as many as the plan of
 	// the tenant allows.
 	Limit int64
+	// Permissions are what the key may do where operations need a permission of its kind.
+	Permissions scope.Permissions
 }
 
 // Holders find the holders of dedicated keys by kind and id, in the store of the keys'
@@ -135,8 +137,8 @@ func DedicatedKeys(ctx context.Context, tx *db.Tx, kind scope.ActorKind, holder 
 	return out, err
 }
 
-// fill fills an entry for a dedicated key. It has no permission: its kind is what opens its
-// operations.
+// fill fills an entry for a dedicated key. Its kind is what opens its operations; it has the
+// permissions of its holder, mostly none.
 func (hs Holders) fill(ctx context.Context, tx *db.Tx, e *entry, k Key) error {
 	find := hs[k.Dedicated]
 	if find == nil {
@@ -147,6 +149,6 @@ func (hs Holders) fill(ctx context.Context, tx *db.Tx, e *entry, k Key) error {
 		return err
 	}
 	e.who = Principal{KeyID: k.Holder, Tenant: e.realm.id, Plan: e.realm.facts.Load().Plan, RateLimited: true, Limit: h.Limit}
-	e.scope = scope.Scope{Tenant: e.realm.id, Actor: scope.Actor{Kind: k.Dedicated, ID: k.Holder, Name: h.Name}}
+	e.scope = scope.Scope{Tenant: e.realm.id, Actor: scope.Actor{Kind: k.Dedicated, ID: k.Holder, Name: h.Name}, Permissions: h.Permissions}
 	return nil
 }

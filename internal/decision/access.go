@@ -27,6 +27,14 @@ func (s *Service) Snapshot(ctx context.Context, sc scope.Scope) (*rego.Set, erro
 func (s *Service) DecideSeveral(ctx context.Context, sc scope.Scope, set *rego.Set, requests []*rego.Request, stored Lookup, more func(i int, d *rego.Decision) bool) error {
 	records := make([]audit.Decision, 0, len(requests))
 	caller := ctx
+	for _, req := range requests {
+		if req == nil {
+			continue
+		}
+		if err := limitAgent(sc, req); err != nil {
+			return err
+		}
+	}
 	err := s.withinShare(ctx, sc, func(ctx context.Context, t *turn) error {
 		for i, req := range requests {
 			if req == nil {

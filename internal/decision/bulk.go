@@ -88,6 +88,11 @@ func (b *bulkCall) run(ctx context.Context, sc scope.Scope, env scope.Env, read 
 	if err != nil {
 		return Bulk{}, nil, err
 	}
+	for i := range parsed {
+		if err := limitAgent(sc, &parsed[i].request); err != nil {
+			return Bulk{}, nil, err
+		}
+	}
 	out := Bulk{Results: make([]BulkResult, 0, len(items))}
 	records := b.takeRecords(len(items))
 	var total time.Duration

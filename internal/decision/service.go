@@ -154,6 +154,9 @@ func (s *Service) startTurn(ctx context.Context, tenant scope.TenantID, now time
 // decideInto decides one request and fills in its record. It pauses when t says so. Its
 // user is looked up by stored.
 func (s *Service) decideInto(ctx context.Context, sc scope.Scope, set *rego.Set, req *rego.Request, id string, rec *audit.Decision, t *turn, stored Lookup) (rego.Decision, error) {
+	if err := limitAgent(sc, req); err != nil {
+		return rego.Decision{}, err
+	}
 	unknown := fillUser(ctx, sc.Tenant, req, stored)
 	if unknown != nil && !errors.Is(unknown, ErrPersonUnknown) {
 		return rego.Decision{}, unknown

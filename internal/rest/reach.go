@@ -58,7 +58,7 @@ func (rt *route) checkReach(req *http.Request, sc scope.Scope) error {
 // checkCaller refuses (403) a credential of a kind that the operation does not take.
 func (rt *route) checkCaller(sc scope.Scope) error {
 	switch {
-	case rt.op.Caller == sc.Actor.Kind:
+	case rt.op.Caller == sc.Actor.Kind, rt.op.Agents && sc.Actor.Kind == scope.Agent:
 		return nil
 	case rt.op.Caller != "":
 		return fault.Newf(fault.Forbidden, "permission_denied", "this operation takes the key of a %s", rt.op.Caller)

@@ -35,6 +35,9 @@ type Op struct {
 	// kind (scope.ActorKind.Dedicated). Empty: it takes those of people, API keys and
 	// bouncers.
 	Caller scope.ActorKind
+	// Agents says that the operation also takes the keys of AI agents (scope.Agent). Its
+	// use case limits them to themselves.
+	Agents bool
 	// Root says that Path is absolute: foreign protocols at the host's root.
 	Root bool
 	// Summary is one line, Description what a caller has to know beyond it.

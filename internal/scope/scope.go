@@ -53,11 +53,14 @@ const (
 	Directory ActorKind = "directory"
 	// Vendor is an embedding vendor, who provisions tenants.
 	Vendor ActorKind = "vendor"
+	// Agent is an AI agent, which asks for decisions about itself. Its actor id is its id
+	// as a subject.
+	Agent ActorKind = "agent"
 )
 
 // Dedicated reports whether credentials of this kind are good for the operations of their
 // kind alone.
-func (k ActorKind) Dedicated() bool { return k == Vendor || k == Directory }
+func (k ActorKind) Dedicated() bool { return k == Vendor || k == Directory || k == Agent }
 
 // Actor is who acts. It goes into every audit row.
 type Actor struct {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"net/http"
 	"reflect"
+	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/agent"
+	"github.com/gatehouse-dev/gatehouse/internal/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -39,6 +41,46 @@ type agentUpdateIn struct {
 type agentDeleteIn struct {
 	AgentPath
 	rest.IfMatch
+}
+
+type agentKeysOut struct{ Body agent.Keys }
+
+type agentKeyIn struct {
+	AgentPath
+	Body auth.RotateRequest
+}
+
+type agentKeyOut struct{ Body auth.DedicatedKey }
+
+// agentKeys registers the keys of AI agents.
+func (h *Handler) agentKeys(r *rest.Router) {
+	tags := []string{"AI agents"}
+	rest.Register(r, rest.Op{
+		ID: "list-ai-agent-keys", Method: http.MethodGet, Path: "/ai-agents/{agent_id}/keys", Permission: "agents:read", Tags: tags,
+		Summary: "List the keys of an AI agent", Description: "Newest first, without the keys themselves.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *AgentPath) (*agentKeysOut, error) {
+			keys, err := h.Agents.Keys(ctx, sc, in.ID)
+			return &agentKeysOut{keys}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "create-ai-agent-key", Method: http.MethodPost, Path: "/ai-agents/{agent_id}/keys", Permission: "agents:write", Also: "decisions:read", Tags: tags,
+		Status: http.StatusCreated, Creates: true,
+		Summary:     "Create or replace the key of an AI agent",
+		Description: "Only this answer contains the key. Earlier keys of the agent end after grace_seconds. The key asks for decisions about the agent itself (/decisions/evaluate, /decisions/evaluate/bulk, AuthZEN's evaluation and evaluations) and does nothing else: another subject, or own roles and attributes, are refused (403). It does not work while the agent is inactive. The caller also needs decisions:read. An agent has at most 10 keys at the same time (403).",
+	},
+		func(ctx context.Context, sc scope.Scope, in *agentKeyIn) (*agentKeyOut, error) {
+			k, err := h.Agents.IssueKey(ctx, sc, in.ID, time.Duration(in.Body.GraceSeconds)*time.Second)
+			return &agentKeyOut{k}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "revoke-ai-agent-keys", Method: http.MethodDelete, Path: "/ai-agents/{agent_id}/keys", Permission: "agents:write", Tags: tags,
+		Summary: "Revoke the keys of an AI agent", Description: "All keys of the agent end at once.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *AgentPath) (*removedOut, error) {
+			_, err := h.Agents.RevokeKeys(ctx, sc, in.ID)
+			return &removedOut{rest.Removed{Message: "keys revoked", ID: in.ID}}, err
+		})
 }
 
 // agents registers the AI agents.
@@ -85,7 +127,7 @@ func (h *Handler) agents(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "delete-ai-agent", Method: http.MethodDelete, Path: "/ai-agents/{agent_id}", Permission: "agents:write", Tags: tags,
 		Errors:  []int{http.StatusPreconditionFailed},
-		Summary: "Remove an AI agent", Description: "Decisions no longer know the agent.",
+		Summary: "Remove an AI agent", Description: "Decisions no longer know the agent, and its keys end at once.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *agentDeleteIn) (*removedOut, error) {
 			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (agent.Agent, error) {

@@ -27,6 +27,7 @@ type Handler struct {
 // Mount registers the operations.
 func (h *Handler) Mount(r *rest.Router) {
 	h.agents(r)
+	h.agentKeys(r)
 	h.dataSources(r)
 	h.webhooks(r)
 	h.webhookDeliveries(r)

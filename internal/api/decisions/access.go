@@ -65,12 +65,13 @@ func (h *Handler) authzen(r *rest.Router) {
 		}
 	}
 	body, answer := reflect.TypeFor[AuthZENRequest](), reflect.TypeFor[authzen.Decision]()
-	rest.Raw(r, op("authzen-evaluation", "evaluation", "Decide one AuthZEN request",
-		"Makes the same decision as /decisions/evaluate. Controls read the subject as input.user, the resource as input.resource with its properties as attributes, and the original request as input.authzen. A denial is a 200. Error bodies are plain text."),
-		rest.RawDocs{Params: reflect.TypeFor[environmentParams](), Request: body, Response: answer}, h.authzenEvaluation)
+	one := op("authzen-evaluation", "evaluation", "Decide one AuthZEN request",
+		"Makes the same decision as /decisions/evaluate. Controls read the subject as input.user, the resource as input.resource with its properties as attributes, and the original request as input.authzen. A denial is a 200. Error bodies are plain text.")
+	one.Agents = true
+	rest.Raw(r, one, rest.RawDocs{Params: reflect.TypeFor[environmentParams](), Request: body, Response: answer}, h.authzenEvaluation)
 	several := op("authzen-evaluations", "evaluations", "Decide several AuthZEN requests",
 		"All items are decided against one snapshot of the controls. An item that cannot be decided is denied, and its context holds the error. Without evaluations, the answer is that of a single evaluation.")
-	several.MaxBody = maxBulkBody
+	several.MaxBody, several.Agents = maxBulkBody, true
 	rest.Raw(r, several, rest.RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[AuthZENRequests](), Response: reflect.TypeFor[AuthZENDecisions]()}, h.authzenEvaluations)
 	for _, search := range []struct {
 		what, summary, description string

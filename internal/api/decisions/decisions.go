@@ -55,14 +55,14 @@ type environmentParams struct {
 func (h *Handler) decisions(r *rest.Router) {
 	tags := []string{"Decisions"}
 	rest.Raw(r, rest.Op{
-		ID: "evaluate-decision", Method: http.MethodPost, Path: "/decisions/evaluate", Reach: rest.ReachEnvironment, Permission: "decisions:read", Tags: tags,
+		ID: "evaluate-decision", Method: http.MethodPost, Path: "/decisions/evaluate", Reach: rest.ReachEnvironment, Permission: "decisions:read", Agents: true, Tags: tags,
 		Summary:     "Decide one request",
 		Description: "Evaluates the active controls of the environment against subject, action, resource and environment. ALLOW and MASK give PERMIT (MASK adds `mask`); DENY and no matching control give DENY. The audit record is stored safely before the answer is sent. When the request names no environment and no control gives a reason, the reason says that production decided.",
 		Brief:       true,
 		Errors:      []int{http.StatusServiceUnavailable, http.StatusInsufficientStorage},
 	}, rest.RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[DecisionRequest](), Response: reflect.TypeFor[decision.Result]()}, h.evaluate)
 	rest.Raw(r, rest.Op{
-		ID: "evaluate-decisions-bulk", Method: http.MethodPost, Path: "/decisions/evaluate/bulk", Reach: rest.ReachEnvironment, Permission: "decisions:read", Tags: tags,
+		ID: "evaluate-decisions-bulk", Method: http.MethodPost, Path: "/decisions/evaluate/bulk", Reach: rest.ReachEnvironment, Permission: "decisions:read", Agents: true, Tags: tags,
 		Summary:     "Decide up to 1000 requests",
 		Description: "All items are decided against one snapshot of the controls. The call counts once against the rate limit. If any item is invalid, nothing is decided. The call has one deadline (GATEHOUSE_BULK_DEADLINE, 10 s): items that it leaves no time for are DENY with the reason evaluation_limit. The call stops when the caller disconnects.",
 		MaxBody:     maxBulkBody,

@@ -26,5 +26,18 @@ const agents = {
   type_chatbot: "Chatbot",
   type_llm: "Language model",
   type_rag: "Retrieval (RAG)",
+  keys: "Keys",
+  keysAbout: "With a key, the agent asks for decisions about itself, and nothing else.",
+  keysEmpty: "The agent has no key",
+  keyCreate: "Create a key",
+  keyRotate: "Replace the key",
+  keysRevoke: "Revoke all keys",
+  keyMade: "The key of {name} is ready",
+  keyOnce: "This is the only time that the key is shown. Give it to the agent now.",
+  keyEnds: "Ends",
+  rotateTitle: "Replace this agent's key?",
+  rotateAbout: "You get a new key. The old one works for one more hour, so that you can change it in the agent.",
+  revokeTitle: "Revoke all keys of this agent?",
+  revokeAbout: "The agent is refused at once, until you create another key.",
 };
 export default agents;

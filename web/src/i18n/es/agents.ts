@@ -29,5 +29,18 @@ const agents: Area<typeof en> = {
   type_chatbot: "Chatbot",
   type_llm: "Modelo de lenguaje",
   type_rag: "Recuperación (RAG)",
+  keys: "Claves",
+  keysAbout: "Con una clave, el agente pide decisiones sobre sí mismo y nada más.",
+  keysEmpty: "El agente no tiene clave",
+  keyCreate: "Crear una clave",
+  keyRotate: "Reemplazar la clave",
+  keysRevoke: "Revocar todas las claves",
+  keyMade: "La clave de {name} está lista",
+  keyOnce: "La clave solo se muestra esta vez. Désela ahora al agente.",
+  keyEnds: "Termina",
+  rotateTitle: "¿Reemplazar la clave de este agente?",
+  rotateAbout: "Recibe una clave nueva. La antigua funciona una hora más, para que pueda cambiarla en el agente.",
+  revokeTitle: "¿Revocar todas las claves de este agente?",
+  revokeAbout: "El agente se rechaza de inmediato, hasta que cree otra clave.",
 };
 export default agents;

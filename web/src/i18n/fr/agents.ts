@@ -31,5 +31,19 @@ const agents: Area<typeof en> = {
   type_chatbot: "Chatbot",
   type_llm: "Modèle de langage",
   type_rag: "Recherche augmentée (RAG)",
+  keys: "Clés",
+  keysAbout: "Avec une clé, l’agent demande des décisions sur lui-même, et rien d’autre.",
+  keysEmpty: "L’agent n’a pas de clé",
+  keyCreate: "Créer une clé",
+  keyRotate: "Remplacer la clé",
+  keysRevoke: "Révoquer toutes les clés",
+  keyMade: "La clé de {name} est prête",
+  keyOnce: "La clé n’est affichée que cette fois. Donnez-la maintenant à l’agent.",
+  keyEnds: "Fin",
+  rotateTitle: "Remplacer la clé de cet agent ?",
+  rotateAbout:
+    "Vous recevez une nouvelle clé. L’ancienne fonctionne encore une heure, pour que vous puissiez la changer dans l’agent.",
+  revokeTitle: "Révoquer toutes les clés de cet agent ?",
+  revokeAbout: "L’agent est refusé aussitôt, jusqu’à ce que vous créiez une autre clé.",
 };
 export default agents;

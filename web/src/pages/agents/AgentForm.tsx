@@ -7,6 +7,7 @@ import { Dialog } from "../../ui/ConfirmDialog";
 import { ErrorPanel } from "../../ui/ErrorPanel";
 import { refresh } from "../../ui/live";
 import { useMe } from "../../ui/scope";
+import { AgentKeys } from "./AgentKeys";
 
 export const types = ["llm", "rag", "chatbot"] as const;
 const statuses = ["active", "inactive"] as const;
@@ -161,6 +162,7 @@ export function AgentForm({
           )}
         </Stack>
       </form>
+      {agent && <AgentKeys agent={agent} />}
     </Dialog>
   );
 }

@@ -1,0 +1,88 @@
+package agent
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// maxKeys bounds the keys of an agent that are valid at the same time.
+const maxKeys = 10
+
+// Keys are the keys of an agent.
+type Keys struct {
+	Keys []auth.DedicatedKey `json:"keys" nullable:"false" doc:"The agent's keys, newest first. The keys themselves are never returned. After a replacement, the old one is there until it ends."`
+}
+
+// SubjectID is the agent's id as a subject of decisions: agent:7.
+func SubjectID(id int64) string { return scope.AgentPrefix + strconv.FormatInt(id, 10) }
+
+// Holder finds the active agent that a key belongs to. It may ask for decisions, and
+// nothing else.
+func Holder(ctx context.Context, tx *db.Tx, subject string) (auth.Holder, error) {
+	id, ok := ParseSubject(subject)
+	if !ok {
+		return auth.Holder{}, fault.NotFoundf("no such agent")
+	}
+	a, err := load(ctx, tx, id)
+	if err == nil && a.Status != Active {
+		err = fault.NotFoundf("the agent is inactive")
+	}
+	return auth.Holder{Name: a.Name, Permissions: scope.Permissions{List: []scope.Permission{"decisions:read"}}}, err
+}
+
+// Keys lists the agent's keys. Fault: NotFound.
+func (s *Service) Keys(ctx context.Context, sc scope.Scope, id int64) (Keys, error) {
+	var out Keys
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		if _, err = load(ctx, tx, id); err != nil {
+			return err
+		}
+		out.Keys, err = auth.DedicatedKeys(ctx, tx, scope.Agent, SubjectID(id))
+		return err
+	})
+	return out, err
+}
+
+// IssueKey creates a key for the agent. Only the answer contains it. Earlier keys end after
+// grace. Of callers at the same time each gets a key: that of the earlier one ends like an
+// old key. Faults: NotFound; Forbidden for too many keys.
+func (s *Service) IssueKey(ctx context.Context, sc scope.Scope, id int64, grace time.Duration) (auth.DedicatedKey, error) {
+	a, err := s.Get(ctx, sc, id)
+	if err != nil {
+		return auth.DedicatedKey{}, err
+	}
+	return s.Auth.Dedicated.Issue(ctx, sc, scope.Agent, SubjectID(id), a.Name, grace, func(tx *db.Tx) error {
+		if _, err := load(ctx, tx, id); err != nil { // it may have been removed meanwhile
+			return err
+		}
+		keys, err := auth.DedicatedKeys(ctx, tx, scope.Agent, SubjectID(id))
+		if err != nil || grace <= 0 {
+			return err
+		}
+		live := int64(-1) // without the new one
+		for _, k := range keys {
+			if k.ExpiresAt == nil || k.ExpiresAt.After(s.Now()) {
+				live++
+			}
+		}
+		return fault.CheckCount(live, maxKeys, "an agent has at most %d keys at the same time; revoke them, or replace them without a grace period")
+	})
+}
+
+// RevokeKeys ends all keys of the agent at once. Fault: NotFound.
+func (s *Service) RevokeKeys(ctx context.Context, sc scope.Scope, id int64) (Agent, error) {
+	var a Agent
+	return a, s.Auth.Dedicated.Revoke(ctx, sc, scope.Agent, SubjectID(id), func(tx *db.Tx) (err error) {
+		if a, err = load(ctx, tx, id); err != nil {
+			return err
+		}
+		return audit.Append(ctx, tx, sc, s.Now(), audit.Entry{Type: "AGENT_KEYS_REVOKED", Object: "agent", ObjectID: strconv.FormatInt(id, 10), ObjectName: a.Name})
+	})
+}

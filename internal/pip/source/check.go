@@ -16,8 +16,8 @@ const (
 // plan is a configuration that was checked and is ready to use.
 type plan struct {
 	Config
-	records, key, next, deleted path
-	fields                      []mapped
+	records, key, next, total, deleted path
+	fields                             []mapped
 }
 
 // mapped is a member of a record with its place in the source's record.
@@ -63,6 +63,12 @@ func prepare(c Config) (plan, []fault.Detail) {
 	if c.Body != nil && c.Method != "POST" {
 		k.add(at+"/body", "can be set with the method POST only")
 	}
+	if c.Format == formatCSV && c.Records != "" {
+		k.add(at+"/records", "cannot be set with the format csv: each line is a record")
+	}
+	if c.Format == formatCSV && c.Pagination != nil {
+		k.add(at+"/pagination", "cannot be set with the format csv")
+	}
 	if p.key.many {
 		k.add(at+"/key", "must lead to one value")
 	}
@@ -104,6 +110,13 @@ func (k *checker) pages(p *plan) {
 	}
 	if how.Next != "" && how.Type != "cursor" && how.Type != "link" {
 		k.add(at+"/next", "can be set for cursor and link only")
+	}
+	p.total = k.path(at+"/total", how.Total)
+	if how.Total != "" && how.Type != "page" && how.Type != "offset" {
+		k.add(at+"/total", "can be set for page and offset only")
+	}
+	if p.total.many {
+		k.add(at+"/total", "must lead to one value")
 	}
 	if p.next.many {
 		k.add(at+"/next", "must lead to one value")

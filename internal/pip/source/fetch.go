@@ -99,8 +99,8 @@ func (r *run) fetch(ctx context.Context) (Result, error) {
 		if last = page.text; n == 1 {
 			r.note(page)
 		}
-		if doc, err = value.Decode([]byte(page.text), value.Limits{Depth: maxDepth, Values: maxValues}); err != nil {
-			return Result{}, failf("the answer is not JSON that gatehouse accepts: %s", err.Error())
+		if doc, err = r.decode(page.text); err != nil {
+			return Result{}, err
 		}
 		found, err := b.add(doc)
 		if err != nil {
@@ -166,6 +166,9 @@ func tooLarge() error { return failf("the data is larger than %d MiB", MaxBytes>
 // signIn prepares the header fields of all calls.
 func (r *run) signIn(ctx context.Context) error {
 	r.header = map[string][]string{"Accept": {"application/json"}, "User-Agent": {"gatehouse"}}
+	if r.Format == formatCSV {
+		r.header["Accept"] = []string{"text/csv"}
+	}
 	for name, text := range r.Headers {
 		r.header[name] = []string{text}
 	}
@@ -311,14 +314,31 @@ func (r *run) following(at string, p page, doc value.Value, n, found, taken int)
 		}
 		return with(at, how.Parameter, cursor)
 	}
-	if found == 0 || found < how.PageSize {
-		return "", nil
+	if last, err := r.isLast(doc, found, taken); last || err != nil {
+		return "", err
 	}
 	next := *how.First + n
 	if how.Type == "offset" {
 		next = *how.First + taken
 	}
 	return with(at, how.Parameter, strconv.Itoa(next))
+}
+
+// isLast reports whether a page with found records, taken in all, is the last one.
+func (r *run) isLast(doc value.Value, found, taken int) (bool, error) {
+	if r.Pagination.Total == "" {
+		return found == 0 || found < r.Pagination.PageSize, nil
+	}
+	total, ok := r.total.one(doc).Integer()
+	switch {
+	case !ok:
+		return false, failf("the value at %s is not an integer", r.Pagination.Total)
+	case int64(taken) >= total:
+		return true, nil
+	case found == 0:
+		return false, failf("the source says that it has %d records, but returned %d", total, taken)
+	}
+	return false, nil
 }
 
 // token is the text at next; empty: there is none.

@@ -38,6 +38,7 @@ type Config struct {
 	Method      string            `json:"method,omitempty" enum:"GET,POST" doc:"GET by default."`
 	Headers     map[string]string `json:"headers,omitempty" doc:"Header fields to send. Readers can see them: put secret ones into credentials."`
 	Body        map[string]any    `json:"body,omitempty" doc:"JSON object to send with POST."`
+	Format      string            `json:"format,omitempty" enum:"json,csv" doc:"Format of the answer; json by default. csv: the first line names the columns, and each other line is a record of texts."`
 	Records     string            `json:"records,omitempty" maxLength:"500" doc:"JSONPath of the records in the answer: of each record, or of the array of records. Absent: the whole answer is the data." example:"$.items"`
 	Key         string            `json:"key,omitempty" maxLength:"500" doc:"JSONPath of the key within a record, or the name of a member: a string or an integer, unique. With it the data is an object of records by key, else an array." example:"id"`
 	Fields      map[string]string `json:"fields,omitempty" doc:"The members that each record gets, with the JSONPath of each within the record, or the name of a member. Absent: the record as it is."`
@@ -52,6 +53,7 @@ type Pagination struct {
 	Next          string `json:"next,omitempty" maxLength:"500" doc:"For cursor, and for link without a Link header: JSONPath of the token or URL. If it is absent, null or empty in the answer, the page is the last one." example:"$.meta.next"`
 	Parameter     string `json:"parameter,omitempty" maxLength:"100" doc:"Query parameter for the page, offset or cursor; its default is that word."`
 	SizeParameter string `json:"size_parameter,omitempty" maxLength:"100" doc:"Query parameter for page_size." example:"limit"`
+	Total         string `json:"total,omitempty" maxLength:"500" doc:"For page and offset: JSONPath of the number of all records. Pages are read until there are that many, however many each has." example:"$.totalResults"`
 	PageSize      int    `json:"page_size,omitempty" minimum:"1" maximum:"10000" doc:"Number of records of a full page. A page with fewer is the last one; without page_size, a page with none."`
 	First         *int   `json:"first,omitempty" minimum:"0" maximum:"1" doc:"Number of the first page or record; 1 by default for page, 0 for offset."`
 }

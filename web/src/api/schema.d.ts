@@ -7717,6 +7717,11 @@ export interface components {
             fields?: {
                 [key: string]: string;
             };
+            /**
+             * @description Format of the answer; json by default. csv: the first line names the columns, and each other line is a record of texts.
+             * @enum {string}
+             */
+            format?: "json" | "csv";
             /** @description Header fields to send. Readers can see them: put secret ones into credentials. */
             headers?: {
                 [key: string]: string;
@@ -7959,6 +7964,11 @@ export interface components {
              * @example limit
              */
             size_parameter?: string;
+            /**
+             * @description For page and offset: JSONPath of the number of all records. Pages are read until there are that many, however many each has.
+             * @example $.totalResults
+             */
+            total?: string;
             /**
              * @description link: the answer names the next page, in its Link header (RFC 8288) or at next. page, offset: by number of the page or of records to skip. cursor: the answer has a token for the next page at next.
              * @enum {string}

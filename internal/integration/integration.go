@@ -5,11 +5,14 @@
 //	audit logs ────────────▶ place of a siem_forwarder ─┐
 //	action.Service ─▶ Queue ─▶ integration_messages ────┤
 //	                                                    │ Forwarder: one lane an integration
-//	                                                    ├─ 2xx ─▶ the place moves on, the message goes
+//	                                                    ├─ 2xx, close_notify ─▶ the place moves on, the message goes
 //	                                                    └─ else ─▶ the same again, later
 //
 // The logs are the queue of a SIEM: nothing is copied, and nothing is lost while the target is
 // away or the server restarts. What was sent and not written down is sent again.
+//
+// A syslog server (RFC 5425) sends no answers. Each parcel has a TLS connection of its own, and
+// is delivered once the server has ended that connection in order (outbound.SendStream).
 package integration
 
 import (
@@ -65,7 +68,7 @@ type Integration struct {
 type Draft struct {
 	Name        string         `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique." example:"siem"`
 	Kind        string         `json:"kind" enum:"webhook,siem_forwarder" doc:"webhook: actions of controls post their decision. siem_forwarder: gets both audit logs."`
-	Endpoint    string         `json:"endpoint" minLength:"1" maxLength:"2000" doc:"Address of the system: an https URL, or http to an address that the operator allows. No internal network." example:"https://siem.example.com/ingest"`
+	Endpoint    string         `json:"endpoint" minLength:"1" maxLength:"2000" doc:"Address of the system: an https URL, or http to an address that the operator allows; for a siem_forwarder also syslog+tls://host:port. No internal network." example:"https://siem.example.com/ingest"`
 	Environment scope.Env      `json:"environment,omitempty" enum:",sandbox,production" doc:"Only this environment; absent: both."`
 	Settings    map[string]any `json:"settings,omitempty" doc:"Settings of the kind; GET /integrations/kinds lists them."`
 	Credential  any            `json:"credential,omitempty" writeOnly:"true" doc:"An object with the secrets of the kind, or a string for its main secret. It is stored encrypted and never returned."`
@@ -90,7 +93,7 @@ type Page struct {
 // TestResult is how a system took a test.
 type TestResult struct {
 	Delivered    bool   `json:"delivered" doc:"Whether the system accepted it."`
-	ResponseCode int    `json:"response_code" doc:"HTTP status; 0: the system could not be reached."`
+	ResponseCode int    `json:"response_code" doc:"HTTP status; 0: the system could not be reached, or it is a syslog server, which has no status."`
 	DurationMS   int64  `json:"duration_ms" doc:"Duration in milliseconds."`
 	Error        string `json:"error" doc:"Why it failed; empty if it did not."`
 }
@@ -113,10 +116,13 @@ func Kinds() []Kind {
 
 // The members of settings.
 const (
-	settingScheme = "auth_scheme"
-	settingStart  = "start"
-	startNow      = "now"
-	startOldest   = "oldest"
+	settingScheme  = "auth_scheme"
+	settingFormat  = "format"
+	settingCAs     = "ca_certificates"
+	settingConfirm = "confirmation"
+	settingStart   = "start"
+	startNow       = "now"
+	startOldest    = "oldest"
 )
 
 func types() []format.Type {
@@ -129,6 +135,9 @@ func types() []format.Type {
 			Settings: []format.Setting{
 				{Name: settingStart, Kind: "choice", Values: []string{startNow, startOldest}},
 				{Name: settingScheme, Kind: "text", Values: nil},
+				{Name: settingFormat, Kind: "choice", Values: []string{formatJSON, formatCEF, formatSyslog}},
+				{Name: settingCAs, Kind: "list"},
+				{Name: settingConfirm, Kind: "choice", Values: []string{confirmNotify, confirmClose}},
 			},
 			Credentials: [][]string{{}, {format.BearerToken}, {format.HMACSecret}, {format.BearerToken, format.HMACSecret}},
 		},

@@ -1,11 +1,9 @@
 package integration
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"io"
 	"strconv"
@@ -54,29 +52,20 @@ func (f *Forwarder) next(ctx context.Context, tenant scope.TenantID, it Integrat
 			return err
 		}
 		p.place = &place
-		p.body, err = jsonLines(lines)
+		p.body, err = encode(it, lines)
 		return err
 	})
 	return p, err
-}
-
-// jsonLines returns each item as a line of JSON.
-func jsonLines[L any](lines []L) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	for _, l := range lines {
-		if err := e.Encode(l); err != nil {
-			return nil, fault.Wrap(err, "write a line of the audit")
-		}
-	}
-	return b.Bytes(), nil
 }
 
 // post sends a parcel once.
 func (s *Service) post(ctx context.Context, tenant scope.TenantID, it Integration, p parcel) (a answer) {
 	began := s.Now()
 	defer func() { a.Delivered, a.DurationMS = a.Error == "", s.Now().Sub(began).Milliseconds() }()
+	if server, ok, err := syslogServer(it); ok || err != nil {
+		a.Error = s.stream(ctx, it, server, p.body, err)
+		return a
+	}
 	secrets, err := s.open(tenant, it)
 	if err != nil {
 		a.Error = "the stored credential cannot be decrypted"
@@ -108,7 +97,7 @@ func requestOf(it Integration, secrets map[string]string, p parcel, at time.Time
 		r.Body, r.Header, err = webhook.Signed(p.message.EventID, p.message.Type, p.message.At, p.body, at, secrets[format.HMACSecret])
 		return r, err
 	}
-	r.Header = map[string][]string{"Content-Type": {"application/x-ndjson"}, "User-Agent": {"gatehouse-siem"}}
+	r.Header = map[string][]string{"Content-Type": {contentType(it)}, "User-Agent": {"gatehouse-siem"}}
 	if key := secrets[format.HMACSecret]; key != "" {
 		r.Header["X-Service-Signature"] = []string{outbound.Signature([]byte(key), r.Body)}
 	}
@@ -148,7 +137,7 @@ func (s *Service) example(sc scope.Scope, it Integration) (parcel, error) {
 	}
 	now := db.Stamp(s.Now())
 	if it.Kind == SIEM {
-		body, err := jsonLines([]follow.Line{{Chain: "test", Tenant: string(sc.Tenant), Environment: it.Environment, At: now}})
+		body, err := encode(it, []follow.Line{{Chain: "test", Tenant: string(sc.Tenant), Environment: it.Environment, At: now}})
 		return parcel{body: body}, err
 	}
 	data := []byte(`{"test":true}`)

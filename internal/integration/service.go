@@ -226,8 +226,16 @@ func (s *Service) check(ctx context.Context, t format.Type, it Integration, secr
 	if len(offences) == 0 {
 		offences = t.Check(format.Channel{Endpoint: it.Endpoint, Settings: it.Settings, Credential: secrets})
 	}
+	if len(offences) == 0 && it.Kind == SIEM {
+		offences = checkSyslog(it, secrets)
+	}
 	if err := fault.CheckValues("the integration is not valid", offences); err != nil {
 		return err
+	}
+	if server, ok, err := syslogServer(it); err != nil {
+		return fault.Invalidf("/settings/"+settingCAs, "%s", err)
+	} else if ok {
+		return s.Target.CheckStream(ctx, "/endpoint", server)
 	}
 	return s.Target.Check(ctx, "/endpoint", it.Endpoint)
 }

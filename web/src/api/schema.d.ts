@@ -6747,7 +6747,7 @@ export interface components {
             /** @description Whether gatehouse sends anything to it; true by default. */
             enabled?: boolean;
             /**
-             * @description Address of the system: an https URL, or http to an address that the operator allows. No internal network.
+             * @description Address of the system: an https URL, or http to an address that the operator allows; for a siem_forwarder also syslog+tls://host:port. No internal network.
              * @example https://siem.example.com/ingest
              */
             endpoint: string;
@@ -6808,7 +6808,7 @@ export interface components {
             error: string;
             /**
              * Format: int64
-             * @description HTTP status; 0: the system could not be reached.
+             * @description HTTP status; 0: the system could not be reached, or it is a syslog server, which has no status.
              */
             response_code: number;
         };

@@ -1,0 +1,136 @@
+package integration
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"strconv"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+// The values of the setting format.
+const (
+	formatJSON   = "jsonl"
+	formatCEF    = "cef"
+	formatSyslog = "rfc5424"
+)
+
+// maxMessage is the longest message that a syslog server gets, in bytes. RFC 5425 asks servers
+// to take 8192; many cut what is longer.
+const maxMessage = 8192
+
+// formatOf is the format of the entries that a SIEM gets.
+func formatOf(it Integration) string {
+	chosen, _ := it.Settings[settingFormat].(string)
+	if _, stream := syslogAddress(it.Endpoint); stream && chosen == "" {
+		return formatSyslog
+	}
+	return cmp.Or(chosen, formatJSON)
+}
+
+// contentType is the media type of a request to a SIEM.
+func contentType(it Integration) string {
+	if formatOf(it) == formatJSON {
+		return "application/x-ndjson"
+	}
+	return "text/plain; charset=utf-8"
+}
+
+// encode writes entries in the format of an integration: one a line, or for a syslog server
+// each with its length before it (RFC 5425).
+func encode(it Integration, lines []follow.Line) ([]byte, error) {
+	var b bytes.Buffer
+	_, stream := syslogAddress(it.Endpoint)
+	kind := formatOf(it)
+	for _, l := range lines {
+		text, err := entryText(kind, stream, l)
+		if err != nil {
+			return nil, err
+		}
+		if stream {
+			b.WriteString(strconv.Itoa(len(text)) + " ")
+			b.Write(text)
+			continue
+		}
+		b.Write(text)
+		b.WriteByte('\n')
+	}
+	return b.Bytes(), nil
+}
+
+// entryText writes one entry.
+func entryText(kind string, stream bool, l follow.Line) ([]byte, error) {
+	switch {
+	case kind == formatJSON:
+		return jsonLine(l)
+	case kind == formatCEF && !stream:
+		return cefLine(l)
+	}
+	head := syslogHead(l)
+	if kind == formatCEF {
+		line, err := cefLine(l)
+		return append(head, line...), err
+	}
+	line, err := shortLine(l, maxMessage-len(head))
+	return append(head, line...), err
+}
+
+// jsonLine writes a value as JSON, without a line feed.
+func jsonLine(value any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(value); err != nil {
+		return nil, fault.Wrap(err, "write a line of the audit")
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// shortened is a line that is too long for a syslog server. It says what was left out.
+type shortened struct {
+	follow.Line
+	Decision  json.RawMessage `json:"decision,omitempty"`
+	Event     json.RawMessage `json:"event,omitempty"`
+	Shortened []string        `json:"shortened"`
+}
+
+// large are the members of a decision or an event that can be large, the least needed first.
+var large = []string{"trace", "explanation", "input", "event_context", "changes"}
+
+// shortLine writes an entry as JSON of at most so many bytes: members that are large are left
+// out, and at last the whole entry. Its place in its chain always stays.
+func shortLine(l follow.Line, most int) ([]byte, error) {
+	text, err := jsonLine(l)
+	if err != nil || len(text) <= most {
+		return text, err
+	}
+	s := shortened{Line: l}
+	entry, target, name := l.Decision, &s.Decision, "decision"
+	if l.Event != nil {
+		target, name = &s.Event, "event"
+		if entry, err = jsonLine(l.Event); err != nil {
+			return nil, err
+		}
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(entry, &members); err != nil {
+		return nil, fault.Wrap(err, "read an entry of the audit")
+	}
+	for _, member := range large {
+		if value := members[member]; value == nil || string(value) == "null" {
+			continue
+		}
+		delete(members, member)
+		s.Shortened = append(s.Shortened, name+"."+member)
+		if *target, err = jsonLine(members); err != nil {
+			return nil, err
+		}
+		if text, err = jsonLine(s); err != nil || len(text) <= most {
+			return text, err
+		}
+	}
+	*target, s.Shortened = nil, []string{name}
+	return jsonLine(s)
+}

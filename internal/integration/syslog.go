@@ -143,8 +143,12 @@ func syslogHead(l follow.Line) []byte {
 	b.WriteString("<" + strconv.Itoa(priority) + ">1 " + l.At.UTC().Format("2006-01-02T15:04:05.000000Z") + " - gatehouse - " + kind + " [gatehouse@32473")
 	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`, `]`, `\]`)
 	for _, p := range [][2]string{
-		{"tenant", l.Tenant}, {"environment", string(l.Environment)}, {"chain", l.Chain}, {"position", strconv.FormatInt(l.Position, 10)},
-		{"hash", l.Hash}, {"previousHash", l.PreviousHash},
+		{"tenant", l.Tenant},
+		{"environment", string(l.Environment)},
+		{"chain", l.Chain},
+		{"position", strconv.FormatInt(l.Position, 10)},
+		{"hash", l.Hash},
+		{"previousHash", l.PreviousHash},
 	} {
 		b.WriteString(" " + p[0] + `="` + escape.Replace(p[1]) + `"`)
 	}

@@ -1,12 +1,11 @@
 import { Button, Checkbox, TextInput } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { lazy, Suspense, useEffect, useMemo, useRef, useState } from "react";
 import { useSearchParams } from "react-router";
 import { client, must, type Schemas } from "../../api/client";
 import { Editor, type EditorHandle } from "../../editor/Editor";
 import { offsetOf } from "../../editor/places";
 import { useI18n } from "../../i18n";
-import { Explanation } from "../../ui/Conditions";
 import { ErrorPanel } from "../../ui/ErrorPanel";
 import { Icon } from "../../ui/icons";
 import { JsonView } from "../../ui/JsonView";
@@ -18,6 +17,9 @@ import { complete, fixes, format, hover, useDiagnostics } from "./assist";
 import { InputPicker } from "./InputPicker";
 import { type Outcome, parseInput, runStored, runText, tintsOf } from "./run";
 import type { Policy } from "./Workbench";
+
+// An explanation comes with the first run.
+const Explanation = lazy(async () => ({ default: (await import("../../ui/Conditions")).Explanation }));
 
 const emptyInput = {
   user: { id: "ada", roles: ["staff"] },
@@ -259,7 +261,9 @@ export function Result({ outcome, goTo }: { outcome: Outcome; goTo?: (line: numb
         </div>
       )}
       {outcome.explanation ? (
-        <Explanation explanation={outcome.explanation} goTo={goTo} />
+        <Suspense fallback={null}>
+          <Explanation explanation={outcome.explanation} goTo={goTo} />
+        </Suspense>
       ) : (
         outcome.text && <p className="gh-why">{outcome.text}</p>
       )}

@@ -120,6 +120,7 @@ var layers = []layer{
 		"internal/guess",
 	}},
 	{"who asks, what is decided", []string{
+		"internal/access",
 		"internal/alert",
 		"internal/auth",
 		"internal/bouncer",

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/access"
 	"github.com/gatehouse-dev/gatehouse/internal/agent"
 	"github.com/gatehouse-dev/gatehouse/internal/alert"
 	"github.com/gatehouse-dev/gatehouse/internal/anomaly"
@@ -62,6 +63,7 @@ type Config struct {
 	// Probes tell /health about the parts.
 	Probes system.Probes
 
+	Access       *access.Service
 	Agents       *agent.Service
 	Anomalies    *anomaly.Service
 	Audit        *audit.DecisionLog
@@ -134,7 +136,7 @@ func (c Config) rooms(e *editors.Handler, portal http.Handler) []room {
 		&controls.Handler{Policies: c.Policies, PolicyCode: c.PolicyCode, Resources: c.Resources, Replays: c.Replays},
 		&estate.Handler{Resources: c.Resources, Bouncers: c.Bouncers, Tenants: c.Tenants, Bridge: c.Bridge},
 		e,
-		&decisions.Handler{Decisions: c.Decisions, AuthZEN: c.AuthZEN, PublicURL: c.PublicURL, Audit: c.Audit, Replays: c.Replays},
+		&decisions.Handler{Access: c.Access, Decisions: c.Decisions, AuthZEN: c.AuthZEN, PublicURL: c.PublicURL, Audit: c.Audit, Replays: c.Replays},
 		&simulate.Handler{Simulator: c.Simulator},
 		&insight.Handler{Audit: c.Audit, Replays: c.Replays, Dashboard: c.Dashboard, Anomalies: c.Anomalies, Now: c.Kit.Now},
 		&events.Handler{Live: c.Live, Authenticate: c.Kit.Authenticate, Log: c.Kit.Log, Ticks: c.Kit.Ticks},

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gatehouse-dev/gatehouse/internal/access"
 	"github.com/gatehouse-dev/gatehouse/internal/action"
 	"github.com/gatehouse-dev/gatehouse/internal/agent"
 	"github.com/gatehouse-dev/gatehouse/internal/alert"
@@ -108,6 +109,7 @@ type parts struct {
 	scim         *scim.Service
 	actions      *action.Service
 	integrations *integration.Service
+	access       *access.Service
 	agents       *agent.Service
 	alerts       *alert.Service
 	webhooks     *webhook.Service

@@ -5,12 +5,15 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/netip"
+	"strconv"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/access"
 	"github.com/gatehouse-dev/gatehouse/internal/agent"
 	"github.com/gatehouse-dev/gatehouse/internal/alert"
 	"github.com/gatehouse-dev/gatehouse/internal/api/system"
 	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
+	"github.com/gatehouse-dev/gatehouse/internal/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
@@ -21,6 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/pip"
 	"github.com/gatehouse-dev/gatehouse/internal/pip/source"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scim"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -75,6 +79,7 @@ func startNotifications(p *parts, target *outbound.Client, active func(context.C
 	outbox := notify.Outbox{Root: p.cfg.URL()}
 	p.channels = &notify.Service{Stores: p.stores, Now: p.now, Random: rand.Reader, Box: box, Target: target, Outbox: outbox}
 	p.sinks = append(p.sinks, notify.Sink{Outbox: outbox})
+	startAccess(p, outbox)
 	notifier := &notify.Deliverer{Service: p.channels, Holder: newID(), Active: active, Poll: time.Minute, Logger: p.log}
 	p.task("notifications", notifier.Run)
 	p.alerts = &alert.Service{Stores: p.stores, Now: p.now, Outbox: outbox, Exists: existsIn}
@@ -150,4 +155,53 @@ func startTelemetry(p *parts, target *outbound.Client, active func(context.Conte
 	p.tenants.MayEnforce = p.telemetry.MayPromote
 	p.hourly("wake-ups of telemetry", p.telemetry.Wake)
 	return nil
+}
+
+// startAccess sets up requests for access.
+func startAccess(p *parts, outbox notify.Outbox) {
+	p.access = &access.Service{Stores: p.stores, Now: p.now, NewID: newID, Outbox: outbox, Resource: askedResource(p), Person: personNamed(p)}
+	p.hourly("ends of grants", func(ctx context.Context, t scope.TenantID) error {
+		return p.access.Expire(ctx, auth.SystemScope(t, "access", ""))
+	})
+	p.hourly("old requests for access", p.access.Forget)
+}
+
+// askedResource returns a function that finds the resource that a request for access names.
+func askedResource(p *parts) func(ctx context.Context, t scope.TenantID, env scope.Env, name string) (access.Asked, error) {
+	return func(ctx context.Context, t scope.TenantID, env scope.Env, name string) (access.Asked, error) {
+		set, err := p.snapshots.Get(ctx, t, env)
+		if err != nil {
+			return access.Asked{}, err
+		}
+		var found *rego.Resource
+		if id, err := strconv.ParseInt(name, 10, 64); err == nil {
+			found = set.Resource(id)
+		}
+		if found == nil {
+			for _, r := range set.Resources() {
+				if r.Name != name {
+					continue
+				}
+				if found != nil {
+					return access.Asked{}, fault.Invalidf("/resource/id", "several resources have this name: send the id")
+				}
+				found = &r
+			}
+		}
+		if found == nil {
+			return access.Asked{}, fault.NotFoundf("no such resource")
+		}
+		return access.Asked{ID: found.ID, Name: found.Name, Type: found.Type, Requestable: found.Requestable()}, nil
+	}
+}
+
+// personNamed returns a function that returns the id of the person whom a subject of decisions names; "": nobody.
+func personNamed(p *parts) func(ctx context.Context, t scope.TenantID, subject string) (string, error) {
+	return func(ctx context.Context, t scope.TenantID, subject string) (string, error) {
+		u, err := p.users.Lookup(ctx, auth.SystemScope(t, "access", ""), subject)
+		if fault.Is(err, fault.NotFound) {
+			return "", nil
+		}
+		return u.ID, err
+	}
 }

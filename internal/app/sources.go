@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 
+	"github.com/gatehouse-dev/gatehouse/internal/access"
 	"github.com/gatehouse-dev/gatehouse/internal/agent"
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
@@ -37,6 +38,9 @@ func (p *parts) loadSnapshot(ctx context.Context, t scope.TenantID, env scope.En
 		if src.PIP, err = pip.Data(ctx, tx); err != nil {
 			return err
 		}
+		if src.Grants, err = access.Data(ctx, tx, env, p.now()); err != nil {
+			return err
+		}
 		src.Resources, err = resource.Docs(ctx, tx, env)
 		return err
 	})
@@ -60,8 +64,16 @@ func (p *parts) loadChanges(ctx context.Context, t scope.TenantID, env scope.Env
 		if err != nil {
 			return err
 		}
-		known := d.Revisions + data.Revisions
-		out = decision.Delta{Revision: to, Resources: d.Docs, RemovedResources: d.Removed, PIP: data.Members, Rest: known < to-since}
+		grants, err := access.Data(ctx, tx, env, p.now())
+		if err != nil {
+			return err
+		}
+		granted, err := access.ChangesSince(ctx, tx, env, since)
+		if err != nil {
+			return err
+		}
+		known := d.Revisions + data.Revisions + granted
+		out = decision.Delta{Revision: to, Resources: d.Docs, RemovedResources: d.Removed, PIP: data.Members, Grants: grants, Rest: known < to-since}
 		if !out.Rest {
 			return nil
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -179,7 +180,7 @@ func (r *round) group(ids []int64) (*group, error) {
 	identity := r.identity(controls, resources)
 	g := r.old.groups[name.String()]
 	if g == nil || g.identity != identity {
-		spec := rego.SetSpec{Env: r.set.Env(), Controls: controls, PIP: r.set.PIP()}
+		spec := rego.SetSpec{Env: r.set.Env(), Controls: controls, PIP: r.set.PIP(), Grants: r.set.Grants()}
 		for _, id := range resources {
 			spec.Resources = append(spec.Resources, r.resource(id).Resource)
 		}
@@ -236,7 +237,10 @@ func (r *round) identity(controls []*rego.Control, resources []int64) [sha256.Si
 		sum := r.controlSum(c)
 		h.Write(sum[:])
 		for _, path := range c.Refs().Data {
-			if len(path) == 0 || path[0] == "pip" {
+			if len(path) > 0 && path[0] == native.GrantsRoot {
+				path = path[:1] // bundles hold all grants
+			}
+			if len(path) == 0 || path[0] == "pip" || path[0] == native.GrantsRoot {
 				sum := r.dataSum(path)
 				h.Write(sum[:])
 			}

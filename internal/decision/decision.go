@@ -34,6 +34,7 @@ type Result struct {
 	DecisionID       string          `json:"decision_id" doc:"Identifies this decision in the audit"`
 	Timestamp        time.Time       `json:"timestamp" doc:"When it was decided, UTC"`
 	Mask             []rego.MaskRule `json:"mask,omitempty" doc:"For MASK: what the PEP must mask"`
+	RequestAccess    *RequestAccess  `json:"request_access,omitempty" doc:"After a denial of a resource whose attribute request_access is true: what to send to /access/v1/requests, with a reason"`
 }
 
 // BulkResult is the answer to one item of a bulk call.
@@ -61,6 +62,8 @@ type Source struct {
 	Resources []rego.Resource
 	// PIP is data.pip: the data of connected sources by connection name.
 	PIP value.Value
+	// Grants is data.grants: the grants of access by subject.
+	Grants value.Value
 }
 
 // Delta is the change of a Source since a revision.
@@ -78,6 +81,8 @@ type Delta struct {
 	// PIP are the members of data.pip that are new or changed. An undefined value says that
 	// there is no such member any more.
 	PIP []value.Member
+	// Grants is all of data.grants.
+	Grants value.Value
 	// Whole: Controls lists all active controls, and there are no others.
 	Whole bool
 }

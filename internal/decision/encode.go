@@ -31,6 +31,9 @@ func (r *Result) AppendJSON(dst []byte) []byte {
 	dst = r.Timestamp.UTC().AppendFormat(dst, time.RFC3339Nano)
 	dst = append(dst, '"')
 	dst = appendMask(dst, r.Mask)
+	if r.RequestAccess != nil {
+		dst = r.RequestAccess.appendJSON(append(dst, `,"request_access":`...))
+	}
 	return append(dst, '}')
 }
 

@@ -177,6 +177,9 @@ func (s *Snapshots) next(ctx context.Context, snap *snapshot, old *rego.Set) (*r
 // not touch are shared, and not even read from the store.
 func applyDelta(d Delta, old *rego.Set, newLibraries bool) *rego.Set {
 	c := rego.Change{Revision: d.Revision, Resources: d.Resources, RemovedResources: d.RemovedResources, PIP: changedPIP(d.PIP, old.PIP())}
+	if !value.Identical(d.Grants, old.Grants()) {
+		c.Grants = &d.Grants
+	}
 	if !d.Rest {
 		return old.With(c)
 	}
@@ -261,7 +264,7 @@ func build(src Source, env scope.Env, old *rego.Set) *rego.Set {
 		}
 		controls[i] = control(text, src.Libraries, was)
 	}
-	return rego.NewSet(rego.SetSpec{Revision: src.Revision, Env: string(env), Controls: controls, Resources: src.Resources, PIP: src.PIP})
+	return rego.NewSet(rego.SetSpec{Revision: src.Revision, Env: string(env), Controls: controls, Resources: src.Resources, PIP: src.PIP, Grants: src.Grants})
 }
 
 // Changed records a change; it can be used as a watcher of the store. Only names of

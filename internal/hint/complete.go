@@ -139,7 +139,7 @@ func words(at Span, typed string) []Completion {
 	var out []Completion
 	for _, m := range []Member{
 		{"input", "object", "The request that is decided on: user, action, resource, context."},
-		{"data", "object", "data.resources and data.pip."},
+		{"data", "object", "data.resources, data.pip and data.grants."},
 	} {
 		if begins(m.Path, typed) {
 			out = append(out, Completion{Label: m.Path, Kind: m.Path, Detail: m.Type, Doc: m.Doc, Insert: m.Path, Span: at})

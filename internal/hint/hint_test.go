@@ -39,7 +39,7 @@ func TestComplete(t *testing.T) {
 		"members of input":     {"package a\n\nallow if input.us¦", []string{"input.user", "input.user.roles", "input.usage"}, []string{"startswith", "input.action"}},
 		"of this file":         {"package a\n\nallow if input.user.¦ == 1", []string{"input.user.badge", "input.user.roles"}, []string{"input.user"}},
 		"of this file, broken": {"package a\n\nallow if input.tool.risk > 3\nallow if input.to¦", []string{"input.tool.risk"}, nil},
-		"of data":              {"package a\n\nallow if data.¦", []string{"data.resources", "data.pip", `data.resources["7"]`}, nil},
+		"of data":              {"package a\n\nallow if data.¦", []string{"data.resources", "data.pip", "data.grants", `data.resources["7"]`}, nil},
 		"functions":            {"package a\n\nallow if starts¦", []string{"startswith"}, []string{"endswith", "input"}},
 		"functions with a dot": {"package a\n\nallow if net.cidr_c¦", []string{"net.cidr_contains"}, []string{"net.lookup_ip_addr"}},
 		"no forbidden ones":    {"package a\n\nallow if http¦", nil, []string{"http.send"}},

@@ -8,6 +8,7 @@ import (
 var dataMembers = []Member{
 	{"data.resources", "object", "The metadata of each resource, by its id as a string."},
 	{"data.pip", "object", "Data of the PIP connections, by connection name."},
+	{"data.grants", "object", "Grants of access whose time it is: a list for each subject."},
 }
 
 // documented are the documented members of the input.

@@ -101,6 +101,7 @@ var objects = map[string]string{
 	"integration":          Integrations,
 	"telemetry":            Telemetry,
 	"anomaly":              Anomalies,
+	"access_request":       Resources,
 }
 
 // quiet are the types of entries that change nothing that a topic shows.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -24,6 +25,9 @@ type SetSpec struct {
 	Resources []Resource
 	// PIP is the object under data.pip: a member for each connection.
 	PIP value.Value
+	// Grants is the object under data.grants: the grants of access by subject, whatever their time.
+	// Evaluations see those whose time it is.
+	Grants value.Value
 }
 
 // Set is an immutable snapshot of one tenant's environment: the matcher, the
@@ -37,6 +41,7 @@ type Set struct {
 	slots    []*slot              // by index; nil where a resource was removed
 	matcher  *matcher
 	pip      value.Value
+	grants   value.Value
 	plans    []atomic.Pointer[plan] // by slot; built at the first use
 	noPlan   atomic.Pointer[plan]   // for requests that match no resource
 	sums     *sync.Map              // see sumOf
@@ -49,7 +54,7 @@ type Set struct {
 
 // NewSet builds a snapshot.
 func NewSet(spec SetSpec) *Set {
-	s := &Set{revision: spec.Revision, env: spec.Env, pip: spec.PIP, sums: &sync.Map{}}
+	s := &Set{revision: spec.Revision, env: spec.Env, pip: spec.PIP, grants: spec.Grants, sums: &sync.Map{}}
 	s.setControls(spec.Controls)
 	s.slots = make([]*slot, 0, len(spec.Resources))
 	for i := range spec.Resources {
@@ -126,6 +131,9 @@ func (s *Set) ControlsOf(ids []int64) []*Control {
 // PIP returns the object under data.pip.
 func (s *Set) PIP() value.Value { return s.pip }
 
+// Grants returns the object under data.grants, with grants whose time has not come or is over.
+func (s *Set) Grants() value.Value { return s.grants }
+
 // Change is the difference between a set and the next one.
 type Change struct {
 	Revision int64
@@ -137,13 +145,15 @@ type Change struct {
 	RemovedResources []int64
 	// PIP replaces the data of the connections if it is not nil.
 	PIP *value.Value
+	// Grants replaces the grants of access if it is not nil.
+	Grants *value.Value
 }
 
 // With returns the set after a change. It builds only what the change touches and shares the
 // rest. Plans that the change does not touch stay as they are, and so do their cached decisions.
 func (s *Set) With(c Change) *Set {
 	next := &Set{
-		revision: c.Revision, env: s.env, pip: s.pip, sums: s.sums,
+		revision: c.Revision, env: s.env, pip: s.pip, grants: s.grants, sums: s.sums,
 		controls: s.controls, global: s.global, linked: s.linked,
 		slots: s.slots, matcher: s.matcher, names: s.names,
 	}
@@ -163,6 +173,9 @@ func (s *Set) With(c Change) *Set {
 	}
 	if c.PIP != nil {
 		next.pip, dataTouched = *c.PIP, true
+	}
+	if c.Grants != nil {
+		next.grants, dataTouched = *c.Grants, true
 	}
 	next.plans = make([]atomic.Pointer[plan], len(next.slots))
 	if allTouched {
@@ -285,6 +298,11 @@ func (s *Set) Data(path []string) value.Value {
 	switch path[0] {
 	case "pip":
 		return walk(s.pipObject(), path[1:])
+	case native.GrantsRoot:
+		if s.grants.Kind() != value.ObjectKind {
+			return walk(value.Object(), path[1:])
+		}
+		return walk(s.grants, path[1:])
 	case "resources":
 		if len(path) == 1 {
 			return s.allResources()

@@ -76,6 +76,9 @@ func (s *Service) plan(ctx context.Context, sc scope.Scope, r Request) (*plan, e
 	if !set.PIP().Defined() {
 		p.spec.PIP = nil
 	}
+	if set.Grants().Defined() {
+		p.spec.Grants = set.Grants().AppendJSON(nil)
+	}
 	for _, c := range set.Controls() {
 		p.current[c.Meta().ID] = c.Meta().Version
 	}

@@ -19,6 +19,7 @@ type Machine struct {
 	controls []compiled
 	isNew    map[int64]bool
 	pip      value.Value
+	grants   value.Value
 	sets     sets
 	samples  int // told so far
 	told     int // flips explained so far
@@ -52,6 +53,12 @@ func New(spec Spec, clock func() time.Time) (*Machine, []Refused, error) {
 	}
 	if len(refused) > 0 {
 		return nil, refused, nil
+	}
+	if len(spec.Grants) > 0 {
+		var err error
+		if m.grants, err = decodeInput(spec.Grants); err != nil {
+			return nil, nil, err
+		}
 	}
 	if len(spec.PIP) > 0 {
 		var err error

@@ -52,6 +52,8 @@ type Spec struct {
 	Added     []rego.Resource `json:"added,omitempty"`
 	// PIP is the object under data.pip.
 	PIP json.RawMessage `json:"pip,omitempty"`
+	// Grants is the object under data.grants.
+	Grants json.RawMessage `json:"grants,omitempty"`
 	// Deadline bounds one decision, as it does when it is live; 0 is rego's default.
 	Deadline time.Duration `json:"deadline"`
 	// Samples is how many flips are told one by one.

@@ -203,7 +203,7 @@ func (s *sets) put(epoch int, made *sides) {
 func (s *sets) newest() rego.SetSpec {
 	m := s.m
 	return rego.SetSpec{
-		Revision: m.spec.Revision, Env: m.spec.Env, Controls: m.pick(s.mix(0).Baseline), Resources: m.spec.Resources, PIP: m.pip,
+		Revision: m.spec.Revision, Env: m.spec.Env, Controls: m.pick(s.mix(0).Baseline), Resources: m.spec.Resources, PIP: m.pip, Grants: m.grants,
 	}
 }
 

@@ -3,6 +3,7 @@
 package decisions
 
 import (
+	"github.com/gatehouse-dev/gatehouse/internal/access"
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/authzen"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
@@ -12,6 +13,7 @@ import (
 
 // Handler serves the operations of this package.
 type Handler struct {
+	Access    *access.Service
 	Decisions *decision.Service
 	AuthZEN   *authzen.Service
 	// PublicURL is where clients reach this service, without a path.
@@ -29,5 +31,6 @@ func (h *Handler) Mount(r *rest.Router) {
 	h.log(r)
 	h.opa(r)
 	h.authzen(r)
+	h.accessRequests(r)
 	h.discovery(r)
 }

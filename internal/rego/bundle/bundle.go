@@ -19,6 +19,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -28,6 +29,9 @@ var entryModule string
 //go:embed rules.rego
 var rulesModule string
 
+//go:embed grants.rego
+var grantsModule string
+
 // The files of a bundle.
 const (
 	manifestFile   = ".manifest"
@@ -36,6 +40,7 @@ const (
 	entryFile      = "gatehouse/decision.rego"
 	rulesFile      = "gatehouse/rules.rego"
 	strictFile     = "gatehouse/strict.rego"
+	grantsFile     = "gatehouse/grants.rego"
 )
 
 // bundleRoots are what a bundle owns of an OPA's data.
@@ -121,8 +126,14 @@ func bundleFiles(spec Spec) (map[string][]byte, error) {
 	if spec.Bouncer.Defined() {
 		index = append(index, value.Member{Key: "bouncer", Value: spec.Bouncer})
 	}
+	referred := referredData(s)
+	if granted := referred[native.GrantsRoot]; granted.Defined() {
+		index = append(index, value.Member{Key: "granted", Value: granted})
+		files[grantsFile] = []byte(grantsModule)
+		delete(referred, native.GrantsRoot)
+	}
 	files[indexFile] = value.Object(index...).AppendJSON(nil)
-	for root, doc := range referredData(s) {
+	for root, doc := range referred {
 		files[root+"/data.json"] = doc.AppendJSON(nil)
 	}
 	files[manifestFile] = manifest(spec.Revision, spec.Meta, bundleRoots)
@@ -243,8 +254,8 @@ func controlKeys(list []*rego.Control) value.Value {
 	return value.Array(keys...)
 }
 
-// referredData is what the controls refer to of data.resources and data.pip,
-// by root.
+// referredData is what the controls refer to of data.resources, data.pip and
+// data.grants, by root.
 func referredData(s *rego.Set) map[string]value.Value {
 	refs := make([]lang.Refs, 0, len(s.Controls()))
 	for _, c := range s.Controls() {
@@ -252,6 +263,9 @@ func referredData(s *rego.Set) map[string]value.Value {
 	}
 	out := map[string]value.Value{}
 	for _, p := range lang.UniteRefs(refs...).Data {
+		if p[0] == native.GrantsRoot { // all of it: a subject may get a grant later
+			p = p[:1]
+		}
 		v := s.Data(p)
 		if !v.Defined() {
 			continue

@@ -83,7 +83,7 @@ func (r Reader) Read(data []byte) (*Bundle, error) {
 		return nil, err
 	}
 	b.Bouncer = doc.Get("bouncer")
-	if b.Set, err = r.index(doc.Get("index"), files); err != nil {
+	if b.Set, err = r.index(doc.Get("index"), doc.Get("granted"), files); err != nil {
 		return nil, err
 	}
 	b.Env = b.Set.Env()
@@ -179,7 +179,7 @@ func (b *Bundle) manifest(data []byte) error {
 func checkFiles(files map[string][]byte) error {
 	for name := range files {
 		switch name {
-		case manifestFile, indexFile, entryFile, rulesFile, strictFile, "resources/data.json", "pip/data.json":
+		case manifestFile, indexFile, entryFile, rulesFile, strictFile, grantsFile, "resources/data.json", "pip/data.json":
 			continue
 		}
 		dir, base := path.Split(name)
@@ -192,11 +192,11 @@ func checkFiles(files map[string][]byte) error {
 }
 
 // index builds the set that a bundle was written of.
-func (r Reader) index(index value.Value, files map[string][]byte) (*rego.Set, error) {
+func (r Reader) index(index, granted value.Value, files map[string][]byte) (*rego.Set, error) {
 	if index.Kind() != value.ObjectKind {
 		return nil, errors.New("the bundle has no index")
 	}
-	spec := rego.SetSpec{}
+	spec := rego.SetSpec{Grants: granted}
 	spec.Env, _ = index.Get("env").Str()
 	spec.Revision, _ = index.Get("revision").Int64()
 	libraries := map[string]lang.Library{}

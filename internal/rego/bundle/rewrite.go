@@ -43,12 +43,13 @@ func libraryKey(l lang.Library) string { return fmt.Sprintf("l%dv%d", l.ID, l.Ve
 type move struct{ from, to ast.Ref }
 
 // movesOf says where a control and its libraries go; the control's own is the first.
+// Grants of access are read through a rule that leaves out those whose time it is not.
 func movesOf(control int64, mod *ast.Module, libs []lang.LinkedModule) []move {
 	out := []move{{mod.Package.Path, bundlePackage("controls", controlKey(control))}}
 	for _, l := range libs {
 		out = append(out, move{l.Module.Package.Path, bundlePackage("libraries", libraryKey(l.Library))})
 	}
-	return out
+	return append(out, move{ast.MustParseRef("data.grants"), ast.MustParseRef("data.gatehouse.grants")})
 }
 
 func bundlePackage(kind, key string) ast.Ref {
@@ -229,7 +230,8 @@ func untyped(t *ast.Term) bool {
 	if !ok || len(ref) == 0 {
 		return false
 	}
-	return ref[0].Equal(ast.InputRootDocument) || ref.HasPrefix(ast.MustParseRef("data.pip")) || ref.HasPrefix(ast.MustParseRef("data.resources"))
+	return ref[0].Equal(ast.InputRootDocument) || ref.HasPrefix(ast.MustParseRef("data.pip")) || ref.HasPrefix(ast.MustParseRef("data.resources")) ||
+		ref.HasPrefix(ast.MustParseRef("data.grants")) || ref.HasPrefix(ast.MustParseRef("data.gatehouse.grants"))
 }
 
 func strictRef(name string) ast.Ref {

@@ -167,7 +167,7 @@ func checkPackage(mod *ast.Module, library bool) []Issue {
 }
 
 // checkData refuses references to data beyond what a control may see: its own
-// package, data.resources, data.pip and the libraries. The root must be written
+// package, data.resources, data.pip, data.grants and the libraries. The root must be written
 // out, so that what a control reads is known before it runs.
 func (k *linker) checkData(mod *ast.Module, pkg ast.Ref) []Issue {
 	var out []Issue
@@ -231,7 +231,7 @@ const (
 
 // dataRefused says why a module of pkg may not refer to ref; "" where it may.
 func (k *linker) dataRefused(ref, pkg ast.Ref, imported bool) string {
-	const own = "data.resources, data.pip, libraries (data.lib.<name>) and its own package"
+	const own = "data.resources, data.pip, data.grants, libraries (data.lib.<name>) and its own package"
 	if len(ref) == 1 {
 		return dataWhole + own
 	}
@@ -239,7 +239,9 @@ func (k *linker) dataRefused(ref, pkg ast.Ref, imported bool) string {
 	if !ok {
 		return dataOpen + own
 	}
-	if root == "resources" || root == "pip" || ref.HasPrefix(pkg) {
+	// A package grants.x is older than data.grants, and not refused. It cannot read grants.
+	grants := root == native.GrantsRoot && (len(pkg) < 2 || !pkg[1].Equal(ref[1]))
+	if root == "resources" || root == "pip" || grants || ref.HasPrefix(pkg) {
 		return ""
 	}
 	if root == LibraryRoot {

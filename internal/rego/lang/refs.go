@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
 )
 
 // Refs is what a control reads.
@@ -12,7 +14,7 @@ type Refs struct {
 	// a prefix of another. An empty path is input as a whole.
 	Input [][]string
 	// Data are the paths below data, its own package left out: they begin with
-	// "resources" or "pip".
+	// "resources", "pip" or "grants".
 	Data [][]string
 	// Clock: the outcome depends on the time of the evaluation.
 	Clock bool
@@ -24,7 +26,10 @@ type Refs struct {
 }
 
 // Cacheable reports whether equal inputs have equal outcomes.
-func (r Refs) Cacheable() bool { return !r.Clock && !r.NonDeterministic }
+func (r Refs) Cacheable() bool { return !r.Clock && !r.NonDeterministic && !r.Grants() }
+
+// Grants reports whether grants of access are read. They end by the clock.
+func (r Refs) Grants() bool { return reads(r.Data, native.GrantsRoot) }
 
 // UniteRefs is what several controls read together.
 func UniteRefs(list ...Refs) Refs {

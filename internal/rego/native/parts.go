@@ -100,7 +100,7 @@ func (m *Machine) Document(path []string) value.Value {
 	if m.data == nil {
 		return value.Value{}
 	}
-	return m.data.Data(path)
+	return m.document(path)
 }
 
 // SetParams sets the parameters of a function.

@@ -259,7 +259,7 @@ func (m *Machine) doc(i int) value.Value {
 		path := m.prog.data[i]
 		var v value.Value
 		if m.data != nil {
-			v = m.data.Data(path)
+			v = m.document(path)
 		}
 		for _, p := range m.patches {
 			v = m.patch(v, path, p)

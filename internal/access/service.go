@@ -1,0 +1,335 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/notify"
+	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Asked is the resource that a request names.
+type Asked struct {
+	ID         int64
+	Name, Type string
+	// Requestable: its denials may be requested.
+	Requestable bool
+}
+
+// Service is the use cases on requests and grants.
+type Service struct {
+	Stores *db.Cluster
+	Now    func() time.Time
+	NewID  func() string
+	// Outbox tells the notification channels.
+	Outbox notify.Outbox
+	// Resource finds a resource by its id or name; a NotFound fault: there is none.
+	Resource func(ctx context.Context, tenant scope.TenantID, env scope.Env, name string) (Asked, error)
+	// Person returns the id of the person whom a subject names; "": nobody.
+	Person func(ctx context.Context, tenant scope.TenantID, subject string) (string, error)
+}
+
+// changes is held while requests change, so that their number and state hold.
+const changes = "access"
+
+const (
+	// Approving is the permission to decide requests, seeing to read those of others.
+	Approving scope.Permission = "resources:write"
+	seeing    scope.Permission = "audit:read"
+)
+
+// List is one page of the requests that the caller may read.
+func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter, own bool) (Page, error) {
+	if own || !seesAll(sc) {
+		f.kind, f.id = string(sc.Actor.Kind), sc.Actor.ID
+	}
+	f.Env = sc.Env
+	var page Page
+	now := s.Now()
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		if page.Total, err = count(ctx, tx, f, now); err != nil {
+			return err
+		}
+		page.Requests, err = list(ctx, tx, f, now)
+		return err
+	})
+	for i := range page.Requests {
+		page.Requests[i] = page.Requests[i].at(now)
+	}
+	return page, err
+}
+
+// Get is one request that the caller may read.
+func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Request, error) {
+	var r Request
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		r, err = load(ctx, tx, sc, id)
+		return err
+	})
+	return r.at(s.Now()), err
+}
+
+// File files a request.
+func (s *Service) File(ctx context.Context, sc scope.Scope, d Draft) (Request, error) {
+	env := sc.EnvOr(scope.Production)
+	subject, err := s.subject(ctx, sc, d)
+	if err != nil {
+		return Request{}, err
+	}
+	asked, err := s.Resource(ctx, sc.Tenant, env, d.Resource.ID)
+	if err != nil {
+		return Request{}, err
+	}
+	if !asked.Requestable {
+		return Request{}, fault.New(fault.Forbidden, "not_requestable", "access to this resource cannot be requested: its attribute request_access is not true")
+	}
+	r := Request{
+		Environment: env, SubjectID: subject, ResourceID: asked.ID, ResourceName: asked.Name, ResourceType: asked.Type, Action: d.Action.Name,
+		Reason: strings.TrimSpace(d.Reason), Status: Pending, RequestedBy: sc.Actor.Name, CallerKind: string(sc.Actor.Kind), CallerID: sc.Actor.ID,
+	}
+	if r.Reason == "" {
+		return Request{}, fault.Invalidf("/reason", "a request needs a reason")
+	}
+	err = s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
+		if err := checkRoom(ctx, tx, r); err != nil {
+			return err
+		}
+		r.CreatedAt = db.Stamp(s.Now())
+		if r, err = insert(ctx, tx, r); err != nil {
+			return err
+		}
+		if err := s.Outbox.Broadcast(ctx, tx, sc.Tenant, s.note(r)); err != nil {
+			return err
+		}
+		return audit.Append(ctx, tx, sc, s.Now(), r.entry("ACCESS_REQUESTED", map[string]any{"subject_id": r.SubjectID, "action": r.Action, "reason": r.Reason}))
+	})
+	return r, err
+}
+
+// subject is who gets access. People file for themselves, applications for their users.
+func (s *Service) subject(ctx context.Context, sc scope.Scope, d Draft) (string, error) {
+	subject := d.Subject.ID
+	if d.Subject.Type == "agent" && subject != "" && !scope.NamesAgent(subject) {
+		subject = scope.AgentPrefix + subject
+	}
+	if sc.Actor.Kind == scope.Key {
+		if subject == "" {
+			return "", fault.Invalidf("/subject/id", "a key must say who needs access")
+		}
+		return subject, nil
+	}
+	if subject == "" {
+		return sc.Actor.ID, nil
+	}
+	self, err := s.names(ctx, sc, subject)
+	if err == nil && !self {
+		err = fault.New(fault.Forbidden, "other_subject", "people request access for themselves")
+	}
+	return subject, err
+}
+
+// names reports whether a subject is the caller, by id, user name or address.
+func (s *Service) names(ctx context.Context, sc scope.Scope, subject string) (bool, error) {
+	if strings.EqualFold(subject, sc.Actor.ID) || strings.EqualFold(subject, sc.Actor.Name) {
+		return true, nil
+	}
+	id, err := s.Person(ctx, sc.Tenant, subject)
+	return id == sc.Actor.ID, err
+}
+
+func checkRoom(ctx context.Context, tx *db.Tx, r Request) error {
+	same, err := countSame(ctx, tx, r)
+	if err != nil {
+		return err
+	}
+	if same > 0 {
+		return fault.New(fault.Conflict, "already_requested", "this access is requested already, and waits for a decision")
+	}
+	all, err := countOpen(ctx, tx, Pending, "")
+	if err != nil {
+		return err
+	}
+	own, err := countOpen(ctx, tx, Pending, r.SubjectID)
+	if err != nil {
+		return err
+	}
+	return errors.Join(fault.CheckCount(all, maxPending, "a tenant has at most %d open requests for access"),
+		fault.CheckCount(own, maxOwn, "a subject has at most %d open requests for access"))
+}
+
+// Approve grants what was requested for a time.
+func (s *Service) Approve(ctx context.Context, sc scope.Scope, id int64, a Approval) (Request, error) {
+	return s.decide(ctx, sc, id, "ACCESS_APPROVED", func(ctx context.Context, tx *db.Tx, r *Request, now time.Time) error {
+		active, err := countOpen(ctx, tx, Approved, "")
+		if err != nil {
+			return err
+		}
+		if err := fault.CheckCount(active, maxGrants, "a tenant has at most %d grants of access"); err != nil {
+			return err
+		}
+		if in, err := resource.EnvironmentOf(ctx, tx, r.ResourceID); err != nil || in != r.Environment {
+			return errors.Join(err, fault.NotFoundf("no such resource"))
+		}
+		end := now.Add(time.Duration(a.Duration) * time.Second)
+		r.Status, r.StartsAt, r.ExpiresAt, r.DecisionReason = Approved, &now, &end, a.Reason
+		return nil
+	})
+}
+
+// Deny refuses a request.
+func (s *Service) Deny(ctx context.Context, sc scope.Scope, id int64, d Refusal) (Request, error) {
+	return s.decide(ctx, sc, id, "ACCESS_DENIED", func(_ context.Context, _ *db.Tx, r *Request, _ time.Time) error {
+		r.Status, r.DecisionReason = Denied, d.Reason
+		return nil
+	})
+}
+
+// decide decides a request that waits. Only people decide, and not on what they requested.
+func (s *Service) decide(ctx context.Context, sc scope.Scope, id int64, event string, edit func(ctx context.Context, tx *db.Tx, r *Request, now time.Time) error) (Request, error) {
+	old, err := s.Get(ctx, sc, id)
+	if err != nil {
+		return Request{}, err
+	}
+	if sc.Actor.Kind != scope.Person {
+		return Request{}, fault.New(fault.Forbidden, "person_required", "only a person who is signed in can decide a request for access")
+	}
+	self, err := s.names(ctx, sc, old.SubjectID)
+	if err != nil {
+		return Request{}, err
+	}
+	if self || old.CallerKind == string(scope.Person) && old.CallerID == sc.Actor.ID {
+		return Request{}, fault.New(fault.Forbidden, "own_request", "nobody decides their own request for access")
+	}
+	return s.change(ctx, sc, id, event, func(ctx context.Context, tx *db.Tx, r *Request, now time.Time) error {
+		if r.Status != Pending {
+			return fault.Newf(fault.Conflict, "already_decided", "this request is %s", r.at(now).Status)
+		}
+		r.DecidedBy, r.DecidedAt = &sc.Actor.Name, &now
+		return edit(ctx, tx, r, now)
+	})
+}
+
+// Revoke ends a grant before its time.
+func (s *Service) Revoke(ctx context.Context, sc scope.Scope, id int64, d Refusal) (Request, error) {
+	return s.change(ctx, sc, id, "ACCESS_REVOKED", func(_ context.Context, _ *db.Tx, r *Request, now time.Time) error {
+		if status := r.at(now).Status; status != Approved {
+			return fault.Newf(fault.Conflict, "not_granted", "this request is %s, so there is no grant to revoke", status)
+		}
+		r.Status, r.DecisionReason, r.EndedBy, r.EndedAt = Revoked, d.Reason, &sc.Actor.Name, &now
+		return nil
+	})
+}
+
+// change changes a request, and lets decisions know if its grant changed.
+func (s *Service) change(ctx context.Context, sc scope.Scope, id int64, event string, edit func(ctx context.Context, tx *db.Tx, r *Request, now time.Time) error) (Request, error) {
+	var r Request
+	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) (err error) {
+		if r, err = load(ctx, tx, sc, id); err != nil {
+			return err
+		}
+		if err := edit(ctx, tx, &r, db.Stamp(s.Now())); err != nil {
+			return err
+		}
+		if r, err = update(ctx, tx, r); err != nil {
+			return err
+		}
+		changed := map[string]any{"subject_id": r.SubjectID, "action": r.Action, "reason": r.DecisionReason}
+		if r.ExpiresAt != nil {
+			changed["expires_at"] = r.ExpiresAt.UTC().Format(time.RFC3339)
+			if err := noteChange(ctx, tx, r.Environment); err != nil {
+				return err
+			}
+		}
+		return audit.Append(ctx, tx, sc, s.Now(), r.entry(event, changed))
+	})
+	return r, err
+}
+
+// Expire records the grants of a tenant that are over. Decisions do not wait for it.
+func (s *Service) Expire(ctx context.Context, sc scope.Scope) error {
+	now := db.Stamp(s.Now())
+	var ended []Request
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		ended, err = over(ctx, tx, now)
+		return err
+	})
+	if err != nil || len(ended) == 0 {
+		return err
+	}
+	return s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
+		ended, err := over(ctx, tx, now)
+		if err != nil {
+			return err
+		}
+		var entries []audit.Entry
+		for _, r := range ended {
+			r.Status, r.EndedAt = Expired, r.ExpiresAt
+			if r, err = update(ctx, tx, r); err != nil {
+				return err
+			}
+			entries = append(entries, r.entry("ACCESS_EXPIRED", map[string]any{"subject_id": r.SubjectID, "action": r.Action, "expires_at": r.ExpiresAt.UTC().Format(time.RFC3339)}))
+		}
+		if len(entries) == 0 {
+			return nil
+		}
+		return audit.Append(ctx, tx, sc, s.Now(), entries...)
+	})
+}
+
+// Forget removes requests that have been over for a year.
+func (s *Service) Forget(ctx context.Context, tenant scope.TenantID) error {
+	return s.Stores.Write(ctx, tenant, func(tx *db.Tx) error { return forget(ctx, tx, s.Now().Add(-keptFor)) })
+}
+
+// noteChange increases the revision of an environment, and records that it is about grants.
+func noteChange(ctx context.Context, tx *db.Tx, env scope.Env) error {
+	revision, err := tx.Bump(ctx, resource.Revision(env))
+	if err != nil {
+		return err
+	}
+	return insertChange(ctx, tx, env, revision, revision-resource.KeptRevisions)
+}
+
+// load is a request that the caller may read.
+func load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Request, error) {
+	r, err := get(ctx, tx, id)
+	own := r.CallerKind == string(sc.Actor.Kind) && r.CallerID == sc.Actor.ID || sc.Actor.Kind == scope.Person && r.SubjectID == sc.Actor.ID
+	if errors.Is(err, db.ErrNoRows) || err == nil && (!sc.Sees(r.Environment) || !own && !seesAll(sc)) {
+		return Request{}, fault.NotFoundf("no such request for access")
+	}
+	return r, err
+}
+
+func seesAll(sc scope.Scope) bool {
+	return sc.Permissions.Has(Approving) || sc.Permissions.Has(seeing)
+}
+
+// at is the request at a time.
+func (r Request) at(now time.Time) Request {
+	if r.Status == Approved && !now.Before(*r.ExpiresAt) {
+		r.Status = Expired
+	}
+	return r
+}
+
+func (r Request) entry(event string, changed map[string]any) audit.Entry {
+	changed["request_id"] = r.ID
+	return audit.Entry{Type: event, Object: "access_request", ObjectID: strconv.FormatInt(r.ID, 10), ObjectName: r.ResourceName, Env: r.Environment, Changes: changed}
+}
+
+// note tells approvers of a request.
+func (s *Service) note(r Request) notify.Note {
+	return notify.Note{
+		ID: s.NewID(), Alert: "access_requested", Severity: format.Warning, Env: r.Environment, Fault: "access:" + strconv.FormatInt(r.ID, 10),
+		Title: r.SubjectID + " requests access to " + r.ResourceName, Text: r.Reason,
+		Facts: []format.Fact{{Name: "action", Value: r.Action}, {Name: "requested by", Value: r.RequestedBy}}, Path: "/audit", At: r.CreatedAt,
+	}
+}

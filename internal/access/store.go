@@ -1,0 +1,83 @@
+package access
+
+import (
+	"context"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+const (
+	columns = `id, environment, subject_id, resource_id, resource_name, resource_type, action, reason, status, requested_by_kind, requested_by_id, requested_by,
+	created_at, decided_by, decided_at, decision_reason, starts_at, expires_at, ended_by, ended_at`
+	// A grant whose time is over is expired, also before that is recorded.
+	filtered = ` FROM access_requests WHERE ($1 = '' OR environment = $1)
+		AND ($2 = '' OR (CASE WHEN status = 'approved' AND expires_at <= $3 THEN 'expired' ELSE status END) = $2)
+		AND ($4 = '' OR (requested_by_kind = $4 AND requested_by_id = $5) OR ($4 = 'user' AND subject_id = $5))`
+)
+
+func count(ctx context.Context, tx *db.Tx, f Filter, now time.Time) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT COUNT(*)`+filtered, string(f.Env), f.Status, now, f.kind, f.id)
+}
+
+func list(ctx context.Context, tx *db.Tx, f Filter, now time.Time) ([]Request, error) {
+	return db.All[Request](ctx, tx, `SELECT `+columns+filtered+` ORDER BY id DESC LIMIT $6 OFFSET $7`, string(f.Env), f.Status, now, f.kind, f.id, f.Limit, f.Skip)
+}
+
+func get(ctx context.Context, tx *db.Tx, id int64) (Request, error) {
+	return db.One[Request](ctx, tx, `SELECT `+columns+` FROM access_requests WHERE id = $1`, id)
+}
+
+func insert(ctx context.Context, tx *db.Tx, r Request) (Request, error) {
+	return db.One[Request](ctx, tx, `INSERT INTO access_requests (environment, subject_id, resource_id, resource_name, resource_type, action, reason, status,
+			requested_by_kind, requested_by_id, requested_by, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) RETURNING `+columns,
+		string(r.Environment), r.SubjectID, r.ResourceID, r.ResourceName, r.ResourceType, r.Action, r.Reason, r.Status, r.CallerKind, r.CallerID, r.RequestedBy, r.CreatedAt)
+}
+
+func update(ctx context.Context, tx *db.Tx, r Request) (Request, error) {
+	return db.One[Request](ctx, tx, `UPDATE access_requests SET status = $2, decided_by = $3, decided_at = $4, decision_reason = $5, starts_at = $6,
+			expires_at = $7, ended_by = $8, ended_at = $9 WHERE id = $1 RETURNING `+columns,
+		r.ID, r.Status, r.DecidedBy, r.DecidedAt, r.DecisionReason, r.StartsAt, r.ExpiresAt, r.EndedBy, r.EndedAt)
+}
+
+// countOpen is how many requests of a subject ("": of all) are in a state.
+func countOpen(ctx context.Context, tx *db.Tx, status, subject string) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT COUNT(*) FROM access_requests WHERE status = $1 AND ($2 = '' OR subject_id = $2)`, status, subject)
+}
+
+// countSame is how many open requests there are for the same.
+func countSame(ctx context.Context, tx *db.Tx, r Request) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT COUNT(*) FROM access_requests WHERE subject_id = $1 AND status = 'pending' AND resource_id = $2 AND action = $3`,
+		r.SubjectID, r.ResourceID, r.Action)
+}
+
+// grantsIn are the grants of an environment that have not ended, by subject.
+func grantsIn(ctx context.Context, tx *db.Tx, env scope.Env, now time.Time) ([]Request, error) {
+	return db.All[Request](ctx, tx, `SELECT `+columns+` FROM access_requests WHERE status = 'approved' AND environment = $1 AND expires_at > $2
+		ORDER BY subject_id, id`, string(env), now)
+}
+
+// over are grants whose end is not recorded.
+func over(ctx context.Context, tx *db.Tx, now time.Time) ([]Request, error) {
+	return db.All[Request](ctx, tx, `SELECT `+columns+` FROM access_requests WHERE status = 'approved' AND expires_at <= $1 ORDER BY id LIMIT 100`, now)
+}
+
+func forget(ctx context.Context, tx *db.Tx, before time.Time) error {
+	_, err := tx.Exec(ctx, `DELETE FROM access_requests WHERE status IN ('denied', 'revoked', 'expired') AND created_at < $1`, before)
+	return err
+}
+
+func insertChange(ctx context.Context, tx *db.Tx, env scope.Env, revision, oldest int64) error {
+	if _, err := tx.Exec(ctx, `INSERT INTO access_changes (environment, revision) VALUES ($1, $2)`, string(env), revision); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `DELETE FROM access_changes WHERE environment = $1 AND revision <= $2`, string(env), oldest)
+	return err
+}
+
+// ChangesSince is how many revisions of an environment after since were about grants.
+func ChangesSince(ctx context.Context, tx *db.Tx, env scope.Env, since int64) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT COUNT(*) FROM access_changes WHERE environment = $1 AND revision > $2`, string(env), since)
+}

@@ -1,0 +1,92 @@
+package decisions
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+
+	"github.com/gatehouse-dev/gatehouse/internal/access"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// AccessRequestPath names a request for access.
+type AccessRequestPath struct {
+	ID int64 `path:"request_id" minimum:"1" doc:"Id of the request"`
+	rest.InEnvironment
+}
+
+type accessListIn struct {
+	rest.Page
+	rest.InEnvironment
+	Status string `query:"status" enum:"pending,approved,denied,revoked,expired" doc:"Only requests in this state"`
+	Mine   bool   `query:"mine" doc:"Only requests that the caller filed, or that are for them"`
+}
+
+type accessPageOut struct{ Body access.Page }
+
+type accessOut struct{ Body access.Request }
+
+type accessFileIn struct {
+	rest.InEnvironment
+	Body access.Draft
+}
+
+type accessApproveIn struct {
+	AccessRequestPath
+	Body access.Approval
+}
+
+type accessRefuseIn struct {
+	AccessRequestPath
+	Body access.Refusal
+}
+
+// accessRequests registers requests for access after denials.
+func (h *Handler) accessRequests(r *rest.Router) {
+	op := func(id, method, path, summary, description string, permission scope.Permission) rest.Op {
+		return rest.Op{
+			ID: id, Method: method, Path: "/access/v1/requests" + path, Root: true, Reach: rest.ReachEnvironment, Permission: permission,
+			Tags: []string{"AuthZEN"}, Summary: summary, Description: description,
+		}
+	}
+	rest.Register(r, op("list-access-requests", http.MethodGet, "", "List requests for access",
+		"Newest first. Callers without resources:write and audit:read see the requests that they filed, or that are for them.", "decisions:read"),
+		func(ctx context.Context, sc scope.Scope, in *accessListIn) (*accessPageOut, error) {
+			page, err := h.Access.List(ctx, sc, access.Filter{Status: in.Status, Skip: int64(in.Skip), Limit: int64(in.Limit)}, in.Mine)
+			return &accessPageOut{page}, err
+		})
+	file := op("create-access-request", http.MethodPost, "", "Request access",
+		"Asks approvers for access to a resource whose attribute `request_access` is true. People request access for themselves, API keys for the users of an application. Notification channels hear of it. The environment is production unless the request names one.", "decisions:read")
+	file.Status, file.Creates, file.Record, file.Errors = http.StatusCreated, true, reflect.TypeFor[access.Request](), []int{http.StatusNotFound, http.StatusConflict}
+	rest.Register(r, file, func(ctx context.Context, sc scope.Scope, in *accessFileIn) (*accessOut, error) {
+		out, err := h.Access.File(ctx, sc, in.Body)
+		return &accessOut{out}, err
+	})
+	rest.Register(r, op("get-access-request", http.MethodGet, "/{request_id}", "Read a request for access", "", "decisions:read"),
+		func(ctx context.Context, sc scope.Scope, in *AccessRequestPath) (*accessOut, error) {
+			out, err := h.Access.Get(ctx, sc, in.ID)
+			return &accessOut{out}, err
+		})
+	decide := func(id, path, summary, description string) rest.Op {
+		o := op(id, http.MethodPost, "/{request_id}/"+path, summary, description, access.Approving)
+		o.Errors = []int{http.StatusConflict}
+		return o
+	}
+	rest.Register(r, decide("approve-access-request", "approve", "Grant the requested access",
+		"The grant begins at once and ends by itself. Controls read it as data.grants.<subject>. Only a person who is signed in decides, and nobody their own request."),
+		func(ctx context.Context, sc scope.Scope, in *accessApproveIn) (*accessOut, error) {
+			out, err := h.Access.Approve(ctx, sc, in.ID, in.Body)
+			return &accessOut{out}, err
+		})
+	rest.Register(r, decide("deny-access-request", "deny", "Deny a request for access", "Only a person who is signed in decides, and nobody their own request."),
+		func(ctx context.Context, sc scope.Scope, in *accessRefuseIn) (*accessOut, error) {
+			out, err := h.Access.Deny(ctx, sc, in.ID, in.Body)
+			return &accessOut{out}, err
+		})
+	rest.Register(r, decide("revoke-access-grant", "revoke", "End a grant before its time", "Effective at once on servers, and on each bouncer when it gets its next bundle."),
+		func(ctx context.Context, sc scope.Scope, in *accessRefuseIn) (*accessOut, error) {
+			out, err := h.Access.Revoke(ctx, sc, in.ID, in.Body)
+			return &accessOut{out}, err
+		})
+}

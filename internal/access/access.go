@@ -18,8 +18,9 @@ const (
 )
 
 const (
-	// maxPending bounds the open requests of a tenant, maxOwn those of one subject.
-	maxPending, maxOwn = 1000, 20
+	// maxPending bounds the open requests of a tenant, maxOwn those of one subject, and maxFiled those
+	// that one person or key filed, so that a key that floods leaves room for others.
+	maxPending, maxOwn, maxFiled = 1000, 20, 500
 	// maxGrants bounds the grants of a tenant: each bouncer whose controls read them gets all.
 	maxGrants = 1000
 	// keptFor is how long requests that are over are kept.
@@ -61,7 +62,7 @@ type Page struct {
 type Draft struct {
 	Subject struct {
 		Type string `json:"type,omitempty" enum:"user,agent" doc:"Type of the subject; user by default."`
-		ID   string `json:"id,omitempty" maxLength:"256" doc:"Who needs access: input.user.id of the denied decision. A person files for themselves, and may leave it out." example:"ada"`
+		ID   string `json:"id,omitempty" maxLength:"256" format:"name" doc:"Who needs access: input.user.id of the denied decision. A person files for themselves, and may leave it out." example:"ada"`
 	} `json:"subject,omitzero" doc:"Who needs access."`
 	Action struct {
 		Name string `json:"name" minLength:"1" maxLength:"128" doc:"The action, as in the denied decision." example:"read"`

@@ -153,22 +153,19 @@ func checkRoom(ctx context.Context, tx *db.Tx, r Request) error {
 	if same > 0 {
 		return fault.New(fault.Conflict, "already_requested", "this access is requested already, and waits for a decision")
 	}
-	all, err := countOpen(ctx, tx, Pending, "")
+	n, err := countOpen(ctx, tx, r)
 	if err != nil {
 		return err
 	}
-	own, err := countOpen(ctx, tx, Pending, r.SubjectID)
-	if err != nil {
-		return err
-	}
-	return errors.Join(fault.CheckCount(all, maxPending, "a tenant has at most %d open requests for access"),
-		fault.CheckCount(own, maxOwn, "a subject has at most %d open requests for access"))
+	return errors.Join(fault.CheckCount(n.All, maxPending, "a tenant has at most %d open requests for access"),
+		fault.CheckCount(n.OfSubject, maxOwn, "a subject has at most %d open requests for access"),
+		fault.CheckCount(n.OfCaller, maxFiled, "a person or key has at most %d open requests for access"))
 }
 
 // Approve grants what was requested for a time.
 func (s *Service) Approve(ctx context.Context, sc scope.Scope, id int64, a Approval) (Request, error) {
 	return s.decide(ctx, sc, id, "ACCESS_APPROVED", func(ctx context.Context, tx *db.Tx, r *Request, now time.Time) error {
-		active, err := countOpen(ctx, tx, Approved, "")
+		active, err := countGrants(ctx, tx, now)
 		if err != nil {
 			return err
 		}

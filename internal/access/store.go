@@ -42,9 +42,23 @@ func update(ctx context.Context, tx *db.Tx, r Request) (Request, error) {
 		r.ID, r.Status, r.DecidedBy, r.DecidedAt, r.DecisionReason, r.StartsAt, r.ExpiresAt, r.EndedBy, r.EndedAt)
 }
 
-// countOpen is how many requests of a subject ("": of all) are in a state.
-func countOpen(ctx context.Context, tx *db.Tx, status, subject string) (int64, error) {
-	return db.One[int64](ctx, tx, `SELECT COUNT(*) FROM access_requests WHERE status = $1 AND ($2 = '' OR subject_id = $2)`, status, subject)
+// open are how many requests wait for a decision.
+type open struct {
+	All       int64 `db:"all_open"`
+	OfSubject int64 `db:"of_subject"`
+	OfCaller  int64 `db:"of_caller"`
+}
+
+// countOpen counts the open requests: all, those for the subject of r, and those of its caller.
+func countOpen(ctx context.Context, tx *db.Tx, r Request) (open, error) {
+	return db.One[open](ctx, tx, `SELECT COUNT(*) AS all_open, COUNT(CASE WHEN subject_id = $1 THEN 1 END) AS of_subject,
+		COUNT(CASE WHEN requested_by_kind = $2 AND requested_by_id = $3 THEN 1 END) AS of_caller FROM access_requests WHERE status = 'pending'`,
+		r.SubjectID, r.CallerKind, r.CallerID)
+}
+
+// countGrants is how many grants last at a time.
+func countGrants(ctx context.Context, tx *db.Tx, now time.Time) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT COUNT(*) FROM access_requests WHERE status = 'approved' AND expires_at > $1`, now)
 }
 
 // countSame is how many open requests there are for the same.

@@ -6335,6 +6335,7 @@ export interface components {
         };
         DraftSubjectStruct: {
             /**
+             * Format: name
              * @description Who needs access: input.user.id of the denied decision. A person files for themselves, and may leave it out.
              * @example ada
              */

@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"errors"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -322,11 +323,16 @@ func (r Request) entry(event string, changed map[string]any) audit.Entry {
 	return audit.Entry{Type: event, Object: "access_request", ObjectID: strconv.FormatInt(r.ID, 10), ObjectName: r.ResourceName, Env: r.Environment, Changes: changed}
 }
 
+// path is where the console shows the request.
+func (r Request) path() string {
+	return "/requests?" + url.Values{"environment": {string(r.Environment)}, "request": {strconv.FormatInt(r.ID, 10)}}.Encode()
+}
+
 // note tells approvers of a request.
 func (s *Service) note(r Request) notify.Note {
 	return notify.Note{
 		ID: s.NewID(), Alert: "access_requested", Severity: format.Warning, Env: r.Environment, Fault: "access:" + strconv.FormatInt(r.ID, 10),
 		Title: r.SubjectID + " requests access to " + r.ResourceName, Text: r.Reason,
-		Facts: []format.Fact{{Name: "action", Value: r.Action}, {Name: "requested by", Value: r.RequestedBy}}, Path: "/audit", At: r.CreatedAt,
+		Facts: []format.Fact{{Name: "action", Value: r.Action}, {Name: "requested by", Value: r.RequestedBy}}, Path: r.path(), At: r.CreatedAt,
 	}
 }

@@ -106,6 +106,12 @@ export const screens: Screen[] = [
     nav: { group: "estate", title: "agents.title", icon: "agent", key: "j" },
   },
   {
+    path: "/requests",
+    load: () => import("./pages/requests/Requests"),
+    permission: "decisions:read",
+    nav: { group: "people", title: "requests.title", icon: "check" },
+  },
+  {
     path: "/audit",
     load: () => import("./pages/audit/Audit"),
     permission: "audit:read",

@@ -9,7 +9,7 @@ const shownBy: Record<string, string[]> = {
   anomalies: ["/api/v1/dashboard"],
   policies: ["/api/v1/policies", "/api/v1/dashboard/stats"],
   libraries: ["/api/v1/policies"],
-  resources: ["/api/v1/resources", "/api/v1/dashboard/stats"],
+  resources: ["/api/v1/resources", "/api/v1/dashboard/stats", "/access/v1/requests"],
   bouncers: ["/api/v1/bouncers", "/api/v1/dashboard/stats", "/api/v1/peps"],
   revisions: ["/api/v1/deployments/revisions"],
   replays: ["/api/v1/compliance/replays"],

@@ -93,6 +93,7 @@ const ids = [
   "channel_id",
   "rule",
   "digest_id",
+  "request",
 ];
 
 /** The same screen in the other environment, without what names objects there: ids differ. */

@@ -34,6 +34,7 @@ const audit = {
   object_deployment: "Deployment",
   object_repository: "Repository",
   object_replay: "Replay",
+  object_access_request: "Access request",
   object_anomaly: "Anomaly",
   object_simulation_scenario: "Scenario",
   refresh: "Refresh",

@@ -72,6 +72,9 @@ const common = {
   state_dlq: "Given up",
   state_sent: "Sent",
   state_success: "Arrived",
+  state_approved: "Approved",
+  state_denied: "Denied",
+  state_revoked: "Revoked",
   state_held: "Held",
   state_digested: "In a digest",
 };

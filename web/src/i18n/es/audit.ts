@@ -43,6 +43,7 @@ const audit: Area<typeof en> = {
   object_deployment: "Despliegue",
   object_repository: "Repositorio",
   object_replay: "Repetición",
+  object_access_request: "Solicitud de acceso",
   object_anomaly: "Anomalía",
   object_simulation_scenario: "Escenario",
   refresh: "Actualizar",

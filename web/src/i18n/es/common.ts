@@ -76,6 +76,9 @@ const common: Area<typeof en> = {
   state_dlq: "Abandonada",
   state_sent: "Enviada",
   state_success: "Llegó",
+  state_approved: "Aprobado",
+  state_denied: "Denegado",
+  state_revoked: "Revocado",
   state_held: "Retenida",
   state_digested: "En un resumen",
 };

@@ -17,6 +17,7 @@ import notifications from "./notifications";
 import policies from "./policies";
 import replays from "./replays";
 import repositories from "./repositories";
+import requests from "./requests";
 import resources from "./resources";
 import revisions from "./revisions";
 import security from "./security";
@@ -65,6 +66,7 @@ export default {
   webhooks,
   sources,
   agents,
+  requests,
   domains,
   coverage,
 };

@@ -43,6 +43,7 @@ const audit: Area<typeof en> = {
   object_deployment: "Déploiement",
   object_repository: "Dépôt",
   object_replay: "Rejeu",
+  object_access_request: "Demande d’accès",
   object_anomaly: "Anomalie",
   object_simulation_scenario: "Scénario",
   refresh: "Actualiser",

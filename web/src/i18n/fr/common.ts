@@ -76,6 +76,9 @@ const common: Area<typeof en> = {
   state_dlq: "Abandonnée",
   state_sent: "Envoyée",
   state_success: "Arrivé",
+  state_approved: "Approuvé",
+  state_denied: "Refusé",
+  state_revoked: "Révoqué",
   state_held: "Retenue",
   state_digested: "Dans un récapitulatif",
 };

@@ -30,6 +30,7 @@ const objects = [
   "repository",
   "replay",
   "anomaly",
+  "access_request",
 ];
 
 /** The administrative audit: who changed what, with the values before and after. */

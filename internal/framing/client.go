@@ -37,7 +37,7 @@ type ClientConn struct {
 // NewClientConn is the connection c without TLS.
 func NewClientConn(c net.Conn, trust *Trust) *ClientConn {
 	s := newSocket(c)
-	return &ClientConn{Conn: c, socket: s, trust: trust}
+	return &ClientConn{Conn: s.Conn, socket: s, trust: trust}
 }
 
 // Secure begins TLS on c. The caller completes the handshake, and takes
@@ -289,7 +289,7 @@ func (c *ClientConn) Close() error {
 	c.mu.Lock()
 	reset := c.spent && !c.open && c.req.between()
 	c.mu.Unlock()
-	if tcp, ok := c.socket.Conn.(*net.TCPConn); ok && reset {
+	if tcp, ok := c.socket.Conn.(interface{ SetLinger(sec int) error }); ok && reset {
 		_ = tcp.SetLinger(0) // it ends in either case
 	}
 	return c.Conn.Close()

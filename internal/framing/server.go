@@ -60,7 +60,9 @@ type ServerConn struct {
 
 // NewServerConn checks the requests on c. seen is what was read off c before, from
 // the first byte of a request.
-func NewServerConn(c net.Conn, seen []byte) *ServerConn { return &ServerConn{Conn: c, seen: seen} }
+func NewServerConn(c net.Conn, seen []byte) *ServerConn {
+	return &ServerConn{Conn: directly(c), seen: seen}
+}
 
 // Release ends the checking: the connection is a tunnel from here on.
 func (c *ServerConn) Release() { c.raw.Store(true) }

@@ -35,7 +35,7 @@ type socket struct {
 }
 
 func newSocket(c net.Conn) *socket {
-	s := &socket{Conn: c}
+	s := &socket{Conn: directly(c)}
 	if sc, ok := c.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
 			s.raw = raw

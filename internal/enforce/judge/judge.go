@@ -94,9 +94,7 @@ func (j *Judge) Decide(ctx context.Context, st *settings.State, in *request.Inbo
 	j.Count.Decision(v.Decision.Duration, v.Decision.CacheHit)
 	if r := v.Decision.Resource; r != nil && (r.AuditLevel == AuditDetailed || r.AuditLevel == AuditComprehensive) {
 		opt.Caught = j.Panics.Caught(ctx, in.ID)
-		if !whole {
-			v.Asked = in.Question(st.Settings, who, true)
-		}
+		v.Asked = in.WithHead(st.Settings, req)
 		v.explain(ctx, st, &v.Asked, opt)
 	}
 	v.takeDecision(st, idErr)

@@ -34,12 +34,13 @@ func (r *Recorder) appendEventInput(dst []byte, st *settings.State, in *request.
 		return appendBasicInput(dst, in, who, v)
 	}
 	from := len(dst)
-	if told := r.recordable(in, v); told == in && v.Asked.Extra.Get("request").Defined() {
-		dst = appendInput(dst, &v.Asked)
+	var q rego.Request
+	if told := r.recordable(in, v); told == in && v.Asked.User.Defined() {
+		q = in.WithHead(st.Settings, v.Asked)
 	} else {
-		q := told.Question(st.Settings, who, true)
-		dst = appendInput(dst, &q)
+		q = told.Question(st.Settings, who, true)
 	}
+	dst = appendInput(dst, &q)
 	if !kept && len(dst)-from > inputMost {
 		return appendBasicInput(dst[:from], in, who, v)
 	}

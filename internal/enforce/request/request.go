@@ -247,6 +247,21 @@ func (in *Inbound) Question(st *settings.Settings, who *identity.Caller, head bo
 	}
 }
 
+// WithHead is q, a question about the request, with input.request if that is missing.
+func (in *Inbound) WithHead(st *settings.Settings, q rego.Request) rego.Request {
+	if q.Extra.Get("request").Defined() {
+		return q
+	}
+	var room [4]value.Member // as in Question
+	members := append(room[:0], value.Member{Key: "request", Value: in.head(st, value.String(in.Method), q.Resource.Get("path"), value.String(in.Host))})
+	q.Extra.Each(func(name string, v value.Value) bool {
+		members = append(members, value.Member{Key: name, Value: v})
+		return true
+	})
+	q.Extra = value.Object(members...)
+	return q
+}
+
 // head is input.request. No other part takes as long to make, and few controls read it.
 func (in *Inbound) head(st *settings.Settings, method, path, host value.Value) value.Value {
 	query := in.params

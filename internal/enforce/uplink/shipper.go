@@ -2,7 +2,6 @@ package uplink
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"io"
@@ -10,6 +9,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/klauspost/compress/gzip"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"

@@ -1,0 +1,171 @@
+package framing
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Both ends of a connection, first as package net has it and then with direct calls, so
+// that each case shows the same of both.
+func eachConn(t *testing.T, test func(t *testing.T, c net.Conn, peer *net.TCPConn)) {
+	for name, wrap := range map[string]func(net.Conn) net.Conn{"net": func(c net.Conn) net.Conn { return c }, "direct": directly} {
+		t.Run(name, func(t *testing.T) {
+			c, peer := tcpPair(t)
+			test(t, wrap(c), peer)
+		})
+	}
+}
+
+func tcpPair(t *testing.T) (c, peer *net.TCPConn) {
+	t.Helper()
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	c, err = net.DialTCP("tcp", nil, l.Addr().(*net.TCPAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if peer, err = l.AcceptTCP(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = c.Close(), peer.Close() })
+	return c, peer
+}
+
+// wantOp fails unless err is one of package net's, of that operation and cause.
+func wantOp(t *testing.T, err error, op string, cause error) {
+	t.Helper()
+	var of *net.OpError
+	if !errors.As(err, &of) || of.Op != op || !errors.Is(err, cause) {
+		t.Errorf("error %#v (%v), want one of %s because of %v", err, err, op, cause)
+	}
+}
+
+func TestDirectTransfers(t *testing.T) {
+	eachConn(t, func(t *testing.T, c net.Conn, peer *net.TCPConn) {
+		sent := make([]byte, 5<<20) // more than the kernel takes at once
+		_, _ = rand.Read(sent)
+		go func() {
+			if n, err := c.Write(sent); n != len(sent) || err != nil {
+				t.Errorf("wrote %d bytes of %d: %v", n, len(sent), err)
+			}
+		}()
+		got := make([]byte, len(sent))
+		if _, err := io.ReadFull(peer, got); err != nil || !bytes.Equal(got, sent) {
+			t.Fatalf("the peer got other bytes: %v", err)
+		}
+		go func() { _, _ = peer.Write(sent); _ = peer.CloseWrite() }()
+		if got, err := io.ReadAll(c); err != nil || !bytes.Equal(got, sent) {
+			t.Fatalf("read %d other bytes: %v", len(got), err)
+		}
+		if n, err := c.Read(nil); n != 0 || err != nil {
+			t.Errorf("read %d bytes into nothing: %v", n, err)
+		}
+		if n, err := c.Read(got); n != 0 || !errors.Is(err, io.EOF) {
+			t.Errorf("read %d bytes after the end: %v", n, err)
+		}
+	})
+}
+
+// Writes from several goroutines must not mix.
+func TestDirectWritesTogether(t *testing.T) {
+	eachConn(t, func(t *testing.T, c net.Conn, peer *net.TCPConn) {
+		const writers, size = 8, 300 << 10
+		var all sync.WaitGroup
+		for i := range writers {
+			all.Go(func() {
+				if _, err := c.Write(bytes.Repeat([]byte{byte('a' + i)}, size)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		part := make([]byte, size)
+		for range writers {
+			if _, err := io.ReadFull(peer, part); err != nil {
+				t.Fatal(err)
+			}
+			if bytes.Count(part, part[:1]) != size {
+				t.Fatal("two writes are mixed")
+			}
+		}
+		all.Wait()
+	})
+}
+
+func TestDirectFailures(t *testing.T) {
+	buf := make([]byte, 1<<20)
+	t.Run("deadline passed", func(t *testing.T) {
+		eachConn(t, func(t *testing.T, c net.Conn, _ *net.TCPConn) {
+			_ = c.SetDeadline(time.Now().Add(-time.Second))
+			_, err := c.Read(buf)
+			wantOp(t, err, "read", os.ErrDeadlineExceeded)
+			_, err = c.Write(buf)
+			wantOp(t, err, "write", os.ErrDeadlineExceeded)
+		})
+	})
+	t.Run("deadline while it waits", func(t *testing.T) {
+		eachConn(t, func(t *testing.T, c net.Conn, _ *net.TCPConn) {
+			_ = c.SetDeadline(time.Now().Add(20 * time.Millisecond))
+			_, err := c.Read(buf)
+			wantOp(t, err, "read", os.ErrDeadlineExceeded)
+			var timeout net.Error
+			if !errors.As(err, &timeout) || !timeout.Timeout() {
+				t.Errorf("%v is no timeout", err)
+			}
+			for err = nil; err == nil; {
+				_, err = c.Write(buf) // the peer reads nothing
+			}
+			wantOp(t, err, "write", os.ErrDeadlineExceeded)
+		})
+	})
+	t.Run("closed while it waits", func(t *testing.T) {
+		eachConn(t, func(t *testing.T, c net.Conn, _ *net.TCPConn) {
+			failed := make(chan error, 1)
+			go func() { _, err := c.Read(make([]byte, 1)); failed <- err }()
+			_ = c.Close()
+			wantOp(t, <-failed, "read", net.ErrClosed)
+			_, err := c.Write(buf)
+			wantOp(t, err, "write", net.ErrClosed)
+		})
+	})
+	t.Run("reset by the peer", func(t *testing.T) {
+		eachConn(t, func(t *testing.T, c net.Conn, peer *net.TCPConn) {
+			_ = peer.SetLinger(0)
+			_ = peer.Close()
+			_, err := c.Read(buf)
+			wantOp(t, err, "read", syscall.ECONNRESET)
+			_, err = c.Write(buf)
+			wantOp(t, err, "write", syscall.EPIPE)
+		})
+	})
+}
+
+// What the callers of a connection ask of it by its type.
+func TestDirectFaces(t *testing.T) {
+	c, peer := tcpPair(t)
+	d := directly(c)
+	if _, ok := d.(interface{ SetLinger(sec int) error }); !ok {
+		t.Error("the connection cannot be reset")
+	}
+	half, ok := d.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		t.Fatal("the connection cannot be half closed")
+	}
+	if n, err := peer.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("the peer reads %d bytes, and %v", n, err)
+	}
+	one, _ := net.Pipe()
+	if directly(one) != one {
+		t.Error("a pipe was taken for a TCP connection")
+	}
+}

@@ -21,7 +21,7 @@ import (
 type Asked struct {
 	ID         int64
 	Name, Type string
-	// Requestable: its denials may be requested.
+	// Requestable: its denials may be requested, as it or a control says.
 	Requestable bool
 }
 
@@ -90,7 +90,7 @@ func (s *Service) File(ctx context.Context, sc scope.Scope, d Draft) (Request, e
 		return Request{}, err
 	}
 	if !asked.Requestable {
-		return Request{}, fault.New(fault.Forbidden, "not_requestable", "access to this resource cannot be requested: its attribute request_access is not true")
+		return Request{}, fault.New(fault.Forbidden, "not_requestable", "access to this resource cannot be requested: neither its attribute request_access nor the annotation of a control says so")
 	}
 	r := Request{
 		Environment: env, SubjectID: subject, ResourceID: asked.ID, ResourceName: asked.Name, ResourceType: asked.Type, Action: d.Action.Name,

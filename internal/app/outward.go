@@ -191,7 +191,7 @@ func askedResource(p *parts) func(ctx context.Context, t scope.TenantID, env sco
 		if found == nil {
 			return access.Asked{}, fault.NotFoundf("no such resource")
 		}
-		return access.Asked{ID: found.ID, Name: found.Name, Type: found.Type, Requestable: found.Requestable()}, nil
+		return access.Asked{ID: found.ID, Name: found.Name, Type: found.Type, Requestable: set.Requestable(found)}, nil
 	}
 }
 

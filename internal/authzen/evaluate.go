@@ -12,20 +12,21 @@ import (
 )
 
 // Decision is the answer to one evaluation. Context is there where the caller asks
-// for it with context.explain true, where the decision masks, and where an item of
-// several has an error.
+// for it with context.explain true, where the decision masks, where access may be requested
+// after a denial, and where an item of several has an error.
 type Decision struct {
 	Decision bool             `json:"decision" doc:"Whether access is granted"`
-	Context  *DecisionContext `json:"context,omitempty" doc:"The reason, when the request's context has explain true; the mask, when the decision masks data; the error, when the item could not be decided"`
+	Context  *DecisionContext `json:"context,omitempty" doc:"The reason, when the request's context has explain true; the mask, when the decision masks data; request_access, after a denial that can be requested; the error, when the item could not be decided"`
 }
 
 // DecisionContext is what goes beyond the decision.
 type DecisionContext struct {
-	Reason     string          `json:"reason,omitempty" doc:"The reason for the decision"`
-	Effect     string          `json:"effect,omitempty" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"The effect that the controls returned"`
-	PolicyName string          `json:"policy_name,omitempty" doc:"The control that decided"`
-	Mask       []rego.MaskRule `json:"mask,omitempty" doc:"What the PEP must mask in the data that it returns"`
-	Error      *ItemError      `json:"error,omitempty" doc:"Why the item could not be decided"`
+	Reason        string                  `json:"reason,omitempty" doc:"The reason for the decision"`
+	Effect        string                  `json:"effect,omitempty" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"The effect that the controls returned"`
+	PolicyName    string                  `json:"policy_name,omitempty" doc:"The control that decided"`
+	Mask          []rego.MaskRule         `json:"mask,omitempty" doc:"What the PEP must mask in the data that it returns"`
+	RequestAccess *decision.RequestAccess `json:"request_access,omitempty" doc:"After a denial that can be requested: what to send to /access/v1/requests, with a reason"`
+	Error         *ItemError              `json:"error,omitempty" doc:"Why the item could not be decided"`
 }
 
 // ItemError is the error of one item of several.
@@ -60,7 +61,7 @@ func (s *Service) Evaluate(ctx context.Context, sc scope.Scope, body value.Value
 	}
 	var out Decision
 	err = s.Decisions.DecideSeveral(ctx, sc, set, []*rego.Request{req}, s.Subject, func(_ int, d *rego.Decision) bool {
-		out = answer(d, explains(p))
+		out = answer(d, req, explains(p))
 		return true
 	})
 	return out, err
@@ -101,7 +102,7 @@ func (s *Service) Evaluations(ctx context.Context, sc scope.Scope, body value.Va
 	err = s.Decisions.DecideSeveral(ctx, sc, set, requests, s.Subject, func(i int, d *rego.Decision) bool {
 		a := refused(wrong[i])
 		if d != nil {
-			a = answer(d, explain[i])
+			a = answer(d, requests[i], explain[i])
 		}
 		list = append(list, a)
 		return !(semantic == denyOnFirstDeny && !a.Decision || semantic == permitOnFirstPermit && a.Decision)
@@ -135,14 +136,20 @@ func explains(p parts) bool {
 }
 
 // answer is a decision as AuthZEN has it: nothing but the decision, unless more is
-// asked for or what is given out must be masked.
-func answer(d *rego.Decision, explain bool) Decision {
+// asked for, what is given out must be masked, or access may be requested.
+func answer(d *rego.Decision, req *rego.Request, explain bool) Decision {
 	out := Decision{Decision: d.Permit}
 	if len(d.Mask) > 0 {
 		out.Context = &DecisionContext{Mask: d.Mask, Effect: d.Effect.String()}
 	}
 	if explain {
 		out.Context = &DecisionContext{Reason: d.Reason, Effect: d.Effect.String(), PolicyName: d.PolicyName, Mask: d.Mask}
+	}
+	if ask := decision.RequestAccessFor(d, req); ask != nil {
+		if out.Context == nil {
+			out.Context = &DecisionContext{}
+		}
+		out.Context.RequestAccess = ask
 	}
 	return out
 }

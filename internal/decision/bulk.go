@@ -119,6 +119,7 @@ func (b *bulkCall) run(ctx context.Context, sc scope.Scope, env scope.Env, read 
 		total += d.Duration
 		out.Results = append(out.Results, BulkResult{
 			DecisionID: it.id, AuditID: own, Decision: wire(d.Permit), Reason: d.Reason, EvaluationTimeMS: milliseconds(d.Duration), Mask: d.Mask,
+			RequestAccess: RequestAccessFor(&d, &it.request),
 		})
 	}
 	out.TotalEvaluationTimeMS = milliseconds(total)

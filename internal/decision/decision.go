@@ -34,7 +34,7 @@ type Result struct {
 	DecisionID       string          `json:"decision_id" doc:"Identifies this decision in the audit"`
 	Timestamp        time.Time       `json:"timestamp" doc:"When it was decided, UTC"`
 	Mask             []rego.MaskRule `json:"mask,omitempty" doc:"For MASK: what the PEP must mask"`
-	RequestAccess    *RequestAccess  `json:"request_access,omitempty" doc:"After a denial of a resource whose attribute request_access is true: what to send to /access/v1/requests, with a reason"`
+	RequestAccess    *RequestAccess  `json:"request_access,omitempty" doc:"After a denial that can be requested: what to send to /access/v1/requests, with a reason"`
 }
 
 // BulkResult is the answer to one item of a bulk call.
@@ -45,6 +45,7 @@ type BulkResult struct {
 	Reason           string          `json:"reason"`
 	EvaluationTimeMS float64         `json:"evaluation_time_ms"`
 	Mask             []rego.MaskRule `json:"mask,omitempty"`
+	RequestAccess    *RequestAccess  `json:"request_access,omitempty" doc:"After a denial that can be requested: what to send to /access/v1/requests, with a reason"`
 }
 
 // Bulk is the answer to a bulk call.

@@ -31,9 +31,7 @@ func (r *Result) AppendJSON(dst []byte) []byte {
 	dst = r.Timestamp.UTC().AppendFormat(dst, time.RFC3339Nano)
 	dst = append(dst, '"')
 	dst = appendMask(dst, r.Mask)
-	if r.RequestAccess != nil {
-		dst = r.RequestAccess.appendJSON(append(dst, `,"request_access":`...))
-	}
+	dst = r.RequestAccess.append(dst)
 	return append(dst, '}')
 }
 
@@ -56,6 +54,7 @@ func (b *Bulk) AppendJSON(dst []byte) []byte {
 		dst = append(dst, `,"evaluation_time_ms":`...)
 		dst = strconv.AppendFloat(dst, r.EvaluationTimeMS, 'f', -1, 64)
 		dst = appendMask(dst, r.Mask)
+		dst = r.RequestAccess.append(dst)
 		dst = append(dst, '}')
 	}
 	dst = append(dst, `],"total_evaluation_time_ms":`...)

@@ -1,11 +1,6 @@
 package decision
 
-import (
-	"strconv"
-
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
-)
+import "github.com/gatehouse-dev/gatehouse/internal/rego"
 
 // RequestAccess is a request for access that may be filed after a denial, but for its reason.
 type RequestAccess struct {
@@ -24,22 +19,19 @@ type RequestAction struct {
 	Name string `json:"name" doc:"Name of the action" example:"read"`
 }
 
-// requestAccess is what may be requested after a decision; nil: nothing.
-func requestAccess(d *rego.Decision, req *rego.Request) *RequestAccess {
-	if !d.Requestable() {
+// RequestAccessFor is what may be requested after a decision; nil: nothing.
+func RequestAccessFor(d *rego.Decision, req *rego.Request) *RequestAccess {
+	h, ok := d.AccessHint(req)
+	if !ok {
 		return nil
 	}
-	subject, known := req.User.Get("id").Str()
-	action, named := req.Action.Get("name").Str()
-	if !known || !named || subject == "" || action == "" {
-		return nil
-	}
-	return &RequestAccess{RequestSubject{subject}, RequestAction{action}, RequestSubject{strconv.FormatInt(d.Resource.ID, 10)}}
+	return &RequestAccess{RequestSubject{h.Subject}, RequestAction{h.Action}, RequestSubject{h.Resource}}
 }
 
-func (a *RequestAccess) appendJSON(dst []byte) []byte {
-	dst = value.AppendString(append(dst, `{"subject":{"id":`...), a.Subject.ID)
-	dst = value.AppendString(append(dst, `},"action":{"name":`...), a.Action.Name)
-	dst = value.AppendString(append(dst, `},"resource":{"id":`...), a.Resource.ID)
-	return append(dst, "}}"...)
+// append appends it as a member after others, if it is there.
+func (a *RequestAccess) append(dst []byte) []byte {
+	if a == nil {
+		return dst
+	}
+	return rego.AccessHint{Subject: a.Subject.ID, Action: a.Action.Name, Resource: a.Resource.ID}.AppendJSON(append(dst, `,"request_access":`...))
 }

@@ -81,7 +81,7 @@ func (s *Service) Evaluate(ctx context.Context, sc scope.Scope, body value.Value
 	}
 	return Result{
 		Decision: wire(d.Permit), Reason: d.Reason, PolicyName: name(&d), EvaluationTimeMS: milliseconds(d.Duration),
-		CacheHit: d.CacheHit, DecisionID: id, Timestamp: at, Mask: d.Mask, RequestAccess: requestAccess(&d, &req),
+		CacheHit: d.CacheHit, DecisionID: id, Timestamp: at, Mask: d.Mask, RequestAccess: RequestAccessFor(&d, &req),
 	}, nil
 }
 

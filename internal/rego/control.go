@@ -34,9 +34,10 @@ type Control struct {
 type later struct {
 	once lazily
 	// derived is the value that another package derives from it.
-	derived derivative
-	reasons whyProgram
-	actions actionNames
+	derived     derivative
+	reasons     whyProgram
+	actions     actionNames
+	requestable requestable
 }
 
 // lazily runs something once, and records whether it ran.

@@ -1,17 +1,98 @@
 package rego
 
-// Requestable reports whether access to a resource may be requested after a denial: its
-// attribute request_access is true.
+import (
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// requestAccess is the attribute of a resource, and the custom annotation of a control, that says
+// that access may be requested after a denial.
+const requestAccess = "request_access"
+
+// requestable is whether a control has the annotation; nil before the first denial.
+type requestable = atomic.Pointer[bool]
+
+// Requestable reports whether the attribute request_access of a resource is true.
 func (r *Resource) Requestable() bool {
 	if r == nil {
 		return false
 	}
-	yes, _ := r.Doc.Get(attributes).Get("request_access").Bool()
+	yes, _ := r.Doc.Get(attributes).Get(requestAccess).Bool()
 	return yes
 }
 
-// Requestable reports whether this is a denial that the subject may request access after. Errors
-// are not: a grant would not change them.
+// Requestable reports whether the custom annotation request_access of the control's package is
+// true. Only the first call parses the source.
+func (c *Control) Requestable() bool {
+	if known := c.requestable.Load(); known != nil {
+		return *known
+	}
+	yes := strings.Contains(c.source, requestAccess) && lang.Annotated(c.source, requestAccess)
+	c.requestable.Store(&yes)
+	return yes
+}
+
+// Requestable reports whether access to a resource may be requested: the resource says so, or a
+// control that decides about it.
+func (s *Set) Requestable(r *Resource) bool {
+	if r.Requestable() {
+		return true
+	}
+	for _, c := range s.ControlsOf([]int64{r.ID}) {
+		if c.Requestable() {
+			return true
+		}
+	}
+	return false
+}
+
+// Requestable reports whether this is a denial that the subject may request access after: the
+// resource says so, or the control that denied. Where no control matched, each that was asked
+// counts. Errors are no such denials, for a grant would not change them.
 func (d *Decision) Requestable() bool {
-	return !d.Permit && d.Err == nil && d.Resource.Requestable()
+	if d.Permit || d.Err != nil || d.Resource == nil {
+		return false
+	}
+	if d.Resource.Requestable() {
+		return true
+	}
+	for _, c := range d.Ran {
+		if (d.PolicyName == "" || c.meta.ID == d.PolicyID) && c.Requestable() {
+			return true
+		}
+	}
+	return false
+}
+
+// AccessHint is what may be requested after a denial.
+type AccessHint struct {
+	// Subject is the id of who was denied, Action the name of what.
+	Subject, Action string
+	// Resource is the id of the matched resource.
+	Resource string
+}
+
+// AccessHint returns what may be requested after a decision; false: nothing.
+func (d *Decision) AccessHint(req *Request) (AccessHint, bool) {
+	if !d.Requestable() {
+		return AccessHint{}, false
+	}
+	subject, known := req.User.Get("id").Str()
+	action, named := req.Action.Get("name").Str()
+	if !known || !named || subject == "" || action == "" {
+		return AccessHint{}, false
+	}
+	return AccessHint{subject, action, strconv.FormatInt(d.Resource.ID, 10)}, true
+}
+
+// AppendJSON appends the hint as the body of a request for access, without its reason.
+func (h AccessHint) AppendJSON(dst []byte) []byte {
+	dst = value.AppendString(append(dst, `{"subject":{"id":`...), h.Subject)
+	dst = value.AppendString(append(dst, `},"action":{"name":`...), h.Action)
+	dst = value.AppendString(append(dst, `},"resource":{"id":`...), h.Resource)
+	return append(dst, "}}"...)
 }

@@ -57,7 +57,7 @@ func (h *Handler) accessRequests(r *rest.Router) {
 			return &accessPageOut{page}, err
 		})
 	file := op("create-access-request", http.MethodPost, "", "Request access",
-		"Asks approvers for access to a resource whose attribute `request_access` is true. People request access for themselves, API keys for the users of an application. Notification channels hear of it. The environment is production unless the request names one.", "decisions:read")
+		"Asks approvers for access to a resource. Its attribute `request_access` is true, or the annotation of a control that decides about it. People request access for themselves, API keys for the users of an application. Notification channels hear of it. The environment is production unless the request names one.", "decisions:read")
 	file.Status, file.Creates, file.Record, file.Errors = http.StatusCreated, true, reflect.TypeFor[access.Request](), []int{http.StatusNotFound, http.StatusConflict}
 	rest.Register(r, file, func(ctx context.Context, sc scope.Scope, in *accessFileIn) (*accessOut, error) {
 		out, err := h.Access.File(ctx, sc, in.Body)

@@ -127,7 +127,11 @@ func (v *Verdict) takeDecision(st *settings.State, idErr error) {
 	case d.Effect == rego.Allow:
 		v.Resolve(nil, nil)
 	default:
-		v.Resolve(request.Refuse(http.StatusForbidden, "access_denied", d.Public()), nil)
+		no := request.Refuse(http.StatusForbidden, "access_denied", d.Public())
+		if hint, ok := d.AccessHint(&v.Asked); ok {
+			no.Access = string(hint.AppendJSON(nil))
+		}
+		v.Resolve(no, nil)
 	}
 }
 

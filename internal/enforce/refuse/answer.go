@@ -84,7 +84,7 @@ func (rw *Writer) ProviderOf(in *request.Inbound) string {
 	return llm.Dialect(name)
 }
 
-// Body is JSON {error, message, decision_id?, request_id}. MCP clients and clients of
+// Body is JSON {error, message, decision_id?, request_id, request_access?}. MCP clients and clients of
 // models get the error format of their protocol.
 func Body(in *request.Inbound, provider, decision string, no *request.Refusal) []byte {
 	if in.Seen != nil && (in.Seen.RPC != nil || in.Seen.MCPError != nil) {
@@ -106,7 +106,7 @@ func Body(in *request.Inbound, provider, decision string, no *request.Refusal) [
 	}
 	body = append(body, `,"request_id":`...)
 	body = value.AppendString(body, in.ID)
-	return append(body, '}', '\n')
+	return append(appendAccess(body, no), '}', '\n')
 }
 
 // Header sets the header fields of a refusal, apart from those about the connection.
@@ -156,7 +156,15 @@ func rpcError(s *request.Inspection, in *request.Inbound, decision string, no *r
 		out = value.AppendString(append(out, `,"decision_id":`...), decision)
 	}
 	out = value.AppendString(append(out, `,"request_id":`...), in.ID)
-	return append(out, "}}}\n"...)
+	return append(appendAccess(out, no), "}}}\n"...)
+}
+
+// appendAccess appends what may be requested after a denial.
+func appendAccess(dst []byte, no *request.Refusal) []byte {
+	if no.Access == "" {
+		return dst
+	}
+	return append(append(dst, `,"request_access":`...), no.Access...)
 }
 
 // challenge is the value of WWW-Authenticate (RFC 6750 section 3, RFC 9728 section 5.1).

@@ -41,7 +41,7 @@ func (s *Inspection) form(in *Inbound) {
 	case errors.Is(err, llm.ErrTooMuchText):
 		s.Refusal = TooLarge("text", bodies.MaxText)
 	case f.broken != "":
-		s.Refusal = &Refusal{http.StatusBadRequest, "body_malformed", f.broken}
+		s.Refusal = Refuse(http.StatusBadRequest, "body_malformed", f.broken)
 	case err != nil:
 		s.markUnreadable(in, true, "the form cannot be read: "+err.Error())
 	default:

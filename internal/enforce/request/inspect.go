@@ -156,7 +156,7 @@ func NeedsBody(refs lang.Refs) bool {
 // Unreadable refuses bodies whose content could only be guessed.
 func Unreadable(h BodyHead) *Refusal {
 	if h.Encoding != "" && !strings.EqualFold(h.Encoding, "identity") {
-		return &Refusal{http.StatusUnsupportedMediaType, "body_encoded", "a control needs this body, which is compressed"}
+		return Refuse(http.StatusUnsupportedMediaType, "body_encoded", "a control needs this body, which is compressed")
 	}
 	if h.length > bodies.MaxBody && bodies.IsJSON(h.contentType) {
 		return TooLarge("body", bodies.MaxBody)
@@ -257,25 +257,25 @@ func (s *Inspection) Metered() *usage.Account {
 
 // TooLarge refuses a body that exceeds a limit.
 func TooLarge(limit string, bytes int) *Refusal {
-	return &Refusal{http.StatusRequestEntityTooLarge, "body_too_large", "a control needs this body, which is larger than the limit \"" + limit + "\" of " + strconv.Itoa(bytes) + " bytes"}
+	return Refuse(http.StatusRequestEntityTooLarge, "body_too_large", "a control needs this body, which is larger than the limit \""+limit+"\" of "+strconv.Itoa(bytes)+" bytes")
 }
 
 // TooMany refuses a body that there is no room for.
 func TooMany() *Refusal {
-	return &Refusal{http.StatusServiceUnavailable, "bodies_saturated", "a control needs this body, and the waiting bodies have reached the limit \"all_bodies\""}
+	return Refuse(http.StatusServiceUnavailable, "bodies_saturated", "a control needs this body, and the waiting bodies have reached the limit \"all_bodies\"")
 }
 
 // Unfit says why an MCP message is refused without a decision; nil: it is decided on.
 func (s *Inspection) Unfit(host string) *Refusal {
 	switch {
 	case s.MCPError != nil:
-		return &Refusal{http.StatusBadRequest, "mcp_invalid", s.MCPError.Message}
+		return Refuse(http.StatusBadRequest, "mcp_invalid", s.MCPError.Message)
 	case s.Head.origin != "" && !ownOrigin(s.Head.origin, host):
 		// A page of another site makes the browser send this for its user (DNS
 		// rebinding).
-		return &Refusal{http.StatusForbidden, "foreign_origin", "the request comes from a page of another origin"}
+		return Refuse(http.StatusForbidden, "foreign_origin", "the request comes from a page of another origin")
 	case !s.RPC.Known():
-		return &Refusal{http.StatusForbidden, "unknown_method", "the MCP method is not known"}
+		return Refuse(http.StatusForbidden, "unknown_method", "the MCP method is not known")
 	}
 	return nil
 }

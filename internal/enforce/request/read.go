@@ -188,7 +188,7 @@ func (in *Inbound) socket() bool {
 func (s *Inspection) socket(in *Inbound, model bool) {
 	speaksMCP := s.Serves.MCP || strings.Contains(strings.ToLower(strings.Join(in.Headers["Sec-Websocket-Protocol"], ",")), "mcp")
 	if s.Refs.MCP && speaksMCP {
-		s.Refusal = &Refusal{http.StatusForbidden, "body_unavailable", "a control needs the messages, and the bouncer does not read those of a socket"}
+		s.Refusal = Refuse(http.StatusForbidden, "body_unavailable", "a control needs the messages, and the bouncer does not read those of a socket")
 	}
 	s.markUnreadable(in, model, "the messages of a WebSocket are not read")
 }
@@ -214,7 +214,7 @@ func (s *Inspection) document(in *Inbound, model bool) {
 	}
 	doc, err := value.Decode(s.Body, value.Limits{Depth: bodies.MaxDepth, Bytes: bodies.MaxText})
 	if err != nil {
-		s.Refusal = &Refusal{http.StatusBadRequest, "body_malformed", "a control needs this body, which is not proper JSON: " + err.Error()}
+		s.Refusal = Refuse(http.StatusBadRequest, "body_malformed", "a control needs this body, which is not proper JSON: "+err.Error())
 		if s.Refs.MCP && s.Serves.MCP {
 			s.MCPError = &mcp.Error{Code: mcp.CodeParse, Message: s.Refusal.Message}
 		}
@@ -248,7 +248,7 @@ func (s *Inspection) reduce() *Refusal {
 	case errors.Is(err, llm.ErrTooMuchText):
 		return TooLarge("text", bodies.MaxText)
 	case err != nil:
-		return &Refusal{http.StatusBadRequest, "body_malformed", "a control needs this body, which is not proper JSON: " + err.Error()}
+		return Refuse(http.StatusBadRequest, "body_malformed", "a control needs this body, which is not proper JSON: "+err.Error())
 	}
 	s.Body, s.Cut = small, cut > 0
 	if s.Hold != nil && !s.Hold.Grow(2*len(small)) {
@@ -260,7 +260,7 @@ func (s *Inspection) reduce() *Refusal {
 // prompt keeps what was found in a body.
 func (s *Inspection) prompt(req *llm.Request, bad *llm.Error) {
 	if bad != nil {
-		s.Refusal = &Refusal{http.StatusBadRequest, "prompt_ambiguous", bad.Message}
+		s.Refusal = Refuse(http.StatusBadRequest, "prompt_ambiguous", bad.Message)
 		return
 	}
 	s.LLM = req

@@ -45,14 +45,18 @@ func NewReader(store *bodies.Store, source *ids.Source, logger *slog.Logger, now
 type Refusal struct {
 	Status        int
 	Code, Message string
+	// Access is what may be requested after a denial, as JSON; empty: nothing.
+	Access string
 }
 
 // Refuse makes a refusal with a status, an error code and a message for the client.
-func Refuse(status int, code, message string) *Refusal { return &Refusal{status, code, message} }
+func Refuse(status int, code, message string) *Refusal {
+	return &Refusal{Status: status, Code: code, Message: message}
+}
 
 // BadRequest refuses a request that is malformed or ambiguous.
 func BadRequest(message string) *Refusal {
-	return &Refusal{http.StatusBadRequest, "bad_request", message}
+	return Refuse(http.StatusBadRequest, "bad_request", message)
 }
 
 // Inbound is a checked request: what is decided on, and exactly what is forwarded.

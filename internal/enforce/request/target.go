@@ -57,13 +57,13 @@ func allowedMethod(m string) *Refusal {
 	case "": // the gateway did not say
 		return BadRequest("the method is missing")
 	case "TRACE", "TRACK", "CONNECT", "PRI":
-		return &Refusal{http.StatusMethodNotAllowed, "method_not_allowed", "this method is not forwarded"}
+		return Refuse(http.StatusMethodNotAllowed, "method_not_allowed", "this method is not forwarded")
 	}
 	for i := 0; i < len(m); i++ {
 		// Methods are case-sensitive, but not every application knows that: `delete` must
 		// not bypass a control on DELETE.
 		if m[i] >= 'a' && m[i] <= 'z' {
-			return &Refusal{http.StatusMethodNotAllowed, "method_not_allowed", "methods are written in upper case"}
+			return Refuse(http.StatusMethodNotAllowed, "method_not_allowed", "methods are written in upper case")
 		}
 		if !header.IsPlainByte(m[i]) && m[i] != '_' {
 			return BadRequest("the method is malformed")

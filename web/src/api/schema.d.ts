@@ -4951,7 +4951,7 @@ export interface components {
             token?: string;
         };
         AuthzenDecision: {
-            /** @description The reason, when the request's context has explain true; the mask, when the decision masks data; the error, when the item could not be decided */
+            /** @description The reason, when the request's context has explain true; the mask, when the decision masks data; request_access, after a denial that can be requested; the error, when the item could not be decided */
             context?: components["schemas"]["AuthzenDecisionContext"];
             /** @description Whether access is granted */
             decision: boolean;
@@ -4970,6 +4970,8 @@ export interface components {
             policy_name?: string;
             /** @description The reason for the decision */
             reason?: string;
+            /** @description After a denial that can be requested: what to send to /access/v1/requests, with a reason */
+            request_access?: components["schemas"]["DecisionRequestAccess"];
         };
         AuthzenFound: {
             /** @description Present when the request has page, and when more results follow */
@@ -6073,6 +6075,8 @@ export interface components {
             evaluation_time_ms: number;
             mask?: components["schemas"]["RegoMaskRule"][];
             reason: string;
+            /** @description After a denial that can be requested: what to send to /access/v1/requests, with a reason */
+            request_access?: components["schemas"]["DecisionRequestAccess"];
         };
         DecisionRequest: {
             /**
@@ -6178,7 +6182,7 @@ export interface components {
             policy_name: string | null;
             /** @description The reason in words; the control's own reason if it gives one */
             reason: string;
-            /** @description After a denial of a resource whose attribute request_access is true: what to send to /access/v1/requests, with a reason */
+            /** @description After a denial that can be requested: what to send to /access/v1/requests, with a reason */
             request_access?: components["schemas"]["DecisionRequestAccess"];
             /**
              * Format: date-time

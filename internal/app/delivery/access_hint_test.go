@@ -1,0 +1,87 @@
+package delivery_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
+)
+
+// TestRequestAccessInEachAnswer: a control says that its denials can be requested, and each way to ask for a decision says how. The
+// denials of another one cannot.
+func TestRequestAccessInEachAnswer(t *testing.T) {
+	fulltest.Only(t)
+	s := apptest.StartServer(t, dbtest.SQLite)
+	resource := func(name, source string) int64 {
+		id := s.Admin.Do(t, "POST", "/resources", body{"name": name, "type": "api", "path": "/" + name, "environment": "sandbox"}).Want(201).ID()
+		apptest.Activate(t, s.Admin, name, "sandbox", source, body{"resource_id": id})
+		return id
+	}
+	open := resource("vault", "# METADATA\n# custom:\n#   request_access: true\npackage vault\n\nallow if data.grants[input.user.id]\n")
+	shut := resource("safe", "package safe\n\nallow if data.grants[input.user.id]\n")
+	apptest.Enforce(t, s.Admin, "sandbox")
+	key := s.Key(t, s.Admin, "sandbox", "decisions:read")
+	app, _ := apptest.Application(t)
+	b := s.Bouncer(t, s.Admin, body{
+		"name": "b", "environment": "sandbox", "resource_ids": []int64{open, shut}, "configuration": body{"identity": body{"forward_auth_headers": true}},
+	}, app)
+	hints := func(name string, id int64) map[string]any {
+		ask := body{"user": body{"id": "ada"}, "action": body{"name": "read"}, "resource": body{"id": id}}
+		az := body{"subject": body{"type": "user", "id": "ada"}, "action": body{"name": "read"}, "resource": body{"type": "api", "id": fmt.Sprint(id)}}
+		forward := b.As("ada", "").With("X-Forwarded-Method", "GET").With("X-Forwarded-Host", "app.test").With("X-Forwarded-Uri", "/"+name)
+		return map[string]any{
+			"evaluate":     key.Do(t, "POST", "/decisions/evaluate?environment=sandbox", ask).Want(200).Get("request_access"),
+			"bulk":         first(key.Do(t, "POST", "/decisions/evaluate/bulk?environment=sandbox", body{"decisions": []body{ask}}).Want(200).Get("results"))["request_access"],
+			"AuthZEN":      root(key).Do(t, "POST", "/access/v1/evaluation?environment=sandbox", az).Want(200).Get("context", "request_access"),
+			"evaluations":  contextOf(first(root(key).Do(t, "POST", "/access/v1/evaluations?environment=sandbox", body{"evaluations": []body{az}}).Want(200).Get("evaluations")))["request_access"],
+			"bouncer":      b.As("ada", "").Do(t, "GET", "/"+name, nil).Want(403).Get("request_access"),
+			"forward-auth": forward.Do(t, "GET", "/_bouncer/auth", nil).Want(403).Get("request_access"),
+		}
+	}
+	apptest.Answers(t, b.As("ada", ""), "/vault", 403, 20*time.Second)
+	apptest.Answers(t, b.As("ada", ""), "/safe", 403, 20*time.Second)
+	want := fmt.Sprintf(`{"action":{"name":"read"},"resource":{"id":"%d"},"subject":{"id":"ada"}}`, open)
+	for how, hint := range hints("vault", open) {
+		if got, err := json.Marshal(hint); err != nil || string(got) != want {
+			t.Errorf("%s: %s %v", how, got, err)
+		}
+	}
+	for how, hint := range hints("safe", shut) {
+		if hint != nil {
+			t.Errorf("%s: %v", how, hint)
+		}
+	}
+	ask := body{"subject": body{"id": "ada"}, "action": body{"name": "read"}, "resource": body{"id": "safe"}, "reason": "x"}
+	answer(t, root(key).Do(t, "POST", requests+"?environment=sandbox", ask), 403, "not_requestable")
+	hint, _ := hints("vault", open)["bouncer"].(map[string]any)
+	if hint["reason"] = "the audit of May"; len(hint) != 4 {
+		t.Fatalf("the bouncer says %v", hint)
+	}
+	id := root(key).Do(t, "POST", requests+"?environment=sandbox", hint).Want(201).ID()
+	root(s.Admin).Do(t, "POST", fmt.Sprintf("%s/%d/approve", requests, id), body{"duration_seconds": 3600}).Want(200)
+	apptest.Answers(t, b.As("ada", ""), "/vault", 200, 20*time.Second)
+	granted := key.Do(t, "POST", "/decisions/evaluate?environment=sandbox", body{"user": body{"id": "ada"}, "action": body{"name": "read"}, "resource": body{"id": open}})
+	if granted.Want(200).Get("request_access") != nil || granted.Get("decision") != "PERMIT" {
+		t.Errorf("what is granted can be requested: %s", granted.Body)
+	}
+}
+
+// first is the first object of a list.
+func first(list any) map[string]any {
+	items, _ := list.([]any)
+	if len(items) == 0 {
+		return nil
+	}
+	doc, _ := items[0].(map[string]any)
+	return doc
+}
+
+// contextOf is the context of an AuthZEN decision.
+func contextOf(doc map[string]any) map[string]any {
+	c, _ := doc["context"].(map[string]any)
+	return c
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/gateway"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/llm"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/refuse"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -121,12 +122,39 @@ func TestRefusalsSpeakTheProvider(t *testing.T) {
 		for _, status := range []int{400, 401, 403, 404, 408, 413, 415, 429, 500, 502, 503, 504} {
 			provider := c.dialect
 			header := http.Header{}
-			body := refuse.Body(&request.Inbound{ID: "r"}, provider, "d", request.Refuse(status, "some_code", "say \"why\""))
+			no := request.Refuse(status, "some_code", "say \"why\"")
+			no.Access = `{"subject":{"id":"ada"}}`
+			body := refuse.Body(&request.Inbound{ID: "r"}, provider, "d", no)
+			var doc struct {
+				Access map[string]any `json:"request_access"`
+			}
+			if err := json.Unmarshal(body, &doc); err != nil || len(doc.Access) != 1 {
+				t.Errorf("%d for %s: %v: %s does not say what can be requested", status, provider, err, body)
+			}
 			refuse.Header(header.Set, &request.Inbound{ID: "r"}, provider, "d", request.Refuse(status, "some_code", "why"))
 			if m := reads(provider, status, header, string(body)); m != `say "why"` || !strings.Contains(string(body), `"decision_id":"d"`) {
 				t.Errorf("%d for %s: %q of %s", status, provider, m, body)
 			}
 		}
+	}
+}
+
+// TestRPCErrorSaysWhatCanBeRequested: the data of a JSON-RPC error carries it.
+func TestRPCErrorSaysWhatCanBeRequested(t *testing.T) {
+	in := &request.Inbound{ID: "r", Seen: &request.Inspection{RPC: &mcp.Message{ID: "7"}}}
+	no := request.Refuse(403, "access_denied", "no")
+	no.Access = `{"subject":{"id":"ada"}}`
+	var doc struct {
+		ID    int
+		Error struct {
+			Data struct {
+				RequestID string         `json:"request_id"`
+				Access    map[string]any `json:"request_access"`
+			}
+		}
+	}
+	if body := refuse.Body(in, "", "d", no); json.Unmarshal(body, &doc) != nil || doc.ID != 7 || doc.Error.Data.RequestID != "r" || len(doc.Error.Data.Access) != 1 {
+		t.Errorf("it says %s", body)
 	}
 }
 

@@ -37,6 +37,7 @@ var regressions = []struct{ name, source, want string }{
 	{"of two equal keys the last value counts", `r := {"x": 1, input.a: 2}`, `{"x":2}`},
 	{"for the first key", `r := sprintf("%v", [{1: "a", input.one_0: "b"}])`, `"{1: \"b\"}"`},
 	{"in the order of the text", `r := sprintf("%v", [{input.one_0: "a", input.one_e0: "b"}])`, `"{1.0: \"b\"}"`},
+	{"also where the two are equal", `r := json.marshal({1.0: -0, object.get({}, 0, 1.0): 0})`, `"{\"1.0\":0}"`},
 	{"a key that is no string is no fault", `r := io.jwt.decode_verify("..", object.get({}, 0, {1: 2}))`, "error"},
 }
 

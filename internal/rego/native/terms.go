@@ -160,23 +160,8 @@ func (s *Scope) object(x ast.Object) Term {
 				return value.Value{}
 			}
 		}
-		v, err := value.ObjectOf(pairs)
-		if err != nil { // computed keys may be equal: the last value and the spelling of the first key win
-			v = value.LastOf(firstKeys(pairs))
-		}
-		return m.CheckSize(v)
+		return m.CheckSize(value.LiteralOf(pairs))
 	}
-}
-
-// firstKeys gives each member of sorted pairs the first spelling of its key: a number has several
-// spellings.
-func firstKeys(pairs []value.Pair) []value.Pair {
-	for i := 1; i < len(pairs); i++ {
-		if value.Equal(pairs[i-1].K, pairs[i].K) {
-			pairs[i].K = pairs[i-1].K
-		}
-	}
-	return pairs
 }
 
 func (s *Scope) arrayComprehension(x *ast.ArrayComprehension) Term {

@@ -120,9 +120,7 @@ func room(n int) *object {
 // and reorders pairs. Equal keys with equal values are one member; with
 // different values the error is ErrConflict.
 func ObjectOf(pairs []Pair) (Value, error) {
-	if !slices.IsSortedFunc(pairs, comparePairs) {
-		slices.SortStableFunc(pairs, comparePairs)
-	}
+	sortPairs(pairs)
 	out := pairs[:0]
 	for i := range pairs {
 		if n := len(out); n > 0 && Equal(out[n-1].K, pairs[i].K) {
@@ -136,7 +134,7 @@ func ObjectOf(pairs []Pair) (Value, error) {
 	return objectOf(&object{mem: out}), nil
 }
 
-// LastOf is an object of pairs that ObjectOf has sorted: of equal keys the last one counts.
+// LastOf is an object of pairs that are sorted by key: of equal keys the last one counts.
 func LastOf(pairs []Pair) Value {
 	out := pairs[:0]
 	for i := range pairs {
@@ -147,6 +145,25 @@ func LastOf(pairs []Pair) Value {
 		out = append(out, pairs[i])
 	}
 	return objectOf(&object{mem: out})
+}
+
+// LiteralOf is the object of an object literal with these pairs, whose keys may be of any
+// kind. It keeps and reorders pairs. Of equal keys, the first spelling counts (a number has
+// several) and the last value.
+func LiteralOf(pairs []Pair) Value {
+	sortPairs(pairs)
+	for i := 1; i < len(pairs); i++ {
+		if Equal(pairs[i-1].K, pairs[i].K) {
+			pairs[i].K = pairs[i-1].K
+		}
+	}
+	return LastOf(pairs)
+}
+
+func sortPairs(pairs []Pair) {
+	if !slices.IsSortedFunc(pairs, comparePairs) {
+		slices.SortStableFunc(pairs, comparePairs)
+	}
 }
 
 func comparePairs(a, b Pair) int { return Compare(a.K, b.K) }

@@ -1,13 +1,8 @@
 package lang
 
-// Annotated reports whether the package of a source has a custom annotation that is true. A
-// source that does not parse has none.
+// Annotated reports whether the package of a source has a custom annotation that is true. The
+// source is one that compiled, so OPA's parser does not panic on it.
 func Annotated(source, name string) (yes bool) {
-	defer func() {
-		if recover() != nil { // OPA's parser on hostile text
-			yes = false
-		}
-	}()
 	mod, issues := parse(sourceName, source)
 	if issues != nil {
 		return false

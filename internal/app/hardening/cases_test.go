@@ -192,9 +192,10 @@ func (r *rig) secured() []operation {
 	return slices.DeleteFunc(slices.Clone(r.ops), func(op operation) bool { return op.public || op.optional })
 }
 
-// unsupported is the status of a body in a form that is not taken: AuthZEN has no 415.
+// unsupported is the status of a body in a form that is not taken. AuthZEN has no 415;
+// requests for access are not part of it.
 func (op operation) unsupported() int {
-	if strings.HasPrefix(op.path, "/access/v1/") {
+	if strings.HasPrefix(op.path, "/access/v1/") && !strings.HasPrefix(op.path, "/access/v1/requests") {
 		return 400
 	}
 	return 415

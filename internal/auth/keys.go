@@ -91,6 +91,14 @@ type RotateRequest struct {
 	GraceSeconds int64 `json:"grace_seconds,omitempty" minimum:"0" maximum:"2592000" doc:"How long the old key still works, in seconds; 0: not at all."`
 }
 
+// Grace is how long the old key still works; without a body, not at all.
+func (r *RotateRequest) Grace() time.Duration {
+	if r == nil {
+		return 0
+	}
+	return time.Duration(r.GraceSeconds) * time.Second
+}
+
 // CreateKey creates a key of the tenant's own, for both environments or for the one that is
 // named. Faults: 403 for scopes that the caller does not hold, an end later than the
 // caller's own, or a caller limited to another environment; 422 for unknown scopes.

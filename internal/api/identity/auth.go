@@ -225,6 +225,21 @@ func formMembers(text string, members map[string]*string) error {
 	return nil
 }
 
+// inTenant makes run the handler of an operation whose path names a tenant. It gives
+// run the scope in that tenant: see within.
+func inTenant[I any, P interface {
+	*I
+	tenant() scope.TenantID
+}, O any](h *Handler, run func(ctx context.Context, sc scope.Scope, in P) (*O, error)) func(context.Context, scope.Scope, *I) (*O, error) {
+	return func(ctx context.Context, sc scope.Scope, in *I) (*O, error) {
+		sc, err := h.within(ctx, sc, P(in).tenant())
+		if err != nil {
+			return nil, err
+		}
+		return run(ctx, sc, in)
+	}
+}
+
 // within gives the scope of an operation whose path names a tenant: the
 // caller's own, or for platform administrators that one.
 func (h *Handler) within(ctx context.Context, sc scope.Scope, id scope.TenantID) (scope.Scope, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"reflect"
-	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
@@ -16,6 +15,8 @@ import (
 type TenantPath struct {
 	ID scope.TenantID `path:"tenant_id" doc:"Id of the tenant"`
 }
+
+func (p *TenantPath) tenant() scope.TenantID { return p.ID }
 
 type tenantListIn struct{ rest.Page }
 
@@ -133,39 +134,27 @@ func (h *Handler) tenantKeys(r *rest.Router, tags []string) {
 		ID: "list-api-keys", Method: http.MethodGet, Path: "/tenants/{tenant_id}/api-keys", Permission: "tenants:read", Tags: tags,
 		Summary: "List API keys", Description: "Oldest first; the keys themselves are never returned.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *keyListIn) (*keyPageOut, error) {
-			sc, err := h.within(ctx, sc, in.ID)
-			if err != nil {
-				return nil, err
-			}
+		inTenant(h, func(ctx context.Context, sc scope.Scope, in *keyListIn) (*keyPageOut, error) {
 			page, err := h.Auth.Keys(ctx, sc, in.Skip, in.Limit)
 			return &keyPageOut{page}, err
-		})
+		}))
 	rest.Register(r, rest.Op{
 		ID: "create-api-key", Method: http.MethodPost, Path: "/tenants/{tenant_id}/api-keys", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Create an API key",
 		Description: "A key of the tenant's own, for both environments, or with `environment` for one. Only this answer contains the key. A scope that the caller does not hold, or an end later than that of the calling key: 403; an unknown scope: 422.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *keyCreateIn) (*keyOut, error) {
-			sc, err := h.within(ctx, sc, in.ID)
-			if err != nil {
-				return nil, err
-			}
+		inTenant(h, func(ctx context.Context, sc scope.Scope, in *keyCreateIn) (*keyOut, error) {
 			k, err := h.Auth.CreateKey(ctx, sc, in.Body)
 			return &keyOut{k}, err
-		})
+		}))
 	rest.Register(r, rest.Op{
 		ID: "get-api-key", Method: http.MethodGet, Path: "/tenants/{tenant_id}/api-keys/{key_id}", Permission: "tenants:read", Tags: tags,
 		Summary: "Read an API key", Description: "The key itself is never returned.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *KeyPath) (*keyOut, error) {
-			sc, err := h.within(ctx, sc, in.ID)
-			if err != nil {
-				return nil, err
-			}
+		inTenant(h, func(ctx context.Context, sc scope.Scope, in *KeyPath) (*keyOut, error) {
 			k, err := h.Auth.Key(ctx, sc, in.KeyID)
 			return &keyOut{k}, err
-		})
+		}))
 	h.tenantKeyChanges(r, tags)
 }
 
@@ -178,42 +167,26 @@ func (h *Handler) tenantKeyChanges(r *rest.Router, tags []string) {
 		Summary:     "Change an API key",
 		Description: "Members that are not sent keep their value; null as expires_at means that the key never expires. The change takes effect at once, also for tokens that were created from the key; the key itself stays the same. The caller must be able to create a key like the result: a scope that the caller does not hold, or an end later than that of the calling key: 403. An expired key cannot be changed: 409 `key_expired`.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *keyUpdateIn) (*keyOut, error) {
-			sc, err := h.within(ctx, sc, in.ID)
-			if err != nil {
-				return nil, err
-			}
+		inTenant(h, func(ctx context.Context, sc scope.Scope, in *keyUpdateIn) (*keyOut, error) {
 			k, err := h.Auth.UpdateKey(ctx, sc, in.KeyID, in.Body)
 			return &keyOut{k}, err
-		})
+		}))
 	rest.Register(r, rest.Op{
 		ID: "revoke-api-key", Method: http.MethodDelete, Path: "/tenants/{tenant_id}/api-keys/{key_id}", Permission: "tenants:write", Tags: tags,
 		Summary: "Revoke an API key", Description: "The key ends at once, and so do the tokens that were created from it.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *KeyPath) (*revokedOut, error) {
-			sc, err := h.within(ctx, sc, in.ID)
-			if err != nil {
-				return nil, err
-			}
+		inTenant(h, func(ctx context.Context, sc scope.Scope, in *KeyPath) (*revokedOut, error) {
 			k, err := h.Auth.RevokeKey(ctx, sc, in.KeyID)
 			return &revokedOut{Revoked{"API key revoked", k.ID}}, err
-		})
+		}))
 	rest.Register(r, rest.Op{
 		ID: "rotate-api-key", Method: http.MethodPost, Path: "/tenants/{tenant_id}/api-keys/{key_id}/rotate", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Replace an API key",
 		Description: "Creates a new key with the same name, scopes and end. The old key works for another grace_seconds; by default it ends at once. An expired key cannot be replaced: 409 `key_expired`.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *keyRotateIn) (*keyOut, error) {
-			sc, err := h.within(ctx, sc, in.ID)
-			if err != nil {
-				return nil, err
-			}
-			var grace time.Duration
-			if in.Body != nil {
-				grace = time.Duration(in.Body.GraceSeconds) * time.Second
-			}
-			k, err := h.Auth.RotateKey(ctx, sc, in.KeyID, grace)
+		inTenant(h, func(ctx context.Context, sc scope.Scope, in *keyRotateIn) (*keyOut, error) {
+			k, err := h.Auth.RotateKey(ctx, sc, in.KeyID, in.Body.Grace())
 			return &keyOut{k}, err
-		})
+		}))
 }

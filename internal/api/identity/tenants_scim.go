@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"reflect"
-	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
@@ -59,28 +58,20 @@ func (h *Handler) tenantSCIM(r *rest.Router) {
 		ID: "get-tenant-scim", Method: http.MethodGet, Path: path, Permission: "tenants:read", Tags: tags,
 		Summary: "Read the settings of a tenant's directory", Description: "What a directory that provisions people by SCIM may grant, and the address to enter there.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *TenantPath) (*directoryOut, error) {
-			sc, err := h.within(ctx, sc, in.ID)
-			if err != nil {
-				return nil, err
-			}
+		inTenant(h, func(ctx context.Context, sc scope.Scope, in *TenantPath) (*directoryOut, error) {
 			return directoryAnswer(h.SCIM.Get(ctx, sc))
-		})
+		}))
 	rest.Register(r, rest.Op{
 		ID: "update-tenant-scim", Method: http.MethodPut, Path: path, Permission: "tenants:write", Also: "users:write", Tags: tags, Record: reflect.TypeFor[scim.Directory](),
 		Errors:      []int{http.StatusPreconditionFailed},
 		Summary:     "Change the settings of a tenant's directory",
 		Description: "Members that are not sent keep their value; null gives the default. The roles of everybody whom the directory manages change at once; people who may do more than the settings allow keep theirs. The caller must hold everything that the roles allow, before and after (403), since the directory grants them.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *directoryIn) (*directoryOut, error) {
-			sc, err := h.within(ctx, sc, in.ID)
-			if err != nil {
-				return nil, err
-			}
+		inTenant(h, func(ctx context.Context, sc scope.Scope, in *directoryIn) (*directoryOut, error) {
 			return directoryAnswer(rest.Matching(in.IfMatch.IfMatch, func(version int64) (scim.Directory, error) {
 				return h.SCIM.Put(ctx, sc, version, in.Body)
 			}))
-		})
+		}))
 	h.tenantSCIMTokens(r, tags, path+"/tokens")
 }
 
@@ -90,54 +81,34 @@ func (h *Handler) tenantSCIMTokens(r *rest.Router, tags []string, path string) {
 		ID: "list-tenant-scim-tokens", Method: http.MethodGet, Path: path, Permission: "tenants:read", Tags: tags,
 		Summary: "List the tokens of a tenant's directories", Description: "Oldest first; the tokens themselves are never returned.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *scimTokensIn) (*scimTokensOut, error) {
-			sc, err := h.within(ctx, sc, in.ID)
-			if err != nil {
-				return nil, err
-			}
+		inTenant(h, func(ctx context.Context, sc scope.Scope, in *scimTokensIn) (*scimTokensOut, error) {
 			page, err := h.SCIMTokens.List(ctx, sc, in.Skip, in.Limit)
 			return &scimTokensOut{page}, err
-		})
+		}))
 	rest.Register(r, rest.Op{
 		ID: "create-tenant-scim-token", Method: http.MethodPost, Path: path, Permission: "tenants:write", Also: "users:write", Tags: tags, Status: http.StatusCreated, Creates: true,
 		Summary:     "Create a token for a tenant's directory",
 		Description: "The token works with the SCIM operations of this tenant, and with nothing else. Only this answer contains it. The caller must hold everything that the directory can grant (403). At most 20 tokens.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *scimTokenIn) (*scimTokenOut, error) {
-			sc, err := h.within(ctx, sc, in.ID)
-			if err != nil {
-				return nil, err
-			}
+		inTenant(h, func(ctx context.Context, sc scope.Scope, in *scimTokenIn) (*scimTokenOut, error) {
 			t, err := h.SCIMTokens.Create(ctx, sc, in.Body)
 			return &scimTokenOut{t}, err
-		})
+		}))
 	rest.Register(r, rest.Op{
 		ID: "rotate-tenant-scim-token", Method: http.MethodPost, Path: path + "/{token_id}/rotate", Permission: "tenants:write", Also: "users:write", Tags: tags, Status: http.StatusCreated, Creates: true,
 		Summary:     "Replace a token of a tenant's directory",
 		Description: "The old value works for another grace_seconds; by default it ends at once. Only this answer contains the new one. The caller must hold everything that the directory can grant (403).",
 	},
-		func(ctx context.Context, sc scope.Scope, in *scimRotateIn) (*scimTokenOut, error) {
-			sc, err := h.within(ctx, sc, in.ID)
-			if err != nil {
-				return nil, err
-			}
-			var grace time.Duration
-			if in.Body != nil {
-				grace = time.Duration(in.Body.GraceSeconds) * time.Second
-			}
-			t, err := h.SCIMTokens.Rotate(ctx, sc, in.TokenID, grace)
+		inTenant(h, func(ctx context.Context, sc scope.Scope, in *scimRotateIn) (*scimTokenOut, error) {
+			t, err := h.SCIMTokens.Rotate(ctx, sc, in.TokenID, in.Body.Grace())
 			return &scimTokenOut{t}, err
-		})
+		}))
 	rest.Register(r, rest.Op{
 		ID: "revoke-tenant-scim-token", Method: http.MethodDelete, Path: path + "/{token_id}", Permission: "tenants:write", Tags: tags,
 		Summary: "Revoke a token of a tenant's directory", Description: "The token ends at once. The people and groups that it added stay.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *SCIMTokenPath) (*revokedOut, error) {
-			sc, err := h.within(ctx, sc, in.ID)
-			if err != nil {
-				return nil, err
-			}
+		inTenant(h, func(ctx context.Context, sc scope.Scope, in *SCIMTokenPath) (*revokedOut, error) {
 			t, err := h.SCIMTokens.Revoke(ctx, sc, in.TokenID)
 			return &revokedOut{Revoked{"Token revoked", t.ID}}, err
-		})
+		}))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"reflect"
-	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
@@ -107,11 +106,7 @@ func (h *Handler) vendors(r *rest.Router) {
 		Description: "Only for platform administrators. Only this answer contains the new key. The old key works for another grace_seconds; by default it ends at once.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *vendorRotateIn) (*vendorIssuedOut, error) {
-			var grace time.Duration
-			if in.Body != nil {
-				grace = time.Duration(in.Body.GraceSeconds) * time.Second
-			}
-			made, err := h.Vendors.Rotate(ctx, sc, in.ID, grace)
+			made, err := h.Vendors.Rotate(ctx, sc, in.ID, in.Body.Grace())
 			return &vendorIssuedOut{rest.ETag(made.Version), made}, err
 		})
 }

@@ -244,6 +244,12 @@ func (p *tab) addTag(label, text string) {
 	field := labelled(label)
 	p.wait("the field "+label, field)
 	p.do("adding to "+label, chromedp.Evaluate[chromedp.Void](field+`.focus()`), chromedp.KeyEvent(text))
+	p.take()
+}
+
+// take presses Enter in a field that takes several entries.
+func (p *tab) take() {
+	p.t.Helper()
 	// Enter is one event with its character, as a keyboard sends it. As two events, the
 	// character would submit the form although the field took the key.
 	enter := input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "Enter", Code: "Enter", Text: "\r", WindowsVirtualKeyCode: 13}
@@ -336,9 +342,15 @@ func (p *tab) dialog(where string) {
 // accessible fails for each rule of WCAG 2.2 AA and of good practice that the page breaks.
 func (p *tab) accessible(where string) {
 	p.t.Helper()
+	p.accessibleBy(where, "")
+}
+
+// accessibleBy is accessible with options for axe, such as the rules that it is to apply.
+func (p *tab) accessibleBy(where, options string) {
+	p.t.Helper()
 	p.do("injecting axe", chromedp.Evaluate[chromedp.Void](`if (!window.axe) { `+axe+` }`))
 	found, err := chromedp.Run(p.ctx, chromedp.Evaluate[[]string](
-		`axe.run(document, {resultTypes: ["violations"]}).then(r => r.violations.map(v =>
+		`axe.run(document, {`+options+`preload: false, resultTypes: ["violations"]}).then(r => r.violations.map(v =>
 			v.id + ": " + v.help + " " + v.nodes.slice(0, 3).map(n => n.target.join(" ")).join(", ")))`,
 		chromedp.EvalAwaitPromise))
 	if err != nil {

@@ -1,9 +1,13 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
@@ -35,6 +39,7 @@ func TestConsole(t *testing.T) {
 	t.Run("changes are followed", func(t *testing.T) { changesFollowed(p.in(t)) })
 	t.Run("a denial is found and explained", func(t *testing.T) { denialExplained(p.in(t), d) })
 	t.Run("the editor names an error", func(t *testing.T) { editorHelps(p.in(t)) })
+	t.Run("the editor is readable", func(t *testing.T) { editorReadable(p.in(t)) })
 	t.Run("a control is broken and mended", func(t *testing.T) { controlMended(p.in(t)) })
 	t.Run("unsaved work is kept", func(t *testing.T) { unsavedKept(p.in(t)) })
 	t.Run("a colleague is added", func(t *testing.T) { colleagueAdded(p.in(t)) })
@@ -147,8 +152,49 @@ func denialExplained(p *tab, d deployment) {
 	p.press("tbody tr td a")
 	p.wait("the decision", `location.pathname.startsWith("/decisions/") && `+settled)
 	p.shows("mallory")
-	p.shows("allow")
+	p.explained()
 	p.accessible("a decision")
+	yesterdayExplained(p, d)
+}
+
+// explained holds a decision to what one tells the person: why it was denied, the nearest
+// rule that would have allowed, and what it lacked.
+func (p *tab) explained() {
+	p.t.Helper()
+	p.shows("only HR and staff may read payroll")
+	p.wait("the rule that would have allowed", `[...document.querySelectorAll(".gh-conditions li[data-holds=false] code")].some(c => /roles/.test(c.innerText))`)
+}
+
+// yesterdayExplained finds what was denied to one person yesterday, among what was denied
+// today, and reads why.
+func yesterdayExplained(p *tab, d deployment) {
+	yesterday := time.Now().UTC().AddDate(0, 0, -1)
+	token := p.ask("POST", "/bouncers?environment=sandbox", `JSON.stringify({name: "the one of yesterday", hostname: "127.0.0.1", port: 9})`, "token")
+	body := fmt.Sprintf(`[{"decision_id": "of-yesterday", "timestamp": %q, "path": "gatehouse/decision",
+		"input": {"user": {"id": "mallory", "roles": ["visitor"]}, "action": {"name": "read", "method": "GET"}, "resource": {"id": "1", "path": "/employees/9", "type": "api"}},
+		"result": {"decision": "DENY", "allow": false, "effect": "DENY", "reason": "only HR and staff may read payroll", "policy_id": 1, "policy_name": "Payroll access", "policy_version": 1}, "custom": {"audit_level": "detailed"}}]`,
+		yesterday.Format(time.RFC3339Nano))
+	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, d.console+"/api/v1/bridge/logs", strings.NewReader(body))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+token)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		p.t.Fatalf("the log of yesterday: %s", res.Status)
+	}
+	day := yesterday.Format(time.DateOnly)
+	rows := `[...document.querySelectorAll("tbody tr")]`
+	p.visit("/decisions?decision=DENY&user_id=mallory&start_date=" + day + "&end_date=" + day)
+	p.wait("the denial of yesterday alone", rows+`.length === 1 && `+rows+`[0].innerText.includes("/employees/9")`)
+	p.press("tbody tr td a")
+	p.wait("the decision", `location.pathname === "/decisions/of-yesterday" && `+settled)
+	p.explained()
 }
 
 func editorHelps(p *tab) {
@@ -158,31 +204,49 @@ func editorHelps(p *tab) {
 	p.accessible("the workbench with an error")
 }
 
-// controlMended breaks a control, reads what the editor says about it, mends it and stores it.
+// controlMended breaks a control, reads what the editor says about it, mends it, runs it
+// and stores it, with keys alone.
 func controlMended(p *tab) {
 	id := p.ask("POST", "/policies?environment=sandbox", `JSON.stringify({name: "Broken and mended", rego_code: "package example\n\nimport rego.v1\n\nallow if input.user.id == \"ada\"\n"})`, "id")
 	p.visit("/policies/" + id)
-	p.append("\nallow if input.user.role == admin")
+	p.toEndOfControl()
+	p.keys(kb.Enter + "allow if input.user.ro")
+	p.completes("role")
+	p.accessible("the editor with completions")
+	p.keys(kb.Escape)
+	p.keys("le == admin")
+	p.keys(kb.Escape)
 	finding := `[...document.querySelectorAll(".gh-findings li")].some(l => /admin/.test(l.innerText))`
 	p.wait("the finding", finding)
-	p.do("going to the line of the finding", chromedp.Evaluate[chromedp.Void](`document.querySelector(".gh-findings button, .gh-findings a")?.click()`))
-	p.append("")
+	p.tabTo("the finding", `e.matches(".gh-findings button") && /admin/.test(e.innerText)`)
+	p.keys(kb.Enter)
+	p.wait("the cursor in the line of the finding", `document.activeElement.matches(".cm-content") && document.querySelector(".cm-activeLine")?.innerText.includes("admin")`)
+	p.keys(kb.End)
 	p.keys(strings.Repeat(kb.Backspace, len("admin")))
-	p.append(`"admin"`)
+	p.keys(`"admin"`)
+	p.keys(kb.Escape)
 	p.wait("the end of the finding", "!"+finding)
-	p.button("Save")
+	p.keys(kb.Enter, control())
+	p.wait("what it decides", `document.querySelector(".gh-verdict")`)
+	p.keys("s", control())
 	p.shows("version 2")
 	p.accessible("a control that was mended")
 }
 
 // replaySeen decides recorded requests again after a control has changed, and sees which
-// would flip.
+// would flip, with keys alone.
 func replaySeen(p *tab) {
 	p.visit("/replays")
-	p.button("Start a replay")
-	p.pick("Controls", "Payroll access")
+	p.enterOn("Start a replay")
 	p.dialog("the form of a replay")
-	p.press("[role=dialog] button[type=submit]")
+	p.tabTo("the controls", "e === "+labelled("Controls"))
+	p.keys("Payroll access")
+	p.wait("the control", `[...document.querySelectorAll("[role=option]")].filter(o => o.getClientRects().length > 0).length === 1`)
+	p.keys(kb.ArrowDown)
+	p.take()
+	p.wait("that it is chosen", `document.querySelector("[role=dialog] .mantine-Pill-label")?.innerText === "Payroll access"`)
+	p.tabTo("the start", `e.matches("[role=dialog] button[type=submit]")`)
+	p.keys(kb.Enter)
 	p.wait("what would flip", `!document.querySelector("[role=dialog]") && /\b[1-9]\d* of the last [\d,]+ decisions would flip/.test(document.body.innerText)`)
 	p.accessible("a replay")
 }
@@ -234,8 +298,11 @@ func fieldMasked(p *tab, d deployment) {
 		p.t.Fatalf("before the change staff read %s", body)
 	}
 	p.visit("/policies/1")
-	p.append("\nmask contains \"name\" if \"staff\" in input.user.roles\n")
-	p.button("Save")
+	p.toEndOfControl()
+	if _, err := chromedp.Call(p.ctx, input.InsertText, input.InsertTextParams{Text: "\nmask contains \"name\" if \"staff\" in input.user.roles\n"}); err != nil {
+		p.t.Fatal(err)
+	}
+	p.keys("s", control())
 	p.shows("version 2")
 	eventually(p.t, "staff read the name redacted", func() bool { return strings.Contains(staff(), `"name":"[redacted]"`) })
 }
@@ -262,12 +329,12 @@ func controlPromoted(p *tab, d deployment) {
 
 func colleagueAdded(p *tab) {
 	p.visit("/users")
-	p.button("Add a person")
-	p.fill("new-username", "carla")
-	p.fill("email", "carla@example.com")
-	p.fill("new-password", "a long enough secret")
+	p.enterOn("Add a person")
 	p.dialog("the form of a new person")
-	p.press("[role=dialog] button[type=submit]")
+	p.typeInto("new-username", "carla")
+	p.typeInto("email", "carla@example.com")
+	p.typeInto("new-password", "a long enough secret")
+	p.keys(kb.Enter)
 	p.wait("the colleague in the list", `[...document.querySelectorAll("tbody tr")].some(r => r.innerText.includes("carla@example.com"))`)
 }
 
@@ -277,13 +344,14 @@ func bouncerRolledBack(p *tab, d deployment) {
 		return status == http.StatusOK
 	}
 	p.visit("/bouncers/1")
-	p.button("Roll back to shadow")
+	p.enterOn("Roll back to shadow")
 	p.dialog("the question before a roll back")
-	p.button("Roll back to shadow")
+	p.enterOn("Roll back to shadow")
+	p.wait("the end of the question", `!document.querySelector("[role=dialog]")`)
 	eventually(p.t, "the visitor passes in shadow mode", passes)
-	p.button("Follow the environment")
+	p.enterOn("Follow the environment")
 	p.wait("the question", `document.querySelector("[role=dialog]")`)
-	p.button("Follow the environment")
+	p.enterOn("Follow the environment")
 	eventually(p.t, "the visitor is refused again", func() bool { return !passes() })
 }
 
@@ -319,6 +387,7 @@ type form struct {
 func everyScreen(p *tab, form form) {
 	p.scheme(form.scheme)
 	p.do("sizing the window", chromedp.EmulateViewport(form.width, form.height))
+	titles := map[string]string{}
 	for _, path := range screens {
 		p.visit(path)
 		where := path + ", " + form.name
@@ -333,6 +402,43 @@ func everyScreen(p *tab, form form) {
 		}
 		p.accessible(where)
 		p.picture(where)
+		if form.name == "light" {
+			p.comesBack(path)
+			titles[strings.SplitN(path, "?", 2)[0]] = p.read("document.title")
+		}
+	}
+	p.distinct(titles)
+}
+
+// comesBack leaves a screen by a link, and finds it again as it was by the browser's way back.
+func (p *tab) comesBack(path string) {
+	p.t.Helper()
+	shown := `JSON.stringify([location.pathname, location.search, document.title, document.querySelector("h1").innerText])`
+	before, link, there := p.read(shown), ".gh-brand", "/"
+	if strings.SplitN(path, "?", 2)[0] == there {
+		link, there = "nav a[href^='/settings?'], nav a[href='/settings']", "/settings"
+	}
+	p.within(link)
+	p.wait(there, `location.pathname === "`+there+`" && `+settled)
+	p.do("going back", chromedp.Evaluate[chromedp.Void]("history.back()"))
+	p.wait("the way back to "+path, settled+" && "+shown+" === "+strconv.Quote(before))
+}
+
+// distinct holds each address to a title of its own.
+func (p *tab) distinct(titles map[string]string) {
+	p.t.Helper()
+	found := map[string]string{}
+	for path, title := range titles {
+		if slices.ContainsFunc(hostile, func(name string) bool { return strings.HasPrefix(title, name) }) {
+			continue // the stories gave the same name to things of several kinds
+		}
+		if strings.HasSuffix(path, "999999") || strings.Contains(path, "nowhere") || strings.Contains(path, "nobody") {
+			continue // what is not there has one title for all
+		}
+		if other, twice := found[title]; twice {
+			p.t.Errorf("%s and %s have the title %q", path, other, title)
+		}
+		found[title] = path
 	}
 }
 

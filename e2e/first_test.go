@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // step is whether the path to a protected application shows a step as done.
@@ -18,7 +19,7 @@ func step(title string) string {
 }
 
 // TestFirstMinutes goes the way of somebody whose tenant is empty: from the sign-in to
-// an application that refuses. The dashboard notices each step by itself.
+// an application that refuses, with keys alone. The dashboard notices each step by itself.
 func TestFirstMinutes(t *testing.T) {
 	t.Parallel()
 	chromium(t)
@@ -55,9 +56,9 @@ func TestFirstMinutes(t *testing.T) {
 		}
 	}
 	p.accessible("the path of an empty tenant")
-	p.fill("target", application.Listener.Addr().String())
-	p.fill("port", strconv.Itoa(ports[1]))
-	p.button("Register a bouncer")
+	p.typeInto("target", application.Listener.Addr().String())
+	p.typeInto("port", strconv.Itoa(ports[1]))
+	p.enterOn("Register a bouncer")
 	command := `document.querySelector(".gh-steps .gh-command pre")`
 	p.wait("the command", command)
 	p.accessible("the command that starts a bouncer")
@@ -66,15 +67,19 @@ func TestFirstMinutes(t *testing.T) {
 	p.wait("that the bouncer is noticed", step("Protect something"))
 
 	// Pick a control.
-	p.press(".gh-steps a[href^='/policies/new']")
+	p.tabTo("the next step", `e.matches(".gh-steps a[href^='/policies/new']")`)
+	p.keys(kb.Enter)
 	p.wait("the page of a new control", `location.pathname === "/policies/new" && `+settled)
 	name := `[...document.querySelectorAll("label")].find(l => l.textContent.startsWith("Name"))`
 	p.wait("the form", name)
-	p.do("naming it", chromedp.Evaluate[chromedp.Void](`document.getElementById(`+name+`.htmlFor).focus()`), chromedp.KeyEvent("Staff alone"))
-	p.do("choosing a role", chromedp.Evaluate[chromedp.Void](`document.querySelector(".gh-condition-row input[aria-label='Value']").focus()`), chromedp.KeyEvent("staff"))
-	p.button("Create and activate")
+	p.tabTo("its name", `e === document.getElementById(`+name+`.htmlFor)`)
+	p.keys("Staff alone")
+	p.tabTo("the role", `e.matches(".gh-condition-row input[aria-label='Value']")`)
+	p.keys("staff")
+	p.enterOn("Create and activate")
 	p.wait("the workbench", `/^\/policies\/\d+$/.test(location.pathname) && `+settled)
-	p.press("nav a[href^='/?'], .gh-brand")
+	p.tabTo("the way to the dashboard", `e.matches("nav a[href^='/?'], .gh-brand")`)
+	p.keys(kb.Enter)
 	p.wait("the step", step("Pick a control"))
 
 	// See it work: in shadow mode the visitor passes, and the log says what a control would do.
@@ -86,9 +91,9 @@ func TestFirstMinutes(t *testing.T) {
 	p.wait("that the decision is noticed", step("See it work"))
 
 	// Enforce.
-	p.button("Enforce in Sandbox")
+	p.enterOn("Enforce in Sandbox")
 	p.dialog("the question before it is enforced")
-	p.button("Enforce in Sandbox")
+	p.enterOn("Enforce in Sandbox")
 	p.wait("the end of the path", `!document.querySelector(".gh-steps")`)
 	eventually(t, "the visitor is refused", func() bool { return visit() == http.StatusForbidden })
 	p.visit("/decisions?decision=DENY")

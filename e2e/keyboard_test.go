@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/chromedp/chromedp"
@@ -27,6 +28,53 @@ func (p *tab) tabTo(what, expression string) {
 		}
 	}
 	p.t.Fatalf("Tab does not lead to %s; the focus is on %s", what, p.read("document.activeElement.outerHTML.slice(0, 300)"))
+}
+
+// control is held down with a key.
+func control() chromedp.KeyOption { return chromedp.KeyModifiers(chromedp.ModifierCtrl) }
+
+// enterOn presses the button of a text with the keyboard: that of the dialog, while there is one.
+func (p *tab) enterOn(text string) {
+	p.t.Helper()
+	p.tabTo("the button "+text, fmt.Sprintf(`e.matches("button") && e.textContent.trim() === %q && (!document.querySelector("[role=dialog]") || e.closest("[role=dialog]"))`, text))
+	p.keys(kb.Enter)
+}
+
+// typeInto types into the field of a name, over what it holds, with the keyboard.
+func (p *tab) typeInto(name, text string) {
+	p.t.Helper()
+	p.tabTo("the field "+name, fmt.Sprintf(`e.name === %q`, name))
+	p.keys("a", control())
+	p.keys(text)
+}
+
+// toEndOfControl puts the cursor at the end of the control in the editor, with the keyboard.
+func (p *tab) toEndOfControl() {
+	p.t.Helper()
+	p.tabTo("the editor", `e.matches(".cm-content[contenteditable=true]")`)
+	p.keys(kb.End, control())
+}
+
+// completes waits for completions that have a text. The editor loads them after itself:
+// what was typed before they came opens no list, and is asked about with Ctrl+Space.
+func (p *tab) completes(text string) {
+	p.t.Helper()
+	shown := fmt.Sprintf(`[...document.querySelectorAll(".cm-tooltip-autocomplete [role=option]")].some(o => o.innerText.includes(%q))`, text)
+	for range 20 {
+		found, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](`new Promise(done => {
+			const end = performance.now() + 3000;
+			const look = () => `+shown+` ? done(true) : performance.now() > end ? done(false) : setTimeout(look, 50);
+			look();
+		})`, chromedp.EvalAwaitPromise))
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if found {
+			return
+		}
+		p.keys(" ", control())
+	}
+	p.t.Fatalf("the editor does not complete with %q", text)
 }
 
 // denialByKeys finds a denial and reads why, with keys alone.

@@ -77,7 +77,7 @@ func (s *Service) Stats(ctx context.Context, sc scope.Scope) (Stats, error) {
 	if err != nil {
 		return Stats{}, err
 	}
-	lastDay, err := s.window(ctx, sc, now, 24*time.Hour)
+	lastDay, err := s.Log.Outcomes(ctx, sc, now.Add(time.Minute-24*time.Hour), now)
 	if err != nil {
 		return Stats{}, err
 	}
@@ -117,7 +117,7 @@ func (s *Service) count(ctx context.Context, tx *db.Tx, env scope.Env, now time.
 
 // realTime fills in what was decided in the last hour and minute.
 func (s *Service) realTime(ctx context.Context, sc scope.Scope, now time.Time, out *RealTime) error {
-	hour, err := s.Log.Totals(ctx, sc, stats.Minute, now.Add(-59*time.Minute), now)
+	hour, err := s.Log.Minutes(ctx, sc, now.Add(-59*time.Minute), now)
 	if err != nil {
 		return err
 	}
@@ -132,20 +132,6 @@ func (s *Service) realTime(ctx context.Context, sc scope.Scope, now time.Time, o
 	out.Errors, out.PolicyDenials = hour.Errors, hour.PolicyDenials
 	out.ErrorRate = percent(hour.Errors, hour.Total())
 	return nil
-}
-
-// window adds up the outcomes of the last so long, to the minute: whole hours, and the minutes
-// before the first.
-func (s *Service) window(ctx context.Context, sc scope.Scope, now time.Time, long time.Duration) (stats.Rollup, error) {
-	first := stats.Minute.Start(now.Add(-long)).Add(time.Minute)
-	hours := stats.Hour.Start(first.Add(time.Hour - time.Nanosecond)) // the first hour that is wholly inside
-	sum, err := s.Log.Outcomes(ctx, sc, stats.Hour, hours, now)
-	if err != nil || !first.Before(hours) {
-		return sum, err
-	}
-	head, err := s.Log.Outcomes(ctx, sc, stats.Minute, first, hours.Add(-time.Nanosecond))
-	sum.Merge(&head)
-	return sum, err
 }
 
 // percent is part of whole in percent, to two decimals; 0 of nothing.

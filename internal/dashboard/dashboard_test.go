@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -277,4 +278,38 @@ func BenchmarkStats(b *testing.B) {
 			}
 		})
 	}
+}
+
+// TestSpans: what is read of whole hours, with minutes added or subtracted, is what the
+// minutes sum up to, wherever a span begins and ends.
+func TestSpans(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		h := newHouse(t, c, t.TempDir())
+		r := rand.New(rand.NewPCG(7, 8))
+		ds := make([]audit.Decision, 0, 3000)
+		for i := range cap(ds) {
+			ds = append(ds, draw(r, strconv.Itoa(i), noon.Add(2*time.Hour), 26*time.Hour))
+		}
+		h.record(ds)
+		h.ship()
+		for range 150 {
+			to := noon.Add(-time.Duration(r.IntN(20*60)) * time.Minute).Add(time.Duration(r.IntN(60)) * time.Second)
+			from := to.Add(-time.Duration(r.IntN(150)) * time.Minute)
+			sc := scope.Scope{Tenant: scope.DefaultTenant, Env: []scope.Env{scope.AnyEnv, scope.Production, scope.Sandbox}[r.IntN(3)]}
+			rows, err := h.Log.Rollups(t.Context(), sc, stats.Minute, from, to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := stats.Rollup{Start: stats.Minute.Start(from)}
+			for i := range rows {
+				want.Merge(&rows[i])
+			}
+			if got, err := h.Log.Minutes(t.Context(), sc, from, to); err != nil || got != want {
+				t.Fatalf("from %s to %s: %d decisions, want %d, error %v", from, to, got.Total(), want.Total(), err)
+			}
+			if got, err := h.Log.Outcomes(t.Context(), sc, from, to); err != nil || got.Permitted != want.Permitted || got.Denied != want.Denied {
+				t.Fatalf("outcomes from %s to %s: %d, want %d, error %v", from, to, got.Total(), want.Total(), err)
+			}
+		}
+	})
 }

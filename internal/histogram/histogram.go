@@ -50,6 +50,13 @@ func (l *Latencies) Merge(o *Latencies) {
 	}
 }
 
+// Subtract takes away the counts of o, which are part of l.
+func (l *Latencies) Subtract(o *Latencies) {
+	for i, n := range o {
+		l[i] -= n
+	}
+}
+
 // Count is how many evaluations were counted.
 func (l *Latencies) Count() int64 {
 	var sum int64

@@ -159,19 +159,10 @@ func (rd *Reader) Rollups(ctx context.Context, sc scope.Scope, w Width, from, to
 // Totals adds up the decisions from the period of from to that of to, both included, in the
 // scope's environment or in all.
 func (rd *Reader) Totals(ctx context.Context, sc scope.Scope, w Width, from, to time.Time) (Rollup, error) {
-	return rd.totals(ctx, sc, w, from, to, allMeasures)
-}
-
-// Outcomes is Totals of Permitted and Denied alone, which is a tenth of the work.
-func (rd *Reader) Outcomes(ctx context.Context, sc scope.Scope, w Width, from, to time.Time) (Rollup, error) {
-	return rd.totals(ctx, sc, w, from, to, outcomes)
-}
-
-func (rd *Reader) totals(ctx context.Context, sc scope.Scope, w Width, from, to time.Time, which measures) (Rollup, error) {
 	sum := Rollup{Start: w.Start(from)}
 	err := rd.Cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		sum = Rollup{Start: sum.Start}
-		return sumRollups(ctx, tx, w, sum.Start, w.Start(to).Add(time.Duration(w)), Visible(sc, sc.Env), which, &sum)
+		return sumRollups(ctx, tx, w, sum.Start, w.Start(to).Add(time.Duration(w)), Visible(sc, sc.Env), allMeasures, &sum)
 	})
 	return sum, err
 }

@@ -27,6 +27,13 @@ func sourceKept(p *tab) {
 	p.visit("/data-sources")
 	p.shows("No data sources yet")
 	p.button("New data source")
+	for provider, member := range map[string]string{"A PostgreSQL query": "query", "An LDAP search": "base_dn", "A file in S3": "region"} {
+		p.option("Kind of source", provider)
+		p.wait("what "+provider+" needs", fmt.Sprintf(`document.querySelector("[name=source-more]").value.includes(%q)`, member))
+	}
+	p.dialog("the form of another kind of data source")
+	p.option("Kind of source", "JSON over HTTP")
+	p.wait("an empty form", `document.querySelector("[name=source-more]").value === ""`)
 	p.fill("source-name", "hr")
 	p.fill("source-url", people.URL+"/people")
 	p.fill("source-records", "$.people")

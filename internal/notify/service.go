@@ -342,7 +342,7 @@ func (s *Service) check(ctx context.Context, t format.Type, c Channel, secrets m
 		if err != nil {
 			return fault.Invalidf("/endpoint", "%s", err.Error())
 		}
-		if err := s.Target.CheckMail(ctx, "/endpoint", server); err != nil {
+		if err := s.Target.CheckServer(ctx, "/endpoint", server); err != nil {
 			return err
 		}
 	} else if err := s.Target.Check(ctx, "/endpoint", cmp.Or(hook, c.Endpoint)); err != nil {

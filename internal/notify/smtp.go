@@ -38,7 +38,7 @@ func (s *Service) mail(ctx context.Context, c format.Channel, m format.Message) 
 	if err != nil {
 		return Attempt{Error: err.Error()}
 	}
-	conn, err := s.Target.DialMail(ctx, server)
+	conn, err := s.Target.Dial(ctx, server)
 	if err != nil {
 		return Attempt{Error: fault.Message(err)}
 	}
@@ -66,7 +66,7 @@ func smtpResult(said string, err error, c format.Channel) Attempt {
 }
 
 // converse hands a mail over, and answers the server's reply to it.
-func (s *Service) converse(ctx context.Context, conn net.Conn, server outbound.MailServer, c format.Channel, mail format.Mail) (reply string, err error) {
+func (s *Service) converse(ctx context.Context, conn net.Conn, server outbound.Server, c format.Channel, mail format.Mail) (reply string, err error) {
 	settings := s.Target.TLS(server.Host)
 	if c.Encryption() == format.ImplicitTLS {
 		encrypted := tls.Client(conn, settings)

@@ -162,10 +162,7 @@ func (c *Client) listed(addr netip.Addr) bool {
 // lowPorts are the ports below 1024 that a protocol may use on public addresses.
 type lowPorts [3]uint16
 
-var (
-	webPorts  = lowPorts{80, 443}
-	mailPorts = lowPorts{25, 465, 587}
-)
+var webPorts = lowPorts{80, 443}
 
 // permit decides on one address and port.
 func (c *Client) permit(addr netip.Addr, port uint16, low lowPorts) error {

@@ -33,7 +33,7 @@ func (c *Client) CheckStream(ctx context.Context, pointer string, s StreamServer
 
 // streamTarget holds the spelling of a server to the rules for URLs.
 func (c *Client) streamTarget(s StreamServer) (target, error) {
-	return c.mailTarget(MailServer{Host: s.Host, Port: s.Port})
+	return c.serverTarget(Server{Host: s.Host, Port: s.Port})
 }
 
 // SendStream sends a body over a TLS connection of its own, within Config.Timeout, and ends the

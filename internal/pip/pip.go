@@ -15,7 +15,6 @@ import (
 	"unicode"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/pip/source"
 )
@@ -49,7 +48,7 @@ const (
 type Connection struct {
 	ID             int64         `json:"id" db:"id" doc:"Identifier."`
 	Name           string        `json:"name" db:"name" doc:"Name, unique. Controls read its data as data.pip.<name>." example:"hr"`
-	Provider       string        `json:"provider" db:"provider" enum:"http_json" doc:"Kind of source."`
+	Provider       string        `json:"provider" db:"provider" enum:"http_json,scim,s3,sql,ldap" doc:"Kind of source."`
 	ConnectionType string        `json:"connection_type" db:"connection_type" doc:"Your word for the kind of data." example:"identity"`
 	Status         string        `json:"status" db:"-" enum:"pending,active,error,disabled" doc:"pending: no sync has ended yet. active, error: how the last one ended. disabled: it is synced only on request."`
 	HealthStatus   string        `json:"health_status" db:"-" enum:"unknown,healthy,stale,unhealthy" doc:"healthy: the last sync succeeded. stale: it failed, and the data of an earlier one is used. unhealthy: it failed, and there is no data. unknown: no sync has ended yet."`
@@ -78,7 +77,7 @@ type Connection struct {
 // Draft is what a create takes.
 type Draft struct {
 	Name           string             `json:"name" minLength:"1" maxLength:"100" doc:"Name, unique ignoring case. Controls read the data as data.pip.<name>, or as data.pip[\"a b\"] if the name is not an identifier. It must not begin with _." example:"hr"`
-	Provider       string             `json:"provider" enum:"http_json" doc:"Kind of source."`
+	Provider       string             `json:"provider" enum:"http_json,scim,s3,sql,ldap" doc:"Kind of source."`
 	ConnectionType string             `json:"connection_type,omitempty" maxLength:"100" doc:"Your word for the kind of data." example:"identity"`
 	Configuration  source.Config      `json:"configuration" doc:"What to read, and how to convert it; docs/data-sources.md explains it."`
 	Credentials    source.Credentials `json:"credentials,omitzero" writeOnly:"true" doc:"How to sign in at the source. They are stored encrypted and never returned."`
@@ -172,15 +171,6 @@ func (c Connection) withComputed(now time.Time) Connection {
 		c.Status = Disabled
 	}
 	return c
-}
-
-// origins are the hosts that the credentials of a connection go to.
-func origins(c source.Config) [2]string {
-	out := [2]string{outbound.Origin(c.URL)}
-	if c.OAuth != nil {
-		out[1] = outbound.Origin(c.OAuth.TokenURL)
-	}
-	return out
 }
 
 // checkName refuses names that nobody could tell apart or that are ours.

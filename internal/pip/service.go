@@ -183,7 +183,7 @@ func (s *Service) apply(tenant scope.TenantID, old Connection, ch Change) (Conne
 		return next, ch.Credentials.Value, nil
 	}
 	secrets, err := s.open(tenant, old)
-	if err == nil && !secrets.Empty() && origins(old.Configuration) != origins(next.Configuration) {
+	if err == nil && !secrets.Empty() && source.Origins(old.Configuration) != source.Origins(next.Configuration) {
 		f := fault.Invalidf("/credentials", "another host needs the credentials again")
 		f.Code = "credential_required"
 		err = f
@@ -210,20 +210,14 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64
 
 // check checks a connection with its credentials in clear.
 func (s *Service) check(ctx context.Context, c Connection, secrets source.Credentials) error {
-	wrong := append(checkName(c.Name), source.Check(c.Configuration, secrets)...)
+	wrong := append(checkName(c.Name), source.Check(c.Provider, c.Configuration, secrets)...)
 	if text, err := json.Marshal(c.Configuration); err != nil || len(text) > 32<<10 {
 		wrong = append(wrong, fault.Detail{Pointer: "/configuration", Message: "must not be larger than 32 KiB"})
 	}
 	if err := fault.CheckValues("the data source is not valid", wrong); err != nil {
 		return err
 	}
-	if err := s.Target.Check(ctx, "/configuration/url", c.Configuration.URL); err != nil {
-		return err
-	}
-	if c.Configuration.OAuth == nil {
-		return nil
-	}
-	return s.Target.Check(ctx, "/configuration/oauth/token_url", c.Configuration.OAuth.TokenURL)
+	return source.CheckTargets(ctx, s.Target, c.Provider, c.Configuration)
 }
 
 // changed names what differs; of the configuration only that it does and its host, of the

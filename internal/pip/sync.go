@@ -233,7 +233,7 @@ func (s *Syncer) fetch(ctx context.Context, key job.LaneKey, c Connection, renew
 		})
 	}
 	f := &source.Fetcher{Target: s.Target, Now: s.Now}
-	out.Result, out.err = f.Fetch(ctx, source.Order{Config: c.Configuration, Credentials: secrets, State: last.State, Previous: previous, Alive: alive})
+	out.Result, out.err = f.Fetch(ctx, source.Order{Provider: c.Provider, Config: c.Configuration, Credentials: secrets, State: last.State, Previous: previous, Alive: alive})
 	if out.err == nil && !out.Unchanged {
 		if out.text, out.sum = document(out.Data); out.sum == last.Sum {
 			out.Unchanged = true

@@ -46,7 +46,7 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, d Trial) (TestResult
 	}
 	began := s.Now()
 	f := &source.Fetcher{Target: s.Target, Now: s.Now, Limit: tryTime}
-	res, err := f.Fetch(ctx, source.Order{Config: d.Configuration, Credentials: d.Credentials, Sample: true})
+	res, err := f.Fetch(ctx, source.Order{Provider: d.Provider, Config: d.Configuration, Credentials: d.Credentials, Sample: true})
 	out := TestResult{
 		Success: true, Status: "connected", Message: "the source was read", Fields: []source.Field{}, SampleData: []value.Value{},
 		ResponseTime: float64(s.Now().Sub(began).Microseconds()) / 1000,

@@ -17,7 +17,7 @@ type SourcePath struct {
 
 type sourceListIn struct {
 	rest.Page
-	Provider string `query:"provider" enum:"http_json" doc:"Only data sources of this provider"`
+	Provider string `query:"provider" enum:"http_json,scim,s3,sql,ldap" doc:"Only data sources of this provider"`
 	Type     string `query:"connection_type" maxLength:"100" doc:"Only data sources of this type"`
 	Health   string `query:"health_status" enum:"unknown,healthy,stale,unhealthy" doc:"Only data sources in this health"`
 }

@@ -1,16 +1,19 @@
 package connections_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
@@ -418,6 +421,63 @@ func TestDataSourceSurvivesKill(t *testing.T) {
 		})
 		if got := ask(); got != "DENY" {
 			t.Errorf("the new data does not count: %v", got)
+		}
+	})
+}
+
+// TestDatabaseSource: a control reads rows of a database, whose credentials no answer shows
+// and no other host gets.
+func TestDatabaseSource(t *testing.T) {
+	if fulltest.Inner() {
+		t.Skip("needs PostgreSQL: a full run has it")
+	}
+	u, err := url.Parse(dbtest.Server(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, _ := u.User.Password()
+	each(t, func(t *testing.T, s *apptest.Server) {
+		a := s.Admin
+		apptest.Activate(t, a, "by level", "production", `package by_level
+
+allow if data.pip.levels[input.user.id].level >= 7
+`, nil)
+		draft := func(host, query string) body {
+			return body{
+				"name": "levels", "provider": "sql", "sync_frequency": "manual",
+				"configuration": body{"url": "postgres://" + host + u.Path + "?sslmode=disable", "key": "id", "sql": body{"query": query}},
+				"credentials":   body{"username": u.User.Username(), "password": cmp.Or(password, "a-secret-4712")},
+			}
+		}
+		const query = "SELECT * FROM (VALUES ('ada', 7), ('bob', 3)) AS people (id, level)"
+		if tried := a.Do(t, "POST", "/pip/connections/test", draft(u.Host, query)).Want(200); tried.Get("success") != true || !strings.Contains(string(tried.Body), `{"name":"level","type":"number"}`) {
+			t.Errorf("the test answers %s", tried.Body)
+		}
+		if tried := a.Do(t, "POST", "/pip/connections/test", draft(u.Host, "SELECT nothing")).Want(200); tried.Get("success") != false || !strings.Contains(string(tried.Body), "42703") {
+			t.Errorf("the test of a wrong query answers %s", tried.Body)
+		}
+		for _, host := range []string{"10.0.0.1", "169.254.169.254", "[::1]:5432", "0x7f.1:5432"} {
+			if res := a.Do(t, "POST", "/pip/connections", draft(host, query)).Want(422); res.Get("error") != "target_refused" {
+				t.Errorf("%s: %s", host, res.Body)
+			}
+		}
+		made := a.Do(t, "POST", "/pip/connections", draft(u.Host, query)).Want(201)
+		if strings.Contains(string(made.Body), "a-secret") {
+			t.Errorf("made: %s", made.Body)
+		}
+		synced(t, a, made.ID(), "completed")
+		for user, want := range map[string]string{"ada": "PERMIT", "bob": "DENY"} {
+			res := a.With("X-Environment", "production").Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": user}, "resource": body{"type": "api", "path": "/x"}, "action": body{"name": "read"}}).Want(200)
+			if res.Get("decision") != want {
+				t.Errorf("want %s for %s: %s", want, user, res.Body)
+			}
+		}
+		moved := draft("127.0.0.9:5432", query)["configuration"]
+		if res := a.Do(t, "PUT", fmt.Sprintf("/pip/connections/%d", made.ID()), body{"configuration": moved}).Want(422); res.Get("error") != "credential_required" {
+			t.Errorf("another host: %s", res.Body)
+		}
+		if res := a.Do(t, "GET", "/pip/connections?provider=sql", nil).Want(200); res.Get("total") != 1.0 {
+			t.Errorf("the list by provider: %s", res.Body)
 		}
 	})
 }

@@ -126,8 +126,8 @@ func (c Channel) MailAuth() string {
 
 // MailServer is the server of a mail channel: smtp://host:port, smtps://host:port or
 // host:port. Without a port it is 465 with implicit TLS, else 587.
-func (c Channel) MailServer() (outbound.MailServer, error) {
-	none := outbound.MailServer{}
+func (c Channel) MailServer() (outbound.Server, error) {
+	none := outbound.Server{}
 	u, err := url.Parse(c.URL())
 	if err != nil || u.Scheme != "smtp" && u.Scheme != "smtps" || u.Hostname() == "" || u.User != nil || u.Opaque != "" ||
 		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
@@ -136,7 +136,7 @@ func (c Channel) MailServer() (outbound.MailServer, error) {
 	if u.Scheme == "smtps" && c.Encryption() != ImplicitTLS {
 		return none, fmt.Errorf("smtps:// goes with implicit TLS only")
 	}
-	m := outbound.MailServer{Host: u.Hostname(), Port: 587, Plain: c.Encryption() == NoTLS}
+	m := outbound.Server{Host: u.Hostname(), Port: 587, Plain: c.Encryption() == NoTLS}
 	if c.Encryption() == ImplicitTLS {
 		m.Port = 465
 	}

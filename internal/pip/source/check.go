@@ -16,6 +16,7 @@ const (
 // plan is a configuration that was checked and is ready to use.
 type plan struct {
 	Config
+	provider                           string
 	records, key, next, total, deleted path
 	fields                             []mapped
 }
@@ -28,9 +29,9 @@ type mapped struct {
 
 // Check lists what is wrong with a configuration and its credentials, each with its
 // pointer. Whether its addresses may be called is not its business.
-func Check(c Config, secrets Credentials) []fault.Detail {
-	_, wrong := prepare(c)
-	return append(wrong, checkCredentials(c, secrets)...)
+func Check(provider string, c Config, secrets Credentials) []fault.Detail {
+	p, wrong := prepare(provider, c)
+	return append(wrong, checkCredentials(p, secrets)...)
 }
 
 // checker gathers offences.
@@ -53,18 +54,17 @@ func (k *checker) path(pointer, text string) path {
 }
 
 // prepare checks a configuration and fills in its defaults.
-func prepare(c Config) (plan, []fault.Detail) {
+func prepare(provider string, c Config) (plan, []fault.Detail) {
 	const at = "/configuration"
 	k := &checker{}
-	p := plan{Config: c, records: k.path(at+"/records", c.Records), key: k.path(at+"/key", c.Key)}
+	k.members(provider, c)
+	c = withDefaults(provider, c)
+	p := plan{provider: provider, Config: c, records: k.path(at+"/records", c.Records), key: k.path(at+"/key", c.Key)}
 	if c.URL == "" {
 		k.add(at+"/url", "is required")
 	}
 	if c.Body != nil && c.Method != "POST" {
 		k.add(at+"/body", "can be set with the method POST only")
-	}
-	if c.Format == formatCSV && c.Records != "" {
-		k.add(at+"/records", "cannot be set with the format csv: each line is a record")
 	}
 	if c.Format == formatCSV && c.Pagination != nil {
 		k.add(at+"/pagination", "cannot be set with the format csv")
@@ -87,6 +87,13 @@ func prepare(c Config) (plan, []fault.Detail) {
 	}
 	k.pages(&p)
 	k.changes(&p)
+	if (provider == SQL || provider == LDAP) && c.URL != "" {
+		if _, _, err := serverOf(provider, c.URL); err != nil {
+			k.add(at+"/url", err.Error())
+		}
+	}
+	k.query(c)
+	k.search(c)
 	return p, k.wrong
 }
 
@@ -145,6 +152,7 @@ func (k *checker) changes(p *plan) {
 	if how.FullHours == 0 {
 		how.FullHours = 24
 	}
+	k.since(p.provider, &how)
 	p.deleted = k.path("/configuration/incremental/deleted", how.Deleted)
 	if p.Key == "" {
 		k.add("/configuration/key", "is required with incremental: changed records replace those of the same key")
@@ -200,9 +208,10 @@ func token(s string) bool {
 }
 
 // checkCredentials checks that there is one way to sign in, and all of it.
-func checkCredentials(c Config, s Credentials) []fault.Detail {
+func checkCredentials(c plan, s Credentials) []fault.Detail {
 	const at = "/credentials"
 	k := &checker{}
+	k.account(c.provider, s)
 	ways := 0
 	for _, is := range []bool{s.Token != "", s.Username != "" || s.Password != "", s.OAuth != nil} {
 		if is {
@@ -226,7 +235,7 @@ func checkCredentials(c Config, s Credentials) []fault.Detail {
 	if s.Password != "" && s.Username == "" {
 		k.add(at+"/username", "is required with password")
 	}
-	if strings.Contains(s.Username, ":") {
+	if strings.Contains(s.Username, ":") && (c.provider == HTTPJSON || c.provider == SCIM) {
 		k.add(at+"/username", "must not contain a colon")
 	}
 	if strings.ContainsFunc(s.Token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {

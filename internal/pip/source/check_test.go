@@ -44,7 +44,7 @@ func TestCheck(t *testing.T) {
 		},
 	} {
 		c, s := good(edit)
-		wrong := Check(c, s)
+		wrong := Check(HTTPJSON, c, s)
 		switch {
 		case want == "" && len(wrong) > 0:
 			t.Errorf("a good configuration: %v", wrong)
@@ -58,11 +58,11 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	c, s := good(func(c *Config, _ *Credentials) { c.Pagination = &Pagination{Type: "page"} })
-	if wrong := Check(c, s); len(wrong) != 1 || wrong[0].Pointer != "/configuration/records" {
+	if wrong := Check(HTTPJSON, c, s); len(wrong) != 1 || wrong[0].Pointer != "/configuration/records" {
 		t.Errorf("pages of a whole answer: %v", wrong)
 	}
 	c, s = good(func(c *Config, _ *Credentials) { c.Incremental = &Incremental{Parameter: "since"} })
-	if wrong := Check(c, s); len(wrong) != 1 || wrong[0].Pointer != "/configuration/key" {
+	if wrong := Check(HTTPJSON, c, s); len(wrong) != 1 || wrong[0].Pointer != "/configuration/key" {
 		t.Errorf("changes without keys: %v", wrong)
 	}
 }

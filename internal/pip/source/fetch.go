@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -15,6 +16,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
+// defaultRegion is that of S3 stores that know no regions.
+const defaultRegion = "us-east-1"
+
 // Fetcher fetches the data of sources. It is safe for concurrent use.
 type Fetcher struct {
 	// Target calls the sources, guarded. It reads MaxBytes of an answer, for CallTime.
@@ -26,6 +30,8 @@ type Fetcher struct {
 
 // Order is one fetch.
 type Order struct {
+	// Provider is the kind of source; empty is HTTPJSON.
+	Provider    string
 	Config      Config
 	Credentials Credentials
 	// State is what the last fetch of this configuration left; Previous is its document.
@@ -39,7 +45,7 @@ type Order struct {
 
 // Fetch reads a source. What is wrong with the source or its configuration is a *Failure.
 func (f *Fetcher) Fetch(ctx context.Context, o Order) (Result, error) {
-	p, wrong := prepare(o.Config)
+	p, wrong := prepare(cmp.Or(o.Provider, HTTPJSON), o.Config)
 	if len(wrong) > 0 {
 		return Result{}, failf("%s %s", wrong[0].Pointer, wrong[0].Message)
 	}
@@ -67,10 +73,49 @@ type run struct {
 	header map[string][]string
 	state  State
 	// since is set where only changes are asked for.
-	since string
+	since time.Time
+}
+
+// alive says that the fetch is at work.
+func (r *run) alive(ctx context.Context) error {
+	if r.order.Alive == nil {
+		return nil
+	}
+	return r.order.Alive(ctx)
+}
+
+// lastSync is the time since which changes are asked for; zero: everything is read.
+func (r *run) lastSync() time.Time {
+	last := r.order.State
+	if r.Incremental == nil || r.order.Previous.Kind() != value.ObjectKind || last.Since.IsZero() ||
+		r.began.Sub(last.FullAt) >= time.Duration(r.Incremental.FullHours)*time.Hour {
+		return time.Time{}
+	}
+	return last.Since.UTC()
 }
 
 func (r *run) fetch(ctx context.Context) (Result, error) {
+	r.since = r.lastSync()
+	b := newBuilder(&r.plan, r.base())
+	switch r.provider {
+	case SQL:
+		return r.resultOf(b, r.readSQL(ctx, b))
+	case LDAP:
+		return r.resultOf(b, r.readLDAP(ctx, b))
+	}
+	return r.fetchPages(ctx, b)
+}
+
+// resultOf makes the document of records that were read, unless that failed.
+func (r *run) resultOf(b *builder, err error) (Result, error) {
+	if err != nil {
+		return Result{}, err
+	}
+	return r.result(b, value.Value{})
+}
+
+// fetchPages reads a source over HTTP.
+func (r *run) fetchPages(ctx context.Context, b *builder) (Result, error) {
 	if err := r.signIn(ctx); err != nil {
 		return Result{}, err
 	}
@@ -79,12 +124,9 @@ func (r *run) fetch(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	var doc value.Value
-	b := newBuilder(&r.plan, r.base())
 	for at, n, last := first, 1, ""; at != ""; n++ {
-		if r.order.Alive != nil {
-			if err := r.order.Alive(ctx); err != nil {
-				return Result{}, err
-			}
+		if err := r.alive(ctx); err != nil {
+			return Result{}, err
 		}
 		if n > MaxPages {
 			return Result{}, failf("the source has more than %d pages", MaxPages)
@@ -118,7 +160,7 @@ func (r *run) fetch(ctx context.Context) (Result, error) {
 
 // base is the document that changes are added to; undefined: everything is read.
 func (r *run) base() value.Value {
-	if r.since != "" {
+	if !r.since.IsZero() {
 		return r.order.Previous
 	}
 	return value.Value{}
@@ -166,8 +208,11 @@ func tooLarge() error { return failf("the data is larger than %d MiB", MaxBytes>
 // signIn prepares the header fields of all calls.
 func (r *run) signIn(ctx context.Context) error {
 	r.header = map[string][]string{"Accept": {"application/json"}, "User-Agent": {"gatehouse"}}
-	if r.Format == formatCSV {
+	switch {
+	case r.Format == formatCSV:
 		r.header["Accept"] = []string{"text/csv"}
+	case r.provider == SCIM:
+		r.header["Accept"] = []string{"application/scim+json, application/json"}
 	}
 	for name, text := range r.Headers {
 		r.header[name] = []string{text}
@@ -177,6 +222,7 @@ func (r *run) signIn(ctx context.Context) error {
 		r.header[name] = []string{text}
 	}
 	switch {
+	case r.provider == S3: // each request is signed
 	case secrets.Token != "":
 		r.header["Authorization"] = []string{"Bearer " + secrets.Token}
 	case secrets.Username != "":
@@ -203,14 +249,8 @@ func (r *run) firstURL() (string, error) {
 		return "", failf("the address is not a URL")
 	}
 	query := u.Query()
-	if inc := r.Incremental; inc != nil {
-		last := r.order.State
-		if r.order.Previous.Kind() == value.ObjectKind && !last.Since.IsZero() && r.began.Sub(last.FullAt) < time.Duration(inc.FullHours)*time.Hour {
-			if r.since = last.Since.UTC().Format(time.RFC3339); inc.Format == "unix" {
-				r.since = strconv.FormatInt(last.Since.Unix(), 10)
-			}
-			query.Set(inc.Parameter, r.since)
-		}
+	if !r.since.IsZero() {
+		query.Set(r.Incremental.Parameter, r.sinceText())
 	}
 	if p := r.Pagination; p != nil {
 		if p.SizeParameter != "" {
@@ -224,6 +264,18 @@ func (r *run) firstURL() (string, error) {
 		u.RawQuery = query.Encode()
 	}
 	return u.String(), nil
+}
+
+// sinceText is since as the source reads it.
+func (r *run) sinceText() string {
+	switch text := r.since.Format(time.RFC3339); {
+	case r.provider == SCIM:
+		return `meta.lastModified ge "` + text + `"`
+	case r.Incremental.Format == "unix":
+		return strconv.FormatInt(r.since.Unix(), 10)
+	default:
+		return text
+	}
 }
 
 // page is one answer.
@@ -245,12 +297,17 @@ func (r *run) call(ctx context.Context, at string) (page, error) {
 		req.Body, req.Header["Content-Type"] = body, []string{"application/json"}
 	}
 	// A source of several pages could change on a later one.
-	conditional := r.Pagination == nil && r.since == "" && !r.order.Sample && r.order.Previous.Defined() && r.Incremental == nil
+	conditional := r.Pagination == nil && r.since.IsZero() && !r.order.Sample && r.order.Previous.Defined() && r.Incremental == nil
 	if conditional && r.order.State.ETag != "" {
 		req.Header["If-None-Match"] = []string{r.order.State.ETag}
 	}
 	if conditional && r.order.State.LastModified != "" {
 		req.Header["If-Modified-Since"] = []string{r.order.State.LastModified}
+	}
+	if secrets := r.order.Credentials; r.provider == S3 && secrets.Username != "" { // else the object is public
+		if err := req.SignS3(ctx, secrets.Username, secrets.Password, r.region()); err != nil {
+			return page{}, failf("the address is not a URL")
+		}
 	}
 	res, err := r.Target.Do(ctx, req)
 	switch {
@@ -272,6 +329,14 @@ func (r *run) call(ctx context.Context, at string) (page, error) {
 	return page{text: string(res.Body), header: res.Header.Get, links: res.Header.Values("Link")}, nil
 }
 
+// region is where the bucket is.
+func (r *run) region() string {
+	if r.S3 == nil {
+		return defaultRegion
+	}
+	return cmp.Or(r.S3.Region, defaultRegion)
+}
+
 // note keeps what the next fetch asks with.
 func (r *run) note(p page) {
 	short := func(name string) string {
@@ -280,10 +345,7 @@ func (r *run) note(p page) {
 		}
 		return ""
 	}
-	r.state = State{FullAt: r.order.State.FullAt}
-	if r.since == "" {
-		r.state.FullAt = r.began
-	}
+	r.noteFull()
 	if r.Incremental == nil {
 		r.state.ETag, r.state.LastModified = short("ETag"), short("Last-Modified")
 		return
@@ -295,6 +357,14 @@ func (r *run) note(p page) {
 		r.state.Since = at.UTC()
 	}
 	r.state.Since = r.state.Since.Add(-time.Second)
+}
+
+// noteFull keeps when everything was read.
+func (r *run) noteFull() {
+	r.state = State{FullAt: r.order.State.FullAt}
+	if r.since.IsZero() {
+		r.state.FullAt = r.began
+	}
 }
 
 // following is the address of the page after the nth, which had found records; empty: it

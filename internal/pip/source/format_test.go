@@ -42,7 +42,7 @@ func TestCSV(t *testing.T) {
 	}
 	for _, cfg := range []Config{{Records: "$.x"}, {Key: "id", Pagination: &Pagination{Type: "page"}}} {
 		cfg.URL, cfg.Format = "https://a.example", formatCSV
-		if len(Check(cfg, Credentials{})) != 1 {
+		if len(Check(HTTPJSON, cfg, Credentials{})) != 1 {
 			t.Errorf("%+v should have one offence", cfg)
 		}
 	}
@@ -73,7 +73,7 @@ func TestDirectoryPages(t *testing.T) {
 		}
 		fetcher(t).fails(t, o, "says that it has 9 records, but returned 7")
 	}
-	if len(Check(Config{URL: "https://a.example", Key: "id", Pagination: &Pagination{Type: "link", Total: "$.n"}}, Credentials{})) != 1 {
+	if len(Check(HTTPJSON, Config{URL: "https://a.example", Key: "id", Pagination: &Pagination{Type: "link", Total: "$.n"}}, Credentials{})) != 1 {
 		t.Error("total should need page or offset")
 	}
 }

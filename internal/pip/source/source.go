@@ -29,12 +29,18 @@ const (
 	maxDepth = 40
 )
 
-// HTTPJSON is the provider that reads JSON over HTTP.
-const HTTPJSON = "http_json"
+// The providers: what a source is, and how it is called.
+const (
+	HTTPJSON = "http_json" // JSON or CSV over HTTP
+	SCIM     = "scim"      // the users or groups of a SCIM 2.0 directory (RFC 7644)
+	S3       = "s3"        // a file in an S3 bucket
+	SQL      = "sql"       // a query of a PostgreSQL database
+	LDAP     = "ldap"      // a search in an LDAP directory (RFC 4511)
+)
 
 // Config says what to read and what to make of it.
 type Config struct {
-	URL         string            `json:"url" maxLength:"2000" doc:"Address of the source: an https URL, or http to an address that the operator allows. No internal network." example:"https://hr.example.com/api/people"`
+	URL         string            `json:"url" maxLength:"2000" doc:"Address of the source. http_json, scim, s3: an https URL, or http to an address that the operator allows. sql: postgres://host:port/database. ldap: ldaps://host:port, or ldap://host:port, which is encrypted by StartTLS. No internal network, unless the operator allows it." example:"https://hr.example.com/api/people"`
 	Method      string            `json:"method,omitempty" enum:"GET,POST" doc:"GET by default."`
 	Headers     map[string]string `json:"headers,omitempty" doc:"Header fields to send. Readers can see them: put secret ones into credentials."`
 	Body        map[string]any    `json:"body,omitempty" doc:"JSON object to send with POST."`
@@ -45,6 +51,28 @@ type Config struct {
 	Pagination  *Pagination       `json:"pagination,omitempty" doc:"How the source returns further pages. Absent: there is one page."`
 	Incremental *Incremental      `json:"incremental,omitempty" doc:"How to request only changes. Needs key."`
 	OAuth       *OAuth            `json:"oauth,omitempty" doc:"Where the client gets its access token, for credentials.oauth."`
+	S3          *Bucket           `json:"s3,omitempty" doc:"For the provider s3: how requests are signed."`
+	SQL         *Query            `json:"sql,omitempty" doc:"For the provider sql: what to read."`
+	LDAP        *Search           `json:"ldap,omitempty" doc:"For the provider ldap: what to read."`
+}
+
+// Bucket says how requests to an S3 store are signed (AWS Signature Version 4).
+type Bucket struct {
+	Region string `json:"region,omitempty" maxLength:"100" doc:"Region of the bucket; us-east-1 by default." example:"eu-west-1"`
+}
+
+// Query is what is read of a database.
+type Query struct {
+	Query string `json:"query" minLength:"1" maxLength:"20000" doc:"One SELECT. Each row is a record: an object of its columns, as PostgreSQL converts them to JSON. With incremental, $1 is the time of the last sync, or null to read everything." example:"SELECT id, grade FROM people"`
+}
+
+// Search is what is read of a directory (RFC 4511, 4.5.1).
+type Search struct {
+	BaseDN     string   `json:"base_dn" minLength:"1" maxLength:"1000" doc:"Distinguished name of the entry where the search starts." example:"ou=people,dc=example,dc=com"`
+	Filter     string   `json:"filter,omitempty" maxLength:"4000" doc:"Which entries to read (RFC 4515); all by default." example:"(objectClass=person)"`
+	Scope      string   `json:"scope,omitempty" enum:"sub,one,base" doc:"sub (default): the whole subtree. one: the entries directly below base_dn. base: that entry alone."`
+	Attributes []string `json:"attributes,omitempty" maxItems:"100" doc:"Attributes of which each record gets the first value, as a text. Bytes that are not UTF-8 are given in base64."`
+	Lists      []string `json:"lists,omitempty" maxItems:"100" doc:"Attributes of which each record gets all values, as an array of texts." example:"[\"memberOf\"]"`
 }
 
 // Pagination says how a source gives further pages.
@@ -60,7 +88,7 @@ type Pagination struct {
 
 // Incremental says how to ask only for what changed.
 type Incremental struct {
-	Parameter string `json:"parameter" minLength:"1" maxLength:"100" doc:"Query parameter for the time of the last sync." example:"updated_since"`
+	Parameter string `json:"parameter,omitempty" maxLength:"100" doc:"http_json: query parameter for the time of the last sync, required. ldap: attribute with the time of an entry's last change; modifyTimestamp by default. scim asks for meta.lastModified, and sql passes the time to the query as $1: they take no parameter." example:"updated_since"`
 	Format    string `json:"format,omitempty" enum:"rfc3339,unix" doc:"Format of that time; rfc3339 by default."`
 	Deleted   string `json:"deleted,omitempty" maxLength:"500" doc:"JSONPath within a record, or the name of a member. A record is deleted if the value there is anything but false, null, 0 or an empty text." example:"deleted_at"`
 	FullHours int    `json:"full_after_hours,omitempty" minimum:"1" maximum:"8760" doc:"After this time everything is read again, to find changes that the source did not report; 24 by default."`

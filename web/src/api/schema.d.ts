@@ -7912,6 +7912,13 @@ export interface components {
             /** @description The value of data.gatehouse.decision in a bouncer's bundle */
             result: components["schemas"]["OPADecision"];
         };
+        PipBucket: {
+            /**
+             * @description Region of the bucket; us-east-1 by default.
+             * @example eu-west-1
+             */
+            region?: string;
+        };
         PipChange: {
             /** @description Replaces the whole configuration. A change to another host needs credentials again: the stored ones are sent only to the host that they were given for. */
             configuration?: components["schemas"]["PipConfig"];
@@ -7979,6 +7986,8 @@ export interface components {
              * @example id
              */
             key?: string;
+            /** @description For the provider ldap: what to read. */
+            ldap?: components["schemas"]["PipSearch"];
             /**
              * @description GET by default.
              * @enum {string}
@@ -7993,8 +8002,12 @@ export interface components {
              * @example $.items
              */
             records?: string;
+            /** @description For the provider s3: how requests are signed. */
+            s3?: components["schemas"]["PipBucket"];
+            /** @description For the provider sql: what to read. */
+            sql?: components["schemas"]["PipQuery"];
             /**
-             * @description Address of the source: an https URL, or http to an address that the operator allows. No internal network.
+             * @description Address of the source. http_json, scim, s3: an https URL, or http to an address that the operator allows. sql: postgres://host:port/database. ldap: ldaps://host:port, or ldap://host:port, which is encrypted by StartTLS. No internal network, unless the operator allows it.
              * @example https://hr.example.com/api/people
              */
             url: string;
@@ -8062,7 +8075,7 @@ export interface components {
              * @description Kind of source.
              * @enum {string}
              */
-            provider: "http_json";
+            provider: "http_json" | "scim" | "s3" | "sql" | "ldap";
             /**
              * Format: int64
              * @description Number of records in its data.
@@ -8124,7 +8137,7 @@ export interface components {
              * @description Kind of source.
              * @enum {string}
              */
-            provider: "http_json";
+            provider: "http_json" | "scim" | "s3" | "sql" | "ldap";
             /** @description Whether it is synced on its schedule, starting at once; true by default. */
             sync_enabled?: boolean;
             /**
@@ -8159,10 +8172,10 @@ export interface components {
              */
             full_after_hours?: number;
             /**
-             * @description Query parameter for the time of the last sync.
+             * @description http_json: query parameter for the time of the last sync, required. ldap: attribute with the time of an entry's last change; modifyTimestamp by default. scim asks for meta.lastModified, and sql passes the time to the query as $1: they take no parameter.
              * @example updated_since
              */
-            parameter: string;
+            parameter?: string;
         };
         PipOAuth: {
             /**
@@ -8220,6 +8233,39 @@ export interface components {
              * @enum {string}
              */
             type: "link" | "page" | "offset" | "cursor";
+        };
+        PipQuery: {
+            /**
+             * @description One SELECT. Each row is a record: an object of its columns, as PostgreSQL converts them to JSON. With incremental, $1 is the time of the last sync, or null to read everything.
+             * @example SELECT id, grade FROM people
+             */
+            query: string;
+        };
+        PipSearch: {
+            /** @description Attributes of which each record gets the first value, as a text. Bytes that are not UTF-8 are given in base64. */
+            attributes?: string[];
+            /**
+             * @description Distinguished name of the entry where the search starts.
+             * @example ou=people,dc=example,dc=com
+             */
+            base_dn: string;
+            /**
+             * @description Which entries to read (RFC 4515); all by default.
+             * @example (objectClass=person)
+             */
+            filter?: string;
+            /**
+             * @description Attributes of which each record gets all values, as an array of texts.
+             * @example [
+             *       "memberOf"
+             *     ]
+             */
+            lists?: string[];
+            /**
+             * @description sub (default): the whole subtree. one: the entries directly below base_dn. base: that entry alone.
+             * @enum {string}
+             */
+            scope?: "sub" | "one" | "base";
         };
         PipSync: {
             /**
@@ -8336,7 +8382,7 @@ export interface components {
              * @description Kind of source.
              * @enum {string}
              */
-            provider: "http_json";
+            provider: "http_json" | "scim" | "s3" | "sql" | "ldap";
             /** @description Whether it is synced on its schedule, starting at once; true by default. */
             sync_enabled?: boolean;
             /**
@@ -27817,7 +27863,7 @@ export interface operations {
                 tenant_id?: components["parameters"]["TenantQuery"];
                 skip?: number;
                 limit?: number;
-                provider?: "http_json";
+                provider?: "http_json" | "scim" | "s3" | "sql" | "ldap";
                 connection_type?: string;
                 health_status?: "unknown" | "healthy" | "stale" | "unhealthy";
             };

@@ -14,14 +14,14 @@ import {
   linesOf,
   moreOf,
   objectOf,
+  providers,
   type Secrets,
   type Source,
+  samples,
   type Way,
   ways,
 } from "./source";
 import { Tried } from "./Tried";
-
-const providers = ["http_json"] as const;
 
 /** The form of a data source: a new one, or what is to change of one. A test shows what controls would see. */
 export function SourceForm({
@@ -50,6 +50,13 @@ export function SourceForm({
   const [frequency, setFrequency] = useState<Source["sync_frequency"]>(source?.sync_frequency ?? "hourly");
   const [enabled, setEnabled] = useState(source?.sync_enabled ?? true);
 
+  // What a provider needs stands in the form, to be changed. What was typed stays.
+  const choose = (next: Source["provider"]) => {
+    if (!more.trim() || more === samples[provider].more) setMore(samples[next].more);
+    if (Object.keys(secrets).length === 0) setWay(samples[next].account ? "password" : "none");
+    setProvider(next);
+    test.reset();
+  };
   const done = (after: Source) => {
     refresh(queries, "data_sources");
     saved(after);
@@ -64,7 +71,7 @@ export function SourceForm({
   const configuration = {
     ...others,
     url: url.trim(),
-    ...(records.trim() ? { records: records.trim() } : {}),
+    ...(samples[provider].records && records.trim() ? { records: records.trim() } : {}),
     ...(key.trim() ? { key: key.trim() } : {}),
     ...(fields && Object.keys(fields).length > 0 ? { fields } : {}),
   } as Config;
@@ -134,7 +141,7 @@ export function SourceForm({
               label={t("sources.provider")}
               data={providers.map((value) => ({ value, label: t(`sources.provider_${value}`) }))}
               value={provider}
-              onChange={(value) => setProvider(providers.find((p) => p === value) ?? "http_json")}
+              onChange={(value) => choose(providers.find((p) => p === value) ?? "http_json")}
               allowDeselect={false}
             />
           )}
@@ -160,23 +167,25 @@ export function SourceForm({
           <TextInput
             name="source-url"
             label={t("sources.url")}
-            placeholder="https://hr.example.com/api/people"
+            placeholder={samples[provider].url}
             maxLength={2000}
             required
             value={url}
             error={at("/configuration/url")}
             onChange={(e) => setUrl(e.currentTarget.value)}
           />
-          <TextInput
-            name="source-records"
-            label={t("sources.recordsAt")}
-            description={t("sources.recordsAbout")}
-            placeholder="$.items"
-            maxLength={500}
-            value={records}
-            error={at("/configuration/records")}
-            onChange={(e) => setRecords(e.currentTarget.value)}
-          />
+          {samples[provider].records && (
+            <TextInput
+              name="source-records"
+              label={t("sources.recordsAt")}
+              description={t("sources.recordsAbout")}
+              placeholder="$.items"
+              maxLength={500}
+              value={records}
+              error={at("/configuration/records")}
+              onChange={(e) => setRecords(e.currentTarget.value)}
+            />
+          )}
           <TextInput
             name="source-key"
             label={t("sources.key")}

@@ -14,6 +14,42 @@ export const frequencies = [
   "weekly",
 ] as const;
 
+export const providers = ["http_json", "scim", "s3", "sql", "ldap"] as const;
+
+const written = (config: Partial<Config>) => JSON.stringify(config, null, 2);
+
+/** What a source of each provider looks like: the form begins with it. `account`: it takes a name and a password. */
+export const samples: Record<
+  (typeof providers)[number],
+  { url: string; more: string; records?: boolean; account?: boolean }
+> = {
+  http_json: { url: "https://hr.example.com/api/people", more: "", records: true },
+  scim: { url: "https://directory.example.com/scim/v2/Users", more: "" },
+  s3: {
+    url: "https://s3.eu-west-1.amazonaws.com/bucket/people.csv",
+    more: written({ format: "csv", s3: { region: "eu-west-1" } }),
+    records: true,
+    account: true,
+  },
+  sql: {
+    url: "postgres://db.example.com:5432/people",
+    more: written({ sql: { query: "SELECT id, grade FROM people" } }),
+    account: true,
+  },
+  ldap: {
+    url: "ldaps://ldap.example.com",
+    more: written({
+      ldap: {
+        base_dn: "ou=people,dc=example,dc=com",
+        filter: "(objectClass=person)",
+        attributes: ["uid"],
+        lists: ["memberOf"],
+      },
+    }),
+    account: true,
+  },
+};
+
 /** The ways to sign in at a source. `keep` stands for the stored credentials. */
 export const ways = ["none", "token", "password", "oauth", "header"] as const;
 export type Way = (typeof ways)[number] | "keep";

@@ -1,0 +1,104 @@
+package outbound
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+)
+
+// Protocol is what a server that is not called by HTTP speaks.
+type Protocol int
+
+// The protocols of servers.
+const (
+	Mail      Protocol = iota // SMTP
+	Directory                 // LDAP
+	Database                  // PostgreSQL
+)
+
+// ports are the low ports of a protocol.
+func (p Protocol) ports() lowPorts {
+	switch p {
+	case Directory:
+		return lowPorts{389, 636}
+	case Database:
+		return lowPorts{}
+	}
+	return lowPorts{25, 465, 587}
+}
+
+// Server is the address of a server that is not called by HTTP.
+type Server struct {
+	Protocol Protocol
+	Host     string
+	Port     uint16
+	// Plain means that the connection is not encrypted. Only an address of AllowCIDRs
+	// may be reached so.
+	Plain bool
+}
+
+// CheckServer says whether a server may be called, for when it is saved: a bad one
+// is an Invalid fault at pointer, like that of Check.
+func (c *Client) CheckServer(ctx context.Context, pointer string, s Server) error {
+	t, err := c.serverTarget(s)
+	if err == nil {
+		err = c.checkAddresses(ctx, t, s.Protocol.ports())
+	}
+	return refusal(pointer, err)
+}
+
+// Dial connects to a server, with the checks of Check: on public addresses the ports of
+// its protocol and those from 1024 on. It reads at most Config.MaxReply bytes in all,
+// until the deadline of ctx (WithTimeout). The fault is that of Do.
+func (c *Client) Dial(ctx context.Context, s Server) (net.Conn, error) {
+	t, err := c.serverTarget(s)
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	conn, err := c.connect(ctx, "tcp", net.JoinHostPort(t.host, strconv.Itoa(int(t.port))), t.listedOnly, s.Protocol.ports())
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	if deadline, set := ctx.Deadline(); set {
+		if err := conn.SetDeadline(deadline); err != nil {
+			_ = conn.Close()
+			return nil, unreachable(err)
+		}
+	}
+	return &boundedConn{conn, io.LimitReader(conn, c.cfg.MaxReply)}, nil
+}
+
+// TLS is the configuration for a connection of Dial.
+func (c *Client) TLS(host string) *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.cfg.RootCAs, ServerName: host}
+}
+
+// WithTimeout bounds a call that is not made by Do.
+func (c *Client) WithTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, c.cfg.Timeout)
+}
+
+// serverTarget holds the spelling of a server to the rules for URLs.
+func (c *Client) serverTarget(s Server) (target, error) {
+	t, err := c.form("https://" + net.JoinHostPort(s.Host, strconv.Itoa(int(s.Port))))
+	if err != nil {
+		return t, err
+	}
+	if t.host != s.Host || t.port != s.Port {
+		return t, fmt.Errorf("%w: its host", errRefused)
+	}
+	t.listedOnly = s.Plain
+	return t, nil
+}
+
+// boundedConn reads at most so much.
+type boundedConn struct {
+	net.Conn
+	from io.Reader
+}
+
+// Read ends with io.EOF at the limit.
+func (b *boundedConn) Read(p []byte) (int, error) { return b.from.Read(p) }

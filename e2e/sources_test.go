@@ -27,7 +27,7 @@ func sourceKept(p *tab) {
 	p.visit("/data-sources")
 	p.shows("No data sources yet")
 	p.button("New data source")
-	for provider, member := range map[string]string{"A PostgreSQL query": "query", "An LDAP search": "base_dn", "A file in S3": "region"} {
+	for provider, member := range map[string]string{"PostgreSQL query": "query", "LDAP search": "base_dn", "S3 file": "region"} {
 		p.option("Kind of source", provider)
 		p.wait("what "+provider+" needs", fmt.Sprintf(`document.querySelector("[name=source-more]").value.includes(%q)`, member))
 	}

@@ -141,7 +141,7 @@ func (s *Service) check(ctx context.Context, tx *db.Tx, a Agent) error {
 	if err := fault.CheckValues("the agent is not valid", offences); err != nil {
 		return err
 	}
-	other, err := named(ctx, tx, a.Name)
+	other, err := idByName(ctx, tx, a.Name)
 	return db.CheckUnique(other, a.ID, err, "an agent named %q already exists", a.Name)
 }
 

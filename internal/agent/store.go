@@ -23,7 +23,7 @@ func get(ctx context.Context, tx *db.Tx, id int64) (Agent, error) {
 	return db.One[Agent](ctx, tx, `SELECT `+columns+` FROM agents WHERE id = $1`, id)
 }
 
-func named(ctx context.Context, tx *db.Tx, name string) (int64, error) {
+func idByName(ctx context.Context, tx *db.Tx, name string) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT id FROM agents WHERE name = $1`, name)
 }
 

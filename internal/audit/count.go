@@ -64,23 +64,23 @@ func (ts tallies) add(r *row, t Tally, loggedOnly bool) {
 	if loggedOnly {
 		t = Tally{Logged: t.Logged}
 	}
-	ts.one(allKey, r, hour, t)
+	ts.addCell(allKey, r, hour, t)
 	if r.PolicyID != 0 {
-		ts.one(policyKey(r.PolicyID), r, hour, t)
+		ts.addCell(policyKey(r.PolicyID), r, hour, t)
 	}
 	if r.ResourceKey != "" {
-		ts.one(resourceKey(r.ResourceKey), r, hour, t)
+		ts.addCell(resourceKey(r.ResourceKey), r, hour, t)
 		if r.PolicyID != 0 {
-			ts.one(pairKey(r.PolicyID, r.ResourceKey), r, hour, t)
+			ts.addCell(pairKey(r.PolicyID, r.ResourceKey), r, hour, t)
 		}
 	}
 	// A counter that outlives the row must not reveal the user.
 	if r.UserID != "" && t.Logged != 0 {
-		ts.one(userKey(r.UserID), r, day, t)
+		ts.addCell(userKey(r.UserID), r, day, t)
 	}
 }
 
-func (ts tallies) one(key string, r *row, width time.Duration, t Tally) {
+func (ts tallies) addCell(key string, r *row, width time.Duration, t Tally) {
 	b := bucketOf(r.At, width)
 	id := cellID{key, r.Environment, r.Decision, b.UnixMicro()}
 	c := ts[id]

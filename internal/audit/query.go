@@ -80,7 +80,7 @@ func (rd *Reader) Query(ctx context.Context, sc scope.Scope, f Filter) (Page, er
 	if err != nil {
 		return Page{}, err
 	}
-	q, err := ready(sc, f)
+	q, err := newQuestion(sc, f)
 	if err != nil {
 		return Page{}, err
 	}
@@ -107,7 +107,7 @@ func (rd *Reader) Query(ctx context.Context, sc scope.Scope, f Filter) (Page, er
 // Each calls fn for every decision that matches the filter, newest first, until there are no
 // more, fn fails, or the context ends. It holds one page in memory at a time.
 func (rd *Reader) Each(ctx context.Context, sc scope.Scope, f Filter, fn func(*Decision) error) error {
-	q, err := ready(sc, f)
+	q, err := newQuestion(sc, f)
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func pairsOf(envs []string, decision string) []pair {
 	return out
 }
 
-func ready(sc scope.Scope, f Filter) (*question, error) {
+func newQuestion(sc scope.Scope, f Filter) (*question, error) {
 	if f.Decision != "" && f.Decision != Permit && f.Decision != Deny {
 		return nil, fault.New(fault.BadRequest, "invalid_parameter", "decision must be PERMIT or DENY")
 	}

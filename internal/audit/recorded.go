@@ -71,7 +71,7 @@ func (rd *Reader) page(ctx context.Context, tx *db.Tx, r Recording, before posit
 		case len(out.Records) == n || bytes >= maxBytes:
 			out.more = true
 			return out, nil
-		case len(kept) == 0 || len(logged) > 0 && later(logged[0].At, logged[0].Seq, kept[0].At, kept[0].Seq):
+		case len(kept) == 0 || len(logged) > 0 && isLater(logged[0].At, logged[0].Seq, kept[0].At, kept[0].Seq):
 			line, out.next = []byte(logged[0].Record), position{At: logged[0].At, Seq: logged[0].Seq}
 			logged = logged[1:]
 		default:
@@ -83,8 +83,8 @@ func (rd *Reader) page(ctx context.Context, tx *db.Tx, r Recording, before posit
 	}
 }
 
-// later orders positions in the log as its answers do.
-func later(at time.Time, seq int64, than time.Time, thanSeq int64) bool {
+// isLater orders positions in the log as its answers do.
+func isLater(at time.Time, seq int64, than time.Time, thanSeq int64) bool {
 	return at.After(than) || at.Equal(than) && seq > thanSeq
 }
 

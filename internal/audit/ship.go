@@ -231,7 +231,7 @@ func (l *DecisionLog) store(ctx context.Context, tenant scope.TenantID, rows []r
 		if err := tx.Lock(ctx, DecisionLock); err != nil {
 			return err
 		}
-		fresh, err := unknown(ctx, tx, rows)
+		fresh, err := dropKnown(ctx, tx, rows)
 		if err != nil || len(fresh) == 0 {
 			return err
 		}
@@ -249,8 +249,8 @@ func (l *DecisionLog) store(ctx context.Context, tenant scope.TenantID, rows []r
 // DecisionLock is held by every operation that moves an end of a decision chain.
 const DecisionLock = "audit.decisions"
 
-// unknown drops rows that are already in the log, and duplicates within rows.
-func unknown(ctx context.Context, tx *db.Tx, rows []row) ([]row, error) {
+// dropKnown drops rows that are already in the log, and duplicates within rows.
+func dropKnown(ctx context.Context, tx *db.Tx, rows []row) ([]row, error) {
 	ids := make([]string, len(rows))
 	for i := range rows {
 		ids[i] = rows[i].DecisionID

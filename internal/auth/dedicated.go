@@ -41,7 +41,7 @@ type DedicatedKey struct {
 	LastUsedAt *time.Time `json:"last_used_at" doc:"When it was last used, accurate to half a minute."`
 }
 
-func dedicated(k Key) DedicatedKey {
+func dedicatedKey(k Key) DedicatedKey {
 	return DedicatedKey{ID: k.ID, Key: k.Key, Hint: k.Hint, CreatedBy: k.CreatedBy, CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, LastUsedAt: k.LastUsedAt}
 }
 
@@ -83,7 +83,7 @@ func (d *Dedicated) Issue(ctx context.Context, sc scope.Scope, kind scope.ActorK
 	if err != nil {
 		return DedicatedKey{}, err
 	}
-	return dedicated(k), d.forget(ctx, ended)
+	return dedicatedKey(k), d.forget(ctx, ended)
 }
 
 // Revoke ends all keys of a holder at once. more runs in the same transaction.
@@ -132,7 +132,7 @@ func DedicatedKeys(ctx context.Context, tx *db.Tx, kind scope.ActorKind, holder 
 	keys, err := selectDedicated(ctx, tx, kind, holder)
 	out := make([]DedicatedKey, len(keys))
 	for i, k := range keys {
-		out[i] = dedicated(k)
+		out[i] = dedicatedKey(k)
 	}
 	return out, err
 }

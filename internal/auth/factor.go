@@ -54,8 +54,8 @@ func mustEnrol(ctx context.Context, tx *db.Tx, r *realm, ss session) (bool, erro
 	return true, err
 }
 
-// own returns the store of a person who acts on their own second factor.
-func (f *Factors) own(ctx context.Context, sc scope.Scope) (*db.DB, scope.Scope, error) {
+// ownStore returns the store of a person who acts on their own second factor.
+func (f *Factors) ownStore(ctx context.Context, sc scope.Scope) (*db.DB, scope.Scope, error) {
 	if sc.Actor.Kind != scope.Person || sc.Session == "" {
 		return nil, sc, fault.New(fault.Forbidden, "permission_denied", "only people who are signed in have a second factor")
 	}
@@ -66,7 +66,7 @@ func (f *Factors) own(ctx context.Context, sc scope.Scope) (*db.DB, scope.Scope,
 
 // State says what second factor the caller has.
 func (f *Factors) State(ctx context.Context, sc scope.Scope) (FactorState, error) {
-	home, sc, err := f.own(ctx, sc)
+	home, sc, err := f.ownStore(ctx, sc)
 	if err != nil {
 		return FactorState{}, err
 	}
@@ -85,7 +85,7 @@ func (f *Factors) State(ctx context.Context, sc scope.Scope) (FactorState, error
 // Whoever has just signed in to enrol need not repeat it. Faults: Conflict for people who
 // have a second factor or no password, Forbidden confirmation_failed.
 func (f *Factors) Begin(ctx context.Context, sc scope.Scope, password string) (factor.Enrolment, error) {
-	home, sc, err := f.own(ctx, sc)
+	home, sc, err := f.ownStore(ctx, sc)
 	if err != nil {
 		return factor.Enrolment{}, err
 	}
@@ -103,13 +103,13 @@ func (f *Factors) Begin(ctx context.Context, sc scope.Scope, password string) (f
 			return begin(tx, u)
 		})
 	}
-	return out, f.confirmed(ctx, home, sc, password, nil, begin)
+	return out, f.withPassword(ctx, home, sc, password, nil, begin)
 }
 
 // Confirm makes the caller's new second factor count, with a first code of its app, and
 // returns the recovery codes. The caller's other sessions end: they were begun without it.
 func (f *Factors) Confirm(ctx context.Context, sc scope.Scope, code string) ([]string, error) {
-	home, sc, err := f.own(ctx, sc)
+	home, sc, err := f.ownStore(ctx, sc)
 	if err != nil {
 		return nil, err
 	}
@@ -154,12 +154,12 @@ func (f *Factors) endOthers(ctx context.Context, tx *db.Tx, u user.User, root st
 
 // Renew replaces the caller's recovery codes. It needs the password and a code.
 func (f *Factors) Renew(ctx context.Context, sc scope.Scope, password, code string) ([]string, error) {
-	home, sc, err := f.own(ctx, sc)
+	home, sc, err := f.ownStore(ctx, sc)
 	if err != nil {
 		return nil, err
 	}
 	var codes []string
-	err = f.confirmed(ctx, home, sc, password, &code, func(tx *db.Tx, u user.User) (err error) {
+	err = f.withPassword(ctx, home, sc, password, &code, func(tx *db.Tx, u user.User) (err error) {
 		codes, err = f.Service.Renew(ctx, tx, sc, u)
 		return err
 	})
@@ -169,11 +169,11 @@ func (f *Factors) Renew(ctx context.Context, sc scope.Scope, password, code stri
 // Disable removes the caller's second factor. It needs the password and a code, and ends the
 // caller's other sessions.
 func (f *Factors) Disable(ctx context.Context, sc scope.Scope, password, code string) error {
-	home, sc, err := f.own(ctx, sc)
+	home, sc, err := f.ownStore(ctx, sc)
 	if err != nil {
 		return err
 	}
-	return f.confirmed(ctx, home, sc, password, &code, func(tx *db.Tx, u user.User) error {
+	return f.withPassword(ctx, home, sc, password, &code, func(tx *db.Tx, u user.User) error {
 		if err := f.Service.Disable(ctx, tx, sc, u); err != nil {
 			return err
 		}
@@ -185,9 +185,9 @@ func (f *Factors) Disable(ctx context.Context, sc scope.Scope, password, code st
 	})
 }
 
-// confirmed runs then in a transaction, once the caller's password and, if it is not nil, the
+// withPassword runs then in a transaction, once the caller's password and, if it is not nil, the
 // code are right. What is wrong counts as a failed sign-in.
-func (f *Factors) confirmed(ctx context.Context, home *db.DB, sc scope.Scope, password string, code *string, then func(tx *db.Tx, u user.User) error) error {
+func (f *Factors) withPassword(ctx context.Context, home *db.DB, sc scope.Scope, password string, code *string, then func(tx *db.Tx, u user.User) error) error {
 	var u user.User
 	enrolled := false
 	err := home.Read(ctx, func(tx *db.Tx) (err error) {

@@ -227,7 +227,7 @@ func (s *Service) finish(ctx context.Context, store *db.DB, sc scope.Scope, in *
 			refusal = why
 			return err
 		}
-		return s.enter(ctx, tx, store.TenantID(), sc, u, in, proof, open)
+		return s.completeSignIn(ctx, tx, store.TenantID(), sc, u, in, proof, open)
 	})
 	if err != nil {
 		return err
@@ -235,8 +235,8 @@ func (s *Service) finish(ctx context.Context, store *db.DB, sc scope.Scope, in *
 	return refusal
 }
 
-// enter is the last part of finish: everything was proved.
-func (s *Service) enter(ctx context.Context, tx *db.Tx, t scope.TenantID, sc scope.Scope, u user.User, in *passed, proof factor.Proof, open opener) error {
+// completeSignIn is the last part of finish. The person has proved everything.
+func (s *Service) completeSignIn(ctx context.Context, tx *db.Tx, t scope.TenantID, sc scope.Scope, u user.User, in *passed, proof factor.Proof, open opener) error {
 	if err := in.Right(ctx, tx); err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func (s *Service) enter(ctx context.Context, tx *db.Tx, t scope.TenantID, sc sco
 	if err := user.NotePassword(ctx, tx, u, proof.Methods()); err != nil {
 		return err
 	}
-	return s.Sessions.enterAs(ctx, tx, t, sc, u, func(tx *db.Tx, t scope.TenantID, ss session) (map[string]any, error) {
+	return s.Sessions.startSession(ctx, tx, t, sc, u, func(tx *db.Tx, t scope.TenantID, ss session) (map[string]any, error) {
 		ss.Proof = string(proof)
 		about, err := open(tx, t, ss)
 		if err != nil || proof == factor.None {

@@ -46,8 +46,8 @@ type SignedIn struct {
 	Session SessionInfo
 }
 
-// enterAs starts a session for a person and records the sign-in.
-func (b *Sessions) enterAs(ctx context.Context, tx *db.Tx, t scope.TenantID, sc scope.Scope, u user.User, open opener) error {
+// startSession starts a session for a person and records the sign-in.
+func (b *Sessions) startSession(ctx context.Context, tx *db.Tx, t scope.TenantID, sc scope.Scope, u user.User, open opener) error {
 	about, err := open(tx, t, session{UserID: u.ID, IP: sc.Actor.IP})
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ type Federation struct {
 func (b *Sessions) Enter(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.User, from Browser, by Federation) (SignedIn, error) {
 	var in SignedIn
 	open := b.opener(ctx, &in, from, "provider")
-	err := b.enterAs(ctx, tx, sc.Tenant, sc, u, func(tx *db.Tx, t scope.TenantID, ss session) (map[string]any, error) {
+	err := b.startSession(ctx, tx, sc.Tenant, sc, u, func(tx *db.Tx, t scope.TenantID, ss session) (map[string]any, error) {
 		ss.Federation, ss.Proof = by, proofProvider
 		about, err := open(tx, t, ss)
 		if err == nil {

@@ -64,7 +64,7 @@ func (b *Sessions) Redeem(ctx context.Context, sc scope.Scope, secret string, fr
 	if err != nil || !addr.IsLoopback() {
 		return SignedIn{}, invalidLink()
 	}
-	l, ok := b.links.take(secret, b.s.Now())
+	l, ok := b.links.redeem(secret, b.s.Now())
 	if !ok {
 		return SignedIn{}, invalidLink()
 	}
@@ -88,7 +88,7 @@ func (b *Sessions) Redeem(ctx context.Context, sc scope.Scope, secret string, fr
 			return err
 		}
 		open := b.opener(ctx, &in, from, "link")
-		return b.enterAs(ctx, tx, l.tenant, sc, u, func(tx *db.Tx, t scope.TenantID, ss session) (map[string]any, error) {
+		return b.startSession(ctx, tx, l.tenant, sc, u, func(tx *db.Tx, t scope.TenantID, ss session) (map[string]any, error) {
 			ss.Proof = proofLink
 			return open(tx, t, ss)
 		})
@@ -125,8 +125,8 @@ func (ls *links) add(secret string, l link, now time.Time) {
 	ls.open[sha256.Sum256([]byte(secret))] = l
 }
 
-// take returns the link of a secret, and removes it.
-func (ls *links) take(secret string, now time.Time) (link, bool) {
+// redeem returns the link of a secret, and removes it.
+func (ls *links) redeem(secret string, now time.Time) (link, bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	digest := sha256.Sum256([]byte(secret))

@@ -56,8 +56,8 @@ func (b *Sessions) info(ss session, current string) SessionInfo {
 	return i
 }
 
-// person refuses callers that are not people: they have no sessions of their own.
-func person(sc scope.Scope) error {
+// requirePerson refuses callers that are not people: they have no sessions of their own.
+func requirePerson(sc scope.Scope) error {
 	switch sc.Actor.Kind {
 	case scope.Person:
 		return nil
@@ -71,7 +71,7 @@ func person(sc scope.Scope) error {
 // List returns the caller's own active sign-ins, last used first. Sessions made from a
 // sign-in end with it and are not listed.
 func (b *Sessions) List(ctx context.Context, sc scope.Scope) ([]SessionInfo, error) {
-	if err := person(sc); err != nil {
+	if err := requirePerson(sc); err != nil {
 		return nil, err
 	}
 	home, err := homeStore(ctx, b.s.Stores, sc)
@@ -109,7 +109,7 @@ func rootOf(ctx context.Context, tx *db.Tx, id string) (string, error) {
 // End ends one of the caller's own sessions and the sessions made from it. Another person's
 // session gets the same answer as an unknown one: 404 session_not_found.
 func (b *Sessions) End(ctx context.Context, sc scope.Scope, id string) error {
-	if err := person(sc); err != nil {
+	if err := requirePerson(sc); err != nil {
 		return err
 	}
 	home, err := homeStore(ctx, b.s.Stores, sc)
@@ -134,7 +134,7 @@ func (b *Sessions) End(ctx context.Context, sc scope.Scope, id string) error {
 // EndOthers ends all the caller's sessions except the one that makes the request, and
 // returns how many sign-ins that were.
 func (b *Sessions) EndOthers(ctx context.Context, sc scope.Scope) (int, error) {
-	if err := person(sc); err != nil {
+	if err := requirePerson(sc); err != nil {
 		return 0, err
 	}
 	home, err := homeStore(ctx, b.s.Stores, sc)
@@ -224,7 +224,7 @@ func deviceOf(agent string) string {
 		product, _, _ := strings.Cut(agent, " ")
 		return product
 	}
-	program, system := named(agent, programs[:]), named(agent, systems[:])
+	program, system := labelIn(agent, programs[:]), labelIn(agent, systems[:])
 	switch {
 	case program == "":
 		return system
@@ -234,7 +234,7 @@ func deviceOf(agent string) string {
 	return program + " on " + system
 }
 
-func named(agent string, words [][2]string) string {
+func labelIn(agent string, words [][2]string) string {
 	for _, w := range words {
 		if strings.Contains(agent, w[0]) {
 			return w[1]

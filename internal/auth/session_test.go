@@ -308,10 +308,10 @@ func TestLinksAreBounded(t *testing.T) {
 	for i := range maxLinks + 1 {
 		ls.add(string(rune('a'+i)), link{userID: "u", until: now.Add(time.Duration(i+1) * time.Minute)}, now)
 	}
-	if _, ok := ls.take("a", now); ok || len(ls.open) != maxLinks {
+	if _, ok := ls.redeem("a", now); ok || len(ls.open) != maxLinks {
 		t.Errorf("the first is there: %v; %d links", ok, len(ls.open))
 	}
-	if _, ok := ls.take("b", now); !ok {
+	if _, ok := ls.redeem("b", now); !ok {
 		t.Error("the second is gone")
 	}
 }

@@ -55,7 +55,7 @@ func (u *usage) note(n *noted, now time.Time) {
 	u.dirty[n] = struct{}{}
 }
 
-func (u *usage) take() map[*noted]struct{} {
+func (u *usage) drain() map[*noted]struct{} {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	taken := u.dirty
@@ -67,7 +67,7 @@ func (u *usage) take() map[*noted]struct{} {
 // use is recorded again.
 func (s *Service) flush(ctx context.Context) error {
 	byTenant := map[scope.TenantID][]*noted{}
-	for n := range s.used.take() {
+	for n := range s.used.drain() {
 		byTenant[n.tenant] = append(byTenant[n.tenant], n)
 	}
 	var first error

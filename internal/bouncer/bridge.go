@@ -162,7 +162,7 @@ func RecordRefusal(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bouncer, re
 
 // RecordHeartbeat notes a sign of life with the figures that came along.
 func (s *Service) RecordHeartbeat(ctx context.Context, tx *db.Tx, id int64, f Figures) error {
-	return beat(ctx, tx, id, s.Now(), f)
+	return recordHeartbeat(ctx, tx, id, s.Now(), f)
 }
 
 // SetTrouble opens the alert on a bouncer that is in trouble, once, or ends it; an

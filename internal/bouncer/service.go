@@ -153,7 +153,7 @@ func (s *Service) issueToken(ctx context.Context, sc scope.Scope, change func(tx
 		return "", fault.Wrap(err, "generate a token")
 	}
 	digest := secret.DigestOf(token)
-	err = s.Stores.System().Write(ctx, func(tx *db.Tx) error { return index(ctx, tx, sc.Tenant, digest) })
+	err = s.Stores.System().Write(ctx, func(tx *db.Tx) error { return addToken(ctx, tx, sc.Tenant, digest) })
 	if err != nil {
 		return "", err
 	}
@@ -167,7 +167,7 @@ func (s *Service) issueToken(ctx context.Context, sc scope.Scope, change func(tx
 // unindexToken takes a digest out of the system's index, as far as that goes: the
 // token is dead already, and what stays behind goes with the tenant.
 func (s *Service) unindexToken(ctx context.Context, digest string) {
-	_ = s.Stores.System().Write(context.WithoutCancel(ctx), func(tx *db.Tx) error { return unindex(ctx, tx, digest) })
+	_ = s.Stores.System().Write(context.WithoutCancel(ctx), func(tx *db.Tx) error { return removeToken(ctx, tx, digest) })
 }
 
 // Update changes the members that were sent. ifChange other than 0 must be the
@@ -296,7 +296,7 @@ func EnvironmentOf(ctx context.Context, tx *db.Tx, id int64) (scope.Env, error) 
 
 // FindByName is the bouncer of env with a name, or NotFound.
 func FindByName(ctx context.Context, tx *db.Tx, env scope.Env, name string) (int64, error) {
-	id, err := named(ctx, tx, env, name)
+	id, err := idByName(ctx, tx, env, name)
 	if errors.Is(err, db.ErrNoRows) {
 		return 0, fault.NotFoundf("no bouncer %q in %s", name, env)
 	}
@@ -312,7 +312,7 @@ func FindTwin(ctx context.Context, tx *db.Tx, id int64) (*int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	twin, err := named(ctx, tx, scope.Production, b.Name)
+	twin, err := idByName(ctx, tx, scope.Production, b.Name)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil, nil
 	}
@@ -336,7 +336,7 @@ func Count(ctx context.Context, tx *db.Tx) (int64, error) { return countAll(ctx,
 
 // checkNameFree answers Conflict where another bouncer has the name already.
 func checkNameFree(ctx context.Context, tx *db.Tx, b Bouncer, self int64) error {
-	other, err := named(ctx, tx, b.Environment, b.Name)
+	other, err := idByName(ctx, tx, b.Environment, b.Name)
 	return db.CheckUnique(other, self, err, "%s already has a bouncer named %q", b.Environment, b.Name)
 }
 

@@ -89,24 +89,24 @@ func remove(ctx context.Context, tx *db.Tx, id int64) error {
 	return nil
 }
 
-// named is the bouncer of env with this name.
-func named(ctx context.Context, tx *db.Tx, env scope.Env, name string) (int64, error) {
+// idByName returns the id of the bouncer of env with this name.
+func idByName(ctx context.Context, tx *db.Tx, env scope.Env, name string) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT id FROM bouncers WHERE environment = $1 AND name = $2`, string(env), name)
 }
 
-// index and unindex keep the system's table of which tenant a token belongs to.
-// The reference is the digest again: rows can be written before the bouncer has an id.
-func index(ctx context.Context, tx *db.Tx, tenant scope.TenantID, digest string) error {
+// addToken and removeToken maintain the system's table of the tenant of each token.
+// The reference is also the digest, because the row can be written before the bouncer has an id.
+func addToken(ctx context.Context, tx *db.Tx, tenant scope.TenantID, digest string) error {
 	_, err := tx.Exec(ctx, `INSERT INTO credentials (digest, tenant, kind, ref) VALUES ($1, $2, 'bouncer', $1)`, digest, string(tenant))
 	return err
 }
 
-func unindex(ctx context.Context, tx *db.Tx, digest string) error {
+func removeToken(ctx context.Context, tx *db.Tx, digest string) error {
 	_, err := tx.Exec(ctx, `DELETE FROM credentials WHERE digest = $1 AND kind = 'bouncer'`, digest)
 	return err
 }
 
-func beat(ctx context.Context, tx *db.Tx, id int64, now time.Time, f Figures) error {
+func recordHeartbeat(ctx context.Context, tx *db.Tx, id int64, now time.Time, f Figures) error {
 	_, err := tx.Exec(ctx, `UPDATE bouncers SET last_heartbeat = $1, version = COALESCE($2, version),
 			requests_per_second = COALESCE($3, requests_per_second), cache_hit_rate = COALESCE($4, cache_hit_rate),
 			target_app_reachable = COALESCE($5, target_app_reachable), policy_cache_size = COALESCE($6, policy_cache_size),

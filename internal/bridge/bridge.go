@@ -146,8 +146,8 @@ func (s *Service) background(f func()) {
 func (s *Service) onChange(tenantID scope.TenantID, name string) {
 	switch {
 	case tenantID == "" && (name == "" || name == tenant.Revision):
-		for _, f := range s.all() {
-			f.changed()
+		for _, f := range s.allFeeds() {
+			f.noteChange()
 		}
 	case tenantID == "":
 	case name == bouncer.Topic:
@@ -168,11 +168,11 @@ func (s *Service) wakeFeed(p place) {
 	f := s.feeds[p]
 	s.mu.Unlock()
 	if f != nil {
-		f.changed()
+		f.noteChange()
 	}
 }
 
-func (s *Service) all() []*feed {
+func (s *Service) allFeeds() []*feed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make([]*feed, 0, len(s.feeds))
@@ -203,8 +203,8 @@ func (s *Service) drop(f *feed) {
 
 func systemScope(t scope.TenantID) scope.Scope { return auth.SystemScope(t, "policy-bridge", "") }
 
-// self returns the id of the calling bouncer. Only bouncers may use the bridge.
-func self(sc scope.Scope) (int64, error) {
+// callingBouncer returns the id of the calling bouncer. Only bouncers may use the bridge.
+func callingBouncer(sc scope.Scope) (int64, error) {
 	if sc.Actor.Kind != scope.Bouncer {
 		return 0, fault.New(fault.Forbidden, "bouncers_only", "this needs a bouncer's token")
 	}
@@ -222,7 +222,7 @@ func noBouncer() error { return fault.NotFoundf("no such bouncer") }
 // deskOf returns the desk of the calling bouncer, in a loaded feed. token is the hash
 // of the token that it sent.
 func (s *Service) deskOf(ctx context.Context, sc scope.Scope, token string) (*feed, *desk, error) {
-	id, err := self(sc)
+	id, err := callingBouncer(sc)
 	if err != nil {
 		return nil, nil, err
 	}

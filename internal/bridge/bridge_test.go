@@ -309,7 +309,7 @@ func TestHeardOfMeanwhile(t *testing.T) {
 	later := h.now().Add(time.Hour)
 	looked := make(chan error, 1)
 	err := h.stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
-		if err := present(ctx, tx, g.id, later, time.Hour); err != nil {
+		if err := recordPresence(ctx, tx, g.id, later, time.Hour); err != nil {
 			return err
 		}
 		go func() { looked <- h.findAbsent(ctx, scope.DefaultTenant, later) }()

@@ -32,7 +32,7 @@ func CredentialsPlace(bouncerID, no int64) string {
 // Credentials returns a bouncer's own credentials, encrypted for the holder of token.
 // No other caller can read them, and no bundle contains them.
 func (s *Service) Credentials(ctx context.Context, sc scope.Scope, token string) (SealedCredentials, error) {
-	if _, err := self(sc); err != nil {
+	if _, err := callingBouncer(sc); err != nil {
 		return SealedCredentials{}, err
 	}
 	var b bouncer.Bouncer

@@ -99,7 +99,7 @@ func (d *desk) install(b *bouncer.Bouncer, t *target, stored bouncer.Bundle) (ro
 	if moved {
 		d.sentTo = ""
 		d.suspected, d.refused = time.Time{}, time.Time{}
-		if stored.Refused == t.revision && t.revision != 0 && slices.ContainsFunc(stored.Errors, placed) {
+		if stored.Refused == t.revision && t.revision != 0 && slices.ContainsFunc(stored.Errors, hasPlace) {
 			d.refused = stored.PublishedAt
 		}
 	}
@@ -109,8 +109,8 @@ func (d *desk) install(b *bouncer.Bouncer, t *target, stored bouncer.Bundle) (ro
 	return rotated
 }
 
-// placed reports whether a refusal says what is wrong in the bundle itself.
-func placed(r bouncer.Refusal) bool { return r.PolicyID != 0 || r.File != "" }
+// hasPlace reports whether a refusal says what is wrong in the bundle itself.
+func hasPlace(r bouncer.Refusal) bool { return r.PolicyID != 0 || r.File != "" }
 
 func (d *desk) close() {
 	d.mu.Lock()
@@ -214,20 +214,19 @@ func (d *desk) delivered(revision int64, remote string) {
 	}
 }
 
-func (d *desk) enter() {
+func (d *desk) park() {
 	d.mu.Lock()
 	d.parked++
 	d.mu.Unlock()
 }
 
-func (d *desk) exit() {
+func (d *desk) unpark() {
 	d.mu.Lock()
 	d.parked--
 	d.mu.Unlock()
 }
 
-// now returns the target.
-func (d *desk) now() *target {
+func (d *desk) currentTarget() *target {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.target

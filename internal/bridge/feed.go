@@ -55,8 +55,8 @@ func newFeed(s *Service, p place) *feed {
 	return f
 }
 
-// changed records a change, and starts a refresh if the feed is in use.
-func (f *feed) changed() {
+// noteChange records a change, and starts a refresh if the feed is in use.
+func (f *feed) noteChange() {
 	f.heard.Add(1)
 	f.mu.Lock()
 	loaded := f.loaded

@@ -42,7 +42,7 @@ func (h *house) rounds() (w work, resources int, contents map[*bundle.Packed]int
 	defer f.mu.Unlock()
 	contents = map[*bundle.Packed]int{}
 	for _, d := range f.desks {
-		contents[d.now().packed]++
+		contents[d.currentTarget().packed]++
 	}
 	return f.packs.work, len(f.packs.resources), contents
 }

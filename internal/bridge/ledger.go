@@ -208,7 +208,7 @@ func (l *ledger) writeEntry(ctx context.Context, tx *db.Tx, sc scope.Scope, d *d
 		return err
 	}
 	if !e.seen.IsZero() { // must come first: see miss
-		if err := present(ctx, tx, d.id, e.seen, e.interval); err != nil {
+		if err := recordPresence(ctx, tx, d.id, e.seen, e.interval); err != nil {
 			return err
 		}
 	}

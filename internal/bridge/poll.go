@@ -81,7 +81,7 @@ func (a *Answer) Delivered() {
 // Forbidden and NotFound for all but the bouncer itself, Unauthenticated when
 // its token is revoked while it waits.
 func (s *Service) Bundle(ctx context.Context, sc scope.Scope, p Poll) (*Answer, error) {
-	if id, err := self(sc); err != nil || id != p.BouncerID {
+	if id, err := callingBouncer(sc); err != nil || id != p.BouncerID {
 		return nil, firstErr(err, noBouncer())
 	}
 	if len(p.Nonce) > maxNonce {
@@ -102,7 +102,7 @@ func (s *Service) Bundle(ctx context.Context, sc scope.Scope, p Poll) (*Answer, 
 // signFreshness proves that an answer is of now: a bundle by its tag, "not modified" by the
 // revision that holds.
 func (s *Service) signFreshness(ctx context.Context, f *feed, d *desk, p Poll, tag string) (string, error) {
-	t := d.now()
+	t := d.currentTarget()
 	if !t.signed {
 		return "", nil
 	}
@@ -152,8 +152,8 @@ func (s *Service) await(ctx context.Context, f *feed, d *desk, p Poll) (*Answer,
 			timer := time.NewTimer(p.Wait)
 			defer timer.Stop()
 			over = timer.C
-			d.enter()
-			defer d.exit()
+			d.park()
+			defer d.unpark()
 		}
 		select {
 		case <-changed:
@@ -193,7 +193,7 @@ func firstErr(errs ...error) error {
 
 // bundle writes the bouncer's own part before the shared one.
 func (s *Service) bundle(ctx context.Context, f *feed, d *desk, p *Poll) (*Answer, error) {
-	t := d.now()
+	t := d.currentTarget()
 	var key *bundle.SigningKey
 	if t.signed {
 		var err error
@@ -233,7 +233,7 @@ func (s *Service) raiseRevision(ctx context.Context, f *feed, d *desk, seen int6
 // Discovery answers a stock OPA that asks what to do: where its bundle is, where
 // logs and status go. It changes with the bouncer's registration only.
 func (s *Service) Discovery(ctx context.Context, sc scope.Scope, p Poll) (*Answer, error) {
-	if id, err := self(sc); err != nil || id != p.BouncerID {
+	if id, err := callingBouncer(sc); err != nil || id != p.BouncerID {
 		return nil, firstErr(err, noBouncer())
 	}
 	f, d, err := s.deskOf(ctx, sc, p.Token)
@@ -241,14 +241,14 @@ func (s *Service) Discovery(ctx context.Context, sc scope.Scope, p Poll) (*Answe
 		return nil, err
 	}
 	s.ledger.add(f.tenant, d, entry{seen: s.cfg.Now()})
-	t := d.now()
+	t := d.currentTarget()
 	var key *bundle.SigningKey
 	if t.signed {
 		if key, err = s.signingKey(ctx, f.tenant); err != nil {
 			return nil, err
 		}
 	}
-	packed, err := bundle.PackDocument(s.discovered(d.id, f.env, key))
+	packed, err := bundle.PackDocument(s.discoveryConfig(d.id, f.env, key))
 	if err != nil {
 		return nil, fault.Wrap(err, "write a discovery bundle")
 	}
@@ -280,9 +280,9 @@ func tagged(lines []string, tag string) bool {
 	return false
 }
 
-// discovered is the configuration that a stock OPA finds. Its long poll times
+// discoveryConfig is the configuration that a stock OPA finds. Its long poll times
 // out before proxies lose patience, and after a failure it asks again soon.
-func (s *Service) discovered(id int64, env scope.Env, key *bundle.SigningKey) value.Value {
+func (s *Service) discoveryConfig(id int64, env scope.Env, key *bundle.SigningKey) value.Value {
 	m := func(k string, v value.Value) value.Member { return value.Member{Key: k, Value: v} }
 	service := m("service", value.String("gatehouse"))
 	bundle := []value.Member{

@@ -88,7 +88,7 @@ func (s *Service) sweep(ctx context.Context, others []scope.TenantID) []scope.Te
 	now := s.cfg.Now()
 	tenants := map[scope.TenantID]bool{}
 	var failed error
-	for _, f := range s.all() {
+	for _, f := range s.allFeeds() {
 		if f.idle(now) {
 			s.drop(f)
 			continue
@@ -99,7 +99,7 @@ func (s *Service) sweep(ctx context.Context, others []scope.TenantID) []scope.Te
 			failed = err
 		}
 		if moved {
-			f.changed()
+			f.noteChange()
 		}
 	}
 	if len(others) == 0 {
@@ -151,7 +151,7 @@ func (s *Service) findAbsent(ctx context.Context, t scope.TenantID, now time.Tim
 	var gone []absentee
 	var h tenantHealth
 	err = store.Read(ctx, func(tx *db.Tx) (err error) {
-		if gone, err = overdue(ctx, tx, now, 100); err != nil {
+		if gone, err = listOverdue(ctx, tx, now, 100); err != nil {
 			return err
 		}
 		if h.SyncHealth, err = bouncer.LoadSyncHealth(ctx, tx, now.Add(-stuckAfter)); err != nil {

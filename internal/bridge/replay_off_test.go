@@ -82,7 +82,7 @@ func TestBouncersAreToldOfReplay(t *testing.T) {
 				}
 			} else {
 				for _, f := range feeds {
-					f.changed() // even if something else has it look
+					f.noteChange() // even if something else has it look
 					if err := f.refresh(ctx); err != nil {
 						t.Fatal(err)
 					}

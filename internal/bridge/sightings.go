@@ -33,7 +33,7 @@ func (s *Service) Discover(ctx context.Context, sc scope.Scope, token string, bo
 		return resource.Discovery{}, fault.Invalidf("/hosts", "a report may name at most %d hosts", MaxSightings)
 	}
 	s.ledger.add(f.tenant, d, entry{seen: s.cfg.Now()})
-	if off, _ := d.now().meta.At("bouncer", "configuration", "discovery").Str(); off == "off" {
+	if off, _ := d.currentTarget().meta.At("bouncer", "configuration", "discovery").Str(); off == "off" {
 		out := resource.Discovery{Created: []resource.Discovered{}, Known: []string{}, Refused: []resource.Undiscovered{}}
 		for _, h := range report.Hosts {
 			out.Refused = append(out.Refused, resource.Undiscovered{Host: clip(h.Host, 260), Reason: resource.RefusedOff})

@@ -44,10 +44,10 @@ func insertMaskKey(ctx context.Context, tx *db.Tx, k storedMaskKey, now time.Tim
 // missedPolls is how many poll intervals a bouncer may miss before it counts as gone.
 const missedPolls = 3
 
-// present notes when a bouncer was seen and, from how far apart its polls are,
+// recordPresence notes when a bouncer was seen and, from how far apart its polls are,
 // when it counts as gone. Where that is not told (0), it is as it was: neither a
 // log nor a report changes it.
-func present(ctx context.Context, tx *db.Tx, id int64, seen time.Time, interval time.Duration) error {
+func recordPresence(ctx context.Context, tx *db.Tx, id int64, seen time.Time, interval time.Duration) error {
 	if interval > 0 {
 		_, err := tx.Exec(ctx, `INSERT INTO bridge_presence (bouncer_id, seen_at, due_at) VALUES ($1, $2, $3)
 			ON CONFLICT (bouncer_id) DO UPDATE SET seen_at = excluded.seen_at, due_at = excluded.due_at
@@ -66,8 +66,8 @@ type absentee struct {
 	Seen time.Time `db:"seen_at"`
 }
 
-// overdue gives bouncers that count as in touch and were not heard of in time.
-func overdue(ctx context.Context, tx *db.Tx, now time.Time, n int) ([]absentee, error) {
+// listOverdue gives bouncers that count as in touch and were not heard of in time.
+func listOverdue(ctx context.Context, tx *db.Tx, now time.Time, n int) ([]absentee, error) {
 	return db.All[absentee](ctx, tx, `SELECT p.bouncer_id, p.seen_at FROM bridge_presence p JOIN bouncers b ON b.id = p.bouncer_id
 		WHERE p.due_at < $1 AND b.status <> $2 ORDER BY p.bouncer_id LIMIT $3`, now, bouncer.Disconnected, n)
 }

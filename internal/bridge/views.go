@@ -32,7 +32,7 @@ func (s *Service) Self(ctx context.Context, sc scope.Scope, token string) (Self,
 	}
 	return Self{
 		BouncerID: d.id, Name: sc.Actor.Name, Environment: f.env, PollSeconds: s.cfg.PollSeconds,
-		Bundle: "/bridge/bundles/" + strconv.FormatInt(d.id, 10), Revision: d.now().revision,
+		Bundle: "/bridge/bundles/" + strconv.FormatInt(d.id, 10), Revision: d.currentTarget().revision,
 	}, nil
 }
 
@@ -60,7 +60,7 @@ func (s *Service) Resources(ctx context.Context, sc scope.Scope, token string) (
 	if err != nil {
 		return Data{}, err
 	}
-	return document(f.currentSet(), append([]int64{}, d.now().resources...)), nil // none is not all
+	return document(f.currentSet(), append([]int64{}, d.currentTarget().resources...)), nil // none is not all
 }
 
 // document writes those resources of a set by id; nil means all.

@@ -107,7 +107,7 @@ func (b *bulkCall) run(ctx context.Context, sc scope.Scope, env scope.Env, read 
 			if d, err = b.decideInto(ctx, sc, b.set, &it.request, own, &records[i], b.turn, b.Person); err != nil {
 				return Bulk{}, nil, err
 			}
-			inTime = b.between(d.Duration)
+			inTime = b.pauseBetween(d.Duration)
 		} else if b.caller.Err() != nil {
 			return Bulk{}, nil, fault.Cancelled(b.caller.Err())
 		} else {
@@ -118,7 +118,7 @@ func (b *bulkCall) run(ctx context.Context, sc scope.Scope, env scope.Env, read 
 		}
 		total += d.Duration
 		out.Results = append(out.Results, BulkResult{
-			DecisionID: it.id, AuditID: own, Decision: wire(d.Permit), Reason: d.Reason, EvaluationTimeMS: milliseconds(d.Duration), Mask: d.Mask,
+			DecisionID: it.id, AuditID: own, Decision: effectOf(d.Permit), Reason: d.Reason, EvaluationTimeMS: milliseconds(d.Duration), Mask: d.Mask,
 			RequestAccess: RequestAccessFor(&d, &it.request),
 		})
 	}
@@ -126,9 +126,9 @@ func (b *bulkCall) run(ctx context.Context, sc scope.Scope, env scope.Env, read 
 	return out, records, nil
 }
 
-// between pauses after an item that took this long, if it is time to; false: there is no
-// time left.
-func (b *bulkCall) between(took time.Duration) bool {
+// pauseBetween pauses between two items when it is time to. took is the time of the last item.
+// It returns false if no time is left.
+func (b *bulkCall) pauseBetween(took time.Duration) bool {
 	if b.spent += took; b.spent < bulkPause {
 		return true
 	}

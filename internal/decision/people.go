@@ -48,7 +48,7 @@ type peopleOf struct {
 	asked    atomic.Int64 // when they were last valid, in Unix nanoseconds
 }
 
-func (of *peopleOf) holds(now time.Time) bool {
+func (of *peopleOf) isFresh(now time.Time) bool {
 	return now.UnixNano()-of.asked.Load() < int64(peopleTime)
 }
 
@@ -60,7 +60,7 @@ func (p *People) Person(ctx context.Context, tenant scope.TenantID, id string) (
 	of := p.all[tenant]
 	v, known := of.find(id)
 	p.mu.RUnlock()
-	if known && of.holds(now) {
+	if known && of.isFresh(now) {
 		return v, nil
 	}
 	if now.UnixNano() < p.away.Load() {
@@ -129,7 +129,7 @@ func (p *People) current(ctx context.Context, tenant scope.TenantID, of *peopleO
 	if of != nil {
 		of.asking.Lock()
 		defer of.asking.Unlock()
-		if of.holds(now) || now.UnixNano() < p.away.Load() {
+		if of.isFresh(now) || now.UnixNano() < p.away.Load() {
 			return of, nil // another caller has asked meanwhile
 		}
 	}

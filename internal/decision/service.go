@@ -80,7 +80,7 @@ func (s *Service) Evaluate(ctx context.Context, sc scope.Scope, body value.Value
 		return Result{}, err
 	}
 	return Result{
-		Decision: wire(d.Permit), Reason: d.Reason, PolicyName: name(&d), EvaluationTimeMS: milliseconds(d.Duration),
+		Decision: effectOf(d.Permit), Reason: d.Reason, PolicyName: name(&d), EvaluationTimeMS: milliseconds(d.Duration),
 		CacheHit: d.CacheHit, DecisionID: id, Timestamp: at, Mask: d.Mask, RequestAccess: RequestAccessFor(&d, &req),
 	}, nil
 }
@@ -244,7 +244,7 @@ func record(rec *audit.Decision, sc scope.Scope, req *rego.Request, d *rego.Deci
 		DecisionID: id, Timestamp: at,
 		User:     audit.User{ID: text(req.User, "id"), Email: text(req.User, "email")},
 		Resource: audit.Resource{ID: text(req.Resource, "id"), Type: text(req.Resource, "type"), Path: text(req.Resource, "path")},
-		Action:   text(req.Action, "name"), Decision: wire(d.Permit), Effect: d.Effect.String(),
+		Action:   text(req.Action, "name"), Decision: effectOf(d.Permit), Effect: d.Effect.String(),
 		PolicyID: d.PolicyID, PolicyName: name(d), PolicyVersion: d.PolicyVersion, Reason: d.Reason,
 		EvaluationTimeMS: milliseconds(d.Duration), IPAddress: text(req.Context, "ip_address"),
 		Environment: sc.EnvOr(scope.Production), RequestID: sc.RequestID, CacheHit: d.CacheHit, Revision: d.Revision,
@@ -327,7 +327,7 @@ func text(v value.Value, member string) string {
 	return ""
 }
 
-func wire(permit bool) string {
+func effectOf(permit bool) string {
 	if permit {
 		return audit.Permit
 	}

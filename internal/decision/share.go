@@ -100,7 +100,7 @@ type turn struct {
 // begin starts a piece of work of a tenant, which may wait for at most most in total. The
 // caller must call end.
 func (s *Share) begin(ctx context.Context, tenant scope.TenantID, now time.Time, most time.Duration) *turn {
-	s.seen(tenant, now)
+	s.noteTenant(tenant, now)
 	t := s.pool.Get().(*turn)
 	t.ctx, t.tenant, t.most = ctx, tenant, most
 	return t
@@ -118,8 +118,8 @@ func (s *Share) Hold(ctx context.Context, tenant scope.TenantID, most time.Durat
 	return t.end, nil
 }
 
-// seen records which tenant decides, to know whether one tenant decides alone.
-func (s *Share) seen(tenant scope.TenantID, now time.Time) {
+// noteTenant records which tenant decides, to know whether one tenant decides alone.
+func (s *Share) noteTenant(tenant scope.TenantID, now time.Time) {
 	last := s.latest.Load()
 	if last != nil && *last == tenant {
 		return

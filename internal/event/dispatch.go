@@ -57,7 +57,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	defer tick.Stop()
 	dirty.sweep()
 	for {
-		tenants, all := dirty.take()
+		tenants, all := dirty.drain()
 		if all {
 			ids, err := d.Cluster.Tenants(ctx)
 			if err != nil && ctx.Err() == nil {
@@ -208,7 +208,7 @@ func (d *dirty) signal() {
 	}
 }
 
-func (d *dirty) take() ([]scope.TenantID, bool) {
+func (d *dirty) drain() ([]scope.TenantID, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var out []scope.TenantID

@@ -159,7 +159,7 @@ func WithActions(ctx context.Context, tx *db.Tx, ids []int64) ([]Acting, error) 
 	if len(kept) == 0 {
 		return nil, nil
 	}
-	return acting(ctx, tx, kept)
+	return listActing(ctx, tx, kept)
 }
 
 // Targets are the targets of the control's actions, each once, sorted and separated by spaces.

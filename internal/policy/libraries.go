@@ -40,10 +40,10 @@ func (l shelved) library() lang.Library {
 	return lang.Library{ID: l.ID, Name: l.Name, Version: l.Version, Source: l.Source}
 }
 
-// of returns the libraries that modules of an environment may import: its own ones; in
-// sandbox also those of production whose package has no library in sandbox, so that a
-// promoted library still serves its users.
-func (s shelf) of(env scope.Env) []lang.Library {
+// forEnv returns the libraries that modules of an environment may import: its own, and in
+// sandbox also those of production whose package has no library in sandbox. So a promoted
+// library still serves its users.
+func (s shelf) forEnv(env scope.Env) []lang.Library {
 	var out []lang.Library
 	own := map[string]bool{}
 	for _, l := range s {
@@ -60,8 +60,8 @@ func (s shelf) of(env scope.Env) []lang.Library {
 	return out
 }
 
-// as returns the shelf with a library as in p: present only while it is active.
-func (s shelf) as(p Policy) shelf {
+// with returns the shelf with the library p. A library that is not active is not on it.
+func (s shelf) with(p Policy) shelf {
 	out := slices.DeleteFunc(slices.Clone(s), func(l shelved) bool { return l.ID == p.ID })
 	if p.Kind == KindLibrary && p.live() {
 		out = append(out, shelved{ID: p.ID, Name: p.Name, Version: p.Version, Environment: p.Environment, Source: p.RegoCode})
@@ -72,7 +72,7 @@ func (s shelf) as(p Policy) shelf {
 // LibrariesFor returns the libraries that the controls of an environment may import.
 func LibrariesFor(ctx context.Context, tx *db.Tx, env scope.Env) ([]lang.Library, error) {
 	all, err := activeLibraries(ctx, tx)
-	return shelf(all).of(env), err
+	return shelf(all).forEnv(env), err
 }
 
 // Libraries is LibrariesFor in a transaction of its own.
@@ -91,7 +91,7 @@ func (s *Service) LibrariesWith(ctx context.Context, sc scope.Scope, env scope.E
 	library.Version++
 	err = s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		all, err := activeLibraries(ctx, tx)
-		libs = shelf(all).as(library).of(env)
+		libs = shelf(all).with(library).forEnv(env)
 		return err
 	})
 	return libs, err
@@ -129,7 +129,7 @@ func affectedBy(ctx context.Context, tx *db.Tx, sc scope.Scope, p Policy) ([]Use
 		return nil, err
 	}
 	for _, env := range bothEnvironments {
-		libs := shelf(all).of(env)
+		libs := shelf(all).forEnv(env)
 		if !sc.Sees(env) || !slices.ContainsFunc(libs, func(l lang.Library) bool { return l.ID == p.ID }) {
 			continue
 		}
@@ -165,7 +165,7 @@ func (c *Compiler) checkUses(ctx context.Context, tx *db.Tx, sc scope.Scope, old
 	}
 	after := shelf(all)
 	if next.DeletedAt == nil && strings.Contains(next.RegoCode, lang.LibraryRoot) {
-		if err := c.checkCompilesWith(ctx, sc, next, after.of(next.Environment)); err != nil {
+		if err := c.checkCompilesWith(ctx, sc, next, after.forEnv(next.Environment)); err != nil {
 			return err
 		}
 	}
@@ -178,19 +178,19 @@ func (c *Compiler) checkUses(ctx context.Context, tx *db.Tx, sc scope.Scope, old
 			return fault.Newf(fault.Conflict, "library_exists", "policy %d (%s) is the active library %s of %s", l.ID, l.Name, pkg, l.Environment)
 		}
 	}
-	before := after.as(Policy{ID: next.ID})
+	before := after.with(Policy{ID: next.ID})
 	if old.live() {
-		before = before.as(old)
+		before = before.with(old)
 	}
 	for _, p := range superseded {
-		before = before.as(p)
+		before = before.with(p)
 	}
 	if err := checkPackageName(pkg, next, after); err != nil {
 		return err
 	}
 	var h harm
 	for _, env := range bothEnvironments {
-		had, has := before.of(env), after.of(env)
+		had, has := before.forEnv(env), after.forEnv(env)
 		if slices.Equal(had, has) {
 			continue
 		}
@@ -209,7 +209,7 @@ func (c *Compiler) checkUses(ctx context.Context, tx *db.Tx, sc scope.Scope, old
 // or be inside it, in an environment that sees both: a name would be ambiguous.
 func checkPackageName(pkg string, next Policy, after shelf) error {
 	for _, env := range bothEnvironments {
-		for _, l := range after.of(env) {
+		for _, l := range after.forEnv(env) {
 			other := l.Package()
 			if next.live() && other != pkg && (strings.HasPrefix(other, pkg+".") || strings.HasPrefix(pkg, other+".")) && (env == next.Environment || next.Environment == scope.Production) {
 				return fault.Newf(fault.Conflict, "library_exists", "%s has a library %s, and neither package may contain the other", env, other)
@@ -298,8 +298,8 @@ func (s *Service) checkLibrariesInProduction(ctx context.Context, sc scope.Scope
 		return err
 	}
 	f := fault.New(fault.Conflict, "libraries_not_promoted", "first promote the libraries that the policy uses")
-	there := all.of(scope.Production)
-	for _, l := range lang.Reach(p.RegoCode, all.of(scope.Sandbox)) {
+	there := all.forEnv(scope.Production)
+	for _, l := range lang.Reach(p.RegoCode, all.forEnv(scope.Sandbox)) {
 		if !slices.ContainsFunc(there, func(o lang.Library) bool { return o.Package() == l.Package() }) {
 			f.Details = append(f.Details, fault.Detail{Pointer: "/rego_code", Message: fmt.Sprintf("library %s, policy %d (%s), is not in production", l.Package(), l.ID, l.Name)})
 		}

@@ -116,7 +116,7 @@ func ControlsFor(ctx context.Context, tx *db.Tx, env scope.Env) ([]Control, erro
 // ByResource returns the live controls bound to each resource with an id from first to
 // last.
 func ByResource(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]int64, error) {
-	links, err := bound(ctx, tx, first, last)
+	links, err := listBoundTo(ctx, tx, first, last)
 	out := map[int64][]int64{}
 	for _, l := range links {
 		out[l.Resource] = append(out[l.Resource], l.Policy)

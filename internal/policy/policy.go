@@ -199,7 +199,7 @@ type Control struct {
 	UpdatedAt  time.Time `db:"updated_at"`
 }
 
-func (p *Policy) count() {
+func (p *Policy) fillMetrics() {
 	p.Metrics = Performance{TotalEvaluations: p.Evaluations}
 	if p.Evaluations > 0 {
 		p.Metrics.AvgEvaluationTimeMS = float64(p.Nanoseconds) / float64(p.Evaluations) / 1e6

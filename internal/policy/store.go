@@ -29,7 +29,7 @@ func (f Filter) filter() string {
 // get reads a control, deleted or not.
 func get(ctx context.Context, tx *db.Tx, id int64) (Policy, error) {
 	p, err := db.One[Policy](ctx, tx, `SELECT `+columns+from+`WHERE p.id = $1`, id)
-	p.count()
+	p.fillMetrics()
 	return p, err
 }
 
@@ -37,7 +37,7 @@ func list(ctx context.Context, tx *db.Tx, env scope.Env, f Filter) ([]Policy, er
 	ps, err := db.All[Policy](ctx, tx, `SELECT `+columns+from+f.filter()+`ORDER BY p.id LIMIT $5 OFFSET $6`,
 		string(env), f.Status, contains(f.Name), f.Kind, f.Limit, f.Skip)
 	for i := range ps {
-		ps[i].count()
+		ps[i].fillMetrics()
 	}
 	return ps, err
 }
@@ -130,7 +130,7 @@ func controls(ctx context.Context, tx *db.Tx, env scope.Env) ([]Control, error) 
 // actingIDs selects the controls that have actions. The index policies_acting lists those alone.
 const actingIDs = `SELECT id FROM policies WHERE substr(actions, 1, 2) = '[{' ORDER BY id`
 
-func acting(ctx context.Context, tx *db.Tx, ids []int64) ([]Acting, error) {
+func listActing(ctx context.Context, tx *db.Tx, ids []int64) ([]Acting, error) {
 	return db.AllIn[Acting](ctx, tx, `SELECT id, name, environment, actions FROM policies WHERE id IN ($in)`, ids)
 }
 
@@ -160,7 +160,7 @@ type link struct {
 	Policy   int64 `db:"id"`
 }
 
-func bound(ctx context.Context, tx *db.Tx, first, last int64) ([]link, error) {
+func listBoundTo(ctx context.Context, tx *db.Tx, first, last int64) ([]link, error) {
 	return db.All[link](ctx, tx, `SELECT resource_id, id FROM policies
 		WHERE deleted_at IS NULL AND resource_id BETWEEN $1 AND $2 ORDER BY id`, first, last)
 }

@@ -73,7 +73,7 @@ func Shelf(env scope.Env, active map[scope.Env][]lang.Library) []lang.Library {
 		}
 	}
 	slices.SortFunc(all, func(a, b shelved) int { return cmp.Compare(a.ID, b.ID) })
-	return all.of(env)
+	return all.forEnv(env)
 }
 
 // Impact is what a promotion would change for recorded requests, according to a replay of

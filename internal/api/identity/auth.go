@@ -232,7 +232,7 @@ func inTenant[I any, P interface {
 	tenant() scope.TenantID
 }, O any](h *Handler, run func(ctx context.Context, sc scope.Scope, in P) (*O, error)) func(context.Context, scope.Scope, *I) (*O, error) {
 	return func(ctx context.Context, sc scope.Scope, in *I) (*O, error) {
-		sc, err := h.within(ctx, sc, P(in).tenant())
+		sc, err := h.scopeOfTenant(ctx, sc, P(in).tenant())
 		if err != nil {
 			return nil, err
 		}
@@ -240,9 +240,9 @@ func inTenant[I any, P interface {
 	}
 }
 
-// within gives the scope of an operation whose path names a tenant: the
-// caller's own, or for platform administrators that one.
-func (h *Handler) within(ctx context.Context, sc scope.Scope, id scope.TenantID) (scope.Scope, error) {
+// scopeOfTenant returns the scope of an operation whose path names a tenant. Only platform
+// administrators may name another tenant than their own.
+func (h *Handler) scopeOfTenant(ctx context.Context, sc scope.Scope, id scope.TenantID) (scope.Scope, error) {
 	if !sc.Platform && id != sc.Tenant {
 		return sc, rest.TenantDenied(string(id))
 	}

@@ -136,7 +136,7 @@ func (h *Handler) secondStep(r *rest.Router) {
 			if err != nil {
 				return nil, err
 			}
-			got, err := h.Auth.Sessions.SignIn(ctx, sc, in.Body.proof(), client(b))
+			got, err := h.Auth.Sessions.SignIn(ctx, sc, in.Body.proof(), browserOf(b))
 			return signedIn(b, got), err
 		})
 }

@@ -55,7 +55,7 @@ func (h *Handler) authSessions(r *rest.Router) {
 			if err != nil {
 				return nil, err
 			}
-			got, err := h.Auth.Sessions.SignIn(ctx, sc, in.Body.proof(), client(b))
+			got, err := h.Auth.Sessions.SignIn(ctx, sc, in.Body.proof(), browserOf(b))
 			return signedIn(b, got), err
 		})
 	rest.Register(r, rest.Op{
@@ -72,7 +72,7 @@ func (h *Handler) authSessions(r *rest.Router) {
 			if b.Relayed {
 				sc.Actor.IP = ""
 			}
-			got, err := h.Auth.Sessions.Redeem(ctx, sc, in.Body.Link, client(b))
+			got, err := h.Auth.Sessions.Redeem(ctx, sc, in.Body.Link, browserOf(b))
 			return signedIn(b, got), err
 		})
 	rest.Register(r, rest.Op{
@@ -103,8 +103,8 @@ func (h *Handler) authSessions(r *rest.Router) {
 		})
 }
 
-// client is what package auth must know of a browser.
-func client(b rest.Browser) auth.Browser { return auth.Browser{Agent: b.Agent, Cookie: b.Cookie} }
+// browserOf converts what package auth must know of a browser.
+func browserOf(b rest.Browser) auth.Browser { return auth.Browser{Agent: b.Agent, Cookie: b.Cookie} }
 
 // signedIn is the answer to a sign-in.
 func signedIn(b rest.Browser, got auth.SignedIn) *signedInOut {

@@ -50,8 +50,8 @@ func (c *Client) Detach() {
 	c.left = true
 }
 
-// until sets the deadline of the next read; the zero time removes it.
-func (c *Client) until(t time.Time) {
+// setDeadline sets the deadline of the next read; the zero time removes it.
+func (c *Client) setDeadline(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.left {
@@ -59,9 +59,9 @@ func (c *Client) until(t time.Time) {
 	}
 }
 
-// wait counts the time that the server waited for the client. No read takes longer than
+// addWait adds the time that the server waited for the client. No read takes longer than
 // its deadline, so a larger difference is a change of the clock.
-func (c *Client) wait(d time.Duration) {
+func (c *Client) addWait(d time.Duration) {
 	if d > 0 && d <= ClientPace+time.Second {
 		c.took += d
 	}
@@ -76,7 +76,7 @@ func (c *Client) Read(p []byte) (int, error) {
 	}
 	now := c.now()
 	if !c.began.IsZero() {
-		c.wait(now.Sub(c.began))
+		c.addWait(now.Sub(c.began))
 		c.began = time.Time{}
 	}
 	// The rate also bounds the next read, not only those that are done.
@@ -85,9 +85,9 @@ func (c *Client) Read(p []byte) (int, error) {
 		c.slow = true
 		return 0, ErrSlow
 	}
-	c.until(now.Add(min(left, ClientPace)))
+	c.setDeadline(now.Add(min(left, ClientPace)))
 	n, err := c.ReadCloser.Read(p)
-	c.wait(c.now().Sub(now))
+	c.addWait(c.now().Sub(now))
 	c.read += int64(n)
 	if err != nil {
 		c.slow = IsTimeout(err)
@@ -97,7 +97,7 @@ func (c *Client) Read(p []byte) (int, error) {
 		// the server reads the rest of it before it answers, and without the deadline
 		// both would wait for ever.
 		if !c.slow {
-			c.until(time.Time{})
+			c.setDeadline(time.Time{})
 		}
 	}
 	return n, err

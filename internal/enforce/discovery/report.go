@@ -28,7 +28,7 @@ func (s *Scout) Run(ctx context.Context) {
 		if !ids.Pause(ctx, linger) {
 			return
 		}
-		list := s.take()
+		list := s.drainQueue()
 		for wait := uplink.RetryMin; len(list) > 0; wait = min(2*wait, uplink.RetryMax) {
 			refused, err := s.report(ctx, list)
 			var no *uplink.StatusError
@@ -39,7 +39,7 @@ func (s *Scout) Run(ctx context.Context) {
 			}
 			if errors.As(err, &no) && no.Final() {
 				s.log.WarnContext(ctx, "the control plane did not accept the report of hosts", "error", err)
-				s.later(hostsOf(list), s.now().Add(refusedFor))
+				s.postpone(hostsOf(list), s.now().Add(refusedFor))
 				break
 			}
 			if !ids.Pause(ctx, s.ids.Jitter(max(wait, uplink.RetryAfter(err)))) {

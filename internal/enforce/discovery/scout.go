@@ -139,7 +139,7 @@ func (s *Scout) Note(set *rego.Set, seen *Seen) {
 		clear(s.from)
 	}
 	source := sourceOf(seen.Client)
-	if c := s.more[name]; s.spent >= budget || s.from[source] >= share || c != nil && c.refused || !s.room(seen.At) {
+	if c := s.more[name]; s.spent >= budget || s.from[source] >= share || c != nil && c.refused || !s.hasRoom(seen.At) {
 		s.count.HostsWithheld.Add(1)
 		s.consider(name, seen)
 		return
@@ -230,7 +230,7 @@ func (s *Scout) refuse(list []sighting, refused map[string]string, at time.Time)
 		}
 	}
 	s.mu.Unlock()
-	s.later(others, at)
+	s.postpone(others, at)
 }
 
 // refusedFull is the control plane's reason when its table is full.
@@ -263,8 +263,8 @@ func (s *Scout) promote(now time.Time, set *rego.Set) bool {
 	return true
 }
 
-// room reports whether one more host can be remembered. The caller holds mu.
-func (s *Scout) room(now time.Time) bool {
+// hasRoom reports whether one more host can be remembered. The caller holds mu.
+func (s *Scout) hasRoom(now time.Time) bool {
 	if len(s.until) < memory {
 		return true
 	}
@@ -276,7 +276,7 @@ func (s *Scout) room(now time.Time) bool {
 	return len(s.until) < memory
 }
 
-func (s *Scout) take() []sighting {
+func (s *Scout) drainQueue() []sighting {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := s.queue
@@ -284,8 +284,8 @@ func (s *Scout) take() []sighting {
 	return out
 }
 
-// later lets hosts be reported again after a while.
-func (s *Scout) later(hosts []string, at time.Time) {
+// postpone lets hosts be reported again after a while.
+func (s *Scout) postpone(hosts []string, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range hosts {

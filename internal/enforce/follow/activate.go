@@ -69,7 +69,7 @@ func (f *Follower) activate(data []byte, id string, stored bool, obtain func(id 
 	if err != nil {
 		return refusedBundle(err)
 	}
-	if older(bundle.Revision, before.Revision) {
+	if isOlder(bundle.Revision, before.Revision) {
 		return &SyncError{Code: "bundle_rollback", Message: fmt.Sprintf("revision %s is older than %s, which is active", bundle.Revision, before.Revision)}
 	}
 	s, err := f.Reader.Read(bundle, before.Settings)
@@ -104,8 +104,8 @@ func refusedBundle(err error) error {
 	return e
 }
 
-// older compares revisions that end in a number. Other revisions have no order.
-func older(next, now string) bool {
+// isOlder compares revisions that end in a number. Others have no order.
+func isOlder(next, now string) bool {
 	n, ok := revisionNumber(next)
 	active, known := revisionNumber(now)
 	return ok && known && n < active

@@ -81,9 +81,9 @@ func (g *Gateway) original(r *http.Request, outer *request.Inbound, st *settings
 	if !outer.Trusted {
 		return deny("untrusted_proxy", "only the proxies that the bouncer trusts may use this endpoint")
 	}
-	method, ok1 := agreed(r.Header, "X-Forwarded-Method", "X-Original-Method")
-	host, ok2 := agreed(r.Header, "X-Forwarded-Host", "X-Original-Host")
-	target, ok3 := agreed(r.Header, "X-Forwarded-Uri", "X-Original-Uri")
+	method, ok1 := sameValue(r.Header, "X-Forwarded-Method", "X-Original-Method")
+	host, ok2 := sameValue(r.Header, "X-Forwarded-Host", "X-Original-Host")
+	target, ok3 := sameValue(r.Header, "X-Forwarded-Uri", "X-Original-Uri")
 	if full := r.Header["X-Original-Url"]; len(full) > 0 && ok3 { // ingress-nginx sends the whole URL
 		u, err := url.Parse(full[0])
 		if err != nil || len(full) > 1 || host != "" && !strings.EqualFold(host, u.Host) {
@@ -108,9 +108,8 @@ func (g *Gateway) original(r *http.Request, outer *request.Inbound, st *settings
 	return in, nil
 }
 
-// agreed is the value of two headers that mean the same. It returns false when they
-// differ.
-func agreed(h http.Header, a, b string) (string, bool) {
+// sameValue returns the value of two headers that mean the same, and false if they differ.
+func sameValue(h http.Header, a, b string) (string, bool) {
 	one := func(name string) (string, bool) {
 		lines := h[name]
 		if len(lines) > 1 {

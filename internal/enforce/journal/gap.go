@@ -54,15 +54,15 @@ func (g *gaps) open(dir string, log *slog.Logger) {
 	}
 }
 
-// any reports whether the log has gaps to record.
-func (g *gaps) any() bool {
+// pending reports whether the log has gaps to record.
+func (g *gaps) pending() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.list) > 0
 }
 
-// note counts a missing decision, in memory and on disk.
-func (g *gaps) note(id func() string, at time.Time, passed bool) error {
+// add counts a missing decision, in memory and on disk.
+func (g *gaps) add(id func() string, at time.Time, passed bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.own == nil {

@@ -90,7 +90,7 @@ func (j *Journal) Write(at time.Time, passed bool, event []byte) (kept bool) {
 // The first one is reported at once.
 func (j *Journal) noteLost(at time.Time, passed bool, err error) {
 	j.Count.LogsDropped.Add(1)
-	if failed := j.missing.note(func() string { return j.IDs.Next(at) }, at, passed); failed != nil && !j.failing.Load() {
+	if failed := j.missing.add(func() string { return j.IDs.Next(at) }, at, passed); failed != nil && !j.failing.Load() {
 		j.Log.Warn("missing decisions are counted in memory only", "error", failed)
 	}
 	if !j.failing.Swap(true) {
@@ -134,7 +134,7 @@ func (j *Journal) Run(ctx context.Context) {
 		case <-tick.C:
 		}
 		disk := j.reserve.Check()
-		if (j.failing.Load() || j.missing.any()) && !j.Refuses() {
+		if (j.failing.Load() || j.missing.pending()) && !j.Refuses() {
 			j.writeGaps(j.Now())
 		}
 		now := j.problem(disk)

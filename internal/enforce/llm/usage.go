@@ -142,7 +142,7 @@ func (m *Meter) step(c byte) {
 		m.counting = m.counting && c == '['
 	case '}', ']':
 		if m.from > 0 && m.depth == m.from {
-			m.take()
+			m.readCapture()
 		}
 		if m.depth > 0 {
 			m.depth--
@@ -197,9 +197,9 @@ func (m *Meter) textByte(c byte) {
 	}
 }
 
-// take reads the captured object. A stream may report usage several times, with growing figures, so
-// the greater one counts.
-func (m *Meter) take() {
+// readCapture reads the captured object. A stream may report usage several times, with growing
+// figures, so the greatest counts.
+func (m *Meter) readCapture() {
 	m.from = 0
 	if len(m.capture) > maxCapture {
 		return

@@ -83,7 +83,7 @@ func (r *Rules) valuesTo(out func([]byte) error) *EventStream {
 
 // Write implements io.Writer.
 func (s *EventStream) Write(p []byte) (int, error) {
-	s.buf = held(s.buf, p)
+	s.buf = appendHeld(s.buf, p)
 	if !s.begun {
 		if len(s.buf) < len(byteOrderMark) && strings.HasPrefix(byteOrderMark, string(s.buf)) {
 			return len(p), nil
@@ -230,7 +230,7 @@ func (s *EventStream) members(ev *event, doc []byte, where places, keyed *JSONSt
 			}
 		case '"':
 			text, _ := Unescape(nil, nil, doc[n.start+1:n.end-1])
-			if kind, ok := fits(hint&s.rules.set, text); ok {
+			if kind, ok := fitsHint(hint&s.rules.set, text); ok {
 				ev.replace(edit{where.raw(n.start + 1), where.raw(n.start+1) + n.end - n.start - 2, s.rules.quoted(nil, text, s.rules.how[kind])})
 			}
 		default:

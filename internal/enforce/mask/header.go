@@ -33,7 +33,7 @@ func (r *Rules) addHeader(name, strategy string) error {
 	}
 	for i := range r.headers {
 		if r.headers[i].name == canonical {
-			if stricter(strategy, r.headers[i].strategy) {
+			if isStricter(strategy, r.headers[i].strategy) {
 				r.headers[i].strategy = strategy
 			}
 			return nil

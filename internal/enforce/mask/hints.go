@@ -58,8 +58,8 @@ func snake(key []byte) string {
 	return string(b)
 }
 
-// fits reports whether a value can be what its member's name implies.
-func fits(hint pii.Set, text []byte) (pii.Kind, bool) {
+// fitsHint reports whether a value can be what its member's name implies.
+func fitsHint(hint pii.Set, text []byte) (pii.Kind, bool) {
 	if hint == 0 || len(text) == 0 {
 		return 0, false
 	}

@@ -94,16 +94,16 @@ func (r *Rules) JSONTo(out func([]byte) error) *JSONStream { return &JSONStream{
 
 // Write implements io.Writer.
 func (s *JSONStream) Write(p []byte) (int, error) {
-	if err := s.take(p, false); err != nil {
+	if err := s.write(p, false); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
 // Close writes the rest. A document that ends inside a value is an error.
-func (s *JSONStream) Close() error { return s.take(nil, true) }
+func (s *JSONStream) Close() error { return s.write(nil, true) }
 
-func (s *JSONStream) take(p []byte, final bool) error {
+func (s *JSONStream) write(p []byte, final bool) error {
 	s.done = s.done[:0]
 	if err := s.feed(p, final); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (s *JSONStream) take(p []byte, final bool) error {
 
 func (s *JSONStream) feed(p []byte, final bool) error {
 	if len(s.rest) > 0 {
-		s.rest = held(s.rest, p)
+		s.rest = appendHeld(s.rest, p)
 		p = s.rest
 	}
 	i := 0
@@ -220,7 +220,7 @@ func (s *JSONStream) str(raw []byte) {
 	if s.key = s.key[:0]; len(text) <= 64 {
 		s.key = append(s.key, text...)
 	}
-	if kind, ok := fits(hint, text); ok {
+	if kind, ok := fitsHint(hint, text); ok {
 		s.done = append(s.done, '"')
 		s.done = s.rules.quoted(s.done, text, s.rules.how[kind])
 		s.done = append(s.done, '"')
@@ -259,7 +259,7 @@ func (s *JSONStream) scalar(raw []byte) bool {
 	}
 	if len(raw) >= 7 && s.rules.set != 0 {
 		number := bytes.TrimPrefix(raw, []byte{'-'}) // a card number with a sign is still one
-		kind, ok := fits(s.hint&s.rules.set, number)
+		kind, ok := fitsHint(s.hint&s.rules.set, number)
 		if !ok && s.rules.set.Has(pii.Cards) && pii.CardNumber(number) {
 			kind, ok = pii.Cards, true
 		}

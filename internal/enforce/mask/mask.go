@@ -38,8 +38,8 @@ func shrink(buf []byte) []byte {
 	return append(make([]byte, 0, len(buf)), buf...)
 }
 
-// held appends to what is buffered, and does not reserve much more than the limit.
-func held(buf, p []byte) []byte {
+// appendHeld appends to a buffer, and does not reserve much more than MaxHeld.
+func appendHeld(buf, p []byte) []byte {
 	if need := len(buf) + len(p); need > cap(buf) && need > MaxHeld/4 {
 		buf = append(make([]byte, 0, max(need, MaxHeld)), buf...)
 	}
@@ -100,7 +100,7 @@ func New(list []rego.MaskRule, key masking.HashKey) (*Rules, error) {
 			return nil, fmt.Errorf("%q is not a category of personal data", name)
 		}
 		// If a category is named twice, the stricter strategy applies.
-		if !r.set.Has(kind) || stricter(m.Strategy, r.how[kind]) {
+		if !r.set.Has(kind) || isStricter(m.Strategy, r.how[kind]) {
 			r.how[kind] = m.Strategy
 		}
 		r.set = r.set.With(kind)
@@ -108,7 +108,7 @@ func New(list []rego.MaskRule, key masking.HashKey) (*Rules, error) {
 	return r, nil
 }
 
-func stricter(a, b string) bool {
+func isStricter(a, b string) bool {
 	order := func(s string) int {
 		return strings.Index(" "+lang.StrategyLast4+" "+lang.StrategyHash+" "+lang.StrategyRedact+" "+lang.StrategyRemove, " "+s)
 	}

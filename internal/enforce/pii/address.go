@@ -81,7 +81,7 @@ func (s address) numberedStreet(i int) int {
 		if word == "" {
 			return 0
 		}
-		if street.named(n, at, word, capital) {
+		if street.endsStreet(n, at, word, capital) {
 			return s.place(s.lastKind(word, capital, end))
 		}
 		street.count(word, capital)
@@ -146,8 +146,8 @@ type streetWords struct {
 	from, capitals, plain int
 }
 
-// named reports whether the n-th word is the word for a street, such as Road, that ends the name.
-func (w *streetWords) named(n, at int, word string, capital bool) bool {
+// endsStreet reports whether the n-th word is the word for a street, such as Road, that ends the name.
+func (w *streetWords) endsStreet(n, at int, word string, capital bool) bool {
 	if n == 0 || !streetTypes[word] {
 		return false
 	}

@@ -142,8 +142,8 @@ func (s Set) scanPlain(dst []Span, text []byte, from int, final bool) (spans []S
 			if i++; c < 0xc2 {
 				continue
 			}
-			if i += extra(c); i > len(text) && !final {
-				return dst, i - 1 - extra(c)
+			if i += trailingBytes(c); i > len(text) && !final {
+				return dst, i - 1 - trailingBytes(c)
 			}
 			continue
 		case letter:
@@ -200,8 +200,8 @@ var class = func() (t [256]byte) {
 	return t
 }()
 
-// extra returns how many bytes follow the first byte of a character that is not a letter.
-func extra(c byte) int {
+// trailingBytes returns how many bytes follow the first byte of a character that is not a letter.
+func trailingBytes(c byte) int {
 	switch {
 	case c < 0xc2:
 		return 0

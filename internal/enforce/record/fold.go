@@ -62,13 +62,13 @@ func bodyBytes(s *request.Inspection) int {
 // shorten copies a request and a verdict without their documents, and cuts their texts.
 func shorten(in *request.Inbound, v *judge.Verdict) (*request.Inbound, *judge.Verdict) {
 	told, said := *in, *v
-	told.Seen, told.Query, told.Path, told.ID = nil, "", cut(in.Path), cut(in.ID)
+	told.Seen, told.Query, told.Path, told.ID = nil, "", truncate(in.Path), truncate(in.ID)
 	said.Explanation, said.Trace = nil, nil
-	said.Decision.Reason, said.Refusal.Message, said.Failure = cut(v.Decision.Reason), cut(v.Refusal.Message), cut(v.Failure)
+	said.Decision.Reason, said.Refusal.Message, said.Failure = truncate(v.Decision.Reason), truncate(v.Refusal.Message), truncate(v.Failure)
 	return &told, &said
 }
 
-func cut(s string) string {
+func truncate(s string) string {
 	if len(s) <= briefText {
 		return s
 	}

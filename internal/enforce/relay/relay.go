@@ -105,7 +105,7 @@ func (l *Relay) Forward(w http.ResponseWriter, r *http.Request, in *request.Inbo
 	case head.Masked && !(v.EventsOnly && !bodies.IsEvents(ans.Header.Get("Content-Type"))):
 		l.Masks.Answer(r.Context(), w, in, ans, v, rules)
 	default:
-		l.pass(w, in, ans, rules)
+		l.copyAnswer(w, in, ans, rules)
 	}
 }
 
@@ -182,9 +182,9 @@ func noConnection(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// pass copies an answer. An answer of unknown length is flushed piece by piece, because
+// copyAnswer copies an answer. An answer of unknown length is flushed piece by piece, because
 // it may be a stream of events.
-func (l *Relay) pass(w http.ResponseWriter, in *request.Inbound, ans *upstream.Answer, rules *mask.Rules) {
+func (l *Relay) copyAnswer(w http.ResponseWriter, in *request.Inbound, ans *upstream.Answer, rules *mask.Rules) {
 	clean := false
 	defer func() { ans.Finish(clean) }()
 	h := w.Header()
@@ -298,7 +298,7 @@ func (l *Relay) tunnel(w http.ResponseWriter, r *http.Request, in *request.Inbou
 	}
 	// A copy that ends closes both sides; otherwise the other one would wait for ever.
 	shut := func() { _ = conn.Close(); _ = back.Close() }
-	leave := l.tunnels.enter(in, who, shut)
+	leave := l.tunnels.add(in, who, shut)
 	defer leave()
 	var both sync.WaitGroup
 	both.Go(func() { defer shut(); _, _ = io.Copy(back, front.Reader) })
@@ -318,7 +318,7 @@ type openTunnel struct {
 	shut func()
 }
 
-func (t *tunnels) enter(in *request.Inbound, who *identity.Caller, shut func()) (leave func()) {
+func (t *tunnels) add(in *request.Inbound, who *identity.Caller, shut func()) (leave func()) {
 	o := &openTunnel{*in, who, shut}
 	t.mu.Lock()
 	if t.open == nil {
@@ -346,7 +346,7 @@ func (t *tunnels) each(fn func(*openTunnel)) {
 	}
 }
 
-func (t *tunnels) size() int {
+func (t *tunnels) count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.open)
@@ -356,7 +356,7 @@ func (t *tunnels) size() int {
 func (l *Relay) CloseTunnels() { l.tunnels.each(func(o *openTunnel) { o.shut() }) }
 
 // OpenTunnels is the number of open sockets.
-func (l *Relay) OpenTunnels() int { return l.tunnels.size() }
+func (l *Relay) OpenTunnels() int { return l.tunnels.count() }
 
 // RecheckTunnels decides again on every open socket and closes those that would be
 // refused now. A revoked caller keeps no open socket.

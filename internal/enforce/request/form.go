@@ -63,7 +63,7 @@ type formReader struct {
 
 // pairs reads a body of name=value pairs.
 func (f *formReader) pairs(body io.Reader) error {
-	text, err := f.take(body)
+	text, err := f.readText(body)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (f *formReader) part(part *multipart.Part) error {
 		_, err := io.Copy(io.Discard, part)
 		return err
 	}
-	text, err := f.take(io.MultiReader(bytes.NewReader(head), part))
+	text, err := f.readText(io.MultiReader(bytes.NewReader(head), part))
 	if err != nil {
 		return err
 	}
@@ -144,8 +144,8 @@ func (f *formReader) part(part *multipart.Part) error {
 	return nil
 }
 
-// take reads a text, within the room that is left.
-func (f *formReader) take(from io.Reader) ([]byte, error) {
+// readText reads a text, within the room that is left.
+func (f *formReader) readText(from io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(from, int64(f.room)+1))
 	if f.room -= len(text); f.room < 0 {
 		return nil, llm.ErrTooMuchText

@@ -229,8 +229,8 @@ func (in *Inbound) ResourceKey(st *settings.State) string {
 	return "host:" + in.Host
 }
 
-// extra are the members of the input that come from an inspection.
-func (s *Inspection) extra() []value.Member {
+// members returns the members of the input that come from an inspection.
+func (s *Inspection) members() []value.Member {
 	if s == nil {
 		return nil
 	}

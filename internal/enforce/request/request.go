@@ -234,7 +234,7 @@ func (in *Inbound) Question(st *settings.Settings, who *identity.Caller, head bo
 	if head {
 		members = append(members, value.Member{Key: "request", Value: in.head(st, method, path, host)})
 	}
-	members = append(members, in.Seen.extra()...)
+	members = append(members, in.Seen.members()...)
 	if in.Gateway.Defined() {
 		members = append(members, value.Member{Key: "gateway", Value: in.Gateway})
 	}

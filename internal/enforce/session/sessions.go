@@ -32,8 +32,8 @@ type entry struct {
 	masks []rego.MaskRule
 }
 
-// of returns a session, and creates it if it is unknown. The caller holds mu.
-func (s *Book) of(key string) *entry {
+// entryFor returns a session, and creates it if it is unknown. The caller holds mu.
+func (s *Book) entryFor(key string) *entry {
 	if got := s.seen[key]; got != nil {
 		return got
 	}
@@ -55,7 +55,7 @@ func (s *Book) of(key string) *entry {
 func (s *Book) Claim(key, user string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	got := s.of(key)
+	got := s.entryFor(key)
 	if !got.bound {
 		got.owner, got.bound = user, true
 	}
@@ -69,7 +69,7 @@ func (s *Book) NoteMasks(key string, masks []rego.MaskRule) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	got := s.of(key)
+	got := s.entryFor(key)
 	got.masks = UniteMasks(got.masks, masks)
 }
 

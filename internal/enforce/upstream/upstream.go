@@ -1,5 +1,5 @@
-// Package upstream is the bouncer's way to the protected application: pooled
-// connections on which nothing is taken that was not asked for.
+// Package upstream connects the bouncer to the protected application. It pools
+// connections, and discards bytes that answer no request.
 package upstream
 
 import (
@@ -38,12 +38,11 @@ var (
 	errInterim    = errors.New("the application sends too many interim answers")
 )
 
-// Upstream is the way to the protected application. Requests without a body on
-// plain HTTP/1.1, which is most of them, take the lean way: written and read on
-// pooled connections by the goroutine that serves the client. All else (bodies,
-// upgrades, TLS, HTTP/2) goes through the standard transport. Both use HTTP/1.1
-// connections that framing.ClientConn guards: what an application sends without
-// being asked reaches nobody.
+// Upstream is the way to the protected application. Most requests have no body
+// and use plain HTTP/1.1. They take the lean way: the goroutine that serves the client
+// writes and reads on a pooled connection. All others (bodies, upgrades, TLS, HTTP/2)
+// use the standard transport. framing.ClientConn guards the HTTP/1.1 connections of
+// both: no client receives what an application sends unasked.
 type Upstream struct {
 	target    *url.URL
 	address   string // host:port
@@ -61,8 +60,8 @@ type Upstream struct {
 }
 
 // New prepares the way to raw, scheme://host[:port]. roots are the authorities for the
-// application's certificate, nil for the system's. unasked is called each time the application
-// sends bytes that belong to no request.
+// application's certificate; nil means those of the system. unasked is called each time the
+// application sends bytes that belong to no request.
 func New(raw string, roots *x509.CertPool, timeout time.Duration, maxConns int, now func() time.Time, unasked func()) (*Upstream, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" || u.User != nil || (u.Path != "" && u.Path != "/") || u.RawQuery != "" {
@@ -112,8 +111,8 @@ func (u *Upstream) dial(ctx context.Context) (*framing.ClientConn, error) {
 	return framing.NewClientConn(c, u.trust), nil
 }
 
-// dialSecure opens a TLS connection. One that agreed on HTTP/2 is returned as it is:
-// the transport takes it up by its type.
+// dialSecure opens a TLS connection. If both sides agree on HTTP/2, it returns the plain
+// tls.Conn, which tells the transport to use HTTP/2.
 func (u *Upstream) dialSecure(ctx context.Context) (net.Conn, error) {
 	c, err := u.dialer.DialContext(ctx, "tcp", u.address)
 	if err != nil {
@@ -156,23 +155,23 @@ func (u *Upstream) Reachable(ctx context.Context) bool {
 	return true
 }
 
-// Request is what the application is asked: every part of it was checked.
+// Request is a request to the application. All its parts are checked.
 type Request struct {
 	Method, Host, Path, Query string
 	Upgrade                   bool // a WebSocket handshake
 }
 
-// Do sends a request with the body of r and gives the application's answer. interim is
-// called for answers that come before it (1xx).
+// Do sends a request with the body of r and returns the application's answer. interim is
+// called for each 1xx answer before it.
 func (u *Upstream) Do(r *http.Request, in *Request, head *header.Outgoing, interim func(int, http.Header)) (*Answer, error) {
-	if u.plain(r, in) {
-		return u.ask(r.Context(), in, head, interim)
+	if u.mayGoLean(r, in) {
+		return u.sendLean(r.Context(), in, head, interim)
 	}
 	return u.send(r.Context(), r, in, head, interim)
 }
 
-// plain reports whether a request may take the lean way.
-func (u *Upstream) plain(r *http.Request, in *Request) bool {
+// mayGoLean reports whether a request can take the lean way.
+func (u *Upstream) mayGoLean(r *http.Request, in *Request) bool {
 	return u.lean && !in.Upgrade && r.ContentLength == 0 && r.Body == http.NoBody &&
 		(in.Method == http.MethodGet || in.Method == http.MethodHead || in.Method == http.MethodOptions)
 }
@@ -187,13 +186,13 @@ type lane struct {
 	last time.Time
 	// until is the deadline that is set on conn; zero: unknown.
 	until time.Time
-	// got is set once a byte of the current answer is here; failed is why the
-	// connection could not be read, which http.ReadResponse would cover up.
+	// got is true after the first byte of the current answer. failed is the error of the
+	// connection, which http.ReadResponse hides.
 	got    bool
 	failed error
 }
 
-// Read is the lane's bounded reading end, under br.
+// Read reads from the connection, at most left bytes. br reads from it.
 func (l *lane) Read(p []byte) (int, error) {
 	if l.left == 0 {
 		l.failed = errAnswerHead
@@ -215,19 +214,19 @@ func (l *lane) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// within gives an exchange that begins now so long, or up to a 64th less: under load
-// the deadline of the exchange before is as good, and setting one takes two timers.
-func (l *lane) within(now time.Time, long time.Duration) error {
-	until := now.Add(long)
-	if late := until.Sub(l.until); late >= 0 && late < long/64 {
+// extendDeadline gives an exchange that begins now at most d. It keeps the deadline of the
+// previous exchange if that is less than d/64 earlier, because setting one costs two timers.
+func (l *lane) extendDeadline(now time.Time, d time.Duration) error {
+	until := now.Add(d)
+	if late := until.Sub(l.until); late >= 0 && late < d/64 {
 		return nil
 	}
 	l.until = until
 	return l.conn.SetDeadline(until)
 }
 
-// take gives an idle connection, or a new one, and the time.
-func (u *Upstream) take(ctx context.Context, fresh bool) (l *lane, now time.Time, err error) {
+// acquire returns an idle connection or a new one, and the time. fresh asks for a new one.
+func (u *Upstream) acquire(ctx context.Context, fresh bool) (l *lane, now time.Time, err error) {
 	if !fresh {
 		now = u.now()
 		u.mu.Lock()
@@ -251,9 +250,9 @@ func (u *Upstream) take(ctx context.Context, fresh bool) (l *lane, now time.Time
 	return l, u.now(), nil
 }
 
-// give puts a connection back that another request may follow on. Whether it is still
-// silent then is asked once more before that is written.
-func (u *Upstream) give(l *lane) {
+// release returns a connection to the pool if it can carry another request, and closes it
+// otherwise. The next request checks again that the application has sent nothing unasked.
+func (u *Upstream) release(l *lane) {
 	if l.br.Buffered() > 0 || !l.conn.Reusable() {
 		_ = l.conn.Close()
 		return
@@ -272,7 +271,7 @@ func (u *Upstream) give(l *lane) {
 	u.mu.Unlock()
 }
 
-// Sweep closes connections that were idle too long; called now and then.
+// Sweep closes connections that were idle too long. Call it regularly.
 func (u *Upstream) Sweep() {
 	now := u.now()
 	u.mu.Lock()
@@ -301,21 +300,21 @@ func (u *Upstream) Close() {
 	u.transport.CloseIdleConnections()
 }
 
-// Answer is the application's answer; finish must be called once its body was
-// read to the end (clean) or given up.
+// Answer is the application's answer. Call Finish when you have read its body to the end
+// (clean), or when you give up.
 type Answer struct {
 	*http.Response
 	Finish func(clean bool)
-	// Extend gives the next read of the body so long; nil where the request's context bounds it.
+	// Extend sets how long the next read of the body may take.
 	Extend func(time.Duration) error
 }
 
-// ErrSaturated says that too many exchanges run already.
+// ErrSaturated says that too many exchanges are in progress.
 var ErrSaturated = errors.New("too many requests to the application are in progress")
 
-// ask sends a request without a body the lean way. A connection that died
-// while it was idle is tried once more on a new one: the methods are safe.
-func (u *Upstream) ask(ctx context.Context, in *Request, head *header.Outgoing, interim func(int, http.Header)) (*Answer, error) {
+// sendLean sends a request without a body the lean way. If the application closed an idle
+// connection meanwhile, it tries once more on a new one: the methods are safe.
+func (u *Upstream) sendLean(ctx context.Context, in *Request, head *header.Outgoing, interim func(int, http.Header)) (*Answer, error) {
 	select {
 	case u.limit <- struct{}{}:
 	default:
@@ -335,7 +334,7 @@ func (u *Upstream) ask(ctx context.Context, in *Request, head *header.Outgoing, 
 	for fresh := false; ; fresh = true {
 		var now time.Time
 		var err error
-		if l, now, err = u.take(ctx, fresh); err != nil {
+		if l, now, err = u.acquire(ctx, fresh); err != nil {
 			<-u.limit
 			return nil, err
 		}
@@ -367,7 +366,7 @@ func (u *Upstream) ask(ctx context.Context, in *Request, head *header.Outgoing, 
 	}
 	return &Answer{Response: resp, Extend: extend, Finish: func(clean bool) {
 		if stop() && clean && keep {
-			u.give(l)
+			u.release(l)
 		} else {
 			_ = l.conn.Close()
 		}
@@ -375,10 +374,10 @@ func (u *Upstream) ask(ctx context.Context, in *Request, head *header.Outgoing, 
 	}}, nil
 }
 
-// exchange writes the request, now, and reads the answer's head.
+// exchange writes the request and reads the head of the answer. now is the current time.
 func (u *Upstream) exchange(ctx context.Context, l *lane, now time.Time, in *Request, head *header.Outgoing, interim func(int, http.Header)) (*http.Response, error) {
 	l.got, l.failed = false, nil
-	if err := l.within(now, u.timeout); err != nil {
+	if err := l.extendDeadline(now, u.timeout); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -422,8 +421,8 @@ func methodOnly(m string) *http.Request {
 	return getOnly
 }
 
-// appendRequest writes a request's head as it goes on the wire. Every value in
-// it was checked: the client's by the server that parsed it, ours when made.
+// appendRequest appends the head of a request. All its values are checked: the client's
+// when they were parsed, ours when they were made.
 func appendRequest(dst []byte, in *Request, head *header.Outgoing, host string) []byte {
 	dst = append(dst, in.Method...)
 	dst = append(dst, ' ')
@@ -447,7 +446,7 @@ func appendRequest(dst []byte, in *Request, head *header.Outgoing, host string) 
 	return append(dst, '\r', '\n')
 }
 
-// send goes through the standard transport. cancel ends the exchange.
+// send uses the standard transport.
 func (u *Upstream) send(ctx context.Context, r *http.Request, in *Request, head *header.Outgoing, interim func(int, http.Header)) (*Answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	interims := 0
@@ -488,7 +487,7 @@ func (u *Upstream) send(ctx context.Context, r *http.Request, in *Request, head 
 	}, nil
 }
 
-// Drain reads what is left of a small body, so that its connection can be used again.
+// Drain reads the rest of a small body, so that its connection can be used again.
 func Drain(body io.Reader) bool {
 	n, err := io.CopyN(io.Discard, body, 64<<10)
 	return errors.Is(err, io.EOF) && n < 64<<10

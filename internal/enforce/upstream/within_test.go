@@ -27,7 +27,7 @@ func TestDeadlinesAreShared(t *testing.T) {
 	at := func(after, long time.Duration) {
 		t.Helper()
 		now := start.Add(after)
-		if err := l.within(now, long); err != nil {
+		if err := l.extendDeadline(now, long); err != nil {
 			t.Fatal(err)
 		}
 		left := conn.set[len(conn.set)-1].Sub(now)

@@ -195,9 +195,9 @@ func (m *Account) Reserve(ctx context.Context, at time.Time, req *llm.Request) v
 	m.at, m.taken = at, true
 	if req != nil {
 		m.prompted, m.estimated = true, req.Estimated
-		m.reserved = bounded(req.Estimated + bounded(req.MaxTokens))
+		m.reserved = clampTokens(req.Estimated + clampTokens(req.MaxTokens))
 		if m.settled {
-			m.reserved = bounded(m.total(m.estimated))
+			m.reserved = clampTokens(m.total(m.estimated))
 		}
 	}
 	var state [len(subjectNames)][countKinds][len(usageWindows)]int64
@@ -271,11 +271,11 @@ func (m *Account) Settle(ctx context.Context, total func(estimated int64) int64)
 	}
 	m.settled, m.total = true, total
 	if m.taken && m.prompted {
-		m.correct(ctx, 0, bounded(total(m.estimated))-m.reserved)
+		m.correct(ctx, 0, clampTokens(total(m.estimated))-m.reserved)
 	}
 }
 
-func bounded(tokens int64) int64 { return min(max(tokens, 0), maxReserve) }
+func clampTokens(tokens int64) int64 { return min(max(tokens, 0), maxReserve) }
 
 // Nothing is the cost of a request that no model answered.
 func Nothing(int64) int64 { return 0 }

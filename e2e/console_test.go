@@ -57,6 +57,7 @@ func TestConsole(t *testing.T) {
 	t.Run("a directory is connected", func(t *testing.T) { directoryConnected(p.in(t), d) })
 	t.Run("a vendor is kept", func(t *testing.T) { vendorKept(p.in(t), d) })
 	t.Run("a data source is kept", func(t *testing.T) { sourceKept(p.in(t)) })
+	t.Run("an integration is kept", func(t *testing.T) { integrationKept(p.in(t)) })
 	t.Run("telemetry is set", func(t *testing.T) { telemetrySet(p.in(t)) })
 	t.Run("an agent is kept", func(t *testing.T) { agentKept(p.in(t)) })
 	t.Run("an alert rule is kept", func(t *testing.T) { ruleKept(p.in(t)) })
@@ -458,7 +459,7 @@ func (p *tab) expectRefusals() {
 	for _, refused := range []string{
 		"/api/v1/auth/me", "/api/v1/auth/sessions", "/policies/999999", "/bouncers/999999", "/ide-integration/repositories/1", "/domains/access.example.com/verify",
 		"/users/nobody-here", "/tenants/default/sign-on", "/telemetry/config", "/telemetry/send-now", "/notifications/channels/999999", "/notifications/alert-rules/999999", "/vendors/nobody",
-		"/access/v1/requests?environment=sandbox)", "/access/v1/requests/999999",
+		"/access/v1/requests?environment=sandbox)", "/access/v1/requests/999999", "/access/v1/requests/2/approve", "/api/v1/integrations)", "/integrations/999999",
 	} {
 		p.expect(refused)
 	}

@@ -20,7 +20,7 @@ var addresses = []string{
 	"/decisions", "/decisions/00000000-0000-4000-8000-000000000000", "/replays", "/resources", "/resources/1", "/inventory", "/coverage",
 	"/bouncers", "/bouncers/1", "/revisions", "/users", "/users/admin", "/settings/sign-on", "/settings/security", "/api-keys", "/audit",
 	"/tenant", "/tenant/domains", "/tenant/billing", "/tenant/usage", "/webhooks", "/webhooks/1", "/data-sources", "/data-sources/1",
-	"/notifications", "/notifications/deliveries", "/notifications/alert-rules", "/telemetry", "/agents", "/requests", "/tenants", "/vendors", "/settings",
+	"/notifications", "/notifications/deliveries", "/notifications/alert-rules", "/integrations", "/telemetry", "/agents", "/requests", "/tenants", "/vendors", "/settings",
 }
 
 // forms are what a screen is shown in.

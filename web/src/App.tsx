@@ -3,7 +3,7 @@ import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { useEffect, useMemo, useState } from "react";
 import { createBrowserRouter, RouterProvider } from "react-router";
 import { ApiError, session } from "./api/client";
-import { I18nProvider, keepLanguage, type Language, loadMessages, translator } from "./i18n";
+import { I18nProvider, keepLanguage, type Language, type Loaded, loadMessages, translator } from "./i18n";
 import { routes } from "./router";
 import { resolver, theme } from "./theme";
 import { nonce } from "./ui/nonce";
@@ -19,9 +19,7 @@ const queries = new QueryClient({
   },
 });
 
-type Messages = Awaited<ReturnType<typeof loadMessages>>;
-
-export function App({ first }: { first: { language: Language; messages: Messages } }) {
+export function App({ first }: { first: { language: Language; messages: Loaded } }) {
   const [words, setWords] = useState(first);
   const router = useMemo(() => createBrowserRouter(routes), []);
   useEffect(() => {

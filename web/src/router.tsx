@@ -1,7 +1,7 @@
 import { lazy, Suspense, useEffect } from "react";
 import { type RouteObject, useLocation, useNavigate, useRouteError } from "react-router";
 import { ApiError, api, session } from "./api/client";
-import { useI18n } from "./i18n";
+import { loadRest, useI18n } from "./i18n";
 import { type Screen, screens } from "./screens";
 import { Skeleton } from "./ui/DataTable";
 import { Empty } from "./ui/Empty";
@@ -10,7 +10,7 @@ import { PageHeader } from "./ui/PageHeader";
 import { Shell } from "./ui/Shell";
 import { Link, MeContext, useMe } from "./ui/scope";
 
-const MustEnrol = lazy(() => import("./pages/settings/MustEnrol"));
+const MustEnrol = lazy(async () => (await Promise.all([import("./pages/settings/MustEnrol"), loadRest()]))[0]);
 
 /** Asks who is signed in before any screen is shown; nobody goes to the sign-in form, and comes back after it. */
 function Gate() {
@@ -113,7 +113,10 @@ export const routes: RouteObject[] = [
             (screen): RouteObject => ({
               path: screen.path,
               HydrateFallback: Waiting,
-              lazy: async () => ({ Component: guarded(screen, (await screen.load()).default) }),
+              lazy: async () => {
+                const [page] = await Promise.all([screen.load(), screen.core || loadRest()]);
+                return { Component: guarded(screen, page.default) };
+              },
             }),
           ),
           { path: "*", Component: NotFound },

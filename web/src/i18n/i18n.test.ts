@@ -1,8 +1,7 @@
 import { describe, expect, it } from "vitest";
-import en from "./en/index";
-import es from "./es/index";
-import fr from "./fr/index";
-import { translator } from "./index";
+import { en, es, fr } from "../test/words";
+import rest from "./en/rest";
+import { loadMessages, loadRest, translator } from "./index";
 
 type Tree = Record<string, Record<string, string | Record<string, string>>>;
 const placeholders = (text: string) => [...text.matchAll(/\{(\w+)\}/g)].map((m) => m[1]).sort();
@@ -53,5 +52,33 @@ describe("translator", () => {
   });
   it("shows a name of the API as it is when there is no word for it", () => {
     expect(translator("en", en).word("common", "state", "brand_new")).toBe("brand_new");
+  });
+});
+
+describe("the words that are loaded first", () => {
+  const code: Record<string, string> = import.meta.glob(
+    [
+      "../*.tsx",
+      "../ui/*.tsx",
+      "../pages/{dashboard,decisions,libraries,login,policies}/*.tsx",
+      "!../**/{NewPolicy,*.test}.tsx",
+    ],
+    { query: "?raw", import: "default", eager: true },
+  );
+  it("are all that the frame and the core screens use", () => {
+    expect(Object.keys(code)).toContain("../pages/policies/Workbench.tsx");
+    for (const [file, text] of Object.entries(code)) {
+      for (const area of Object.keys(rest)) {
+        expect(text.match(new RegExp(`["'\`]${area}\\.\\w+|word\\(\\s*"${area}"`)), file).toBeNull();
+      }
+    }
+  });
+  it("get the rest when a screen needs it, also in languages chosen later", async () => {
+    const first = await loadMessages("en");
+    expect(translator("en", first).t("users.add")).toBe("users.add");
+    const slow = loadMessages("es");
+    await loadRest();
+    expect(translator("es", await slow).t("users.add")).toBe(es.users.add);
+    expect(translator("fr", await loadMessages("fr")).t("users.add")).toBe(fr.users.add);
   });
 });

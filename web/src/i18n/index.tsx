@@ -1,7 +1,11 @@
 import { createContext, type ReactNode, useContext } from "react";
 import type { Same } from "./shape";
 
-type Messages = typeof import("./en/index").default;
+type Core = typeof import("./en/index").default;
+type Rest = typeof import("./en/rest").default;
+type Messages = Core & Rest;
+/** What is loaded of a language: the core, and the rest once a screen needs it. */
+export type Loaded = Same<Core> & Partial<Same<Rest>>;
 
 /** A key such as "policies.title". */
 export type Key = { [A in keyof Messages]: `${A & string}.${keyof Messages[A] & string}` }[keyof Messages];
@@ -27,15 +31,29 @@ export function keepLanguage(language: Language): void {
   localStorage.setItem(stored, language);
 }
 
-/** The words of one language. Each language is a file of its own that only its readers load. */
-export async function loadMessages(language: Language): Promise<Same<Messages>> {
-  switch (language) {
-    case "es":
-      return (await import("./es/index")).default;
-    case "fr":
-      return (await import("./fr/index")).default;
-    default:
-      return (await import("./en/index")).default;
+const files = {
+  en: { core: () => import("./en/index"), rest: () => import("./en/rest") },
+  es: { core: () => import("./es/index"), rest: () => import("./es/rest") },
+  fr: { core: () => import("./fr/index"), rest: () => import("./fr/rest") },
+};
+
+let restNeeded = false;
+let current: { language: Language; messages: Loaded } | undefined;
+
+/** Loads one language. Only its readers load its files. */
+export async function loadMessages(language: Language): Promise<Loaded> {
+  const messages: Loaded = { ...(await files[language].core()).default };
+  if (restNeeded) Object.assign(messages, (await files[language].rest()).default);
+  current = { language, messages };
+  return messages;
+}
+
+/** Loads the rest of the current language. Screens outside the core wait for it, and so do later changes of language. */
+export async function loadRest(): Promise<void> {
+  restNeeded = true;
+  while (current && !("users" in current.messages)) {
+    const { language, messages } = current;
+    Object.assign(messages, (await files[language].rest()).default);
   }
 }
 
@@ -57,7 +75,7 @@ const units: [Intl.RelativeTimeFormatUnit, number][] = [
 ];
 
 /** Words, numbers and times in one language. */
-export function translator(language: Language, messages: Same<Messages>) {
+export function translator(language: Language, messages: Loaded) {
   const rules = new Intl.PluralRules(language);
   const number = new Intl.NumberFormat(language, { maximumFractionDigits: 2 });
   const percent = new Intl.NumberFormat(language, { style: "percent", maximumFractionDigits: 1 });

@@ -59,7 +59,7 @@ export default function AccountMenu({ keys }: { keys: () => void }) {
         <Menu.Item component="a" href={`/devdocs?lang=${language}`} leftSection={<Icon name="book" />}>
           {t("shell.devdocs")}
         </Menu.Item>
-        <Menu.Item onClick={() => navigate(to("/settings/security"))}>{t("security.title")}</Menu.Item>
+        <Menu.Item onClick={() => navigate(to("/settings/security"))}>{t("nav.security")}</Menu.Item>
         <Menu.Item onClick={() => navigate("/login", { state: signingOut })}>{t("shell.signOut")}</Menu.Item>
       </Menu.Dropdown>
     </Menu>

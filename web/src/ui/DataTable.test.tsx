@@ -3,7 +3,7 @@ import { render, screen } from "@testing-library/react";
 import { describe, expect, it, vi } from "vitest";
 import { ApiError } from "../api/client";
 import { I18nProvider, translator } from "../i18n";
-import en from "../i18n/en/index";
+import { en } from "../test/words";
 import { DataTable } from "./DataTable";
 
 type Row = { id: number; name: string };

@@ -72,7 +72,7 @@ export default function Palette({ close }: { close: () => void }) {
     }
     if (wanted) {
       for (const name of has("/tenant") && me.permissions.includes("tenants:read") ? settings : []) {
-        const title = t(`tenants.setting_${name}`);
+        const title = t(`nav.setting_${name}`);
         if (matches(title)) {
           found.push({ to: `/tenant#${name}`, title, kind: t("shell.setting"), icon: "settings" });
         }

@@ -31,7 +31,7 @@ export function ShownOnce({
         {children}
         <div>
           <Button variant="default" onClick={close}>
-            {t("keys.stored")}
+            {t("common.stored")}
           </Button>
         </div>
       </div>

@@ -22,6 +22,7 @@ const shownBy: Record<string, string[]> = {
   agents: ["/api/v1/ai-agents"],
   data_sources: ["/api/v1/pip"],
   notifications: ["/api/v1/notifications"],
+  integrations: ["/api/v1/integrations"],
   telemetry: ["/api/v1/telemetry"],
   tenant: ["/api/v1/tenants", "/api/v1/environments", "/api/v1/vendors"],
 };

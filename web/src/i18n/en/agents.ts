@@ -21,7 +21,6 @@ const agents = {
   provider: "Provider",
   status: "Status",
   subject: "Subject",
-  title: "AI agents",
   type: "Type",
   type_chatbot: "Chatbot",
   type_llm: "Language model",

@@ -74,7 +74,6 @@ const alerts = {
   switchOn: "Evaluate this rule",
   threshold: "Threshold",
   thresholdIn: "Threshold ({unit})",
-  title: "Alert rules",
   value: "Last value",
   window: "Window (minutes)",
   windowAbout: "How much time is measured. Up to an hour: evaluated each minute, otherwise every 5 minutes.",

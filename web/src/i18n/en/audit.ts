@@ -38,7 +38,6 @@ const audit = {
   object_anomaly: "Anomaly",
   object_simulation_scenario: "Scenario",
   refresh: "Refresh",
-  title: "Audit log",
   to: "To",
   verify: "Verify the hash chain",
 };

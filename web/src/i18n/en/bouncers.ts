@@ -49,7 +49,6 @@ const bouncers = {
   stored: "I have stored it",
   target: "Application",
   targetAbout: "The host and port that the bouncer protects.",
-  title: "Bouncers",
   toEnforce: "Enforce",
   toEnforceAbout:
     "Every bouncer of this environment refuses what its controls deny. Look at the shadow decisions first.",

@@ -77,5 +77,6 @@ const common = {
   state_revoked: "Revoked",
   state_held: "Held",
   state_digested: "In a digest",
+  stored: "I have stored it",
 };
 export default common;

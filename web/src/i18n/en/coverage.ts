@@ -17,6 +17,5 @@ const coverage = {
       "{count} resources, {gaps} without an active control of their own; {controls} controls, {wide} of them active for the whole tenant.",
   },
   table: "Resources and their controls",
-  title: "Coverage",
 };
 export default coverage;

@@ -44,7 +44,6 @@ const inventory = {
   reason_no_resource_kind: "No kind",
   resource: "Resource",
   stopped: "Stopped. What is classified stays classified.",
-  title: "Inventory",
   total: "Resources",
 };
 export default inventory;

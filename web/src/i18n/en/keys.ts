@@ -25,8 +25,6 @@ const keys = {
   rotateTitle: "Replace this key?",
   scopes: "Scopes",
   scopesAbout: "Tick only what the program needs. You can grant what you hold yourself.",
-  stored: "I have stored it",
-  title: "API keys",
   tryIt: "Try it",
 };
 export default keys;

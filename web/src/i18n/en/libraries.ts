@@ -12,7 +12,6 @@ const libraries = {
   noUsers: "No policy uses this library.",
   package: "Package",
   packageAbout: "Controls import it by this name. It is below lib.",
-  title: "Libraries",
   users: "Used by",
   usersAbout: {
     one: "{count} policy uses it. A change reaches it at once.",

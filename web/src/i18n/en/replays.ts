@@ -17,7 +17,6 @@ const replays = {
   start: "Start a replay",
   started: "Started",
   status: "State",
-  title: "Replays",
   window: "Window",
 };
 export default replays;

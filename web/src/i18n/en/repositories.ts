@@ -49,7 +49,6 @@ const repositories = {
   syncNamed: "Sync now: {name}",
   take: "Accept deliveries",
   taken: "Accepted",
-  title: "Repositories",
   token: "Access token",
   tokenAbout: "For a private repository. It is stored encrypted and never shown.",
   tokenSet: "One is stored. Type another to replace it.",

@@ -75,7 +75,6 @@ const resources = {
   source_heuristic: "fixed rules",
   source_manual: "a person",
   suggested: "Suggested controls",
-  title: "Resources",
   type: "Type",
   unknown: "unknown",
   url: "URL",

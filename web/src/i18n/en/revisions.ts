@@ -14,6 +14,5 @@ const revisions = {
   refused: "Refused",
   state: "Convergence",
   status: "State",
-  title: "Revisions",
 };
 export default revisions;

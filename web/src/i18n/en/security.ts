@@ -29,7 +29,6 @@ const security = {
   secret: "Secret",
   since: "Since",
   state: "State",
-  title: "Security",
   typeSecret: "Or type the secret into the app.",
 };
 export default security;

@@ -23,7 +23,6 @@ const settings = {
   sessions: "Sessions",
   signedIn: "Signed in",
   tenant: "Tenant",
-  title: "Settings",
   token: "Program",
   unknownDevice: "Unknown device",
 };

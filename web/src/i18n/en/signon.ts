@@ -56,7 +56,6 @@ const signon = {
   secretSet: "A secret is stored. Leave this empty to keep it.",
   secretShow: "Show the secret",
   seeFields: "Nothing was stored. See the fields that are marked.",
-  title: "Sign-on",
   token: "Codes are redeemed at",
   userinfo: "User information",
   what: "What people get",

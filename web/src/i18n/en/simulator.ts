@@ -48,7 +48,6 @@ const simulator = {
   tab_run: "Run",
   tampered: "The record was changed after the run",
   tick: "Choose run {id} to compare",
-  title: "Simulator",
   updateScenario: "Update the scenario",
   whose: "Everyone’s runs",
 };

@@ -68,7 +68,6 @@ const sources = {
   test: "Test source",
   testFailed: "The source could not be read: {error}",
   testRead: "The source was read in {time}. Nothing is stored yet.",
-  title: "Data sources",
   type: "Kind of data",
   url: "Address",
   username: "User name",

@@ -51,7 +51,6 @@ const telemetry = {
   test: "Test the connection",
   tests: "Test policies",
   tier: "Tier",
-  title: "Telemetry and license",
   transmissions: "Reports that were sent",
   trial: "Trial ends",
   url: "Address of the license server",

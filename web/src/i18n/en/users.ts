@@ -27,7 +27,6 @@ const users = {
   search: "Find a name or an e-mail address",
   showPassword: "Show the password",
   status: "Status",
-  title: "Users",
   username: "Username",
   account: "Account",
   endAbout: "Whoever uses this session has to sign in again at once.",

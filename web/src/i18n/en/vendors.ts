@@ -22,7 +22,6 @@ const vendors = {
   rotateTitle: "Replace the key of this vendor?",
   tenants: "Tenants",
   tenantsOf: "{used} of {limit}",
-  title: "Vendors",
   until: "works until",
 };
 export default vendors;

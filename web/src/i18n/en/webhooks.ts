@@ -49,7 +49,6 @@ const webhooks = {
   test: "Send test event",
   testArrived: "The test event arrived: status {status} after {time}.",
   testFailed: "The test event did not arrive: {error}",
-  title: "Webhooks",
   url: "Address",
   urlAbout: "It must be reachable from the server, over https.",
   what: "Settings",

@@ -24,7 +24,6 @@ const agents: Area<typeof en> = {
   provider: "Proveedor",
   status: "Estado",
   subject: "Sujeto",
-  title: "Agentes de IA",
   type: "Tipo",
   type_chatbot: "Chatbot",
   type_llm: "Modelo de lenguaje",

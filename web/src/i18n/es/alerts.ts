@@ -79,7 +79,6 @@ const alerts: Area<typeof en> = {
   switchOn: "Evaluar esta regla",
   threshold: "Umbral",
   thresholdIn: "Umbral ({unit})",
-  title: "Reglas de alerta",
   value: "Último valor",
   window: "Ventana (minutos)",
   windowAbout: "Cuánto tiempo se mide. Hasta una hora: se evalúa cada minuto; si no, cada 5 minutos.",

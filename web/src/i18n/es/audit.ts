@@ -47,7 +47,6 @@ const audit: Area<typeof en> = {
   object_anomaly: "Anomalía",
   object_simulation_scenario: "Escenario",
   refresh: "Actualizar",
-  title: "Registro de auditoría",
   to: "Hasta",
   verify: "Verificar la cadena de hashes",
 };

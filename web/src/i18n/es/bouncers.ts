@@ -52,7 +52,6 @@ const bouncers: Area<typeof en> = {
   stored: "Lo he guardado",
   target: "Aplicación",
   targetAbout: "El host y el puerto que el bouncer protege.",
-  title: "Bouncers",
   toEnforce: "Aplicar",
   toEnforceAbout:
     "Cada bouncer de este entorno rechaza lo que sus controles deniegan. Mire antes las decisiones en sombra.",

@@ -81,5 +81,6 @@ const common: Area<typeof en> = {
   state_revoked: "Revocado",
   state_held: "Retenida",
   state_digested: "En un resumen",
+  stored: "La he guardado",
 };
 export default common;

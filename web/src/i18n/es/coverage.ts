@@ -21,6 +21,5 @@ const coverage: Area<typeof en> = {
       "{count} recursos, {gaps} sin control activo propio; {controls} controles, {wide} de ellos activos para todo el inquilino.",
   },
   table: "Recursos y sus controles",
-  title: "Cobertura",
 };
 export default coverage;

@@ -48,7 +48,6 @@ const inventory: Area<typeof en> = {
   reason_no_resource_kind: "Sin tipo",
   resource: "Recurso",
   stopped: "Detenido. Lo ya clasificado se conserva.",
-  title: "Inventario",
   total: "Recursos",
 };
 export default inventory;

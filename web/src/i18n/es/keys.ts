@@ -28,8 +28,6 @@ const keys: Area<typeof en> = {
   rotateTitle: "¿Renovar esta clave?",
   scopes: "Permisos",
   scopesAbout: "Marque solo lo que el programa necesita. Puede conceder lo que usted mismo tiene.",
-  stored: "La he guardado",
-  title: "Claves de API",
   tryIt: "Pruébela",
 };
 export default keys;

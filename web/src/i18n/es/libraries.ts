@@ -16,7 +16,6 @@ const libraries: Area<typeof en> = {
   noUsers: "Ninguna política usa esta biblioteca.",
   package: "Paquete",
   packageAbout: "Los controles la importan con este nombre. Está por debajo de lib.",
-  title: "Bibliotecas",
   users: "Usada por",
   usersAbout: {
     one: "{count} política la usa. Un cambio le llega enseguida.",

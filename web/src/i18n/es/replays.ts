@@ -21,7 +21,6 @@ const replays: Area<typeof en> = {
   start: "Iniciar una repetición",
   started: "Iniciada",
   status: "Estado",
-  title: "Repeticiones",
   window: "Periodo",
 };
 export default replays;

@@ -52,7 +52,6 @@ const repositories: Area<typeof en> = {
   syncNamed: "Sincronizar: {name}",
   take: "Aceptar entregas",
   taken: "Aceptadas",
-  title: "Repositorios",
   token: "Token de acceso",
   tokenAbout: "Para un repositorio privado. Se guarda cifrado y nunca se muestra.",
   tokenSet: "Hay uno guardado. Escriba otro para reemplazarlo.",

@@ -80,7 +80,6 @@ const resources: Area<typeof en> = {
   source_heuristic: "reglas fijas",
   source_manual: "una persona",
   suggested: "Controles sugeridos",
-  title: "Recursos",
   type: "Tipo",
   unknown: "desconocido",
   url: "URL",

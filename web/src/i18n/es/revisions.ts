@@ -21,6 +21,5 @@ const revisions: Area<typeof en> = {
   refused: "Rechazada",
   state: "Convergencia",
   status: "Estado",
-  title: "Revisiones",
 };
 export default revisions;

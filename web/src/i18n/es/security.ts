@@ -33,7 +33,6 @@ const security: Area<typeof en> = {
   secret: "Secreto",
   since: "Desde",
   state: "Estado",
-  title: "Seguridad",
   typeSecret: "O escriba el secreto en la aplicación.",
 };
 export default security;

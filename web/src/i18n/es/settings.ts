@@ -26,7 +26,6 @@ const settings: Area<typeof en> = {
   sessions: "Sesiones",
   signedIn: "Inicio",
   tenant: "Organización",
-  title: "Ajustes",
   token: "Programa",
   unknownDevice: "Dispositivo desconocido",
 };

@@ -60,7 +60,6 @@ const signon: Area<typeof en> = {
   secretSet: "Hay un secreto guardado. Déjelo vacío para conservarlo.",
   secretShow: "Mostrar el secreto",
   seeFields: "No se ha guardado nada. Vea los campos marcados.",
-  title: "Inicio de sesión único",
   token: "Los códigos se canjean en",
   userinfo: "Información del usuario",
   what: "Qué reciben las personas",

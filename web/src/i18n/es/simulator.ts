@@ -52,7 +52,6 @@ const simulator: Area<typeof en> = {
   tab_run: "Ejecutar",
   tampered: "El registro se cambió después de la ejecución",
   tick: "Elegir la ejecución {id} para comparar",
-  title: "Simulador",
   updateScenario: "Actualizar el escenario",
   whose: "Ejecuciones de todos",
 };

@@ -73,7 +73,6 @@ const sources: Area<typeof en> = {
   test: "Probar la fuente",
   testFailed: "No se pudo leer la fuente: {error}",
   testRead: "La fuente se leyó en {time}. Aún no se guarda nada.",
-  title: "Fuentes de datos",
   type: "Clase de datos",
   url: "Dirección",
   username: "Nombre de usuario",

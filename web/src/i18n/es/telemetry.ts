@@ -54,7 +54,6 @@ const telemetry: Area<typeof en> = {
   test: "Probar la conexión",
   tests: "Probar políticas",
   tier: "Nivel",
-  title: "Telemetría y licencia",
   transmissions: "Informes enviados",
   trial: "Fin de la prueba",
   url: "Dirección del servidor de licencias",

@@ -31,7 +31,6 @@ const users: Area<typeof en> = {
   search: "Buscar un nombre o un correo electrónico",
   showPassword: "Mostrar la contraseña",
   status: "Estado",
-  title: "Usuarios",
   username: "Nombre de usuario",
   account: "Cuenta",
   endAbout: "Quien use esta sesión debe volver a iniciar sesión enseguida.",

@@ -25,7 +25,6 @@ const vendors: Area<typeof en> = {
   rotateTitle: "¿Renovar la clave de este proveedor?",
   tenants: "Inquilinos",
   tenantsOf: "{used} de {limit}",
-  title: "Proveedores",
   until: "funciona hasta",
 };
 export default vendors;

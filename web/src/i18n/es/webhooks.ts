@@ -56,7 +56,6 @@ const webhooks: Area<typeof en> = {
   test: "Enviar evento de prueba",
   testArrived: "El evento de prueba llegó: estado {status} en {time}.",
   testFailed: "El evento de prueba no llegó: {error}",
-  title: "Webhooks",
   url: "Dirección",
   urlAbout: "El servidor debe poder alcanzarla por https.",
   what: "Configuración",

@@ -26,7 +26,6 @@ const agents: Area<typeof en> = {
   provider: "Fournisseur",
   status: "État",
   subject: "Sujet",
-  title: "Agents IA",
   type: "Type",
   type_chatbot: "Chatbot",
   type_llm: "Modèle de langage",

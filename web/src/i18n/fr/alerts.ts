@@ -79,7 +79,6 @@ const alerts: Area<typeof en> = {
   switchOn: "Évaluer cette règle",
   threshold: "Seuil",
   thresholdIn: "Seuil ({unit})",
-  title: "Règles d'alerte",
   value: "Dernière valeur",
   window: "Fenêtre (minutes)",
   windowAbout: "La durée mesurée. Jusqu'à une heure : évaluée chaque minute, sinon toutes les 5 minutes.",

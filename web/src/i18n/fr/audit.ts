@@ -47,7 +47,6 @@ const audit: Area<typeof en> = {
   object_anomaly: "Anomalie",
   object_simulation_scenario: "Scénario",
   refresh: "Actualiser",
-  title: "Journal d’audit",
   to: "Au",
   verify: "Vérifier la chaîne de hachage",
 };

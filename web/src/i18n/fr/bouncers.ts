@@ -52,7 +52,6 @@ const bouncers: Area<typeof en> = {
   stored: "Je l’ai rangé",
   target: "Application",
   targetAbout: "L’hôte et le port que le bouncer protège.",
-  title: "Bouncers",
   toEnforce: "Appliquer",
   toEnforceAbout:
     "Chaque bouncer de cet environnement refuse ce que ses contrôles interdisent. Regardez d’abord les décisions du mode observation.",

@@ -81,5 +81,6 @@ const common: Area<typeof en> = {
   state_revoked: "Révoqué",
   state_held: "Retenue",
   state_digested: "Dans un récapitulatif",
+  stored: "Je l’ai rangée",
 };
 export default common;

@@ -21,6 +21,5 @@ const coverage: Area<typeof en> = {
       "{count} ressources, {gaps} sans contrôle actif propre ; {controls} contrôles, dont {wide} actifs pour tout le locataire.",
   },
   table: "Ressources et leurs contrôles",
-  title: "Couverture",
 };
 export default coverage;

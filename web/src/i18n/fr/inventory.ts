@@ -48,7 +48,6 @@ const inventory: Area<typeof en> = {
   reason_no_resource_kind: "Sans type",
   resource: "Ressource",
   stopped: "Arrêté. Ce qui est classé le reste.",
-  title: "Inventaire",
   total: "Ressources",
 };
 export default inventory;

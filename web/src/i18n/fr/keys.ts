@@ -29,8 +29,6 @@ const keys: Area<typeof en> = {
   rotateTitle: "Remplacer cette clé ?",
   scopes: "Droits",
   scopesAbout: "Cochez seulement ce dont le programme a besoin. Vous pouvez donner ce que vous avez vous-même.",
-  stored: "Je l’ai rangée",
-  title: "Clés d’API",
   tryIt: "Essayez-la",
 };
 export default keys;

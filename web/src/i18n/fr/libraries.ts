@@ -17,7 +17,6 @@ const libraries: Area<typeof en> = {
   noUsers: "Aucune politique n’utilise cette bibliothèque.",
   package: "Paquet",
   packageAbout: "Les contrôles l’importent sous ce nom. Il se trouve sous lib.",
-  title: "Bibliothèques",
   users: "Utilisée par",
   usersAbout: {
     one: "{count} politique l’utilise. Un changement l’atteint aussitôt.",

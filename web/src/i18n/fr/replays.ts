@@ -26,7 +26,6 @@ const replays: Area<typeof en> = {
   start: "Lancer un rejeu",
   started: "Lancé",
   status: "État",
-  title: "Rejeux",
   window: "Période",
 };
 export default replays;

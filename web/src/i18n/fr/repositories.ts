@@ -51,7 +51,6 @@ const repositories: Area<typeof en> = {
   syncNamed: "Synchroniser : {name}",
   take: "Accepter les livraisons",
   taken: "Acceptées",
-  title: "Dépôts",
   token: "Jeton d’accès",
   tokenAbout: "Pour un dépôt privé. Il est enregistré chiffré et jamais affiché.",
   tokenSet: "Un jeton est enregistré. Saisissez-en un autre pour le remplacer.",

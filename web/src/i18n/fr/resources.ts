@@ -81,7 +81,6 @@ const resources: Area<typeof en> = {
   source_heuristic: "des règles fixes",
   source_manual: "une personne",
   suggested: "Contrôles suggérés",
-  title: "Ressources",
   type: "Type",
   unknown: "inconnu",
   url: "URL",

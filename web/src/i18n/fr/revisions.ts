@@ -21,6 +21,5 @@ const revisions: Area<typeof en> = {
   refused: "Refusée",
   state: "Convergence",
   status: "État",
-  title: "Révisions",
 };
 export default revisions;

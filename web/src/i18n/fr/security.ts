@@ -33,7 +33,6 @@ const security: Area<typeof en> = {
   secret: "Secret",
   since: "Depuis",
   state: "État",
-  title: "Sécurité",
   typeSecret: "Ou tapez le secret dans l’application.",
 };
 export default security;

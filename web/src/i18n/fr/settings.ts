@@ -26,7 +26,6 @@ const settings: Area<typeof en> = {
   sessions: "Sessions",
   signedIn: "Connexion",
   tenant: "Organisation",
-  title: "Réglages",
   token: "Programme",
   unknownDevice: "Appareil inconnu",
 };

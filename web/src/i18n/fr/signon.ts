@@ -60,7 +60,6 @@ const signon: Area<typeof en> = {
   secretSet: "Un secret est stocké. Laissez vide pour le conserver.",
   secretShow: "Afficher le secret",
   seeFields: "Rien n'a été enregistré. Voyez les champs signalés.",
-  title: "Authentification unique",
   token: "Les codes sont échangés à l'adresse",
   userinfo: "Informations sur l'utilisateur",
   what: "Ce que reçoivent les personnes",

@@ -53,7 +53,6 @@ const simulator: Area<typeof en> = {
   tab_run: "Exécuter",
   tampered: "L’enregistrement a été modifié après l’exécution",
   tick: "Choisir l’exécution {id} à comparer",
-  title: "Simulateur",
   updateScenario: "Mettre à jour le scénario",
   whose: "Exécutions de tous",
 };

@@ -73,7 +73,6 @@ const sources: Area<typeof en> = {
   test: "Tester la source",
   testFailed: "La source n’a pas pu être lue : {error}",
   testRead: "La source a été lue en {time}. Rien n’est encore enregistré.",
-  title: "Sources de données",
   type: "Nature des données",
   url: "Adresse",
   username: "Nom d’utilisateur",

@@ -54,7 +54,6 @@ const telemetry: Area<typeof en> = {
   test: "Tester la connexion",
   tests: "Tester les politiques",
   tier: "Niveau",
-  title: "Télémétrie et licence",
   transmissions: "Rapports envoyés",
   trial: "Fin de l'essai",
   url: "Adresse du serveur de licences",

@@ -31,7 +31,6 @@ const users: Area<typeof en> = {
   search: "Chercher un nom ou une adresse e-mail",
   showPassword: "Afficher le mot de passe",
   status: "État",
-  title: "Utilisateurs",
   username: "Nom d’utilisateur",
   account: "Compte",
   endAbout: "Qui utilise cette session doit se reconnecter aussitôt.",

@@ -26,7 +26,6 @@ const vendors: Area<typeof en> = {
   rotateTitle: "Remplacer la clé de cet éditeur ?",
   tenants: "Locataires",
   tenantsOf: "{used} sur {limit}",
-  title: "Éditeurs",
   until: "fonctionne jusqu'à",
 };
 export default vendors;

@@ -57,7 +57,6 @@ const webhooks: Area<typeof en> = {
   test: "Envoyer un événement de test",
   testArrived: "L’événement de test est arrivé : statut {status} en {time}.",
   testFailed: "L’événement de test n’est pas arrivé : {error}",
-  title: "Webhooks",
   url: "Adresse",
   urlAbout: "Le serveur doit pouvoir l’atteindre en https.",
   what: "Configuration",

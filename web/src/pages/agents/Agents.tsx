@@ -90,7 +90,7 @@ export default function Agents() {
   );
   return (
     <>
-      <PageHeader title={t("agents.title")} about={t("agents.about")}>
+      <PageHeader title={t("nav.agents")} about={t("agents.about")}>
         {add}
       </PageHeader>
       <Filters count={total === undefined ? undefined : t("common.count", { count: total })}>
@@ -102,7 +102,7 @@ export default function Agents() {
         <FilterText name="provider" label={t("agents.provider")} />
       </Filters>
       <DataTable
-        label={t("agents.title")}
+        label={t("nav.agents")}
         columns={columns}
         source={source}
         rowKey={(a) => a.id}

@@ -92,7 +92,7 @@ export default function Audit() {
   ];
   return (
     <>
-      <PageHeader title={t("audit.title")} about={t("audit.about")}>
+      <PageHeader title={t("nav.audit")} about={t("audit.about")}>
         <Button variant="default" onClick={() => setVerifying(true)}>
           {t("audit.verify")}
         </Button>
@@ -122,7 +122,7 @@ export default function Audit() {
         <FilterDate name="end_date" label={t("audit.to")} />
       </Filters>
       <DataTable
-        label={t("audit.title")}
+        label={t("nav.audit")}
         columns={columns}
         source={source}
         rowKey={(e) => e.id}

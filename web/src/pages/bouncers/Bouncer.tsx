@@ -37,7 +37,7 @@ export default function Bouncer() {
           <Empty
             title={t("common.notFound")}
             about={t("common.notFoundAbout")}
-            action={<Link to="/bouncers">{t("bouncers.title")}</Link>}
+            action={<Link to="/bouncers">{t("nav.bouncers")}</Link>}
           />
         ) : (
           <ErrorPanel error={bouncer.error} retry={() => void bouncer.refetch()} />

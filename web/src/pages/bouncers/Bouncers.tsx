@@ -53,7 +53,7 @@ export default function Bouncers() {
   ];
   return (
     <>
-      <PageHeader title={t("bouncers.title")} about={t("bouncers.about")}>
+      <PageHeader title={t("nav.bouncers")} about={t("bouncers.about")}>
         {write && <Button onClick={() => setAdding(true)}>{t("bouncers.add")}</Button>}
       </PageHeader>
       <Enforcement environment={environment} />
@@ -66,7 +66,7 @@ export default function Bouncers() {
         />
       </Filters>
       <DataTable
-        label={t("bouncers.title")}
+        label={t("nav.bouncers")}
         columns={columns}
         rowKey={(b) => b.id}
         open={(b) => void navigate(`/bouncers/${b.id}?environment=${environment}`)}

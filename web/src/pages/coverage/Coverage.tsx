@@ -86,7 +86,7 @@ export default function CoverageScreen() {
   );
   return (
     <>
-      <PageHeader title={t("coverage.title")} about={t("coverage.about")} />
+      <PageHeader title={t("nav.coverage")} about={t("coverage.about")} />
       <Filters
         count={
           coverage && resources.data

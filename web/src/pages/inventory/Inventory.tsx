@@ -25,7 +25,7 @@ export default function Inventory() {
   const i = inventory.data;
   return (
     <div className="gh-stack">
-      <PageHeader title={t("inventory.title")} about={t("inventory.about")}>
+      <PageHeader title={t("nav.inventory")} about={t("inventory.about")}>
         {can("resources:edit") && i && i.total > 0 && (
           <Button variant="default" onClick={() => setAsking(true)}>
             {t("inventory.classify")}
@@ -33,7 +33,7 @@ export default function Inventory() {
         )}
       </PageHeader>
       {inventory.error && <ErrorPanel error={inventory.error} retry={() => void inventory.refetch()} />}
-      {!i && !inventory.error && <Skeleton label={t("inventory.title")} />}
+      {!i && !inventory.error && <Skeleton label={t("nav.inventory")} />}
       {i && i.total === 0 && <Empty title={t("inventory.empty")} about={t("inventory.emptyAbout")} />}
       {i && i.total > 0 && (
         <>

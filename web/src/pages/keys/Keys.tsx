@@ -99,13 +99,13 @@ export default function Keys() {
   }
   return (
     <>
-      <PageHeader title={t("keys.title")} about={t("keys.about")}>
+      <PageHeader title={t("nav.keys")} about={t("keys.about")}>
         {write && <Button onClick={() => setAdding(true)}>{t("keys.add")}</Button>}
       </PageHeader>
       {issued && <ShowKey issued={issued} close={() => setIssued(null)} />}
       <Filters count={keys.data ? t("common.count", { count: keys.data.total }) : undefined}>{null}</Filters>
       <DataTable
-        label={t("keys.title")}
+        label={t("nav.keys")}
         columns={columns}
         rowKey={(k) => k.id}
         source={{ rows: keys.data?.api_keys, error: keys.error, retry: () => void keys.refetch() }}

@@ -41,12 +41,12 @@ export default function Libraries() {
   );
   return (
     <>
-      <PageHeader title={t("libraries.title")} about={t("libraries.about")}>
+      <PageHeader title={t("nav.libraries")} about={t("libraries.about")}>
         {add}
       </PageHeader>
       <PolicyFilters total={total} />
       <DataTable
-        label={t("libraries.title")}
+        label={t("nav.libraries")}
         columns={columns}
         source={source}
         rowKey={(p) => p.id}

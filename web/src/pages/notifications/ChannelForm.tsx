@@ -1,4 +1,4 @@
-import { Button, NumberInput, PasswordInput, Select, Stack, Switch, TagsInput, TextInput } from "@mantine/core";
+import { Button, NumberInput, Select, Stack, Switch, TextInput } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { api, ifMatch, type Schemas } from "../../api/client";
@@ -10,15 +10,15 @@ import { fieldErrors } from "../../ui/fieldErrors";
 import { refresh } from "../../ui/live";
 import { useEnvironment } from "../../ui/scope";
 import { changed } from "../settings/pairs";
-import { type Description, listOf, needed, setName, settingsOf } from "./channel";
+import { CredentialFields } from "./CredentialFields";
+import { chosenSet, type Description, keep, settingsOf } from "./channel";
 import { QuietFields } from "./QuietFields";
 import type { Hours } from "./quiet";
+import { SettingFields } from "./SettingFields";
 
 type Channel = Schemas["NotifyChannel"] & { etag: string };
 
 export const severities = ["info", "warning", "error", "critical"] as const;
-// What the choice of a credential says while the stored one stays.
-const keep = "keep";
 
 /** The form of a channel: a new one, or one with what is to change. Its fields are those that the API lists for the type. */
 export function ChannelForm(props: { channel?: Channel; close: () => void; saved: (id: number) => void }) {
@@ -69,7 +69,7 @@ function Fields({
   const [secrets, setSecrets] = useState<Record<string, string>>({});
   const of = types.find((d) => d.type === type);
   const sets = of?.credentials ?? [];
-  const chosen = credential === keep ? undefined : (sets.find((s) => setName(s) === credential) ?? sets[0]);
+  const chosen = chosenSet(sets, credential);
   const done = (after: Schemas["NotifyChannel"]) => {
     refresh(queries, "notifications");
     saved(after.id);
@@ -155,82 +155,16 @@ function Fields({
           error={at("/endpoint")}
           onChange={(e) => setEndpoint(e.currentTarget.value)}
         />
-        {of?.settings.map((setting) => {
-          const common = {
-            label: label("setting", setting.name),
-            required: needed(setting, chosen ?? []),
-            error: at(`/settings/${setting.name}`),
-          };
-          const set = (value: unknown) => setSettings({ ...settings, [setting.name]: value });
-          if (setting.kind === "list") {
-            return (
-              <TagsInput
-                key={setting.name}
-                {...common}
-                required={false}
-                withAsterisk={common.required}
-                description={t("notifications.listAbout")}
-                value={listOf(settings[setting.name])}
-                onChange={set}
-              />
-            );
-          }
-          if (setting.kind === "choice") {
-            return (
-              <Select
-                key={setting.name}
-                {...common}
-                data={(setting.values ?? []).map((value) => ({ value, label: label("value", value) }))}
-                value={typeof settings[setting.name] === "string" ? (settings[setting.name] as string) : null}
-                placeholder={setting.values?.[0] ? label("value", setting.values[0]) : undefined}
-                onChange={set}
-                clearable
-                clearButtonProps={{ "aria-label": t("resources.clear", { field: common.label }) }}
-              />
-            );
-          }
-          return (
-            <TextInput
-              key={setting.name}
-              {...common}
-              name={`setting-${setting.name}`}
-              maxLength={2000}
-              value={typeof settings[setting.name] === "string" ? (settings[setting.name] as string) : ""}
-              onChange={(e) => set(e.currentTarget.value)}
-            />
-          );
-        })}
-        {(sets.length > 1 || channel?.credential_set) && (
-          <Select
-            label={t("notifications.credential")}
-            description={t("notifications.credentialAbout")}
-            data={[
-              ...(channel?.credential_set ? [{ value: keep, label: t("notifications.credentialKeep") }] : []),
-              ...sets.map((members) => ({
-                value: setName(members) || "none",
-                label: members.map((m) => label("secret", m)).join(" + ") || t("notifications.credentialNone"),
-              })),
-            ]}
-            value={credential === keep ? keep : chosen ? setName(chosen) || "none" : null}
-            error={at("/credential")}
-            onChange={(value) => setCredential(value === "none" ? "" : value)}
-            allowDeselect={false}
-          />
-        )}
-        {chosen?.map((member) => (
-          <PasswordInput
-            key={member}
-            name={`secret-${member}`}
-            label={label("secret", member)}
-            autoComplete="new-password"
-            maxLength={8000}
-            required
-            value={secrets[member] ?? ""}
-            error={sets.length > 1 ? at(`/credential/${member}`) : at("/credential")}
-            visibilityToggleButtonProps={{ "aria-label": t("notifications.show", { name: label("secret", member) }) }}
-            onChange={(e) => setSecrets({ ...secrets, [member]: e.currentTarget.value })}
-          />
-        ))}
+        <SettingFields kind={of} members={chosen ?? []} values={settings} change={setSettings} at={at} />
+        <CredentialFields
+          sets={sets}
+          stored={channel?.credential_set ?? false}
+          credential={credential}
+          choose={setCredential}
+          secrets={secrets}
+          change={setSecrets}
+          at={at}
+        />
         <Select
           label={t("notifications.severity")}
           description={t("notifications.severityAbout")}

@@ -74,12 +74,12 @@ export default function Channels() {
   );
   return (
     <>
-      <PageHeader title={t("notifications.title")} about={t("notifications.about")}>
+      <PageHeader title={t("nav.notifications")} about={t("notifications.about")}>
         {add}
       </PageHeader>
       <Filters count={total === undefined ? undefined : t("common.count", { count: total })}>{null}</Filters>
       <DataTable
-        label={t("notifications.title")}
+        label={t("nav.notifications")}
         columns={columns}
         source={source}
         rowKey={(c) => c.id}

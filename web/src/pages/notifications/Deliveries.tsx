@@ -107,7 +107,7 @@ export default function Deliveries() {
   }
   return (
     <>
-      <PageHeader title={t("notifications.deliveries")} about={t("notifications.deliveriesAbout")} />
+      <PageHeader title={t("nav.deliveries")} about={t("notifications.deliveriesAbout")} />
       <Filters count={total === undefined ? undefined : t("common.count", { count: total })}>
         <FilterSelect
           name="channel_id"
@@ -126,7 +126,7 @@ export default function Deliveries() {
       </Filters>
       {retry.error ? <ErrorPanel error={retry.error} /> : null}
       <DataTable
-        label={t("notifications.deliveries")}
+        label={t("nav.deliveries")}
         columns={columns}
         source={source}
         rowKey={(d) => d.id}

@@ -76,12 +76,12 @@ export default function Rules() {
   );
   return (
     <>
-      <PageHeader title={t("alerts.title")} about={t("alerts.about")}>
+      <PageHeader title={t("nav.alerts")} about={t("alerts.about")}>
         {add}
       </PageHeader>
       <Filters count={total === undefined ? undefined : t("common.count", { count: total })}>{null}</Filters>
       <DataTable
-        label={t("alerts.title")}
+        label={t("nav.alerts")}
         columns={columns}
         source={source}
         rowKey={(r) => r.id}

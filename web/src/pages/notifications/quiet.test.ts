@@ -1,7 +1,6 @@
 import { expect, test } from "vitest";
 import { translator } from "../../i18n";
-import en from "../../i18n/en/index";
-import es from "../../i18n/es/index";
+import { en, es } from "../../test/words";
 import { dayName, inWords, weekdays } from "./quiet";
 
 test("quiet hours read as words", () => {

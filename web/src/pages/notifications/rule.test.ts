@@ -1,8 +1,6 @@
 import { expect, test } from "vitest";
 import { translator } from "../../i18n";
-import en from "../../i18n/en/index";
-import es from "../../i18n/es/index";
-import fr from "../../i18n/fr/index";
+import { en, es, fr } from "../../test/words";
 import { again, foretold, metrics, type Rule, sentence, span, triggerOf } from "./rule";
 
 const languages = { en: translator("en", en), es: translator("es", es), fr: translator("fr", fr) };

@@ -59,12 +59,12 @@ export default function Replays() {
   ];
   return (
     <>
-      <PageHeader title={t("replays.title")} about={t("replays.about")}>
+      <PageHeader title={t("nav.replays")} about={t("replays.about")}>
         <Button onClick={() => setAdding(true)}>{t("replays.start")}</Button>
       </PageHeader>
       <Filters count={runs.data ? t("common.count", { count: runs.data.total }) : undefined}>{null}</Filters>
       <DataTable
-        label={t("replays.title")}
+        label={t("nav.replays")}
         columns={columns}
         rowKey={(r) => r.id}
         open={(r) => show(String(r.id))}

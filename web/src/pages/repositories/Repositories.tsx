@@ -115,7 +115,7 @@ export default function Repositories() {
   const chosen = repositories.data?.repositories.find((r) => String(r.id) === shown);
   return (
     <>
-      <PageHeader title={t("repositories.title")} about={t("repositories.about")}>
+      <PageHeader title={t("nav.repositories")} about={t("repositories.about")}>
         {connect}
       </PageHeader>
       {connected && (
@@ -134,7 +134,7 @@ export default function Repositories() {
                   setConnected(null);
                 }}
               >
-                {t("keys.stored")}
+                {t("common.stored")}
               </Button>
             </div>
           </div>
@@ -145,7 +145,7 @@ export default function Repositories() {
       </Filters>
       {sync.error ? <ErrorPanel error={sync.error} /> : null}
       <DataTable
-        label={t("repositories.title")}
+        label={t("nav.repositories")}
         columns={columns}
         rowKey={(r) => r.id}
         open={(r) => show(String(r.id))}

@@ -1,15 +1,16 @@
-import { Button, Group, Select, Stack, Textarea } from "@mantine/core";
+import { Button, Group, NumberInput, Select, Stack, Textarea } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { type ReactNode, useState } from "react";
 import { api, type Schemas } from "../../api/client";
 import { useI18n } from "../../i18n";
 import { Dialog } from "../../ui/ConfirmDialog";
 import { ErrorPanel } from "../../ui/ErrorPanel";
+import { fieldErrors } from "../../ui/fieldErrors";
 import { refresh } from "../../ui/live";
 import { StatusOf } from "../../ui/Status";
 import { useMe } from "../../ui/scope";
 import { Time } from "../../ui/Time";
-import { durations, isOwn } from "./request";
+import { isOwn, type Unit, units } from "./request";
 
 export type AccessRequest = Schemas["AccessRequest"];
 
@@ -74,7 +75,8 @@ function Deciding({ request: r }: { request: AccessRequest }) {
   const { t } = useI18n();
   const { me, can } = useMe();
   const queries = useQueryClient();
-  const [seconds, setSeconds] = useState<(typeof durations)[number]>(3600);
+  const [amount, setAmount] = useState<number | string>(1);
+  const [unit, setUnit] = useState<Unit>("hours");
   const [comment, setComment] = useState("");
   const done = {
     onSuccess: () => setComment(""),
@@ -91,18 +93,31 @@ function Deciding({ request: r }: { request: AccessRequest }) {
   }
   if (waits && isOwn(r.subject_id, me)) return <p className="gh-flat gh-dim">{t("requests.own")}</p>;
   const params = { path: { request_id: r.id } };
+  const { at, rest } = fieldErrors(error, ["/duration_seconds"]);
   const reason = comment.trim();
   const busy = approve.isPending || deny.isPending || revoke.isPending;
   return (
     <Stack gap="sm">
       {waits && (
-        <Select
-          label={t("requests.duration")}
-          data={durations.map((n) => ({ value: String(n), label: t(`requests.for_${n}`) }))}
-          value={String(seconds)}
-          onChange={(value) => setSeconds(durations.find((n) => String(n) === value) ?? 3600)}
-          allowDeselect={false}
-        />
+        <Group gap="sm" align="flex-start" grow>
+          <NumberInput
+            name="request-duration"
+            label={t("requests.duration")}
+            description={t("requests.durationAbout")}
+            min={0}
+            value={amount}
+            onChange={setAmount}
+            error={at("/duration_seconds")}
+          />
+          <Select
+            label={t("requests.unit")}
+            description={"\u00a0"}
+            data={Object.keys(units).map((u) => ({ value: u, label: t(`requests.unit_${u as Unit}`) }))}
+            value={unit}
+            onChange={(value) => setUnit((value ?? "hours") as Unit)}
+            allowDeselect={false}
+          />
+        </Group>
       )}
       <Textarea
         label={t("requests.comment")}
@@ -114,14 +129,16 @@ function Deciding({ request: r }: { request: AccessRequest }) {
         autosize
         maxRows={6}
       />
-      {error ? <ErrorPanel error={error} /> : null}
+      {rest ? <ErrorPanel error={rest} /> : null}
       <Group>
         {waits ? (
           <>
             <Button
               loading={approve.isPending}
               disabled={busy}
-              onClick={() => approve.mutate({ params, body: { duration_seconds: seconds, reason } })}
+              onClick={() =>
+                approve.mutate({ params, body: { duration_seconds: Math.round(Number(amount) * units[unit]), reason } })
+              }
             >
               {t("requests.approve")}
             </Button>

@@ -80,7 +80,7 @@ export default function Requests() {
   );
   return (
     <>
-      <PageHeader title={t("requests.title")} about={t("requests.about")}>
+      <PageHeader title={t("nav.requests")} about={t("requests.about")}>
         {add}
       </PageHeader>
       <Filters count={total === undefined ? undefined : t("common.count", { count: total })}>
@@ -96,7 +96,7 @@ export default function Requests() {
         />
       </Filters>
       <DataTable
-        label={t("requests.title")}
+        label={t("nav.requests")}
         columns={columns}
         source={source}
         rowKey={(r) => r.id}

@@ -2,8 +2,9 @@ import type { Schemas } from "../../api/client";
 
 type AccessRequest = Schemas["AccessRequest"];
 
-/** How long a grant may last, in seconds. */
-export const durations = [900, 3600, 14400, 28800, 86400, 604800, 2592000] as const;
+/** The units in which an approver says how long a grant lasts, in seconds. */
+export const units = { minutes: 60, hours: 3600, days: 86_400 } as const;
+export type Unit = keyof typeof units;
 
 /** When the next of the grants ends, in milliseconds; undefined: none does within a day. */
 export function nextEnd(requests: AccessRequest[], now: number): number | undefined {

@@ -92,7 +92,7 @@ export default function Resources() {
   );
   return (
     <>
-      <PageHeader title={t("resources.title")} about={t("resources.about")}>
+      <PageHeader title={t("nav.resources")} about={t("resources.about")}>
         {add}
       </PageHeader>
       <Filters
@@ -114,7 +114,7 @@ export default function Resources() {
         />
       </Filters>
       <DataTable
-        label={t("resources.title")}
+        label={t("nav.resources")}
         columns={columns}
         source={{ ...source, rows }}
         rowKey={(r) => r.id}

@@ -54,7 +54,7 @@ export default function Revisions() {
   return (
     <>
       <PageHeader
-        title={t("revisions.title")}
+        title={t("nav.revisions")}
         about={t("revisions.about")}
         mark={
           rows && rows.length > 0 ? (
@@ -66,11 +66,11 @@ export default function Revisions() {
       />
       {rows && rows.length > 0 && (
         <Filters count={t("revisions.arrived", { arrived, count: rows.length })}>
-          <progress className="gh-progress" max={rows.length} value={arrived} aria-label={t("revisions.title")} />
+          <progress className="gh-progress" max={rows.length} value={arrived} aria-label={t("nav.revisions")} />
         </Filters>
       )}
       <DataTable
-        label={t("revisions.title")}
+        label={t("nav.revisions")}
         columns={columns}
         rowKey={(r) => r.bouncer_id}
         source={{ rows, error: revisions.error, retry: () => void revisions.refetch() }}

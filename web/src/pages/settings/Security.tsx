@@ -24,7 +24,7 @@ export default function Security() {
   const f = factor.data;
   return (
     <div className="gh-stack">
-      <PageHeader title={t("security.title")} about={t("security.about")} />
+      <PageHeader title={t("nav.security")} about={t("security.about")} />
       {codes && <RecoveryCodes codes={codes} close={() => setCodes(null)} />}
       <Panel title={t("security.factor")}>
         {factor.error ? <ErrorPanel error={factor.error} retry={() => void factor.refetch()} /> : null}

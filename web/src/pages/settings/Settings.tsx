@@ -11,7 +11,7 @@ export default function Settings() {
   const { me } = useMe();
   return (
     <div className="gh-stack">
-      <PageHeader title={t("settings.title")} about={t("settings.about")} />
+      <PageHeader title={t("nav.settings")} about={t("settings.about")} />
       <Panel title={t("settings.profile")}>
         <dl className="gh-facts">
           <dt>{t("users.username")}</dt>
@@ -30,7 +30,7 @@ export default function Settings() {
           </dd>
           <dt>{t("security.factor")}</dt>
           <dd>
-            <Link to="/settings/security">{t("security.title")}</Link>
+            <Link to="/settings/security">{t("nav.security")}</Link>
           </dd>
         </dl>
       </Panel>

@@ -59,7 +59,7 @@ export default function SignOn() {
   return (
     <div className="gh-stack">
       <PageHeader
-        title={t("signon.title")}
+        title={t("nav.signon")}
         about={t("signon.about")}
         mark={known && <StatusOf value={known.enabled ? "enabled" : "disabled"} />}
       >
@@ -72,7 +72,7 @@ export default function SignOn() {
       {record.error && !none ? (
         <ErrorPanel error={record.error} retry={() => void record.refetch()} />
       ) : record.isPending ? (
-        <Skeleton label={t("signon.title")} />
+        <Skeleton label={t("nav.signon")} />
       ) : (
         // What is being written stays, whatever others change meanwhile.
         <Form key={saved?.updated_at ?? (known ? "known" : "new")} record={saved ?? known} saved={setSaved} />
@@ -153,7 +153,7 @@ function Form({ record: current, saved }: { record?: Record; saved: (record: Rec
   const register = record ?? check.data;
   return (
     <form onSubmit={submit}>
-      <Unsaved when={touched && !save.isPending} object={draft.name || t("signon.title")} />
+      <Unsaved when={touched && !save.isPending} object={draft.name || t("nav.signon")} />
       <fieldset className="gh-plain gh-stack" disabled={!write}>
         <Panel title={t("signon.provider")}>
           <Stack gap="sm">

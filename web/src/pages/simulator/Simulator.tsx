@@ -57,14 +57,14 @@ export default function Simulator() {
   if (controls.error) {
     return (
       <>
-        <PageHeader title={t("simulator.title")} about={t("simulator.about")} />
+        <PageHeader title={t("nav.simulator")} about={t("simulator.about")} />
         <ErrorPanel error={controls.error} retry={() => void controls.refetch()} />
       </>
     );
   }
   return (
     <>
-      <PageHeader title={t("simulator.title")} about={t("simulator.about")}>
+      <PageHeader title={t("nav.simulator")} about={t("simulator.about")}>
         <Select
           aria-label={t("simulator.choose")}
           placeholder={t("simulator.choose")}
@@ -90,7 +90,7 @@ export default function Simulator() {
         </Tabs.List>
         <Tabs.Panel value="run">
           {!controls.data ? (
-            <Skeleton label={t("simulator.title")} />
+            <Skeleton label={t("nav.simulator")} />
           ) : controls.data.length === 0 ? (
             <Empty
               title={t("policies.empty")}

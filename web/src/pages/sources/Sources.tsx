@@ -65,7 +65,7 @@ export default function Sources() {
   );
   return (
     <>
-      <PageHeader title={t("sources.title")} about={t("sources.about")}>
+      <PageHeader title={t("nav.sources")} about={t("sources.about")}>
         {add}
       </PageHeader>
       <Filters count={total === undefined ? undefined : t("common.count", { count: total })}>
@@ -76,7 +76,7 @@ export default function Sources() {
         />
       </Filters>
       <DataTable
-        label={t("sources.title")}
+        label={t("nav.sources")}
         columns={columns}
         source={source}
         rowKey={(s) => s.id}

@@ -33,7 +33,7 @@ export default function Telemetry() {
   const write = can("telemetry:write");
   const header = (
     <PageHeader
-      title={t("telemetry.title")}
+      title={t("nav.telemetry")}
       about={t("telemetry.about")}
       mark={(known || none) && <StatusOf value={known?.enabled ? "enabled" : "disabled"} />}
     >
@@ -66,7 +66,7 @@ export default function Telemetry() {
     return (
       <>
         {header}
-        <Skeleton label={t("telemetry.title")} />
+        <Skeleton label={t("nav.telemetry")} />
       </>
     );
   }

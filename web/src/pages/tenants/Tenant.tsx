@@ -24,18 +24,18 @@ export default function Tenant() {
   if (!tenant.data) {
     return (
       <>
-        <PageHeader title={t("tenants.one")} about={t("tenants.oneAbout")} />
+        <PageHeader title={t("nav.tenant")} about={t("tenants.oneAbout")} />
         {tenant.error ? (
           <ErrorPanel error={tenant.error} retry={() => void tenant.refetch()} />
         ) : (
-          <Skeleton label={t("tenants.one")} />
+          <Skeleton label={t("nav.tenant")} />
         )}
       </>
     );
   }
   return (
     <>
-      <PageHeader title={t("tenants.one")} about={t("tenants.oneAbout")} mark={<StatusOf value={tenant.data.status} />}>
+      <PageHeader title={t("nav.tenant")} about={t("tenants.oneAbout")} mark={<StatusOf value={tenant.data.status} />}>
         {can("tenants:write") && (
           <Button variant="default" onClick={() => setRenaming(true)}>
             {t("tenants.rename")}
@@ -46,8 +46,8 @@ export default function Tenant() {
         <Panel title={tenant.data.name} className="gh-half-wide">
           <Facts tenant={tenant.data} />
           <p className="gh-row" style={{ marginBottom: 0 }}>
-            <Link to="/api-keys">{t("keys.title")}</Link>
-            {can("users:read") && <Link to="/users">{t("users.title")}</Link>}
+            <Link to="/api-keys">{t("nav.keys")}</Link>
+            {can("users:read") && <Link to="/users">{t("nav.users")}</Link>}
             <Link to="/tenant/domains">{t("domains.title")}</Link>
             <Link to="/tenant/usage">{t("tenants.usageTitle")}</Link>
             {can("billing:read") && <Link to="/tenant/billing">{t("tenants.billing")}</Link>}

@@ -48,7 +48,7 @@ export function TenantSettings({ tenant }: { tenant: Schemas["Tenant"] }) {
 
   const toggle = (name: "four_eyes" | "assist" | "require_second_factor") => (
     <Switch
-      aria-label={t(`tenants.setting_${name}`)}
+      aria-label={t(`nav.setting_${name}`)}
       checked={now(name) === true}
       disabled={!write}
       onChange={(e) => set(name, e.currentTarget.checked)}
@@ -86,13 +86,13 @@ export function TenantSettings({ tenant }: { tenant: Schemas["Tenant"] }) {
   const row = (name: string, control: ReactNode) => (
     <div className="gh-setting" key={name} id={name} ref={name === window.location.hash.slice(1) ? reveal : undefined}>
       <div>
-        <strong>{t(`tenants.setting_${name}` as Key)}</strong>
+        <strong>{t(`nav.setting_${name}` as Key)}</strong>
         <p>{t(`tenants.about_${name}` as Key)}</p>
       </div>
       {control}
     </div>
   );
-  const label = (name: string) => t(`tenants.setting_${name}` as Key);
+  const label = (name: string) => t(`nav.setting_${name}` as Key);
   return (
     <Panel
       title={t("tenants.settings")}

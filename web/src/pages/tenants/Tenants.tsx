@@ -76,7 +76,7 @@ export default function Tenants() {
   );
   return (
     <>
-      <PageHeader title={t("tenants.title")} about={t("tenants.about")}>
+      <PageHeader title={t("nav.tenants")} about={t("tenants.about")}>
         {add}
       </PageHeader>
       <Filters count={total === undefined ? "" : t("common.count", { count: rows?.length ?? 0 })}>
@@ -91,7 +91,7 @@ export default function Tenants() {
         />
       </Filters>
       <DataTable
-        label={t("tenants.title")}
+        label={t("nav.tenants")}
         columns={columns}
         source={{ ...source, rows }}
         rowKey={(r) => r.id}
@@ -99,7 +99,7 @@ export default function Tenants() {
         selected={(r) => r.id === shown}
         filtered={Boolean(name || status)}
         clear={clear}
-        empty={<Empty title={t("tenants.title")} about={t("tenants.about")} action={add} />}
+        empty={<Empty title={t("nav.tenants")} about={t("tenants.about")} action={add} />}
         maxHeight={shown ? 300 : undefined}
       />
       {shown && <Details key={shown} id={shown} close={() => show(null)} />}

@@ -61,7 +61,7 @@ export default function Vendors() {
   );
   return (
     <>
-      <PageHeader title={t("vendors.title")} about={t("vendors.about")}>
+      <PageHeader title={t("nav.vendors")} about={t("vendors.about")}>
         {add}
       </PageHeader>
       {issued && (
@@ -75,7 +75,7 @@ export default function Vendors() {
       )}
       <Filters count={total === undefined ? undefined : t("common.count", { count: total })}>{null}</Filters>
       <DataTable
-        label={t("vendors.title")}
+        label={t("nav.vendors")}
         columns={columns}
         source={source}
         rowKey={(v) => v.id}

@@ -33,13 +33,13 @@ export default function User() {
     const missing = user.error instanceof ApiError && user.error.status === 404;
     return (
       <>
-        <PageHeader title={t("users.title")} />
+        <PageHeader title={t("nav.users")} />
         {missing ? (
           <Empty title={t("common.notFound")} about={t("common.notFoundAbout")} />
         ) : user.error ? (
           <ErrorPanel error={user.error} retry={() => void user.refetch()} />
         ) : (
-          <Skeleton label={t("users.title")} />
+          <Skeleton label={t("nav.users")} />
         )}
       </>
     );

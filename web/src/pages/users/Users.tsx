@@ -83,14 +83,14 @@ export default function Users() {
   }
   return (
     <>
-      <PageHeader title={t("users.title")} about={t("users.about")}>
+      <PageHeader title={t("nav.users")} about={t("users.about")}>
         {write && <Button onClick={() => setAdding(true)}>{t("users.add")}</Button>}
       </PageHeader>
       <Filters count={users.data ? t("common.count", { count: users.data.total }) : undefined}>
         <FilterText name="search" label={t("users.search")} />
       </Filters>
       <DataTable
-        label={t("users.title")}
+        label={t("nav.users")}
         columns={columns}
         rowKey={(u) => u.id}
         filtered={search !== ""}

@@ -75,13 +75,13 @@ export default function Webhooks() {
   );
   return (
     <>
-      <PageHeader title={t("webhooks.title")} about={t("webhooks.about")}>
+      <PageHeader title={t("nav.webhooks")} about={t("webhooks.about")}>
         {add}
       </PageHeader>
       {issued && <Secret issued={issued} close={() => setIssued(null)} />}
       <Filters count={total === undefined ? undefined : t("common.count", { count: total })}>{null}</Filters>
       <DataTable
-        label={t("webhooks.title")}
+        label={t("nav.webhooks")}
         columns={columns}
         source={source}
         rowKey={(w) => w.id}

@@ -1,0 +1,28 @@
+const integrations = {
+  about:
+    "Systems of yours that gatehouse calls: a SIEM that gets both audit logs, or a program that acts on decisions.",
+  about_siem_forwarder: "It gets both audit logs, in their order and at least once.",
+  about_webhook: "It gets what the actions of controls send to it.",
+  both: "Both",
+  create: "Create integration",
+  edit: "Edit {name}",
+  empty: "No integrations yet",
+  emptyAbout: "Add your SIEM to keep the audit outside gatehouse, or a program that actions of controls call.",
+  enabled: "Send to it",
+  enabledAbout: "While this is off, entries and messages wait.",
+  endpointAbout: "An https URL. Internal networks are not called.",
+  endpointSIEM: "An https URL, or syslog+tls://host:port. Internal networks are not called.",
+  environmentAbout: "It cannot be changed later.",
+  failing: { one: "{count} failure in a row", other: "{count} failures in a row" },
+  kind: "Kind",
+  kind_siem_forwarder: "SIEM",
+  kind_webhook: "Webhook of actions",
+  lastError: "Last error",
+  new: "New integration",
+  removeAbout: "Waiting entries and messages are no longer sent.",
+  removeTitle: "Delete this integration?",
+  test: "Send test",
+  testFailed: "The system did not accept the test.",
+  testTaken: "The system accepted the test.",
+};
+export default integrations;

@@ -1,0 +1,32 @@
+import type en from "../en/integrations";
+import type { Area } from "../shape";
+
+const integrations: Area<typeof en> = {
+  about:
+    "Sistemas propios a los que llama gatehouse: un SIEM que recibe ambos registros de auditoría o un programa que actúa según las decisiones.",
+  about_siem_forwarder: "Recibe ambos registros de auditoría, en orden y al menos una vez.",
+  about_webhook: "Recibe lo que le envían las acciones de los controles.",
+  both: "Ambos",
+  create: "Crear integración",
+  edit: "Editar {name}",
+  empty: "Aún no hay integraciones",
+  emptyAbout:
+    "Añada su SIEM para guardar la auditoría fuera de gatehouse, o un programa al que llamen las acciones de los controles.",
+  enabled: "Enviarle datos",
+  enabledAbout: "Mientras está desactivado, las entradas y los mensajes esperan.",
+  endpointAbout: "Una URL https. No se llama a redes internas.",
+  endpointSIEM: "Una URL https, o syslog+tls://host:puerto. No se llama a redes internas.",
+  environmentAbout: "No se puede cambiar después.",
+  failing: { one: "{count} fallo seguido", many: "{count} de fallos seguidos", other: "{count} fallos seguidos" },
+  kind: "Tipo",
+  kind_siem_forwarder: "SIEM",
+  kind_webhook: "Webhook de acciones",
+  lastError: "Último error",
+  new: "Nueva integración",
+  removeAbout: "Las entradas y los mensajes en espera ya no se envían.",
+  removeTitle: "¿Eliminar esta integración?",
+  test: "Enviar prueba",
+  testFailed: "El sistema no aceptó la prueba.",
+  testTaken: "El sistema aceptó la prueba.",
+};
+export default integrations;

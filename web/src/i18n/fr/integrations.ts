@@ -1,0 +1,32 @@
+import type en from "../en/integrations";
+import type { Area } from "../shape";
+
+const integrations: Area<typeof en> = {
+  about:
+    "Vos systèmes que gatehouse appelle : un SIEM qui reçoit les deux journaux d’audit, ou un programme qui agit selon les décisions.",
+  about_siem_forwarder: "Il reçoit les deux journaux d’audit, dans l’ordre et au moins une fois.",
+  about_webhook: "Il reçoit ce que les actions des contrôles lui envoient.",
+  both: "Les deux",
+  create: "Créer l’intégration",
+  edit: "Modifier {name}",
+  empty: "Aucune intégration pour l’instant",
+  emptyAbout:
+    "Ajoutez votre SIEM pour conserver l’audit hors de gatehouse, ou un programme que les actions des contrôles appellent.",
+  enabled: "Lui envoyer des données",
+  enabledAbout: "Tant que c’est désactivé, les entrées et les messages attendent.",
+  endpointAbout: "Une URL https. Les réseaux internes ne sont pas appelés.",
+  endpointSIEM: "Une URL https, ou syslog+tls://hôte:port. Les réseaux internes ne sont pas appelés.",
+  environmentAbout: "Il ne peut pas être modifié ensuite.",
+  failing: { one: "{count} échec de suite", many: "{count} d’échecs de suite", other: "{count} échecs de suite" },
+  kind: "Type",
+  kind_siem_forwarder: "SIEM",
+  kind_webhook: "Webhook d’actions",
+  lastError: "Dernière erreur",
+  new: "Nouvelle intégration",
+  removeAbout: "Les entrées et messages en attente ne sont plus envoyés.",
+  removeTitle: "Supprimer cette intégration ?",
+  test: "Envoyer un test",
+  testFailed: "Le système n’a pas accepté le test.",
+  testTaken: "Le système a accepté le test.",
+};
+export default integrations;

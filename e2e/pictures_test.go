@@ -31,7 +31,8 @@ func TestPictures(t *testing.T) {
 	keep(p, filepath.Join(dir, "workbench.png"))
 	p.visit("/decisions?decision=DENY")
 	p.press("tbody tr td a")
-	p.wait("the decision", `location.pathname.startsWith("/decisions/") && `+settled)
+	// The address changes before the screen does.
+	p.wait("the decision", `document.querySelector("h1")?.innerText.endsWith("/employees/1") && `+settled)
 	keep(p, filepath.Join(dir, "decision.png"))
 }
 

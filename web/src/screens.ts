@@ -213,11 +213,6 @@ export const screens: Screen[] = [
   },
 ];
 
-/** Whether there is a screen at a path as it is written above, so that links lead to something. */
-export function has(path: string): boolean {
-  return screens.some((s) => s.path === path);
-}
-
 /** The screens of the navigation that somebody may see. */
 export function visible(permissions: string[], roles: string[]): Screen[] {
   return screens.filter(

@@ -1,6 +1,5 @@
 import type { Schemas } from "../api/client";
 import { useI18n } from "../i18n";
-import { has } from "../screens";
 import { StatusOf } from "./Status";
 import { Link } from "./scope";
 import { Time } from "./Time";
@@ -72,13 +71,9 @@ function Samples({ samples }: { samples: Schemas["RerunSample"][] }) {
           {samples.map((s) => (
             <tr key={s.decision_id}>
               <td>
-                {has("/decisions/:id") ? (
-                  <Link to={`/decisions/${s.decision_id}`} params={{ at: s.timestamp }}>
-                    <Time at={s.timestamp} />
-                  </Link>
-                ) : (
+                <Link to={`/decisions/${s.decision_id}`} params={{ at: s.timestamp }}>
                   <Time at={s.timestamp} />
-                )}
+                </Link>
               </td>
               <td>{s.user_id || t("decisions.anonymous")}</td>
               <td>{s.path}</td>

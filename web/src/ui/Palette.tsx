@@ -4,7 +4,7 @@ import { useEffect, useMemo, useState } from "react";
 import { useNavigate } from "react-router";
 import { api } from "../api/client";
 import { useI18n } from "../i18n";
-import { has, visible } from "../screens";
+import { visible } from "../screens";
 import { Icon, type IconName } from "./icons";
 import { address, useEnvironment, useMe } from "./scope";
 
@@ -43,19 +43,19 @@ export default function Palette({ close }: { close: () => void }) {
     "/api/v1/policies",
     { params: { query: { environment, limit: 20, name: asked || undefined } } },
     // What was found stays while the next letters are looked for: Enter opens what one sees.
-    { enabled: can("policies:read") && has("/policies/:id"), placeholderData: (before) => before },
+    { enabled: can("policies:read"), placeholderData: (before) => before },
   );
   const resources = api.useQuery(
     "get",
     "/api/v1/resources",
     { params: { query: { environment, limit: 1000 } } },
-    { enabled: can("resources:read") && has("/resources/:id") },
+    { enabled: can("resources:read") },
   );
   const bouncers = api.useQuery(
     "get",
     "/api/v1/bouncers",
     { params: { query: { environment, limit: 1000 } } },
-    { enabled: can("bouncers:read") && has("/bouncers/:id") },
+    { enabled: can("bouncers:read") },
   );
 
   const hits = useMemo(() => {
@@ -67,27 +67,27 @@ export default function Palette({ close }: { close: () => void }) {
         found.push({ to: s.path, title: t(s.nav.title), kind: t("shell.screen"), icon: s.nav.icon });
       }
     }
-    if (decisionId.test(wanted) && has("/decisions/:id")) {
+    if (decisionId.test(wanted)) {
       found.unshift({ to: `/decisions/${wanted}`, title: wanted, kind: t("shell.decision"), icon: "decision" });
     }
     if (wanted) {
-      for (const name of has("/tenant") && me.permissions.includes("tenants:read") ? settings : []) {
+      for (const name of me.permissions.includes("tenants:read") ? settings : []) {
         const title = t(`nav.setting_${name}`);
         if (matches(title)) {
           found.push({ to: `/tenant#${name}`, title, kind: t("shell.setting"), icon: "settings" });
         }
       }
-      for (const p of (has("/policies/:id") && policies.data?.policies) || []) {
+      for (const p of policies.data?.policies ?? []) {
         if (matches(p.name, p.description)) {
           found.push({ to: `/policies/${p.id}`, title: p.name, kind: t("shell.policy"), icon: "policy" });
         }
       }
-      for (const r of (has("/resources/:id") && resources.data?.resources) || []) {
+      for (const r of resources.data?.resources ?? []) {
         if (matches(r.name, r.path, r.original_host)) {
           found.push({ to: `/resources/${r.id}`, title: r.name, kind: t("shell.resource"), icon: "resource" });
         }
       }
-      for (const b of (has("/bouncers/:id") && bouncers.data?.bouncers) || []) {
+      for (const b of bouncers.data?.bouncers ?? []) {
         if (matches(b.name, b.hostname)) {
           found.push({ to: `/bouncers/${b.id}`, title: b.name, kind: t("shell.bouncer"), icon: "gate" });
         }

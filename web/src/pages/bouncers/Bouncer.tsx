@@ -5,7 +5,6 @@ import { useState } from "react";
 import { useNavigate, useParams } from "react-router";
 import { ApiError, api, ifMatch, type Schemas } from "../../api/client";
 import { useI18n } from "../../i18n";
-import { has } from "../../screens";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import { type Column, DataTable, Skeleton } from "../../ui/DataTable";
 import { Empty } from "../../ui/Empty";
@@ -140,7 +139,7 @@ function Given({ id }: { id: number }) {
       header: t("bouncers.policy"),
       cell: (p) => {
         const name = names.get(p.policy_id) ?? String(p.policy_id);
-        return has("/policies/:id") ? <Link to={`/policies/${p.policy_id}`}>{name}</Link> : name;
+        return <Link to={`/policies/${p.policy_id}`}>{name}</Link>;
       },
     },
     { id: "version", header: t("bouncers.policyVersion"), numeric: true, cell: (p) => number(p.version) },
@@ -189,11 +188,7 @@ function Protects({ ids }: { ids: number[] }) {
     <ul className="gh-list">
       {ids.map((id) => (
         <li key={id}>
-          {has("/resources/:id") ? (
-            <Link to={`/resources/${id}`}>{names.get(id) ?? String(id)}</Link>
-          ) : (
-            (names.get(id) ?? String(id))
-          )}
+          <Link to={`/resources/${id}`}>{names.get(id) ?? String(id)}</Link>
         </li>
       ))}
     </ul>

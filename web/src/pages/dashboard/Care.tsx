@@ -1,6 +1,5 @@
 import { api, type Environment, type Schemas } from "../../api/client";
 import { useI18n } from "../../i18n";
-import { has } from "../../screens";
 import { Status } from "../../ui/Status";
 import { Link, useMe } from "../../ui/scope";
 
@@ -36,7 +35,7 @@ export function Care({ stats, environment }: { stats: Schemas["DashboardStats"];
         const text = t("dashboard.careBouncer", { name: b.name, status: word("common", "state", b.status) });
         return (
           <li key={b.id}>
-            {has("/bouncers/:id") ? <Link to={`/bouncers/${b.id}`}>{text}</Link> : text}
+            {<Link to={`/bouncers/${b.id}`}>{text}</Link>}
             {b.status_detail && <span className="gh-dim">{b.status_detail}</span>}
           </li>
         );
@@ -45,7 +44,7 @@ export function Care({ stats, environment }: { stats: Schemas["DashboardStats"];
         const text = t("dashboard.careFailedSync", { name: p.name, count: p.sync_errors.length });
         return (
           <li key={p.id}>
-            {has("/policies/:id") ? <Link to={`/policies/${p.id}`}>{text}</Link> : text}
+            {<Link to={`/policies/${p.id}`}>{text}</Link>}
             <span className="gh-dim">{p.sync_errors[0]?.message}</span>
           </li>
         );

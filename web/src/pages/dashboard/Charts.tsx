@@ -5,7 +5,7 @@ import { Skeleton } from "../../ui/DataTable";
 import { ErrorPanel } from "../../ui/ErrorPanel";
 import { Panel } from "../../ui/PageHeader";
 import { TimeChart } from "../../ui/TimeChart";
-import type { Window } from "./Dashboard";
+import type { Window } from "./window";
 
 /** Decisions and evaluation times over the window. */
 export default function Charts({ environment, window }: { environment: Environment; window: Window }) {

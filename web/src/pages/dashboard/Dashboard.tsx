@@ -2,7 +2,6 @@ import { NativeSelect } from "@mantine/core";
 import { lazy, Suspense, useState } from "react";
 import { api, type Environment, type Schemas } from "../../api/client";
 import { useI18n } from "../../i18n";
-import { has } from "../../screens";
 import { Skeleton } from "../../ui/DataTable";
 import { ErrorPanel } from "../../ui/ErrorPanel";
 import { PageHeader, Panel } from "../../ui/PageHeader";
@@ -10,14 +9,12 @@ import { Link, useEnvironment, useFilter, useMe } from "../../ui/scope";
 import { Anomalies } from "./Anomalies";
 import { Care } from "./Care";
 import { Top } from "./Top";
+import { type Window, windows } from "./window";
 import "./dashboard.css";
 
 // What comes after the figures, and the path that only a new tenant is shown.
 const FirstSteps = lazy(() => import("./FirstSteps"));
 const Charts = lazy(() => import("./Charts"));
-
-export const windows = ["15m", "1h", "6h", "24h", "7d", "30d", "90d"] as const;
-export type Window = (typeof windows)[number];
 
 export default function Dashboard() {
   const { t, word } = useI18n();
@@ -168,7 +165,7 @@ function FigureBox({ figure }: { figure: Figure }) {
       <span className="gh-figure-note">{figure.note}</span>
     </>
   );
-  if (!figure.to || !has(figure.to)) return <div className="gh-figure">{body}</div>;
+  if (!figure.to) return <div className="gh-figure">{body}</div>;
   return (
     <Link className="gh-figure" to={figure.to} params={figure.params}>
       {body}

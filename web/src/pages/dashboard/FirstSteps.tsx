@@ -3,7 +3,6 @@ import { useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, type ReactNode, useState } from "react";
 import { api, type Environment, type Schemas } from "../../api/client";
 import { useI18n } from "../../i18n";
-import { has } from "../../screens";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import { Copyable } from "../../ui/Copy";
 import { ErrorPanel } from "../../ui/ErrorPanel";
@@ -55,12 +54,10 @@ export default function FirstSteps({
             (issued ? <Issued issued={issued} /> : <Register environment={environment} onIssued={setIssued} />)}
         </Step>
         <Step title={t("dashboard.stepControl")} about={t("dashboard.stepControlAbout")} done={active}>
-          {!active && has("/policies/new") && can("policies:write") && (
-            <Link to="/policies/new">{t("dashboard.stepControlAction")}</Link>
-          )}
+          {!active && can("policies:write") && <Link to="/policies/new">{t("dashboard.stepControlAction")}</Link>}
         </Step>
         <Step title={t("dashboard.stepSee")} about={t("dashboard.stepSeeAbout")} done={decided}>
-          {has("/decisions") && <Link to="/decisions">{t("dashboard.stepSeeAction")}</Link>}
+          {<Link to="/decisions">{t("dashboard.stepSeeAction")}</Link>}
         </Step>
         <Step title={t("dashboard.stepEnforce")} about={t("dashboard.stepEnforceAbout")} done={enforced}>
           {!enforced && mode && can("bouncers:write") && (

@@ -1,10 +1,9 @@
 import { api, type Environment } from "../../api/client";
 import { useI18n } from "../../i18n";
-import { has } from "../../screens";
 import { Skeleton } from "../../ui/DataTable";
 import { ErrorPanel } from "../../ui/ErrorPanel";
 import { Link, useMe } from "../../ui/scope";
-import type { Window } from "./Dashboard";
+import type { Window } from "./window";
 
 /** The controls or resources that denied most, as bars; each leads to its decisions. */
 export function Top({
@@ -48,13 +47,9 @@ export function Top({
         const filter = { [by === "policy" ? "policy_id" : "resource_id"]: i.id, decision: "DENY" };
         return (
           <li key={i.id}>
-            {has("/decisions") ? (
-              <Link to="/decisions" params={filter} title={name}>
-                {name}
-              </Link>
-            ) : (
-              <span title={name}>{name}</span>
-            )}
+            <Link to="/decisions" params={filter} title={name}>
+              {name}
+            </Link>
             <span className="gh-bar" aria-hidden="true">
               <span style={{ width: `${(100 * i.denied) / most}%` }} />
             </span>

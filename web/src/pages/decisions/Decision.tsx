@@ -2,7 +2,6 @@ import type { ReactNode } from "react";
 import { useParams } from "react-router";
 import { ApiError, api, type Schemas } from "../../api/client";
 import { useI18n } from "../../i18n";
-import { has } from "../../screens";
 import { Explanation } from "../../ui/Conditions";
 import { Copyable } from "../../ui/Copy";
 import { Skeleton } from "../../ui/DataTable";
@@ -13,7 +12,7 @@ import { PageHeader, Panel } from "../../ui/PageHeader";
 import { StatusOf } from "../../ui/Status";
 import { Link, useEnvironment, useMe } from "../../ui/scope";
 import { Time } from "../../ui/Time";
-import { Subject } from "./Decisions";
+import { Subject } from "./Subject";
 import "./decision.css";
 
 export default function Decision() {
@@ -117,11 +116,7 @@ function Why({
       {explanations.map((e) => (
         <section key={`${e.policy_id}:${e.policy_version}`} aria-label={e.policy_name}>
           <div className="gh-row" style={{ marginBottom: 6 }}>
-            {has("/policies/:id") ? (
-              <Link to={`/policies/${e.policy_id}`}>{e.policy_name}</Link>
-            ) : (
-              <strong>{e.policy_name}</strong>
-            )}
+            <Link to={`/policies/${e.policy_id}`}>{e.policy_name}</Link>
             <span className="gh-dim">{t("decisions.version", { version: e.policy_version })}</span>
             <StatusOf value={e.effect} />
           </div>
@@ -148,11 +143,7 @@ function RequestMap({ decision }: { decision: Schemas["AuditDecision"] }) {
     {
       name: t("decisions.bouncer"),
       body: decision.bouncer_id ? (
-        has("/bouncers/:id") ? (
-          <Link to={`/bouncers/${decision.bouncer_id}`}>#{decision.bouncer_id}</Link>
-        ) : (
-          `#${decision.bouncer_id}`
-        )
+        <Link to={`/bouncers/${decision.bouncer_id}`}>#{decision.bouncer_id}</Link>
       ) : (
         t("decisions.api")
       ),
@@ -160,22 +151,20 @@ function RequestMap({ decision }: { decision: Schemas["AuditDecision"] }) {
     },
     {
       name: t("decisions.resource"),
-      body:
-        decision.resource_id && has("/resources/:id") ? (
-          <Link to={`/resources/${decision.resource_id}`}>{decision.resource.path || decision.resource.type}</Link>
-        ) : (
-          decision.resource.path || decision.resource.type
-        ),
+      body: decision.resource_id ? (
+        <Link to={`/resources/${decision.resource_id}`}>{decision.resource.path || decision.resource.type}</Link>
+      ) : (
+        decision.resource.path || decision.resource.type
+      ),
       note: <code>{decision.action}</code>,
     },
     {
       name: t("decisions.control"),
-      body:
-        decision.policy_id && has("/policies/:id") ? (
-          <Link to={`/policies/${decision.policy_id}`}>{decision.policy_name}</Link>
-        ) : (
-          (decision.policy_name ?? t("decisions.noControl"))
-        ),
+      body: decision.policy_id ? (
+        <Link to={`/policies/${decision.policy_id}`}>{decision.policy_name}</Link>
+      ) : (
+        (decision.policy_name ?? t("decisions.noControl"))
+      ),
       note: decision.policy_version ? t("decisions.version", { version: decision.policy_version }) : null,
     },
     {
@@ -230,7 +219,7 @@ function Next({ decision }: { decision: Schemas["AuditDecision"] }) {
   const { can } = useMe();
   return (
     <ul className="gh-list-plain">
-      {decision.policy_id && has("/policies/:id") && can("simulator:write") ? (
+      {decision.policy_id && can("simulator:write") ? (
         <li>
           <Link
             to={`/policies/${decision.policy_id}`}

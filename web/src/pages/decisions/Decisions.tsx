@@ -3,7 +3,6 @@ import { useNavigate } from "react-router";
 import { api, client, must, type Schemas } from "../../api/client";
 import { usePaged } from "../../api/paged";
 import { useI18n } from "../../i18n";
-import { has } from "../../screens";
 import { type Column, DataTable } from "../../ui/DataTable";
 import { Empty } from "../../ui/Empty";
 import { FilterDate, FilterSelect, Filters, FilterText } from "../../ui/Filters";
@@ -11,6 +10,7 @@ import { PageHeader } from "../../ui/PageHeader";
 import { StatusOf } from "../../ui/Status";
 import { Link, useClearFilters, useEnvironment, useFilter, useMe } from "../../ui/scope";
 import { Time } from "../../ui/Time";
+import { Subject } from "./Subject";
 import "./decision.css";
 
 // Only who looks at one subject or one resource loads it.
@@ -91,7 +91,7 @@ export default function Decisions() {
       id: "policy",
       header: t("decisions.control"),
       cell: (d) =>
-        d.policy_id && has("/policies/:id") ? (
+        d.policy_id ? (
           <Link to={`/policies/${d.policy_id}`}>{d.policy_name}</Link>
         ) : (
           (d.policy_name ?? <span className="gh-dim">{t("common.none")}</span>)
@@ -157,11 +157,4 @@ export default function Decisions() {
       />
     </>
   );
-}
-
-/** Who asked; somebody without an identity is called so. */
-export function Subject({ decision }: { decision: Decision }) {
-  const { t } = useI18n();
-  if (!decision.user.id && !decision.user.email) return <span className="gh-dim">{t("decisions.anonymous")}</span>;
-  return <span title={decision.user.email}>{decision.user.id || decision.user.email}</span>;
 }

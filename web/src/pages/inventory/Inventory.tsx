@@ -2,7 +2,6 @@ import { Button } from "@mantine/core";
 import { useState } from "react";
 import { api, type Schemas } from "../../api/client";
 import { useI18n } from "../../i18n";
-import { has } from "../../screens";
 import { type Column, DataTable, Skeleton } from "../../ui/DataTable";
 import { Empty } from "../../ui/Empty";
 import { ErrorPanel } from "../../ui/ErrorPanel";
@@ -100,7 +99,7 @@ function Attention({ rows }: { rows: Schemas["ResourceAttention"][] }) {
     {
       id: "name",
       header: t("inventory.resource"),
-      cell: (r) => (has("/resources/:id") ? <Link to={`/resources/${r.id}`}>{r.name}</Link> : r.name),
+      cell: (r) => <Link to={`/resources/${r.id}`}>{r.name}</Link>,
     },
     { id: "kind", header: t("inventory.kind"), cell: (r) => word("inventory", "kind", r.resource_kind) },
     {

@@ -2,7 +2,7 @@ import { Button, Checkbox, TextInput } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { lazy, Suspense, useEffect, useMemo, useRef, useState } from "react";
 import { useSearchParams } from "react-router";
-import { client, must, type Schemas } from "../../api/client";
+import type { Schemas } from "../../api/client";
 import { Editor, type EditorHandle } from "../../editor/Editor";
 import { offsetOf } from "../../editor/places";
 import { useI18n } from "../../i18n";
@@ -15,8 +15,8 @@ import { useEnvironment, useMe } from "../../ui/scope";
 import { LibraryUsers } from "../libraries/LibraryUsers";
 import { complete, fixes, format, hover, useDiagnostics } from "./assist";
 import { InputPicker } from "./InputPicker";
-import { type Outcome, parseInput, runStored, runText, tintsOf } from "./run";
-import type { Policy } from "./Workbench";
+import type { Policy } from "./policy";
+import { inputOfDecision, type Outcome, parseInput, runStored, runText, tintsOf } from "./run";
 
 // An explanation comes with the first run.
 const Explanation = lazy(async () => ({ default: (await import("../../ui/Conditions")).Explanation }));
@@ -177,21 +177,6 @@ export function Code({
       )}
     </div>
   );
-}
-
-/** The input of a recorded decision, as the controls saw it. Nothing is stored for it. */
-export async function inputOfDecision(
-  policyId: number,
-  environment: "sandbox" | "production",
-  decisionId: string,
-): Promise<Record<string, unknown> | null> {
-  const made = must(
-    await client.POST("/api/v1/policies/{policy_id}/test-cases/from-decisions", {
-      params: { path: { policy_id: policyId }, query: { environment } },
-      body: { decision_ids: [decisionId], dry_run: true },
-    }),
-  );
-  return (made.test_cases.at(-1)?.input as Record<string, unknown> | undefined) ?? null;
 }
 
 function Findings({

@@ -4,8 +4,8 @@ import { api } from "../../api/client";
 import { useI18n } from "../../i18n";
 import { Icon } from "../../ui/icons";
 import { useEnvironment, useMe } from "../../ui/scope";
-import { inputOfDecision } from "./Code";
-import type { Policy } from "./Workbench";
+import type { Policy } from "./policy";
+import { inputOfDecision } from "./run";
 
 /** The menu of InputPicker: inputs of tests, of scenarios of the simulator, and of decisions that were really made. */
 export default function InputMenu({

@@ -2,7 +2,7 @@ import { Button } from "@mantine/core";
 import { lazy, Suspense, useState } from "react";
 import { useI18n } from "../../i18n";
 import { Icon } from "../../ui/icons";
-import type { Policy } from "./Workbench";
+import type { Policy } from "./policy";
 
 const InputMenu = lazy(() => import("./InputMenu"));
 

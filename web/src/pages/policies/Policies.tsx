@@ -3,7 +3,6 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, client, ifMatch, type Schemas } from "../../api/client";
 import { useI18n } from "../../i18n";
-import { has } from "../../screens";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import { type Column, DataTable } from "../../ui/DataTable";
 import { Empty } from "../../ui/Empty";
@@ -60,7 +59,7 @@ export default function Policies() {
       cell: (p) => {
         if (p.resource_id === null) return <span className="gh-dim">{t("policies.wholeTenant")}</span>;
         const label = resources.get(p.resource_id) ?? `#${p.resource_id}`;
-        return has("/resources/:id") ? <Link to={`/resources/${p.resource_id}`}>{label}</Link> : label;
+        return <Link to={`/resources/${p.resource_id}`}>{label}</Link>;
       },
     },
     {
@@ -122,7 +121,7 @@ export default function Policies() {
       ),
     });
   }
-  const newControl = write && has("/policies/new") && (
+  const newControl = write && (
     <Link to="/policies/new">
       <Button component="span" leftSection={<Icon name="plus" />}>
         {t("policies.new")}

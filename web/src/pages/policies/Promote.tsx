@@ -13,7 +13,7 @@ import { refresh } from "../../ui/live";
 import { Panel } from "../../ui/PageHeader";
 import { Status } from "../../ui/Status";
 import { address } from "../../ui/scope";
-import type { Policy } from "./Workbench";
+import type { Policy } from "./policy";
 
 /** All that is to know before a control goes to production, on one page, and the button. */
 export function Promote({ policy, dirty }: { policy: Policy; dirty: boolean }) {

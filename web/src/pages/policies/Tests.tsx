@@ -8,7 +8,7 @@ import { ErrorPanel } from "../../ui/ErrorPanel";
 import { Icon } from "../../ui/icons";
 import { JsonView } from "../../ui/JsonView";
 import { Status, StatusOf } from "../../ui/Status";
-import type { Policy } from "./Workbench";
+import type { Policy } from "./policy";
 
 /** The stored test cases, what each expects, and what the control says. */
 export function Tests({

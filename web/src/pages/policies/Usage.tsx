@@ -1,13 +1,12 @@
 import type { ReactNode } from "react";
 import { api } from "../../api/client";
 import { useI18n } from "../../i18n";
-import { has } from "../../screens";
 import { Panel } from "../../ui/PageHeader";
 import { StatusOf } from "../../ui/Status";
 import { Link, useMe } from "../../ui/scope";
 import { Time } from "../../ui/Time";
 import { useNames } from "./Policies";
-import type { Policy } from "./Workbench";
+import type { Policy } from "./policy";
 
 /** Where a control is in force, how often it decides, and what did not arrive. */
 export function Usage({ policy }: { policy: Policy }) {
@@ -37,12 +36,10 @@ export function Usage({ policy }: { policy: Policy }) {
       t("policies.resource"),
       policy.resource_id === null ? (
         t("policies.wholeTenant")
-      ) : has("/resources/:id") ? (
+      ) : (
         <Link key="r" to={`/resources/${policy.resource_id}`}>
           {resourceName}
         </Link>
-      ) : (
-        resourceName
       ),
     ],
     [
@@ -76,7 +73,7 @@ export function Usage({ policy }: { policy: Policy }) {
             </div>
           ))}
         </dl>
-        {has("/decisions") && can("audit:read") && (
+        {can("audit:read") && (
           <p style={{ marginBottom: 0 }}>
             <Link to="/decisions" params={{ policy_id: policy.id }}>
               {t("workbench.itsDecisions")}

@@ -11,7 +11,7 @@ import { refresh } from "../../ui/live";
 import { Panel } from "../../ui/PageHeader";
 import { useFilter, useMe } from "../../ui/scope";
 import { Time } from "../../ui/Time";
-import type { Policy } from "./Workbench";
+import type { Policy } from "./policy";
 
 /** What a control was: each version, the differences between two, and a way back. */
 export function Versions({ policy }: { policy: Policy }) {

@@ -13,6 +13,7 @@ import { Status, StatusOf } from "../../ui/Status";
 import { useEnvironment, useFilter, useMe, useTo } from "../../ui/scope";
 import { Unsaved } from "../../ui/Unsaved";
 import { Code } from "./Code";
+import type { Policy } from "./policy";
 import "./workbench.css";
 
 // The other tabs come when they are opened.
@@ -20,8 +21,6 @@ const Promote = lazy(async () => ({ default: (await import("./Promote")).Promote
 const Tests = lazy(async () => ({ default: (await import("./Tests")).Tests }));
 const Usage = lazy(async () => ({ default: (await import("./Usage")).Usage }));
 const Versions = lazy(async () => ({ default: (await import("./Versions")).Versions }));
-
-export type Policy = Schemas["Policy"];
 
 const tabs = ["code", "tests", "versions", "usage", "promote"] as const;
 type Tab = (typeof tabs)[number];

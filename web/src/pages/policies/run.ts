@@ -148,3 +148,18 @@ export function parseInput(text: string): { input?: Record<string, unknown>; err
     return { error: failure instanceof Error ? failure.message : String(failure) };
   }
 }
+
+/** The input of a recorded decision, as the controls saw it. Nothing is stored for it. */
+export async function inputOfDecision(
+  policyId: number,
+  environment: Environment,
+  decisionId: string,
+): Promise<Record<string, unknown> | null> {
+  const made = must(
+    await client.POST("/api/v1/policies/{policy_id}/test-cases/from-decisions", {
+      params: { path: { policy_id: policyId }, query: { environment } },
+      body: { decision_ids: [decisionId], dry_run: true },
+    }),
+  );
+  return (made.test_cases.at(-1)?.input as Record<string, unknown> | undefined) ?? null;
+}

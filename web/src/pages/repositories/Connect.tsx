@@ -10,7 +10,7 @@ import { refresh } from "../../ui/live";
 import { Panel } from "../../ui/PageHeader";
 import { Time } from "../../ui/Time";
 import { useNames } from "../policies/Policies";
-import type { Repository } from "./Repositories";
+import type { Repository } from "./repository";
 
 /** A secret that nobody guesses: 24 bytes of the browser's generator. */
 function newSecret(): string {

@@ -9,7 +9,7 @@ import { Panel } from "../../ui/PageHeader";
 import { StatusOf } from "../../ui/Status";
 import { Link, useFilter } from "../../ui/scope";
 import { Time } from "../../ui/Time";
-import type { Repository } from "./Repositories";
+import type { Repository } from "./repository";
 
 type Deployment = Schemas["IdeDeployment"];
 

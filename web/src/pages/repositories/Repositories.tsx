@@ -16,9 +16,9 @@ import { useFilter, useMe } from "../../ui/scope";
 import { Time } from "../../ui/Time";
 import { Connect, Details } from "./Connect";
 import { Deployments } from "./Deployments";
+import type { Repository } from "./repository";
 import "../policies/workbench.css";
 
-export type Repository = Schemas["IdeRepository"];
 type Deployment = Schemas["IdeDeployment"];
 
 /** Policies as code: the repositories whose controls are deployed, and what came of each deployment. */

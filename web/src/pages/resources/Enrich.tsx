@@ -6,8 +6,7 @@ import { useI18n } from "../../i18n";
 import { ErrorPanel } from "../../ui/ErrorPanel";
 import { refresh } from "../../ui/live";
 import { StatusOf } from "../../ui/Status";
-import { changes, choices, type Enrichment, type Field, groupsOf, lists, needsTag } from "./fields";
-import type { Resource } from "./Resource";
+import { changes, choices, type Enrichment, type Field, groupsOf, lists, needsTag, type Resource } from "./fields";
 
 type Proposal = Schemas["ClassifyProposal"];
 

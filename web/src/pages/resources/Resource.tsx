@@ -4,7 +4,6 @@ import { type ReactNode, useState } from "react";
 import { useNavigate, useParams } from "react-router";
 import { api, ifMatch, type Schemas } from "../../api/client";
 import { useI18n } from "../../i18n";
-import { has } from "../../screens";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import { Skeleton } from "../../ui/DataTable";
 import { ErrorPanel } from "../../ui/ErrorPanel";
@@ -15,10 +14,8 @@ import { Status, StatusOf } from "../../ui/Status";
 import { Link, useEnvironment, useMe, useTo } from "../../ui/scope";
 import { Time } from "../../ui/Time";
 import { Enrich } from "./Enrich";
-import { choices, type Field, groupsOf } from "./fields";
+import { choices, type Field, groupsOf, type Resource } from "./fields";
 import "./resources.css";
-
-export type Resource = Schemas["Resource"];
 
 export default function ResourceScreen() {
   const { t } = useI18n();
@@ -55,7 +52,7 @@ export default function ResourceScreen() {
           </>
         }
       >
-        {can("policies:write") && has("/policies/new") && (
+        {can("policies:write") && (
           <Link to="/policies/new" params={{ resource_id: resource.id }}>
             <Button component="span" variant="default">
               {t("policies.new")}
@@ -194,13 +191,13 @@ function Controls({ resource }: { resource: Resource }) {
       <ul className="gh-plain">
         {[...bound, ...wide].map((p) => (
           <li key={p.id} className="gh-row">
-            {has("/policies/:id") ? <Link to={`/policies/${p.id}`}>{p.name}</Link> : p.name}
+            {<Link to={`/policies/${p.id}`}>{p.name}</Link>}
             <StatusOf value={p.status} />
             {p.resource_id === null && <span className="gh-dim">{t("policies.wholeTenant")}</span>}
           </li>
         ))}
       </ul>
-      {can("audit:read") && has("/decisions") && (
+      {can("audit:read") && (
         <Link to="/decisions" params={{ resource_id: resource.id }}>
           {t("decisions.sameResource")}
         </Link>
@@ -229,7 +226,7 @@ function Suggestions({ resource }: { resource: Resource }) {
     <ul className="gh-plain">
       {suggested.data.suggestions.map((s) => (
         <li key={s.template_id}>
-          {can("policies:write") && has("/policies/new") ? (
+          {can("policies:write") ? (
             <Link to="/policies/new" params={{ template: s.template_id, resource_id: resource.id }}>
               {title(s.template_id)}
             </Link>

@@ -2,7 +2,7 @@ import { Button, Select, Stack, TagsInput, TextInput } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { useNavigate } from "react-router";
-import { api, client, must, type Schemas } from "../../api/client";
+import { api, client, must } from "../../api/client";
 import { useSkipped } from "../../api/paged";
 import { useI18n } from "../../i18n";
 import { Dialog } from "../../ui/ConfirmDialog";
@@ -16,9 +16,7 @@ import { PageHeader } from "../../ui/PageHeader";
 import { Status } from "../../ui/Status";
 import { Link, useClearFilters, useEnvironment, useFilter, useMe, useTo } from "../../ui/scope";
 import { Time } from "../../ui/Time";
-import { classifications, kinds } from "./fields";
-
-type Resource = Schemas["Resource"];
+import { classifications, kinds, type Resource } from "./fields";
 
 export default function Resources() {
   const { t, word, number } = useI18n();

@@ -1,5 +1,8 @@
 import type { Schemas } from "../../api/client";
 
+/** A resource as the API returns it. */
+export type Resource = Schemas["Resource"];
+
 /** What is known of a resource beyond its address. */
 export type Enrichment = Schemas["ResourceEnrichmentChange"];
 export type Field = keyof Enrichment;

@@ -233,7 +233,7 @@ func newQuestion(sc scope.Scope, f Filter) (*question, error) {
 	return q, err
 }
 
-// key is the counter that answers q except at the ends of its window, if there is one.
+// key returns the counter that answers q except at the ends of its window, if there is one.
 func (q *question) key() (key string, width time.Duration, ok bool) {
 	switch {
 	case q.id != "":

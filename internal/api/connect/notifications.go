@@ -96,7 +96,7 @@ func (h *Handler) channels(r *rest.Router) {
 	h.channelActions(r)
 }
 
-// channelActions registers what is done to a channel.
+// channelActions registers the operations that test a channel and change its state.
 func (h *Handler) channelActions(r *rest.Router) {
 	tags := []string{"Notifications"}
 	enable := func(id, path, summary, description string, on bool) {

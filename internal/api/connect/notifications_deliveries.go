@@ -26,7 +26,7 @@ type notificationPath struct {
 
 type notificationOut struct{ Body notify.Delivery }
 
-// channelDeliveries registers what became of messages.
+// channelDeliveries registers the deliveries of messages.
 func (h *Handler) channelDeliveries(r *rest.Router) {
 	tags := []string{"Notifications"}
 	rest.Register(r, rest.Op{

@@ -124,7 +124,7 @@ func (h *Handler) webhooks(r *rest.Router) {
 	}
 }
 
-// webhookActions registers what is done to a subscription.
+// webhookActions registers the operations that test a subscription and change its state or secret.
 func (h *Handler) webhookActions(r *rest.Router) {
 	tags := []string{"Webhooks"}
 	enable := func(id, path, summary, description string, on bool) {

@@ -40,7 +40,7 @@ type redeliverIn struct {
 
 type requeuedOut struct{ Body webhook.Requeued }
 
-// webhookDeliveries registers what became of events.
+// webhookDeliveries registers the deliveries of events.
 func (h *Handler) webhookDeliveries(r *rest.Router) {
 	tags := []string{"Webhooks"}
 	rest.Register(r, rest.Op{

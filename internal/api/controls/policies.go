@@ -23,7 +23,7 @@ type policyListIn struct {
 	Kind   string `query:"kind" enum:"control,library" doc:"Only policies of this kind"`
 	Status string `query:"status" enum:"active,inactive,draft" doc:"Only policies with this status"`
 	Name   string `query:"name" maxLength:"200" doc:"Only policies whose name contains this text, ignoring case"`
-	// Deleted asks for the other half of them.
+	// Deleted selects only deleted policies.
 	Deleted bool `query:"deleted" doc:"Only deleted policies, which can be restored; absent: only the others"`
 }
 
@@ -74,7 +74,7 @@ type PolicyDeleted struct {
 
 type policyDeletedOut struct{ Body PolicyDeleted }
 
-// createdMessage says what was created, and whom it affects where that is everybody.
+// createdMessage says what was created, and that it applies to everything if it is tenant-wide.
 func createdMessage(p policy.Policy) string {
 	if p.ResourceID != nil || p.Kind == policy.KindLibrary {
 		return "Policy created successfully"
@@ -82,7 +82,7 @@ func createdMessage(p policy.Policy) string {
 	return "Policy created successfully. It has no resource: once active, it applies to every request of " + string(p.Environment)
 }
 
-// policies registers the life of a policy.
+// policies registers the operations that create, read, change and delete policies.
 func (h *Handler) policies(r *rest.Router) {
 	tags, record := []string{"Policies"}, reflect.TypeFor[policy.Policy]()
 	rest.Register(r, rest.Op{

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// maxCodeBody is what the files of a repository may be together, in bytes.
+// maxCodeBody is the largest total size of the files of a repository, in bytes.
 const maxCodeBody = 10 << 20
 
 type policyCodeIn struct{ Body policycode.Request }

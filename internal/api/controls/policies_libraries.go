@@ -11,7 +11,7 @@ import (
 
 type dependentsOut struct{ Body policy.Usage }
 
-// libraries registers the operation that only libraries have.
+// libraries registers the operation for libraries only.
 func (h *Handler) libraries(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "list-policy-dependents", Method: http.MethodGet, Path: "/policies/{policy_id}/dependents", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: []string{"Policies"},

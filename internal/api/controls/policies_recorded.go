@@ -23,7 +23,7 @@ type casesIn struct {
 
 type casesOut struct{ Body replay.Made }
 
-// recorded registers what recorded decisions say about policies.
+// recorded registers the operations about policies that read recorded decisions.
 func (h *Handler) recorded(r *rest.Router) {
 	tags := []string{"Policies"}
 	rest.Register(r, rest.Op{

@@ -77,7 +77,7 @@ type policyReinstatedOut struct {
 	Body PolicyReinstated
 }
 
-// trials registers validating, testing and promoting.
+// trials registers the operations that validate, test and promote.
 func (h *Handler) trials(r *rest.Router) {
 	tags := []string{"Policies"}
 	rest.Register(r, rest.Op{

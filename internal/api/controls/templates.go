@@ -36,8 +36,8 @@ type TemplateExample struct {
 	Reason string         `json:"reason,omitempty" doc:"Text that the reason must contain."`
 }
 
-// TemplateFilled is a control made from a template: rego_code and test_cases can
-// be sent to POST /policies as they are.
+// TemplateFilled is a control made from a template: rego_code and test_cases can be sent to POST
+// /policies unchanged.
 type TemplateFilled struct {
 	TemplateSummary
 	ResourceID *int64            `json:"resource_id" nullable:"true" doc:"Resource whose enrichment was filled in; null without one."`
@@ -56,8 +56,7 @@ type templateGetIn struct {
 
 type templateOut struct{ Body TemplateFilled }
 
-// templates registers the catalogue of shipped controls. It is read at the first
-// request that asks for it.
+// templates registers the catalogue of shipped controls. The first request loads it.
 func (h *Handler) templates(r *rest.Router) {
 	tags := []string{"Templates"}
 	load := sync.OnceValues(template.Load)
@@ -104,7 +103,7 @@ func (h *Handler) templates(r *rest.Router) {
 		})
 }
 
-// enrichmentOf is a resource as the engine sees it; nil for no resource.
+// enrichmentOf returns a resource in the form of the engine; nil without a resource.
 func (h *Handler) enrichmentOf(ctx context.Context, sc scope.Scope, id int64) (map[string]any, error) {
 	if id == 0 {
 		return nil, nil

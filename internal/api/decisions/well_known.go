@@ -43,8 +43,8 @@ func (h *Handler) discovery(r *rest.Router) {
 	})
 }
 
-// authzenMetadata names the endpoints. A credential says which tenant it is of, so they
-// are the same for all.
+// authzenMetadata lists the endpoints. They are the same for all tenants, because the credential
+// identifies the tenant.
 func (h *Handler) authzenMetadata(path string) AuthZENMetadata {
 	at := h.PublicURL + "/access/v1/"
 	return AuthZENMetadata{

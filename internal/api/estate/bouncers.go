@@ -139,7 +139,7 @@ func (h *Handler) bouncers(r *rest.Router) {
 	h.bouncerStates(r)
 }
 
-// bouncerStates registers what is asked about a bouncer in service.
+// bouncerStates registers the operations about the state of a bouncer.
 func (h *Handler) bouncerStates(r *rest.Router) {
 	tags := []string{"Bouncers"}
 	rest.Register(r, rest.Op{
@@ -174,7 +174,7 @@ func (h *Handler) opaConfig(w http.ResponseWriter, req *http.Request, sc scope.S
 	rest.WriteBytes(w, http.StatusOK, yamlMedia, []byte(config))
 }
 
-// pathID is a path parameter that precheck has found to be an integer.
+// pathID returns a path parameter that precheck has found to be an integer.
 func pathID(req *http.Request, name string) (int64, error) {
 	id, err := strconv.ParseInt(req.PathValue(name), 10, 64)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// EnvironmentPath names an environment: embed it in an input.
+// EnvironmentPath identifies an environment: embed it in an input.
 type EnvironmentPath struct {
 	Environment scope.Env `path:"environment" enum:"sandbox,production" doc:"Environment"`
 }

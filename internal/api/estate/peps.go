@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// PepPath names a bouncer by its other name.
+// PepPath identifies a bouncer by its other name.
 type PepPath struct {
 	rest.InEnvironment
 	ID int64 `path:"pep_id" minimum:"1" doc:"Id of the bouncer"`
@@ -17,7 +17,7 @@ type PepPath struct {
 
 type syncStatusOut struct{ Body bouncer.SyncStatus }
 
-// peps registers what is asked of a bouncer by its other name.
+// peps registers the operations on a bouncer under its other name.
 func (h *Handler) peps(r *rest.Router) {
 	tags := []string{"Bouncers"}
 	rest.Register(r, rest.Op{

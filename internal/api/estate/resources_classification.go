@@ -32,8 +32,8 @@ type suggestedControlsOut struct{ Body resource.SuggestedControls }
 
 type smartSuggestionsOut struct{ Body resource.SmartSuggestions }
 
-// applied is what apply-classification answers and what auto-classify proposes:
-// members of either may be sent back as they were read.
+// applied is the answer of apply-classification and the proposal of auto-classify: members of
+// either may be sent back unchanged.
 type applied struct {
 	resource.Enriched
 	SuggestedData       *string  `json:"suggested_data_classification"`
@@ -43,7 +43,7 @@ type applied struct {
 	Rationale           []string `json:"rationale"`
 }
 
-// classification registers what proposes and applies enrichment.
+// classification registers the operations that propose and apply enrichment.
 func (h *Handler) classification(r *rest.Router) {
 	tags := []string{"Resources"}
 	rest.Register(r, rest.Op{
@@ -88,7 +88,7 @@ func (h *Handler) classification(r *rest.Router) {
 	h.suggestions(r)
 }
 
-// suggestions registers what an enrichment means for controls to come.
+// suggestions registers the operations that suggest controls for an enrichment.
 func (h *Handler) suggestions(r *rest.Router) {
 	tags := []string{"Resources"}
 	rest.Register(r, rest.Op{

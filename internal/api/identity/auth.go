@@ -24,7 +24,7 @@ type LoginRequest struct {
 	Code     string `json:"code,omitempty" maxLength:"64" writeOnly:"true" doc:"For people with a second factor: a code of the authenticator app, or a recovery code"`
 }
 
-// proof is what the request signs in with.
+// proof returns the proof of identity in the request.
 func (q LoginRequest) proof() auth.Proof {
 	return auth.Proof{Username: q.Username, Password: q.Password, Code: q.Code}
 }
@@ -36,7 +36,7 @@ type grantOut struct{ Body auth.Grant }
 // Me is the caller, as GET /auth/me shows it.
 type Me struct {
 	user.User
-	// Permissions is User's own member, which here is always there.
+	// Permissions is the same as User's own member, but is always present.
 	Permissions []string        `json:"permissions" nullable:"false" doc:"Scopes held; empty for none"`
 	Kind        scope.ActorKind `json:"kind" enum:"user,api_key,bouncer" doc:"The owner of the credential; an API key or bouncer has the same fields as a person"`
 	TenantID    scope.TenantID  `json:"tenant_id" doc:"Tenant that the request works in"`
@@ -46,7 +46,7 @@ type Me struct {
 
 type meOut struct{ Body Me }
 
-// Done is an answer that says what was done, and nothing else.
+// Done is an answer with a message only.
 type Done struct {
 	Message string `json:"message" doc:"What was done"`
 }
@@ -124,9 +124,9 @@ func (h *Handler) auth(r *rest.Router) {
 		})
 }
 
-// token does what the token endpoint is asked for. Which tenant the request
-// names it must know itself: a stranger's scope does not tell naming the default
-// one from naming none.
+// token handles a request to the token endpoint. It needs the tenant that the request names,
+// because a stranger's scope does not distinguish a request for the default tenant from one without
+// a tenant.
 func (h *Handler) token(r *rest.Router, w http.ResponseWriter, req *http.Request, sc scope.Scope) (auth.Grant, error) {
 	ask, err := tokenRequest(w, req)
 	if err != nil {
@@ -142,9 +142,9 @@ func invalidRequest(format string, args ...any) error {
 	return rest.BadRequest("invalid_request", format, args...)
 }
 
-// tokenRequest reads a token request: a form, as OAuth has it, or JSON. A
-// parameter that is sent twice is refused, unknown ones of a form are not looked
-// at (RFC 6749 section 3.2); in JSON, which is ours, they are refused.
+// tokenRequest reads a token request: a form, as in OAuth, or JSON. It refuses duplicate
+// parameters. It ignores unknown ones in a form (RFC 6749 section 3.2), and refuses them in JSON,
+// which is our own addition.
 func tokenRequest(w http.ResponseWriter, req *http.Request) (auth.TokenRequest, error) {
 	var ask auth.TokenRequest
 	data, err := rest.Body(w, req)
@@ -225,8 +225,8 @@ func formMembers(text string, members map[string]*string) error {
 	return nil
 }
 
-// inTenant makes run the handler of an operation whose path names a tenant. It gives
-// run the scope in that tenant: see within.
+// inTenant makes run the handler of an operation whose path names a tenant. run receives the scope
+// in that tenant: see within.
 func inTenant[I any, P interface {
 	*I
 	tenant() scope.TenantID

@@ -112,7 +112,7 @@ func (h *Handler) authFactor(r *rest.Router) {
 		})
 }
 
-// secondStep registers what completes a sign-in whose password was right.
+// secondStep registers the operations that complete a sign-in after a correct password.
 func (h *Handler) secondStep(r *rest.Router) {
 	tags := []string{"Authentication"}
 	rest.Register(r, rest.Op{

@@ -41,7 +41,7 @@ type SessionsEnded struct {
 
 type sessionsEndedOut struct{ Body SessionsEnded }
 
-// authSessions registers what browsers sign in with, and people's own sessions.
+// authSessions registers the sign-in of browsers, and people's own sessions.
 func (h *Handler) authSessions(r *rest.Router) {
 	tags := []string{"Authentication"}
 	rest.Register(r, rest.Op{
@@ -103,10 +103,10 @@ func (h *Handler) authSessions(r *rest.Router) {
 		})
 }
 
-// browserOf converts what package auth must know of a browser.
+// browserOf converts a browser for package auth.
 func browserOf(b rest.Browser) auth.Browser { return auth.Browser{Agent: b.Agent, Cookie: b.Cookie} }
 
-// signedIn is the answer to a sign-in.
+// signedIn returns the answer to a sign-in.
 func signedIn(b rest.Browser, got auth.SignedIn) *signedInOut {
 	return &signedInOut{b.SetCookie(got.Cookie, got.Session.ExpiresAt.Sub(got.Session.CreatedAt)), got.Session}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/signon"
 )
 
-// signInPage is the console's page that says why a sign-in failed.
+// signInPage is the page of the console that explains a failed sign-in.
 const signInPage = "/login"
 
 type offerOut struct{ Body signon.Offer }
@@ -73,7 +73,7 @@ func (h *Handler) authSSO(r *rest.Router) {
 func (h *Handler) startSignOn(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 	a, err := rest.ArrivalOf(w, req)
 	if err == nil {
-		err = a.FromHere() // or a link of an attacker would sign people in to the attacker's tenant
+		err = a.FromHere() // otherwise an attacker's link could sign people in to the attacker's tenant
 	}
 	if err != nil {
 		rest.Fail(w, err)
@@ -94,7 +94,7 @@ func (h *Handler) finishSignOn(r *rest.Router, w http.ResponseWriter, req *http.
 		rest.Fail(w, err)
 		return
 	}
-	w.Header().Add("Set-Cookie", a.SetSignOn("", 0)) // one cookie, one try
+	w.Header().Add("Set-Cookie", a.SetSignOn("", 0)) // a cookie is valid for one attempt
 	named, err := r.TenantOf(req)
 	if err != nil {
 		rest.Fail(w, err)
@@ -109,8 +109,8 @@ func (h *Handler) finishSignOn(r *rest.Router, w http.ResponseWriter, req *http.
 	redirect(w, http.StatusSeeOther, done.ReturnTo)
 }
 
-// redirect sends the browser on. Neither the answer nor the address that it came from is
-// for anybody else: it may contain a code.
+// redirect sends the browser to another page. Caches and referrers must not contain the answer or
+// the current address, which may contain a code.
 func redirect(w http.ResponseWriter, status int, location string) {
 	h := w.Header()
 	h.Set("Location", location)
@@ -119,7 +119,7 @@ func redirect(w http.ResponseWriter, status int, location string) {
 	w.WriteHeader(status)
 }
 
-// endSessionsOfProvider answers a bad token with 400, as the protocol has it (section 2.8).
+// endSessionsOfProvider returns 400 for a bad token, as the protocol requires (section 2.8).
 func (h *Handler) endSessionsOfProvider(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 	w.Header().Set("Cache-Control", "no-store")
 	data, err := rest.Body(w, req)

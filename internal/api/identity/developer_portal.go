@@ -25,7 +25,7 @@ type portalKeyIn struct {
 
 type keyOut struct{ Body auth.Key }
 
-// developerPortal registers what developers get themselves to start with.
+// developerPortal registers the operations that give developers their first credentials.
 func (h *Handler) developerPortal(r *rest.Router) {
 	tags := []string{"Developer portal"}
 	rest.Register(r, rest.Op{

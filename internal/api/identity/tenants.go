@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// TenantPath names a tenant: embed it in an input.
+// TenantPath identifies a tenant: embed it in an input.
 type TenantPath struct {
 	ID scope.TenantID `path:"tenant_id" doc:"Id of the tenant"`
 }
@@ -158,7 +158,7 @@ func (h *Handler) tenantKeys(r *rest.Router, tags []string) {
 	h.tenantKeyChanges(r, tags)
 }
 
-// tenantKeyChanges registers what becomes of an API key once it is made.
+// tenantKeyChanges registers the operations that change, rotate and revoke an API key.
 func (h *Handler) tenantKeyChanges(r *rest.Router, tags []string) {
 	record := reflect.TypeFor[auth.Key]()
 	rest.Register(r, rest.Op{

@@ -25,7 +25,7 @@ type tenantMetricsIn struct {
 
 type tenantMetricsOut struct{ Body metering.Metrics }
 
-// tenantBilling registers what a tenant uses and pays.
+// tenantBilling registers the usage and the bills of a tenant.
 func (h *Handler) tenantBilling(r *rest.Router) {
 	tags := []string{"Tenants"}
 	rest.Register(r, rest.Op{

@@ -17,7 +17,7 @@ type signOnIn struct {
 	Body signon.Change
 }
 
-// IssuerToCheck names an identity provider.
+// IssuerToCheck identifies an identity provider.
 type IssuerToCheck struct {
 	Issuer string `json:"issuer,omitempty" maxLength:"512" doc:"The provider's issuer identifier; absent: that of the tenant's record."`
 }

@@ -49,7 +49,7 @@ type userRolesIn struct {
 	Body user.RolesChange
 }
 
-// Revoked is the answer to deleting what has a text for its id.
+// Revoked is the answer to deleting an object whose id is a text.
 type Revoked struct {
 	Message string `json:"message" doc:"What was done"`
 	ID      string `json:"id" doc:"Id of the removed resource"`

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// userFactor registers the second factors of people, for whoever administers them.
+// userFactor registers the second factors of people, for administrators.
 func (h *Handler) userFactor(r *rest.Router) {
 	tags, path := []string{"Users"}, "/users/{user_id}/second-factor"
 	rest.Register(r, rest.Op{

@@ -28,7 +28,7 @@ type identityPath struct {
 	IdentityID string `path:"identity_id" maxLength:"64" doc:"Id of the identity"`
 }
 
-// userIdentities registers who people are at identity providers.
+// userIdentities registers the identities of people at identity providers.
 func (h *Handler) userIdentities(r *rest.Router) {
 	tags, path := []string{"Users"}, "/users/{user_id}/identities"
 	rest.Register(r, rest.Op{

@@ -13,7 +13,7 @@ type userSessionPath struct {
 	SessionID string `path:"session_id" maxLength:"64" doc:"Id of the session"`
 }
 
-// userSessions registers the sessions of people, for whoever administers them.
+// userSessions registers the sessions of people, for administrators.
 func (h *Handler) userSessions(r *rest.Router) {
 	tags, path := []string{"Users"}, "/users/{user_id}/sessions"
 	rest.Register(r, rest.Op{

@@ -33,7 +33,7 @@ type replayReadIn struct {
 	Wait int `query:"wait" minimum:"0" maximum:"30" doc:"Longest wait for progress or for the end, in seconds; absent: answer at once"`
 }
 
-// compliance registers what replays recorded decisions.
+// compliance registers the replays of recorded decisions.
 func (h *Handler) compliance(r *rest.Router) {
 	tags := []string{"Compliance"}
 	rest.Register(r, rest.Op{

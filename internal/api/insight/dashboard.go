@@ -13,7 +13,7 @@ import (
 
 type statsOut struct{ Body dashboard.Stats }
 
-// WindowParam says how far back an answer goes.
+// WindowParam is the period that an answer covers.
 type WindowParam struct {
 	Window string `query:"window" enum:"15m,1h,6h,24h,7d,30d,90d,365d" default:"24h" doc:"How far back"`
 }
@@ -43,7 +43,7 @@ type anomaliesIn struct {
 
 type anomaliesOut struct{ Body anomaly.Page }
 
-// dashboard registers what says what is going on.
+// dashboard registers the key figures of the service.
 func (h *Handler) dashboard(r *rest.Router) {
 	tags := []string{"Dashboard"}
 	rest.Register(r, rest.Op{

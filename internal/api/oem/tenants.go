@@ -40,7 +40,7 @@ type deleteIn struct {
 
 type deletedOut struct{ Body tenant.Deletion }
 
-// tags are those of all operations of the family.
+// tags are the tags of all operations of the family.
 var tags = []string{"OEM"}
 
 // tenants registers the tenants of a vendor.

@@ -17,7 +17,7 @@ type usageIn struct {
 
 type usageOut struct{ Body vendor.Usage }
 
-// usage registers what a vendor's tenants use.
+// usage registers the usage of a vendor's tenants.
 func (h *Handler) usage(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "oem-get-usage", Method: http.MethodGet, Family: Family, Path: "/usage", Caller: scope.Vendor, Tags: tags,

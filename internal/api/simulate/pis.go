@@ -43,7 +43,7 @@ type simulateIn struct {
 
 type simulateOut struct{ Body simulator.Result }
 
-// RunsPage is the paging and the filter of the simulator's histories.
+// RunsPage is the paging and the filter of the simulator's history.
 type RunsPage struct {
 	Decision string `query:"decision" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"Return the runs with this decision only"`
 	Limit    int    `query:"limit" default:"50" minimum:"1" maximum:"200" doc:"Largest number of entries in the answer"`
@@ -77,7 +77,7 @@ func runsFilter(w rest.Window, p RunsPage) (simulator.Filter, error) {
 	return f, err
 }
 
-// simulator registers trying controls out: runs, their history, exports.
+// simulator registers runs of controls, their history and exports.
 func (h *Handler) simulator(r *rest.Router) {
 	tags := []string{"Simulator"}
 	rest.Register(r, rest.Op{
@@ -164,7 +164,7 @@ type ScenarioDeleted struct {
 
 type scenarioDeletedOut struct{ Body ScenarioDeleted }
 
-// scenarios registers the inputs that authors keep.
+// scenarios registers the inputs that authors save.
 func (h *Handler) scenarios(r *rest.Router) {
 	tags, record := []string{"Simulator"}, reflect.TypeFor[simulator.Scenario]()
 	rest.Register(r, rest.Op{
@@ -217,7 +217,7 @@ type simulationExportParams struct {
 	Format string `query:"format" required:"true" enum:"json,csv,pdf" doc:"json: the record with its checksum; csv: the record as a table; pdf: a report for people"`
 }
 
-// export registers the files that a run is exported as.
+// export registers the formats in which a run is exported.
 func (h *Handler) export(r *rest.Router) {
 	rest.Raw(r, rest.Op{
 		ID: "export-simulation", Method: http.MethodPost, Path: "/pis/export/{simulation_id}", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: []string{"Simulator"},

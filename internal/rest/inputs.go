@@ -6,7 +6,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// Page is the paging of lists: embed it in an input.
+// JSON is an input or an output that consists of a JSON body.
+type JSON[T any] struct{ Body T }
+
+// Answer returns a body as the output of an operation.
+func Answer[T any](body T, err error) (*JSON[T], error) { return &JSON[T]{body}, err }
+
+// Page is the paging of lists: an input by itself, or embedded in one.
 type Page struct {
 	Skip  int `query:"skip" default:"0" minimum:"0" doc:"Number of entries to skip"`
 	Limit int `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"Largest number of entries in the answer"`

@@ -46,15 +46,11 @@ type TemplateFilled struct {
 	Examples   []TemplateExample `json:"examples" doc:"Example traffic of a resource such as the template is made for."`
 }
 
-type templateListOut struct{ Body TemplateList }
-
 type templateGetIn struct {
 	rest.InEnvironment
 	ID         string `path:"template_id" maxLength:"64" doc:"Id of the template" example:"EGRESS_PII_MASKING"`
 	ResourceID int64  `query:"resource_id" minimum:"1" doc:"Resource whose enrichment is filled in; needs resources:read"`
 }
-
-type templateOut struct{ Body TemplateFilled }
 
 // templates registers the catalogue of shipped controls. The first request loads it.
 func (h *Handler) templates(r *rest.Router) {
@@ -64,7 +60,7 @@ func (h *Handler) templates(r *rest.Router) {
 		ID: "list-templates", Method: http.MethodGet, Path: "/templates", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary: "List the control templates", Description: "Every template works as it is. suggested-controls lists those that fit a resource.",
 	},
-		func(context.Context, scope.Scope, *struct{}) (*templateListOut, error) {
+		func(context.Context, scope.Scope, *struct{}) (*rest.JSON[TemplateList], error) {
 			c, err := load()
 			if err != nil {
 				return nil, err
@@ -75,14 +71,14 @@ func (h *Handler) templates(r *rest.Router) {
 				out.Templates = append(out.Templates, templateSummary(t))
 			}
 			out.Total = len(out.Templates)
-			return &templateListOut{out}, nil
+			return &rest.JSON[TemplateList]{Body: out}, nil
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-template", Method: http.MethodGet, Path: "/templates/{template_id}", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary:     "Read a control template, filled in for a resource",
 		Description: "With resource_id, parameters that come from enrichment have the values of that resource. The control also reads the enrichment at every decision, so a later change takes effect without an edit. An unknown template or resource: 404.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *templateGetIn) (*templateOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *templateGetIn) (*rest.JSON[TemplateFilled], error) {
 			c, err := load()
 			if err != nil {
 				return nil, err
@@ -99,7 +95,7 @@ func (h *Handler) templates(r *rest.Router) {
 			if err != nil {
 				return nil, err
 			}
-			return &templateOut{templateFilled(f, in.ResourceID)}, nil
+			return &rest.JSON[TemplateFilled]{Body: templateFilled(f, in.ResourceID)}, nil
 		})
 }
 

@@ -15,8 +15,6 @@ type PepPath struct {
 	ID int64 `path:"pep_id" minimum:"1" doc:"Id of the bouncer"`
 }
 
-type syncStatusOut struct{ Body bouncer.SyncStatus }
-
 // peps registers the operations on a bouncer under its other name.
 func (h *Handler) peps(r *rest.Router) {
 	tags := []string{"Bouncers"}
@@ -24,8 +22,7 @@ func (h *Handler) peps(r *rest.Router) {
 		ID: "get-sync-status", Method: http.MethodGet, Path: "/peps/{pep_id}/sync-status", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary: "Get the delivery state of a bouncer's policies",
 	},
-		func(ctx context.Context, sc scope.Scope, in *PepPath) (*syncStatusOut, error) {
-			status, err := h.Bouncers.SyncStatus(ctx, sc, in.ID)
-			return &syncStatusOut{status}, err
+		func(ctx context.Context, sc scope.Scope, in *PepPath) (*rest.JSON[bouncer.SyncStatus], error) {
+			return rest.Answer(h.Bouncers.SyncStatus(ctx, sc, in.ID))
 		})
 }

@@ -29,10 +29,6 @@ func (q LoginRequest) proof() auth.Proof {
 	return auth.Proof{Username: q.Username, Password: q.Password, Code: q.Code}
 }
 
-type loginIn struct{ Body LoginRequest }
-
-type grantOut struct{ Body auth.Grant }
-
 // Me is the caller, as GET /auth/me shows it.
 type Me struct {
 	user.User
@@ -43,8 +39,6 @@ type Me struct {
 	Environment scope.Env       `json:"environment,omitempty" enum:"sandbox,production" doc:"The only environment in which the credential is valid; absent: both"`
 	MustEnrol   bool            `json:"must_enrol_second_factor,omitempty" doc:"The tenant requires a second factor and the person has none: until it is enrolled, everything else is 403 second_factor_enrolment_required"`
 }
-
-type meOut struct{ Body Me }
 
 // Done is an answer with a message only.
 type Done struct {
@@ -71,9 +65,8 @@ func (h *Handler) auth(r *rest.Router) {
 		Summary:     "Sign in",
 		Description: "Issues a token that is valid for an hour. Every failure gets the same 401: unknown name, wrong password or disabled account. Ten failures within 15 minutes lock this account for this client address for 15 minutes: 429 `locked` with Retry-After. Other addresses can still sign in. While someone guesses the password, addresses that have never signed in to the account wait up to two seconds. 429 `too_many_sign_ins`: too many callers are waiting. 403 `password_login_off`: people of the tenant sign in through its identity provider. People with a second factor also send `code`; without it, a right password gets 401 `second_factor_required` with a `challenge` for /auth/login/second-factor, and with a wrong one 401 `second_factor_invalid`.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *loginIn) (*grantOut, error) {
-			g, err := h.Auth.Login(ctx, sc, in.Body.proof())
-			return &grantOut{g}, err
+		func(ctx context.Context, sc scope.Scope, in *rest.JSON[LoginRequest]) (*rest.JSON[auth.Grant], error) {
+			return rest.Answer(h.Auth.Login(ctx, sc, in.Body.proof()))
 		})
 	rest.Register(r, rest.Op{
 		ID: "logout", Method: http.MethodPost, Path: "/auth/logout", Reach: rest.ReachSelf, Enrols: true, Tags: tags,
@@ -96,13 +89,13 @@ func (h *Handler) auth(r *rest.Router) {
 		Summary:     "The caller",
 		Description: "permissions holds the scopes of the credential.",
 	},
-		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*meOut, error) {
+		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*rest.JSON[Me], error) {
 			u, err := h.Auth.Me(ctx, sc)
 			me := Me{User: u, Permissions: u.Permissions, Kind: sc.Actor.Kind, TenantID: sc.Tenant, MustEnrol: sc.EnrolOnly}
 			if sc.EnvBound {
 				me.Environment = sc.Env
 			}
-			return &meOut{me}, err
+			return &rest.JSON[Me]{Body: me}, err
 		})
 	rest.Raw(r, rest.Op{
 		ID: "issue-token", Method: http.MethodPost, Path: "/auth/token", Public: true, Tags: tags,

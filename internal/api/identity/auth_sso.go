@@ -16,8 +16,6 @@ import (
 // signInPage is the page of the console that explains a failed sign-in.
 const signInPage = "/login"
 
-type offerOut struct{ Body signon.Offer }
-
 // ssoLogin are the parameters of GET /auth/sso/login.
 type ssoLogin struct {
 	ReturnTo string `query:"return_to" maxLength:"2048" doc:"Path of this server to go to after the sign-in; by default the start page"`
@@ -44,9 +42,8 @@ func (h *Handler) authSSO(r *rest.Router) {
 		Summary:     "How people can sign in",
 		Description: "For the sign-in page. The tenant is the one that the request names, by default the default tenant. An unknown tenant looks like one without an identity provider.",
 	},
-		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*offerOut, error) {
-			o, err := h.SignOn.Offer(ctx, sc.Tenant)
-			return &offerOut{o}, err
+		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*rest.JSON[signon.Offer], error) {
+			return rest.Answer(h.SignOn.Offer(ctx, sc.Tenant))
 		})
 	rest.Raw(r, rest.Op{
 		ID: "start-sign-on", Method: http.MethodGet, Path: "/auth/sso/login", Public: true, Tags: tags, Status: http.StatusFound, FailurePage: signInPage,

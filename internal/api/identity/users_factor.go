@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/gatehouse-dev/gatehouse/internal/factor"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -15,9 +16,8 @@ func (h *Handler) userFactor(r *rest.Router) {
 		ID: "get-user-second-factor", Method: http.MethodGet, Path: path, Permission: "users:read", Tags: tags,
 		Summary: "The second factor of a user", Description: "Whether the user's sign-ins with a password need a code, and how many recovery codes are left. It shows no secret.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *UserPath) (*userFactorOut, error) {
-			st, err := h.Auth.Factors.StateOf(ctx, sc, in.ID)
-			return &userFactorOut{st}, err
+		func(ctx context.Context, sc scope.Scope, in *UserPath) (*rest.JSON[factor.State], error) {
+			return rest.Answer(h.Auth.Factors.StateOf(ctx, sc, in.ID))
 		})
 	rest.Register(r, rest.Op{
 		ID: "reset-user-second-factor", Method: http.MethodDelete, Path: path, Permission: "users:write", Tags: tags,

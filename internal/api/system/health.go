@@ -121,10 +121,6 @@ type healthOut struct {
 	Body   Health
 }
 
-type livenessOut struct{ Body Liveness }
-
-type bridgeOut struct{ Body BridgeHealth }
-
 // health registers /health and related paths. They need no credential: load balancers and
 // orchestrators have none.
 func (h *Handler) health(r *rest.Router) {
@@ -145,14 +141,14 @@ func (h *Handler) health(r *rest.Router) {
 		ID: "get-health-live", Method: http.MethodGet, Path: "/health/live", Public: true, Tags: tags,
 		Summary: "Check that the process runs",
 	},
-		func(context.Context, scope.Scope, *struct{}) (*livenessOut, error) {
-			return &livenessOut{Liveness{Status: "live"}}, nil
+		func(context.Context, scope.Scope, *struct{}) (*rest.JSON[Liveness], error) {
+			return &rest.JSON[Liveness]{Body: Liveness{Status: "live"}}, nil
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-health-ready", Method: http.MethodGet, Path: "/health/ready", Public: true, Tags: tags,
 		Summary: "Check that the service accepts requests",
 	},
-		func(ctx context.Context, _ scope.Scope, _ *struct{}) (*livenessOut, error) {
+		func(ctx context.Context, _ scope.Scope, _ *struct{}) (*rest.JSON[Liveness], error) {
 			if r.Leaving() {
 				return nil, fault.Stopping()
 			}
@@ -162,14 +158,14 @@ func (h *Handler) health(r *rest.Router) {
 					return nil, fault.New(fault.Unavailable, "not_ready", "the service is not accepting requests now").With("audit", audit).Because(err).After(time.Second)
 				}
 			}
-			return &livenessOut{Liveness{Status: "ready", Audit: &audit, Regions: h.regionHealth(ctx)}}, nil
+			return &rest.JSON[Liveness]{Body: Liveness{Status: "ready", Audit: &audit, Regions: h.regionHealth(ctx)}}, nil
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-health-bridge", Method: http.MethodGet, Path: "/health/policy-bridge", Public: true, Tags: tags,
 		Summary: "State of the delivery of policies to bouncers",
 	},
-		func(ctx context.Context, _ scope.Scope, _ *struct{}) (*bridgeOut, error) {
-			return &bridgeOut{h.bridgeHealth(ctx)}, nil
+		func(ctx context.Context, _ scope.Scope, _ *struct{}) (*rest.JSON[BridgeHealth], error) {
+			return &rest.JSON[BridgeHealth]{Body: h.bridgeHealth(ctx)}, nil
 		})
 }
 

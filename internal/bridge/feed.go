@@ -272,7 +272,7 @@ func (f *feed) publish(ctx context.Context, tx *db.Tx, r *reading, fresh []bounc
 	if env != r.env || registry != r.bouncers {
 		return errMoved
 	}
-	if err := f.svc.cfg.Bouncers.PublishAll(ctx, tx, fresh); err != nil {
+	if err := f.svc.cfg.Bouncers.Publish(ctx, tx, fresh); err != nil {
 		return err
 	}
 	r.bundles, err = f.bundles(ctx, tx)

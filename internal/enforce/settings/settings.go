@@ -299,9 +299,6 @@ func (r *Reader) readTokens(s *Settings, c identity.Config, before *Settings) er
 	return err
 }
 
-// Shadows reports whether denials are only recorded.
-func (s *Settings) Shadows() bool { return s.Mode == Shadowing }
-
 // Initial returns the settings before the first bundle. They trust the proxies in the configuration
 // of the process, and have no keys.
 func Initial(initial Mode, trusted []netip.Prefix) *Settings {

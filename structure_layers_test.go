@@ -50,7 +50,6 @@ var layers = []layer{
 	}},
 	{"on the stores", []string{
 		"internal/audit/stats",
-		"internal/blob",
 		"internal/cache/cachetest",
 		"internal/db/dbtest",
 		"internal/event",

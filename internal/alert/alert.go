@@ -20,7 +20,6 @@ import (
 const (
 	// MaxRules bounds the rules of a tenant.
 	MaxRules        = 50
-	maxChannels     = 50
 	defaultWindow   = 5 * 60
 	defaultCooldown = 60 * 60
 	defaultFires    = 10

@@ -6,20 +6,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 )
 
-// reserved are the paths below /v1 that clients of other products call. They are
-// no aliases.
+// reserved are the paths below /v1 that clients of other products call. They are not aliases.
 var reserved = []string{"/v1/data", "/v1/batch", "/v1/compile"}
 
-// hostForms answer at the root of the host as they do under /api/v1.
+// hostForms are served at the root of the host as well as under /api/v1.
 var hostForms = []string{"/health", "/metrics", "/devdocs", "/openapi.json", "/docs-assets"}
 
-// canonical maps the aliases of a path to the path that the operation is
-// registered under. Aliases are /api/<rest>, /v1/<rest>, /api/v1/v1/<rest>, the
-// forms at the root of the host, and former names.
+// canonical maps the alias of a path to the path under which the operation is registered. Aliases
+// are /api/<rest>, /v1/<rest>, /api/v1/v1/<rest>, the forms at the root of the host, and former
+// names.
 func canonical(path string) string { return renamed(prefixed(path)) }
 
-// renamed maps a former name of a path to the present one: the policies that use a
-// library were listed at /policies/{policy_id}/users.
+// renamed maps a former path to the current one: the policies that use a library were listed at
+// /policies/{policy_id}/users.
 func renamed(path string) string {
 	id, ok := strings.CutSuffix(path, "/users")
 	if !ok {
@@ -31,7 +30,7 @@ func renamed(path string) string {
 	return rest.Root + "/policies/" + id + "/dependents"
 }
 
-// prefixed maps the aliases of the beginning of a path.
+// prefixed maps the aliases of a path's prefix.
 func prefixed(path string) string {
 	switch {
 	case rest.Under(path, "/api/v1"):
@@ -59,8 +58,8 @@ func prefixed(path string) string {
 	return path
 }
 
-// isAPI reports whether a path belongs to the API, so that what is not found there
-// gets an error body and not the console.
+// isAPI reports whether a path belongs to the API. An unknown path there gets an error body and not
+// the console.
 func isAPI(path string) bool {
 	return rest.Under(path, "/api") || rest.Under(path, "/v1") || rest.Under(path, "/access") || rest.Under(path, "/scim") || rest.Under(path, "/.well-known")
 }

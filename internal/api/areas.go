@@ -2,8 +2,8 @@ package api
 
 import "github.com/gatehouse-dev/gatehouse/internal/rest"
 
-// areas are the rules of path prefixes: the form of their error bodies, whether
-// unknown query parameters pass, and which requests have a limit of their own.
+// areas returns the rules of path prefixes: the form of their error bodies, whether unknown query
+// parameters pass, and which requests have a limit of their own.
 func areas() []rest.Area {
 	return []rest.Area{
 		{Prefix: rest.Root + "/tenants", Errors: rest.ShapeTenant},

@@ -9,13 +9,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 )
 
-// The version of the API (semantic), as info.x-gatehouse-contract reports it. A
-// removed operation, member or value, or a narrower type, needs a new major
-// version: a test compares the document with the last one.
+// The version of the API (semantic), as info.x-gatehouse-contract reports it. Removing an
+// operation, member or value, or narrowing a type, needs a new major version: a test compares the
+// document with the last one.
 const (
 	APIVersion    = "2.0.0"
 	SchemaVersion = "1.0.0"
-	// OEMVersion is that of the API for embedding vendors, which changes on its own.
+	// OEMVersion is the version of the API for embedding vendors, which has its own numbers.
 	OEMVersion = "1.0.0"
 )
 
@@ -31,7 +31,7 @@ type Contract struct {
 //go:embed locales
 var catalogs embed.FS
 
-// Languages are those of the document. It is written in the first one.
+// Languages are the languages of the document, which is written in the first one.
 var Languages = []string{"en", "es", "fr"}
 
 // document describes the API as a whole.
@@ -52,7 +52,7 @@ func document() (rest.Document, error) {
 	}, err
 }
 
-// contractOf is the extension of info for a version.
+// contractOf returns the extension of info for a version.
 func contractOf(version string) map[string]any {
 	return map[string]any{"x-gatehouse-contract": Contract{
 		APIVersion: version, SchemaVersion: SchemaVersion,

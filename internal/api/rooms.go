@@ -50,17 +50,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/webhook"
 )
 
-// Config is what the API is made of.
+// Config is the configuration and the dependencies of the API.
 type Config struct {
-	// Kit is what all operations share. New sets Document, Areas, Canonical, IsAPI and PublicURL.
+	// Kit is shared by all operations. New sets Document, Areas, Canonical, IsAPI and PublicURL.
 	Kit rest.Config
-	// PublicURL is where clients reach this service, without a path.
+	// PublicURL is the address at which clients reach this service, without a path.
 	PublicURL string
 	// Started is when the process began to serve.
 	Started time.Time
 	// OpenMetrics lets /metrics be read without a credential.
 	OpenMetrics bool
-	// Probes tell /health about the parts.
+	// Probes report the state of the parts to /health.
 	Probes system.Probes
 
 	Access       *access.Service
@@ -122,13 +122,13 @@ func New(c Config) (*API, error) {
 	return a, r.Finish()
 }
 
-// CloseSockets ends the editors' sockets, which a shutdown of the server does not see.
+// CloseSockets ends the editors' sockets, which a shutdown of the server does not close.
 func (a *API) CloseSockets() { a.editors.CloseSockets() }
 
 // room is a package that serves an area of the API.
 type room interface{ Mount(r *rest.Router) }
 
-// rooms are in the order of docs/permissions.md.
+// rooms returns the rooms in the order of docs/permissions.md.
 func (c Config) rooms(e *editors.Handler, portal http.Handler) []room {
 	return []room{
 		&identity.Handler{Auth: c.Auth, Users: c.Users, Tenants: c.Tenants, Metering: c.Metering, Domains: c.Domains, SignOn: c.SignOn, Vendors: c.Vendors, SCIM: c.SCIM, SCIMTokens: c.SCIMTokens},

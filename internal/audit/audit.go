@@ -1,32 +1,29 @@
-// Package audit keeps what happened: the decision log and the administrative
-// log, each hash-chained inside the tenant's own store.
+// Package audit stores the decision log and the administrative log. Each is hash-chained in the
+// tenant's own store.
 //
-// A decision travels like this:
+// The path of a decision:
 //
-//	Record ──append by hand──▶ spool (disk, this process)      answered from here on
+//	Record ──appended line──▶  spool (disk, this process)      callers get their answers from here on
 //	                             │ Run: batches, per tenant
 //	                             ▼
-//	        one transaction: known ids out · chain · rows · counters
+//	        one transaction: drop known ids · chain · rows · counters
 //
-// Record returns when the line is in the operating system's hands, so a killed
-// process loses nothing; the shipper knows a decision again by its id, so
-// nothing counts twice however often a batch is repeated.
+// Record returns when the operating system has the line, so a killed process loses nothing. The
+// shipper recognises decisions by their ids, so a batch may be repeated and nothing counts twice.
 //
-// Counting is kept cheap by decision_counts: for every hour, by environment and
-// decision, how many rows there are in all, for each policy, each resource and
-// each pair of them, and for every day for each user. `total` is a sum of these,
-// and so is `filtered` for every filter that one of them covers; only the ragged
-// ends of a time window, and a user together with something else, are counted
-// on an index that covers the question.
+// decision_counts makes counting cheap. For each hour, environment and decision, it has the number
+// of rows: in all, for each policy, for each resource, and for each pair of them. It also has the
+// number for each user and day. `total` is a sum of these counts, and so is `filtered` if one kind
+// of count covers the filter. Only the partial buckets at the ends of a time window, and a user
+// combined with another filter, are counted with an index.
 //
-// The decisions table is not partitioned: PostgreSQL wants the partition key in
-// every unique index, and then decision_id alone could no longer be unique,
-// which is what makes a resent batch harmless. Retention removes the oldest end
-// of each level in small transactions instead, which touch no row that is being
-// written.
+// The decisions table is not partitioned. PostgreSQL requires the partition key in every unique
+// index, so decision_id alone could not be unique, and a batch that is sent again would be stored
+// twice. Instead, retention removes the oldest rows of each level in small transactions, which
+// touch no row that is being written.
 //
-// An administrative entry is written by Append inside the transaction of the
-// change that it tells of: neither is there without the other.
+// Append writes an administrative entry in the transaction of the change that it describes, so
+// neither exists without the other.
 package audit
 
 import (
@@ -58,7 +55,7 @@ func LevelOf(s string) Level {
 	}
 }
 
-// Keep is how long rows of the level stay in the log.
+// Keep returns how long rows of the level stay in the log.
 func (l Level) Keep() time.Duration {
 	const day = 24 * time.Hour
 	switch l {
@@ -79,8 +76,7 @@ const (
 	Deny   = "DENY"
 )
 
-// Decision is one entry of the decision log: the specification's "Audit log
-// entry" and what we add to it.
+// Decision is one entry of the decision log: the published entry format and our additions.
 type Decision struct {
 	DecisionID string    `json:"decision_id" doc:"Identifies the decision; entries that are sent twice are recognised by it."`
 	Timestamp  time.Time `json:"timestamp" doc:"When it was decided, RFC 3339 UTC."`

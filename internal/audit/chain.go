@@ -52,8 +52,8 @@ type row struct {
 	EvaluationUS int64     `db:"evaluation_us"`
 	Record       string    `db:"record"`
 	Hash         string    `db:"hash"`
-	// CallerID is the key of the caller's own id of the decision; nil: it had none, or
-	// the row is older than the column.
+	// CallerID is the key of the caller's own id of the decision; nil: there is none, or the row is
+	// older than the column.
 	CallerID *string `db:"caller_id"`
 
 	// input is stored for replay outside the row; "" means none.
@@ -82,7 +82,7 @@ func (r *row) seal(prev string) string {
 	d.Text(r.IPAddress)
 	d.Number(r.EvaluationUS)
 	d.Text(r.Record)
-	if r.CallerID != nil { // rows without one hash as before there was the column
+	if r.CallerID != nil { // rows without one keep the hash that they had before the column existed
 		d.Text(*r.CallerID)
 	}
 	return d.Sum()
@@ -121,7 +121,7 @@ func (r *eventRow) seal(prev string) string {
 	return d.Sum()
 }
 
-// decided is what the roll-ups count of the row.
+// decided returns what the roll-ups count of the row.
 func (r *row) decided() stats.Decided {
 	return stats.Decided{
 		At: r.At, Environment: r.Environment, Permitted: r.Decision == Permit, ByControl: r.PolicyID != 0, Masked: r.masked,
@@ -129,7 +129,7 @@ func (r *row) decided() stats.Decided {
 	}
 }
 
-// series is what series compare of a decision.
+// series returns what series compare of a decision.
 func (r *row) series() stats.Series {
 	return stats.Series{Environment: scope.Env(r.Environment), Resource: r.ResourceKey, Control: r.PolicyID, Bouncer: r.BouncerID, Subject: r.UserID}
 }

@@ -126,7 +126,7 @@ func (d *Decision) brief() Decision {
 	return out
 }
 
-// example is the part that refusals counted together have in common.
+// example returns the part that refusals counted together have in common.
 func (d *Decision) example(by fold.Grade) Decision {
 	out := d.brief()
 	out.Input, out.RequestID, out.CallerID = nil, "", ""

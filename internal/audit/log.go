@@ -43,9 +43,9 @@ type Config struct {
 	// what an earlier process left there. With nil, a process that is killed forgets the number.
 	Marks *spool.Marks
 	Left  map[int][]byte
-	// Stored is given the decisions of controls that a tenant's log has just taken, at every
-	// level, in the transaction that stores them. An error rolls that back, and they come again.
-	// Nil: nobody is given them.
+	// Stored receives, in the transaction that stores them, the decisions of controls that a
+	// tenant's log has just stored, at every level. An error rolls the transaction back, and Stored
+	// receives them again later. It may be nil.
 	Stored func(ctx context.Context, tx *db.Tx, tenant scope.TenantID, fresh []Fresh) error
 	// Alarm is called when a tenant's records cannot be recorded or stored: the built-in alert
 	// "audit pipeline error". It must return at once, and is called again at each attempt.
@@ -185,7 +185,7 @@ func (l *DecisionLog) RecordAll(tenant scope.TenantID, ds []Decision) error {
 	return l.handleUnlogged(tenant, ds, err)
 }
 
-// encode appends a decision as the spool keeps it.
+// encode appends a decision in the form of the spool.
 func (l *DecisionLog) encode(dst []byte, tenant scope.TenantID, d *Decision) []byte {
 	rec := *d
 	if len(rec.Hidden) > 0 {
@@ -195,8 +195,8 @@ func (l *DecisionLog) encode(dst []byte, tenant scope.TenantID, d *Decision) []b
 	return appendRecord(dst, tenant, &rec)
 }
 
-// spool puts records into the spool. Denials leave the last room to records that
-// must be kept: nothing that was permitted is lost to make room for what was not.
+// spool writes records to the spool. Denials must leave some room for records with must set, so
+// that no permitted request is lost to make room for a denied one.
 func (l *DecisionLog) spool(must bool, recs ...[]byte) error {
 	if len(recs) == 0 {
 		return nil
@@ -212,10 +212,9 @@ func (l *DecisionLog) spool(must bool, recs ...[]byte) error {
 	return nil
 }
 
-// Ingest takes decisions that a bouncer made, in the tenant's name: on return
-// all are as safe as Record makes them, each counted once however often it is
-// sent. A decision without a usable id is refused by its index, and the others
-// are taken.
+// Ingest stores decisions of a bouncer for the tenant. When it returns, all are as safe as after
+// Record, and each counts once, however often it is sent. It returns the indexes of the decisions
+// without a usable id, which it skips.
 func (l *DecisionLog) Ingest(ctx context.Context, tenant scope.TenantID, ds []Decision) (refused []int, err error) {
 	for i := range ds {
 		if err := ctx.Err(); err != nil {
@@ -228,14 +227,14 @@ func (l *DecisionLog) Ingest(ctx context.Context, tenant scope.TenantID, ds []De
 			refused = append(refused, i)
 			continue
 		}
-		if err := l.record(tenant, &ds[i], true); err != nil { // the bouncer has it still, and sends it again
+		if err := l.record(tenant, &ds[i], true); err != nil { // the bouncer still has it and sends it again
 			return refused, err
 		}
 	}
 	return refused, nil
 }
 
-// normalise puts d into the shape that the log keeps at its level.
+// normalise changes d to the form that the log stores at its level.
 func (l *DecisionLog) normalise(d *Decision) {
 	if d.Timestamp.IsZero() {
 		d.Timestamp = l.cfg.Now()
@@ -288,7 +287,7 @@ func firstOf(ok bool, s string) string {
 	return ""
 }
 
-// bounded replaces a document that is too big by a note of its size.
+// bounded replaces a document that is too large by a note of its size.
 func bounded(doc json.RawMessage) json.RawMessage {
 	if len(doc) <= maxDocument {
 		return doc
@@ -296,7 +295,7 @@ func bounded(doc json.RawMessage) json.RawMessage {
 	return json.RawMessage(`{"truncated":true,"bytes":` + strconv.Itoa(len(doc)) + `}`)
 }
 
-// Pending is how many records wait in the spool.
+// Pending returns how many records wait in the spool.
 func (l *DecisionLog) Pending() int64 { return l.cfg.Spool.Depth() }
 
 const (

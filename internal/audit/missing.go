@@ -21,7 +21,7 @@ type Missing struct {
 	First, Last      time.Time
 }
 
-// Count is how many are missing.
+// Count returns how many are missing.
 func (m Missing) Count() int64 { return m.Permits + m.Denials }
 
 // missing holds the counts until the log can store them.
@@ -193,7 +193,7 @@ func (l *DecisionLog) WriteMissing() error {
 	return nil
 }
 
-// gapEntry is the entry in the decision log about missing decisions.
+// gapEntry returns the entry in the decision log about missing decisions.
 func gapEntry(g *unsaid, now time.Time) *Decision {
 	message := fmt.Sprintf("%d decisions are missing (%d PERMIT, %d DENY): the server could not write its log from %s to %s",
 		g.Count(), g.Permits, g.Denials, g.First.UTC().Format(time.RFC3339Nano), g.Last.UTC().Format(time.RFC3339Nano))
@@ -213,7 +213,7 @@ func (l *DecisionLog) handleUnlogged(tenant scope.TenantID, ds []Decision, err e
 	return nil
 }
 
-// unavailable is the fault for a log that cannot be written.
+// unavailable returns the fault for a log that cannot be written.
 func unavailable(err error) error {
 	return fault.New(fault.Unavailable, "audit_unavailable", "the decision log cannot be written").After(time.Second).Because(err)
 }

@@ -141,49 +141,6 @@ func (rd *Reader) Each(ctx context.Context, sc scope.Scope, f Filter, fn func(*D
 	}
 }
 
-// Bucket is one hour of counters.
-type Bucket struct {
-	Start       time.Time `json:"start"`
-	Environment scope.Env `json:"environment"`
-	Decision    string    `json:"decision"`
-	Tally
-}
-
-// Of selects counters: all of the tenant, of a policy, of a resource, or of a policy on a
-// resource.
-type Of struct {
-	PolicyID   int64
-	ResourceID string
-}
-
-// Counters returns the hourly counters selected by of, from the hour of from to the hour of to,
-// both included, oldest first. Hours without decisions are left out.
-func (rd *Reader) Counters(ctx context.Context, sc scope.Scope, of Of, from, to time.Time) ([]Bucket, error) {
-	key := allKey
-	switch resource := digest.Key(clip(of.ResourceID)); {
-	case of.PolicyID != 0 && resource != "":
-		key = pairKey(of.PolicyID, resource)
-	case of.PolicyID != 0:
-		key = policyKey(of.PolicyID)
-	case resource != "":
-		key = resourceKey(resource)
-	}
-	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return nil, err
-	}
-	out := []Bucket{}
-	err = store.Read(ctx, func(tx *db.Tx) error {
-		s := span{bucketOf(from, hour), bucketOf(to, hour).Add(hour)}
-		cells, err := tallyBy(ctx, tx, key, s, pairsOf(stats.Visible(sc, sc.Env), ""))
-		for _, c := range cells {
-			out = append(out, Bucket{Start: c.Bucket, Environment: scope.Env(c.Environment), Decision: c.Decision, Tally: c.Tally})
-		}
-		return err
-	})
-	return out, err
-}
-
 func limitOf(n int) (int, error) {
 	switch {
 	case n == 0:
@@ -233,7 +190,7 @@ func newQuestion(sc scope.Scope, f Filter) (*question, error) {
 	return q, err
 }
 
-// key is the counter that answers q except at the ends of its window, if there is one.
+// key returns the counter that answers q except at the ends of its window, if there is one.
 func (q *question) key() (key string, width time.Duration, ok bool) {
 	switch {
 	case q.id != "":

@@ -8,9 +8,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-// Recount rolls the entries of the log up that belong to a series, by minutes, oldest first:
-// for series that nobody counted. It reads the newest n entries of [from, to), and says since
-// when they are all.
+// Recount rolls up the entries of the log that belong to a series, by minutes, oldest first. It is
+// for series that were not counted yet. It reads the newest n entries of [from, to); since is the
+// time from which they are complete.
 func Recount(ctx context.Context, tx *db.Tx, s stats.Series, from, to time.Time, n int) (minutes []stats.Rollup, since time.Time, err error) {
 	rows, err := entriesOf(ctx, tx, s, from, to, n)
 	if err != nil {

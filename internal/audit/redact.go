@@ -6,7 +6,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
 )
 
-// redactMap gives m as JSON without what must not be logged; nil is {}.
+// redactMap returns m as JSON without what must not be logged; nil is {}.
 func redactMap(m map[string]any) (string, error) {
 	if len(m) == 0 {
 		return "{}", nil

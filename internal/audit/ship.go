@@ -210,7 +210,7 @@ func toRow(line []byte) (row, error) {
 	return r, nil
 }
 
-// keyOf is the value that resource_id filters by: the registered id, else the caller's.
+// keyOf returns the value that resource_id filters by: the registered id, else the caller's.
 func keyOf(d *Decision) string {
 	if d.ResourceID != 0 {
 		return strconv.FormatInt(d.ResourceID, 10)

@@ -13,7 +13,7 @@ type inputEnd struct {
 	Total int64 `db:"total"`
 }
 
-// inputsEnd is the position for the next input; zero when there is none yet.
+// inputsEnd returns the position for the next input; zero when there is none yet.
 func inputsEnd(ctx context.Context, tx *db.Tx) (inputEnd, error) {
 	rows, err := db.All[inputEnd](ctx, tx, `SELECT pos, total FROM replay_inputs ORDER BY pos DESC LIMIT 1`)
 	if err != nil || len(rows) == 0 {

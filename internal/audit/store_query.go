@@ -211,24 +211,6 @@ func seqOf(ctx context.Context, tx *db.Tx, id string) (int64, error) {
 	return seq, err
 }
 
-// tallyBy adds up one key's cells over whole buckets, one row for each bucket.
-func tallyBy(ctx context.Context, tx *db.Tx, key string, s span, pairs []pair) ([]cell, error) {
-	q := question{pairs: pairs}
-	envs, decisions := q.sides()
-	args := []any{key, s.lo, s.hi}
-	for _, v := range append(envs, decisions...) {
-		args = append(args, v)
-	}
-	var b strings.Builder
-	b.WriteString(`SELECT key, bucket, environment, decision, logged, counted, evaluation_us, cache_hits, errors FROM decision_counts
-		WHERE key = $1 AND bucket >= $2 AND bucket < $3 AND environment IN (`)
-	b.WriteString(db.Placeholders(4, len(envs)))
-	b.WriteString(`) AND decision IN (`)
-	b.WriteString(db.Placeholders(4+len(envs), len(decisions)))
-	b.WriteString(`) ORDER BY bucket`)
-	return db.All[cell](ctx, tx, b.String(), args...)
-}
-
 // eventsPage returns the administrative entries of a filter, newest first, and their total
 // number.
 func eventsPage(ctx context.Context, tx *db.Tx, f EventFilter, before int64, n int) ([]Event, int64, error) {

@@ -7,17 +7,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Fresh is a decision of a control that the log has just taken, for the first and only time.
+// Fresh is a decision of a control that the log has just stored for the first time.
 type Fresh struct {
 	// PolicyID is the control that decided.
 	PolicyID int64
 	record   string
 }
 
-// Decision reads it, redacted as it is in the log.
+// Decision parses the entry, which is redacted as in the log.
 func (f Fresh) Decision() (Decision, error) { return decodeDecision([]byte(f.record)) }
 
-// report gives the decisions of controls to Config.Stored.
+// report passes the decisions of controls to Config.Stored.
 func (l *DecisionLog) report(ctx context.Context, tx *db.Tx, tenant scope.TenantID, rows []row) error {
 	if l.cfg.Stored == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package auth says who asks. It turns an API key or a session token into a
-// scope.Scope, and is the only package that makes one.
+// Package auth authenticates callers. It turns an API key or a session token into a scope.Scope,
+// and is the only package that creates one.
 //
 //	credential ─sha256─▶ entry in process ─────────────────────────▶ scope   (the hot path: no store)
 //	                        │ not there, or its realm has moved on
@@ -7,15 +7,14 @@
 //	             API key: format, checksum, digest in the system store, row in the tenant's
 //	             token:   signature, fixed claims, session row in the tenant's store
 //
-// A realm is what one replica knows of one tenant: its status, its plan and a
-// generation. Every change of people, keys, roles or sessions bumps the tenant's
-// revision `auth` in its own transaction; db.Watch then moves the generation on,
-// and all entries of the tenant are read anew when they are next used. Where the
-// word is lost, the revision is looked at every two seconds. So a revocation
-// holds at once on its replica and within five seconds on every other.
+// A realm is what one replica knows about one tenant: its status, its plan and a generation. Every
+// change of people, keys, roles or sessions increments the tenant's revision `auth` in its own
+// transaction. db.Watch then increments the generation, and each entry of the tenant is loaded
+// again when it is next used. In case a notification is lost, the revision is checked every two
+// seconds. So a revocation applies at once on its replica, and within five seconds on every other.
 //
-// Refusals say nothing: unknown, wrong and disabled are one answer, at one cost
-// in time, and a lock is on a name whether there is such an account or not.
+// Refusals reveal nothing. An unknown, a wrong and a disabled credential get the same answer after
+// the same work, and a name can be locked whether it has an account or not.
 package auth
 
 import (
@@ -286,8 +285,8 @@ func (c Credential) text() (string, error) {
 	return text, nil
 }
 
-// entryDigest is the key of an entry. The digest of a cookie never equals that of another
-// kind of credential.
+// entryDigest returns the key of an entry. The digest of a cookie never equals that of another kind
+// of credential.
 func entryDigest(c Credential, text string) [sha256.Size]byte {
 	if c.Cookie != "" {
 		return cookieDigest(text)
@@ -371,8 +370,8 @@ func (s *Service) Within(ctx context.Context, sc scope.Scope, id scope.TenantID)
 	return sc, nil
 }
 
-// SystemScope is the scope of the service's own work in a tenant: jobs, and the command
-// line on the server's host.
+// SystemScope returns the scope of the service's own work in a tenant: jobs, and the command line
+// on the server's host.
 func SystemScope(t scope.TenantID, name, requestID string) scope.Scope {
 	return scope.Scope{
 		Tenant: t, Actor: scope.Actor{Kind: scope.System, ID: name, Name: name},

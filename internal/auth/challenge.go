@@ -20,13 +20,13 @@ import (
 const (
 	// challengeLife is how long somebody has to type the code.
 	challengeLife = 5 * time.Minute
-	// challengeTries is how many wrong codes end a challenge.
+	// challengeTries is the number of wrong codes after which a challenge ends.
 	challengeTries = 5
-	// maxChallenges is how many one person may have open.
+	// maxChallenges is the largest number of open challenges of one person.
 	maxChallenges = 20
 )
 
-// Codes of the refusals after a right password.
+// Error codes after a correct password.
 const (
 	codeRequired = "second_factor_required"
 	codeInvalid  = "second_factor_invalid"
@@ -40,8 +40,9 @@ func badChallenge() error {
 	return fault.New(fault.Unauthenticated, "invalid_challenge", "this sign-in has expired or was completed; start again with the password")
 }
 
-// secondFactor checks the second factor of a person whose password was right. why is what to
-// answer if it is missing or wrong: that is no failure of the transaction, which counts.
+// secondFactor checks the second factor of a person whose password was correct. why is the answer
+// if the factor is missing or wrong. That is not an error of the transaction, which must commit to
+// count the attempt.
 func (f *Factors) secondFactor(ctx context.Context, tx *db.Tx, t scope.TenantID, sc scope.Scope, u user.User, in *passed) (proof factor.Proof, why, err error) {
 	enrolled, err := factor.Enrolled(ctx, tx, u.ID)
 	if err != nil {
@@ -70,8 +71,8 @@ func (f *Factors) secondFactor(ctx context.Context, tx *db.Tx, t scope.TenantID,
 	return proof, nil, err
 }
 
-// challenge asks for a code. The guess was neither right nor wrong, so it is taken back and
-// clears nothing: a right password must not give more guesses at the code.
+// challenge asks for a code. The guess was neither right nor wrong, so it no longer counts, but no
+// count is reset: a correct password must not allow more guesses at the code.
 func (f *Factors) challenge(ctx context.Context, tx *db.Tx, u user.User, in *passed) (why, err error) {
 	if err := in.Return(ctx, tx); err != nil {
 		return nil, err
@@ -100,11 +101,11 @@ func hexDigest(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// challengeDigest is the stored form of a challenge.
+// challengeDigest returns the form in which a challenge is stored.
 func challengeDigest(text string) string { return hexDigest("challenge\x00" + text) }
 
-// answer completes the sign-in that a challenge is for. An unknown challenge, one for another
-// purpose, of another tenant, or whose password has changed, is 401 invalid_challenge.
+// answer completes the sign-in that belongs to a challenge. The answer is 401 invalid_challenge if
+// the challenge is unknown, is for another purpose or tenant, or if the password has changed.
 func (f *Factors) answer(ctx context.Context, store *db.DB, sc scope.Scope, p Proof, what purpose, open opener) error {
 	if p.Code == "" {
 		return wrongCode()
@@ -151,7 +152,7 @@ func (f *Factors) answer(ctx context.Context, store *db.DB, sc scope.Scope, p Pr
 	return f.s.finish(ctx, store, sc, &passed{Guess: g, rehash: c.Rehash, code: p.Code, challenge: &c}, open)
 }
 
-// queue makes a stranger wait who guesses, as check does.
+// queue delays a caller who has guessed wrong before, as check does.
 func (f *Factors) queue(ctx context.Context, g *guess.Guess) error {
 	if g.Familiar {
 		return nil

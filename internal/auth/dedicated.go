@@ -11,13 +11,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// Holder is who a dedicated key stands for.
+// Holder is the caller that a dedicated key identifies.
 type Holder struct {
 	Name string
-	// Limit is how many requests the holder may make in an hour; 0: as many as the plan of
-	// the tenant allows.
+	// Limit is how many requests the holder may make in an hour; 0: the limit of the tenant's plan.
 	Limit int64
-	// Permissions are what the key may do where operations need a permission of its kind.
+	// Permissions are what the key may do, for operations that need a permission of its kind.
 	Permissions scope.Permissions
 }
 
@@ -25,12 +24,12 @@ type Holder struct {
 // tenant.
 type Holders map[scope.ActorKind]func(ctx context.Context, tx *db.Tx, id string) (Holder, error)
 
-// Dedicated issues and ends keys that are dedicated to one kind of caller: such a key works
-// with the operations of that kind only (rest.Op.Caller), in the name of its holder, and is
-// not among the tenant's API keys.
+// Dedicated issues and revokes keys for one kind of caller. Such a key works only with the
+// operations of that kind (rest.Op.Caller), identifies its holder, and does not appear among the
+// tenant's API keys.
 type Dedicated struct{ s *Service }
 
-// DedicatedKey is a key that one kind of caller uses, and for one thing only.
+// DedicatedKey is a key for one kind of caller and one purpose.
 type DedicatedKey struct {
 	ID         string     `json:"id" doc:"Identifies the key; not secret."`
 	Key        string     `json:"key,omitempty" doc:"The key itself; only the answer that creates it contains it."`
@@ -112,7 +111,7 @@ func (d *Dedicated) Revoke(ctx context.Context, sc scope.Scope, kind scope.Actor
 	return d.forget(ctx, ended)
 }
 
-// forget removes the hashes of keys that are void already.
+// forget removes the hashes of keys that no longer work.
 func (d *Dedicated) forget(ctx context.Context, keys []Key) error {
 	if len(keys) == 0 {
 		return nil
@@ -137,8 +136,8 @@ func DedicatedKeys(ctx context.Context, tx *db.Tx, kind scope.ActorKind, holder 
 	return out, err
 }
 
-// fill fills an entry for a dedicated key. Its kind is what opens its operations; it has the
-// permissions of its holder, mostly none.
+// fill fills an entry for a dedicated key. The key's kind gives access to the operations of that
+// kind. The key has the permissions of its holder, usually none.
 func (hs Holders) fill(ctx context.Context, tx *db.Tx, e *entry, k Key) error {
 	find := hs[k.Dedicated]
 	if find == nil {

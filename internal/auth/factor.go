@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// What sessions prove that needs no second factor.
+// Proofs of sessions that need no second factor.
 const (
 	proofLink     = "link"
 	proofProvider = "provider"
@@ -23,7 +23,7 @@ type Factors struct {
 	s *Service
 }
 
-// FactorState is what the caller's second factor looks like to the caller.
+// FactorState describes the caller's second factor to the caller.
 type FactorState struct {
 	factor.State
 	Required bool `json:"required" doc:"Whether the tenant requires a second factor of people who sign in with a password."`
@@ -34,15 +34,14 @@ func enrolFirst() error {
 	return fault.New(fault.Forbidden, "second_factor_enrolment_required", "this tenant requires a second factor; enrol one before you do anything else")
 }
 
-// notConfirmed is the answer to a wrong password or code of somebody who is signed in. It
-// does not say which of them is wrong.
+// notConfirmed returns the answer to a wrong password or code of a person who is signed in. It does
+// not reveal which of them is wrong.
 func notConfirmed() error {
 	return fault.New(fault.Forbidden, "confirmation_failed", "the password or the code is wrong")
 }
 
-// mustEnrol reports whether a person's session is only good for enrolling: the tenant
-// requires a second factor, and the person has none. A session from before the person
-// enrolled is refused.
+// mustEnrol reports whether a person's session only allows enrolling, because the tenant requires a
+// second factor and the person has none. A session that is older than the enrolment is refused.
 func mustEnrol(ctx context.Context, tx *db.Tx, r *realm, ss session) (bool, error) {
 	if !r.facts.Load().RequireFactor || ss.Proof != string(factor.None) || ss.Issuer != "" {
 		return false, nil
@@ -64,7 +63,7 @@ func (f *Factors) ownStore(ctx context.Context, sc scope.Scope) (*db.DB, scope.S
 	return home, sc, err
 }
 
-// State says what second factor the caller has.
+// State describes the caller's second factor.
 func (f *Factors) State(ctx context.Context, sc scope.Scope) (FactorState, error) {
 	home, sc, err := f.ownStore(ctx, sc)
 	if err != nil {
@@ -81,9 +80,9 @@ func (f *Factors) State(ctx context.Context, sc scope.Scope) (FactorState, error
 	})
 }
 
-// Begin draws the secret of a new second factor for the caller, who must know the password.
-// Whoever has just signed in to enrol need not repeat it. Faults: Conflict for people who
-// have a second factor or no password, Forbidden confirmation_failed.
+// Begin creates the secret of a new second factor. The caller must send the password, except right
+// after signing in to enrol. Faults: Conflict for people who have a second factor or no password,
+// Forbidden confirmation_failed.
 func (f *Factors) Begin(ctx context.Context, sc scope.Scope, password string) (factor.Enrolment, error) {
 	home, sc, err := f.ownStore(ctx, sc)
 	if err != nil {
@@ -106,8 +105,8 @@ func (f *Factors) Begin(ctx context.Context, sc scope.Scope, password string) (f
 	return out, f.withPassword(ctx, home, sc, password, nil, begin)
 }
 
-// Confirm makes the caller's new second factor count, with a first code of its app, and
-// returns the recovery codes. The caller's other sessions end: they were begun without it.
+// Confirm activates the caller's new second factor with a first code from its app, and returns the
+// recovery codes. It ends the caller's other sessions, which started without the factor.
 func (f *Factors) Confirm(ctx context.Context, sc scope.Scope, code string) ([]string, error) {
 	home, sc, err := f.ownStore(ctx, sc)
 	if err != nil {
@@ -137,7 +136,7 @@ func (f *Factors) Confirm(ctx context.Context, sc scope.Scope, code string) ([]s
 	return codes, err
 }
 
-// endOthers ends all sessions of a person except one, which has proved something new.
+// endOthers ends all sessions of a person except one, which has given a new proof.
 func (f *Factors) endOthers(ctx context.Context, tx *db.Tx, u user.User, root string, proof factor.Proof) error {
 	if err := deleteOthersOf(ctx, tx, u.ID, root); err != nil {
 		return err
@@ -185,8 +184,8 @@ func (f *Factors) Disable(ctx context.Context, sc scope.Scope, password, code st
 	})
 }
 
-// withPassword runs then in a transaction, once the caller's password and, if it is not nil, the
-// code are right. What is wrong counts as a failed sign-in.
+// withPassword runs then in a transaction if the caller's password is correct, and the code too
+// unless it is nil. A wrong one counts as a failed sign-in.
 func (f *Factors) withPassword(ctx context.Context, home *db.DB, sc scope.Scope, password string, code *string, then func(tx *db.Tx, u user.User) error) error {
 	var u user.User
 	enrolled := false
@@ -242,7 +241,7 @@ func (f *Factors) withPassword(ctx context.Context, home *db.DB, sc scope.Scope,
 	return refusal
 }
 
-// StateOf says what second factor a person of the tenant has. Fault: NotFound.
+// StateOf describes the second factor of a person of the tenant. Fault: NotFound.
 func (f *Factors) StateOf(ctx context.Context, sc scope.Scope, userID string) (factor.State, error) {
 	var out factor.State
 	return out, f.s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
@@ -255,9 +254,9 @@ func (f *Factors) StateOf(ctx context.Context, sc scope.Scope, userID string) (f
 	})
 }
 
-// ResetOf removes the second factor of a person who has lost it, and ends the person's
-// sessions. The caller must hold what the person may do, and is not that person: people
-// disable their own with a code. Faults: NotFound, Forbidden, Conflict where there is none.
+// ResetOf removes the second factor of a person who has lost it, and ends the person's sessions.
+// The caller must hold all permissions of the person, and must be another person: people disable
+// their own factor with a code. Faults: NotFound, Forbidden, Conflict if there is none.
 func (f *Factors) ResetOf(ctx context.Context, sc scope.Scope, userID string) error {
 	return f.s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) error {
 		u, err := user.Locked(ctx, tx, userID)
@@ -284,7 +283,7 @@ func (f *Factors) ResetOf(ctx context.Context, sc scope.Scope, userID string) er
 	})
 }
 
-// forgetMethods corrects what is known of how a person signed in, and unlocks their codes.
+// forgetMethods clears how a person last signed in, and unlocks their codes.
 func (f *Factors) forgetMethods(ctx context.Context, tx *db.Tx, u user.User) error {
 	if err := guess.ClearCodes(ctx, tx, u.ID); err != nil {
 		return err
@@ -292,8 +291,8 @@ func (f *Factors) forgetMethods(ctx context.Context, tx *db.Tx, u user.User) err
 	return user.NotePassword(ctx, tx, u, factor.None.Methods())
 }
 
-// drop is ResetOf on the authority of somebody on the server's host, within tx. The person's
-// sessions have ended.
+// drop is ResetOf for an operator on the server's host, within tx. The person's sessions have
+// already ended.
 func (f *Factors) drop(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.User) error {
 	u, err := user.Locked(ctx, tx, u.ID)
 	if err != nil {
@@ -305,8 +304,8 @@ func (f *Factors) drop(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.Us
 	return f.forgetMethods(ctx, tx, u)
 }
 
-// verifyCode checks the code of a sign-in whose password was right. why is the refusal of one
-// that is wrong, which it counts.
+// verifyCode checks the code of a sign-in whose password was correct. why is the refusal of a wrong
+// code, which is counted.
 func (f *Factors) verifyCode(ctx context.Context, tx *db.Tx, t scope.TenantID, sc scope.Scope, u user.User, in *passed) (proof factor.Proof, why, err error) {
 	sc.Tenant = t
 	sc.Actor = scope.Actor{Kind: scope.Person, ID: u.ID, Name: u.Username, Roles: u.Roles, IP: sc.Actor.IP}

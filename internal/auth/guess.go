@@ -11,11 +11,11 @@ import (
 // Limits on the sign-ins of strangers that are in progress, in total and from one network.
 const (
 	seats = 512
-	// SeatsNetwork is how many one network may have in progress.
+	// SeatsNetwork is how many sign-ins one network may have in progress.
 	SeatsNetwork = 64
 )
 
-// TooManySignIns is the answer for a network with too many sign-ins at once.
+// TooManySignIns returns the answer for a network with too many sign-ins at once.
 func TooManySignIns() error {
 	return fault.New(fault.RateLimited, "too_many_sign_ins", "too many people are signing in; try again shortly").After(time.Second)
 }
@@ -43,7 +43,7 @@ func (l *Lobby) Enter(key string, most int) bool {
 	return true
 }
 
-// Leave gives the seat back.
+// Leave frees the seat.
 func (l *Lobby) Leave(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -91,7 +91,7 @@ type RotateRequest struct {
 	GraceSeconds int64 `json:"grace_seconds,omitempty" minimum:"0" maximum:"2592000" doc:"How long the old key still works, in seconds; 0: not at all."`
 }
 
-// Grace is how long the old key still works; without a body, not at all.
+// Grace returns how long the old key continues to work: 0 without a body.
 func (r *RotateRequest) Grace() time.Duration {
 	if r == nil {
 		return 0
@@ -99,9 +99,9 @@ func (r *RotateRequest) Grace() time.Duration {
 	return time.Duration(r.GraceSeconds) * time.Second
 }
 
-// CreateKey creates a key of the tenant's own, for both environments or for the one that is
-// named. Faults: 403 for scopes that the caller does not hold, an end later than the
-// caller's own, or a caller limited to another environment; 422 for unknown scopes.
+// CreateKey creates a key of the tenant, for both environments or for a named one. Faults: 403 for
+// scopes that the caller does not hold, an end later than the caller's own, or a caller limited to
+// another environment; 422 for unknown scopes.
 func (s *Service) CreateKey(ctx context.Context, sc scope.Scope, d KeyDraft) (Key, error) {
 	return s.makeKey(ctx, sc, Key{Name: d.Name, Scopes: d.Scopes, Environment: d.Environment, ExpiresAt: d.ExpiresAt})
 }
@@ -323,9 +323,9 @@ func (s *Service) RevokeKey(ctx context.Context, sc scope.Scope, id string) (Key
 	return k, s.Stores.System().Write(ctx, func(tx *db.Tx) error { return dropCredential(ctx, tx, k.Digest) })
 }
 
-// RotateKey creates a key with the same name, scopes and end, and lets the old one live for
-// the grace period. The caller sees the new key, and so must hold its scopes. An ended key
-// cannot be rotated: 409.
+// RotateKey creates a key with the same name, scopes and end. The old key works until the end of
+// the grace period. The caller sees the new key, and so must hold its scopes. An ended key cannot
+// be rotated: 409.
 func (s *Service) RotateKey(ctx context.Context, sc scope.Scope, id string, grace time.Duration) (Key, error) {
 	old, err := s.Key(ctx, sc, id)
 	if err != nil {

@@ -18,17 +18,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// Proof is what somebody signs in with: a name and a password, for people with a second
-// factor also a code; or the code for a challenge, which stands for the rest.
+// Proof is what a person signs in with: a name and a password, and a code if the person has a
+// second factor. Or the code for a challenge, which replaces the name and the password.
 type Proof struct {
 	Username, Password string
 	// Code is one of the person's authenticator app, or a recovery code.
 	Code string
-	// Challenge is from an earlier sign-in whose password was right.
+	// Challenge comes from an earlier sign-in with a correct password.
 	Challenge string
 }
 
-// purpose is what a challenge was made for. It is good for nothing else.
+// purpose is the purpose of a challenge, which is valid for nothing else.
 type purpose string
 
 const (
@@ -38,17 +38,16 @@ const (
 	forBrowser  purpose = "browser"
 )
 
-// Login checks a password and starts a session. sc is the scope of a stranger: tenant,
-// address, request id. Faults: the same 401 invalid_credentials for every failure, after
-// the same work; 429 locked once this address has guessed too often at this account, known
-// or not; 429 too_many_sign_ins when too many callers wait. Once the password was right:
-// 401 second_factor_required where a code is missing, 401 second_factor_invalid for a wrong
-// one.
+// Login checks a password and starts a session. sc is the scope of a stranger: tenant, address,
+// request id. Faults: the same 401 invalid_credentials for every failure, after the same work; 429
+// locked if this address has made too many guesses at this account, whether it exists or not; 429
+// too_many_sign_ins if too many callers wait. After a correct password: 401 second_factor_required
+// if the code is missing, 401 second_factor_invalid if it is wrong.
 func (s *Service) Login(ctx context.Context, sc scope.Scope, p Proof) (Grant, error) {
 	return s.grant(ctx, sc, p, forToken, nil)
 }
 
-// grant signs in for a token of some scopes, or of all that the person has.
+// grant signs a person in, and returns a token with these scopes, or with all that the person has.
 func (s *Service) grant(ctx context.Context, sc scope.Scope, p Proof, what purpose, scopes []string) (g Grant, err error) {
 	err = s.login(ctx, sc, p, what, func(tx *db.Tx, t scope.TenantID, ss session) (map[string]any, error) {
 		ss.Limited, ss.Scopes = len(scopes) > 0, scopes
@@ -62,7 +61,7 @@ func (s *Service) grant(ctx context.Context, sc scope.Scope, p Proof, what purpo
 // audit entry says about the session.
 type opener func(tx *db.Tx, t scope.TenantID, ss session) (map[string]any, error)
 
-// login checks what somebody signs in with and has open write the session.
+// login checks the proof of a person, and lets open write the session.
 func (s *Service) login(ctx context.Context, sc scope.Scope, p Proof, what purpose, open opener) error {
 	store, served, err := s.loginStore(ctx, sc.Tenant)
 	if err != nil {
@@ -92,7 +91,7 @@ func (s *Service) login(ctx context.Context, sc scope.Scope, p Proof, what purpo
 	return s.finish(ctx, store, sc, &passed{Guess: g, rehash: rehash, code: p.Code, purpose: what}, open)
 }
 
-// noneOf makes a text something that is stored nowhere; nothing stays nothing.
+// noneOf changes a text to one that is not stored anywhere. Empty stays empty.
 func noneOf(nobody, text string) string {
 	if text == "" {
 		return ""
@@ -100,8 +99,8 @@ func noneOf(nobody, text string) string {
 	return nobody + text
 }
 
-// check counts a guess and checks the password. A locked pair is refused before anything is
-// hashed. rehash is a new hash of a right password whose hash has another cost.
+// check counts a guess and checks the password. A locked pair is refused before any hashing. rehash
+// is a new hash of a correct password whose hash has an outdated cost.
 func (s *Service) check(ctx context.Context, store *db.DB, sc scope.Scope, name, password string) (right bool, g guess.Guess, rehash string, err error) {
 	err = store.Read(ctx, func(tx *db.Tx) (err error) {
 		g, err = guess.Load(ctx, tx, sc.Actor.IP, name, s.Now())
@@ -145,7 +144,7 @@ func (s *Service) check(ctx context.Context, store *db.DB, sc scope.Scope, name,
 	return right, g, rehash, err
 }
 
-// wrongPassword is the one answer to every sign-in that fails.
+// wrongPassword returns the answer to every sign-in that fails.
 func wrongPassword() error {
 	return fault.New(fault.Unauthenticated, "invalid_credentials", "the user name or the password is wrong")
 }
@@ -194,7 +193,7 @@ func (s *Service) recordFailure(ctx context.Context, tx *db.Tx, sc scope.Scope, 
 	return event.Emit(ctx, tx, sc, event.Event{Type: event.FailedLogins, ObjectKind: "user", ObjectID: g.User.ID, ObjectName: g.User.Username, Data: data})
 }
 
-// passed is a sign-in whose password was right.
+// passed is a sign-in with a correct password.
 type passed struct {
 	guess.Guess
 	// rehash is a new hash of the password, if it needs one.
@@ -210,7 +209,7 @@ type passed struct {
 // the pair's count, removes this guess from the counts of account and network, and records
 // where the person signed in.
 func (s *Service) finish(ctx context.Context, store *db.DB, sc scope.Scope, in *passed, open opener) error {
-	var refusal error // is told after the transaction, which counts
+	var refusal error // returned after the transaction, which must commit to count the attempt
 	err := store.Write(ctx, func(tx *db.Tx) (err error) {
 		u, err := user.Locked(ctx, tx, in.User.ID)
 		if fault.Is(err, fault.NotFound) {
@@ -235,7 +234,7 @@ func (s *Service) finish(ctx context.Context, store *db.DB, sc scope.Scope, in *
 	return refusal
 }
 
-// completeSignIn is the last part of finish. The person has proved everything.
+// completeSignIn is the last part of finish. The person has given all proofs.
 func (s *Service) completeSignIn(ctx context.Context, tx *db.Tx, t scope.TenantID, sc scope.Scope, u user.User, in *passed, proof factor.Proof, open opener) error {
 	if err := in.Right(ctx, tx); err != nil {
 		return err
@@ -307,8 +306,8 @@ type TokenRequest struct {
 	Named scope.TenantID `json:"-"`
 }
 
-// Token is OAuth's token endpoint, with the grants password and client_credentials. Its
-// errors are those of RFC 6749 section 5.2.
+// Token is OAuth's token endpoint, with the grants password and client_credentials. Its errors
+// are those of RFC 6749 section 5.2.
 func (s *Service) Token(ctx context.Context, sc scope.Scope, req TokenRequest) (Grant, error) {
 	scopes := strings.Fields(req.Scope)
 	if _, err := user.ParseScopes("/scope", scopes); err != nil {
@@ -383,9 +382,10 @@ func (s *Service) EnsureAdmin(ctx context.Context, password string) (generated s
 	return generated, nil
 }
 
-// ResetPassword sets a new password for a person, on the authority of somebody on the
-// server's host. It removes a lock, enables the person, lets the tenant's people sign in with passwords again, and ends all sessions. An empty
-// password means a generated one. With dropFactor it also removes the second factor. It returns the password.
+// ResetPassword sets a new password for a person, for an operator on the server's host. It removes
+// a lock, enables the person, allows the tenant's people to sign in with passwords again, and ends
+// all sessions. If the password is empty, it generates one. With dropFactor, it also removes the
+// second factor. It returns the password.
 func (s *Service) ResetPassword(ctx context.Context, t scope.TenantID, name, password string, dropFactor bool) (string, error) {
 	store, err := s.Stores.Tenant(ctx, t)
 	if err != nil {

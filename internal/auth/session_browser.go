@@ -59,8 +59,8 @@ func (b *Sessions) startSession(ctx context.Context, tx *db.Tx, t scope.TenantID
 	})
 }
 
-// Logout ends the caller's session, and those that were made from it. It returns who
-// vouched for the sign-in.
+// Logout ends the caller's session and the sessions made from it. It returns the identity provider
+// of the sign-in.
 func (b *Sessions) Logout(ctx context.Context, sc scope.Scope) (by Federation, err error) {
 	if sc.Session == "" {
 		return by, fault.New(fault.BadRequest, "not_a_session", "an API key has no session; revoke the key instead")
@@ -109,7 +109,7 @@ func (b *Sessions) open(ctx context.Context, tx *db.Tx, ss *session, life time.D
 	return insertSession(ctx, tx, *ss)
 }
 
-// SignIn checks what somebody signs in with and starts a browser's session. Its errors are those of Login.
+// SignIn checks a person's proof and starts a session of a browser. Its errors are those of Login.
 func (b *Sessions) SignIn(ctx context.Context, sc scope.Scope, p Proof, from Browser) (SignedIn, error) {
 	var in SignedIn
 	if err := b.s.login(ctx, sc, p, forBrowser, b.opener(ctx, &in, from, "password")); err != nil {
@@ -153,7 +153,7 @@ func (b *Sessions) newCookie(t scope.TenantID) (string, error) {
 	return string(t) + "." + base64.RawURLEncoding.EncodeToString(raw[:]), nil
 }
 
-// cookieDigest is the stored form of a cookie.
+// cookieDigest returns the stored form of a cookie.
 func cookieDigest(text string) [sha256.Size]byte {
 	return sha256.Sum256([]byte("cookie\x00" + text))
 }
@@ -211,8 +211,8 @@ func (b *Sessions) limitToRoot(ctx context.Context, tx *db.Tx, e *entry, ss sess
 	return nil
 }
 
-// EndCookie ends the session of a cookie, if there is one: a new sign-in of a browser
-// leaves no earlier session of it behind.
+// EndCookie ends the session of a cookie, if there is one: after a new sign-in, a browser has no
+// earlier session.
 func (b *Sessions) EndCookie(ctx context.Context, text string) error {
 	t, ok := scope.SessionTenant(text)
 	if !ok {

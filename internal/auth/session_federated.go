@@ -11,19 +11,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// Federation says which identity provider vouched for a sign-in; the zero value: none did.
+// Federation names the identity provider of a sign-in; the zero value: none.
 type Federation struct {
 	Issuer string `db:"issuer"`
-	// Subject is who the person is there, and ProviderSession the session there, if the
+	// Subject is the person's id at the provider, and ProviderSession the session there, if the
 	// provider named it.
 	Subject         string `db:"issuer_subject"`
 	ProviderSession string `db:"issuer_session"`
-	// IDToken is the sealed ID token, which ends the session at the provider.
+	// IDToken is the encrypted ID token, which ends the session at the provider.
 	IDToken string `db:"id_token"`
 }
 
-// Enter starts a browser's session for a person whom an identity provider vouched for,
-// within the transaction of the tenant's store that found the person. The caller ends the
+// Enter starts a browser's session for a person whom an identity provider has authenticated. It
+// runs in the transaction of the tenant's store that found the person. The caller ends the
 // browser's earlier session with EndCookie.
 func (b *Sessions) Enter(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.User, from Browser, by Federation) (SignedIn, error) {
 	var in SignedIn
@@ -39,9 +39,8 @@ func (b *Sessions) Enter(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.
 	return in, err
 }
 
-// EndFederated ends the sessions that a provider vouched for, on the provider's word: those
-// of one of its sessions, or without one all of a subject. It returns how many sign-ins
-// ended.
+// EndFederated ends the sessions of an identity provider at its request: those of one of its
+// sessions, or without one, all of a subject. It returns how many sign-ins ended.
 func EndFederated(ctx context.Context, tx *db.Tx, by Federation) (int, error) {
 	list, err := selectFederated(ctx, tx, by)
 	if err != nil {
@@ -84,7 +83,7 @@ func checkPasswords(ctx context.Context, store *db.DB, off func(context.Context,
 	return err
 }
 
-// ListOf returns the active sign-ins of any person, for whoever may change that person.
+// ListOf returns the active sign-ins of any person, for a caller who may change that person.
 func (b *Sessions) ListOf(ctx context.Context, sc scope.Scope, userID string) ([]SessionInfo, error) {
 	out := []SessionInfo{}
 	err := b.s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
@@ -101,9 +100,9 @@ func (b *Sessions) ListOf(ctx context.Context, sc scope.Scope, userID string) ([
 	return out, err
 }
 
-// EndOf ends one sign-in of a person, or without an id all of them, with the tokens made
-// from them, and returns how many ended. The caller must hold what the person may do.
-// Faults: NotFound for an unknown person or sign-in, Forbidden.
+// EndOf ends one sign-in of a person, or all without an id, with the tokens made from them. It
+// returns how many ended. The caller must hold all permissions of the person. Faults: NotFound for
+// an unknown person or sign-in, Forbidden.
 func (b *Sessions) EndOf(ctx context.Context, sc scope.Scope, userID, id string) (int, error) {
 	ended := 0
 	err := b.s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) error {

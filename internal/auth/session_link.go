@@ -25,7 +25,7 @@ type links struct {
 	open map[[sha256.Size]byte]link
 }
 
-// link is a sign-in that waits for its browser.
+// link is a sign-in link that no browser has used yet.
 type link struct {
 	tenant scope.TenantID
 	userID string

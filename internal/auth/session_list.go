@@ -16,7 +16,7 @@ import (
 // maxAgent is how much of a User-Agent header is stored, in bytes.
 const maxAgent = 256
 
-// SessionKind tells browsers' sessions from those of tokens.
+// SessionKind distinguishes the sessions of browsers from those of tokens.
 type SessionKind string
 
 // The two kinds of session.
@@ -25,7 +25,7 @@ const (
 	TokenSession   SessionKind = "token"
 )
 
-// SessionInfo is a sign-in as its person sees it. It contains no secret.
+// SessionInfo describes a sign-in to its person. It contains no secret.
 type SessionInfo struct {
 	ID        string      `json:"id" doc:"Identifies the session; it is not the cookie or the token."`
 	Kind      SessionKind `json:"kind" enum:"browser,token" doc:"browser: signed in with a cookie; token: signed in with an access token."`
@@ -131,8 +131,8 @@ func (b *Sessions) End(ctx context.Context, sc scope.Scope, id string) error {
 	})
 }
 
-// EndOthers ends all the caller's sessions except the one that makes the request, and
-// returns how many sign-ins that were.
+// EndOthers ends all of the caller's sessions except the one that makes the request. It returns how
+// many sign-ins ended.
 func (b *Sessions) EndOthers(ctx context.Context, sc scope.Scope) (int, error) {
 	if err := requirePerson(sc); err != nil {
 		return 0, err
@@ -192,8 +192,8 @@ func cleanAgent(agent string) string {
 	return strings.TrimSpace(b.String())
 }
 
-// The words in User-Agent headers that name a program or a system. The more specific ones
-// come before those that they imitate.
+// The words in User-Agent headers that name a program or a system. Specific ones come first,
+// because some programs imitate others.
 var (
 	programs = [...][2]string{
 		{"Edg/", "Edge"},

@@ -64,7 +64,7 @@ type JWKS struct {
 	Keys []JWK `json:"keys" nullable:"false" doc:"The keys, newest first."`
 }
 
-// JWKS gives the public keys, newest first.
+// JWKS returns the public keys, newest first.
 func (ring *keyring) JWKS() JWKS {
 	ring.mu.RLock()
 	defer ring.mu.RUnlock()
@@ -151,7 +151,7 @@ func (ring *keyring) install(list []signingKey, now time.Time) error {
 	return nil
 }
 
-// headerOf is the first segment of every token under a key.
+// headerOf returns the first segment of every token under a key.
 func headerOf(kid string) (string, error) {
 	t := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.RegisteredClaims{})
 	t.Header["kid"], t.Header["typ"] = kid, tokenType

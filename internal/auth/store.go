@@ -81,7 +81,7 @@ func touchKey(ctx context.Context, tx *db.Tx, id string, at time.Time) error {
 	return err
 }
 
-// deleteKey takes the sessions that were made from the key with it.
+// deleteKey also deletes the sessions that were made from the key.
 func deleteKey(ctx context.Context, tx *db.Tx, id string) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM sessions WHERE key_id = $1`, id); err != nil {
 		return err

@@ -38,7 +38,7 @@ func deleteRoot(ctx context.Context, tx *db.Tx, root string) error {
 	return err
 }
 
-// deleteSessionsOf ends the sessions of a person, and sign-ins that wait for a code.
+// deleteSessionsOf deletes the sessions of a person, and sign-ins that wait for a code.
 func deleteSessionsOf(ctx context.Context, tx *db.Tx, userID string) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM login_challenges WHERE user_id = $1`, userID); err != nil {
 		return err
@@ -75,26 +75,26 @@ func dropExpired(ctx context.Context, tx *db.Tx, now time.Time) error {
 	return err
 }
 
-// selectFederated lists the sign-ins that a provider vouched for: those of one session
-// there, or of a subject. What by leaves out matches all.
+// selectFederated lists the sign-ins of an identity provider: those of one of its sessions, or of a
+// subject. An empty member of by matches all.
 func selectFederated(ctx context.Context, tx *db.Tx, by Federation) ([]string, error) {
 	return db.All[string](ctx, tx, `SELECT id FROM sessions WHERE issuer = $1 AND root = id
 		AND ($2 = '' OR issuer_subject = $2) AND ($3 = '' OR issuer_session = $3)`, by.Issuer, by.Subject, by.ProviderSession)
 }
 
-// setProof records what the sessions of one root proved.
+// setProof records the proof of all sessions with one root.
 func setProof(ctx context.Context, tx *db.Tx, root, proof string) error {
 	_, err := tx.Exec(ctx, `UPDATE sessions SET proof = $2 WHERE root = $1`, root, proof)
 	return err
 }
 
-// challenge is a sign-in whose password was right and that waits for a code.
+// challenge is a sign-in with a correct password that waits for a code.
 type challenge struct {
 	Digest  string  `db:"digest"`
 	UserID  string  `db:"user_id"`
 	Purpose purpose `db:"purpose"`
-	// PasswordDigest is a digest of the hash of the password that was right: a new password
-	// ends the challenge.
+	// PasswordDigest is a digest of the hash of the correct password: a new password ends the
+	// challenge.
 	PasswordDigest string    `db:"password_digest"`
 	Rehash         string    `db:"rehash"`
 	Failures       int64     `db:"failures"`
@@ -113,7 +113,7 @@ func selectChallenge(ctx context.Context, tx *db.Tx, digest string) (challenge, 
 	return db.One[challenge](ctx, tx, `SELECT `+challengeColumns+` FROM login_challenges WHERE digest = $1`, digest)
 }
 
-// takeChallenge deletes a challenge. Of several that try at once, one succeeds.
+// takeChallenge deletes a challenge. Only one of several concurrent calls succeeds.
 func takeChallenge(ctx context.Context, tx *db.Tx, digest string) (bool, error) {
 	n, err := tx.Exec(ctx, `DELETE FROM login_challenges WHERE digest = $1`, digest)
 	return n == 1, err

@@ -45,7 +45,7 @@ type session struct {
 	Digest string    `db:"digest"`
 	Agent  string    `db:"agent"`
 	UsedAt time.Time `db:"used_at"`
-	// Proof is what was proved beyond the password (factor.Proof), or proofLink.
+	// Proof is what was proved in addition to the password (factor.Proof), or proofLink.
 	Proof string `db:"proof"`
 	Federation
 }
@@ -263,7 +263,7 @@ func homeStore(ctx context.Context, stores *db.Cluster, sc scope.Scope) (*db.DB,
 	return stores.Tenant(ctx, Home(sc))
 }
 
-// Home is the caller's own tenant, wherever the caller works.
+// Home returns the caller's own tenant, wherever the caller works.
 func Home(sc scope.Scope) scope.TenantID {
 	if sc.Platform {
 		return scope.DefaultTenant

@@ -90,8 +90,8 @@ func (s *Service) flush(ctx context.Context) error {
 	return first
 }
 
-// Run flushes last uses and rotates signing keys until ctx ends; then it flushes once more.
-// It reports errors to failed: the work is tried again.
+// Run writes last uses and rotates signing keys until ctx ends, and then writes once more. It
+// passes errors to failed and tries again later.
 func (s *Service) Run(ctx context.Context, failed func(error)) {
 	flush, rotate := time.NewTicker(flushEvery), time.NewTicker(time.Minute)
 	defer flush.Stop()

@@ -33,6 +33,19 @@ type gate struct {
 	names     map[int64][]int64
 }
 
+// publish publishes one content, and reports whether it is a new revision.
+func (g *gate) publish(ctx context.Context, tx *db.Tx, id int64, hash string) (b Bundle, isNew bool, err error) {
+	before, err := BundleOf(ctx, tx, id)
+	if err != nil {
+		return b, false, err
+	}
+	if err := g.Publish(ctx, tx, []Content{{BouncerID: id, Hash: hash}}); err != nil {
+		return b, false, err
+	}
+	b, err = BundleOf(ctx, tx, id)
+	return b, b.Revision != before.Revision, err
+}
+
 func newGate(c *db.Cluster) *gate {
 	g := &gate{names: map[int64][]int64{}}
 	tick := atomic.Int64{}
@@ -119,12 +132,6 @@ func TestLifeOfABouncer(t *testing.T) {
 		wantFault(t, err, fault.Precondition, "")
 		_, err = g.Resources.Delete(ctx, sc(""), r.ID, 0)
 		wantFault(t, err, fault.Conflict, "")
-		g.in(t, func(ctx context.Context, tx *db.Tx) error {
-			if links, err := g.ResourcesOf(ctx, tx, up); err != nil || !slices.Equal(links, []int64{r.ID, 500}) {
-				t.Errorf("links %v, %v", links, err)
-			}
-			return nil
-		})
 
 		g.names[made.ID] = []int64{3}
 		_, err = g.Delete(ctx, sc(""), made.ID, 0)
@@ -270,7 +277,7 @@ func TestWhatTheBridgeReports(t *testing.T) {
 				revision int64
 				isNew    bool
 			}{{"a", 1, true}, {"a", 1, false}, {"b", 2, true}, {"a", 3, true}} {
-				p, isNew, err := g.Publish(ctx, tx, id, step.hash)
+				p, isNew, err := g.publish(ctx, tx, id, step.hash)
 				if err != nil || p.Revision != step.revision || isNew != step.isNew || p.ContentHash != step.hash {
 					t.Errorf("publish %d: %+v %t, %v", i, p, isNew, err)
 				}
@@ -308,7 +315,7 @@ func TestWhatTheBridgeReports(t *testing.T) {
 
 		// Control 11 changes and is refused; control 10 leaves the bundle; then it is put right.
 		g.in(t, func(ctx context.Context, tx *db.Tx) error {
-			if _, _, err := g.Publish(ctx, tx, id, "c"); err != nil {
+			if _, _, err := g.publish(ctx, tx, id, "c"); err != nil {
 				return err
 			}
 			if err := g.RecordSent(ctx, tx, id, 4, []Item{{PolicyID: 11, Version: 5}, {PolicyID: 12, Version: 1}}); err != nil {
@@ -329,7 +336,7 @@ func TestWhatTheBridgeReports(t *testing.T) {
 		})
 		status(Failed, 3, Failed, Pending)
 		g.in(t, func(ctx context.Context, tx *db.Tx) error {
-			if _, _, err := g.Publish(ctx, tx, id, "d"); err != nil {
+			if _, _, err := g.publish(ctx, tx, id, "d"); err != nil {
 				return err
 			}
 			if err := g.RecordSent(ctx, tx, id, 5, []Item{{PolicyID: 11, Version: 6}, {PolicyID: 12, Version: 1}}); err != nil {

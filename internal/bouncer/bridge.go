@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -26,33 +25,9 @@ func ByID(ctx context.Context, tx *db.Tx, id int64) (Bouncer, error) {
 	return db.Found(b, err, true, "bouncer")
 }
 
-// InEnvironment is all bouncers of an environment, by id; AnyEnv is both.
+// InEnvironment returns all bouncers of an environment, by id; AnyEnv selects both environments.
 func InEnvironment(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bouncer, error) {
 	return all(ctx, tx, env)
-}
-
-// ResourcesOf is the resources that a bouncer stands before, by id: its own list and
-// those of the live controls that name it.
-func (s *Service) ResourcesOf(ctx context.Context, tx *db.Tx, b Bouncer) ([]int64, error) {
-	_, bound, err := s.LinksOf(ctx, tx, b.ID)
-	if err != nil {
-		return nil, err
-	}
-	out := append(slices.Clone(b.ResourceIDs), bound...)
-	slices.Sort(out)
-	return slices.Compact(out), nil
-}
-
-// Publish records the content of the bundle that a bouncer should run. The same
-// hash as the newest keeps its revision; any other, also that of an earlier
-// revision, gets the next: revisions only grow.
-func (s *Service) Publish(ctx context.Context, tx *db.Tx, bouncerID int64, contentHash string) (b Bundle, isNew bool, err error) {
-	b, err = publish(ctx, tx, bouncerID, contentHash, s.Now())
-	if errors.Is(err, db.ErrNoRows) {
-		b, err = bundle(ctx, tx, bouncerID)
-		return b, false, err
-	}
-	return b, err == nil, err
 }
 
 // Content is what a bouncer's bundle should hold, by its hash, and what it was
@@ -70,15 +45,17 @@ type Content struct {
 // publishTogether is how many bundles one statement publishes.
 const publishTogether = 50
 
-// PublishAll is Publish for many bouncers at once.
-func (s *Service) PublishAll(ctx context.Context, tx *db.Tx, list []Content) error {
+// Publish records the content of the bundles that bouncers should run. If a bouncer's hash is that
+// of its newest revision, the bundle keeps its revision. Any other hash, also that of an earlier
+// revision, gets the next one: revisions only grow.
+func (s *Service) Publish(ctx context.Context, tx *db.Tx, list []Content) error {
 	for len(list) > 0 {
 		n := min(len(list), publishTogether)
 		if n < publishTogether {
 			n = 1 // two statements to prepare, not fifty
 		}
 		now := s.Now()
-		if err := publishMany(ctx, tx, list[:n], now); err != nil {
+		if err := publish(ctx, tx, list[:n], now); err != nil {
 			return err
 		}
 		if err := keepBundles(ctx, tx, list[:n], now); err != nil {

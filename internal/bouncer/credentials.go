@@ -22,11 +22,8 @@ const (
 	StripHeader = "strip" // the application gets no such header
 )
 
-// Bounds of a bouncer's credentials.
-const (
-	maxCredentials     = 100
-	maxCredentialBytes = 8 << 10
-)
+// maxCredentialBytes is the largest size of the value of a credential.
+const maxCredentialBytes = 8 << 10
 
 // Credential is one header that a bouncer sets, adds or strips on what it sends to
 // the application. Its value is written and never read again.

@@ -25,7 +25,7 @@ func TestEverySyncCounts(t *testing.T) {
 			at := now.Add(time.Duration(i+1) * time.Minute)
 			g.Now = func() time.Time { return at }
 			g.in(t, func(ctx context.Context, tx *db.Tx) error {
-				p, _, err := g.Publish(ctx, tx, made.ID, step.hash)
+				p, _, err := g.publish(ctx, tx, made.ID, step.hash)
 				if err != nil {
 					return err
 				}

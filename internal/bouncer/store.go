@@ -127,16 +127,9 @@ func countSynced(ctx context.Context, tx *db.Tx, id int64) error {
 
 const bundleColumns = `bouncer_id, revision, content_hash, published_at, active_revision, activated_at, refused_revision, refused_errors`
 
-// publish gives no row where the content is that of the newest revision.
-func publish(ctx context.Context, tx *db.Tx, id int64, hash string, now time.Time) (Bundle, error) {
-	return db.One[Bundle](ctx, tx, `INSERT INTO bouncer_bundles (bouncer_id, revision, content_hash, published_at) VALUES ($1, 1, $2, $3)
-		ON CONFLICT (bouncer_id) DO UPDATE SET revision = bouncer_bundles.revision + 1, content_hash = excluded.content_hash,
-			published_at = excluded.published_at WHERE bouncer_bundles.content_hash <> excluded.content_hash
-		RETURNING `+bundleColumns, id, hash, now)
-}
-
-// publishMany is publish for several bouncers; it gives no rows.
-func publishMany(ctx context.Context, tx *db.Tx, list []Content, now time.Time) error {
+// publish stores the new contents of bundles, each with the next revision. It does not change a
+// bundle whose newest revision has this content.
+func publish(ctx context.Context, tx *db.Tx, list []Content, now time.Time) error {
 	var text strings.Builder
 	args := []any{now}
 	text.WriteString(`INSERT INTO bouncer_bundles (bouncer_id, revision, content_hash, published_at) VALUES `)

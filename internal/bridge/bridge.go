@@ -215,7 +215,7 @@ func callingBouncer(sc scope.Scope) (int64, error) {
 	return id, nil
 }
 
-// noBouncer is the answer for any bouncer but the caller's own: a caller does not learn
+// noBouncer returns the answer for any bouncer but the caller's own: a caller does not learn
 // whether another bouncer exists.
 func noBouncer() error { return fault.NotFoundf("no such bouncer") }
 

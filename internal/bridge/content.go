@@ -82,9 +82,9 @@ func (f *feed) targets(ctx context.Context, set *rego.Set, r *reading) (map[int6
 	return out, nil
 }
 
-// metaOf is the bouncer's part of the manifest. The member replay is only present when
-// replay is off, so that nothing changes for the bouncers of other tenants, and a
-// bouncer that does not know the member works as before.
+// metaOf returns the bouncer's part of the manifest. The member replay is only present when replay
+// is off, so that nothing changes for the bouncers of other tenants, and a bouncer that does not
+// know the member works as before.
 func metaOf(tenant scope.TenantID, b *bouncer.Bouncer, r *reading) (value.Value, error) {
 	configuration, err := value.FromAny(b.Configuration)
 	if err != nil {
@@ -108,7 +108,7 @@ func metaOf(tenant scope.TenantID, b *bouncer.Bouncer, r *reading) (value.Value,
 	return value.Object(value.Member{Key: "bouncer", Value: value.Object(members...)}), nil
 }
 
-// hashOf is the hash of everything in a bouncer's bundle except its revision.
+// hashOf returns the hash of everything in a bouncer's bundle except its revision.
 func (f *feed) hashOf(ctx context.Context, t *target) (string, error) {
 	h := sha256.New()
 	sum := t.packed.Sum()

@@ -24,7 +24,7 @@ type SealedCredentials struct {
 // CredentialsPurpose is the purpose in the derivation of their key.
 const CredentialsPurpose = "upstream credentials"
 
-// CredentialsPlace is the associated data of the encrypted value.
+// CredentialsPlace returns the associated data of the encrypted value.
 func CredentialsPlace(bouncerID, no int64) string {
 	return fmt.Sprintf("credentials/%d/%d", bouncerID, no)
 }

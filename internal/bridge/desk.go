@@ -235,7 +235,7 @@ func (d *desk) currentTarget() *target {
 // tokenRotated is the detail of a bouncer that has not used its new token yet.
 const tokenRotated = "its token was rotated, and it has not connected with the new one"
 
-// status is the state of a bouncer that is in touch.
+// status returns the state of a bouncer that is in touch.
 func (d *desk) status() (status, detail string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -256,14 +256,14 @@ func (d *desk) status() (status, detail string) {
 	return bouncer.Connected, ""
 }
 
-// problem is the reason for an alert; empty: none.
+// problem returns the reason for an alert; empty: none.
 func (d *desk) problem() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.report.trouble
 }
 
-// tagOf is the ETag of a revision.
+// tagOf returns the ETag of a revision.
 func tagOf(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
 
 // parseTags reads If-None-Match: revisions in their order.

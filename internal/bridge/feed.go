@@ -20,10 +20,10 @@ type feed struct {
 	place
 	svc *Service
 
-	// heard counts the announced changes, seen those that the desks reflect.
-	heard, seen atomic.Int64
-	running     atomic.Bool
-	used        atomic.Int64 // unix seconds of the last poll
+	// announced counts the announced changes, seen those that the desks reflect.
+	announced, seen atomic.Int64
+	running         atomic.Bool
+	used            atomic.Int64 // unix seconds of the last poll
 
 	rounds     atomic.Int64 // number of refreshes that were started
 	refreshing sync.Mutex   // held by the goroutine that refreshes
@@ -50,14 +50,14 @@ type reading struct {
 
 func newFeed(s *Service, p place) *feed {
 	f := &feed{place: p, svc: s, desks: map[int64]*desk{}, packs: newPacks()}
-	f.heard.Store(1) // nothing is loaded yet
+	f.announced.Store(1) // nothing is loaded yet
 	f.used.Store(s.cfg.Now().Unix())
 	return f
 }
 
 // noteChange records a change, and starts a refresh if the feed is in use.
 func (f *feed) noteChange() {
-	f.heard.Add(1)
+	f.announced.Add(1)
 	f.mu.Lock()
 	loaded := f.loaded
 	f.mu.Unlock()
@@ -78,7 +78,7 @@ func (f *feed) start() {
 		case err != nil && f.svc.ctx.Err() == nil:
 			// The sweep tries again; until then, bouncers keep what they have.
 			f.svc.cfg.Log.Error("the bridge could not apply a change", "tenant", f.tenant, "environment", f.env, "error", err)
-		case err == nil && f.seen.Load() != f.heard.Load():
+		case err == nil && f.seen.Load() != f.announced.Load():
 			f.start()
 		}
 	})
@@ -121,10 +121,10 @@ var errMoved = errors.New("the store has newer changes")
 func (f *feed) refreshAfter(ctx context.Context, round int64) error {
 	f.refreshing.Lock()
 	defer f.refreshing.Unlock()
-	if f.rounds.Load() > round && f.seen.Load() == f.heard.Load() {
+	if f.rounds.Load() > round && f.seen.Load() == f.announced.Load() {
 		return nil
 	}
-	f.heard.Add(1)
+	f.announced.Add(1)
 	return f.refreshLocked(ctx)
 }
 
@@ -137,8 +137,8 @@ func (f *feed) refresh(ctx context.Context) error {
 
 // refreshLocked is refresh for a caller that holds refreshing.
 func (f *feed) refreshLocked(ctx context.Context) error {
-	heard := f.heard.Load()
-	if f.seen.Load() == heard {
+	announced := f.announced.Load()
+	if f.seen.Load() == announced {
 		return nil
 	}
 	f.rounds.Add(1)
@@ -148,13 +148,13 @@ func (f *feed) refreshLocked(ctx context.Context) error {
 	}
 	if err != nil || facts.Status != tenant.Active {
 		f.close()
-		f.seen.Store(heard)
+		f.seen.Store(announced)
 		return nil
 	}
 	for try := 0; ; try++ {
 		err := f.publishContent(ctx)
 		if err == nil {
-			f.seen.Store(heard)
+			f.seen.Store(announced)
 			return nil
 		}
 		if !errors.Is(err, errMoved) || try == 20 {
@@ -272,7 +272,7 @@ func (f *feed) publish(ctx context.Context, tx *db.Tx, r *reading, fresh []bounc
 	if env != r.env || registry != r.bouncers {
 		return errMoved
 	}
-	if err := f.svc.cfg.Bouncers.PublishAll(ctx, tx, fresh); err != nil {
+	if err := f.svc.cfg.Bouncers.Publish(ctx, tx, fresh); err != nil {
 		return err
 	}
 	r.bundles, err = f.bundles(ctx, tx)
@@ -321,7 +321,7 @@ func (f *feed) stale(ctx context.Context) (bool, error) {
 	f.mu.Lock()
 	loaded, set, registry := f.loaded, f.set, f.bouncers
 	f.mu.Unlock()
-	if !loaded || set == nil || f.seen.Load() != f.heard.Load() {
+	if !loaded || set == nil || f.seen.Load() != f.announced.Load() {
 		return true, nil
 	}
 	store, err := f.svc.cfg.Stores.Tenant(ctx, f.tenant)

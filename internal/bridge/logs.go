@@ -227,10 +227,9 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// invalidChunk is the result for a chunk whose stream ended with err. A chunk that is not a
-// log, or that ends in the middle although all of it arrived, would be sent again
-// forever, so it counts as received. A chunk that was cut off in transit must be sent
-// again.
+// invalidChunk returns the result for a chunk whose stream ended with err. A chunk that is not a
+// log, or that ends in the middle although all of it arrived, would be sent again forever, so it
+// counts as received. A chunk that was cut off in transit must be sent again.
 func (in *intake) invalidChunk(err error) error {
 	var corrupt flate.CorruptInputError
 	var known *fault.Error
@@ -443,7 +442,7 @@ func nanoseconds(raw json.RawMessage) float64 {
 	return n / 1e6
 }
 
-// errorText is the error of an event: OPA's object, or a text.
+// errorText returns the error of an event: OPA's object, or a text.
 func errorText(raw json.RawMessage) string {
 	if len(raw) == 0 || string(raw) == "null" {
 		return ""

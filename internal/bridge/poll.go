@@ -21,8 +21,8 @@ import (
 // MaxWait is the longest time that a poll waits.
 const MaxWait = 5 * time.Minute
 
-// Polls of an OPA that does not wait: how far apart they are at most, and by its
-// defaults; and what counts at least, for it asks again at once after a failure.
+// The polls of an OPA that does not wait: the longest interval, which is also its default, and the
+// shortest that counts, because it polls again at once after a failure.
 const (
 	pollsAtMost  = 2 * time.Minute
 	pollsAtLeast = 5 * time.Second
@@ -46,21 +46,21 @@ type Poll struct {
 	Nonce string
 }
 
-// maxNonce bounds a poll's nonce, in bytes.
+// maxNonce is the longest nonce of a poll, in bytes.
 const maxNonce = 128
 
-// Answer is what a poll gets. Without Parts it is "not modified".
+// Answer is the answer to a poll. Without Parts it is "not modified".
 type Answer struct {
 	ETag string
-	// Parts are the bundle, one after the other.
+	// Parts are the consecutive parts of the bundle.
 	Parts [][]byte
-	// Fresh is the signed proof that the poll asked for; empty where bundles are not signed.
+	// Fresh is the signed proof that the poll asked for; empty if bundles are not signed.
 	Fresh string
 
 	deliver func()
 }
 
-// Size is how many bytes the bundle has.
+// Size returns the size of the bundle in bytes.
 func (a *Answer) Size() int {
 	n := 0
 	for _, p := range a.Parts {
@@ -69,17 +69,17 @@ func (a *Answer) Size() int {
 	return n
 }
 
-// Delivered is called once the bundle was written out whole.
+// Delivered must be called when the whole bundle has been written.
 func (a *Answer) Delivered() {
 	if a.deliver != nil {
 		a.deliver()
 	}
 }
 
-// Bundle answers a poll for a bouncer's bundle: at once where there is another
-// one than it has, else when there is, or when its time is over. Faults:
-// Forbidden and NotFound for all but the bouncer itself, Unauthenticated when
-// its token is revoked while it waits.
+// Bundle answers a poll for a bouncer's bundle. It answers at once if the bouncer does not have the
+// current bundle, and otherwise when there is a new one or the time is over. Faults: Forbidden or
+// NotFound for any caller but the bouncer itself, Unauthenticated if its token is revoked while it
+// waits.
 func (s *Service) Bundle(ctx context.Context, sc scope.Scope, p Poll) (*Answer, error) {
 	if id, err := callingBouncer(sc); err != nil || id != p.BouncerID {
 		return nil, firstErr(err, noBouncer())
@@ -99,8 +99,8 @@ func (s *Service) Bundle(ctx context.Context, sc scope.Scope, p Poll) (*Answer, 
 	return a, err
 }
 
-// signFreshness proves that an answer is of now: a bundle by its tag, "not modified" by the
-// revision that holds.
+// signFreshness proves that an answer is current: a bundle by its tag, "not modified" by the
+// current revision.
 func (s *Service) signFreshness(ctx context.Context, f *feed, d *desk, p Poll, tag string) (string, error) {
 	t := d.currentTarget()
 	if !t.signed {
@@ -116,7 +116,7 @@ func (s *Service) signFreshness(ctx context.Context, f *feed, d *desk, p Poll, t
 	return key.SignFresh(bundle.Freshness{Bouncer: p.BouncerID, Revision: tag, Nonce: p.Nonce})
 }
 
-// await answers a poll once there is something to say, or its time is over.
+// await answers a poll when there is something new, or when its time is over.
 func (s *Service) await(ctx context.Context, f *feed, d *desk, p Poll) (*Answer, error) {
 	q := question{token: p.Token, remote: p.Remote, tags: parseTags(p.Tags)}
 	note := entry{seen: s.cfg.Now()}
@@ -167,8 +167,8 @@ func (s *Service) await(ctx context.Context, f *feed, d *desk, p Poll) (*Answer,
 	}
 }
 
-// pollGap is how far apart the polls of a client that does not wait are: the
-// longest of the last gaps; 0 while that is not known.
+// pollGap returns the time between the polls of a client that does not wait: the longest of the
+// last gaps, or 0 if it is unknown.
 func (d *desk) pollGap(now time.Time) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -215,8 +215,8 @@ func (s *Service) bundle(ctx context.Context, f *feed, d *desk, p *Poll) (*Answe
 	}}, nil
 }
 
-// raiseRevision gives a bouncer's bundle a revision beyond the one that it has: the
-// store was restored from a backup, and it takes no older revision.
+// raiseRevision gives a bouncer's bundle a higher revision than the one that the bouncer has. The
+// store was restored from a backup, and the bouncer accepts no older revision.
 func (s *Service) raiseRevision(ctx context.Context, f *feed, d *desk, seen int64) error {
 	store, err := s.cfg.Stores.Tenant(ctx, f.tenant)
 	if err != nil {
@@ -226,12 +226,12 @@ func (s *Service) raiseRevision(ctx context.Context, f *feed, d *desk, seen int6
 		return err
 	}
 	s.cfg.Log.Warn("a bouncer has a revision that this store never issued", "tenant", f.tenant, "bouncer", d.id, "revision", seen)
-	f.heard.Add(1)
+	f.announced.Add(1)
 	return f.refresh(ctx)
 }
 
-// Discovery answers a stock OPA that asks what to do: where its bundle is, where
-// logs and status go. It changes with the bouncer's registration only.
+// Discovery returns the discovery bundle of a stock OPA: where its bundle is, and where logs and
+// status go. It changes only with the bouncer's registration.
 func (s *Service) Discovery(ctx context.Context, sc scope.Scope, p Poll) (*Answer, error) {
 	if id, err := callingBouncer(sc); err != nil || id != p.BouncerID {
 		return nil, firstErr(err, noBouncer())
@@ -267,8 +267,8 @@ func (s *Service) Discovery(ctx context.Context, sc scope.Scope, p Poll) (*Answe
 	return &Answer{ETag: tag, Parts: parts}, nil
 }
 
-// tagged reports whether the lines of an If-None-Match name a tag (RFC 9110,
-// section 13.1.2: a list, by weak comparison, or any).
+// tagged reports whether the lines of If-None-Match include a tag (RFC 9110, section 13.1.2: a
+// list, by weak comparison, or any).
 func tagged(lines []string, tag string) bool {
 	for _, line := range lines {
 		for one := range strings.SplitSeq(line, ",") {
@@ -280,8 +280,8 @@ func tagged(lines []string, tag string) bool {
 	return false
 }
 
-// discoveryConfig is the configuration that a stock OPA finds. Its long poll times
-// out before proxies lose patience, and after a failure it asks again soon.
+// discoveryConfig returns the configuration for a stock OPA. Its long poll ends before proxies time
+// out, and it polls again soon after a failure.
 func (s *Service) discoveryConfig(id int64, env scope.Env, key *bundle.SigningKey) value.Value {
 	m := func(k string, v value.Value) value.Member { return value.Member{Key: k, Value: v} }
 	service := m("service", value.String("gatehouse"))

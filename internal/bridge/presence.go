@@ -19,7 +19,7 @@ type Health struct {
 	ConnectedClients int
 	InProgress       int
 	StuckInProgress  int
-	// SyncCompleted is set when every bouncer in touch runs what it should.
+	// SyncCompleted is true if every connected bouncer runs the bundle that it should.
 	SyncCompleted bool
 }
 
@@ -29,10 +29,10 @@ const (
 	degraded = "degraded"
 )
 
-// stuckAfter is when a delivery under way counts as stuck.
+// stuckAfter is the age at which a delivery in progress counts as stuck.
 const stuckAfter = time.Minute
 
-// healthBoard keeps what the last look at each tenant found.
+// healthBoard stores the findings of the last sweep of each tenant.
 type healthBoard struct {
 	mu      sync.Mutex
 	tenants map[scope.TenantID]tenantHealth
@@ -44,7 +44,7 @@ type tenantHealth struct {
 	census
 }
 
-// Health adds up what the sweeps found; it asks no store.
+// Health adds up the findings of the sweeps. It reads no store.
 func (s *Service) Health(context.Context) Health {
 	s.health.mu.Lock()
 	defer s.health.mu.Unlock()
@@ -64,9 +64,9 @@ func (s *Service) Health(context.Context) Health {
 	return h
 }
 
-// sweepLoop looks, every so often, for changes that were missed and bouncers
-// that are gone: in the tenants whose bouncers ask here each time, and in the
-// others one after the other, so that a start does not open every store.
+// sweepLoop looks at intervals for missed changes and lost bouncers. Each sweep covers the tenants
+// whose bouncers poll this replica, and a few of the others in turn, so that a start does not open
+// every store.
 func (s *Service) sweepLoop(ctx context.Context) {
 	tick := time.NewTicker(s.cfg.Sweep)
 	defer tick.Stop()
@@ -81,7 +81,7 @@ func (s *Service) sweepLoop(ctx context.Context) {
 	}
 }
 
-// othersEach is how many tenants without bouncers here one sweep looks at.
+// othersEach is the number of tenants without bouncers here that one sweep covers.
 const othersEach = 5
 
 func (s *Service) sweep(ctx context.Context, others []scope.TenantID) []scope.TenantID {
@@ -128,7 +128,7 @@ func (s *Service) sweep(ctx context.Context, others []scope.TenantID) []scope.Te
 	return others
 }
 
-// forgetTenants drops what is known of tenants that are no more.
+// forgetTenants drops the findings of tenants that no longer exist.
 func (s *Service) forgetTenants(all []scope.TenantID, err error) {
 	if err != nil {
 		return
@@ -142,7 +142,7 @@ func (s *Service) forgetTenants(all []scope.TenantID, err error) {
 	}
 }
 
-// findAbsent finds the tenant's bouncers that are gone, and counts the others.
+// findAbsent finds the tenant's lost bouncers, and counts the others.
 func (s *Service) findAbsent(ctx context.Context, t scope.TenantID, now time.Time) error {
 	store, err := s.cfg.Stores.Tenant(ctx, t)
 	if err != nil {
@@ -180,9 +180,9 @@ func (s *Service) findAbsent(ctx context.Context, t scope.TenantID, now time.Tim
 	return nil
 }
 
-// markAbsent notes that a bouncer is gone, unless it was heard of meanwhile. One
-// bouncer a transaction, its presence first, as the ledger writes them: each then
-// sees what the other did.
+// markAbsent records that a bouncer is lost, unless it has reported meanwhile. A transaction
+// changes one bouncer, and its presence first, like the ledger's. So each sees the changes of the
+// other.
 func (s *Service) markAbsent(ctx context.Context, tx *db.Tx, t scope.TenantID, b absentee, now time.Time) error {
 	still, err := lockOverdue(ctx, tx, b.ID, now)
 	if err != nil || !still {

@@ -9,17 +9,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// MaxSightings is how many hosts one report may name.
+// MaxSightings is the largest number of hosts in a report.
 const MaxSightings = 100
 
-// Sightings is a bouncer's report of hosts that it has no resource for.
+// Sightings is a bouncer's report of hosts for which it has no resource.
 type Sightings struct {
 	Hosts []resource.Sighting `json:"hosts" maxItems:"100" doc:"Hosts with traffic that no resource of the bouncer's bundle names."`
 }
 
-// Discover takes a report of hosts. Whose it is, and in which environment,
-// follows from the token. Faults: BadRequest for a body that is no report,
-// Invalid for one with too many hosts.
+// Discover processes a report of hosts. The token determines the bouncer and its environment.
+// Faults: BadRequest for a body that is not a report, Invalid for too many hosts.
 func (s *Service) Discover(ctx context.Context, sc scope.Scope, token string, body []byte) (resource.Discovery, error) {
 	f, d, err := s.deskOf(ctx, sc, token)
 	if err != nil {

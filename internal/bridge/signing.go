@@ -17,10 +17,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// signingAlgorithm is what a stock OPA, too, verifies: ECDSA on P-256.
+// signingAlgorithm is one that a stock OPA can verify too: ECDSA on P-256.
 const signingAlgorithm = "ES256"
 
-// keyring holds the tenants' signing keys that were used on this replica.
+// keyring caches the tenants' signing keys that this replica has used.
 type keyring struct {
 	mu   sync.Mutex
 	keys map[scope.TenantID]*bundle.SigningKey
@@ -33,8 +33,7 @@ type storedKey struct {
 	Sealed []byte `db:"sealed"`
 }
 
-// VerifyKey is the public key that the tenant's signed bundles are checked
-// with; it is made when first asked for.
+// VerifyKey returns the public key for the tenant's signed bundles. The first call creates it.
 func (s *Service) VerifyKey(ctx context.Context, tenantID scope.TenantID) (bouncer.VerifyKey, error) {
 	key, err := s.signingKey(ctx, tenantID)
 	if err != nil {
@@ -95,7 +94,7 @@ func (s *Service) signingKey(ctx context.Context, tenantID scope.TenantID) (*bun
 	return key, nil
 }
 
-// newKey makes a key and seals it, bound to its tenant and name.
+// newKey creates a key and encrypts it, bound to its tenant and name.
 func (s *Service) newKey(tenantID scope.TenantID) (storedKey, error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), s.cfg.Random)
 	if err != nil {

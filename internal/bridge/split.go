@@ -6,19 +6,18 @@ import (
 	"io"
 )
 
-// maxEvent is the largest event that is looked at, in bytes.
+// maxEvent is the size of the largest event that is read, in bytes.
 const maxEvent = 1 << 20
 
-// errNoArray is a body that is not a JSON array of events.
+// errNoArray means that a body is not a JSON array of events.
 var errNoArray = errors.New("not a JSON array")
 
-// splitter hands out the elements of a JSON array one at a time, without
-// decoding them. It goes by brackets and strings alone, so an element that is
-// no JSON inside costs that element and not those behind it.
+// splitter returns the elements of a JSON array one at a time, without decoding them. It looks only
+// at brackets and strings, so an element that is not valid JSON does not affect those after it.
 type splitter struct {
 	in  *bufio.Reader
 	buf []byte
-	// began is set once the opening bracket was read, over after the closing one.
+	// began is true after the opening bracket, over after the closing one.
 	began, over bool
 }
 
@@ -26,9 +25,9 @@ func newSplitter(r io.Reader) *splitter {
 	return &splitter{in: bufio.NewReaderSize(r, 16<<10)}
 }
 
-// next gives the next element, valid until the next call; whole is false when
-// it is larger than maxEvent and was skipped. io.EOF is the end of the array;
-// other errors are of the stream.
+// next returns the next element, which is valid until the next call. whole is false if the element
+// is larger than maxEvent and was skipped. The error is io.EOF at the end of the array, and
+// otherwise that of the stream.
 func (s *splitter) next() (element []byte, whole bool, err error) {
 	if !s.began {
 		c, err := s.skip()
@@ -57,7 +56,7 @@ func (s *splitter) next() (element []byte, whole bool, err error) {
 	return s.element(c)
 }
 
-// ended is the error of a stream that stops inside the array.
+// ended returns the error for a stream that stops inside the array.
 func ended(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -65,7 +64,7 @@ func ended(err error) error {
 	return err
 }
 
-// skip reads up to the next byte that is no space.
+// skip reads up to the next byte that is not a space.
 func (s *splitter) skip() (byte, error) {
 	for {
 		c, err := s.in.ReadByte()
@@ -107,7 +106,7 @@ func (s *splitter) element(c byte) ([]byte, bool, error) {
 			if err != nil {
 				return nil, false, ended(err)
 			}
-			// A number or a word ends where the array goes on.
+			// A number or a word ends where the array continues.
 			if c == '}' || c == ']' || c == '"' || peek[0] == ',' || peek[0] == ']' {
 				return s.buf, whole, nil
 			}

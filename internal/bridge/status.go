@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// statusBody is what we keep of OPA's status (its Status Service API): the rest
-// of the 60 KB is its own metrics. `gatehouse` is what our own bouncer adds.
+// statusBody is the part of OPA's status (its Status Service API) that we use. The rest of the 60
+// KB is OPA's metrics. Our own bouncer adds `gatehouse`.
 type statusBody struct {
 	Labels       map[string]string          `json:"labels"`
 	Bundles      map[string]statusBundle    `json:"bundles"`
@@ -44,7 +44,7 @@ type statusLogs struct {
 	Code string `json:"code"`
 }
 
-// statusOwn is the member `gatehouse` of our own bouncer's status.
+// statusOwn is the member `gatehouse` in the status of our own bouncer.
 type statusOwn struct {
 	Version           string  `json:"version"`
 	Status            string  `json:"status"`
@@ -60,18 +60,18 @@ type statusOwn struct {
 	LogTrouble        string  `json:"log_trouble"`
 }
 
-// report is what matters of the last status of a bouncer.
+// report is the relevant part of a bouncer's last status.
 type report struct {
-	bundle, logs, other string // what is wrong with it; empty: nothing
-	trouble             string // of these, what people are alerted to
+	bundle, logs, other string // problems; empty: none
+	trouble             string // the one that causes an alert
 	dropped             int64
 }
 
-// bundleName is the name that our configuration gives a bouncer's bundle.
+// bundleName is the name of a bouncer's bundle in our configuration.
 const bundleName = "authz"
 
-// Status takes what a bouncer says about itself. A body that is not a status is
-// a BadRequest.
+// Status processes a bouncer's status report. It returns BadRequest for a body that is not a
+// status.
 func (s *Service) Status(ctx context.Context, sc scope.Scope, token string, body []byte) error {
 	f, d, err := s.deskOf(ctx, sc, token)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *Service) Status(ctx context.Context, sc scope.Scope, token string, body
 	return nil
 }
 
-// reported takes a status over and adds what it tells to e.
+// reported stores a status, and adds its news to e.
 func (d *desk) reported(st *statusBody, e *entry, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,9 +126,8 @@ func (d *desk) reported(st *statusBody, e *entry, now time.Time) {
 	case active > 0 && active < cur && active != d.active:
 		d.active, e.activated = active, active
 	}
-	// A bundle that could not be fetched was not refused. One whose contents were
-	// found wrong was; where only a message says so, the way may have been at
-	// fault, and it is sent again after a while.
+	// A bundle that could not be fetched was not refused. One with invalid content was. If there is
+	// only a message, the connection may have failed, so the bundle is sent again after a while.
 	if has && failed && cur != 0 && active != cur && b.HTTPCode == "" {
 		why := refusals(b)
 		switch {
@@ -138,7 +137,7 @@ func (d *desk) reported(st *statusBody, e *entry, now time.Time) {
 		case d.sentTo != "":
 			d.suspected = now
 			e.refused, e.why = cur, why
-			if d.active == cur { // whatever is at fault, it does not run it now
+			if d.active == cur { // whatever the cause, the bouncer does not run it now
 				d.active = 0
 			}
 		}
@@ -149,17 +148,17 @@ func (d *desk) reported(st *statusBody, e *entry, now time.Time) {
 		d.report.logs = "it cannot deliver its decision log"
 	}
 	switch {
-	case active == cur: // the way was at fault, and this status came over it
+	case active == cur: // the connection failed, and this status arrived over it
 	case failed && b.HTTPCode != "":
 		d.report.bundle = "it cannot fetch its bundle: HTTP " + b.HTTPCode.String()
 	case failed:
 		d.report.bundle = "it refuses its bundle: " + clip(b.Message, 300)
-	case !has && st.Discovery.Code != "": // nor can it know where its bundle is
+	case !has && st.Discovery.Code != "": // so it cannot know the location of its bundle
 		d.report.bundle = "it refuses its configuration: " + clip(st.Discovery.Message, 300)
 	}
 }
 
-// alertReason says why people get an alert; empty: there is no reason.
+// alertReason returns the reason for an alert; empty: there is none.
 func alertReason(st *statusBody) string {
 	switch own := st.Gatehouse; {
 	case own == nil:
@@ -172,7 +171,7 @@ func alertReason(st *statusBody) string {
 	return ""
 }
 
-// workingStale is said of a bouncer whose bundle was not confirmed for too long.
+// workingStale describes a bouncer whose bundle was not confirmed for too long.
 const workingStale = "it uses an old bundle"
 
 func refusedTag(st *statusBody) int64 {
@@ -189,7 +188,7 @@ func droppedOf(st *statusBody) int64 {
 	return st.Gatehouse.LogsDropped
 }
 
-// problemOf says in words what is wrong with a bouncer, its bundle aside.
+// problemOf describes a bouncer's problems, except those of its bundle.
 func problemOf(st *statusBody, droppedBefore int64) string {
 	switch {
 	case droppedOf(st) > droppedBefore:
@@ -202,10 +201,10 @@ func problemOf(st *statusBody, droppedBefore int64) string {
 	return ""
 }
 
-// controlFile is a control in a bundle, as OPA names it in its errors.
+// controlFile matches a control in a bundle, as OPA names it in errors.
 var controlFile = regexp.MustCompile(`gatehouse/(?:controls|outcomes)/c(\d+)\.rego$`)
 
-// ownControl is how our bouncer names a control in an error.
+// ownControl matches a control in the errors of our own bouncer.
 var ownControl = regexp.MustCompile(`^control (\d+)\b(?:.*?line (\d+))?`)
 
 const maxRefusals = 20

@@ -41,12 +41,12 @@ func insertMaskKey(ctx context.Context, tx *db.Tx, k storedMaskKey, now time.Tim
 	return err
 }
 
-// missedPolls is how many poll intervals a bouncer may miss before it counts as gone.
+// missedPolls is how many poll intervals a bouncer may miss before it counts as lost.
 const missedPolls = 3
 
-// recordPresence notes when a bouncer was seen and, from how far apart its polls are,
-// when it counts as gone. Where that is not told (0), it is as it was: neither a
-// log nor a report changes it.
+// recordPresence stores when a bouncer was seen and, from the interval of its polls, when it will
+// count as lost. Interval 0 leaves the stored interval unchanged: logs and reports do not change
+// it.
 func recordPresence(ctx context.Context, tx *db.Tx, id int64, seen time.Time, interval time.Duration) error {
 	if interval > 0 {
 		_, err := tx.Exec(ctx, `INSERT INTO bridge_presence (bouncer_id, seen_at, due_at) VALUES ($1, $2, $3)
@@ -66,21 +66,20 @@ type absentee struct {
 	Seen time.Time `db:"seen_at"`
 }
 
-// listOverdue gives bouncers that count as in touch and were not heard of in time.
+// listOverdue returns bouncers that count as connected but did not report in time.
 func listOverdue(ctx context.Context, tx *db.Tx, now time.Time, n int) ([]absentee, error) {
 	return db.All[absentee](ctx, tx, `SELECT p.bouncer_id, p.seen_at FROM bridge_presence p JOIN bouncers b ON b.id = p.bouncer_id
 		WHERE p.due_at < $1 AND b.status <> $2 ORDER BY p.bouncer_id LIMIT $3`, now, bouncer.Disconnected, n)
 }
 
-// lockOverdue tells whether a bouncer is overdue still. Until the transaction
-// ends, a sign of life waits to be written.
+// lockOverdue reports whether a bouncer is still overdue. Until the transaction ends, its reports
+// wait.
 func lockOverdue(ctx context.Context, tx *db.Tx, id int64, now time.Time) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE bridge_presence SET due_at = due_at WHERE bouncer_id = $1 AND due_at < $2`, id, now)
 	return n > 0, err
 }
 
-// census counts the bouncers that are in touch, and those of them that do not yet
-// run what they should.
+// census counts the connected bouncers, and those of them that do not run the right bundle yet.
 type census struct {
 	InTouch int64 `db:"in_touch"`
 	Behind  int64 `db:"behind"`

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Self tells a bouncer which one it is.
+// Self tells a bouncer its own identity.
 type Self struct {
 	BouncerID   int64     `json:"bouncer_id" doc:"The bouncer whose token this is."`
 	Name        string    `json:"name" doc:"Its name."`
@@ -24,7 +24,7 @@ type Self struct {
 	Revision    int64     `json:"revision" doc:"The revision that it should run."`
 }
 
-// Self gives the bouncer that asks.
+// Self returns the identity of the calling bouncer.
 func (s *Service) Self(ctx context.Context, sc scope.Scope, token string) (Self, error) {
 	f, d, err := s.deskOf(ctx, sc, token)
 	if err != nil {
@@ -36,15 +36,14 @@ func (s *Service) Self(ctx context.Context, sc scope.Scope, token string) (Self,
 	}, nil
 }
 
-// Data is a document with its tag.
+// Data is a document with its ETag.
 type Data struct {
 	ETag string
 	JSON []byte
 }
 
-// Resources is the feed data.resources: the documents of resources by id. A
-// bouncer gets those that it stands before; others, who need resources:read,
-// all of their environment.
+// Resources returns data.resources: the documents of resources by id. A bouncer gets those that it
+// protects. Other callers need resources:read, and get all resources of their environment.
 func (s *Service) Resources(ctx context.Context, sc scope.Scope, token string) (Data, error) {
 	if sc.Actor.Kind != scope.Bouncer {
 		if err := sc.Require("resources:read"); err != nil {
@@ -60,10 +59,10 @@ func (s *Service) Resources(ctx context.Context, sc scope.Scope, token string) (
 	if err != nil {
 		return Data{}, err
 	}
-	return document(f.currentSet(), append([]int64{}, d.currentTarget().resources...)), nil // none is not all
+	return document(f.currentSet(), append([]int64{}, d.currentTarget().resources...)), nil // an empty list selects none, nil all
 }
 
-// document writes those resources of a set by id; nil means all.
+// document returns these resources of a set by id; nil selects all.
 func document(set *rego.Set, only []int64) Data {
 	r := newPacks().newRound(set)
 	ids := r.allResources
@@ -79,15 +78,15 @@ func document(set *rego.Set, only []int64) Data {
 	return Data{ETag: `"` + hex.EncodeToString(sum[:8]) + `"`, JSON: body}
 }
 
-// Revisions says which revision each bouncer of an environment runs: a
-// publication is done when all that are in touch run what they should.
+// Revisions lists the revision that each bouncer of an environment runs. A publication is complete
+// when all connected bouncers run the right one.
 type Revisions struct {
 	Environment scope.Env         `json:"environment" enum:"sandbox,production"`
 	Converged   bool              `json:"converged" doc:"True when every connected bouncer runs its newest revision."`
 	Bouncers    []BouncerRevision `json:"bouncers" doc:"Sorted by id."`
 }
 
-// BouncerRevision is one bouncer's part of it.
+// BouncerRevision is the part of Revisions about one bouncer.
 type BouncerRevision struct {
 	BouncerID       int64             `json:"bouncer_id"`
 	Name            string            `json:"name"`
@@ -101,7 +100,7 @@ type BouncerRevision struct {
 	Converged       bool              `json:"converged"`
 }
 
-// Revisions gives the convergence of an environment.
+// Revisions returns which bouncers of an environment run the right revision.
 func (s *Service) Revisions(ctx context.Context, sc scope.Scope, env scope.Env) (Revisions, error) {
 	out := Revisions{Environment: env, Converged: true, Bouncers: []BouncerRevision{}}
 	if !sc.Sees(env) {

@@ -1,6 +1,6 @@
-// Package db is the store: one database per tenant and one for the deployment,
-// on SQLite (a file per tenant) or PostgreSQL (a schema and a role per tenant).
-// All difference between the two is in here; every other package writes one SQL
+// Package db is the store: one database per tenant and one for the deployment, on SQLite (a file
+// per tenant) or PostgreSQL (a schema and a role per tenant). Only this package knows the
+// differences between the two. Every other package writes one SQL text and never names a backend.
 // text and never names a backend.
 //
 //	Cluster ── System()          tenants, credentials, leases
@@ -8,14 +8,13 @@
 //	              ├─ Read(ctx, func(tx))    one snapshot, read only
 //	              └─ Write(ctx, func(tx))   one transaction; may run again
 //
-// Queries hold no tenant column: a handle reaches one tenant's tables and no
-// other. Inside a transaction, One, All, Rows and Tx.Exec run SQL that both
-// backends understand ($1, RETURNING, ON CONFLICT, LIMIT, TRUE, CAST) and map
-// rows to structs by their `db` tags.
+// Queries have no tenant column: a handle reaches one tenant's tables only. Inside a transaction,
+// One, All, Rows and Tx.Exec run SQL that both backends understand ($1, RETURNING, ON CONFLICT,
+// LIMIT, TRUE, CAST), and map rows to structs by their `db` tags.
 //
-// After an SQL error a transaction is lost on either backend: every later
-// statement fails and Write rolls back, whatever its function returns. Errors
-// are faults (package fault), but for ErrNoRows and those of the context.
+// An SQL error ends a transaction on either backend: every later statement fails and Write rolls
+// back, whatever its function returns. Errors are faults (package fault), except ErrNoRows and
+// those of the context.
 package db
 
 import (
@@ -212,11 +211,11 @@ func (c *Cluster) Tenant(ctx context.Context, id scope.TenantID) (*DB, error) {
 	return d, err
 }
 
-// find gives a tenant's store and its backend.
+// find returns a tenant's store and its backend.
 func (c *Cluster) find(ctx context.Context, id scope.TenantID) (*DB, backend, error) {
 	c.mu.Lock()
 	st := c.tenants[id]
-	if st == nil { // only names that are valid ever get in
+	if st == nil { // only valid names are stored
 		if !validTenant.MatchString(string(id)) {
 			c.mu.Unlock()
 			return nil, nil, unknownTenant(id)
@@ -313,7 +312,7 @@ func (c *Cluster) Write(ctx context.Context, id scope.TenantID, fn func(tx *Tx) 
 	return store.Write(ctx, fn)
 }
 
-// WriteUnder is Write that holds the named lock (Tx.Lock) from the start.
+// WriteUnder is like Write, but holds the named lock (Tx.Lock) from the start.
 func (c *Cluster) WriteUnder(ctx context.Context, id scope.TenantID, lock string, fn func(tx *Tx) error) error {
 	return c.Write(ctx, id, func(tx *Tx) error {
 		if err := tx.Lock(ctx, lock); err != nil {
@@ -337,7 +336,7 @@ func (c *Cluster) Tenants(ctx context.Context) ([]scope.TenantID, error) {
 // Health reads one row from the deployment's own store, within at most a second.
 func (c *Cluster) Health(ctx context.Context) Health { return healthOf(ctx, c.home) }
 
-// Size is the size of a tenant's store in bytes, including indexes.
+// Size returns the size of a tenant's store in bytes, including indexes.
 func (c *Cluster) Size(ctx context.Context, id scope.TenantID) (int64, error) {
 	var n int64
 	err := c.Read(ctx, id, func(tx *Tx) (err error) {

@@ -14,12 +14,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// ErrNoRows says that One found nothing. If nobody handles it, it counts as a NotFound
-// fault.
+// ErrNoRows means that One found nothing. If nobody handles it, it counts as a NotFound fault.
 var ErrNoRows error = noRows{}
 
-// CheckUnique is Conflict "already_exists" if a search found another object than self. found and err
-// are what One returned; ErrNoRows means that there is no other.
+// CheckUnique returns Conflict "already_exists" if a search found another object than self. found
+// and err are the results of One; ErrNoRows means that there is no other.
 func CheckUnique(found, self int64, err error, format string, args ...any) error {
 	if errors.Is(err, ErrNoRows) || err == nil && found == self {
 		return nil
@@ -30,8 +29,8 @@ func CheckUnique(found, self int64, err error, format string, args ...any) error
 	return fault.Newf(fault.Conflict, "already_exists", format, args...)
 }
 
-// Found is v, or NotFound "no such <object>" where One found nothing or the caller may not
-// see what it found. v and err are what One returned.
+// Found returns v, or NotFound "no such <object>" if One found nothing or the caller may not see
+// it. v and err are the results of One.
 func Found[T any](v T, err error, seen bool, object string) (T, error) {
 	if errors.Is(err, ErrNoRows) || err == nil && !seen {
 		var none T

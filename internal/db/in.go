@@ -40,7 +40,7 @@ func keyPortion(n int) int {
 	return 1
 }
 
-// Placeholders are the placeholders of n arguments, from number first on: $4, $5, $6.
+// Placeholders returns the placeholders of n arguments, starting with number first: $4, $5, $6.
 func Placeholders(first, n int) string {
 	var b strings.Builder
 	for i := range n {

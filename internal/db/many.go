@@ -16,9 +16,9 @@ var portions = []int{250, 50, 10, 1}
 //	INSERT INTO t (a, b) VALUES | ($1, $2), ($3, $4) | ON CONFLICT …
 //	WITH v(id, b) AS (VALUES | … | ) UPDATE t SET b = v.b FROM v WHERE t.id = v.id
 //
-// types are the SQL types of a row's columns, for a VALUES like the second that
-// no table gives its types to; none for the first. Many rows are several
-// statements of the transaction. It gives the number of rows that changed.
+// types are the SQL types of a row's columns. They are needed for a VALUES like the second one,
+// whose types no table determines. Many rows become several statements of the transaction. It
+// returns the number of rows that changed.
 func ExecRows(ctx context.Context, tx *Tx, head string, rows [][]any, tail string, types ...string) (int64, error) {
 	changed := int64(0)
 	for len(rows) > 0 {
@@ -40,9 +40,9 @@ func ExecRows(ctx context.Context, tx *Tx, head string, rows [][]any, tail strin
 	return changed, nil
 }
 
-// rowsAtOnce is how many of n rows a statement should have: all of them if each statement
-// is a network round trip; one in SQLite, which calls no server, and for a statement of
-// several rows keeps what it needs to undo the first ones.
+// rowsAtOnce returns how many of n rows a statement should have: all of them if each statement is a
+// network round trip; one in SQLite, which calls no server, and for a statement of several rows
+// keeps what it needs to undo the first ones.
 func (tx *Tx) rowsAtOnce(n int) int {
 	if tx.at.name() == "sqlite" {
 		return min(n, 1)
@@ -50,7 +50,7 @@ func (tx *Tx) rowsAtOnce(n int) int {
 	return n
 }
 
-// portion is how many of n rows the next statement takes.
+// portion returns how many of n rows the next statement takes.
 func portion(n int) int {
 	for _, size := range portions {
 		if n >= size {
@@ -60,7 +60,7 @@ func portion(n int) int {
 	return 1
 }
 
-// rowsText is the statement for n rows. Only the first row has types: the others follow it.
+// rowsText returns the statement for n rows. Only the first row has types: the others follow it.
 func rowsText(head string, n, width int, tail string, types []string) string {
 	var b strings.Builder
 	b.Grow(len(head) + n*width*6 + len(tail) + width*32)

@@ -27,8 +27,8 @@ import (
 //go:embed migrations
 var migrations embed.FS
 
-// Migrations is the text of all migrations, for tests that keep a template of a
-// migrated store.
+// Migrations returns the text of all migrations, for tests that keep a template of a migrated
+// store.
 func Migrations() fs.FS { return migrations }
 
 // dialect replaces the tokens of the migrations.
@@ -49,7 +49,7 @@ func postgresDialect() dialect {
 		"{{text}}", "TEXT", "{{real}}", "DOUBLE PRECISION", "{{bytes}}", "BYTEA", "{{strict}}", "")}
 }
 
-// dirOf is the migrations' folder for the system store or a tenant's.
+// dirOf returns the folder of the migrations for the system store or a tenant's.
 func dirOf(id scope.TenantID) string {
 	if id == "" {
 		return "migrations/system"
@@ -94,7 +94,7 @@ func upToDate(ctx context.Context, t txn, id scope.TenantID) (bool, error) {
 	return true, nil
 }
 
-// applied are the numbers of the migrations that t's store has.
+// applied returns the numbers of the migrations that t's store has.
 func applied(ctx context.Context, t txn) (map[int64]bool, error) {
 	have := map[int64]bool{}
 	cur, err := t.query(ctx, `SELECT version_id FROM goose_db_version WHERE is_applied`, nil)
@@ -104,7 +104,7 @@ func applied(ctx context.Context, t txn) (map[int64]bool, error) {
 	return have, err
 }
 
-// ErrNewer says that a newer program has changed the store's schema.
+// ErrNewer means that a newer program has changed the store's schema.
 var ErrNewer = errors.New("the data was written by a newer gatehouse")
 
 // refuseNewer returns ErrNewer if a store has a migration that this program does not know.

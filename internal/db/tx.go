@@ -180,7 +180,7 @@ func (tx *Tx) Lock(ctx context.Context, name string) error {
 	return tx.failed(ctx, tx.txn.lock(ctx, name))
 }
 
-// Now is the store's clock.
+// Now returns the store's clock.
 func (tx *Tx) Now() time.Time { return tx.db.cluster.now() }
 
 // args converts arguments for the driver, and refuses work on a lost transaction.

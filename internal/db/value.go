@@ -83,8 +83,8 @@ func valueOf(v reflect.Value) (any, error) {
 	return string(b), err
 }
 
-// asText reports whether values with members are kept as their own text, like
-// UUIDs and addresses.
+// asText reports whether values with members are stored in their own text form, like UUIDs and
+// addresses.
 func asText(t reflect.Type) bool {
 	return t.Implements(textEncoder) && !t.Implements(jsonEncoder) && reflect.PointerTo(t).Implements(textDecoder)
 }
@@ -102,7 +102,7 @@ func text(s string) (any, error) {
 // show the same time.
 func Stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
-// micros is a time as stored: microseconds since 1970; the zero time is 0.
+// micros returns a time as stored: microseconds since 1970; the zero time is 0.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -279,7 +279,7 @@ func setBytes(dst reflect.Value, src any) error {
 	return nil
 }
 
-// members is the text of a value that is stored as text: JSON, or its own.
+// members returns the text of a value that is stored as text: JSON, or its own form.
 func members(dst reflect.Value, src any) ([]byte, error) {
 	switch s := src.(type) {
 	case string:

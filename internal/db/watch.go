@@ -48,7 +48,7 @@ func (w *watchers) notify(tenant scope.TenantID, name string) {
 	}
 }
 
-// announcement is the text that carries a change to other replicas; heard reads it.
+// announcement returns the text that announces a change to other replicas. onAnnouncement reads it.
 func announcement(tenant scope.TenantID, name string) string {
 	return string(tenant) + "\n" + name
 }

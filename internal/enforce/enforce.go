@@ -13,10 +13,10 @@
 // Gateways ask the bouncer before they forward: nginx, Traefik and Caddy by forward-auth,
 // Envoy by ext_authz over gRPC or HTTP.
 //
-// Four loops run beside the traffic, and each one survives a control plane that is away:
-// follow polls for bundles and keeps the last good one on disk, the shipper delivers the
-// decision log, which stays on disk until it is acknowledged, the status report says how
-// the bouncer is, and discovery reports hosts that nobody registered.
+// Four loops run beside the traffic, and all of them keep running while the control plane is down.
+// follow polls for bundles and keeps the last good one on disk. The shipper delivers the decision
+// log, which stays on disk until it is acknowledged. The status reporter reports the bouncer's
+// state. discovery reports hosts that no resource names.
 package enforce
 
 import (
@@ -69,8 +69,8 @@ type Config struct {
 	URL string
 	// Token is the bouncer's credential.
 	Token string
-	// ID is the bouncer's id. When it is empty, the bouncer asks the control plane whose
-	// the token is.
+	// ID is the bouncer's id. If it is empty, the bouncer asks the control plane which bouncer the
+	// token belongs to.
 	ID string
 	// Listen is the address to serve on (:8080).
 	Listen string
@@ -134,8 +134,8 @@ type Config struct {
 	// counts by itself. Bouncers that share a Count share their limits.
 	Count usage.Count
 
-	// Trace gives the requests of a handler spans, and Decided notes a decision on the span
-	// of its request; nil: nothing is traced.
+	// Trace adds a span to each request of a handler. Decided records a decision on the span of its
+	// request. If they are nil, nothing is traced.
 	Trace   func(http.Handler) http.Handler
 	Decided func(ctx context.Context, id, effect string)
 
@@ -321,8 +321,8 @@ func (b *Bouncer) newFollower(reader settings.Reader, api *uplink.Client, source
 	})
 }
 
-// noteActivated has open sockets checked against the bundle that became active, and
-// announces the first bundle.
+// noteActivated starts a check of the open sockets against the new active bundle, and announces the
+// first bundle.
 func (b *Bouncer) noteActivated() {
 	select {
 	case b.activated <- struct{}{}:

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 )
 
-// The values of Config.MetricsListen that are no address of their own.
+// Special values of Config.MetricsListen.
 const (
 	MetricsSame = "same" // with the traffic
 	MetricsOff  = "off"  // nowhere
@@ -24,7 +24,7 @@ const (
 	MetricsDefault = "127.0.0.1:9464"
 )
 
-// metricsServer serves the metrics on an address of their own; nil: it is off.
+// metricsServer serves the metrics on a separate address; nil: it is off.
 type metricsServer struct {
 	srv  *http.Server
 	done chan struct{}
@@ -72,7 +72,7 @@ func (m *metricsServer) close() {
 // WriteMetrics writes the metrics in Prometheus' text format.
 func (b *Bouncer) WriteMetrics(w io.Writer) { b.count.WriteText(w, b.gauges()) }
 
-// gauges are the metrics that are read when they are asked for, not counted.
+// gauges returns the metrics that are read on request and not counted.
 func (b *Bouncer) gauges() []metrics.Gauge {
 	st, logs, disk := b.state.Load(), b.journal.Spool.Stats(), b.journal.Disk()
 	return []metrics.Gauge{

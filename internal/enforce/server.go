@@ -45,7 +45,7 @@ func (b *Bouncer) Run(ctx context.Context) error {
 	return b.Serve(ctx, l)
 }
 
-// Serve is Run on a listener that the caller opened.
+// Serve is like Run, but uses a listener that the caller opened.
 func (b *Bouncer) Serve(ctx context.Context, l net.Listener) error {
 	strict, err := b.strict(l)
 	if err != nil {
@@ -124,8 +124,8 @@ func (b *Bouncer) server() *http.Server {
 	}
 }
 
-// announceStop gives load balancers time to notice: the bouncer is not ready, its answers
-// close their connections, and it serves requests as before.
+// announceStop gives load balancers time to notice: the bouncer is not ready, its answers close
+// their connections, and it serves requests as before.
 func (b *Bouncer) announceStop() {
 	b.leaving.Store(true)
 	if b.cfg.StopDelay > 0 {
@@ -146,8 +146,8 @@ func (b *Bouncer) shutdown(srv *http.Server, checks *gateway.Server) error {
 	return err
 }
 
-// Handler is the data plane as an HTTP handler. Its listener should check framing
-// strictly, as the one of Run does.
+// Handler returns the data plane as an HTTP handler. Its listener should check framing strictly, as
+// the one of Run does.
 func (b *Bouncer) Handler() http.Handler {
 	if b.cfg.Trace != nil {
 		return b.cfg.Trace(http.HandlerFunc(b.serve))

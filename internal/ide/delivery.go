@@ -16,7 +16,7 @@ const (
 	maxDelivery       = 10 << 20 // bytes of a whole delivery
 )
 
-// parseOwn reads a Delivery. Names of members are case-sensitive. Every error is reported
+// parseOwn reads the body of our own webhook. Names of members are case-sensitive. Every error is reported
 // with its position, so that a misspelt member is not dropped silently.
 func parseOwn(doc value.Value) (gitEvent, error) {
 	var r ownReader
@@ -34,7 +34,7 @@ func parseOwn(doc value.Value) (gitEvent, error) {
 	return e, r.fault()
 }
 
-// ownReader collects the errors in a Delivery.
+// ownReader collects the errors in such a body.
 type ownReader struct{ bad []fault.Detail }
 
 func (r *ownReader) refuse(pointer, message string) {

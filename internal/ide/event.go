@@ -156,15 +156,6 @@ func parseGitLab(header string, body []byte) (gitEvent, error) {
 	return e, nil
 }
 
-// Delivery is the body of the service's own webhook (POST /ide-integration/webhook).
-type Delivery struct {
-	RepositoryURL string          `json:"repository_url,omitempty" maxLength:"2000" doc:"Repository that the files are from; https. With ?repository= it must be the registered one." example:"https://git.example.com/acme/controls.git"`
-	Branch        string          `json:"branch,omitempty" maxLength:"255" doc:"Branch, or the name of the tag." example:"main"`
-	CommitHash    string          `json:"commit_hash,omitempty" maxLength:"64" doc:"Full id of the commit; needed unless every file brings its content."`
-	PolicyFiles   json.RawMessage `json:"policy_files,omitempty" doc:"Files as {path, content}, or paths that are fetched from the repository at commit_hash; absent: all Rego files and gatehouse.yaml of the repository."`
-	EventType     string          `json:"event_type" enum:"push,pull_request,merge_request,tag,tag_push,tag_created" doc:"push deploys to sandbox, pull_request validates, a tag event deploys from the tag."`
-}
-
 // sameRepository reports whether two URLs name the same repository. The case of the host,
 // a final slash and .git do not matter.
 func sameRepository(a, b string) bool { return plainURL(a) == plainURL(b) }

@@ -49,7 +49,7 @@ func Placeholders() []string {
 
 var placeholder = regexp.MustCompile(`\{\{([^{}]*)\}\}`)
 
-// Text is the message with values in place of its placeholders. A value is not read for
+// Text returns the message with values in place of its placeholders. A value is not read for
 // placeholders in turn.
 func (p Payload) Text(value func(name string) string) string {
 	return placeholder.ReplaceAllStringFunc(p.Message, func(found string) string {
@@ -70,7 +70,7 @@ func (p Payload) offence() string {
 	return ""
 }
 
-// Destination is the kind of an action's target, channel or integration, and its id.
+// Destination returns the kind of an action's target, channel or integration, and its id.
 func (a Action) Destination() (kind string, id int64) {
 	kind, digits, _ := strings.Cut(a.DestinationRef, ":")
 	id, err := strconv.ParseInt(digits, 10, 64)
@@ -162,7 +162,7 @@ func WithActions(ctx context.Context, tx *db.Tx, ids []int64) ([]Acting, error) 
 	return listActing(ctx, tx, kept)
 }
 
-// Targets are the targets of the control's actions, each once, sorted and separated by spaces.
+// Targets returns the targets of the control's actions, each once, sorted and separated by spaces.
 func (c Control) Targets() string {
 	var refs []string
 	for _, a := range c.Actions {

@@ -149,7 +149,7 @@ type Compiler struct {
 	known        compiledCache
 }
 
-// checkCompiles is checkCompilesWith the libraries of p's environment.
+// checkCompiles calls checkCompilesWith with the libraries of p's environment.
 func (s *Service) checkCompiles(ctx context.Context, sc scope.Scope, p Policy) error {
 	libs, err := s.Libraries(ctx, sc, p.Environment)
 	if err != nil {

@@ -33,7 +33,7 @@ type Placement struct {
 	Extra map[string]any
 }
 
-// kind is the kind that a placement creates, given by its package.
+// kind returns the kind that a placement creates, given by its package.
 func (p Placement) kind() string {
 	if (lang.Library{Source: *p.Change.RegoCode}).Package() != "" {
 		return KindLibrary

@@ -51,7 +51,7 @@ func unified(nameA, nameB, a, b string) string {
 	return out.String()
 }
 
-// span is a hunk's range; an empty one names the line before it.
+// span returns a hunk's range; an empty one names the line before it.
 func span(start, n int) string {
 	if n == 0 {
 		start--
@@ -104,7 +104,7 @@ func script(a, b []string) []edit {
 	return out
 }
 
-// middle is the edit script by a table of longest common subsequences.
+// middle returns the edit script by a table of longest common subsequences.
 func middle(a, b []string) []edit {
 	width := len(b) + 1
 	table := make([]int32, (len(a)+1)*width)

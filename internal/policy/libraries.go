@@ -84,19 +84,6 @@ func (s *Service) Libraries(ctx context.Context, sc scope.Scope, env scope.Env) 
 	return libs, err
 }
 
-// LibrariesWith returns the libraries of an environment with another source for one of
-// them: its users are compiled with them to show the effect of an edit (impact preview).
-func (s *Service) LibrariesWith(ctx context.Context, sc scope.Scope, env scope.Env, library Policy, source string) (libs []lang.Library, err error) {
-	library.RegoCode, library.Status, library.DeletedAt, library.Environment = source, Active, nil, env
-	library.Version++
-	err = s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
-		all, err := activeLibraries(ctx, tx)
-		libs = shelf(all).with(library).forEnv(env)
-		return err
-	})
-	return libs, err
-}
-
 // Users lists the users of a library. Fault: Conflict "not_a_library" for a control.
 func (s *Service) Users(ctx context.Context, sc scope.Scope, id int64) (Usage, error) {
 	var u Usage

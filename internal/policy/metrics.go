@@ -31,12 +31,12 @@ type tallyKey struct {
 // tally is a tally and how much of it the store has.
 type tally struct {
 	*rego.Tally
-	// held: somebody counts in it without asking for it again, so it stays.
+	// held is true if somebody keeps a pointer to it, so it must stay.
 	held   bool
 	stored counts
 }
 
-// counts are those of a tally at one moment.
+// counts are the values of a tally at one moment.
 type counts struct{ evaluations, hits, nanos int64 }
 
 // read reads the hits first: there are never more of them than evaluations.

@@ -1,14 +1,14 @@
-// Package policy keeps the controls: Rego text with its test cases, bound to a
-// resource and a bouncer, with every version that ever was.
+// Package policy stores controls: Rego text with its test cases, bound to a resource and a bouncer,
+// with all versions.
 //
 //	           create                    promote (same id)
 //	author ──────────────► sandbox ───────────────────────► production
 //	                          │  gates: compiles, stored tests pass, license,
 //	 draft ─► active ◄─► inactive       four eyes, counterpart of the resource
 //
-// Every change runs in one transaction: check under the lock "controls", the
-// row, its version, the audit row, the event, and Bump("env:<environment>"),
-// which tells the snapshots and the bridge.
+// Every change runs in one transaction: checks under the lock "controls", the row, its version, the
+// audit entry, the event, and Bump("env:<environment>"), which notifies the snapshots and the
+// bridge.
 package policy
 
 import (

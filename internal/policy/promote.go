@@ -27,17 +27,15 @@ type Promotion struct {
 // errMoved says that the control changed while its tests ran.
 var errMoved = errors.New("another request changed the control")
 
-// Promote moves a control to production under the same id. The gates, in order:
-// the credential is not bound to one environment (403), the control is there
-// (404), not yet in production (409), licensed (403), approved (422), active where
-// it replaces another (409 "not_active"), its libraries are in production (409),
-// compiles with them and passes its stored tests (422 with the failures), and
-// flips not too many recorded decisions where the tenant has that measured (422
-// "impact_blocked"). Its resource becomes the production counterpart, its bouncer
-// the production one of the same name or null. With KeepInSandbox a copy stays
-// behind (403 "limit_exceeded" where the tenant's limit has no room for it).
-// What it replaces is in the answer's Replaced, the copy's id in SandboxCopyID,
-// and what may surprise in Warnings.
+// Promote moves a control to production under the same id. The gates, in order: the credential is
+// not bound to one environment (403), the control exists (404), is not in production yet (409), is
+// licensed (403) and approved (422), is active if it replaces another one (409 "not_active"), its
+// libraries are in production (409), it compiles with them and passes its stored tests (422 with
+// the failures), and it does not flip too many recorded decisions, if the tenant measures that (422
+// "impact_blocked"). Its resource becomes the production counterpart, its bouncer the production
+// one of the same name or null. With KeepInSandbox, a copy stays in sandbox (403 "limit_exceeded"
+// beyond the tenant's limit). The answer lists what was replaced in Replaced, the copy's id in
+// SandboxCopyID, and unexpected consequences in Warnings.
 func (s *Service) Promote(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (Policy, error) {
 	if sc.EnvBound {
 		// It writes to both environments, the control's and production.
@@ -138,7 +136,7 @@ func (m move) apply(ctx context.Context, tx *db.Tx, old Policy) (p Policy, err e
 	return p, err
 }
 
-// extra is the part of the audit entry besides the policy.
+// extra returns the part of the audit entry besides the policy.
 func (m move) extra() map[string]any {
 	extra := map[string]any{"deployment_notes": m.DeploymentNotes, "approver": m.Approver}
 	if m.impact != nil {
@@ -205,9 +203,9 @@ func promotable(p Policy, ifVersion int64) error {
 	return fault.CheckVersion("policy", p.Version, ifVersion)
 }
 
-// checkApproval is the four-eyes gate: when it is on, the request names an approver who
-// could have promoted the control too and is not the caller. (A person's own keys are for
-// one environment, and cannot promote.)
+// checkApproval is the four-eyes gate: when it is on, the request names an approver who could
+// have promoted the control too and is not the caller. (A person's own keys are for one
+// environment, and cannot promote.)
 func (s *Service) checkApproval(ctx context.Context, sc scope.Scope, approver string) error {
 	on := false
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {

@@ -40,9 +40,9 @@ var (
 	}
 )
 
-// record holds a change to what libraries ask (settle) and writes what goes with a change of old (zero for a create) to next:
-// version, audit row, event, policy.deployed where it became active, and the
-// revision of each environment it touches.
+// record checks that a change from old (zero for a create) to next keeps all users of libraries
+// compiling. Then it writes the version, the audit entry, the event, policy.deployed if the control
+// became active, and the revision of each environment that the change touches.
 func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next Policy, st step) error {
 	if !st.together {
 		if err := s.checkUses(ctx, tx, sc, old, next, st.superseded...); err != nil {

@@ -141,7 +141,7 @@ func keepRecorded(old, next []TestCase) []TestCase {
 	return next
 }
 
-// inputText is a case's input as canonical text.
+// inputText returns a case's input as canonical text.
 func inputText(c TestCase) string {
 	text, _ := json.Marshal(c.Input) // JSON that was received is returned as JSON
 	return string(text)

@@ -253,7 +253,7 @@ func addSyncErrors(ctx context.Context, tx *db.Tx, ps []Policy, list func(contex
 	return err
 }
 
-// actor is the name of the caller, for people.
+// actor returns the name of the caller, for people.
 func actor(sc scope.Scope) string {
 	if sc.Actor.Name != "" {
 		return sc.Actor.Name

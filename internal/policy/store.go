@@ -18,7 +18,7 @@ const from = ` FROM policies p LEFT JOIN policy_counters c ON c.policy_id = p.id
 const filters = ` WHERE ($1 = '' OR p.environment = $1) AND ($2 = '' OR p.status = $2)
 	AND ($3 = '' OR p.name_folded LIKE $3 ESCAPE '\') AND ($4 = '' OR p.kind = $4) AND p.deleted_at IS `
 
-// filter is filters with the half that is asked for: what is deleted, or what is not.
+// filter returns the condition for deleted policies, or for all others.
 func (f Filter) filter() string {
 	if f.Deleted {
 		return filters + "NOT NULL "
@@ -46,7 +46,7 @@ func count(ctx context.Context, tx *db.Tx, env scope.Env, f Filter) (int64, erro
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM policies p`+f.filter(), string(env), f.Status, contains(f.Name), f.Kind)
 }
 
-// contains is a LIKE pattern for a literal part of a folded name; empty for none.
+// contains returns a LIKE pattern for a literal part of a folded name; empty for none.
 func contains(part string) string {
 	if part == "" {
 		return ""
@@ -54,7 +54,7 @@ func contains(part string) string {
 	return "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(fold(part)) + "%"
 }
 
-// fold is done here and not by lower(): the backends fold letters differently.
+// fold folds here and not with lower(), because the backends fold letters differently.
 func fold(s string) string { return strings.ToLower(s) }
 
 func insert(ctx context.Context, tx *db.Tx, p Policy) (int64, error) {
@@ -148,7 +148,7 @@ func activeLibraries(ctx context.Context, tx *db.Tx) ([]shelved, error) {
 		WHERE kind = 'library' AND status = 'active' AND deleted_at IS NULL ORDER BY id`)
 }
 
-// importers are the live policies of an environment whose text may name a library.
+// importers returns the live policies of an environment whose text may name a library.
 func importers(ctx context.Context, tx *db.Tx, env scope.Env) ([]Policy, error) {
 	return db.All[Policy](ctx, tx, `SELECT `+columns+from+`WHERE p.deleted_at IS NULL AND p.environment = $1
 		AND p.rego_code LIKE '%lib%' ORDER BY p.id`, string(env))
@@ -196,13 +196,13 @@ func addCounts(ctx context.Context, tx *db.Tx, id, evaluations, hits, nanos int6
 	return err
 }
 
-// byName are the live controls of an environment with exactly this name.
+// byName returns the live controls of an environment with exactly this name.
 func byName(ctx context.Context, tx *db.Tx, env scope.Env, name string) ([]Policy, error) {
 	return db.All[Policy](ctx, tx, `SELECT `+columns+from+`WHERE p.deleted_at IS NULL AND p.environment = $1 AND p.name = $2 ORDER BY p.id LIMIT 10`,
 		string(env), strings.TrimSpace(name))
 }
 
-// activeNamed are the active controls of an environment with exactly this name.
+// activeNamed returns the active controls of an environment with exactly this name.
 func activeNamed(ctx context.Context, tx *db.Tx, env scope.Env, name string) ([]Policy, error) {
 	return db.All[Policy](ctx, tx, `SELECT `+columns+from+`WHERE p.deleted_at IS NULL AND p.environment = $1 AND p.name = $2
 		AND p.status = 'active' AND p.kind = 'control' ORDER BY p.id`, string(env), name)

@@ -17,18 +17,18 @@ func forgetChanges(ctx context.Context, tx *db.Tx, env scope.Env, upTo int64) er
 	return err
 }
 
-// countChanged is how many revisions after since touched policies.
+// countChanged returns how many revisions after since touched policies.
 func countChanged(ctx context.Context, tx *db.Tx, env scope.Env, since int64) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(DISTINCT revision) FROM control_changes WHERE environment = $1 AND revision > $2`, string(env), since)
 }
 
-// changedSince are the ids that revisions after since touched.
+// changedSince returns the ids that revisions after since touched.
 func changedSince(ctx context.Context, tx *db.Tx, env scope.Env, since int64) ([]int64, error) {
 	return db.All[int64](ctx, tx, `SELECT DISTINCT policy_id FROM control_changes WHERE environment = $1 AND revision > $2 ORDER BY policy_id`,
 		string(env), since)
 }
 
-// controlsSince are those of changedSince that are active controls.
+// controlsSince returns those of changedSince that are active controls.
 func controlsSince(ctx context.Context, tx *db.Tx, env scope.Env, since int64) ([]Control, error) {
 	return db.All[Control](ctx, tx, liveControls+`AND id IN
 		(SELECT policy_id FROM control_changes WHERE environment = $1 AND revision > $2) ORDER BY id`, string(env), since)

@@ -13,9 +13,8 @@ type uncovered struct {
 	Name string `db:"name"`
 }
 
-// withoutControl gives the resources of an environment to which no active control
-// is bound: the one with the id, or with id 0 all, by id, one more than
-// maxUncovered at most.
+// withoutControl returns the resources of an environment to which no active control is bound: the
+// one with this id, or for id 0 all, sorted by id, at most maxUncovered+1.
 func withoutControl(ctx context.Context, tx *db.Tx, env scope.Env, id int64) ([]uncovered, error) {
 	return db.All[uncovered](ctx, tx, `SELECT r.id, r.name FROM resources r WHERE r.environment = $1 AND (CAST($2 AS BIGINT) = 0 OR r.id = $2)
 		AND NOT EXISTS (SELECT 1 FROM policies p WHERE p.resource_id = r.id AND p.status = 'active' AND p.deleted_at IS NULL)

@@ -19,14 +19,14 @@ type Moment struct {
 	revisions
 }
 
-// revisions are the revisions of the environments from which a version is valid; nil where
-// it makes no difference, and where that was not yet recorded.
+// revisions are the revisions of the environments from which a version is valid; nil if it makes no
+// difference there, or if that was not recorded yet.
 type revisions struct {
 	Sandbox    *int64 `db:"sandbox_revision"`
 	Production *int64 `db:"production_revision"`
 }
 
-// in is the revision of an environment; nil for what is none.
+// in returns the revision of an environment; nil for any other value.
 func (r *revisions) in(env scope.Env) **int64 {
 	switch env {
 	case scope.Sandbox:

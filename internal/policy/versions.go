@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Version is a control as one change left it. Its created_by and created_at are those of
-// the change.
+// Version is the state of a control after a change. Its created_by and created_at are those of the
+// change.
 type Version struct {
 	PolicyID int64  `json:"policy_id" db:"policy_id" doc:"The control."`
 	Change   string `json:"change" db:"change" enum:"created,updated,promoted,deleted,restored" doc:"The change that created this version."`
@@ -65,7 +65,7 @@ func (s *Service) Version(ctx context.Context, sc scope.Scope, id, v int64) (Ver
 	return out, err
 }
 
-// storedVersion is a version with hidden members: not for answers.
+// storedVersion returns a version with hidden members: not for answers.
 func (s *Service) storedVersion(ctx context.Context, sc scope.Scope, id, v int64) (Version, error) {
 	var out Version
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {

@@ -79,11 +79,10 @@ func promotionWarnings(ctx context.Context, tx *db.Tx, old, p Policy) ([]Warning
 	return out, nil
 }
 
-// uncoveredBy gives the resources that a control which left sandbox leaves without
-// an active control there: its own resource, where no active control is bound to
-// it; for a tenant-wide control, every resource without a control of its own, where
-// sandbox has no other tenant-wide one (wide counts them). One more than
-// maxUncovered at most.
+// uncoveredBy returns the resources that have no active control in sandbox after old left it. For a
+// control with a resource, that is its resource, if no other active control is bound to it. For a
+// tenant-wide control, it is every resource without a control of its own, if sandbox has no other
+// tenant-wide control (wide counts them). It returns at most maxUncovered+1.
 func uncoveredBy(ctx context.Context, tx *db.Tx, old Policy, wide int64) ([]uncovered, error) {
 	if old.ResourceID != nil {
 		return withoutControl(ctx, tx, scope.Sandbox, *old.ResourceID)
@@ -107,7 +106,7 @@ func shadowWarnings(ctx context.Context, tx *db.Tx, p Policy) ([]Warning, error)
 	return []Warning{p.warning(warnShadowed, fmt.Sprintf("policy %d does not decide on all requests of resource %d: %s", p.ID, *p.ResourceID, why), ids...)}, nil
 }
 
-// warning is one that concerns p and resources.
+// warning returns a warning about p and resources.
 func (p Policy) warning(kind, message string, resources ...int64) Warning {
 	return Warning{Code: kind, Message: message, PolicyIDs: []int64{p.ID}, ResourceIDs: resources}
 }

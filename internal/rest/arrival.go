@@ -10,13 +10,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Arrival is a browser that a link or another site's redirect brought to a Raw operation.
-// Where it comes from does not matter, unlike for Browser: the operation must not trust it
-// for its session cookie, but for what the request itself proves.
+// Arrival is a browser that a link or another site's redirect sent to a Raw operation. Unlike for
+// Browser, its origin does not matter: the operation must not trust its session cookie, but only
+// what the request itself proves.
 type Arrival struct {
 	// Agent is the User-Agent header, Cookie the session cookie; empty for none.
 	Agent, Cookie string
-	// SignOn is the cookie that keeps a sign-in at an identity provider together.
+	// SignOn is the cookie that connects the steps of a sign-in at an identity provider.
 	SignOn string
 	// Origin is the origin that was called, if its host belongs to a tenant; else empty.
 	Origin string
@@ -24,7 +24,7 @@ type Arrival struct {
 	visit visit
 }
 
-// ArrivalOf gives the client of a Raw operation's request.
+// ArrivalOf returns the client of a Raw operation's request.
 func ArrivalOf(w http.ResponseWriter, req *http.Request) (Arrival, error) {
 	x, ok := w.(*exchange)
 	if !ok {
@@ -42,7 +42,7 @@ func ArrivalOf(w http.ResponseWriter, req *http.Request) (Arrival, error) {
 }
 
 // FromHere refuses a browser that a page of another origin sent: Forbidden "cross_origin".
-// Another site could otherwise start something in its visitor's name.
+// Otherwise another site could start an operation in its visitor's name.
 func (a Arrival) FromHere() error {
 	if origin.Elsewhere(a.visit.req.Header) {
 		return crossOrigin("this must start on a page of this server")
@@ -50,21 +50,20 @@ func (a Arrival) FromHere() error {
 	return nil
 }
 
-// SetCookie is the header that has the browser keep a session's cookie for a time.
+// SetCookie returns the header that stores a session's cookie in the browser for a time.
 func (a Arrival) SetCookie(value string, life time.Duration) string {
 	return a.visit.setCookie(value, life)
 }
 
-// SetSignOn is the header that has the browser keep the cookie of a sign-in for a time; no
-// time takes it away. The provider's redirect must bring the cookie along, so SameSite is
-// Lax.
+// SetSignOn returns the header that stores the cookie of a sign-in in the browser for a time; 0
+// deletes it. SameSite is Lax, because the provider's redirect must carry the cookie.
 func (a Arrival) SetSignOn(value string, life time.Duration) string {
 	name := a.visit.cookieName(scope.SignOnCookie, scope.SecureSignOnCookie)
 	return a.visit.cookieFor(name, value, life, http.SameSiteLaxMode)
 }
 
-// FailFor fails like Fail. tenant is the one that the failure page is about, where the
-// request itself does not name it.
+// FailFor is like Fail. tenant is the tenant of the failure page, if the request itself does not
+// name it.
 func FailFor(w http.ResponseWriter, tenant scope.TenantID, err error) {
 	if x, ok := w.(*exchange); ok && tenant != "" {
 		x.scope.Tenant = tenant
@@ -72,8 +71,8 @@ func FailFor(w http.ResponseWriter, tenant scope.TenantID, err error) {
 	Fail(w, err)
 }
 
-// sendToPage sends a browser to the operation's failure page. Nothing that the request or
-// another server sent is passed on, only the code of the fault and a tenant that serves.
+// sendToPage sends a browser to the operation's failure page. It passes on the code of the fault
+// and a tenant that is served, but nothing that the request or another server sent.
 func (x *exchange) sendToPage(f *fault.Error) bool {
 	if x.route == nil || x.route.op.FailurePage == "" || !origin.WantsPage(x.req.Header["Accept"]) {
 		return false

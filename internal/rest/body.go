@@ -19,8 +19,8 @@ import (
 // MaxDepth is how deep a JSON body may nest.
 const MaxDepth = 64
 
-// precheck checks everything but the content of the body: media type, encoding,
-// size, parameters.
+// precheck checks everything except the content of the body: media type, encoding, size,
+// parameters.
 func (r *Router) precheck(x *exchange, req *http.Request) error {
 	rt := x.route
 	if enc := req.Header["Content-Encoding"]; len(enc) > 0 && !encodable(rt, enc) {
@@ -95,8 +95,8 @@ func (r *Router) read(x *exchange, req *http.Request, input *bind.Input, in refl
 	return nil
 }
 
-// wrongForm is the fault of a value that its schema takes and its type does not. The
-// error of the type's decoder may quote the value, so it is left out.
+// wrongForm returns the fault for a value that its schema accepts and its type does not. It omits
+// the error of the type's decoder, which may quote the value.
 func wrongForm(err error) error {
 	d := fault.Detail{Message: "a value does not have the expected form"}
 	var wrong *bind.WrongError
@@ -158,7 +158,7 @@ func (r *Router) recycle(buf *bytes.Buffer) {
 	}
 }
 
-// invalid is the fault of all offences against a schema.
+// invalid returns the fault for all offences against a schema.
 func invalid(ds []fault.Detail) *fault.Error {
 	e := fault.New(fault.Invalid, "validation_failed", "the request is not valid")
 	if len(ds) == 1 {
@@ -168,10 +168,9 @@ func invalid(ds []fault.Detail) *fault.Error {
 	return e
 }
 
-// Parse reads one JSON document strictly: no duplicate members, none that differ
-// only in case, no bad UTF-8, nothing after the document, at most MaxDepth levels,
-// no number that neither an int64 nor a double can hold. Faults: BadRequest, which
-// quotes nothing of the document.
+// Parse reads one JSON document strictly: no duplicate members, no members that differ only in
+// case, no invalid UTF-8, nothing after the document, at most MaxDepth levels, and no number that
+// neither an int64 nor a double can hold. Faults: BadRequest, which quotes nothing of the document.
 func Parse(data []byte) (value.Value, error) {
 	doc, err := value.Decode(data, value.Limits{Depth: MaxDepth})
 	if err == nil {

@@ -15,18 +15,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// backgroundHeader marks requests that a page makes by itself.
+// backgroundHeader marks requests that a page makes without a person.
 const backgroundHeader = "X-Background"
 
-// visit is a request as the rules of cookies and origins see it.
+// visit is a request in the view of the rules for cookies and origins.
 type visit struct {
 	r   *Router
 	req *http.Request
 }
 
-// secure reports whether the caller reached us over TLS: by this connection, by
-// what a trusted proxy says, or because the deployment is known under an https URL
-// and was called by its host.
+// secure reports whether the caller used TLS: on this connection, according to a trusted proxy, or
+// because the deployment has an https URL and the caller used its host.
 func (v visit) secure() bool {
 	if v.req.TLS != nil {
 		return true
@@ -38,7 +37,8 @@ func (v visit) secure() bool {
 	return err == nil && public.Scheme == "https" && strings.EqualFold(public.Host, v.req.Host)
 }
 
-// forwardedProto is what a trusted proxy says that the caller used; empty where none does.
+// forwardedProto returns the scheme that the caller used according to a trusted proxy; empty
+// without one.
 func (v visit) forwardedProto() string {
 	if proto := v.req.Header["X-Forwarded-Proto"]; len(proto) == 1 && v.proxied() {
 		return proto[0]
@@ -46,16 +46,16 @@ func (v visit) forwardedProto() string {
 	return ""
 }
 
-// proxied reports whether a trusted proxy asks.
+// proxied reports whether the request comes from a trusted proxy.
 func (v visit) proxied() bool {
 	return len(v.r.cfg.TrustedProxies) > 0 && v.r.trusted(origin.Peer(v.req))
 }
 
-// site is the verified custom domain that was called; the zero value for none.
+// site returns the verified custom domain that was called; the zero value for none.
 func (v visit) site() site.Site { return v.r.cfg.Hosts.At(site.Name(v.r.calledHost(v.req))) }
 
-// sendHSTS has browsers come back over TLS alone, where the domain that was called asks for
-// it and the request came over TLS (RFC 6797, section 7.2).
+// sendHSTS makes browsers use only TLS from now on, if the domain asks for it and the request used
+// TLS (RFC 6797, section 7.2).
 func (v visit) sendHSTS(h http.Header) {
 	if v.req.TLS == nil && len(v.r.cfg.TrustedProxies) == 0 {
 		return
@@ -65,7 +65,7 @@ func (v visit) sendHSTS(h http.Header) {
 	}
 }
 
-// cookieName is the name of one of our cookies: the first without TLS, the second with it.
+// cookieName returns the name of one of our cookies: the first without TLS, the second with it.
 func (v visit) cookieName(plain, secure string) string {
 	if v.secure() {
 		return secure
@@ -73,8 +73,8 @@ func (v visit) cookieName(plain, secure string) string {
 	return plain
 }
 
-// cookie is the session cookie that a request shows; empty for none, and for
-// several: somebody else may have set one of them.
+// cookie returns the session cookie of the request. It is empty for none, and for several: somebody
+// else may have set one of them.
 func (v visit) cookie() string {
 	if len(v.req.Header["Cookie"]) == 0 {
 		return ""
@@ -82,7 +82,7 @@ func (v visit) cookie() string {
 	return v.cookieNamed(v.cookieName(scope.SessionCookie, scope.SecureSessionCookie))
 }
 
-// cookieNamed is the one cookie of a name; empty for none and for several.
+// cookieNamed returns the only cookie of a name; empty for none and for several.
 func (v visit) cookieNamed(name string) string {
 	shown := v.req.CookiesNamed(name)
 	if len(shown) != 1 {
@@ -91,8 +91,8 @@ func (v visit) cookieNamed(name string) string {
 	return shown[0].Value
 }
 
-// setCookie is the header that has the browser keep a session's cookie for a time;
-// less than a second takes it away.
+// setCookie returns the header that stores a session's cookie in the browser for a time; less than
+// a second deletes it.
 func (v visit) setCookie(value string, life time.Duration) string {
 	return v.cookieFor(v.cookieName(scope.SessionCookie, scope.SecureSessionCookie), value, life, http.SameSiteStrictMode)
 }
@@ -108,11 +108,10 @@ func (v visit) cookieFor(name, value string, life time.Duration, site http.SameS
 	return c.String()
 }
 
-// sameOrigin refuses what a page of another origin has a browser send. The cookie
-// goes with such requests where the other origin is a subdomain beside ours, so
-// SameSite alone does not do. Browsers say where a request comes from in
-// Sec-Fetch-Site, on connections without TLS in Origin alone. A request that
-// changes something, or that opens a socket, must carry one of them.
+// sameOrigin refuses requests that a page of another origin makes a browser send. If the other
+// origin is a subdomain of the same site, such requests carry the cookie, so SameSite is not
+// enough. Browsers report the origin of a request in Sec-Fetch-Site, and without TLS only in
+// Origin. A request that changes something or opens a socket must carry one of them.
 func (v visit) sameOrigin() error {
 	safe := (v.req.Method == http.MethodGet || v.req.Method == http.MethodHead) && len(v.req.Header["Upgrade"]) == 0
 	ok := safe
@@ -142,8 +141,8 @@ func (v visit) isOwnOrigin(text string) bool {
 	return len(forwarded) == 1 && v.proxied() && strings.EqualFold(host, forwarded[0])
 }
 
-// relayed reports whether the caller's address is not known for sure: a proxy
-// passed the request on, and it is not trusted or does not say for whom.
+// relayed reports whether the caller's address is uncertain: a proxy forwarded the request, and it
+// is not trusted or does not name the caller.
 func (v visit) relayed() bool {
 	if !origin.Relayed(v.req.Header) {
 		return false
@@ -157,20 +156,21 @@ func (v visit) relayed() bool {
 type Browser struct {
 	// Agent is the User-Agent header, Cookie the session cookie; empty for none.
 	Agent, Cookie string
-	// Relayed is set where a proxy that is not trusted, or does not say for whom, asks.
+	// Relayed is true if the request comes through a proxy that is not trusted or does not name the
+	// caller.
 	Relayed bool
 
 	visit visit
 }
 
-// SetCookie is the header that has the browser keep a session's cookie for a time.
-// No time at all takes the cookie away.
+// SetCookie returns the header that stores a session's cookie in the browser for a time. A life of
+// 0 deletes it.
 func (b Browser) SetCookie(value string, life time.Duration) string {
 	return b.visit.setCookie(value, life)
 }
 
-// Browser gives the client of a typed handler's request. A request that did not
-// come from a page of our own origin is refused: 403 cross_origin.
+// Browser returns the client of a typed handler's request. It refuses a request that does not come
+// from a page of our own origin: 403 cross_origin.
 func (r *Router) Browser(ctx context.Context) (Browser, error) {
 	x, ok := ctx.Value(exchangeKey{}).(*exchange)
 	if !ok {

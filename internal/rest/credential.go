@@ -13,15 +13,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Credential is what a request says about its caller.
+// Credential is what a request contains about its caller.
 type Credential struct {
 	Bearer, APIKey string
-	// Cookie is the value of a browser's session cookie. A key or a token comes
-	// before it.
+	// Cookie is the value of a browser's session cookie. A key or a token has precedence.
 	Cookie string
-	// Idle is set where a page asks by itself, with nobody at the screen.
+	// Idle is true if a page makes the request without a person.
 	Idle bool
-	// Enrolling is set where the operation serves people who must enrol a second factor.
+	// Enrolling is true if the operation serves people who must enrol a second factor.
 	Enrolling     bool
 	TenantHint    scope.TenantID
 	EnvHint       scope.Env
@@ -32,9 +31,9 @@ type Credential struct {
 // Forbidden and NotFound for a credential that is refused.
 type Authenticator func(ctx context.Context, c Credential) (scope.Scope, Principal, error)
 
-// Recheck authenticates the credential of a stream or a socket that stays open, and checks
-// the permissions that it needs. Where the store does not answer, was applies further, as
-// it does for requests. The error is the refusal, or ctx's own when ctx has ended.
+// Recheck authenticates the credential of a stream or a socket that stays open, and checks the
+// permissions that it needs. While the store does not answer, was remains valid, as for requests.
+// The error is the refusal, or ctx's own if ctx has ended.
 func (a Authenticator) Recheck(ctx context.Context, c Credential, was scope.Scope, permissions ...scope.Permission) (scope.Scope, error) {
 	sc, _, err := a(ctx, c)
 	for _, p := range permissions {
@@ -52,7 +51,7 @@ func (a Authenticator) Recheck(ctx context.Context, c Credential, was scope.Scop
 	}
 }
 
-// Principal is what the rate limit must know of a caller.
+// Principal is what the rate limit needs to know about a caller.
 type Principal struct {
 	// KeyID is set for API keys, and for tokens made from one.
 	KeyID string
@@ -66,7 +65,7 @@ type Principal struct {
 	Limit int64
 }
 
-// BadRequest is the fault of a request that cannot be read.
+// BadRequest returns the fault for a request that cannot be read.
 func BadRequest(code, format string, args ...any) *fault.Error {
 	return fault.Newf(fault.BadRequest, code, format, args...)
 }
@@ -116,12 +115,12 @@ func (r *Router) authenticate(x *exchange, rt *route, req *http.Request) (scope.
 // section 3.1). An API key has no dot.
 func isToken(text string) bool { return strings.Count(text, ".") == 2 }
 
-// TenantDenied is the fault of a caller who may not know whether a tenant exists.
+// TenantDenied returns the fault for a caller who may not know whether a tenant exists.
 func TenantDenied(id string) *fault.Error {
 	return fault.New(fault.Forbidden, "tenant_access_denied", "this credential has no access to that tenant").With("tenant_id", id)
 }
 
-// anonymous is the scope of a request without a credential.
+// anonymous returns the scope of a request without a credential.
 func (r *Router) anonymous(x *exchange, req *http.Request) (scope.Scope, error) {
 	var sc scope.Scope
 	query, err := parseQuery(req)
@@ -142,9 +141,8 @@ func (r *Router) anonymous(x *exchange, req *http.Request) (scope.Scope, error) 
 	return sc, nil
 }
 
-// credential reads the credential, the tenant and the environment of a request. With
-// an error about the tenant or the environment it still returns the credential,
-// without both.
+// credential reads the credential, the tenant and the environment of a request. If the tenant or
+// the environment is wrong, it returns the credential without both, and the error.
 func (r *Router) credential(x *exchange, req *http.Request) (Credential, error) {
 	keys, auths := req.Header["X-Api-Key"], req.Header["Authorization"]
 	if len(keys)+len(auths) > 1 {
@@ -181,7 +179,7 @@ func (r *Router) credential(x *exchange, req *http.Request) (Credential, error) 
 	return c, nil
 }
 
-// parseQuery parses the query strictly; nil where there is none.
+// parseQuery parses the query strictly; nil if there is none.
 func parseQuery(req *http.Request) (url.Values, error) {
 	if req.URL.RawQuery == "" {
 		return nil, nil
@@ -193,9 +191,9 @@ func parseQuery(req *http.Request) (url.Values, error) {
 	return query, nil
 }
 
-// TenantOf is the tenant that a request names by host, header or query; empty
-// where it names none. A Public operation's Scope cannot tell a request that names
-// the default tenant from one that names none.
+// TenantOf returns the tenant that a request names by host, header or query; empty if it names
+// none. The scope of a Public operation does not distinguish a request for the default tenant from
+// one without a tenant.
 func (r *Router) TenantOf(req *http.Request) (scope.TenantID, error) {
 	query, err := parseQuery(req)
 	if err != nil {
@@ -204,7 +202,7 @@ func (r *Router) TenantOf(req *http.Request) (scope.TenantID, error) {
 	return r.tenantOf(req, query)
 }
 
-// CredentialOf is the credential that the request of a Raw operation came with.
+// CredentialOf returns the credential of a Raw operation's request.
 func CredentialOf(w http.ResponseWriter, req *http.Request) (Credential, error) {
 	x, ok := w.(*exchange)
 	if !ok {
@@ -213,7 +211,7 @@ func CredentialOf(w http.ResponseWriter, req *http.Request) (Credential, error) 
 	return x.r.credential(x, req)
 }
 
-// tenantOf is the tenant that the request names by host, header or query.
+// tenantOf returns the tenant that the request names by host, header or query.
 func (r *Router) tenantOf(req *http.Request, query url.Values) (scope.TenantID, error) {
 	host := r.tenantOfHost(req)
 	if len(req.Header["X-Tenant-Id"]) == 0 && len(query["tenant_id"]) == 0 {
@@ -229,7 +227,7 @@ func (r *Router) tenantOf(req *http.Request, query url.Values) (scope.TenantID, 
 	return scope.TenantID(named), nil
 }
 
-// envOf is the environment that the request names by header or query.
+// envOf returns the environment that the request names by header or query.
 func envOf(req *http.Request, query url.Values) (scope.Env, error) {
 	if len(req.Header["X-Environment"]) == 0 && len(query["environment"]) == 0 {
 		return scope.AnyEnv, nil
@@ -246,8 +244,8 @@ func envOf(req *http.Request, query url.Values) (scope.Env, error) {
 	return scope.Env(named), nil
 }
 
-// oneValue is the value that all sources agree on. A source with several values, or
-// two sources that differ, are a conflict.
+// oneValue returns the value on which all sources agree. A source with several values, or two
+// different sources, are a conflict.
 func oneValue(code, what, first string, sources ...[]string) (string, error) {
 	value, found := first, first != ""
 	for _, source := range sources {
@@ -268,7 +266,7 @@ func oneValue(code, what, first string, sources ...[]string) (string, error) {
 	return value, nil
 }
 
-// tenantOfHost is the tenant whose subdomain or custom domain the request names.
+// tenantOfHost returns the tenant whose subdomain or custom domain the request names.
 func (r *Router) tenantOfHost(req *http.Request) scope.TenantID {
 	if r.cfg.Hosts.None() {
 		return ""
@@ -276,7 +274,7 @@ func (r *Router) tenantOfHost(req *http.Request) scope.TenantID {
 	return r.cfg.Hosts.Tenant(site.Name(r.calledHost(req)))
 }
 
-// calledHost is the host that the client called, with a port if it named one.
+// calledHost returns the host that the client called, with a port if it named one.
 func (r *Router) calledHost(req *http.Request) string {
 	if len(r.cfg.TrustedProxies) > 0 && r.trusted(origin.Peer(req)) {
 		if forwarded := req.Header["X-Forwarded-Host"]; len(forwarded) == 1 {
@@ -295,8 +293,8 @@ func (r *Router) trusted(a netip.Addr) bool {
 	return false
 }
 
-// address is the caller's address: that of the peer, or behind trusted proxies the
-// last address in X-Forwarded-For that is not one of theirs.
+// address returns the caller's address: that of the peer, or behind trusted proxies the last
+// address in X-Forwarded-For that is not one of theirs.
 func (r *Router) address(req *http.Request) string {
 	a := origin.Peer(req)
 	if !a.IsValid() {
@@ -309,8 +307,8 @@ func (r *Router) address(req *http.Request) string {
 	return a.String()
 }
 
-// forwarded is the address for which a trusted proxy, the peer, passed a request
-// on. known is false where X-Forwarded-For does not say it, or not all of it.
+// forwarded returns the address for which a trusted proxy, the peer, forwarded a request. known is
+// false if X-Forwarded-For does not contain it completely.
 func (r *Router) forwarded(req *http.Request, a netip.Addr) (from netip.Addr, known bool) {
 	hops := strings.Split(strings.Join(req.Header["X-Forwarded-For"], ","), ",")
 	for i := len(hops) - 1; i >= 0; i-- {

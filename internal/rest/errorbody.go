@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rest/errorform"
 )
 
-// The shapes of error bodies, for the document. answer.MarshalJSON writes them.
+// The types of error bodies, for the document. answer.MarshalJSON writes them.
 type (
 	// Error is the body of errors outside the areas below.
 	Error struct {
@@ -47,7 +47,7 @@ type (
 		Errors  []fault.Detail `json:"errors" doc:"Every error"`
 		_       struct{}       `additionalProperties:"true"`
 	}
-	// OPAError is the body of errors where clients of OPA are served.
+	// OPAError is the body of errors for clients of OPA.
 	OPAError struct {
 		Code    string `json:"code" doc:"The code that OPA would return" example:"invalid_parameter"`
 		Message string `json:"message" doc:"What went wrong, in words"`
@@ -61,7 +61,7 @@ type (
 	}
 )
 
-// errorType is the Go type of the error body that a shape has for a status.
+// errorType returns the Go type of the error body that a shape has for a status.
 func errorType(a Shape, status int) reflect.Type {
 	if status == http.StatusTooManyRequests && a != ShapeOPA && a != ShapeAuthZEN && a != ShapeSCIM {
 		return reflect.TypeFor[RateLimitError]()

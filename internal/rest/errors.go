@@ -225,7 +225,7 @@ func sentence(f *fault.Error) string {
 	return b.String()
 }
 
-// media is the media type of error bodies, as a value of Content-Type.
+// media returns the media type of error bodies, as a value of Content-Type.
 func (a Shape) media() []string {
 	if a == ShapeSCIM {
 		return SCIMMedia

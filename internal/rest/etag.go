@@ -14,24 +14,23 @@ type IfMatch struct {
 	IfMatch string `header:"If-Match" doc:"The current ETag of the object, several separated by commas, or *. Any other value: 412"`
 }
 
-// ETag is the entity tag of a versioned object: its version in quotes.
+// ETag returns the entity tag of a versioned object: its version in quotes.
 func ETag(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }
 
-// maxTags bounds the entity tags of one If-Match, as each may cost a transaction.
+// maxTags limits the entity tags of one If-Match, because each may cost a transaction.
 const maxTags = 16
 
-// Matching runs a change under an If-Match header. One of the versions that it lists
-// must be the object's (RFC 9110 section 13.1.1: the comparison is strong, so W/
-// never matches). Only the transaction of the change can check that, and the
-// service changes nothing where the version differs. So the versions are tried in
-// turn. Version 0 is any version: there is no header, or it is *.
+// Matching runs a change under an If-Match header. One of the versions in the header must be the
+// object's (RFC 9110 section 13.1.1: the comparison is strong, so W/ never matches). Only the
+// transaction of the change can check that, and the service changes nothing if the version differs.
+// So the versions are tried in turn. Version 0 means any version: there is no header, or it is *.
 func Matching[T any](header string, change func(version int64) (T, error)) (T, error) {
 	var out T
 	versions, err := expected(header)
 	if err != nil {
 		return out, err
 	}
-	err = stale() // where no tag is a version
+	err = stale() // if no tag is a version
 	for _, v := range versions {
 		if out, err = change(v); !fault.Is(err, fault.Precondition) {
 			break
@@ -66,11 +65,12 @@ func expected(header string) ([]int64, error) {
 	return versions, nil
 }
 
-// tagged matches the first entity tag of a list with the separator after it. Its
-// groups are the mark of a weak tag and the text.
+// tagged matches the first entity tag of a list with the separator after it. Its groups are the
+// mark of a weak tag, and the text.
 var tagged = regexp.MustCompile(`^[ \t,]*(W/)?"([^"]*)"[ \t]*(?:,[ \t,]*|$)`)
 
-// stale is the fault of an expected version that no object has. fault.CheckVersion is that of another version.
+// stale returns the fault for a version that no object has. fault.CheckVersion has the one for an
+// outdated version.
 func stale() error {
 	return fault.New(fault.Precondition, "precondition_failed", "the object has changed since it was read: read it again")
 }

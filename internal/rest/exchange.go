@@ -23,25 +23,25 @@ import (
 type exchange struct {
 	http.ResponseWriter
 	r     *Router
-	req   *http.Request // as it came
+	req   *http.Request // as received
 	route *route
 	path  string // canonical
 	id    string // request id
 	start time.Time
 	scope scope.Scope
-	// authenticated is set when scope is that of a credential.
+	// authenticated is true if scope is that of a credential.
 	authenticated bool
-	// status is that of the answer, 0 before it has begun.
+	// status is the status of the answer; 0 before it has begun.
 	status int
 	billed bool
-	tenant *measure.Tenant                    // of the scope, once it is looked up
+	tenant *measure.Tenant                    // of the scope, after the first lookup
 	body   []byte                             // scratch for Body
-	held   int64                              // bytes taken of the room for large bodies
+	held   int64                              // bytes reserved of the room for large bodies
 	ids    [1]string                          // holds id for the header
 	traced func(operation string, status int) // ends the span; nil: there is none
 }
 
-// errNoExchange is the error of a ResponseWriter or context that is not the kit's.
+// errNoExchange is the error for a ResponseWriter or context that does not belong to the kit.
 var errNoExchange = errors.New("rest: not an exchange of a Router")
 
 // JSONMedia is the Content-Type of JSON, for WriteBytes.
@@ -50,13 +50,13 @@ var JSONMedia = []string{"application/json"}
 // SCIMMedia is the Content-Type of SCIM, for WriteBytes.
 var SCIMMedia = []string{"application/scim+json"}
 
-// statusGone is the status of an answer that nobody waited for.
+// statusGone is the status of an answer whose client has disconnected.
 const statusGone = 499
 
 // exchangeKey finds the exchange in the context of typed handlers.
 type exchangeKey struct{}
 
-// Shared header values: assigned, never appended to in place.
+// Shared header values: assign them, do not append to them.
 var (
 	nosniff   = []string{"nosniff"}
 	noReferer = []string{"no-referrer"}
@@ -92,7 +92,7 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	x.find(req)
 }
 
-// find looks for the operation of a request.
+// find finds the operation of a request.
 func (x *exchange) find(req *http.Request) {
 	r := x.r
 	req, ok := r.resolve(req)
@@ -114,8 +114,7 @@ func (x *exchange) find(req *http.Request) {
 	r.mux.ServeHTTP(x, req)
 }
 
-// unmatched answers a request that no operation takes. A key's request counts
-// against its limit all the same.
+// unmatched answers a request without an operation. A key's request still counts against its limit.
 func (x *exchange) unmatched(req *http.Request) {
 	r := x.r
 	if c, _ := r.credential(x, req); c.APIKey != "" || c.Bearer != "" {
@@ -140,10 +139,10 @@ func (x *exchange) unmatched(req *http.Request) {
 	x.fail(noSuchPath())
 }
 
-// noRoute is the route of requests that no operation takes.
+// noRoute is the route of requests without an operation.
 var noRoute = &route{}
 
-// noSuchPath is the answer to a path without an operation, the same for everybody.
+// noSuchPath returns the answer to a path without an operation, the same for everybody.
 func noSuchPath() *fault.Error {
 	return fault.New(fault.NotFound, "not_found", "there is nothing at this path")
 }
@@ -151,7 +150,7 @@ func noSuchPath() *fault.Error {
 // verbs are the methods that operations have, in the order of Allow.
 var verbs = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
-// allowed lists the methods that a path answers, as Allow wants them.
+// allowed lists the methods of a path, in the form of Allow.
 func (r *Router) allowed(req *http.Request) string {
 	var allow string
 	probe := *req
@@ -188,8 +187,8 @@ func (x *exchange) dispatch(rt *route, req *http.Request) {
 	rt.serve(x, req, sc)
 }
 
-// admit authenticates and counts a request, and checks its environment and its
-// permission. No other place does.
+// admit authenticates and counts a request, and checks its environment and its permission. Nothing
+// else does.
 func (r *Router) admit(x *exchange, rt *route, req *http.Request) (scope.Scope, error) {
 	if rt.op.Public || rt.op.Optional && len(req.Header["X-Api-Key"]) == 0 && len(req.Header["Authorization"]) == 0 {
 		if len(rt.op.Signed) > 0 && !slices.ContainsFunc(rt.op.Signed, func(name string) bool { return req.Header.Get(name) != "" }) {
@@ -221,12 +220,12 @@ func (r *Router) admit(x *exchange, rt *route, req *http.Request) (scope.Scope, 
 	return sc, nil
 }
 
-// diskRetry is when to try again after the disk was full.
+// diskRetry is when clients should try again while the disk is full.
 const diskRetry = 30 * time.Second
 
-// needsDisk reports whether an operation may write data that can wait: changes and
-// simulations, but not removals. Decisions, reports of bouncers and sign-in need
-// no permission to write, so they go on.
+// needsDisk reports whether an operation may write data that can wait: changes and simulations, but
+// not removals. Decisions, reports of bouncers and sign-in need no permission to write, so they
+// continue.
 func (op *Op) needsDisk() bool {
 	switch op.Method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch:
@@ -242,8 +241,8 @@ func (x *exchange) liftDeadlines() {
 	_ = c.SetReadDeadline(time.Time{})
 }
 
-// LiftDeadlines lets the handler of a Register operation take longer than the
-// server gives a request. ctx is the handler's.
+// LiftDeadlines allows the handler of a Register operation to take longer than the server's
+// deadlines. ctx is the handler's.
 func LiftDeadlines(ctx context.Context) {
 	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
 		x.liftDeadlines()
@@ -369,7 +368,7 @@ func (x *exchange) endTrace() {
 	x.traced(x.operation(), status)
 }
 
-// operation is the id of the operation; empty: none takes the request.
+// operation returns the id of the operation; empty: there is none.
 func (x *exchange) operation() string {
 	if x.route == nil {
 		return ""
@@ -387,9 +386,8 @@ func Fail(w http.ResponseWriter, err error) {
 	http.Error(w, http.StatusText(statuses[fault.KindOf(err)]), statuses[fault.KindOf(err)])
 }
 
-// Body reads the whole body of a Raw operation's request, up to the bound of the
-// operation. The bytes are valid until the handler returns. Faults: TooLarge,
-// BadRequest, Unavailable.
+// Body reads the whole body of a Raw operation's request, up to the limit of the operation. The
+// bytes are valid until the handler returns. Faults: TooLarge, BadRequest, Unavailable.
 func Body(w http.ResponseWriter, req *http.Request) ([]byte, error) {
 	x, ok := w.(*exchange)
 	if !ok {
@@ -398,15 +396,15 @@ func Body(w http.ResponseWriter, req *http.Request) ([]byte, error) {
 	return x.read(req, false)
 }
 
-// TakeOver records that another protocol takes over the connection of a Raw
-// operation. Nothing is answered over HTTP afterwards.
+// TakeOver records that another protocol has taken over the connection of a Raw operation. No HTTP
+// answer follows.
 func TakeOver(w http.ResponseWriter) {
 	if x, ok := w.(*exchange); ok {
 		x.status = http.StatusSwitchingProtocols
 	}
 }
 
-// WriteJSON answers a Raw operation with v, where speed is no concern.
+// WriteJSON answers a Raw operation with v, if speed does not matter.
 func WriteJSON(w http.ResponseWriter, status int, v any) {
 	body, err := Encode(v)
 	if err != nil {
@@ -425,8 +423,8 @@ func Encode(v any) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// WriteBytes answers with a finished body. media is the value of Content-Type, as
-// a slice that may be shared.
+// WriteBytes answers with a finished body. media is the value of Content-Type, as a slice that may
+// be shared.
 func WriteBytes(w http.ResponseWriter, status int, media []string, body []byte) {
 	h := w.Header()
 	h["Content-Type"] = media
@@ -435,7 +433,7 @@ func WriteBytes(w http.ResponseWriter, status int, media []string, body []byte) 
 	_, _ = w.Write(body) // the peer may have gone
 }
 
-// RequestID is the request id of the exchange that w belongs to.
+// RequestID returns the request id of the exchange that w belongs to.
 func RequestID(w http.ResponseWriter) string {
 	if x, ok := w.(*exchange); ok {
 		return x.id
@@ -443,8 +441,8 @@ func RequestID(w http.ResponseWriter) string {
 	return ""
 }
 
-// requestID is the caller's request id where it was sent once and holds 1 to 128
-// letters, digits and . _ - : only. Anything else could forge a line of a log.
+// requestID returns the caller's request id if it was sent once and has 1 to 128 characters, only
+// letters, digits and . _ - : . Anything else could forge a line of a log.
 func requestID(req *http.Request) string {
 	ids := req.Header["X-Request-Id"]
 	if len(ids) != 1 || len(ids[0]) > 128 {
@@ -461,7 +459,7 @@ func requestID(req *http.Request) string {
 	return ids[0]
 }
 
-// TooLarge is the fault of a body with more than limit bytes.
+// TooLarge returns the fault for a body with more than limit bytes.
 func TooLarge(limit int64) *fault.Error {
 	return fault.Newf(fault.TooLarge, "payload_too_large", "the body may have at most %d bytes", limit).With("limit", limit)
 }

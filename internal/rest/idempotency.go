@@ -21,8 +21,8 @@ const idempotencyHeader = "Idempotency-Key"
 
 const (
 	keepAnswers = 24 * time.Hour
-	// A running request renews its lease in time. When its process dies, a
-	// repetition waits no longer than the lease.
+	// A running request renews its lease in time. If its process dies, a repetition waits no longer
+	// than the lease.
 	leaseTime  = 5 * time.Second
 	leaseRenew = leaseTime / 3
 	// How often and how long a repetition checks whether the first request is done.
@@ -30,20 +30,19 @@ const (
 	waitMost  = 20 * time.Second
 )
 
-// Idempotency is what first answers are stored with. With a nil Cluster,
-// Idempotency-Key is ignored.
+// Idempotency stores first answers. If Cluster is nil, Idempotency-Key is ignored.
 type Idempotency struct {
 	Cluster *db.Cluster
 	// Seal and Open encrypt answers at rest (package secret).
 	Seal func(plain []byte, aad string) ([]byte, error)
 	Open func(sealed []byte, aad string) ([]byte, error)
-	// Outcome finds what a request had created when its process died: the id of the
-	// object that its entry in the administrative log names. The entry and the object
-	// are written in one transaction, so no entry means that nothing was created.
+	// Outcome finds what a request had created when its process died: the id of the object in its
+	// administrative log entry. One transaction writes the entry and the object, so without an
+	// entry nothing was created.
 	Outcome func(ctx context.Context, sc scope.Scope, requestID string, since time.Time) (objectID string, found bool, err error)
 }
 
-// idempotency serves creating requests that carry a key.
+// idempotency serves requests with a key that create objects.
 type idempotency struct {
 	Idempotency
 	r *Router
@@ -60,8 +59,8 @@ func newIdempotency(r *Router) (*idempotency, error) {
 	return &idempotency{Idempotency: cfg, r: r}, nil
 }
 
-// serve executes the request once, however often it is sent. It claims the key, or
-// waits for the request that holds it and replays its answer.
+// serve executes a request once, even if it is sent several times. It claims the key, or waits for
+// the request that holds it and replays its answer.
 func (i *idempotency) serve(x *exchange, rt *route, req *http.Request, sc scope.Scope, keys []string) {
 	if len(keys) != 1 || !printable(keys[0]) {
 		x.fail(BadRequest("invalid_idempotency_key", "Idempotency-Key must be sent once and have 1 to 255 visible ASCII characters"))
@@ -106,8 +105,8 @@ func (i *idempotency) serve(x *exchange, rt *route, req *http.Request, sc scope.
 	}
 }
 
-// claim takes the key or waits until its holder is done. It returns an unfinished
-// row of another request only where that one created its object and then died.
+// claim takes the key or waits until its holder is done. It returns an unfinished row of another
+// request only if that one created its object and then died.
 func (i *idempotency) claim(ctx context.Context, d *db.DB, k entry, sc scope.Scope) (entry, bool, error) {
 	deadline := i.r.cfg.Now().Add(waitMost)
 	stale := ""
@@ -221,8 +220,8 @@ func (i *idempotency) renew(ctx context.Context, d *db.DB, k entry) {
 	}
 }
 
-// complete stores a success and frees the key otherwise. Where the store fails, the
-// answer is sent all the same; a repetition finds the outcome in the audit.
+// complete stores a success, and frees the key otherwise. If storing fails, the answer is still
+// sent; a repetition finds the result in the audit.
 func (i *idempotency) complete(x *exchange, d *db.DB, k entry, out *recorder, sc scope.Scope) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaseTime)
 	defer cancel()
@@ -266,8 +265,8 @@ func (i *idempotency) replay(x *exchange, sc scope.Scope, row entry) {
 	_, _ = x.Write(body) // the peer may have gone
 }
 
-// reconstruct answers for a request whose process died between its commit and its
-// answer. It reads the object and sends it as that request would have.
+// reconstruct answers for a request whose process died between its commit and its answer. It reads
+// the object and sends it as that request would have.
 func (i *idempotency) reconstruct(x *exchange, rt *route, req *http.Request, sc scope.Scope, row entry) {
 	id, found, err := i.Outcome(req.Context(), sc, row.RequestID, row.CreatedAt)
 	if err == nil && !found {
@@ -366,7 +365,7 @@ func sealedFor(sc scope.Scope, key string) string {
 	return "idempotency/" + string(sc.Tenant) + "/" + key
 }
 
-// digest is the SHA-256 of the parts, each prefixed with its length.
+// digest returns the SHA-256 of the parts, each prefixed with its length.
 func digest(parts ...string) string {
 	h := sha256.New()
 	for _, part := range parts {
@@ -375,8 +374,8 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// IdempotencyKey is the key with which a Creates operation was called; empty for none. ctx
-// is the handler's.
+// IdempotencyKey returns the key of a call of a Creates operation; empty for none. ctx is the
+// handler's.
 func IdempotencyKey(ctx context.Context) string {
 	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
 		return x.req.Header.Get(idempotencyHeader)
@@ -384,7 +383,7 @@ func IdempotencyKey(ctx context.Context) string {
 	return ""
 }
 
-// printable reports whether s is 1 to 255 visible ASCII characters.
+// printable reports whether s consists of 1 to 255 visible ASCII characters.
 func printable(s string) bool {
 	if len(s) == 0 || len(s) > 255 {
 		return false

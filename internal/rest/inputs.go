@@ -6,19 +6,25 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// Page is the paging of lists: embed it in an input.
+// JSON is an input or an output that consists of a JSON body.
+type JSON[T any] struct{ Body T }
+
+// Answer returns a body as the output of an operation.
+func Answer[T any](body T, err error) (*JSON[T], error) { return &JSON[T]{body}, err }
+
+// Page is the paging of lists: an input by itself, or embedded in one.
 type Page struct {
 	Skip  int `query:"skip" default:"0" minimum:"0" doc:"Number of entries to skip"`
 	Limit int `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"Largest number of entries in the answer"`
 }
 
-// InEnvironment narrows an operation to one environment: embed it in an input. The
-// kit reads the parameter with the credential, so handlers find it in the scope.
+// InEnvironment limits an operation to one environment: embed it in an input. The kit reads the
+// parameter with the credential, so handlers find it in the scope.
 type InEnvironment struct {
 	Environment string `query:"environment" enum:"sandbox,production" doc:"Only this environment; absent: both. X-Environment has the same effect"`
 }
 
-// Window narrows a log to a period: embed it in an input.
+// Window limits a log to a period: embed it in an input.
 type Window struct {
 	Start string `query:"start_date" minLength:"1" maxLength:"40" doc:"Start of the period: an ISO 8601 time or date"`
 	End   string `query:"end_date" minLength:"1" maxLength:"40" doc:"End of the period, inclusive: an ISO 8601 time or date"`
@@ -30,7 +36,7 @@ type Scroll struct {
 	Cursor string `query:"cursor" maxLength:"200" doc:"next_cursor of the previous answer"`
 }
 
-// Removed is the answer to deleting what cannot be restored.
+// Removed is the answer to deleting an object that cannot be restored.
 type Removed struct {
 	Message string `json:"message" doc:"What was done"`
 	ID      int64  `json:"id" doc:"Id of the removed resource"`

@@ -10,17 +10,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// Bodies up to smallBody are read as they come. Larger ones share largeBodies
-// bytes until they are answered, or else a hundred at once could take all memory of
-// the process. A request that finds no room waits up to largeWait.
+// Bodies up to smallBody are read directly. Larger ones share largeBodies bytes until they are
+// answered, because a hundred at once could use all memory of the process. If there is no room, a
+// request waits up to largeWait.
 const (
 	smallBody   = 64 << 10
 	largeBodies = 40 << 20
 	largeWait   = 10 * time.Second
 )
 
-// read reads the whole body of the request, into the exchange's buffer or, where
-// fresh is set, into a new one. Faults: TooLarge, BadRequest, Unavailable.
+// read reads the whole body of the request, into the exchange's buffer or, if fresh is true, into a
+// new one. Faults: TooLarge, BadRequest, Unavailable.
 func (x *exchange) read(req *http.Request, fresh bool) ([]byte, error) {
 	limit := x.route.op.MaxBody
 	if req.ContentLength > limit {
@@ -57,10 +57,10 @@ func (x *exchange) read(req *http.Request, fresh bool) ([]byte, error) {
 	return buf, nil
 }
 
-// errMore is the error of a body that is longer than the bound.
+// errMore is the error for a body that exceeds the limit.
 var errMore = errors.New("more bytes than the bound")
 
-// readTo reads to the end, or to one byte beyond limit with the error errMore.
+// readTo reads to the end. If there is more, it stops one byte after limit and returns errMore.
 func readTo(buf []byte, body io.Reader, limit int64) ([]byte, error) {
 	for {
 		if len(buf) == cap(buf) {
@@ -84,8 +84,8 @@ func readTo(buf []byte, body io.Reader, limit int64) ([]byte, error) {
 	}
 }
 
-// largeBuffer gives an empty buffer for n bytes, a used one if there is one: garbage
-// of this size grows faster than it is collected.
+// largeBuffer returns an empty buffer for n bytes, and reuses one if it can: garbage of this size
+// grows faster than it is collected.
 func (r *Router) largeBuffer(n int64) []byte {
 	if b, ok := r.buffers.Get().(*[]byte); ok && int64(cap(*b)) >= n {
 		return (*b)[:0]
@@ -93,7 +93,7 @@ func (r *Router) largeBuffer(n int64) []byte {
 	return make([]byte, 0, n)
 }
 
-// reserveRoom takes n of the bytes for large bodies until the exchange is finished.
+// reserveRoom reserves n of the bytes for large bodies until the exchange is finished.
 func (x *exchange) reserveRoom(ctx context.Context, n int64) error {
 	if x.held > 0 {
 		return nil
@@ -107,7 +107,7 @@ func (x *exchange) reserveRoom(ctx context.Context, n int64) error {
 	return nil
 }
 
-// releaseRoom returns what reserveRoom took. Nobody may use the body afterwards.
+// releaseRoom frees the reservation of reserveRoom. The body must not be used afterwards.
 func (x *exchange) releaseRoom() {
 	if x.held == 0 {
 		return

@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rest/site"
 )
 
-// The deadlines and bounds of the server. A request has ten seconds for its header
-// and thirty in all. Slow operations have neither, and no deadline for the answer.
+// The deadlines and limits of the server. A request has ten seconds for its header and thirty in
+// total. Slow operations have neither, and no deadline for the answer.
 const (
 	headerTime = 10 * time.Second
 	readTime   = 30 * time.Second
@@ -26,7 +26,7 @@ const (
 	maxHeader  = 64<<10 - 4096 // net/http adds 4096; more is a 431
 )
 
-// NewHTTPServer is an http.Server with our deadlines and bounds.
+// NewHTTPServer returns an http.Server with our deadlines and limits.
 func NewHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,
@@ -36,8 +36,9 @@ func NewHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// NewTLSServer is NewHTTPServer for a listener whose connections have shaken hands: the
-// requests of HTTP/1.1 say so too, whose TLS net/http does not see below the framing checks.
+// NewTLSServer is like NewHTTPServer, for a listener that returns connections after their TLS
+// handshake. It also marks requests of HTTP/1.1 as TLS, which net/http does not detect below the
+// framing checks.
 func NewTLSServer(h http.Handler, log *slog.Logger) *http.Server {
 	srv := NewHTTPServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.TLS == nil {
@@ -52,26 +53,26 @@ func NewTLSServer(h http.Handler, log *slog.Logger) *http.Server {
 	return srv
 }
 
-// Plain is the handler of the listener without TLS, where r is served over TLS. Besides
-// challenges it answers probes of health, and what a trusted proxy received over TLS.
+// Plain returns the handler of the listener without TLS, if r is served over TLS. It answers
+// challenges, health probes, and requests that a trusted proxy received over TLS.
 func Plain(r *Router, port string, challenge func(ctx context.Context, host, token string) (answer string, ok bool)) http.Handler {
 	return site.Plain{Port: port, Challenge: challenge, API: r, Open: func(req *http.Request) bool {
 		return Under(r.canonical(req.URL.Path), Root+"/health") || strings.EqualFold(visit{r, req}.forwardedProto(), "https")
 	}}
 }
 
-// tlsKey finds what a connection of TLS agreed on in the context of its requests.
+// tlsKey finds the state of a TLS connection in the context of its requests.
 type tlsKey struct{}
 
-// tunnelled is a server's ConnState. A connection that another protocol has taken
-// over no longer carries HTTP/1.1 messages.
+// tunnelled is a server's ConnState. A connection that another protocol has taken over no
+// longer carries HTTP/1.1 messages.
 func tunnelled(c net.Conn, s http.ConnState) {
 	if strict, ok := c.(*framing.ServerConn); ok && s == http.StateHijacked {
 		strict.Release()
 	}
 }
 
-// ticks is the clock that deadlines are set from.
+// ticks returns the clock for deadlines.
 func (c Config) ticks() func() time.Time {
 	if c.Ticks != nil {
 		return c.Ticks
@@ -79,12 +80,11 @@ func (c Config) ticks() func() time.Time {
 	return c.Now
 }
 
-// Serve serves the API on l as the function Serve does. Package lane serves the
-// Brief operations of kept connections.
+// Serve serves the API on l like the function Serve. Package lane serves the Brief operations of
+// kept connections.
 //
-// When ctx ends, the server first leaves for the time of leave: it is no longer
-// ready and its answers end their connections, but it takes new ones, so that a
-// load balancer notices without losing a request.
+// When ctx ends, the server first leaves for a time: it is not ready and its answers end their
+// connections, but it accepts new ones, so that a load balancer notices without losing a request.
 func (r *Router) Serve(ctx context.Context, srv *http.Server, l net.Listener, leave, grace time.Duration, hang func()) error {
 	fresh := &framing.FreshConns{}
 	srv.ConnState = func(c net.Conn, s http.ConnState) {
@@ -109,9 +109,9 @@ func (r *Router) Serve(ctx context.Context, srv *http.Server, l net.Listener, le
 	return errors.Join(err, ended, short.Wait(grace))
 }
 
-// stopLater gives a context that ends the time d after ctx. In between the server is
-// leaving, and at the end it drains its listener. It does not wait where ctx ended for
-// another reason than a cancellation, such as a part that failed.
+// stopLater returns a context that ends the time d after ctx. In between the server is leaving, and
+// at the end it drains its listener. It does not wait if ctx ended for another reason than a
+// cancellation, such as a part that failed.
 func (r *Router) stopLater(ctx context.Context, d time.Duration, drain func(context.Context)) (context.Context, context.CancelFunc) {
 	after, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -130,7 +130,7 @@ func (r *Router) stopLater(ctx context.Context, d time.Duration, drain func(cont
 	return after, func() { stop(); end() }
 }
 
-// Leaving reports whether the server is about to stop and should get no new work.
+// Leaving reports whether the server is about to stop and should receive no new work.
 func (r *Router) Leaving() bool { return r.leaving.Load() }
 
 // brief reports whether a POST to path is a Brief operation.
@@ -139,9 +139,8 @@ func (r *Router) brief(path string) bool {
 	return rt != nil && rt.op.Brief
 }
 
-// Serve serves l until ctx ends, then lets running requests finish for at most
-// grace and returns. It calls hang, which may be nil, before it waits, so that long
-// polls end.
+// Serve serves l until ctx ends, and then lets running requests finish for at most grace. Before it
+// waits, it calls hang, which may be nil, to end long polls.
 func Serve(ctx context.Context, srv *http.Server, l net.Listener, grace time.Duration, hang func()) error {
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(l) }()

@@ -19,7 +19,7 @@ func (r *Router) Finish() error {
 	api := r.api.OpenAPI()
 	for name := range api.Components.Schemas.Map() {
 		if strings.HasSuffix(name, "ErrorModel") || strings.HasSuffix(name, "ErrorDetail") {
-			delete(api.Components.Schemas.Map(), name) // huma's own, which we never answer
+			delete(api.Components.Schemas.Map(), name) // huma's own type, which we never use
 		}
 	}
 	d := r.cfg.Document

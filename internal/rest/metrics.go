@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Registry is where the Router's collectors are.
+// Registry returns the registry of the Router's collectors.
 func (r *Router) Registry() *prometheus.Registry { return r.cfg.Registry }
 
 // observe counts a finished exchange.
@@ -34,10 +34,9 @@ func (x *exchange) observe() {
 	}
 }
 
-// bill counts the exchange for its tenant's bill, once: before the answer leaves, so
-// that nothing is answered that was not counted. Bouncers' own traffic and our own
-// errors are on nobody's bill; a platform administrator's work in another tenant is
-// not on that one's.
+// bill counts the exchange for its tenant's bill, once. It does so before the answer is sent, so
+// that every answer is counted. Bouncers' own traffic and our own errors are not billed; a platform
+// administrator's work in another tenant is not billed to that tenant.
 func (x *exchange) bill() {
 	if x.billed || !x.authenticated || x.route == nil || x.status >= 500 || x.scope.Actor.Kind == scope.Bouncer {
 		return
@@ -50,7 +49,7 @@ func (x *exchange) bill() {
 	x.r.metrics.Bill(tenant, &x.route.stats, x.start)
 }
 
-// ownStats are the counters of the scope's tenant.
+// ownStats returns the counters of the scope's tenant.
 func (x *exchange) ownStats() *measure.Tenant {
 	if x.tenant == nil {
 		x.tenant = x.r.metrics.Tenant(x.scope.Tenant)

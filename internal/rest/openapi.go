@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// New makes a Router without operations. Register them, then call Finish.
+// New returns a Router without operations. Register them, then call Finish.
 func New(c Config) (*Router, error) {
 	tuneHuma()
 	if c.Registry == nil {
@@ -67,7 +67,7 @@ func New(c Config) (*Router, error) {
 	return r, nil
 }
 
-// OpenAPI is the document, for what rooms describe beside operations.
+// OpenAPI returns the document, for descriptions of anything but operations.
 func (r *Router) OpenAPI() *huma.OpenAPI { return r.api.OpenAPI() }
 
 // unserved is a huma.Adapter that serves nothing.
@@ -79,7 +79,7 @@ func (unserved) ServeHTTP(w http.ResponseWriter, req *http.Request) { http.NotFo
 // documenter writes operations into the document.
 type documenter struct{ huma.API }
 
-// schemaOf is the schema of a Go type, by reference where it has one.
+// schemaOf returns the schema of a Go type, by reference if it has one.
 func (d documenter) schemaOf(t reflect.Type) *huma.Schema {
 	return d.OpenAPI().Components.Schemas.Schema(t, true, t.Name())
 }
@@ -271,7 +271,7 @@ func jsonSchema(doc *huma.Operation) *huma.Schema {
 	return nil
 }
 
-// commonParameters are parameters that many operations share.
+// commonParameters returns parameters that many operations share.
 func commonParameters() map[string]*huma.Param {
 	text := &huma.Schema{Type: huma.TypeString}
 	return map[string]*huma.Param{

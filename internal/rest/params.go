@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rest/schema"
 )
 
-// checkParams checks all parameters of a request. A path parameter that no object
-// can have is a 404. Every other offence is a 400.
+// checkParams checks all parameters of a request. An invalid path parameter is a 404. Every other
+// offence is a 400.
 func (r *Router) checkParams(rt *route, req *http.Request) error {
 	var ds []fault.Detail
 	query, err := parseQuery(req)
@@ -43,11 +43,11 @@ func (r *Router) checkParams(rt *route, req *http.Request) error {
 	return e
 }
 
-// queriedByAll are the query parameters that every operation takes.
+// queriedByAll are the query parameters that all operations accept.
 var queriedByAll = []string{"environment", "tenant_id"}
 
-// checkQueryNames refuses query parameters that the operation does not have: a
-// typo in a filter must not answer the whole list.
+// checkQueryNames refuses unknown query parameters: a typo in a filter must not return the whole
+// list.
 func (rt *route) checkQueryNames(query url.Values) error {
 	if len(query) == 0 || rt.area.AnyQuery {
 		return nil
@@ -72,7 +72,8 @@ func (rt *route) checkQueryNames(query url.Values) error {
 	return e
 }
 
-// clipped is the beginning of a name that the caller chose, fit for an answer.
+// clipped returns the beginning of a name that the caller chose, in a form that is safe in an
+// answer.
 func clipped(name string) string {
 	const most = 64
 	if len(name) > most {

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Root is the path below which operations are, unless Op.Root says otherwise.
+// Root is the path below which operations are registered, unless Op.Root says otherwise.
 const Root = "/api/v1"
 
-// canonical is the path that an operation is registered under.
+// canonical returns the path under which an operation is registered.
 func (r *Router) canonical(path string) string {
 	if r.cfg.Canonical == nil {
 		return path
@@ -20,9 +20,9 @@ func (r *Router) canonical(path string) string {
 // isAPI reports whether a path belongs to the API.
 func (r *Router) isAPI(path string) bool { return r.cfg.IsAPI == nil || r.cfg.IsAPI(path) }
 
-// resolve gives the request under its canonical path, or the request itself
-// where nothing changes. ok is false for paths that no operation can have. Empty
-// and dot segments are not cleaned away: only the documented spelling exists.
+// resolve returns the request under its canonical path, or the request itself if nothing changes.
+// ok is false for paths that no operation can have. Empty and dot segments are not removed: only
+// the documented spelling exists.
 func (r *Router) resolve(req *http.Request) (*http.Request, bool) {
 	path := req.URL.Path
 	if path == "" || path[0] != '/' || strings.Contains(path, "//") || dotted(path) {
@@ -45,7 +45,7 @@ func (r *Router) resolve(req *http.Request) (*http.Request, bool) {
 	return &out, true
 }
 
-// dotted reports whether a path holds a segment "." or "..".
+// dotted reports whether a path contains a segment "." or "..".
 func dotted(path string) bool {
 	if !strings.Contains(path, "/.") {
 		return false
@@ -58,13 +58,13 @@ func dotted(path string) bool {
 	return false
 }
 
-// Under reports whether path is prefix or lies below it.
+// Under reports whether path is prefix or is below it.
 func Under(path, prefix string) bool {
 	return strings.HasPrefix(path, prefix) && (len(path) == len(prefix) || path[len(prefix)] == '/')
 }
 
-// Pattern is the path that the operation of a request is registered under, empty
-// where no operation takes it.
+// Pattern returns the path under which the operation of a request is registered; empty if there is
+// none.
 func (r *Router) Pattern(req *http.Request) string {
 	req, ok := r.resolve(req)
 	if !ok {

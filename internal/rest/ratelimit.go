@@ -10,21 +10,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// Limits are the requests that one API key may make in an hour. The zero value
-// limits by the tenant's plan.
+// Limits are the numbers of requests that one API key may make in an hour. The zero value applies
+// the limits of the tenant's plan.
 type Limits struct {
-	// Off turns the limits off for the whole API: no header is sent.
+	// Off turns the limits off for the whole API; no header is sent.
 	Off bool
 	// DecisionsOff turns them off for areas with a limit of their own.
 	DecisionsOff bool
-	// All is one limit for all plans. 0 means by plan.
+	// All is one limit for all plans; 0: by plan.
 	All int64
-	// Decisions is the limit of areas with a limit of their own, which are counted
-	// apart. 0 means that they count with the rest.
+	// Decisions is the limit of areas with a limit of their own, which are counted separately. 0
+	// means that they count with the rest.
 	Decisions int64
 }
 
-// planLimits are the requests an hour by plan.
+// planLimits are the requests per hour by plan.
 var planLimits = map[string]int64{"standard": 1000, "pro": 5000, "enterprise": 10_000}
 
 const rateWindow = time.Hour
@@ -36,7 +36,7 @@ type limiter struct {
 	now    func() time.Time
 }
 
-// limit is the limit of a plan on a route. 0 means none.
+// limit returns the limit of a plan on a route; 0: none.
 func (l *limiter) limit(rt *route, plan string) int64 {
 	if l.limits.Off || rt.area.OwnLimit && l.limits.DecisionsOff {
 		return 0
@@ -83,7 +83,7 @@ func (l *limiter) count(ctx context.Context, x *exchange, rt *route, who Princip
 		After(max(time.Second, w.Reset.Sub(l.now()))).With("limit", limit).With("remaining", left)
 }
 
-// rateHeaders sets the three headers; their values are cut from one string.
+// rateHeaders sets the three headers; their values share one string.
 func rateHeaders(h http.Header, limit, left, reset int64) {
 	var buf [64]byte
 	text := strconv.AppendInt(buf[:0], limit, 10)

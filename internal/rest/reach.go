@@ -8,33 +8,30 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Reach says what an operation touches, and so whether a credential that is bound
-// to one environment may call it. The zero value refuses it.
+// Reach says what data an operation uses, and so whether a credential for one environment may call
+// it. The zero value refuses such credentials.
 type Reach uint8
 
 const (
-	// ReachTenant is for what belongs to the whole tenant: people, keys, settings,
-	// promotion. A bound credential is refused.
+	// ReachTenant is for data of the whole tenant: people, keys, settings, promotion. A credential
+	// for one environment is refused.
 	ReachTenant Reach = iota
-	// ReachEnvironment is for what reads and writes in one environment: that of the
-	// credential, of the path or of the request.
+	// ReachEnvironment is for reading and writing in one environment: that of the credential, of
+	// the path or of the request.
 	ReachEnvironment
-	// ReachSandbox is for what only sandbox has. A credential that is bound to
-	// production is refused.
+	// ReachSandbox is for data that only sandbox has. A credential for production is refused.
 	ReachSandbox
-	// ReachSelf is for what touches only the caller's own credential, or nothing
-	// that a tenant stores.
+	// ReachSelf is for the caller's own credential, or for nothing that a tenant stores.
 	ReachSelf
 )
 
-// String is the name of the reach in the document.
+// String returns the name of the reach in the document.
 func (r Reach) String() string {
 	return [...]string{"tenant", "environment", "sandbox", "self"}[r]
 }
 
-// checkReach refuses a credential that is bound to one environment everything
-// outside it. For an environment that a body names, the service calls
-// scope.Scope.May.
+// checkReach refuses a credential for one environment everything outside it. For an environment in
+// a body, the service calls scope.Scope.May.
 func (rt *route) checkReach(req *http.Request, sc scope.Scope) error {
 	if !sc.EnvBound {
 		return nil
@@ -55,7 +52,7 @@ func (rt *route) checkReach(req *http.Request, sc scope.Scope) error {
 	}
 }
 
-// checkCaller refuses (403) a credential of a kind that the operation does not take.
+// checkCaller refuses (403) a kind of credential that the operation does not accept.
 func (rt *route) checkCaller(sc scope.Scope) error {
 	switch {
 	case rt.op.Caller == sc.Actor.Kind, rt.op.Agents && sc.Actor.Kind == scope.Agent:
@@ -70,8 +67,7 @@ func (rt *route) checkCaller(sc scope.Scope) error {
 	return nil
 }
 
-// BoundPermissions are the permissions that a credential which is bound to one
-// environment can use, sorted.
+// BoundPermissions returns the permissions that a credential for one environment can use, sorted.
 func (r *Router) BoundPermissions() []scope.Permission {
 	var out []scope.Permission
 	for _, rt := range r.routes {

@@ -1,6 +1,6 @@
-// Package rest is the kit that the HTTP API is built with. It knows no subject:
-// the packages below internal/api register operations, and everything that
-// operations share happens here, in this order:
+// Package rest is the kit of the HTTP API. It contains no subject matter: the packages below
+// internal/api register operations, and this package does everything that operations share, in this
+// order:
 //
 //	request id, security headers   exchange.go
 //	aliases, 404, 405              path.go, exchange.go
@@ -34,8 +34,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rest/site"
 )
 
-// Config is what a Router depends on. Authenticate is needed unless every
-// operation is public; Now, NewID and Log are always needed.
+// Config has the dependencies of a Router. Authenticate is required unless every operation is
+// public; Now, NewID and Log are always required.
 type Config struct {
 	// Version is the version of the build, for the metric gatehouse_build_info.
 	Version string
@@ -43,30 +43,29 @@ type Config struct {
 	Now   func() time.Time
 	NewID func() string
 	Log   *slog.Logger
-	// Ticks is the clock that sets deadlines of connections. It keeps the
-	// monotonic reading, which Now may lack, so that a step of the wall clock ends
-	// no connection. Nil means Now.
+	// Ticks is the clock for deadlines of connections. It has the monotonic reading, which Now may
+	// lack, so a change of the wall clock ends no connection. Nil means Now.
 	Ticks func() time.Time
 
 	// Document describes the API as a whole.
 	Document Document
-	// Areas are the rules of path prefixes. The first prefix that fits wins.
+	// Areas are the rules of path prefixes. The first matching prefix applies.
 	Areas []Area
-	// Canonical maps an alias of a path to the path that its operation is
-	// registered under. Nil: there are no aliases.
+	// Canonical maps an alias of a path to the path under which its operation is registered. Nil:
+	// there are no aliases.
 	Canonical func(path string) string
-	// IsAPI reports whether a path belongs to the API. What is not found there
-	// gets an error body and not the console. Nil: every path does.
+	// IsAPI reports whether a path belongs to the API. An unknown path there gets an error body and
+	// not the console. Nil: every path does.
 	IsAPI func(path string) bool
-	// Console answers paths outside the API that no operation takes. Nil: 404.
+	// Console serves paths outside the API that have no operation. Nil: 404.
 	Console http.Handler
 
-	// Hosts are the host names that name tenants.
+	// Hosts are the host names that identify tenants.
 	Hosts site.Hosts
 	// TrustedProxies may name the client and the host (X-Forwarded-For and -Host).
 	TrustedProxies []netip.Prefix
 
-	// PublicURL is where clients reach the service, without a path. Empty: unknown.
+	// PublicURL is the address at which clients reach the service, without a path. Empty: unknown.
 	PublicURL string
 
 	// Authenticate turns a credential into a scope.
@@ -76,7 +75,8 @@ type Config struct {
 	// Limits are the operator's request limits.
 	Limits Limits
 
-	// Trace starts the span of a request and returns what ends it. Nil: nothing is traced.
+	// Trace starts the span of a request and returns the function that ends it. Nil: nothing is
+	// traced.
 	Trace func(*http.Request) (*http.Request, func(operation string, status int))
 	// Meter counts requests for the tenants' bills. Nil: nothing is counted.
 	Meter measure.Meter
@@ -85,8 +85,8 @@ type Config struct {
 	Panics *fault.Panics
 	// Registry gets the Router's own collectors. Nil: a registry of its own.
 	Registry *prometheus.Registry
-	// DiskFull reports that only the reserve for decisions and sign-in is left on
-	// the disk. Operations that write anything else are refused. Nil: never.
+	// DiskFull reports that only the reserve for decisions and sign-in is left on the disk.
+	// Operations that write anything else are refused. Nil: never.
 	DiskFull func() bool
 	// Idempotency stores first answers. A nil Cluster turns Idempotency-Key off.
 	Idempotency Idempotency
@@ -97,13 +97,13 @@ type Document struct {
 	Title, Description, Version, License string
 	// Extensions are further members of info, by name.
 	Extensions map[string]any
-	// OwnTypes is the import path at and below which types give their schema its
-	// name alone. Other types have the name of their package in front.
+	// OwnTypes is the import path of packages whose types get schemas without a package name. It
+	// includes the packages below. Schemas of other types begin with the name of their package.
 	OwnTypes string
-	// Names are the members of request bodies that hold names for people, or
-	// lists of names. They take no control or invisible characters.
+	// Names are the members of request bodies that contain names for people, or lists of names.
+	// They must not contain control or invisible characters.
 	Names []string
-	// Languages are those of the document; it is written in the first one.
+	// Languages are the languages of the document, which is written in the first one.
 	Languages []string
 	// Catalogs hold the translations: <language>/<topic>.json maps each English
 	// text to its translation.
@@ -112,7 +112,8 @@ type Document struct {
 	Families []contract.Family
 }
 
-// root is the path below which the operations of a family are; that of the API for none.
+// root returns the path below which the operations of a family are; without a family, that of the
+// API.
 func (d Document) root(family string) string {
 	for _, f := range d.Families {
 		if f.Name == family {
@@ -124,15 +125,14 @@ func (d Document) root(family string) string {
 
 // Area is what the operations below a path have in common.
 type Area struct {
-	// Prefix is the path, as operations are registered under it.
+	// Prefix is the path under which operations are registered.
 	Prefix string
 	// Errors is the form of error bodies.
 	Errors Shape
-	// Unprocessable has an invalid body answered with 422, where Errors alone would
-	// have it answered with 400.
+	// Unprocessable returns 422 for an invalid body, if Errors alone would return 400.
 	Unprocessable bool
-	// AnyQuery lets unknown query parameters pass, as foreign protocols want it.
+	// AnyQuery allows unknown query parameters, which foreign protocols need.
 	AnyQuery bool
-	// OwnLimit counts requests against Limits.Decisions, where there is one.
+	// OwnLimit counts requests against Limits.Decisions, if that is set.
 	OwnLimit bool
 }

@@ -19,8 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Op describes one operation. Its path, its permission and its limits stand here
-// and nowhere else.
+// Op describes one operation. Its path, its permission and its limits are defined only here.
 type Op struct {
 	// ID is the operationId: lower case words joined by dashes, unique.
 	ID     string
@@ -31,73 +30,70 @@ type Op struct {
 	// Path is relative to the family's root, and the family's document has the operation.
 	// Empty: it belongs to none.
 	Family string
-	// Caller is the dedicated kind of credential that the operation takes, and no other
-	// kind (scope.ActorKind.Dedicated). Empty: it takes those of people, API keys and
-	// bouncers.
+	// Caller is the only kind of credential that the operation accepts, if it is dedicated to that
+	// kind (scope.ActorKind.Dedicated). Empty: it accepts those of people, API keys and bouncers.
 	Caller scope.ActorKind
-	// Agents says that the operation also takes the keys of AI agents (scope.Agent). Its
-	// use case limits them to themselves.
+	// Agents means that the operation also accepts the keys of AI agents (scope.Agent). Its use
+	// case limits them to themselves.
 	Agents bool
-	// Root says that Path is absolute: foreign protocols at the host's root.
+	// Root means that Path is absolute: foreign protocols at the root of the host.
 	Root bool
-	// Summary is one line, Description what a caller has to know beyond it.
+	// Summary is one line. Description is what else a caller must know.
 	Summary     string
 	Description string
 	Tags        []string
-	// Permission is what the credential must hold; empty: any credential will do.
+	// Permission is the permission that the credential must have; empty: any credential is
+	// accepted.
 	Permission scope.Permission
-	// Also is what the credential must hold besides Permission; empty: nothing.
+	// Also is a second permission that the credential must have; empty: none.
 	Also scope.Permission
-	// Reach says what the operation touches. The zero value refuses every
-	// credential that is bound to one environment.
+	// Reach says what data the operation uses. The zero value refuses every credential for one
+	// environment.
 	Reach Reach
-	// Public operations take no credential. Their Scope holds the tenant that
-	// the request names (else the default one), the address and the request id,
-	// and no permission.
+	// Public operations need no credential. Their Scope has the tenant that the request names
+	// (otherwise the default one), the address and the request id, and no permission.
 	Public bool
-	// Optional operations take a credential but need none. Without one, their
-	// Scope is that of a Public operation, with an Actor of no kind.
+	// Optional operations accept a credential but do not need one. Without one, their Scope is that
+	// of a Public operation, with an Actor without a kind.
 	Optional bool
-	// Signed are headers of which an Optional operation needs one where it gets no
-	// credential. A request without any is refused before its body is read.
+	// Signed are headers of which an Optional operation needs one if there is no credential. A
+	// request without any is refused before its body is read.
 	Signed []string
-	// Bearer operations take their credential, a token or a key, from the
-	// Authorization header, or from a browser's cookie.
+	// Bearer operations accept a credential, a token or a key, in the Authorization header, or a
+	// browser's cookie.
 	Bearer bool
-	// Token operations take an access token, or a browser's cookie, and no API key.
+	// Token operations accept an access token or a browser's cookie, but no API key.
 	Token bool
-	// BadValues are JSON pointers to members of the body of which a bad value is a
-	// 400, where it would be a 422 elsewhere.
+	// BadValues are JSON pointers to members of the body whose invalid values are a 400, instead of
+	// a 422.
 	BadValues []string
 	// NoBouncer operations refuse the tokens of bouncers, although they need no permission.
 	NoBouncer bool
 	// Enrols operations serve people who must enrol a second factor before anything else.
 	Enrols bool
-	// Status is that of success: 0 means 200, or 204 where there is no body.
+	// Status is the status of success: 0 means 200, or 204 without a body.
 	Status int
-	// MaxBody bounds the request body in bytes; 0 means 1 MiB.
+	// MaxBody limits the request body, in bytes; 0 means 1 MiB.
 	MaxBody int64
-	// Record is the type that answers hold. A request body may have its members
-	// too, and they are ignored where the body's own schema does not take them:
-	// what a client has read it can send back.
+	// Record is the type in the answers. A request body may have its members too, which are ignored
+	// if the body's own schema lacks them: a client can send back what it has read.
 	Record reflect.Type
-	// Errors are error statuses beyond those that follow from the other fields.
+	// Errors are error statuses in addition to those that follow from the other fields.
 	Errors []int
-	// Creates marks a POST that creates: Idempotency-Key is honoured.
+	// Creates marks a POST that creates an object: Idempotency-Key works.
 	Creates bool
-	// Lenient lets unknown members of a body pass, where a foreign protocol
-	// demands it.
+	// Lenient allows unknown members of a body, if a foreign protocol requires it.
 	Lenient bool
 	// Slow exempts the answer from the write deadline: long polls, streams.
 	Slow bool
-	// Brief operations, of method POST, answer from memory at once and need not
-	// know whether their caller has gone. Package lane may serve them.
+	// Brief operations use method POST, answer from memory at once and need not know whether their
+	// caller has disconnected. Package lane may serve them.
 	Brief bool
-	// Unattended operations are called by pages with nobody at the screen. They do
-	// not keep a browser's session from expiring.
+	// Unattended operations are called by pages without a person. They do not keep a browser's
+	// session from expiring.
 	Unattended bool
-	// Gzip lets the request body be compressed. The handler bounds what it
-	// unpacks. For Raw operations only.
+	// Gzip allows a compressed request body. The handler limits what it decompresses. For Raw
+	// operations only.
 	Gzip bool
 	// OwnErrors are the body types of statuses that do not have the error body of
 	// their area.
@@ -107,18 +103,17 @@ type Op struct {
 	FailurePage string
 }
 
-// RawDocs documents an operation whose handler reads and writes by itself.
+// RawDocs documents an operation whose handler reads the request and writes the answer itself.
 type RawDocs struct {
-	// Params is a struct with path, query and header tags; nil for none. The
-	// parameters are checked before the handler is called.
+	// Params is a struct with path, query and header tags; nil for none. The parameters are checked
+	// before the handler runs.
 	Params reflect.Type
-	// Request is the type of the body; nil for none. RequestType is its media
-	// type, or several with commas between them; application/json when empty.
+	// Request is the type of the body; nil for none. RequestType is its media type, or several
+	// separated by commas; application/json if empty.
 	Request     reflect.Type
 	RequestType string
-	// Response is the type of the success body; nil for none. ResponseType is
-	// its media type, or several with commas between them; application/json
-	// when empty.
+	// Response is the type of the success body; nil for none. ResponseType is its media type, or
+	// several separated by commas; application/json if empty.
 	Response     reflect.Type
 	ResponseType string
 }
@@ -126,11 +121,11 @@ type RawDocs struct {
 // route is a registered operation.
 type route struct {
 	op      Op
-	pattern string // path as the mux knows it
+	pattern string // path in the form of the mux
 	area    Area
 	doc     *huma.Operation
 	params  []schema.Param
-	// body is the schema that JSON bodies are checked against; nil: not checked here.
+	// body is the schema for JSON bodies; nil: they are not checked here.
 	body     *huma.Schema
 	record   *huma.Schema
 	bodyType reflect.Type
@@ -138,7 +133,7 @@ type route struct {
 	media    []string
 	serve    func(x *exchange, req *http.Request, sc scope.Scope)
 	stats    measure.Operation
-	// namesTenant is set where the path has the parameter tenant_id.
+	// namesTenant is true if the path has the parameter tenant_id.
 	namesTenant bool
 }
 
@@ -154,7 +149,7 @@ type Router struct {
 	docs    *edition.Set
 	empty   filler
 	metrics *measure.Metrics
-	// unmatchedStats are those of requests that no operation takes.
+	// unmatchedStats count requests without an operation.
 	unmatchedStats measure.Operation
 	// leaving is set while the server is about to stop. Each answer then ends its connection.
 	leaving atomic.Bool
@@ -165,11 +160,10 @@ type Router struct {
 	idem    *idempotency
 }
 
-// Register adds an operation whose input and output are typed. I is a struct
-// with path, query and header tags and perhaps a Body; O one with header tags
-// and perhaps a Body or Status. h gets the input filled in, its parameters and body
-// checked against the document. The handler's error is a fault. A bad operation is
-// a mistake in the program, so it panics.
+// Register adds an operation with typed input and output. I is a struct with path, query and header
+// tags and an optional Body; O is one with header tags and an optional Body or Status. h receives
+// the input after its parameters and body were checked against the document. The handler's error is
+// a fault. An invalid operation is an error in the program, so it panics.
 func Register[I, O any](r *Router, op Op, h func(ctx context.Context, sc scope.Scope, in *I) (*O, error)) {
 	rt := r.route(op)
 	// Huma documents the types. It serves nothing.
@@ -207,10 +201,9 @@ func Register[I, O any](r *Router, op Op, h func(ctx context.Context, sc scope.S
 	r.add(rt)
 }
 
-// Raw adds an operation whose handler reads the request and writes the answer
-// itself: hot paths, streams, foreign protocols. Credential, rate limit,
-// permission, parameters, media type and size are checked before it is called.
-// It reads the body with Body and fails with Fail.
+// Raw adds an operation whose handler reads the request and writes the answer itself: hot paths,
+// streams, foreign protocols. Credential, rate limit, permission, parameters, media type and size
+// are checked before it runs. It reads the body with Body and fails with Fail.
 func Raw(r *Router, op Op, docs RawDocs, h func(w http.ResponseWriter, req *http.Request, sc scope.Scope)) {
 	rt := r.route(op)
 	r.api.describe(rt, docs)
@@ -243,8 +236,8 @@ func (r *Router) route(op Op) *route {
 	return rt
 }
 
-// add puts a finished route into the mux and, where its path has no
-// parameters, into the table that is looked up first.
+// add adds a finished route to the mux and, if its path has no parameters, to the table for the
+// first lookup.
 func (r *Router) add(rt *route) {
 	rt.params = r.valid.Params(rt.doc)
 	for media := range contentOf(rt.doc) {
@@ -271,7 +264,7 @@ func (r *Router) add(rt *route) {
 	})
 }
 
-// Routes lists the operations in order of registration, with absolute paths.
+// Routes lists the operations in the order of registration, with absolute paths.
 func (r *Router) Routes() []Op {
 	ops := make([]Op, 0, len(r.routes))
 	for _, rt := range r.routes {

@@ -11,16 +11,15 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// tuneHuma sets what huma keeps in package variables. They are the same for
-// every Router, so setting them once is enough.
+// tuneHuma sets package variables of huma. They are the same for every Router, so they are set
+// once.
 var tuneHuma = sync.OnceFunc(func() {
 	huma.DefaultArrayNullable = false
 })
 
-// schemaName names the schema of a type by the names of its package and its own.
-// The package is left out where the type's name begins with it, and where the
-// package is the kit's or the API's own. A package within another counts as that one:
-// parting a package renames no schema.
+// schemaName names the schema of a type by the names of its package and its own. It omits the
+// package if the type's name begins with it, or if the package belongs to the kit or the API. A
+// package inside another counts as that one, so that splitting a package renames no schema.
 func (d Document) schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	for t.Kind() == reflect.Pointer {
@@ -40,7 +39,7 @@ func (d Document) schemaName(t reflect.Type, hint string) string {
 	return title + name
 }
 
-// camel joins words split by dashes, as operation ids are.
+// camel joins words separated by dashes, such as operation ids.
 func camel(name string) string {
 	var b strings.Builder
 	for word := range strings.SplitSeq(name, "-") {

@@ -22,9 +22,9 @@ type entry struct {
 	LeaseUntil time.Time         `db:"lease_until"`
 }
 
-// claim takes the key for k's request where it is free: there is no row, it is older
-// than a day, or it belongs to the request stale, whose process died. It returns the
-// row as it is afterwards, and whether that is k's own.
+// claim takes the key for k's request if it is free: there is no row, it is older than a day, or it
+// belongs to the request stale, whose process died. It returns the resulting row, and whether that
+// is k's own.
 func claim(ctx context.Context, tx *db.Tx, k entry, expired time.Time, stale string) (entry, bool, error) {
 	if _, err := tx.Exec(ctx, `DELETE FROM idempotency WHERE key = $1 AND (created_at < $2 OR status = 0 AND request_id = $3)`, k.Key, expired, stale); err != nil {
 		return entry{}, false, err
@@ -42,7 +42,7 @@ func claim(ctx context.Context, tx *db.Tx, k entry, expired time.Time, stale str
 	return row, false, err
 }
 
-// lookup reads a row; db.ErrNoRows where there is none.
+// lookup reads a row; db.ErrNoRows if there is none.
 func lookup(ctx context.Context, tx *db.Tx, key string) (entry, error) {
 	return db.One[entry](ctx, tx, `SELECT key, request, request_id, status, headers, body, created_at, lease_until, actor FROM idempotency WHERE key = $1`, key)
 }
@@ -66,14 +66,14 @@ func release(ctx context.Context, tx *db.Tx, key, requestID string) error {
 	return err
 }
 
-// ForgetAnswers deletes the stored answers to somebody who is removed: whoever gets
-// the same id later is somebody else. It is one of user.Service.ForgetHooks.
+// ForgetAnswers deletes the stored answers to an actor that is removed, because a later actor with
+// the same id is another one. It is one of user.Service.ForgetHooks.
 func ForgetAnswers(ctx context.Context, tx *db.Tx, who scope.Actor) error {
 	_, err := tx.Exec(ctx, `DELETE FROM idempotency WHERE actor = $1`, actorOf(who))
 	return err
 }
 
-// actorOf is an actor as the table names it.
+// actorOf returns the name of an actor in the table.
 func actorOf(who scope.Actor) string { return string(who.Kind) + ":" + who.ID }
 
 // purge deletes rows from before a time, a batch at a time.
@@ -90,7 +90,7 @@ func purge(ctx context.Context, d *db.DB, before time.Time) error {
 	}
 }
 
-// find reads a row; ok is false where there is none.
+// find reads a row; ok is false if there is none.
 func find(ctx context.Context, d *db.DB, key string) (row entry, ok bool, err error) {
 	err = d.Read(ctx, func(tx *db.Tx) (err error) {
 		row, err = lookup(ctx, tx, key)

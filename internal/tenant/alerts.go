@@ -10,13 +10,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// BouncerDisconnected is the type of the alert on a bouncer that is gone; its
-// subject is the bouncer's id.
+// BouncerDisconnected is the type of the alert about a bouncer that is lost; its subject is the
+// bouncer's id.
 const BouncerDisconnected = "bouncer_disconnected"
 
-// BouncerTrouble is the type of the alert on a bouncer that is in touch and cannot
-// keep its decision log, or gets no confirmation of its policy; its subject is the
-// bouncer's id.
+// BouncerTrouble is the type of the alert about a connected bouncer that cannot keep its decision
+// log, or whose policy is not confirmed; its subject is the bouncer's id.
 const BouncerTrouble = "bouncer_trouble"
 
 // The severities of alerts.
@@ -26,7 +25,7 @@ const (
 	SeverityCritical = "critical"
 )
 
-// OpenAlert opens an alert within tx, unless one of its type and subject is open.
+// OpenAlert opens an alert within tx, unless one of its type and subject is already open.
 func OpenAlert(ctx context.Context, tx *db.Tx, a Alert) error {
 	alerts, err := selectOpen(ctx, tx, a.Type, a.Subject)
 	if err != nil || len(alerts) > 0 {
@@ -35,7 +34,7 @@ func OpenAlert(ctx context.Context, tx *db.Tx, a Alert) error {
 	return open(ctx, tx, a)
 }
 
-// open opens an alert, and tells the channels.
+// open opens an alert, and notifies the channels.
 func open(ctx context.Context, tx *db.Tx, a Alert) error {
 	if err := insertAlert(ctx, tx, a); err != nil {
 		return err
@@ -43,7 +42,7 @@ func open(ctx context.Context, tx *db.Tx, a Alert) error {
 	return emit(ctx, tx, event.AlertOpened, a)
 }
 
-// resolve ends an open alert, and tells the channels.
+// resolve ends an open alert, and notifies the channels.
 func resolve(ctx context.Context, tx *db.Tx, a Alert, at time.Time) error {
 	if err := resolveAlert(ctx, tx, a.ID, at); err != nil {
 		return err
@@ -72,5 +71,5 @@ func ResolveAlerts(ctx context.Context, tx *db.Tx, kind, subject string, at time
 	return nil
 }
 
-// BouncerSubject is the subject of alerts on a bouncer.
+// BouncerSubject returns the subject of alerts about a bouncer.
 func BouncerSubject(id int64) string { return strconv.FormatInt(id, 10) }

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Enforcement is the mode of an environment; shadow until somebody changes it.
+// Enforcement returns the mode of an environment; shadow until it is changed.
 func (s *Service) Enforcement(ctx context.Context, sc scope.Scope, env scope.Env) (Enforcement, error) {
 	if err := checkEnv(sc, env); err != nil {
 		return Enforcement{}, err
@@ -23,7 +23,7 @@ func (s *Service) Enforcement(ctx context.Context, sc scope.Scope, env scope.Env
 	return e, err
 }
 
-// EnforcementIn is Enforcement inside somebody else's transaction.
+// EnforcementIn is Enforcement inside the caller's transaction.
 func EnforcementIn(ctx context.Context, tx *db.Tx, env scope.Env) (Enforcement, error) {
 	e, err := selectEnforcement(ctx, tx, env)
 	if errors.Is(err, db.ErrNoRows) {
@@ -32,9 +32,9 @@ func EnforcementIn(ctx context.Context, tx *db.Tx, env scope.Env) (Enforcement, 
 	return e, err
 }
 
-// SetEnforcement switches an environment. Production takes enforce only while
-// sandbox has it (409) and the license allows it (403). Bouncers hear of it as
-// of a changed control: through the revision env:<environment>.
+// SetEnforcement sets the mode of an environment. Production can enforce only while sandbox does
+// (409) and if the license allows it (403). Bouncers learn of it as of a changed control: through
+// the revision env:<environment>.
 func (s *Service) SetEnforcement(ctx context.Context, sc scope.Scope, env scope.Env, mode string) (Enforcement, error) {
 	if err := checkEnv(sc, env); err != nil {
 		return Enforcement{}, err
@@ -84,8 +84,7 @@ func (s *Service) SetEnforcement(ctx context.Context, sc scope.Scope, env scope.
 	return e, err
 }
 
-// checkEnv refuses what is no environment, and the one that the credential is
-// not good for.
+// checkEnv refuses an unknown environment, and one for which the credential is not valid.
 func checkEnv(sc scope.Scope, env scope.Env) error {
 	if !env.Valid() {
 		return fault.New(fault.BadRequest, "invalid_environment", "the environment must be sandbox or production")

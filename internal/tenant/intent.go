@@ -11,23 +11,23 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// intent is a change of a tenant's record that a log is to tell of. The record
-// stands in the system store and the log in a tenant's own, and no transaction
-// spans the two: so the record's transaction keeps the intent, the log's makes
-// it good, and then it is forgotten. What a killed server leaves, Recover ends.
+// intent is a change of a tenant's record that must be logged. The record is in the system store
+// and the log in a tenant's store, and no transaction covers both. So the record's transaction also
+// stores the intent. Once the log's transaction has committed, the intent is deleted. If a server
+// is killed in between, Recover completes the change.
 type intent struct {
 	// Seq is the revision of the tenants that the change made.
 	Seq    int64          `db:"seq"`
 	Tenant scope.TenantID `db:"tenant"`
-	// Home is the tenant whose log tells of it: another one for a purge, which
-	// takes the log along.
-	Home    scope.TenantID `db:"home"`
-	At      time.Time      `db:"at"`
-	Telling telling        `db:"telling"`
+	// Home is the tenant whose log gets the entry. A purge deletes the tenant's own log, so its
+	// entry goes to another one.
+	Home scope.TenantID `db:"home"`
+	At   time.Time      `db:"at"`
+	Line logLine        `db:"telling"`
 }
 
-// telling is what the log is told.
-type telling struct {
+// logLine is the content of the audit entry.
+type logLine struct {
 	Type      string         `json:"type"`
 	Name      string         `json:"name"`
 	Changes   map[string]any `json:"changes"`
@@ -35,18 +35,18 @@ type telling struct {
 	RequestID string         `json:"request_id"`
 }
 
-// created is the type of the log's line on a new tenant.
+// created is the type of the audit entry about a new tenant.
 const created = "TENANT_CREATED"
 
-// newIntent makes the intent of a change of t.
+// newIntent returns the intent of a change of t.
 func newIntent(sc scope.Scope, t Tenant, at time.Time, kind string, changes map[string]any) intent {
-	return intent{Tenant: t.ID, Home: t.ID, At: db.Stamp(at), Telling: telling{kind, t.Name, changes, sc.Actor, sc.RequestID}}
+	return intent{Tenant: t.ID, Home: t.ID, At: db.Stamp(at), Line: logLine{kind, t.Name, changes, sc.Actor, sc.RequestID}}
 }
 
-// purges reports whether the tenant's store is to go.
+// purges reports whether the tenant's store is to be deleted.
 func (in intent) purges() bool { return in.Home != in.Tenant }
 
-// store writes the intent and tells all replicas, in the record's transaction.
+// store writes the intent and notifies all replicas, in the record's transaction.
 func (in *intent) store(ctx context.Context, tx *db.Tx) (err error) {
 	if in.Seq, err = tx.Bump(ctx, Revision); err != nil {
 		return err
@@ -54,24 +54,23 @@ func (in *intent) store(ctx context.Context, tx *db.Tx) (err error) {
 	return insertIntent(ctx, tx, *in)
 }
 
-// writeLog writes the log's line, in a transaction of the store it belongs to.
+// writeLog writes the audit entry, in a transaction of the store that it belongs to.
 func (in intent) writeLog(ctx context.Context, tx *db.Tx) error {
-	sc := scope.Scope{Tenant: in.Home, Actor: in.Telling.Actor, RequestID: in.Telling.RequestID}
+	sc := scope.Scope{Tenant: in.Home, Actor: in.Line.Actor, RequestID: in.Line.RequestID}
 	return audit.Append(ctx, tx, sc, in.At, audit.Entry{
-		Type: in.Telling.Type, Object: "tenant", ObjectID: string(in.Tenant), ObjectName: in.Telling.Name, Changes: in.Telling.Changes,
+		Type: in.Line.Type, Object: "tenant", ObjectID: string(in.Tenant), ObjectName: in.Line.Name, Changes: in.Line.Changes,
 	})
 }
 
-// forget ends an intent that was made good. Where that fails nothing is amiss:
-// Recover sees that it is told, and ends it.
+// forget deletes a completed intent. It ignores errors: Recover sees that the entry exists, and
+// deletes the intent.
 func (s *Service) forget(ctx context.Context, in intent) {
 	_ = s.Stores.System().Write(ctx, func(tx *db.Tx) error { return deleteIntent(ctx, tx, in.Seq) })
 }
 
-// Recover makes good what was begun up to a time and not ended, because its
-// server was killed: the line in the log, the settings' copy, the end of a purge.
-// It says how many. It can be repeated and may run beside others: what was
-// told is not told twice.
+// Recover completes changes that began before a time and whose server was killed: the audit entry,
+// the copy of the settings, the end of a purge. It returns their number. It can be repeated, and
+// may run on several replicas at once: an entry is written only once.
 func (s *Service) Recover(ctx context.Context, until time.Time) (int, error) {
 	var list []intent
 	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
@@ -83,13 +82,13 @@ func (s *Service) Recover(ctx context.Context, until time.Time) (int, error) {
 	}
 	for n, in := range list {
 		if err := s.applyIntent(ctx, in); err != nil {
-			return n, fmt.Errorf("%s of tenant %s: %w", in.Telling.Type, in.Tenant, err)
+			return n, fmt.Errorf("%s of tenant %s: %w", in.Line.Type, in.Tenant, err)
 		}
 	}
 	return len(list), nil
 }
 
-// applyIntent makes an intent good, as far as it is not.
+// applyIntent completes an intent.
 func (s *Service) applyIntent(ctx context.Context, in intent) error {
 	var t Tenant
 	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
@@ -109,7 +108,7 @@ func (s *Service) applyIntent(ctx context.Context, in intent) error {
 	case gone:
 	case in.purges():
 		err = s.purge(ctx, in.Tenant)
-	case t.Status == purging: // made, and taken back
+	case t.Status == purging: // created, and discarded since
 		err = s.Stores.DropTenant(ctx, in.Tenant)
 	}
 	if err != nil && !gone {
@@ -118,11 +117,11 @@ func (s *Service) applyIntent(ctx context.Context, in intent) error {
 	return s.Stores.System().Write(ctx, func(tx *db.Tx) error { return deleteIntent(ctx, tx, in.Seq) })
 }
 
-// recordChange writes the line, and the settings of t where the log is its own, unless
-// the line is there.
+// recordChange writes the audit entry, and the settings of t if the log is in t's own store, unless
+// the entry exists.
 func (s *Service) recordChange(ctx context.Context, in intent, t Tenant) error {
 	return s.Stores.WriteUnder(ctx, in.Home, "tenant", func(tx *db.Tx) error {
-		there, err := audit.WasRecorded(ctx, tx, in.Telling.Type, string(in.Tenant), in.At)
+		there, err := audit.WasRecorded(ctx, tx, in.Line.Type, string(in.Tenant), in.At)
 		if err != nil || there {
 			return err
 		}
@@ -131,7 +130,7 @@ func (s *Service) recordChange(ctx context.Context, in intent, t Tenant) error {
 				return err
 			}
 		}
-		if in.Telling.Type == created {
+		if in.Line.Type == created {
 			for _, f := range s.OnCreate {
 				if err := f(ctx, tx, t); err != nil {
 					return err

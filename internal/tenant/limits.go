@@ -9,14 +9,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// usageLimit is the type of the alerts that limits raise.
+// usageLimit is the type of the alerts about limits.
 const usageLimit = "usage_limit"
 
-// CheckLimit refuses n more objects of a kind where the tenant would have more than
-// it may: 403 limit_exceeded with limit and used. It is called in the
-// transaction that makes the objects, before it does, and serialises such
-// transactions, so that parallel ones cannot pass the limit together. Where the
-// new objects reach 80 or 100 %, it opens the alert.
+// CheckLimit refuses n more objects of a kind if the tenant would then exceed its limit: 403
+// limit_exceeded with limit and used. Call it in the transaction that creates the objects, before
+// it does. It serialises such transactions, so that parallel ones cannot exceed the limit together.
+// If the new objects reach 80 or 100 %, it opens the alert.
 func (s *Service) CheckLimit(ctx context.Context, tx *db.Tx, kind string, n int64) error {
 	settings, err := selectSettings(ctx, tx)
 	if err != nil {
@@ -41,8 +40,8 @@ func (s *Service) CheckLimit(ctx context.Context, tx *db.Tx, kind string, n int6
 	return s.updateAlerts(ctx, tx, settings, kind, n)
 }
 
-// Released tells that a tenant has one object less, within the transaction
-// that removed it, and resolves the alerts that no longer hold.
+// Released reports that a tenant has one object less, within the transaction that removed it, and
+// resolves the alerts that no longer apply.
 func (s *Service) Released(ctx context.Context, tx *db.Tx, kind string) error {
 	settings, err := selectSettings(ctx, tx)
 	if err != nil {
@@ -51,10 +50,10 @@ func (s *Service) Released(ctx context.Context, tx *db.Tx, kind string) error {
 	return s.updateAlerts(ctx, tx, settings, kind, 0)
 }
 
-// SettingsIn reads the tenant's settings inside somebody else's transaction.
+// SettingsIn reads the tenant's settings inside the caller's transaction.
 func SettingsIn(ctx context.Context, tx *db.Tx) (Settings, error) { return selectSettings(ctx, tx) }
 
-// usage counts what the tenant has.
+// usage counts the tenant's objects.
 func (s *Service) usage(ctx context.Context, tx *db.Tx) (*Usage, error) {
 	var u Usage
 	for kind, dst := range map[string]*int64{Policies: &u.PoliciesUsed, Users: &u.UsersUsed, Bouncers: &u.BouncersUsed} {
@@ -70,8 +69,8 @@ func (s *Service) usage(ctx context.Context, tx *db.Tx) (*Usage, error) {
 	return &u, nil
 }
 
-// updateAlerts opens and resolves the alerts of one limit; more is what is about to be
-// added to what is there.
+// updateAlerts opens and resolves the alerts of one limit; more is the number of objects that are
+// about to be added.
 func (s *Service) updateAlerts(ctx context.Context, tx *db.Tx, settings Settings, kind string, more int64) error {
 	count := s.Counters[kind]
 	if count == nil {
@@ -111,7 +110,7 @@ func (s *Service) updateAlerts(ctx context.Context, tx *db.Tx, settings Settings
 	return nil
 }
 
-// dueAlerts is which alerts usage calls for, with the percentage reached.
+// dueAlerts returns the alerts that this usage requires, with the percentage reached.
 func dueAlerts(used, limit int64, limited bool) map[string]int64 {
 	due := map[string]int64{}
 	if !limited || limit <= 0 || used <= 0 {
@@ -127,8 +126,8 @@ func dueAlerts(used, limit int64, limited bool) map[string]int64 {
 	return due
 }
 
-// Alerts lists a tenant's alerts, newest first. Alerts whose usage has fallen
-// in a way that nobody told of are resolved on the way.
+// Alerts lists a tenant's alerts, newest first. It first resolves alerts whose usage has fallen
+// without a call of Released.
 func (s *Service) Alerts(ctx context.Context, sc scope.Scope, id scope.TenantID) ([]Alert, error) {
 	if _, err := s.findVisible(ctx, sc, id); err != nil {
 		return nil, err

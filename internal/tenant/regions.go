@@ -40,7 +40,7 @@ func LoadRegions(text string) (map[string]db.Region, error) {
 		if err != nil {
 			return nil, errors.New("it is not valid JSON")
 		}
-		region, _ := name.(string) // the decoder takes nothing else here
+		region, _ := name.(string) // the decoder returns only strings here
 		var where string
 		if err := dec.Decode(&where); err != nil {
 			return nil, fmt.Errorf("%s: the store must be a text: a postgres:// URL or a directory", region)
@@ -78,7 +78,7 @@ func parseRegion(name, where string) (db.Region, error) {
 	return db.Region{Dir: where}, nil
 }
 
-// knownRegions are the names that the API accepts.
+// knownRegions returns the names that the API accepts.
 func knownRegions() []string {
 	return []string{
 		"us-east-1", "us-west-2", "ca-central-1", "eu-west-1", "eu-central-1", "eu-north-1", "ap-southeast-1", "ap-northeast-1", "ap-south-1",

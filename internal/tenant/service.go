@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Service holds the use cases on tenants.
+// Service has the use cases for tenants.
 type Service struct {
 	Stores *db.Cluster
 	Now    func() time.Time
@@ -21,28 +21,27 @@ type Service struct {
 	// Counters count the objects of a kind (Policies, Users, Bouncers) in a
 	// tenant's store; a kind without one is not limited.
 	Counters map[string]func(ctx context.Context, tx *db.Tx) (int64, error)
-	// OnCreate adds to a new tenant's store, in the transaction that logs its making.
+	// OnCreate adds to a new tenant's store, in the transaction that logs its creation.
 	OnCreate []func(ctx context.Context, tx *db.Tx, t Tenant) error
-	// OnPurge removes what a tenant has outside of its store: objects, cache.
+	// OnPurge removes the data of a tenant that is outside its store: objects, cache.
 	OnPurge []func(ctx context.Context, id scope.TenantID) error
-	// Disown ends all credentials of a tenant within a transaction of its store:
-	// keys, sessions, passwords, bouncers' tokens. It runs when a deleted tenant
-	// is made active again, which gets its data back and none of these.
+	// RevokeHooks end all credentials of a tenant within a transaction of its store: keys,
+	// sessions, passwords, bouncers' tokens. They run when a deleted tenant becomes active again,
+	// which restores its data but none of these.
 	RevokeHooks []func(ctx context.Context, tx *db.Tx) error
-	// MayEnforce asks the license before production enforces; it answers a
-	// Forbidden fault. Nil: nothing is gated.
+	// MayEnforce checks the license before production enforces; a refusal is a Forbidden fault. Nil
+	// allows everything.
 	MayEnforce func(ctx context.Context, sc scope.Scope) error
-	// Readmit is asked before a deleted tenant of a vendor becomes active again. What it
-	// returns checks the vendor's limit in the transaction of the record. Nil: there are no
-	// vendors.
+	// Readmit is called before a deleted tenant of a vendor becomes active again. It returns a
+	// check of the vendor's limit for the transaction of the record. Nil: there are no vendors.
 	Readmit func(ctx context.Context, vendor string) (check func(ctx context.Context, tx *db.Tx) error, err error)
 
 	// between is called between two commits of one change; for tests.
 	between func()
 }
 
-// EnsureDefault makes the tenant `default` where it is missing. It may run on
-// several replicas at once.
+// EnsureDefault creates the tenant `default` if it does not exist. Several replicas may call it at
+// once.
 func (s *Service) EnsureDefault(ctx context.Context) error {
 	now := db.Stamp(s.Now())
 	t := Tenant{
@@ -57,8 +56,8 @@ func (s *Service) EnsureDefault(ctx context.Context) error {
 	return err
 }
 
-// Create adds a tenant under an id made from its name: where the id is or ever
-// was taken, a number follows it. For platform administrators only.
+// Create creates a tenant, with an id made from its name. If the id is or ever was in use, a number
+// follows it. For platform administrators only.
 func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Tenant, error) {
 	if !sc.Platform {
 		return Tenant{}, fault.New(fault.Forbidden, "permission_denied", "only a platform administrator can create tenants")
@@ -70,8 +69,8 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Tenant, 
 	return s.create(ctx, sc, t, nil)
 }
 
-// create stores a new tenant. admit runs in the transaction of the record, before it is
-// written and under the lock of all new tenants; nil: everybody is admitted.
+// create stores a new tenant. admit runs in the transaction of the record, before it is written and
+// under the lock of all new tenants; nil admits everybody.
 func (s *Service) create(ctx context.Context, sc scope.Scope, t Tenant, admit func(ctx context.Context, tx *db.Tx, t Tenant) error) (Tenant, error) {
 	if err := s.checkRegion(t.Region); err != nil {
 		return Tenant{}, err
@@ -112,7 +111,7 @@ func (s *Service) create(ctx context.Context, sc scope.Scope, t Tenant, admit fu
 	}
 	s.pause()
 	if err := s.recordChange(ctx, in, t); err != nil {
-		// Half a tenant would hold its name for ever; the first error says why.
+		// An incomplete tenant would occupy its name forever. The first error gives the reason.
 		ctx := context.WithoutCancel(ctx)
 		if undone := s.Stores.DropTenant(ctx, t.ID); undone != nil {
 			return Tenant{}, errors.Join(err, undone)
@@ -135,7 +134,7 @@ func (s *Service) checkRegion(region string) error {
 	return fault.Invalidf("/region", "this deployment does not serve %s; it serves %s", region, strings.Join(served, ", "))
 }
 
-// draft checks a new tenant's members and fills in what was left out.
+// draft checks the members of a new tenant, and fills in defaults.
 func (s *Service) draft(d Draft) (Tenant, error) {
 	now := db.Stamp(s.Now())
 	t := Tenant{
@@ -161,8 +160,8 @@ func (s *Service) draft(d Draft) (Tenant, error) {
 	return t, fault.Join(unnamed, noDomain, noCustom, t.Settings.check(nil))
 }
 
-// Get reads a tenant with its usage. A foreign tenant is 403, and so is an
-// unknown one but to platform administrators.
+// Get returns a tenant with its usage. A foreign tenant is 403, and so is an unknown one, except
+// for platform administrators.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id scope.TenantID) (Tenant, error) {
 	t, err := s.findVisible(ctx, sc, id)
 	if err != nil {
@@ -175,8 +174,8 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id scope.TenantID) (T
 	return t, err
 }
 
-// List gives a page of all tenants to platform administrators, and to anyone
-// else their own.
+// List returns a page of all tenants to platform administrators, and only their own tenant to other
+// callers.
 func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
 	var p Page
 	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
@@ -190,10 +189,10 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, err
 	return p, err
 }
 
-// Update changes what was sent. The record and its copy in the tenant's store
-// change together: the system's transaction is the inner one, so that a failure
-// of it takes the audit entry back. It keeps the intent, so that what fails or is
-// killed after it is made good (Recover).
+// Update changes the members that were sent. The record and its copy in the tenant's store change
+// together: the transaction of the system store is the inner one, so if it fails, the audit entry
+// is rolled back. It also stores the intent, so Recover completes a change that fails or is killed
+// after it.
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID, ch Change) (Tenant, error) {
 	found, err := s.findVisible(ctx, sc, id)
 	if err != nil {
@@ -243,8 +242,8 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID,
 	return after, err
 }
 
-// readmission is the check that a vendor's deleted tenant may be active again; nil for a
-// tenant of no vendor.
+// readmission returns the check whether a vendor's deleted tenant may become active again; nil for
+// a tenant without a vendor.
 func (s *Service) readmission(ctx context.Context, vendor string) (func(ctx context.Context, tx *db.Tx) error, error) {
 	if vendor == "" || s.Readmit == nil {
 		return nil, nil
@@ -262,8 +261,8 @@ func (s *Service) endCredentials(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-// Delete stops a tenant at once. Its data is purged after 30 days, or now when
-// hard. A tenant's own administrator may delete it, but not purge it.
+// Delete stops a tenant at once. Its data is purged after 30 days, or at once with hard. A tenant's
+// own administrator may delete it, but not purge it.
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id scope.TenantID, hard bool) (Deletion, error) {
 	t, err := s.findVisible(ctx, sc, id)
 	switch {
@@ -279,7 +278,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id scope.TenantID,
 		end := now.Add(KeepDeleted)
 		t.Status, t.DeletedAt, t.ExpiresAt, t.UpdatedAt = Deleted, &now, &end, now
 	}
-	// The entry stands where it can still be read: a purged tenant's own log is gone.
+	// The entry must stay readable: a purge deletes the tenant's own log.
 	home := id
 	kind, message := "TENANT_DELETED", "the tenant is deleted; its data is kept for 30 days"
 	if hard {
@@ -301,8 +300,8 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id scope.TenantID,
 	return Deletion{Message: message, ID: id, DeletedAt: *t.DeletedAt}, err
 }
 
-// PurgeExpired purges the tenants whose 30 days are over, and says how many. It
-// is for one replica at a time, and can be repeated after a failure.
+// PurgeExpired purges the tenants whose 30 days are over, and returns their number. Only one
+// replica may run it at a time. It can be repeated after a failure.
 func (s *Service) PurgeExpired(ctx context.Context) (int, error) {
 	var due []scope.TenantID
 	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
@@ -320,8 +319,8 @@ func (s *Service) PurgeExpired(ctx context.Context) (int, error) {
 	return len(due), nil
 }
 
-// purge removes all of a tenant but the memory of its id. Its own store goes
-// last, for it is what says that there is something left to purge.
+// purge deletes everything of a tenant except its id, which stays reserved. It deletes the store
+// last, because the store shows that a purge is not complete.
 func (s *Service) purge(ctx context.Context, id scope.TenantID) error {
 	err := s.Stores.System().Write(ctx, func(tx *db.Tx) error {
 		if err := deleteIntentsFor(ctx, tx, id); err != nil {
@@ -335,7 +334,7 @@ func (s *Service) purge(ctx context.Context, id scope.TenantID) error {
 	return s.drop(ctx, id)
 }
 
-// drop removes a tenant's store, and what it has outside of it.
+// drop deletes a tenant's store, and its data outside the store.
 func (s *Service) drop(ctx context.Context, id scope.TenantID) error {
 	for _, f := range s.OnPurge {
 		if err := f(ctx, id); err != nil {
@@ -345,7 +344,7 @@ func (s *Service) drop(ctx context.Context, id scope.TenantID) error {
 	return s.Stores.DropTenant(ctx, id)
 }
 
-// Facts is what a credential's check needs to know of its tenant.
+// Facts are the facts about a tenant that the check of a credential needs.
 type Facts struct {
 	Status string `db:"status"`
 	Plan   string `db:"plan_type"`
@@ -353,8 +352,8 @@ type Facts struct {
 	RequireFactor bool `db:"-"`
 }
 
-// Facts reads status and plan; an unknown tenant is a NotFound fault. It asks
-// no one's permission: package auth does, before there is a scope.
+// Facts returns the status and plan of a tenant. Fault: NotFound for an unknown one. It needs no
+// permission, because package auth calls it before there is a scope.
 func (s *Service) Facts(ctx context.Context, id scope.TenantID) (Facts, error) {
 	var f Facts
 	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
@@ -367,13 +366,13 @@ func (s *Service) Facts(ctx context.Context, id scope.TenantID) (Facts, error) {
 	return f, err
 }
 
-// Visible refuses a tenant that the caller may not know of, or that is not there.
+// Visible refuses a tenant that the caller may not see, or that does not exist.
 func (s *Service) Visible(ctx context.Context, sc scope.Scope, id scope.TenantID) error {
 	_, err := s.findVisible(ctx, sc, id)
 	return err
 }
 
-// findVisible finds a tenant that the caller may know of.
+// findVisible returns a tenant that the caller may see.
 func (s *Service) findVisible(ctx context.Context, sc scope.Scope, id scope.TenantID) (Tenant, error) {
 	if !sc.Platform && id != sc.Tenant {
 		return Tenant{}, accessDenied(id)
@@ -389,9 +388,8 @@ func (s *Service) findVisible(ctx context.Context, sc scope.Scope, id scope.Tena
 	return t, err
 }
 
-// saveChange tells of a change in tx, the log's transaction, and writes the record
-// in one of its own, which keeps the intent until the log's has ended too. admit, if
-// there is one, may refuse it in the transaction of the record, under the lock of all
+// saveChange logs a change in tx, the transaction of the log. It writes the record and the intent
+// in another transaction, in which admit, if not nil, may refuse the change under the lock of all
 // new tenants.
 func (s *Service) saveChange(ctx context.Context, tx *db.Tx, t Tenant, in *intent, admit func(ctx context.Context, tx *db.Tx) error) error {
 	if err := in.writeLog(ctx, tx); err != nil {
@@ -424,14 +422,14 @@ func (s *Service) subdomain(id scope.TenantID) string {
 	return string(id) + "." + s.BaseDomain
 }
 
-// pause is where a test kills the server.
+// pause runs between two commits, where a test simulates a crash.
 func (s *Service) pause() {
 	if s.between != nil {
 		s.between()
 	}
 }
 
-// changesOf names what differs.
+// changesOf lists the differences.
 func changesOf(before, after Tenant) map[string]any {
 	out := map[string]any{}
 	put := func(name string, was, is any, same bool) {

@@ -22,17 +22,17 @@ const (
 	Bouncers = "bouncers"
 )
 
-// kinds lists them in the order of the specification.
+// kinds lists them in the order of the API.
 func kinds() []string { return []string{Policies, Users, Bouncers} }
 
-// FourEyesSetting is the switch that has somebody else approve a promotion.
+// FourEyesSetting is the name of the setting that requires a second person to approve a promotion.
 const FourEyesSetting = "four_eyes"
 
-// FactorSetting is the switch that has people who sign in with a password enrol a second
-// factor.
+// FactorSetting is the name of the setting that requires a second factor of people who sign in with
+// a password.
 const FactorSetting = "require_second_factor"
 
-// AssistSetting is the flag that lets classification ask a model.
+// AssistSetting is the name of the flag that lets classification use a model.
 const AssistSetting = "flags.resources.assist_classification"
 
 // Settings of the gate that replays recorded decisions before a promotion.
@@ -42,13 +42,13 @@ const (
 	ImpactWindowSetting    = "impact_gate_window_hours"
 )
 
-// ReplaySetting is what is kept of decisions' inputs for replay.
+// ReplaySetting is the name of the setting for stored inputs of decisions.
 const ReplaySetting = "replay"
 
-// AnomaliesSetting is how far from usual is an anomaly.
+// AnomaliesSetting is the name of the setting for the factor from which a deviation is an anomaly.
 const AnomaliesSetting = "anomalies"
 
-// What the anomaly setting may be as a number, and what it is where nothing is set.
+// The limits and the default of the anomaly setting.
 const (
 	leastAnomaly   = 2
 	mostAnomaly    = 20
@@ -62,29 +62,28 @@ const (
 	ImpactBlock = "block"
 )
 
-// What the impact gate looks at where nothing is set: a week.
+// The default window of the impact gate: a week.
 const (
 	defaultImpactWindow = 168
 	maxImpactWindow     = 8760
 )
 
-// ImpactGate is how a promotion is measured: off (default), warn or block, the
-// share of newly blocked decisions in percent that is still fine, and how many
-// hours back decisions are replayed.
+// ImpactGate is how a promotion is measured: off (default), warn or block; the accepted share of
+// newly blocked decisions, in percent; and how many hours of decisions are replayed.
 type ImpactGate struct {
 	Mode        string
 	Threshold   float64
 	WindowHours int
 }
 
-// Settings is the object `settings` of a tenant. Its members are those that Schema
-// declares, and any that begin with fault.FreePrefix. Members that were stored
-// before they had to be known stay readable.
+// Settings is the object `settings` of a tenant. Its members are those that Schema declares, and
+// any that begin with fault.FreePrefix. Unknown members that were stored by an earlier version stay
+// readable.
 type Settings map[string]any
 
 func limitNames() []string { return []string{"max_policies", "max_users", "max_bouncers"} }
 
-// Limit is how many objects of a kind the tenant may have; false: as many as it likes.
+// Limit returns how many objects of a kind the tenant may have; false: there is no limit.
 func (s Settings) Limit(kind string) (int64, bool) { return whole(s["max_"+kind]) }
 
 // FourEyes reports whether a promotion needs an approver other than the caller.
@@ -106,7 +105,8 @@ func (s Settings) ImpactGate() ImpactGate {
 	return g
 }
 
-// AnomalyFactor is how many times the usual is flagged as an anomaly; false: nothing is.
+// AnomalyFactor returns the factor from which a deviation from the usual is an anomaly; false:
+// detection is off.
 func (s Settings) AnomalyFactor() (float64, bool) {
 	if s[AnomaliesSetting] == "off" {
 		return 0, false
@@ -117,7 +117,7 @@ func (s Settings) AnomalyFactor() (float64, bool) {
 	return defaultAnomaly, true
 }
 
-// checkAnomalies says what is wrong with the setting of anomalies.
+// checkAnomalies reports errors in the anomaly setting.
 func (s Settings) checkAnomalies(wrong func(name, message string)) {
 	v, sent := s[AnomaliesSetting]
 	if !sent || v == "off" {
@@ -128,7 +128,7 @@ func (s Settings) checkAnomalies(wrong func(name, message string)) {
 	}
 }
 
-// checkImpact says what is wrong with the gate's settings.
+// checkImpact reports errors in the settings of the impact gate.
 func (s Settings) checkImpact(wrong func(name, message string)) {
 	if v, sent := s[ImpactGateSetting]; sent && v != ImpactOff && v != ImpactWarn && v != ImpactBlock {
 		wrong(ImpactGateSetting, "must be off, warn or block")
@@ -145,12 +145,12 @@ func (s Settings) checkImpact(wrong func(name, message string)) {
 	}
 }
 
-// maxReplayHours is how long inputs may be kept for replay: shorter than any
-// level of the audit keeps its entries.
+// maxReplayHours is how long inputs may be stored for replay. The audit stores its entries longer
+// at every level.
 const maxReplayHours = 720
 
-// Replay reads what is kept of decisions' inputs for replay: "off", a number of
-// hours, or an object with hours, decisions and size_mib.
+// Replay reads the setting for stored inputs of decisions: "off", a number of hours, or an object
+// with hours, decisions and size_mib.
 func (s Settings) Replay() audit.Kept {
 	k := audit.Kept{For: audit.KeptFor, Rows: audit.KeptRows, Bytes: audit.KeptBytes}
 	switch v := s[ReplaySetting].(type) {
@@ -174,12 +174,12 @@ func (s Settings) Replay() audit.Kept {
 	return k
 }
 
-// replayBounds are the members of the setting replay as an object, with their most.
+// replayBounds returns the members of the setting replay as an object, with their largest values.
 func replayBounds() map[string]int64 {
 	return map[string]int64{"hours": maxReplayHours, "decisions": audit.KeptRows, "size_mib": audit.KeptBytes >> 20}
 }
 
-// checkReplay says what is wrong with the setting of replay.
+// checkReplay reports errors in the setting replay.
 func (s Settings) checkReplay(wrong func(name, message string)) {
 	bounded := func(name string, v any, most int64) {
 		if n, ok := whole(v); !ok || n < 1 || n > most {
@@ -203,7 +203,7 @@ func (s Settings) checkReplay(wrong func(name, message string)) {
 	}
 }
 
-// merge sets the members of change, and removes those that are null there.
+// merge sets the members of change, and removes those that are null in change.
 func (s Settings) merge(change Settings) Settings {
 	out := maps.Clone(s)
 	if out == nil {
@@ -219,7 +219,7 @@ func (s Settings) merge(change Settings) Settings {
 	return out
 }
 
-// same reports whether both have the same value under name; 1 and 1.0 are one.
+// same reports whether both have the same value for a name; 1 and 1.0 are equal.
 func (s Settings) same(o Settings, name string) bool {
 	a, aok := whole(s[name])
 	b, bok := whole(o[name])
@@ -229,8 +229,8 @@ func (s Settings) same(o Settings, name string) bool {
 	return reflect.DeepEqual(s[name], o[name])
 }
 
-// unknown are the members, and those of replay, that nobody reads, but for those that
-// stored has with the same value.
+// unknown returns the unknown members, also those of replay, except those that stored has with the
+// same value.
 func (s Settings) unknown(stored Settings) []fault.Detail {
 	known := slices.Collect(maps.Keys(s.Schema(nil).Properties))
 	replay, _ := s[ReplaySetting].(map[string]any)
@@ -239,9 +239,8 @@ func (s Settings) unknown(stored Settings) []fault.Detail {
 		fault.UnknownMembers("/settings/"+ReplaySetting, replay, storedReplay, slices.Collect(maps.Keys(replayBounds())))...)
 }
 
-// check refuses values that the typed members cannot have, members that stored
-// does not have and nobody reads, all of them at once, and settings that are too big
-// to be any.
+// check refuses invalid values, unknown members that are not already stored, and settings that are
+// too large. It reports all errors at once.
 func (s Settings) check(stored Settings) error {
 	const pointer = "/settings"
 	var bad []fault.Detail
@@ -306,8 +305,8 @@ func whole(v any) (int64, bool) {
 	return 0, false
 }
 
-// Schema declares the members that are known. The object is open in the document,
-// for members that begin with x- and for those stored before; check refuses the rest.
+// Schema declares the known members. The object is open in the document, for members that begin
+// with x- and for those that are already stored; check refuses others.
 func (Settings) Schema(huma.Registry) *huma.Schema {
 	zero, one, hundred, year := 0.0, 1.0, 100.0, float64(maxImpactWindow)
 	limit := func(what string) *huma.Schema {

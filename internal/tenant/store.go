@@ -12,7 +12,7 @@ import (
 
 const columns = `id, name, domain, custom_domain, status, region, plan_type, created_at, updated_at, expires_at, deleted_at, settings, vendor, attempt`
 
-// settingsRow is the name under which the copy stands in the tenant's store.
+// settingsRow is the name of the copy in the tenant's store.
 const settingsRow = "tenant"
 
 func insertTenant(ctx context.Context, tx *db.Tx, t Tenant) error {
@@ -21,7 +21,7 @@ func insertTenant(ctx context.Context, tx *db.Tx, t Tenant) error {
 	return err
 }
 
-// insertDefault also fills in what a bare row left open.
+// insertDefault also completes a row with default values.
 func insertDefault(ctx context.Context, tx *db.Tx, t Tenant) error {
 	_, err := tx.Exec(ctx, `INSERT INTO tenants (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 		ON CONFLICT (id) DO UPDATE SET
@@ -53,8 +53,7 @@ func selectFacts(ctx context.Context, tx *db.Tx, id scope.TenantID) (Facts, erro
 	return row.Facts, err
 }
 
-// selectPage lists all tenants that are completely made; with only, that one; with a
-// vendor, those that it made.
+// selectPage lists all complete tenants; with only, that one; with a vendor, those of the vendor.
 func selectPage(ctx context.Context, tx *db.Tx, only scope.TenantID, vendor string, f Filter) (Page, error) {
 	const where = ` FROM tenants WHERE attempt = '' AND status <> '` + purging + `' AND ($1 = '' OR id = $1) AND ($2 = '' OR vendor = $2)`
 	var p Page
@@ -67,12 +66,12 @@ func selectPage(ctx context.Context, tx *db.Tx, only scope.TenantID, vendor stri
 	return p, err
 }
 
-// selectExpired also lists those whose purge began and did not end.
+// selectExpired also lists tenants whose purge is not complete.
 func selectExpired(ctx context.Context, tx *db.Tx, now time.Time) ([]scope.TenantID, error) {
 	return db.All[scope.TenantID](ctx, tx, `SELECT id FROM tenants WHERE status = $1 AND expires_at <= $2 OR status = $3 ORDER BY id`, Deleted, now, purging)
 }
 
-// freeID is the first id for a name that no tenant has or ever had.
+// freeID returns the first id for a name that no tenant has or ever had.
 func freeID(ctx context.Context, tx *db.Tx, base string) (scope.TenantID, error) {
 	taken, err := db.All[scope.TenantID](ctx, tx, `SELECT id FROM tenants WHERE id = $1 OR id LIKE $2
 		UNION SELECT id FROM retired_tenants WHERE id = $1 OR id LIKE $2`, base, base+"-%")
@@ -90,7 +89,7 @@ func freeID(ctx context.Context, tx *db.Tx, base string) (scope.TenantID, error)
 	}
 }
 
-// domainsFree answers 409 where another tenant has one of the domains.
+// domainsFree returns 409 if another tenant has one of the domains.
 func domainsFree(ctx context.Context, tx *db.Tx, t Tenant) error {
 	custom := ""
 	if t.CustomDomain != nil {
@@ -113,8 +112,8 @@ func markDeleted(ctx context.Context, tx *db.Tx, id scope.TenantID, at time.Time
 	return err
 }
 
-// putSettings writes the tenant's own copy of its settings. Where they change what
-// bouncers are told, it bumps BouncerRevision. The caller holds the lock "tenant".
+// putSettings writes the tenant's own copy of its settings. If bouncers must learn of the change,
+// it increments BouncerRevision. The caller holds the lock "tenant".
 func putSettings(ctx context.Context, tx *db.Tx, s Settings) error {
 	before, err := selectSettings(ctx, tx)
 	if err != nil {
@@ -172,7 +171,7 @@ func putEnforcement(ctx context.Context, tx *db.Tx, e Enforcement) error {
 	return err
 }
 
-// completeTenant ends an attempt, and says whether there was one.
+// completeTenant ends an attempt, and returns the number of tenants that it completed.
 func completeTenant(ctx context.Context, tx *db.Tx, id scope.TenantID, attempt string) (int64, error) {
 	return tx.Exec(ctx, `UPDATE tenants SET attempt = '' WHERE id = $1 AND attempt = $2`, id, attempt)
 }

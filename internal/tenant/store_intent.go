@@ -10,16 +10,16 @@ import (
 
 func insertIntent(ctx context.Context, tx *db.Tx, in intent) error {
 	_, err := tx.Exec(ctx, `INSERT INTO tenant_intents (seq, tenant, home, at, telling) VALUES ($1, $2, $3, $4, $5)`,
-		in.Seq, in.Tenant, in.Home, in.At, in.Telling)
+		in.Seq, in.Tenant, in.Home, in.At, in.Line)
 	return err
 }
 
-// selectIntents lists those up to a time, in the order in which they were made.
+// selectIntents lists the intents up to a time, oldest first.
 func selectIntents(ctx context.Context, tx *db.Tx, until time.Time) ([]intent, error) {
 	return db.All[intent](ctx, tx, `SELECT seq, tenant, home, at, telling FROM tenant_intents WHERE at <= $1 ORDER BY seq`, until)
 }
 
-// deleteIntentsFor drops what the log of a purged tenant would have told.
+// deleteIntentsFor deletes the intents for the log of a purged tenant.
 func deleteIntentsFor(ctx context.Context, tx *db.Tx, home scope.TenantID) error {
 	_, err := tx.Exec(ctx, `DELETE FROM tenant_intents WHERE home = $1`, home)
 	return err

@@ -1,12 +1,12 @@
-// Package tenant keeps the tenants of the deployment: their record, settings,
-// limits and usage alerts, and the enforcement mode of their environments.
+// Package tenant stores the tenants of the deployment: their records, settings, limits and usage
+// alerts, and the enforcement mode of their environments.
 //
 //	active ⇄ suspended      a platform administrator's word
 //	   └────────┴──▶ deleted ──30 days or hard_delete──▶ purged (only the id is remembered)
 //
-// The record stands in the system store. What a tenant's own transactions must
-// see (its limits, the four-eyes switch) is copied into the tenant's store with
-// each change, so that a limit is counted and held in one transaction.
+// The record is in the system store. What a tenant's own transactions need (its limits, the
+// four-eyes setting) is copied into the tenant's store with each change, so that one transaction
+// can count objects and check their limit.
 package tenant
 
 import (
@@ -30,28 +30,27 @@ const (
 	Deleted   = "deleted"
 )
 
-// purging is the state of a tenant whose store is on its way out (db.DropTenant).
+// purging is the state of a tenant while its store is deleted (db.DropTenant).
 const purging = "purging"
 
-// KeepDeleted is how long a deleted tenant's data stays before it is purged.
+// KeepDeleted is how long the data of a deleted tenant is kept.
 const KeepDeleted = 30 * 24 * time.Hour
 
-// DefaultRegion is the region of tenants that name none.
+// DefaultRegion is the region of a tenant without an explicit one.
 const DefaultRegion = "us-east-1"
 
-// DefaultPlan is the plan of tenants that name none.
+// DefaultPlan is the plan of a tenant without an explicit one.
 const DefaultPlan = "standard"
 
-// BouncerRevision is the revision in the tenant's store that is bumped when its
-// settings change what bouncers are told, which is whether inputs are kept for
-// replay, and with each change of its bouncers (bouncer.Topic).
+// BouncerRevision is a revision in the tenant's store. It increments with each change of the
+// tenant's bouncers (bouncer.Topic), and of the setting that bouncers need: whether inputs are
+// stored for replay.
 const BouncerRevision = "bouncers"
 
-// Revision is the revision in the system store that is bumped whenever a
-// tenant's record has changed.
+// Revision is a revision in the system store that increments with each change of a tenant's record.
 const Revision = "tenants"
 
-// Tenant is the specification's "Tenant".
+// Tenant is a customer of the deployment, with its own store.
 type Tenant struct {
 	ID           scope.TenantID `json:"id" db:"id" doc:"A DNS label, derived from the name; never reused."`
 	Name         string         `json:"name" db:"name" doc:"Display name."`
@@ -65,21 +64,21 @@ type Tenant struct {
 	ExpiresAt    *time.Time     `json:"expires_at" db:"expires_at" doc:"When a deleted tenant's data is purged; null otherwise."`
 	DeletedAt    *time.Time     `json:"deleted_at,omitempty" db:"deleted_at" doc:"When the tenant was deleted."`
 	Settings     Settings       `json:"settings" db:"settings" doc:"Limits and features of the tenant."`
-	// Vendor is the embedding vendor who made the tenant, and Attempt is set until it is
-	// completely made (Found).
+	// Vendor is the embedding vendor who created the tenant. Attempt is set until the tenant is
+	// complete (Found).
 	Vendor  string `json:"-" db:"vendor"`
 	Attempt string `json:"-" db:"attempt"`
 	Limits  *Usage `json:"limits,omitempty" db:"-" doc:"Usage of the limits; absent in lists."`
 }
 
-// Usage is how much of each limited kind a tenant has.
+// Usage is how many objects of each limited kind a tenant has.
 type Usage struct {
 	PoliciesUsed int64 `json:"policies_used" doc:"Controls, except deleted ones."`
 	UsersUsed    int64 `json:"users_used" doc:"People."`
 	BouncersUsed int64 `json:"bouncers_used" doc:"Bouncers."`
 }
 
-// Draft is what a tenant is made from.
+// Draft is the input for a new tenant.
 type Draft struct {
 	Name         string   `json:"name" minLength:"1" maxLength:"128" doc:"Display name; the id is derived from it."`
 	Domain       string   `json:"domain,omitempty" maxLength:"253" doc:"The tenant's domain; absent: its subdomain of the base domain."`
@@ -89,15 +88,15 @@ type Draft struct {
 	Settings     Settings `json:"settings,omitempty" doc:"Limits and features; an absent limit means none. Members that begin with x- are free for your own use; any other unknown member is a 422 that names the closest known one."`
 }
 
-// Offences are those of a draft that its schema cannot say, to be told with the
-// schema's.
+// Offences returns the errors in a draft that its schema cannot express, to report them with the
+// schema's errors.
 func (d Draft) Offences() []fault.Detail {
 	_, err := (&Service{Now: func() time.Time { return time.Time{} }}).draft(d)
 	return fault.Offences(err)
 }
 
-// Change is what of a tenant is to change; absent members stay. Plan, status and
-// limits are a platform administrator's to change.
+// Change is a change of a tenant; absent members stay. Only platform administrators may change the
+// plan, the status and the limits.
 type Change struct {
 	Name     patch.Field[string]   `json:"name,omitzero" minLength:"1" maxLength:"128" doc:"Display name; the id does not change."`
 	Settings patch.Field[Settings] `json:"settings,omitzero" doc:"Only the members that are sent change; null removes one. Only a platform administrator may change max_*. Members that begin with x- are free for your own use; any other unknown member is a 422 that names the closest known one, unless it is already stored with this value."`
@@ -105,9 +104,9 @@ type Change struct {
 	Status   patch.Field[string]   `json:"status,omitzero" enum:"active,suspended,deleted" doc:"active or suspended; only a platform administrator may change it. To delete a tenant, use the delete operation."`
 }
 
-// Offences are those of the members that are sent which their schemas cannot say, to
-// be told with the schemas'. A setting that nobody reads is among them although it is
-// stored already: the use case alone knows what is stored.
+// Offences returns the errors in the sent members that their schemas cannot express, to report them
+// with the schemas' errors. It also reports an unknown setting that is already stored: only the use
+// case knows what is stored.
 func (ch Change) Offences() []fault.Detail {
 	var errs []error
 	if ch.Name.Sent && strings.TrimSpace(ch.Name.Value) == "" {
@@ -128,14 +127,14 @@ type Page struct {
 	Total   int64    `json:"total" doc:"Total number."`
 }
 
-// Deletion answers a delete.
+// Deletion is the answer to a delete.
 type Deletion struct {
 	Message   string         `json:"message"`
 	ID        scope.TenantID `json:"id"`
 	DeletedAt time.Time      `json:"deleted_at"`
 }
 
-// Alert is the specification's "Tenant alert".
+// Alert is an alert about a tenant.
 type Alert struct {
 	ID         int64      `json:"id" db:"id"`
 	Type       string     `json:"type" db:"type" doc:"usage_limit: usage is close to a limit or has reached it. bouncer_disconnected: a bouncer has been silent for three of its poll intervals. bouncer_trouble: a bouncer cannot store its decision log, or its policy has not been confirmed for too long. domain_unresolved: a verified domain no longer leads to this deployment. domain_certificate: the certificate of a domain ends within 14 days. domain_certificate_order: no certificate could be ordered for a domain."`
@@ -145,8 +144,8 @@ type Alert struct {
 	CreatedAt  time.Time  `json:"created_at" db:"created_at"`
 	ResolvedAt *time.Time `json:"resolved_at" db:"resolved_at" doc:"When its cause ended, such as when usage fell again; null while it lasts."`
 
-	// Env is the environment that it concerns, for whoever is told of it; AnyEnv: the
-	// whole tenant. It is not stored.
+	// Env is the environment that it concerns, for notifications; AnyEnv: the whole tenant. It is
+	// not stored.
 	Env scope.Env `json:"-" db:"-"`
 }
 
@@ -169,12 +168,12 @@ type ModeChange struct {
 	Mode string `json:"mode" enum:"shadow,enforce" doc:"production accepts enforce only after sandbox."`
 }
 
-// validHostname is a lower-case DNS name of at least one label.
+// validHostname reports whether s is a lower-case DNS name of at least one label.
 func validHostname(s string) bool {
 	return len(s) <= 253 && regexp.MustCompile(`^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)*[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`).MatchString(s)
 }
 
-// checkDomain gives a domain its compared form, or a 422 at pointer.
+// checkDomain returns a domain in canonical form, or a 422 at pointer.
 func checkDomain(pointer, s string) (string, error) {
 	s = strings.TrimSuffix(strings.ToLower(strings.TrimSpace(s)), ".")
 	if s != "" && !validHostname(s) {
@@ -183,7 +182,7 @@ func checkDomain(pointer, s string) (string, error) {
 	return s, nil
 }
 
-// slug makes a DNS label of a name, short enough for a number behind it.
+// slug converts a name to a DNS label, short enough to append a number.
 func slug(name string) string {
 	var b strings.Builder
 	gap := false
@@ -195,7 +194,7 @@ func slug(name string) string {
 			}
 			gap = false
 			b.WriteRune(r)
-		case unicode.Is(unicode.Mn, r): // the accent of the letter before
+		case unicode.Is(unicode.Mn, r): // the accent of the previous letter
 		default:
 			gap = true
 		}
@@ -209,7 +208,7 @@ func slug(name string) string {
 	return b.String()
 }
 
-// numbered is the n-th id tried for a name.
+// numbered returns the n-th id to try for a name.
 func numbered(base string, n int) scope.TenantID {
 	if n == 1 {
 		return scope.TenantID(base)
@@ -217,7 +216,7 @@ func numbered(base string, n int) scope.TenantID {
 	return scope.TenantID(fmt.Sprintf("%s-%d", base, n))
 }
 
-// reserved are labels that mean something under a base domain.
+// reserved reports whether a label has a meaning below a base domain.
 func reserved(id scope.TenantID) bool {
 	switch id {
 	case "www", "api", "admin", "system":
@@ -226,7 +225,7 @@ func reserved(id scope.TenantID) bool {
 	return false
 }
 
-// accessDenied is the answer to a tenant that is not the caller's.
+// accessDenied returns the answer for a tenant that is not the caller's.
 func accessDenied(id scope.TenantID) error {
 	return fault.New(fault.Forbidden, "tenant_access_denied", "this credential has no access to the tenant").With("tenant_id", string(id))
 }
@@ -235,7 +234,7 @@ func notFound(id scope.TenantID) error {
 	return fault.New(fault.NotFound, "tenant_not_found", "there is no such tenant").With("tenant_id", string(id))
 }
 
-// decideChange applies ch to t, or says why the caller may not.
+// decideChange applies ch to t, or returns why the caller may not.
 func decideChange(sc scope.Scope, t Tenant, ch Change, now time.Time) (Tenant, error) {
 	after := t
 	after.UpdatedAt = now
@@ -268,7 +267,7 @@ func decideChange(sc scope.Scope, t Tenant, ch Change, now time.Time) (Tenant, e
 	return after, fault.Join(errs...)
 }
 
-// decideStatus moves between active and suspended, and back from deleted.
+// decideStatus changes between active and suspended, and from deleted back to active.
 func decideStatus(sc scope.Scope, t Tenant, status string) (Tenant, error) {
 	switch {
 	case !sc.Platform:

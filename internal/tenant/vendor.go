@@ -9,9 +9,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Found begins a tenant that a vendor makes in several steps. Until Complete it is in no
-// list and nobody finds it; Discard takes it back. admit runs in the transaction of the
-// record and may refuse it.
+// Found begins a tenant that a vendor creates in several steps. Until Complete, no list contains it
+// and nobody can find it. Discard removes it. admit runs in the transaction of the record and may
+// refuse it.
 func (s *Service) Found(ctx context.Context, sc scope.Scope, d Draft, vendor, attempt string, admit func(ctx context.Context, tx *db.Tx, t Tenant) error) (Tenant, error) {
 	t, err := s.draft(d)
 	if err != nil {
@@ -21,8 +21,8 @@ func (s *Service) Found(ctx context.Context, sc scope.Scope, d Draft, vendor, at
 	return s.create(ctx, sc, t, admit)
 }
 
-// Complete ends an attempt within tx, a transaction of the system store: the tenant exists
-// from then on. Fault: Conflict where the attempt was discarded.
+// Complete ends an attempt within tx, a transaction of the system store. From then on, the tenant
+// exists. Fault: Conflict if the attempt was discarded.
 func Complete(ctx context.Context, tx *db.Tx, id scope.TenantID, attempt string) error {
 	n, err := completeTenant(ctx, tx, id, attempt)
 	if err != nil {
@@ -35,8 +35,8 @@ func Complete(ctx context.Context, tx *db.Tx, id scope.TenantID, attempt string)
 	return err
 }
 
-// Discard removes what an attempt has made of a tenant. It can be repeated, and touches no
-// tenant that is complete or of another attempt. The id is free again.
+// Discard removes everything that an attempt has created of a tenant, and frees the id. It can be
+// repeated. It does not change a tenant that is complete or belongs to another attempt.
 func (s *Service) Discard(ctx context.Context, id scope.TenantID, attempt string) error {
 	var t Tenant
 	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
@@ -52,8 +52,8 @@ func (s *Service) Discard(ctx context.Context, id scope.TenantID, attempt string
 	return s.drop(ctx, id)
 }
 
-// OfVendor reads a tenant that a vendor has made, without its usage. A tenant that is not
-// the vendor's is unknown to it.
+// OfVendor returns a tenant of a vendor, without its usage. Any other tenant is unknown to the
+// vendor.
 func (s *Service) OfVendor(ctx context.Context, vendor string, id scope.TenantID) (Tenant, error) {
 	var t Tenant
 	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
@@ -66,7 +66,7 @@ func (s *Service) OfVendor(ctx context.Context, vendor string, id scope.TenantID
 	return t, err
 }
 
-// ListOfVendor gives a page of the tenants that a vendor has made, by id.
+// ListOfVendor returns a page of a vendor's tenants, by id.
 func (s *Service) ListOfVendor(ctx context.Context, vendor string, f Filter) (Page, error) {
 	var p Page
 	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
@@ -76,8 +76,8 @@ func (s *Service) ListOfVendor(ctx context.Context, vendor string, f Filter) (Pa
 	return p, err
 }
 
-// CountOfVendor counts the tenants of a vendor within tx, a transaction of the system
-// store: those that it is making too, and no deleted ones.
+// CountOfVendor counts the tenants of a vendor within tx, a transaction of the system store. It
+// includes incomplete tenants and excludes deleted ones.
 func CountOfVendor(ctx context.Context, tx *db.Tx, vendor string) (int64, error) {
 	return countOfVendor(ctx, tx, vendor)
 }

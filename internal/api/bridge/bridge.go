@@ -17,10 +17,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
 
-// bundleMedia is what OPA knows a server by that parks its polls.
+// bundleMedia is the media type by which OPA recognises a server that supports long polling.
 const bundleMedia = "application/vnd.openpolicyagent.bundles"
 
-// maxLogChunk bounds a chunk of a decision log as it is sent, compressed.
+// maxLogChunk is the largest size of a chunk of a decision log, compressed.
 const maxLogChunk = 10 << 20
 
 type bundleIn struct {
@@ -41,8 +41,8 @@ type StatusReport struct {
 	Gatehouse    map[string]any    `json:"gatehouse,omitempty" doc:"Added by a gatehouse bouncer: version, requests_per_second, cache_hit_rate, target_app_reachable"`
 }
 
-// LogEvent documents an event of OPA's decision log; members beyond these are
-// kept as far as they are understood.
+// LogEvent documents an event of OPA's decision log; of other members, those that are understood
+// are stored.
 type LogEvent struct {
 	DecisionID string         `json:"decision_id" doc:"Identifies the event when it is sent again"`
 	Timestamp  time.Time      `json:"timestamp" doc:"When it was decided"`
@@ -52,7 +52,7 @@ type LogEvent struct {
 	Custom     map[string]any `json:"custom,omitempty" doc:"Added by a gatehouse bouncer: mode, outcome, cache_hit, request_id"`
 }
 
-// bridge registers what bouncers speak: OPA's management protocols.
+// bridge registers the protocols of bouncers: OPA's management protocols.
 func (h *Handler) bridge(r *rest.Router) {
 	tags := []string{"Bridge"}
 	rest.Raw(r, rest.Op{
@@ -106,7 +106,7 @@ func (h *Handler) bridge(r *rest.Router) {
 		rest.RawDocs{Params: reflect.TypeFor[rest.InEnvironment](), Response: reflect.TypeFor[map[string]any]()}, h.resourceFeed)
 }
 
-// intakes registers what bouncers send.
+// intakes registers the reports of bouncers.
 func (h *Handler) intakes(r *rest.Router) {
 	tags := []string{"Bridge"}
 	logs := rest.Op{
@@ -144,11 +144,11 @@ func (h *Handler) intakes(r *rest.Router) {
 		})
 }
 
-// tokenDigest is that of the credential that the request came with: a poll that
-// is parked when its token is rotated must know which one it had.
+// tokenDigest returns the digest of the request's credential: a waiting poll must know its token
+// when the token is rotated.
 func tokenDigest(req *http.Request) string { return secret.DigestOf(bearerToken(req)) }
 
-// bearerToken is the credential that the request came with.
+// bearerToken returns the request's credential.
 func bearerToken(req *http.Request) string {
 	token := req.Header.Get("X-API-Key")
 	if token == "" {
@@ -159,8 +159,8 @@ func bearerToken(req *http.Request) string {
 
 type pollFunc func(ctx context.Context, sc scope.Scope, p bridge.Poll) (*bridge.Answer, error)
 
-// answerPoll writes a bundle piece by piece. It is never Content-Encoded: OPA's
-// client would unpack it, and OPA then fails.
+// answerPoll writes a bundle in pieces. It never uses Content-Encoding: OPA's client would
+// decompress the bundle, and OPA would then fail.
 func (h *Handler) answerPoll(w http.ResponseWriter, req *http.Request, sc scope.Scope, poll pollFunc) {
 	id, _ := strconv.ParseInt(req.PathValue("bouncer_id"), 10, 64)
 	bearer := bearerToken(req)
@@ -187,13 +187,13 @@ func (h *Handler) answerPoll(w http.ResponseWriter, req *http.Request, sc scope.
 	header.Set("Content-Length", strconv.Itoa(a.Size()))
 	for _, part := range a.Parts {
 		if _, err := w.Write(part); err != nil {
-			return // the bouncer has gone
+			return // the bouncer has disconnected
 		}
 	}
 	a.Delivered()
 }
 
-// preferredWait reads wait=N from Prefer (RFC 7240), as OPA writes it.
+// preferredWait reads wait=N from Prefer (RFC 7240), in the form that OPA sends.
 func preferredWait(lines []string) time.Duration {
 	for _, line := range lines {
 		for part := range strings.FieldsFuncSeq(line, func(c rune) bool { return c == ';' || c == ',' || c == ' ' }) {
@@ -207,7 +207,7 @@ func preferredWait(lines []string) time.Duration {
 	return 0
 }
 
-// limitedBody reads a body that must not be larger than it may.
+// limitedBody reads a body and fails beyond its limit.
 type limitedBody struct {
 	in   io.Reader
 	most int64
@@ -263,10 +263,9 @@ func (h *Handler) resourceFeed(w http.ResponseWriter, req *http.Request, sc scop
 	rest.WriteBytes(w, http.StatusOK, rest.JSONMedia, data.JSON)
 }
 
-// bundleConnection names the connection of a client that takes bundles as OPA
-// does, which says so in Prefer: modes. Such a client asks again over the same
-// connection only when it could not use what it got; any other client may ask
-// as often as it likes.
+// bundleConnection names the connection of a client that handles bundles like OPA, which sends
+// Prefer: modes. Such a client polls again over the same connection only if it could not use the
+// bundle. Any other client may poll at any time.
 func bundleConnection(req *http.Request) string {
 	for _, prefer := range req.Header.Values("Prefer") {
 		if strings.Contains(prefer, "modes=") {

@@ -1,5 +1,4 @@
-// Package bridge serves bouncers: OPA's management protocols, and what our own
-// bouncer adds to them.
+// Package bridge serves bouncers: OPA's management protocols, and the additions of our own bouncer.
 package bridge
 
 import (

@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// AgentPath names an AI agent.
+// AgentPath identifies an AI agent.
 type AgentPath struct {
 	ID int64 `path:"agent_id" minimum:"1" doc:"Id of the AI agent"`
 }

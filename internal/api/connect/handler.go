@@ -1,4 +1,4 @@
-// Package connect serves what ties gatehouse to other systems: webhooks, notifications,
+// Package connect serves what connects gatehouse to other systems: webhooks, notifications,
 // integrations, AI agents, data sources, telemetry and license.
 package connect
 

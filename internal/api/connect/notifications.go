@@ -15,16 +15,10 @@ type ChannelPath struct {
 	ID int64 `path:"channel_id" minimum:"1" doc:"Id of the channel"`
 }
 
-type channelListIn struct{ rest.Page }
-
-type channelPageOut struct{ Body notify.Page }
-
 type channelOut struct {
 	ETag string `header:"ETag" doc:"Version of the channel; deliveries do not change it"`
 	Body notify.Channel
 }
-
-type channelCreateIn struct{ Body notify.Draft }
 
 type channelUpdateIn struct {
 	ChannelPath
@@ -37,8 +31,6 @@ type channelDeleteIn struct {
 	rest.IfMatch
 }
 
-type channelTestOut struct{ Body notify.TestResult }
-
 // channels registers the notification channels.
 func (h *Handler) channels(r *rest.Router) {
 	tags, record := []string{"Notifications"}, reflect.TypeFor[notify.Channel]()
@@ -46,9 +38,8 @@ func (h *Handler) channels(r *rest.Router) {
 		ID: "list-notification-channels", Method: http.MethodGet, Path: "/notifications/channels", Reach: rest.ReachEnvironment, Permission: "notifications:read", Tags: tags,
 		Summary: "List notification channels", Description: "By id. Credentials are never returned; `credential_set` says whether there is one.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *channelListIn) (*channelPageOut, error) {
-			page, err := h.Channels.List(ctx, sc, int64(in.Skip), int64(in.Limit))
-			return &channelPageOut{page}, err
+		func(ctx context.Context, sc scope.Scope, in *rest.Page) (*rest.JSON[notify.Page], error) {
+			return rest.Answer(h.Channels.List(ctx, sc, int64(in.Skip), int64(in.Limit)))
 		})
 	rest.Register(r, rest.Op{
 		ID: "create-notification-channel", Method: http.MethodPost, Path: "/notifications/channels", Reach: rest.ReachEnvironment, Permission: "notifications:write",
@@ -57,7 +48,7 @@ func (h *Handler) channels(r *rest.Router) {
 		Summary:     "Create a notification channel",
 		Description: "The channel gets the built-in alerts and other messages about its environment, and those about the whole tenant, from `severity_threshold` on. A message that the receiver does not accept is sent again after 15 min, 30 min and then every hour, until it has been tried `max_attempts` times; then it is `dlq`. In `quiet_hours`, and for `digest_window_seconds` after a message, messages are held and then sent as one digest. `settings` and `credential` depend on the type: docs/notifications.md lists them. Internal networks are not called (422 `target_refused`).",
 	},
-		func(ctx context.Context, sc scope.Scope, in *channelCreateIn) (*channelOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *rest.JSON[notify.Draft]) (*channelOut, error) {
 			c, err := h.Channels.Create(ctx, sc, in.Body)
 			return &channelOut{rest.ETag(c.ChangeNo), c}, err
 		})
@@ -96,7 +87,7 @@ func (h *Handler) channels(r *rest.Router) {
 	h.channelActions(r)
 }
 
-// channelActions registers what is done to a channel.
+// channelActions registers the operations that test a channel and change its state.
 func (h *Handler) channelActions(r *rest.Router) {
 	tags := []string{"Notifications"}
 	enable := func(id, path, summary, description string, on bool) {
@@ -116,8 +107,7 @@ func (h *Handler) channelActions(r *rest.Router) {
 		Summary:     "Send a test message",
 		Description: "Sends a test message at once and shows the receiver's answer. It is tried once, even while the channel is disabled, and whatever its severity threshold is.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *ChannelPath) (*channelTestOut, error) {
-			out, err := h.Channels.Test(ctx, sc, in.ID)
-			return &channelTestOut{out}, err
+		func(ctx context.Context, sc scope.Scope, in *ChannelPath) (*rest.JSON[notify.TestResult], error) {
+			return rest.Answer(h.Channels.Test(ctx, sc, in.ID))
 		})
 }

@@ -18,36 +18,30 @@ type notificationListIn struct {
 	Alert   string `query:"alert" maxLength:"100" doc:"Only messages about this alert, such as bouncer_offline"`
 }
 
-type notificationPageOut struct{ Body notify.DeliveryPage }
-
 type notificationPath struct {
 	ID int64 `path:"delivery_id" minimum:"1" doc:"Id of the delivery"`
 }
 
-type notificationOut struct{ Body notify.Delivery }
-
-// channelDeliveries registers what became of messages.
+// channelDeliveries registers the deliveries of messages.
 func (h *Handler) channelDeliveries(r *rest.Router) {
 	tags := []string{"Notifications"}
 	rest.Register(r, rest.Op{
 		ID: "list-notification-deliveries", Method: http.MethodGet, Path: "/notifications/deliveries", Reach: rest.ReachEnvironment, Permission: "notifications:read", Tags: tags,
 		Summary: "List the deliveries of notifications", Description: "Newest first. Deliveries that are sent or given up are kept for 30 days.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *notificationListIn) (*notificationPageOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *notificationListIn) (*rest.JSON[notify.DeliveryPage], error) {
 			start, end, err := in.Period()
 			if err != nil {
 				return nil, err
 			}
-			page, err := h.Channels.Deliveries(ctx, sc, notify.DeliveryFilter{Channel: in.Channel, Digest: in.Digest, Status: in.Status, Alert: in.Alert, Start: start, End: end}, in.Cursor, in.Limit)
-			return &notificationPageOut{page}, err
+			return rest.Answer(h.Channels.Deliveries(ctx, sc, notify.DeliveryFilter{Channel: in.Channel, Digest: in.Digest, Status: in.Status, Alert: in.Alert, Start: start, End: end}, in.Cursor, in.Limit))
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-notification-delivery", Method: http.MethodGet, Path: "/notifications/deliveries/{delivery_id}", Reach: rest.ReachEnvironment, Permission: "notifications:read", Tags: tags,
 		Summary: "Read the delivery of a notification",
 	},
-		func(ctx context.Context, sc scope.Scope, in *notificationPath) (*notificationOut, error) {
-			d, err := h.Channels.Delivery(ctx, sc, in.ID)
-			return &notificationOut{d}, err
+		func(ctx context.Context, sc scope.Scope, in *notificationPath) (*rest.JSON[notify.Delivery], error) {
+			return rest.Answer(h.Channels.Delivery(ctx, sc, in.ID))
 		})
 	rest.Register(r, rest.Op{
 		ID: "retry-notification-delivery", Method: http.MethodPost, Path: "/notifications/deliveries/{delivery_id}/retry", Reach: rest.ReachEnvironment, Permission: "notifications:write", Tags: tags,
@@ -55,8 +49,7 @@ func (h *Handler) channelDeliveries(r *rest.Router) {
 		Summary:     "Try a delivery again now",
 		Description: "A delivery that failed or was given up is tried at once, and again up to `max_attempts` times. One that has not been tried yet: 409 `delivery_pending`; one that was sent, or is in a digest: 409 `delivery_sent`; a disabled channel: 409 `channel_disabled`.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *notificationPath) (*notificationOut, error) {
-			d, err := h.Channels.Retry(ctx, sc, in.ID)
-			return &notificationOut{d}, err
+		func(ctx context.Context, sc scope.Scope, in *notificationPath) (*rest.JSON[notify.Delivery], error) {
+			return rest.Answer(h.Channels.Retry(ctx, sc, in.ID))
 		})
 }

@@ -15,16 +15,10 @@ type RulePath struct {
 	ID int64 `path:"rule_id" minimum:"1" doc:"Id of the alert rule"`
 }
 
-type ruleListIn struct{ rest.Page }
-
-type rulePageOut struct{ Body alert.Page }
-
 type ruleOut struct {
 	ETag string `header:"ETag" doc:"Version of the alert rule; evaluations do not change it"`
 	Body alert.Rule
 }
-
-type ruleCreateIn struct{ Body alert.Draft }
 
 type ruleUpdateIn struct {
 	RulePath
@@ -37,8 +31,6 @@ type ruleDeleteIn struct {
 	rest.IfMatch
 }
 
-type rulePreviewOut struct{ Body alert.Preview }
-
 // alertRules registers the alert rules.
 func (h *Handler) alertRules(r *rest.Router) {
 	tags, record := []string{"Notifications"}, reflect.TypeFor[alert.Rule]()
@@ -46,9 +38,8 @@ func (h *Handler) alertRules(r *rest.Router) {
 		ID: "list-alert-rules", Method: http.MethodGet, Path: "/notifications/alert-rules", Reach: rest.ReachEnvironment, Permission: "notifications:read", Tags: tags,
 		Summary: "List alert rules", Description: "By id.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *ruleListIn) (*rulePageOut, error) {
-			page, err := h.Alerts.List(ctx, sc, int64(in.Skip), int64(in.Limit))
-			return &rulePageOut{page}, err
+		func(ctx context.Context, sc scope.Scope, in *rest.Page) (*rest.JSON[alert.Page], error) {
+			return rest.Answer(h.Alerts.List(ctx, sc, int64(in.Skip), int64(in.Limit)))
 		})
 	rest.Register(r, rest.Op{
 		ID: "create-alert-rule", Method: http.MethodPost, Path: "/notifications/alert-rules", Reach: rest.ReachEnvironment, Permission: "notifications:write",
@@ -57,7 +48,7 @@ func (h *Handler) alertRules(r *rest.Router) {
 		Summary:     "Create an alert rule",
 		Description: "The rule compares a metric with a threshold each minute, or every 5 minutes for long windows and for audit_event_count. When the condition holds it fires: the audit gets CUSTOM_ALERT_FIRED and the channels a message. While it holds, it fires again after each cooldown. When it no longer holds, the same channels get a message with the status `resolved`. A tenant has at most 50 rules.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *ruleCreateIn) (*ruleOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *rest.JSON[alert.Draft]) (*ruleOut, error) {
 			rule, err := h.Alerts.Create(ctx, sc, in.Body)
 			return &ruleOut{rest.ETag(rule.ChangeNo), rule}, err
 		})
@@ -98,8 +89,7 @@ func (h *Handler) alertRules(r *rest.Router) {
 		Summary:     "Try an alert rule on the last 7 days",
 		Description: "Shows how often the rule would have fired and ended. Nothing is stored or sent.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *ruleCreateIn) (*rulePreviewOut, error) {
-			p, err := h.Alerts.Preview(ctx, sc, in.Body)
-			return &rulePreviewOut{p}, err
+		func(ctx context.Context, sc scope.Scope, in *rest.JSON[alert.Draft]) (*rest.JSON[alert.Preview], error) {
+			return rest.Answer(h.Alerts.Preview(ctx, sc, in.Body))
 		})
 }

@@ -60,7 +60,7 @@ type syncIn struct {
 
 type syncOut struct{ Body pip.Sync }
 
-// Triggered is the answer to asking for a sync.
+// Triggered is the answer to a request for a sync.
 type Triggered struct {
 	Message      string `json:"message" doc:"What was done."`
 	ConnectionID int64  `json:"connection_id" doc:"Id of the data source."`

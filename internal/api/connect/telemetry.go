@@ -44,7 +44,7 @@ type telemetryHealthOut struct{ Body telemetry.Health }
 
 type telemetrySchedulerOut struct{ Body telemetry.SchedulerStatus }
 
-// telemetryOp is what the operations on telemetry have in common.
+// telemetryOp returns what the operations of telemetry have in common.
 func telemetryOp(id, method, path, summary, description string) rest.Op {
 	op := rest.Op{ID: id, Method: method, Permission: "telemetry:read", Token: true, Tags: []string{"Telemetry"}, Summary: summary, Description: description}
 	op.Path = path
@@ -98,7 +98,7 @@ func (h *Handler) telemetry(r *rest.Router) {
 		})
 }
 
-// transmissions registers sending reports, and their history.
+// transmissions registers the operation that sends a report, and the history of reports.
 func (h *Handler) transmissions(r *rest.Router) {
 	rest.Register(r, telemetryOp("list-telemetry-transmissions", http.MethodGet, "/telemetry/history", "List transmissions",
 		"Newest first. Entries older than `local_retention_days` are removed."),

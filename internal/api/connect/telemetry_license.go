@@ -14,7 +14,7 @@ type licenseStatusOut struct{ Body telemetry.LicenseStatus }
 
 type licenseCheckOut struct{ Body telemetry.Check }
 
-// license registers what the license allows, and what the license server sends.
+// license registers the license, and the messages of the license server.
 func (h *Handler) license(r *rest.Router) {
 	tags := []string{"License"}
 	status := telemetryOp("get-license-status", http.MethodGet, "/telemetry/license-status", "Get what the license allows",
@@ -50,7 +50,7 @@ func (h *Handler) license(r *rest.Router) {
 func (h *Handler) takeLicense(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 	body, err := rest.Body(w, req)
 	if err == nil {
-		_, err = rest.Parse(body) // no member twice
+		_, err = rest.Parse(body) // refuses duplicate members
 	}
 	var out telemetry.Updated
 	if err == nil {

@@ -15,16 +15,10 @@ type WebhookPath struct {
 	ID int64 `path:"webhook_id" minimum:"1" doc:"Id of the webhook"`
 }
 
-type webhookListIn struct{ rest.Page }
-
-type webhookPageOut struct{ Body webhook.Page }
-
 type webhookOut struct {
 	ETag string `header:"ETag" doc:"Version of the webhook; deliveries do not change it"`
 	Body webhook.Webhook
 }
-
-type webhookCreateIn struct{ Body webhook.Draft }
 
 type webhookIssuedOut struct {
 	ETag string `header:"ETag" doc:"Version of the webhook; deliveries do not change it"`
@@ -63,9 +57,8 @@ func (h *Handler) webhooks(r *rest.Router) {
 		ID: "list-webhooks", Method: http.MethodGet, Path: "/webhooks", Permission: "webhooks:read", Tags: tags,
 		Summary: "List webhooks", Description: "By id.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *webhookListIn) (*webhookPageOut, error) {
-			page, err := h.Webhooks.List(ctx, sc, int64(in.Skip), int64(in.Limit))
-			return &webhookPageOut{page}, err
+		func(ctx context.Context, sc scope.Scope, in *rest.Page) (*rest.JSON[webhook.Page], error) {
+			return rest.Answer(h.Webhooks.List(ctx, sc, int64(in.Skip), int64(in.Limit)))
 		})
 	rest.Register(r, rest.Op{
 		ID: "create-webhook", Method: http.MethodPost, Path: "/webhooks", Permission: "webhooks:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
@@ -73,7 +66,7 @@ func (h *Handler) webhooks(r *rest.Router) {
 		Summary:     "Subscribe a URL to events",
 		Description: "New events are posted to the URL, in order for each object and at least once. Until the receiver answers 2xx within 10 s, an event is sent again after 5 s, 30 s, 2 min and so on, at most 12 h apart, for three days. Each body has `event_id`, `event_type`, `timestamp`, `data` and `signature`: `sha256=` and the HMAC-SHA256 of the body without that member, keyed with the secret. The header X-Service-Signature signs the body as sent; webhook-id, webhook-timestamp and webhook-signature follow Standard Webhooks. Without `secret`, one is generated, and only this answer contains it. Redirects are not followed, and internal networks are not called (422 `target_refused`).",
 	},
-		func(ctx context.Context, sc scope.Scope, in *webhookCreateIn) (*webhookIssuedOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *rest.JSON[webhook.Draft]) (*webhookIssuedOut, error) {
 			made, err := h.Webhooks.Create(ctx, sc, in.Body)
 			return &webhookIssuedOut{rest.ETag(made.ChangeNo), made}, err
 		})
@@ -124,7 +117,7 @@ func (h *Handler) webhooks(r *rest.Router) {
 	}
 }
 
-// webhookActions registers what is done to a subscription.
+// webhookActions registers the operations that test a subscription and change its state or secret.
 func (h *Handler) webhookActions(r *rest.Router) {
 	tags := []string{"Webhooks"}
 	enable := func(id, path, summary, description string, on bool) {

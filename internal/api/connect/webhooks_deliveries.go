@@ -14,8 +14,6 @@ type webhookTestIn struct {
 	Body webhook.TestSend
 }
 
-type webhookTestOut struct{ Body webhook.TestResult }
-
 type deliveryListIn struct {
 	WebhookPath
 	rest.Window
@@ -24,23 +22,17 @@ type deliveryListIn struct {
 	EventType string `query:"event_type" maxLength:"100" doc:"Only events of this type"`
 }
 
-type deliveryPageOut struct{ Body webhook.DeliveryPage }
-
 type deliveryPath struct {
 	WebhookPath
 	DeliveryID int64 `path:"delivery_id" minimum:"1" doc:"Id of the delivery"`
 }
-
-type deliveryOut struct{ Body webhook.Delivery }
 
 type redeliverIn struct {
 	WebhookPath
 	Body webhook.Range
 }
 
-type requeuedOut struct{ Body webhook.Requeued }
-
-// webhookDeliveries registers what became of events.
+// webhookDeliveries registers the deliveries of events.
 func (h *Handler) webhookDeliveries(r *rest.Router) {
 	tags := []string{"Webhooks"}
 	rest.Register(r, rest.Op{
@@ -48,21 +40,19 @@ func (h *Handler) webhookDeliveries(r *rest.Router) {
 		Summary:     "Send a test event",
 		Description: "Sends an event with example data and `test` set, at once and signed like any other. The answer shows the receiver's response. It is tried once, even while the webhook is disabled.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *webhookTestIn) (*webhookTestOut, error) {
-			out, err := h.Webhooks.Test(ctx, sc, in.ID, in.Body)
-			return &webhookTestOut{out}, err
+		func(ctx context.Context, sc scope.Scope, in *webhookTestIn) (*rest.JSON[webhook.TestResult], error) {
+			return rest.Answer(h.Webhooks.Test(ctx, sc, in.ID, in.Body))
 		})
 	rest.Register(r, rest.Op{
 		ID: "list-webhook-deliveries", Method: http.MethodGet, Path: "/webhooks/{webhook_id}/deliveries", Permission: "webhooks:read", Tags: tags,
 		Summary: "List the deliveries of a webhook", Description: "Newest first. Completed deliveries are kept for 30 days.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *deliveryListIn) (*deliveryPageOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *deliveryListIn) (*rest.JSON[webhook.DeliveryPage], error) {
 			start, end, err := in.Period()
 			if err != nil {
 				return nil, err
 			}
-			page, err := h.Webhooks.Deliveries(ctx, sc, in.ID, webhook.DeliveryFilter{Status: in.Status, EventType: in.EventType, Start: start, End: end}, in.Cursor, in.Limit)
-			return &deliveryPageOut{page}, err
+			return rest.Answer(h.Webhooks.Deliveries(ctx, sc, in.ID, webhook.DeliveryFilter{Status: in.Status, EventType: in.EventType, Start: start, End: end}, in.Cursor, in.Limit))
 		})
 	rest.Register(r, rest.Op{
 		ID: "redeliver-webhook-range", Method: http.MethodPost, Path: "/webhooks/{webhook_id}/deliveries/redeliver", Permission: "webhooks:write", Tags: tags,
@@ -70,17 +60,15 @@ func (h *Handler) webhookDeliveries(r *rest.Router) {
 		Summary:     "Redeliver the events of a period",
 		Description: "Sends each event once, oldest first. Events that are still pending, and dead ones that were delivered since, are left out. While the webhook is disabled: 409 `webhook_disabled`.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *redeliverIn) (*requeuedOut, error) {
-			out, err := h.Webhooks.RedeliverRange(ctx, sc, in.ID, in.Body)
-			return &requeuedOut{out}, err
+		func(ctx context.Context, sc scope.Scope, in *redeliverIn) (*rest.JSON[webhook.Requeued], error) {
+			return rest.Answer(h.Webhooks.RedeliverRange(ctx, sc, in.ID, in.Body))
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-webhook-delivery", Method: http.MethodGet, Path: "/webhooks/{webhook_id}/deliveries/{delivery_id}", Permission: "webhooks:read", Tags: tags,
 		Summary: "Read a delivery",
 	},
-		func(ctx context.Context, sc scope.Scope, in *deliveryPath) (*deliveryOut, error) {
-			d, err := h.Webhooks.Delivery(ctx, sc, in.ID, in.DeliveryID)
-			return &deliveryOut{d}, err
+		func(ctx context.Context, sc scope.Scope, in *deliveryPath) (*rest.JSON[webhook.Delivery], error) {
+			return rest.Answer(h.Webhooks.Delivery(ctx, sc, in.ID, in.DeliveryID))
 		})
 	rest.Register(r, rest.Op{
 		ID: "redeliver-webhook-delivery", Method: http.MethodPost, Path: "/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver", Permission: "webhooks:write", Tags: tags,
@@ -88,8 +76,7 @@ func (h *Handler) webhookDeliveries(r *rest.Router) {
 		Summary:     "Send a delivery again",
 		Description: "Creates a new delivery of the same event, for another three days. A delivery that is still pending: 409 `delivery_pending`; a disabled webhook: 409 `webhook_disabled`.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *deliveryPath) (*deliveryOut, error) {
-			d, err := h.Webhooks.Redeliver(ctx, sc, in.ID, in.DeliveryID)
-			return &deliveryOut{d}, err
+		func(ctx context.Context, sc scope.Scope, in *deliveryPath) (*rest.JSON[webhook.Delivery], error) {
+			return rest.Answer(h.Webhooks.Redeliver(ctx, sc, in.ID, in.DeliveryID))
 		})
 }

@@ -1,5 +1,5 @@
-// Package controls serves what authors do with controls: policies and their
-// versions, policies as code, and templates.
+// Package controls serves the work of authors: policies and their versions, policies as code, and
+// templates.
 package controls
 
 import (
@@ -13,11 +13,11 @@ import (
 // Handler serves the operations of this package.
 type Handler struct {
 	Policies *policy.Service
-	// PolicyCode takes controls from the repositories of authors.
+	// PolicyCode deploys controls from the repositories of authors.
 	PolicyCode *policycode.Service
-	// Resources give templates the enrichment that they are filled in with.
+	// Resources provide the enrichment that fills in templates.
 	Resources *resource.Service
-	// Replays know which policies decided, and make test cases of decisions.
+	// Replays report which policies decided, and make test cases of decisions.
 	Replays *replay.Service
 }
 

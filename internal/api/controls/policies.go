@@ -23,18 +23,14 @@ type policyListIn struct {
 	Kind   string `query:"kind" enum:"control,library" doc:"Only policies of this kind"`
 	Status string `query:"status" enum:"active,inactive,draft" doc:"Only policies with this status"`
 	Name   string `query:"name" maxLength:"200" doc:"Only policies whose name contains this text, ignoring case"`
-	// Deleted asks for the other half of them.
+	// Deleted selects only deleted policies.
 	Deleted bool `query:"deleted" doc:"Only deleted policies, which can be restored; absent: only the others"`
 }
-
-type policyPageOut struct{ Body policy.Page }
 
 type policyOut struct {
 	ETag string `header:"ETag" doc:"Version of the policy"`
 	Body policy.Policy
 }
-
-type policyCreateIn struct{ Body policy.Draft }
 
 // PolicyCreated is the answer to POST /policies.
 type PolicyCreated struct {
@@ -72,9 +68,7 @@ type PolicyDeleted struct {
 	DeletedAt time.Time `json:"deleted_at" doc:"When it was deleted"`
 }
 
-type policyDeletedOut struct{ Body PolicyDeleted }
-
-// createdMessage says what was created, and whom it affects where that is everybody.
+// createdMessage says what was created, and that it applies to everything if it is tenant-wide.
 func createdMessage(p policy.Policy) string {
 	if p.ResourceID != nil || p.Kind == policy.KindLibrary {
 		return "Policy created successfully"
@@ -82,16 +76,15 @@ func createdMessage(p policy.Policy) string {
 	return "Policy created successfully. It has no resource: once active, it applies to every request of " + string(p.Environment)
 }
 
-// policies registers the life of a policy.
+// policies registers the operations that create, read, change and delete policies.
 func (h *Handler) policies(r *rest.Router) {
 	tags, record := []string{"Policies"}, reflect.TypeFor[policy.Policy]()
 	rest.Register(r, rest.Op{
 		ID: "list-policies", Method: http.MethodGet, Path: "/policies", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary: "List policies", Description: "Sorted by id. Deleted policies are listed only with deleted=true.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *policyListIn) (*policyPageOut, error) {
-			page, err := h.Policies.List(ctx, sc, policy.Filter{Kind: in.Kind, Status: in.Status, Name: in.Name, Deleted: in.Deleted, Skip: int64(in.Skip), Limit: int64(in.Limit)})
-			return &policyPageOut{page}, err
+		func(ctx context.Context, sc scope.Scope, in *policyListIn) (*rest.JSON[policy.Page], error) {
+			return rest.Answer(h.Policies.List(ctx, sc, policy.Filter{Kind: in.Kind, Status: in.Status, Name: in.Name, Deleted: in.Deleted, Skip: int64(in.Skip), Limit: int64(in.Limit)}))
 		})
 	rest.Register(r, rest.Op{
 		ID: "create-policy", Method: http.MethodPost, Path: "/policies", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
@@ -99,7 +92,7 @@ func (h *Handler) policies(r *rest.Router) {
 		Summary:     "Create a policy",
 		Description: "With kind `library` the policy is a module that controls import. A library has no resource, bouncer, test cases or actions; if its package already has an active library in the environment: 409. A policy that does not compile is refused with the same errors as in validate (`invalid_policy`). A policy that is created active is deployed at once. Over the tenant's `max_policies`: 403 `limit_exceeded`.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *policyCreateIn) (*policyCreatedOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *rest.JSON[policy.Draft]) (*policyCreatedOut, error) {
 			p, err := h.Policies.Create(ctx, sc, in.Body)
 			return &policyCreatedOut{rest.ETag(p.Version), PolicyCreated{p.ID, p.Name, p.Status, p.Environment, p.CreatedAt, createdMessage(p), p.Warnings}}, err
 		})
@@ -129,7 +122,7 @@ func (h *Handler) policies(r *rest.Router) {
 		Summary:     "Delete a policy",
 		Description: "The policy disappears from reads and decisions at once. It can be restored, unless it is deleted for good. A library that policies use: 409 `library_in_use`.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *policyDeleteIn) (*policyDeletedOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *policyDeleteIn) (*rest.JSON[PolicyDeleted], error) {
 			at, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (time.Time, error) {
 				return h.Policies.Delete(ctx, sc, in.ID, in.Hard, version)
 			})
@@ -137,7 +130,7 @@ func (h *Handler) policies(r *rest.Router) {
 			if in.Hard {
 				message = "Policy permanently deleted"
 			}
-			return &policyDeletedOut{PolicyDeleted{message, in.ID, at.UTC()}}, err
+			return &rest.JSON[PolicyDeleted]{Body: PolicyDeleted{message, in.ID, at.UTC()}}, err
 		})
 	rest.Register(r, rest.Op{
 		ID: "restore-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/restore", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags,

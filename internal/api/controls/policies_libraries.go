@@ -9,17 +9,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-type dependentsOut struct{ Body policy.Usage }
-
-// libraries registers the operation that only libraries have.
+// libraries registers the operation for libraries only.
 func (h *Handler) libraries(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "list-policy-dependents", Method: http.MethodGet, Path: "/policies/{policy_id}/dependents", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: []string{"Policies"},
 		Errors:  []int{http.StatusConflict},
 		Summary: "List the policies that use a library", Description: "Policies that use the library directly or through another library, in both environments. A policy that is a control: 409 `not_a_library`. The path `/policies/{policy_id}/users` is an alias.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *PolicyPath) (*dependentsOut, error) {
-			u, err := h.Policies.Users(ctx, sc, in.ID)
-			return &dependentsOut{u}, err
+		func(ctx context.Context, sc scope.Scope, in *PolicyPath) (*rest.JSON[policy.Usage], error) {
+			return rest.Answer(h.Policies.Users(ctx, sc, in.ID))
 		})
 }

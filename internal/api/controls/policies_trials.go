@@ -16,8 +16,6 @@ type policyValidateIn struct {
 	}
 }
 
-type policyValidationOut struct{ Body policy.Validation }
-
 // PolicyTestRequest is the body of POST /policies/{policy_id}/test.
 type PolicyTestRequest struct {
 	TestCases []policy.TestCase `json:"test_cases,omitempty" maxItems:"1000" doc:"Cases to run; absent: the stored ones"`
@@ -27,8 +25,6 @@ type policyTestIn struct {
 	PolicyPath
 	Body *PolicyTestRequest
 }
-
-type policyTestOut struct{ Body policy.TestReport }
 
 type policyPromoteIn struct {
 	PolicyPath
@@ -77,7 +73,7 @@ type policyReinstatedOut struct {
 	Body PolicyReinstated
 }
 
-// trials registers validating, testing and promoting.
+// trials registers the operations that validate, test and promote.
 func (h *Handler) trials(r *rest.Router) {
 	tags := []string{"Policies"}
 	rest.Register(r, rest.Op{
@@ -85,9 +81,8 @@ func (h *Handler) trials(r *rest.Router) {
 		Summary:     "Check Rego source",
 		Description: "Answers 200 whether the source compiles or not, with the linter's warnings, or with errors and their positions. A package under lib is checked as a library. A source that takes too much time or memory to check: 422 `evaluation_limit`.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *policyValidateIn) (*policyValidationOut, error) {
-			v, err := h.Policies.Validate(ctx, sc, in.Body.RegoCode)
-			return &policyValidationOut{v}, err
+		func(ctx context.Context, sc scope.Scope, in *policyValidateIn) (*rest.JSON[policy.Validation], error) {
+			return rest.Answer(h.Policies.Validate(ctx, sc, in.Body.RegoCode))
 		})
 	rest.Register(r, rest.Op{
 		ID: "test-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/test", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
@@ -95,13 +90,12 @@ func (h *Handler) trials(r *rest.Router) {
 		Summary:     "Run test cases against a policy",
 		Description: "Without a body, or without test_cases, the stored cases are run. expected is compared with whether access is granted (ALLOW or MASK). The control reads the same data as decisions of its environment do; the member data of a case replaces it. A control that reads more than 16 MiB of data, or takes too much time or memory: 422 `evaluation_limit`. A library decides nothing and has no test cases: 409 `is_library`.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *policyTestIn) (*policyTestOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *policyTestIn) (*rest.JSON[policy.TestReport], error) {
 			var cases []policy.TestCase
 			if in.Body != nil {
 				cases = in.Body.TestCases
 			}
-			report, err := h.Policies.Test(ctx, sc, in.ID, cases)
-			return &policyTestOut{report}, err
+			return rest.Answer(h.Policies.Test(ctx, sc, in.ID, cases))
 		})
 	rest.Register(r, rest.Op{
 		ID: "promote-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/promote", Permission: "policies:write", Tags: tags,

@@ -14,23 +14,17 @@ type policyHistoryIn struct {
 	rest.Page
 }
 
-type policyHistoryOut struct{ Body policy.History }
-
 // PolicyVersionPath names one version of a policy.
 type PolicyVersionPath struct {
 	PolicyPath
 	Version int64 `path:"version" minimum:"1" doc:"Number of the version"`
 }
 
-type policyVersionOut struct{ Body policy.Version }
-
 type policyDiffIn struct {
 	PolicyPath
 	From int64 `query:"from" minimum:"1" doc:"The older version; absent: the one before to"`
 	To   int64 `query:"to" minimum:"1" doc:"The newer version; absent: the newest one"`
 }
-
-type policyDiffOut struct{ Body policy.Difference }
 
 type policyVersionRestoreIn struct {
 	PolicyVersionPath
@@ -44,25 +38,22 @@ func (h *Handler) versions(r *rest.Router) {
 		ID: "list-policy-versions", Method: http.MethodGet, Path: "/policies/{policy_id}/versions", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary: "List the versions of a policy", Description: "Newest first.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *policyHistoryIn) (*policyHistoryOut, error) {
-			h, err := h.Policies.Versions(ctx, sc, in.ID, int64(in.Skip), int64(in.Limit))
-			return &policyHistoryOut{h}, err
+		func(ctx context.Context, sc scope.Scope, in *policyHistoryIn) (*rest.JSON[policy.History], error) {
+			return rest.Answer(h.Policies.Versions(ctx, sc, in.ID, int64(in.Skip), int64(in.Limit)))
 		})
 	rest.Register(r, rest.Op{
 		ID: "diff-policy-versions", Method: http.MethodGet, Path: "/policies/{policy_id}/versions/diff", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary: "Compare two versions of a policy",
 	},
-		func(ctx context.Context, sc scope.Scope, in *policyDiffIn) (*policyDiffOut, error) {
-			d, err := h.Policies.Diff(ctx, sc, in.ID, in.From, in.To)
-			return &policyDiffOut{d}, err
+		func(ctx context.Context, sc scope.Scope, in *policyDiffIn) (*rest.JSON[policy.Difference], error) {
+			return rest.Answer(h.Policies.Diff(ctx, sc, in.ID, in.From, in.To))
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-policy-version", Method: http.MethodGet, Path: "/policies/{policy_id}/versions/{version}", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary: "Read one version of a policy",
 	},
-		func(ctx context.Context, sc scope.Scope, in *PolicyVersionPath) (*policyVersionOut, error) {
-			v, err := h.Policies.Version(ctx, sc, in.ID, in.Version)
-			return &policyVersionOut{v}, err
+		func(ctx context.Context, sc scope.Scope, in *PolicyVersionPath) (*rest.JSON[policy.Version], error) {
+			return rest.Answer(h.Policies.Version(ctx, sc, in.ID, in.Version))
 		})
 	rest.Register(r, rest.Op{
 		ID: "restore-policy-version", Method: http.MethodPost, Path: "/policies/{policy_id}/versions/{version}/restore", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags,

@@ -36,8 +36,8 @@ type TemplateExample struct {
 	Reason string         `json:"reason,omitempty" doc:"Text that the reason must contain."`
 }
 
-// TemplateFilled is a control made from a template: rego_code and test_cases can
-// be sent to POST /policies as they are.
+// TemplateFilled is a control made from a template: rego_code and test_cases can be sent to POST
+// /policies unchanged.
 type TemplateFilled struct {
 	TemplateSummary
 	ResourceID *int64            `json:"resource_id" nullable:"true" doc:"Resource whose enrichment was filled in; null without one."`
@@ -46,18 +46,13 @@ type TemplateFilled struct {
 	Examples   []TemplateExample `json:"examples" doc:"Example traffic of a resource such as the template is made for."`
 }
 
-type templateListOut struct{ Body TemplateList }
-
 type templateGetIn struct {
 	rest.InEnvironment
 	ID         string `path:"template_id" maxLength:"64" doc:"Id of the template" example:"EGRESS_PII_MASKING"`
 	ResourceID int64  `query:"resource_id" minimum:"1" doc:"Resource whose enrichment is filled in; needs resources:read"`
 }
 
-type templateOut struct{ Body TemplateFilled }
-
-// templates registers the catalogue of shipped controls. It is read at the first
-// request that asks for it.
+// templates registers the catalogue of shipped controls. The first request loads it.
 func (h *Handler) templates(r *rest.Router) {
 	tags := []string{"Templates"}
 	load := sync.OnceValues(template.Load)
@@ -65,7 +60,7 @@ func (h *Handler) templates(r *rest.Router) {
 		ID: "list-templates", Method: http.MethodGet, Path: "/templates", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary: "List the control templates", Description: "Every template works as it is. suggested-controls lists those that fit a resource.",
 	},
-		func(context.Context, scope.Scope, *struct{}) (*templateListOut, error) {
+		func(context.Context, scope.Scope, *struct{}) (*rest.JSON[TemplateList], error) {
 			c, err := load()
 			if err != nil {
 				return nil, err
@@ -76,14 +71,14 @@ func (h *Handler) templates(r *rest.Router) {
 				out.Templates = append(out.Templates, templateSummary(t))
 			}
 			out.Total = len(out.Templates)
-			return &templateListOut{out}, nil
+			return &rest.JSON[TemplateList]{Body: out}, nil
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-template", Method: http.MethodGet, Path: "/templates/{template_id}", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary:     "Read a control template, filled in for a resource",
 		Description: "With resource_id, parameters that come from enrichment have the values of that resource. The control also reads the enrichment at every decision, so a later change takes effect without an edit. An unknown template or resource: 404.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *templateGetIn) (*templateOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *templateGetIn) (*rest.JSON[TemplateFilled], error) {
 			c, err := load()
 			if err != nil {
 				return nil, err
@@ -100,11 +95,11 @@ func (h *Handler) templates(r *rest.Router) {
 			if err != nil {
 				return nil, err
 			}
-			return &templateOut{templateFilled(f, in.ResourceID)}, nil
+			return &rest.JSON[TemplateFilled]{Body: templateFilled(f, in.ResourceID)}, nil
 		})
 }
 
-// enrichmentOf is a resource as the engine sees it; nil for no resource.
+// enrichmentOf returns a resource in the form of the engine; nil without a resource.
 func (h *Handler) enrichmentOf(ctx context.Context, sc scope.Scope, id int64) (map[string]any, error) {
 	if id == 0 {
 		return nil, nil

@@ -55,7 +55,7 @@ type AuthZENSearch struct {
 	} `json:"page,omitzero" doc:"The page to return"`
 }
 
-// authzen registers the AuthZEN Authorization API 1.0, which needs no SDK of ours.
+// authzen registers the AuthZEN Authorization API 1.0, which clients use without an SDK of ours.
 func (h *Handler) authzen(r *rest.Router) {
 	tags := []string{"AuthZEN"}
 	op := func(id, path, summary, description string) rest.Op {
@@ -75,7 +75,7 @@ func (h *Handler) authzen(r *rest.Router) {
 	rest.Raw(r, several, rest.RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[AuthZENRequests](), Response: reflect.TypeFor[AuthZENDecisions]()}, h.authzenEvaluations)
 	for _, search := range []struct {
 		what, summary, description string
-		// also guards what the results name. Users belong to the tenant, not to one
+		// also guards the data that results contain. Users belong to the tenant, not to one
 		// environment, so a search of them has the reach of the operations on users.
 		also  scope.Permission
 		reach rest.Reach
@@ -93,7 +93,7 @@ func (h *Handler) authzen(r *rest.Router) {
 	}
 }
 
-// answerAuthZEN reads the body, and writes what ask answers.
+// answerAuthZEN reads the body, and writes the result of ask.
 func (h *Handler) answerAuthZEN(w http.ResponseWriter, req *http.Request, sc scope.Scope, ask func(ctx context.Context, body value.Value) (any, error)) {
 	body, err := h.readValue(w, req, sc)
 	var out any

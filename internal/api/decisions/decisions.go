@@ -12,11 +12,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// maxBulkBody is how many bytes a bulk call may send.
+// maxBulkBody is the largest body of a bulk call, in bytes.
 const maxBulkBody = 10 << 20
 
-// DecisionParts documents what a decision is asked about. The handler reads it
-// without reflection; the parts are open objects.
+// DecisionParts documents the question of a decision. The handler reads it without reflection; the
+// parts are open objects.
 type DecisionParts struct {
 	User     map[string]any `json:"user,omitempty" doc:"Subject: id, email, roles, department, attributes. Missing members are filled in from the stored user with the same id" example:"{\"id\":\"ada\",\"roles\":[\"hr\"]}"`
 	Resource map[string]any `json:"resource,omitempty" doc:"The resource: id (a registered resource's integer id), type, path, attributes" example:"{\"type\":\"api\",\"path\":\"/employees/1\"}"`
@@ -51,7 +51,7 @@ type environmentParams struct {
 	Environment string `query:"environment" enum:"sandbox,production" doc:"Environment to decide in; production when absent"`
 }
 
-// decisions registers the hot path: evaluation, one by one and in bulk.
+// decisions registers the hot path: single and bulk evaluation.
 func (h *Handler) decisions(r *rest.Router) {
 	tags := []string{"Decisions"}
 	rest.Raw(r, rest.Op{
@@ -70,7 +70,7 @@ func (h *Handler) decisions(r *rest.Router) {
 	}, rest.RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[BulkRequest](), Response: reflect.TypeFor[decision.Bulk]()}, h.evaluateBulk)
 }
 
-// answers are buffers for what the hot path writes.
+// answers are buffers for the answers of the hot path.
 type answers struct{ pool sync.Pool }
 
 func (a *answers) write(w http.ResponseWriter, appendTo func([]byte) []byte) {
@@ -149,7 +149,7 @@ func (h *Handler) readValue(w http.ResponseWriter, req *http.Request, sc scope.S
 	return h.parseInShare(req, sc, data)
 }
 
-// parseInShare is parse within the tenant's share of the processors.
+// parseInShare parses within the tenant's share of the processors.
 func (h *Handler) parseInShare(req *http.Request, sc scope.Scope, data []byte) (value.Value, error) {
 	return h.Decisions.Read(req.Context(), sc.Tenant, len(data), func() (value.Value, error) { return rest.Parse(data) })
 }

@@ -21,8 +21,6 @@ type decisionLogIn struct {
 	DecisionID string `query:"decision_id" maxLength:"200" doc:"Only this decision: its id, or the decision_id that the caller sent. Several decisions can have the same one"`
 }
 
-type decisionLogOut struct{ Body audit.Page }
-
 type explanationIn struct {
 	ID string `path:"decision_id" minLength:"1" maxLength:"200" doc:"Id of the decision, as the answer and the bouncer's X-Decision-Id name it"`
 }
@@ -32,10 +30,6 @@ type decisionIn struct {
 	ID string `path:"decision_id" minLength:"1" maxLength:"200" doc:"Id of the decision, as the answer and the bouncer's X-Decision-Id name it"`
 }
 
-type decisionOut struct{ Body audit.Decision }
-
-type explanationOut struct{ Body audit.Explanation }
-
 // log registers the decision log.
 func (h *Handler) log(r *rest.Router) {
 	tags := []string{"Audit"}
@@ -44,14 +38,13 @@ func (h *Handler) log(r *rest.Router) {
 		Summary:     "Read the decision log",
 		Description: "Newest first. `total` counts all entries, `filtered` those that match the filters. The audit level of a resource sets what is stored of its decisions, and for how long.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *decisionLogIn) (*decisionLogOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *decisionLogIn) (*rest.JSON[audit.Page], error) {
 			f := audit.Filter{UserID: in.UserID, ResourceID: in.ResourceID, Decision: in.Decision, PolicyID: in.PolicyID, DecisionID: in.DecisionID, Limit: in.Limit, Cursor: in.Cursor}
 			var err error
 			if f.Start, f.End, err = in.Period(); err != nil {
 				return nil, err
 			}
-			page, err := h.Audit.Query(ctx, sc, f)
-			return &decisionLogOut{page}, err
+			return rest.Answer(h.Audit.Query(ctx, sc, f))
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-decision", Method: http.MethodGet, Path: "/decisions/audit/{decision_id}", Reach: rest.ReachEnvironment, Permission: "audit:read", Tags: tags,
@@ -59,7 +52,7 @@ func (h *Handler) log(r *rest.Router) {
 		Summary:     "Read one decision",
 		Description: "The entry of the decision log with this id, as GET /decisions/audit lists it.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *decisionIn) (*decisionOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *decisionIn) (*rest.JSON[audit.Decision], error) {
 			d, err := h.Audit.One(ctx, sc, in.ID)
 			if err == nil && !sc.Sees(d.Environment) {
 				err = fault.NotFoundf("the log has no such decision in %s", sc.Env)
@@ -67,7 +60,7 @@ func (h *Handler) log(r *rest.Router) {
 			if err != nil {
 				return nil, err
 			}
-			return &decisionOut{d}, nil
+			return &rest.JSON[audit.Decision]{Body: d}, nil
 		})
 	rest.Register(r, rest.Op{
 		ID: "explain-decision", Method: http.MethodGet, Path: "/decisions/audit/{decision_id}/explanation", Reach: rest.ReachEnvironment, Permission: "audit:read", Tags: tags,
@@ -75,8 +68,7 @@ func (h *Handler) log(r *rest.Router) {
 		Summary:     "Explain a decision",
 		Description: "The rule and line that decided, its conditions with the values that they read and, when access was not granted, the nearest rule that would have granted it, with what was missing. At audit levels detailed and comprehensive it is stored; at lower levels it is worked out from the input stored for replay, as long as there is one. Secrets are redacted.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *explanationIn) (*explanationOut, error) {
-			e, err := h.Replays.Explain(ctx, sc, in.ID)
-			return &explanationOut{e}, err
+		func(ctx context.Context, sc scope.Scope, in *explanationIn) (*rest.JSON[audit.Explanation], error) {
+			return rest.Answer(h.Replays.Explain(ctx, sc, in.ID))
 		})
 }

@@ -16,9 +16,9 @@ type Handler struct {
 	Access    *access.Service
 	Decisions *decision.Service
 	AuthZEN   *authzen.Service
-	// PublicURL is where clients reach this service, without a path.
+	// PublicURL is the address at which clients reach this service, without a path.
 	PublicURL string
-	// Audit keeps the decision log; Replays explain its entries.
+	// Audit stores the decision log; Replays explain its entries.
 	Audit   *audit.DecisionLog
 	Replays *replay.Service
 

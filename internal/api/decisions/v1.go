@@ -22,8 +22,8 @@ type OPAResult struct {
 	Result     OPADecision `json:"result" doc:"The value of data.gatehouse.decision in a bouncer's bundle"`
 }
 
-// OPADecision is the generated entry point's result, as a stock OPA gives it
-// from a bouncer's bundle.
+// OPADecision is the result of the generated entry point, as a stock OPA returns it from a
+// bouncer's bundle.
 type OPADecision struct {
 	Decision   string          `json:"decision" enum:"PERMIT,DENY"`
 	Allow      bool            `json:"allow"`
@@ -36,8 +36,8 @@ type OPADecision struct {
 	ResourceID *int64          `json:"resource_id" nullable:"true"`
 }
 
-// opa registers the query of OPA's REST API that OPA's client libraries send
-// (peers: OPA REST). Only our decision answers.
+// opa registers the query of OPA's REST API, which OPA's client libraries send. It serves our
+// decision only.
 func (h *Handler) opa(r *rest.Router) {
 	rest.Raw(r, rest.Op{
 		ID: "opa-decision", Method: http.MethodPost, Path: "/v1/data/gatehouse/decision", Reach: rest.ReachEnvironment, Root: true, Permission: "decisions:read",
@@ -62,8 +62,8 @@ func (h *Handler) opaDecision(w http.ResponseWriter, req *http.Request, sc scope
 	rest.WriteJSON(w, http.StatusOK, OPAResult{DecisionID: id, Result: opaDecision(&d)})
 }
 
-// readInput reads the input of a query. As with OPA, no body at all, null and an
-// object without input are queries without one; any other document is a 400.
+// readInput reads the input of a query. As in OPA, an empty body, null and an object without input
+// are queries without input; any other document is a 400.
 func (h *Handler) readInput(w http.ResponseWriter, req *http.Request, sc scope.Scope) (value.Value, error) {
 	none := value.Object()
 	data, err := rest.Body(w, req)

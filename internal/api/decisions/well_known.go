@@ -19,8 +19,6 @@ type AuthZENMetadata struct {
 	_             struct{} `additionalProperties:"true"`
 }
 
-type metadataOut struct{ Body AuthZENMetadata }
-
 // AuthZENTenant names the tenant of a discovery document.
 type AuthZENTenant struct {
 	Tenant string `path:"tenant" maxLength:"100" pattern:"^[A-Za-z0-9_-]+$" doc:"Id of the tenant"`
@@ -33,18 +31,18 @@ func (h *Handler) discovery(r *rest.Router) {
 		ID: "authzen-configuration", Method: http.MethodGet, Path: "/.well-known/authzen-configuration", Reach: rest.ReachSelf, Root: true, Public: true, Tags: []string{"AuthZEN"},
 		Summary: "Find the AuthZEN endpoints", Description: "The metadata of the AuthZEN policy decision point. It does not reveal which tenants exist.",
 	}
-	rest.Register(r, op, func(context.Context, scope.Scope, *struct{}) (*metadataOut, error) {
-		return &metadataOut{h.authzenMetadata("")}, nil
+	rest.Register(r, op, func(context.Context, scope.Scope, *struct{}) (*rest.JSON[AuthZENMetadata], error) {
+		return &rest.JSON[AuthZENMetadata]{Body: h.authzenMetadata("")}, nil
 	})
 	op.ID, op.Path = "authzen-tenant-configuration", op.Path+"/{tenant}"
 	op.Summary = "Find the AuthZEN endpoints of a tenant"
-	rest.Register(r, op, func(_ context.Context, _ scope.Scope, in *AuthZENTenant) (*metadataOut, error) {
-		return &metadataOut{h.authzenMetadata("/" + in.Tenant)}, nil
+	rest.Register(r, op, func(_ context.Context, _ scope.Scope, in *AuthZENTenant) (*rest.JSON[AuthZENMetadata], error) {
+		return &rest.JSON[AuthZENMetadata]{Body: h.authzenMetadata("/" + in.Tenant)}, nil
 	})
 }
 
-// authzenMetadata names the endpoints. A credential says which tenant it is of, so they
-// are the same for all.
+// authzenMetadata lists the endpoints. They are the same for all tenants, because the credential
+// identifies the tenant.
 func (h *Handler) authzenMetadata(path string) AuthZENMetadata {
 	at := h.PublicURL + "/access/v1/"
 	return AuthZENMetadata{

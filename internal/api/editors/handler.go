@@ -14,7 +14,7 @@ import (
 // Handler serves the operations of this package.
 type Handler struct {
 	IDE *ide.Service
-	// Authenticate checks the credential of a socket again, for as long as it is open.
+	// Authenticate checks the credential of a socket again while it is open.
 	Authenticate rest.Authenticator
 	// Now is the clock.
 	Now func() time.Time

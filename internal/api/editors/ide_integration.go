@@ -25,7 +25,7 @@ type EditorARequest struct {
 	Files         []controlfile.File `json:"files,omitempty" maxItems:"1000" doc:"The files beside it: tests (_test.rego), gatehouse.yaml, other controls"`
 }
 
-// EditorTemplate is a shipped control, whole.
+// EditorTemplate is a complete shipped control.
 type EditorTemplate struct {
 	ID          string `json:"id" doc:"Identifier" example:"RATE_LIMIT"`
 	Title       string `json:"title" doc:"Short name for people"`
@@ -33,8 +33,7 @@ type EditorTemplate struct {
 	RegoCode    string `json:"rego_code" doc:"One Rego v1 module"`
 }
 
-// EditorAAnswer is the answer to POST /ide-integration/editor-a: which members it
-// has depends on the action.
+// EditorAAnswer is the answer to POST /ide-integration/editor-a. Its members depend on the action.
 type EditorAAnswer struct {
 	Success    bool                    `json:"success" doc:"Always true; failures have an error body"`
 	Valid      *bool                   `json:"valid,omitempty" doc:"validate: whether the module compiles"`
@@ -88,12 +87,12 @@ type EditorSession struct {
 	ExpiresAt     time.Time       `json:"expires_at" doc:"When it expires: 8 hours after the last sync. The newest 20 sessions of a person or key are kept"`
 }
 
-// EditorSettings is what is set for an editor.
+// EditorSettings are the settings for an editor.
 type EditorSettings struct {
 	Settings map[string]any `json:"settings" doc:"Open object. Known members: validate_on_save, validate_on_change, lint, format_on_save, test_before_deploy (boolean), environment (sandbox)"`
 }
 
-// EditorSettingsAnswer is the settings that hold for the caller.
+// EditorSettingsAnswer is the settings that apply to the caller.
 type EditorSettingsAnswer struct {
 	Success bool `json:"success" doc:"Always true; failures have an error body"`
 	EditorSettings
@@ -117,7 +116,7 @@ type (
 	editorStatusOut  struct{ Body EditorStatus }
 )
 
-// ide registers what editors and repositories ask.
+// ide registers the operations of editors and repositories.
 func (h *Handler) ide(r *rest.Router) {
 	tags := []string{"Editor integration"}
 	rest.Register(r, rest.Op{
@@ -237,7 +236,7 @@ func (h *Handler) editorSession(ctx context.Context, sc scope.Scope, in *editorS
 	}}, nil
 }
 
-// RepositoryPath names a registered repository.
+// RepositoryPath identifies a registered repository.
 type RepositoryPath struct {
 	ID int64 `path:"repository_id" minimum:"1" doc:"Id of the repository"`
 }
@@ -271,8 +270,8 @@ type (
 	}
 )
 
-// repositories registers the repositories whose webhooks are taken, and what
-// came of their deliveries.
+// repositories registers the repositories whose webhooks are accepted, and the results of their
+// deliveries.
 func (h *Handler) repositories(r *rest.Router) {
 	tags, record := []string{"Editor integration"}, reflect.TypeFor[ide.Repository]()
 	rest.Register(r, rest.Op{

@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Bounds on one socket, and on all.
+// Limits of one socket, and of all.
 const (
 	socketFrame   = 1 << 20          // a message; more closes with 1009
 	socketBytes   = 64 << 20         // of messages being read and waiting, of all sockets; more closes with 1013
@@ -33,13 +33,13 @@ const (
 	socketsAll    = 2000             // open at a time, of all
 )
 
-// socketTimes are how long a socket waits for what.
+// socketTimes are the waiting times of a socket.
 type socketTimes struct {
-	check   time.Duration // how often the credential is looked at again
-	ping    time.Duration // how often the peer is asked whether it is there
-	answer  time.Duration // how long it may take to say so, or to take a message
-	message time.Duration // how long a message may be on its way
-	closing time.Duration // how long the peer may take to agree to the end
+	check   time.Duration // interval of the check of the credential
+	ping    time.Duration // interval of pings to the peer
+	answer  time.Duration // how long the peer may take to answer a ping or to receive a message
+	message time.Duration // how long a message may take to arrive
+	closing time.Duration // how long the peer may take to confirm the end
 }
 
 var ordinaryTimes = socketTimes{check: 500 * time.Millisecond, ping: 30 * time.Second, answer: 10 * time.Second, message: 30 * time.Second, closing: time.Second}
@@ -57,7 +57,7 @@ type socketIn struct {
 	Connection string `header:"Connection" maxLength:"100" doc:"Upgrade"`
 }
 
-// sockets are the open ones, so that they are counted and can be ended.
+// sockets are the open sockets, to count and to end them.
 type sockets struct {
 	mu     sync.Mutex
 	open   map[*socket]struct{}
@@ -94,7 +94,7 @@ func (h *Handler) serveSocket(w http.ResponseWriter, req *http.Request, sc scope
 		return
 	}
 	defer h.sockets.remove(k)
-	rest.TakeOver(w) // from here on the connection is the socket's
+	rest.TakeOver(w) // the socket owns the connection now
 	taken := &taker{ResponseWriter: w}
 	conn, err := websocket.Accept(taken, req, &websocket.AcceptOptions{
 		InsecureSkipVerify: true, // maySocket has checked the origin
@@ -108,7 +108,7 @@ func (h *Handler) serveSocket(w http.ResponseWriter, req *http.Request, sc scope
 	k.serve(conn, taken.conn)
 }
 
-// taker keeps the connection that a WebSocket takes over, so that it can be cut.
+// taker keeps the connection that a WebSocket takes over, so that it can be closed.
 type taker struct {
 	http.ResponseWriter
 	conn net.Conn
@@ -121,7 +121,8 @@ func (t *taker) Hijack() (conn net.Conn, rw *bufio.ReadWriter, err error) {
 	return conn, rw, err
 }
 
-// maySocket refuses what is no upgrade, another's path and another's page.
+// maySocket refuses a request that is not an upgrade, has another caller's id in its path, or comes
+// from a page of another origin.
 func (h *Handler) maySocket(req *http.Request, sc scope.Scope) error {
 	if !upgrades(req.Header) {
 		return rest.BadRequest("upgrade_required", "this path accepts WebSocket connections only, version 13")
@@ -158,9 +159,9 @@ func listed(values []string, token string) bool {
 	return false
 }
 
-// sameOrigin reports whether a browser's page comes from this server: from the
-// host that was called, or from the public address. The scheme of the call is
-// not known behind a proxy that ends TLS.
+// sameOrigin reports whether a browser's page comes from this server: from the host that was
+// called, or from the public address. Behind a proxy that ends TLS, the scheme of the call is
+// unknown.
 func sameOrigin(text, host, public string) bool {
 	scheme, from, ok := origin.Parse(text)
 	return ok && (strings.EqualFold(from, host) || origin.IsOf(scheme, from, public))
@@ -196,7 +197,7 @@ func (l *sockets) remove(k *socket) {
 	l.served.Done()
 }
 
-// began notes the connection of a socket; ended says that the server ends.
+// began records the connection of a socket; ended is true if the server is stopping.
 func (l *sockets) began(k *socket, conn *websocket.Conn, raw net.Conn) (ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -204,8 +205,8 @@ func (l *sockets) began(k *socket, conn *websocket.Conn, raw net.Conn) (ended bo
 	return l.ended
 }
 
-// CloseSockets ends all editors' sockets with 1001 and waits for them, a few
-// seconds at most: a shutdown does not see connections that were taken over.
+// CloseSockets ends all editors' sockets with 1001 and waits for them, for a few seconds at most. A
+// shutdown of the server does not close connections that were taken over.
 func (h *Handler) CloseSockets() {
 	h.sockets.mu.Lock()
 	h.sockets.ended = true

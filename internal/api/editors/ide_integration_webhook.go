@@ -13,14 +13,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// webhookPatience is how long a delivery's sender waits for the outcome before
-// it is told to ask later. GitHub hangs up after ten seconds.
+// webhookPatience is how long the sender of a delivery waits for the result before the answer tells
+// it to ask later. GitHub disconnects after ten seconds.
 const webhookPatience = 5 * time.Second
 
-// signatureHeaders are those by which senders vouch for a delivery.
+// signatureHeaders are the headers with which senders sign a delivery.
 var signatureHeaders = []string{"X-Service-Signature", "X-Hub-Signature-256", "X-Gitlab-Token"}
 
-// ideWebhookIn documents how a delivery shows whose it is.
+// ideWebhookIn documents how a delivery identifies its sender.
 type ideWebhookIn struct {
 	Repository int64  `query:"repository" minimum:"1" doc:"Registered repository whose secret signs the delivery; webhook_url contains it. Absent: the caller needs a credential with editor:write and policies:write"`
 	Service    string `header:"X-Service-Signature" maxLength:"200" doc:"sha256= and the lower-case hex HMAC-SHA256 of the raw body; the key is the repository's secret"`
@@ -31,8 +31,8 @@ type ideWebhookIn struct {
 	Delivery   string `header:"X-Delivery-Id" maxLength:"200" doc:"Identifies the delivery. A repeated delivery gets the same answer and is not processed again. GitHub and GitLab send their own"`
 }
 
-// EditorDelivery is the body of POST /ide-integration/webhook in the service's
-// own form; GitHub's and GitLab's payloads are taken as they are.
+// EditorDelivery is the body of POST /ide-integration/webhook in our own form; GitHub's and
+// GitLab's payloads are accepted unchanged.
 type EditorDelivery struct {
 	RepositoryURL string `json:"repository_url,omitempty" maxLength:"2000" doc:"Repository that the files come from; with ?repository= it must be the registered one" example:"https://git.example.com/acme/controls.git"`
 	Branch        string `json:"branch,omitempty" maxLength:"255" doc:"Branch, or name of the tag" example:"main"`
@@ -52,7 +52,7 @@ type EditorReceipt struct {
 	Files        []ide.FileResult `json:"files" doc:"What happened to each control"`
 }
 
-// webhook registers where repositories send their events.
+// webhook registers the operation that receives the events of repositories.
 func (h *Handler) webhook(r *rest.Router) {
 	rest.Raw(r, rest.Op{
 		ID: "editor-webhook", Method: http.MethodPost, Path: "/ide-integration/webhook", Reach: rest.ReachSandbox, Permission: "editor:write", Optional: true, Signed: signatureHeaders, Tags: []string{"Editor integration"}, MaxBody: 10 << 20,
@@ -113,10 +113,10 @@ func answerDelivery(w http.ResponseWriter, got ide.Receipt) {
 	rest.WriteJSON(w, http.StatusOK, out)
 }
 
-// arrival reads off the headers who sent a delivery, and how it is signed.
+// arrival reads from the headers who sent a delivery, and its signature.
 func arrival(req *http.Request, body []byte) (ide.Arrival, error) {
 	a := ide.Arrival{Source: ide.Signed, Body: body, Delivery: req.Header.Get("X-Delivery-Id"), Signature: req.Header.Get("X-Service-Signature")}
-	a.Repository, _ = strconv.ParseInt(req.URL.Query().Get("repository"), 10, 64) // checked; 0 where there is none
+	a.Repository, _ = strconv.ParseInt(req.URL.Query().Get("repository"), 10, 64) // already checked; 0 if there is none
 	github, gitlab := req.Header.Get("X-GitHub-Event"), req.Header.Get("X-Gitlab-Event")
 	signatures := 0
 	for _, name := range signatureHeaders {

@@ -22,31 +22,30 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// socket is one editor's connection: one goroutine reads, one answers in the
-// order of the messages, one looks whether the credential is good and the peer
-// there.
+// socket is the connection of one editor. One goroutine reads, one answers in the order of the
+// messages, one checks the credential and whether the peer is alive.
 type socket struct {
 	h          *Handler
 	sc         scope.Scope // as of the upgrade
 	credential rest.Credential
 	times      socketTimes
 	conn       *websocket.Conn
-	raw        net.Conn // what conn stands on
+	raw        net.Conn // the connection below conn
 	queue      chan socketIncoming
 	queued     atomic.Int64  // bytes in queue
 	watch      chan struct{} // slots for deployments that are watched
 	tasks      sync.WaitGroup
 	ending     sync.Once
-	window     time.Time // of counted; both are the reader's
+	window     time.Time // of counted; only the reader uses both
 	counted    int
 }
 
-// socketIncoming is a message as it waits for its turn, without what nobody asks for.
+// socketIncoming is a queued message, without the members that nobody reads.
 type socketIncoming struct {
 	kind  string
-	data  string // what the kind needs
-	given bool   // whether it was there, as a text
-	bad   error  // why it is no message
+	data  string // the member that the kind needs
+	given bool   // whether it was present, as a text
+	bad   error  // why the message is invalid
 	size  int64
 }
 
@@ -58,7 +57,7 @@ func newSocket(h *Handler, sc scope.Scope, credential rest.Credential) *socket {
 	return k
 }
 
-// serve reads messages until the socket ends, for whatever reason.
+// serve reads messages until the socket ends.
 func (k *socket) serve(conn *websocket.Conn, raw net.Conn) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer k.release()
@@ -94,7 +93,7 @@ func (k *socket) serve(conn *websocket.Conn, raw net.Conn) {
 	}
 }
 
-// release gives back the room of what was still in the queue.
+// release frees the room of the messages that are still queued.
 func (k *socket) release() {
 	for {
 		select {
@@ -106,8 +105,7 @@ func (k *socket) release() {
 	}
 }
 
-// end closes with a code, once, and cuts the connection where the peer does not
-// agree to the end in time.
+// end closes with a code, once, and closes the connection if the peer does not confirm in time.
 func (k *socket) end(code websocket.StatusCode, reason string) {
 	k.ending.Do(func() {
 		late := time.AfterFunc(k.times.closing, func() { _ = k.raw.Close() })
@@ -116,8 +114,8 @@ func (k *socket) end(code websocket.StatusCode, reason string) {
 	})
 }
 
-// linger lets a peer whose frames were refused read why: a connection that is
-// closed with bytes unread is reset, and the close frame lost.
+// linger gives a peer whose frames were refused time to read why. A connection that is closed with
+// unread bytes is reset, and the close frame is lost.
 func (k *socket) linger(err error) {
 	if websocket.CloseStatus(err) != -1 || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return
@@ -132,8 +130,8 @@ func (k *socket) linger(err error) {
 
 var errSocketsFull = errors.New("too much data of sockets is waiting")
 
-// read reads one message, which counts in sockets.bytes from its first byte on.
-// What was counted is given back where it fails.
+// read reads one message, which counts in sockets.bytes from its first byte on. After an error, the
+// count is restored.
 func (k *socket) read(ctx context.Context) (websocket.MessageType, []byte, error) {
 	kind, r, err := k.conn.Reader(ctx)
 	if err != nil {
@@ -165,7 +163,7 @@ func (c *countedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// count counts a message or ping, and says whether there were not too many.
+// count counts a message or ping. It returns false if there were too many.
 func (k *socket) count() bool {
 	if now := k.h.Now(); now.Sub(k.window) > time.Second || now.Before(k.window) {
 		k.window, k.counted = now, 0
@@ -187,7 +185,7 @@ func (k *socket) enqueue(m socketIncoming) bool {
 	}
 }
 
-// done gives back the room of a message.
+// done frees the room of a message.
 func (k *socket) done(m socketIncoming) {
 	k.queued.Add(-m.size)
 	k.h.sockets.bytes.Add(-m.size)
@@ -216,8 +214,8 @@ func socketMessage(body []byte) socketIncoming {
 // socketNeeds is the member of data that a kind of message needs.
 var socketNeeds = map[string]string{"validate": "policy_content", "deployment_status": "deployment_id"}
 
-// guard ends the socket once its credential, its owner's permission or its
-// tenant is no longer good, and once its peer is silent.
+// guard ends the socket when its credential, its owner's permission or its tenant is no longer
+// valid, or when its peer is silent.
 func (k *socket) guard(ctx context.Context) {
 	check, ping := time.NewTicker(k.times.check), time.NewTicker(k.times.ping)
 	defer check.Stop()
@@ -237,7 +235,7 @@ func (k *socket) guard(ctx context.Context) {
 				continue
 			}
 			asked = true
-			k.tasks.Go(func() { // the credential is looked at meanwhile
+			k.tasks.Go(func() { // meanwhile, the credential is checked
 				short, cancel := context.WithTimeout(ctx, k.times.answer)
 				defer cancel()
 				peer <- k.conn.Ping(short)
@@ -251,8 +249,8 @@ func (k *socket) guard(ctx context.Context) {
 	}
 }
 
-// recheck authenticates the credential again, and ends the socket if it is refused. idle
-// says that nobody asked: an open socket does not keep a session from expiring.
+// recheck authenticates the credential again, and ends the socket if it is refused. idle means that
+// no person is active: an open socket does not keep a session from expiring.
 func (k *socket) recheck(ctx context.Context, idle bool) (sc scope.Scope, ok bool) {
 	c := k.credential
 	c.Idle = c.Idle || idle
@@ -263,7 +261,7 @@ func (k *socket) recheck(ctx context.Context, idle bool) (sc scope.Scope, ok boo
 	return sc, err == nil
 }
 
-// answer deals with messages in the order in which they came.
+// answer handles messages in the order of their arrival.
 func (k *socket) answer(ctx context.Context) {
 	for {
 		select {
@@ -279,7 +277,7 @@ func (k *socket) answer(ctx context.Context) {
 	}
 }
 
-// recovered, deferred, lets a fault of ours end this socket and not the process.
+// recovered must be deferred. After a panic, it ends this socket and not the process.
 func (k *socket) recovered() {
 	if p := recover(); p != nil {
 		k.h.Panics.Count("socket")
@@ -288,10 +286,10 @@ func (k *socket) recovered() {
 	}
 }
 
-// handleMessage answers one message; it is false where the socket ends.
+// handleMessage answers one message. It returns false if the socket ends.
 func (k *socket) handleMessage(ctx context.Context, m socketIncoming) bool {
 	defer k.recovered()
-	sc, ok := k.recheck(ctx, m.kind == "ping") // programs send it by themselves
+	sc, ok := k.recheck(ctx, m.kind == "ping") // programs send pings without a person
 	if !ok {
 		return false
 	}
@@ -344,12 +342,12 @@ func socketFault(err error) socketAnswer {
 	return socketAnswer{"error", map[string]any{"message": f.Message, "errors": rest.Details(f)}}
 }
 
-// follow tells of a deployment once more when it has ended.
+// follow sends another message about a deployment when it has ended.
 func (k *socket) follow(ctx context.Context, sc scope.Scope, id string) {
 	select {
 	case k.watch <- struct{}{}:
 	default:
-		return // several are followed already; the client asks again
+		return // too many are followed already; the client asks again
 	}
 	k.tasks.Go(func() {
 		defer func() { <-k.watch }()
@@ -362,7 +360,7 @@ func (k *socket) follow(ctx context.Context, sc scope.Scope, id string) {
 	})
 }
 
-// send sends an answer, unless the credential has ended while it was found.
+// send sends an answer, unless the credential has ended meanwhile.
 func (k *socket) send(ctx context.Context, v any) bool {
 	body, err := rest.Encode(v)
 	if err != nil {
@@ -374,5 +372,5 @@ func (k *socket) send(ctx context.Context, v any) bool {
 	}
 	short, cancel := context.WithTimeout(ctx, k.times.answer)
 	defer cancel()
-	return k.conn.Write(short, websocket.MessageText, body) == nil // a peer that has gone ends the reading too
+	return k.conn.Write(short, websocket.MessageText, body) == nil // if the peer has disconnected, reading ends too
 }

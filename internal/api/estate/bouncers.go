@@ -24,14 +24,10 @@ type bouncerListIn struct {
 	Status string `query:"status" enum:"connected,degraded,disconnected" doc:"Only bouncers in this state"`
 }
 
-type bouncerPageOut struct{ Body bouncer.Page }
-
 type bouncerOut struct {
 	ETag string `header:"ETag" doc:"Version of the registered record; heartbeats do not change it"`
 	Body bouncer.Bouncer
 }
-
-type bouncerCreateIn struct{ Body bouncer.Draft }
 
 type bouncerIssuedOut struct {
 	ETag string `header:"ETag" doc:"Version of the registered record"`
@@ -49,14 +45,10 @@ type bouncerDeleteIn struct {
 	rest.IfMatch
 }
 
-type credentialsOut struct{ Body bouncer.Credentials }
-
 type credentialsIn struct {
 	BouncerPath
 	Body bouncer.CredentialsChange
 }
-
-type bouncerHealthOut struct{ Body bouncer.Health }
 
 // bouncers registers the enforcement points.
 func (h *Handler) bouncers(r *rest.Router) {
@@ -65,16 +57,15 @@ func (h *Handler) bouncers(r *rest.Router) {
 		ID: "list-bouncers", Method: http.MethodGet, Path: "/bouncers", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary: "List bouncers", Description: "Sorted by id.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *bouncerListIn) (*bouncerPageOut, error) {
-			page, err := h.Bouncers.List(ctx, sc, bouncer.Filter{Status: in.Status, Skip: int64(in.Skip), Limit: int64(in.Limit)})
-			return &bouncerPageOut{page}, err
+		func(ctx context.Context, sc scope.Scope, in *bouncerListIn) (*rest.JSON[bouncer.Page], error) {
+			return rest.Answer(h.Bouncers.List(ctx, sc, bouncer.Filter{Status: in.Status, Skip: int64(in.Skip), Limit: int64(in.Limit)}))
 		})
 	rest.Register(r, rest.Op{
 		ID: "create-bouncer", Method: http.MethodPost, Path: "/bouncers", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Register a bouncer",
 		Description: "Only this answer contains the token. The name is unique in its environment (409). Over the tenant's `max_bouncers`: 403 `limit_exceeded`.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *bouncerCreateIn) (*bouncerIssuedOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *rest.JSON[bouncer.Draft]) (*bouncerIssuedOut, error) {
 			made, err := h.Bouncers.Create(ctx, sc, in.Body)
 			return &bouncerIssuedOut{rest.ETag(made.ChangeNo), made}, err
 		})
@@ -104,11 +95,11 @@ func (h *Handler) bouncers(r *rest.Router) {
 		Summary:     "Remove a bouncer",
 		Description: "The token stops working at once. While a policy names the bouncer: 409 `bouncer_in_use`, which lists the policies.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *bouncerDeleteIn) (*removedOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *bouncerDeleteIn) (*rest.JSON[rest.Removed], error) {
 			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (bouncer.Bouncer, error) {
 				return h.Bouncers.Delete(ctx, sc, in.ID, version)
 			})
-			return &removedOut{rest.Removed{Message: "Bouncer deleted successfully", ID: in.ID}}, err
+			return &rest.JSON[rest.Removed]{Body: rest.Removed{Message: "Bouncer deleted successfully", ID: in.ID}}, err
 		})
 	rest.Register(r, rest.Op{
 		ID: "rotate-bouncer-token", Method: http.MethodPost, Path: "/bouncers/{bouncer_id}/rotate-token", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags,
@@ -123,32 +114,29 @@ func (h *Handler) bouncers(r *rest.Router) {
 		Summary:     "List the credentials that a bouncer sends to the application",
 		Description: "The headers that it sets, adds or strips; their values are never returned.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*credentialsOut, error) {
-			out, err := h.Bouncers.Credentials(ctx, sc, in.ID)
-			return &credentialsOut{out}, err
+		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*rest.JSON[bouncer.Credentials], error) {
+			return rest.Answer(h.Bouncers.Credentials(ctx, sc, in.ID))
 		})
 	rest.Register(r, rest.Op{
 		ID: "set-bouncer-credentials", Method: http.MethodPut, Path: "/bouncers/{bouncer_id}/credentials", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags,
 		Summary:     "Set the credentials that a bouncer sends to the application",
 		Description: "Replaces the complete list. Values are encrypted at rest and given to this bouncer only; no bundle, log or answer contains them. An entry without a value keeps the value stored for its header and resource.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *credentialsIn) (*credentialsOut, error) {
-			out, err := h.Bouncers.SetCredentials(ctx, sc, in.ID, in.Body)
-			return &credentialsOut{out}, err
+		func(ctx context.Context, sc scope.Scope, in *credentialsIn) (*rest.JSON[bouncer.Credentials], error) {
+			return rest.Answer(h.Bouncers.SetCredentials(ctx, sc, in.ID, in.Body))
 		})
 	h.bouncerStates(r)
 }
 
-// bouncerStates registers what is asked about a bouncer in service.
+// bouncerStates registers the operations about the state of a bouncer.
 func (h *Handler) bouncerStates(r *rest.Router) {
 	tags := []string{"Bouncers"}
 	rest.Register(r, rest.Op{
 		ID: "get-bouncer-health", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/health", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary: "Get the status of a bouncer",
 	},
-		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*bouncerHealthOut, error) {
-			h, err := h.Bouncers.Health(ctx, sc, in.ID)
-			return &bouncerHealthOut{h}, err
+		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*rest.JSON[bouncer.Health], error) {
+			return rest.Answer(h.Bouncers.Health(ctx, sc, in.ID))
 		})
 	rest.Raw(r, rest.Op{
 		ID: "get-bouncer-opa-config", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/opa-config", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
@@ -174,7 +162,7 @@ func (h *Handler) opaConfig(w http.ResponseWriter, req *http.Request, sc scope.S
 	rest.WriteBytes(w, http.StatusOK, yamlMedia, []byte(config))
 }
 
-// pathID is a path parameter that precheck has found to be an integer.
+// pathID returns a path parameter that precheck has found to be an integer.
 func pathID(req *http.Request, name string) (int64, error) {
 	id, err := strconv.ParseInt(req.PathValue(name), 10, 64)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// EnvironmentPath names an environment: embed it in an input.
+// EnvironmentPath identifies an environment: embed it in an input.
 type EnvironmentPath struct {
 	Environment scope.Env `path:"environment" enum:"sandbox,production" doc:"Environment"`
 }
@@ -20,8 +20,6 @@ type enforcementSetIn struct {
 	Body tenant.ModeChange
 }
 
-type enforcementOut struct{ Body tenant.Enforcement }
-
 // environments registers the enforcement mode of an environment.
 func (h *Handler) environments(r *rest.Router) {
 	tags := []string{"Environments"}
@@ -29,9 +27,8 @@ func (h *Handler) environments(r *rest.Router) {
 		ID: "get-enforcement", Method: http.MethodGet, Path: "/environments/{environment}/enforcement", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary: "Read an environment's enforcement mode",
 	},
-		func(ctx context.Context, sc scope.Scope, in *EnvironmentPath) (*enforcementOut, error) {
-			e, err := h.Tenants.Enforcement(ctx, sc, in.Environment)
-			return &enforcementOut{e}, err
+		func(ctx context.Context, sc scope.Scope, in *EnvironmentPath) (*rest.JSON[tenant.Enforcement], error) {
+			return rest.Answer(h.Tenants.Enforcement(ctx, sc, in.Environment))
 		})
 	rest.Register(r, rest.Op{
 		ID: "set-enforcement", Method: http.MethodPut, Path: "/environments/{environment}/enforcement", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags,
@@ -39,8 +36,7 @@ func (h *Handler) environments(r *rest.Router) {
 		Summary:     "Set an environment's enforcement mode",
 		Description: "shadow allows every request and records what would have been denied; enforce denies. production accepts enforce only while sandbox is in enforce (409) and the license allows it (403). To roll back one bouncer, set its configuration.enforcement_mode.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *enforcementSetIn) (*enforcementOut, error) {
-			e, err := h.Tenants.SetEnforcement(ctx, sc, in.Environment, in.Body.Mode)
-			return &enforcementOut{e}, err
+		func(ctx context.Context, sc scope.Scope, in *enforcementSetIn) (*rest.JSON[tenant.Enforcement], error) {
+			return rest.Answer(h.Tenants.SetEnforcement(ctx, sc, in.Environment, in.Body.Mode))
 		})
 }

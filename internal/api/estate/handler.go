@@ -1,5 +1,5 @@
-// Package estate serves what is protected and what protects it: resources,
-// bouncers, and the enforcement mode and revisions of an environment.
+// Package estate serves protected resources and their protection: bouncers, and the enforcement
+// mode and revisions of an environment.
 package estate
 
 import (
@@ -14,7 +14,7 @@ import (
 type Handler struct {
 	Resources *resource.Service
 	Bouncers  *bouncer.Service
-	// Tenants keep the enforcement mode.
+	// Tenants have the enforcement mode.
 	Tenants *tenant.Service
 	// Bridge knows which revision each bouncer runs.
 	Bridge *bridge.Service

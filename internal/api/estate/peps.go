@@ -9,23 +9,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// PepPath names a bouncer by its other name.
+// PepPath identifies a bouncer by its other name.
 type PepPath struct {
 	rest.InEnvironment
 	ID int64 `path:"pep_id" minimum:"1" doc:"Id of the bouncer"`
 }
 
-type syncStatusOut struct{ Body bouncer.SyncStatus }
-
-// peps registers what is asked of a bouncer by its other name.
+// peps registers the operations on a bouncer under its other name.
 func (h *Handler) peps(r *rest.Router) {
 	tags := []string{"Bouncers"}
 	rest.Register(r, rest.Op{
 		ID: "get-sync-status", Method: http.MethodGet, Path: "/peps/{pep_id}/sync-status", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary: "Get the delivery state of a bouncer's policies",
 	},
-		func(ctx context.Context, sc scope.Scope, in *PepPath) (*syncStatusOut, error) {
-			status, err := h.Bouncers.SyncStatus(ctx, sc, in.ID)
-			return &syncStatusOut{status}, err
+		func(ctx context.Context, sc scope.Scope, in *PepPath) (*rest.JSON[bouncer.SyncStatus], error) {
+			return rest.Answer(h.Bouncers.SyncStatus(ctx, sc, in.ID))
 		})
 }

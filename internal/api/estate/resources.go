@@ -23,14 +23,10 @@ type resourceListIn struct {
 	Type string `query:"type" maxLength:"64" doc:"Only resources of this type"`
 }
 
-type resourcePageOut struct{ Body resource.Page }
-
 type resourceOut struct {
 	ETag string `header:"ETag" doc:"Version of the resource"`
 	Body resource.Resource
 }
-
-type resourceCreateIn struct{ Body resource.Draft }
 
 // ResourceCreated is the answer to POST /resources.
 type ResourceCreated struct {
@@ -69,8 +65,6 @@ type resourceDeleteIn struct {
 	rest.IfMatch
 }
 
-type removedOut struct{ Body rest.Removed }
-
 // resources registers the protected resources.
 func (h *Handler) resources(r *rest.Router) {
 	tags, record := []string{"Resources"}, reflect.TypeFor[resource.Resource]()
@@ -78,16 +72,15 @@ func (h *Handler) resources(r *rest.Router) {
 		ID: "list-resources", Method: http.MethodGet, Path: "/resources", Reach: rest.ReachEnvironment, Permission: "resources:read", Tags: tags,
 		Summary: "List protected resources", Description: "Sorted by id.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *resourceListIn) (*resourcePageOut, error) {
-			page, err := h.Resources.List(ctx, sc, resource.Filter{Type: in.Type, Skip: int64(in.Skip), Limit: int64(in.Limit)})
-			return &resourcePageOut{page}, err
+		func(ctx context.Context, sc scope.Scope, in *resourceListIn) (*rest.JSON[resource.Page], error) {
+			return rest.Answer(h.Resources.List(ctx, sc, resource.Filter{Type: in.Type, Skip: int64(in.Skip), Limit: int64(in.Limit)}))
 		})
 	rest.Register(r, rest.Op{
 		ID: "create-resource", Method: http.MethodPost, Path: "/resources", Reach: rest.ReachEnvironment, Permission: "resources:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Register a protected resource",
 		Description: "Requests are matched by host, then by type, path pattern and method; the most specific resource wins. The body may include the enrichment. A confidential or restricted resource needs a compliance tag (422).",
 	},
-		func(ctx context.Context, sc scope.Scope, in *resourceCreateIn) (*resourceCreatedOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *rest.JSON[resource.Draft]) (*resourceCreatedOut, error) {
 			made, err := h.Resources.Create(ctx, sc, in.Body)
 			return &resourceCreatedOut{rest.ETag(made.Version), ResourceCreated{made.ID, made.Name, made.CreatedAt, "Resource created successfully", made.Warnings}}, err
 		})
@@ -129,10 +122,10 @@ func (h *Handler) resources(r *rest.Router) {
 		Summary:     "Remove a protected resource",
 		Description: "While policies or bouncers name it: 409 `resource_in_use`, which lists them. A discovered resource is removed from the lists of bouncers too.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *resourceDeleteIn) (*removedOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *resourceDeleteIn) (*rest.JSON[rest.Removed], error) {
 			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (resource.Resource, error) {
 				return h.Resources.Delete(ctx, sc, in.ID, version)
 			})
-			return &removedOut{rest.Removed{Message: "Resource deleted successfully", ID: in.ID}}, err
+			return &rest.JSON[rest.Removed]{Body: rest.Removed{Message: "Resource deleted successfully", ID: in.ID}}, err
 		})
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// times are how long a stream waits for what.
+// times are the waiting times of a stream.
 type times struct {
-	check     time.Duration // how often the credential is looked at again
-	heartbeat time.Duration // how long the stream is silent at most
-	patience  time.Duration // how long a client may take to read what it is sent
+	check     time.Duration // interval of the check of the credential
+	heartbeat time.Duration // the longest silence of the stream
+	patience  time.Duration // how long a client may take to read what was sent
 }
 
 var ordinaryTimes = times{check: time.Second, heartbeat: 15 * time.Second, patience: 10 * time.Second}
@@ -52,7 +52,7 @@ func (h *Handler) serveStream(w http.ResponseWriter, req *http.Request, sc scope
 		rest.Fail(w, err)
 		return
 	}
-	credential.Idle = true // nobody need be at the screen
+	credential.Idle = true // no person needs to be active
 	st, err := h.Live.Open(req.Context(), sc, req.Header.Get("Last-Event-ID"))
 	if err != nil {
 		rest.Fail(w, err)
@@ -61,7 +61,7 @@ func (h *Handler) serveStream(w http.ResponseWriter, req *http.Request, sc scope
 	defer st.Close()
 	head := w.Header()
 	head.Set("Content-Type", "text/event-stream")
-	head.Set("X-Accel-Buffering", "no") // nginx would hold messages back
+	head.Set("X-Accel-Buffering", "no") // or nginx would buffer messages
 	out := &writer{w: w, control: http.NewResponseController(w), now: h.Ticks, patience: h.waits().patience}
 	fmt.Fprintf(&out.text, "retry: 2000\nid: %s\n\n", st.Position())
 	if out.flush() == nil {
@@ -69,7 +69,7 @@ func (h *Handler) serveStream(w http.ResponseWriter, req *http.Request, sc scope
 	}
 }
 
-// follow writes what changes until the client, its credential or the server has gone.
+// follow writes changes until the client, its credential or the server ends.
 func (h *Handler) follow(ctx context.Context, st *live.Stream, out *writer, credential rest.Credential, sc scope.Scope) {
 	waits := h.waits()
 	look, beat := time.NewTicker(waits.check), time.NewTimer(waits.heartbeat)
@@ -110,7 +110,7 @@ func (h *Handler) follow(ctx context.Context, st *live.Stream, out *writer, cred
 	}
 }
 
-// writer writes messages, each within the time that a client may take.
+// writer writes messages. A client may take limited time for each.
 type writer struct {
 	w        http.ResponseWriter
 	control  *http.ResponseController
@@ -119,8 +119,8 @@ type writer struct {
 	text     bytes.Buffer
 }
 
-// message adds a message to what is written next. Only its last part has the id: a
-// client that was cut off before it has to be told all of it again.
+// message adds a message to the next write. Only its last part has the id: a client that is
+// disconnected before that must receive the whole message again.
 func (o *writer) message(m live.Message) error {
 	if m.Reload {
 		fmt.Fprintf(&o.text, "event: reload\nid: %s\ndata: {}\n\n", m.ID)

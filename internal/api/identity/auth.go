@@ -24,19 +24,15 @@ type LoginRequest struct {
 	Code     string `json:"code,omitempty" maxLength:"64" writeOnly:"true" doc:"For people with a second factor: a code of the authenticator app, or a recovery code"`
 }
 
-// proof is what the request signs in with.
+// proof returns the proof of identity in the request.
 func (q LoginRequest) proof() auth.Proof {
 	return auth.Proof{Username: q.Username, Password: q.Password, Code: q.Code}
 }
 
-type loginIn struct{ Body LoginRequest }
-
-type grantOut struct{ Body auth.Grant }
-
 // Me is the caller, as GET /auth/me shows it.
 type Me struct {
 	user.User
-	// Permissions is User's own member, which here is always there.
+	// Permissions is the same as User's own member, but is always present.
 	Permissions []string        `json:"permissions" nullable:"false" doc:"Scopes held; empty for none"`
 	Kind        scope.ActorKind `json:"kind" enum:"user,api_key,bouncer" doc:"The owner of the credential; an API key or bouncer has the same fields as a person"`
 	TenantID    scope.TenantID  `json:"tenant_id" doc:"Tenant that the request works in"`
@@ -44,9 +40,7 @@ type Me struct {
 	MustEnrol   bool            `json:"must_enrol_second_factor,omitempty" doc:"The tenant requires a second factor and the person has none: until it is enrolled, everything else is 403 second_factor_enrolment_required"`
 }
 
-type meOut struct{ Body Me }
-
-// Done is an answer that says what was done, and nothing else.
+// Done is an answer with a message only.
 type Done struct {
 	Message string `json:"message" doc:"What was done"`
 }
@@ -71,9 +65,8 @@ func (h *Handler) auth(r *rest.Router) {
 		Summary:     "Sign in",
 		Description: "Issues a token that is valid for an hour. Every failure gets the same 401: unknown name, wrong password or disabled account. Ten failures within 15 minutes lock this account for this client address for 15 minutes: 429 `locked` with Retry-After. Other addresses can still sign in. While someone guesses the password, addresses that have never signed in to the account wait up to two seconds. 429 `too_many_sign_ins`: too many callers are waiting. 403 `password_login_off`: people of the tenant sign in through its identity provider. People with a second factor also send `code`; without it, a right password gets 401 `second_factor_required` with a `challenge` for /auth/login/second-factor, and with a wrong one 401 `second_factor_invalid`.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *loginIn) (*grantOut, error) {
-			g, err := h.Auth.Login(ctx, sc, in.Body.proof())
-			return &grantOut{g}, err
+		func(ctx context.Context, sc scope.Scope, in *rest.JSON[LoginRequest]) (*rest.JSON[auth.Grant], error) {
+			return rest.Answer(h.Auth.Login(ctx, sc, in.Body.proof()))
 		})
 	rest.Register(r, rest.Op{
 		ID: "logout", Method: http.MethodPost, Path: "/auth/logout", Reach: rest.ReachSelf, Enrols: true, Tags: tags,
@@ -96,13 +89,13 @@ func (h *Handler) auth(r *rest.Router) {
 		Summary:     "The caller",
 		Description: "permissions holds the scopes of the credential.",
 	},
-		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*meOut, error) {
+		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*rest.JSON[Me], error) {
 			u, err := h.Auth.Me(ctx, sc)
 			me := Me{User: u, Permissions: u.Permissions, Kind: sc.Actor.Kind, TenantID: sc.Tenant, MustEnrol: sc.EnrolOnly}
 			if sc.EnvBound {
 				me.Environment = sc.Env
 			}
-			return &meOut{me}, err
+			return &rest.JSON[Me]{Body: me}, err
 		})
 	rest.Raw(r, rest.Op{
 		ID: "issue-token", Method: http.MethodPost, Path: "/auth/token", Public: true, Tags: tags,
@@ -124,9 +117,9 @@ func (h *Handler) auth(r *rest.Router) {
 		})
 }
 
-// token does what the token endpoint is asked for. Which tenant the request
-// names it must know itself: a stranger's scope does not tell naming the default
-// one from naming none.
+// token handles a request to the token endpoint. It needs the tenant that the request names,
+// because a stranger's scope does not distinguish a request for the default tenant from one without
+// a tenant.
 func (h *Handler) token(r *rest.Router, w http.ResponseWriter, req *http.Request, sc scope.Scope) (auth.Grant, error) {
 	ask, err := tokenRequest(w, req)
 	if err != nil {
@@ -142,9 +135,9 @@ func invalidRequest(format string, args ...any) error {
 	return rest.BadRequest("invalid_request", format, args...)
 }
 
-// tokenRequest reads a token request: a form, as OAuth has it, or JSON. A
-// parameter that is sent twice is refused, unknown ones of a form are not looked
-// at (RFC 6749 section 3.2); in JSON, which is ours, they are refused.
+// tokenRequest reads a token request: a form, as in OAuth, or JSON. It refuses duplicate
+// parameters. It ignores unknown ones in a form (RFC 6749 section 3.2), and refuses them in JSON,
+// which is our own addition.
 func tokenRequest(w http.ResponseWriter, req *http.Request) (auth.TokenRequest, error) {
 	var ask auth.TokenRequest
 	data, err := rest.Body(w, req)
@@ -225,8 +218,8 @@ func formMembers(text string, members map[string]*string) error {
 	return nil
 }
 
-// inTenant makes run the handler of an operation whose path names a tenant. It gives
-// run the scope in that tenant: see within.
+// inTenant makes run the handler of an operation whose path names a tenant. run receives the scope
+// in that tenant: see within.
 func inTenant[I any, P interface {
 	*I
 	tenant() scope.TenantID

@@ -9,14 +9,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-type signInIn struct{ Body LoginRequest }
-
 // RedeemRequest is the body of POST /auth/sessions/redeem.
 type RedeemRequest struct {
 	Link string `json:"link" minLength:"1" maxLength:"128" writeOnly:"true" doc:"The part of the link after #link="`
 }
-
-type redeemIn struct{ Body RedeemRequest }
 
 type signedInOut struct {
 	SetCookie string `header:"Set-Cookie" doc:"The session cookie: HttpOnly and SameSite=Strict; over TLS also Secure, with the prefix __Host-"`
@@ -28,8 +24,6 @@ type SessionList struct {
 	Sessions []auth.SessionInfo `json:"sessions" nullable:"false" doc:"The sessions, last used first"`
 }
 
-type sessionsOut struct{ Body SessionList }
-
 type sessionPath struct {
 	SessionID string `path:"session_id" maxLength:"64" doc:"Id of the session"`
 }
@@ -39,9 +33,7 @@ type SessionsEnded struct {
 	Ended int `json:"ended" doc:"How many sessions were ended"`
 }
 
-type sessionsEndedOut struct{ Body SessionsEnded }
-
-// authSessions registers what browsers sign in with, and people's own sessions.
+// authSessions registers the sign-in of browsers, and people's own sessions.
 func (h *Handler) authSessions(r *rest.Router) {
 	tags := []string{"Authentication"}
 	rest.Register(r, rest.Op{
@@ -50,7 +42,7 @@ func (h *Handler) authSessions(r *rest.Router) {
 		Summary:     "Sign in with a browser",
 		Description: "Starts a session for a browser. Its secret is a cookie that scripts cannot read; API clients use /auth/login instead. Errors and locks are the same as for /auth/login; the challenge of a second factor is for /auth/sessions/second-factor. The session ends after an hour without use, after 12 hours at the latest (both configurable), at sign-out, and when the person's password or roles change. An earlier session of this browser ends. This request, and every request made with the cookie, must come from a page of this origin: 403 `cross_origin` otherwise.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *signInIn) (*signedInOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *rest.JSON[LoginRequest]) (*signedInOut, error) {
 			b, err := r.Browser(ctx)
 			if err != nil {
 				return nil, err
@@ -64,7 +56,7 @@ func (h *Handler) authSessions(r *rest.Router) {
 		Summary:     "Sign in with a link",
 		Description: "For the link that a server prints when it starts in its demo mode. The link works once, within ten minutes, from the machine that runs the server: 401 `invalid_link` otherwise.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *redeemIn) (*signedInOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *rest.JSON[RedeemRequest]) (*signedInOut, error) {
 			b, err := r.Browser(ctx)
 			if err != nil {
 				return nil, err
@@ -80,9 +72,9 @@ func (h *Handler) authSessions(r *rest.Router) {
 		Summary:     "List your sessions",
 		Description: "The caller's active sessions, of browsers and of tokens. API keys have none: 400 `not_a_session`.",
 	},
-		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*sessionsOut, error) {
+		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*rest.JSON[SessionList], error) {
 			list, err := h.Auth.Sessions.List(ctx, sc)
-			return &sessionsOut{SessionList{list}}, err
+			return &rest.JSON[SessionList]{Body: SessionList{list}}, err
 		})
 	rest.Register(r, rest.Op{
 		ID: "end-own-session", Method: http.MethodDelete, Path: "/auth/sessions/{session_id}", Reach: rest.ReachSelf, Tags: tags,
@@ -97,16 +89,16 @@ func (h *Handler) authSessions(r *rest.Router) {
 		Summary:     "End all your other sessions",
 		Description: "Ends all the caller's sessions at once, except the one that makes this request.",
 	},
-		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*sessionsEndedOut, error) {
+		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*rest.JSON[SessionsEnded], error) {
 			n, err := h.Auth.Sessions.EndOthers(ctx, sc)
-			return &sessionsEndedOut{SessionsEnded{n}}, err
+			return &rest.JSON[SessionsEnded]{Body: SessionsEnded{n}}, err
 		})
 }
 
-// browserOf converts what package auth must know of a browser.
+// browserOf converts a browser for package auth.
 func browserOf(b rest.Browser) auth.Browser { return auth.Browser{Agent: b.Agent, Cookie: b.Cookie} }
 
-// signedIn is the answer to a sign-in.
+// signedIn returns the answer to a sign-in.
 func signedIn(b rest.Browser, got auth.SignedIn) *signedInOut {
 	return &signedInOut{b.SetCookie(got.Cookie, got.Session.ExpiresAt.Sub(got.Session.CreatedAt)), got.Session}
 }

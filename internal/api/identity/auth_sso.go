@@ -13,10 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/signon"
 )
 
-// signInPage is the console's page that says why a sign-in failed.
+// signInPage is the page of the console that explains a failed sign-in.
 const signInPage = "/login"
-
-type offerOut struct{ Body signon.Offer }
 
 // ssoLogin are the parameters of GET /auth/sso/login.
 type ssoLogin struct {
@@ -44,9 +42,8 @@ func (h *Handler) authSSO(r *rest.Router) {
 		Summary:     "How people can sign in",
 		Description: "For the sign-in page. The tenant is the one that the request names, by default the default tenant. An unknown tenant looks like one without an identity provider.",
 	},
-		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*offerOut, error) {
-			o, err := h.SignOn.Offer(ctx, sc.Tenant)
-			return &offerOut{o}, err
+		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*rest.JSON[signon.Offer], error) {
+			return rest.Answer(h.SignOn.Offer(ctx, sc.Tenant))
 		})
 	rest.Raw(r, rest.Op{
 		ID: "start-sign-on", Method: http.MethodGet, Path: "/auth/sso/login", Public: true, Tags: tags, Status: http.StatusFound, FailurePage: signInPage,
@@ -73,7 +70,7 @@ func (h *Handler) authSSO(r *rest.Router) {
 func (h *Handler) startSignOn(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 	a, err := rest.ArrivalOf(w, req)
 	if err == nil {
-		err = a.FromHere() // or a link of an attacker would sign people in to the attacker's tenant
+		err = a.FromHere() // otherwise an attacker's link could sign people in to the attacker's tenant
 	}
 	if err != nil {
 		rest.Fail(w, err)
@@ -94,7 +91,7 @@ func (h *Handler) finishSignOn(r *rest.Router, w http.ResponseWriter, req *http.
 		rest.Fail(w, err)
 		return
 	}
-	w.Header().Add("Set-Cookie", a.SetSignOn("", 0)) // one cookie, one try
+	w.Header().Add("Set-Cookie", a.SetSignOn("", 0)) // a cookie is valid for one attempt
 	named, err := r.TenantOf(req)
 	if err != nil {
 		rest.Fail(w, err)
@@ -109,8 +106,8 @@ func (h *Handler) finishSignOn(r *rest.Router, w http.ResponseWriter, req *http.
 	redirect(w, http.StatusSeeOther, done.ReturnTo)
 }
 
-// redirect sends the browser on. Neither the answer nor the address that it came from is
-// for anybody else: it may contain a code.
+// redirect sends the browser to another page. Caches and referrers must not contain the answer or
+// the current address, which may contain a code.
 func redirect(w http.ResponseWriter, status int, location string) {
 	h := w.Header()
 	h.Set("Location", location)
@@ -119,7 +116,7 @@ func redirect(w http.ResponseWriter, status int, location string) {
 	w.WriteHeader(status)
 }
 
-// endSessionsOfProvider answers a bad token with 400, as the protocol has it (section 2.8).
+// endSessionsOfProvider returns 400 for a bad token, as the protocol requires (section 2.8).
 func (h *Handler) endSessionsOfProvider(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 	w.Header().Set("Cache-Control", "no-store")
 	data, err := rest.Body(w, req)

@@ -23,9 +23,7 @@ type portalKeyIn struct {
 	Body        *auth.PortalDraft
 }
 
-type keyOut struct{ Body auth.Key }
-
-// developerPortal registers what developers get themselves to start with.
+// developerPortal registers the operations that give developers their first credentials.
 func (h *Handler) developerPortal(r *rest.Router) {
 	tags := []string{"Developer portal"}
 	rest.Register(r, rest.Op{
@@ -33,25 +31,23 @@ func (h *Handler) developerPortal(r *rest.Router) {
 		Summary:     "Issue a token for the caller",
 		Description: "The token is valid for an hour and has the caller's scopes, or fewer. It ends with the credential that created it. A scope that the caller does not hold: 403.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *portalTokenIn) (*grantOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *portalTokenIn) (*rest.JSON[auth.Grant], error) {
 			var scopes []string
 			if in.Body != nil {
 				scopes = in.Body.Scopes
 			}
-			g, err := h.Auth.Portal(ctx, sc, scopes)
-			return &grantOut{g}, err
+			return rest.Answer(h.Auth.Portal(ctx, sc, scopes))
 		})
 	rest.Register(r, rest.Op{
 		ID: "generate-api-key", Method: http.MethodPost, Path: "/developer-portal/api-keys/{environment}/generate", Tags: tags, Status: http.StatusCreated, Creates: true,
 		Summary:     "Create an API key for one environment",
 		Description: "Only this answer contains the key. The key works in its environment only. Without `scopes` it gets the least: read access to decisions, policies and resources. A person's key can do no more than the person and ends with the account. An API key needs `tenants:write` to create keys, and they end no later than itself. A scope that the caller does not hold: 403; an unknown one: 422.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *portalKeyIn) (*keyOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *portalKeyIn) (*rest.JSON[auth.Key], error) {
 			var d auth.PortalDraft
 			if in.Body != nil {
 				d = *in.Body
 			}
-			k, err := h.Auth.GenerateKey(ctx, sc, in.Environment, r.BoundPermissions(), d)
-			return &keyOut{k}, err
+			return rest.Answer(h.Auth.GenerateKey(ctx, sc, in.Environment, r.BoundPermissions(), d))
 		})
 }

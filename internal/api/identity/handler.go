@@ -18,7 +18,7 @@ type Handler struct {
 	Auth    *auth.Service
 	Users   *user.Service
 	Tenants *tenant.Service
-	// Metering says what tenants use.
+	// Metering reports the usage of tenants.
 	Metering   *metering.Service
 	Domains    *domain.Service
 	SignOn     *signon.Service

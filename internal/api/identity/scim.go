@@ -26,7 +26,7 @@ type SCIMValue struct {
 	Ref     string `json:"$ref,omitempty" doc:"Address of the resource that the value names"`
 }
 
-// SCIMMeta documents what is known about a resource.
+// SCIMMeta documents the metadata of a resource.
 type SCIMMeta struct {
 	ResourceType string `json:"resourceType,omitempty" doc:"Type of the resource" example:"User"`
 	Created      string `json:"created,omitempty" doc:"When it was added"`
@@ -138,7 +138,7 @@ type scimURIPath struct {
 	URI string `path:"uri" maxLength:"128" doc:"URI of the schema"`
 }
 
-// scimAnswer writes what an operation answers, or its fault.
+// scimAnswer writes the answer of an operation, or returns its fault.
 type scimAnswer func(w http.ResponseWriter, req *http.Request, sc scope.Scope) error
 
 // scimOperation registers an operation of SCIM, for the tokens of directories.
@@ -164,7 +164,7 @@ func (h *Handler) scim(r *rest.Router) {
 	h.scimGroups(r)
 }
 
-// scimDiscovery registers what clients read about the server.
+// scimDiscovery registers the documents that describe the server.
 func (h *Handler) scimDiscovery(r *rest.Router) {
 	object, list := reflect.TypeFor[map[string]any](), reflect.TypeFor[SCIMList]()
 	scimOperation(r, rest.Op{
@@ -293,7 +293,7 @@ func (h *Handler) scimGroups(r *rest.Router) {
 	})
 }
 
-// selection reads which attributes a request wants.
+// selection returns the attributes that a request wants.
 func selection(req *http.Request) document.Selection {
 	q := req.URL.Query()
 	return document.ParseSelection(q.Get("attributes"), q.Get("excludedAttributes"))
@@ -342,7 +342,7 @@ func scimWriteOne(w http.ResponseWriter, list func() ([]map[string]any, error)) 
 	return scimWrite(w, http.StatusOK, all[0])
 }
 
-// scimRender is the part of a resource that the request wants, with its entity tag.
+// scimRender returns the part of a resource that the request wants, with its entity tag.
 func (h *Handler) scimRender(res scim.Resource, sel document.Selection) map[string]any {
 	if meta, ok := res.Document["meta"].(map[string]any); ok {
 		meta["version"] = rest.ETag(res.Version)
@@ -350,7 +350,7 @@ func (h *Handler) scimRender(res scim.Resource, sel document.Selection) map[stri
 	return h.SCIM.Select(res, sel)
 }
 
-// scimWriteResource answers with a resource, or with 304 where the client has it.
+// scimWriteResource answers with a resource, or with 304 if the client has it.
 func (h *Handler) scimWriteResource(w http.ResponseWriter, req *http.Request, status int, res scim.Resource, err error) error {
 	if err != nil {
 		return err
@@ -374,7 +374,7 @@ func (h *Handler) scimWriteResource(w http.ResponseWriter, req *http.Request, st
 func (h *Handler) scimWritePage(w http.ResponseWriter, req *http.Request, sc scope.Scope, list func(context.Context, scope.Scope, scim.Query) (scim.Page, error)) error {
 	values := req.URL.Query()
 	q := scim.Query{Filter: values.Get("filter"), Select: selection(req)}
-	q.Start, _ = strconv.Atoi(values.Get("startIndex")) // checked against the document
+	q.Start, _ = strconv.Atoi(values.Get("startIndex")) // already checked against the document
 	if values.Has("count") {
 		n, _ := strconv.Atoi(values.Get("count"))
 		q.Count = &n

@@ -27,10 +27,6 @@ type scimTokensIn struct {
 	rest.Page
 }
 
-type scimTokensOut struct{ Body scim.TokenPage }
-
-type scimTokenOut struct{ Body scim.Token }
-
 type scimTokenIn struct {
 	TenantPath
 	Body scim.TokenDraft
@@ -81,34 +77,31 @@ func (h *Handler) tenantSCIMTokens(r *rest.Router, tags []string, path string) {
 		ID: "list-tenant-scim-tokens", Method: http.MethodGet, Path: path, Permission: "tenants:read", Tags: tags,
 		Summary: "List the tokens of a tenant's directories", Description: "Oldest first; the tokens themselves are never returned.",
 	},
-		inTenant(h, func(ctx context.Context, sc scope.Scope, in *scimTokensIn) (*scimTokensOut, error) {
-			page, err := h.SCIMTokens.List(ctx, sc, in.Skip, in.Limit)
-			return &scimTokensOut{page}, err
+		inTenant(h, func(ctx context.Context, sc scope.Scope, in *scimTokensIn) (*rest.JSON[scim.TokenPage], error) {
+			return rest.Answer(h.SCIMTokens.List(ctx, sc, in.Skip, in.Limit))
 		}))
 	rest.Register(r, rest.Op{
 		ID: "create-tenant-scim-token", Method: http.MethodPost, Path: path, Permission: "tenants:write", Also: "users:write", Tags: tags, Status: http.StatusCreated, Creates: true,
 		Summary:     "Create a token for a tenant's directory",
 		Description: "The token works with the SCIM operations of this tenant, and with nothing else. Only this answer contains it. The caller must hold everything that the directory can grant (403). At most 20 tokens.",
 	},
-		inTenant(h, func(ctx context.Context, sc scope.Scope, in *scimTokenIn) (*scimTokenOut, error) {
-			t, err := h.SCIMTokens.Create(ctx, sc, in.Body)
-			return &scimTokenOut{t}, err
+		inTenant(h, func(ctx context.Context, sc scope.Scope, in *scimTokenIn) (*rest.JSON[scim.Token], error) {
+			return rest.Answer(h.SCIMTokens.Create(ctx, sc, in.Body))
 		}))
 	rest.Register(r, rest.Op{
 		ID: "rotate-tenant-scim-token", Method: http.MethodPost, Path: path + "/{token_id}/rotate", Permission: "tenants:write", Also: "users:write", Tags: tags, Status: http.StatusCreated, Creates: true,
 		Summary:     "Replace a token of a tenant's directory",
 		Description: "The old value works for another grace_seconds; by default it ends at once. Only this answer contains the new one. The caller must hold everything that the directory can grant (403).",
 	},
-		inTenant(h, func(ctx context.Context, sc scope.Scope, in *scimRotateIn) (*scimTokenOut, error) {
-			t, err := h.SCIMTokens.Rotate(ctx, sc, in.TokenID, in.Body.Grace())
-			return &scimTokenOut{t}, err
+		inTenant(h, func(ctx context.Context, sc scope.Scope, in *scimRotateIn) (*rest.JSON[scim.Token], error) {
+			return rest.Answer(h.SCIMTokens.Rotate(ctx, sc, in.TokenID, in.Body.Grace()))
 		}))
 	rest.Register(r, rest.Op{
 		ID: "revoke-tenant-scim-token", Method: http.MethodDelete, Path: path + "/{token_id}", Permission: "tenants:write", Tags: tags,
 		Summary: "Revoke a token of a tenant's directory", Description: "The token ends at once. The people and groups that it added stay.",
 	},
-		inTenant(h, func(ctx context.Context, sc scope.Scope, in *SCIMTokenPath) (*revokedOut, error) {
+		inTenant(h, func(ctx context.Context, sc scope.Scope, in *SCIMTokenPath) (*rest.JSON[Revoked], error) {
 			t, err := h.SCIMTokens.Revoke(ctx, sc, in.TokenID)
-			return &revokedOut{Revoked{"Token revoked", t.ID}}, err
+			return &rest.JSON[Revoked]{Body: Revoked{"Token revoked", t.ID}}, err
 		}))
 }

@@ -10,14 +10,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/signon"
 )
 
-type signOnOut struct{ Body signon.SignOn }
-
 type signOnIn struct {
 	TenantPath
 	Body signon.Change
 }
 
-// IssuerToCheck names an identity provider.
+// IssuerToCheck identifies an identity provider.
 type IssuerToCheck struct {
 	Issuer string `json:"issuer,omitempty" maxLength:"512" doc:"The provider's issuer identifier; absent: that of the tenant's record."`
 }
@@ -27,8 +25,6 @@ type signOnCheckIn struct {
 	Body IssuerToCheck
 }
 
-type signOnCheckOut struct{ Body signon.Endpoints }
-
 // tenantSignOn registers the identity providers of tenants.
 func (h *Handler) tenantSignOn(r *rest.Router) {
 	tags, path := []string{"Tenants"}, "/tenants/{tenant_id}/sign-on"
@@ -36,9 +32,8 @@ func (h *Handler) tenantSignOn(r *rest.Router) {
 		ID: "get-tenant-sign-on", Method: http.MethodGet, Path: path, Permission: "tenants:read", Tags: tags,
 		Summary: "Read the sign-on of a tenant", Description: "The tenant's identity provider, and what to register there. Without a provider: 404 `not_configured`.",
 	},
-		inTenant(h, func(ctx context.Context, sc scope.Scope, in *TenantPath) (*signOnOut, error) {
-			s, err := h.SignOn.Get(ctx, sc)
-			return &signOnOut{s}, err
+		inTenant(h, func(ctx context.Context, sc scope.Scope, in *TenantPath) (*rest.JSON[signon.SignOn], error) {
+			return rest.Answer(h.SignOn.Get(ctx, sc))
 		}))
 	rest.Register(r, rest.Op{
 		ID: "update-tenant-sign-on", Method: http.MethodPut, Path: path, Permission: "tenants:write", Tags: tags, Record: reflect.TypeFor[signon.SignOn](),
@@ -46,17 +41,15 @@ func (h *Handler) tenantSignOn(r *rest.Router) {
 		Summary:     "Set the sign-on of a tenant",
 		Description: "Sets the identity provider (OpenID Connect) with which the tenant's people sign in. The first call needs issuer and client_id; later calls change the members that are sent. The server reads the provider's configuration at once: 422 `provider_unfit` if it cannot be used, 422 `target_refused` if its address may not be called. The caller must hold everything that the roles in the record allow, since whoever chooses the provider chooses who gets them (403). Another issuer needs the client secret again: 422 `credential_required`.",
 	},
-		inTenant(h, func(ctx context.Context, sc scope.Scope, in *signOnIn) (*signOnOut, error) {
-			s, err := h.SignOn.Put(ctx, sc, in.Body)
-			return &signOnOut{s}, err
+		inTenant(h, func(ctx context.Context, sc scope.Scope, in *signOnIn) (*rest.JSON[signon.SignOn], error) {
+			return rest.Answer(h.SignOn.Put(ctx, sc, in.Body))
 		}))
 	rest.Register(r, rest.Op{
 		ID: "check-tenant-sign-on", Method: http.MethodPost, Path: path + "/check", Permission: "tenants:write", Tags: tags,
 		Summary: "Check an identity provider", Description: "Reads the provider's configuration and stores nothing. 422 `provider_unfit`: it cannot be used; 422 `target_refused`: its address may not be called.",
 	},
-		inTenant(h, func(ctx context.Context, sc scope.Scope, in *signOnCheckIn) (*signOnCheckOut, error) {
-			found, err := h.SignOn.CheckIssuer(ctx, sc, in.Body.Issuer)
-			return &signOnCheckOut{found}, err
+		inTenant(h, func(ctx context.Context, sc scope.Scope, in *signOnCheckIn) (*rest.JSON[signon.Endpoints], error) {
+			return rest.Answer(h.SignOn.CheckIssuer(ctx, sc, in.Body.Issuer))
 		}))
 	rest.Register(r, rest.Op{
 		ID: "delete-tenant-sign-on", Method: http.MethodDelete, Path: path, Permission: "tenants:write", Tags: tags,

@@ -21,12 +21,6 @@ type userListIn struct {
 	Search string `query:"search" maxLength:"254" doc:"Only users whose name or e-mail address contains this text, ignoring case"`
 }
 
-type userPageOut struct{ Body user.Page }
-
-type userOut struct{ Body user.User }
-
-type userCreateIn struct{ Body user.Draft }
-
 // UserCreated is the answer to POST /users.
 type UserCreated struct {
 	ID        string    `json:"id" doc:"Id of the new user"`
@@ -36,8 +30,6 @@ type UserCreated struct {
 	CreatedAt time.Time `json:"created_at" doc:"When the user was created"`
 	Message   string    `json:"message" doc:"What was done"`
 }
-
-type userCreatedOut struct{ Body UserCreated }
 
 type userUpdateIn struct {
 	UserPath
@@ -49,13 +41,11 @@ type userRolesIn struct {
 	Body user.RolesChange
 }
 
-// Revoked is the answer to deleting what has a text for its id.
+// Revoked is the answer to deleting an object whose id is a text.
 type Revoked struct {
 	Message string `json:"message" doc:"What was done"`
 	ID      string `json:"id" doc:"Id of the removed resource"`
 }
-
-type revokedOut struct{ Body Revoked }
 
 // users registers the people of a tenant.
 func (h *Handler) users(r *rest.Router) {
@@ -64,27 +54,25 @@ func (h *Handler) users(r *rest.Router) {
 		ID: "list-users", Method: http.MethodGet, Path: "/users", Permission: "users:read", Tags: tags,
 		Summary: "List users", Description: "Oldest first.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *userListIn) (*userPageOut, error) {
-			page, err := h.Users.List(ctx, sc, user.Filter{Skip: in.Skip, Limit: in.Limit, Search: in.Search})
-			return &userPageOut{page}, err
+		func(ctx context.Context, sc scope.Scope, in *userListIn) (*rest.JSON[user.Page], error) {
+			return rest.Answer(h.Users.List(ctx, sc, user.Filter{Skip: in.Skip, Limit: in.Limit, Search: in.Search}))
 		})
 	rest.Register(r, rest.Op{
 		ID: "create-user", Method: http.MethodPost, Path: "/users", Permission: "users:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Create a user",
 		Description: "User names and e-mail addresses are unique, ignoring case, and so is an id that is sent (409); ids are compared as they are. The caller must hold what the roles allow (403). Over the tenant's max_users: 403 `limit_exceeded`.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *userCreateIn) (*userCreatedOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *rest.JSON[user.Draft]) (*rest.JSON[UserCreated], error) {
 			u, err := h.Users.Create(ctx, sc, in.Body)
-			return &userCreatedOut{UserCreated{u.ID, u.Email, u.Username, u.Roles, u.CreatedAt, "User created successfully"}}, err
+			return &rest.JSON[UserCreated]{Body: UserCreated{u.ID, u.Email, u.Username, u.Roles, u.CreatedAt, "User created successfully"}}, err
 		})
 	h.usersImport(r, tags)
 	rest.Register(r, rest.Op{
 		ID: "get-user", Method: http.MethodGet, Path: "/users/{user_id}", Permission: "users:read", Tags: tags,
 		Summary: "Read a user",
 	},
-		func(ctx context.Context, sc scope.Scope, in *UserPath) (*userOut, error) {
-			u, err := h.Users.Get(ctx, sc, in.ID)
-			return &userOut{u}, err
+		func(ctx context.Context, sc scope.Scope, in *UserPath) (*rest.JSON[user.User], error) {
+			return rest.Answer(h.Users.Get(ctx, sc, in.ID))
 		})
 	rest.Register(r, rest.Op{
 		ID: "update-user", Method: http.MethodPut, Path: "/users/{user_id}", Permission: "users:write", Tags: tags, Record: record,
@@ -92,9 +80,8 @@ func (h *Handler) users(r *rest.Router) {
 		Summary:     "Change a user",
 		Description: "Members that are not sent keep their value. A new password, other roles or disabling ends the user's sessions at once. The caller must hold everything that the user may do, before and after (403). The last platform administrator keeps the role (409).",
 	},
-		func(ctx context.Context, sc scope.Scope, in *userUpdateIn) (*userOut, error) {
-			u, err := h.Users.Update(ctx, sc, in.ID, in.Body)
-			return &userOut{u}, err
+		func(ctx context.Context, sc scope.Scope, in *userUpdateIn) (*rest.JSON[user.User], error) {
+			return rest.Answer(h.Users.Update(ctx, sc, in.ID, in.Body))
 		})
 	rest.Register(r, rest.Op{
 		ID: "set-user-roles", Method: http.MethodPut, Path: "/users/{user_id}/roles", Permission: "users:write", Tags: tags,
@@ -102,9 +89,8 @@ func (h *Handler) users(r *rest.Router) {
 		Summary:     "Set a user's roles",
 		Description: "Ends the sessions of the old roles. The caller must hold what the old and the new roles allow (403).",
 	},
-		func(ctx context.Context, sc scope.Scope, in *userRolesIn) (*userOut, error) {
-			u, err := h.Users.SetRoles(ctx, sc, in.ID, in.Body)
-			return &userOut{u}, err
+		func(ctx context.Context, sc scope.Scope, in *userRolesIn) (*rest.JSON[user.User], error) {
+			return rest.Answer(h.Users.SetRoles(ctx, sc, in.ID, in.Body))
 		})
 	rest.Register(r, rest.Op{
 		ID: "delete-user", Method: http.MethodDelete, Path: "/users/{user_id}", Permission: "users:write", Tags: tags,
@@ -112,8 +98,8 @@ func (h *Handler) users(r *rest.Router) {
 		Summary:     "Delete a user",
 		Description: "The user's sessions and own API keys end at once. A generated id is never reused.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *UserPath) (*revokedOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *UserPath) (*rest.JSON[Revoked], error) {
 			u, err := h.Users.Delete(ctx, sc, in.ID)
-			return &revokedOut{Revoked{"User deleted successfully", u.ID}}, err
+			return &rest.JSON[Revoked]{Body: Revoked{"User deleted successfully", u.ID}}, err
 		})
 }

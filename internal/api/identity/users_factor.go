@@ -4,20 +4,20 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/gatehouse-dev/gatehouse/internal/factor"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// userFactor registers the second factors of people, for whoever administers them.
+// userFactor registers the second factors of people, for administrators.
 func (h *Handler) userFactor(r *rest.Router) {
 	tags, path := []string{"Users"}, "/users/{user_id}/second-factor"
 	rest.Register(r, rest.Op{
 		ID: "get-user-second-factor", Method: http.MethodGet, Path: path, Permission: "users:read", Tags: tags,
 		Summary: "The second factor of a user", Description: "Whether the user's sign-ins with a password need a code, and how many recovery codes are left. It shows no secret.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *UserPath) (*userFactorOut, error) {
-			st, err := h.Auth.Factors.StateOf(ctx, sc, in.ID)
-			return &userFactorOut{st}, err
+		func(ctx context.Context, sc scope.Scope, in *UserPath) (*rest.JSON[factor.State], error) {
+			return rest.Answer(h.Auth.Factors.StateOf(ctx, sc, in.ID))
 		})
 	rest.Register(r, rest.Op{
 		ID: "reset-user-second-factor", Method: http.MethodDelete, Path: path, Permission: "users:write", Tags: tags,

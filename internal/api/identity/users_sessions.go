@@ -13,24 +13,24 @@ type userSessionPath struct {
 	SessionID string `path:"session_id" maxLength:"64" doc:"Id of the session"`
 }
 
-// userSessions registers the sessions of people, for whoever administers them.
+// userSessions registers the sessions of people, for administrators.
 func (h *Handler) userSessions(r *rest.Router) {
 	tags, path := []string{"Users"}, "/users/{user_id}/sessions"
 	rest.Register(r, rest.Op{
 		ID: "list-user-sessions", Method: http.MethodGet, Path: path, Permission: "users:read", Tags: tags,
 		Summary: "List the sessions of a user", Description: "The user's active sessions, of browsers and of tokens, last used first.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *UserPath) (*sessionsOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *UserPath) (*rest.JSON[SessionList], error) {
 			list, err := h.Auth.Sessions.ListOf(ctx, sc, in.ID)
-			return &sessionsOut{SessionList{list}}, err
+			return &rest.JSON[SessionList]{Body: SessionList{list}}, err
 		})
 	rest.Register(r, rest.Op{
 		ID: "end-user-sessions", Method: http.MethodDelete, Path: path, Permission: "users:write", Tags: tags,
 		Summary: "End all sessions of a user", Description: "Ends all of the user's sessions at once, and the tokens that were created from them. API keys stay valid. The caller must hold what the user may do (403).",
 	},
-		func(ctx context.Context, sc scope.Scope, in *UserPath) (*sessionsEndedOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *UserPath) (*rest.JSON[SessionsEnded], error) {
 			n, err := h.Auth.Sessions.EndOf(ctx, sc, in.ID, "")
-			return &sessionsEndedOut{SessionsEnded{n}}, err
+			return &rest.JSON[SessionsEnded]{Body: SessionsEnded{n}}, err
 		})
 	rest.Register(r, rest.Op{
 		ID: "end-user-session", Method: http.MethodDelete, Path: path + "/{session_id}", Permission: "users:write", Tags: tags,

@@ -16,12 +16,6 @@ type VendorPath struct {
 	ID string `path:"vendor_id" maxLength:"64" pattern:"^[-0-9a-zA-Z]+$" doc:"Id of the vendor"`
 }
 
-type vendorListIn struct{ rest.Page }
-
-type vendorPageOut struct{ Body vendor.Page }
-
-type vendorCreateIn struct{ Body vendor.Draft }
-
 type vendorIssuedOut struct {
 	ETag string `header:"ETag" doc:"Version of the vendor"`
 	Body vendor.Issued
@@ -55,16 +49,15 @@ func (h *Handler) vendors(r *rest.Router) {
 		ID: "list-vendors", Method: http.MethodGet, Path: "/vendors", Permission: "tenants:read", Tags: tags,
 		Summary: "List vendors", Description: "Only for platform administrators. Sorted by id.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *vendorListIn) (*vendorPageOut, error) {
-			page, err := h.Vendors.List(ctx, sc, in.Skip, in.Limit)
-			return &vendorPageOut{page}, err
+		func(ctx context.Context, sc scope.Scope, in *rest.Page) (*rest.JSON[vendor.Page], error) {
+			return rest.Answer(h.Vendors.List(ctx, sc, in.Skip, in.Limit))
 		})
 	rest.Register(r, rest.Op{
 		ID: "create-vendor", Method: http.MethodPost, Path: "/vendors", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Register a vendor",
 		Description: "Only for platform administrators. A vendor embeds the product and creates tenants through the OEM API, which has a document of its own. Only this answer contains the vendor's key. The key works with the OEM API alone.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *vendorCreateIn) (*vendorIssuedOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *rest.JSON[vendor.Draft]) (*vendorIssuedOut, error) {
 			made, err := h.Vendors.Create(ctx, sc, in.Body)
 			return &vendorIssuedOut{rest.ETag(made.Version), made}, err
 		})
@@ -94,11 +87,11 @@ func (h *Handler) vendors(r *rest.Router) {
 		Summary:     "Remove a vendor",
 		Description: "Only for platform administrators. The vendor's keys end at once. Its tenants stay as they are.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *vendorDeleteIn) (*revokedOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *vendorDeleteIn) (*rest.JSON[Revoked], error) {
 			v, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (vendor.Vendor, error) {
 				return h.Vendors.Delete(ctx, sc, in.ID, version)
 			})
-			return &revokedOut{Revoked{"Vendor removed", v.ID}}, err
+			return &rest.JSON[Revoked]{Body: Revoked{"Vendor removed", v.ID}}, err
 		})
 	rest.Register(r, rest.Op{
 		ID: "rotate-vendor-key", Method: http.MethodPost, Path: "/vendors/{vendor_id}/rotate", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true,

@@ -19,10 +19,6 @@ type auditEventsIn struct {
 	ActorID  string `query:"actor_id" maxLength:"200" doc:"Only entries by this actor"`
 }
 
-type auditEventsOut struct{ Body audit.EventPage }
-
-type auditReportOut struct{ Body audit.Report }
-
 // audit registers the administrative log and the check of both logs.
 func (h *Handler) audit(r *rest.Router) {
 	tags := []string{"Audit"}
@@ -31,22 +27,20 @@ func (h *Handler) audit(r *rest.Router) {
 		Summary:     "Read the administrative log",
 		Description: "Who changed what, newest first. An entry is written in the same transaction as its change, so neither exists without the other.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *auditEventsIn) (*auditEventsOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *auditEventsIn) (*rest.JSON[audit.EventPage], error) {
 			f := audit.EventFilter{Type: in.Type, Object: in.Object, ObjectID: in.ObjectID, ActorID: in.ActorID, Limit: in.Limit, Cursor: in.Cursor}
 			var err error
 			if f.Start, f.End, err = in.Period(); err != nil {
 				return nil, err
 			}
-			page, err := h.Audit.Events(ctx, sc, f)
-			return &auditEventsOut{page}, err
+			return rest.Answer(h.Audit.Events(ctx, sc, f))
 		})
 	rest.Register(r, rest.Op{
 		ID: "verify-audit", Method: http.MethodGet, Path: "/audit/verify", Permission: "audit:read", Tags: tags, Slow: true,
 		Summary:     "Verify the hash chains of the logs",
 		Description: "Both logs are hash chains. This reads them from end to end, and reports the position of every entry that was edited, removed or moved.",
 	},
-		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*auditReportOut, error) {
-			rep, err := h.Audit.Verify(ctx, sc)
-			return &auditReportOut{rep}, err
+		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*rest.JSON[audit.Report], error) {
+			return rest.Answer(h.Audit.Verify(ctx, sc))
 		})
 }

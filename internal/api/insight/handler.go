@@ -1,5 +1,5 @@
-// Package insight serves what operators and auditors look at: the administrative
-// log, replays of decisions, and the dashboard.
+// Package insight serves the views of operators and auditors: the administrative log, replays of
+// decisions, and the dashboard.
 package insight
 
 import (

@@ -15,7 +15,7 @@ const (
 // Handler serves the operations of this package.
 type Handler struct {
 	Vendors *vendor.Service
-	// Languages are those of the document, the first one that in which it is written.
+	// Languages are the languages of the document, which is written in the first one.
 	Languages []string
 }
 

@@ -25,10 +25,6 @@ type loadableIn struct {
 	Environment string `query:"environment" required:"true" enum:"sandbox,production" doc:"Environment whose policies are listed"`
 }
 
-type loadableOut struct{ Body []simulator.Loadable }
-
-type attributesOut struct{ Body []lang.Attribute }
-
 // SimulationRequest is the body of POST /pis/policies/{policy_id}/simulate.
 type SimulationRequest struct {
 	Input      simulator.Object `json:"input_json,omitzero" doc:"The input that the policy reads: user, resource, action, context and others. Fields of the linked resource and the stored user, which a live decision has, are added where they are missing. Optional with scenario_id: the scenario's attributes are then the input." example:"{\"user\":{\"role\":\"intern\"},\"action\":{\"method\":\"GET\"}}"`
@@ -41,9 +37,7 @@ type simulateIn struct {
 	Body SimulationRequest
 }
 
-type simulateOut struct{ Body simulator.Result }
-
-// RunsPage is the paging and the filter of the simulator's histories.
+// RunsPage is the paging and the filter of the simulator's history.
 type RunsPage struct {
 	Decision string `query:"decision" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"Return the runs with this decision only"`
 	Limit    int    `query:"limit" default:"50" minimum:"1" maximum:"200" doc:"Largest number of entries in the answer"`
@@ -68,8 +62,6 @@ type ownRunsIn struct {
 	RunsPage
 }
 
-type runsOut struct{ Body simulator.History }
-
 func runsFilter(w rest.Window, p RunsPage) (simulator.Filter, error) {
 	f := simulator.Filter{Decision: p.Decision, Limit: int64(p.Limit), Offset: int64(p.Offset)}
 	var err error
@@ -77,58 +69,53 @@ func runsFilter(w rest.Window, p RunsPage) (simulator.Filter, error) {
 	return f, err
 }
 
-// simulator registers trying controls out: runs, their history, exports.
+// simulator registers runs of controls, their history and exports.
 func (h *Handler) simulator(r *rest.Router) {
 	tags := []string{"Simulator"}
 	rest.Register(r, rest.Op{
 		ID: "list-loadable-policies", Method: http.MethodGet, Path: "/pis/policies/loadable", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
 		Summary: "List the policies that can be simulated", Description: "All policies of an environment, in any state, sorted by id; active ones have the state `enabled`.",
 	},
-		func(ctx context.Context, sc scope.Scope, _ *loadableIn) (*loadableOut, error) {
-			list, err := h.Simulator.Loadable(ctx, sc)
-			return &loadableOut{list}, err
+		func(ctx context.Context, sc scope.Scope, _ *loadableIn) (*rest.JSON[[]simulator.Loadable], error) {
+			return rest.Answer(h.Simulator.Loadable(ctx, sc))
 		})
 	rest.Register(r, rest.Op{
 		ID: "list-policy-attributes", Method: http.MethodGet, Path: "/pis/policies/{policy_id}/attributes", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
 		Summary: "List the input fields that a policy reads", Description: "From the references to input in its Rego; types are as far as their use shows.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *PolicyPath) (*attributesOut, error) {
-			list, err := h.Simulator.Attributes(ctx, sc, in.ID)
-			return &attributesOut{list}, err
+		func(ctx context.Context, sc scope.Scope, in *PolicyPath) (*rest.JSON[[]lang.Attribute], error) {
+			return rest.Answer(h.Simulator.Attributes(ctx, sc, in.ID))
 		})
 	rest.Register(r, rest.Op{
 		ID: "simulate-policy", Method: http.MethodPost, Path: "/pis/policies/{policy_id}/simulate", Reach: rest.ReachEnvironment, Permission: "simulator:write", Bearer: true, Tags: tags,
 		Summary:     "Run a policy on an input",
 		Description: "Evaluates this policy alone, whatever its state, and explains the decision. Live counters, the decision log and the cache do not change. Each run is stored in the history and in the audit (`POLICY_SIMULATION_RUN`). `notes` says where a live decision would differ. After 30 seconds, or over the memory limit, the evaluation is cancelled: 400, and the run is stored as DENY with its error.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *simulateIn) (*simulateOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *simulateIn) (*rest.JSON[simulator.Result], error) {
 			rest.LiftDeadlines(ctx) // the service has its own
-			result, err := h.Simulator.Simulate(ctx, sc, in.ID, simulator.Request{Input: in.Body.Input, TestType: in.Body.TestType, Scenario: in.Body.ScenarioID})
-			return &simulateOut{result}, err
+			return rest.Answer(h.Simulator.Simulate(ctx, sc, in.ID, simulator.Request{Input: in.Body.Input, TestType: in.Body.TestType, Scenario: in.Body.ScenarioID}))
 		})
 	rest.Register(r, rest.Op{
 		ID: "list-policy-simulations", Method: http.MethodGet, Path: "/pis/policies/{policy_id}/test-history", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
 		Summary: "List the simulations of a policy", Description: "Newest first, of all users. Runs are stored as long as the audit stores decisions about the policy's resource.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *policyRunsIn) (*runsOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *policyRunsIn) (*rest.JSON[simulator.History], error) {
 			f, err := runsFilter(in.Window, in.RunsPage)
 			if err != nil {
 				return nil, err
 			}
-			h, err := h.Simulator.History(ctx, sc, in.ID, f)
-			return &runsOut{h}, err
+			return rest.Answer(h.Simulator.History(ctx, sc, in.ID, f))
 		})
 	rest.Register(r, rest.Op{
 		ID: "list-own-simulations", Method: http.MethodGet, Path: "/pis/test-history", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
 		Summary: "List your simulations", Description: "Newest first, of all policies.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *ownRunsIn) (*runsOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *ownRunsIn) (*rest.JSON[simulator.History], error) {
 			f, err := runsFilter(in.Window, in.RunsPage)
 			if err != nil {
 				return nil, err
 			}
-			h, err := h.Simulator.Own(ctx, sc, f)
-			return &runsOut{h}, err
+			return rest.Answer(h.Simulator.Own(ctx, sc, f))
 		})
 }
 
@@ -143,14 +130,10 @@ type scenarioListIn struct {
 	PolicyID int64 `query:"policy_id" minimum:"1" doc:"Only scenarios of this policy"`
 }
 
-type scenarioListOut struct{ Body []simulator.Scenario }
-
 type scenarioCreateIn struct {
 	rest.InEnvironment
 	Body simulator.ScenarioDraft
 }
-
-type scenarioOut struct{ Body simulator.Scenario }
 
 type scenarioUpdateIn struct {
 	ScenarioPath
@@ -162,52 +145,46 @@ type ScenarioDeleted struct {
 	Message string `json:"message" doc:"What was done"`
 }
 
-type scenarioDeletedOut struct{ Body ScenarioDeleted }
-
-// scenarios registers the inputs that authors keep.
+// scenarios registers the inputs that authors save.
 func (h *Handler) scenarios(r *rest.Router) {
 	tags, record := []string{"Simulator"}, reflect.TypeFor[simulator.Scenario]()
 	rest.Register(r, rest.Op{
 		ID: "list-scenarios", Method: http.MethodGet, Path: "/pis/scenarios", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
 		Summary: "List scenarios", Description: "Sorted by id. A scenario belongs to its policy's environment and is hidden while its policy is deleted.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *scenarioListIn) (*scenarioListOut, error) {
-			list, err := h.Simulator.Scenarios(ctx, sc, in.PolicyID)
-			return &scenarioListOut{list}, err
+		func(ctx context.Context, sc scope.Scope, in *scenarioListIn) (*rest.JSON[[]simulator.Scenario], error) {
+			return rest.Answer(h.Simulator.Scenarios(ctx, sc, in.PolicyID))
 		})
 	rest.Register(r, rest.Op{
 		ID: "create-scenario", Method: http.MethodPost, Path: "/pis/scenarios", Reach: rest.ReachEnvironment, Permission: "simulator:write", Bearer: true, Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary: "Create a scenario", Description: "An unknown policy: 404. Keys that contradict each other, such as user and user.role: 400.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *scenarioCreateIn) (*scenarioOut, error) {
-			made, err := h.Simulator.CreateScenario(ctx, sc, in.Body)
-			return &scenarioOut{made}, err
+		func(ctx context.Context, sc scope.Scope, in *scenarioCreateIn) (*rest.JSON[simulator.Scenario], error) {
+			return rest.Answer(h.Simulator.CreateScenario(ctx, sc, in.Body))
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-scenario", Method: http.MethodGet, Path: "/pis/scenarios/{scenario_id}", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
 		Summary: "Read a scenario",
 	},
-		func(ctx context.Context, sc scope.Scope, in *ScenarioPath) (*scenarioOut, error) {
-			found, err := h.Simulator.Scenario(ctx, sc, in.ID)
-			return &scenarioOut{found}, err
+		func(ctx context.Context, sc scope.Scope, in *ScenarioPath) (*rest.JSON[simulator.Scenario], error) {
+			return rest.Answer(h.Simulator.Scenario(ctx, sc, in.ID))
 		})
 	rest.Register(r, rest.Op{
 		ID: "update-scenario", Method: http.MethodPut, Path: "/pis/scenarios/{scenario_id}", Reach: rest.ReachEnvironment, Permission: "simulator:write", Bearer: true, Tags: tags, Record: record,
 		Summary: "Change a scenario", Description: "Members that are not sent keep their value; attributes are replaced as a whole.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *scenarioUpdateIn) (*scenarioOut, error) {
-			next, err := h.Simulator.UpdateScenario(ctx, sc, in.ID, in.Body)
-			return &scenarioOut{next}, err
+		func(ctx context.Context, sc scope.Scope, in *scenarioUpdateIn) (*rest.JSON[simulator.Scenario], error) {
+			return rest.Answer(h.Simulator.UpdateScenario(ctx, sc, in.ID, in.Body))
 		})
 	rest.Register(r, rest.Op{
 		ID: "delete-scenario", Method: http.MethodDelete, Path: "/pis/scenarios/{scenario_id}", Reach: rest.ReachEnvironment, Permission: "simulator:write", Bearer: true, Tags: tags,
 		Summary: "Delete a scenario", Description: "Its runs stay in the history.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *ScenarioPath) (*scenarioDeletedOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *ScenarioPath) (*rest.JSON[ScenarioDeleted], error) {
 			if err := h.Simulator.DeleteScenario(ctx, sc, in.ID); err != nil {
 				return nil, err
 			}
-			return &scenarioDeletedOut{ScenarioDeleted{"Scenario deleted successfully"}}, nil
+			return &rest.JSON[ScenarioDeleted]{Body: ScenarioDeleted{"Scenario deleted successfully"}}, nil
 		})
 }
 
@@ -217,7 +194,7 @@ type simulationExportParams struct {
 	Format string `query:"format" required:"true" enum:"json,csv,pdf" doc:"json: the record with its checksum; csv: the record as a table; pdf: a report for people"`
 }
 
-// export registers the files that a run is exported as.
+// export registers the formats in which a run is exported.
 func (h *Handler) export(r *rest.Router) {
 	rest.Raw(r, rest.Op{
 		ID: "export-simulation", Method: http.MethodPost, Path: "/pis/export/{simulation_id}", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: []string{"Simulator"},

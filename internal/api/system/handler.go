@@ -1,5 +1,5 @@
-// Package system serves what operators and tools ask of the process itself: health,
-// metrics and the OpenAPI document.
+// Package system serves operators and tools with information about the process: health, metrics and
+// the OpenAPI document.
 package system
 
 import (
@@ -20,7 +20,7 @@ type Handler struct {
 	Probes  Probes
 	// OpenMetrics lets /metrics be read without a credential.
 	OpenMetrics bool
-	// Languages are those of the document. It is written in the first one.
+	// Languages are the languages of the document, which is written in the first one.
 	Languages []string
 	// Portal serves the pages for developers.
 	Portal http.Handler

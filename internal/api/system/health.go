@@ -19,8 +19,8 @@ const (
 	Unhealthy = "unhealthy"
 )
 
-// Probes ask the parts how they are. A nil probe answers for a part that is not
-// there; all must be quick, /health waits for them.
+// Probes return the state of the parts. A nil probe means that the part does not exist. All must be
+// quick, because /health waits for them.
 type Probes struct {
 	Database func(ctx context.Context) DatabaseHealth
 	// Regions are the stores of the regions, sorted; none where there are no regions.
@@ -28,7 +28,7 @@ type Probes struct {
 	Redis   func(ctx context.Context) RedisHealth
 	Bridge  func(ctx context.Context) BridgeHealth
 	Audit   func() AuditHealth
-	// Ready says what keeps the service from taking requests; nil: nothing does.
+	// Ready returns why the service takes no requests; nil: it does.
 	Ready func(ctx context.Context) error
 }
 
@@ -45,7 +45,7 @@ type RegionHealth struct {
 	DatabaseHealth
 }
 
-// RedisHealth is the state of the cache, be it Redis or the process's own.
+// RedisHealth is the state of the cache, which is in Redis or in the process.
 type RedisHealth struct {
 	Status        string  `json:"status" enum:"up,degraded,embedded" doc:"embedded: a cache inside the process; degraded: Redis does not answer, and each process counts alone"`
 	LatencyMS     float64 `json:"latency_ms" doc:"Time of one round trip, in milliseconds"`
@@ -121,12 +121,8 @@ type healthOut struct {
 	Body   Health
 }
 
-type livenessOut struct{ Body Liveness }
-
-type bridgeOut struct{ Body BridgeHealth }
-
-// health registers /health and its kin. They take no credential: load balancers
-// and orchestrators have none.
+// health registers /health and related paths. They need no credential: load balancers and
+// orchestrators have none.
 func (h *Handler) health(r *rest.Router) {
 	tags := []string{"Health"}
 	rest.Register(r, rest.Op{
@@ -145,14 +141,14 @@ func (h *Handler) health(r *rest.Router) {
 		ID: "get-health-live", Method: http.MethodGet, Path: "/health/live", Public: true, Tags: tags,
 		Summary: "Check that the process runs",
 	},
-		func(context.Context, scope.Scope, *struct{}) (*livenessOut, error) {
-			return &livenessOut{Liveness{Status: "live"}}, nil
+		func(context.Context, scope.Scope, *struct{}) (*rest.JSON[Liveness], error) {
+			return &rest.JSON[Liveness]{Body: Liveness{Status: "live"}}, nil
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-health-ready", Method: http.MethodGet, Path: "/health/ready", Public: true, Tags: tags,
 		Summary: "Check that the service accepts requests",
 	},
-		func(ctx context.Context, _ scope.Scope, _ *struct{}) (*livenessOut, error) {
+		func(ctx context.Context, _ scope.Scope, _ *struct{}) (*rest.JSON[Liveness], error) {
 			if r.Leaving() {
 				return nil, fault.Stopping()
 			}
@@ -162,18 +158,18 @@ func (h *Handler) health(r *rest.Router) {
 					return nil, fault.New(fault.Unavailable, "not_ready", "the service is not accepting requests now").With("audit", audit).Because(err).After(time.Second)
 				}
 			}
-			return &livenessOut{Liveness{Status: "ready", Audit: &audit, Regions: h.regionHealth(ctx)}}, nil
+			return &rest.JSON[Liveness]{Body: Liveness{Status: "ready", Audit: &audit, Regions: h.regionHealth(ctx)}}, nil
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-health-bridge", Method: http.MethodGet, Path: "/health/policy-bridge", Public: true, Tags: tags,
 		Summary: "State of the delivery of policies to bouncers",
 	},
-		func(ctx context.Context, _ scope.Scope, _ *struct{}) (*bridgeOut, error) {
-			return &bridgeOut{h.bridgeHealth(ctx)}, nil
+		func(ctx context.Context, _ scope.Scope, _ *struct{}) (*rest.JSON[BridgeHealth], error) {
+			return &rest.JSON[BridgeHealth]{Body: h.bridgeHealth(ctx)}, nil
 		})
 }
 
-// Health asks all parts how they are.
+// Health collects the state of all parts.
 func (h *Handler) Health(ctx context.Context) Health {
 	out := Health{Status: Healthy, Version: h.Version, Timestamp: h.Now().UTC(), UptimeSeconds: int64(h.Now().Sub(h.Started).Seconds())}
 	c := &out.Components

@@ -53,8 +53,8 @@ func (h *Handler) metrics(r *rest.Router) {
 	})
 }
 
-// ownMetrics keeps the metrics with the tenant's label and removes the label. It is
-// nil where none is left.
+// ownMetrics keeps the metrics with the tenant's label and removes the label. It returns nil if
+// none is left.
 func ownMetrics(family *dto.MetricFamily, tenant string) *dto.MetricFamily {
 	var own []*dto.Metric
 	for _, m := range family.GetMetric() {

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// openapi registers the OpenAPI document as it is written.
+// openapi registers the OpenAPI document in its original language.
 func (h *Handler) openapi(r *rest.Router) {
 	rest.Raw(r, rest.Op{
 		ID: "get-openapi", Method: http.MethodGet, Path: "/openapi.json", Public: true, Tags: []string{"Documentation"},

@@ -1,5 +1,5 @@
-// Package digest hashes the fields of a record that stands in a hash chain, and texts
-// that are too long for an index.
+// Package digest hashes the fields of a record in a hash chain, and shortens texts that are too
+// long for an index.
 package digest
 
 import (
@@ -12,14 +12,14 @@ import (
 	"unicode/utf8"
 )
 
-// Digest hashes the fields of a row, each with its length in front, after the
-// hash of the row before: H(prev | len f1 | f1 | len f2 ...).
+// Digest hashes the fields of a row, each after its length, and first the hash of the row before:
+// H(prev | len f1 | f1 | len f2 ...).
 type Digest struct {
 	h   hash.Hash
 	buf [8]byte
 }
 
-// New begins the digest of the row that follows the one with the hash prev.
+// New begins the digest of the row that follows the row with the hash prev.
 func New(prev string) *Digest {
 	d := &Digest{h: sha256.New()}
 	d.Text(prev)
@@ -39,14 +39,14 @@ func (d *Digest) Number(n int64) { d.Text(strconv.FormatInt(n, 10)) }
 // Time adds a time, as microseconds since 1970.
 func (d *Digest) Time(t time.Time) { d.Number(t.UnixMicro()) }
 
-// Sum is the hash as hexadecimal text.
+// Sum returns the hash as hexadecimal text.
 func (d *Digest) Sum() string { return hex.EncodeToString(d.h.Sum(nil)) }
 
-// maxKey is the longest text, in bytes, that goes into an index as it is.
+// maxKey is the longest text, in bytes, that is indexed unchanged.
 const maxKey = 120
 
-// Key makes any text fit for an index: what is too long keeps its beginning and ends in
-// its hash.
+// Key returns a text that is short enough for an index. A longer text keeps its beginning and ends
+// with its hash.
 func Key(s string) string {
 	if len(s) <= maxKey {
 		return s

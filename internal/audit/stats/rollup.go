@@ -24,10 +24,10 @@ const (
 	Day        = Width(24 * time.Hour)
 )
 
-// Widths are all widths, the narrowest first.
+// Widths returns all widths, the narrowest first.
 func Widths() []Width { return []Width{TenSeconds, Minute, Hour, Day} }
 
-// retention is how long roll-ups of the width are stored.
+// retention returns how long roll-ups of the width are stored.
 func (w Width) retention() time.Duration {
 	switch w {
 	case TenSeconds:
@@ -58,7 +58,7 @@ type Rollup struct {
 	Latencies    histogram.Latencies
 }
 
-// Total is the number of decisions.
+// Total returns the number of decisions.
 func (r *Rollup) Total() int64 { return r.Permitted + r.Denied }
 
 // Merge adds the counts of o; Start does not change.

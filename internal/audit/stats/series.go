@@ -25,7 +25,7 @@ type Series struct {
 // whole reports whether the series is all of the environment, which is counted anyway.
 func (s Series) whole() bool { return s == Series{Environment: s.Environment} }
 
-// key stands where roll-ups have their environment.
+// key returns the value of the environment column in the roll-ups of the series.
 func (s Series) key() string {
 	if s.whole() {
 		return string(s.Environment)

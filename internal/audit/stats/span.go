@@ -15,7 +15,7 @@ func (rd *Reader) Minutes(ctx context.Context, sc scope.Scope, from, to time.Tim
 	return rd.minutes(ctx, sc, from, to, allMeasures)
 }
 
-// Outcomes is Minutes of Permitted and Denied alone, which is a tenth of the work.
+// Outcomes is like Minutes, but counts only Permitted and Denied, which is a tenth of the work.
 func (rd *Reader) Outcomes(ctx context.Context, sc scope.Scope, from, to time.Time) (Rollup, error) {
 	return rd.minutes(ctx, sc, from, to, outcomes)
 }

@@ -1,13 +1,12 @@
-// Package dbtest gives tests a store of their own on each backend. On SQLite
-// that is a folder, on PostgreSQL a database on a server that all tests of the
-// machine share. Both are copies of a migrated template with the tenants
-// "default" and "t2", so a store costs some tens of milliseconds.
+// Package dbtest provides tests with a store of their own on each backend: a folder for SQLite, and
+// a database for PostgreSQL, on a server that all tests of the machine share. Both are copies of a
+// migrated template with the tenants "default" and "t2", so a store takes only some tens of
+// milliseconds.
 //
-// The PostgreSQL server is that of GATEHOUSE_TEST_DATABASE_URL (a login that may
-// create databases and roles), else one that is started from the binaries on
-// PATH or in /usr/lib/postgresql and left running for the next test run. Without
-// either, PostgreSQL tests are skipped, but fail when CI=true or
-// GATEHOUSE_TEST_REQUIRE=all.
+// The PostgreSQL server is that of GATEHOUSE_TEST_DATABASE_URL (a login that may create databases
+// and roles). Otherwise it is started from the binaries on PATH or in /usr/lib/postgresql, and
+// keeps running for the next test run. Without either, PostgreSQL tests are skipped, but fail if
+// CI=true or GATEHOUSE_TEST_REQUIRE=all.
 package dbtest
 
 import (
@@ -33,11 +32,10 @@ const (
 	Postgres = "postgres"
 )
 
-// Second is the tenant that exists beside scope.DefaultTenant.
+// Second is the second tenant, besides scope.DefaultTenant.
 const Second scope.TenantID = "t2"
 
-// Each runs test on every backend, as a subtest with a fresh store; in the inner
-// loop on SQLite alone.
+// Each runs test on every backend, as a subtest with a new store; in the inner loop only on SQLite.
 func Each(t *testing.T, test func(t *testing.T, c *db.Cluster)) {
 	t.Helper()
 	for _, backend := range Backends() {
@@ -45,7 +43,7 @@ func Each(t *testing.T, test func(t *testing.T, c *db.Cluster)) {
 	}
 }
 
-// Backends are those that a test of a service runs on: SQLite alone in the inner loop.
+// Backends returns the backends for the test of a service: only SQLite in the inner loop.
 func Backends() []string {
 	if fulltest.Inner() {
 		return []string{SQLite}
@@ -53,8 +51,7 @@ func Backends() []string {
 	return []string{SQLite, Postgres}
 }
 
-// Both runs test on every backend, also in the inner loop: for what the backends do
-// differently.
+// Both runs test on every backend, also in the inner loop, because the backends differ.
 func Both(t *testing.T, test func(t *testing.T, c *db.Cluster)) {
 	t.Helper()
 	for _, backend := range []string{SQLite, Postgres} {
@@ -62,13 +59,13 @@ func Both(t *testing.T, test func(t *testing.T, c *db.Cluster)) {
 	}
 }
 
-// Open opens a fresh store, which ends with the test.
+// Open opens a new store, which is removed after the test.
 func Open(t testing.TB, backend string) *db.Cluster {
 	t.Helper()
 	return OpenConfig(t, Config(t, backend))
 }
 
-// OpenConfig opens one more replica on the store of a Config.
+// OpenConfig opens another replica on the store of a Config.
 func OpenConfig(t testing.TB, cfg db.Config) *db.Cluster {
 	t.Helper()
 	c, err := db.Open(context.Background(), cfg)
@@ -83,7 +80,7 @@ func OpenConfig(t testing.TB, cfg db.Config) *db.Cluster {
 	return c
 }
 
-// Config makes a fresh store, which ends with the test, without opening it.
+// Config creates a new store, which is removed after the test, without opening it.
 func Config(t testing.TB, backend string) db.Config {
 	t.Helper()
 	if backend == SQLite {
@@ -97,7 +94,7 @@ func required() bool {
 	return os.Getenv("CI") == "true" || os.Getenv("GATEHOUSE_TEST_REQUIRE") == "all"
 }
 
-// shared is the folder that the test processes of this user share.
+// shared returns the folder that the test processes of this user share.
 func shared(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("gatehouse-test-%d", os.Getuid()))
@@ -107,7 +104,7 @@ func shared(t testing.TB) string {
 	return dir
 }
 
-// exclusively runs f while no other test process does.
+// exclusively runs f while no other test process runs it.
 func exclusively(t testing.TB, name string, f func()) {
 	t.Helper()
 	lock, err := os.OpenFile(filepath.Join(shared(t), name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
@@ -121,7 +118,7 @@ func exclusively(t testing.TB, name string, f func()) {
 	f()
 }
 
-// digest names the template of the present migrations.
+// digest returns the name of the template of the current migrations.
 func digest(t testing.TB) string {
 	t.Helper()
 	h := sha256.New()
@@ -139,7 +136,7 @@ func digest(t testing.TB) string {
 	return hex.EncodeToString(h.Sum(nil)[:6])
 }
 
-// fill makes the tenants of a template.
+// fill creates the tenants of a template.
 func fill(t testing.TB, cfg db.Config) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -7,12 +7,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// Patience is how long Patiently goes on.
+// Patience is how long Patiently continues.
 const Patience = 30 * time.Second
 
-// Patiently runs fn as a client would that is told to come again: until it
-// answers anything but fault.Unavailable, which a store says that is asked too
-// much, having done nothing. After Patience the answer is an error that says so.
+// Patiently runs fn like a client that retries: until the result is not fault.Unavailable, which a
+// busy store returns without having done anything. After Patience, it returns an error.
 func Patiently(fn func() error) error {
 	return patiently(Patience, fn)
 }

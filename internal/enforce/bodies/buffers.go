@@ -7,7 +7,7 @@ import (
 // Buffers are 32 KiB copy buffers.
 type Buffers struct{ pool sync.Pool }
 
-// Get takes a buffer.
+// Get takes a buffer from the pool.
 func (b *Buffers) Get() *[32 << 10]byte {
 	if p, ok := b.pool.Get().(*[32 << 10]byte); ok {
 		return p
@@ -15,5 +15,5 @@ func (b *Buffers) Get() *[32 << 10]byte {
 	return new([32 << 10]byte)
 }
 
-// Put gives a buffer back.
+// Put returns a buffer to the pool.
 func (b *Buffers) Put(p *[32 << 10]byte) { b.pool.Put(p) }

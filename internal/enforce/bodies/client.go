@@ -21,13 +21,12 @@ const (
 	minBodyRate = 256
 )
 
-// FromClient is the body of a request that arrived at began, read under a deadline that
-// moves.
+// FromClient returns the body of a request that arrived at began. Each read gets a deadline.
 func FromClient(w http.ResponseWriter, body io.ReadCloser, now func() time.Time, began time.Time) *Client {
 	return &Client{ReadCloser: body, rc: http.NewResponseController(w), now: now, began: began}
 }
 
-// Client reads the client's body under a deadline that moves.
+// Client reads a client's body. Each read gets a deadline.
 type Client struct {
 	io.ReadCloser
 	rc    *http.ResponseController
@@ -67,9 +66,9 @@ func (c *Client) addWait(d time.Duration) {
 	}
 }
 
-// Read implements io.Reader. At its end the body is not read again: the transport looks
-// for one more byte, and by then the server may have closed the body, because the answer
-// has begun. That would break off the answer.
+// Read implements io.Reader. After the end it does not read the body again. The transport looks for
+// one more byte, and by then the server may have closed the body, because the answer has begun.
+// Another read would abort the answer.
 func (c *Client) Read(p []byte) (int, error) {
 	if c.ended {
 		return 0, io.EOF

@@ -13,7 +13,7 @@ type Sent struct {
 	done func() // releases the body's room
 }
 
-// NewSent is a body of these bytes. done, if not nil, is called once they have been read.
+// NewSent returns a body of these bytes. done, if not nil, is called once they have been read.
 func NewSent(data []byte, done func()) *Sent { return &Sent{rest: data, done: done} }
 
 // Read implements io.Reader.
@@ -50,7 +50,7 @@ type replayed struct {
 	io.Closer
 }
 
-// Prepend reads begun, and then the rest of the body.
+// Prepend returns a body that reads begun first, and then the rest of body.
 func Prepend(begun []byte, body io.ReadCloser) io.ReadCloser {
 	return &replayed{io.MultiReader(bytes.NewReader(begun), body), body}
 }

@@ -77,10 +77,10 @@ func Open(dir string, entropy io.Reader) (*Store, error) {
 // Room starts to reserve memory for a body.
 func (all *Store) Room() *Hold { return &Hold{of: all} }
 
-// InMemory is how many bytes bodies take in memory.
+// InMemory returns how many bytes bodies take in memory.
 func (all *Store) InMemory() int64 { return all.memory.Load() }
 
-// OnDisk is how many bytes bodies take on disk.
+// OnDisk returns how many bytes bodies take on disk.
 func (all *Store) OnDisk() int64 { return all.disk.Load() }
 
 // Hold is memory reserved for a body. It is released once.
@@ -158,7 +158,7 @@ func (all *Store) Keep(begun []byte, rest io.Reader, most int64) (kept *File, to
 	return kept, false, nil
 }
 
-// Length is the body's length in bytes.
+// Length returns the body's length in bytes.
 func (d *File) Length() int64 { return d.size }
 
 // Open reads the body from its beginning.

@@ -159,7 +159,7 @@ func (s *Scout) Note(set *rego.Set, seen *Seen) {
 	}
 }
 
-// sightingOf is what is reported of a request.
+// sightingOf returns what is reported of a request.
 func sightingOf(name string, seen *Seen) sighting {
 	out := sighting{Host: name, Scheme: seen.Scheme}
 	if len(seen.By.Path) <= longestPath {
@@ -168,7 +168,7 @@ func sightingOf(name string, seen *Seen) sighting {
 	return out
 }
 
-// sourceOf is the source by which shares of the budget are counted. Whoever has one IPv6
+// sourceOf returns the source by which shares of the budget are counted. Whoever has one IPv6
 // address usually has the whole /64.
 func sourceOf(client string) string {
 	addr, err := netip.ParseAddr(client)

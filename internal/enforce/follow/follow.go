@@ -67,7 +67,6 @@ type Follower struct {
 	Config
 	labels  atomic.Pointer[[]byte]
 	contact atomic.Pointer[time.Time]
-	polling atomic.Bool
 
 	mu   sync.Mutex
 	sync Progress
@@ -93,9 +92,6 @@ func (f *Follower) Progress() Progress {
 	defer f.mu.Unlock()
 	return f.sync
 }
-
-// Polling reports whether a poll is in progress.
-func (f *Follower) Polling() bool { return f.polling.Load() }
 
 // LabelMap identifies the bouncer in reports, as OPA's labels do.
 func (f *Follower) LabelMap() map[string]string {
@@ -314,9 +310,7 @@ func (f *Follower) poll(ctx context.Context) (changed bool, err error) {
 	f.mu.Lock()
 	f.sync.Request = f.Now()
 	f.mu.Unlock()
-	f.polling.Store(true)
 	resp, err := f.Client.Do(req)
-	f.polling.Store(false)
 	if err != nil {
 		return false, fmt.Errorf("the control plane cannot be reached: %w", err)
 	}

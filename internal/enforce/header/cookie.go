@@ -7,10 +7,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// WithoutSession is a Cookie header without the session cookie of the console.
-// Cookies do not tell ports apart: where a bouncer stands on the console's host,
-// browsers send the console's session to the applications behind it. Cookies of
-// the same name that do not have the form of a session stay.
+// WithoutSession returns a Cookie header without the session cookie of the console. Browsers send a
+// cookie to every port of its host. If a bouncer and the console share a host, the application
+// behind the bouncer would receive console sessions. Cookies with the same name that do not look
+// like a session stay.
 func WithoutSession(line string) string {
 	if !strings.Contains(line, scope.SessionCookie) {
 		return line
@@ -23,7 +23,7 @@ func WithoutSession(line string) string {
 	return strings.TrimSpace(strings.Join(kept, ";"))
 }
 
-// KeepSession adds that the lines of Cookie go on without the console's session.
+// KeepSession returns c, changed so that no line of Cookie carries a session of the console.
 func (c Changes) KeepSession(lines []string) Changes {
 	left, had := make([]string, 0, len(lines)), false
 	for _, line := range lines {
@@ -43,8 +43,8 @@ func (c Changes) KeepSession(lines []string) Changes {
 	return c
 }
 
-// isSession reports whether a pair of Cookie, or a whole Set-Cookie, is of a
-// session of the console.
+// isSession reports whether a pair of Cookie, or a whole Set-Cookie, belongs to a session of the
+// console.
 func isSession(text string) bool {
 	pair, _, _ := strings.Cut(text, ";")
 	name, value, _ := strings.Cut(pair, "=")

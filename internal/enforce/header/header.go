@@ -1,6 +1,6 @@
-// Package header knows which header fields pass a bouncer: which of a client's reach
-// the application, which of an answer reach the client, and which only the bouncer
-// sets. Names are compared in the way of the laxest receiver.
+// Package header decides which header fields pass a bouncer: which of a client's fields reach the
+// application, which of an answer's fields reach the client, and which only the bouncer sets. It
+// compares names as the most lenient receiver does.
 package header
 
 import (
@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Names of header fields that the bouncer itself speaks.
+// Header fields of the bouncer's own.
 const (
 	RequestID  = "X-Request-Id"
 	Decision   = "X-Decision"
@@ -20,44 +20,43 @@ const (
 	Reason     = "X-Gatehouse-Reason"
 )
 
-// Names are the identity headers, in canonical form: read from trusted
-// proxies, and set to exactly one value on what goes upstream.
+// Names are the names of the identity headers, in canonical form. The bouncer reads them from
+// trusted proxies, and sends exactly one value of each to the application.
 type Names struct {
 	User, Email, Groups string
-	// Token is where the caller's token stands, when that is not Authorization.
+	// Token is the header of the caller's token, if that is not Authorization.
 	Token string
 }
 
-// DefaultNames are the names that oauth2-proxy made common.
+// DefaultNames returns the names that oauth2-proxy introduced and others adopted.
 func DefaultNames() Names {
 	return Names{User: "X-Auth-Request-User", Email: "X-Auth-Request-Email", Groups: "X-Auth-Request-Groups"}
 }
 
-// reservedNames are fields whose value upstream is ours or nothing, because
-// applications and their frameworks believe them. Whole families go by prefix,
-// see reservedPrefixes.
+// reservedNames are fields that only the bouncer may send to the application, because applications
+// and their frameworks trust them. reservedPrefixes lists whole families of them.
 var reservedNames = map[string]bool{
-	// Where a request comes from: servers, CDNs, and what logs and rate limits read.
+	// The origin of a request, as read by servers, CDNs, logs and rate limits.
 	"Forwarded": true, "X-Forwarded": true, "Forwarded-For": true, "X-Forward-For": true, "X-Real-Ip": true,
 	"True-Client-Ip": true, "X-True-Client-Ip": true, "Client-Ip": true, "X-Client-Ip": true, "X-Cluster-Client-Ip": true,
 	"Cf-Connecting-Ip": true, "Cf-Connecting-Ipv6": true, "Cf-Pseudo-Ipv4": true, "Fastly-Client-Ip": true, "Fly-Client-Ip": true,
 	"Do-Connecting-Ip": true, "X-Originating-Ip": true, "X-Azure-Clientip": true, "X-Azure-Socketip": true,
 	"X-Appengine-User-Ip": true, "Proxy-Client-Ip": true, "Wl-Proxy-Client-Ip": true, "X-Proxyuser-Ip": true,
 	"X-Custom-Ip-Authorization": true, "X-Envoy-External-Address": true, "Remote-Addr": true, "Remote-Host": true,
-	// Which method is meant: Rack, Symfony, ASP.NET, Express and others.
+	// The method: Rack, Symfony, ASP.NET, Express and others.
 	"X-Http-Method-Override": true, "X-Http-Method": true, "X-Method-Override": true, "X-Method": true,
 	"X-Override-Method": true, "X-Request-Method": true,
-	// Which path: IIS, Symfony, Zend, Envoy, and what WSGI servers take for a mount point.
+	// The path: IIS, Symfony, Zend, Envoy, and the mount point of WSGI servers.
 	"X-Rewrite-Url": true, "X-Rewrite-Uri": true, "X-Override-Url": true, "X-Override-Uri": true, "X-Request-Uri": true,
 	"X-Request-Url": true, "X-Proxy-Url": true, "X-Http-Destinationurl": true, "X-Waws-Unencoded-Url": true,
 	"X-Envoy-Original-Path": true, "X-Script-Name": true, "Script-Name": true, "Path-Info": true,
 	"X-Http-Path-Override": true,
-	// Which file to serve (Rack), and which checks to leave out (Next.js).
+	// The file to serve (Rack), and checks to skip (Next.js).
 	"X-Accel-Mapping": true, "X-Sendfile-Type": true, "X-Middleware-Subrequest": true,
-	// Which host and scheme.
+	// The host and scheme.
 	"X-Host": true, "X-Http-Host-Override": true, "X-Backend-Host": true, "X-Scheme": true, "X-Url-Scheme": true,
 	"Front-End-Https": true, "X-Arr-Ssl": true, "X-Arr-Log-Id": true,
-	// Who asks: what proxies that sign people in say to what stands behind them.
+	// The user, as set by proxies that sign people in.
 	"Remote-User": true, "Remote-Name": true, "Remote-Email": true, "Remote-Groups": true,
 	// HTTP_PROXY of a CGI program, which sends its own requests there.
 	"Proxy": true,
@@ -65,13 +64,13 @@ var reservedNames = map[string]bool{
 	Decision: true, DecisionID: true, RequestID: true,
 }
 
-// reservedPrefixes are the families, all of which begin with X: forwarding facts,
-// overrides of what was asked for, identities, and our own.
+// reservedPrefixes are the families of reserved fields, which all begin with X: forwarding data,
+// overrides of the request, identities, and our own.
 var reservedPrefixes = []string{
 	"X-Forwarded-", "X-Original-", "X-Auth-Request-", "X-Remote-", "X-Authenticated-", "X-Webauth-", "X-Gatehouse-",
 }
 
-// familyMembers are the members of reservedPrefixes that are in use.
+// familyMembers are the known members of the families in reservedPrefixes.
 var familyMembers = []string{
 	"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Server", "X-Forwarded-By",
 	"X-Forwarded-Method", "X-Forwarded-Uri", "X-Forwarded-Url", "X-Forwarded-Path", "X-Forwarded-Prefix", "X-Forwarded-Scheme", "X-Forwarded-Protocol",
@@ -88,46 +87,45 @@ var familyMembers = []string{
 	Status, Reason,
 }
 
-// Reserved lists, in canonical form and in order, the header fields that an application
-// behind a bouncer may believe: no client's value of them passes.
-// A gateway that asks by forward-auth must remove them itself. The list holds
-// what is known of families that go by prefix.
+// Reserved returns, in canonical form and sorted, the header fields that an application behind a
+// bouncer may trust: no client's value of them passes. A gateway that uses forward-auth must remove
+// them itself. Of each family, the list holds the known members.
 func Reserved() []string {
 	names := slices.Concat(slices.Collect(maps.Keys(reservedNames)), familyMembers)
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// OfAnswers lists, in canonical form and in order, the header fields by which a
-// bouncer speaks to clients. No application's value of them reaches a client. A
-// gateway that asks by forward-auth must remove them from answers itself.
+// OfAnswers returns, in canonical form and sorted, the header fields that the bouncer sends to
+// clients. No application's value of them reaches a client. A gateway that uses forward-auth must
+// remove them from answers itself.
 func OfAnswers() []string {
 	return []string{Decision, DecisionID, Reason, Status}
 }
 
-// hopByHop are the fields of one connection (RFC 9110 section 7.6.1).
+// hopByHop are the fields that apply to one connection only (RFC 9110 section 7.6.1).
 var hopByHop = map[string]bool{
 	"Connection": true, "Proxy-Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true,
 	"Proxy-Authorization": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
 	"Http2-Settings": true,
 }
 
-// framingFields are fields that say how a message is to be read or who sends it. They
-// may not be named in Connection, and an odd spelling of them is dropped: a CGI
-// gateway reads Content_Length as Content-Length.
+// framingFields are fields that determine how a message is read or who sent it. Connection may not
+// name them. Odd spellings of them are dropped, because a CGI gateway reads Content_Length as
+// Content-Length.
 var framingFields = map[string]bool{
 	"Host": true, "Content-Length": true, "Content-Type": true, "Content-Encoding": true, "Authorization": true,
 	"Cookie": true, "Range": true, "Accept-Encoding": true, "Expect": true, "Origin": true, "Referer": true,
 }
 
-// IsHopByHop reports whether a canonical name is a field of one connection.
+// IsHopByHop reports whether the field of a canonical name applies to one connection only.
 func IsHopByHop(name string) bool { return hopByHop[name] }
 
-// IsFraming reports whether a canonical name says how a message is to be read or who
-// sends it.
+// IsFraming reports whether the field of a canonical name determines how a message is read or who
+// sent it.
 func IsFraming(name string) bool { return framingFields[name] }
 
-// IsReserved reports whether only the bouncer sets the field of this canonical name.
+// IsReserved reports whether only the bouncer may set the field of a canonical name.
 func (n Names) IsReserved(name string) bool {
 	if name == n.User || name == n.Email || name == n.Groups || name == n.Token || reservedNames[name] {
 		return true
@@ -143,9 +141,8 @@ func (n Names) IsReserved(name string) bool {
 	return false
 }
 
-// Fold is the canonical name that a lax receiver could read name as: every
-// byte that is no letter, digit or hyphen becomes a hyphen. odd is set when the
-// name was not plain already.
+// Fold returns the canonical name that a lenient receiver could read name as: every byte other than
+// a letter, digit or hyphen becomes a hyphen. odd is true if name was not plain.
 func Fold(name string) (folded string, odd bool) {
 	for i := 0; i < len(name); i++ {
 		if !IsPlainByte(name[i]) {
@@ -165,18 +162,19 @@ func Fold(name string) (folded string, odd bool) {
 	return textproto.CanonicalMIMEHeaderKey(string(b)), true
 }
 
-// IsPlainByte reports a letter, a digit or a hyphen.
+// IsPlainByte reports whether c is a letter, a digit or a hyphen.
 func IsPlainByte(c byte) bool {
 	return c == '-' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
-// forwards reports whether the client's field may go upstream as it is.
+// forwards reports whether the client's field may go to the application unchanged.
 func (n Names) forwards(name string, named []string) bool {
 	folded, odd := Fold(name)
 	if n.IsReserved(folded) || hopByHop[folded] {
 		return false
 	}
-	// Of MCP's fields the plain spelling was looked at, and holds our own session id.
+	// MCP's fields were checked in their plain spelling only, and that one holds our own session
+	// id.
 	if odd && (framingFields[folded] || strings.HasPrefix(folded, "Mcp-")) {
 		return false
 	}
@@ -188,9 +186,9 @@ func (n Names) forwards(name string, named []string) bool {
 	return true
 }
 
-// ConnectionNames are the fields that Connection asks to drop, canonical. A
-// name that is ours or that frames the message is an attack on what the
-// application sees (CVE-2024-45410): ok is false then.
+// ConnectionNames returns the canonical names of the fields that Connection asks to drop. ok is
+// false if one of them is reserved or a framing field: that is an attack on what the application
+// sees (CVE-2024-45410).
 func (n Names) ConnectionNames(h http.Header) (named []string, ok bool) {
 	for _, v := range h["Connection"] {
 		if v == "keep-alive" || v == "close" {
@@ -211,7 +209,7 @@ func (n Names) ConnectionNames(h http.Header) (named []string, ok bool) {
 	return named, true
 }
 
-// WantsTrailers reports whether the client takes trailers (gRPC needs it).
+// WantsTrailers reports whether the client accepts trailers, which gRPC needs.
 func WantsTrailers(h http.Header) bool {
 	for _, v := range h["Te"] {
 		for part := range strings.SplitSeq(v, ",") {
@@ -223,23 +221,23 @@ func WantsTrailers(h http.Header) bool {
 	return false
 }
 
-// Field is one header field that we set.
+// Field is a header field to set.
 type Field struct{ Name, Value string }
 
-// Outgoing is the header that goes upstream: the client's fields that may pass,
-// without a copy, and ours.
+// Outgoing is the header for the application: the client's fields that may pass, which are not
+// copied, and ours.
 type Outgoing struct {
 	Names     Names
 	Client    http.Header
 	Named     []string // fields that the client's Connection drops
 	Ours      []Field
-	Unencoded bool   // the answer will be read: no encodings
-	Token     string // the token's header, where it goes on
-	Masked    bool   // the answer will be rewritten: no encodings, no parts, no validators
+	Unencoded bool   // the bouncer reads the answer: ask for no encoding
+	Token     string // the header of the token, if the token is forwarded
+	Masked    bool   // the bouncer rewrites the answer: ask for no encoding, no range, and send no validators
 }
 
-// Apply drops and sets fields, our own included: a rule that strips an identity header
-// strips ours as well.
+// Apply drops and sets fields. It also drops ours: a rule that strips an identity header strips the
+// one that the bouncer sets.
 func (o *Outgoing) Apply(c Changes) {
 	if len(c.Drop) == 0 {
 		return
@@ -253,13 +251,13 @@ func (o *Outgoing) Apply(c Changes) {
 	o.Ours = append(o.Ours, c.Set...)
 }
 
-// maskDrops are the request fields that would bring an answer which cannot be
-// masked: a part of it, an encoded one, or a 304 onto an older clear copy.
+// maskDrops are the request fields that could cause an answer which cannot be masked: a part of it,
+// an encoded one, or a 304 for an older copy that was not masked.
 var maskDrops = map[string]bool{
 	"Accept-Encoding": true, "Range": true, "If-Range": true, "If-None-Match": true, "If-Modified-Since": true, "A-Im": true, "Want-Digest": true,
 }
 
-// passes reports the caller's token that is asked to go on.
+// passes reports whether a name is the header of a token that is to be forwarded.
 func (o *Outgoing) passes(name string) bool {
 	return o.Token != "" && name == o.Token
 }
@@ -287,7 +285,7 @@ func (o *Outgoing) Each(fn func(name, value string)) {
 	}
 }
 
-// Map is the same as a map, for the standard transport.
+// Map returns the fields of Each as a map, for the standard transport.
 func (o *Outgoing) Map() http.Header {
 	h := make(http.Header, len(o.Client)+len(o.Ours)+1)
 	o.Each(func(name, value string) { h[name] = append(h[name], value) })
@@ -297,8 +295,8 @@ func (o *Outgoing) Map() http.Header {
 	return h
 }
 
-// IsBouncers reports a field of an answer that only we set: an application does not
-// speak for the bouncer to its client. name is canonical.
+// IsBouncers reports whether only the bouncer sets this field of an answer. An application must not
+// speak for the bouncer. name is canonical.
 func IsBouncers(name string) bool {
 	if len(name) < len(Decision) || name[0] != 'X' {
 		return false
@@ -307,7 +305,8 @@ func IsBouncers(name string) bool {
 	return folded == Decision || strings.HasPrefix(folded, Decision+"-") || strings.HasPrefix(folded, "X-Gatehouse-")
 }
 
-// CopyAnswer puts an answer's end-to-end fields into dst, but for those that are ours.
+// CopyAnswer copies the end-to-end fields of an answer to dst, except those that only the bouncer
+// sets.
 func CopyAnswer(dst, src http.Header) {
 	var named []string
 	for _, v := range src["Connection"] {
@@ -335,7 +334,7 @@ next:
 	}
 }
 
-// IsSafe reports whether s may be a header value: no control characters.
+// IsSafe reports whether s may be a header value, because it has no control characters.
 func IsSafe(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if s[i] < ' ' || s[i] == 0x7f {
@@ -345,8 +344,8 @@ func IsSafe(s string) bool {
 	return true
 }
 
-// Changes are what becomes of a request's header: the client's fields that go, and
-// those that we set.
+// Changes are the changes to a request's header: the client's fields to drop, and the fields to
+// set.
 type Changes struct {
 	Drop []string
 	Set  []Field

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// Gap counts decisions that the log could not keep, until the log says so. A mark on disk
+// Gap counts decisions that the log could not keep, until the log records the gap. A mark on disk
 // repeats it, so that it survives the process.
 type Gap struct {
 	// ID is the id of the event for the gap, so that an event that is written twice is
@@ -35,8 +35,8 @@ type gaps struct {
 // gapPlaces is how many processes in a row may leave a mark.
 const gapPlaces = 64
 
-// open opens the marks of missing decisions below dir. A bouncer that cannot open them
-// starts all the same. Then only this process knows what is missing.
+// open opens the marks of missing decisions below dir. A bouncer that cannot open them still
+// starts. The counts are then in memory only.
 func (g *gaps) open(dir string, log *slog.Logger) {
 	marks, left, err := spool.OpenMarks(filepath.Join(dir, "missing"), gapPlaces)
 	if err != nil {

@@ -150,7 +150,7 @@ func (j *Journal) Run(ctx context.Context) {
 	}
 }
 
-// Trouble is what is wrong with the log or its disk; empty: nothing.
+// Trouble returns what is wrong with the log or its disk; empty: nothing.
 func (j *Journal) Trouble() string { return j.problem(j.reserve.Stats()) }
 
 func (j *Journal) problem(disk spool.ReserveStats) string {
@@ -179,5 +179,5 @@ func (j *Journal) NoteFailing() { j.failing.Store(true) }
 // Refuses reports whether the log takes no events now.
 func (j *Journal) Refuses() bool { return j.Spool.Stats().Refuses() }
 
-// Disk is the state of the reserved disk space.
+// Disk returns the state of the reserved disk space.
 func (j *Journal) Disk() spool.ReserveStats { return j.reserve.Stats() }

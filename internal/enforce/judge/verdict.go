@@ -33,8 +33,8 @@ type Verdict struct {
 	Decision rego.Decision
 	// Mask is how the answer must be rewritten. It is empty in shadow mode.
 	Mask []rego.MaskRule
-	// KeepTool reports whether a list may show a tool; nil: the list is not filtered.
-	// ToolsListed is told every tool that the server has.
+	// KeepTool reports whether a list may show a tool; nil: the list is not filtered. ToolsListed
+	// receives every tool that the server has.
 	KeepTool    func(name string) bool
 	ToolsListed func([]mcp.Tool)
 	// TapAnswer reads the answer without changing it; nil: nobody does.
@@ -52,15 +52,13 @@ type Verdict struct {
 	Failure string
 }
 
-// Permits reports whether the controls or the default action grant access, whatever the
-// mode.
+// Permits reports whether the controls or the default action grant access, in any mode.
 func (v *Verdict) Permits() bool {
 	return v.Outcome == metrics.Permit || v.Outcome == metrics.Mask || v.Outcome == metrics.PassThrough || v.Outcome == metrics.ShadowMask
 }
 
-// Effect is the effect of the controls. It is DENY where they granted a request that was
-// then refused for another reason, such as a bad token or an answer that cannot be masked
-// here.
+// Effect returns the effect of the controls. It is DENY where they granted a request that was then
+// refused for another reason, such as a bad token or an answer that cannot be masked here.
 func (v *Verdict) Effect() rego.Effect {
 	if !v.Permits() && v.Decision.Effect.Permits() {
 		return rego.Deny
@@ -68,9 +66,9 @@ func (v *Verdict) Effect() rego.Effect {
 	return v.Decision.Effect
 }
 
-// Named reports whether the result names the control that decided. A control that granted
+// NamesControl reports whether the result names the control that decided. A control that granted
 // access has no part in a later refusal, but one that masks does.
-func (v *Verdict) Named() bool {
+func (v *Verdict) NamesControl() bool {
 	return v.Decision.PolicyName != "" && (v.Effect() == v.Decision.Effect || v.Decision.Effect == rego.Mask)
 }
 
@@ -200,8 +198,8 @@ func (v *Verdict) readsUser() bool {
 	return false
 }
 
-// MetadataPath is where a protected resource says who issues its tokens (RFC 9728 section
-// 3). The path of the resource follows it.
+// MetadataPath is the prefix of the path of a protected resource's metadata, which lists its token
+// issuers (RFC 9728 section 3). The path of the resource follows it.
 const MetadataPath = "/.well-known/oauth-protected-resource"
 
 // CodeNoToken is the error code of a request that was refused without a token.

@@ -40,8 +40,8 @@ func Reduce(r io.Reader, most int) (doc []byte, cut int, err error) {
 // Cut is a text that was removed from a document: the bytes from From to To.
 type Cut struct{ From, To int64 }
 
-// Excise is Reduce, but removes such texts completely. In place of each it writes mark, the number
-// of the cut, and mark again, so that Splice can put it back.
+// Excise is like Reduce, but removes such texts completely. In place of each it writes mark, the
+// number of the cut, and mark again, so that Splice can put it back.
 func Excise(r io.Reader, most int, mark string) (doc []byte, cuts []Cut, err error) {
 	d := reducer{in: bufio.NewReaderSize(r, 32<<10), most: most, mark: mark}
 	if err := d.run(); err != nil {

@@ -1,5 +1,5 @@
-// Package maskbody masks the bodies of answers and requests. It refuses what it cannot
-// mask, and never hands it on in clear.
+// Package maskbody masks the bodies of answers and requests. It refuses what it cannot mask, and
+// never passes it on unmasked.
 package maskbody
 
 import (
@@ -63,12 +63,12 @@ type Config struct {
 	UpstreamTimeout, BodyIdle time.Duration
 }
 
-// New is a masker. It masks two large answers at a time; the others wait.
+// New returns a masker. It masks two large answers at a time; the others wait.
 func New(c Config) *Masker { return &Masker{c, make(chan struct{}, LargeMaskers)} }
 
-// Answer masks an answer, or answers 502. An answer that cannot be read cannot be masked,
-// and is never handed on in clear. A document is read whole and gets a new length; a
-// stream stays a stream.
+// Answer masks an answer, or answers 502. An answer that cannot be read cannot be masked, and is
+// never passed on unmasked. A document is read whole and gets a new length; a stream stays a
+// stream.
 func (m *Masker) Answer(ctx context.Context, w http.ResponseWriter, in *request.Inbound, ans *upstream.Answer, v *judge.Verdict, rules *mask.Rules) {
 	clean := false
 	defer func() { ans.Finish(clean) }()
@@ -175,7 +175,7 @@ func (m *Masker) isEmpty(ans *upstream.Answer) (bool, error) {
 }
 
 // maskWhole masks a document that was read whole.
-func (m *Masker) maskWhole(doc []byte, rules *mask.Rules, how wayToRewrite) ([]byte, error) {
+func (m *Masker) maskWhole(doc []byte, rules *mask.Rules, how rewriteMethod) ([]byte, error) {
 	if how == wholeJSON {
 		return m.applyMask(doc, rules)
 	}
@@ -190,20 +190,20 @@ func (m *Masker) maskWhole(doc []byte, rules *mask.Rules, how wayToRewrite) ([]b
 	return out, err
 }
 
-// wayToRewrite is how an answer can be masked, by its media type.
-type wayToRewrite uint8
+// rewriteMethod is how an answer can be masked, by its media type.
+type rewriteMethod uint8
 
 const (
-	unreadableType wayToRewrite = iota
+	unreadableType rewriteMethod = iota
 	wholeJSON
 	linesOfJSON
 	events
 	plainText
 )
 
-// rewriting is how an answer with these content types can be masked. Clients read a
-// document with two types or an unknown charset as they please.
-func rewriting(types []string, rules *mask.Rules) wayToRewrite {
+// rewriting returns how an answer with these content types can be masked. Clients differ in how
+// they read a document with two types or an unknown charset.
+func rewriting(types []string, rules *mask.Rules) rewriteMethod {
 	if len(types) != 1 {
 		return unreadableType
 	}
@@ -235,7 +235,7 @@ type Rewriter interface {
 
 // stream masks a body piece by piece. The header is sent first, so that only a broken
 // connection can tell the client that masking failed.
-func (m *Masker) stream(w http.ResponseWriter, ans *upstream.Answer, rules *mask.Rules, how wayToRewrite, body io.Reader) {
+func (m *Masker) stream(w http.ResponseWriter, ans *upstream.Answer, rules *mask.Rules, how rewriteMethod, body io.Reader) {
 	rc := http.NewResponseController(w)
 	w.WriteHeader(ans.StatusCode)
 	_ = rc.Flush()
@@ -300,8 +300,7 @@ func (m *Masker) applyMask(doc []byte, rules *mask.Rules) (out []byte, err error
 	return out, err
 }
 
-// Unpacked is a body without its content encoding. Encodings other than gzip are an
-// error.
+// Unpacked returns a body without its content encoding. Encodings other than gzip are an error.
 func Unpacked(ans *upstream.Answer, body io.Reader) (io.Reader, error) {
 	switch enc := ans.Header["Content-Encoding"]; {
 	case len(enc) == 0 || len(enc) == 1 && (enc[0] == "" || strings.EqualFold(enc[0], "identity")):
@@ -316,7 +315,7 @@ func Unpacked(ans *upstream.Answer, body io.Reader) (io.Reader, error) {
 	return nil, ErrUnmaskable
 }
 
-// zipped is a gzip stream that nothing may follow.
+// zipped is a gzip stream. Anything after its end is an error.
 type zipped struct {
 	*gzip.Reader
 	below io.Reader
@@ -402,7 +401,7 @@ func (t *timedBody) Read(p []byte) (int, error) {
 	return t.ans.Body.Read(p)
 }
 
-// noRules hide nothing. Nobody changes them.
+// noRules hide nothing. Do not change them.
 var noRules = &mask.Rules{}
 
 // Rules prepares the masks of a verdict. A mask that means nothing is an error, because

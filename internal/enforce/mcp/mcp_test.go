@@ -89,15 +89,15 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}
-	for body, want := range map[string][3]bool{ // harmless, known, notification
-		`{"jsonrpc":"2.0","id":1,"method":"ping"}`:                        {true, true, false},
-		`{"jsonrpc":"2.0","method":"notifications/x"}`:                    {true, true, true},
-		`{"jsonrpc":"2.0","id":1,"method":"notifications/x"}`:             {false, true, false},
-		`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"x"}}`:   {false, true, true},
-		`{"jsonrpc":"2.0","id":1,"method":"tools/destroy","params":null}`: {false, false, false},
+	for body, want := range map[string][2]bool{ // harmless, known
+		`{"jsonrpc":"2.0","id":1,"method":"ping"}`:                        {true, true},
+		`{"jsonrpc":"2.0","method":"notifications/x"}`:                    {true, true},
+		`{"jsonrpc":"2.0","id":1,"method":"notifications/x"}`:             {false, true},
+		`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"x"}}`:   {false, true},
+		`{"jsonrpc":"2.0","id":1,"method":"tools/destroy","params":null}`: {false, false},
 	} {
 		m, bad := Parse(decode(t, body), Headers{}, false)
-		if bad != nil || [3]bool{m.Harmless(), m.Known(), m.Notification()} != want {
+		if bad != nil || [2]bool{m.Harmless(), m.Known()} != want {
 			t.Errorf("%s: %v", body, bad)
 		}
 	}

@@ -57,9 +57,6 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return e.Message }
 
-// Notification reports whether the message gets no answer.
-func (m *Message) Notification() bool { return m.ID == "" && m.Method != Response }
-
 // Harmless reports whether anybody may send the message: pings and notifications (COAZ-MCP).
 func (m *Message) Harmless() bool {
 	return m.Method == "ping" || m.ID == "" && strings.HasPrefix(m.Method, "notifications/")

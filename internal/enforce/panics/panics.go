@@ -18,7 +18,7 @@ type Reporter struct {
 	log   *slog.Logger
 }
 
-// New counts in count.
+// New returns a reporter that counts in count.
 func New(count *metrics.Counters, logger *slog.Logger) *Reporter {
 	return &Reporter{count, logger}
 }
@@ -30,7 +30,8 @@ func (r *Reporter) Panicked(ctx context.Context, what string, p any, id string) 
 	r.log.ErrorContext(ctx, what, "panic", fault.DescribePanic(p), "request_id", id, "stack", string(debug.Stack()))
 }
 
-// Caught is what the evaluator calls when a control makes it panic. The control denies.
+// Caught returns the function that the evaluator calls when a control makes it panic. The control
+// denies.
 func (r *Reporter) Caught(ctx context.Context, id string) func(*rego.Panic) {
 	return func(p *rego.Panic) {
 		r.count.Panics.Add(1)

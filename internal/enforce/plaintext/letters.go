@@ -11,7 +11,7 @@ import (
 // plainest form. It is the last step of decoding.
 func (t *Text) letters(final bool) {
 	in := t.Bytes
-	out := t.fresh()
+	out := t.emptyLayer()
 	last := -1 // where the previous character begins in out, or -1
 	i := 0
 	for i < len(in) {

@@ -121,7 +121,7 @@ func (d decoder) present(b []byte, final bool) bool {
 func (t *Text) apply(d decoder, final bool) (whole bool) {
 	var buf [8]byte
 	in := t.Bytes
-	out := t.fresh()
+	out := t.emptyLayer()
 	i := 0
 	for i < len(in) {
 		c := in[i]
@@ -152,8 +152,8 @@ func (t *Text) apply(d decoder, final bool) (whole bool) {
 	return whole
 }
 
-// fresh returns an empty layer, in memory that is no longer used.
-func (t *Text) fresh() layer {
+// emptyLayer returns an empty layer, in memory that is no longer used.
+func (t *Text) emptyLayer() layer {
 	l := t.spare
 	l.bytes, l.from, l.to = l.bytes[:0], l.from[:0], l.to[:0]
 	return l

@@ -184,7 +184,7 @@ func appendResult(dst []byte, v *judge.Verdict) []byte {
 		reason = "no control covers this request"
 	}
 	dst = value.AppendString(dst, v.Hidden.Text(reason))
-	if v.Named() {
+	if v.NamesControl() {
 		dst = append(dst, `,"policy_id":`...)
 		dst = strconv.AppendInt(dst, d.PolicyID, 10)
 		dst = append(dst, `,"policy_name":`...)
@@ -217,7 +217,7 @@ func appendResult(dst []byte, v *judge.Verdict) []byte {
 // names it.
 func appendEvaluated(dst []byte, v *judge.Verdict) []byte {
 	d := &v.Decision
-	if len(d.Ran) == 0 || len(d.Ran) == 1 && v.Named() && d.Ran[0].Meta().ID == d.PolicyID {
+	if len(d.Ran) == 0 || len(d.Ran) == 1 && v.NamesControl() && d.Ran[0].Meta().ID == d.PolicyID {
 		return dst
 	}
 	dst = append(dst, `,"evaluated":[`...)
@@ -260,7 +260,7 @@ func appendBasicInput(dst []byte, in *request.Inbound, who *identity.Caller, v *
 	return append(dst, '}', '}')
 }
 
-// Gap is an event about decisions that are missing in the log.
+// Gap returns an event about decisions that are missing in the log.
 func Gap(labels []byte, st *settings.State, g *journal.Gap, now time.Time) []byte {
 	first, last := g.First.UTC().Format(time.RFC3339Nano), g.Last.UTC().Format(time.RFC3339Nano)
 	message := fmt.Sprintf("%d decisions are missing (%d passed): the bouncer could not write its log from %s to %s", g.Count, g.Passed, first, last)

@@ -72,9 +72,9 @@ func (r *Recorder) carriesInput(st *settings.State, in *request.Inbound) bool {
 	return r.inputs.Take(in.At) && r.journal.Spool.Bytes() < r.journal.MaxBytes/inputSpoolPart
 }
 
-// recordable is the request as the decision log may hold it. Masks of the request also
-// apply to the log, even in shadow mode, where the application gets the body unmasked.
-// What cannot be masked is left out.
+// recordable returns the request as the decision log may hold it. Masks of the request also apply
+// to the log, even in shadow mode, where the application gets the body unmasked. What cannot be
+// masked is left out.
 func (r *Recorder) recordable(in *request.Inbound, v *judge.Verdict) *request.Inbound {
 	_, list := mask.Split(v.Decision.Mask)
 	if len(list) == 0 || in.Seen == nil || in.Seen.RPC == nil && in.Seen.LLM == nil {

@@ -51,7 +51,7 @@ func (r *Recorder) foldRefusal(st *settings.State, in *request.Inbound, who *ide
 // eventBytes is roughly the size of an event without its texts.
 const eventBytes = 900
 
-// bodyBytes is roughly how much of the body an event may repeat, in bytes.
+// bodyBytes returns roughly how much of the body an event may repeat, in bytes.
 func bodyBytes(s *request.Inspection) int {
 	if s == nil {
 		return 0
@@ -75,8 +75,8 @@ func truncate(s string) string {
 	return strings.ToValidUTF8(s[:briefText], "") + "…"
 }
 
-// exampleEvent is the event of refusals that are counted together. It holds what they
-// have in common.
+// exampleEvent returns the event of refusals that are counted together. It holds what they have in
+// common.
 func (r *Recorder) exampleEvent(st *settings.State, in *request.Inbound, who *identity.Caller, v *judge.Verdict, by fold.Grade) []byte {
 	told, said := shorten(in, v)
 	if by != fold.Equal {
@@ -115,7 +115,7 @@ func (r *Recorder) WriteFolded(all bool) {
 	}
 }
 
-// foldedEvent is the example event of a sum, with the count.
+// foldedEvent returns the example event of a sum, with the count.
 func foldedEvent(s *fold.Sum[[]byte]) []byte {
 	event := strings.TrimSuffix(string(s.Example), "}}")
 	return fmt.Appendf(nil, `%s,"folded":{"count":%d,"first":%q,"last":%q,"by":%q,"digest":%q}}}`, event, s.Count,

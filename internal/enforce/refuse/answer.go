@@ -45,7 +45,7 @@ func (rw *Writer) Write(w http.ResponseWriter, in *request.Inbound, decision str
 	_, _ = w.Write(body)
 }
 
-// StatusFor is the HTTP status that the client gets.
+// StatusFor returns the HTTP status that the client gets.
 func StatusFor(no *request.Refusal, in *request.Inbound) int {
 	if in.Calls() && (no.Code == "access_denied" || no.Code == judge.CodeBudget || no.Code == "unknown_method") {
 		// The answer to a call carries the error. MCP clients take any other status for a
@@ -55,9 +55,9 @@ func StatusFor(no *request.Refusal, in *request.Inbound) int {
 	return no.Status
 }
 
-// ProviderOf is the model provider whose error format the client expects; "": none. The
-// form of the request comes first, then the resource if it is a model endpoint, and where
-// no resource matches, a path that only models have.
+// ProviderOf returns the model provider whose error format the client expects; "": none. The form
+// of the request comes first, then the resource if it is a model endpoint, and where no resource
+// matches, a path that only models have.
 func (rw *Writer) ProviderOf(in *request.Inbound) string {
 	byPath := llm.ProviderOf(in.Path, in.Headers)
 	if in.Seen != nil && in.Seen.LLM != nil {
@@ -84,8 +84,8 @@ func (rw *Writer) ProviderOf(in *request.Inbound) string {
 	return llm.Dialect(name)
 }
 
-// Body is JSON {error, message, decision_id?, request_id, request_access?}. MCP clients and clients of
-// models get the error format of their protocol.
+// Body returns JSON {error, message, decision_id?, request_id, request_access?}. MCP clients and
+// clients of models get the error format of their protocol.
 func Body(in *request.Inbound, provider, decision string, no *request.Refusal) []byte {
 	if in.Seen != nil && (in.Seen.RPC != nil || in.Seen.MCPError != nil) {
 		return rpcError(in.Seen, in, decision, no)
@@ -133,7 +133,7 @@ func Header(set func(name, value string), in *request.Inbound, provider, decisio
 	}
 }
 
-// rpcError is a refusal as a JSON-RPC error with the id of the message.
+// rpcError returns a refusal as a JSON-RPC error with the id of the message.
 func rpcError(s *request.Inspection, in *request.Inbound, decision string, no *request.Refusal) []byte {
 	code, id := mcp.CodeDenied, ""
 	switch {
@@ -167,7 +167,7 @@ func appendAccess(dst []byte, no *request.Refusal) []byte {
 	return append(append(dst, `,"request_access":`...), no.Access...)
 }
 
-// challenge is the value of WWW-Authenticate (RFC 6750 section 3, RFC 9728 section 5.1).
+// challenge returns the value of WWW-Authenticate (RFC 6750 section 3, RFC 9728 section 5.1).
 func challenge(in *request.Inbound, no *request.Refusal) string {
 	var with []string
 	if no.Code != judge.CodeNoToken {

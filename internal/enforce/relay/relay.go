@@ -1,4 +1,4 @@
-// Package relay hands requests to the application and its answers to the client.
+// Package relay forwards requests to the application and its answers to the client.
 package relay
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 )
 
-// Relay hands requests to the application and its answers to the client.
+// Relay forwards requests to the application and its answers to the client.
 type Relay struct {
 	Up       *upstream.Upstream
 	Judge    *judge.Judge
@@ -109,10 +109,10 @@ func (l *Relay) Forward(w http.ResponseWriter, r *http.Request, in *request.Inbo
 	}
 }
 
-// outgoingHeader is the header that the application gets: the client's fields that may
-// pass, the identity that the bouncer proved, and forwarding facts that it saw itself.
+// outgoingHeader returns the header that the application gets: the client's fields that may pass,
+// the identity that the bouncer proved, and forwarding facts that it saw itself.
 func (l *Relay) outgoingHeader(in *request.Inbound, st *settings.Settings, who *identity.Caller) *header.Outgoing {
-	made := &struct { // one piece of memory
+	made := &struct { // one allocation
 		header.Outgoing
 		room [12]header.Field
 	}{}
@@ -149,7 +149,7 @@ func (l *Relay) outgoingHeader(in *request.Inbound, st *settings.Settings, who *
 	return head
 }
 
-// answerUpstreamError answers when the application gave no answer.
+// answerUpstreamError answers a request that the application did not answer.
 func (l *Relay) answerUpstreamError(w http.ResponseWriter, r *http.Request, in *request.Inbound, err error) {
 	if body, ok := r.Body.(*bodies.Client); ok && body.TooSlow() {
 		l.Count.SlowClient.Add(1)
@@ -355,7 +355,7 @@ func (t *tunnels) count() int {
 // CloseTunnels closes every open socket.
 func (l *Relay) CloseTunnels() { l.tunnels.each(func(o *openTunnel) { o.shut() }) }
 
-// OpenTunnels is the number of open sockets.
+// OpenTunnels returns the number of open sockets.
 func (l *Relay) OpenTunnels() int { return l.tunnels.count() }
 
 // RecheckTunnels decides again on every open socket and closes those that would be

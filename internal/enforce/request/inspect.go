@@ -66,8 +66,8 @@ func HeadOf(h http.Header, length int64) BodyHead {
 	}
 }
 
-// Needs is what the controls in scope want to see beyond the head. It returns false when
-// that is nothing. It costs one lookup.
+// Needs returns what the controls in scope want to see beyond the head. It returns false when that
+// is nothing. It costs one lookup.
 func (in *Inbound) Needs(st *settings.State) (lang.Refs, bool) {
 	if st.Set == nil {
 		return lang.Refs{}, false
@@ -247,7 +247,7 @@ func (s *Inspection) members() []value.Member {
 	return out
 }
 
-// Metered is the usage account of the request; nil when nothing is counted.
+// Metered returns the usage account of the request; nil when nothing is counted.
 func (s *Inspection) Metered() *usage.Account {
 	if s == nil {
 		return nil

@@ -19,8 +19,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// KindOf is what a resource is registered as: its resource_kind, or else its type, with
-// one name for models (llm_endpoint) and one for MCP servers (mcp_server).
+// KindOf returns what a resource is registered as: its resource_kind, or else its type, with one
+// name for models (llm_endpoint) and one for MCP servers (mcp_server).
 func KindOf(res *rego.Resource) string {
 	if res == nil {
 		return ""
@@ -73,7 +73,7 @@ var queryPrompts = []string{
 	"prompt", "input", "inputs", "message", "messages", "content", "contents", "system", "instructions", "q", "query", "question", "text", "template", "suffix", "preamble",
 }
 
-// source is what is known of a request to a model beside its body.
+// source returns what is known of a request to a model beside its body.
 func (s *Inspection) source(in *Inbound, model bool) llm.Source {
 	src := llm.Source{Path: in.Path, AnthropicVersion: s.Head.version, Model: model, Texts: readsTexts(s.Refs)}
 	if model {
@@ -82,8 +82,8 @@ func (s *Inspection) source(in *Inbound, model bool) llm.Source {
 	return src
 }
 
-// promptsOfPath are the segments of a path that may hold a prompt, as some services take
-// it there. In a request without a body only segments with spaces count, because a GET of
+// promptsOfPath returns the segments of a path that may hold a prompt, as some services take it
+// there. In a request without a body only segments with spaces count, because a GET of
 // /models/some-model-name asks nothing.
 func (s *Inspection) promptsOfPath(path string) (out []value.Member) {
 	for seg := range strings.SplitSeq(path, "/") {
@@ -95,8 +95,8 @@ func (s *Inspection) promptsOfPath(path string) (out []value.Member) {
 	return out
 }
 
-// promptsOfQuery are the query parameters that may hold a prompt: those with the name of
-// one, and those whose name or value is wordy.
+// promptsOfQuery returns the query parameters that may hold a prompt: those with the name of one,
+// and those whose name or value is wordy.
 func promptsOfQuery(params value.Value) (out []value.Member) {
 	params.Each(func(name string, values value.Value) bool {
 		says := slices.Contains(queryPrompts, strings.ToLower(name)) || llm.IsWordy(name)
@@ -145,7 +145,7 @@ func (s *Inspection) Read(in *Inbound) {
 	}
 }
 
-// size is the length of the whole body in bytes.
+// size returns the length of the whole body in bytes.
 func (s *Inspection) size() int64 {
 	if s.Kept != nil {
 		return s.Kept.Length()
@@ -161,7 +161,7 @@ func (s *Inspection) Content() io.Reader {
 	return bytes.NewReader(s.Body)
 }
 
-// Begin is the beginning of the body.
+// Begin returns the beginning of the body.
 func (s *Inspection) Begin() []byte {
 	if s.Kept == nil {
 		return s.Body

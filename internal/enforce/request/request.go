@@ -88,12 +88,12 @@ type Inbound struct {
 	MetadataURL     string        // where the token issuer is published; sent with a 401
 }
 
-// Locator is the part of the decision request that finds the resource.
+// Locator returns the part of the decision request that finds the resource.
 func (in *Inbound) Locator() *rego.Request {
 	return &rego.Request{ResourceID: in.Resource, Host: in.Host, Path: in.Path, Method: in.Method}
 }
 
-// Placed is where the set finds the request. The lookup happens once.
+// Placed returns where the set finds the request. The lookup happens once.
 func (in *Inbound) Placed(set *rego.Set) *rego.Place {
 	if by := in.Locator(); !in.Place.Of(set, by) {
 		in.Place = set.Find(by)
@@ -101,7 +101,7 @@ func (in *Inbound) Placed(set *rego.Set) *rego.Place {
 	return &in.Place
 }
 
-// Deadline is how long the decision may take.
+// Deadline returns how long the decision may take.
 func (in *Inbound) Deadline(most time.Duration) time.Duration {
 	if in.Patience > 0 {
 		return min(in.Patience, most)
@@ -183,7 +183,7 @@ func wantsWebSocket(r *http.Request) bool {
 	return false
 }
 
-// RequestID is the client's request id if it is sane, and otherwise a new one.
+// RequestID returns the client's request id if it is sane, and otherwise a new one.
 func (rd *Reader) RequestID(h http.Header, at time.Time) string {
 	if v := h[header.RequestID]; len(v) == 1 && SaneID(v[0]) {
 		return v[0]
@@ -218,11 +218,10 @@ func ActionName(method string) string {
 	return strings.ToLower(method)
 }
 
-// Question is the decision request: input.user, .action {name, method}, .resource {path,
-// host}, .context {ip_address, timestamp, request_id} and, with head, .request {method,
-// path, host, query, headers}. Controls that ask for them also get .llm and .usage, and
-// requests from Envoy .gateway {principal, sni, extensions}. The path must have been
-// looked up.
+// Question returns the decision request: input.user, .action {name, method}, .resource {path,
+// host}, .context {ip_address, timestamp, request_id} and, with head, .request {method, path, host,
+// query, headers}. Controls that ask for them also get .llm and .usage, and requests from Envoy
+// .gateway {principal, sni, extensions}. The path must have been looked up.
 func (in *Inbound) Question(st *settings.Settings, who *identity.Caller, head bool) rego.Request {
 	user := who.Doc
 	if !user.Defined() {
@@ -251,7 +250,7 @@ func (in *Inbound) Question(st *settings.Settings, who *identity.Caller, head bo
 	}
 }
 
-// WithHead is q, a question about the request, with input.request if that is missing.
+// WithHead returns q, a question about the request, with input.request if that is missing.
 func (in *Inbound) WithHead(st *settings.Settings, q rego.Request) rego.Request {
 	if q.Extra.Get("request").Defined() {
 		return q
@@ -266,7 +265,7 @@ func (in *Inbound) WithHead(st *settings.Settings, q rego.Request) rego.Request 
 	return q
 }
 
-// head is input.request. No other part takes as long to make, and few controls read it.
+// head returns input.request. No other part takes as long to make, and few controls read it.
 func (in *Inbound) head(st *settings.Settings, method, path, host value.Value) value.Value {
 	query := in.params
 	if !query.Defined() {
@@ -291,7 +290,7 @@ func (in *Inbound) head(st *settings.Settings, method, path, host value.Value) v
 
 var emptyObject = value.Object()
 
-// Credit is what the application gets in place of the caller's credentials.
+// Credit returns what the application gets in place of the caller's credentials.
 func (in *Inbound) Credit(st *settings.State, res *rego.Resource, who *identity.Caller) header.Changes {
 	if res == nil && st.Set != nil && st.HasResourceCredentials() {
 		res = st.Set.Match(in.Locator())
@@ -299,8 +298,7 @@ func (in *Inbound) Credit(st *settings.State, res *rego.Resource, who *identity.
 	return st.Credit(in.Headers, res, who)
 }
 
-// Scheme is the scheme that the client used, as seen here or by the trusted proxy in
-// front.
+// Scheme returns the scheme that the client used, as seen here or by the trusted proxy in front.
 func (in *Inbound) Scheme() string {
 	if p := in.Headers["X-Forwarded-Proto"]; in.Trusted && len(p) == 1 && (p[0] == "http" || p[0] == "https") {
 		return p[0]

@@ -107,7 +107,7 @@ var targetBytes = func() (t [256]bool) {
 	return t
 }()
 
-// canonicalPath is the one form of a path, as it is forwarded.
+// canonicalPath returns the canonical form of a path, in which it is forwarded.
 func canonicalPath(raw string, keepSlash bool) (string, bool) {
 	p, err := rego.NormalizePath(raw)
 	if err != nil {
@@ -125,9 +125,9 @@ func canonicalPath(raw string, keepSlash bool) (string, bool) {
 	return p, true
 }
 
-// canonicalHost is the host in lower case and without a final dot, or an IPv6 address in
-// its one form. A missing host (HTTP/1.0) is empty. A host that an application might read
-// differently is refused: odd ports, empty labels, brackets around anything but IPv6.
+// canonicalHost returns the host in lower case and without a final dot, or an IPv6 address in its
+// one form. A missing host (HTTP/1.0) is empty. A host that an application might read differently
+// is refused: odd ports, empty labels, brackets around anything but IPv6.
 func canonicalHost(h string) (string, bool) {
 	if h == "" {
 		return "", true

@@ -39,7 +39,7 @@ func NewSeal(key masking.HashKey) *Seal {
 // IsSealed reports whether a bouncer issued an id.
 func IsSealed(id string) bool { return strings.HasPrefix(id, sealedSession) }
 
-// Seal is the id that the user gets. It is always the same.
+// Seal returns the id for the user. It is always the same.
 func (s *Seal) Seal(id, user string) string {
 	mac := hmac.New(sha256.New, s.key)
 	mac.Write([]byte(user + "\x00" + id))
@@ -47,8 +47,8 @@ func (s *Seal) Seal(id, user string) string {
 	return sealedSession + base64.RawURLEncoding.EncodeToString(s.aead.Seal(nonce, nonce, []byte(id), []byte(user)))
 }
 
-// Open is the server's own id. It returns false for an id that was not sealed here, or
-// for another user.
+// Open returns the server's own id. It returns false for an id that was not sealed here, or that
+// was sealed for another user.
 func (s *Seal) Open(sealed, user string) (string, bool) {
 	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(sealed, sealedSession))
 	if err != nil || len(raw) < s.aead.NonceSize() {

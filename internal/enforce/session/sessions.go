@@ -73,7 +73,7 @@ func (s *Book) NoteMasks(key string, masks []rego.MaskRule) {
 	got.masks = UniteMasks(got.masks, masks)
 }
 
-// Masks are the masks that answers in a session had.
+// Masks returns the masks that answers in a session had.
 func (s *Book) Masks(key string) []rego.MaskRule {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *Book) Masks(key string) []rego.MaskRule {
 	return nil
 }
 
-// UniteMasks is a copy of a with the masks of b that it lacks.
+// UniteMasks returns a copy of a with the masks of b that it lacks.
 func UniteMasks(a, b []rego.MaskRule) []rego.MaskRule {
 	have := make(map[rego.MaskRule]bool, len(a)+len(b))
 	out := make([]rego.MaskRule, 0, len(a)+len(b))

@@ -119,7 +119,7 @@ func toolKey(server, tool string) string {
 	return strconv.Itoa(len(server)) + " " + server + " " + tool
 }
 
-// Names are the tools that a server has listed. They must not be changed.
+// Names returns the tools that a server has listed. They must not be changed.
 func (t *Tools) Names(server string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -139,7 +139,7 @@ func (t *Tools) Names(server string) []string {
 	return names
 }
 
-// Declared are the parameters that a server's tools declare. They must not be changed.
+// Declared returns the parameters that a server's tools declare. They must not be changed.
 func (t *Tools) Declared(server string) map[string][]mcp.Param {
 	t.mu.Lock()
 	defer t.mu.Unlock()

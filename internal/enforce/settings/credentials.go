@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
 
-// credential is one header that we set, add or strip on what goes to the
-// application. Its value is in no log, no status and no metric.
+// credential is one header to set, add or strip on requests to the application. Its value never
+// appears in logs, status reports or metrics.
 type credential struct {
 	Header     string `json:"header"`
 	Action     string `json:"action"`
@@ -23,21 +23,21 @@ type credential struct {
 	Value      string `json:"value"`
 }
 
-// Credentials are those of the bouncer, as the control plane last gave them.
+// Credentials are the bouncer's credentials, as the control plane last sent them.
 type Credentials struct {
 	no   int64
 	list []credential
-	// byResource is set when one of them is for one resource alone.
+	// byResource is true if one of them applies to a single resource.
 	byResource bool
 }
 
 const (
-	// The key and the place that the control plane seals them under and for.
+	// The purpose that the control plane encrypts credentials for.
 	credentialsPurpose = "upstream credentials"
 )
 
-// ErrNoCredentials keeps a bundle waiting that names credentials which are not to
-// be had: without them requests would go out with their callers' own.
+// ErrNoCredentials means that credentials which a bundle names are not available. The bundle does
+// not become active then, because requests would carry the callers' own credentials.
 var ErrNoCredentials = errors.New("the credentials for the application are not available")
 
 // sealedCredentials is the control plane's answer, and the file.
@@ -47,7 +47,8 @@ type sealedCredentials struct {
 	Sealed    []byte `json:"sealed"`
 }
 
-// OpenCredentials reads what was sealed for us, of the number least or a later one.
+// OpenCredentials decrypts credentials that were encrypted for this bouncer. Their number must be
+// at least least.
 func OpenCredentials(data []byte, token, id string, least int64) (*Credentials, error) {
 	var s sealedCredentials
 	if err := json.Unmarshal(data, &s); err != nil {
@@ -80,16 +81,16 @@ func OpenCredentials(data []byte, token, id string, least int64) (*Credentials, 
 	return out, nil
 }
 
-// Number is the credentials' number, which bundles name.
+// Number returns the number of the credentials. Bundles name it.
 func (c *Credentials) Number() int64 { return c.no }
 
-// HasResourceCredentials reports whether credentials count for some resources alone.
+// HasResourceCredentials reports whether some credentials apply to single resources.
 func (st *State) HasResourceCredentials() bool {
 	return st.Credentials != nil && st.Credentials.byResource
 }
 
-// forRequest are the credentials that count for a request: those for all, and
-// those for its resource, which come before them.
+// forRequest returns the credentials for a request. Those for its resource replace those for all
+// requests.
 func (st *State) forRequest(res *rego.Resource) []credential {
 	if st.Credentials == nil || len(st.Credentials.list) == 0 {
 		return nil
@@ -114,13 +115,14 @@ func (st *State) forRequest(res *rego.Resource) []credential {
 	return own
 }
 
-// tokenHeaders is what carried the caller's token, when it is not to go on.
+// tokenHeaders returns the headers that may carry the caller's token, if the token must not be
+// forwarded.
 func (s *Settings) tokenHeaders(who *identity.Caller) []string {
 	switch {
 	case s.PassToken:
 		return nil
 	case s.Names.Token != "":
-		return nil // reserved: it never goes on
+		return nil // reserved: it is never forwarded
 	case s.Mode == Enforcing && !who.Expires.IsZero():
 		return authorizationOnly
 	}
@@ -129,10 +131,9 @@ func (s *Settings) tokenHeaders(who *identity.Caller) []string {
 
 var authorizationOnly = []string{"Authorization"}
 
-// Credit works out what the application gets in place of the caller's credentials.
-// A token that was for us is not for who stands behind, unless it is to pass; in
-// shadow mode, where nothing may differ from direct access, it stays, but for
-// what a credential takes the place of.
+// Credit returns what the application receives in place of the caller's credentials. A token that
+// is meant for the bouncer is not forwarded, unless the configuration asks for that. Shadow mode
+// must not differ from direct access, so the token stays there, unless a credential replaces it.
 func (st *State) Credit(headers http.Header, res *rego.Resource, who *identity.Caller) (c header.Changes) {
 	c.Drop = st.tokenHeaders(who)
 	for _, r := range st.forRequest(res) {

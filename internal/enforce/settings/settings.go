@@ -1,5 +1,5 @@
-// Package settings makes a bouncer's configuration ready: what a bundle says of the
-// bouncer, and the credentials that its application gets.
+// Package settings reads the bouncer's configuration from a bundle, and the credentials for its
+// application.
 package settings
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
-// Mode is whether denials are acted on.
+// Mode says whether denials are enforced.
 type Mode uint8
 
 const (
@@ -31,7 +31,7 @@ const (
 	Shadowing
 )
 
-// String is the mode's name in bundles, status reports and metrics.
+// String returns the mode's name in bundles, status reports and metrics.
 func (m Mode) String() string {
 	if m == Shadowing {
 		return "shadow"
@@ -39,50 +39,50 @@ func (m Mode) String() string {
 	return "enforce"
 }
 
-// bundleMeta is what the control plane says of this bouncer: the member
-// `bouncer` of the manifest's metadata, or of the bundle's gatehouse/data.json.
+// bundleMeta is what the control plane says about this bouncer: the member `bouncer` of the
+// manifest's metadata, or of the bundle's gatehouse/data.json.
 type bundleMeta struct {
 	ID          json.Number `json:"id"`
 	Name        string      `json:"name"`
 	Tenant      string      `json:"tenant"`
 	Environment string      `json:"environment"`
 	Mode        string      `json:"mode"`
-	Credentials int64       `json:"credentials"` // the number of those that belong to the bundle
-	// Replay is off where the tenant keeps no inputs for replay; else it is absent.
+	Credentials int64       `json:"credentials"` // the number of the credentials for this bundle
+	// Replay is off if the tenant keeps no inputs for replay. Otherwise it is absent.
 	Replay string        `json:"replay"`
 	Config configuration `json:"configuration"`
 }
 
-// configuration is the part of a bouncer's open `configuration` object that
-// the data plane reads. Members that it does not know are left alone.
+// configuration is the part of a bouncer's `configuration` object that the data plane reads. It
+// ignores unknown members.
 type configuration struct {
 	// EnforcementMode `shadow` rolls this bouncer back while its environment enforces.
 	EnforcementMode string `json:"enforcement_mode"`
-	// DefaultAction is pass_through (default) or deny: what happens where no control is in scope.
+	// DefaultAction is pass_through (default) or deny. It applies if no control is in scope.
 	DefaultAction string `json:"default_action"`
-	// MaxStale is a duration such as 24h; empty: the last good bundle never ages.
+	// MaxStale is a duration such as 24h. If it is empty, the last good bundle never expires.
 	MaxStale string `json:"max_stale"`
-	// Signing is signed or unsigned: whether the control plane signs our bundles.
-	// What is demanded of them is Config.Verify's affair: a bundle must not say so itself.
+	// Signing is signed or unsigned: whether the control plane signs the bundles. Config.Verify
+	// decides whether the bouncer requires that, because a bundle must not relax its own check.
 	Signing string `json:"signing"`
-	// CacheTTL is a duration such as 30s: how old an answer of the decision cache
-	// may be; empty: it holds until something that it depends on changes.
+	// CacheTTL is a duration such as 30s: the maximum age of an entry of the decision cache. If it
+	// is empty, an entry is valid until something that it depends on changes.
 	CacheTTL string `json:"cache_ttl"`
-	// CacheEnabled switches the decision cache; absent: on.
+	// CacheEnabled turns the decision cache on or off; absent: on.
 	CacheEnabled *bool `json:"cache_enabled"`
 	// Headers are the request headers that controls see in input.request.headers.
 	Headers []string `json:"headers"`
-	// KeepTrailingSlash hands `/x/` on as `/x/`; default: as `/x`.
+	// KeepTrailingSlash forwards `/x/` as `/x/`. By default, it is forwarded as `/x`.
 	KeepTrailingSlash bool `json:"keep_trailing_slash"`
 	// Discovery is on (default) or off: whether hosts that no resource names are reported.
 	Discovery string `json:"discovery"`
-	// Audit is best_effort (default) or required: whether a request passes whose
-	// decision the log cannot keep.
+	// Audit is best_effort (default) or required: whether a request may pass if its decision cannot
+	// be logged.
 	Audit    string          `json:"audit"`
 	Identity identity.Config `json:"identity"`
 }
 
-// Settings are the configuration made ready; immutable.
+// Settings are the parsed configuration. They are immutable.
 type Settings struct {
 	Bouncer, Name, Tenant, Environment string
 
@@ -91,7 +91,7 @@ type Settings struct {
 	DenyByDefault bool
 	MaxStale      time.Duration
 	Cache         bool
-	CacheTTL      time.Duration // 0: no bound
+	CacheTTL      time.Duration // 0: no limit
 	Signed        bool
 	KeepSlash     bool
 	Discovery     bool
@@ -101,38 +101,37 @@ type Settings struct {
 	ShowHeaders   []string // canonical
 	Trusted       identity.Proxies
 	ByHeaders     bool // identity headers on forward-auth
-	PassToken     bool // the caller's token goes on to the application
+	PassToken     bool // the caller's token is forwarded to the application
 	// CredentialsNo is the number of the credentials that belong to the bundle.
 	CredentialsNo int64
 	Tokens        *identity.Verifier
-	HashKey       masking.HashKey // of the tenant; empty: what is to be hashed is redacted
+	HashKey       masking.HashKey // of the tenant; empty: values to hash are redacted
 	SessionSeal   *session.Seal   // nil without a key
-	KeyClosed     bool            // there is a key, and it does not open
-	identity      string          // the identity configuration, to see whether it changed
+	KeyClosed     bool            // there is a key, but it cannot be decrypted
+	identity      string          // the identity configuration, to detect changes
 }
 
-// neverShown are headers that no control may read: a control's author is no
-// keeper of credentials, and what it reads is recorded.
+// neverShown are headers that no control may read. The author of a control must not see
+// credentials, and what a control reads is recorded.
 var neverShown = []string{"Authorization", "Cookie", "Proxy-Authorization", "Set-Cookie", "X-Api-Key", "Api-Key", "X-Goog-Api-Key"}
 
 // Reader reads the settings of bundles.
 type Reader struct {
-	// Trusted are the proxies that the process was told to trust. When there are none,
-	// those of the bundle count.
+	// Trusted are the proxies in the configuration of the process. If there are none, those in the
+	// bundle apply.
 	Trusted identity.Proxies
-	// Token is the bouncer's credential: keys in bundles are sealed for it.
+	// Token is the bouncer's credential. Keys in bundles are encrypted for it.
 	Token string
 	// Client fetches key sets.
 	Client *http.Client
 	Now    func() time.Time
 }
 
-// Read makes settings of what a bundle says of us. Whatever it cannot
-// understand is an error, and the bundle is refused: a guessed mode or a
-// dropped key set would open a door.
+// Read parses what a bundle says about the bouncer. Anything that it does not understand is an
+// error, and the bundle is refused, because a guessed mode or a dropped key set could grant access.
 func (r *Reader) Read(bundle *bundle.Bundle, before *Settings) (*Settings, error) {
 	var m bundleMeta
-	own, err := json.Marshal(bundle.Meta["bouncer"]) // null when there is none, which changes nothing
+	own, err := json.Marshal(bundle.Meta["bouncer"]) // null if there is none, which changes nothing
 	if bundle.Bouncer.Defined() {
 		own = bundle.Bouncer.AppendJSON(nil)
 	}
@@ -176,13 +175,13 @@ func (r *Reader) Read(bundle *bundle.Bundle, before *Settings) (*Settings, error
 	return s, r.readTokens(s, c.Identity, before)
 }
 
-// readHashKey opens the key of the tenant's masks, which is sealed for our token.
-// One that does not open keeps no bundle from being active: what is to be hashed is
-// redacted then. It is a saved bundle's, fetched with a former token.
+// readHashKey decrypts the key of the tenant's masks, which is encrypted for the bouncer's token.
+// If that fails, the bundle still becomes active and values to hash are redacted. This happens with
+// a saved bundle that was fetched with an earlier token.
 func (s *Settings) readHashKey(bundle *bundle.Bundle, token string) {
 	own, ok := bundle.Meta[masking.KeyMember].(map[string]any)
 	if !ok {
-		return // of a control plane that has none yet
+		return // the control plane has no key yet
 	}
 	id, _ := own["id"].(string)
 	sealed, _ := own["sealed"].(string)
@@ -207,7 +206,7 @@ func (s *Settings) readCache(c *configuration) error {
 
 func (s *Settings) readModes(environment string, c *configuration) error {
 	switch environment {
-	case "", "shadow": // shadow is what a bouncer starts with
+	case "", "shadow": // a bouncer starts in shadow mode
 		s.Mode = Shadowing
 	case "enforce":
 		s.Mode = Enforcing
@@ -281,8 +280,8 @@ func (s *Settings) readNames(c identity.Config) error {
 	return nil
 }
 
-// readTokens makes the token verifier, or keeps the one that is running while
-// its configuration stays the same: its keys and verified tokens are still good.
+// readTokens creates the token verifier. If its configuration is unchanged, it keeps the one that
+// is running, whose keys and verified tokens are still valid.
 func (r *Reader) readTokens(s *Settings, c identity.Config, before *Settings) error {
 	if !c.HasKeys() {
 		return nil
@@ -300,17 +299,14 @@ func (r *Reader) readTokens(s *Settings, c identity.Config, before *Settings) er
 	return err
 }
 
-// Shadows reports whether denials are only recorded.
-func (s *Settings) Shadows() bool { return s.Mode == Shadowing }
-
-// Initial are the settings before any bundle: it enforces, trusts whom the
-// process was told to trust, and knows no keys.
+// Initial returns the settings before the first bundle. They trust the proxies in the configuration
+// of the process, and have no keys.
 func Initial(initial Mode, trusted []netip.Prefix) *Settings {
 	return &Settings{Mode: initial, Names: header.DefaultNames(), Trusted: trusted, Cache: true}
 }
 
-// IdentityFields are the identity headers for the upstream: one value each, and
-// nothing for what is not known.
+// IdentityFields passes the identity headers for the application to add: one value each, and none
+// for what is unknown.
 func (s *Settings) IdentityFields(who *identity.Caller, add func(name, value string)) {
 	if who == nil || !who.Proven() {
 		return
@@ -321,7 +317,7 @@ func (s *Settings) IdentityFields(who *identity.Caller, add func(name, value str
 	}
 	var list []string
 	for _, g := range who.Groups {
-		// A comma inside a group's name would make two groups of one.
+		// A comma in the name of a group would turn it into two groups.
 		if g != "" && header.IsSafe(g) && !strings.Contains(g, ",") {
 			list = append(list, g)
 		}
@@ -331,7 +327,7 @@ func (s *Settings) IdentityFields(who *identity.Caller, add func(name, value str
 	}
 }
 
-// ShownHeaders are the request headers that controls may see, names in lower case.
+// ShownHeaders returns the request headers that controls may see, with names in lower case.
 func (s *Settings) ShownHeaders(h http.Header) map[string]string {
 	if len(s.ShowHeaders) == 0 {
 		return nil
@@ -345,8 +341,8 @@ func (s *Settings) ShownHeaders(h http.Header) map[string]string {
 	return out
 }
 
-// CopyShown is the part of the header that a decision reads: the request's own
-// map is the server's again once the handler returns.
+// CopyShown copies the headers that a decision reads, because the server reuses the request's map
+// after the handler returns.
 func CopyShown(st *Settings, h http.Header) http.Header {
 	if len(st.ShowHeaders) == 0 {
 		return nil

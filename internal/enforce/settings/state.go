@@ -6,15 +6,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// State is all that a decision depends on: immutable, swapped whole.
+// State is everything that a decision depends on. It is immutable, and replaced as a whole.
 type State struct {
 	*Settings
-	// Set is nil until there was a bundle.
+	// Set is nil before the first bundle.
 	Set      *rego.Set
 	Revision string
-	// Credentials are what the application gets in place of the callers'; nil: nothing.
+	// Credentials are what the application receives in place of the callers'; nil: nothing.
 	Credentials *Credentials
-	// Activated is when the bundle became the one decided on; zero: never.
+	// Activated is when the bundle became active; zero: never.
 	Activated time.Time
 	Controls  int
 }

@@ -36,11 +36,11 @@ type Decider struct {
 	ids      *ids.Source
 	count    *metrics.Counters
 	now      func() time.Time
-	Held     *atomic.Int64 // bytes of bodies that wait to be decided on
+	Held     *atomic.Int64 // bytes of bodies that wait for a decision
 	queue    chan Job
 }
 
-// New decides on the requests that r forwards.
+// New returns a decider for the requests that r forwards.
 func New(r *relay.Relay, record *record.Recorder, accounts *usage.Accounts) *Decider {
 	return &Decider{
 		judge: r.Judge, recorder: record, relay: r, tools: r.Tools, accounts: accounts, ids: r.Judge.IDs, count: r.Count, now: r.Now, Held: r.Tools.Held,

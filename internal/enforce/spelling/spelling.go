@@ -5,14 +5,14 @@ package spelling
 
 import "unicode"
 
-// longest is the length in bytes past which no spelling of a known name goes:
-// letters that fold to an ASCII letter take at most three bytes.
+// longest is the maximum length in bytes of a spelling of a known name: letters that fold to an
+// ASCII letter take at most three bytes.
 const longest = 128
 
 // Names is a set of member names that a parser knows.
 type Names map[string]string // folded to exact
 
-// Known makes a set. Two names must differ in more than case.
+// Known returns a set. Two names must differ in more than case.
 func Known(names ...string) Names {
 	set := make(Names, len(names))
 	for _, name := range names {
@@ -21,13 +21,13 @@ func Known(names ...string) Names {
 	return set
 }
 
-// Exact reports whether name is in the set as it is written.
+// Exact reports whether the set contains name as it is written.
 func (n Names) Exact(name string) bool {
 	known, ok := n.Find(name)
 	return ok && known == name
 }
 
-// Find gives the known name that name is, in any spelling.
+// Find returns the known name that name means, in any spelling.
 func (n Names) Find(name string) (known string, ok bool) {
 	if len(name) > longest {
 		return "", false
@@ -37,15 +37,15 @@ func (n Names) Find(name string) (known string, ok bool) {
 	return known, ok
 }
 
-// Misspelt gives the known name that name equals but for case.
+// Misspelt returns the known name that differs from name in case only.
 func (n Names) Misspelt(name string) (known string, is bool) {
 	known, ok := n.Find(name)
 	return known, ok && known != name
 }
 
-// fold appends s in one spelling: Unicode's simple case folding, to lower case
-// in ASCII (the Kelvin sign is a k, the long s an s), and the Turkish letters
-// without or with a dot as i, which Java folds so.
+// fold appends s in a single spelling: Unicode's simple case folding, in lower case for ASCII. The
+// Kelvin sign becomes k and the long s becomes s. The Turkish dotted and dotless i become i, as in
+// Java.
 func fold(dst []byte, s string) []byte {
 	for i := range len(s) {
 		c := s[i]
@@ -75,7 +75,7 @@ func foldRunes(dst []byte, s string) []byte {
 	return dst
 }
 
-// foldRune is the least rune that r equals but for case.
+// foldRune returns the least rune that differs from r in case only.
 func foldRune(r rune) rune {
 	least := r
 	for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {

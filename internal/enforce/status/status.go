@@ -193,7 +193,7 @@ func (r *Reporter) Run(ctx context.Context) {
 	}
 }
 
-// Status is the current report. rate is in requests per second.
+// Status returns the current report. rate is in requests per second.
 func (r *Reporter) Status(ctx context.Context, rate float64) statusReport {
 	var reachable *bool
 	if r.Up != nil {

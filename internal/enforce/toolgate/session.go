@@ -23,9 +23,9 @@ func sessionKey(in *request.Inbound, id string) string {
 	return in.Host + "\x00" + id
 }
 
-// Enter gives the application its own id for the request's session, and refuses a session
-// that another user opened. An id that no bouncer issued belongs to the first user that
-// this bouncer sees with it. Shadow mode refuses nobody.
+// Enter passes the server's own id of the request's session upstream, and refuses a session that
+// another user opened. An id that no bouncer issued belongs to the first user that this bouncer
+// sees with it. Shadow mode refuses nobody.
 func (g *Gate) Enter(r *http.Request, in *request.Inbound, st *settings.State, who *identity.Caller) *request.Refusal {
 	lines := r.Header[session.Header]
 	if len(lines) == 0 {
@@ -76,9 +76,8 @@ func (g *Gate) Open(in *request.Inbound, st *settings.State, who *identity.Calle
 	h[session.Header] = bound
 }
 
-// resumedMasks are the masks for a resumed stream, which may carry answers to earlier
-// requests: the masks of earlier answers in this session, and those of calls of the
-// server's tools.
+// resumedMasks returns the masks for a resumed stream, which may carry answers to earlier requests:
+// the masks of earlier answers in this session, and those of calls of the server's tools.
 func (g *Gate) resumedMasks(ctx context.Context, st *settings.State, in *request.Inbound, who *identity.Caller) []rego.MaskRule {
 	masks := g.Sessions.Masks(in.Session)
 	end := g.Now().Add(toolsDeadline)

@@ -38,7 +38,7 @@ func NewClient(address, token, version string, http *http.Client) (*Client, erro
 // Do sends a request made by Request.
 func (c *Client) Do(req *http.Request) (*http.Response, error) { return c.http.Do(req) }
 
-// apiRoot is the root of the control plane's API.
+// apiRoot returns the root of the control plane's API.
 func apiRoot(raw string) (string, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.User != nil {
@@ -71,7 +71,7 @@ func (e *StatusError) Error() string {
 	return said
 }
 
-// RetryAfter is how long the control plane asked to wait; 0: it did not say.
+// RetryAfter returns how long the control plane asked to wait; 0: it did not say.
 func RetryAfter(err error) time.Duration {
 	var no *StatusError
 	if errors.As(err, &no) {

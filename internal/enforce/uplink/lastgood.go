@@ -32,7 +32,7 @@ type SavedHead struct {
 
 var errDamaged = errors.New("the saved bundle is damaged")
 
-// encodeLastGood is the content of the file.
+// encodeLastGood returns the content of the file.
 func encodeLastGood(head SavedHead, bundle []byte) ([]byte, error) {
 	meta, err := json.Marshal(head)
 	if err != nil {

@@ -45,8 +45,8 @@ type Shipper struct {
 	failing    atomic.Bool
 }
 
-// NewShipper ships what is in the spool. unreadable is called each time the spool cannot
-// be read.
+// NewShipper returns a shipper of the events in the spool. unreadable is called each time the spool
+// cannot be read.
 func NewShipper(from *spool.Log, to *Client, chance *ids.Source, count *metrics.Counters, log *slog.Logger, now func() time.Time, unreadable func()) (*Shipper, error) {
 	zip, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
 	if err != nil {

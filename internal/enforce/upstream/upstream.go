@@ -23,7 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 )
 
-// Bounds of the way to the application.
+// Limits on connections to the application.
 const (
 	dialTimeout        = 5 * time.Second
 	maxAnswerHead      = 256 << 10
@@ -38,11 +38,11 @@ var (
 	errInterim    = errors.New("the application sends too many interim answers")
 )
 
-// Upstream is the way to the protected application. Most requests have no body
-// and use plain HTTP/1.1. They take the lean way: the goroutine that serves the client
-// writes and reads on a pooled connection. All others (bodies, upgrades, TLS, HTTP/2)
-// use the standard transport. framing.ClientConn guards the HTTP/1.1 connections of
-// both: no client receives what an application sends unasked.
+// Upstream sends requests to the protected application. Most requests have no body and use plain
+// HTTP/1.1. For them, the goroutine that serves the client writes and reads on a pooled connection:
+// the lean way. All others (bodies, upgrades, TLS, HTTP/2) use the standard transport.
+// framing.ClientConn guards the HTTP/1.1 connections of both: no client receives what an
+// application sends unasked.
 type Upstream struct {
 	target    *url.URL
 	address   string // host:port
@@ -59,7 +59,7 @@ type Upstream struct {
 	closed bool
 }
 
-// New prepares the way to raw, scheme://host[:port]. roots are the authorities for the
+// New returns an Upstream for raw, scheme://host[:port]. roots are the authorities for the
 // application's certificate; nil means those of the system. unasked is called each time the
 // application sends bytes that belong to no request.
 func New(raw string, roots *x509.CertPool, timeout time.Duration, maxConns int, now func() time.Time, unasked func()) (*Upstream, error) {
@@ -410,7 +410,7 @@ func (u *Upstream) exchange(ctx context.Context, l *lane, now time.Time, in *Req
 
 var getOnly, headOnly, optionsOnly = &http.Request{Method: "GET"}, &http.Request{Method: "HEAD"}, &http.Request{Method: "OPTIONS"}
 
-// methodOnly is all that http.ReadResponse wants to know of the request.
+// methodOnly returns a request with the only field that http.ReadResponse reads.
 func methodOnly(m string) *http.Request {
 	switch m {
 	case http.MethodHead:

@@ -106,7 +106,7 @@ func windowStart(now time.Time, window time.Duration) time.Time {
 	return now.UTC().Truncate(window)
 }
 
-// unused is input.usage with zero counts in the renewed windows.
+// unused returns input.usage with zero counts in the renewed windows.
 func unused(usage value.Value, renewed map[string]bool) value.Value {
 	members := make([]value.Member, 0, usage.Len())
 	usage.Each(func(name string, v value.Value) bool {
@@ -232,7 +232,7 @@ func (m *Account) Reserve(ctx context.Context, at time.Time, req *llm.Request) v
 	return value.Object(members...)
 }
 
-// counts is {requests: {minute, hour, day}, tokens: {minute, hour, day}}.
+// counts returns {requests: {minute, hour, day}, tokens: {minute, hour, day}}.
 func counts(state [countKinds][len(usageWindows)]int64) value.Value {
 	var kinds [countKinds]value.Value
 	for k := range state {
@@ -277,7 +277,7 @@ func (m *Account) Settle(ctx context.Context, total func(estimated int64) int64)
 
 func clampTokens(tokens int64) int64 { return min(max(tokens, 0), maxReserve) }
 
-// Nothing is the cost of a request that no model answered.
+// Nothing returns the cost of a request that no model answered.
 func Nothing(int64) int64 { return 0 }
 
 // correct changes the counts. What was reserved in a window that is over is not returned

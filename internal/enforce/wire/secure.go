@@ -1,4 +1,4 @@
-// Package wire takes TLS connections of clients, and knows what is at their other end.
+// Package wire accepts TLS connections of clients, and records what is at their other end.
 package wire
 
 import (
@@ -18,15 +18,14 @@ import (
 // handshakeTimeout is how long a client may take to shake hands.
 const handshakeTimeout = 10 * time.Second
 
-// SecureListener hands out TLS connections after their handshake. A connection that agreed
-// on a protocol other than HTTP is closed: its handshake was all that its client wanted
-// (RFC 8737).
+// SecureListener returns TLS connections after their handshake. It closes a connection that agreed
+// on a protocol other than HTTP, because such a client wants only the handshake (RFC 8737).
 type SecureListener struct {
 	net.Listener
 	config *tls.Config
 	ready  chan net.Conn
-	failed chan error    // what the listener answers in place of a connection
-	ended  chan struct{} // closed when it takes no more
+	failed chan error    // errors that Accept returns
+	ended  chan struct{} // closed when the listener stops
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -42,7 +41,7 @@ func NewSecureListener(l net.Listener, config *tls.Config) *SecureListener {
 	return s
 }
 
-// TLSConfig is what the server speaks with a certificate and its key.
+// TLSConfig returns the server's TLS configuration for a certificate and its key.
 func TLSConfig(cert, key string) (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
@@ -72,7 +71,7 @@ func (s *SecureListener) accept() {
 	}
 }
 
-// handshake shakes hands beside the others, so that a slow client keeps nobody waiting.
+// handshake runs in a goroutine of its own, so that a slow client delays nobody.
 func (s *SecureListener) handshake(c net.Conn) {
 	ctx, cancel := context.WithTimeout(s.ctx, handshakeTimeout)
 	defer cancel()
@@ -123,22 +122,22 @@ func (s *SecureListener) Close() error {
 	return err
 }
 
-// Client is what is known of the connection that a request came in over.
+// Client describes the connection of a request.
 type Client struct {
-	Secure bool       // it is a TLS connection
-	Peer   netip.Addr // its other end; not valid: unknown
+	Secure bool       // it uses TLS
+	Peer   netip.Addr // its remote address; invalid: unknown
 	Name   string     // Peer as text
 }
 
 type clientKey struct{}
 
-// Mark is a server's ConnContext: it keeps with the connection what is the same for
-// all of its requests. net/http sees no TLS in a framing.ServerConn.
+// Mark is a server's ConnContext. It stores what is the same for all requests of a connection.
+// net/http does not recognise TLS in a framing.ServerConn.
 func Mark(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, clientKey{}, clientAt(c.RemoteAddr().String(), framing.TLSState(c) != nil))
 }
 
-// ClientOf is the connection of a request.
+// ClientOf returns the connection of a request.
 func ClientOf(r *http.Request) *Client {
 	if c, ok := r.Context().Value(clientKey{}).(*Client); ok {
 		return c

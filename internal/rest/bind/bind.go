@@ -1,7 +1,7 @@
-// Package bind moves data between HTTP and the structs of typed operations: path,
-// query and header parameters and a checked JSON value into the input, header fields,
-// status and body out of the output. Fields are found once, when an operation is
-// registered; a struct that cannot be bound panics there.
+// Package bind moves data between HTTP and the structs of typed operations. It fills the input from
+// path, query and header parameters and a checked JSON value, and reads header fields, status and
+// body from the output. Fields are found once, when an operation is registered; a struct that
+// cannot be bound panics there.
 package bind
 
 import (
@@ -20,7 +20,7 @@ import (
 // Input fills the input of an operation.
 type Input struct {
 	params []param
-	body   []int // index of the field Body, nil where there is none
+	body   []int // index of the field Body; nil: there is none
 	set    setter
 }
 
@@ -28,7 +28,7 @@ type Input struct {
 type param struct {
 	index    []int
 	in, name string
-	absent   string // the value where the request has none
+	absent   string // the value if the request has none
 	explode  bool
 	parse    func(dst reflect.Value, text string) error
 }
@@ -88,8 +88,8 @@ func (i *Input) Params(in reflect.Value, req *http.Request, query url.Values) er
 	return nil
 }
 
-// Body sets the body of in from a value. It does nothing where v is undefined. The
-// error is a *WrongError.
+// Body sets the body of in from a value. It does nothing if v is undefined. The error is a
+// *WrongError.
 func (i *Input) Body(in reflect.Value, v value.Value) error {
 	if i.body == nil || !v.Defined() {
 		return nil
@@ -100,9 +100,9 @@ func (i *Input) Body(in reflect.Value, v value.Value) error {
 	return nil
 }
 
-// fieldsOf lists the fields of a struct and of the structs embedded in it, each with its
-// index from t. Unlike reflect.VisibleFields it has those too that an outer field of the
-// same Go name hides: tags name a field here.
+// fieldsOf lists the fields of a struct and of the structs embedded in it, each with its index from
+// t. Unlike reflect.VisibleFields, it includes fields that an outer field of the same Go name
+// hides, because tags name the fields here.
 func fieldsOf(t reflect.Type, above []int) []reflect.StructField {
 	var out []reflect.StructField
 	for i := range t.NumField() {
@@ -174,7 +174,7 @@ func listParser(t reflect.Type) func(reflect.Value, string) error {
 // Output reads the output of an operation.
 type Output struct {
 	headers      []header
-	status, body []int // indexes of the fields, nil where there are none
+	status, body []int // indexes of the fields; nil: there is none
 }
 
 type header struct {
@@ -211,7 +211,7 @@ func (o *Output) Headers(out reflect.Value, h http.Header) {
 	}
 }
 
-// Status is the status of out, or otherwise where it has none.
+// Status returns the status of out, or otherwise if it has none.
 func (o *Output) Status(out reflect.Value, otherwise int) int {
 	if o.status == nil {
 		return otherwise
@@ -219,7 +219,7 @@ func (o *Output) Status(out reflect.Value, otherwise int) int {
 	return int(out.FieldByIndex(o.status).Int())
 }
 
-// Body is the body of out; ok is false where it has none.
+// Body returns the body of out; ok is false if it has none.
 func (o *Output) Body(out reflect.Value) (body reflect.Value, ok bool) {
 	if o.body == nil {
 		return reflect.Value{}, false

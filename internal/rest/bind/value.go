@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// A WrongError says that a value does not have the form of its Go type.
+// A WrongError means that a value does not have the form of its Go type.
 type WrongError struct {
 	// Path are the members and indexes that lead to the value.
 	Path []string
@@ -24,7 +24,7 @@ func (e *WrongError) Error() string {
 	return fmt.Sprintf("wrong value at %q: %v", e.Path, e.Cause)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *WrongError) Unwrap() error { return e.Cause }
 
 func wrong(err error) *WrongError { return &WrongError{Cause: err} }
@@ -38,13 +38,13 @@ func (e *WrongError) under(step string) *WrongError {
 // setter sets a Go value from a JSON value.
 type setter func(dst reflect.Value, v value.Value) *WrongError
 
-// setters holds those of the types that were seen: reflect.Type → setter.
+// setters caches the setters of types: reflect.Type → setter.
 type setters struct{ known sync.Map }
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-// of finds the setter of a type. It panics on a type that no JSON value fits, which is
-// a mistake in the program.
+// of returns the setter of a type. It panics on a type that no JSON value fits, which is an error
+// in the program.
 func (s *setters) of(t reflect.Type) setter {
 	if known, ok := s.known.Load(t); ok {
 		set, _ := known.(setter)
@@ -105,7 +105,7 @@ func (s *setters) make(t reflect.Type) setter {
 	panic(fmt.Sprintf("bind: no JSON value fits a %s", t))
 }
 
-// scalar leaves the value alone for null, as encoding/json does.
+// scalar does not change the value for null, like encoding/json.
 func scalar(set func(reflect.Value, value.Value) bool) setter {
 	return func(dst reflect.Value, v value.Value) *WrongError {
 		if v.IsNull() || set(dst, v) {
@@ -115,7 +115,7 @@ func scalar(set func(reflect.Value, value.Value) bool) setter {
 	}
 }
 
-// setOwn lets the type decode itself.
+// setOwn calls the type's own decoder.
 func setOwn(dst reflect.Value, v value.Value) *WrongError {
 	own, _ := dst.Addr().Interface().(json.Unmarshaler)
 	if err := own.UnmarshalJSON(v.AppendJSON(nil)); err != nil {
@@ -133,7 +133,7 @@ func setAny(dst reflect.Value, v value.Value) *WrongError {
 	return nil
 }
 
-// plain is v as encoding/json decodes it into an empty interface.
+// plain returns v as encoding/json decodes it into an empty interface.
 func plain(v value.Value) any {
 	switch v.Kind() {
 	case value.ObjectKind:
@@ -231,8 +231,8 @@ func (s *setters) members(t reflect.Type) setter {
 	}
 }
 
-// object sets the fields of a struct by the names of their json tags. Those of embedded
-// structs count as its own. Members that it has no field for are skipped.
+// object sets the fields of a struct by the names of their json tags. Fields of embedded structs
+// count as its own. It skips members without a field.
 func (s *setters) object(t reflect.Type) setter {
 	type member struct {
 		index []int

@@ -17,13 +17,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/contract"
 )
 
-// Source is what the editions are made of.
+// Source is the input for the editions.
 type Source struct {
 	// English returns the whole document, in JSON.
 	English func() ([]byte, error)
 	// Title is the title of the document. It is the same in all languages.
 	Title string
-	// Languages are those of the document; English is in the first one.
+	// Languages are the languages of the document, with English first.
 	Languages []string
 	// Catalogs hold the translations: <language>/<topic>.json maps each English
 	// text to its translation.
@@ -40,7 +40,7 @@ type Edition struct {
 	Missing []string
 }
 
-// name names an edition: that of a family, or of all other operations, in a language.
+// name identifies an edition: that of a family, or of all other operations, in a language.
 type name struct{ family, lang string }
 
 // Set is all editions of a document.
@@ -129,8 +129,8 @@ type translation struct {
 	missing map[string]bool
 }
 
-// apply translates below a node. A member that is merely called description, as a
-// property of a schema may be, holds no string or stands below an example.
+// apply translates below a node. A member that is only called description, such as a property of a
+// schema, is not a string, or it is below an example.
 func (t translation) apply(node any) {
 	switch n := node.(type) {
 	case []any:

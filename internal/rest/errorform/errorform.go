@@ -1,5 +1,4 @@
-// Package errorform has what error bodies need that other protocols define: SCIM
-// (RFC 7644 section 3.12) and OPA.
+// Package errorform defines error bodies of other protocols: SCIM (RFC 7644 section 3.12) and OPA.
 package errorform
 
 import (
@@ -14,12 +13,12 @@ type SCIMError struct {
 	Detail  string   `json:"detail" doc:"What went wrong, in words"`
 }
 
-// SCIM is the body for an HTTP status, a code of ours and what went wrong in words.
+// SCIM returns the body for an HTTP status, one of our codes, and a description.
 func SCIM(status int, code, detail string) SCIMError {
 	return SCIMError{[]string{"urn:ietf:params:scim:api:messages:2.0:Error"}, strconv.Itoa(status), kind(code), detail}
 }
 
-// kind is the name that SCIM has for a code; empty for none.
+// kind returns SCIM's name for a code; empty for none.
 func kind(code string) string {
 	switch code {
 	case "invalid_filter":

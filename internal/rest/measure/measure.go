@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Meter gives the function that counts the requests of a tenant to an operation, by
-// the time at which each began. It is asked once for each pair.
+// Meter returns the function that counts the requests of a tenant to an operation, by the time at
+// which each began. It is called once for each pair.
 type Meter func(tenant scope.TenantID, operation string) func(at time.Time)
 
 // Metrics are the counters of requests.
@@ -31,7 +31,7 @@ type Metrics struct {
 
 // Stats are the counters of an operation or a tenant by class of status.
 type Stats struct {
-	classes [6]prometheus.Counter // 0: the caller has gone
+	classes [6]prometheus.Counter // 0: the client has disconnected
 	seconds prometheus.Observer
 }
 
@@ -46,8 +46,8 @@ type Operation struct {
 type Tenant struct {
 	Stats
 	id scope.TenantID
-	// meters count requests for the tenant's bill, by the index of the operation. One
-	// is made when it is first needed.
+	// meters count requests for the tenant's bill, by the index of the operation. Each is created
+	// at its first use.
 	meters []atomic.Pointer[func(at time.Time)]
 }
 
@@ -75,7 +75,7 @@ func New(reg prometheus.Registerer, version string, meter Meter) (*Metrics, erro
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "gatehouse_build_info", Help: "Always 1; the labels say which build this is.",
 	}, []string{"version", "revision", "goversion"})
-	info, _ := debug.ReadBuildInfo() // nil where there is none
+	info, _ := debug.ReadBuildInfo() // nil if there is none
 	build.WithLabelValues(version, revision(commit, info), runtime.Version()).Set(1)
 	own := []prometheus.Collector{
 		build,
@@ -90,12 +90,11 @@ func New(reg prometheus.Registerer, version string, meter Meter) (*Metrics, erro
 	return m, nil
 }
 
-// commit is the commit that the program was built from. "make build" sets it; it is
-// empty in other builds.
+// commit is the commit of the program. "make build" sets it; it is empty in other builds.
 var commit string
 
-// revision is the commit of a build: the one that the build set, else the one that
-// Go found, marked where files differ from it, else "unknown".
+// revision returns the commit of a build: the one that the build set, otherwise the one that Go
+// found, marked if files differ from it, otherwise "unknown".
 func revision(set string, info *debug.BuildInfo) string {
 	if set != "" || info == nil {
 		return cmp.Or(set, "unknown")
@@ -113,8 +112,8 @@ func revision(set string, info *debug.BuildInfo) string {
 	return found["vcs.revision"]
 }
 
-// Prepare makes the counters of an operation, so that a request needs no look-up. All
-// operations are prepared before the first request.
+// Prepare creates the counters of an operation, so that a request needs no lookup. All operations
+// are prepared before the first request.
 func (m *Metrics) Prepare(id, method string) Operation {
 	o := Operation{Stats: Stats{seconds: m.duration.WithLabelValues(id)}, id: id, index: m.operations}
 	for i, class := range classes {
@@ -138,8 +137,8 @@ func (m *Metrics) Tenant(id scope.TenantID) *Tenant {
 	return t
 }
 
-// Observe counts an answer of a class, which is the first digit of its status, or 0
-// where the caller had gone.
+// Observe counts an answer of a class: the first digit of its status, or 0 if the client had
+// disconnected.
 func (s *Stats) Observe(class int, took time.Duration) {
 	s.classes[class].Inc()
 	s.seconds.Observe(took.Seconds())

@@ -1,5 +1,5 @@
-// Package origin reads what browsers and proxies say of where a request comes from, and of
-// what its answer is for.
+// Package origin reads from requests of browsers and proxies where a request comes from and what
+// its answer is for.
 package origin
 
 import (
@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Parse reads an Origin header (RFC 6454): a scheme, http or https, and a host
-// with perhaps a port. ok is false for everything else, null too.
+// Parse reads an Origin header (RFC 6454): a scheme, http or https, and a host with an optional
+// port. ok is false for everything else, including null.
 func Parse(text string) (scheme, host string, ok bool) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || !strings.EqualFold(text, u.Scheme+"://"+u.Host) {
@@ -68,7 +68,7 @@ func WantsPage(accept []string) bool {
 	return page > data
 }
 
-// Peer is the address at the other end of the connection.
+// Peer returns the address at the other end of the connection.
 func Peer(req *http.Request) netip.Addr {
 	ap, err := netip.ParseAddrPort(req.RemoteAddr)
 	if err != nil {

@@ -16,16 +16,16 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 )
 
-// Call is a request, in a line.
+// Call is a request in one line.
 type Call struct {
 	Method, Path, Body string
 	// Key is the API key; empty: none.
 	Key string
-	// Headers are names and values in turn.
+	// Headers are alternating names and values.
 	Headers []string
 }
 
-// Request makes the request.
+// Request returns the request.
 func (c Call) Request() *http.Request {
 	var body io.Reader
 	if c.Body != "" {
@@ -49,14 +49,14 @@ func (c Call) Request() *http.Request {
 // Recorder sends requests to a handler.
 type Recorder struct {
 	Handler http.Handler
-	// Spec is the document that answers are held to; nil: they are not checked.
+	// Spec is the document that answers must match; nil: they are not checked.
 	Spec *openapi3.T
-	// Pattern is the path of the operation that takes a request, as the document
-	// names it; empty where none does.
+	// Pattern returns the path of a request's operation as the document names it; empty if there is
+	// none.
 	Pattern func(req *http.Request) string
 }
 
-// Do sends a request and holds the answer to the document.
+// Do sends a request and checks the answer against the document.
 func (r *Recorder) Do(t testing.TB, req *http.Request) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -67,7 +67,7 @@ func (r *Recorder) Do(t testing.TB, req *http.Request) *httptest.ResponseRecorde
 	return w
 }
 
-// check compares an answer with the document, where it has the operation.
+// check compares an answer with the document, if it contains the operation.
 func (r *Recorder) check(t testing.TB, req *http.Request, w *httptest.ResponseRecorder) {
 	t.Helper()
 	path := r.Pattern(req)

@@ -1,7 +1,6 @@
-// Package schema checks the values of requests against the schemas of the API
-// document. huma makes the schemas and checks scalars. Objects and arrays are checked
-// here, because of JSON pointers, unknown members, and members that answers have but
-// requests ignore.
+// Package schema checks the values of requests against the schemas of the API document. huma makes
+// the schemas and checks scalars. This package checks objects and arrays, because of JSON pointers,
+// unknown members, and members that answers have but requests ignore.
 package schema
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// MaxDetails bounds how many offences one answer lists.
+// MaxDetails is the largest number of offences in one answer.
 const MaxDetails = 100
 
 // Checker checks values against the schemas of one document. It is safe for
@@ -32,21 +31,21 @@ type Checker struct {
 	Names []string
 }
 
-// Body is what a body is checked against.
+// Body describes how to check a body.
 type Body struct {
 	// Schema is the schema of the request.
 	Schema *huma.Schema
-	// Record is the schema of the answer to the same operation, nil where there is none.
-	// A client may send back what it read, so its members are known here too.
+	// Record is the schema of the answer to the same operation; nil: there is none. A client may
+	// send back what it has read, so these members are accepted.
 	Record *huma.Schema
-	// Lenient ignores unknown members. Protocols of others need it.
+	// Lenient ignores unknown members, which foreign protocols need.
 	Lenient bool
 	// Type is the Go type of the body. It may be an Offender.
 	Type reflect.Type
 }
 
-// Check returns doc without its read-only members, and what is wrong with it: at most
-// MaxDetails offences, each with the JSON pointer of its place.
+// Check returns doc without its read-only members, and its offences: at most MaxDetails, each with
+// a JSON pointer.
 func (v *Checker) Check(b Body, doc value.Value) (value.Value, []fault.Detail) {
 	c := check{v: v, lenient: b.Lenient}
 	doc = c.value(b.Schema, b.Record, doc)
@@ -62,7 +61,7 @@ type check struct {
 	lenient bool
 	path    []string
 	details []fault.Detail
-	// stripped is set when a read-only member was removed from the document.
+	// stripped is true if a read-only member was removed from the document.
 	stripped bool
 }
 
@@ -88,7 +87,7 @@ func Pointer(path []string) string {
 	return b.String()
 }
 
-// deref follows references to the schema itself.
+// deref resolves references.
 func (v *Checker) deref(s *huma.Schema) *huma.Schema {
 	for s != nil && s.Ref != "" {
 		s = v.Registry.SchemaFromRef(s.Ref)
@@ -96,7 +95,7 @@ func (v *Checker) deref(s *huma.Schema) *huma.Schema {
 	return s
 }
 
-// nullable reports whether s takes null: where it stands, or as what it refers to.
+// nullable reports whether s, or the schema that it refers to, accepts null.
 func (v *Checker) nullable(s *huma.Schema) bool {
 	if s == nil {
 		return false
@@ -104,8 +103,8 @@ func (v *Checker) nullable(s *huma.Schema) bool {
 	return s.Nullable || s.Ref != "" && v.nullable(v.deref(s))
 }
 
-// value checks doc against s and returns it without read-only members. record is
-// the schema of what answers hold at this place, nil where there is nothing.
+// value checks doc against s and returns it without read-only members. record is the schema of the
+// answer at the same place; nil: there is none.
 func (c *check) value(s, record *huma.Schema, doc value.Value) value.Value {
 	if doc.IsNull() && c.v.nullable(s) {
 		return doc
@@ -201,8 +200,7 @@ func (c *check) object(s, record *huma.Schema, doc value.Value) value.Value {
 	return doc
 }
 
-// member checks one member of an object. keep is false where it must not reach the
-// handler.
+// member checks one member of an object. keep is false if the handler must not receive it.
 func (c *check) member(s, record *huma.Schema, name string, doc value.Value) (_ value.Value, keep bool) {
 	if prop := s.Properties[name]; prop != nil {
 		if prop.ReadOnly {
@@ -213,8 +211,8 @@ func (c *check) member(s, record *huma.Schema, name string, doc value.Value) (_ 
 		if record != nil {
 			inner = record.Properties[name]
 		}
-		// A client may send back the null that it got; it then changes nothing.
-		// Clients of foreign protocols send null for what they leave out.
+		// A client may send back a null that it has received; it changes nothing then. Clients of
+		// foreign protocols send null for absent members.
 		if doc.IsNull() && (c.lenient || c.v.nullable(inner)) && !slices.Contains(s.Required, name) {
 			return doc, true
 		}
@@ -232,16 +230,15 @@ func (c *check) member(s, record *huma.Schema, name string, doc value.Value) (_ 
 	return doc, true
 }
 
-// Offender is a body that can report offences which no schema expresses. Its use
-// case reports them where the schema finds none. Where the schema finds some, they
-// are added here, so that a caller learns of all at once.
+// Offender is a body that can report offences which no schema can express. If its schema finds no
+// offences, its use case reports them. If it finds some, they are added here, so that a caller
+// learns of all at once.
 type Offender interface{ Offences() []fault.Detail }
 
 var offenderType = reflect.TypeFor[Offender]()
 
-// withOffences adds the offences that a body of type t reports. The body does not
-// get the values that its schema refuses; offences at, in or around their places
-// are left out.
+// withOffences adds the offences that a body of type t reports. The body does not receive values
+// that its schema refuses; offences at, in or around their places are left out.
 func (c *check) withOffences(t reflect.Type, doc value.Value) []fault.Detail {
 	if t == nil || !t.Implements(offenderType) || doc.Kind() != value.ObjectKind {
 		return c.details
@@ -267,9 +264,8 @@ func (c *check) withOffences(t reflect.Type, doc value.Value) []fault.Detail {
 	return c.details
 }
 
-// without is doc without the member at the steps of a JSON pointer. A list is
-// removed as a whole, as its items have no names. It is undefined where nothing is
-// left.
+// without returns doc without the member at the steps of a JSON pointer. A list is removed as a
+// whole, because its items have no names. The result is undefined if nothing is left.
 func without(doc value.Value, steps []string) value.Value {
 	if len(steps) == 0 || doc.Kind() != value.ObjectKind {
 		return value.Value{}
@@ -287,7 +283,7 @@ func without(doc value.Value, steps []string) value.Value {
 	return value.Object(kept...)
 }
 
-// overlaps reports whether a place is one of the bad ones, in one or around one.
+// overlaps reports whether a place is one of the bad ones, inside one or around one.
 func overlaps(bad []string, pointer string) bool {
 	return slices.ContainsFunc(bad, func(b string) bool {
 		return strings.HasPrefix(b+"/", pointer+"/") || strings.HasPrefix(pointer+"/", b+"/")
@@ -352,8 +348,8 @@ func (c *check) number(s *huma.Schema, doc value.Value) (any, bool) {
 	return i, true
 }
 
-// quoting are the beginnings of huma's messages that go on with the error of a
-// parser, which quotes its input.
+// quoting are the prefixes of huma's messages that end with the error of a parser, which quotes its
+// input.
 var quoting = beginnings(validation.MsgExpectedRFC5322Email, validation.MsgExpectedRFC3986URI, validation.MsgExpectedRFC4122UUID,
 	validation.MsgExpectedDuration, validation.MsgExpectedRegexp)
 
@@ -364,8 +360,7 @@ func beginnings(messages ...string) []string {
 	return messages
 }
 
-// expected says what a value of the wrong type should have been: one of the allowed
-// values, where they are listed.
+// expected describes the right type of a value, or lists the allowed values.
 func expected(s *huma.Schema) string {
 	if len(s.Enum) == 0 {
 		return "expected " + s.Type

@@ -6,12 +6,11 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// nameFormat is the format of names for people; fault.NameOffence says what it
-// refuses.
+// nameFormat is the format of names for people; fault.NameOffence decides what it refuses.
 const nameFormat = "name"
 
-// MarkNames gives the names in a schema their format, at every depth, so that every
-// operation refuses the same characters.
+// MarkNames sets the format of the names in a schema, at every depth, so that every operation
+// refuses the same characters.
 func (v *Checker) MarkNames(s *huma.Schema) { v.markNames(s, map[*huma.Schema]bool{}) }
 
 func (v *Checker) markNames(s *huma.Schema, seen map[*huma.Schema]bool) {

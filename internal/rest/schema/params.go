@@ -10,9 +10,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Param is a parameter of an operation, ready to be checked.
+// Param is a parameter of an operation, prepared for checks.
 type Param struct {
-	// In is where it stands: path, query or header.
+	// In is path, query or header.
 	In string
 	// Name is its name in the document.
 	Name     string
@@ -39,7 +39,7 @@ func (v *Checker) Params(op *huma.Operation) []Param {
 	return ps
 }
 
-// Values are the texts that a request has for p. query is its parsed query.
+// Values returns the texts that a request has for p. query is its parsed query.
 func (p *Param) Values(req *http.Request, query url.Values) []string {
 	switch p.In {
 	case "path":
@@ -53,7 +53,7 @@ func (p *Param) Values(req *http.Request, query url.Values) []string {
 	}
 }
 
-// Wrong lists what is wrong with the values of a parameter. No message quotes them.
+// Wrong lists the errors in the values of a parameter. No message quotes them.
 func (v *Checker) Wrong(p *Param, values []string) []string {
 	if len(values) == 0 {
 		if p.required {
@@ -71,7 +71,7 @@ func (v *Checker) Wrong(p *Param, values []string) []string {
 		return []string{"this parameter may be sent once only"}
 	}
 	if values[0] == "" && (p.schema.Type != huma.TypeString || len(p.schema.Enum) > 0 || p.schema.Format != "" || p.schema.MinLength != nil) {
-		return []string{"this parameter is empty"} // an empty filter must not answer the whole list
+		return []string{"this parameter is empty"} // an empty filter must not return the whole list
 	}
 	if values[0] == "" && !p.required {
 		return nil

@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// challengePath is where an ACME server looks for the answer to a challenge (RFC 8555,
-// section 8.3).
+// challengePath is the prefix under which an ACME server looks for the answer to a challenge (RFC
+// 8555, section 8.3).
 const challengePath = "/.well-known/acme-challenge/"
 
-// Plain is what the listener without TLS answers where the API is served over TLS: ACME
-// challenges, and what is Open. All other requests are sent to the same address over TLS
-// (308, so that the method stays).
+// Plain serves the listener without TLS, if the API is served over TLS: ACME challenges, and
+// requests that Open allows. It redirects all other requests to the same address over TLS (308,
+// which keeps the method).
 type Plain struct {
-	// Port is the port that clients reach the TLS listener on; empty or 443: the usual one.
+	// Port is the port at which clients reach the TLS listener; empty or 443: the usual one.
 	Port string
-	// Challenge is the answer to an ACME challenge of type http-01; ok is false where there is
+	// Challenge returns the answer to an ACME challenge of type http-01; ok is false if there is
 	// none.
 	Challenge func(ctx context.Context, host, token string) (answer string, ok bool)
-	// Open reports whether API serves a request without TLS.
+	// Open reports whether API may serve a request without TLS.
 	Open func(req *http.Request) bool
 	API  http.Handler
 }
@@ -43,7 +43,7 @@ func (p Plain) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	p.redirect(w, req)
 }
 
-// redirect sends a client to the same address over TLS.
+// redirect redirects a client to the same address over TLS.
 func (p Plain) redirect(w http.ResponseWriter, req *http.Request) {
 	host := req.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -63,7 +63,7 @@ func (p Plain) redirect(w http.ResponseWriter, req *http.Request) {
 	h := w.Header()
 	h.Set("Location", to.String())
 	h.Set("Cache-Control", "no-store")
-	h.Set("Connection", "close") // what comes next belongs on another connection
+	h.Set("Connection", "close") // the next request needs another connection
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(http.StatusPermanentRedirect)
 	_, _ = w.Write([]byte("This address is served over TLS only.\n")) // the peer may have gone

@@ -1,5 +1,5 @@
-// Package site knows which tenant a host name belongs to, and what follows for requests to
-// it: which TLS connections may ask for it, and whether browsers are to keep to TLS.
+// Package site finds the tenant of a host name, and decides which TLS connections may carry
+// requests for it and whether browsers must use TLS.
 package site
 
 import (
@@ -18,8 +18,7 @@ type Site struct {
 	Tenant scope.TenantID
 	// HSTS is the max-age of Strict-Transport-Security, in seconds; 0: the header is not sent.
 	HSTS int64
-	// Certificate is set where TLS connections to the domain get a certificate of its own, and
-	// not the deployment's.
+	// Certificate is true if the domain has a certificate of its own, instead of the deployment's.
 	Certificate bool
 }
 
@@ -31,8 +30,8 @@ type Hosts struct {
 	Find func(host string) (Site, bool)
 }
 
-// Name is the name of a Host header in its compared form: without the port, in lower case,
-// and without the trailing dot that only names the DNS root.
+// Name returns the name in a Host header in canonical form: without the port, in lower case, and
+// without the trailing dot of the DNS root.
 func Name(host string) string {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -43,7 +42,7 @@ func Name(host string) string {
 // None reports whether no host names a tenant.
 func (h Hosts) None() bool { return h.BaseDomain == "" && h.Find == nil }
 
-// At is the verified custom domain of a name; the zero Site for none.
+// At returns the verified custom domain of a name; the zero Site for none.
 func (h Hosts) At(name string) Site {
 	if h.Find == nil || !strings.Contains(name, ".") {
 		return Site{}
@@ -55,7 +54,7 @@ func (h Hosts) At(name string) Site {
 	return found
 }
 
-// Tenant is the tenant whose subdomain or custom domain a name is; empty for none.
+// Tenant returns the tenant with a subdomain or custom domain of this name; empty for none.
 func (h Hosts) Tenant(name string) scope.TenantID {
 	if base := h.BaseDomain; base != "" {
 		if name == base {
@@ -84,8 +83,8 @@ func IsLabel(s string) bool {
 	return true
 }
 
-// certified is the tenant of a domain that has a certificate of its own; empty for names
-// that the deployment's certificate is for.
+// certified returns the tenant of a domain that has a certificate of its own; empty for names that
+// the deployment's certificate covers.
 func (h Hosts) certified(name string) scope.TenantID {
 	if s := h.At(name); s.Certificate {
 		return s.Tenant
@@ -93,11 +92,10 @@ func (h Hosts) certified(name string) scope.TenantID {
 	return ""
 }
 
-// Check refuses a request whose host is not the one that its connection was made for (RFC
-// 9110, section 7.4). A client that connected with a tenant's own certificate may ask for
-// that tenant's domains only, and such a domain may be asked for on no other connection. A
-// trusted proxy is exempt: it asks for many hosts on one connection, and chooses its SNI for
-// itself.
+// Check refuses a request whose host does not match its connection (RFC 9110, section 7.4). A
+// client that connected with a tenant's own certificate may only request that tenant's domains, and
+// such a domain cannot be requested on any other connection. A trusted proxy is exempt: it requests
+// many hosts on one connection, and chooses its own SNI.
 func (h Hosts) Check(req *http.Request, trusted bool) error {
 	if !framing.Consistent(req.ProtoMajor, req.Host, req.RequestURI, req.Header, req.ContentLength) {
 		return fault.New(fault.BadRequest, "ambiguous_request", "the request names its host, its target or its length in two ways")

@@ -92,7 +92,6 @@ const tenants = {
   severity_error: "Error",
   severity_warning: "Warning",
   share: "Share",
-  subscription: "Subscription",
   suspend: "Suspend",
   suspendAbout: "Its users and keys are refused immediately, until it is activated again.",
   suspendTitle: "Suspend this tenant?",

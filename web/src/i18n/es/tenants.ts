@@ -103,7 +103,6 @@ const tenants: Area<typeof en> = {
   severity_error: "Error",
   severity_warning: "Aviso",
   share: "Proporción",
-  subscription: "Suscripción",
   suspend: "Suspender",
   suspendAbout: "Sus usuarios y claves se rechazan de inmediato, hasta que se active de nuevo.",
   suspendTitle: "¿Suspender este inquilino?",

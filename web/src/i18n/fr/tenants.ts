@@ -104,7 +104,6 @@ const tenants: Area<typeof en> = {
   severity_error: "Erreur",
   severity_warning: "Avertissement",
   share: "Part",
-  subscription: "Abonnement",
   suspend: "Suspendre",
   suspendAbout: "Ses utilisateurs et ses clés sont refusés immédiatement, jusqu’à sa réactivation.",
   suspendTitle: "Suspendre ce locataire ?",

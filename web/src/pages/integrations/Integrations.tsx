@@ -1,13 +1,9 @@
-import { Button } from "@mantine/core";
-import { useState } from "react";
 import { client, must, type Schemas } from "../../api/client";
 import { useSkipped } from "../../api/paged";
 import { useI18n } from "../../i18n";
-import { type Column, DataTable } from "../../ui/DataTable";
-import { Empty } from "../../ui/Empty";
-import { FilterSelect, Filters } from "../../ui/Filters";
-import { Icon } from "../../ui/icons";
-import { PageHeader } from "../../ui/PageHeader";
+import type { Column } from "../../ui/DataTable";
+import { FilterSelect } from "../../ui/Filters";
+import { ListPage } from "../../ui/ListPage";
 import { StatusOf } from "../../ui/Status";
 import { useClearFilters, useFilter, useMe } from "../../ui/scope";
 import { Time } from "../../ui/Time";
@@ -23,10 +19,8 @@ const kinds = ["siem_forwarder", "webhook"] as const;
 export default function Integrations() {
   const { t, word } = useI18n();
   const { can } = useMe();
-  const [shown, show] = useFilter("integration");
   const [kind] = useFilter("kind");
   const clear = useClearFilters(["kind"]);
-  const [adding, setAdding] = useState(false);
   const filters = { kind: kinds.find((k) => k === kind) };
   const { source, total } = useSkipped<Integration>(["get", "/api/v1/integrations", filters], async (skip, signal) => {
     const query = { skip, limit: 200, ...filters };
@@ -34,15 +28,6 @@ export default function Integrations() {
     return { rows: page.integrations, total: page.total };
   });
   const columns: Column<Integration>[] = [
-    {
-      id: "name",
-      header: t("policies.name"),
-      cell: (i) => (
-        <button type="button" className="gh-link" onClick={() => show(String(i.id))}>
-          {i.name}
-        </button>
-      ),
-    },
     { id: "kind", header: t("integrations.kind"), cell: (i) => word("integrations", "kind", i.kind) },
     { id: "status", header: t("notifications.status"), cell: (i) => <Health of={i} /> },
     {
@@ -54,44 +39,27 @@ export default function Integrations() {
     { id: "success", header: t("notifications.lastSuccess"), cell: (i) => <Time at={i.last_success_at} /> },
     { id: "next", header: t("notifications.next"), cell: (i) => <Time at={i.next_attempt_at} /> },
   ];
-  const add = can("integrations:write") && (
-    <Button leftSection={<Icon name="plus" />} onClick={() => setAdding(true)}>
-      {t("integrations.new")}
-    </Button>
-  );
   return (
-    <>
-      <PageHeader title={t("nav.integrations")} about={t("integrations.about")}>
-        {add}
-      </PageHeader>
-      <Filters count={total === undefined ? undefined : t("common.count", { count: total })}>
+    <ListPage
+      title={t("nav.integrations")}
+      about={t("integrations.about")}
+      param="integration"
+      columns={columns}
+      source={source}
+      total={total}
+      filters={
         <FilterSelect
           name="kind"
           label={t("integrations.kind")}
           options={kinds.map((k) => ({ value: k, label: t(`integrations.kind_${k}`) }))}
         />
-      </Filters>
-      <DataTable
-        label={t("nav.integrations")}
-        columns={columns}
-        source={source}
-        rowKey={(i) => i.id}
-        selected={(i) => String(i.id) === shown}
-        open={(i) => show(String(i.id))}
-        filtered={Boolean(filters.kind)}
-        clear={clear}
-        empty={<Empty title={t("integrations.empty")} about={t("integrations.emptyAbout")} action={add || undefined} />}
-      />
-      {/^[1-9]\d*$/.test(shown) && <Detail key={shown} id={Number(shown)} close={() => show(null)} />}
-      {adding && (
-        <IntegrationForm
-          close={() => setAdding(false)}
-          saved={(id) => {
-            setAdding(false);
-            show(String(id));
-          }}
-        />
-      )}
-    </>
+      }
+      filtered={Boolean(filters.kind)}
+      clear={clear}
+      empty={{ title: t("integrations.empty"), about: t("integrations.emptyAbout") }}
+      add={can("integrations:write") && t("integrations.new")}
+      form={(close, saved) => <IntegrationForm close={close} saved={saved} />}
+      detail={(id, close) => <Detail id={id} close={close} />}
+    />
   );
 }

@@ -5,15 +5,13 @@ import { api, client, ifMatch, must, type Schemas } from "../../api/client";
 import { useSkipped } from "../../api/paged";
 import { useI18n } from "../../i18n";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
-import { type Column, DataTable } from "../../ui/DataTable";
-import { Empty } from "../../ui/Empty";
+import type { Column } from "../../ui/DataTable";
 import { ErrorPanel } from "../../ui/ErrorPanel";
-import { Filters } from "../../ui/Filters";
-import { Icon } from "../../ui/icons";
+import { ListPage } from "../../ui/ListPage";
 import { refresh } from "../../ui/live";
-import { PageHeader, Panel } from "../../ui/PageHeader";
+import { Panel } from "../../ui/PageHeader";
 import { Status, StatusOf } from "../../ui/Status";
-import { Link, useEnvironment, useFilter, useMe } from "../../ui/scope";
+import { Link, useEnvironment, useMe } from "../../ui/scope";
 import { Time } from "../../ui/Time";
 import { ChannelForm } from "./ChannelForm";
 import { inWords } from "./quiet";
@@ -26,8 +24,6 @@ export default function Channels() {
   const { t, number, word } = useI18n();
   const environment = useEnvironment();
   const { can } = useMe();
-  const [shown, show] = useFilter("channel");
-  const [adding, setAdding] = useState(false);
   const { source, total } = useSkipped<Channel>(
     ["get", "/api/v1/notifications/channels", environment],
     async (skip, signal) => {
@@ -37,15 +33,6 @@ export default function Channels() {
     },
   );
   const columns: Column<Channel>[] = [
-    {
-      id: "name",
-      header: t("policies.name"),
-      cell: (c) => (
-        <button type="button" className="gh-link" onClick={() => show(String(c.id))}>
-          {c.name}
-        </button>
-      ),
-    },
     { id: "type", header: t("notifications.type"), cell: (c) => word("notifications", "type", c.type) },
     {
       id: "status",
@@ -67,39 +54,19 @@ export default function Channels() {
     },
     { id: "success", header: t("notifications.lastSuccess"), cell: (c) => <Time at={c.last_success_at} /> },
   ];
-  const add = can("notifications:write") && (
-    <Button leftSection={<Icon name="plus" />} onClick={() => setAdding(true)}>
-      {t("notifications.new")}
-    </Button>
-  );
   return (
-    <>
-      <PageHeader title={t("nav.notifications")} about={t("notifications.about")}>
-        {add}
-      </PageHeader>
-      <Filters count={total === undefined ? undefined : t("common.count", { count: total })}>{null}</Filters>
-      <DataTable
-        label={t("nav.notifications")}
-        columns={columns}
-        source={source}
-        rowKey={(c) => c.id}
-        selected={(c) => String(c.id) === shown}
-        open={(c) => show(String(c.id))}
-        empty={
-          <Empty title={t("notifications.empty")} about={t("notifications.emptyAbout")} action={add || undefined} />
-        }
-      />
-      {/^[1-9]\d*$/.test(shown) && <Detail key={shown} id={Number(shown)} close={() => show(null)} />}
-      {adding && (
-        <ChannelForm
-          close={() => setAdding(false)}
-          saved={(id) => {
-            setAdding(false);
-            show(String(id));
-          }}
-        />
-      )}
-    </>
+    <ListPage
+      title={t("nav.notifications")}
+      about={t("notifications.about")}
+      param="channel"
+      columns={columns}
+      source={source}
+      total={total}
+      empty={{ title: t("notifications.empty"), about: t("notifications.emptyAbout") }}
+      add={can("notifications:write") && t("notifications.new")}
+      form={(close, saved) => <ChannelForm close={close} saved={saved} />}
+      detail={(id, close) => <Detail id={id} close={close} />}
+    />
   );
 }
 

@@ -5,15 +5,13 @@ import { api, client, ifMatch, must } from "../../api/client";
 import { useSkipped } from "../../api/paged";
 import { useI18n } from "../../i18n";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
-import { type Column, DataTable } from "../../ui/DataTable";
-import { Empty } from "../../ui/Empty";
+import type { Column } from "../../ui/DataTable";
 import { ErrorPanel } from "../../ui/ErrorPanel";
-import { Filters } from "../../ui/Filters";
-import { Icon } from "../../ui/icons";
+import { ListPage } from "../../ui/ListPage";
 import { refresh } from "../../ui/live";
-import { PageHeader, Panel } from "../../ui/PageHeader";
+import { Panel } from "../../ui/PageHeader";
 import { Status, StatusOf } from "../../ui/Status";
-import { useEnvironment, useFilter, useMe } from "../../ui/scope";
+import { useEnvironment, useMe } from "../../ui/scope";
 import { Time } from "../../ui/Time";
 import { Foretold } from "./Foretold";
 import { useNames } from "./names";
@@ -27,8 +25,6 @@ export default function Rules() {
   const environment = useEnvironment();
   const { can } = useMe();
   const names = useNames();
-  const [shown, show] = useFilter("rule");
-  const [adding, setAdding] = useState(false);
   const { source, total } = useSkipped<Rule>(
     ["get", "/api/v1/notifications/alert-rules", environment],
     async (skip, signal) => {
@@ -38,15 +34,6 @@ export default function Rules() {
     },
   );
   const columns: Column<Rule>[] = [
-    {
-      id: "name",
-      header: t("policies.name"),
-      cell: (r) => (
-        <button type="button" className="gh-link" onClick={() => show(String(r.id))}>
-          {r.name}
-        </button>
-      ),
-    },
     { id: "state", header: t("notifications.status"), cell: (r) => <State rule={r} /> },
     {
       id: "severity",
@@ -69,37 +56,19 @@ export default function Rules() {
     },
     { id: "fired", header: t("alerts.lastFired"), cell: (r) => <Time at={r.last_fired_at} /> },
   ];
-  const add = can("notifications:write") && (
-    <Button leftSection={<Icon name="plus" />} onClick={() => setAdding(true)}>
-      {t("alerts.new")}
-    </Button>
-  );
   return (
-    <>
-      <PageHeader title={t("nav.alerts")} about={t("alerts.about")}>
-        {add}
-      </PageHeader>
-      <Filters count={total === undefined ? undefined : t("common.count", { count: total })}>{null}</Filters>
-      <DataTable
-        label={t("nav.alerts")}
-        columns={columns}
-        source={source}
-        rowKey={(r) => r.id}
-        selected={(r) => String(r.id) === shown}
-        open={(r) => show(String(r.id))}
-        empty={<Empty title={t("alerts.empty")} about={t("alerts.emptyAbout")} action={add || undefined} />}
-      />
-      {/^[1-9]\d*$/.test(shown) && <Detail key={shown} id={Number(shown)} close={() => show(null)} />}
-      {adding && (
-        <RuleForm
-          close={() => setAdding(false)}
-          saved={(id) => {
-            setAdding(false);
-            show(String(id));
-          }}
-        />
-      )}
-    </>
+    <ListPage
+      title={t("nav.alerts")}
+      about={t("alerts.about")}
+      param="rule"
+      columns={columns}
+      source={source}
+      total={total}
+      empty={{ title: t("alerts.empty"), about: t("alerts.emptyAbout") }}
+      add={can("notifications:write") && t("alerts.new")}
+      form={(close, saved) => <RuleForm close={close} saved={saved} />}
+      detail={(id, close) => <Detail id={id} close={close} />}
+    />
   );
 }
 

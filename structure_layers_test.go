@@ -50,6 +50,7 @@ var layers = []layer{
 	}},
 	{"on the stores", []string{
 		"internal/audit/stats",
+		"internal/blob",
 		"internal/cache/cachetest",
 		"internal/db/dbtest",
 		"internal/event",

@@ -2,10 +2,12 @@ package connections_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
@@ -58,21 +60,64 @@ func TestDirectoryOfManyElements(t *testing.T) {
 			"empty sets":   extended(strings.Repeat("\x30\x00", 4_100_000)),
 		}
 		before := s.Resident(t)
-		var all sync.WaitGroup
 		for name, answer := range answers {
-			address := hostileDirectory(t, answer)
+			res := s.Admin.Do(t, "POST", "/pip/connections/test", body{"name": "people", "provider": "ldap", "configuration": body{
+				"url": hostileDirectory(t, answer), "key": "uid", "ldap": body{"base_dn": "ou=people", "attributes": []string{"uid"}},
+			}}).Want(200)
+			if res.Get("success") != false || !strings.Contains(string(res.Body), "StartTLS") {
+				t.Errorf("%s: %s", name, res.Body)
+			}
+		}
+		s.Grew(t, before, 300<<20)
+	})
+}
+
+// TestTestsAtOnce: a tenant tests two sources at once and all tenants four, however slow the
+// sources are; whoever comes then is told to wait, and nobody's turn is lost.
+func TestTestsAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, s *apptest.Server) {
+		d := newDirectory(t, map[string]int{"ada": 7})
+		hold := make(chan struct{})
+		d.set(func() { d.hold = hold })
+		var tenants []*apptest.Client
+		for _, name := range []string{"One", "Two", "Three"} {
+			made := s.Admin.Do(t, "POST", "/tenants", body{"name": name}).Want(201)
+			id, _ := made.Get("id").(string)
+			tenants = append(tenants, s.Admin.With("X-Tenant-ID", id))
+		}
+		try := func(c *apptest.Client) *apptest.Response {
+			return c.Do(t, "POST", "/pip/connections/test", d.draft("people"))
+		}
+		var all sync.WaitGroup
+		for _, c := range tenants[:2] {
 			for range 2 {
 				all.Go(func() {
-					res := s.Admin.Do(t, "POST", "/pip/connections/test", body{"name": "people", "provider": "ldap", "configuration": body{
-						"url": address, "key": "uid", "ldap": body{"base_dn": "ou=people", "attributes": []string{"uid"}},
-					}})
-					if res.Status != 200 || res.Get("success") != false || !strings.Contains(string(res.Body), "StartTLS") {
-						t.Errorf("%s: %d %s", name, res.Status, res.Body)
+					if res := try(c); res.Status != 200 || res.Get("success") != true {
+						t.Errorf("a test in its turn: %d %s", res.Status, res.Body)
 					}
 				})
 			}
 		}
+		apptest.Eventually(t, time.Minute, func() error {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			if d.calls != 4 {
+				return fmt.Errorf("%d of 4 tests have reached the source", d.calls)
+			}
+			return nil
+		})
+		if res := try(tenants[0]); res.Status != 429 || res.Get("error") != "rate_limit_exceeded" || res.Header.Get("Retry-After") == "" {
+			t.Errorf("a third test of a tenant: %d %s", res.Status, res.Body)
+		}
+		if res := try(tenants[2]); res.Status != 503 || res.Get("error") != "busy" || res.Header.Get("Retry-After") == "" {
+			t.Errorf("a fifth test: %d %s", res.Status, res.Body)
+		}
+		close(hold)
 		all.Wait()
-		s.Grew(t, before, 300<<20)
+		for _, c := range tenants {
+			if res := try(c).Want(200); res.Get("success") != true {
+				t.Errorf("a test afterwards: %s", res.Body)
+			}
+		}
 	})
 }

@@ -36,6 +36,8 @@ type Service struct {
 	Logger *slog.Logger
 	// Panics counts the panics of fetches.
 	Panics *fault.Panics
+
+	trials trials
 }
 
 // List is one page of the connections, by id.

@@ -3,15 +3,54 @@ package pip
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/pip/source"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// tryTime bounds a test, in which a person waits.
-const tryTime = 30 * time.Second
+const (
+	// tryTime bounds a test, in which a person waits.
+	tryTime = 30 * time.Second
+	// triesOfTenant and tries bound the tests at once, of a tenant and of all: the answer of a
+	// source can take ten times its size in memory.
+	triesOfTenant, tries = 2, 4
+)
+
+// trials counts the tests under way.
+type trials struct {
+	mu  sync.Mutex
+	all int
+	of  map[scope.TenantID]int
+}
+
+// enter begins a test of a tenant, whose end is leave. Faults: RateLimited where the tenant
+// has as many as it may, Unavailable where all have.
+func (t *trials) enter(tenant scope.TenantID) (leave func(), err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.of[tenant] >= triesOfTenant:
+		return nil, fault.Newf(fault.RateLimited, "rate_limit_exceeded", "a tenant tests at most %d data sources at once", triesOfTenant).After(time.Second)
+	case t.all >= tries:
+		return nil, fault.New(fault.Unavailable, "busy", "too many data sources are being tested").After(time.Second)
+	case t.of == nil:
+		t.of = map[scope.TenantID]int{}
+	}
+	t.all++
+	t.of[tenant]++
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.all--
+		if t.of[tenant]--; t.of[tenant] == 0 {
+			delete(t.of, tenant)
+		}
+	}, nil
+}
 
 // TestResult is what a source answers to a test.
 type TestResult struct {
@@ -30,7 +69,8 @@ type Trial struct {
 	ConnectionID int64 `json:"connection_id,omitempty" minimum:"1" doc:"Id of a stored data source. Without credentials in the request, its stored ones are used, if the hosts are those that they were given for."`
 }
 
-// Test reads the first page of a source. Nothing is stored.
+// Test reads the first page of a source. Nothing is stored. Faults: RateLimited and
+// Unavailable while too many are tested.
 func (s *Service) Test(ctx context.Context, sc scope.Scope, d Trial) (TestResult, error) {
 	if d.ConnectionID != 0 && d.Credentials.Empty() {
 		stored, err := s.load(ctx, sc.Tenant, d.ConnectionID)
@@ -44,6 +84,11 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, d Trial) (TestResult
 	if err := s.check(ctx, d.connection(), d.Credentials); err != nil {
 		return TestResult{}, err
 	}
+	leave, err := s.trials.enter(sc.Tenant)
+	if err != nil {
+		return TestResult{}, err
+	}
+	defer leave()
 	began := s.Now()
 	f := &source.Fetcher{Target: s.Target, Now: s.Now, Limit: tryTime}
 	res, err := f.Fetch(ctx, source.Order{Provider: d.Provider, Config: d.Configuration, Credentials: d.Credentials, Sample: true})

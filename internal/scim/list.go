@@ -9,8 +9,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// batch is how many people are read at once while a filter is applied.
-const batch = 500
+const (
+	// batch is how many people are read at once while a filter is applied.
+	batch = 500
+	// maxParts is how many members of groups, or groups of people, a page has: 200 groups of
+	// 10,000 people would be an answer of 350 MB. The page ends before more, as RFC 7644
+	// section 3.4.2.4 permits, and the client continues after itemsPerPage.
+	maxParts = 20_000
+)
 
 // Query is a request for a list.
 type Query struct {
@@ -39,21 +45,27 @@ func (q Query) bounds() (skip, count int) {
 	return max(q.Start, 1) - 1, count
 }
 
-// collector counts what passes a filter, and keeps a page of it.
+// collector counts what passes a filter, and keeps which people or groups are on a page of it.
 type collector struct {
 	filter      *document.Filter
 	skip, count int
 	page        Page
+	people      []person
+	groups      []group
 }
 
-func (c *collector) add(r Resource) {
+func (c *collector) reset() {
+	c.page.Total, c.page.Resources, c.people, c.groups = 0, []Resource{}, nil, nil
+}
+
+// takes counts what passes the filter, and reports whether it is on the page.
+func (c *collector) takes(r Resource) bool {
 	if c.filter != nil && !c.filter.Match(r.Document) {
-		return
+		return false
 	}
-	if at := int(c.page.Total); at >= c.skip && len(c.page.Resources) < c.count {
-		c.page.Resources = append(c.page.Resources, r)
-	}
+	at := int(c.page.Total)
 	c.page.Total++
+	return at >= c.skip && at-c.skip < c.count
 }
 
 // ListUsers lists people. Fault: invalid_filter.
@@ -63,25 +75,88 @@ func (s *Service) ListUsers(ctx context.Context, sc scope.Scope, q Query) (Page,
 		return Page{}, err
 	}
 	err = s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
-		c.page.Total, c.page.Resources = 0, []Resource{}
-		if c.filter == nil {
-			return s.pageOfUsers(ctx, tx, c)
+		c.reset()
+		if err := s.findUsers(ctx, tx, c); err != nil {
+			return err
 		}
-		narrow, err := candidates(ctx, tx, c.filter)
+		return s.showUsers(ctx, tx, c, q.Select)
+	})
+	return c.page, err
+}
+
+// findUsers finds the people of a page.
+func (s *Service) findUsers(ctx context.Context, tx *db.Tx, c *collector) error {
+	if c.filter == nil {
+		return pageOfUsers(ctx, tx, c)
+	}
+	narrow, err := candidates(ctx, tx, c.filter)
+	if err != nil {
+		return err
+	}
+	if narrow == nil {
+		return s.scanUsers(ctx, tx, c)
+	}
+	people, err := selectPeopleIn(ctx, tx, narrow)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(people, func(a, b person) int { return compareIDs(a.ID, b.ID) })
+	return s.addUsers(ctx, tx, c, people)
+}
+
+// showUsers makes the resources of a page, with the groups of its people if they are wanted.
+func (s *Service) showUsers(ctx context.Context, tx *db.Tx, c *collector, sel document.Selection) error {
+	groups := map[string][]membership{}
+	if sel.Wants(s.people, "groups") {
+		ids := idsOf(c.people, func(p person) string { return p.ID })
+		counts, err := countGroupsOf(ctx, tx, ids)
 		if err != nil {
 			return err
 		}
-		if narrow != nil {
-			people, err := selectPeopleIn(ctx, tx, narrow)
-			if err != nil {
-				return err
-			}
-			slices.SortFunc(people, func(a, b person) int { return compareIDs(a.ID, b.ID) })
-			return s.addUsers(ctx, tx, c, people)
+		ids = fitting(ids, counts)
+		c.people = c.people[:len(ids)]
+		if groups, err = groupsOf(ctx, tx, ids); err != nil {
+			return err
 		}
-		return s.scanUsers(ctx, tx, c)
-	})
-	return c.page, err
+	}
+	for _, p := range c.people {
+		c.page.Resources = append(c.page.Resources, s.person(p, groups[p.ID]))
+	}
+	return nil
+}
+
+func idsOf[T any](list []T, id func(T) string) []string {
+	out := make([]string, len(list))
+	for i, v := range list {
+		out[i] = id(v)
+	}
+	return out
+}
+
+// fitting are the first resources of a page that have together no more than maxParts
+// members or groups, by the number that each has: the first in any case.
+func fitting(ids []string, counts []partCount) []string {
+	has := map[string]int64{}
+	for _, n := range counts {
+		has[n.ID] = n.Parts
+	}
+	parts := int64(0)
+	for i, id := range ids {
+		if parts += has[id]; i > 0 && parts > maxParts {
+			return ids[:i]
+		}
+	}
+	return ids
+}
+
+// groupsOf are the groups of people, by person.
+func groupsOf(ctx context.Context, tx *db.Tx, people []string) (map[string][]membership, error) {
+	list, err := selectGroupsOf(ctx, tx, people)
+	groups := map[string][]membership{}
+	for _, m := range list {
+		groups[m.UserID] = append(groups[m.UserID], m)
+	}
+	return groups, err
 }
 
 func (q Query) collector(k *document.Kind) (*collector, error) {
@@ -97,19 +172,11 @@ func (q Query) collector(k *document.Kind) (*collector, error) {
 }
 
 // pageOfUsers is a page of all people.
-func (s *Service) pageOfUsers(ctx context.Context, tx *db.Tx, c *collector) error {
-	total, err := countPeople(ctx, tx)
-	if err != nil || c.count == 0 {
-		c.page.Total = total
+func pageOfUsers(ctx context.Context, tx *db.Tx, c *collector) (err error) {
+	if c.page.Total, err = countPeople(ctx, tx); err != nil || c.count == 0 {
 		return err
 	}
-	people, err := selectPeople(ctx, tx, c.skip, c.count)
-	if err != nil {
-		return err
-	}
-	c.skip = 0
-	err = s.addUsers(ctx, tx, c, people)
-	c.page.Total = total
+	c.people, err = selectPeople(ctx, tx, c.skip, c.count)
 	return err
 }
 
@@ -141,21 +208,17 @@ func (s *Service) scanUsers(ctx context.Context, tx *db.Tx, c *collector) error 
 }
 
 // addUsers adds people to a page, if they pass its filter.
-func (s *Service) addUsers(ctx context.Context, tx *db.Tx, c *collector, people []person) error {
-	ids := make([]string, len(people))
-	for i, p := range people {
-		ids[i] = p.ID
-	}
-	list, err := selectGroupsOf(ctx, tx, ids)
-	if err != nil {
-		return err
-	}
-	groups := map[string][]membership{}
-	for _, m := range list {
-		groups[m.UserID] = append(groups[m.UserID], m)
+func (s *Service) addUsers(ctx context.Context, tx *db.Tx, c *collector, people []person) (err error) {
+	var groups map[string][]membership
+	if c.filter.Uses("groups") {
+		if groups, err = groupsOf(ctx, tx, idsOf(people, func(p person) string { return p.ID })); err != nil {
+			return err
+		}
 	}
 	for _, p := range people {
-		c.add(s.person(p, groups[p.ID]))
+		if c.takes(s.person(p, groups[p.ID])) {
+			c.people = append(c.people, p)
+		}
 	}
 	return nil
 }
@@ -166,32 +229,49 @@ func (s *Service) ListGroups(ctx context.Context, sc scope.Scope, q Query) (Page
 	if err != nil {
 		return Page{}, err
 	}
-	filtersMembers := c.filter.Uses("members")
 	err = s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
-		c.page.Total, c.page.Resources = 0, []Resource{}
+		c.reset()
 		groups, err := selectGroups(ctx, tx)
 		if err != nil {
 			return err
 		}
 		for _, g := range groups {
 			var members []membership
-			if filtersMembers {
+			if c.filter.Uses("members") {
 				if members, err = selectMembers(ctx, tx, []string{g.ID}); err != nil {
 					return err
 				}
 			}
-			c.add(s.group(g, members))
-		}
-		if filtersMembers || !q.Select.Wants(s.groups, "members") {
-			return nil
-		}
-		for i, r := range c.page.Resources {
-			id, _ := r.Document["id"].(string)
-			if c.page.Resources[i], err = s.loadGroup(ctx, tx, id, true); err != nil {
-				return err
+			if c.takes(s.group(g, members)) {
+				c.groups = append(c.groups, g)
 			}
 		}
-		return nil
+		return s.showGroups(ctx, tx, c, q.Select)
 	})
 	return c.page, err
+}
+
+// showGroups makes the resources of a page, with the members of its groups if they are wanted.
+func (s *Service) showGroups(ctx context.Context, tx *db.Tx, c *collector, sel document.Selection) error {
+	members := map[string][]membership{}
+	if sel.Wants(s.groups, "members") {
+		ids := idsOf(c.groups, func(g group) string { return g.ID })
+		counts, err := countMembersOf(ctx, tx, ids)
+		if err != nil {
+			return err
+		}
+		ids = fitting(ids, counts)
+		c.groups = c.groups[:len(ids)]
+		list, err := selectMembers(ctx, tx, ids)
+		if err != nil {
+			return err
+		}
+		for _, m := range list {
+			members[m.GroupID] = append(members[m.GroupID], m)
+		}
+	}
+	for _, g := range c.groups {
+		c.page.Resources = append(c.page.Resources, s.group(g, members[g.ID]))
+	}
+	return nil
 }

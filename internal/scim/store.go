@@ -196,6 +196,22 @@ func selectGroupsOf(ctx context.Context, tx *db.Tx, people []string) ([]membersh
 	return db.AllIn[membership](ctx, tx, membershipColumns+` WHERE m.user_id IN ($in) ORDER BY m.group_id`, people)
 }
 
+// partCount is how many members a group has, or groups a person.
+type partCount struct {
+	ID    string `db:"id"`
+	Parts int64  `db:"parts"`
+}
+
+// countMembersOf counts the people of groups; a group without any is left out.
+func countMembersOf(ctx context.Context, tx *db.Tx, groups []string) ([]partCount, error) {
+	return db.AllIn[partCount](ctx, tx, `SELECT group_id AS id, count(*) AS parts FROM scim_members WHERE group_id IN ($in) GROUP BY group_id`, groups)
+}
+
+// countGroupsOf counts the groups of people; a person without any is left out.
+func countGroupsOf(ctx context.Context, tx *db.Tx, people []string) ([]partCount, error) {
+	return db.AllIn[partCount](ctx, tx, `SELECT user_id AS id, count(*) AS parts FROM scim_members WHERE user_id IN ($in) GROUP BY user_id`, people)
+}
+
 func insertMembers(ctx context.Context, tx *db.Tx, groupID string, people []string) error {
 	rows := make([][]any, len(people))
 	for i, id := range people {

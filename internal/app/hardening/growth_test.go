@@ -125,7 +125,7 @@ func growingEvaluations(t *testing.T, r *rig) {
 		}
 	}
 	stop, served := r.meanwhile(t)
-	before := r.resident(t)
+	before := r.s.Resident(t)
 	for name, g := range growing {
 		for _, with := range []string{"", " with input.context.more as 1"} {
 			begun := time.Now()
@@ -141,7 +141,7 @@ func growingEvaluations(t *testing.T, r *rig) {
 			}
 		}
 	}
-	r.grew(t, before, growthLimit)
+	r.s.Grew(t, before, growthLimit)
 	close(stop)
 	if n := <-served; n == 0 {
 		t.Error("the other tenant had no decision meanwhile")
@@ -185,7 +185,7 @@ func (r *rig) meanwhile(t *testing.T) (stop chan struct{}, served chan int) {
 // refused or stored in a bounded time, and never take the server's memory.
 func growingSources(t *testing.T, r *rig) {
 	p := r.tenant(t, "Sources")
-	before := r.resident(t)
+	before := r.s.Resident(t)
 	for levels := 3; levels <= 9; levels++ {
 		for _, shape := range []string{"[%, %, %, %, %, %, %, %]", `{"a": %, "b": %, "c": %, "d": %, "e": %, "f": %, "g": %, "h": %}`, "{[%, 1], [%, 2], [%, 3], [%, 4]}"} {
 			var src strings.Builder
@@ -205,7 +205,7 @@ func growingSources(t *testing.T, r *rig) {
 			}
 		}
 	}
-	r.grew(t, before, growthLimit)
+	r.s.Grew(t, before, growthLimit)
 }
 
 // growingOnABouncer: what a caller sends makes no bouncer work without end.

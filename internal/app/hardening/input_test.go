@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -73,7 +72,7 @@ func badJSON(t *testing.T, r *rig) {
 		"nothing but a NUL":       "\x00",
 	}
 	big := map[string]string{"100k members": "{" + many(`"k%d":1`, 70_000) + "}", "100k items": `{"decisions":[` + many("%d", 100_000) + "]}"}
-	before := r.resident(t)
+	before := r.s.Resident(t)
 	r.unchanged(t, func() {
 		for _, op := range r.ops {
 			if !op.takesJSON() || op.bridge() {
@@ -105,7 +104,7 @@ func badJSON(t *testing.T, r *rig) {
 			}
 		}
 	})
-	r.grew(t, before, 128<<20)
+	r.s.Grew(t, before, 128<<20)
 	key := r.alpha.key
 	for _, c := range []struct {
 		method, path, text string
@@ -139,42 +138,6 @@ func badJSON(t *testing.T, r *rig) {
 	}
 }
 
-// resident is the memory of the server's process in bytes, and from here on the
-// most that it takes is counted anew; 0 where the system does not tell.
-func (r *rig) resident(t *testing.T) int64 {
-	t.Helper()
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", r.s.Pid()), []byte("5"), 0) // without it the peak is older, and the test stricter
-	return r.memory(t, "VmRSS:")
-}
-
-// memory is one figure of the process in bytes.
-func (r *rig) memory(t *testing.T, name string) int64 {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.s.Pid()))
-	if err != nil {
-		return 0
-	}
-	_, rest, found := strings.Cut(string(text), name)
-	var kilobytes int64
-	if _, err := fmt.Sscan(rest, &kilobytes); !found || err != nil {
-		t.Fatalf("%s in %s: %v", name, text, err)
-	}
-	return kilobytes << 10
-}
-
-// grew holds the most that the server took since before to a limit.
-func (r *rig) grew(t *testing.T, before, limit int64) {
-	t.Helper()
-	if apptest.Race || before == 0 {
-		return
-	}
-	grown := r.memory(t, "VmHWM:") - before
-	t.Logf("the server grew by %d MiB at most", grown>>20)
-	if grown > limit {
-		t.Errorf("the server grew by %d MiB, more than %d", grown>>20, limit>>20)
-	}
-}
-
 // bigBodies: who asks is settled before a byte of a body is read, and no more
 // of it is read than the operation takes; a hundred at once do no harm.
 func bigBodies(t *testing.T, r *rig) {
@@ -205,7 +168,7 @@ func bigBodies(t *testing.T, r *rig) {
 			}
 		}
 	}
-	before := r.resident(t)
+	before := r.s.Resident(t)
 	var all sync.WaitGroup
 	for range 100 {
 		all.Go(func() {
@@ -217,7 +180,7 @@ func bigBodies(t *testing.T, r *rig) {
 	}
 	all.Wait()
 	// A hundred bodies of 10 MiB would be a GiB; they take turns.
-	r.grew(t, before, 200<<20)
+	r.s.Grew(t, before, 200<<20)
 	r.do(t, r.alpha.key, "GET", "/policies", 200, nil)
 }
 
@@ -281,7 +244,7 @@ func compressedBodies(t *testing.T, r *rig) {
 		_, _ = z.Write(piece) // a buffer takes all
 	}
 	_ = z.Close()
-	before := r.resident(t)
+	before := r.s.Resident(t)
 	for _, op := range r.ops {
 		if !op.body || op.bridge() {
 			continue
@@ -305,7 +268,7 @@ func compressedBodies(t *testing.T, r *rig) {
 			t.Errorf("a bomb for %s: %d %s", path, res.Status, res.Body)
 		}
 	}
-	r.grew(t, before, 256<<20)
+	r.s.Grew(t, before, 256<<20)
 	c.Do(t, "GET", "/bridge/self", nil).Want(200)
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestDirectoryToken: a token works on the SCIM operations of its tenant and nowhere else,
@@ -298,4 +299,55 @@ func TestDirectoryAndProvider(t *testing.T) {
 			t.Errorf("disabled: %d %s", res.Status, res.Header.Get("Location"))
 		}
 	}, loopback)
+}
+
+// TestDirectoryPagesAreBounded: a page of large groups, or of people in many groups, ends
+// before it has too many members, and a client that continues finds everybody once.
+func TestDirectoryPagesAreBounded(t *testing.T) {
+	fulltest.Only(t)
+	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
+		const people, groups, most = 105, 195, 20_000
+		d := provisioned(t, s, "Acme", body{})
+		members := make([]body, people)
+		for i := range members {
+			members[i] = body{"value": d.do(t, "POST", "/Users", body{"userName": fmt.Sprintf("p%d@acme.example", i)}).Want(201).Get("id")}
+		}
+		for i := range groups {
+			d.do(t, "POST", "/Groups", body{"displayName": fmt.Sprintf("team %d", i), "members": members}).Want(201)
+		}
+		walk := func(kind, part, query string, all int) (pages int) {
+			seen := map[any]bool{}
+			for start := 1; start <= all; pages++ {
+				res := d.do(t, "GET", fmt.Sprintf("/%s?count=200&startIndex=%d%s", kind, start, query), nil).Want(200)
+				list, _ := res.Get("Resources").([]any)
+				parts := 0
+				for _, v := range list {
+					m, _ := v.(map[string]any)
+					of, _ := m[part].([]any)
+					seen[m["id"]], parts = true, parts+len(of)
+				}
+				if len(list) == 0 || parts > most || res.Get("totalResults") != float64(all) || res.Get("itemsPerPage") != float64(len(list)) {
+					t.Fatalf("%s from %d%s: %d resources with %d %s, of %v", kind, start, query, len(list), parts, part, res.Get("totalResults"))
+				}
+				start += len(list)
+			}
+			if len(seen) != all {
+				t.Errorf("%s%s: %d of %d", kind, query, len(seen), all)
+			}
+			return pages
+		}
+		for _, query := range []string{"", "&" + url.Values{"filter": {`displayName sw "team" and members pr`}}.Encode()} {
+			if n := walk("Groups", "members", query, groups); n != 2 {
+				t.Errorf("groups%s came in %d pages", query, n)
+			}
+		}
+		const all = people + 1 // the tenant's administrator is in no group
+		inTeams := "&" + url.Values{"filter": {`userName pr and groups.display sw "team"`}}.Encode()
+		if n, m := walk("Users", "groups", "", all), walk("Users", "groups", inTeams, people); n != 2 || m != 2 {
+			t.Errorf("people came in %d pages, those of teams in %d", n, m)
+		}
+		if n := walk("Groups", "members", "&excludedAttributes=members", groups) + walk("Users", "groups", "&attributes=userName", all); n != 2 {
+			t.Errorf("without members and groups, there are %d pages", n)
+		}
+	})
 }

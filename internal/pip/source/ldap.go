@@ -126,24 +126,14 @@ func (r *run) connectLDAP(ctx context.Context) (*ldap.Conn, error) {
 		return nil, err
 	}
 	boundMessages()
-	secure := strings.HasPrefix(r.URL, "ldaps:")
-	if secure {
-		encrypted := tls.Client(raw, r.Target.TLS(server.Host))
-		if err := encrypted.HandshakeContext(ctx); err != nil {
-			_ = raw.Close()
-			return nil, err
-		}
-		raw = encrypted
+	encrypted, err := encrypt(ctx, raw, r.Target.TLS(server.Host), strings.HasPrefix(r.URL, "ldaps:"))
+	if err != nil {
+		_ = raw.Close()
+		return nil, err
 	}
-	conn := ldap.NewConn(raw, secure)
+	conn := ldap.NewConn(encrypted, true)
 	conn.SetTimeout(CallTime)
 	conn.Start()
-	if !secure {
-		if err := conn.StartTLS(r.Target.TLS(server.Host)); err != nil {
-			_ = conn.Close()
-			return nil, errNoStartTLS
-		}
-	}
 	if s := r.order.Credentials; s.Username != "" {
 		if err := conn.Bind(s.Username, s.Password); err != nil {
 			_ = conn.Close()

@@ -2,8 +2,13 @@ package source
 
 import (
 	"crypto/tls"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -199,4 +204,52 @@ func TestLDAPFailures(t *testing.T) {
 	d.people[1]["memberOf;range=0-1499"] = []string{"cn=a"}
 	delete(d.people[1], "memberOf")
 	f.fails(t, ldapOrder(address), "only a part of the values of memberOf")
+}
+
+// TestFraming: the elements of messages are counted across reads of any size, and what LDAP
+// forbids is refused.
+func TestFraming(t *testing.T) {
+	long := func(tag string, content string) string {
+		return tag + string(binary.BigEndian.AppendUint32([]byte{0x84}, uint32(len(content)))) + content
+	}
+	whole := "\x30\x0c\x02\x01\x01\x65\x07\x0a\x01\x00\x04\x00\x04\x00"
+	many := long("\x30", "\x02\x01\x01"+long("\x64", strings.Repeat("\x04\x00", maxElements)))
+	for name, c := range map[string]struct {
+		stream string
+		good   bool
+	}{
+		"a message":           {whole, true},
+		"many messages":       {strings.Repeat(whole, 1000), true},
+		"a large value":       {long("\x30", long("\x04", strings.Repeat("\x30\x80", 100_000))), true},
+		"many elements":       {long("\x30", strings.Repeat("\x04\x00", maxElements-1)), true},
+		"too many elements":   {many, false},
+		"too many in all":     {strings.Repeat(whole, maxElementsInAll/6+1), false},
+		"empty messages":      {strings.Repeat("\x30\x00", maxElementsInAll+1), false},
+		"indefinite":          {"\x30\x80\x02\x01\x01\x00\x00", false},
+		"a large tag":         {"\x30\x05\x1f\x81\x01\x01\x00", false},
+		"a length of 5 bytes": {"\x30\x85\x00\x00\x00\x00\x01\x00", false},
+		"longer than allowed": {"\x30\x84\x7f\xff\xff\xff", false},
+		"beyond its message":  {"\x30\x03\x04\x02\x00\x00", false},
+		"no message":          {"\x04\x01\x00", false},
+	} {
+		for _, size := range []int{1 << 20, 7, 1} {
+			near, far := net.Pipe()
+			go func() {
+				for rest := []byte(c.stream); len(rest) > 0; rest = rest[min(size, len(rest)):] {
+					if _, err := far.Write(rest[:min(size, len(rest))]); err != nil {
+						return
+					}
+				}
+				_ = far.Close()
+			}()
+			got, err := io.ReadAll(&framed{Conn: near})
+			_ = near.Close()
+			if c.good && (err != nil || string(got) != c.stream) || !c.good && !errors.Is(err, errFraming) {
+				t.Errorf("%s in pieces of %d: %d bytes, %v", name, size, len(got), err)
+			}
+			if len(c.stream) > 1<<20 {
+				break
+			}
+		}
+	}
 }

@@ -69,8 +69,8 @@ type Op struct {
 	// BadValues are JSON pointers to members of the body of which a bad value is a
 	// 400, where it would be a 422 elsewhere.
 	BadValues []string
-	// NoBouncer operations refuse the tokens of bouncers, although they need no permission.
-	NoBouncer bool
+	// Only narrows the operation to some callers, whatever their permissions are.
+	Only Callers
 	// Enrols operations serve people who must enrol a second factor before anything else.
 	Enrols bool
 	// Status is that of success: 0 means 200, or 204 where there is no body.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -99,12 +100,24 @@ func TestMatrix(t *testing.T) {
 }
 
 // as is the scope of a credential in these tests: one that is called like a kind of caller
-// is dedicated to it.
+// is of that kind.
 func as(c rest.Credential, sc scope.Scope) scope.Scope {
-	if kind := scope.ActorKind(c.APIKey + c.Bearer); kind.Dedicated() {
+	switch kind := scope.ActorKind(c.APIKey + c.Bearer); {
+	case kind.Dedicated() || kind == scope.Person || kind == scope.Bouncer:
 		sc.Actor.Kind = kind
+	case kind == platformAdmin:
+		sc.Platform = true
 	}
 	return sc
+}
+
+// platformAdmin is the credential of a platform administrator in these tests.
+const platformAdmin = "platform_admin"
+
+// admitted is the credential of a caller that an operation is for.
+func admitted(op rest.Op) string {
+	only := map[rest.Callers]string{rest.PlatformAdmins: platformAdmin, rest.People: string(scope.Person), rest.Bouncers: string(scope.Bouncer)}[op.Only]
+	return cmp.Or(string(op.Caller), only, "key")
 }
 
 // unread is a body that nobody may read.
@@ -122,10 +135,8 @@ func (unread) Close() error { return nil }
 
 // bear moves the credential of a request to where its operation takes it.
 func bear(req *http.Request, op rest.Op) {
-	credential := "key"
-	if op.Caller != "" {
-		req.Header.Set("X-API-Key", string(op.Caller))
-	}
+	credential := admitted(op)
+	req.Header.Set("X-API-Key", credential)
 	if op.Token {
 		credential = "a.signed.token"
 	}

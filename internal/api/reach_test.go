@@ -63,6 +63,13 @@ func allowing(t *testing.T, sc scope.Scope) *API {
 	return r
 }
 
+// narrowed is who may call an operation, of those with its permission.
+func narrowed(op rest.Op, who string) string {
+	return strings.ReplaceAll(map[rest.Callers]string{
+		rest.Everybody: "%", rest.PlatformAdmins: "only `platform_admin`", rest.People: "%; people only", rest.Bouncers: "only the token of a bouncer", rest.NoBouncers: "%; no bouncers",
+	}[op.Only], "%", who)
+}
+
 // TestDocumentPermissions keeps the table in docs/permissions.md what the
 // operations say: who may call what, and with which keys.
 func TestDocumentPermissions(t *testing.T) {
@@ -105,6 +112,7 @@ func TestDocumentPermissions(t *testing.T) {
 		if len(roles) < 6 {
 			who = strings.Join(roles, ", ")
 		}
+		who = narrowed(op, who)
 		fmt.Fprintf(&table, "| `%s %s` | %s | %s | %s |\n", op.Method, op.Path, permission, op.Reach, who)
 	}
 	table.WriteString(end)

@@ -86,18 +86,15 @@ func (r *Router) authenticate(x *exchange, rt *route, req *http.Request) (scope.
 			return scope.Scope{}, err
 		}
 	}
-	if offence == nil && rt.op.Bearer && c.APIKey != "" {
-		offence = fault.New(fault.Unauthenticated, "authentication_required", "send the credential, a token or a key, as Authorization: Bearer")
-	}
-	if offence == nil && rt.op.Token && c.Cookie == "" && !isToken(c.Bearer) {
-		offence = fault.New(fault.Unauthenticated, "authentication_required", "send an access token as Authorization: Bearer; API keys are not accepted here")
-	}
 	sc, who, err := r.cfg.Authenticate(req.Context(), c)
 	if over := r.limiter.count(req.Context(), x, rt, who); over != nil {
 		return scope.Scope{}, over
 	}
 	if offence != nil {
 		return scope.Scope{}, offence
+	}
+	if err == nil { // a credential that is not valid is answered alike everywhere
+		err = rt.checkManner(c)
 	}
 	if err != nil {
 		return scope.Scope{}, err
@@ -109,6 +106,18 @@ func (r *Router) authenticate(x *exchange, rt *route, req *http.Request) (scope.
 		}
 	}
 	return sc, nil
+}
+
+// checkManner refuses (401) a valid credential that the operation does not take, or not in
+// the header that it was sent in.
+func (rt *route) checkManner(c Credential) error {
+	switch {
+	case rt.op.Bearer && c.APIKey != "":
+		return fault.New(fault.Unauthenticated, "authentication_required", "send the credential, a token or a key, as Authorization: Bearer")
+	case rt.op.Token && c.Cookie == "" && !isToken(c.Bearer):
+		return fault.New(fault.Unauthenticated, "authentication_required", "send an access token as Authorization: Bearer; API keys are not accepted here")
+	}
+	return nil
 }
 
 // isToken reports whether a credential has the three parts of a signed token (RFC 7515

@@ -214,6 +214,9 @@ func (r *Router) admit(x *exchange, rt *route, req *http.Request) (scope.Scope, 
 			return scope.Scope{}, err
 		}
 	}
+	if err := rt.checkOnly(sc); err != nil {
+		return scope.Scope{}, err
+	}
 	if r.cfg.DiskFull != nil && rt.op.needsDisk() && r.cfg.DiskFull() {
 		return scope.Scope{}, fault.New(fault.StorageFull, "storage_full", "the disk is full: the remaining space is reserved for decisions and sign-in").After(diskRetry)
 	}

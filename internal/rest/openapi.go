@@ -104,6 +104,9 @@ func (d documenter) operation(rt *route) *huma.Operation {
 	if !op.Public {
 		doc.Extensions["x-environment"] = op.Reach.String()
 	}
+	if kinds := op.kinds(); kinds != nil {
+		doc.Extensions["x-callers"] = kinds
+	}
 	doc.Security = []map[string][]string{{"apiKey": {}}, {"bearer": {}}, {"cookie": {}}}
 	switch {
 	case op.Caller != "":

@@ -61,7 +61,56 @@ func (rt *route) checkCaller(sc scope.Scope) error {
 		return fault.Newf(fault.Forbidden, "permission_denied", "this operation takes the key of a %s", rt.op.Caller)
 	case sc.Actor.Kind.Dedicated():
 		return fault.Newf(fault.Forbidden, "permission_denied", "the key of a %s is not valid here", sc.Actor.Kind)
-	case rt.op.NoBouncer && sc.Actor.Kind == scope.Bouncer:
+	}
+	return nil
+}
+
+// Callers are those that an operation is for, beyond what permissions say. The zero value
+// is all that have the permission.
+type Callers uint8
+
+const (
+	// Everybody are people, API keys and bouncers.
+	Everybody Callers = iota
+	// PlatformAdmins are platform administrators and the keys that they made.
+	PlatformAdmins
+	// People are persons who are signed in.
+	People
+	// Bouncers are the tokens of bouncers.
+	Bouncers
+	// NoBouncers are all but the tokens of bouncers.
+	NoBouncers
+)
+
+// kinds are the callers that the document lists for an operation (x-callers); nil for
+// everybody.
+func (op *Op) kinds() []string {
+	switch {
+	case op.Caller != "" && op.Agents:
+		return []string{string(op.Caller), string(scope.Agent)}
+	case op.Caller != "":
+		return []string{string(op.Caller)}
+	case op.Agents:
+		return []string{string(scope.Person), string(scope.Key), string(scope.Bouncer), string(scope.Agent)}
+	}
+	return map[Callers][]string{
+		PlatformAdmins: {"platform_admin"},
+		People:         {string(scope.Person)},
+		Bouncers:       {string(scope.Bouncer)},
+		NoBouncers:     {string(scope.Person), string(scope.Key)},
+	}[op.Only]
+}
+
+// checkOnly refuses (403) a caller whom the operation is not for, before its body is read.
+func (rt *route) checkOnly(sc scope.Scope) error {
+	switch only := rt.op.Only; {
+	case only == PlatformAdmins && !sc.Platform:
+		return fault.New(fault.Forbidden, "permission_denied", "this needs the permissions of a platform administrator")
+	case only == People && sc.Actor.Kind != scope.Person:
+		return fault.New(fault.Forbidden, "person_required", "only a person who is signed in may do this")
+	case only == Bouncers && sc.Actor.Kind != scope.Bouncer:
+		return fault.New(fault.Forbidden, "bouncers_only", "this needs a bouncer's token")
+	case only == NoBouncers && sc.Actor.Kind == scope.Bouncer:
 		return fault.New(fault.Forbidden, "permission_denied", "the token of a bouncer is not valid here")
 	}
 	return nil

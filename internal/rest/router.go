@@ -67,8 +67,8 @@ type Op struct {
 	// BadValues are JSON pointers to members of the body whose invalid values are a 400, instead of
 	// a 422.
 	BadValues []string
-	// NoBouncer operations refuse the tokens of bouncers, although they need no permission.
-	NoBouncer bool
+	// Only narrows the operation to some callers, whatever their permissions are.
+	Only Callers
 	// Enrols operations serve people who must enrol a second factor before anything else.
 	Enrols bool
 	// Status is the status of success: 0 means 200, or 204 without a body.

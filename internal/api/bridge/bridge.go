@@ -56,7 +56,7 @@ type LogEvent struct {
 func (h *Handler) bridge(r *rest.Router) {
 	tags := []string{"Bridge"}
 	rest.Raw(r, rest.Op{
-		ID: "bridge-bundle", Method: http.MethodGet, Path: "/bridge/bundles/{bouncer_id}", Reach: rest.ReachEnvironment, Tags: tags, Slow: true,
+		ID: "bridge-bundle", Method: http.MethodGet, Path: "/bridge/bundles/{bouncer_id}", Reach: rest.ReachEnvironment, Only: rest.Bouncers, Tags: tags, Slow: true,
 		Summary:     "Fetch the bouncer's bundle",
 		Description: "An OPA bundle with the controls for the bouncer's resources and the tenant-wide ones. The ETag is its revision, which only grows. 304: there is no newer bundle, or a long poll timed out. A revision that the bouncer refused is not sent again.",
 	},
@@ -65,7 +65,7 @@ func (h *Handler) bridge(r *rest.Router) {
 			h.answerPoll(w, req, sc, h.Bridge.Bundle)
 		})
 	rest.Raw(r, rest.Op{
-		ID: "bridge-discovery", Method: http.MethodGet, Path: "/bridge/bundles/{bouncer_id}/discovery", Reach: rest.ReachEnvironment, Tags: tags, Slow: true,
+		ID: "bridge-discovery", Method: http.MethodGet, Path: "/bridge/bundles/{bouncer_id}/discovery", Reach: rest.ReachEnvironment, Only: rest.Bouncers, Tags: tags, Slow: true,
 		Summary:     "Fetch a stock OPA's configuration",
 		Description: "OPA's discovery bundle: where the bundle is, and where decision logs and status go.",
 	},
@@ -73,7 +73,7 @@ func (h *Handler) bridge(r *rest.Router) {
 		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 			h.answerPoll(w, req, sc, h.Bridge.Discovery)
 		})
-	rest.Raw(r, rest.Op{ID: "bridge-self", Method: http.MethodGet, Path: "/bridge/self", Reach: rest.ReachEnvironment, Tags: tags, Summary: "Identify the bouncer that owns this token"},
+	rest.Raw(r, rest.Op{ID: "bridge-self", Method: http.MethodGet, Path: "/bridge/self", Reach: rest.ReachEnvironment, Only: rest.Bouncers, Tags: tags, Summary: "Identify the bouncer that owns this token"},
 		rest.RawDocs{Response: reflect.TypeFor[bridge.Self]()},
 		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 			me, err := h.Bridge.Self(req.Context(), sc, tokenDigest(req))
@@ -84,7 +84,7 @@ func (h *Handler) bridge(r *rest.Router) {
 			rest.WriteJSON(w, http.StatusOK, me)
 		})
 	rest.Raw(r, rest.Op{
-		ID: "bridge-credentials", Method: http.MethodGet, Path: "/bridge/credentials", Reach: rest.ReachEnvironment, Tags: tags,
+		ID: "bridge-credentials", Method: http.MethodGet, Path: "/bridge/credentials", Reach: rest.ReachEnvironment, Only: rest.Bouncers, Tags: tags,
 		Summary:     "Fetch the credentials for the application",
 		Description: "Returns the calling bouncer's own credentials, encrypted with a key that is derived from its token. The metadata of the bundle shows the bouncer when they have changed.",
 	},
@@ -110,7 +110,7 @@ func (h *Handler) bridge(r *rest.Router) {
 func (h *Handler) intakes(r *rest.Router) {
 	tags := []string{"Bridge"}
 	logs := rest.Op{
-		ID: "bridge-logs", Method: http.MethodPost, Path: "/bridge/logs", Reach: rest.ReachEnvironment, Tags: tags, MaxBody: maxLogChunk, Gzip: true, Lenient: true,
+		ID: "bridge-logs", Method: http.MethodPost, Path: "/bridge/logs", Reach: rest.ReachEnvironment, Only: rest.Bouncers, Tags: tags, MaxBody: maxLogChunk, Gzip: true, Lenient: true,
 		Errors:      []int{http.StatusServiceUnavailable, http.StatusInsufficientStorage},
 		Summary:     "Receive a chunk of a bouncer's decision log",
 		Description: "A JSON array of events, optionally gzipped. The chunk is never refused for its content: events that cannot be read are set aside. The answer follows when the events are stored safely. An event that is sent again is recognised by its decision_id.",
@@ -121,13 +121,13 @@ func (h *Handler) intakes(r *rest.Router) {
 	docs.Params = reflect.TypeFor[partitionIn]()
 	rest.Raw(r, logs, docs, h.takeLogs)
 	rest.Raw(r, rest.Op{
-		ID: "bridge-report-hosts", Method: http.MethodPost, Path: "/bridge/discovery", Reach: rest.ReachEnvironment, Tags: tags, Lenient: true,
+		ID: "bridge-report-hosts", Method: http.MethodPost, Path: "/bridge/discovery", Reach: rest.ReachEnvironment, Only: rest.Bouncers, Tags: tags, Lenient: true,
 		Summary:     "Report hosts that no resource names",
 		Description: "The first request to a host that no resource of the environment names creates a resource with auto_discovered set, classified by the heuristic. An existing resource is never changed. Limits: 100 an hour for each bouncer, and 1000 an environment that no person has classified yet. Only host names count, not addresses.",
 	},
 		rest.RawDocs{Request: reflect.TypeFor[bridge.Sightings](), Response: reflect.TypeFor[resource.Discovery]()}, h.takeHosts)
 	rest.Raw(r, rest.Op{
-		ID: "bridge-status", Method: http.MethodPost, Path: "/bridge/status", Reach: rest.ReachEnvironment, Tags: tags, Gzip: true, Lenient: true,
+		ID: "bridge-status", Method: http.MethodPost, Path: "/bridge/status", Reach: rest.ReachEnvironment, Only: rest.Bouncers, Tags: tags, Gzip: true, Lenient: true,
 		Summary: "Receive a bouncer's status", Description: "OPA's status report: which revision is active, and what is wrong.",
 	},
 		rest.RawDocs{Request: reflect.TypeFor[StatusReport]()},

@@ -70,7 +70,7 @@ func (h *Handler) accessRequests(r *rest.Router) {
 		})
 	decide := func(id, path, summary, description string) rest.Op {
 		o := op(id, http.MethodPost, "/{request_id}/"+path, summary, description, access.Approving)
-		o.Errors = []int{http.StatusConflict}
+		o.Errors, o.Only = []int{http.StatusConflict}, rest.People
 		return o
 	}
 	rest.Register(r, decide("approve-access-request", "approve", "Grant the requested access",
@@ -84,7 +84,9 @@ func (h *Handler) accessRequests(r *rest.Router) {
 			out, err := h.Access.Deny(ctx, sc, in.ID, in.Body)
 			return &accessOut{out}, err
 		})
-	rest.Register(r, decide("revoke-access-grant", "revoke", "End a grant before its time", "Effective at once on servers, and on each bouncer when it gets its next bundle."),
+	revoke := decide("revoke-access-grant", "revoke", "End a grant before its time", "Effective at once on servers, and on each bouncer when it gets its next bundle.")
+	revoke.Only = rest.Everybody
+	rest.Register(r, revoke,
 		func(ctx context.Context, sc scope.Scope, in *accessRefuseIn) (*accessOut, error) {
 			out, err := h.Access.Revoke(ctx, sc, in.ID, in.Body)
 			return &accessOut{out}, err

@@ -46,7 +46,7 @@ func (h *Handler) authFactor(r *rest.Router) {
 	h.secondStep(r)
 	tags, path := []string{"Authentication"}, "/auth/second-factor"
 	rest.Register(r, rest.Op{
-		ID: "get-own-second-factor", Method: http.MethodGet, Path: path, Reach: rest.ReachSelf, NoBouncer: true, Enrols: true, Tags: tags,
+		ID: "get-own-second-factor", Method: http.MethodGet, Path: path, Reach: rest.ReachSelf, Only: rest.People, Enrols: true, Tags: tags,
 		Errors:      []int{http.StatusForbidden},
 		Summary:     "Your second factor",
 		Description: "Whether the caller's sign-ins with a password need a code, and how many recovery codes are left. Only people who are signed in have a second factor: 403 for API keys, here and below.",
@@ -55,7 +55,7 @@ func (h *Handler) authFactor(r *rest.Router) {
 			return rest.Answer(h.Auth.Factors.State(ctx, sc))
 		})
 	rest.Register(r, rest.Op{
-		ID: "enrol-second-factor", Method: http.MethodPost, Path: path, Reach: rest.ReachSelf, NoBouncer: true, Enrols: true, Tags: tags,
+		ID: "enrol-second-factor", Method: http.MethodPost, Path: path, Reach: rest.ReachSelf, Only: rest.People, Enrols: true, Tags: tags,
 		Errors:      []int{http.StatusForbidden, http.StatusConflict, http.StatusTooManyRequests},
 		Summary:     "Enrol a second factor",
 		Description: "Draws a secret for an authenticator app (RFC 6238: SHA-1, six digits, 30 seconds) and shows it once, as text, as an otpauth:// address and as a QR code. It counts once it is confirmed with a first code. An enrolment that was not confirmed is replaced. 403 `confirmation_failed`: the password is wrong, which counts as a failed sign-in. 409 `second_factor_exists`: disable the present one first. 409 `no_password`: the caller does not sign in with a password.",
@@ -64,7 +64,7 @@ func (h *Handler) authFactor(r *rest.Router) {
 			return rest.Answer(h.Auth.Factors.Begin(ctx, sc, in.Body.Password))
 		})
 	rest.Register(r, rest.Op{
-		ID: "confirm-second-factor", Method: http.MethodPost, Path: path + "/confirm", Reach: rest.ReachSelf, NoBouncer: true, Enrols: true, Tags: tags,
+		ID: "confirm-second-factor", Method: http.MethodPost, Path: path + "/confirm", Reach: rest.ReachSelf, Only: rest.People, Enrols: true, Tags: tags,
 		Errors:      []int{http.StatusForbidden, http.StatusConflict},
 		Summary:     "Confirm a second factor",
 		Description: "Makes the enrolment count and answers with ten recovery codes, which are not shown again. The caller's other sessions end. 403 `confirmation_failed`: the code is wrong. 409 `no_enrolment`: there is nothing to confirm.",
@@ -74,7 +74,7 @@ func (h *Handler) authFactor(r *rest.Router) {
 			return &rest.JSON[RecoveryCodes]{Body: RecoveryCodes{codes}}, err
 		})
 	rest.Register(r, rest.Op{
-		ID: "renew-recovery-codes", Method: http.MethodPost, Path: path + "/recovery-codes", Reach: rest.ReachSelf, NoBouncer: true, Tags: tags,
+		ID: "renew-recovery-codes", Method: http.MethodPost, Path: path + "/recovery-codes", Reach: rest.ReachSelf, Only: rest.People, Tags: tags,
 		Errors:      []int{http.StatusForbidden, http.StatusConflict, http.StatusTooManyRequests},
 		Summary:     "Renew the recovery codes",
 		Description: "Replaces all recovery codes and answers with ten new ones, which are not shown again. 403 `confirmation_failed`: the password or the code is wrong, which counts as a failed sign-in. 409 `no_second_factor`: the caller has none.",
@@ -84,7 +84,7 @@ func (h *Handler) authFactor(r *rest.Router) {
 			return &rest.JSON[RecoveryCodes]{Body: RecoveryCodes{codes}}, err
 		})
 	rest.Register(r, rest.Op{
-		ID: "disable-second-factor", Method: http.MethodPost, Path: path + "/disable", Reach: rest.ReachSelf, NoBouncer: true, Tags: tags,
+		ID: "disable-second-factor", Method: http.MethodPost, Path: path + "/disable", Reach: rest.ReachSelf, Only: rest.People, Tags: tags,
 		Errors:      []int{http.StatusForbidden, http.StatusConflict, http.StatusTooManyRequests},
 		Summary:     "Disable your second factor",
 		Description: "Removes the second factor and its recovery codes, and ends the caller's other sessions. If the tenant requires a second factor, the caller must then enrol a new one before anything else. Errors as for renewing recovery codes.",

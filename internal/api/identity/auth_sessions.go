@@ -68,7 +68,7 @@ func (h *Handler) authSessions(r *rest.Router) {
 			return signedIn(b, got), err
 		})
 	rest.Register(r, rest.Op{
-		ID: "list-own-sessions", Method: http.MethodGet, Path: "/auth/sessions", Reach: rest.ReachSelf, Tags: tags,
+		ID: "list-own-sessions", Method: http.MethodGet, Path: "/auth/sessions", Reach: rest.ReachSelf, Only: rest.NoBouncers, Tags: tags,
 		Summary:     "List your sessions",
 		Description: "The caller's active sessions, of browsers and of tokens. API keys have none: 400 `not_a_session`.",
 	},
@@ -77,7 +77,7 @@ func (h *Handler) authSessions(r *rest.Router) {
 			return &rest.JSON[SessionList]{Body: SessionList{list}}, err
 		})
 	rest.Register(r, rest.Op{
-		ID: "end-own-session", Method: http.MethodDelete, Path: "/auth/sessions/{session_id}", Reach: rest.ReachSelf, Tags: tags,
+		ID: "end-own-session", Method: http.MethodDelete, Path: "/auth/sessions/{session_id}", Reach: rest.ReachSelf, Only: rest.NoBouncers, Tags: tags,
 		Summary:     "End one of your sessions",
 		Description: "Ends the session and the tokens that were created from it at once. Another person's session: 404 `session_not_found`.",
 	},
@@ -85,7 +85,7 @@ func (h *Handler) authSessions(r *rest.Router) {
 			return nil, h.Auth.Sessions.End(ctx, sc, in.SessionID)
 		})
 	rest.Register(r, rest.Op{
-		ID: "end-other-sessions", Method: http.MethodDelete, Path: "/auth/sessions", Reach: rest.ReachSelf, Tags: tags,
+		ID: "end-other-sessions", Method: http.MethodDelete, Path: "/auth/sessions", Reach: rest.ReachSelf, Only: rest.NoBouncers, Tags: tags,
 		Summary:     "End all your other sessions",
 		Description: "Ends all the caller's sessions at once, except the one that makes this request.",
 	},

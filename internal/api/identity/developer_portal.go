@@ -27,7 +27,7 @@ type portalKeyIn struct {
 func (h *Handler) developerPortal(r *rest.Router) {
 	tags := []string{"Developer portal"}
 	rest.Register(r, rest.Op{
-		ID: "issue-portal-token", Method: http.MethodPost, Path: "/developer-portal/token", Reach: rest.ReachSelf, Tags: tags,
+		ID: "issue-portal-token", Method: http.MethodPost, Path: "/developer-portal/token", Reach: rest.ReachSelf, Only: rest.NoBouncers, Tags: tags,
 		Summary:     "Issue a token for the caller",
 		Description: "The token is valid for an hour and has the caller's scopes, or fewer. It ends with the credential that created it. A scope that the caller does not hold: 403.",
 	},
@@ -39,7 +39,7 @@ func (h *Handler) developerPortal(r *rest.Router) {
 			return rest.Answer(h.Auth.Portal(ctx, sc, scopes))
 		})
 	rest.Register(r, rest.Op{
-		ID: "generate-api-key", Method: http.MethodPost, Path: "/developer-portal/api-keys/{environment}/generate", Tags: tags, Status: http.StatusCreated, Creates: true,
+		ID: "generate-api-key", Method: http.MethodPost, Path: "/developer-portal/api-keys/{environment}/generate", Only: rest.NoBouncers, Tags: tags, Status: http.StatusCreated, Creates: true,
 		Summary:     "Create an API key for one environment",
 		Description: "Only this answer contains the key. The key works in its environment only. Without `scopes` it gets the least: read access to decisions, policies and resources. A person's key can do no more than the person and ends with the account. An API key needs `tenants:write` to create keys, and they end no later than itself. A scope that the caller does not hold: 403; an unknown one: 422.",
 	},

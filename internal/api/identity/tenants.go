@@ -65,7 +65,7 @@ func (h *Handler) tenants(r *rest.Router) {
 			return rest.Answer(h.Tenants.List(ctx, sc, tenant.Filter{Skip: in.Skip, Limit: in.Limit}))
 		})
 	rest.Register(r, rest.Op{
-		ID: "create-tenant", Method: http.MethodPost, Path: "/tenants", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+		ID: "create-tenant", Method: http.MethodPost, Path: "/tenants", Permission: "tenants:write", Only: rest.PlatformAdmins, Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Create a tenant",
 		Description: "Only for platform administrators. The id is derived from the name; if it is or was ever taken, a number is appended. A domain that another tenant has: 409.",
 	},

@@ -46,14 +46,14 @@ type vendorRotateIn struct {
 func (h *Handler) vendors(r *rest.Router) {
 	tags, record := []string{"Vendors"}, reflect.TypeFor[vendor.Issued]()
 	rest.Register(r, rest.Op{
-		ID: "list-vendors", Method: http.MethodGet, Path: "/vendors", Permission: "tenants:read", Tags: tags,
+		ID: "list-vendors", Method: http.MethodGet, Path: "/vendors", Permission: "tenants:read", Only: rest.PlatformAdmins, Tags: tags,
 		Summary: "List vendors", Description: "Only for platform administrators. Sorted by id.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *rest.Page) (*rest.JSON[vendor.Page], error) {
 			return rest.Answer(h.Vendors.List(ctx, sc, in.Skip, in.Limit))
 		})
 	rest.Register(r, rest.Op{
-		ID: "create-vendor", Method: http.MethodPost, Path: "/vendors", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+		ID: "create-vendor", Method: http.MethodPost, Path: "/vendors", Permission: "tenants:write", Only: rest.PlatformAdmins, Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Register a vendor",
 		Description: "Only for platform administrators. A vendor embeds the product and creates tenants through the OEM API, which has a document of its own. Only this answer contains the vendor's key. The key works with the OEM API alone.",
 	},
@@ -62,7 +62,7 @@ func (h *Handler) vendors(r *rest.Router) {
 			return &vendorIssuedOut{rest.ETag(made.Version), made}, err
 		})
 	rest.Register(r, rest.Op{
-		ID: "get-vendor", Method: http.MethodGet, Path: "/vendors/{vendor_id}", Permission: "tenants:read", Tags: tags,
+		ID: "get-vendor", Method: http.MethodGet, Path: "/vendors/{vendor_id}", Permission: "tenants:read", Only: rest.PlatformAdmins, Tags: tags,
 		Summary: "Read a vendor", Description: "Only for platform administrators.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *VendorPath) (*vendorOut, error) {
@@ -70,7 +70,7 @@ func (h *Handler) vendors(r *rest.Router) {
 			return &vendorOut{rest.ETag(v.Version), v}, err
 		})
 	rest.Register(r, rest.Op{
-		ID: "update-vendor", Method: http.MethodPut, Path: "/vendors/{vendor_id}", Permission: "tenants:write", Tags: tags, Record: record,
+		ID: "update-vendor", Method: http.MethodPut, Path: "/vendors/{vendor_id}", Permission: "tenants:write", Only: rest.PlatformAdmins, Tags: tags, Record: record,
 		Errors:      []int{http.StatusPreconditionFailed},
 		Summary:     "Change a vendor",
 		Description: "Only for platform administrators. Members that are not sent keep their value. Tenants above a lower limit stay.",
@@ -82,7 +82,7 @@ func (h *Handler) vendors(r *rest.Router) {
 			return &vendorOut{rest.ETag(v.Version), v}, err
 		})
 	rest.Register(r, rest.Op{
-		ID: "delete-vendor", Method: http.MethodDelete, Path: "/vendors/{vendor_id}", Permission: "tenants:write", Tags: tags,
+		ID: "delete-vendor", Method: http.MethodDelete, Path: "/vendors/{vendor_id}", Permission: "tenants:write", Only: rest.PlatformAdmins, Tags: tags,
 		Errors:      []int{http.StatusPreconditionFailed},
 		Summary:     "Remove a vendor",
 		Description: "Only for platform administrators. The vendor's keys end at once. Its tenants stay as they are.",
@@ -94,7 +94,7 @@ func (h *Handler) vendors(r *rest.Router) {
 			return &rest.JSON[Revoked]{Body: Revoked{"Vendor removed", v.ID}}, err
 		})
 	rest.Register(r, rest.Op{
-		ID: "rotate-vendor-key", Method: http.MethodPost, Path: "/vendors/{vendor_id}/rotate", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true,
+		ID: "rotate-vendor-key", Method: http.MethodPost, Path: "/vendors/{vendor_id}/rotate", Permission: "tenants:write", Only: rest.PlatformAdmins, Tags: tags, Status: http.StatusCreated, Creates: true,
 		Summary:     "Replace a vendor's key",
 		Description: "Only for platform administrators. Only this answer contains the new key. The old key works for another grace_seconds; by default it ends at once.",
 	},

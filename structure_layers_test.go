@@ -53,6 +53,7 @@ var layers = []layer{
 		"internal/blob",
 		"internal/cache/cachetest",
 		"internal/db/dbtest",
+		"internal/db/tablecopy",
 		"internal/event",
 		"internal/job",
 		"internal/live",
@@ -130,6 +131,7 @@ var layers = []layer{
 		"internal/metering",
 		"internal/pip",
 		"internal/policy",
+		"internal/region",
 	}},
 	{"uses of credentials, controls and decisions", []string{
 		"internal/action",

@@ -37,6 +37,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/pip"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
+	"github.com/gatehouse-dev/gatehouse/internal/region"
 	"github.com/gatehouse-dev/gatehouse/internal/replay"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
@@ -93,6 +94,7 @@ type Config struct {
 	Alerts       *alert.Service
 	Channels     *notify.Service
 	Vendors      *vendor.Service
+	Deployments  *region.Service
 	Webhooks     *webhook.Service
 }
 
@@ -131,7 +133,7 @@ type room interface{ Mount(r *rest.Router) }
 // rooms returns the rooms in the order of docs/permissions.md.
 func (c Config) rooms(e *editors.Handler, portal http.Handler) []room {
 	return []room{
-		&identity.Handler{Auth: c.Auth, Users: c.Users, Tenants: c.Tenants, Metering: c.Metering, Domains: c.Domains, SignOn: c.SignOn, Vendors: c.Vendors, SCIM: c.SCIM, SCIMTokens: c.SCIMTokens},
+		&identity.Handler{Auth: c.Auth, Users: c.Users, Tenants: c.Tenants, Metering: c.Metering, Domains: c.Domains, SignOn: c.SignOn, Vendors: c.Vendors, Deployments: c.Deployments, SCIM: c.SCIM, SCIMTokens: c.SCIMTokens},
 		&oem.Handler{Vendors: c.Vendors, Languages: Languages},
 		&controls.Handler{Policies: c.Policies, PolicyCode: c.PolicyCode, Resources: c.Resources, Replays: c.Replays},
 		&estate.Handler{Resources: c.Resources, Bouncers: c.Bouncers, Tenants: c.Tenants, Bridge: c.Bridge},

@@ -41,6 +41,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/pip"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
+	"github.com/gatehouse-dev/gatehouse/internal/region"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/replay"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
@@ -103,6 +104,7 @@ type parts struct {
 	metering     *metering.Service
 	domains      *domain.Service
 	vendors      *vendor.Service
+	deployments  *region.Service
 	routes       *domain.Routes
 	edge         *edge.Edge // nil: there is no TLS listener
 	signOn       *signon.Service
@@ -161,8 +163,9 @@ func assemble(ctx context.Context, cfg Config, version string, log *slog.Logger)
 	domains := func(ctx context.Context) error { return startDomains(ctx, p) }
 	usage := func(context.Context) error { return startMetering(p) }
 	vendors := func(context.Context) error { return startVendors(p) }
+	deployments := func(context.Context) error { return startDeployments(p) }
 	tell := func(context.Context) error { return outward(p) }
-	for _, step := range []func(context.Context) error{p.ground, p.people, domains, p.subjects, p.editors, p.decide, usage, vendors, p.deliver, p.startReplay, tell, p.work, p.overview, p.background} {
+	for _, step := range []func(context.Context) error{p.ground, p.people, domains, p.subjects, p.editors, p.decide, usage, vendors, deployments, p.deliver, p.startReplay, tell, p.work, p.overview, p.background} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}

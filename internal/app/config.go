@@ -20,14 +20,15 @@ import (
 // variable and a member of the configuration file, in falling order of precedence.
 // docs/configuration.md is generated from it.
 type Config struct {
-	Listen       string `env:"GATEHOUSE_LISTEN" default:"127.0.0.1:8080" help:"Address that the API and the console are served on."`
-	DataDir      string `env:"GATEHOUSE_DATA_DIR" default:"./.gatehouse" help:"Directory for SQLite files, the audit spool and generated keys."`
-	DatabaseURL  string `env:"GATEHOUSE_DATABASE_URL" help:"postgres:// URL; absent: SQLite in the data directory."`
-	Regions      string `env:"GATEHOUSE_REGIONS" help:"Stores of the regions that tenants live in, as JSON or as the name of a file with it: region → postgres:// URL or directory (docs/operations/regions.md); absent: all tenants are in the deployment's own store."`
-	RedisURL     string `env:"GATEHOUSE_REDIS_URL" help:"redis:// URL for counters and notifications that replicas share; absent: each process has its own."`
-	BaseDomain   string `env:"GATEHOUSE_BASE_DOMAIN" help:"Domain whose subdomains name tenants, such as gatehouse.example.com."`
-	OTLPEndpoint string `name:"otlp-endpoint" env:"OTEL_EXPORTER_OTLP_ENDPOINT" help:"Base URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://collector:4318; absent: no traces and metrics are sent."`
-	PublicURL    string `env:"GATEHOUSE_PUBLIC_URL" help:"URL at which bouncers and people reach this server; absent: the listen address, with https:// where TLS is on."`
+	Listen       string        `env:"GATEHOUSE_LISTEN" default:"127.0.0.1:8080" help:"Address that the API and the console are served on."`
+	DataDir      string        `env:"GATEHOUSE_DATA_DIR" default:"./.gatehouse" help:"Directory for SQLite files, the audit spool and generated keys."`
+	DatabaseURL  string        `env:"GATEHOUSE_DATABASE_URL" help:"postgres:// URL; absent: SQLite in the data directory."`
+	Regions      string        `env:"GATEHOUSE_REGIONS" help:"Stores of the regions that tenants live in, as JSON or as the name of a file with it: region → postgres:// URL or directory (docs/operations/regions.md); absent: all tenants are in the deployment's own store."`
+	DeployKeep   time.Duration `env:"GATEHOUSE_DEPLOY_KEEP" default:"72h" help:"How long the data of a tenant that moved to another region is kept, read-only, in the old one (docs/operations/regions.md)."`
+	RedisURL     string        `env:"GATEHOUSE_REDIS_URL" help:"redis:// URL for counters and notifications that replicas share; absent: each process has its own."`
+	BaseDomain   string        `env:"GATEHOUSE_BASE_DOMAIN" help:"Domain whose subdomains name tenants, such as gatehouse.example.com."`
+	OTLPEndpoint string        `name:"otlp-endpoint" env:"OTEL_EXPORTER_OTLP_ENDPOINT" help:"Base URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://collector:4318; absent: no traces and metrics are sent."`
+	PublicURL    string        `env:"GATEHOUSE_PUBLIC_URL" help:"URL at which bouncers and people reach this server; absent: the listen address, with https:// where TLS is on."`
 
 	TLSListen string `env:"GATEHOUSE_TLS_LISTEN" help:"Address that the API and the console are served on over TLS; the listen address then sends its clients there. Absent: no TLS (docs/operations/tls.md)."`
 	TLSCert   string `env:"GATEHOUSE_TLS_CERT" help:"File with the deployment's own certificate chain, in PEM. It is read again when it changes."`
@@ -75,6 +76,17 @@ type Config struct {
 	MemoryLimit        int64         `env:"GATEHOUSE_MEMORY_LIMIT" default:"1073741824" help:"Soft memory limit of the process in bytes; near it, the garbage collector runs more often."`
 }
 
+// checkRegions checks what is said of regions.
+func (c *Config) checkRegions() error {
+	if _, err := tenant.LoadRegions(c.Regions); err != nil {
+		return fmt.Errorf("GATEHOUSE_REGIONS: %w", err)
+	}
+	if c.DeployKeep < 0 {
+		return fmt.Errorf("GATEHOUSE_DEPLOY_KEEP: %s is negative", c.DeployKeep)
+	}
+	return nil
+}
+
 // minSpoolBytes is the smallest limit of a spool: one record must fit.
 const minSpoolBytes = 16 << 20
 
@@ -118,8 +130,8 @@ func (c *Config) Check() error {
 	if err := checkURL("GATEHOUSE_DATABASE_URL", c.DatabaseURL, "postgres", "postgresql"); err != nil {
 		return err
 	}
-	if _, err := tenant.LoadRegions(c.Regions); err != nil {
-		return fmt.Errorf("GATEHOUSE_REGIONS: %w", err)
+	if err := c.checkRegions(); err != nil {
+		return err
 	}
 	if err := checkURL("GATEHOUSE_REDIS_URL", c.RedisURL, "redis", "rediss"); err != nil {
 		return err

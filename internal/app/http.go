@@ -30,7 +30,7 @@ func (p *parts) apiConfig(version string, console http.Handler) api.Config {
 			DiskFull:    p.keeper.reserve.InUse, Meter: p.metering.Calls.Meter,
 		},
 		Started: p.now(), Probes: p.probes(), OpenMetrics: p.cfg.OpenMetrics || p.cfg.Demo,
-		Decisions: p.decisions, Auth: p.auth, Users: p.users, Tenants: p.tenants, Metering: p.metering, Domains: p.domains, SignOn: p.signOn, Vendors: p.vendors,
+		Decisions: p.decisions, Auth: p.auth, Users: p.users, Tenants: p.tenants, Metering: p.metering, Domains: p.domains, SignOn: p.signOn, Vendors: p.vendors, Deployments: p.deployments,
 		SCIM: p.scim, SCIMTokens: &scim.Tokens{Stores: p.stores, Auth: p.auth, Now: p.now, NewID: newID},
 		Agents: p.agents, Alerts: p.alerts, Webhooks: p.webhooks, Channels: p.channels, Telemetry: p.telemetry, DataSources: p.dataSources, Integrations: p.integrations, Access: p.access,
 		Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers, PolicyCode: p.policyCode, Bridge: p.bridge, Audit: p.audit,

@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/domain"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/metering"
+	"github.com/gatehouse-dev/gatehouse/internal/region"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/site"
 	"github.com/gatehouse-dev/gatehouse/internal/tally"
 	"github.com/gatehouse-dev/gatehouse/internal/vendor"
@@ -48,6 +49,21 @@ func startDomains(ctx context.Context, p *parts) error {
 		return nil
 	})
 	return startEdge(p)
+}
+
+// startDeployments sets up moves of tenants between regions.
+func startDeployments(p *parts) error {
+	p.deployments = &region.Service{Stores: p.stores, Tenants: p.tenants, Now: p.now, Ticks: ticks, NewID: newID, Keep: p.cfg.DeployKeep, Logger: p.log}
+	p.tenants.OnPurge = append(p.tenants.OnPurge, p.deployments.Forget)
+	leases := &job.Leases{System: p.stores.System(), Holder: newID(), Now: p.now, Logger: p.log}
+	if p.cfg.DatabaseURL == "" {
+		leases.Holder = "server" // the only one: after a crash, it need not wait for itself
+	}
+	p.task("deployments of tenants", func(ctx context.Context) error {
+		leases.Lead(ctx, "deployments of tenants", 15*time.Second, p.deployments.Run)
+		return nil
+	})
+	return nil
 }
 
 // hosts are the host names that name tenants.

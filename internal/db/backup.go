@@ -25,6 +25,7 @@ var ErrNotHere = errors.New("db: PostgreSQL is backed up with its own tools")
 // ErrNotHere.
 func (c *Cluster) Backup(ctx context.Context, dir string) (made []string, elsewhere []scope.TenantID, err error) {
 	copied := map[scope.TenantID]bool{}
+	places := map[scope.TenantID]backend{}
 	for {
 		tenants, err := c.Tenants(ctx)
 		if err != nil {
@@ -43,6 +44,7 @@ func (c *Cluster) Backup(ctx context.Context, dir string) (made []string, elsewh
 			if err != nil {
 				return made, elsewhere, err
 			}
+			places[id] = at
 			from, ok := at.(*sqliteBackend)
 			if !ok {
 				if at != c.home {
@@ -55,20 +57,45 @@ func (c *Cluster) Backup(ctx context.Context, dir string) (made []string, elsewh
 			}
 		}
 		if len(copied) == before {
-			b, ok := c.home.(*sqliteBackend)
-			if !ok {
-				return made, elsewhere, ErrNotHere
-			}
-			made, err = b.backup(ctx, "", dir, made)
+			made, err = c.backupSystem(ctx, dir, made, places)
 			return made, elsewhere, err
 		}
 	}
 }
 
+// backupSystem copies the system store, after the tenants, which were in these places.
+func (c *Cluster) backupSystem(ctx context.Context, dir string, made []string, places map[scope.TenantID]backend) ([]string, error) {
+	b, ok := c.home.(*sqliteBackend)
+	if !ok {
+		return made, ErrNotHere
+	}
+	made, err := b.backup(ctx, "", dir, made)
+	if err != nil {
+		return made, err
+	}
+	return made, c.stayed(ctx, places)
+}
+
+// stayed refuses a backup during which a tenant moved: its system store may lead to a store
+// that the backup does not have.
+func (c *Cluster) stayed(ctx context.Context, places map[scope.TenantID]backend) error {
+	for id, was := range places {
+		at, err := c.locate(ctx, id)
+		switch {
+		case fault.Is(err, fault.NotFound): // purged meanwhile
+		case err != nil:
+			return err
+		case at != was:
+			return fmt.Errorf("db: the tenant %s moved to another region during the backup: make the backup again", id)
+		}
+	}
+	return nil
+}
+
 // backup copies one store into dir and adds it to made.
 func (b *sqliteBackend) backup(ctx context.Context, id scope.TenantID, dir string, made []string) ([]string, error) {
 	from := b.path(id)
-	rel := filepath.Join("regions", filepath.Base(b.tenants), filepath.Base(from))
+	rel := filepath.Join(b.saved, filepath.Base(b.tenants), filepath.Base(from))
 	if b.dir != "" {
 		var err error
 		if rel, err = filepath.Rel(b.dir, from); err != nil {

@@ -88,7 +88,11 @@ type backend interface {
 	begin(ctx context.Context, id scope.TenantID, write bool) (txn, error)
 	// provision creates the store if it is missing and migrates it.
 	provision(ctx context.Context, id scope.TenantID) error
-	drop(ctx context.Context, id scope.TenantID) error
+	// drop removes the store. check, if there is one, may refuse that; nobody else drops or
+	// creates the store meanwhile.
+	drop(ctx context.Context, id scope.TenantID, check func() error) error
+	// exists reports whether there is a store, migrated or not.
+	exists(ctx context.Context, id scope.TenantID) (bool, error)
 	connections() int
 	// sizeQuery returns the size of the connection's store in bytes.
 	sizeQuery() string
@@ -102,12 +106,14 @@ type Cluster struct {
 	now     func() time.Time
 	home    backend            // the system store, and tenants without a region's store
 	regions map[string]backend // the stores of regions
+	cfg     Config
 	system  *DB
 	watch   watchers
 	room    atomic.Pointer[func() bool] // see MakeRoom
 
 	mu      sync.Mutex
 	tenants map[scope.TenantID]*tenantState
+	implied map[string]backend // see impliedRegion
 }
 
 // MakeRoom sets the function that frees disk space when a write finds the disk full; if it
@@ -150,7 +156,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if cfg.Readers <= 0 {
 		cfg.Readers = 4
 	}
-	c := &Cluster{now: cfg.Now, tenants: map[scope.TenantID]*tenantState{}}
+	c := &Cluster{now: cfg.Now, cfg: cfg, tenants: map[scope.TenantID]*tenantState{}, implied: map[string]backend{}}
 	c.system = &DB{cluster: c}
 	if err := c.open(ctx, cfg); err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -283,8 +289,12 @@ func (c *Cluster) DropTenant(ctx context.Context, id scope.TenantID) error {
 	if err != nil {
 		return err
 	}
-	for _, b := range c.all() { // a move that did not end may have left a part in another one
-		if err := b.drop(ctx, id); err != nil {
+	stores, err := c.everywhere(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, b := range stores {
+		if err := b.drop(ctx, id, nil); err != nil {
 			return err
 		}
 	}
@@ -350,7 +360,7 @@ func (c *Cluster) Size(ctx context.Context, id scope.TenantID) (int64, error) {
 // must end them first.
 func (c *Cluster) Close() error {
 	var errs []error
-	for _, b := range c.all() {
+	for _, b := range c.opened() {
 		if b != nil {
 			errs = append(errs, b.close())
 		}

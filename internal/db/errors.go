@@ -115,6 +115,10 @@ func fromSQLite(err *sqlite.Error) error {
 		return duplicate(err)
 	case lib.SQLITE_CONSTRAINT_FOREIGNKEY:
 		return referenced(err)
+	case lib.SQLITE_CONSTRAINT_TRIGGER:
+		if strings.Contains(err.Error(), MovingText) {
+			return moving(err)
+		}
 	}
 	switch err.Code() & 0xff {
 	case lib.SQLITE_FULL:
@@ -133,6 +137,8 @@ func fromPostgres(err *pgconn.PgError) error {
 		return referenced(err)
 	case "53100":
 		return full(err)
+	case MovingState:
+		return moving(err)
 	case "22021", "22P05": // NUL or bytes that are not UTF-8
 		return badText(err)
 	case "25006", "55P03", "57014": // read-only server, lock or statement timeout

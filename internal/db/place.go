@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
@@ -99,16 +102,90 @@ func (c *Cluster) backendOf(store string) (backend, error) {
 	if b := c.regions[store]; b != nil {
 		return b, nil
 	}
+	if name, ok := strings.CutPrefix(store, impliedStore); ok && validTenant.MatchString(name) {
+		return c.impliedRegion(name)
+	}
 	return nil, fault.New(fault.Unavailable, "store_unavailable", "the tenant's data is in region "+store+", which this server is not configured for").After(time.Minute)
 }
 
-// all are the backends of the deployment, its own first.
+// impliedStore begins the names of stores that are parts of the deployment's own one. They
+// differ from those of configured regions, so that a change of the configuration can never
+// make an empty store out of one with data.
+const impliedStore = "own/"
+
+// StoreFor is the store of a region, as the system store names it; false if the region has
+// none. If no regions are configured, each has a part of the deployment's own store.
+func (c *Cluster) StoreFor(region string) (string, bool) {
+	if len(c.regions) == 0 {
+		return impliedStore + region, validTenant.MatchString(region)
+	}
+	return region, c.Serves(region)
+}
+
+// impliedRegion opens a region's part of the deployment's own store: a directory inside the
+// data directory, or schemas with the region's name in its database.
+func (c *Cluster) impliedRegion(name string) (backend, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b := c.implied[name]; b != nil {
+		return b, nil
+	}
+	var b backend
+	switch home := c.home.(type) {
+	case *pgBackend:
+		b = home.inRegion(name)
+	default:
+		lite, err := openSQLite(c.cfg, filepath.Join(c.cfg.Dir, ownRegions), name)
+		if err != nil {
+			return nil, unavailable(err)
+		}
+		lite.saved = ownRegions
+		b = lite
+	}
+	c.implied[name] = b
+	return b, nil
+}
+
+// all are the configured backends of the deployment, its own first.
 func (c *Cluster) all() []backend {
 	out := []backend{c.home}
 	for _, name := range c.Regions() {
 		out = append(out, c.regions[name])
 	}
 	return out
+}
+
+// opened are all backends that are open.
+func (c *Cluster) opened() []backend {
+	out := c.all()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, b := range c.implied {
+		out = append(out, b)
+	}
+	return out
+}
+
+// everywhere are the backends that may contain a part of a tenant: also where it was before
+// it moved, and where a move left a part.
+func (c *Cluster) everywhere(ctx context.Context, id scope.TenantID) ([]backend, error) {
+	var names []string
+	err := c.system.Read(ctx, func(tx *Tx) (err error) {
+		names, err = All[string](ctx, tx, `SELECT store FROM tenants WHERE id = $1
+			UNION SELECT source FROM deployments WHERE tenant = $1 UNION SELECT target FROM deployments WHERE tenant = $1`, id)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := c.all()
+	for _, name := range names {
+		b, err := c.backendOf(name)
+		if err == nil && !slices.Contains(out, b) {
+			out = append(out, b)
+		}
+	}
+	return out, nil
 }
 
 // placement is what the system store says of a tenant.
@@ -149,4 +226,101 @@ func (c *Cluster) forgetPlace(id scope.TenantID) {
 	c.mu.Lock()
 	delete(c.tenants, id)
 	c.mu.Unlock()
+}
+
+// PlaceOf is the name of the store that a tenant is in; empty: the deployment's own. Fault:
+// NotFound tenant_not_found.
+func (c *Cluster) PlaceOf(ctx context.Context, tx *Tx, id scope.TenantID) (string, error) {
+	at, err := One[placement](ctx, tx, `SELECT status, store FROM tenants WHERE id = $1`, id)
+	if errors.Is(err, ErrNoRows) || err == nil && at.Status == statusPurging {
+		return "", unknownTenant(id)
+	}
+	return at.Store, err
+}
+
+// At is a tenant's part of one store, whether or not the tenant is placed there. It is for
+// moving the tenant: it neither creates the part nor waits for a move. Fault: Unavailable for a
+// store that this server does not have.
+func (c *Cluster) At(id scope.TenantID, store string) (*DB, error) {
+	if !validTenant.MatchString(string(id)) {
+		return nil, unknownTenant(id)
+	}
+	b, err := c.backendOf(store)
+	if err != nil {
+		return nil, err
+	}
+	return &DB{cluster: c, tenant: id, at: b}, nil
+}
+
+// Provision creates the part of a handle from At and migrates it.
+func (d *DB) Provision(ctx context.Context) error {
+	if d.at == nil {
+		return errNoPart
+	}
+	return d.at.provision(ctx, d.tenant)
+}
+
+var errNoPart = errors.New("db: this is no handle from Cluster.At")
+
+// Discard drops the part of a handle from At. check is asked first, if the part exists, and may
+// refuse; nobody else creates or drops the part until it is gone.
+func (d *DB) Discard(ctx context.Context, check func(tx *Tx) error) error {
+	if d.at == nil {
+		return errNoPart
+	}
+	err := d.at.drop(ctx, d.tenant, func() error {
+		found, err := d.at.exists(ctx, d.tenant)
+		if err != nil || !found {
+			return err
+		}
+		return d.Read(ctx, check)
+	})
+	var file *fs.PathError
+	if errors.As(err, &file) {
+		return unavailable(err)
+	}
+	return err
+}
+
+// Kind is the kind of store of a handle from At: sqlite or postgres.
+func (d *DB) Kind() string { return d.at.name() }
+
+// While a tenant is moved, triggers in its store refuse writes with one of these: an error
+// code of PostgreSQL, or a text of SQLite. DB.Write then waits, and looks the store up again.
+const (
+	MovingState = "GH001"
+	MovingText  = "gatehouse: the tenant is being moved"
+)
+
+// errMoving says that a tenant's store takes no writes, because the tenant is being moved.
+var errMoving = errors.New("the tenant is being moved")
+
+// A writer waits this long for a move, and looks this often whether it has ended.
+const (
+	movePatience = 30 * time.Second
+	movePause    = 20 * time.Millisecond
+)
+
+// moving is the fault for a writer who has waited long enough.
+func moving(err error) error {
+	return fault.New(fault.Unavailable, "tenant_moving", "the tenant is being moved to another region").After(2 * time.Second).Because(errors.Join(errMoving, err))
+}
+
+// onceMoved runs a write again until the tenant's store takes it.
+func (d *DB) onceMoved(ctx context.Context, err error, write func() error) error {
+	if d.at != nil {
+		return err
+	}
+	for end := time.Now().Add(movePatience); errors.Is(err, errMoving) && time.Now().Before(end); {
+		timer := time.NewTimer(movePause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+		d.cluster.forgetPlace(d.tenant)
+		err = retryLost(ctx, write)
+	}
+	return err
 }

@@ -42,6 +42,7 @@ type pgBackend struct {
 	// database. Empty in the deployment's own store.
 	prefix string
 	ears   *listener
+	shared bool // pool and ears are another backend's
 }
 
 // bound is the key of a context's binding, and of a connection's.
@@ -322,18 +323,30 @@ func (b *pgBackend) makeTenant(ctx context.Context, id scope.TenantID) error {
 	})
 }
 
-func (b *pgBackend) drop(ctx context.Context, id scope.TenantID) error {
+func (b *pgBackend) drop(ctx context.Context, id scope.TenantID, check func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
 	defer cancel()
 	as := b.bindingOf(id)
 	err := b.session(ctx, b.bindingOf(""), func(c *pgx.Conn) error {
 		return exclusively(ctx, c, "db.tenant", func() error {
+			if check != nil {
+				if err := check(); err != nil {
+					return err
+				}
+			}
 			// A transaction of the tenant may still run, and hold a table that this one
 			// waits for while it waits for one that this one holds.
 			return retryLost(ctx, func() error { return dropSchema(ctx, c, as) })
 		})
 	})
 	return translate(ctx, err)
+}
+
+func (b *pgBackend) exists(ctx context.Context, id scope.TenantID) (found bool, err error) {
+	err = b.session(ctx, b.bindingOf(""), func(c *pgx.Conn) error {
+		return c.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, b.bindingOf(id).schema).Scan(&found)
+	})
+	return found, translate(ctx, err)
 }
 
 // dropSchema drops a schema as its owner does, then the owner.
@@ -369,7 +382,18 @@ func (b *pgBackend) ping(ctx context.Context) error { return pingSystem(ctx, b) 
 
 func (b *pgBackend) connections() int { return int(b.pool.Stat().TotalConns()) }
 
+// inRegion is the part of the same database for the tenants of a region that has no database
+// of its own. No configured region has such a prefix.
+func (b *pgBackend) inRegion(region string) *pgBackend {
+	out := *b
+	out.prefix, out.shared = "own_"+region+"_", true
+	return &out
+}
+
 func (b *pgBackend) close() error {
+	if b.shared {
+		return nil
+	}
 	b.ears.stop()
 	b.pool.Close()
 	return nil

@@ -2,9 +2,11 @@ package db
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"reflect"
+	"slices"
 	"sync"
 )
 
@@ -49,6 +51,36 @@ func Rows[T any](ctx context.Context, tx *Tx, sql string, args ...any) iter.Seq2
 		err = each(ctx, cur, func(row T) bool { return yield(row, nil) })
 		if err != nil {
 			yield(none, tx.failed(ctx, err))
+		}
+	}
+}
+
+// Values runs a query and yields the values of its rows as the driver reads them: nil, int64,
+// float64, bool, string or []byte. Otherwise it is like Rows.
+func Values(ctx context.Context, tx *Tx, sql string, args ...any) iter.Seq2[[]any, error] {
+	return func(yield func([]any, error) bool) {
+		vals, err := tx.args(ctx, args)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		cur, err := tx.txn.query(ctx, sql, vals)
+		if err != nil {
+			yield(nil, tx.failed(ctx, err))
+			return
+		}
+		for {
+			row, err := cur.next(ctx)
+			if err != nil || row == nil {
+				if err = errors.Join(err, cur.close()); err != nil {
+					yield(nil, tx.failed(ctx, err))
+				}
+				return
+			}
+			if !yield(slices.Clone(row), nil) {
+				_ = cur.close() // the caller has enough
+				return
+			}
 		}
 	}
 }

@@ -26,6 +26,7 @@ import (
 type sqliteBackend struct {
 	dir     string // of the system store; empty in a region, which has none
 	tenants string // of the tenants' files
+	saved   string // the directory of a region's files in a backup
 	readers int
 	maxIdle int
 
@@ -70,7 +71,7 @@ func openSQLite(cfg Config, dir, region string) (*sqliteBackend, error) {
 	}
 	b.unused.busy, b.unused.others = list.New(), list.New()
 	if region != "" {
-		b.dir, b.tenants = "", filepath.Join(dir, region)
+		b.dir, b.tenants, b.saved = "", filepath.Join(dir, region), "regions"
 	}
 	if err := os.MkdirAll(b.tenants, 0o700); err != nil {
 		return nil, fmt.Errorf("db: %w", err)
@@ -86,6 +87,9 @@ func (b *sqliteBackend) path(id scope.TenantID) string {
 	}
 	return filepath.Join(b.tenants, string(id)+".db")
 }
+
+// ownRegions is the directory, inside the data directory, of regions that have none of their own.
+const ownRegions = "own-regions"
 
 // forWriter has further settings for the writer of a file: the changes of a transaction,
 // and what is needed to undo a statement, stay in memory; by default they go to the file
@@ -272,7 +276,20 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-func (b *sqliteBackend) drop(_ context.Context, id scope.TenantID) error {
+func (b *sqliteBackend) exists(_ context.Context, id scope.TenantID) (bool, error) {
+	_, err := os.Stat(b.path(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (b *sqliteBackend) drop(_ context.Context, id scope.TenantID, check func() error) error {
+	if check != nil {
+		if err := check(); err != nil {
+			return err
+		}
+	}
 	b.mu.Lock()
 	s := b.open[id]
 	delete(b.open, id)

@@ -17,6 +17,7 @@ const attempts = 6
 type DB struct {
 	cluster *Cluster
 	tenant  scope.TenantID
+	at      backend // set by At; nil: where the tenant is placed
 }
 
 // Tx is one transaction. Only the goroutine and the function that it was passed to may use
@@ -62,6 +63,9 @@ func (d *DB) run(ctx context.Context, write bool, fn func(tx *Tx) error) error {
 	if write && fault.Is(err, fault.StorageFull) && d.cluster.hasRoom() {
 		err = retryLost(ctx, once)
 	}
+	if write && errors.Is(err, errMoving) {
+		err = d.onceMoved(ctx, err, once)
+	}
 	return err
 }
 
@@ -88,7 +92,10 @@ func (d *DB) once(ctx context.Context, write bool, fn func(tx *Tx) error) error 
 		return err
 	}
 	at := d.cluster.home
-	if d.tenant != "" {
+	switch {
+	case d.at != nil:
+		at = d.at
+	case d.tenant != "":
 		var err error
 		if _, at, err = d.cluster.find(ctx, d.tenant); err != nil {
 			return err
@@ -106,6 +113,9 @@ func (d *DB) once(ctx context.Context, write bool, fn func(tx *Tx) error) error 
 		}
 	}()
 	if err := fn(tx); err != nil {
+		if errors.Is(tx.err, errMoving) { // whatever fn made of it
+			return tx.err
+		}
 		return err
 	}
 	if tx.err != nil {

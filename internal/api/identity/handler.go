@@ -5,6 +5,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/domain"
 	"github.com/gatehouse-dev/gatehouse/internal/metering"
+	"github.com/gatehouse-dev/gatehouse/internal/region"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scim"
 	"github.com/gatehouse-dev/gatehouse/internal/signon"
@@ -19,12 +20,14 @@ type Handler struct {
 	Users   *user.Service
 	Tenants *tenant.Service
 	// Metering reports the usage of tenants.
-	Metering   *metering.Service
-	Domains    *domain.Service
-	SignOn     *signon.Service
-	Vendors    *vendor.Service
-	SCIM       *scim.Service
-	SCIMTokens *scim.Tokens
+	Metering *metering.Service
+	Domains  *domain.Service
+	SignOn   *signon.Service
+	Vendors  *vendor.Service
+	// Deployments moves tenants between regions.
+	Deployments *region.Service
+	SCIM        *scim.Service
+	SCIMTokens  *scim.Tokens
 }
 
 // Mount registers the operations.
@@ -38,6 +41,7 @@ func (h *Handler) Mount(r *rest.Router) {
 	h.tenants(r)
 	h.tenantBilling(r)
 	h.tenantDomains(r)
+	h.tenantDeployments(r)
 	h.tenantSignOn(r)
 	h.tenantSCIM(r)
 	h.scim(r)

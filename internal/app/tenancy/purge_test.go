@@ -35,7 +35,7 @@ const purgeMark = "zebrafinch"
 var systemTables = map[string][]string{
 	"tenants": nil, "retired_tenants": nil, "deployment": nil, // the row of the tenant itself; its id, which stays
 	"credentials": {"tenant"}, "tenant_intents": {"tenant"}, "domain_routes": {"tenant"}, "provisionings": {"tenant"},
-	"acme_certificates": {"tenant"}, "acme_orders": {"tenant"},
+	"acme_certificates": {"tenant"}, "acme_orders": {"tenant"}, "deployments": {"tenant"},
 	"leases": nil, "revisions": nil, "settings": nil, "signing_keys": nil, "acme_accounts": nil, "goose_db_version": nil,
 }
 
@@ -284,8 +284,11 @@ func (s *stores) fillSystem(t *testing.T, id string) {
 		for _, name := range columns {
 			values[name] = "'" + id + "'"
 		}
-		if table == "tenant_intents" { // one that is recorded already
+		switch table {
+		case "tenant_intents": // one that is recorded already
 			values["home"], values["telling"] = "'"+id+"'", `'{"type":"TENANT_UPDATED","name":"`+purgeMark+`","changes":{},"actor":{},"request_id":""}'`
+		case "deployments": // one that failed, and left nothing anywhere
+			values["source"], values["target"], values["phase"], values["completed_at"] = "''", "''", "'failed'", "1"
 		}
 		system.insert(t, table, values)
 	}

@@ -1,0 +1,77 @@
+package tablecopy
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+)
+
+// lastIDs are the last ids that the database gave out by itself, by table, also to rows that
+// are deleted: an id is never used twice.
+func (c *Copy) lastIDs(ctx context.Context, tx *db.Tx, kind string) (map[string]int64, error) {
+	out := map[string]int64{}
+	for _, t := range c.tables {
+		if t.counted == "" {
+			continue
+		}
+		last, err := lastID(ctx, tx, kind, t)
+		if err != nil {
+			return nil, err
+		}
+		highest, err := db.One[int64](ctx, tx, `SELECT COALESCE(max(`+quote(t.counted)+`), 0) FROM `+quote(t.name))
+		if err != nil {
+			return nil, err
+		}
+		out[t.name] = max(last, highest)
+	}
+	return out, nil
+}
+
+func lastID(ctx context.Context, tx *db.Tx, kind string, t table) (int64, error) {
+	if kind == sqlite {
+		n, err := db.One[int64](ctx, tx, `SELECT seq FROM sqlite_sequence WHERE name = $1`, t.name)
+		if errors.Is(err, db.ErrNoRows) {
+			return 0, nil
+		}
+		return n, err
+	}
+	name, err := db.One[string](ctx, tx, `SELECT pg_get_serial_sequence($1, $2)`, quote(t.name), t.counted)
+	if err != nil {
+		return 0, err
+	}
+	return db.One[int64](ctx, tx, `SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM `+name)
+}
+
+// setLastIDs has the database go on after the ids.
+func setLastIDs(ctx context.Context, tx *db.Tx, kind string, last map[string]int64) error {
+	counted := map[string]string{}
+	if kind == postgres {
+		rows, err := db.All[columnRow](ctx, tx, catalogues[kind])
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			if r.Counted {
+				counted[r.Table] = r.Column
+			}
+		}
+	}
+	for name, id := range last {
+		if kind == sqlite {
+			if _, err := tx.Exec(ctx, `DELETE FROM sqlite_sequence WHERE name = $1`, name); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, `INSERT INTO sqlite_sequence (name, seq) VALUES ($1, $2)`, name, id); err != nil {
+				return err
+			}
+			continue
+		}
+		// The next id is the one after the last, also when none was given out.
+		_, err := db.One[int64](ctx, tx, `SELECT setval(pg_get_serial_sequence($1, $2), $3, false)`, quote(name), counted[name], id+1)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

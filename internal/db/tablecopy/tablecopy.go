@@ -1,0 +1,415 @@
+// Package tablecopy copies one tenant's tables from one store to another while the tenant
+// is in use. The stores may be of different kinds.
+//
+//	Begin     triggers note which rows change from now on
+//	Tables    all rows, as of one moment
+//	CatchUp   the rows that changed since, again and again
+//	Verify    checksums of all rows on both sides, as of one moment
+//	Pause     the source refuses writes; reads go on
+//	Finish    the last changes, counts, the positions of the ids
+//	Detach    the target becomes a store like any other
+//
+// A change is never read from the log of changes: the log says which rows to look at, and
+// CatchUp copies them as they are, compares what it wrote, and only then forgets the entries.
+// So Verify and each later CatchUp together prove that both sides are equal.
+//
+// The token keeps an earlier copier out, such as one that hung and was replaced: each of its
+// writes finds a higher token and fails with ErrLost.
+package tablecopy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+)
+
+// ErrLost says that a later copier has taken over.
+var ErrLost = errors.New("tablecopy: another copier has taken over")
+
+// A batch of rows ends with this many rows, or this many bytes.
+const (
+	batchRows  = 500
+	batchBytes = 4 << 20
+)
+
+// Copy is one copy. It is used by one goroutine.
+type Copy struct {
+	// From and To are handles from db.Cluster.At.
+	From, To *db.DB
+	// Token is higher than that of every earlier copy of the tenant.
+	Token int64
+	// Progress, if set, receives how many rows Tables has copied.
+	Progress func(ctx context.Context, rows int64) error
+
+	tables  []table
+	version string // of the source's schema, at Begin
+	// verified: from now on, CatchUp compares what it wrote.
+	verified bool
+}
+
+// Begin prepares both sides. The target is empty and migrated.
+func (c *Copy) Begin(ctx context.Context) error {
+	from, err := catalogue(ctx, c.From)
+	if err != nil {
+		return fmt.Errorf("the tables of the source: %w", err)
+	}
+	to, err := catalogue(ctx, c.To)
+	if err != nil {
+		return fmt.Errorf("the tables of the target: %w", err)
+	}
+	if c.tables, err = merge(from, to); err != nil {
+		return err
+	}
+	if c.version, err = version(ctx, c.From); err != nil {
+		return err
+	}
+	err = c.To.Write(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, `CREATE TABLE gh_move_target (token BIGINT NOT NULL)`); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `INSERT INTO gh_move_target (token) VALUES ($1)`, c.Token); err != nil {
+			return err
+		}
+		for _, t := range c.tables { // what migrations put there
+			if _, err := tx.Exec(ctx, `DELETE FROM `+quote(t.name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.capture(ctx)
+}
+
+// Rows counts the rows of the source.
+func (c *Copy) Rows(ctx context.Context) (total int64, err error) {
+	err = c.From.Read(ctx, func(tx *db.Tx) error {
+		counts, err := c.counts(ctx, tx)
+		for _, n := range counts {
+			total += n
+		}
+		return err
+	})
+	return total, err
+}
+
+func (c *Copy) counts(ctx context.Context, tx *db.Tx) (map[string]int64, error) {
+	out := map[string]int64{}
+	for _, t := range c.tables {
+		n, err := db.One[int64](ctx, tx, `SELECT count(*) FROM `+quote(t.name))
+		if err != nil {
+			return nil, err
+		}
+		out[t.name] = n
+	}
+	return out, nil
+}
+
+// write is a transaction on the target that only the present copier can commit.
+func (c *Copy) write(ctx context.Context, fn func(tx *db.Tx) error) error {
+	return c.To.Write(ctx, func(tx *db.Tx) error {
+		if err := hold(ctx, tx, "gh_move_target", c.Token); err != nil {
+			return err
+		}
+		return fn(tx)
+	})
+}
+
+// hold takes the row with the token, and keeps it until the end of the transaction.
+func hold(ctx context.Context, tx *db.Tx, name string, token int64) error {
+	n, err := tx.Exec(ctx, `UPDATE `+name+` SET token = token WHERE token = $1`, token)
+	if err == nil && n != 1 {
+		err = ErrLost
+	}
+	return err
+}
+
+// Tables copies all rows as of one moment.
+func (c *Copy) Tables(ctx context.Context) error {
+	done := int64(0)
+	err := c.From.Read(ctx, func(tx *db.Tx) error {
+		for _, t := range c.tables {
+			if err := c.copyTable(ctx, tx, t, &done); err != nil {
+				return fmt.Errorf("table %s: %w", t.name, err)
+			}
+		}
+		return nil
+	})
+	if err != nil || c.To.Kind() != postgres {
+		return err
+	}
+	return c.write(ctx, func(tx *db.Tx) error { // or PostgreSQL reads whole tables to find a row
+		for _, t := range c.tables {
+			if _, err := tx.Exec(ctx, `ANALYZE `+quote(t.name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// copyTable copies the rows of one table that from sees, and adds to done.
+func (c *Copy) copyTable(ctx context.Context, from *db.Tx, t table, done *int64) error {
+	var batch [][]any
+	size := 0
+	flush := func() error {
+		if len(batch) == 0 {
+			return nil
+		}
+		if err := c.write(ctx, func(tx *db.Tx) error { return t.insert(ctx, tx, batch) }); err != nil {
+			return err
+		}
+		*done += int64(len(batch))
+		batch, size = nil, 0
+		if c.Progress != nil {
+			return c.Progress(ctx, *done)
+		}
+		return nil
+	}
+	for row, err := range t.all(ctx, from) {
+		if err != nil {
+			return err
+		}
+		batch = append(batch, row)
+		size += weight(row)
+		if len(batch) >= batchRows || size >= batchBytes {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return flush()
+}
+
+// CatchUp copies the rows that have changed, and after Verify compares them. It returns how
+// many changes there were.
+func (c *Copy) CatchUp(ctx context.Context) (int, error) {
+	var log changes
+	current := map[string][][]any{}
+	err := c.From.Read(ctx, func(tx *db.Tx) (err error) {
+		if log, err = c.pending(ctx, tx); err != nil {
+			return err
+		}
+		for _, t := range c.tables {
+			if current[t.name], err = t.find(ctx, tx, log.keys[t.name]); err != nil {
+				return fmt.Errorf("table %s: %w", t.name, err)
+			}
+		}
+		return nil
+	})
+	if err != nil || len(log.ids) == 0 {
+		return 0, err
+	}
+	err = c.write(ctx, func(tx *db.Tx) error {
+		for _, t := range c.tables {
+			if err := t.remove(ctx, tx, log.keys[t.name]); err != nil {
+				return fmt.Errorf("table %s: %w", t.name, err)
+			}
+		}
+		for _, t := range c.tables {
+			if err := t.insert(ctx, tx, current[t.name]); err != nil {
+				return fmt.Errorf("table %s: %w", t.name, err)
+			}
+			if !c.verified { // Verify will compare them
+				continue
+			}
+			stored, err := t.find(ctx, tx, log.keys[t.name])
+			if err != nil {
+				return fmt.Errorf("table %s: %w", t.name, err)
+			}
+			if a, b := t.sumOf(current[t.name]), t.sumOf(stored); a != b {
+				return fmt.Errorf("table %s: %d rows that changed were written, and %d with another content read", t.name, a.rows, b.rows)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return len(log.ids), c.forget(ctx, log.ids)
+}
+
+// Verify compares counts and checksums of all tables. Rows that have changed since the last
+// CatchUp are left to the next one, which compares them.
+func (c *Copy) Verify(ctx context.Context) error {
+	var log changes
+	var from map[string]sum
+	err := c.From.Read(ctx, func(tx *db.Tx) (err error) {
+		if log, err = c.pending(ctx, tx); err == nil {
+			from, err = c.sums(ctx, tx, log)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	c.verified = true
+	return c.To.Read(ctx, func(tx *db.Tx) error {
+		to, err := c.sums(ctx, tx, log)
+		if err != nil {
+			return err
+		}
+		for _, t := range c.tables {
+			if a, b := from[t.name], to[t.name]; a != b {
+				return fmt.Errorf("table %s: the checksums differ: %d rows in the source, %d in the target", t.name, a.rows, b.rows)
+			}
+		}
+		return nil
+	})
+}
+
+// sums are the checksums of all tables without the rows in log.
+func (c *Copy) sums(ctx context.Context, tx *db.Tx, log changes) (map[string]sum, error) {
+	out := map[string]sum{}
+	for _, t := range c.tables {
+		var total sum
+		for row, err := range t.all(ctx, tx) {
+			if err != nil {
+				return nil, fmt.Errorf("table %s: %w", t.name, err)
+			}
+			if _, changed := log.keys[t.name][t.keyOf(row)]; !changed {
+				total.add(t.hash(row))
+			}
+		}
+		out[t.name] = total
+	}
+	return out, nil
+}
+
+// Finish copies what is left, after Pause. Then both sides are equal, and stay so as long as
+// the source refuses writes.
+func (c *Copy) Finish(ctx context.Context) error {
+	for {
+		n, err := c.CatchUp(ctx)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			break
+		}
+	}
+	now, err := version(ctx, c.From)
+	if err != nil {
+		return err
+	}
+	if now != c.version {
+		return errors.New("the schema of the source was upgraded meanwhile")
+	}
+	var from, to map[string]int64
+	var next map[string]int64
+	err = c.From.Read(ctx, func(tx *db.Tx) (err error) {
+		if from, err = c.counts(ctx, tx); err == nil {
+			next, err = c.lastIDs(ctx, tx, c.From.Kind())
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.write(ctx, func(tx *db.Tx) error {
+		if to, err = c.counts(ctx, tx); err != nil {
+			return err
+		}
+		for _, name := range slices.Sorted(maps.Keys(from)) {
+			if from[name] != to[name] {
+				return fmt.Errorf("table %s: %d rows in the source, %d in the target", name, from[name], to[name])
+			}
+		}
+		return setLastIDs(ctx, tx, c.To.Kind(), next)
+	})
+}
+
+// Detach removes what a copy needed in its target, once the tenant is there.
+func Detach(ctx context.Context, to *db.DB) error {
+	return to.Write(ctx, func(tx *db.Tx) error { return execAll(ctx, tx, `DROP TABLE IF EXISTS gh_move_target`) })
+}
+
+// ErrInUse says that a store contains data that is not a copier's to remove.
+var ErrInUse = errors.New("there is data of the tenant that this deployment did not put there")
+
+// Discard drops a store that only holds an unfinished copy, or what an earlier move left
+// behind, up to a token. It refuses any other store with data: ErrInUse.
+func Discard(ctx context.Context, d *db.DB, token int64) error {
+	return d.Discard(ctx, func(tx *db.Tx) error {
+		tables, err := names(ctx, tx, d.Kind())
+		if err != nil {
+			return err
+		}
+		for name, text := range map[string]string{
+			"gh_move_target": `SELECT token FROM gh_move_target`, "gh_move_state": `SELECT token FROM gh_move_state WHERE fenced = 1`,
+		} {
+			if !slices.Contains(tables, name) {
+				continue
+			}
+			owners, err := db.All[int64](ctx, tx, text)
+			if err != nil {
+				return err
+			}
+			if len(owners) == 1 && owners[0] <= token {
+				return nil
+			}
+			if len(owners) > 0 {
+				return ErrLost
+			}
+		}
+		for _, name := range tables {
+			if ours(name) {
+				continue
+			}
+			rows, err := db.One[int64](ctx, tx, `SELECT count(*) FROM (SELECT 1 AS one FROM `+quote(name)+` LIMIT 1) AS t`)
+			if err != nil {
+				return err
+			}
+			if rows > 0 {
+				return ErrInUse
+			}
+		}
+		return nil
+	})
+}
+
+// revisionJump is how far the revisions of a tenant that starts empty go on: so far that
+// nobody takes what it has for a small change of what it had.
+const revisionJump = 1_000_000
+
+// Only copies the tables with these names and the positions of the ids, after Pause, in place
+// of everything else. All revisions go far ahead.
+func (c *Copy) Only(ctx context.Context, names ...string) error {
+	rows := map[string][][]any{}
+	var next map[string]int64
+	err := c.From.Read(ctx, func(tx *db.Tx) (err error) {
+		for _, t := range c.tables {
+			if !slices.Contains(names, t.name) {
+				continue
+			}
+			for row, err := range t.all(ctx, tx) {
+				if err != nil {
+					return err
+				}
+				rows[t.name] = append(rows[t.name], row)
+			}
+		}
+		next, err = c.lastIDs(ctx, tx, c.From.Kind())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.write(ctx, func(tx *db.Tx) error {
+		for _, t := range c.tables {
+			if err := t.insert(ctx, tx, rows[t.name]); err != nil {
+				return fmt.Errorf("table %s: %w", t.name, err)
+			}
+		}
+		if _, err := tx.Exec(ctx, `UPDATE revisions SET value = value + $1`, int64(revisionJump)); err != nil {
+			return err
+		}
+		return setLastIDs(ctx, tx, c.To.Kind(), next)
+	})
+}

@@ -1,0 +1,430 @@
+package region
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/goleak"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/db/tablecopy"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const fileRegion, serverRegion = "us-west-2", "eu-west-1"
+
+var root = scope.Scope{Tenant: scope.DefaultTenant, Platform: true, Permissions: scope.Permissions{All: true}, Actor: scope.Actor{Kind: scope.System, ID: "test", Name: "test"}}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// config is a deployment with a region on each kind of store.
+func config(t *testing.T, home string) db.Config {
+	cfg := dbtest.Config(t, home)
+	cfg.Regions = map[string]db.Region{fileRegion: {Dir: t.TempDir()}, serverRegion: {URL: dbtest.Config(t, dbtest.Postgres).URL}}
+	return cfg
+}
+
+// process is a replica: its own connections and caches.
+func process(t *testing.T, cfg db.Config, reached func(string) error) *Service {
+	t.Helper()
+	c := dbtest.OpenConfig(t, cfg)
+	now := func() time.Time { return time.Now().UTC() }
+	return &Service{Stores: c, Tenants: &tenant.Service{Stores: c, Now: now}, Now: now, Ticks: time.Now, NewID: uuid.NewString, Keep: time.Hour, Logger: slog.New(slog.DiscardHandler), reached: reached}
+}
+
+// kill makes a hook that ends a process's part at a phase.
+func kill(at string) func(string) error {
+	return func(phase string) error {
+		if phase == at {
+			return errKilled
+		}
+		return nil
+	}
+}
+
+// settle places the tenant into a region, and fills it.
+func settle(t *testing.T, s *Service, region string) {
+	t.Helper()
+	ctx := context.Background()
+	must(t, s.Stores.System().Write(ctx, func(tx *db.Tx) error {
+		_, err := s.Stores.Place(ctx, tx, dbtest.Second, region)
+		return err
+	}))
+	for n := range 700 {
+		must(t, put(s, fmt.Sprint("old ", n)))
+	}
+}
+
+func put(s *Service, name string) error {
+	return s.Stores.Write(context.Background(), dbtest.Second, func(tx *db.Tx) error {
+		_, err := tx.Exec(context.Background(), `INSERT INTO settings (name, value) VALUES ($1, '1')`, name)
+		return err
+	})
+}
+
+func names(t *testing.T, s *Service) []string {
+	t.Helper()
+	var out []string
+	must(t, s.Stores.Read(context.Background(), dbtest.Second, func(tx *db.Tx) (err error) {
+		out, err = db.All[string](context.Background(), tx, `SELECT name FROM settings`)
+		return err
+	}))
+	slices.Sort(out)
+	return out
+}
+
+func place(t *testing.T, s *Service) (store string) {
+	t.Helper()
+	must(t, s.Stores.System().Read(context.Background(), func(tx *db.Tx) (err error) {
+		store, err = s.Stores.PlaceOf(context.Background(), tx, dbtest.Second)
+		return err
+	}))
+	return store
+}
+
+// writer writes until stop is called, and returns what was acknowledged.
+func writer(s *Service, prefix string) (stop func() []string) {
+	var acknowledged []string
+	var end atomic.Bool
+	var running sync.WaitGroup
+	running.Go(func() {
+		for n := 0; !end.Load(); n++ {
+			if name := fmt.Sprint(prefix, " ", n); put(s, name) == nil {
+				acknowledged = append(acknowledged, name)
+			}
+		}
+	})
+	return func() []string { end.Store(true); running.Wait(); return acknowledged }
+}
+
+// finish has a process work until the deployment has ended.
+func finish(t *testing.T, s *Service, id string) Deployment {
+	t.Helper()
+	for range 50 {
+		must(t, s.round(context.Background()))
+		d, err := s.Get(context.Background(), root, dbtest.Second, id)
+		must(t, err)
+		if d.Status != InProgress {
+			return d
+		}
+	}
+	t.Fatal("the deployment does not end")
+	return Deployment{}
+}
+
+func allThere(t *testing.T, s *Service, want []string) {
+	t.Helper()
+	have := names(t, s)
+	for _, name := range want {
+		if _, found := slices.BinarySearch(have, name); !found {
+			t.Errorf("%q was acknowledged and is lost", name)
+			return
+		}
+	}
+	if len(have) < 700+len(want) {
+		t.Errorf("%d rows, not %d", len(have), 700+len(want))
+	}
+}
+
+var phases = []string{copying, catchingUp, paused, "fenced", "finished", switched}
+
+// TestKilledAnywhere: a move whose process is killed in any phase goes on in the next process,
+// and nothing that was acknowledged is lost.
+func TestKilledAnywhere(t *testing.T) {
+	for _, way := range [][2]string{{fileRegion, serverRegion}, {serverRegion, fileRegion}} {
+		for _, phase := range phases {
+			t.Run(way[0]+" "+phase, func(t *testing.T) {
+				ctx := context.Background()
+				cfg := config(t, dbtest.SQLite)
+				first := process(t, cfg, kill(phase))
+				settle(t, first, way[0])
+				d, err := first.Start(ctx, root, dbtest.Second, Request{Region: way[1]})
+				must(t, err)
+				stop := writer(first, "first")
+				_ = first.round(ctx)
+				_ = first.Stores.Close() // the writers of a killed process end with it
+				want := stop()
+				next := process(t, cfg, nil)
+				if got, err := next.Get(ctx, root, dbtest.Second, d.ID); err != nil || got.Status != InProgress {
+					t.Fatalf("the process was not killed in time: %+v %v", got, err)
+				}
+				stop = writer(next, "next")
+				d = finish(t, next, d.ID)
+				want = append(want, stop()...)
+				if d.Status != Completed || place(t, next) != way[1] {
+					t.Errorf("it ended as %+v (%s) in %s", d, d.ReasonText, place(t, next))
+				}
+				must(t, put(next, "after"))
+				allThere(t, next, append(want, "after"))
+			})
+		}
+	}
+}
+
+// TestHungProcess: a process that hangs in any phase, and goes on after another one has
+// completed the move, does no harm: neither to what is written after the switch nor to the
+// source.
+func TestHungProcess(t *testing.T) {
+	for _, phase := range phases {
+		t.Run(phase, func(t *testing.T) {
+			ctx := context.Background()
+			cfg := config(t, dbtest.Postgres)
+			hangs, goOn := make(chan struct{}), make(chan struct{})
+			hung := process(t, cfg, func(at string) error {
+				if at == phase {
+					close(hangs)
+					<-goOn
+				}
+				return nil
+			})
+			settle(t, hung, serverRegion)
+			if d, err := hung.Start(ctx, root, dbtest.Second, Request{Region: serverRegion}); !fault.Is(err, fault.Conflict) {
+				t.Fatalf("it moves to where it is: %+v %v", d, err)
+			}
+			// Replicas share no directory, so both regions are on servers.
+			shared := cfg
+			shared.Regions = map[string]db.Region{serverRegion: cfg.Regions[serverRegion], "eu-north-1": {URL: cfg.URL}}
+			hung = process(t, shared, hung.reached)
+			next := process(t, shared, nil)
+			d, err := hung.Start(ctx, root, dbtest.Second, Request{Region: "eu-north-1"})
+			must(t, err)
+			ended := make(chan error, 1)
+			go func() { ended <- hung.round(ctx) }()
+			<-hangs
+			stop := writer(next, "next")
+			d = finish(t, next, d.ID)
+			if d.Status != Completed || place(t, next) != "eu-north-1" {
+				t.Errorf("it ended as %+v (%s)", d, d.ReasonText)
+			}
+			close(goOn)
+			<-ended
+			must(t, put(next, "after"))
+			must(t, put(hung, "after, by the one that hung"))
+			allThere(t, next, append(stop(), "after", "after, by the one that hung"))
+			from, err := next.Stores.At(dbtest.Second, serverRegion)
+			must(t, err)
+			if err := from.Write(ctx, func(tx *db.Tx) error {
+				_, err := tx.Exec(ctx, `UPDATE settings SET value = '2'`)
+				return err
+			}); !fault.Is(err, fault.Unavailable) {
+				t.Errorf("the source takes writes again: %v", err)
+			}
+		})
+	}
+}
+
+// TestRollsBack: a move that cannot be completed leaves the tenant as it was, says why, and
+// can be begun again.
+func TestRollsBack(t *testing.T) {
+	ctx := context.Background()
+	cfg := config(t, dbtest.SQLite)
+	fails := errors.New("something does not work")
+	s := process(t, cfg, func(phase string) error {
+		if phase == "finished" {
+			return fails
+		}
+		return nil
+	})
+	settle(t, s, fileRegion)
+	d, err := s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion})
+	must(t, err)
+	if _, err := s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion}); !fault.Is(err, fault.Conflict) {
+		t.Errorf("a second one: %v", err)
+	}
+	stop := writer(s, "meanwhile")
+	d = finish(t, s, d.ID)
+	want := stop()
+	if d.Status != Failed || d.Reason == nil || *d.Reason != fails.Error() || d.Progress.Database != "failed" || d.CompletedAt == nil || place(t, s) != fileRegion {
+		t.Errorf("it ended as %+v", d)
+	}
+	allThere(t, s, want)
+	target, err := s.Stores.At(dbtest.Second, serverRegion)
+	must(t, err)
+	must(t, target.Discard(ctx, func(*db.Tx) error { return errors.New("there is a part of the tenant left") }))
+	s.reached = nil
+	d, err = s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion})
+	must(t, err)
+	if d = finish(t, s, d.ID); d.Status != Completed {
+		t.Errorf("the second one ended as %+v (%s)", d, d.ReasonText)
+	}
+	allThere(t, s, want)
+}
+
+// TestGivesUp: a move that is interrupted again and again is rolled back.
+func TestGivesUp(t *testing.T) {
+	ctx := context.Background()
+	s := process(t, config(t, dbtest.SQLite), kill("fenced"))
+	settle(t, s, fileRegion)
+	d, err := s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion})
+	must(t, err)
+	if d = finish(t, s, d.ID); d.Status != Failed || d.Reason == nil {
+		t.Errorf("it ended as %+v", d)
+	}
+	must(t, put(s, "after"))
+	allThere(t, s, []string{"after"})
+}
+
+// TestForeignDataStays: a move does not replace data in the new region that no deployment put
+// there.
+func TestForeignDataStays(t *testing.T) {
+	ctx := context.Background()
+	s := process(t, config(t, dbtest.SQLite), nil)
+	settle(t, s, serverRegion)
+	settle(t, s, fileRegion)
+	d, err := s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion})
+	must(t, err)
+	if d = finish(t, s, d.ID); d.Status != Failed || d.Reason == nil || !strings.Contains(*d.Reason, tablecopy.ErrInUse.Error()) {
+		t.Errorf("it ended as %+v (%s)", d, d.ReasonText)
+	}
+	for _, store := range []string{serverRegion, fileRegion} {
+		must(t, s.Stores.System().Write(ctx, func(tx *db.Tx) error { _, err := s.Stores.Place(ctx, tx, dbtest.Second, store); return err }))
+		allThere(t, s, nil)
+	}
+}
+
+// TestMovesBackAndPurges: what an earlier move kept is replaced by a move back, and what is kept
+// is purged when its time is over; the present store never is.
+func TestMovesBackAndPurges(t *testing.T) {
+	ctx := context.Background()
+	s := process(t, config(t, dbtest.SQLite), nil)
+	settle(t, s, fileRegion)
+	for n, to := range []string{serverRegion, fileRegion, serverRegion} {
+		d, err := s.Start(ctx, root, dbtest.Second, Request{Region: to})
+		must(t, err)
+		if d = finish(t, s, d.ID); d.Status != Completed {
+			t.Fatalf("%s ended as %+v (%s)", to, d, d.ReasonText)
+		}
+		must(t, put(s, fmt.Sprint("after ", n)))
+	}
+	later := time.Now().UTC().Add(2 * time.Hour)
+	s.Now = func() time.Time { return later }
+	must(t, s.round(ctx))
+	allThere(t, s, []string{"after 0", "after 1", "after 2"})
+	page, err := s.List(ctx, root, dbtest.Second, 0, 10)
+	must(t, err)
+	for _, d := range page.Deployments {
+		if d.SourcePurgedAt == nil {
+			t.Errorf("the source of %+v is not purged", d)
+		}
+	}
+	old, err := s.Stores.At(dbtest.Second, fileRegion)
+	must(t, err)
+	must(t, old.Discard(ctx, func(*db.Tx) error { return errors.New("the old data is still there") }))
+}
+
+// TestStartsEmpty: without its data, a tenant keeps its settings, and its revisions go on.
+func TestStartsEmpty(t *testing.T) {
+	ctx := context.Background()
+	s := process(t, config(t, dbtest.SQLite), nil)
+	settle(t, s, fileRegion)
+	before, err := s.Stores.Tenant(ctx, dbtest.Second)
+	must(t, err)
+	must(t, before.Write(ctx, func(tx *db.Tx) error { _, err := tx.Bump(ctx, "env:production"); return err }))
+	no := false
+	d, err := s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion, MigrateData: &no})
+	must(t, err)
+	if !strings.Contains(d.Message, "empty") {
+		t.Errorf("the answer does not say so: %q", d.Message)
+	}
+	if d = finish(t, s, d.ID); d.Status != Completed {
+		t.Fatalf("it ended as %+v (%s)", d, d.ReasonText)
+	}
+	revision, err := before.Revision(ctx, "env:production")
+	must(t, err)
+	if revision < 1_000_000 {
+		t.Errorf("the revision is %d", revision)
+	}
+	must(t, s.Stores.Read(ctx, dbtest.Second, func(tx *db.Tx) error {
+		kinds, err := db.All[string](ctx, tx, `SELECT type FROM audit_events`)
+		if err == nil && !slices.Equal(kinds, []string{"TENANT_DEPLOYED"}) {
+			err = fmt.Errorf("the log has %v", kinds)
+		}
+		return err
+	}))
+}
+
+// TestStopsAndWaits: a deployment waits for its window, and can be stopped before the switch.
+func TestStopsAndWaits(t *testing.T) {
+	ctx := context.Background()
+	s := process(t, config(t, dbtest.SQLite), nil)
+	settle(t, s, fileRegion)
+	past, window := time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
+	if _, err := s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion, MaintenanceWindow: &past}); !fault.Is(err, fault.Invalid) {
+		t.Errorf("a window in the past: %v", err)
+	}
+	if _, err := s.Start(ctx, root, dbtest.Second, Request{Region: "eu-north-1"}); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), serverRegion) {
+		t.Errorf("a region that is not served: %v", err)
+	}
+	if _, err := s.Start(ctx, scope.Scope{Tenant: dbtest.Second, Permissions: scope.Permissions{All: true}}, dbtest.Second, Request{Region: serverRegion}); !fault.Is(err, fault.Forbidden) {
+		t.Errorf("a tenant's own administrator: %v", err)
+	}
+	d, err := s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion, MaintenanceWindow: &window})
+	must(t, err)
+	must(t, s.round(ctx))
+	if d, err = s.Get(ctx, root, dbtest.Second, d.ID); err != nil || d.Phase != waiting || d.Progress.Database != "pending" || d.MaintenanceWindow == nil || !d.Estimated.After(window) {
+		t.Errorf("it does not wait: %+v %v", d, err)
+	}
+	_, err = s.Cancel(ctx, root, dbtest.Second, d.ID)
+	must(t, err)
+	if d = finish(t, s, d.ID); d.Status != Failed || place(t, s) != fileRegion {
+		t.Errorf("it ended as %+v", d)
+	}
+	if _, err = s.Cancel(ctx, root, dbtest.Second, d.ID); !fault.Is(err, fault.Conflict) {
+		t.Errorf("it is stopped again: %v", err)
+	}
+	d, err = s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion, MaintenanceWindow: &window})
+	must(t, err)
+	later := window.Add(time.Second)
+	s.Now = func() time.Time { return later }
+	if d = finish(t, s, d.ID); d.Status != Completed {
+		t.Errorf("after the window it ended as %+v (%s)", d, d.ReasonText)
+	}
+	allThere(t, s, nil)
+}
+
+// TestOwnRegions: without configured regions, a tenant moves to a part of the deployment's own
+// store, from which it is never cut off by a change of the configuration.
+func TestOwnRegions(t *testing.T) {
+	for _, home := range []string{dbtest.SQLite, dbtest.Postgres} {
+		t.Run(home, func(t *testing.T) {
+			ctx := context.Background()
+			cfg := dbtest.Config(t, home)
+			s := process(t, cfg, nil)
+			settle(t, s, "")
+			d, err := s.Start(ctx, root, dbtest.Second, Request{Region: "eu-north-1"})
+			must(t, err)
+			if d = finish(t, s, d.ID); d.Status != Completed {
+				t.Fatalf("it ended as %+v (%s)", d, d.ReasonText)
+			}
+			cfg.Regions = map[string]db.Region{"eu-north-1": {Dir: t.TempDir()}}
+			other := process(t, cfg, nil)
+			allThere(t, other, nil)
+			must(t, other.Forget(ctx, dbtest.Second))
+			must(t, other.Stores.DropTenant(ctx, dbtest.Second))
+			for _, store := range []string{"", "own/eu-north-1"} {
+				part, err := other.Stores.At(dbtest.Second, store)
+				must(t, err)
+				must(t, part.Discard(ctx, func(*db.Tx) error { return fmt.Errorf("the purge left a part in %q", store) }))
+			}
+		})
+	}
+}

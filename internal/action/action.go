@@ -3,7 +3,7 @@
 //
 //	server ──┐
 //	         ├─▶ audit.DecisionLog ─▶ Service.Take ─┬─▶ notify.Outbox ─────▶ channel
-//	bouncer ─┘                                      └─▶ integration.Queue ─▶ webhook
+//	bouncer ─┘                                      └─▶ integration.Queue ─▶ webhook, workflow
 //	              one transaction: the decisions, and what their actions send
 //
 // So the actions of a decision run once, wherever it was made. A control sets off its actions for
@@ -114,7 +114,11 @@ func (s *Service) send(ctx context.Context, tx *db.Tx, tenant scope.TenantID, a 
 		return fault.Wrap(err, "write the message of an action")
 	}
 	_, id := a.Destination()
-	return integration.Queue(ctx, tx, id, n.Env, n.ID, n.At, data)
+	m := integration.Message{EventID: n.ID, At: n.At, Data: data, Cause: integration.Cause{PolicyID: c.ID, PolicyName: c.Name, Summary: n.Text}}
+	if d != nil {
+		m.Cause.DecisionID = d.DecisionID
+	}
+	return integration.Queue(ctx, tx, id, n.Env, m)
 }
 
 // called is what a webhook gets of an action.

@@ -15,7 +15,7 @@ import (
 func TargetExists(ctx context.Context, tx *db.Tx, env scope.Env, a policy.Action) (bool, error) {
 	kind, id := a.Destination()
 	switch {
-	case kind == "integration" && a.Type == integration.Webhook:
+	case kind == "integration" && integration.Called(a.Type):
 		return integration.Exists(ctx, tx, env, a.Type, id)
 	case kind != "channel" || a.Type != policy.Notification:
 		return false, nil

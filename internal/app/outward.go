@@ -116,10 +116,11 @@ func startIntegrations(p *parts, target *outbound.Client, active func(context.Co
 	if err != nil {
 		return err
 	}
-	p.integrations = &integration.Service{Stores: p.stores, Now: p.now, Random: rand.Reader, Box: box, Target: target}
+	p.integrations = &integration.Service{Stores: p.stores, Now: p.now, Random: rand.Reader, Box: box, Target: target, URL: p.cfg.URL()}
 	forwarder := &integration.Forwarder{Service: p.integrations, Holder: newID(), Active: active, Poll: time.Minute, Logger: p.log}
 	p.task("integrations", forwarder.Run)
 	p.hourly("credentials of integrations", p.integrations.Reseal)
+	p.hourly("runs of integrations", p.integrations.TidyRuns)
 	return nil
 }
 

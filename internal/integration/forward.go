@@ -139,13 +139,22 @@ var errFailed = errors.New("the system did not accept it")
 
 // send sends a parcel and records the outcome.
 func (f *Forwarder) send(ctx context.Context, tenant scope.TenantID, it Integration, p parcel) error {
-	a := f.post(ctx, tenant, it, p)
+	var a answer
+	body, err := f.withCallback(ctx, tenant, it, p)
+	switch {
+	case errors.Is(err, errRunEnded): // it was answered, although the message was not accepted
+	case err != nil:
+		return err
+	default:
+		p.body = body
+		a = f.post(ctx, tenant, it, p)
+	}
 	if ctx.Err() != nil && a.Error != "" {
 		return nil // our own end, not the system's fault
 	}
 	done, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer stop()
-	err := f.Stores.Write(done, tenant, func(tx *db.Tx) error {
+	err = f.Stores.Write(done, tenant, func(tx *db.Tx) error {
 		if a.Error == "" {
 			return f.succeeded(done, tx, tenant, it, p)
 		}
@@ -157,6 +166,14 @@ func (f *Forwarder) send(ctx context.Context, tenant scope.TenantID, it Integrat
 	return err
 }
 
+// withCallback is the body of a parcel, with the callback if it starts a run.
+func (f *Forwarder) withCallback(ctx context.Context, tenant scope.TenantID, it Integration, p parcel) ([]byte, error) {
+	if p.message == nil || p.message.Run == nil {
+		return p.body, nil
+	}
+	return f.openCallback(ctx, tenant, it, *p.message.Run, p.body)
+}
+
 func (f *Forwarder) succeeded(ctx context.Context, tx *db.Tx, tenant scope.TenantID, it Integration, p parcel) error {
 	now := db.Stamp(f.Now())
 	ours, err := saveSuccess(ctx, tx, it.ID, f.Holder, now, p.place)
@@ -165,6 +182,9 @@ func (f *Forwarder) succeeded(ctx context.Context, tx *db.Tx, tenant scope.Tenan
 	}
 	if err == nil && p.message != nil {
 		err = deleteMessage(ctx, tx, p.message.ID)
+	}
+	if err == nil && p.message != nil && p.message.Run != nil {
+		err = f.started(ctx, tx, tenant, it, *p.message.Run)
 	}
 	if err == nil && it.Failures >= outage {
 		err = audit.Append(ctx, tx, it.system(tenant), now, it.entry("INTEGRATION_RECOVERED", nil))
@@ -202,6 +222,11 @@ func (f *Forwarder) failed(ctx context.Context, tx *db.Tx, tenant scope.TenantID
 	}
 	if err := deleteMessage(ctx, tx, p.message.ID); err != nil {
 		return err
+	}
+	if p.message.Run != nil {
+		if err := f.fails(ctx, tx, tenant, it, *p.message.Run, "the system did not accept the message: "+a.Error); err != nil {
+			return err
+		}
 	}
 	return record("INTEGRATION_MESSAGE_DROPPED", map[string]any{"event_id": p.message.EventID, "event_type": p.message.Type, "attempts": p.message.Attempts + 1})
 }

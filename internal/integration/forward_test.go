@@ -54,7 +54,7 @@ func newBench(t testing.TB, c *db.Cluster) *bench {
 	}
 	target := outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true})
 	t.Cleanup(target.Close)
-	b.Service = &Service{Stores: c, Now: b.now, Random: rand.Reader, Box: box, Target: target}
+	b.Service = &Service{Stores: c, Now: b.now, Random: rand.Reader, Box: box, Target: target, URL: "https://gatehouse.example.com"}
 	if b.spool, err = spool.Open(spool.Config{Dir: t.TempDir(), Sync: spool.SyncNever}); err != nil {
 		t.Fatal(err)
 	}
@@ -399,7 +399,7 @@ func TestMessages(t *testing.T) {
 		it := b.create(Draft{Name: "hook", Kind: Webhook, Endpoint: s.URL, Environment: scope.Sandbox, Credential: "a-long-random-key"})
 		queue := func(env scope.Env, id string) {
 			err := b.Stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
-				return Queue(ctx, tx, it.ID, env, id, b.now(), []byte(`{"n":"`+id+`"}`))
+				return Queue(ctx, tx, it.ID, env, Message{EventID: id, At: b.now(), Data: []byte(`{"n":"` + id + `"}`)})
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -4,6 +4,7 @@
 //
 //	audit logs ────────────▶ place of a siem_forwarder ─┐
 //	action.Service ─▶ Queue ─▶ integration_messages ────┤
+//	                       └─▶ integration_runs ◀─ Answer, of those that answer back
 //	                                                    │ Forwarder: one lane an integration
 //	                                                    ├─ 2xx, close_notify ─▶ the place moves on, the message goes
 //	                                                    └─ else ─▶ the same again, later
@@ -34,15 +35,16 @@ const (
 
 // The kinds of integrations.
 const (
-	Webhook = "webhook"
-	SIEM    = "siem_forwarder"
+	Webhook  = "webhook"
+	SIEM     = "siem_forwarder"
+	Workflow = "workflow"
 )
 
 // Integration is a system that is called.
 type Integration struct {
 	ID            int64          `json:"id" db:"id" doc:"Identifier."`
 	Name          string         `json:"name" db:"name" doc:"Name, unique." example:"siem"`
-	Kind          string         `json:"kind" db:"kind" enum:"webhook,siem_forwarder" doc:"webhook: actions of controls post their decision. siem_forwarder: gets both audit logs."`
+	Kind          string         `json:"kind" db:"kind" enum:"webhook,workflow,siem_forwarder" doc:"webhook: actions of controls post their decision. workflow: actions start it, and it answers back. siem_forwarder: gets both audit logs."`
 	Endpoint      string         `json:"endpoint" db:"endpoint" doc:"Address of the system." example:"https://siem.example.com/ingest"`
 	Environment   scope.Env      `json:"environment" db:"environment" enum:",sandbox,production" doc:"Only this environment; empty: both."`
 	Settings      map[string]any `json:"settings" db:"settings" doc:"Settings of the kind; GET /integrations/kinds lists them."`
@@ -67,7 +69,7 @@ type Integration struct {
 // Draft is what a create takes.
 type Draft struct {
 	Name        string         `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique." example:"siem"`
-	Kind        string         `json:"kind" enum:"webhook,siem_forwarder" doc:"webhook: actions of controls post their decision. siem_forwarder: gets both audit logs."`
+	Kind        string         `json:"kind" enum:"webhook,workflow,siem_forwarder" doc:"webhook: actions of controls post their decision. workflow: actions start it, and it answers back. siem_forwarder: gets both audit logs."`
 	Endpoint    string         `json:"endpoint" minLength:"1" maxLength:"2000" doc:"Address of the system: an https URL, or http to an address that the operator allows; for a siem_forwarder also syslog+tls://host:port. No internal network." example:"https://siem.example.com/ingest"`
 	Environment scope.Env      `json:"environment,omitempty" enum:",sandbox,production" doc:"Only this environment; absent: both."`
 	Settings    map[string]any `json:"settings,omitempty" doc:"Settings of the kind; GET /integrations/kinds lists them."`
@@ -100,7 +102,7 @@ type TestResult struct {
 
 // Kind describes integrations of one kind, for forms.
 type Kind struct {
-	Kind        string           `json:"kind" enum:"webhook,siem_forwarder" doc:"Kind of integration."`
+	Kind        string           `json:"kind" enum:"webhook,workflow,siem_forwarder" doc:"Kind of integration."`
 	Settings    []format.Setting `json:"settings" doc:"Settings."`
 	Credentials [][]string       `json:"credentials" doc:"The sets of members that a credential may have. An empty set: it may be absent."`
 }
@@ -121,6 +123,7 @@ const (
 	settingCAs     = "ca_certificates"
 	settingConfirm = "confirmation"
 	settingStart   = "start"
+	settingWithin  = "answer_within"
 	startNow       = "now"
 	startOldest    = "oldest"
 )
@@ -129,6 +132,10 @@ func types() []format.Type {
 	return []format.Type{
 		{
 			Name: Webhook, Secrets: []string{format.HMACSecret}, Credentials: [][]string{{format.HMACSecret}},
+		},
+		{
+			Name: Workflow, Secrets: []string{format.HMACSecret}, Credentials: [][]string{{format.HMACSecret}},
+			Settings: []format.Setting{{Name: settingWithin, Kind: "choice", Values: answerTimeNames()}},
 		},
 		{
 			Name: SIEM, Secrets: []string{format.BearerToken, format.HMACSecret},

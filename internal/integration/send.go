@@ -25,7 +25,7 @@ type parcel struct {
 	body []byte
 	// place is the forwarder's place once the parcel is delivered.
 	place *follow.Place
-	// message is set for the kind Webhook.
+	// message is set for the kinds that actions call.
 	message *message
 }
 
@@ -116,6 +116,9 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64) (TestResul
 		return TestResult{}, err
 	}
 	p, err := s.example(sc, it)
+	if err == nil && answers(it.Kind) {
+		err = s.exampleRun(ctx, sc, it, &p)
+	}
 	if err != nil {
 		return TestResult{}, err
 	}
@@ -124,9 +127,35 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64) (TestResul
 		if _, err := load(ctx, tx, id); err != nil {
 			return err // deleted meanwhile
 		}
+		if p.message != nil && p.message.Run != nil {
+			end := s.started
+			if a.Error != "" {
+				end = func(ctx context.Context, tx *db.Tx, tenant scope.TenantID, it Integration, run int64) error {
+					return s.fails(ctx, tx, tenant, it, run, a.Error)
+				}
+			}
+			if err := end(ctx, tx, sc.Tenant, it, *p.message.Run); err != nil {
+				return err
+			}
+		}
 		return audit.Append(ctx, tx, sc, s.Now(), it.entry("INTEGRATION_TESTED", map[string]any{"delivered": a.Delivered, "response_code": a.ResponseCode}))
 	})
 	return a.TestResult, err
+}
+
+// exampleRun starts a run for a test, so that the system can try its answer too.
+func (s *Service) exampleRun(ctx context.Context, sc scope.Scope, it Integration, p *parcel) error {
+	err := s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) error {
+		r, err := insertRun(ctx, tx, Run{
+			IntegrationID: it.ID, Environment: it.Environment, EventID: p.message.EventID, Cause: Cause{Test: true}, Status: RunPending, CreatedAt: p.message.At,
+		})
+		p.message.Run = &r.ID
+		return err
+	})
+	if err == nil {
+		p.body, err = s.openCallback(ctx, sc.Tenant, it, *p.message.Run, p.body)
+	}
+	return err
 }
 
 // example returns what a test sends.
@@ -147,11 +176,34 @@ func (s *Service) example(sc scope.Scope, it Integration) (parcel, error) {
 // EventAction is the event type of messages from actions.
 const EventAction = "control.action"
 
-// Queue queues a message for an integration of the kind Webhook, in the transaction that stores
-// the decision. data is JSON without secrets.
-func Queue(ctx context.Context, tx *db.Tx, id int64, env scope.Env, eventID string, at time.Time, data []byte) error {
-	n, err := queueMessage(ctx, tx, id, env, message{EventID: eventID, Type: EventAction, At: at, Data: data})
-	if err != nil || n == 0 {
+// Message is what an action sends to an integration.
+type Message struct {
+	EventID string
+	At      time.Time
+	// Data is a JSON object with members, without secrets.
+	Data  []byte
+	Cause Cause
+}
+
+// Queue queues a message for an integration that actions call, in the transaction that stores
+// the decision. It does nothing if the integration is off, or not of the environment.
+func Queue(ctx context.Context, tx *db.Tx, id int64, env scope.Env, m Message) error {
+	kind, err := takesFrom(ctx, tx, id, env)
+	if errors.Is(err, db.ErrNoRows) || err == nil && !Called(kind) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	out := message{EventID: m.EventID, Type: EventAction, At: m.At, Data: m.Data}
+	if answers(kind) {
+		r, err := insertRun(ctx, tx, Run{IntegrationID: id, Environment: env, EventID: m.EventID, Cause: m.Cause, Status: RunPending, CreatedAt: db.Stamp(tx.Now())})
+		if err != nil {
+			return err
+		}
+		out.Run = &r.ID
+	}
+	if err := insertMessage(ctx, tx, id, out); err != nil {
 		return err
 	}
 	return tx.Notify(ctx, Topic)

@@ -31,6 +31,8 @@ type Service struct {
 	Box *secret.Box
 	// Target calls the systems, guarded.
 	Target *outbound.Client
+	// URL is where systems reach this service to answer back.
+	URL string
 }
 
 // changes is held while integrations change, so that names and their number hold.
@@ -157,6 +159,11 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Chang
 		next.ChangeNo, next.UpdatedAt = old.ChangeNo+1, db.Stamp(s.Now())
 		if it, err = updateIntegration(ctx, tx, next); err != nil {
 			return err
+		}
+		if !outbound.SameOrigin(old.Endpoint, it.Endpoint) {
+			if err := s.dropCallbacks(ctx, tx, sc, it); err != nil {
+				return err
+			}
 		}
 		if err := tx.Notify(ctx, Topic); err != nil { // what waits may go now
 			return err

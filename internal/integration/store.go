@@ -46,7 +46,7 @@ func updateIntegration(ctx context.Context, tx *db.Tx, it Integration) (Integrat
 }
 
 func deleteIntegration(ctx context.Context, tx *db.Tx, id int64) error {
-	for _, sql := range []string{`DELETE FROM integration_messages WHERE integration_id = $1`, `DELETE FROM integrations WHERE id = $1`} {
+	for _, sql := range []string{`DELETE FROM integration_messages WHERE integration_id = $1`, `DELETE FROM integration_runs WHERE integration_id = $1`, `DELETE FROM integrations WHERE id = $1`} {
 		if _, err := tx.Exec(ctx, sql, id); err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func enabledLanes(ctx context.Context, tx *db.Tx) ([]lane, error) {
 		FROM integrations WHERE enabled ORDER BY id`)
 }
 
-// message is what waits for an integration of the kind Webhook.
+// message is what waits for an integration that actions call.
 type message struct {
 	ID       int64     `db:"id"`
 	EventID  string    `db:"event_id"`
@@ -79,17 +79,23 @@ type message struct {
 	At       time.Time `db:"at"`
 	Data     []byte    `db:"data"`
 	Attempts int64     `db:"attempts"`
+	// Run is the run that it starts; nil: none.
+	Run *int64 `db:"run_id"`
 }
 
-// queueMessage adds a message, unless the integration is off or not of this environment.
-func queueMessage(ctx context.Context, tx *db.Tx, id int64, env scope.Env, m message) (int64, error) {
-	return tx.Exec(ctx, `INSERT INTO integration_messages (integration_id, event_id, event_type, at, data)
-		SELECT id, CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS BIGINT), CAST($5 AS TEXT) FROM integrations
-		WHERE id = $1 AND enabled AND (environment = '' OR environment = $6)`, id, m.EventID, m.Type, m.At, string(m.Data), string(env))
+// takesFrom is the kind of an integration that is on and gets what happens in an environment.
+func takesFrom(ctx context.Context, tx *db.Tx, id int64, env scope.Env) (string, error) {
+	return db.One[string](ctx, tx, `SELECT kind FROM integrations WHERE id = $1 AND enabled AND (environment = '' OR environment = $2)`, id, string(env))
+}
+
+func insertMessage(ctx context.Context, tx *db.Tx, id int64, m message) error {
+	_, err := tx.Exec(ctx, `INSERT INTO integration_messages (integration_id, event_id, event_type, at, data, run_id) VALUES ($1, $2, $3, $4, $5, $6)`,
+		id, m.EventID, m.Type, m.At, string(m.Data), m.Run)
+	return err
 }
 
 func firstMessage(ctx context.Context, tx *db.Tx, id int64) (message, error) {
-	return db.One[message](ctx, tx, `SELECT id, event_id, event_type, at, data, attempts FROM integration_messages WHERE integration_id = $1 ORDER BY id LIMIT 1`, id)
+	return db.One[message](ctx, tx, `SELECT id, event_id, event_type, at, data, attempts, run_id FROM integration_messages WHERE integration_id = $1 ORDER BY id LIMIT 1`, id)
 }
 
 func deleteMessage(ctx context.Context, tx *db.Tx, id int64) error {

@@ -1472,6 +1472,38 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/integrations/{integration_id}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list-integration-runs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/integrations/{integration_id}/runs/{run_id}/answer": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["answer-integration-run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/integrations/{integration_id}/test": {
         parameters: {
             query?: never;
@@ -6934,10 +6966,10 @@ export interface components {
              */
             id: number;
             /**
-             * @description webhook: actions of controls post their decision. siem_forwarder: gets both audit logs.
+             * @description webhook: actions of controls post their decision. workflow: actions start it, and it answers back. siem_forwarder: gets both audit logs.
              * @enum {string}
              */
-            kind: "webhook" | "siem_forwarder";
+            kind: "webhook" | "workflow" | "siem_forwarder";
             /** @description Why the last attempt failed; empty if it did not. */
             last_error: string;
             /**
@@ -6969,6 +7001,50 @@ export interface components {
              * @description When it was last changed.
              */
             updated_at: string;
+        };
+        IntegrationAnswer: {
+            /**
+             * Format: name
+             * @description Who answered, as the system names them.
+             * @example ops-bot
+             */
+            answered_by?: string;
+            /**
+             * @description A short message for people.
+             * @example Ticket OPS-17 was opened
+             */
+            message?: string;
+            /**
+             * @description How the run ended.
+             * @enum {string}
+             */
+            status: "succeeded" | "failed";
+            /** @description The token of the callback. It is good for one answer. */
+            token: string;
+        };
+        IntegrationAnswerOutBody: {
+            /**
+             * Format: int64
+             * @description Id of the run.
+             */
+            run_id: number;
+            /** @description State of the run now. */
+            status: string;
+        };
+        IntegrationCause: {
+            /** @description The decision that started it; absent: none, or several. */
+            decision_id?: string;
+            /**
+             * Format: int64
+             * @description The control whose action started it; absent: none.
+             */
+            policy_id?: number;
+            /** @description Name of the control. */
+            policy_name?: string;
+            /** @description What the system was told, as text. */
+            summary: string;
+            /** @description Whether a test started it. */
+            test?: boolean;
         };
         IntegrationChange: {
             /** @description Replaces the credential: an object with the secrets of the kind, or a string for its main secret; an empty object removes it. */
@@ -7003,10 +7079,10 @@ export interface components {
              */
             environment?: "" | "sandbox" | "production";
             /**
-             * @description webhook: actions of controls post their decision. siem_forwarder: gets both audit logs.
+             * @description webhook: actions of controls post their decision. workflow: actions start it, and it answers back. siem_forwarder: gets both audit logs.
              * @enum {string}
              */
-            kind: "webhook" | "siem_forwarder";
+            kind: "webhook" | "workflow" | "siem_forwarder";
             /**
              * Format: name
              * @description Name, unique.
@@ -7025,7 +7101,7 @@ export interface components {
              * @description Kind of integration.
              * @enum {string}
              */
-            kind: "webhook" | "siem_forwarder";
+            kind: "webhook" | "workflow" | "siem_forwarder";
             /** @description Settings. */
             settings: components["schemas"]["NotifySetting"][];
         };
@@ -7036,6 +7112,65 @@ export interface components {
         IntegrationPage: {
             /** @description The page, sorted by id. */
             integrations: components["schemas"]["Integration"][];
+            /**
+             * Format: int64
+             * @description How many there are.
+             */
+            total: number;
+        };
+        IntegrationRun: {
+            /** @description Who answered, as the system names them; empty: it named nobody. */
+            answered_by: string;
+            /** @description Why it was started. */
+            cause: components["schemas"]["IntegrationCause"];
+            /**
+             * Format: date-time
+             * @description When it was queued.
+             */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description When it ended; null: it has not.
+             */
+            ended_at: string | null;
+            /**
+             * @description Environment of the cause; empty: none.
+             * @enum {string}
+             */
+            environment: "" | "sandbox" | "production";
+            /** @description Id of the message that started it. */
+            event_id: string;
+            /**
+             * Format: date-time
+             * @description Until when the system can answer; null: the message was not sent yet.
+             */
+            expires_at: string | null;
+            /**
+             * Format: int64
+             * @description Identifier. The system gets it as run_id.
+             */
+            id: number;
+            /**
+             * Format: int64
+             * @description Id of the integration.
+             */
+            integration_id: number;
+            /** @description What the system answered, or why the run failed. */
+            message: string;
+            /**
+             * Format: date-time
+             * @description When the system accepted it; null: it has not.
+             */
+            started_at: string | null;
+            /**
+             * @description pending: the system has not accepted the message yet. running: it has, and has not answered. expired: no answer came in time.
+             * @enum {string}
+             */
+            status: "pending" | "running" | "succeeded" | "failed" | "expired";
+        };
+        IntegrationRunPage: {
+            /** @description The page, newest first. */
+            runs: components["schemas"]["IntegrationRun"][];
             /**
              * Format: int64
              * @description How many there are.
@@ -24709,7 +24844,7 @@ export interface operations {
                 tenant_id?: components["parameters"]["TenantQuery"];
                 skip?: number;
                 limit?: number;
-                kind?: "webhook" | "siem_forwarder";
+                kind?: "webhook" | "workflow" | "siem_forwarder";
             };
             header?: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
@@ -25365,6 +25500,207 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    "list-integration-runs": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+                skip?: number;
+                limit?: number;
+                status?: "pending" | "running" | "succeeded" | "failed" | "expired";
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+            };
+            path: {
+                integration_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IntegrationRunPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    "answer-integration-run": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                integration_id: number;
+                run_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["IntegrationAnswer"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IntegrationAnswerOutBody"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
                 };
             };
             500: {

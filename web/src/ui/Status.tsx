@@ -31,6 +31,7 @@ const tones: Record<string, Tone> = {
   running: "info",
   completed: "good",
   failed: "bad",
+  succeeded: "good",
   cancelled: "neutral",
   disabled: "neutral",
   suspended: "warn",

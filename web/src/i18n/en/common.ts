@@ -78,5 +78,6 @@ const common = {
   state_held: "Held",
   state_digested: "In a digest",
   stored: "I have stored it",
+  state_succeeded: "Succeeded",
 };
 export default common;

@@ -24,5 +24,17 @@ const integrations = {
   test: "Send test",
   testFailed: "The system did not accept the test.",
   testTaken: "The system accepted the test.",
+  about_workflow: "Actions of controls start it, and it answers back how it ended.",
+  kind_workflow: "Workflow",
+  run: "Run",
+  runBy: "Answered by",
+  runCause: "Cause",
+  runCreated: "Queued",
+  runEnded: "Ended",
+  runMessage: "Answer",
+  runTest: "Test",
+  runs: "Runs",
+  runsAbout: "Each message that starts something in the system is listed here with its answer.",
+  runsEmpty: "No runs yet",
 };
 export default integrations;

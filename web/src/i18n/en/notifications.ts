@@ -132,5 +132,10 @@ const notifications = {
   value_close_notify: "the server ends TLS (close_notify)",
   value_close: "the server closes the connection",
   pemAbout: "Only for servers whose certificate a public authority did not issue.",
+  setting_answer_within: "Time to answer",
+  value_1h: "1 hour",
+  value_24h: "24 hours",
+  value_7d: "7 days",
+  value_30d: "30 days",
 };
 export default notifications;

@@ -82,5 +82,6 @@ const common: Area<typeof en> = {
   state_held: "Retenida",
   state_digested: "En un resumen",
   stored: "La he guardado",
+  state_succeeded: "Terminado bien",
 };
 export default common;

@@ -28,5 +28,17 @@ const integrations: Area<typeof en> = {
   test: "Enviar prueba",
   testFailed: "El sistema no aceptó la prueba.",
   testTaken: "El sistema aceptó la prueba.",
+  about_workflow: "Las acciones de los controles lo inician, y responde cómo terminó.",
+  kind_workflow: "Flujo de trabajo",
+  run: "Ejecución",
+  runBy: "Respondió",
+  runCause: "Causa",
+  runCreated: "En cola",
+  runEnded: "Fin",
+  runMessage: "Respuesta",
+  runTest: "Prueba",
+  runs: "Ejecuciones",
+  runsAbout: "Aquí aparece cada mensaje que inicia algo en el sistema, con su respuesta.",
+  runsEmpty: "Aún no hay ejecuciones",
 };
 export default integrations;

@@ -140,5 +140,10 @@ const notifications: Area<typeof en> = {
   value_close_notify: "el servidor termina TLS (close_notify)",
   value_close: "el servidor cierra la conexión",
   pemAbout: "Solo para servidores cuyo certificado no emitió una autoridad pública.",
+  setting_answer_within: "Plazo de respuesta",
+  value_1h: "1 hora",
+  value_24h: "24 horas",
+  value_7d: "7 días",
+  value_30d: "30 días",
 };
 export default notifications;

@@ -82,5 +82,6 @@ const common: Area<typeof en> = {
   state_held: "Retenue",
   state_digested: "Dans un récapitulatif",
   stored: "Je l’ai rangée",
+  state_succeeded: "Réussi",
 };
 export default common;

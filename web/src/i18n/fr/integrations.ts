@@ -28,5 +28,17 @@ const integrations: Area<typeof en> = {
   test: "Envoyer un test",
   testFailed: "Le système n’a pas accepté le test.",
   testTaken: "Le système a accepté le test.",
+  about_workflow: "Les actions des contrôles le démarrent, et il répond comment il s’est terminé.",
+  kind_workflow: "Flux de travail",
+  run: "Exécution",
+  runBy: "Répondu par",
+  runCause: "Cause",
+  runCreated: "En file",
+  runEnded: "Fin",
+  runMessage: "Réponse",
+  runTest: "Test",
+  runs: "Exécutions",
+  runsAbout: "Chaque message qui démarre quelque chose dans le système figure ici, avec sa réponse.",
+  runsEmpty: "Aucune exécution pour l’instant",
 };
 export default integrations;

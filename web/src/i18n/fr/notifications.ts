@@ -142,5 +142,10 @@ const notifications: Area<typeof en> = {
   value_close_notify: "le serveur termine TLS (close_notify)",
   value_close: "le serveur ferme la connexion",
   pemAbout: "Seulement pour les serveurs dont le certificat n’a pas été émis par une autorité publique.",
+  setting_answer_within: "Délai de réponse",
+  value_1h: "1 heure",
+  value_24h: "24 heures",
+  value_7d: "7 jours",
+  value_30d: "30 jours",
 };
 export default notifications;

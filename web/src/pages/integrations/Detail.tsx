@@ -12,6 +12,7 @@ import { useMe } from "../../ui/scope";
 import { Time } from "../../ui/Time";
 import { Health } from "./Health";
 import { IntegrationForm } from "./IntegrationForm";
+import { answers, Runs } from "./Runs";
 
 type Integration = Schemas["Integration"];
 
@@ -73,6 +74,7 @@ export function Detail({ id, close }: { id: number; close: () => void }) {
         <Facts of={i} />
         {failure ? <ErrorPanel error={failure} /> : null}
         {test.data && <Tested result={test.data} />}
+        {answers(i.kind) && <Runs of={i} />}
       </div>
       {editing && <IntegrationForm integration={i} close={() => setEditing(false)} saved={() => setEditing(false)} />}
       <ConfirmDialog

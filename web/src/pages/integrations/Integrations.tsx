@@ -13,7 +13,7 @@ import { IntegrationForm } from "./IntegrationForm";
 
 type Integration = Schemas["Integration"];
 
-const kinds = ["siem_forwarder", "webhook"] as const;
+const kinds = ["siem_forwarder", "webhook", "workflow"] as const;
 
 /** The systems that are called, and how each takes what is sent to it. */
 export default function Integrations() {

@@ -1,0 +1,205 @@
+package integration
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// The states of a run.
+const (
+	RunPending   = "pending"
+	RunRunning   = "running"
+	RunSucceeded = "succeeded"
+	RunFailed    = "failed"
+	RunExpired   = "expired"
+)
+
+// keptRuns is how long runs are kept after their end.
+const keptRuns = 90 * 24 * time.Hour
+
+// endedAtOnce bounds how many runs one transaction ends for want of an answer.
+const endedAtOnce = 200
+
+// Cause is why a run was started. It has no secrets.
+type Cause struct {
+	PolicyID   int64  `json:"policy_id,omitempty" doc:"The control whose action started it; absent: none."`
+	PolicyName string `json:"policy_name,omitempty" doc:"Name of the control."`
+	DecisionID string `json:"decision_id,omitempty" doc:"The decision that started it; absent: none, or several."`
+	Test       bool   `json:"test,omitempty" doc:"Whether a test started it."`
+	Summary    string `json:"summary" doc:"What the system was told, as text."`
+}
+
+// Run is one message to a system that answers back.
+type Run struct {
+	ID            int64      `json:"id" db:"id" doc:"Identifier. The system gets it as run_id."`
+	IntegrationID int64      `json:"integration_id" db:"integration_id" doc:"Id of the integration."`
+	Environment   scope.Env  `json:"environment" db:"environment" enum:",sandbox,production" doc:"Environment of the cause; empty: none."`
+	EventID       string     `json:"event_id" db:"event_id" doc:"Id of the message that started it."`
+	Cause         Cause      `json:"cause" db:"cause" doc:"Why it was started."`
+	Status        string     `json:"status" db:"status" enum:"pending,running,succeeded,failed,expired" doc:"pending: the system has not accepted the message yet. running: it has, and has not answered. expired: no answer came in time."`
+	Message       string     `json:"message" db:"message" doc:"What the system answered, or why the run failed."`
+	AnsweredBy    string     `json:"answered_by" db:"answered_by" doc:"Who answered, as the system names them; empty: it named nobody."`
+	ExpiresAt     *time.Time `json:"expires_at" db:"expires_at" doc:"Until when the system can answer; null: the message was not sent yet."`
+	CreatedAt     time.Time  `json:"created_at" db:"created_at" doc:"When it was queued."`
+	StartedAt     *time.Time `json:"started_at" db:"started_at" doc:"When the system accepted it; null: it has not."`
+	EndedAt       *time.Time `json:"ended_at" db:"ended_at" doc:"When it ended; null: it has not."`
+
+	// TokenHash is the digest of the callback's token, and TokenSealed the token until the
+	// system has it.
+	TokenHash   string `json:"-" db:"token_hash"`
+	TokenSealed []byte `json:"-" db:"token_sealed"`
+}
+
+// RunPage is one page of the runs of an integration, newest first.
+type RunPage struct {
+	Runs  []Run `json:"runs" doc:"The page, newest first."`
+	Total int64 `json:"total" doc:"How many there are."`
+}
+
+// answers reports whether systems of a kind answer back.
+func answers(kind string) bool { return kind == Workflow }
+
+// Called reports whether the actions of controls can call systems of a kind.
+func Called(kind string) bool { return slices.Contains([]string{Webhook, Workflow}, kind) }
+
+// Runs is one page of the runs of an integration, in one state or ("") in all.
+func (s *Service) Runs(ctx context.Context, sc scope.Scope, id int64, status string, skip, limit int64) (RunPage, error) {
+	var page RunPage
+	now := db.Stamp(s.Now())
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
+		if _, err := load(ctx, tx, id); err != nil {
+			return err
+		}
+		var err error
+		if page.Total, err = countRuns(ctx, tx, id, status, now); err != nil {
+			return err
+		}
+		page.Runs, err = listRuns(ctx, tx, id, status, now, skip, limit)
+		return err
+	})
+	for i := range page.Runs {
+		page.Runs[i] = page.Runs[i].at(now)
+	}
+	return page, err
+}
+
+// at is the run at a time: one whose answer is overdue is expired before that is recorded.
+func (r Run) at(now time.Time) Run {
+	if r.Status == RunRunning && r.ExpiresAt != nil && !now.Before(*r.ExpiresAt) {
+		r.Status = RunExpired
+	}
+	return r
+}
+
+// end ends a run. The row keeps no trace of its token but in Status.
+func (r Run) end(status, message string, now time.Time) Run {
+	r.Status, r.Message, r.EndedAt, r.TokenSealed = status, message, &now, []byte{}
+	return r
+}
+
+// ended is the audit entry of a run that ended.
+func (it Integration) ended(r Run) audit.Entry {
+	e := it.entry("INTEGRATION_RUN_ENDED", nil)
+	e.Env = r.Environment
+	e.EventContext = map[string]any{"run_id": r.ID, "event_id": r.EventID, "status": r.Status, "message": r.Message, "answered_by": r.AnsweredBy}
+	if r.Cause.PolicyID != 0 {
+		e.EventContext["policy_id"] = r.Cause.PolicyID
+	}
+	return e
+}
+
+// started records that the system accepted the message of a run. An answer may have come before.
+func (s *Service) started(ctx context.Context, tx *db.Tx, tenant scope.TenantID, it Integration, id int64) error {
+	now := db.Stamp(s.Now())
+	r, err := startRun(ctx, tx, id, now)
+	if err != nil {
+		return err
+	}
+	e := it.entry("INTEGRATION_RUN_STARTED", nil)
+	e.Env = r.Environment
+	e.EventContext = map[string]any{"run_id": r.ID, "event_id": r.EventID, "test": r.Cause.Test}
+	return audit.Append(ctx, tx, it.system(tenant), now, e)
+}
+
+// fails ends a run whose message the system did not accept.
+func (s *Service) fails(ctx context.Context, tx *db.Tx, tenant scope.TenantID, it Integration, id int64, why string) error {
+	r, err := getRun(ctx, tx, id)
+	if err != nil || r.EndedAt != nil { // it was answered, although the message was not accepted
+		return err
+	}
+	now := db.Stamp(s.Now())
+	r = r.end(RunFailed, why, now)
+	r.TokenHash = ""
+	if r, err = updateRun(ctx, tx, r); err != nil {
+		return err
+	}
+	return audit.Append(ctx, tx, it.system(tenant), now, it.ended(r))
+}
+
+// TidyRuns ends the runs of a tenant whose answers are overdue, and removes those that are over
+// for long.
+func (s *Service) TidyRuns(ctx context.Context, tenant scope.TenantID) error {
+	now := db.Stamp(s.Now())
+	for more := true; more; {
+		err := s.Stores.Write(ctx, tenant, func(tx *db.Tx) error {
+			late, err := overdueRuns(ctx, tx, now, endedAtOnce)
+			if err != nil {
+				return err
+			}
+			more = len(late) == endedAtOnce
+			for _, r := range late {
+				it, err := load(ctx, tx, r.IntegrationID)
+				if err != nil {
+					return err
+				}
+				if r, err = updateRun(ctx, tx, r.end(RunExpired, "no answer came in time", now)); err != nil {
+					return err
+				}
+				if err := audit.Append(ctx, tx, it.system(tenant), now, it.ended(r)); err != nil {
+					return err
+				}
+			}
+			return forgetRuns(ctx, tx, now.Add(-keptRuns))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropCallbacks ends what a host may still answer, because the integration has another one now.
+func (s *Service) dropCallbacks(ctx context.Context, tx *db.Tx, sc scope.Scope, it Integration) error {
+	open, err := openRuns(ctx, tx, it.ID)
+	if err != nil {
+		return err
+	}
+	now := db.Stamp(s.Now())
+	for _, r := range open {
+		if r.TokenHash, r.TokenSealed = "", []byte{}; r.Status == RunRunning {
+			r = r.end(RunFailed, "the integration got another host", now)
+		}
+		if r, err = updateRun(ctx, tx, r); err != nil {
+			return err
+		}
+		if r.EndedAt == nil {
+			continue
+		}
+		if err := audit.Append(ctx, tx, sc, now, it.ended(r)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errNoCallback is the answer to whoever does not have the token of a callback. It does not say
+// whether there is such a run.
+func errNoCallback() error {
+	return fault.New(fault.Unauthenticated, "invalid_callback", "there is no such callback, or its token is wrong")
+}

@@ -1,0 +1,302 @@
+package integration
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+const engineKey = "key-of-the-engine"
+
+// started is what a system got to start a run.
+type startedRun struct {
+	Type string `json:"event_type"`
+	Data struct {
+		Run      int64 `json:"run_id"`
+		Callback callback
+		N        string
+		Test     bool
+	}
+}
+
+// engine is a workflow engine. It checks who calls it.
+type engine struct {
+	*httptest.Server
+	mu     sync.Mutex
+	status int
+	got    []startedRun
+	// during is called before it answers the request that starts a run.
+	during func(r startedRun)
+}
+
+func newEngine(t testing.TB) *engine {
+	e := &engine{status: 202}
+	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		var raw json.RawMessage
+		var r startedRun
+		if err := errors.Join(json.NewDecoder(req.Body).Decode(&raw), json.Unmarshal(raw, &r)); err != nil {
+			t.Error(err)
+		}
+		if !outbound.SignatureValid([]byte(engineKey), raw, req.Header.Get("X-Service-Signature")) {
+			t.Errorf("the signature of %s is wrong", raw)
+		}
+		e.mu.Lock()
+		e.got = append(e.got, r)
+		status, during := e.status, e.during
+		e.mu.Unlock()
+		if during != nil {
+			during(r)
+		}
+		w.WriteHeader(status)
+	}))
+	t.Cleanup(e.Close)
+	return e
+}
+
+func (e *engine) set(status int) {
+	e.mu.Lock()
+	e.status = status
+	e.mu.Unlock()
+}
+
+func (e *engine) last(t *testing.T) startedRun {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.got) == 0 {
+		t.Fatal("the engine got nothing")
+	}
+	return e.got[len(e.got)-1]
+}
+
+// queue queues a message of an action.
+func (b *bench) queue(id int64, event string) {
+	b.Helper()
+	err := b.Stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
+		return Queue(ctx, tx, id, scope.Sandbox, Message{EventID: event, At: b.now(), Data: []byte(`{"n":"` + event + `"}`), Cause: Cause{PolicyID: 7, PolicyName: "p", Summary: "why"}})
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// run is the newest run of an integration.
+func (b *bench) run(id int64) Run {
+	b.Helper()
+	page, err := b.Runs(ctx, admin, id, "", 0, 1)
+	if err != nil || len(page.Runs) == 0 {
+		b.Fatalf("%+v, error %v", page, err)
+	}
+	return page.Runs[0]
+}
+
+func (b *bench) refused(err error, code string) {
+	b.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != code {
+		b.Errorf("%v instead of %s", err, code)
+	}
+}
+
+func (b *bench) audited(kind string, want int64) {
+	b.Helper()
+	page, err := b.log.Events(ctx, admin, audit.EventFilter{Type: kind})
+	if err != nil || page.Filtered != want {
+		b.Errorf("%d of %s instead of %d, error %v", page.Filtered, kind, want, err)
+	}
+}
+
+func answerOf(r startedRun, status string) Answer {
+	return Answer{Token: r.Data.Callback.Token, Status: status, Message: "done", AnsweredBy: "ops"}
+}
+
+// TestRunIsAnswered: a message starts a run, with one token over all attempts, and of several
+// answers one counts. Nobody else answers.
+func TestRunIsAnswered(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b, e := newBench(t, c), newEngine(t)
+		it := b.create(Draft{Name: "flow", Kind: Workflow, Endpoint: e.URL, Credential: engineKey})
+		b.queue(it.ID, "one")
+		if r := b.run(it.ID); r.Status != RunPending || r.Cause.PolicyID != 7 {
+			t.Errorf("%+v", r)
+		}
+		e.set(500)
+		b.turn("a", it.ID)
+		first := e.last(t)
+		b.move(longestWait)
+		e.set(202)
+		b.turn("b", it.ID)
+		got := e.last(t)
+		if got.Data.Callback.Token == "" || got.Data.Callback.Token != first.Data.Callback.Token || got.Data.N != "one" {
+			t.Fatalf("%+v after %+v", got, first)
+		}
+		if want := "https://gatehouse.example.com/api/v1/integrations/1/runs/"; !strings.HasPrefix(got.Data.Callback.URL, want) {
+			t.Errorf("the callback is %s", got.Data.Callback.URL)
+		}
+		r := b.run(it.ID)
+		if r.Status != RunRunning || r.ID != got.Data.Run || len(r.TokenSealed) != 0 || strings.Contains(r.TokenHash, got.Data.Callback.Token) {
+			t.Errorf("%+v", r)
+		}
+
+		other := answerOf(got, RunSucceeded)
+		other.Token = other.Token[:len(other.Token)-1]
+		_, err := b.Answer(ctx, scope.Scope{Tenant: scope.DefaultTenant}, it.ID, r.ID, other)
+		b.refused(err, "invalid_callback")
+		_, err = b.Answer(ctx, scope.Scope{Tenant: scope.DefaultTenant}, it.ID, r.ID+1, answerOf(got, RunSucceeded))
+		b.refused(err, "invalid_callback")
+		_, err = b.Answer(ctx, scope.Scope{Tenant: "nobody"}, it.ID, r.ID, answerOf(got, RunSucceeded))
+		b.refused(err, "invalid_callback")
+
+		var wg sync.WaitGroup
+		errs := make([]error, 6)
+		for i := range errs {
+			wg.Go(func() {
+				_, errs[i] = b.Answer(ctx, scope.Scope{Tenant: scope.DefaultTenant}, it.ID, r.ID, answerOf(got, RunSucceeded))
+			})
+		}
+		wg.Wait()
+		taken := 0
+		for _, err := range errs {
+			if err == nil {
+				taken++
+				continue
+			}
+			b.refused(err, "already_answered")
+		}
+		if r = b.run(it.ID); taken != 1 || r.Status != RunSucceeded || r.Message != "done" || r.AnsweredBy != "ops" || r.EndedAt == nil {
+			t.Errorf("%d answers were taken, %+v", taken, r)
+		}
+		b.audited("INTEGRATION_RUN_STARTED", 1)
+		b.audited("INTEGRATION_RUN_ENDED", 1)
+	})
+}
+
+// TestAnswerBeforeAcceptance: an engine may answer back while it is being called, and even fail
+// that call.
+func TestAnswerBeforeAcceptance(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b, e := newBench(t, c), newEngine(t)
+		it := b.create(Draft{Name: "flow", Kind: Workflow, Endpoint: e.URL, Credential: engineKey})
+		e.during = func(r startedRun) {
+			if _, err := b.Answer(ctx, scope.Scope{Tenant: scope.DefaultTenant}, it.ID, r.Data.Run, answerOf(r, RunFailed)); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, status := range []int{200, 500} {
+			e.set(status)
+			b.queue(it.ID, "one")
+			b.turn("a", it.ID)
+			b.move(longestWait)
+			b.turn("a", it.ID)
+			if r := b.run(it.ID); r.Status != RunFailed || r.Message != "done" {
+				t.Errorf("%+v", r)
+			}
+		}
+		if len(e.got) != 2 {
+			t.Errorf("%d calls", len(e.got))
+		}
+	})
+}
+
+// TestRunsWithoutAnswer: runs end that nobody answers, whose message is not accepted, or whose
+// system has moved.
+func TestRunsWithoutAnswer(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b, e := newBench(t, c), newEngine(t)
+		it := b.create(Draft{Name: "flow", Kind: Workflow, Endpoint: e.URL, Credential: engineKey, Settings: map[string]any{"answer_within": "1h"}})
+		answer := func(code string) {
+			t.Helper()
+			got := e.last(t)
+			_, err := b.Answer(ctx, scope.Scope{Tenant: scope.DefaultTenant}, it.ID, got.Data.Run, answerOf(got, RunSucceeded))
+			b.refused(err, code)
+		}
+		status := func(want string) {
+			t.Helper()
+			if r := b.run(it.ID); r.Status != want {
+				t.Errorf("%+v is not %s", r, want)
+			}
+		}
+		b.queue(it.ID, "late")
+		b.turn("a", it.ID)
+		b.move(time.Hour)
+		answer("callback_expired")
+		status(RunExpired)
+		if err := b.TidyRuns(ctx, scope.DefaultTenant); err != nil {
+			t.Fatal(err)
+		}
+		answer("callback_expired")
+		status(RunExpired)
+		b.audited("INTEGRATION_RUN_ENDED", 1)
+
+		b.queue(it.ID, "disabled")
+		b.turn("a", it.ID)
+		off, on := false, true
+		if _, err := b.Update(ctx, admin, it.ID, Change{Enabled: &off}, 0); err != nil {
+			t.Fatal(err)
+		}
+		answer("integration_disabled")
+		status(RunRunning)
+		moved := newEngine(t).URL
+		if _, err := b.Update(ctx, admin, it.ID, Change{Enabled: &on, Endpoint: &moved, Credential: engineKey}, 0); err != nil {
+			t.Fatal(err)
+		}
+		answer("invalid_callback")
+		status(RunFailed)
+		if _, err := b.Update(ctx, admin, it.ID, Change{Endpoint: &e.URL, Credential: engineKey}, 0); err != nil {
+			t.Fatal(err)
+		}
+
+		e.set(500)
+		b.queue(it.ID, "refused")
+		for range maxAttempts {
+			b.turn("a", it.ID)
+			b.move(longestWait)
+		}
+		status(RunFailed)
+		answer("invalid_callback")
+
+		b.move(keptRuns + time.Hour)
+		if err := b.TidyRuns(ctx, scope.DefaultTenant); err != nil {
+			t.Fatal(err)
+		}
+		if page, err := b.Runs(ctx, admin, it.ID, "", 0, 10); err != nil || page.Total != 0 {
+			t.Errorf("%+v, error %v", page, err)
+		}
+	})
+}
+
+// TestTestStartsARun: a test shows the system the callback, which works.
+func TestTestStartsARun(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b, e := newBench(t, c), newEngine(t)
+		it := b.create(Draft{Name: "flow", Kind: Workflow, Endpoint: e.URL, Credential: engineKey})
+		if res, err := b.Test(ctx, admin, it.ID); err != nil || !res.Delivered {
+			t.Fatalf("%+v, error %v", res, err)
+		}
+		got := e.last(t)
+		if _, err := b.Answer(ctx, scope.Scope{Tenant: scope.DefaultTenant}, it.ID, got.Data.Run, answerOf(got, RunSucceeded)); err != nil || !got.Data.Test {
+			t.Errorf("%+v, error %v", got, err)
+		}
+		e.set(404)
+		if res, err := b.Test(ctx, admin, it.ID); err != nil || res.Delivered {
+			t.Errorf("%+v, error %v", res, err)
+		}
+		for status, want := range map[string]int64{RunSucceeded: 1, RunFailed: 1, RunRunning: 0, "": 2} {
+			if page, err := b.Runs(ctx, admin, it.ID, status, 0, 10); err != nil || page.Total != want || int64(len(page.Runs)) != want {
+				t.Errorf("%s: %+v, error %v", status, page, err)
+			}
+		}
+	})
+}

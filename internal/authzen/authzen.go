@@ -137,8 +137,8 @@ func request(set *rego.Set, p parts) (*rego.Request, error) {
 	return &req, nil
 }
 
-// user gives input.user of a subject: its properties as attributes, with e-mail, roles
-// and department beside them.
+// user gives input.user of a subject: its properties as attributes, with e-mail, roles,
+// department and act beside them.
 func user(subject value.Value) value.Value {
 	id := subject.Get("id")
 	if kind, _ := subject.Get("type").Str(); kind == agentType {
@@ -156,6 +156,9 @@ func user(subject value.Value) value.Value {
 		if _, ok := props.Get(name).Str(); ok {
 			out = out.With(name, props.Get(name))
 		}
+	}
+	if act := props.Get("act"); act.Defined() {
+		out = out.With("act", act)
 	}
 	if texts(props.Get("roles")) {
 		out = out.With("roles", props.Get("roles"))

@@ -83,6 +83,9 @@ func ParseRequest(body value.Value) (Request, []fault.Detail) {
 	text(r.User.Get("department"), "/user/department")
 	checkRoles(r.User.Get("roles"), wrong)
 	checkSubject("user", r.User, wrong)
+	if problem := CheckActor(r.User.Get("act")); problem != "" {
+		wrong("/user/act", problem)
+	}
 	checkSubject("resource", r.Resource, wrong)
 	// Ids are text or numbers; a number names a registered resource.
 	if id := r.Resource.Get("id"); id.Kind() == value.NumberKind {

@@ -58,6 +58,7 @@ allow if {
 			body{"id": "admin"},
 			body{"id": mine},
 			body{"id": subject, "type": "user"},
+			body{"id": subject, "act": body{"sub": "agent:7"}},
 			body{"id": subject, "attributes": body{"team": "support"}},
 			body{"id": subject, "roles": []string{"admin"}},
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/jwks"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 // Caller is the proven identity of the client. The zero value is an anonymous caller.
@@ -21,6 +22,8 @@ type Caller struct {
 	Groups    []string
 	// Agent is the client that acts for the user, if the proof names one.
 	Agent string
+	// Actor is who acts for the user, by the claim act (RFC 8693); empty: nobody does.
+	Actor string
 	// Doc is input.user; undefined for an anonymous caller.
 	Doc value.Value
 	// Expires is when the proof expires; zero for headers of a proxy.
@@ -230,11 +233,26 @@ func identityHeaders(h http.Header, names header.Names) (*Caller, error) {
 	return who, nil
 }
 
+// AgentID returns the id of the AI agent that sent the request, "" if none did: the actor of a
+// token, or else a caller whose id is an agent's.
+func (i *Caller) AgentID() string {
+	if i.Actor != "" {
+		return i.Actor
+	}
+	if strings.HasPrefix(i.ID, scope.AgentPrefix) {
+		return i.ID
+	}
+	return ""
+}
+
 // userDoc returns input.user. Its roles are those of the token, or the groups if the token has no
 // claim for roles, so that one control works with both kinds of proof.
 func userDoc(who *Caller, roles []string, attributes value.Value) value.Value {
-	members := make([]value.Member, 0, 5)
+	members := make([]value.Member, 0, 6)
 	members = append(members, value.Member{Key: "id", Value: value.String(who.ID)})
+	if strings.HasPrefix(who.ID, scope.AgentPrefix) {
+		members = append(members, value.Member{Key: "type", Value: value.String(string(scope.Agent))})
+	}
 	if who.Email != "" {
 		members = append(members, value.Member{Key: "email", Value: value.String(who.Email)})
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/jwks"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/golang-jwt/jwt/v5"
 )
@@ -142,7 +143,14 @@ func (v *Verifier) identityOf(token string, expires time.Time) (*Caller, error) 
 	if who.ID == "" || !header.IsSafe(who.ID) || !header.IsSafe(who.Email) {
 		return nil, ErrBadToken
 	}
-	who.Agent = agentOf(claims)
+	act := claims.Get("act")
+	if rego.CheckActor(act) != "" {
+		return nil, ErrBadToken // controls would take the actor's request for one of the user's own
+	}
+	if who.Actor, _ = act.Get("sub").Str(); !header.IsSafe(who.Actor) {
+		return nil, ErrBadToken
+	}
+	who.Agent = agentOf(who.Actor, claims)
 	who.Groups = textList(claims.Get(v.groups))
 	roles := who.Groups
 	if claim := claims.Get(v.roles); claim.Defined() {
@@ -150,6 +158,9 @@ func (v *Verifier) identityOf(token string, expires time.Time) (*Caller, error) 
 		roles = textList(claim)
 	}
 	who.Doc = userDoc(who, roles, claims)
+	if who.Actor != "" {
+		who.Doc = who.Doc.With("act", act)
+	}
 	if d := claims.Get("department"); d.Kind() == value.StringKind {
 		who.Doc = who.Doc.With("department", d)
 	}
@@ -158,8 +169,11 @@ func (v *Verifier) identityOf(token string, expires time.Time) (*Caller, error) 
 
 // agentOf returns who acts for the user: the actor (RFC 8693 section 4.1), or else the client that
 // the token was issued to (RFC 9068 section 2.2, OpenID Connect's azp).
-func agentOf(claims value.Value) string {
-	for _, v := range [...]value.Value{claims.At("act", "sub"), claims.Get("client_id"), claims.Get("azp")} {
+func agentOf(actor string, claims value.Value) string {
+	if actor != "" {
+		return actor
+	}
+	for _, v := range [...]value.Value{claims.Get("client_id"), claims.Get("azp")} {
 		if s, ok := v.Str(); ok && s != "" && header.IsSafe(s) {
 			return s
 		}

@@ -1,0 +1,95 @@
+package enforce
+
+import (
+	"net/http"
+	"testing"
+)
+
+// delegated lets ann's agent 7 read, for which act must be there, and refuses every other actor.
+const delegated = `package delegated
+
+allow if {
+	input.user.id == "ann"
+	input.user.act.sub == "agent:7"
+}
+
+allow if {
+	input.resource.path == "/own"
+	not input.user.act
+	input.user.type == "agent"
+}
+`
+
+// chainOf is a claim act of n actors, the current one first.
+func chainOf(n int) map[string]any {
+	var act map[string]any
+	for ; n > 0; n-- {
+		next := map[string]any{"sub": "agent:7"}
+		if act != nil {
+			next["act"] = act
+		}
+		act = next
+	}
+	return act
+}
+
+// TestActor: a control sees who acts for the user, by the claim act of a verified token and by
+// nothing else. A claim that names no actor is refused, not ignored.
+func TestActor(t *testing.T) {
+	is := newIssuer(t)
+	app := newApplication(t, nil)
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", config: map[string]any{"identity": is.config()}, controls: []control{{id: 1, source: delegated}}})
+	b := start(t, p, app.URL, func(c *Config) { c.TrustedProxies = []string{"127.0.0.0/8"} }).at(t, 1)
+	for name, tc := range map[string]struct {
+		path string
+		act  any
+		sub  string
+		want int
+	}{
+		"the agent for ann":         {"/x", map[string]any{"sub": "agent:7"}, "ann", 200},
+		"with its client":           {"/x", map[string]any{"sub": "agent:7", "client_id": "bot"}, "ann", 200},
+		"after another":             {"/x", map[string]any{"sub": "agent:7", "act": map[string]any{"sub": "agent:8"}}, "ann", 200},
+		"before another":            {"/x", map[string]any{"sub": "agent:8", "act": map[string]any{"sub": "agent:7"}}, "ann", 403},
+		"for somebody else":         {"/x", map[string]any{"sub": "agent:7"}, "bob", 403},
+		"ann herself":               {"/x", nil, "ann", 403},
+		"another agent":             {"/x", map[string]any{"sub": "agent:8"}, "ann", 403},
+		"the longest chain":         {"/x", chainOf(8), "ann", 200},
+		"a chain that is too long":  {"/x", chainOf(9), "ann", 401},
+		"no actor":                  {"/x", map[string]any{}, "ann", 401},
+		"an empty actor":            {"/x", map[string]any{"sub": ""}, "ann", 401},
+		"a number":                  {"/x", map[string]any{"sub": 7}, "ann", 401},
+		"a text":                    {"/x", "agent:7", "ann", 401},
+		"a list":                    {"/x", []any{map[string]any{"sub": "agent:7"}}, "ann", 401},
+		"a nested text":             {"/x", map[string]any{"sub": "agent:7", "act": "x"}, "ann", 401},
+		"an actor with line breaks": {"/x", map[string]any{"sub": "agent:7\r\nX-Evil: 1"}, "ann", 401},
+		"an agent by itself":        {"/own", nil, "agent:7", 200},
+		"a person":                  {"/own", nil, "ann", 403},
+	} {
+		change := map[string]any{"sub": tc.sub, "act": tc.act}
+		got := fetch(t, "GET", b.url+tc.path, func(r *http.Request) {
+			r.Header.Set("Authorization", "Bearer "+is.token(t, "rsa", change))
+			r.Header.Set("X-Auth-Request-Act", `{"sub":"agent:7"}`)
+		})
+		if got.status != tc.want {
+			t.Errorf("%s: %d %s, want %d", name, got.status, got.body, tc.want)
+		}
+	}
+	// Neither a header nor a proxy can name an actor.
+	for _, edit := range []func(h http.Header){
+		func(h http.Header) { h.Set("X-Auth-Request-User", "ann") },
+		func(h http.Header) {
+			h.Set("X-Auth-Request-User", "ann")
+			h.Set("X-Auth-Request-Act", `{"sub":"agent:7"}`)
+		},
+		func(h http.Header) {
+			h.Set("X-Auth-Request-User", "ann")
+			h.Set("Act", "agent:7")
+			h.Set("X-Actor", "agent:7")
+		},
+	} {
+		if got := fetch(t, "GET", b.url+"/x", func(r *http.Request) { edit(r.Header) }); got.status != 403 {
+			t.Errorf("an actor by a header: %d %s", got.status, got.body)
+		}
+	}
+}

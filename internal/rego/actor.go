@@ -1,0 +1,32 @@
+package rego
+
+import (
+	"strconv"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// MaxActors is how many actors a chain of delegation may name.
+const MaxActors = 8
+
+// CheckActor says what is wrong with input.user.act; "" if nothing is. The member says who
+// acts for the user, in the form of the claim "act" of RFC 8693, section 4.1: an object
+// whose sub is the current actor. The act in it is the actor before.
+func CheckActor(act value.Value) string {
+	for range MaxActors {
+		switch {
+		case !act.Defined() || act.IsNull():
+			return ""
+		case act.Kind() != value.ObjectKind:
+			return "must be an object"
+		}
+		if sub, ok := act.Get("sub").Str(); !ok || sub == "" {
+			return "must have a sub, which is a string that is not empty"
+		}
+		act = act.Get("act")
+	}
+	if act.Defined() && !act.IsNull() {
+		return "must name at most " + strconv.Itoa(MaxActors) + " actors"
+	}
+	return ""
+}

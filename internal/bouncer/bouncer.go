@@ -213,14 +213,13 @@ type SyncHealth struct {
 	LastSync   *time.Time `db:"last_sync"`
 }
 
-// Offences are those of a draft that its schema cannot say, to be told with the
-// schema's.
+// Offences returns those of a draft that its schema cannot say, to be told with the schema's.
 func (d Draft) Offences() []fault.Detail {
 	_, offences := d.bouncer().normal()
 	return append(offences, unknownMembers(d.Configuration, nil)...)
 }
 
-// bouncer is what the draft would have made.
+// bouncer returns what the draft would have made.
 func (d Draft) bouncer() Bouncer {
 	return Bouncer{
 		Name: d.Name, Hostname: d.Hostname, Port: d.Port, TargetApp: d.TargetApp,
@@ -228,9 +227,9 @@ func (d Draft) bouncer() Bouncer {
 	}
 }
 
-// Offences are those of the members that are sent which their schemas cannot
-// say, to be told with the schemas'. A member of the configuration that nobody reads
-// is among them although it is stored already: the use case alone knows what is stored.
+// Offences returns those of the members that are sent which their schemas cannot say, to be told
+// with the schemas'. A member of the configuration that nobody reads is among them although it is
+// stored already: the use case alone knows what is stored.
 func (c Change) Offences() []fault.Detail {
 	_, offences := Bouncer{Name: "any"}.apply(c).normal()
 	return append(offences, unknownMembers(c.Configuration.Value, nil)...)

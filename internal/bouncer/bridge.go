@@ -13,13 +13,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// ByToken is the bouncer whose token has this digest (lower hex of SHA-256), or NotFound.
+// ByToken returns the bouncer whose token has this digest (lower hex of SHA-256), or NotFound.
 func ByToken(ctx context.Context, tx *db.Tx, digest string) (Bouncer, error) {
 	b, err := byDigest(ctx, tx, digest)
 	return db.Found(b, err, true, "bouncer")
 }
 
-// ByID is one bouncer whatever the environment, or NotFound.
+// ByID returns a bouncer of any environment. Fault: NotFound.
 func ByID(ctx context.Context, tx *db.Tx, id int64) (Bouncer, error) {
 	b, err := get(ctx, tx, id)
 	return db.Found(b, err, true, "bouncer")
@@ -30,13 +30,13 @@ func InEnvironment(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bouncer, er
 	return all(ctx, tx, env)
 }
 
-// Content is what a bouncer's bundle should hold, by its hash, and what it was
-// made of, for those who ask later.
+// Content identifies the content of a bouncer's bundle by its hash, and records what it was made
+// of.
 type Content struct {
 	BouncerID int64
 	Hash      string
-	// EnvRevision is the environment's, Resources are those that the bouncer stands
-	// before; Denies: it refuses what no control covers.
+	// EnvRevision is the revision of the environment. Resources are those that the bouncer protects.
+	// Denies means that it refuses requests that no control covers.
 	EnvRevision int64
 	Resources   []int64
 	Denies      bool
@@ -66,14 +66,13 @@ func (s *Service) Publish(ctx context.Context, tx *db.Tx, list []Content) error 
 	return nil
 }
 
-// Overtake makes the revision of a bouncer's bundle grow beyond one that it has
-// seen, as it must after the store was restored from a backup: a bouncer takes
-// no revision that is older than its own.
+// Overtake gives a bouncer's bundle a higher revision than one that the bouncer has. This is needed
+// after the store was restored from a backup, because a bouncer accepts no older revision.
 func Overtake(ctx context.Context, tx *db.Tx, bouncerID, seen int64) error {
 	return raiseRevision(ctx, tx, bouncerID, seen)
 }
 
-// BundleOf is a bouncer's bundle; a bouncer without one: the zero Bundle.
+// BundleOf returns a bouncer's bundle; an empty one if it has none.
 func BundleOf(ctx context.Context, tx *db.Tx, bouncerID int64) (Bundle, error) {
 	b, err := bundle(ctx, tx, bouncerID)
 	if errors.Is(err, db.ErrNoRows) {
@@ -82,7 +81,7 @@ func BundleOf(ctx context.Context, tx *db.Tx, bouncerID int64) (Bundle, error) {
 	return b, err
 }
 
-// BundlesIn is the bundle of each bouncer of an environment that has one, by id.
+// BundlesIn returns the bundle of each bouncer of an environment that has one, by id.
 func BundlesIn(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bundle, error) {
 	return bundles(ctx, tx, env)
 }

@@ -33,12 +33,12 @@ const maxOffences = 100
 // with it, or with which element of it.
 type rule func(at string, v any, add func(pointer, msg string))
 
-// whole is the rule of a member that is right or wrong as one.
+// whole returns the rule of a member that is right or wrong as one.
 func whole(wrong func(v any) string) rule {
 	return func(at string, v any, add func(pointer, msg string)) { add(at, wrong(v)) }
 }
 
-// each is the rule of a list.
+// each returns the rule of a list.
 func each(wrong func(v any) string) rule {
 	return func(at string, v any, add func(pointer, msg string)) {
 		list, ok := v.([]any)
@@ -51,9 +51,8 @@ func each(wrong func(v any) string) rule {
 	}
 }
 
-// rules are the members of the configuration that the data plane or the bridge
-// reads. What the data plane would refuse a bundle for is refused here, where
-// somebody reads the answer.
+// rules returns the members of the configuration that the data plane or the bridge reads. What the
+// data plane would refuse a bundle for is refused here, where somebody reads the answer.
 func rules() map[string]rule {
 	return map[string]rule{
 		"cache_enabled":       whole(boolean),
@@ -146,8 +145,8 @@ func check(at string, members map[string]any, known map[string]rule, add func(po
 	}
 }
 
-// unknownMembers are the members of the configuration, and of its identity, that
-// nobody reads, but for those that stored has with the same value.
+// unknownMembers returns the members of the configuration, and of its identity, that nobody reads,
+// but for those that stored has with the same value.
 func unknownMembers(next, stored map[string]any) []fault.Detail {
 	identity, _ := next["identity"].(map[string]any)
 	storedIdentity, _ := stored["identity"].(map[string]any)
@@ -219,8 +218,8 @@ func header(v any) string {
 	return ""
 }
 
-// shown is the name of a header that is shown to controls, and so recorded: none
-// that carries credentials.
+// shown returns the name of a header that is shown to controls, and so recorded: none that carries
+// credentials.
 func shown(v any) string {
 	if msg := header(v); msg != "" {
 		return msg

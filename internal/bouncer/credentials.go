@@ -117,7 +117,7 @@ func (s *Service) SetCredentials(ctx context.Context, sc scope.Scope, id int64, 
 	return out, err
 }
 
-// OpenCredentials is what a bouncer is given: its credentials with their values.
+// OpenCredentials returns what a bouncer is given: its credentials with their values.
 func (s *Service) OpenCredentials(ctx context.Context, tx *db.Tx, tenant scope.TenantID, b Bouncer) ([]SealedCredential, error) {
 	row, err := storedCredentials(ctx, tx, b.ID)
 	if err != nil {
@@ -247,7 +247,7 @@ func (s *Service) openCredentials(tenant scope.TenantID, b Bouncer, row credenti
 	return list, fault.Wrap(json.Unmarshal(plain, &list), "read credentials")
 }
 
-// storedCredentials is a bouncer's row, empty when there is none.
+// storedCredentials returns a bouncer's row, empty when there is none.
 func storedCredentials(ctx context.Context, tx *db.Tx, id int64) (credentialRow, error) {
 	row, err := loadCredentials(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) {

@@ -20,8 +20,8 @@ type VerifyKey struct {
 	ID, Algorithm, PEM string
 }
 
-// OPAConfig is the boot configuration of a stock OPA as this bouncer: YAML that
-// works as it is once GATEHOUSE_BOUNCER_TOKEN stands in OPA's environment.
+// OPAConfig returns the boot configuration of a stock OPA as this bouncer: YAML that works as it is
+// once GATEHOUSE_BOUNCER_TOKEN stands in OPA's environment.
 func (s *Service) OPAConfig(ctx context.Context, sc scope.Scope, id int64) (string, error) {
 	b, err := s.Get(ctx, sc, id)
 	if err != nil {
@@ -35,9 +35,8 @@ func (s *Service) issued(b Bouncer, token string, key VerifyKey) Issued {
 	return Issued{Bouncer: b, Token: token, OPAConfig: s.opaConfig(b, token, key), VerifyKey: key.PEM}
 }
 
-// verifyKey is what a bouncer checks its bundles with; the zero key where they are
-// not signed. It is asked for before a token is drawn: an answer that fails
-// after that would lose the token.
+// verifyKey returns what a bouncer checks its bundles with; the zero key where they are not signed.
+// It is asked for before a token is drawn: an answer that fails after that would lose the token.
 func (s *Service) verifyKey(ctx context.Context, sc scope.Scope, b Bouncer) (VerifyKey, error) {
 	if !b.Signing() {
 		return VerifyKey{}, nil

@@ -38,7 +38,7 @@ type Service struct {
 	VerifyKey func(ctx context.Context, tenant scope.TenantID) (VerifyKey, error)
 }
 
-// List is one page of the bouncers, by id.
+// List returns one page of the bouncers, by id.
 func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
 	var page Page
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
@@ -51,7 +51,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, err
 	return page, err
 }
 
-// Get is one bouncer.
+// Get returns one bouncer.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Bouncer, error) {
 	var b Bouncer
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
@@ -246,13 +246,13 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64
 	return b, err
 }
 
-// Health is how a bouncer does, as the bridge last heard.
+// Health returns how a bouncer does, as the bridge last heard.
 func (s *Service) Health(ctx context.Context, sc scope.Scope, id int64) (Health, error) {
 	b, err := s.Get(ctx, sc, id)
 	return b.health(), err
 }
 
-// SyncStatus is where the delivery to a bouncer stands, control by control.
+// SyncStatus returns where the delivery to a bouncer stands, control by control.
 func (s *Service) SyncStatus(ctx context.Context, sc scope.Scope, id int64) (SyncStatus, error) {
 	out := SyncStatus{PepID: id, Status: Pending}
 	err := s.read(ctx, sc, func(tx *db.Tx) error {
@@ -271,7 +271,7 @@ func (s *Service) SyncStatus(ctx context.Context, sc scope.Scope, id int64) (Syn
 	return out, err
 }
 
-// worstState is the worst state of a delivery.
+// worstState returns the worst state of a delivery.
 func worstState(b Bundle, rows []Sync) string {
 	is := func(status string) bool {
 		return slices.ContainsFunc(rows, func(r Sync) bool { return r.Status == status })
@@ -288,13 +288,13 @@ func worstState(b Bundle, rows []Sync) string {
 	}
 }
 
-// EnvironmentOf is where bouncer id is, or NotFound.
+// EnvironmentOf returns where bouncer id is, or NotFound.
 func EnvironmentOf(ctx context.Context, tx *db.Tx, id int64) (scope.Env, error) {
 	b, err := ByID(ctx, tx, id)
 	return b.Environment, err
 }
 
-// FindByName is the bouncer of env with a name, or NotFound.
+// FindByName returns the bouncer of env with a name, or NotFound.
 func FindByName(ctx context.Context, tx *db.Tx, env scope.Env, name string) (int64, error) {
 	id, err := idByName(ctx, tx, env, name)
 	if errors.Is(err, db.ErrNoRows) {
@@ -303,7 +303,7 @@ func FindByName(ctx context.Context, tx *db.Tx, env scope.Env, name string) (int
 	return id, err
 }
 
-// FindTwin is the production bouncer of the same name as bouncer id; nil for none.
+// FindTwin returns the production bouncer of the same name as bouncer id; nil for none.
 func FindTwin(ctx context.Context, tx *db.Tx, id int64) (*int64, error) {
 	b, err := ByID(ctx, tx, id)
 	if fault.Is(err, fault.NotFound) {
@@ -319,7 +319,7 @@ func FindTwin(ctx context.Context, tx *db.Tx, id int64) (*int64, error) {
 	return &twin, err
 }
 
-// LinkedTo is the bouncers that list a resource, by id.
+// LinkedTo returns the bouncers that list a resource, by id.
 func LinkedTo(ctx context.Context, tx *db.Tx, resourceID int64) ([]int64, error) {
 	bs, err := all(ctx, tx, scope.AnyEnv)
 	out := []int64{}
@@ -331,7 +331,7 @@ func LinkedTo(ctx context.Context, tx *db.Tx, resourceID int64) ([]int64, error)
 	return out, err
 }
 
-// Count is how many bouncers the tenant has, in both environments.
+// Count returns how many bouncers the tenant has, in both environments.
 func Count(ctx context.Context, tx *db.Tx) (int64, error) { return countAll(ctx, tx) }
 
 // checkNameFree answers Conflict where another bouncer has the name already.
@@ -381,7 +381,7 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bounc
 	return err
 }
 
-// recordRevocation is record for changes that end a token: whoever remembers it hears so.
+// recordRevocation is like record, for a change that ends a token: it also notifies caches of tokens.
 func (s *Service) recordRevocation(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bouncer, kind string) error {
 	if err := s.record(ctx, tx, sc, b, kind, nil); err != nil {
 		return err

@@ -88,12 +88,8 @@ func effectOf(d *Decision) rego.Effect {
 // see.
 func (rd *Reader) One(ctx context.Context, sc scope.Scope, id string) (Decision, error) {
 	rd.shipped(ctx)
-	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return Decision{}, err
-	}
 	var line string
-	err = store.Read(ctx, func(tx *db.Tx) error {
+	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		line, err = recordByID(ctx, tx, id, stats.Visible(sc, scope.AnyEnv))
 		return err
 	})

@@ -176,12 +176,8 @@ func (rd *Reader) FillInputs(ctx context.Context, sc scope.Scope, ds []Decision)
 	if len(ids) == 0 || rd.kept == nil {
 		return nil
 	}
-	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return err
-	}
 	found := map[string]string{}
-	err = store.Read(ctx, func(tx *db.Tx) error {
+	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		r, ok, err := rd.narrowToInputs(ctx, tx, Recording{To: rd.now().Add(day)})
 		if err == nil && ok {
 			err = inputsByID(ctx, tx, ids, r.From, found)

@@ -30,12 +30,8 @@ func (l Lines) More() bool { return l.more }
 // Recorded returns the records that follow after (zero: from the newest on), at most n of them
 // and little more than maxBytes.
 func (rd *Reader) Recorded(ctx context.Context, sc scope.Scope, r Recording, after Lines, n, maxBytes int) (Lines, error) {
-	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return Lines{}, err
-	}
 	var out Lines
-	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		out, err = rd.page(ctx, tx, r, after.next, n, maxBytes)
 		return err
 	})
@@ -90,11 +86,7 @@ func isLater(at time.Time, seq int64, than time.Time, thanSeq int64) bool {
 
 // CountRecorded counts the decisions of a recording, and how many of them have an input.
 func (rd *Reader) CountRecorded(ctx context.Context, sc scope.Scope, r Recording) (all, withInput int64, err error) {
-	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return 0, 0, err
-	}
-	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+	err = rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		q := question{span: span{r.From, r.To}, pairs: pairsOf([]string{string(r.Env)}, "")}
 		if all, err = q.count(ctx, tx); err != nil {
 			return err
@@ -118,12 +110,8 @@ func (rd *Reader) CountRecorded(ctx context.Context, sc scope.Scope, r Recording
 // see.
 func (rd *Reader) ByID(ctx context.Context, sc scope.Scope, ids []string) ([]Decision, error) {
 	rd.shipped(ctx)
-	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return nil, err
-	}
 	var lines []string
-	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		lines, err = recordsByID(ctx, tx, ids)
 		return err
 	})
@@ -147,12 +135,8 @@ func (rd *Reader) ByID(ctx context.Context, sc scope.Scope, ids []string) ([]Dec
 // decided in the environment.
 func (rd *Reader) LastDecided(ctx context.Context, sc scope.Scope, env scope.Env, policies []int64) (map[int64]time.Time, error) {
 	rd.shipped(ctx)
-	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return nil, err
-	}
 	out := map[int64]time.Time{}
-	err = store.Read(ctx, func(tx *db.Tx) error {
+	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		for _, id := range policies {
 			at, err := lastBucket(ctx, tx, policyKey(id), env)
 			if err != nil {

@@ -256,12 +256,8 @@ func checkKeyLifetime(ctx context.Context, tx *db.Tx, sc scope.Scope, k Key) err
 
 // Keys lists the tenant's keys.
 func (s *Service) Keys(ctx context.Context, sc scope.Scope, skip, limit int) (KeyPage, error) {
-	store, err := s.Stores.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return KeyPage{}, err
-	}
 	var p KeyPage
-	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		p, err = selectKeys(ctx, tx, skip, limit)
 		return err
 	})
@@ -270,12 +266,8 @@ func (s *Service) Keys(ctx context.Context, sc scope.Scope, skip, limit int) (Ke
 
 // Key returns a key of the tenant. Fault: NotFound.
 func (s *Service) Key(ctx context.Context, sc scope.Scope, id string) (Key, error) {
-	store, err := s.Stores.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return Key{}, err
-	}
 	var k Key
-	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		k, err = ordinaryKey(selectKey(ctx, tx, id))
 		return err
 	})
@@ -299,12 +291,8 @@ func unknownKey(err error) error {
 
 // RevokeKey ends a key and the tokens made from it, at once.
 func (s *Service) RevokeKey(ctx context.Context, sc scope.Scope, id string) (Key, error) {
-	store, err := s.Stores.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return Key{}, err
-	}
 	var k Key
-	err = store.Write(ctx, func(tx *db.Tx) error {
+	err := s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		if k, err = lockKey(ctx, tx, id); err != nil {
 			return err
 		}

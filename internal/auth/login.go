@@ -73,7 +73,7 @@ func (s *Service) login(ctx context.Context, sc scope.Scope, p Proof, what purpo
 	name := p.Username
 	if !served { // the same work, for a name and a challenge that nobody can have
 		nobody := "\ufffd" + string(sc.Tenant) + "\ufffd"
-		name, p.Challenge = nobody+name, noneOf(nobody, p.Challenge)
+		name, p.Challenge = nobody+name, unknownText(nobody, p.Challenge)
 	}
 	if p.Challenge != "" {
 		return s.Factors.answer(ctx, store, sc, p, what, open)
@@ -91,8 +91,8 @@ func (s *Service) login(ctx context.Context, sc scope.Scope, p Proof, what purpo
 	return s.finish(ctx, store, sc, &passed{Guess: g, rehash: rehash, code: p.Code, purpose: what}, open)
 }
 
-// noneOf changes a text to one that is not stored anywhere. Empty stays empty.
-func noneOf(nobody, text string) string {
+// unknownText returns a text that is not stored anywhere, in place of text. An empty text stays empty.
+func unknownText(nobody, text string) string {
 	if text == "" {
 		return ""
 	}

@@ -1,30 +1,15 @@
-// Package bouncer is the registry of enforcement points: their record, their
-// one-time token, and what the bridge knows of each (heartbeat, bundle, where
-// the delivery of each control stands).
+// Package bouncer is the registry of enforcement points: their records, their one-time tokens, and
+// what the bridge reports about each (heartbeat, bundle, the delivery of each control).
 //
 //	POST /bouncers ─► record + token (shown once; only its digest is stored)
 //	                      │ Authorization: Bearer
 //	                      ▼
-//	bridge: ByToken ─► Links, Publish ─► Sent ─► Activated | Refused
-//	        Beat, SetStatus                 (sync rows: pending, in_progress, synced, failed)
+//	bridge: ByToken ─► Publish ─► RecordSent ─► RecordActivation | RecordRefusal
+//	        RecordHeartbeat, SetStatus    (sync rows: pending, in_progress, synced, failed)
 //
-// # For package bridge
-//
-// All functions below take the caller's transaction, so that what belongs
-// together is written together; none takes the lock "controls".
-//
-//   - Service.ByToken: the bouncer of a token's digest; NotFound once revoked.
-//     A rotation or deletion bumps the revision "bouncers" (const Topic) of the
-//     tenant: watch it to close parked polls.
-//   - Service.In: all bouncers of an environment. Service.Links: the resources a
-//     bouncer stands before (its own list, and those of the controls naming it).
-//   - Service.Publish: the bundle's content hash in, its revision out; the same
-//     hash keeps the revision, another one (a rollback too) gets the next.
-//   - Service.Sent, Activated, Refused: one bundle's way to one bouncer.
-//   - Service.Beat: figures and sign of life. Service.SetStatus: connected,
-//     degraded or disconnected, with the event when it turns.
-//   - Service.Bundles: which revision each bouncer runs (convergence).
-//     Service.SyncHealth: rows in progress, stuck ones, the last sync.
+// The functions for package bridge take the caller's transaction, so that one transaction can write
+// everything that belongs together. None of them takes the lock "controls". A rotation of a token
+// or a deletion increments the revision Topic of the tenant: watch it to end waiting polls.
 package bouncer
 
 import (
@@ -36,8 +21,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// Topic is the revision that every change of a bouncer bumps, beside that of
-// its environment's controls where its bundle may change.
+// Topic is a revision that increments with every change of a bouncer. If its bundle may change, the
+// revision of its environment's controls increments too.
 const Topic = tenant.BouncerRevision
 
 // The states of a bouncer.
@@ -57,7 +42,7 @@ type Bouncer struct {
 	TargetApp     string         `json:"target_app" db:"target_app" doc:"host:port of the application behind it." example:"app:8080"`
 	Configuration map[string]any `json:"configuration" db:"configuration" doc:"cache_enabled, cache_ttl, enforcement_mode, default_action, max_stale, signing, identity and the other settings of a bouncer; members that begin with x- are free for your own use."`
 	ResourceIDs   []int64        `json:"resource_ids" db:"resource_ids" doc:"Resources that it protects, besides those of the controls that name it. Resources that it discovers are added."`
-	// What the bridge reports.
+	// Reported by the bridge.
 	Status            string     `json:"status" db:"status" enum:"connected,degraded,disconnected" doc:"The state that the bridge sees."`
 	StatusDetail      string     `json:"status_detail,omitempty" db:"status_detail" doc:"Why it is degraded."`
 	LastHeartbeat     *time.Time `json:"last_heartbeat" db:"last_heartbeat" doc:"When it was last seen; null if never."`
@@ -73,23 +58,23 @@ type Bouncer struct {
 	DecisionCacheSize  int64     `json:"-" db:"decision_cache_size"`
 	TokenDigest        string    `json:"-" db:"token_digest"`
 	TokenIssuedAt      time.Time `json:"-" db:"token_issued_at"`
-	// ChangeNo is the ETag: it grows with changes by people, not with heartbeats.
+	// ChangeNo is the ETag: it increments with changes by people, not with heartbeats.
 	ChangeNo int64 `json:"-" db:"change_no"`
-	// CredentialsNo grows with each change of its credentials; 0: there never were any.
+	// CredentialsNo increments with each change of its credentials; 0: it never had any.
 	CredentialsNo int64 `json:"-" db:"credentials_no"`
 }
 
-// Issued is a bouncer with its token, which is shown this once.
+// Issued is a bouncer with its token, which is shown only once.
 type Issued struct {
 	Bouncer
 	Token string `json:"token" doc:"The bouncer's token; shown once, stored as a hash."`
-	// OPAConfig is the boot configuration with the token in it.
+	// OPAConfig is the boot configuration, including the token.
 	OPAConfig string `json:"opa_config" doc:"Boot configuration for a stock OPA, including this token (YAML)."`
 	// VerifyKey is the public key that checks signed bundles.
 	VerifyKey string `json:"verify_key,omitempty" doc:"Public key (PEM) that verifies its bundles, when configuration.signing is signed. A gatehouse bouncer takes it as GATEHOUSE_BOUNCER_VERIFY_KEY; opa_config contains it."`
 }
 
-// Draft is what a create takes.
+// Draft is the input of a create.
 type Draft struct {
 	Name          string         `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique in its environment." example:"edge-1"`
 	Hostname      string         `json:"hostname" minLength:"1" maxLength:"253" doc:"Host that it runs on." example:"edge-1.example.com"`
@@ -100,7 +85,7 @@ type Draft struct {
 	ResourceIDs   []int64        `json:"resource_ids,omitempty" maxItems:"1000" doc:"Resources of the same environment that it protects."`
 }
 
-// Change is what an update takes: the members sent change, the others stay.
+// Change is the input of an update: the members sent change, the others stay.
 type Change struct {
 	Name          *string                     `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique in its environment."`
 	Hostname      *string                     `json:"hostname,omitempty" minLength:"1" maxLength:"253" doc:"Host that it runs on."`
@@ -111,7 +96,7 @@ type Change struct {
 	ResourceIDs   patch.Field[[]int64]        `json:"resource_ids,omitzero" maxItems:"1000" doc:"Resources of the same environment; replaces the complete list."`
 }
 
-// Filter narrows a list. The environment comes from the scope.
+// Filter selects bouncers. The environment comes from the scope.
 type Filter struct {
 	// Status is one of the three states, or empty.
 	Status      string
@@ -124,7 +109,7 @@ type Page struct {
 	Total    int64     `json:"total" doc:"Number that match the filters."`
 }
 
-// Health is the specification's bouncer health.
+// Health is the health of a bouncer.
 type Health struct {
 	BouncerID          int64       `json:"bouncer_id" doc:"The bouncer."`
 	Status             string      `json:"status" enum:"connected,degraded,disconnected" doc:"The state that the bridge sees."`
@@ -153,7 +138,7 @@ const (
 	Failed     = "failed"
 )
 
-// Sync is where the delivery of one control to one bouncer stands.
+// Sync is the delivery of one control to one bouncer.
 type Sync struct {
 	BouncerID int64      `json:"-" db:"bouncer_id"`
 	PolicyID  int64      `json:"policy_id" db:"policy_id" doc:"The control."`
@@ -176,7 +161,7 @@ type SyncStatus struct {
 	Revision     int64      `json:"revision" doc:"The revision it runs; 0 before the first."`
 }
 
-// Bundle is what a bouncer should run and what it does run.
+// Bundle is the bundle that a bouncer should run, and the one that it runs.
 type Bundle struct {
 	BouncerID   int64      `db:"bouncer_id"`
 	Revision    int64      `db:"revision"`
@@ -196,7 +181,7 @@ type Refusal struct {
 	Message  string `json:"message"`
 }
 
-// Figures is what a bouncer reports with a sign of life; nil members are left as they are.
+// Figures is what a bouncer reports with a heartbeat; nil members do not change.
 type Figures struct {
 	Version            *string
 	RequestsPerSecond  *float64
@@ -213,14 +198,14 @@ type SyncHealth struct {
 	LastSync   *time.Time `db:"last_sync"`
 }
 
-// Offences are those of a draft that its schema cannot say, to be told with the
-// schema's.
+// Offences returns the errors in a draft that its schema cannot express, to report them with the
+// schema's errors.
 func (d Draft) Offences() []fault.Detail {
 	_, offences := d.bouncer().normal()
 	return append(offences, unknownMembers(d.Configuration, nil)...)
 }
 
-// bouncer is what the draft would have made.
+// bouncer returns the bouncer that the draft would create.
 func (d Draft) bouncer() Bouncer {
 	return Bouncer{
 		Name: d.Name, Hostname: d.Hostname, Port: d.Port, TargetApp: d.TargetApp,
@@ -228,9 +213,9 @@ func (d Draft) bouncer() Bouncer {
 	}
 }
 
-// Offences are those of the members that are sent which their schemas cannot
-// say, to be told with the schemas'. A member of the configuration that nobody reads
-// is among them although it is stored already: the use case alone knows what is stored.
+// Offences returns the errors in the sent members that their schemas cannot express, to report them
+// with the schemas' errors. It also reports an unknown member of the configuration that is already
+// stored: only the use case knows what is stored.
 func (c Change) Offences() []fault.Detail {
 	_, offences := Bouncer{Name: "any"}.apply(c).normal()
 	return append(offences, unknownMembers(c.Configuration.Value, nil)...)

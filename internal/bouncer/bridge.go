@@ -13,13 +13,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// ByToken is the bouncer whose token has this digest (lower hex of SHA-256), or NotFound.
+// ByToken returns the bouncer whose token has this digest (lower hex of SHA-256), or NotFound.
 func ByToken(ctx context.Context, tx *db.Tx, digest string) (Bouncer, error) {
 	b, err := byDigest(ctx, tx, digest)
 	return db.Found(b, err, true, "bouncer")
 }
 
-// ByID is one bouncer whatever the environment, or NotFound.
+// ByID returns a bouncer of any environment. Fault: NotFound.
 func ByID(ctx context.Context, tx *db.Tx, id int64) (Bouncer, error) {
 	b, err := get(ctx, tx, id)
 	return db.Found(b, err, true, "bouncer")
@@ -30,13 +30,13 @@ func InEnvironment(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bouncer, er
 	return all(ctx, tx, env)
 }
 
-// Content is what a bouncer's bundle should hold, by its hash, and what it was
-// made of, for those who ask later.
+// Content identifies the content of a bouncer's bundle by its hash, and records what it was made
+// of.
 type Content struct {
 	BouncerID int64
 	Hash      string
-	// EnvRevision is the environment's, Resources are those that the bouncer stands
-	// before; Denies: it refuses what no control covers.
+	// EnvRevision is the revision of the environment. Resources are those that the bouncer protects.
+	// Denies means that it refuses requests that no control covers.
 	EnvRevision int64
 	Resources   []int64
 	Denies      bool
@@ -66,14 +66,13 @@ func (s *Service) Publish(ctx context.Context, tx *db.Tx, list []Content) error 
 	return nil
 }
 
-// Overtake makes the revision of a bouncer's bundle grow beyond one that it has
-// seen, as it must after the store was restored from a backup: a bouncer takes
-// no revision that is older than its own.
+// Overtake gives a bouncer's bundle a higher revision than one that the bouncer has. This is needed
+// after the store was restored from a backup, because a bouncer accepts no older revision.
 func Overtake(ctx context.Context, tx *db.Tx, bouncerID, seen int64) error {
 	return raiseRevision(ctx, tx, bouncerID, seen)
 }
 
-// BundleOf is a bouncer's bundle; a bouncer without one: the zero Bundle.
+// BundleOf returns a bouncer's bundle; an empty one if it has none.
 func BundleOf(ctx context.Context, tx *db.Tx, bouncerID int64) (Bundle, error) {
 	b, err := bundle(ctx, tx, bouncerID)
 	if errors.Is(err, db.ErrNoRows) {
@@ -82,7 +81,7 @@ func BundleOf(ctx context.Context, tx *db.Tx, bouncerID int64) (Bundle, error) {
 	return b, err
 }
 
-// BundlesIn is the bundle of each bouncer of an environment that has one, by id.
+// BundlesIn returns the bundle of each bouncer of an environment that has one, by id.
 func BundlesIn(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bundle, error) {
 	return bundles(ctx, tx, env)
 }
@@ -90,9 +89,9 @@ func BundlesIn(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bundle, error) 
 // Item is one control in a bundle.
 type Item struct{ PolicyID, Version int64 }
 
-// RecordSent notes that a bundle is on its way: a row in progress for each of its
-// controls that the bouncer does not run yet; rows of controls that are not in
-// it any more go.
+// RecordSent records that a bundle is being delivered: a row in progress for each of its controls
+// that the bouncer does not run yet. It deletes the rows of controls that are no longer in the
+// bundle.
 func (s *Service) RecordSent(ctx context.Context, tx *db.Tx, bouncerID, revision int64, items []Item) error {
 	now := s.Now()
 	for _, it := range items {
@@ -103,8 +102,8 @@ func (s *Service) RecordSent(ctx context.Context, tx *db.Tx, bouncerID, revision
 	return dropSyncs(ctx, tx, bouncerID, items)
 }
 
-// RecordActivation notes that a bouncer runs revision. It tells (sync_completed) once,
-// and says whether it was news.
+// RecordActivation records that a bouncer runs revision. The first call emits sync_completed and
+// returns true.
 func (s *Service) RecordActivation(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bouncer, revision int64) (bool, error) {
 	now := s.Now()
 	n, err := activate(ctx, tx, b.ID, revision, now)
@@ -120,8 +119,8 @@ func (s *Service) RecordActivation(ctx context.Context, tx *db.Tx, sc scope.Scop
 	return true, emit(ctx, tx, sc, b, event.SyncCompleted, map[string]any{"revision": revision})
 }
 
-// RecordRefusal notes that a bouncer refused revision and why. It tells (sync_failed)
-// once, and says whether it was news.
+// RecordRefusal records that a bouncer refused revision, and why. The first call emits sync_failed
+// and returns true.
 func RecordRefusal(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bouncer, revision int64, why []Refusal) (bool, error) {
 	n, err := refuse(ctx, tx, b.ID, revision, why)
 	if err != nil || n == 0 {
@@ -137,13 +136,13 @@ func RecordRefusal(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bouncer, re
 	return true, emit(ctx, tx, sc, b, event.SyncFailed, map[string]any{"revision": revision, "errors": why, "reason": first})
 }
 
-// RecordHeartbeat notes a sign of life with the figures that came along.
+// RecordHeartbeat records that a bouncer is alive, with its figures.
 func (s *Service) RecordHeartbeat(ctx context.Context, tx *db.Tx, id int64, f Figures) error {
 	return recordHeartbeat(ctx, tx, id, s.Now(), f)
 }
 
-// SetTrouble opens the alert on a bouncer that is in trouble, once, or ends it; an
-// empty trouble is none. Where nothing changes it writes nothing.
+// SetTrouble opens the alert about a bouncer in trouble, once, or resolves it if trouble is empty.
+// If nothing changes, it writes nothing.
 func (s *Service) SetTrouble(ctx context.Context, tx *db.Tx, id int64, trouble string) error {
 	if trouble == "" {
 		return tenant.ResolveAlerts(ctx, tx, tenant.BouncerTrouble, tenant.BouncerSubject(id), s.Now())
@@ -161,8 +160,8 @@ func (s *Service) SetTrouble(ctx context.Context, tx *db.Tx, id int64, trouble s
 	})
 }
 
-// SetStatus notes how the bridge sees a bouncer; turning connected or
-// disconnected tells so. It says whether the status is another than before.
+// SetStatus records how the bridge sees a bouncer. If it connects or disconnects, an event is
+// emitted. It reports whether the status has changed.
 func (s *Service) SetStatus(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64, status, detail string) (bool, error) {
 	old, err := get(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) {
@@ -195,14 +194,14 @@ func (s *Service) SetStatus(ctx context.Context, tx *db.Tx, sc scope.Scope, id i
 	}
 }
 
-// LoadSyncHealth counts the sync rows of a tenant; those in progress since before
-// stuckBefore are stuck.
+// LoadSyncHealth counts the sync rows of a tenant; those in progress since before stuckBefore are
+// stuck.
 func LoadSyncHealth(ctx context.Context, tx *db.Tx, stuckBefore time.Time) (SyncHealth, error) {
 	return syncHealth(ctx, tx, stuckBefore)
 }
 
-// RefusalsOf gives, for the controls with ids from first to last, the sync rows
-// of bouncers that refused them.
+// RefusalsOf returns, for the controls with ids from first to last, the sync rows of bouncers that
+// refused them.
 func RefusalsOf(ctx context.Context, tx *db.Tx, first, last int64) ([]Sync, error) {
 	return selectFailedSyncs(ctx, tx, first, last)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// Signed is the value of configuration.signing that has bundles signed.
+// Signed is the value of configuration.signing for signed bundles.
 const Signed = "signed"
 
 var (
@@ -23,22 +23,22 @@ var (
 	headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")
 )
 
-// Signing tells whether the bouncer's bundles are signed.
+// Signing reports whether the bouncer's bundles are signed.
 func (b Bouncer) Signing() bool { return b.Configuration["signing"] == Signed }
 
-// maxOffences bounds how many offences are told: lists may be long.
+// maxOffences limits the offences in one answer, because lists may be long.
 const maxOffences = 100
 
-// rule checks one known member of the configuration: it tells add what is wrong
-// with it, or with which element of it.
+// rule checks one known member of the configuration. It passes what is wrong with it, or with which
+// element of it, to add.
 type rule func(at string, v any, add func(pointer, msg string))
 
-// whole is the rule of a member that is right or wrong as one.
+// whole returns the rule for a member that is valid or invalid as a whole.
 func whole(wrong func(v any) string) rule {
 	return func(at string, v any, add func(pointer, msg string)) { add(at, wrong(v)) }
 }
 
-// each is the rule of a list.
+// each returns the rule for a list.
 func each(wrong func(v any) string) rule {
 	return func(at string, v any, add func(pointer, msg string)) {
 		list, ok := v.([]any)
@@ -51,9 +51,9 @@ func each(wrong func(v any) string) rule {
 	}
 }
 
-// rules are the members of the configuration that the data plane or the bridge
-// reads. What the data plane would refuse a bundle for is refused here, where
-// somebody reads the answer.
+// rules returns the members of the configuration that the data plane or the bridge reads. It
+// refuses everything for which the data plane would refuse a bundle, because a person reads this
+// answer.
 func rules() map[string]rule {
 	return map[string]rule{
 		"cache_enabled":       whole(boolean),
@@ -92,7 +92,7 @@ func identityRules() map[string]rule {
 	}
 }
 
-// normal gives b in its stored form and every offence in it.
+// normal returns b in its stored form, and every offence in it.
 func (b Bouncer) normal() (Bouncer, []fault.Detail) {
 	var out []fault.Detail
 	add := func(pointer, msg string) {
@@ -146,8 +146,8 @@ func check(at string, members map[string]any, known map[string]rule, add func(po
 	}
 }
 
-// unknownMembers are the members of the configuration, and of its identity, that
-// nobody reads, but for those that stored has with the same value.
+// unknownMembers returns the unknown members of the configuration and of its identity, except those
+// that stored has with the same value.
 func unknownMembers(next, stored map[string]any) []fault.Detail {
 	identity, _ := next["identity"].(map[string]any)
 	storedIdentity, _ := stored["identity"].(map[string]any)
@@ -219,7 +219,7 @@ func header(v any) string {
 	return ""
 }
 
-// shown is the name of a header that is shown to controls, and so recorded: none
+// shown returns the name of a header that controls may see, and that is therefore recorded: none
 // that carries credentials.
 func shown(v any) string {
 	if msg := header(v); msg != "" {
@@ -252,7 +252,7 @@ func network(v any) string {
 	return ""
 }
 
-// hostPort says what is wrong with the application's address, or "".
+// hostPort returns what is wrong with the application's address, or "".
 func hostPort(s string) string {
 	if s == "" {
 		return ""
@@ -282,7 +282,7 @@ func validHost(h string) bool {
 	return true
 }
 
-// changedMembers names the members of two configurations that differ.
+// changedMembers lists the members that differ between two configurations.
 func changedMembers(a, b map[string]any) []string {
 	out := []string{}
 	for _, m := range []map[string]any{a, b} {

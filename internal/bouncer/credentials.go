@@ -25,8 +25,8 @@ const (
 // maxCredentialBytes is the largest size of the value of a credential.
 const maxCredentialBytes = 8 << 10
 
-// Credential is one header that a bouncer sets, adds or strips on what it sends to
-// the application. Its value is written and never read again.
+// Credential is one header that a bouncer sets, adds or strips on requests to the application. Its
+// value can be written but never read.
 type Credential struct {
 	Header     string `json:"header" minLength:"1" maxLength:"64" doc:"Name of the header." example:"Authorization"`
 	Action     string `json:"action" enum:"set,add,strip" doc:"set: the application gets this value, whatever the caller sent. add: it gets this value when the caller sent none. strip: the application does not get the header." example:"set"`
@@ -34,7 +34,7 @@ type Credential struct {
 	ValueSet   bool   `json:"value_set" readOnly:"true" doc:"Whether a value is stored. It is never returned."`
 }
 
-// CredentialDraft is a credential as it is sent.
+// CredentialDraft is a credential in a request.
 type CredentialDraft struct {
 	Header     string  `json:"header" minLength:"1" maxLength:"64" doc:"Name of the header." example:"Authorization"`
 	Action     string  `json:"action,omitempty" enum:"set,add,strip" doc:"set by default; or add, or strip." example:"set"`
@@ -42,7 +42,7 @@ type CredentialDraft struct {
 	Value      *string `json:"value,omitempty" writeOnly:"true" maxLength:"8192" doc:"The complete header value, such as Bearer and a key. Absent: the value stored for this header and resource stays."`
 }
 
-// Credentials are those of a bouncer.
+// Credentials are the credentials of a bouncer.
 type Credentials struct {
 	BouncerID   int64        `json:"bouncer_id" doc:"The bouncer."`
 	Credentials []Credential `json:"credentials" doc:"In the order in which they were set; values are never returned."`
@@ -53,7 +53,7 @@ type CredentialsChange struct {
 	Credentials []CredentialDraft `json:"credentials" maxItems:"100" doc:"The complete list: credentials that it does not name are removed."`
 }
 
-// SealedCredential is one with its value, for the bouncer alone.
+// SealedCredential is a credential with its value, for the bouncer only.
 type SealedCredential struct {
 	Header     string `json:"header"`
 	Action     string `json:"action"`
@@ -61,7 +61,7 @@ type SealedCredential struct {
 	Value      string `json:"value,omitempty"`
 }
 
-// Credentials shows what is kept for a bouncer, without the values.
+// Credentials returns a bouncer's credentials without their values.
 func (s *Service) Credentials(ctx context.Context, sc scope.Scope, id int64) (Credentials, error) {
 	out := Credentials{BouncerID: id}
 	err := s.read(ctx, sc, func(tx *db.Tx) error {
@@ -75,8 +75,8 @@ func (s *Service) Credentials(ctx context.Context, sc scope.Scope, id int64) (Cr
 	return out, err
 }
 
-// SetCredentials replaces a bouncer's credentials. A draft without a value keeps
-// the one that there is for its header and resource.
+// SetCredentials replaces a bouncer's credentials. A draft without a value keeps the stored value
+// for its header and resource.
 func (s *Service) SetCredentials(ctx context.Context, sc scope.Scope, id int64, c CredentialsChange) (Credentials, error) {
 	out := Credentials{BouncerID: id}
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
@@ -117,7 +117,7 @@ func (s *Service) SetCredentials(ctx context.Context, sc scope.Scope, id int64, 
 	return out, err
 }
 
-// OpenCredentials is what a bouncer is given: its credentials with their values.
+// OpenCredentials returns a bouncer's credentials with their values.
 func (s *Service) OpenCredentials(ctx context.Context, tx *db.Tx, tenant scope.TenantID, b Bouncer) ([]SealedCredential, error) {
 	row, err := storedCredentials(ctx, tx, b.ID)
 	if err != nil {
@@ -126,7 +126,7 @@ func (s *Service) OpenCredentials(ctx context.Context, tx *db.Tx, tenant scope.T
 	return s.openCredentials(tenant, b, row)
 }
 
-// merged makes the list to keep of the one that was sent.
+// merged returns the list to store for the list that was sent.
 func merged(drafts []CredentialDraft, kept []SealedCredential) ([]SealedCredential, []fault.Detail) {
 	var offences []fault.Detail
 	next := make([]SealedCredential, 0, len(drafts))
@@ -162,13 +162,13 @@ func merged(drafts []CredentialDraft, kept []SealedCredential) ([]SealedCredenti
 	return next, offences
 }
 
-// notCarried are headers that say how a message is read, or that the bouncer writes.
+// notCarried are headers that determine how a message is read, or that the bouncer writes.
 var notCarried = []string{
 	"Connection", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Http2-Settings", "Proxy-Authenticate", "Host",
 	"Content-Length", "Content-Type", "Content-Encoding", "Accept-Encoding", "Range", "Expect", "Forwarded", "X-Request-Id", "X-Real-Ip", "X-Decision", "X-Decision-Id",
 }
 
-// checkHeaderName says what keeps a header from being set by a credential, or "".
+// checkHeaderName returns why a credential cannot set a header, or "".
 func checkHeaderName(name string) string {
 	switch {
 	case header(name) != "" || strings.ContainsFunc(name, isOddRune):
@@ -183,7 +183,7 @@ func isOddRune(r rune) bool {
 	return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 }
 
-// sendable says what is wrong with a header's value, or "".
+// sendable returns what is wrong with a header's value, or "".
 func sendable(v string) string {
 	if v == "" || len(v) > maxCredentialBytes || strings.TrimSpace(v) != v {
 		return "must be a text of 1 to 8192 bytes without spaces at either end"
@@ -194,7 +194,7 @@ func sendable(v string) string {
 	return ""
 }
 
-// checkCredentialResources tells which credentials name a resource that is not the environment's.
+// checkCredentialResources lists the credentials that name a resource outside the environment.
 func checkCredentialResources(ctx context.Context, tx *db.Tx, b Bouncer, list []SealedCredential) ([]fault.Detail, error) {
 	var offences []fault.Detail
 	for i, c := range list {
@@ -212,7 +212,7 @@ func checkCredentialResources(ctx context.Context, tx *db.Tx, b Bouncer, list []
 	return offences, nil
 }
 
-// credentialRow is what is stored: rules in clear, values sealed.
+// credentialRow is the stored form: rules in clear, values encrypted.
 type credentialRow struct {
 	Rules  []Credential `db:"rules"`
 	Sealed []byte       `db:"sealed"`
@@ -247,7 +247,7 @@ func (s *Service) openCredentials(tenant scope.TenantID, b Bouncer, row credenti
 	return list, fault.Wrap(json.Unmarshal(plain, &list), "read credentials")
 }
 
-// storedCredentials is a bouncer's row, empty when there is none.
+// storedCredentials returns a bouncer's row; an empty one if there is none.
 func storedCredentials(ctx context.Context, tx *db.Tx, id int64) (credentialRow, error) {
 	row, err := loadCredentials(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) {

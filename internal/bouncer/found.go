@@ -12,10 +12,10 @@ import (
 // maxResources is how many resources a bouncer lists (Draft.ResourceIDs).
 const maxResources = 1000
 
-// AddResources lists resources at the bouncer that discovered them, so that their
-// controls are delivered to it as soon as there are any. What the bouncer lists
-// already stays as it is, and beyond the limit nothing is added: the operator
-// links those. The caller's transaction holds resource.Lock.
+// AddResources adds resources to the list of the bouncer that discovered them, so that their
+// controls are delivered to it as soon as there are any. It keeps the existing list, and adds
+// nothing beyond the limit: the operator links the rest. The caller's transaction holds
+// resource.Lock.
 func (s *Service) AddResources(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64, resources []int64) error {
 	old, err := get(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) {
@@ -33,8 +33,8 @@ func (s *Service) AddResources(ctx context.Context, tx *db.Tx, sc scope.Scope, i
 	return s.updateResources(ctx, tx, sc, old, list)
 }
 
-// RemoveResource takes a resource that goes out of the lists of all bouncers. The
-// caller's transaction holds resource.Lock.
+// RemoveResource removes a deleted resource from the lists of all bouncers. The caller's
+// transaction holds resource.Lock.
 func (s *Service) RemoveResource(ctx context.Context, tx *db.Tx, sc scope.Scope, resourceID int64) error {
 	bs, err := all(ctx, tx, scope.AnyEnv)
 	if err != nil {
@@ -49,8 +49,8 @@ func (s *Service) RemoveResource(ctx context.Context, tx *db.Tx, sc scope.Scope,
 	return nil
 }
 
-// updateResources writes a bouncer's list where it is another one. UpdatedAt stays: no
-// person changed the bouncer.
+// updateResources writes a bouncer's list if it differs. UpdatedAt stays, because no person changed
+// the bouncer.
 func (s *Service) updateResources(ctx context.Context, tx *db.Tx, sc scope.Scope, old Bouncer, list []int64) error {
 	if len(list) == len(old.ResourceIDs) {
 		return nil

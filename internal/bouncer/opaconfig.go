@@ -9,9 +9,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// tokenVariable is what OPA replaces by the environment variable of that name
-// when it reads its configuration. Tokens are shown once, so a configuration
-// that is asked for later cannot hold one.
+// tokenVariable is replaced by the environment variable of that name when OPA reads its
+// configuration. Tokens are shown only once, so a configuration that is requested later cannot
+// contain one.
 const tokenVariable = "${GATEHOUSE_BOUNCER_TOKEN}"
 
 // VerifyKey is a public key for signed bundles.
@@ -20,8 +20,8 @@ type VerifyKey struct {
 	ID, Algorithm, PEM string
 }
 
-// OPAConfig is the boot configuration of a stock OPA as this bouncer: YAML that
-// works as it is once GATEHOUSE_BOUNCER_TOKEN stands in OPA's environment.
+// OPAConfig returns the boot configuration for a stock OPA as this bouncer, in YAML. It needs only
+// GATEHOUSE_BOUNCER_TOKEN in OPA's environment.
 func (s *Service) OPAConfig(ctx context.Context, sc scope.Scope, id int64) (string, error) {
 	b, err := s.Get(ctx, sc, id)
 	if err != nil {
@@ -35,9 +35,8 @@ func (s *Service) issued(b Bouncer, token string, key VerifyKey) Issued {
 	return Issued{Bouncer: b, Token: token, OPAConfig: s.opaConfig(b, token, key), VerifyKey: key.PEM}
 }
 
-// verifyKey is what a bouncer checks its bundles with; the zero key where they are
-// not signed. It is asked for before a token is drawn: an answer that fails
-// after that would lose the token.
+// verifyKey returns the key that a bouncer checks its bundles with; the zero key if they are not
+// signed. It is read before a token is generated, because an error after that would lose the token.
 func (s *Service) verifyKey(ctx context.Context, sc scope.Scope, b Bouncer) (VerifyKey, error) {
 	if !b.Signing() {
 		return VerifyKey{}, nil
@@ -45,9 +44,9 @@ func (s *Service) verifyKey(ctx context.Context, sc scope.Scope, b Bouncer) (Ver
 	return s.VerifyKey(ctx, sc.Tenant)
 }
 
-// opaConfig writes what OPA must know to find the rest: bundle and decision logs
-// come by discovery. The status does not, so that an OPA that takes no discovery
-// (its key is another) can say so. Texts are quoted as JSON, which YAML reads.
+// opaConfig writes what OPA needs to find the rest: discovery provides the bundle and decision
+// logs. The status is configured here, so that an OPA that refuses the discovery bundle (because
+// its key differs) can report it. Texts are quoted as JSON, which YAML reads.
 func (s *Service) opaConfig(b Bouncer, token string, key VerifyKey) string {
 	var out strings.Builder
 	if token == tokenVariable {
@@ -59,7 +58,7 @@ func (s *Service) opaConfig(b Bouncer, token string, key VerifyKey) string {
 	if !b.Signing() {
 		return out.String()
 	}
-	// Keys cannot come by discovery, and what is discovered is signed as well.
+	// Discovery cannot provide keys, because its own bundle is signed as well.
 	out.WriteString("  # The same key, or the path of a file with it, is GATEHOUSE_BOUNCER_VERIFY_KEY of a gatehouse bouncer.\n")
 	fmt.Fprintf(&out, "  signing:\n    keyid: %s\nkeys:\n  %s:\n    algorithm: %s\n    key: |\n", strconv.Quote(key.ID), strconv.Quote(key.ID), key.Algorithm)
 	for line := range strings.SplitSeq(strings.TrimSpace(key.PEM), "\n") {

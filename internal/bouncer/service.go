@@ -22,23 +22,23 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// Service is the use cases on bouncers.
+// Service has the use cases for bouncers.
 type Service struct {
 	Stores  *db.Cluster
 	Now     func() time.Time
 	Random  io.Reader
 	Tenants *tenant.Service
-	// Box seals the credentials that bouncers send to applications.
+	// Box encrypts the credentials that bouncers send to applications.
 	Box *secret.Box
-	// Root is the API root that bouncers reach, such as https://gate.example/api/v1.
+	// Root is the root of the API for bouncers, such as https://gate.example/api/v1.
 	Root string
-	// LinksOf gives the live controls that name a bouncer, and their resources (package policy).
+	// LinksOf returns the live controls that name a bouncer, and their resources (package policy).
 	LinksOf func(ctx context.Context, tx *db.Tx, id int64) (policies, resources []int64, err error)
-	// VerifyKey is the public key that a tenant's signed bundles are checked with (package bridge).
+	// VerifyKey returns the public key for a tenant's signed bundles (package bridge).
 	VerifyKey func(ctx context.Context, tenant scope.TenantID) (VerifyKey, error)
 }
 
-// List is one page of the bouncers, by id.
+// List returns one page of the bouncers, by id.
 func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
 	var page Page
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
@@ -51,7 +51,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, err
 	return page, err
 }
 
-// Get is one bouncer.
+// Get returns one bouncer.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Bouncer, error) {
 	var b Bouncer
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
@@ -61,7 +61,7 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Bouncer, e
 	return b, err
 }
 
-// Create registers a bouncer and draws its token, which only this answer holds.
+// Create registers a bouncer and generates its token. Only this answer contains it.
 func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, error) {
 	env, err := sc.CreateIn(d.Environment)
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, 
 		if err = checkNameFree(ctx, tx, next, 0); err != nil {
 			return err
 		}
-		// Once more: a resource may have gone since.
+		// Check again: a resource may have been deleted since.
 		unknown, err := checkResources(ctx, tx, next, d.ResourceIDs)
 		if err != nil {
 			return err
@@ -115,7 +115,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, 
 	return s.issued(made, token, key), nil
 }
 
-// Rotate gives a bouncer a new token; the old one ends at once.
+// Rotate gives a bouncer a new token; the old one stops working at once.
 func (s *Service) Rotate(ctx context.Context, sc scope.Scope, id int64) (Issued, error) {
 	before, err := s.Get(ctx, sc, id)
 	if err != nil {
@@ -144,9 +144,9 @@ func (s *Service) Rotate(ctx context.Context, sc scope.Scope, id int64) (Issued,
 	return s.issued(made, token, key), nil
 }
 
-// issueToken draws a token, enters it in the system's index, and then runs the
-// change that makes it good. The index alone lets nobody in: what counts is the
-// digest in the bouncer's own row, so a row left over there does no harm.
+// issueToken generates a token, adds it to the system index, and then runs the change that stores
+// its digest in the bouncer's row. Only that digest gives access, so an unused entry in the index
+// does no harm.
 func (s *Service) issueToken(ctx context.Context, sc scope.Scope, change func(tx *db.Tx, digest string) error) (string, error) {
 	token, err := secret.NewToken(s.Random, tokenHead)
 	if err != nil {
@@ -164,14 +164,14 @@ func (s *Service) issueToken(ctx context.Context, sc scope.Scope, change func(tx
 	return token, nil
 }
 
-// unindexToken takes a digest out of the system's index, as far as that goes: the
-// token is dead already, and what stays behind goes with the tenant.
+// unindexToken removes a digest from the system index. It ignores errors: the token no longer
+// works, and a purge removes leftovers.
 func (s *Service) unindexToken(ctx context.Context, digest string) {
 	_ = s.Stores.System().Write(context.WithoutCancel(ctx), func(tx *db.Tx) error { return removeToken(ctx, tx, digest) })
 }
 
-// Update changes the members that were sent. ifChange other than 0 must be the
-// bouncer's ChangeNo, else Precondition.
+// Update changes the members that were sent. If ifChange is not 0, it must be the bouncer's
+// ChangeNo. Fault: Precondition.
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change, ifChange int64) (Bouncer, error) {
 	var b Bouncer
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
@@ -212,8 +212,8 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 	return b, err
 }
 
-// Delete removes a bouncer and ends its token at once. While live controls name
-// it: Conflict "bouncer_in_use", which says which.
+// Delete removes a bouncer and revokes its token at once. If live controls name it, the fault is
+// Conflict "bouncer_in_use", which lists them.
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64) (Bouncer, error) {
 	var b Bouncer
 	err := s.write(ctx, sc, func(tx *db.Tx) (err error) {
@@ -246,13 +246,13 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64
 	return b, err
 }
 
-// Health is how a bouncer does, as the bridge last heard.
+// Health returns the health of a bouncer, as last reported to the bridge.
 func (s *Service) Health(ctx context.Context, sc scope.Scope, id int64) (Health, error) {
 	b, err := s.Get(ctx, sc, id)
 	return b.health(), err
 }
 
-// SyncStatus is where the delivery to a bouncer stands, control by control.
+// SyncStatus returns the state of the delivery to a bouncer, for each control.
 func (s *Service) SyncStatus(ctx context.Context, sc scope.Scope, id int64) (SyncStatus, error) {
 	out := SyncStatus{PepID: id, Status: Pending}
 	err := s.read(ctx, sc, func(tx *db.Tx) error {
@@ -271,7 +271,7 @@ func (s *Service) SyncStatus(ctx context.Context, sc scope.Scope, id int64) (Syn
 	return out, err
 }
 
-// worstState is the worst state of a delivery.
+// worstState returns the worst state of a delivery.
 func worstState(b Bundle, rows []Sync) string {
 	is := func(status string) bool {
 		return slices.ContainsFunc(rows, func(r Sync) bool { return r.Status == status })
@@ -288,13 +288,13 @@ func worstState(b Bundle, rows []Sync) string {
 	}
 }
 
-// EnvironmentOf is where bouncer id is, or NotFound.
+// EnvironmentOf returns the environment of a bouncer. Fault: NotFound.
 func EnvironmentOf(ctx context.Context, tx *db.Tx, id int64) (scope.Env, error) {
 	b, err := ByID(ctx, tx, id)
 	return b.Environment, err
 }
 
-// FindByName is the bouncer of env with a name, or NotFound.
+// FindByName returns the bouncer of env with a name. Fault: NotFound.
 func FindByName(ctx context.Context, tx *db.Tx, env scope.Env, name string) (int64, error) {
 	id, err := idByName(ctx, tx, env, name)
 	if errors.Is(err, db.ErrNoRows) {
@@ -303,7 +303,7 @@ func FindByName(ctx context.Context, tx *db.Tx, env scope.Env, name string) (int
 	return id, err
 }
 
-// FindTwin is the production bouncer of the same name as bouncer id; nil for none.
+// FindTwin returns the production bouncer of the same name as bouncer id; nil for none.
 func FindTwin(ctx context.Context, tx *db.Tx, id int64) (*int64, error) {
 	b, err := ByID(ctx, tx, id)
 	if fault.Is(err, fault.NotFound) {
@@ -319,7 +319,7 @@ func FindTwin(ctx context.Context, tx *db.Tx, id int64) (*int64, error) {
 	return &twin, err
 }
 
-// LinkedTo is the bouncers that list a resource, by id.
+// LinkedTo returns the bouncers that list a resource, by id.
 func LinkedTo(ctx context.Context, tx *db.Tx, resourceID int64) ([]int64, error) {
 	bs, err := all(ctx, tx, scope.AnyEnv)
 	out := []int64{}
@@ -331,17 +331,17 @@ func LinkedTo(ctx context.Context, tx *db.Tx, resourceID int64) ([]int64, error)
 	return out, err
 }
 
-// Count is how many bouncers the tenant has, in both environments.
+// Count returns how many bouncers the tenant has, in both environments.
 func Count(ctx context.Context, tx *db.Tx) (int64, error) { return countAll(ctx, tx) }
 
-// checkNameFree answers Conflict where another bouncer has the name already.
+// checkNameFree returns Conflict if another bouncer has the name.
 func checkNameFree(ctx context.Context, tx *db.Tx, b Bouncer, self int64) error {
 	other, err := idByName(ctx, tx, b.Environment, b.Name)
 	return db.CheckUnique(other, self, err, "%s already has a bouncer named %q", b.Environment, b.Name)
 }
 
-// checkResources lists the resources that a bouncer cannot list, by their places in
-// what was sent: those of the bouncer are in order, and each once.
+// checkResources lists the resources that a bouncer cannot list, by their positions in the request.
+// The bouncer's own list is sorted and has no duplicates.
 func checkResources(ctx context.Context, tx *db.Tx, b Bouncer, sent []int64) ([]fault.Detail, error) {
 	var offences []fault.Detail
 	for _, id := range b.ResourceIDs {
@@ -368,8 +368,8 @@ func loadCurrent(ctx context.Context, tx *db.Tx, sc scope.Scope, id, ifChange in
 	return fault.Current(b, err, "bouncer", b.ChangeNo, ifChange)
 }
 
-// record writes what goes with every change by people. There are no event types
-// for it: bouncer.connected and .disconnected come from the bridge.
+// record writes everything that belongs to a change by people. It emits no event: bouncer.connected
+// and .disconnected come from the bridge.
 func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bouncer, kind string, changes map[string]any) error {
 	err := audit.Append(ctx, tx, sc, s.Now(), audit.Entry{
 		Type: kind, Object: "bouncer", ObjectID: strconv.FormatInt(b.ID, 10), ObjectName: b.Name, Env: b.Environment, Changes: changes,
@@ -381,7 +381,7 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bounc
 	return err
 }
 
-// recordRevocation is record for changes that end a token: whoever remembers it hears so.
+// recordRevocation is like record, for a change that ends a token: it also notifies caches of tokens.
 func (s *Service) recordRevocation(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bouncer, kind string) error {
 	if err := s.record(ctx, tx, sc, b, kind, nil); err != nil {
 		return err
@@ -390,8 +390,8 @@ func (s *Service) recordRevocation(ctx context.Context, tx *db.Tx, sc scope.Scop
 	return err
 }
 
-// changed names the members that differ; of the configuration only their names,
-// for it may hold what belongs in no log.
+// changed lists the members that differ. Of the configuration it lists only the names, because the
+// values may not belong in a log.
 func changed(old, next Bouncer) map[string]any {
 	out := patch.Differences{}
 	out.Note("name", old.Name, next.Name)

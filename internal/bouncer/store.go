@@ -50,7 +50,7 @@ func insert(ctx context.Context, tx *db.Tx, b Bouncer) (Bouncer, error) {
 		b.TokenDigest, b.TokenIssuedAt, b.ChangeNo, b.CreatedAt, b.UpdatedAt, b.Status)
 }
 
-// update writes what people set, and never what the bridge reports.
+// update writes the members that people set, and not those that the bridge reports.
 func update(ctx context.Context, tx *db.Tx, b Bouncer) (Bouncer, error) {
 	return db.One[Bouncer](ctx, tx, `UPDATE bouncers SET name = $1, hostname = $2, port = $3, target_app = $4, configuration = $5,
 			resource_ids = $6, token_digest = $7, token_issued_at = $8, change_no = $9, updated_at = $10
@@ -62,7 +62,7 @@ func loadCredentials(ctx context.Context, tx *db.Tx, id int64) (credentialRow, e
 	return db.One[credentialRow](ctx, tx, `SELECT rules, sealed FROM bouncer_credentials WHERE bouncer_id = $1`, id)
 }
 
-// storeCredentials writes the row and counts the change in the bouncer's own.
+// storeCredentials writes the row, and increments CredentialsNo in the bouncer's own row.
 func storeCredentials(ctx context.Context, tx *db.Tx, b Bouncer, row credentialRow) error {
 	_, err := tx.Exec(ctx, `INSERT INTO bouncer_credentials (bouncer_id, rules, sealed, updated_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (bouncer_id) DO UPDATE SET rules = excluded.rules, sealed = excluded.sealed, updated_at = excluded.updated_at`,
@@ -146,7 +146,7 @@ func publish(ctx context.Context, tx *db.Tx, list []Content, now time.Time) erro
 	return err
 }
 
-// raiseRevision makes a bouncer's revision larger than one that it says it has.
+// raiseRevision makes a bouncer's revision larger than one that it reports.
 func raiseRevision(ctx context.Context, tx *db.Tx, id, seen int64) error {
 	_, err := tx.Exec(ctx, `UPDATE bouncer_bundles SET revision = $2 WHERE bouncer_id = $1 AND revision < $2`, id, seen+1)
 	return err
@@ -168,8 +168,8 @@ func activate(ctx context.Context, tx *db.Tx, id, revision int64, now time.Time)
 		WHERE bouncer_id = $1 AND active_revision <> $2 AND revision >= $2`, id, revision, now)
 }
 
-// refuse notes a refused revision. What was running and is refused now, as with
-// another key after a restart, does not run any more.
+// refuse records a refused revision. If the bouncer ran it before and now refuses it, for example
+// with another key after a restart, it no longer counts as running.
 func refuse(ctx context.Context, tx *db.Tx, id, revision int64, why []Refusal) (int64, error) {
 	return tx.Exec(ctx, `UPDATE bouncer_bundles SET refused_revision = $2, refused_errors = $3,
 			active_revision = CASE WHEN active_revision = $2 THEN 0 ELSE active_revision END
@@ -193,7 +193,7 @@ func selectFailedSyncs(ctx context.Context, tx *db.Tx, first, last int64) ([]Syn
 		WHERE policy_id BETWEEN $1 AND $2 AND status = 'failed' ORDER BY policy_id, bouncer_id`, first, last)
 }
 
-// startSync leaves a row alone that has this version in place or on its way.
+// startSync does not change a row that has this version in place or in progress.
 func startSync(ctx context.Context, tx *db.Tx, id int64, it Item, revision int64, now time.Time) error {
 	_, err := tx.Exec(ctx, `INSERT INTO bouncer_sync (bouncer_id, policy_id, version, revision, status, started_at)
 		VALUES ($1, $2, $3, $4, 'in_progress', $5)
@@ -226,8 +226,8 @@ func finishSyncs(ctx context.Context, tx *db.Tx, id, revision int64, now time.Ti
 	return err
 }
 
-// failSyncs marks the controls that a refusal names, all of the revision where
-// it names none, and puts the others back: they did not arrive either.
+// failSyncs marks the controls that a refusal names, or all of the revision if it names none. It
+// resets the others, which did not arrive either.
 func failSyncs(ctx context.Context, tx *db.Tx, id, revision int64, why []Refusal) error {
 	named := false
 	for _, r := range why {
@@ -261,7 +261,7 @@ func syncHealth(ctx context.Context, tx *db.Tx, stuckBefore time.Time) (SyncHeal
 		FROM bouncer_sync`, stuckBefore)
 }
 
-// dropTokens makes every bouncer's token void: no digest has this form.
+// dropTokens revokes every bouncer's token: no digest has this form.
 func dropTokens(ctx context.Context, tx *db.Tx) error {
 	_, err := tx.Exec(ctx, `UPDATE bouncers SET token_digest = 'void-' || CAST(id AS TEXT)`)
 	return err

@@ -7,15 +7,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Tally counts the bouncers of an environment, or of both, and what is delivered
-// to them.
+// Tally counts the bouncers of an environment, or of both, and the deliveries to them.
 type Tally struct {
 	// Connected, Degraded and Disconnected add up to all bouncers.
 	Connected    int64 `db:"connected"`
 	Degraded     int64 `db:"degraded"`
 	Disconnected int64 `db:"disconnected"`
-	// Deliveries are pairs of a bouncer and a control that it is given, Delivered
-	// those that it runs, Awaited those that are on their way.
+	// Deliveries are pairs of a bouncer and a control in its bundle: Delivered are those that it
+	// runs, Awaited those in progress.
 	Deliveries int64 `db:"deliveries"`
 	Delivered  int64 `db:"delivered"`
 	Awaited    int64 `db:"awaited"`

@@ -37,11 +37,7 @@ func (s *Service) Credentials(ctx context.Context, sc scope.Scope, token string)
 	}
 	var b bouncer.Bouncer
 	var list []bouncer.SealedCredential
-	store, err := s.cfg.Stores.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return SealedCredentials{}, err
-	}
-	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+	err := s.cfg.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		if b, err = bouncer.ByToken(ctx, tx, secret.DigestOf(token)); err != nil {
 			return err
 		}

@@ -324,12 +324,8 @@ func (f *feed) stale(ctx context.Context) (bool, error) {
 	if !loaded || set == nil || f.seen.Load() != f.announced.Load() {
 		return true, nil
 	}
-	store, err := f.svc.cfg.Stores.Tenant(ctx, f.tenant)
-	if err != nil {
-		return false, err
-	}
 	var moved bool
-	err = store.Read(ctx, func(tx *db.Tx) error {
+	err := f.svc.cfg.Stores.Read(ctx, f.tenant, func(tx *db.Tx) error {
 		env, err := tx.Revision(ctx, resource.Revision(f.env))
 		if err != nil {
 			return err

@@ -33,12 +33,8 @@ type MaskKeys struct {
 // Rotate creates a new key for a tenant and makes every bouncer fetch it. From then on,
 // values have other hashes than before. It returns the key's id.
 func (m MaskKeys) Rotate(ctx context.Context, stores *db.Cluster, sc scope.Scope) (string, error) {
-	store, err := stores.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return "", err
-	}
 	var made storedMaskKey
-	err = store.Write(ctx, func(tx *db.Tx) error {
+	err := stores.Write(ctx, sc.Tenant, func(tx *db.Tx) error {
 		if err := tx.Lock(ctx, "bridge.mask_keys"); err != nil {
 			return err
 		}

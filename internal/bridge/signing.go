@@ -57,12 +57,8 @@ func (s *Service) signingKey(ctx context.Context, tenantID scope.TenantID) (*bun
 	if key := s.keys.keys[tenantID]; key != nil {
 		return key, nil
 	}
-	store, err := s.cfg.Stores.Tenant(ctx, tenantID)
-	if err != nil {
-		return nil, err
-	}
 	var row storedKey
-	err = store.Write(ctx, func(tx *db.Tx) error {
+	err := s.cfg.Stores.Write(ctx, tenantID, func(tx *db.Tx) (err error) {
 		if err := tx.Lock(ctx, "bridge.keys"); err != nil {
 			return err
 		}

@@ -106,11 +106,7 @@ func (s *Service) Revisions(ctx context.Context, sc scope.Scope, env scope.Env) 
 	if !sc.Sees(env) {
 		return out, noBouncer()
 	}
-	store, err := s.cfg.Stores.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return out, err
-	}
-	err = store.Read(ctx, func(tx *db.Tx) error {
+	err := s.cfg.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		list, err := bouncer.InEnvironment(ctx, tx, env)
 		if err != nil {
 			return err

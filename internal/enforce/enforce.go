@@ -13,7 +13,7 @@
 // Gateways ask the bouncer before they forward: nginx, Traefik and Caddy by forward-auth,
 // Envoy by ext_authz over gRPC or HTTP.
 //
-// Four loops run beside the traffic, and all of them keep running while the control plane is down.
+// Loops run beside the traffic, and keep running while the control plane is down.
 // follow polls for bundles and keeps the last good one on disk. The shipper delivers the decision
 // log, which stays on disk until it is acknowledged. The status reporter reports the bouncer's
 // state. discovery reports hosts that no resource names.
@@ -343,8 +343,8 @@ func (b *Bouncer) Close() error {
 // tunnelCheck is how often open sockets are decided on again.
 const tunnelCheck = 15 * time.Second
 
-// loops runs everything beside the traffic until ctx ends.
-func (b *Bouncer) loops(ctx context.Context) {
+// runLoops runs everything beside the traffic until ctx ends.
+func (b *Bouncer) runLoops(ctx context.Context) {
 	var wg sync.WaitGroup
 	loops := []func(context.Context){b.bundles.Run, b.shipper.Run, b.reporter.Run, b.maintain, b.scout.Run, b.journal.Run, b.recorder.Run}
 	for range max(1, runtime.GOMAXPROCS(0)/4) {

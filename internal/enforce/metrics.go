@@ -78,22 +78,22 @@ func (b *Bouncer) gauges() []metrics.Gauge {
 	return []metrics.Gauge{
 		{Name: "decision_logs_refused_total", Kind: "counter", Text: "Decision log events that the log did not accept.", V: float64(logs.Refused)},
 		{Name: "decision_logs_healed_total", Kind: "counter", Text: "How often the log continued in a new file after the disk failed.", V: float64(logs.Healed)},
-		{Name: "ready", Kind: "gauge", Text: "1 while the bouncer can decide.", V: truth(b.bundles.Ready(st))},
-		{Name: "enforcing", Kind: "gauge", Text: "1 in enforce mode, 0 in shadow.", V: truth(st.Mode == settings.Enforcing)},
+		{Name: "ready", Kind: "gauge", Text: "1 while the bouncer can decide.", V: boolValue(b.bundles.Ready(st))},
+		{Name: "enforcing", Kind: "gauge", Text: "1 in enforce mode, 0 in shadow.", V: boolValue(st.Mode == settings.Enforcing)},
 		{Name: "controls", Kind: "gauge", Text: "Controls in the active bundle.", V: float64(st.Controls)},
 		{Name: "bundle_age_seconds", Kind: "gauge", Text: "Time since the control plane last confirmed the bundle.", V: b.bundles.SinceContact(b.cfg.Now()).Seconds()},
 		{Name: "decision_logs_waiting", Kind: "gauge", Text: "Decision log events on disk that wait to be shipped.", V: float64(logs.Records)},
 		{Name: "decision_logs_bytes", Kind: "gauge", Text: "Size of the decision records that are not in the store yet.", V: float64(logs.Bytes)},
 		{Name: "decision_logs_limit_bytes", Kind: "gauge", Text: "Largest allowed size of the decision log.", V: float64(logs.MaxBytes)},
 		{Name: "decision_logs_lag_seconds", Kind: "gauge", Text: "Age of the oldest decision record that is not in the store yet.", V: logs.Lag.Seconds()},
-		{Name: "decision_logs_failing", Kind: "gauge", Text: "1 while the decision log cannot be written.", V: truth(logs.Refuses())},
+		{Name: "decision_logs_failing", Kind: "gauge", Text: "1 while the decision log cannot be written.", V: boolValue(logs.Refuses())},
 		{Name: "disk_reserve_bytes", Kind: "gauge", Text: "Disk space that is still reserved.", V: float64(disk.Held)},
 		{Name: "disk_free_bytes", Kind: "gauge", Text: "Free disk space apart from the reserve, as last measured.", V: float64(disk.Free)},
 		{Name: "open_tunnels", Kind: "gauge", Text: "WebSockets open through the bouncer.", V: float64(b.relay.OpenTunnels())},
 	}
 }
 
-func truth(ok bool) float64 {
+func boolValue(ok bool) float64 {
 	if ok {
 		return 1
 	}

@@ -66,7 +66,7 @@ func (b *Bouncer) Serve(ctx context.Context, l net.Listener) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	done := make(chan struct{})
-	go func() { defer close(done); b.loops(work) }()
+	go func() { defer close(done); b.runLoops(work) }()
 
 	srv, fresh := b.server(), &framing.FreshConns{}
 	srv.ConnState = func(c net.Conn, s http.ConnState) { fresh.Note(c, s == http.StateNew) }

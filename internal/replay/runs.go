@@ -234,17 +234,9 @@ func (s *Service) Cancel(ctx context.Context, sc scope.Scope, id int64) (Run, er
 }
 
 func (s *Service) read(ctx context.Context, tenant scope.TenantID, fn func(tx *db.Tx) error) error {
-	store, err := s.Stores.Tenant(ctx, tenant)
-	if err != nil {
-		return err
-	}
-	return store.Read(ctx, fn)
+	return s.Stores.Read(ctx, tenant, fn)
 }
 
 func (s *Service) write(ctx context.Context, tenant scope.TenantID, fn func(tx *db.Tx) error) error {
-	store, err := s.Stores.Tenant(ctx, tenant)
-	if err != nil {
-		return err
-	}
-	return store.Write(ctx, fn)
+	return s.Stores.Write(ctx, tenant, fn)
 }

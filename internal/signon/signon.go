@@ -146,15 +146,9 @@ func (s Settings) normal() Settings {
 	return s
 }
 
-// roles are all roles that the settings can give.
+// roles returns all roles that the settings can assign.
 func (s Settings) roles() []string {
-	all := slices.Clone(s.DefaultRoles)
-	for _, names := range s.RoleMap {
-		all = append(all, names...)
-	}
-	all = user.FoldRoles(all)
-	slices.Sort(all)
-	return all
+	return user.MappedRoles(s.DefaultRoles, s.RoleMap)
 }
 
 // checkIssuer refuses what is no issuer identifier (OpenID Connect Discovery section 3).

@@ -225,19 +225,11 @@ func (s *Service) Run(ctx context.Context, sc scope.Scope, id int64) (Kept, erro
 }
 
 func (s *Service) read(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
-	store, err := s.Stores.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return err
-	}
-	return store.Read(ctx, fn)
+	return s.Stores.Read(ctx, sc.Tenant, fn)
 }
 
 func (s *Service) write(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
-	store, err := s.Stores.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return err
-	}
-	return store.Write(ctx, fn)
+	return s.Stores.Write(ctx, sc.Tenant, fn)
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -55,7 +55,7 @@ func FoldRole(name string) string {
 	return name
 }
 
-// FoldRoles folds each name, drops repetitions, keeps the order.
+// FoldRoles folds each name and drops repetitions. It keeps the order.
 func FoldRoles(names []string) []string {
 	out := make([]string, 0, len(names))
 	for _, n := range names {
@@ -66,7 +66,19 @@ func FoldRoles(names []string) []string {
 	return out
 }
 
-// checkRole refuses what is no name of a role.
+// MappedRoles returns, sorted, all roles that a mapping of groups to roles can assign, with the
+// roles that everybody gets.
+func MappedRoles(everybody []string, byGroup map[string][]string) []string {
+	all := slices.Clone(everybody)
+	for _, names := range byGroup {
+		all = append(all, names...)
+	}
+	all = FoldRoles(all)
+	slices.Sort(all)
+	return all
+}
+
+// checkRole refuses an invalid name of a role.
 func checkRole(pointer, role string) error {
 	if len(role) > 128 {
 		return fault.Invalidf(pointer, "must be at most 128 characters long")

@@ -106,8 +106,8 @@ func (h *Handler) bridge(r *rest.Router) {
 		rest.RawDocs{Params: reflect.TypeFor[rest.InEnvironment](), Response: reflect.TypeFor[map[string]any]()}, h.resourceFeed)
 }
 
-// intakes registers the reports of bouncers.
-func (h *Handler) intakes(r *rest.Router) {
+// reports registers the reports of bouncers.
+func (h *Handler) reports(r *rest.Router) {
 	tags := []string{"Bridge"}
 	logs := rest.Op{
 		ID: "bridge-logs", Method: http.MethodPost, Path: "/bridge/logs", Reach: rest.ReachEnvironment, Only: rest.Bouncers, Tags: tags, MaxBody: maxLogChunk, Gzip: true, Lenient: true,

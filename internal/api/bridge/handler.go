@@ -14,5 +14,5 @@ type Handler struct {
 // Mount registers the operations.
 func (h *Handler) Mount(r *rest.Router) {
 	h.bridge(r)
-	h.intakes(r)
+	h.reports(r)
 }

@@ -62,7 +62,7 @@ func (h *Handler) serveStream(w http.ResponseWriter, req *http.Request, sc scope
 	head := w.Header()
 	head.Set("Content-Type", "text/event-stream")
 	head.Set("X-Accel-Buffering", "no") // or nginx would buffer messages
-	out := &writer{w: w, control: http.NewResponseController(w), now: h.Ticks, patience: h.waits().patience}
+	out := &writer{w: w, control: http.NewResponseController(w), now: h.Ticks, patience: h.waitTimes().patience}
 	fmt.Fprintf(&out.text, "retry: 2000\nid: %s\n\n", st.Position())
 	if out.flush() == nil {
 		h.follow(req.Context(), st, out, credential, sc)
@@ -71,7 +71,7 @@ func (h *Handler) serveStream(w http.ResponseWriter, req *http.Request, sc scope
 
 // follow writes changes until the client, its credential or the server ends.
 func (h *Handler) follow(ctx context.Context, st *live.Stream, out *writer, credential rest.Credential, sc scope.Scope) {
-	waits := h.waits()
+	waits := h.waitTimes()
 	look, beat := time.NewTicker(waits.check), time.NewTimer(waits.heartbeat)
 	defer look.Stop()
 	defer beat.Stop()

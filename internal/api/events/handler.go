@@ -21,7 +21,7 @@ type Handler struct {
 	times times // zero: ordinaryTimes
 }
 
-func (h *Handler) waits() times {
+func (h *Handler) waitTimes() times {
 	if h.times == (times{}) {
 		return ordinaryTimes
 	}

@@ -62,7 +62,7 @@ func (s *Service) Preview(ctx context.Context, sc scope.Scope, d Draft) (Preview
 	return p, err
 }
 
-// minute is what one minute adds to a window.
+// minute is what one minute adds to a window, or what is in one.
 type minute struct {
 	at      time.Time
 	sum     stats.Rollup
@@ -102,15 +102,17 @@ func previewRule(r Rule, minutes []minute, since, until time.Time) Preview {
 	window, step := r.Frequency.window(), r.interval()
 	begin := since.Add(window).Truncate(step)
 	p := Preview{Since: begin, Until: until, Firings: []Firing{}}
-	first, last := 0, 0
+	first, last, in := 0, 0, minute{}
 	for end := begin; !end.After(until); end = end.Add(step) {
 		for last < len(minutes) && minutes[last].at.Before(end) {
+			in.enter(&minutes[last])
 			last++
 		}
 		for first < last && minutes[first].at.Before(end.Add(-window)) {
+			in.leave(&minutes[first])
 			first++
 		}
-		value, there := over(r.Trigger.Metric, minutes[first:last])
+		value, there := in.measure(r.Trigger.Metric)
 		p.Total++
 		if r.Trigger.holds(value, there) {
 			p.Held++
@@ -133,18 +135,22 @@ func previewRule(r Rule, minutes []minute, since, until time.Time) Preview {
 	return p
 }
 
-// over is the value of a metric over some minutes.
-func over(metric string, minutes []minute) (float64, bool) {
+// enter adds a minute to a window, leave takes it away again: each minute is added once,
+// however long the window is.
+func (m *minute) enter(o *minute) {
+	m.sum.Merge(&o.sum)
+	m.entries += o.entries
+}
+
+func (m *minute) leave(o *minute) {
+	m.sum.Subtract(&o.sum)
+	m.entries -= o.entries
+}
+
+// measure is the value of a metric over a window.
+func (m *minute) measure(metric string) (float64, bool) {
 	if metric == auditEvents {
-		var n int64
-		for i := range minutes {
-			n += minutes[i].entries
-		}
-		return float64(n), true
+		return float64(m.entries), true
 	}
-	var sum stats.Rollup
-	for i := range minutes {
-		sum.Merge(&minutes[i].sum)
-	}
-	return measure(metric, &sum)
+	return measure(metric, &m.sum)
 }

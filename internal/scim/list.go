@@ -235,7 +235,14 @@ func (s *Service) ListGroups(ctx context.Context, sc scope.Scope, q Query) (Page
 		if err != nil {
 			return err
 		}
+		of, narrowed, err := groupsWith(ctx, tx, c.filter)
+		if err != nil {
+			return err
+		}
 		for _, g := range groups {
+			if narrowed && !of[g.ID] {
+				continue
+			}
 			var members []membership
 			if c.filter.Uses("members") {
 				if members, err = selectMembers(ctx, tx, []string{g.ID}); err != nil {
@@ -249,6 +256,24 @@ func (s *Service) ListGroups(ctx context.Context, sc scope.Scope, q Query) (Page
 		return s.showGroups(ctx, tx, c, q.Select)
 	})
 	return c.page, err
+}
+
+// groupsWith are the groups that can pass a filter which asks for a member, as directories do
+// to find somebody's groups; false: the filter does not.
+func groupsWith(ctx context.Context, tx *db.Tx, f *document.Filter) (of map[string]bool, narrowed bool, err error) {
+	if f == nil {
+		return nil, false, nil
+	}
+	id, ok := f.Equals("members.value")
+	if !ok {
+		return nil, false, nil
+	}
+	list, err := selectGroupsOf(ctx, tx, []string{id})
+	of = map[string]bool{}
+	for _, m := range list {
+		of[m.GroupID] = true
+	}
+	return of, true, err
 }
 
 // showGroups makes the resources of a page, with the members of its groups if they are wanted.

@@ -176,6 +176,10 @@ func completeTenant(ctx context.Context, tx *db.Tx, id scope.TenantID, attempt s
 	return tx.Exec(ctx, `UPDATE tenants SET attempt = '' WHERE id = $1 AND attempt = $2`, id, attempt)
 }
 
+func countDeletedOfVendor(ctx context.Context, tx *db.Tx, vendor string) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT count(*) FROM tenants WHERE vendor = $1 AND status = $2`, vendor, Deleted)
+}
+
 func countOfVendor(ctx context.Context, tx *db.Tx, vendor string) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM tenants WHERE vendor = $1 AND status IN ($2, $3)`, vendor, Active, Suspended)
 }

@@ -81,3 +81,9 @@ func (s *Service) ListOfVendor(ctx context.Context, vendor string, f Filter) (Pa
 func CountOfVendor(ctx context.Context, tx *db.Tx, vendor string) (int64, error) {
 	return countOfVendor(ctx, tx, vendor)
 }
+
+// CountDeletedOfVendor counts the deleted tenants of a vendor whose data is kept, within tx,
+// a transaction of the system store.
+func CountDeletedOfVendor(ctx context.Context, tx *db.Tx, vendor string) (int64, error) {
+	return countDeletedOfVendor(ctx, tx, vendor)
+}

@@ -24,6 +24,8 @@ const (
 	// provisionTime bounds a provisioning. After abandonedAfter, nobody works on it.
 	provisionTime  = 45 * time.Second
 	abandonedAfter = 2 * time.Minute
+	// fewestKept is how many deleted tenants each vendor may have.
+	fewestKept = 20
 )
 
 // Administrator is the first person of a new tenant.
@@ -150,13 +152,16 @@ func (s *Service) resume(ctx context.Context, p provisioning) (Provisioned, bool
 
 // provision runs the steps. It fills in the tenant of p once there is something to undo.
 func (s *Service) provision(ctx context.Context, sc scope.Scope, p *provisioning, req Request) (Provisioned, error) {
-	admit, err := s.admission(ctx, p.Vendor)
+	v, err := s.vendorOf(ctx, p.Vendor)
 	if err != nil {
 		return Provisioned{}, err
 	}
 	var out Provisioned
 	t, err := s.Tenants.Found(ctx, within(sc, scope.DefaultTenant), req.draft(), p.Vendor, p.Attempt, func(ctx context.Context, tx *db.Tx, t tenant.Tenant) error {
-		if err := admit(ctx, tx); err != nil {
+		if err := admit(ctx, tx, v); err != nil {
+			return err
+		}
+		if err := checkKept(ctx, tx, v); err != nil {
 			return err
 		}
 		begun := *p
@@ -232,35 +237,46 @@ func (s *Service) administrator(ctx context.Context, sc scope.Scope, a Administr
 	return FirstPerson{ID: u.ID, Username: u.Username, Email: u.Email, Password: made}, err
 }
 
-// admission returns a check that a vendor may have one tenant more, for a transaction of
-// the system store that holds the lock of all new tenants.
-func (s *Service) admission(ctx context.Context, vendor string) (func(ctx context.Context, tx *db.Tx) error, error) {
-	var v Vendor
-	err := s.Stores.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) (err error) {
-		v, err = selectVendor(ctx, tx, vendor)
+// vendorOf reads a vendor.
+func (s *Service) vendorOf(ctx context.Context, id string) (v Vendor, err error) {
+	err = s.Stores.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) (err error) {
+		v, err = selectVendor(ctx, tx, id)
 		return err
 	})
-	if err != nil {
-		return nil, err
+	return v, err
+}
+
+// admit checks that a vendor may have one tenant more, within a transaction of the system
+// store that holds the lock of all new tenants.
+func admit(ctx context.Context, tx *db.Tx, v Vendor) error {
+	used, err := tenant.CountOfVendor(ctx, tx, v.ID)
+	if err != nil || used < v.MaxTenants {
+		return err
 	}
-	return func(ctx context.Context, tx *db.Tx) error {
-		used, err := tenant.CountOfVendor(ctx, tx, vendor)
-		if err != nil || used < v.MaxTenants {
-			return err
-		}
-		return fault.Newf(fault.Forbidden, "limit_exceeded", "the vendor may have %d tenants and has %d", v.MaxTenants, used).
-			With("limit", v.MaxTenants).With("used", used)
-	}, nil
+	return fault.Newf(fault.Forbidden, "limit_exceeded", "the vendor may have %d tenants and has %d", v.MaxTenants, used).
+		With("limit", v.MaxTenants).With("used", used)
+}
+
+// checkKept checks that a vendor has not deleted so many tenants that are kept for 30 days
+// that their stores fill the disk: as many as it may have, and a few in any case.
+func checkKept(ctx context.Context, tx *db.Tx, v Vendor) error {
+	kept, err := tenant.CountDeletedOfVendor(ctx, tx, v.ID)
+	most := max(v.MaxTenants, fewestKept)
+	if err != nil || kept < most {
+		return err
+	}
+	return fault.Newf(fault.Forbidden, "limit_exceeded", "the vendor has %d deleted tenants whose data is kept, the most that it may have: purge one with hard_delete=true", kept).
+		With("limit", most).With("used", kept)
 }
 
 // Readmit is tenant.Service.Readmit: a deleted tenant counts again when it becomes active.
 // One whose vendor has gone is not limited.
 func (s *Service) Readmit(ctx context.Context, vendor string) (func(ctx context.Context, tx *db.Tx) error, error) {
-	check, err := s.admission(ctx, vendor)
+	v, err := s.vendorOf(ctx, vendor)
 	if fault.Is(err, fault.NotFound) {
 		return func(context.Context, *db.Tx) error { return nil }, nil
 	}
-	return check, err
+	return func(ctx context.Context, tx *db.Tx) error { return admit(ctx, tx, v) }, err
 }
 
 // Recover takes back what killed servers left of provisionings, and forgets answers that

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // oemOf is a client of the API for vendors, with a key.
@@ -82,6 +83,29 @@ func TestVendorProvisions(t *testing.T) {
 
 		s.Admin.Do(t, "DELETE", "/vendors/"+id, nil).Want(200)
 		vendor.Do(t, "GET", "/tenants", nil).Want(401)
+	})
+}
+
+// TestDeletedTenantsAreBounded: a vendor that makes and deletes tenants in turn does not get
+// more stores than it may have tenants, beyond a few; a purge makes room.
+func TestDeletedTenantsAreBounded(t *testing.T) {
+	fulltest.Only(t)
+	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
+		_, vendor := registered(t, s, body{"name": "Widgets", "max_tenants": 1})
+		create := func() *apptest.Response {
+			return vendor.Do(t, "POST", "/tenants", body{"name": "Short", "administrator": body{"email": "root@short.example"}})
+		}
+		var last string
+		for range 20 {
+			last, _ = create().Want(201).Get("tenant", "id").(string)
+			vendor.Do(t, "DELETE", "/tenants/"+last, nil).Want(200)
+		}
+		if res := create(); res.Status != 403 || res.Get("error") != "limit_exceeded" || res.Get("limit") != 20.0 || res.Get("used") != 20.0 {
+			t.Errorf("one more: %d %s", res.Status, res.Body)
+		}
+		vendor.Do(t, "PUT", "/tenants/"+last, body{"status": "active"}).Want(200)
+		vendor.Do(t, "DELETE", "/tenants/"+last+"?hard_delete=true", nil).Want(200)
+		create().Want(201)
 	})
 }
 

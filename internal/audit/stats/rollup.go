@@ -73,6 +73,18 @@ func (r *Rollup) Merge(o *Rollup) {
 	r.Latencies.Merge(&o.Latencies)
 }
 
+// Subtract takes away the counts of o, which are part of r.
+func (r *Rollup) Subtract(o *Rollup) {
+	r.Permitted -= o.Permitted
+	r.Denied -= o.Denied
+	r.Masked -= o.Masked
+	r.PolicyDenials -= o.PolicyDenials
+	r.Errors -= o.Errors
+	r.CacheHits -= o.CacheHits
+	r.EvaluationUS -= o.EvaluationUS
+	r.Latencies.Subtract(&o.Latencies)
+}
+
 // The measures of decision_rollups; a step of the histogram is "t" and its number.
 const (
 	measurePermit     = "permit"

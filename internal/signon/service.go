@@ -194,14 +194,14 @@ func (s *Service) Offer(ctx context.Context, t scope.TenantID) (Offer, error) {
 // one NotFound.
 func (s *Service) served(ctx context.Context, t scope.TenantID) (record, error) {
 	none := fault.New(fault.NotFound, "sign_on_off", "people of this tenant do not sign in at an identity provider")
-	err := s.Auth.Serves(ctx, t)
-	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Forbidden) || fault.Is(err, fault.Unauthenticated) {
-		return record{}, none
-	}
+	home, served, err := s.Auth.Serving(ctx, t)
 	if err != nil {
 		return record{}, err
 	}
-	r, err := s.load(ctx, t)
+	r, err := s.load(ctx, home)
+	if err == nil && !served {
+		return record{}, none
+	}
 	if fault.Is(err, fault.NotFound) || err == nil && !r.Settings.Enabled {
 		return r, none
 	}

@@ -91,8 +91,9 @@ type party struct {
 // operation is one operation of the served document.
 type operation struct {
 	id, method, path, permission string
-	also                         string // what it needs besides
-	reach                        string // what a credential of one environment may do with it
+	also                         string   // what it needs besides
+	reach                        string   // what a credential of one environment may do with it
+	callers                      []string // whom it is for; empty: people, keys and bouncers
 	public                       bool
 	optional                     bool // may be called without a credential
 	bearer                       bool // takes its credential as a bearer token only
@@ -135,6 +136,7 @@ func operations(t *testing.T, s *apptest.Server, document string, least int) []o
 			Permission  string                `json:"x-permission"`
 			Also        string                `json:"x-permission-also"`
 			Reach       string                `json:"x-environment"`
+			Callers     []string              `json:"x-callers"`
 			Security    []map[string][]string `json:"security"`
 			Parameters  []parameter           `json:"parameters"`
 			RequestBody struct {
@@ -154,7 +156,7 @@ func operations(t *testing.T, s *apptest.Server, document string, least int) []o
 				continue
 			}
 			op := operation{
-				id: d.ID, method: strings.ToUpper(method), path: path, permission: d.Permission, also: d.Also, reach: d.Reach,
+				id: d.ID, method: strings.ToUpper(method), path: path, permission: d.Permission, also: d.Also, reach: d.Reach, callers: d.Callers,
 				public: len(d.Security) == 0, media: slices.Sorted(maps.Keys(d.RequestBody.Content)),
 			}
 			op.body = len(op.media) > 0
@@ -185,7 +187,28 @@ func operations(t *testing.T, s *apptest.Server, document string, least int) []o
 func (op operation) directory() bool { return strings.HasPrefix(op.path, "/scim/") }
 
 // platform says whether the operation is for platform administrators alone.
-func (op operation) platform() bool { return strings.HasPrefix(op.path, "/api/v1/vendors") }
+func (op operation) platform() bool { return slices.Contains(op.callers, "platform_admin") }
+
+// takes says whether the operation is for a kind of caller.
+func (op operation) takes(kind string) bool {
+	return len(op.callers) == 0 || slices.Contains(op.callers, kind)
+}
+
+// caller is somebody of a tenant whom the operation is for, at the root; a platform
+// administrator where nobody of the tenant is.
+func (r *rig) caller(op operation, p *party) *apptest.Client {
+	c := &apptest.Client{Base: r.s.URL}
+	switch {
+	case op.public:
+	case op.platform():
+		c.Bearer = r.s.Admin.Bearer
+	case op.directory() || op.takes("api_key"):
+		c.APIKey = p.key.APIKey
+	default:
+		c.Bearer = p.admin.Bearer
+	}
+	return op.shown(c)
+}
 
 // secured are the operations that want a credential.
 func (r *rig) secured() []operation {

@@ -114,8 +114,8 @@ func (s *Service) check(ctx context.Context, store *db.DB, sc scope.Scope, name,
 		return false, g, "", guess.Locked(wait)
 	}
 	if !g.Familiar {
-		if !s.lobby.Enter(g.Network, SeatsNetwork) {
-			return false, g, "", TooManySignIns()
+		if !s.lobby.Enter(g.Network, guess.SeatsNetwork) {
+			return false, g, "", guess.TooManySignIns()
 		}
 		defer s.lobby.Leave(g.Network)
 		if err := s.Pause(ctx, g.Delay(s.Now())); err != nil {

@@ -53,7 +53,7 @@ type Service struct {
 	providers providers
 	// Sign-ins in progress, by network and by tenant: a provider that hangs holds up the
 	// sign-ins of its own tenant alone.
-	networks, tenants auth.Lobby
+	networks, tenants guess.Lobby
 }
 
 // Paths of the operations that providers and browsers are sent to.
@@ -247,15 +247,15 @@ func Disable(ctx context.Context, tx *db.Tx) error {
 // is slowed after many failures, and for one tenant. Whoever got in leaves.
 func (s *Service) enter(ctx context.Context, sc scope.Scope, t scope.TenantID) (leave func(), err error) {
 	network, tenant := guess.Network(sc.Actor.IP), string(t)
-	if !s.networks.Enter(network, auth.SeatsNetwork) {
-		return nil, auth.TooManySignIns()
+	if !s.networks.Enter(network, guess.SeatsNetwork) {
+		return nil, guess.TooManySignIns()
 	}
 	failed, err := s.failures(ctx, sc, 0)
 	if err == nil {
 		err = s.Auth.Pause(ctx, guess.NetworkDelay(failed))
 	}
 	if err == nil && !s.tenants.Enter(tenant, seatsTenant) {
-		err = auth.TooManySignIns()
+		err = guess.TooManySignIns()
 	}
 	if err != nil {
 		s.networks.Leave(network)

@@ -31,6 +31,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/factor"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/guess"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
@@ -138,7 +139,7 @@ type Service struct {
 	entries   *otter.Cache[[sha256.Size]byte, *entry]
 	loads     singleflight.Group
 	used      usage
-	lobby     Lobby
+	lobby     guess.Lobby
 	stop      func()
 }
 

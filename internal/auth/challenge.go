@@ -157,8 +157,8 @@ func (f *Factors) queue(ctx context.Context, g *guess.Guess) error {
 	if g.Familiar {
 		return nil
 	}
-	if !f.s.lobby.Enter(g.Network, SeatsNetwork) {
-		return TooManySignIns()
+	if !f.s.lobby.Enter(g.Network, guess.SeatsNetwork) {
+		return guess.TooManySignIns()
 	}
 	defer f.s.lobby.Leave(g.Network)
 	return f.s.Pause(ctx, g.Delay(f.s.Now()))

@@ -67,7 +67,7 @@ func (s *Service) login(ctx context.Context, sc scope.Scope, p Proof, what purpo
 	if err != nil {
 		return err
 	}
-	if err := checkPasswords(ctx, store, s.PasswordsOff); err != nil {
+	if err := checkPasswords(ctx, store, s.PasswordsOff); err != nil && (served || !fault.Is(err, fault.Forbidden)) {
 		return err
 	}
 	name := p.Username
@@ -113,8 +113,8 @@ func (s *Service) check(ctx context.Context, store *db.DB, sc scope.Scope, name,
 		return false, g, "", guess.Locked(wait)
 	}
 	if !g.Familiar {
-		if !s.lobby.Enter(g.Network, SeatsNetwork) {
-			return false, g, "", TooManySignIns()
+		if !s.lobby.Enter(g.Network, guess.SeatsNetwork) {
+			return false, g, "", guess.TooManySignIns()
 		}
 		defer s.lobby.Leave(g.Network)
 		if err := s.Pause(ctx, g.Delay(s.Now())); err != nil {
@@ -149,22 +149,33 @@ func wrongPassword() error {
 	return fault.New(fault.Unauthenticated, "invalid_credentials", "the user name or the password is wrong")
 }
 
-// loginStore returns the store of a tenant in which people can sign in; for any other
-// tenant, the default tenant's, where the attempt is counted and fails.
-func (s *Service) loginStore(ctx context.Context, id scope.TenantID) (store *db.DB, served bool, err error) {
-	r, err := s.realm(ctx, id, s.Now())
+// Serving returns the tenant whose people want to sign in. For one that is unknown, suspended
+// or deleted it returns the default tenant, where the caller does the same work in vain, and
+// false. It asks the stores each time: what is cached of tenants that there are would show
+// who is not one.
+func (s *Service) Serving(ctx context.Context, id scope.TenantID) (home scope.TenantID, served bool, err error) {
+	facts, _, err := s.loadFacts(ctx, id)
 	if err == nil {
-		err = r.serves()
+		err = serves(id, facts)
 	}
 	switch {
 	case err == nil:
-		served = true
+		return id, true, nil
 	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Forbidden), fault.Is(err, fault.Unauthenticated):
-		id = scope.DefaultTenant
+		return scope.DefaultTenant, false, nil
 	default:
+		return "", false, err
+	}
+}
+
+// loginStore returns the store of a tenant in which people can sign in; for any other
+// tenant, the default tenant's, where the attempt is counted and fails.
+func (s *Service) loginStore(ctx context.Context, id scope.TenantID) (store *db.DB, served bool, err error) {
+	home, served, err := s.Serving(ctx, id)
+	if err != nil {
 		return nil, false, err
 	}
-	store, err = s.Stores.Tenant(ctx, id)
+	store, err = s.Stores.Tenant(ctx, home)
 	return store, served, err
 }
 

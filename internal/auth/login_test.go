@@ -194,13 +194,10 @@ func TestCrowd(t *testing.T) {
 	crowd := stranger(scope.DefaultTenant)
 	crowd.Actor.IP = "198.51.100.1"
 	var all sync.WaitGroup
-	for i := range SeatsNetwork {
+	for i := range guess.SeatsNetwork {
 		all.Go(func() { _, _ = r.Login(ctx, crowd, fmt.Sprintf("user%d", i), "wrong") })
 	}
-	for taken := 0; taken < SeatsNetwork; {
-		r.lobby.mu.Lock()
-		taken = r.lobby.taken
-		r.lobby.mu.Unlock()
+	for r.lobby.Taken() < guess.SeatsNetwork {
 		runtime.Gosched()
 	}
 	var f *fault.Error
@@ -219,8 +216,8 @@ func TestCrowd(t *testing.T) {
 		t.Errorf("somebody else: %v", err)
 	}
 	all.Wait()
-	if r.lobby.taken != 0 || len(r.lobby.by) != 0 {
-		t.Errorf("the lobby is not empty: %+v", r.lobby.by)
+	if taken := r.lobby.Taken(); taken != 0 {
+		t.Errorf("the lobby is not empty: %d", taken)
 	}
 }
 
@@ -350,21 +347,4 @@ func count(t *testing.T, r *replica, sql string) (n int64) {
 		t.Fatal(err)
 	}
 	return n
-}
-
-// TestLobby: one network does not take the seats of others.
-func TestLobby(t *testing.T) {
-	var l Lobby
-	for range SeatsNetwork {
-		if !l.Enter("a", SeatsNetwork) {
-			t.Fatal("no seat")
-		}
-	}
-	if l.Enter("a", SeatsNetwork) || !l.Enter("b", SeatsNetwork) {
-		t.Error("one network has the seats of another")
-	}
-	l.Leave("a")
-	if !l.Enter("a", SeatsNetwork) {
-		t.Error("a seat was not given back")
-	}
 }

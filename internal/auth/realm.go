@@ -78,14 +78,17 @@ func (rs *realms) Plan(id scope.TenantID) string {
 	return r.facts.Load().Plan
 }
 
+// serves refuses a tenant that is not active.
+func (r *realm) serves() error { return serves(r.id, *r.facts.Load()) }
+
 // serves refuses a tenant that is not active: a suspended one with that reason, a deleted
 // one as gone.
-func (r *realm) serves() error {
-	switch r.facts.Load().Status {
+func serves(id scope.TenantID, facts tenant.Facts) error {
+	switch facts.Status {
 	case tenant.Active:
 		return nil
 	case tenant.Suspended:
-		return fault.New(fault.Forbidden, "tenant_access_denied", "the tenant is suspended").With("tenant_id", string(r.id))
+		return fault.New(fault.Forbidden, "tenant_access_denied", "the tenant is suspended").With("tenant_id", string(id))
 	default:
 		return refused()
 	}
@@ -145,16 +148,24 @@ func (rs *realms) refreshRealm(ctx context.Context, r *realm, now time.Time) err
 	return nil
 }
 
+// loadFacts reads what is known of a tenant, and the revision of its credentials. For a
+// tenant that was never there it does the same work, in the default tenant's store.
 func (rs *realms) loadFacts(ctx context.Context, id scope.TenantID) (tenant.Facts, int64, error) {
-	facts, err := rs.cfg.Tenants.Facts(ctx, id)
-	if err != nil {
-		return tenant.Facts{}, 0, err
+	facts, unknown := rs.cfg.Tenants.Facts(ctx, id)
+	if unknown != nil && !fault.Is(unknown, fault.NotFound) {
+		return tenant.Facts{}, 0, unknown
+	}
+	if unknown != nil {
+		id = scope.DefaultTenant
 	}
 	store, err := rs.cfg.Stores.Tenant(ctx, id)
 	if err != nil {
 		return tenant.Facts{}, 0, err
 	}
 	revision, err := store.Revision(ctx, user.Revision)
+	if unknown != nil {
+		err = unknown
+	}
 	return facts, revision, err
 }
 

@@ -46,3 +46,20 @@ func TestNetworksAreSlowedNotLocked(t *testing.T) {
 		t.Errorf("%d of 10000 failures are written", written)
 	}
 }
+
+// TestLobby: one network does not take the seats of others.
+func TestLobby(t *testing.T) {
+	var l Lobby
+	for range SeatsNetwork {
+		if !l.Enter("a", SeatsNetwork) {
+			t.Fatal("no seat")
+		}
+	}
+	if l.Enter("a", SeatsNetwork) || !l.Enter("b", SeatsNetwork) {
+		t.Error("one network has the seats of another")
+	}
+	l.Leave("a")
+	if !l.Enter("a", SeatsNetwork) {
+		t.Error("a seat was not given back")
+	}
+}

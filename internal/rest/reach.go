@@ -72,7 +72,7 @@ type Callers uint8
 const (
 	// Everybody are people, API keys and bouncers.
 	Everybody Callers = iota
-	// PlatformAdmins are platform administrators and the keys that they made.
+	// PlatformAdmins are platform administrators. A key of theirs is not one.
 	PlatformAdmins
 	// People are persons who are signed in.
 	People

@@ -53,7 +53,7 @@ type Service struct {
 	providers providers
 	// Sign-ins in progress, by network and by tenant: a provider that hangs holds up the
 	// sign-ins of its own tenant alone.
-	networks, tenants auth.Lobby
+	networks, tenants guess.Lobby
 }
 
 // Paths of the operations that providers and browsers are sent to.
@@ -194,14 +194,14 @@ func (s *Service) Offer(ctx context.Context, t scope.TenantID) (Offer, error) {
 // one NotFound.
 func (s *Service) served(ctx context.Context, t scope.TenantID) (record, error) {
 	none := fault.New(fault.NotFound, "sign_on_off", "people of this tenant do not sign in at an identity provider")
-	err := s.Auth.Serves(ctx, t)
-	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Forbidden) || fault.Is(err, fault.Unauthenticated) {
-		return record{}, none
-	}
+	home, served, err := s.Auth.Serving(ctx, t)
 	if err != nil {
 		return record{}, err
 	}
-	r, err := s.load(ctx, t)
+	r, err := s.load(ctx, home)
+	if err == nil && !served {
+		return record{}, none
+	}
 	if fault.Is(err, fault.NotFound) || err == nil && !r.Settings.Enabled {
 		return r, none
 	}
@@ -247,15 +247,15 @@ func Disable(ctx context.Context, tx *db.Tx) error {
 // is slowed after many failures, and for one tenant. Whoever got in leaves.
 func (s *Service) enter(ctx context.Context, sc scope.Scope, t scope.TenantID) (leave func(), err error) {
 	network, tenant := guess.Network(sc.Actor.IP), string(t)
-	if !s.networks.Enter(network, auth.SeatsNetwork) {
-		return nil, auth.TooManySignIns()
+	if !s.networks.Enter(network, guess.SeatsNetwork) {
+		return nil, guess.TooManySignIns()
 	}
 	failed, err := s.failures(ctx, sc, 0)
 	if err == nil {
 		err = s.Auth.Pause(ctx, guess.NetworkDelay(failed))
 	}
 	if err == nil && !s.tenants.Enter(tenant, seatsTenant) {
-		err = auth.TooManySignIns()
+		err = guess.TooManySignIns()
 	}
 	if err != nil {
 		s.networks.Leave(network)

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -91,8 +90,9 @@ type party struct {
 // operation is one operation of the served document.
 type operation struct {
 	id, method, path, permission string
-	also                         string // what it needs besides
-	reach                        string // what a credential of one environment may do with it
+	also                         string   // what it needs besides
+	reach                        string   // what a credential of one environment may do with it
+	callers                      []string // whom it is for; empty: people, keys and bouncers
 	public                       bool
 	optional                     bool // may be called without a credential
 	bearer                       bool // takes its credential as a bearer token only
@@ -135,6 +135,7 @@ func operations(t *testing.T, s *apptest.Server, document string, least int) []o
 			Permission  string                `json:"x-permission"`
 			Also        string                `json:"x-permission-also"`
 			Reach       string                `json:"x-environment"`
+			Callers     []string              `json:"x-callers"`
 			Security    []map[string][]string `json:"security"`
 			Parameters  []parameter           `json:"parameters"`
 			RequestBody struct {
@@ -154,7 +155,7 @@ func operations(t *testing.T, s *apptest.Server, document string, least int) []o
 				continue
 			}
 			op := operation{
-				id: d.ID, method: strings.ToUpper(method), path: path, permission: d.Permission, also: d.Also, reach: d.Reach,
+				id: d.ID, method: strings.ToUpper(method), path: path, permission: d.Permission, also: d.Also, reach: d.Reach, callers: d.Callers,
 				public: len(d.Security) == 0, media: slices.Sorted(maps.Keys(d.RequestBody.Content)),
 			}
 			op.body = len(op.media) > 0
@@ -185,7 +186,12 @@ func operations(t *testing.T, s *apptest.Server, document string, least int) []o
 func (op operation) directory() bool { return strings.HasPrefix(op.path, "/scim/") }
 
 // platform says whether the operation is for platform administrators alone.
-func (op operation) platform() bool { return strings.HasPrefix(op.path, "/api/v1/vendors") }
+func (op operation) platform() bool { return slices.Contains(op.callers, "platform_admin") }
+
+// takes says whether the operation is for a kind of caller.
+func (op operation) takes(kind string) bool {
+	return len(op.callers) == 0 || slices.Contains(op.callers, kind)
+}
 
 // secured are the operations that want a credential.
 func (r *rig) secured() []operation {
@@ -242,60 +248,6 @@ func (op operation) send(t *testing.T, c *apptest.Client, path string) *apptest.
 		body = []byte("{}")
 	}
 	return root.Do(t, op.method, path, body)
-}
-
-// tokens are access tokens that were made of keys, by key.
-var tokens sync.Map
-
-// tokenOf makes an access token of a key; the key itself where it makes none.
-func tokenOf(c *apptest.Client) string {
-	if known, ok := tokens.Load(c.APIKey); ok {
-		return known.(string)
-	}
-	holder := &apptest.Client{Base: strings.TrimSuffix(c.Base, "/api/v1") + "/api/v1", APIKey: c.APIKey}
-	res, err := holder.Try("POST", "/developer-portal/token", body{})
-	var made struct {
-		AccessToken string `json:"access_token"`
-	}
-	if err != nil || res.Status != 200 || res.Decode(&made) != nil {
-		return c.APIKey
-	}
-	tokens.Store(c.APIKey, made.AccessToken)
-	return made.AccessToken
-}
-
-// directories are the keys of tenants' directories, by the credentials that stand for the
-// whole tenant elsewhere.
-var directories sync.Map
-
-// shown is the client with its key where the operation looks for it, with a token that was
-// made of the key, or with the key of its tenant's directory.
-func (op operation) shown(c *apptest.Client) *apptest.Client {
-	if op.directory() {
-		if key, ok := directories.Load(c.APIKey + c.Bearer); ok {
-			own := *c
-			own.Bearer, own.APIKey = key.(string), ""
-			return &own
-		}
-		return c
-	}
-	if !op.bearer || c.APIKey == "" {
-		return c
-	}
-	bearer := *c
-	bearer.Bearer, bearer.APIKey = c.APIKey, ""
-	if op.token {
-		bearer.Bearer = tokenOf(c)
-	}
-	return &bearer
-}
-
-// credential is the header line with which the client shows its credential to the operation.
-func (op operation) credential(c *apptest.Client) string {
-	if c = op.shown(c); c.APIKey != "" {
-		return "X-API-Key: " + c.APIKey + "\r\n"
-	}
-	return "Authorization: Bearer " + c.Bearer + "\r\n"
 }
 
 // tenant makes a tenant with an administrator and a key.

@@ -47,6 +47,14 @@ type matrixCaller struct {
 	cookie, elsewhere bool
 }
 
+// kind is the kind of the caller as the document names it.
+func (c matrixCaller) kind() string {
+	if c.bound != "" || c.client.APIKey != "" {
+		return "api_key"
+	}
+	return "user"
+}
+
 // permissionMatrix: every operation, for each role, as a person with a token and with
 // a browser's session, as a key of the tenant and as keys and tokens that are bound
 // to one environment, naming no environment and each of the two. A browser's session
@@ -150,6 +158,10 @@ func (r *rig) admitted(t *testing.T, p *party, op operation, c matrixCaller, nam
 		t.Errorf("%s: %d %s, not refused for its environment", what, res.Status, res.Body)
 	case !denied && lacks && !(res.Status == 403 && holds(res, "permission")):
 		t.Errorf("%s: %d %s, not refused for its permission", what, res.Status, res.Body)
+	case !denied && !lacks && !op.takes(c.kind()) && !(c.role == "platform_admin" && c.kind() == "user" && op.platform()):
+		if res.Status != 403 {
+			t.Errorf("%s: %d %s, not refused for its kind", what, res.Status, res.Body)
+		}
 	case !denied && !lacks && op.foreign() && (res.Status == 401 || res.Status >= 500 || holds(res, "valid for")):
 		t.Errorf("%s: %d %s, not admitted", what, res.Status, res.Body)
 	case !denied && !lacks && res.Status == 415: // admitted: it takes a body in another form, such as CSV

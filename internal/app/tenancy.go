@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"time"
 
@@ -53,7 +54,7 @@ func startDomains(ctx context.Context, p *parts) error {
 
 // startDeployments sets up moves of tenants between regions.
 func startDeployments(p *parts) error {
-	p.deployments = &region.Service{Stores: p.stores, Tenants: p.tenants, Now: p.now, Ticks: ticks, NewID: newID, Keep: p.cfg.DeployKeep, Logger: p.log}
+	p.deployments = &region.Service{Stores: p.stores, Tenants: p.tenants, Now: p.now, Ticks: ticks, NewID: newID, Host: hostOf(p.cfg.URL()), Keep: p.cfg.DeployKeep, Logger: p.log}
 	p.tenants.OnPurge = append(p.tenants.OnPurge, p.deployments.Forget)
 	leases := &job.Leases{System: p.stores.System(), Holder: newID(), Now: p.now, Logger: p.log}
 	if p.cfg.DatabaseURL == "" {
@@ -64,6 +65,15 @@ func startDeployments(p *parts) error {
 		return nil
 	})
 	return nil
+}
+
+// hostOf is the host that a URL names.
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
 }
 
 // hosts are the host names that name tenants.

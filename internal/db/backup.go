@@ -25,7 +25,7 @@ var ErrNotHere = errors.New("db: PostgreSQL is backed up with its own tools")
 // ErrNotHere.
 func (c *Cluster) Backup(ctx context.Context, dir string) (made []string, elsewhere []scope.TenantID, err error) {
 	copied := map[scope.TenantID]bool{}
-	places := map[scope.TenantID]backend{}
+	places := map[scope.TenantID]location{}
 	for {
 		tenants, err := c.Tenants(ctx)
 		if err != nil {
@@ -45,14 +45,14 @@ func (c *Cluster) Backup(ctx context.Context, dir string) (made []string, elsewh
 				return made, elsewhere, err
 			}
 			places[id] = at
-			from, ok := at.(*sqliteBackend)
+			from, ok := at.backend.(*sqliteBackend)
 			if !ok {
-				if at != c.home {
+				if at.backend != c.home {
 					elsewhere = append(elsewhere, id)
 				}
 				continue
 			}
-			if made, err = from.backup(ctx, id, dir, made); err != nil {
+			if made, err = from.backup(ctx, at.part, dir, made); err != nil {
 				return made, elsewhere, err
 			}
 		}
@@ -64,12 +64,12 @@ func (c *Cluster) Backup(ctx context.Context, dir string) (made []string, elsewh
 }
 
 // backupSystem copies the system store, after the tenants, which were in these places.
-func (c *Cluster) backupSystem(ctx context.Context, dir string, made []string, places map[scope.TenantID]backend) ([]string, error) {
+func (c *Cluster) backupSystem(ctx context.Context, dir string, made []string, places map[scope.TenantID]location) ([]string, error) {
 	b, ok := c.home.(*sqliteBackend)
 	if !ok {
 		return made, ErrNotHere
 	}
-	made, err := b.backup(ctx, "", dir, made)
+	made, err := b.backup(ctx, part{}, dir, made)
 	if err != nil {
 		return made, err
 	}
@@ -78,7 +78,7 @@ func (c *Cluster) backupSystem(ctx context.Context, dir string, made []string, p
 
 // stayed refuses a backup during which a tenant moved: its system store may lead to a store
 // that the backup does not have.
-func (c *Cluster) stayed(ctx context.Context, places map[scope.TenantID]backend) error {
+func (c *Cluster) stayed(ctx context.Context, places map[scope.TenantID]location) error {
 	for id, was := range places {
 		at, err := c.locate(ctx, id)
 		switch {
@@ -93,8 +93,8 @@ func (c *Cluster) stayed(ctx context.Context, places map[scope.TenantID]backend)
 }
 
 // backup copies one store into dir and adds it to made.
-func (b *sqliteBackend) backup(ctx context.Context, id scope.TenantID, dir string, made []string) ([]string, error) {
-	from := b.path(id)
+func (b *sqliteBackend) backup(ctx context.Context, p part, dir string, made []string) ([]string, error) {
+	from := b.path(p)
 	rel := filepath.Join(b.saved, filepath.Base(b.tenants), filepath.Base(from))
 	if b.dir != "" {
 		var err error
@@ -112,15 +112,20 @@ func (b *sqliteBackend) backup(ctx context.Context, id scope.TenantID, dir strin
 	if _, err := os.Stat(from); errors.Is(err, os.ErrNotExist) {
 		return made, nil // a tenant whose store was never used
 	}
-	if err := b.copyTo(ctx, id, to); err != nil {
+	if err := b.copyTo(ctx, p, to); err != nil {
 		return made, fmt.Errorf("db: backup of %s: %w", rel, err)
 	}
 	return append(made, rel), nil
 }
 
 // copyTo writes the current content of one file to a new file.
-func (b *sqliteBackend) copyTo(ctx context.Context, id scope.TenantID, to string) (err error) {
-	conn, err := dialSQLite(ctx, b.dsn(id, "rw", false))
+func (b *sqliteBackend) copyTo(ctx context.Context, p part, to string) (err error) {
+	_, done, err := b.use(p)
+	if err != nil {
+		return err
+	}
+	defer done()
+	conn, err := dialSQLite(ctx, b.dsn(p, "rw", false))
 	if err != nil {
 		return err
 	}

@@ -81,18 +81,28 @@ type cursor interface {
 	close() error
 }
 
-// backend is the part in which SQLite and PostgreSQL differ. The empty tenant is the system
-// store.
+// part names a store inside a backend: a tenant's, or the system store if the tenant is empty.
+// Each move of a tenant makes a new generation, whose file or schema has a name of its own. So
+// no name is used twice, and what still uses an old store can never meet a new one.
+type part struct {
+	tenant     scope.TenantID
+	generation string // empty: the tenant has never moved
+}
+
+// backend is the part in which SQLite and PostgreSQL differ.
 type backend interface {
 	name() string
-	begin(ctx context.Context, id scope.TenantID, write bool) (txn, error)
-	// provision creates the store if it is missing and migrates it.
-	provision(ctx context.Context, id scope.TenantID) error
+	begin(ctx context.Context, p part, write bool) (txn, error)
+	// provision creates the store if it is missing and migrates it. check, if there is one,
+	// may refuse to create it.
+	provision(ctx context.Context, p part, check func() error) error
 	// drop removes the store. check, if there is one, may refuse that; nobody else drops or
 	// creates the store meanwhile.
-	drop(ctx context.Context, id scope.TenantID, check func() error) error
+	drop(ctx context.Context, p part, check func() error) error
 	// exists reports whether there is a store, migrated or not.
-	exists(ctx context.Context, id scope.TenantID) (bool, error)
+	exists(ctx context.Context, p part) (bool, error)
+	// parts lists the stores that a tenant has here, migrated or not.
+	parts(ctx context.Context, id scope.TenantID) ([]part, error)
 	connections() int
 	// sizeQuery returns the size of the connection's store in bytes.
 	sizeQuery() string
@@ -129,7 +139,7 @@ func (c *Cluster) hasRoom() bool {
 // tenantState is what this replica knows about one tenant's store.
 type tenantState struct {
 	mu sync.Mutex // held while the store is being provisioned
-	at backend    // nil until the store is ready
+	at location   // empty until the store is ready
 	db *DB
 }
 
@@ -173,21 +183,21 @@ func (c *Cluster) open(ctx context.Context, cfg Config) error {
 	}
 	c.home = home
 	for _, id := range []scope.TenantID{"", scope.DefaultTenant} {
-		if err := refuseNewer(ctx, c.home, id); err != nil {
+		if err := refuseNewer(ctx, location{c.home, part{tenant: id}}); err != nil {
 			return err
 		}
 	}
-	if err := c.home.provision(ctx, ""); err != nil {
+	if err := c.home.provision(ctx, part{}, nil); err != nil {
 		return err
 	}
 	if err := c.openRegions(ctx, cfg); err != nil {
 		return err
 	}
 	at, err := c.locate(ctx, scope.DefaultTenant)
-	if err != nil || at == c.home {
+	if err != nil {
 		return nil //nolint:nilerr // it is not there yet; what else it may be, the first use says
 	}
-	return refuseNewer(ctx, at, scope.DefaultTenant)
+	return refuseNewer(ctx, at)
 }
 
 // openBackend opens one store: that of a region, or with an empty name the deployment's own.
@@ -217,14 +227,22 @@ func (c *Cluster) Tenant(ctx context.Context, id scope.TenantID) (*DB, error) {
 	return d, err
 }
 
-// find returns a tenant's store and its backend.
-func (c *Cluster) find(ctx context.Context, id scope.TenantID) (*DB, backend, error) {
+// find returns a tenant's store and its location.
+func (c *Cluster) find(ctx context.Context, id scope.TenantID) (d *DB, at location, err error) {
+	err = retryLost(ctx, func() error {
+		d, at, err = c.findOnce(ctx, id)
+		return err
+	})
+	return d, at, err
+}
+
+func (c *Cluster) findOnce(ctx context.Context, id scope.TenantID) (*DB, location, error) {
 	c.mu.Lock()
 	st := c.tenants[id]
 	if st == nil { // only valid names are stored
 		if !validTenant.MatchString(string(id)) {
 			c.mu.Unlock()
-			return nil, nil, unknownTenant(id)
+			return nil, location{}, unknownTenant(id)
 		}
 		st = &tenantState{db: &DB{cluster: c, tenant: id}}
 		c.tenants[id] = st
@@ -232,12 +250,12 @@ func (c *Cluster) find(ctx context.Context, id scope.TenantID) (*DB, backend, er
 	c.mu.Unlock()
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.at != nil {
+	if st.at.backend != nil {
 		return st.db, st.at, nil
 	}
 	at, err := c.locate(ctx, id)
 	if err == nil {
-		err = at.provision(ctx, id)
+		err = at.provision(ctx, at.part, func() error { return c.mayCreate(ctx, at) })
 	}
 	if err != nil {
 		c.mu.Lock()
@@ -245,7 +263,7 @@ func (c *Cluster) find(ctx context.Context, id scope.TenantID) (*DB, backend, er
 			delete(c.tenants, id)
 		}
 		c.mu.Unlock()
-		return nil, nil, err
+		return nil, location{}, err
 	}
 	st.at = at
 	return st.db, at, nil
@@ -289,17 +307,17 @@ func (c *Cluster) DropTenant(ctx context.Context, id scope.TenantID) error {
 	if err != nil {
 		return err
 	}
-	stores, err := c.everywhere(ctx, id)
-	if err != nil {
+	if err := c.dropAll(ctx, id); err != nil {
 		return err
 	}
-	for _, b := range stores {
-		if err := b.drop(ctx, id, nil); err != nil {
+	return c.system.Write(ctx, func(tx *Tx) error {
+		if _, err := tx.Exec(ctx, `DELETE FROM deployments WHERE tenant = $1`, id); err != nil {
 			return err
 		}
-	}
-	return c.system.Write(ctx, func(tx *Tx) error {
-		_, err := tx.Exec(ctx, `DELETE FROM tenants WHERE id = $1`, id)
+		if _, err := tx.Exec(ctx, `DELETE FROM tenants WHERE id = $1`, id); err != nil {
+			return err
+		}
+		_, err := tx.Bump(ctx, tenantsRevision)
 		return err
 	})
 }
@@ -376,6 +394,11 @@ func (c *Cluster) forget(tenant scope.TenantID, name string) {
 	}
 	if tenant != "" || (name != tenantsRevision && name != "") {
 		return
+	}
+	for _, b := range c.opened() {
+		if pg, ok := b.(*pgBackend); ok {
+			pg.unbind()
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

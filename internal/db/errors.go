@@ -62,7 +62,7 @@ var errUnavailable = errors.New("the store cannot be reached")
 // retryable reports whether the backend said that the transaction had no effect and may run
 // again.
 func retryable(err error) bool {
-	if errors.Is(err, errLostGroup) {
+	if errors.Is(err, errLostGroup) || errors.Is(err, errMovedOn) {
 		return true
 	}
 	var pg *pgconn.PgError
@@ -75,6 +75,23 @@ func retryable(err error) bool {
 		case "XX000": // DROP ROLE counted what another database needs while that was dropped
 			return strings.HasPrefix(pg.Message, "cache lookup failed for database ")
 		}
+	}
+	return false
+}
+
+// storeGone reports whether an error may mean that the store was dropped.
+func storeGone(err error) bool {
+	var lite *sqlite.Error
+	if errors.As(err, &lite) {
+		switch lite.Code() & 0xff {
+		case lib.SQLITE_ERROR, lib.SQLITE_READONLY, lib.SQLITE_IOERR, lib.SQLITE_CORRUPT, lib.SQLITE_CANTOPEN, lib.SQLITE_NOTADB:
+			return true
+		}
+		return false
+	}
+	switch stateOf(err) {
+	case "42P01", "42501", "42704", "3F000", "22023": // no such table, no right, no such role or schema
+		return true
 	}
 	return false
 }

@@ -110,8 +110,9 @@ var ErrNewer = errors.New("the data was written by a newer gatehouse")
 // refuseNewer returns ErrNewer if a store has a migration that this program does not know.
 // A program that starts must not write to an unknown schema; one that is already running
 // when a newer one starts continues.
-func refuseNewer(ctx context.Context, b backend, id scope.TenantID) error {
-	t, err := b.begin(ctx, id, false)
+func refuseNewer(ctx context.Context, at location) error {
+	id := at.part.tenant
+	t, err := at.begin(ctx, at.part, false)
 	if err != nil {
 		return nil //nolint:nilerr // a store that is not there yet; what else it may be, the first use says
 	}

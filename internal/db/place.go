@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -81,7 +84,7 @@ func healthOf(ctx context.Context, b backend) Health {
 
 // pingSystem reads one row from a backend's system store.
 func pingSystem(ctx context.Context, b backend) error {
-	t, err := b.begin(ctx, "", false)
+	t, err := b.begin(ctx, part{}, false)
 	if err != nil {
 		return err
 	}
@@ -93,8 +96,33 @@ func pingSystem(ctx context.Context, b backend) error {
 	return each(ctx, cur, func(int64) bool { return true })
 }
 
-// backendOf is the backend of a store by its name in the system store; the empty name is the
-// deployment's own.
+// location is a store: where it is, and which one it is there.
+type location struct {
+	backend
+	part part
+}
+
+// generationMark is between the name of a store's backend and its generation.
+const generationMark = "#"
+
+// NewStore names a store where the named one is, which no tenant has had before.
+func (c *Cluster) NewStore(store string) string {
+	base, _, _ := strings.Cut(store, generationMark)
+	id := uuid.New()
+	return base + generationMark + "g" + hex.EncodeToString(id[:generationBytes])
+}
+
+// A generation is g and this many random bytes in hexadecimal digits.
+const generationBytes = 6
+
+// storeOf is a tenant's store by its name in the system store.
+func (c *Cluster) storeOf(id scope.TenantID, store string) (location, error) {
+	base, generation, _ := strings.Cut(store, generationMark)
+	b, err := c.backendOf(base)
+	return location{b, part{id, generation}}, err
+}
+
+// backendOf is the backend with a name; the empty name is the deployment's own.
 func (c *Cluster) backendOf(store string) (backend, error) {
 	if store == "" {
 		return c.home, nil
@@ -166,25 +194,61 @@ func (c *Cluster) opened() []backend {
 	return out
 }
 
-// everywhere are the backends that may contain a part of a tenant: also where it was before
-// it moved, and where a move left a part.
-func (c *Cluster) everywhere(ctx context.Context, id scope.TenantID) ([]backend, error) {
-	var names []string
+// dropAll drops all stores of a tenant: also what it had before it moved, and what a move that
+// did not end left.
+func (c *Cluster) dropAll(ctx context.Context, id scope.TenantID) error {
+	stores, err := c.StoresOf(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, store := range stores {
+		at, err := c.storeOf(id, store)
+		if err == nil {
+			err = at.drop(ctx, at.part, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// StoresOf lists all stores that a tenant has, sorted: the one that it is in, those that it was
+// in, and those that a move has begun to fill.
+func (c *Cluster) StoresOf(ctx context.Context, id scope.TenantID) ([]string, error) {
+	var named []string
 	err := c.system.Read(ctx, func(tx *Tx) (err error) {
-		names, err = All[string](ctx, tx, `SELECT store FROM tenants WHERE id = $1
+		named, err = All[string](ctx, tx, `SELECT store FROM tenants WHERE id = $1
 			UNION SELECT source FROM deployments WHERE tenant = $1 UNION SELECT target FROM deployments WHERE tenant = $1`, id)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	out := c.all()
-	for _, name := range names {
-		b, err := c.backendOf(name)
-		if err == nil && !slices.Contains(out, b) {
-			out = append(out, b)
+	bases := append(c.Regions(), "")
+	for _, store := range named {
+		base, _, _ := strings.Cut(store, generationMark)
+		bases = append(bases, base)
+	}
+	slices.Sort(bases)
+	var out []string
+	for _, base := range slices.Compact(bases) {
+		b, err := c.backendOf(base)
+		if err != nil {
+			continue // a region that is configured no longer
+		}
+		parts, err := b.parts(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range parts {
+			if p.generation != "" {
+				p.generation = generationMark + p.generation
+			}
+			out = append(out, base+p.generation)
 		}
 	}
+	slices.Sort(out)
 	return out, nil
 }
 
@@ -194,20 +258,52 @@ type placement struct {
 	Store  string `db:"store"`
 }
 
-// locate reads which backend a tenant is in. Fault: NotFound tenant_not_found.
-func (c *Cluster) locate(ctx context.Context, id scope.TenantID) (backend, error) {
+// mayCreate refuses to create a store that was dropped because the tenant has moved.
+func (c *Cluster) mayCreate(ctx context.Context, at location) error {
+	now, err := c.locate(ctx, at.part.tenant)
+	switch {
+	case err != nil:
+		return err
+	case now != at:
+		return errMovedOn
+	case at.part.generation != "": // only a move makes one
+		return unavailable(errors.New("the store of tenant " + string(at.part.tenant) + " is missing"))
+	}
+	return nil
+}
+
+// errMovedOn says that a transaction met a store that the tenant no longer has. It may run
+// again, in the present one.
+var errMovedOn = errors.New("the tenant has moved to another store")
+
+// elsewhere marks err as errMovedOn if the store is gone because the tenant has another one by
+// now, of which this replica has not heard yet. cause is what the store said.
+func (d *DB) elsewhere(ctx context.Context, at location, cause, err error) error {
+	if d.at != nil || d.tenant == "" || !storeGone(cause) {
+		return err
+	}
+	now, unknown := d.cluster.locate(ctx, d.tenant)
+	if unknown != nil || now == at {
+		return err
+	}
+	d.cluster.forgetPlace(d.tenant)
+	return fmt.Errorf("%w: %w", errMovedOn, err)
+}
+
+// locate reads where a tenant's store is. Fault: NotFound tenant_not_found.
+func (c *Cluster) locate(ctx context.Context, id scope.TenantID) (location, error) {
 	var at placement
 	err := c.system.Read(ctx, func(tx *Tx) (err error) {
 		at, err = One[placement](ctx, tx, `SELECT status, store FROM tenants WHERE id = $1`, id)
 		return err
 	})
 	if errors.Is(err, ErrNoRows) || err == nil && at.Status == statusPurging {
-		return nil, unknownTenant(id)
+		return location{}, unknownTenant(id)
 	}
 	if err != nil {
-		return nil, err
+		return location{}, err
 	}
-	return c.backendOf(at.Store)
+	return c.storeOf(id, at.Store)
 }
 
 // Place sets the store of a tenant in a transaction of the system store, and has all replicas
@@ -245,11 +341,11 @@ func (c *Cluster) At(id scope.TenantID, store string) (*DB, error) {
 	if !validTenant.MatchString(string(id)) {
 		return nil, unknownTenant(id)
 	}
-	b, err := c.backendOf(store)
+	at, err := c.storeOf(id, store)
 	if err != nil {
 		return nil, err
 	}
-	return &DB{cluster: c, tenant: id, at: b}, nil
+	return &DB{cluster: c, tenant: id, at: &at}, nil
 }
 
 // Provision creates the part of a handle from At and migrates it.
@@ -257,7 +353,7 @@ func (d *DB) Provision(ctx context.Context) error {
 	if d.at == nil {
 		return errNoPart
 	}
-	return d.at.provision(ctx, d.tenant)
+	return d.at.provision(ctx, d.at.part, nil)
 }
 
 var errNoPart = errors.New("db: this is no handle from Cluster.At")
@@ -268,8 +364,8 @@ func (d *DB) Discard(ctx context.Context, check func(tx *Tx) error) error {
 	if d.at == nil {
 		return errNoPart
 	}
-	err := d.at.drop(ctx, d.tenant, func() error {
-		found, err := d.at.exists(ctx, d.tenant)
+	err := d.at.drop(ctx, d.at.part, func() error {
+		found, err := d.at.exists(ctx, d.at.part)
 		if err != nil || !found {
 			return err
 		}

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -43,6 +45,9 @@ type pgBackend struct {
 	prefix string
 	ears   *listener
 	shared bool // pool and ears are another backend's
+	// epoch counts the roles that were created or dropped. A connection that took a role
+	// before cannot use a new one of the same name, so it takes it again.
+	epoch *atomic.Int64
 }
 
 // bound is the key of a context's binding, and of a connection's.
@@ -52,6 +57,7 @@ type bound struct{}
 type binding struct {
 	schema string
 	role   string // empty: the login itself
+	epoch  int64
 }
 
 // openPostgres opens a database: that of a region, or with an empty region the deployment's own.
@@ -73,7 +79,7 @@ func openPostgres(ctx context.Context, cfg Config, url, region string, heard fun
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	b := &pgBackend{pool: pool, instance: uuid.NewString()}
+	b := &pgBackend{pool: pool, instance: uuid.NewString(), epoch: new(atomic.Int64)}
 	if region != "" {
 		b.prefix = region + "_"
 	}
@@ -117,28 +123,69 @@ func prepareConn(ctx context.Context, c *pgx.Conn) (bool, error) {
 }
 
 // bind puts a store's binding into the context of an acquire.
-func (b *pgBackend) bind(ctx context.Context, id scope.TenantID) context.Context {
-	return context.WithValue(ctx, bound{}, b.bindingOf(id))
+func (b *pgBackend) bind(ctx context.Context, p part) context.Context {
+	return context.WithValue(ctx, bound{}, b.bindingOf(p))
 }
 
-func (b *pgBackend) bindingOf(id scope.TenantID) binding {
-	if id == "" {
+func (b *pgBackend) bindingOf(p part) binding {
+	if p.tenant == "" {
 		return binding{schema: systemSchema}
 	}
-	if b.deployment == "" {
-		return binding{schema: identifier("t_"+b.prefix, string(id))}
+	out := binding{schema: identifier("t_"+b.prefix, p), epoch: b.epoch.Load()}
+	if b.deployment != "" {
+		out.role = identifier("gh_"+b.deployment+"_"+b.prefix, p)
 	}
-	return binding{schema: identifier("t_"+b.prefix, string(id)), role: identifier("gh_"+b.deployment+"_"+b.prefix, string(id))}
+	return out
 }
 
-// identifier is prefix and name, shortened with a hash if PostgreSQL would cut it at 63
-// bytes. The underscore keeps it apart from the names of tenants.
-func identifier(prefix, name string) string {
-	if len(prefix)+len(name) <= 63 {
+// unbind has every connection take its role again before its next transaction.
+func (b *pgBackend) unbind() { b.epoch.Add(1) }
+
+// identifier names a part after a prefix, and shortens the tenant with a hash if PostgreSQL
+// would cut the name at 63 bytes. The underscore keeps it apart from the names of tenants.
+func identifier(prefix string, p part) string {
+	if p.generation == "" {
+		return shorten(prefix, string(p.tenant), 63)
+	}
+	return generations(prefix, p.tenant) + p.generation
+}
+
+// generations begins the names of all generations of a tenant.
+func generations(prefix string, id scope.TenantID) string {
+	return shorten(prefix, string(id), 63-2-2*generationBytes) + "_"
+}
+
+func shorten(prefix, name string, most int) string {
+	if len(prefix)+len(name) <= most {
 		return prefix + name
 	}
 	sum := sha256.Sum256([]byte(name))
-	return prefix + name[:63-len(prefix)-17] + "_" + hex.EncodeToString(sum[:8])
+	return prefix + name[:max(0, most-len(prefix)-17)] + "_" + hex.EncodeToString(sum[:8])
+}
+
+// parts looks for the schemas of a tenant.
+func (b *pgBackend) parts(ctx context.Context, id scope.TenantID) ([]part, error) {
+	first, later := identifier("t_"+b.prefix, part{tenant: id}), generations("t_"+b.prefix, id)
+	var out []part
+	err := b.session(ctx, b.bindingOf(part{}), func(c *pgx.Conn) error {
+		rows, err := c.Query(ctx, `SELECT nspname::TEXT FROM pg_namespace WHERE nspname = $1 OR starts_with(nspname::TEXT, $2) AND length(nspname::TEXT) = $3`,
+			first, later, len(later)+1+2*generationBytes)
+		if err != nil {
+			return err
+		}
+		names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		for _, name := range names {
+			generation, is := strings.CutPrefix(name, later)
+			switch {
+			case name == first:
+				out = append(out, part{tenant: id})
+			case is && generation[0] == 'g':
+				out = append(out, part{id, generation})
+			}
+		}
+		return err
+	})
+	return out, translate(ctx, err)
 }
 
 // prepareDatabase creates the system schema and finds out whether tenants get roles.
@@ -205,19 +252,19 @@ func lockKey(id scope.TenantID, name string) int64 {
 
 func (b *pgBackend) name() string { return "postgres" }
 
-func (b *pgBackend) begin(ctx context.Context, id scope.TenantID, write bool) (txn, error) {
+func (b *pgBackend) begin(ctx context.Context, p part, write bool) (txn, error) {
 	opts := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	if write {
 		opts = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
 	}
 	for try := 1; ; try++ {
-		c, err := b.acquire(ctx, id)
+		c, err := b.acquire(ctx, p)
 		if err != nil {
 			return nil, err
 		}
 		tx, err := beginTx(ctx, c, opts)
 		if err == nil {
-			return &pgTxn{conn: c, tx: tx, backend: b, tenant: id}, nil
+			return &pgTxn{conn: c, tx: tx, backend: b, tenant: p.tenant}, nil
 		}
 		c.Release()
 		// The server was restarted while the connections were idle: a new one may work.
@@ -244,8 +291,8 @@ func timeoutFault(caller, ours context.Context, err error) error {
 	return err
 }
 
-func (b *pgBackend) acquire(ctx context.Context, id scope.TenantID) (*pgxpool.Conn, error) {
-	ctx, cancel := context.WithTimeout(b.bind(ctx, id), acquireTimeout)
+func (b *pgBackend) acquire(ctx context.Context, p part) (*pgxpool.Conn, error) {
+	ctx, cancel := context.WithTimeout(b.bind(ctx, p), acquireTimeout)
 	defer cancel()
 	c, err := b.pool.Acquire(ctx)
 	if err != nil {
@@ -271,33 +318,42 @@ func brokenConn(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || err.Error() == "conn closed"
 }
 
-func (b *pgBackend) provision(ctx context.Context, id scope.TenantID) error {
+func (b *pgBackend) provision(ctx context.Context, p part, check func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
 	defer cancel()
-	t, err := b.begin(ctx, id, false)
+	t, err := b.begin(ctx, p, false)
 	if err == nil {
-		ok, err := upToDate(ctx, t, id)
+		ok, err := upToDate(ctx, t, p.tenant)
 		t.rollback()
 		if ok || err != nil {
 			return translate(ctx, err)
 		}
 	}
 	// A missing role is an error above, and harmless here.
-	if id != "" {
-		if err := b.makeTenant(ctx, id); err != nil {
+	if p.tenant != "" {
+		there, err := b.exists(ctx, p)
+		if err != nil {
+			return err
+		}
+		if !there && check != nil {
+			if err := check(); err != nil {
+				return err
+			}
+		}
+		if err := b.makeTenant(ctx, p); err != nil {
 			return translate(ctx, err)
 		}
 	}
 	pool := stdlib.OpenDBFromPool(b.pool)
-	err = migrate(b.bind(ctx, id), pool, postgresDialect(), id, sessionLock{lockKey(id, "db.migrate")})
+	err = migrate(b.bind(ctx, p), pool, postgresDialect(), p.tenant, sessionLock{lockKey(p.tenant, "db.migrate")})
 	return translate(ctx, errors.Join(err, pool.Close()))
 }
 
 // makeTenant creates the role and the schema of a tenant, unless they exist.
-func (b *pgBackend) makeTenant(ctx context.Context, id scope.TenantID) error {
-	as := b.bindingOf(id)
+func (b *pgBackend) makeTenant(ctx context.Context, p part) error {
+	as := b.bindingOf(p)
 	schema, role := pgx.Identifier{as.schema}.Sanitize(), pgx.Identifier{as.role}.Sanitize()
-	return b.session(ctx, b.bindingOf(""), func(c *pgx.Conn) error {
+	return b.session(ctx, b.bindingOf(part{}), func(c *pgx.Conn) error {
 		return exclusively(ctx, c, "db.tenant", func() error {
 			if as.role == "" {
 				_, err := c.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+schema)
@@ -309,6 +365,7 @@ func (b *pgBackend) makeTenant(ctx context.Context, id scope.TenantID) error {
 				return err
 			}
 			if !known {
+				b.unbind()
 				_, err := c.Exec(ctx, "CREATE ROLE "+role+" NOLOGIN NOINHERIT")
 				if state := stateOf(err); err != nil && state != "42710" && state != "23505" { // a copy of this database created it first
 					return err
@@ -323,11 +380,11 @@ func (b *pgBackend) makeTenant(ctx context.Context, id scope.TenantID) error {
 	})
 }
 
-func (b *pgBackend) drop(ctx context.Context, id scope.TenantID, check func() error) error {
+func (b *pgBackend) drop(ctx context.Context, p part, check func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
 	defer cancel()
-	as := b.bindingOf(id)
-	err := b.session(ctx, b.bindingOf(""), func(c *pgx.Conn) error {
+	as := b.bindingOf(p)
+	err := b.session(ctx, b.bindingOf(part{}), func(c *pgx.Conn) error {
 		return exclusively(ctx, c, "db.tenant", func() error {
 			if check != nil {
 				if err := check(); err != nil {
@@ -339,12 +396,13 @@ func (b *pgBackend) drop(ctx context.Context, id scope.TenantID, check func() er
 			return retryLost(ctx, func() error { return dropSchema(ctx, c, as) })
 		})
 	})
+	b.unbind()
 	return translate(ctx, err)
 }
 
-func (b *pgBackend) exists(ctx context.Context, id scope.TenantID) (found bool, err error) {
-	err = b.session(ctx, b.bindingOf(""), func(c *pgx.Conn) error {
-		return c.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, b.bindingOf(id).schema).Scan(&found)
+func (b *pgBackend) exists(ctx context.Context, p part) (found bool, err error) {
+	err = b.session(ctx, b.bindingOf(part{}), func(c *pgx.Conn) error {
+		return c.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, b.bindingOf(p).schema).Scan(&found)
 	})
 	return found, translate(ctx, err)
 }

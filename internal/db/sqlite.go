@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,7 +35,12 @@ type sqliteBackend struct {
 
 	mu     sync.Mutex
 	closed bool
-	open   map[scope.TenantID]*sqliteStore
+	open   map[part]*sqliteStore
+	// ghosts counts the stores that are out of open and still have connections. As long as
+	// there are some, no file of that name is made anew: SQLite removes the log of a database
+	// by its name when the last connection closes.
+	ghosts map[part]int
+	buried chan struct{} // closed when a ghost is gone
 	// Stores without users, the longest unused first.
 	unused struct{ busy, others *list.List }
 	trims  int         // how many there were
@@ -47,14 +55,15 @@ const (
 
 // sqliteStore is one open file: one writer and a few readers.
 type sqliteStore struct {
-	id     scope.TenantID
+	part   part
 	writer *sqliteWriter
 	reads  *sqliteReaders
 	// All below are guarded by sqliteBackend.mu.
 	users  int
 	list   *list.List // that it is in, at place; nil: it has users
 	place  *list.Element
-	gone   bool // closed or dropped: the last user closes the connections
+	gone   bool // dropped: the last user closes the connections
+	closed bool // with the backend: the same
 	opened int  // how many trims there were before
 	used   bool // since the last trim
 }
@@ -67,7 +76,7 @@ func openSQLite(cfg Config, dir, region string) (*sqliteBackend, error) {
 	}
 	b := &sqliteBackend{
 		dir: dir, tenants: filepath.Join(dir, "tenants"), readers: cfg.Readers, maxIdle: cfg.MaxOpenTenants,
-		open: map[scope.TenantID]*sqliteStore{},
+		open: map[part]*sqliteStore{}, ghosts: map[part]int{}, buried: make(chan struct{}),
 	}
 	b.unused.busy, b.unused.others = list.New(), list.New()
 	if region != "" {
@@ -81,11 +90,38 @@ func openSQLite(cfg Config, dir, region string) (*sqliteBackend, error) {
 
 func (b *sqliteBackend) name() string { return "sqlite" }
 
-func (b *sqliteBackend) path(id scope.TenantID) string {
-	if id == "" {
+func (b *sqliteBackend) path(p part) string {
+	switch {
+	case p.tenant == "":
 		return filepath.Join(b.dir, "system.db")
+	case p.generation == "":
+		return filepath.Join(b.tenants, string(p.tenant)+".db")
 	}
-	return filepath.Join(b.tenants, string(id)+".db")
+	return filepath.Join(b.tenants, string(p.tenant)+"."+p.generation+".db")
+}
+
+// parts looks for the files of a tenant. Its id has no dot.
+func (b *sqliteBackend) parts(_ context.Context, id scope.TenantID) ([]part, error) {
+	files, err := os.ReadDir(b.tenants)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	found := map[part]bool{}
+	for _, f := range files {
+		name := strings.TrimSuffix(strings.TrimSuffix(f.Name(), "-wal"), "-shm")
+		of, rest, _ := strings.Cut(name, ".")
+		switch {
+		case of != string(id):
+		case rest == "db":
+			found[part{tenant: id}] = true
+		case strings.HasSuffix(rest, ".db"):
+			found[part{id, strings.TrimSuffix(rest, ".db")}] = true
+		}
+	}
+	return slices.Collect(maps.Keys(found)), nil
 }
 
 // ownRegions is the directory, inside the data directory, of regions that have none of their own.
@@ -98,7 +134,7 @@ const forWriter = "&_pragma=cache_spill(0)&_pragma=temp_store(2)"
 
 // dsn is the file's address with the settings of every connection. A file must exist unless
 // mode is rwc: a dropped tenant must not come back empty.
-func (b *sqliteBackend) dsn(id scope.TenantID, mode string, queryOnly bool) string {
+func (b *sqliteBackend) dsn(p part, mode string, queryOnly bool) string {
 	q := url.Values{}
 	q.Set("mode", mode)
 	q.Set("_busy_timeout", "2000")
@@ -110,7 +146,7 @@ func (b *sqliteBackend) dsn(id scope.TenantID, mode string, queryOnly bool) stri
 	if queryOnly {
 		q.Set("_query_only", "1")
 	}
-	u := url.URL{Scheme: "file", Path: b.path(id), RawQuery: q.Encode()}
+	u := url.URL{Scheme: "file", Path: b.path(p), RawQuery: q.Encode()}
 	if !filepath.IsAbs(u.Path) {
 		u = url.URL{Scheme: "file", Opaque: (&url.URL{Path: u.Path}).EscapedPath(), RawQuery: u.RawQuery}
 	}
@@ -118,21 +154,21 @@ func (b *sqliteBackend) dsn(id scope.TenantID, mode string, queryOnly bool) stri
 }
 
 // use returns the store of a tenant and keeps it open until done is called.
-func (b *sqliteBackend) use(id scope.TenantID) (s *sqliteStore, done func(), err error) {
+func (b *sqliteBackend) use(p part) (s *sqliteStore, done func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return nil, nil, fmt.Errorf("%w: closed", errUnavailable)
 	}
-	s = b.open[id]
+	s = b.open[p]
 	if s == nil {
 		s = &sqliteStore{
-			id:     id,
-			writer: newSQLiteWriter(b.dsn(id, "rw", false) + forWriter),
-			reads:  newSQLiteReaders(b.dsn(id, "rw", true), b.readers),
+			part:   p,
+			writer: newSQLiteWriter(b.dsn(p, "rw", false) + forWriter),
+			reads:  newSQLiteReaders(b.dsn(p, "rw", true), b.readers),
 			opened: b.trims,
 		}
-		b.open[id] = s
+		b.open[p] = s
 	}
 	s.leave()
 	s.users++
@@ -147,9 +183,9 @@ func (b *sqliteBackend) done(s *sqliteStore) {
 	s.users--
 	switch {
 	case s.users > 0:
-	case s.gone:
+	case s.gone || s.closed: // a ghost already
 		excess = append(excess, s)
-	case s.id != "":
+	case s.part.tenant != "":
 		most := b.maxIdle
 		if s.list = b.unused.busy; b.trims == s.opened {
 			s.list, most = b.unused.others, min(b.maxIdle, newIdle)
@@ -162,9 +198,58 @@ func (b *sqliteBackend) done(s *sqliteStore) {
 	}
 	b.mu.Unlock()
 	for _, old := range excess {
-		_ = old.closeAll() // an idle file that fails to close loses nothing
+		_ = b.bury(old) // an idle file that fails to close loses nothing
 	}
 }
+
+// bury closes the connections of a ghost, which has no users.
+func (b *sqliteBackend) bury(s *sqliteStore) error {
+	err := s.closeAll()
+	if s.gone { // a connection that was being opened may have made them again
+		err = errors.Join(err, b.unlink(s.part, "-wal", "-shm"))
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ghosts[s.part]--; b.ghosts[s.part] == 0 {
+		delete(b.ghosts, s.part)
+		close(b.buried)
+		b.buried = make(chan struct{})
+	}
+	return err
+}
+
+// unlink removes files of a store.
+func (b *sqliteBackend) unlink(p part, suffixes ...string) error {
+	var errs []error
+	for _, suffix := range suffixes {
+		if err := os.Remove(b.path(p) + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// waitBuried waits until no connection to an earlier file of that name is left.
+func (b *sqliteBackend) waitBuried(ctx context.Context, p part) error {
+	ctx, cancel := context.WithTimeout(ctx, buryPatience)
+	defer cancel()
+	for {
+		b.mu.Lock()
+		left, changed := b.ghosts[p], b.buried
+		b.mu.Unlock()
+		if left == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: an earlier store of that name is still read", errUnavailable)
+		case <-changed:
+		}
+	}
+}
+
+// buryPatience is how long a new store waits for the readers of a dropped one.
+const buryPatience = 5 * time.Second
 
 // leave takes the store out of its list. The caller holds the backend's mu.
 func (s *sqliteStore) leave() {
@@ -178,7 +263,8 @@ func (s *sqliteStore) leave() {
 func (b *sqliteBackend) remove(e *list.Element) *sqliteStore {
 	s := e.Value.(*sqliteStore)
 	s.leave()
-	delete(b.open, s.id)
+	delete(b.open, s.part)
+	b.ghosts[s.part]++
 	return s
 }
 
@@ -212,7 +298,7 @@ func (b *sqliteBackend) trim() {
 	b.planTrim()
 	b.mu.Unlock()
 	for _, s := range excess {
-		_ = s.closeAll() // an idle file that fails to close loses nothing
+		_ = b.bury(s) // an idle file that fails to close loses nothing
 	}
 }
 
@@ -221,8 +307,8 @@ func (s *sqliteStore) closeAll() error {
 	return errors.Join(s.reads.close(), s.writer.close())
 }
 
-func (b *sqliteBackend) begin(ctx context.Context, id scope.TenantID, write bool) (txn, error) {
-	s, done, err := b.use(id)
+func (b *sqliteBackend) begin(ctx context.Context, p part, write bool) (txn, error) {
+	s, done, err := b.use(p)
 	if err != nil {
 		return nil, err
 	}
@@ -239,30 +325,45 @@ func (b *sqliteBackend) begin(ctx context.Context, id scope.TenantID, write bool
 	return t, nil
 }
 
-func (b *sqliteBackend) provision(ctx context.Context, id scope.TenantID) error {
-	_, err := os.Stat(b.path(id))
-	if err == nil {
-		t, err := b.begin(ctx, id, false)
+func (b *sqliteBackend) provision(ctx context.Context, p part, check func() error) error {
+	there, err := b.exists(ctx, p)
+	switch {
+	case err != nil:
+		return translate(ctx, err)
+	case there:
+		t, err := b.begin(ctx, p, false)
 		if err != nil {
 			return translate(ctx, err)
 		}
-		ok, err := upToDate(ctx, t, id)
+		ok, err := upToDate(ctx, t, p.tenant)
 		t.rollback()
 		if ok || err != nil {
 			return translate(ctx, err)
 		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	default:
+		if err := b.waitBuried(ctx, p); err != nil {
+			return translate(ctx, err)
+		}
+		if check != nil {
+			if err := check(); err != nil {
+				return err
+			}
+		}
+	}
+	_, done, err := b.use(p) // so that a drop knows of the connection
+	if err != nil {
 		return translate(ctx, err)
 	}
-	connector, err := sqlite.NewConnector(b.dsn(id, "rwc", false))
+	defer done()
+	connector, err := sqlite.NewConnector(b.dsn(p, "rwc", false))
 	if err != nil {
 		return translate(ctx, err)
 	}
 	pool := sql.OpenDB(connector)
 	pool.SetMaxOpenConns(1)
-	err = errors.Join(migrate(ctx, pool, sqliteDialect(), id, nil), pool.Close())
+	err = errors.Join(migrate(ctx, pool, sqliteDialect(), p.tenant, nil), pool.Close())
 	if err == nil {
-		err = syncDir(filepath.Dir(b.path(id)))
+		err = syncDir(filepath.Dir(b.path(p)))
 	}
 	return translate(ctx, err)
 }
@@ -276,39 +377,35 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-func (b *sqliteBackend) exists(_ context.Context, id scope.TenantID) (bool, error) {
-	_, err := os.Stat(b.path(id))
+func (b *sqliteBackend) exists(_ context.Context, p part) (bool, error) {
+	_, err := os.Stat(b.path(p))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-func (b *sqliteBackend) drop(_ context.Context, id scope.TenantID, check func() error) error {
+func (b *sqliteBackend) drop(_ context.Context, p part, check func() error) error {
 	if check != nil {
 		if err := check(); err != nil {
 			return err
 		}
 	}
 	b.mu.Lock()
-	s := b.open[id]
-	delete(b.open, id)
+	s := b.open[p]
+	delete(b.open, p)
 	idle := s != nil && s.users == 0
 	if s != nil {
 		s.gone = true
 		s.leave()
+		b.ghosts[p]++
 	}
 	b.mu.Unlock()
 	var errs []error
 	if idle {
-		errs = append(errs, s.closeAll())
+		errs = append(errs, b.bury(s))
 	}
-	for _, suffix := range []string{"", "-wal", "-shm"} {
-		if err := os.Remove(b.path(id) + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(append(errs, syncDir(b.tenants))...)
+	return errors.Join(append(errs, b.unlink(p, "", "-wal", "-shm"), syncDir(b.tenants))...)
 }
 
 // sizeQuery leaves out pages that wait to be used again.
@@ -339,12 +436,13 @@ func (b *sqliteBackend) close() error {
 	b.mu.Lock()
 	b.closed = true
 	var idle []*sqliteStore
-	for id, s := range b.open {
-		s.gone = true
+	for p, s := range b.open {
+		s.closed = true
+		b.ghosts[p]++
 		if s.users == 0 {
 			idle = append(idle, s)
 		}
-		delete(b.open, id)
+		delete(b.open, p)
 	}
 	b.unused.busy.Init()
 	b.unused.others.Init()
@@ -354,7 +452,7 @@ func (b *sqliteBackend) close() error {
 	b.mu.Unlock()
 	var errs []error
 	for _, s := range idle {
-		errs = append(errs, s.closeAll())
+		errs = append(errs, b.bury(s))
 	}
 	return errors.Join(errs...)
 }

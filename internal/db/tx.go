@@ -17,7 +17,7 @@ const attempts = 6
 type DB struct {
 	cluster *Cluster
 	tenant  scope.TenantID
-	at      backend // set by At; nil: where the tenant is placed
+	at      *location // set by At; nil: where the tenant is placed
 }
 
 // Tx is one transaction. Only the goroutine and the function that it was passed to may use
@@ -91,19 +91,20 @@ func (d *DB) once(ctx context.Context, write bool, fn func(tx *Tx) error) error 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	at := d.cluster.home
+	at := location{d.cluster.home, part{}}
 	switch {
 	case d.at != nil:
-		at = d.at
+		at = *d.at
 	case d.tenant != "":
 		var err error
 		if _, at, err = d.cluster.find(ctx, d.tenant); err != nil {
 			return err
 		}
 	}
-	t, err := at.begin(ctx, d.tenant, write)
+	t, err := at.begin(ctx, at.part, write)
 	if err != nil {
-		return translate(ctx, err)
+		err = translate(ctx, err)
+		return d.elsewhere(ctx, at, err, err)
 	}
 	tx := &Tx{db: d, at: at, txn: t, write: write}
 	finished := false
@@ -116,10 +117,10 @@ func (d *DB) once(ctx context.Context, write bool, fn func(tx *Tx) error) error 
 		if errors.Is(tx.err, errMoving) { // whatever fn made of it
 			return tx.err
 		}
-		return err
+		return d.elsewhere(ctx, at, tx.err, err)
 	}
 	if tx.err != nil {
-		return tx.err
+		return d.elsewhere(ctx, at, tx.err, tx.err)
 	}
 	finished = true
 	if err := t.commit(ctx); err != nil {

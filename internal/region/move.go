@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
@@ -195,9 +196,7 @@ func (s *Service) move(ctx context.Context, d *Deployment) error {
 			return err
 		}
 	}
-	if err := tablecopy.Discard(ctx, to, d.Token); err != nil {
-		return fmt.Errorf("the new region: %w", err)
-	}
+	s.dropLeftovers(ctx, d)
 	if err := to.Provision(ctx); err != nil {
 		return fmt.Errorf("the new region: %w", err)
 	}
@@ -211,6 +210,29 @@ func (s *Service) move(ctx context.Context, d *Deployment) error {
 		}
 	}
 	return s.switchOver(ctx, d, c)
+}
+
+// dropLeftovers drops what earlier attempts left. What stays is tried again with the next
+// attempt, at the end, and with the source.
+func (s *Service) dropLeftovers(ctx context.Context, d *Deployment) {
+	if d.Leftovers == "" {
+		return
+	}
+	for _, store := range strings.Fields(d.Leftovers) {
+		part, err := s.Stores.At(d.Tenant, store)
+		if err == nil {
+			err = tablecopy.Discard(ctx, part, d.Token)
+		}
+		if err != nil {
+			s.Logger.Warn("an earlier attempt left data in the new region", "tenant", d.Tenant, "region", d.Region, "error", err)
+			return
+		}
+	}
+	if err := s.swept(ctx, *d); err != nil {
+		s.Logger.Warn("a deployment of a tenant", "tenant", d.Tenant, "deployment", d.ID, "error", err)
+		return
+	}
+	d.Leftovers = ""
 }
 
 // copyAll copies everything while the tenant is in use.
@@ -355,6 +377,7 @@ func (s *Service) complete(ctx context.Context, d Deployment) error {
 	if err := tablecopy.Detach(ctx, to); err != nil {
 		return err
 	}
+	s.dropLeftovers(ctx, &d)
 	err = s.Stores.Write(ctx, d.Tenant, func(tx *db.Tx) error {
 		const kind = "TENANT_DEPLOYED"
 		there, err := audit.WasRecorded(ctx, tx, kind, string(d.Tenant), *d.SwitchedAt)
@@ -405,7 +428,8 @@ func (s *Service) rollBack(ctx context.Context, d Deployment) error {
 	if err == nil && d.Attempts > 0 {
 		err = tablecopy.Discard(ctx, to, d.Token)
 	}
-	if err != nil { // the next deployment, or the purge of the tenant, removes it
+	s.dropLeftovers(ctx, &d)
+	if err != nil { // the purge of the tenant removes it
 		s.Logger.Warn("a deployment that failed left data in the new region", "tenant", d.Tenant, "region", d.Region, "error", err)
 	}
 	err = s.Stores.Write(ctx, d.Tenant, func(tx *db.Tx) error {
@@ -417,10 +441,16 @@ func (s *Service) rollBack(ctx context.Context, d Deployment) error {
 	return s.end(ctx, d, failed)
 }
 
-// sweep removes the copy of a tenant that was purged meanwhile.
+// sweep removes the copy of an attempt that lost, unless the tenant has switched to it or the
+// deployment knows of it.
 func (s *Service) sweep(ctx context.Context, d Deployment) error {
-	if !s.gone(ctx, d.Tenant) {
-		return nil
+	var known bool
+	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
+		known, err = knows(ctx, tx, d)
+		return err
+	})
+	if err != nil || known {
+		return err
 	}
 	to, err := s.Stores.At(d.Tenant, d.Target)
 	if err != nil {
@@ -455,6 +485,7 @@ func (s *Service) purge(ctx context.Context, d Deployment) error {
 	if err != nil {
 		return err
 	}
+	s.dropLeftovers(ctx, &d)
 	if err := tablecopy.Discard(ctx, from, d.Token); err != nil {
 		return err
 	}

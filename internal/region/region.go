@@ -53,6 +53,8 @@ type Service struct {
 	// Ticks is the clock that measures how long something takes.
 	Ticks func() time.Time
 	NewID func() string
+	// Host is where tenants are reached that have no domain of their own.
+	Host string
 	// Keep is how long the source is kept after a move.
 	Keep   time.Duration
 	Logger *slog.Logger
@@ -66,7 +68,7 @@ type Service struct {
 type Request struct {
 	Region            string     `json:"region" enum:"us-east-1,us-west-2,ca-central-1,eu-west-1,eu-central-1,eu-north-1,ap-southeast-1,ap-northeast-1,ap-south-1" doc:"The region to move to. If the deployment has regions, it must be one of them."`
 	MigrateData       *bool      `json:"migrate_data,omitempty" doc:"true (default): the tenant's data moves along. false: the tenant starts empty in the new region, without people, keys, controls and logs, and its old data is purged later."`
-	MaintenanceWindow *time.Time `json:"maintenance_window,omitempty" doc:"When to begin; absent: now. It must not be in the past."`
+	MaintenanceWindow *time.Time `json:"maintenance_window,omitempty" doc:"When to begin; absent or in the past: now."`
 }
 
 // Parts are the parts of a deployment.
@@ -94,7 +96,7 @@ type Deployment struct {
 	StartedAt         time.Time      `json:"started_at" db:"started_at" doc:"When the deployment was requested."`
 	Estimated         time.Time      `json:"estimated_completion" db:"estimated_at" doc:"When it should be complete, judged by the size of the tenant's data."`
 	CompletedAt       *time.Time     `json:"completed_at" db:"completed_at" doc:"When it completed or failed; null before."`
-	NewDomain         *string        `json:"new_domain" db:"-" doc:"The domain that the tenant is reached at after the move; null before, and if the deployment has no base domain."`
+	NewDomain         *string        `json:"new_domain" db:"-" doc:"The domain that the tenant is reached at after the move; null before. Without a domain of its own, it is the host of this service."`
 	Reason            *string        `json:"reason" db:"-" doc:"Why it failed; null if it did not."`
 	SourceUntil       *time.Time     `json:"source_kept_until" db:"keep_until" doc:"Until when the data in the old region is kept; null before the move is complete."`
 	SourcePurgedAt    *time.Time     `json:"source_purged_at" db:"purged_at" doc:"When the data in the old region was purged; null before."`
@@ -102,6 +104,7 @@ type Deployment struct {
 
 	Source     string      `json:"-" db:"source"`
 	Target     string      `json:"-" db:"target"`
+	Leftovers  string      `json:"-" db:"leftovers"`
 	Token      int64       `json:"-" db:"token"`
 	Attempts   int         `json:"-" db:"attempts"`
 	BeginsAt   time.Time   `json:"-" db:"begins_at"`
@@ -169,8 +172,8 @@ func (s *Service) Start(ctx context.Context, sc scope.Scope, id scope.TenantID, 
 		return Deployment{}, fault.Invalidf("/region", "this deployment does not serve %s; it serves %s", in.Region, strings.Join(s.Stores.Regions(), ", "))
 	}
 	if in.MaintenanceWindow != nil {
-		if d.BeginsAt = db.Stamp(*in.MaintenanceWindow); d.BeginsAt.Before(now) {
-			return Deployment{}, fault.Invalidf("/maintenance_window", "must not be in the past")
+		if window := db.Stamp(*in.MaintenanceWindow); window.After(now) {
+			d.BeginsAt = window
 		}
 	}
 	size, err := s.Stores.Size(ctx, id)
@@ -210,9 +213,6 @@ func (s *Service) add(ctx context.Context, tx *db.Tx, d *Deployment) error {
 	}
 	if d.Source, err = s.Stores.PlaceOf(ctx, tx, d.Tenant); err != nil {
 		return err
-	}
-	if d.Source == d.Target {
-		return fault.New(fault.Conflict, "already_in_region", "the tenant's data is in this region already")
 	}
 	if d.FromRegion, err = regionOf(ctx, tx, d.Tenant); err != nil {
 		return err
@@ -280,31 +280,10 @@ func (s *Service) Cancel(ctx context.Context, sc scope.Scope, id scope.TenantID,
 	return s.Get(ctx, sc, id, d.ID)
 }
 
-// Forget removes what is known of a tenant's deployments and what they left in stores. It is
-// one of tenant.Service.OnPurge.
+// Forget ends a tenant's deployments; what they left is dropped with the tenant. It is one of
+// tenant.Service.OnPurge.
 func (s *Service) Forget(ctx context.Context, id scope.TenantID) error {
-	var places []Deployment
-	err := s.Stores.System().Write(ctx, func(tx *db.Tx) (err error) {
-		if places, err = all(ctx, tx, id); err != nil {
-			return err
-		}
-		return forget(ctx, tx, id)
-	})
-	if err != nil {
-		return err
-	}
-	for _, d := range places {
-		for _, store := range []string{d.Source, d.Target} {
-			part, err := s.Stores.At(id, store)
-			if err != nil {
-				continue // a region that is configured no longer
-			}
-			if err := part.Discard(ctx, func(*db.Tx) error { return nil }); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return s.Stores.System().Write(ctx, func(tx *db.Tx) error { return disown(ctx, tx, id) })
 }
 
 // record writes an entry to the tenant's log.

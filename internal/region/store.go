@@ -3,6 +3,7 @@ package region
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -11,13 +12,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-const columns = `id, tenant, region, from_region, source, target, migrate_data, begins_at, phase, token, attempts, reason, rows_total, rows_done,
+const columns = `id, tenant, region, from_region, source, target, leftovers, migrate_data, begins_at, phase, token, attempts, reason, rows_total, rows_done,
 	changes, pause_ms, started_at, estimated_at, switched_at, completed_at, keep_until, purged_at, new_domain, actor, request_id`
 
 func insert(ctx context.Context, tx *db.Tx, d Deployment) error {
 	_, err := tx.Exec(ctx, `INSERT INTO deployments (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
-		$19, $20, $21, $22, $23, $24, $25)`,
-		d.ID, d.Tenant, d.Region, d.FromRegion, d.Source, d.Target, d.MigrateData, d.BeginsAt, d.Phase, d.Token, d.Attempts, d.ReasonText, d.RowsTotal, d.RowsCopied,
+		$19, $20, $21, $22, $23, $24, $25, $26)`,
+		d.ID, d.Tenant, d.Region, d.FromRegion, d.Source, d.Target, d.Leftovers, d.MigrateData, d.BeginsAt, d.Phase, d.Token, d.Attempts, d.ReasonText, d.RowsTotal, d.RowsCopied,
 		d.ChangesCopied, d.WritePauseMS, d.StartedAt, d.Estimated, d.SwitchedAt, d.CompletedAt, d.SourceUntil, d.SourcePurgedAt, d.Domain, d.Actor, d.RequestID)
 	return err
 }
@@ -30,14 +31,18 @@ func find(ctx context.Context, tx *db.Tx, id scope.TenantID, deployment string) 
 	return db.One[Deployment](ctx, tx, `SELECT `+columns+` FROM deployments WHERE tenant = $1 AND id = $2`, id, deployment)
 }
 
-func all(ctx context.Context, tx *db.Tx, id scope.TenantID) ([]Deployment, error) {
-	return db.All[Deployment](ctx, tx, `SELECT `+columns+` FROM deployments WHERE tenant = $1`, id)
-}
-
-func forget(ctx context.Context, tx *db.Tx, id scope.TenantID) error {
-	_, err := tx.Exec(ctx, `DELETE FROM deployments WHERE tenant = $1`, id)
+// disown takes a tenant's deployments away from whoever works on them.
+func disown(ctx context.Context, tx *db.Tx, id scope.TenantID) error {
+	token, err := tx.Bump(ctx, tokens)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `UPDATE deployments SET token = $2, phase = 'failed', completed_at = COALESCE(completed_at, $3) WHERE tenant = $1 AND phase <> 'done'`, id, token, tx.Now())
 	return err
 }
+
+// tokens is the revision that new tokens are taken from.
+const tokens = "deployments.token"
 
 func page(ctx context.Context, tx *db.Tx, id scope.TenantID, skip, limit int) (p Page, err error) {
 	p.Deployments, err = db.All[Deployment](ctx, tx, `SELECT `+columns+` FROM deployments WHERE tenant = $1 ORDER BY started_at DESC, id DESC LIMIT $2 OFFSET $3`, id, limit, skip)
@@ -71,27 +76,26 @@ func (s *Service) take(ctx context.Context, read Deployment, phase string) (Depl
 	d := read
 	err := s.Stores.System().Write(ctx, func(tx *db.Tx) error {
 		d = read
-		token, err := tx.Bump(ctx, "deployments.token")
+		token, err := tx.Bump(ctx, tokens)
 		if err != nil {
 			return err
 		}
-		attempts := d.Attempts
+		was := d.Phase
 		if phase == copying {
-			attempts++
-			// What an earlier move left in the target is replaced.
-			if _, err := tx.Exec(ctx, `UPDATE deployments SET purged_at = $3 WHERE tenant = $1 AND source = $2 AND phase = 'done' AND purged_at IS NULL`, d.Tenant, d.Target, s.Now()); err != nil {
-				return err
+			if d.Attempts++; d.Attempts > 1 {
+				d.Leftovers = strings.TrimSpace(d.Leftovers + " " + d.Target)
 			}
+			d.Target = s.Stores.NewStore(d.Target)
 		}
-		n, err := tx.Exec(ctx, `UPDATE deployments SET token = $4, phase = $5, attempts = $6 WHERE id = $1 AND token = $2 AND phase = $3`,
-			d.ID, d.Token, d.Phase, token, phase, attempts)
+		n, err := tx.Exec(ctx, `UPDATE deployments SET token = $4, phase = $5, attempts = $6, target = $7, leftovers = $8 WHERE id = $1 AND token = $2 AND phase = $3`,
+			d.ID, d.Token, was, token, phase, d.Attempts, d.Target, d.Leftovers)
 		if err == nil && n != 1 {
 			err = tablecopy.ErrLost
 		}
 		if err != nil {
 			return err
 		}
-		d.Token, d.Phase, d.Attempts = token, phase, attempts
+		d.Token, d.Phase = token, phase
 		if phase == copying {
 			d.RowsTotal, d.RowsCopied, d.ChangesCopied = 0, 0, 0
 		}
@@ -176,6 +180,9 @@ func (s *Service) end(ctx context.Context, d Deployment, phase string) error {
 			if domain, err = db.One[string](ctx, tx, `SELECT domain FROM tenants WHERE id = $1`, d.Tenant); err != nil {
 				return err
 			}
+			if domain == "" {
+				domain = s.Host
+			}
 		}
 		_, err := tx.Exec(ctx, `UPDATE deployments SET phase = $3, completed_at = $4, keep_until = $5, new_domain = $6 WHERE id = $1 AND token = $2`,
 			d.ID, d.Token, phase, now, until, domain)
@@ -186,6 +193,22 @@ func (s *Service) end(ctx context.Context, d Deployment, phase string) error {
 func (s *Service) purged(ctx context.Context, d Deployment) error {
 	return s.Stores.System().Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `UPDATE deployments SET purged_at = $2 WHERE id = $1`, d.ID, s.Now())
+		return err
+	})
+}
+
+// knows reports whether the target of an attempt is still named: as the tenant's store, or by a
+// deployment that will drop it.
+func knows(ctx context.Context, tx *db.Tx, d Deployment) (bool, error) {
+	n, err := db.One[int64](ctx, tx, `SELECT (SELECT count(*) FROM tenants WHERE id = $1 AND store = $2 AND status <> 'purging')
+		+ (SELECT count(*) FROM deployments WHERE id = $3 AND target = $2 AND phase NOT IN ('failed', 'done'))`, d.Tenant, d.Target, d.ID)
+	return n > 0, err
+}
+
+// swept writes that nothing of earlier attempts is left.
+func (s *Service) swept(ctx context.Context, d Deployment) error {
+	return s.Stores.System().Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE deployments SET leftovers = '' WHERE id = $1 AND leftovers = $2`, d.ID, d.Leftovers)
 		return err
 	})
 }

@@ -36,7 +36,7 @@ func (h *Handler) tenantDeployments(r *rest.Router) {
 		ID: "deploy-tenant", Method: http.MethodPost, Path: "/tenants/{tenant_id}/deploy", Permission: "tenants:write", Tags: tags, Status: http.StatusAccepted, Creates: true,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Move a tenant to another region",
-		Description: "Only for platform administrators. The tenant's data is copied to the store of the region while the tenant is in use, and compared. Then writes wait for a moment, and the tenant is switched to the copy; reads and decisions go on. If anything fails before the switch, the tenant stays where it is. A tenant that is being moved, or is in the region already: 409. A region that the deployment does not serve: 422.",
+		Description: "Only for platform administrators. The tenant's data is copied to the store of the region while the tenant is in use, and compared. Then writes wait for a moment, and the tenant is switched to the copy; reads and decisions go on. If anything fails before the switch, the tenant stays where it is. A tenant that is in the region already gets a new store there in the same way. A tenant that is being moved: 409. A region that the deployment does not serve: 422.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *tenantDeployIn) (*deploymentOut, error) {
 			d, err := h.Deployments.Start(ctx, sc, in.ID, in.Body)

@@ -27,6 +27,8 @@ type deployment struct {
 	Pause         int64   `json:"write_pause_ms"`
 	CompletedAt   *string `json:"completed_at"`
 	NewDomain     *string `json:"new_domain"`
+	StartedAt     string  `json:"started_at"`
+	Estimated     string  `json:"estimated_completion"`
 	Progress      struct {
 		Database string `json:"database_migration"`
 		DNS      string `json:"dns_update"`
@@ -169,7 +171,7 @@ func TestMovesUnderLoad(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite, setting, "GATEHOUSE_DEPLOY_KEEP=0s", "GATEHOUSE_BASE_DOMAIN=gate.test")
 	c := found(t, s, body{"name": "Mover", "region": fileRegion})
 	apptest.Activate(t, c.admin, "open", "production", "package p\n\nallow := true\n", nil)
-	for _, to := range []string{serverRegion, fileRegion} {
+	for _, to := range []string{serverRegion, fileRegion, serverRegion, fileRegion} {
 		l := startLoad(t, c, "to-"+to, false)
 		apptest.Eventually(t, time.Minute, func() error {
 			if l.decisions.Load() < 50 {
@@ -178,7 +180,7 @@ func TestMovesUnderLoad(t *testing.T) {
 			return nil
 		})
 		began := deploy(t, s, c, body{"region": to})
-		if r := s.Admin.Do(t, "POST", c.at("/deploy"), body{"region": to}); r.Status != 409 || r.Get("error") != "deployment_in_progress" && r.Get("error") != "already_in_region" {
+		if r := s.Admin.Do(t, "POST", c.at("/deploy"), body{"region": to}); r.Status != 409 || r.Get("error") != "deployment_in_progress" {
 			t.Errorf("a second deployment: %d %s", r.Status, r.Body)
 		}
 		d := ended(t, s, c, began.ID)
@@ -195,9 +197,9 @@ func TestMovesUnderLoad(t *testing.T) {
 			t.Errorf("the audit chain is broken: %v", ok)
 		}
 		apptest.Eventually(t, time.Minute, func() error {
-			_, err := os.Stat(filepath.Join(dir, fileRegion, c.id+".db"))
-			if there := err == nil; there != (to == fileRegion) {
-				return fmt.Errorf("the file of the tenant: %v", err)
+			files, err := filepath.Glob(filepath.Join(dir, fileRegion, c.id+".*db"))
+			if there := len(files) == 1; err != nil || len(files) > 1 || there != (to == fileRegion) {
+				return fmt.Errorf("the files of the tenant: %v %v", files, err)
 			}
 			return nil
 		})
@@ -205,6 +207,49 @@ func TestMovesUnderLoad(t *testing.T) {
 			c.admin.Do(t, "POST", "/users", body{"username": name, "email": "x@load.example", "password": apptest.Password}).Want(409)
 		}
 	}
+}
+
+// TestMovesWithoutRegions: on a deployment without further settings, a tenant moves to any
+// region, also to the one that it is in; its purge leaves nothing.
+func TestMovesWithoutRegions(t *testing.T) {
+	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
+		c := found(t, s, body{"name": "Mover"})
+		apptest.Activate(t, c.admin, "open", "production", "package p\n\nallow := true\n", nil)
+		ask := body{"user": body{"id": "ann"}, "resource": body{"type": "api", "path": "/x"}}
+		for n, draft := range []body{
+			{"region": "eu-west-1", "migrate_data": true, "maintenance_window": "2024-02-01T02:00:00Z"},
+			{"region": "eu-west-1"},
+			{"region": "us-east-1"},
+		} {
+			began := deploy(t, s, c, draft)
+			if began.Progress.Database == "completed" || began.Progress.DNS != "pending" || began.Progress.SSL != "pending" || began.Estimated == "" {
+				t.Errorf("it began as %+v", began)
+			}
+			d := ended(t, s, c, began.ID)
+			if d.Status != "completed" || d.Region != draft["region"] || d.CompletedAt == nil || d.StartedAt == "" || d.NewDomain == nil || *d.NewDomain == "" || d.Progress.DNS != "completed" {
+				t.Errorf("to %v it ended as %+v (%v)", draft["region"], d, d.Reason)
+			}
+			if got := c.key.Do(t, "POST", "/decisions/evaluate", ask).Want(200).Get("decision"); got != "PERMIT" {
+				t.Errorf("after the move to %v: %v", draft["region"], got)
+			}
+			c.admin.Do(t, "POST", "/users", body{"username": fmt.Sprint("ann", n), "email": fmt.Sprint("ann", n, "@example.com"), "password": apptest.Password}).Want(201)
+			if total := c.admin.Do(t, "GET", "/users?limit=1", nil).Want(200).Get("total"); total.(float64) < float64(n+1) {
+				t.Errorf("%v people after the move to %v", total, draft["region"])
+			}
+		}
+		if got := c.admin.Do(t, "GET", c.at(""), nil).Want(200).Get("region"); got != "us-east-1" {
+			t.Errorf("the tenant is in %v", got)
+		}
+		s.Admin.Do(t, "POST", c.at("/deploy"), body{"region": "mars-1"}).Want(422)
+		s.Admin.Do(t, "DELETE", c.at("?hard_delete=true"), nil).Want(200)
+		apptest.Eventually(t, time.Minute, func() error {
+			files, err := filepath.Glob(filepath.Join(s.Dir, "own-regions", "*", c.id+".*"))
+			if err != nil || len(files) > 0 {
+				return fmt.Errorf("the purge left %v (%v)", files, err)
+			}
+			return nil
+		})
+	})
 }
 
 // TestMovesThroughKills: a server that is killed in any phase of a move goes on after its next

@@ -1,6 +1,7 @@
 -- +goose Up
 -- Moves of tenants to the stores of other regions. Whoever moves a tenant holds the token: a
--- later one takes it away, and the earlier one can no longer change anything.
+-- later one takes it away, and the earlier one can no longer change anything. Each attempt has a
+-- target of its own; leftovers are the targets of earlier attempts that are not dropped yet.
 CREATE TABLE deployments (
     id           {{text}} NOT NULL PRIMARY KEY,
     tenant       {{text}} NOT NULL,
@@ -8,6 +9,7 @@ CREATE TABLE deployments (
     from_region  {{text}} NOT NULL,
     source       {{text}} NOT NULL,
     target       {{text}} NOT NULL,
+    leftovers    {{text}} NOT NULL,
     migrate_data {{bool}} NOT NULL,
     begins_at    {{int}} NOT NULL,
     phase        {{text}} NOT NULL,

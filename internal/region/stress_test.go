@@ -1,0 +1,94 @@
+package region
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
+)
+
+// otherFiles is a second region of files.
+const otherFiles = "us-east-1"
+
+// starved reports whether a store was too busy with the other tests of this machine to answer
+// in time, which has nothing to do with a move.
+func starved(err error) bool {
+	return fault.Is(err, fault.Unavailable) && strings.Contains(err.Error(), context.DeadlineExceeded.Error())
+}
+
+// TestMovesToAndFro: a tenant moves between stores that had it before, again and again, while
+// many read and write. Nobody sees an error, and nothing that was acknowledged is lost.
+func TestMovesToAndFro(t *testing.T) {
+	for _, home := range []string{dbtest.SQLite, dbtest.Postgres} {
+		t.Run(home, func(t *testing.T) {
+			ctx := context.Background()
+			cfg := config(t, home)
+			cfg.Regions[otherFiles] = db.Region{Dir: t.TempDir()}
+			s := process(t, cfg, nil)
+			s.Keep = 0
+			settle(t, s, fileRegion)
+			var end atomic.Bool
+			var running sync.WaitGroup
+			var mu sync.Mutex
+			var want []string
+			for n := range 4 {
+				running.Go(func() {
+					for i := 0; !end.Load(); i++ {
+						name := fmt.Sprint("writer ", n, " ", i)
+						err := put(s, name)
+						if starved(err) {
+							continue
+						}
+						if err != nil {
+							t.Errorf("a write: %v", err)
+							continue
+						}
+						mu.Lock()
+						want = append(want, name)
+						mu.Unlock()
+					}
+				})
+				running.Go(func() {
+					for !end.Load() {
+						err := s.Stores.Read(ctx, dbtest.Second, func(tx *db.Tx) error {
+							n, err := db.One[int64](ctx, tx, `SELECT count(*) FROM settings`)
+							if err == nil && n < 700 {
+								err = fmt.Errorf("%d rows", n)
+							}
+							return err
+						})
+						if err != nil && !starved(err) {
+							t.Errorf("a read: %v", err)
+						}
+					}
+				})
+			}
+			route := []string{otherFiles, serverRegion, fileRegion}
+			for n := range fulltest.Rounds(4, 24) {
+				to := route[n%len(route)]
+				d, err := s.Start(ctx, root, dbtest.Second, Request{Region: to})
+				must(t, err)
+				began := time.Now()
+				d = finish(t, s, d.ID)
+				if d.Status != Completed || place(t, s) == "" {
+					t.Errorf("to %s it ended as %+v (%s)", to, d, d.ReasonText)
+				}
+				t.Logf("to %s in %s: %d changes, a pause of %d ms", to, time.Since(began), d.ChangesCopied, d.WritePauseMS)
+				if t.Failed() {
+					break
+				}
+			}
+			end.Store(true)
+			running.Wait()
+			allThere(t, s, want)
+		})
+	}
+}

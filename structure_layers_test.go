@@ -66,6 +66,7 @@ var layers = []layer{
 		"internal/rego/shape",
 	}},
 	{"what an evaluation may use", []string{
+		"internal/audit/actor",
 		"internal/pip/source",
 		"internal/redact",
 		"internal/rego/eval",

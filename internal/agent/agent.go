@@ -31,6 +31,8 @@ type Agent struct {
 	Attributes    map[string]any `json:"attributes" db:"attributes" doc:"Free attributes; controls read them as input.user.attributes."`
 	CreatedAt     time.Time      `json:"created_at" db:"created_at" doc:"When it was created."`
 	UpdatedAt     time.Time      `json:"updated_at" db:"updated_at" doc:"When it was last changed."`
+	LastSeenAt    *time.Time     `json:"last_seen_at,omitempty" db:"-" doc:"When it last asked for something, for itself or for a person; absent if it did not in the last 400 days. Answers to changes leave it out."`
+	Usage         *Usage         `json:"usage,omitempty" db:"-" doc:"What it did; only where one agent is read."`
 	// ChangeNo is the ETag.
 	ChangeNo int64 `json:"-" db:"change_no"`
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -38,8 +39,14 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, err
 		if page.Total, err = count(ctx, tx, f); err != nil {
 			return err
 		}
-		page.Agents, err = list(ctx, tx, f)
-		return err
+		if page.Agents, err = list(ctx, tx, f); err != nil {
+			return err
+		}
+		shown := make([]*Agent, len(page.Agents))
+		for i := range page.Agents {
+			shown[i] = &page.Agents[i]
+		}
+		return addLastSeen(ctx, tx, shown)
 	})
 	return page, err
 }
@@ -115,7 +122,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64
 		if a, err = loadCurrent(ctx, tx, id, ifChange); err != nil {
 			return err
 		}
-		if err := remove(ctx, tx, id); err != nil {
+		if err := errors.Join(remove(ctx, tx, id), removeUsage(ctx, tx, id)); err != nil {
 			return err
 		}
 		return s.record(ctx, tx, sc, a, "AI_AGENT_DELETED", nil)

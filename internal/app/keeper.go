@@ -101,7 +101,12 @@ func (p *parts) keepLog() error {
 	k.audit = audit.NewDecisionLog(audit.Config{
 		Cluster: p.stores, Spool: log, SetAside: filepath.Join(p.cfg.DataDir, "set-aside"), Now: p.now, Logger: p.log,
 		Kept: keptInputs, Fold: &floods, BestEffort: p.cfg.Audit == auditBestEffort, Marks: marks, Left: left, Alarm: k.reportFailure,
-		Stored: p.actions.Take,
+		Stored: func(ctx context.Context, tx *db.Tx, tenant scope.TenantID, fresh []audit.Fresh) error {
+			if err := p.agents.Count(ctx, tx, fresh); err != nil {
+				return err
+			}
+			return p.actions.Take(ctx, tx, tenant, fresh)
+		},
 	})
 	for _, t := range []trouble{
 		{kind: auditPipeline, subject: "failing"},

@@ -30,6 +30,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -105,6 +106,8 @@ type Decision struct {
 	AuditLevel     Level     `json:"audit_level,omitempty" enum:"basic,detailed,comprehensive"`
 	// Error is set when a control failed and the decision is a denial for that reason.
 	Error string `json:"error,omitempty"`
+	// Agent is set when an AI agent asked: for itself, or for the user.
+	Agent *actor.AgentUse `json:"agent,omitempty" doc:"The AI agent that asked, for itself or for the user; absent when none did."`
 	// Input and Explanation are stored at levels detailed and comprehensive, Trace only at
 	// comprehensive. All have passed through redact.JSON. At basic, an Input is stored for
 	// replay (Kept), and is not part of the entry.

@@ -3,6 +3,7 @@ package audit
 import (
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
 	"github.com/gatehouse-dev/gatehouse/internal/audit/digest"
 	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -62,6 +63,8 @@ type row struct {
 	tally Tally
 	// masked reports whether the decision masks; the roll-ups count it.
 	masked bool
+	// agent is the AI agent that asked; nil: none did.
+	agent *actor.AgentUse
 }
 
 // seal computes the hash of the row that follows prev.

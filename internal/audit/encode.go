@@ -139,6 +139,7 @@ func appendOurs(dst []byte, d *Decision) []byte {
 	}
 	dst = optString(dst, "audit_level", string(d.AuditLevel))
 	dst = optString(dst, "error", d.Error)
+	dst = d.Agent.AppendJSON(dst)
 	if d.Folded != nil {
 		dst = appendFolded(dst, d.Folded)
 	}

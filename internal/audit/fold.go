@@ -89,6 +89,9 @@ func (l *DecisionLog) fold(tenant scope.TenantID, d *Decision, resent bool) fold
 		Origin: fold.Key(d.IPAddress),
 		Bytes:  len(d.Input) + len(d.Trace) + len(d.Explanation) + len(d.Reason) + len(d.Resource.Path) + len(d.Error) + entryBytes,
 	}
+	if a := d.Agent; a != nil {
+		r.Equal = fold.Key(strconv.FormatUint(r.Equal, 16), a.ID, a.Tool)
+	}
 	if c := d.Folded; c != nil {
 		r.Count, r.First, r.Last = c.Count, c.First, c.Last
 	}
@@ -133,7 +136,7 @@ func (d *Decision) example(by fold.Grade) Decision {
 	if by == fold.Equal {
 		return out
 	}
-	out.User, out.Resource, out.Action, out.Error = User{}, Resource{Type: d.Resource.Type}, "", ""
+	out.User, out.Resource, out.Action, out.Error, out.Agent = User{}, Resource{Type: d.Resource.Type}, "", "", nil
 	out.Reason = "refusals of one address, counted together"
 	if by == fold.Rest {
 		out = Decision{

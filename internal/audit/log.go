@@ -43,9 +43,9 @@ type Config struct {
 	// what an earlier process left there. With nil, a process that is killed forgets the number.
 	Marks *spool.Marks
 	Left  map[int][]byte
-	// Stored receives, in the transaction that stores them, the decisions of controls that a
-	// tenant's log has just stored, at every level. An error rolls the transaction back, and Stored
-	// receives them again later. It may be nil.
+	// Stored receives the decisions of controls, and those that AI agents asked for, that a
+	// tenant's log has just stored, at every level, in the transaction that stores them. An
+	// error rolls the transaction back, and Stored receives them again later. It may be nil.
 	Stored func(ctx context.Context, tx *db.Tx, tenant scope.TenantID, fresh []Fresh) error
 	// Alarm is called when a tenant's records cannot be recorded or stored: the built-in alert
 	// "audit pipeline error". It must return at once, and is called again at each attempt.
@@ -248,12 +248,13 @@ func (l *DecisionLog) normalise(d *Decision) {
 	if d.AuditLevel != None {
 		d.AuditLevel = LevelOf(string(d.AuditLevel))
 	}
+	d.Agent = d.Agent.Bounded()
 	switch d.AuditLevel {
 	case None:
 		*d = Decision{
 			DecisionID: d.DecisionID, Timestamp: d.Timestamp, Decision: d.Decision, Effect: d.Effect, PolicyID: d.PolicyID, EvaluationTimeMS: d.EvaluationTimeMS,
 			Environment: d.Environment, ResourceID: d.ResourceID, CacheHit: d.CacheHit, AuditLevel: None, Error: firstOf(d.Error != "", "error"),
-			Folded: d.Folded,
+			Folded: d.Folded, Agent: d.Agent,
 		}
 	case Basic:
 		if len(d.Input) <= maxDocument {

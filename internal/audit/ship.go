@@ -196,7 +196,7 @@ func toRow(line []byte) (row, error) {
 		key := digest.Key(d.CallerID)
 		r.CallerID = &key
 	}
-	r.masked = d.Effect == "MASK"
+	r.masked, r.agent = d.Effect == "MASK", d.Agent
 	if d.CacheHit {
 		r.tally.CacheHits = 1
 	}

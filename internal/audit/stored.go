@@ -2,30 +2,38 @@ package audit
 
 import (
 	"context"
+	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Fresh is a decision of a control that the log has just stored for the first time.
+// Fresh is a decision that the log has just stored for the first time.
 type Fresh struct {
-	// PolicyID is the control that decided.
+	// PolicyID is the control that decided; 0: none did.
 	PolicyID int64
-	record   string
+	// Agent is the AI agent that asked; nil: none did.
+	Agent *actor.AgentUse
+	At    time.Time
+	// Count is how many decisions it is: more than one for refusals that were folded.
+	Count  int64
+	Permit bool
+	record string
 }
 
 // Decision parses the entry, which is redacted as in the log.
 func (f Fresh) Decision() (Decision, error) { return decodeDecision([]byte(f.record)) }
 
-// report passes the decisions of controls to Config.Stored.
+// report passes the decisions of controls and agents to Config.Stored.
 func (l *DecisionLog) report(ctx context.Context, tx *db.Tx, tenant scope.TenantID, rows []row) error {
 	if l.cfg.Stored == nil {
 		return nil
 	}
 	fresh := make([]Fresh, 0, len(rows))
 	for i := range rows {
-		if r := &rows[i]; r.PolicyID != 0 {
-			fresh = append(fresh, Fresh{r.PolicyID, r.Record})
+		if r := &rows[i]; r.PolicyID != 0 || r.agent != nil {
+			fresh = append(fresh, Fresh{r.PolicyID, r.agent, r.At, r.tally.Counted, r.Decision == Permit, r.Record})
 		}
 	}
 	if len(fresh) == 0 {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -66,6 +67,8 @@ type logCustom struct {
 	Explanation json.RawMessage `json:"explanation"`
 	// Event is decisions_missing in a note that the log could not store decisions.
 	Event string `json:"event"`
+	// Agent is the AI agent that asked. A stock OPA does not say; then the input does.
+	Agent *actor.AgentUse `json:"agent"`
 	// Folded is set when the event stands for many refusals.
 	Folded *audit.FoldedCount `json:"folded"`
 }
@@ -313,7 +316,7 @@ func (in *intake) decision(element []byte) (audit.Decision, []int64, error) {
 	in.folded(&d, &e)
 	in.subject(&d, e.Input)
 	in.level(&d, e.Custom.AuditLevel)
-	in.hide(&d, e.Input)
+	in.examine(&d, &e)
 	if len(e.Result) == 0 && d.AuditLevel == audit.Basic {
 		d.Input = nil // no control decided, so there is nothing to replay
 	}
@@ -391,12 +394,16 @@ func (in *intake) level(d *audit.Decision, said string) {
 	}
 }
 
-// hide finds values that must not appear in the event's texts: a control may have
+// examine finds the AI agent in the input, unless the bouncer names it, and values that must not appear in the event's texts: a control may have
 // copied into its reason what its input has under a secret name. A gatehouse bouncer,
 // which sends no complete input at the lower audit levels, has already removed them.
-func (in *intake) hide(d *audit.Decision, input []byte) {
-	if v, err := value.Decode(input, value.Limits{Depth: inputDepth}); err == nil {
+func (in *intake) examine(d *audit.Decision, e *logEvent) {
+	d.Agent = e.Custom.Agent
+	if v, err := value.Decode(e.Input, value.Limits{Depth: inputDepth}); err == nil {
 		d.Hidden = redact.In(v)
+		if d.Agent == nil {
+			d.Agent = actor.Find(v.Get("user"), v.Get("mcp"), v.Get("llm"))
+		}
 	}
 	if r, ok := in.levels[d.ResourceID]; ok {
 		d.Hidden = d.Hidden.With(r.Doc, false)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
@@ -256,6 +257,7 @@ func record(rec *audit.Decision, sc scope.Scope, req *rego.Request, d *rego.Deci
 	if d.Err != nil {
 		rec.Error = d.Err.Error()
 	}
+	rec.Agent = actor.Find(req.User, req.Extra.Get("mcp"), req.Extra.Get("llm"))
 	rec.Hidden = d.Hidden(req)
 	if r := d.Resource; r != nil {
 		rec.ResourceID = r.ID

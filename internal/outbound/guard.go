@@ -21,7 +21,7 @@ import (
 var errRefused = errors.New("the target is refused")
 
 // hostName is a DNS name in ASCII: letters, digits, hyphens and underscores.
-var hostName = regexp.MustCompile(`^(?i:[a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?$`)
+var hostName = regexp.MustCompile(`^(?i:([a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?)$`)
 
 // target is a URL whose form is good.
 type target struct {

@@ -90,7 +90,7 @@ func TestRefusedForms(t *testing.T) {
 func TestAllowedForms(t *testing.T) {
 	ctx := context.Background()
 	c := New(Config{Resolve: resolver})
-	for _, raw := range []string{"https://8.8.8.8/x?y=1", "https://public.test:8443/", "https://[2606:4700::1]/", "https://unknown.test/", "https://empty.test/", "https://sub.public.test"} {
+	for _, raw := range []string{"https://8.8.8.8/x?y=1", "https://public.test:8443/", "https://[2606:4700::1]/", "https://unknown.test/", "https://empty.test/", "https://sub.public.test", "https://SUB.Public.TEST", "https://sub.public.TEST:8443/"} {
 		if err := c.Check(ctx, "/url", raw); err != nil {
 			t.Errorf("%q: %v", raw, err)
 		}

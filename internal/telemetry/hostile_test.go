@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -81,4 +82,61 @@ func TestClockGoesBack(t *testing.T) {
 	if got := b.gates(); got != "yes yes" {
 		t.Errorf("a failure of the future still counts: %s", got)
 	}
+}
+
+// TestClockComesBack: reports and wake-ups that a clock a year ahead has planned do not stop the
+// reports of this year.
+func TestClockComesBack(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b := newBench(t, c)
+		b.configure()
+		b.replica()
+		b.quiet()
+		b.clock.move(365 * 24 * time.Hour)
+		b.eventually(func() error {
+			if len(b.history()) == 0 {
+				return errors.New("nothing was reported")
+			}
+			return nil
+		})
+		b.quiet()
+		future := db.Stamp(b.clock.now())
+		r, err := b.measure(t.Context(), scope.DefaultTenant, state{Frequency: daily}, period{future.Add(-24 * time.Hour), future})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var late transmission
+		if err := b.Stores.Write(t.Context(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
+			late, err = insertTransmission(t.Context(), tx, b.transmission(r, future, future.Add(time.Hour)))
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		b.clock.move(-365 * 24 * time.Hour)
+		if err := b.Wake(t.Context(), scope.DefaultTenant); err != nil {
+			t.Fatal(err)
+		}
+		b.clock.move(2 * time.Hour)
+		want := at(t, "2026-11-15")
+		b.eventually(func() error {
+			return b.Stores.Read(t.Context(), scope.DefaultTenant, func(tx *db.Tx) error {
+				st, err := find(t.Context(), tx)
+				if err != nil {
+					return err
+				}
+				if st.NextAt == nil || !st.NextAt.Equal(want) || st.PeriodStart == nil || !st.PeriodStart.Equal(at(t, "2026-11-01")) {
+					return fmt.Errorf("the next report is due at %v, from %v", st.NextAt, st.PeriodStart)
+				}
+				return nil
+			})
+		})
+		b.eventually(func() error {
+			for _, e := range b.history() {
+				if e.ID == late.ID && e.Status == Success {
+					return nil
+				}
+			}
+			return errors.New("the report that waits was not sent")
+		})
+	})
 }

@@ -42,7 +42,8 @@ func (s *Service) Wake(ctx context.Context, t scope.TenantID) error {
 	}
 	return s.Stores.Write(ctx, t, func(tx *db.Tx) error {
 		at, err := job.NextRun(ctx, tx, jobKind)
-		if err != nil || at != nil {
+		// A wake-up that is further away than any that this clock sets is of a clock that was ahead.
+		if err != nil || at != nil && !at.After(s.Now().Add(checkEvery+skew)) {
 			return err
 		}
 		return s.wakeNext(ctx, tx, st)
@@ -59,6 +60,9 @@ func (s *Service) work(ctx context.Context, t job.Task) error {
 	st, err := s.loadServer(ctx, t.Tenant)
 	if fault.Is(err, fault.NotFound) {
 		return nil // until somebody names a server
+	}
+	if err == nil {
+		err = s.mendSchedule(ctx, t.Tenant)
 	}
 	if err == nil && active {
 		if _, err = s.verify(ctx, t.Tenant, st, checkEvery-time.Minute); err == nil {
@@ -80,6 +84,24 @@ func (s *Service) work(ctx context.Context, t job.Task) error {
 			return err
 		}
 		return s.wakeNext(ctx, tx, st)
+	})
+}
+
+// mendSchedule brings back what a clock that was ahead has put off: the next report, and attempts
+// to send one. Otherwise nothing is sent until the time that the clock had shown.
+func (s *Service) mendSchedule(ctx context.Context, t scope.TenantID) error {
+	now := s.Now()
+	return s.Stores.WriteUnder(ctx, t, changes, func(tx *db.Tx) error {
+		st, err := find(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if st.isAhead(now) {
+			if err := putState(ctx, tx, st.plan(now)); err != nil {
+				return err
+			}
+		}
+		return mendTransmissions(ctx, tx, db.Stamp(now), db.Stamp(now.Add(longestRetry+skew)))
 	})
 }
 

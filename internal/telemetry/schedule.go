@@ -81,12 +81,21 @@ func (st state) plan(now time.Time) state {
 	if st.NextAt != nil && !st.NextAt.After(now) {
 		next = *st.NextAt // it is due already
 	}
-	if st.PeriodStart == nil {
+	if st.PeriodStart == nil || st.PeriodStart.After(now) {
 		from := db.Stamp(lastDue(st.Frequency, now))
 		st.PeriodStart = &from
 	}
 	st.NextAt = &next
 	return st
+}
+
+// skew is how far a clock may be set back without a change of the schedule.
+const skew = time.Hour
+
+// isAhead reports whether the schedule was made by a clock that was ahead: a report is due
+// later than any that this clock would plan.
+func (st state) isAhead(now time.Time) bool {
+	return st.Enabled && st.NextAt != nil && st.NextAt.After(nextDue(st.Frequency, now.Add(skew)))
 }
 
 // advance moves the schedule past the report that is due.
@@ -97,10 +106,13 @@ func (st state) advance() state {
 	return st
 }
 
+// longestRetry is the longest pause between two attempts.
+const longestRetry = 6 * time.Hour
+
 // retryAfter is the pause before a failed report is tried again: 5 minutes, doubled
 // each time up to 6 hours. After maxRetries it waits for a person.
 func retryAfter(retries int64) time.Duration {
-	return min(5*time.Minute<<min(retries, 10), 6*time.Hour)
+	return min(5*time.Minute<<min(retries, 10), longestRetry)
 }
 
 const maxRetries = 12

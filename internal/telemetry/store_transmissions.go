@@ -40,6 +40,14 @@ func dueTransmissions(ctx context.Context, tx *db.Tx, now time.Time) ([]int64, e
 		WHERE next_at IS NOT NULL AND next_at <= $1 AND claimed_until <= $1 ORDER BY id LIMIT 1`, now)
 }
 
+// mendTransmissions makes those due that are to be tried, or are claimed, beyond a time.
+func mendTransmissions(ctx context.Context, tx *db.Tx, now, beyond time.Time) error {
+	_, err := tx.Exec(ctx, `UPDATE telemetry_transmissions SET next_at = CASE WHEN next_at > $2 THEN $1 ELSE next_at END,
+			claimed_until = CASE WHEN claimed_until > $2 THEN $1 ELSE claimed_until END
+		WHERE next_at > $2 OR claimed_until > $2`, now, beyond)
+	return err
+}
+
 // nextAttempt is when the next one is to be tried; nil for never.
 func nextAttempt(ctx context.Context, tx *db.Tx) (*time.Time, error) {
 	return db.One[*time.Time](ctx, tx, `SELECT MIN(next_at) FROM telemetry_transmissions WHERE next_at IS NOT NULL`)

@@ -106,10 +106,10 @@ func (h *Handler) agents(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-ai-agent", Method: http.MethodGet, Path: "/ai-agents/{agent_id}", Permission: "agents:read", Tags: tags,
-		Summary: "Read an AI agent",
+		Summary: "Read an AI agent", Description: "With what it did: when it was last seen, its requests and estimated tokens of the last 30 days, and the tools that it called. Counted as the decision log takes decisions in, which takes some seconds.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *AgentPath) (*agentOut, error) {
-			a, err := h.Agents.Get(ctx, sc, in.ID)
+			a, err := h.Agents.GetUsed(ctx, sc, in.ID)
 			return &agentOut{rest.ETag(a.ChangeNo), a}, err
 		})
 	rest.Register(r, rest.Op{

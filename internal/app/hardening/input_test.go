@@ -14,8 +14,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
 var inputCases = []hardeningCase{

@@ -140,6 +140,7 @@ func (r *Recorder) appendEvent(dst []byte, st *settings.State, in *request.Inbou
 	dst = value.AppendString(dst, in.ID)
 	dst = append(dst, `,"environment":`...)
 	dst = value.AppendString(dst, st.Environment)
+	dst = appendAgent(dst, in, who)
 	if len(v.ChangedTools) > 0 {
 		dst = append(dst, `,"event":"mcp_tools_changed","tools":`...)
 		names := make([]value.Value, len(v.ChangedTools))
@@ -228,6 +229,24 @@ func appendEvaluated(dst []byte, v *judge.Verdict) []byte {
 		dst = strconv.AppendInt(dst, c.Meta().ID, 10)
 	}
 	return append(dst, ']')
+}
+
+// appendAgent writes which AI agent sent the request, and what it did, at every audit level: the
+// control plane counts it.
+func appendAgent(dst []byte, in *request.Inbound, who *identity.Caller) []byte {
+	if who == nil || who.AgentID() == "" {
+		return dst
+	}
+	dst = value.AppendString(append(dst, `,"agent":{"id":`...), who.AgentID())
+	if seen := in.Seen; seen != nil {
+		if seen.RPC != nil && seen.RPC.Tool != "" {
+			dst = value.AppendString(append(dst, `,"tool":`...), seen.RPC.Tool)
+		}
+		if seen.LLM != nil && seen.LLM.Estimated > 0 {
+			dst = strconv.AppendInt(append(dst, `,"estimated_tokens":`...), seen.LLM.Estimated, 10)
+		}
+	}
+	return append(dst, '}')
 }
 
 // appendBasicInput writes the part of the input that every audit level keeps.

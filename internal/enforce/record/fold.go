@@ -36,7 +36,7 @@ func (r *Recorder) foldRefusal(st *settings.State, in *request.Inbound, who *ide
 	}
 	user := ""
 	if who != nil && who.Proven() {
-		user = who.ID
+		user = who.ID + " " + who.AgentID()
 	}
 	what := strconv.FormatInt(d.PolicyID, 10) + "/" + strconv.FormatInt(d.PolicyVersion, 10) + "/" + strconv.FormatInt(resource, 10) + "/" + level + "/" + v.Refusal.Code
 	return r.folder.Offer(r.now(), fold.Refusal{

@@ -305,7 +305,7 @@ func (r *run) call(ctx context.Context, at string) (page, error) {
 		req.Header["If-Modified-Since"] = []string{r.order.State.LastModified}
 	}
 	if secrets := r.order.Credentials; r.provider == S3 && secrets.Username != "" { // else the object is public
-		if err := req.SignS3(ctx, secrets.Username, secrets.Password, r.region()); err != nil {
+		if err := req.SignS3(ctx, secrets.Username, secrets.Password, secrets.SessionToken, r.region()); err != nil {
 			return page{}, failf("the address is not a URL")
 		}
 	}

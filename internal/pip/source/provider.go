@@ -108,6 +108,15 @@ func (k *checker) since(provider string, how *Incremental) {
 // account checks the credentials of providers that know only a name and a password.
 func (k *checker) account(provider string, s Credentials) {
 	const at = "/credentials"
+	switch {
+	case s.SessionToken == "":
+	case provider != S3:
+		k.add(at+"/session_token", "cannot be set with the provider "+provider)
+	case s.Username == "":
+		k.add(at+"/username", "is required with session_token")
+	case strings.ContainsFunc(s.SessionToken, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
+		k.add(at+"/session_token", "must have printable ASCII characters only")
+	}
 	if provider == HTTPJSON || provider == SCIM {
 		return
 	}

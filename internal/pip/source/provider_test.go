@@ -68,12 +68,13 @@ func TestSCIM(t *testing.T) {
 // it is the same.
 func TestS3(t *testing.T) {
 	const region = "eu-west-1"
+	session := ""
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"one"`)
 		switch {
 		case r.URL.Path != "/bucket/people 1.csv" || r.Method != http.MethodGet:
 			w.WriteHeader(http.StatusNotFound)
-		case !signedS3(r, "access", "secret", region):
+		case !signedS3(r, "access", "secret", session, region):
 			w.WriteHeader(http.StatusForbidden)
 		case r.Header.Get("If-None-Match") == `"one"`:
 			w.WriteHeader(http.StatusNotModified)
@@ -93,6 +94,13 @@ func TestS3(t *testing.T) {
 	if again := f.get(t, o); !again.Unchanged {
 		t.Error("the file was read again")
 	}
+	// Temporary keys have a token, which is signed too.
+	session = "a/session+token=="
+	f.fails(t, o, "answered 403")
+	o.Credentials.SessionToken = session
+	if again := f.get(t, o); !again.Unchanged {
+		t.Error("with a session token the file was read again")
+	}
 	o.Credentials.Password = "wrong"
 	if failure := f.fails(t, o, "answered 403"); failure.Status != http.StatusForbidden {
 		t.Errorf("the status is %d", failure.Status)
@@ -105,7 +113,7 @@ func TestS3(t *testing.T) {
 
 // signedS3 reports whether a request without a body has a good signature, as
 // https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html describes it.
-func signedS3(r *http.Request, access, secret, region string) bool {
+func signedS3(r *http.Request, access, secret, session, region string) bool {
 	sum := func(key []byte, text string) []byte {
 		h := hmac.New(sha256.New, key)
 		h.Write([]byte(text))
@@ -117,10 +125,14 @@ func signedS3(r *http.Request, access, secret, region string) bool {
 		return false
 	}
 	scope := at[:8] + "/" + region + "/s3/aws4_request"
-	canonical := "GET\n" + r.URL.EscapedPath() + "\n\nhost:" + r.Host + "\nx-amz-content-sha256:" + hash("") + "\nx-amz-date:" + at + "\n\nhost;x-amz-content-sha256;x-amz-date\n" + hash("")
+	fields, names := "\nx-amz-date:"+at, "host;x-amz-content-sha256;x-amz-date"
+	if session != "" {
+		fields, names = fields+"\nx-amz-security-token:"+session, names+";x-amz-security-token"
+	}
+	canonical := "GET\n" + r.URL.EscapedPath() + "\n\nhost:" + r.Host + "\nx-amz-content-sha256:" + hash("") + fields + "\n\n" + names + "\n" + hash("")
 	key := sum(sum(sum(sum([]byte("AWS4"+secret), at[:8]), region), "s3"), "aws4_request")
 	signature := hex.EncodeToString(sum(key, "AWS4-HMAC-SHA256\n"+at+"\n"+scope+"\n"+hash(canonical)))
-	want := "AWS4-HMAC-SHA256 Credential=" + access + "/" + scope + ",SignedHeaders=host;x-amz-content-sha256;x-amz-date,Signature=" + signature
+	want := "AWS4-HMAC-SHA256 Credential=" + access + "/" + scope + ",SignedHeaders=" + names + ",Signature=" + signature
 	return strings.ReplaceAll(r.Header.Get("Authorization"), ", ", ",") == want && r.Header.Get("X-Amz-Content-Sha256") == hash("")
 }
 
@@ -143,6 +155,11 @@ func TestCheckProviders(t *testing.T) {
 		{S3, Config{URL: web, Headers: map[string]string{"a": "b"}}, account, "/configuration/headers"},
 		{S3, Config{URL: web}, Credentials{Token: "t"}, "/credentials"},
 		{S3, Config{URL: web}, Credentials{Username: "u"}, "/credentials/password"},
+		{S3, Config{URL: web}, Credentials{Username: "u", Password: "p", SessionToken: "t"}, ""},
+		{S3, Config{URL: web}, Credentials{Username: "u", Password: "p", SessionToken: "t\r\nA: b"}, "/credentials/session_token"},
+		{S3, Config{URL: web}, Credentials{SessionToken: "t"}, "/credentials/username"},
+		{SQL, Config{URL: postgres, SQL: query}, Credentials{Username: "u", Password: "p", SessionToken: "t"}, "/credentials/session_token"},
+		{HTTPJSON, Config{URL: web}, Credentials{SessionToken: "t"}, "/credentials/session_token"},
 		{SQL, Config{URL: postgres, SQL: query, Key: "id"}, account, ""},
 		{SQL, Config{URL: "postgresql://[2001:db8::1]:6432/people?sslmode=verify-full", SQL: query}, account, ""},
 		{SQL, Config{URL: postgres}, account, "/configuration/sql"},

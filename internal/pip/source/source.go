@@ -104,11 +104,13 @@ type OAuth struct {
 // Credentials are the secrets of a source: a token, or a name and a password, or an OAuth
 // client, and header fields.
 type Credentials struct {
-	Token    string            `json:"token,omitempty" maxLength:"8000" doc:"Bearer token."`
-	Username string            `json:"username,omitempty" maxLength:"500" doc:"User name, for HTTP Basic."`
-	Password string            `json:"password,omitempty" maxLength:"8000" doc:"Password, for HTTP Basic."`
-	OAuth    *Client           `json:"oauth,omitempty" doc:"OAuth client, which gets its token at configuration.oauth."`
-	Headers  map[string]string `json:"headers,omitempty" doc:"Secret header fields, such as an API key."`
+	Token    string `json:"token,omitempty" maxLength:"8000" doc:"Bearer token."`
+	Username string `json:"username,omitempty" maxLength:"500" doc:"User name, for HTTP Basic."`
+	Password string `json:"password,omitempty" maxLength:"8000" doc:"Password, for HTTP Basic."`
+	// SessionToken is part of temporary keys of S3.
+	SessionToken string            `json:"session_token,omitempty" maxLength:"8000" doc:"For the provider s3 with temporary keys: their session token."`
+	OAuth        *Client           `json:"oauth,omitempty" doc:"OAuth client, which gets its token at configuration.oauth."`
+	Headers      map[string]string `json:"headers,omitempty" doc:"Secret header fields, such as an API key."`
 }
 
 // Client is an OAuth client.
@@ -119,7 +121,7 @@ type Client struct {
 
 // Empty reports whether there is no secret at all.
 func (c Credentials) Empty() bool {
-	return c.Token == "" && c.Username == "" && c.Password == "" && c.OAuth == nil && len(c.Headers) == 0
+	return c.Token == "" && c.Username == "" && c.Password == "" && c.SessionToken == "" && c.OAuth == nil && len(c.Headers) == 0
 }
 
 // State is what a fetch leaves for the next one of the same configuration.

@@ -3914,6 +3914,11 @@ export interface components {
              */
             id: number;
             /**
+             * Format: date-time
+             * @description When it last asked for something, for itself or for a person; absent if it did not in the last 400 days. Answers to changes leave it out.
+             */
+            last_seen_at?: string;
+            /**
              * @description Its model.
              * @example gpt-4o-mini
              */
@@ -3945,6 +3950,8 @@ export interface components {
              * @description When it was last changed.
              */
             updated_at: string;
+            /** @description What it did; only where one agent is read. */
+            usage?: components["schemas"]["AgentUsage"];
         };
         AgentChange: {
             /** @description Replaces all attributes. */
@@ -4027,6 +4034,47 @@ export interface components {
              * @description Number of agents that match the filters.
              */
             total: number;
+        };
+        AgentToolUse: {
+            /**
+             * Format: int64
+             * @description Calls that were decided on, refused ones included.
+             */
+            calls: number;
+            /**
+             * Format: date-time
+             * @description When the last of them was.
+             */
+            last_call_at: string;
+            /**
+             * @description Name of the tool.
+             * @example search_tickets
+             */
+            name: string;
+        };
+        AgentUsage: {
+            /**
+             * Format: int64
+             * @description Those of them that were refused.
+             */
+            denied: number;
+            /**
+             * Format: int64
+             * @description Tokens of its prompts in the last 30 days, as bouncers estimate them. Prompts that no control reads are not counted.
+             */
+            estimated_tokens: number;
+            /**
+             * Format: int64
+             * @description Calls of further tools, which are not counted by name.
+             */
+            other_tool_calls: number;
+            /**
+             * Format: int64
+             * @description Decisions about its requests in the last 30 days, today included (UTC).
+             */
+            requests: number;
+            /** @description The tools of MCP servers that it called since it was created, the most called first: at most 100. Calls that no control reads are not counted. */
+            tools: components["schemas"]["AgentToolUse"][];
         };
         AlertChange: {
             /** @description The channels that get its messages; empty: all of the environment. */
@@ -4342,6 +4390,23 @@ export interface components {
              */
             total: number;
         };
+        AuditAgentUse: {
+            /**
+             * Format: int64
+             * @description The tokens of its prompt, as the bouncer estimates them.
+             */
+            estimated_tokens?: number;
+            /**
+             * @description The agent as a subject: the actor of the user's token (its claim act), else the subject itself.
+             * @example agent:7
+             */
+            id: string;
+            /**
+             * @description The tool of an MCP server that it called.
+             * @example search_tickets
+             */
+            tool?: string;
+        };
         AuditBreak: {
             /** @description The decision_id or the event's id of the row. */
             id: string;
@@ -4367,6 +4432,8 @@ export interface components {
         AuditDecision: {
             /** @description The name of the action; without a name, the HTTP method. */
             action: string;
+            /** @description The AI agent that asked, for itself or for the user; absent when none did. */
+            agent?: components["schemas"]["AuditAgentUse"];
             /** @enum {string} */
             audit_level?: "basic" | "detailed" | "comprehensive";
             /**

@@ -8,6 +8,7 @@ import { ErrorPanel } from "../../ui/ErrorPanel";
 import { refresh } from "../../ui/live";
 import { useMe } from "../../ui/scope";
 import { AgentKeys } from "./AgentKeys";
+import { AgentUsage } from "./AgentUsage";
 
 export const types = ["llm", "rag", "chatbot"] as const;
 const statuses = ["active", "inactive"] as const;
@@ -162,6 +163,7 @@ export function AgentForm({
           )}
         </Stack>
       </form>
+      {agent && <AgentUsage agent={agent} />}
       {agent && <AgentKeys agent={agent} />}
     </Dialog>
   );

@@ -81,6 +81,11 @@ export default function Agents() {
           </Link>
         ),
     },
+    {
+      id: "seen",
+      header: t("agents.lastSeen"),
+      cell: (a) => (a.last_seen_at ? <Time at={a.last_seen_at} /> : t("agents.neverSeen")),
+    },
     { id: "changed", header: t("policies.changed"), cell: (a) => <Time at={a.updated_at} /> },
   ];
   const add = write && (

@@ -1,0 +1,72 @@
+// Package actor says which AI agent asked for a decision, and what it did. It is pure.
+package actor
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// AgentUse is what an AI agent did in one decision.
+type AgentUse struct {
+	ID              string `json:"id" doc:"The agent as a subject: the actor of the user's token (its claim act), else the subject itself." example:"agent:7"`
+	Tool            string `json:"tool,omitempty" doc:"The tool of an MCP server that it called." example:"search_tickets"`
+	EstimatedTokens int64  `json:"estimated_tokens,omitempty" doc:"The tokens of its prompt, as the bouncer estimates them."`
+}
+
+// Find returns the AI agent of a decision: the actor of user, else user itself where it is an
+// agent. mcp and llm are the parts of the input that say what it did. Nil: there is none.
+func Find(user, mcp, llm value.Value) *AgentUse {
+	id, _ := user.At("act", "sub").Str()
+	if id == "" {
+		if id, _ = user.Get("id").Str(); !strings.HasPrefix(id, scope.AgentPrefix) {
+			return nil
+		}
+	}
+	use := &AgentUse{ID: id}
+	use.Tool, _ = mcp.Get("tool").Str()
+	if n, ok := llm.Get("estimated_tokens").Int64(); ok {
+		use.EstimatedTokens = n
+	}
+	return use
+}
+
+// maxText is the length to which the names of agents and tools are cut, in bytes.
+const maxText = 200
+
+// maxTokens bounds what one decision counts.
+const maxTokens = 1 << 40
+
+// Bounded returns what the log keeps of what a bouncer or a caller said; nil: nothing.
+func (a *AgentUse) Bounded() *AgentUse {
+	if a == nil || a.ID == "" {
+		return nil
+	}
+	return &AgentUse{ID: cut(a.ID), Tool: cut(a.Tool), EstimatedTokens: min(max(a.EstimatedTokens, 0), maxTokens)}
+}
+
+// cut makes a text valid in both backends, which take no NUL, and short.
+func cut(s string) string {
+	s = strings.ReplaceAll(s, "\x00", "\uFFFD")
+	if len(s) > maxText {
+		s = strings.ToValidUTF8(s[:maxText], "") + "…"
+	}
+	return s
+}
+
+// AppendJSON appends it as the member agent, after others; nothing if there is no agent.
+func (a *AgentUse) AppendJSON(dst []byte) []byte {
+	if a == nil {
+		return dst
+	}
+	dst = value.AppendString(append(dst, `,"agent":{"id":`...), a.ID)
+	if a.Tool != "" {
+		dst = value.AppendString(append(dst, `,"tool":`...), a.Tool)
+	}
+	if a.EstimatedTokens != 0 {
+		dst = strconv.AppendInt(append(dst, `,"estimated_tokens":`...), a.EstimatedTokens, 10)
+	}
+	return append(dst, '}')
+}

@@ -190,7 +190,8 @@ func (c *Cluster) open(ctx context.Context, cfg Config) error {
 	if err := c.home.provision(ctx, part{}, nil); err != nil {
 		return err
 	}
-	if err := c.openRegions(ctx, cfg); err != nil {
+	var err error
+	if c.regions, err = openRegions(ctx, cfg, c.onAnnouncement); err != nil {
 		return err
 	}
 	at, err := c.locate(ctx, scope.DefaultTenant)

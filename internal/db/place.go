@@ -30,17 +30,18 @@ type Region struct {
 // placedTopic begins the name of the notification that a tenant has another store.
 const placedTopic = "db.placed/"
 
-// openRegions opens the stores of all regions.
-func (c *Cluster) openRegions(ctx context.Context, cfg Config) error {
-	c.regions = map[string]backend{}
+// openRegions opens the stores of all regions. If one fails, the others stay in the map, so
+// that Close closes them.
+func openRegions(ctx context.Context, cfg Config, announced func(payload string)) (map[string]backend, error) {
+	regions := map[string]backend{}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Regions)) {
-		b, err := openBackend(ctx, cfg, cfg.Regions[name], name, c.onAnnouncement)
+		b, err := openBackend(ctx, cfg, cfg.Regions[name], name, announced)
 		if err != nil {
-			return fmt.Errorf("the store of region %s: %w", name, err)
+			return regions, fmt.Errorf("the store of region %s: %w", name, err)
 		}
-		c.regions[name] = b
+		regions[name] = b
 	}
-	return nil
+	return regions, nil
 }
 
 // Regions lists the regions with a store of their own, sorted; empty if all tenants are in

@@ -3,6 +3,8 @@ package db_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -67,7 +69,8 @@ func TestDroppedAndMadeAgain(t *testing.T) {
 // connection closes.
 func TestFileIsReadWhileDropped(t *testing.T) {
 	ctx := context.Background()
-	c := dbtest.OpenConfig(t, dbtest.Config(t, dbtest.SQLite))
+	cfg := dbtest.Config(t, dbtest.SQLite)
+	c := dbtest.OpenConfig(t, cfg)
 	store(t, tenant(t, c, dbtest.Second), "a", "old")
 	var dropped, read sync.WaitGroup
 	dropped.Add(1)
@@ -96,7 +99,10 @@ func TestFileIsReadWhileDropped(t *testing.T) {
 	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
 	if err := c.CreateTenant(short, dbtest.Second); err == nil {
-		t.Error("the new file is there while the old one is read")
+		t.Error("the new store is there while the old one is read")
+	}
+	if _, err := os.Stat(filepath.Join(cfg.Dir, "tenants", string(dbtest.Second)+".db")); !os.IsNotExist(err) {
+		t.Errorf("the new file is there while the old one is read: %v", err)
 	}
 	dropped.Done()
 	read.Wait()

@@ -107,7 +107,7 @@ type location struct {
 const generationMark = "#"
 
 // NewStore names a store where the named one is, which no tenant has had before.
-func (c *Cluster) NewStore(store string) string {
+func NewStore(store string) string {
 	base, _, _ := strings.Cut(store, generationMark)
 	id := uuid.New()
 	return base + generationMark + "g" + hex.EncodeToString(id[:generationBytes])

@@ -85,7 +85,7 @@ func (s *Service) take(ctx context.Context, read Deployment, phase string) (Depl
 			if d.Attempts++; d.Attempts > 1 {
 				d.Leftovers = strings.TrimSpace(d.Leftovers + " " + d.Target)
 			}
-			d.Target = s.Stores.NewStore(d.Target)
+			d.Target = db.NewStore(d.Target)
 		}
 		n, err := tx.Exec(ctx, `UPDATE deployments SET token = $4, phase = $5, attempts = $6, target = $7, leftovers = $8 WHERE id = $1 AND token = $2 AND phase = $3`,
 			d.ID, d.Token, was, token, phase, d.Attempts, d.Target, d.Leftovers)

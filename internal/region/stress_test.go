@@ -71,8 +71,10 @@ func TestMovesToAndFro(t *testing.T) {
 					}
 				})
 			}
+			stop := sync.OnceFunc(func() { end.Store(true); running.Wait() })
+			defer stop()
 			route := []string{otherFiles, serverRegion, fileRegion}
-			for n := range fulltest.Rounds(4, 24) {
+			for n := range fulltest.Rounds(3, 9) {
 				to := route[n%len(route)]
 				d, err := s.Start(ctx, root, dbtest.Second, Request{Region: to})
 				must(t, err)
@@ -86,8 +88,7 @@ func TestMovesToAndFro(t *testing.T) {
 					break
 				}
 			}
-			end.Store(true)
-			running.Wait()
+			stop()
 			allThere(t, s, want)
 		})
 	}

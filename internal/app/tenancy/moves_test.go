@@ -171,8 +171,8 @@ func TestMovesUnderLoad(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite, setting, "GATEHOUSE_DEPLOY_KEEP=0s", "GATEHOUSE_BASE_DOMAIN=gate.test")
 	c := found(t, s, body{"name": "Mover", "region": fileRegion})
 	apptest.Activate(t, c.admin, "open", "production", "package p\n\nallow := true\n", nil)
-	for _, to := range []string{serverRegion, fileRegion, serverRegion, fileRegion} {
-		l := startLoad(t, c, "to-"+to, false)
+	for n, to := range []string{serverRegion, fileRegion, serverRegion, fileRegion} {
+		l := startLoad(t, c, fmt.Sprint("to-", to, n), false)
 		apptest.Eventually(t, time.Minute, func() error {
 			if l.decisions.Load() < 50 {
 				return fmt.Errorf("no load yet")

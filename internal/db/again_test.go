@@ -1,0 +1,161 @@
+package db_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// atOnce runs n reads of a tenant that all have a connection at the same time.
+func atOnce(t *testing.T, c *db.Cluster, id scope.TenantID, n int) {
+	t.Helper()
+	var met, running sync.WaitGroup
+	met.Add(n)
+	for range n {
+		running.Go(func() {
+			once := sync.OnceFunc(met.Done)
+			defer once()
+			err := c.Read(context.Background(), id, func(tx *db.Tx) error {
+				_, err := db.All[string](context.Background(), tx, `SELECT name FROM settings`)
+				once()
+				met.Wait()
+				return err
+			})
+			if err != nil {
+				t.Errorf("a read: %v", err)
+			}
+		})
+	}
+	running.Wait()
+}
+
+// TestDroppedAndMadeAgain: what still uses the store of a dropped tenant does no harm to a new
+// one of the same name: neither a connection that took the old one's role, nor one that still
+// reads the old one's file.
+func TestDroppedAndMadeAgain(t *testing.T) {
+	for _, kind := range []string{dbtest.SQLite, dbtest.Postgres} {
+		t.Run(kind, func(t *testing.T) {
+			ctx := context.Background()
+			c := dbtest.OpenConfig(t, dbtest.Config(t, kind))
+			const id = "again" // a role of this name is in no other test's database
+			for n := range 3 {
+				if err := c.CreateTenant(ctx, id); err != nil {
+					t.Fatal(err)
+				}
+				atOnce(t, c, id, 4)
+				store(t, tenant(t, c, id), fmt.Sprint(n), "new")
+				if got := stored(t, tenant(t, c, id)); len(got) != 1 {
+					t.Errorf("the new store has %v", got)
+				}
+				if err := c.DropTenant(ctx, id); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// TestFileIsReadWhileDropped: a reader of a file that is dropped ends in peace, and the new file
+// of the same name is made once it has: SQLite removes a file's log by name when its last
+// connection closes.
+func TestFileIsReadWhileDropped(t *testing.T) {
+	ctx := context.Background()
+	cfg := dbtest.Config(t, dbtest.SQLite)
+	c := dbtest.OpenConfig(t, cfg)
+	store(t, tenant(t, c, dbtest.Second), "a", "old")
+	var dropped, read sync.WaitGroup
+	dropped.Add(1)
+	reads := make(chan struct{})
+	read.Go(func() {
+		err := c.Read(ctx, dbtest.Second, func(tx *db.Tx) error {
+			if _, err := db.One[string](ctx, tx, `SELECT value FROM settings`); err != nil {
+				return err
+			}
+			close(reads)
+			dropped.Wait()
+			got, err := db.One[string](ctx, tx, `SELECT value FROM settings`)
+			if err == nil && got != "old" {
+				err = fmt.Errorf("it reads %q", got)
+			}
+			return err
+		})
+		if err != nil {
+			t.Errorf("the reader: %v", err)
+		}
+	})
+	<-reads
+	if err := c.DropTenant(ctx, dbtest.Second); err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	if err := c.CreateTenant(short, dbtest.Second); err == nil {
+		t.Error("the new store is there while the old one is read")
+	}
+	if _, err := os.Stat(filepath.Join(cfg.Dir, "tenants", string(dbtest.Second)+".db")); !os.IsNotExist(err) {
+		t.Errorf("the new file is there while the old one is read: %v", err)
+	}
+	dropped.Done()
+	read.Wait()
+	if err := c.CreateTenant(ctx, dbtest.Second); err != nil && !fault.Is(err, fault.Conflict) {
+		t.Fatal(err)
+	}
+	store(t, tenant(t, c, dbtest.Second), "b", "new")
+	atOnce(t, c, dbtest.Second, 4)
+	if got := stored(t, tenant(t, c, dbtest.Second)); len(got) != 1 || got["b"] != "new" {
+		t.Errorf("the new store has %v", got)
+	}
+}
+
+// TestStoresOfMoves: a transaction that meets a store that is gone runs again in the present
+// one, although nobody told this replica of the move; and nobody makes the old store again.
+func TestStoresOfMoves(t *testing.T) {
+	ctx := context.Background()
+	for _, kind := range []string{dbtest.SQLite, dbtest.Postgres} {
+		t.Run(kind, func(t *testing.T) {
+			c := dbtest.OpenConfig(t, dbtest.Config(t, kind))
+			was := tenant(t, c, dbtest.Second)
+			store(t, was, "a", "old")
+			name := db.NewStore("own/eu-west-1")
+			to, err := c.At(dbtest.Second, name)
+			if err == nil {
+				err = to.Provision(ctx)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			store(t, to, "a", "new")
+			from, err := c.At(dbtest.Second, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = c.System().Write(ctx, func(tx *db.Tx) error { // without a word to anybody
+				_, err := tx.Exec(ctx, `UPDATE tenants SET store = $2 WHERE id = $1`, dbtest.Second, name)
+				return err
+			})
+			if err == nil {
+				err = from.Discard(ctx, func(*db.Tx) error { return nil })
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := stored(t, was); got["a"] != "new" {
+				t.Errorf("it reads %v", got)
+			}
+			store(t, was, "b", "new")
+			stores, err := c.StoresOf(ctx, dbtest.Second)
+			if err != nil || len(stores) != 1 || stores[0] != name {
+				t.Errorf("the tenant has the stores %q: %v", stores, err)
+			}
+		})
+	}
+}

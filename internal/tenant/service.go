@@ -25,6 +25,9 @@ type Service struct {
 	OnCreate []func(ctx context.Context, tx *db.Tx, t Tenant) error
 	// OnPurge removes what a tenant has outside of its store: objects, cache.
 	OnPurge []func(ctx context.Context, id scope.TenantID) error
+	// Purged removes what could still come while a tenant's store was there. A server that is
+	// killed before does not call it again.
+	Purged []func(id scope.TenantID) error
 	// Disown ends all credentials of a tenant within a transaction of its store:
 	// keys, sessions, passwords, bouncers' tokens. It runs when a deleted tenant
 	// is made active again, which gets its data back and none of these.
@@ -342,7 +345,15 @@ func (s *Service) drop(ctx context.Context, id scope.TenantID) error {
 			return err
 		}
 	}
-	return s.Stores.DropTenant(ctx, id)
+	if err := s.Stores.DropTenant(ctx, id); err != nil {
+		return err
+	}
+	for _, f := range s.Purged {
+		if err := f(id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Facts is what a credential's check needs to know of its tenant.

@@ -70,6 +70,7 @@ func ruleKept(p *tab) {
 func directoryConnected(p *tab, d deployment) {
 	p.visit("/settings/sign-on")
 	p.shows("No directory is connected")
+	directoryGrants(p)
 	p.button("Create a token")
 	p.fill("token-name", "Okta")
 	p.dialog("the form of a token")
@@ -102,6 +103,31 @@ func directoryConnected(p *tab, d deployment) {
 	if status := people(); status != http.StatusUnauthorized {
 		p.t.Errorf("a revoked token: %d", status)
 	}
+}
+
+// directoryGrants says by the form which roles a group gives, and takes it back.
+func directoryGrants(p *tab) {
+	p.within("button[aria-label='Add a row: Roles by group']")
+	group := "input[aria-label='Name of the group']"
+	p.press(group)
+	p.do("naming the group", chromedp.KeyEvent("Security"))
+	p.choose("Roles for Security", "Auditor")
+	p.do("leaving the roles", chromedp.Evaluate[chromedp.Void]("document.activeElement.blur()"))
+	p.within("button[aria-label='Add a row: Roles by group']")
+	p.accessible("what a directory grants")
+	p.button("Save what it grants")
+	// The row without a name is left out.
+	kept := `document.querySelectorAll("` + group + `").length === 1 && document.querySelector("` + group + `").value === "Security" &&
+		[...document.querySelectorAll(".gh-pair")].some(e => e.innerText.includes("Auditor"))`
+	p.wait("that it is saved", kept)
+	p.visit("/settings/sign-on")
+	p.wait("that it is kept", kept)
+	p.within("button[aria-label='Remove Security']")
+	p.within("button[aria-label='Add a row: Roles by group']")
+	p.button("Save what it grants")
+	p.wait("that the row without a name goes", `!document.querySelector("`+group+`")`)
+	p.visit("/settings/sign-on")
+	p.wait("that it is taken back", `[...document.querySelectorAll("button")].some(b => b.textContent.trim() === "Save what it grants") && !document.querySelector("`+group+`")`)
 }
 
 // vendorKept registers a vendor, whose key works on the OEM API, until the vendor is removed.

@@ -118,6 +118,9 @@ func (p *parts) keepLog() error {
 	} { // an earlier process may have raised them
 		k.raised[trouble{scope.DefaultTenant, t.kind, t.subject + " at " + k.name}] = raised{}
 	}
+	forget := k.audit.Forget
+	p.tenants.OnPurge = append(p.tenants.OnPurge, func(_ context.Context, id scope.TenantID) error { return forget(id) })
+	p.tenants.Purged = append(p.tenants.Purged, forget)
 	p.audit, p.keeper = k.audit, k
 	return p.registry.Register(k)
 }

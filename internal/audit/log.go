@@ -62,6 +62,7 @@ type DecisionLog struct {
 
 	appended atomic.Int64 // records in the spool since the process started, including older ones
 	running  atomic.Bool
+	dropped  bool // by Run: records of a tenant that is gone were in the batch
 
 	keepers keepers
 	missing missing

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -57,7 +58,12 @@ func (l *DecisionLog) Run(ctx context.Context) error {
 		if !l.shipAll(ctx, batch.Records) {
 			return nil
 		}
-		if err := l.cfg.Spool.Ack(batch); err != nil { // records that are shipped again are recognised by their ids
+		err = l.cfg.Spool.Ack(batch)
+		if l.dropped { // nothing of a tenant that is gone stays until the file is full
+			l.dropped = false
+			err = errors.Join(err, l.cfg.Spool.Turn())
+		}
+		if err != nil { // records that are shipped again are recognised by their ids
 			l.cfg.Alarm(scope.DefaultTenant, fmt.Errorf("acknowledging the audit spool: %w", err))
 		}
 		l.advance(len(batch.Records))
@@ -130,6 +136,7 @@ func (l *DecisionLog) persist(ctx context.Context, tenant scope.TenantID, rows [
 			return false
 		case errors.Is(err, errGone):
 			l.cfg.Logger.Warn("decisions of a deleted tenant were dropped", "tenant", tenant, "records", len(rows))
+			l.dropped = true
 			return true
 		}
 		l.cfg.Alarm(tenant, err)
@@ -344,6 +351,19 @@ func (l *DecisionLog) SetAside(tenant scope.TenantID, bouncer int64, line []byte
 	}
 	l.cfg.Logger.Warn("a bouncer's event was set aside", "tenant", tenant, "bouncer", bouncer, "error", why)
 	l.setAsideLine(name, line[:min(len(line), maxDocument)])
+}
+
+// Forget removes what this process has on disk of a tenant that is being purged: records that
+// were set aside, and the file of the spool that is written to now, which goes once its records
+// are shipped. Call it when the tenant's store is gone, too: until then it takes records.
+func (l *DecisionLog) Forget(tenant scope.TenantID) error {
+	var errs []error
+	for _, name := range []string{string(tenant), string(tenant) + ".bouncers"} {
+		if err := os.Remove(filepath.Join(l.cfg.SetAside, name+".jsonl")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(append(errs, l.cfg.Spool.Turn())...)
 }
 
 // maxAside is the largest size of the file of invalid lines from bouncers.

@@ -190,7 +190,6 @@ func (c *Cluster) open(ctx context.Context, cfg Config) error {
 	if err := c.home.provision(ctx, part{}, nil); err != nil {
 		return err
 	}
-	var err error
 	if c.regions, err = openRegions(ctx, cfg, c.onAnnouncement); err != nil {
 		return err
 	}

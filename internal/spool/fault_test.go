@@ -243,7 +243,7 @@ func faultsAtRandom(t *testing.T, seed uint64, policy SyncPolicy) {
 	}
 	for range 400 {
 		l.tried = time.Time{}
-		switch rng.IntN(14) {
+		switch rng.IntN(15) {
 		case 0:
 			d.set(func(d *disk) { d.sync = syscall.EIO })
 		case 1:
@@ -258,6 +258,8 @@ func faultsAtRandom(t *testing.T, seed uint64, policy SyncPolicy) {
 			l.syncConcurrently()
 		case 8:
 			take(1 + rng.IntN(5))
+		case 14:
+			_ = l.Turn() // where the disk fails it does not
 		case 9:
 			if rng.IntN(4) > 0 || l.Stats().Failing != nil {
 				break // a process that dies with what it could not write loses it

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 }
 
 // writeForever appends from several goroutines, and says after each append that
-// it returned, until it is killed.
+// it returned, until it is killed. Meanwhile it begins one file after the other.
 func writeForever(dir string) {
 	l, err := Open(Config{Dir: dir, SegmentBytes: 50_000})
 	if err != nil {
@@ -44,7 +44,12 @@ func writeForever(dir string) {
 			}
 		}()
 	}
-	select {}
+	for {
+		if err := l.Turn(); err != nil {
+			fmt.Println("error", err)
+			os.Exit(1)
+		}
+	}
 }
 
 // TestKill kills a writing process with SIGKILL again and again: every record

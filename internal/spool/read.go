@@ -34,6 +34,7 @@ type extent struct {
 // slot, which only the consumer uses.
 type reader struct {
 	ackSeq    uint64 // the first record that is not acknowledged
+	saved     uint64 // ackSeq as the ack file has it
 	depth     int64  // records not acknowledged
 	seg       *segment
 	off       int64
@@ -140,14 +141,22 @@ func (l *Log) position() (seg *segment, made int, off, end int64, last uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := &l.reader
+	if !r.moveOn(l.segments) {
+		return nil, 0, 0, 0, 0
+	}
+	return r.seg, r.seg.made, r.off, r.seg.end, r.seg.last
+}
+
+// moveOn leaves segments of which everything was delivered; false: there is nothing to read.
+func (r *reader) moveOn(segments []*segment) bool {
 	for r.off >= r.seg.end {
-		next := segmentAfter(l.segments, r.seg)
+		next := segmentAfter(segments, r.seg)
 		if next == nil {
-			return nil, 0, 0, 0, 0
+			return false
 		}
 		r.seg, r.off = next, 0
 	}
-	return r.seg, r.seg.made, r.off, r.seg.end, r.seg.last
+	return true
 }
 
 func segmentAfter(list []*segment, seg *segment) *segment {
@@ -234,19 +243,31 @@ func (l *Log) Ack(b Batch) error {
 	r := &l.reader
 	l.acknowledge(b.last)
 	seq := r.ackSeq
-	var old []*segment
-	for len(l.segments) > 1 && l.segments[0].last < seq && l.segments[0] != r.seg {
-		old = append(old, l.segments[0])
-		l.segments = l.segments[1:]
-	}
 	l.mu.Unlock()
 	if err := r.saveAck(l.cfg.Dir, seq); err != nil {
 		return diskFault(err)
 	}
+	l.mu.Lock()
+	r.saved = seq
+	l.mu.Unlock()
 	select {
 	case r.progress() <- struct{}{}:
 	default:
 	}
+	return r.sweep(l)
+}
+
+// sweep removes the files of which everything is acknowledged, but for the one that is
+// written to.
+func (r *reader) sweep(l *Log) error {
+	l.mu.Lock()
+	r.moveOn(l.segments)
+	var old []*segment
+	for len(l.segments) > 1 && l.segments[0].last < r.saved && l.segments[0] != r.seg {
+		old = append(old, l.segments[0])
+		l.segments = l.segments[1:]
+	}
+	l.mu.Unlock()
 	for _, s := range old {
 		if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return diskFault(err)
@@ -316,6 +337,7 @@ func (l *Log) recover() error {
 		return err
 	}
 	r.ackSeq = max(acked, 1)
+	r.saved = r.ackSeq
 	paths, err := filepath.Glob(filepath.Join(globSafe(l.cfg.Dir), "*.seg"))
 	if err != nil {
 		return err

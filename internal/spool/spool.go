@@ -404,6 +404,44 @@ func (l *Log) rotate(seq uint64) (*segment, error) {
 	return s, nil
 }
 
+// Turn closes the file that is written to. Like every closed file it is removed once all of
+// its records are acknowledged, which may be at once: so what was acknowledged before does
+// not wait on disk for the file to be full. The next record begins a file. A process that is
+// killed meanwhile loses nothing, for the next one never writes to an old file.
+func (l *Log) Turn() error {
+	l.writing.Lock()
+	err := beginAnew(l)
+	l.writing.Unlock()
+	if err != nil {
+		return diskFault(err)
+	}
+	return l.reader.sweep(l)
+}
+
+// beginAnew has the next record begin a file. Caller holds writing.
+func beginAnew(l *Log) error {
+	l.mu.Lock()
+	over, empty := l.over, l.segments[len(l.segments)-1].end == 0
+	l.mu.Unlock()
+	if over {
+		return ErrClosed
+	}
+	if empty {
+		return nil
+	}
+	if err := l.sync(); err != nil {
+		return err
+	}
+	if l.active != nil {
+		_ = l.active.Close() // everything in it is on disk
+		l.active = nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.segments = append(l.segments, &segment{path: segmentPath(l.cfg.Dir, l.lastSeq+1), first: l.lastSeq + 1, last: l.lastSeq})
+	return nil
+}
+
 // wake tells the consumer that there may be something to read.
 func (l *Log) wake() {
 	select {

@@ -25,6 +25,9 @@ type Service struct {
 	OnCreate []func(ctx context.Context, tx *db.Tx, t Tenant) error
 	// OnPurge removes the data of a tenant that is outside its store: objects, cache.
 	OnPurge []func(ctx context.Context, id scope.TenantID) error
+	// Purged removes data that could still arrive while the tenant's store existed. A server
+	// that is killed before this point does not call it again.
+	Purged []func(id scope.TenantID) error
 	// RevokeHooks end all credentials of a tenant within a transaction of its store: keys,
 	// sessions, passwords, bouncers' tokens. They run when a deleted tenant becomes active again,
 	// which restores its data but none of these.
@@ -341,7 +344,15 @@ func (s *Service) drop(ctx context.Context, id scope.TenantID) error {
 			return err
 		}
 	}
-	return s.Stores.DropTenant(ctx, id)
+	if err := s.Stores.DropTenant(ctx, id); err != nil {
+		return err
+	}
+	for _, f := range s.Purged {
+		if err := f(id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Facts are the facts about a tenant that the check of a credential needs.

@@ -16,7 +16,7 @@ import (
 
 const (
 	// isolationMark is in all names of the other tenant.
-	isolationMark = "zebrafinch"
+	isolationMark = "goldcrest"
 	// neverWas is a tenant that was never there.
 	neverWas = "never-was-there"
 	// otherDomain is the custom domain of the other tenant.

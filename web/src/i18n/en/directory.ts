@@ -16,5 +16,16 @@ const directory = {
   title: "Directory (SCIM)",
   token: "Token",
   tokens: "Tokens of directories",
+  defaultRoles: "Roles of everybody from the directory",
+  defaultRolesAbout: "What everybody gets whom the directory adds. Start with the least that is needed.",
+  group: "Name of the group",
+  match: "Match people by subject",
+  matchAbout:
+    "externalId is the subject of people at your identity provider. A first sign-in there finds the person whom the directory added.",
+  roleMap: "Roles by group",
+  roleMapAbout:
+    "Names are compared ignoring case. A change gives everybody from the directory their new roles at once. Without a row you manage roles here.",
+  save: "Save what it grants",
+  twice: "The group {group} stands here twice.",
 };
 export default directory;

@@ -19,5 +19,16 @@ const directory: Area<typeof en> = {
   title: "Directorio (SCIM)",
   token: "Token",
   tokens: "Tokens de directorios",
+  defaultRoles: "Roles de todas las personas del directorio",
+  defaultRolesAbout: "Lo que recibe cada persona que añade el directorio. Empiece con lo mínimo necesario.",
+  group: "Nombre del grupo",
+  match: "Relacionar personas por el sujeto",
+  matchAbout:
+    "externalId es el sujeto de las personas en su proveedor de identidad. El primer inicio de sesión allí encuentra a la persona que añadió el directorio.",
+  roleMap: "Roles según el grupo",
+  roleMapAbout:
+    "Los nombres se comparan sin distinguir mayúsculas. Un cambio da de inmediato sus nuevos roles a todas las personas del directorio. Sin filas, los roles se administran aquí.",
+  save: "Guardar lo que concede",
+  twice: "El grupo {group} está aquí dos veces.",
 };
 export default directory;

@@ -20,5 +20,16 @@ const directory: Area<typeof en> = {
   title: "Annuaire (SCIM)",
   token: "Jeton",
   tokens: "Jetons des annuaires",
+  defaultRoles: "Rôles de toutes les personnes de l'annuaire",
+  defaultRolesAbout: "Ce que reçoit toute personne que l'annuaire ajoute. Commencez par le strict nécessaire.",
+  group: "Nom du groupe",
+  match: "Relier les personnes par le sujet",
+  matchAbout:
+    "externalId est le sujet des personnes chez votre fournisseur d'identité. La première connexion là-bas trouve la personne que l'annuaire a ajoutée.",
+  roleMap: "Rôles selon le groupe",
+  roleMapAbout:
+    "Les noms sont comparés sans tenir compte de la casse. Un changement donne aussitôt leurs nouveaux rôles aux personnes de l'annuaire. Sans ligne, les rôles se gèrent ici.",
+  save: "Enregistrer ce qui est accordé",
+  twice: "Le groupe {group} figure ici deux fois.",
 };
 export default directory;

@@ -14,6 +14,7 @@ import { Panel } from "../../ui/PageHeader";
 import { ShownOnce } from "../../ui/ShownOnce";
 import { useMe } from "../../ui/scope";
 import { Time } from "../../ui/Time";
+import { Grants } from "./Grants";
 
 type Token = Schemas["ScimToken"];
 
@@ -29,6 +30,7 @@ export function Directory() {
   const path = { tenant_id: me.tenant_id };
   const directory = api.useQuery("get", "/api/v1/tenants/{tenant_id}/scim", { params: { path } });
   const list = api.useQuery("get", tokens, { params: { path, query: { limit: 100 } } });
+  const [saved, setSaved] = useState<Schemas["ScimDirectory"]>();
   const [adding, setAdding] = useState(false);
   const [issued, setIssued] = useState<Token | null>(null);
   const [asking, setAsking] = useState<{ token: Token; what: "rotate" | "revoke" } | null>(null);
@@ -113,6 +115,8 @@ export function Directory() {
                   groups: number(directory.data.groups),
                 })}
               </p>
+              {/* What is being written stays, whatever others change meanwhile. */}
+              <Grants key={saved?.version ?? "first"} record={saved ?? directory.data} saved={setSaved} />
             </>
           ) : null}
           <DataTable

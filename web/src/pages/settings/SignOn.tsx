@@ -8,7 +8,6 @@ import { Copyable } from "../../ui/Copy";
 import { Skeleton } from "../../ui/DataTable";
 import { ErrorPanel } from "../../ui/ErrorPanel";
 import { fieldErrors } from "../../ui/fieldErrors";
-import { Icon } from "../../ui/icons";
 import { refresh } from "../../ui/live";
 import { PageHeader, Panel } from "../../ui/PageHeader";
 import { StatusOf } from "../../ui/Status";
@@ -16,6 +15,7 @@ import { useMe } from "../../ui/scope";
 import { Unsaved } from "../../ui/Unsaved";
 import { useRoles } from "../users/roles";
 import { Directory } from "./Directory";
+import { Pairs } from "./Pairs";
 import { changed, type Pair, pairsOf, recordOf } from "./pairs";
 
 type Record = Schemas["SignonSignOn"];
@@ -100,7 +100,7 @@ function Form({ record: current, saved }: { record?: Record; saved: (record: Rec
   const { t } = useI18n();
   const { me, can } = useMe();
   const queries = useQueryClient();
-  const { options } = useRoles();
+  const { offer: roleOptions } = useRoles();
   const params = { path: { tenant_id: me.tenant_id } };
   const write = can("tenants:write");
   const [record] = useState(current);
@@ -146,10 +146,6 @@ function Form({ record: current, saved }: { record?: Record; saved: (record: Rec
   };
   const { at, rest } = fieldErrors(save.error, fields);
   const checked = fieldErrors(check.error, ["/issuer"]);
-  const roleOptions = (held: string[]) => [
-    ...options,
-    ...held.filter((r) => !options.some((o) => o.value === r)).map((value) => ({ value, label: value })),
-  ];
   const register = record ?? check.data;
   return (
     <form onSubmit={submit}>
@@ -396,65 +392,5 @@ function Found({ found }: { found: Schemas["SignonEndpoints"] }) {
         ))}
       </dl>
     </div>
-  );
-}
-
-/** Rows of a name and what belongs to it. */
-function Pairs<V>({
-  title,
-  error,
-  pairs,
-  blank,
-  change,
-  nameLabel,
-  value,
-}: {
-  title: string;
-  error?: string;
-  pairs: Pair<V>[];
-  blank: V;
-  change: (next: Pair<V>[]) => void;
-  nameLabel: string;
-  value: (pair: Pair<V>, change: (value: V) => void) => React.ReactNode;
-}) {
-  const { t } = useI18n();
-  const replace = (key: number, next: Partial<Pair<V>>) =>
-    change(pairs.map((p) => (p.key === key ? { ...p, ...next } : p)));
-  return (
-    <fieldset className="gh-pairs">
-      <legend>{title}</legend>
-      {pairs.map((pair) => (
-        <div key={pair.key} className="gh-pair">
-          <TextInput
-            aria-label={nameLabel}
-            placeholder={nameLabel}
-            value={pair.name}
-            onChange={(e) => replace(pair.key, { name: e.currentTarget.value })}
-          />
-          {value(pair, (next) => replace(pair.key, { value: next }))}
-          <Button
-            variant="default"
-            aria-label={t("signon.removeRow", { name: pair.name || nameLabel })}
-            onClick={() => change(pairs.filter((p) => p.key !== pair.key))}
-          >
-            <Icon name="trash" />
-          </Button>
-        </div>
-      ))}
-      {error && (
-        <p className="gh-flat gh-field-error" role="alert">
-          {error}
-        </p>
-      )}
-      <Button
-        size="compact-sm"
-        variant="default"
-        leftSection={<Icon name="plus" />}
-        aria-label={t("signon.addRow", { what: title })}
-        onClick={() => change([...pairs, { key: Math.max(0, ...pairs.map((p) => p.key)) + 1, name: "", value: blank }])}
-      >
-        {t("signon.add")}
-      </Button>
-    </fieldset>
   );
 }

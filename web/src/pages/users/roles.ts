@@ -9,5 +9,11 @@ export function useRoles() {
   const { me } = useMe();
   const name = (role: string) => word("users", "role", role);
   const offered = me.roles.includes("platform_admin") ? ["platform_admin", ...roles] : roles;
-  return { name, options: offered.map((value) => ({ value, label: name(value) })) };
+  const options = offered.map((value) => ({ value, label: name(value) }));
+  // Roles of other names are held, too: they stay on offer where they are.
+  const offer = (held: string[]) => [
+    ...options,
+    ...held.filter((role) => !offered.includes(role)).map((value) => ({ value, label: value })),
+  ];
+  return { name, options, offer };
 }

@@ -1,0 +1,144 @@
+package spool
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// holding are the files of a folder that have a text.
+func holding(t *testing.T, dir, text string) (found []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(globSafe(dir), "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range files {
+		data, err := os.ReadFile(path)
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		if bytes.Contains(data, []byte(text)) {
+			found = append(found, filepath.Base(path))
+		}
+	}
+	return found
+}
+
+// TestTurn: after Turn no acknowledged record is on disk, and all others are; what is
+// acknowledged later goes then.
+func TestTurn(t *testing.T) {
+	for _, policy := range []SyncPolicy{SyncNever, SyncInterval, SyncAlways} {
+		t.Run(string(policy), func(t *testing.T) {
+			dir := t.TempDir()
+			l := open(t, Config{Dir: dir, Sync: policy})
+			add(t, l, "zebra 1", "zebra 2")
+			_, last := drain(t, l, 10)
+			if err := l.Ack(last); err != nil {
+				t.Fatal(err)
+			}
+			if len(holding(t, dir, "zebra")) == 0 {
+				t.Fatal("the file is not written to any more")
+			}
+			if err := l.Turn(); err != nil {
+				t.Fatal(err)
+			}
+			if left := holding(t, dir, "zebra"); len(left) > 0 {
+				t.Errorf("left in %q", left)
+			}
+			add(t, l, "zebra 3", "other 4")
+			for range 3 { // again makes no difference
+				if err := l.Turn(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			add(t, l, "other 5")
+			recs, last := drain(t, l, 10)
+			same(t, recs, []string{"zebra 3", "other 4", "other 5"})
+			if len(holding(t, dir, "zebra")) == 0 {
+				t.Error("a record went before it was acknowledged")
+			}
+			if err := l.Ack(last); err != nil {
+				t.Fatal(err)
+			}
+			if left := holding(t, dir, "zebra"); len(left) > 0 {
+				t.Errorf("left in %q", left)
+			}
+			add(t, l, "other 6")
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Turn(); err == nil {
+				t.Error("a closed log turns")
+			}
+			recs, _ = drain(t, open(t, Config{Dir: dir}), 10)
+			same(t, recs, []string{"other 6"})
+		})
+	}
+}
+
+// TestTurnMeanwhile: a log that turns while others append and read loses nothing, brings
+// nothing twice, and keeps the order.
+func TestTurnMeanwhile(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, Config{Dir: dir, SegmentBytes: 4000})
+	const each = 400
+	var writers, turners sync.WaitGroup
+	stop := make(chan struct{})
+	for w := range 4 {
+		writers.Go(func() {
+			for i := range each {
+				if err := l.Append(fmt.Appendf(nil, "%d %d", w, i)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	turners.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := l.Turn(); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	next, total := map[int]int{}, 0
+	for total < 4*each {
+		b, err := l.Next(t.Context(), 50)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rec := range b.Records {
+			var w, i int
+			if _, err := fmt.Sscan(string(rec), &w, &i); err != nil || next[w] != i {
+				t.Fatalf("%q, want number %d: %v", rec, next[w], err)
+			}
+			next[w]++
+		}
+		total += len(b.Records)
+		if err := l.Ack(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writers.Wait()
+	close(stop)
+	turners.Wait()
+	if err := l.Turn(); err != nil {
+		t.Fatal(err)
+	}
+	if files, _ := filepath.Glob(filepath.Join(globSafe(dir), "*.seg")); len(files) > 0 {
+		t.Errorf("left: %q", files)
+	}
+	if l.Depth() != 0 || l.Bytes() != 0 {
+		t.Errorf("%d records and %d bytes wait", l.Depth(), l.Bytes())
+	}
+}

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"net/netip"
 	"strconv"
@@ -117,6 +118,12 @@ func startIntegrations(p *parts, target *outbound.Client, active func(context.Co
 		return err
 	}
 	p.integrations = &integration.Service{Stores: p.stores, Now: p.now, Random: rand.Reader, Box: box, Target: target, URL: p.cfg.URL()}
+	p.integrations.MayDecide = func(ctx context.Context, sc scope.Scope, request int64, by string) error {
+		return p.access.MayDecide(ctx, sc.Tenant, request, by)
+	}
+	p.integrations.Decide = func(ctx context.Context, tx *db.Tx, sc scope.Scope, request int64, v integration.Verdict) error {
+		return p.access.DecideBy(ctx, tx, sc, request, access.Verdict(v))
+	}
 	forwarder := &integration.Forwarder{Service: p.integrations, Holder: newID(), Active: active, Poll: time.Minute, Logger: p.log}
 	p.task("integrations", forwarder.Run)
 	p.hourly("credentials of integrations", p.integrations.Reseal)
@@ -160,11 +167,41 @@ func startTelemetry(p *parts, target *outbound.Client, active func(context.Conte
 
 // startAccess sets up requests for access.
 func startAccess(p *parts, outbox notify.Outbox) {
-	p.access = &access.Service{Stores: p.stores, Now: p.now, NewID: newID, Outbox: outbox, Resource: askedResource(p), Person: personNamed(p)}
+	p.access = &access.Service{Stores: p.stores, Now: p.now, NewID: newID, Outbox: outbox, Resource: askedResource(p), Person: personNamed(p), Filed: queueRequest}
 	p.hourly("ends of grants", func(ctx context.Context, t scope.TenantID) error {
 		return p.access.Expire(ctx, auth.SystemScope(t, "access", ""))
 	})
 	p.hourly("old requests for access", p.access.Forget)
+}
+
+// requested is what an approval system gets of a request for access.
+type requested struct {
+	ID          int64     `json:"access_request_id"`
+	Environment scope.Env `json:"environment"`
+	Subject     string    `json:"subject_id"`
+	Action      string    `json:"action"`
+	Resource    struct {
+		ID   int64  `json:"id"`
+		Name string `json:"name"`
+		Type string `json:"type"`
+	} `json:"resource"`
+	Reason      string `json:"reason"`
+	Duration    *int64 `json:"duration_seconds"`
+	RequestedBy string `json:"requested_by"`
+}
+
+// queueRequest hands a request for access to the approval systems.
+func queueRequest(ctx context.Context, tx *db.Tx, r access.Request) error {
+	q := requested{ID: r.ID, Environment: r.Environment, Subject: r.SubjectID, Action: r.Action, Reason: r.Reason, Duration: r.Duration, RequestedBy: r.RequestedBy}
+	q.Resource.ID, q.Resource.Name, q.Resource.Type = r.ResourceID, r.ResourceName, r.ResourceType
+	data, err := json.Marshal(q)
+	if err != nil {
+		return fault.Wrap(err, "write a request for access")
+	}
+	return integration.QueueRequest(ctx, tx, r.Environment, integration.Message{
+		EventID: "acc_" + newID(), At: r.CreatedAt, Data: data,
+		Cause: integration.Cause{RequestID: r.ID, Summary: r.SubjectID + ": " + r.Action + " " + r.ResourceName},
+	})
 }
 
 // askedResource returns a function that finds the resource that a request for access names.

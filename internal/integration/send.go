@@ -173,13 +173,37 @@ func (s *Service) example(sc scope.Scope, it Integration) (parcel, error) {
 	return parcel{body: data, message: &message{EventID: "evt_" + hex.EncodeToString(random), Type: EventAction, At: now, Data: data}}, nil
 }
 
-// EventAction is the event type of messages from actions.
-const EventAction = "control.action"
+// The event types of messages.
+const (
+	EventAction  = "control.action"
+	EventRequest = "access.requested"
+)
+
+// QueueRequest queues a request for access for the approval systems that decide requests of its
+// environment.
+func QueueRequest(ctx context.Context, tx *db.Tx, env scope.Env, m Message) error {
+	all, err := approvalQueues(ctx, tx, env)
+	if err != nil {
+		return err
+	}
+	m.Type = EventRequest
+	for _, it := range all {
+		if it.Settings[settingAsks] == asksNone {
+			continue
+		}
+		if err := Queue(ctx, tx, it.ID, env, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // Message is what an action sends to an integration.
 type Message struct {
 	EventID string
-	At      time.Time
+	// Type is the event type; "": EventAction.
+	Type string
+	At   time.Time
 	// Data is a JSON object with members, without secrets.
 	Data  []byte
 	Cause Cause
@@ -195,7 +219,7 @@ func Queue(ctx context.Context, tx *db.Tx, id int64, env scope.Env, m Message) e
 	if err != nil {
 		return err
 	}
-	out := message{EventID: m.EventID, Type: EventAction, At: m.At, Data: m.Data}
+	out := message{EventID: m.EventID, Type: cmp.Or(m.Type, EventAction), At: m.At, Data: m.Data}
 	if answers(kind) {
 		r, err := insertRun(ctx, tx, Run{IntegrationID: id, Environment: env, EventID: m.EventID, Cause: m.Cause, Status: RunPending, CreatedAt: db.Stamp(tx.Now())})
 		if err != nil {

@@ -33,6 +33,10 @@ type Service struct {
 	Target *outbound.Client
 	// URL is where systems reach this service to answer back.
 	URL string
+	// MayDecide refuses a verdict on a request for access by who may not give it, and Decide
+	// records a verdict.
+	MayDecide func(ctx context.Context, sc scope.Scope, request int64, by string) error
+	Decide    func(ctx context.Context, tx *db.Tx, sc scope.Scope, request int64, v Verdict) error
 }
 
 // changes is held while integrations change, so that names and their number hold.

@@ -88,6 +88,10 @@ func takesFrom(ctx context.Context, tx *db.Tx, id int64, env scope.Env) (string,
 	return db.One[string](ctx, tx, `SELECT kind FROM integrations WHERE id = $1 AND enabled AND (environment = '' OR environment = $2)`, id, string(env))
 }
 
+func approvalQueues(ctx context.Context, tx *db.Tx, env scope.Env) ([]Integration, error) {
+	return db.All[Integration](ctx, tx, `SELECT `+columns+` FROM integrations WHERE kind = 'approval_queue' AND enabled AND (environment = '' OR environment = $1) ORDER BY id`, string(env))
+}
+
 func insertMessage(ctx context.Context, tx *db.Tx, id int64, m message) error {
 	_, err := tx.Exec(ctx, `INSERT INTO integration_messages (integration_id, event_id, event_type, at, data, run_id) VALUES ($1, $2, $3, $4, $5, $6)`,
 		id, m.EventID, m.Type, m.At, string(m.Data), m.Run)

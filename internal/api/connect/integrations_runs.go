@@ -12,7 +12,7 @@ import (
 type integrationRunsIn struct {
 	IntegrationPath
 	rest.Page
-	Status string `query:"status" enum:"pending,running,succeeded,failed,expired" doc:"Only runs in this state"`
+	Status string `query:"status" enum:"pending,running,succeeded,failed,approved,denied,expired" doc:"Only runs in this state"`
 }
 
 type integrationRunsOut struct{ Body integration.RunPage }
@@ -40,10 +40,10 @@ func (h *Handler) integrationRuns(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "answer-integration-run", Method: http.MethodPost, Path: "/integrations/{integration_id}/runs/{run_id}/answer", Public: true, Tags: []string{"Integrations"},
-		Errors:  []int{http.StatusUnauthorized, http.StatusConflict},
+		Errors:  []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusConflict},
 		Summary: "Answer back to a run",
 		Description: "For the system that got the callback: its token replaces the credential and is good for one answer. The callback's URL names the tenant. 401 `invalid_callback`: there is no such run, or the token is wrong. " +
-			"409 `already_answered`, `callback_expired`, or `integration_disabled`.",
+			"409 `already_answered`, `callback_expired`, or `integration_disabled`. The answer of an `approval_queue` decides the request for access: 409 `already_decided`, 403 `own_request`, and 422 for a longer grant than was requested or may be given.",
 	}, func(ctx context.Context, sc scope.Scope, in *integrationAnswerIn) (*integrationAnswerOut, error) {
 		run, err := h.Integrations.Answer(ctx, sc, in.ID, in.Run, in.Body)
 		out := &integrationAnswerOut{}

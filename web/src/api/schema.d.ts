@@ -3797,6 +3797,12 @@ export interface components {
             /** @description What they need to do. */
             action: components["schemas"]["DraftActionStruct"];
             /**
+             * Format: int64
+             * @description How long access is needed, at most 30 days. An approval system cannot grant more; absent: the request does not say.
+             * @example 3600
+             */
+            duration_seconds?: number;
+            /**
              * @description Why access is needed; approvers read it.
              * @example Audit of the May payments
              */
@@ -3842,6 +3848,11 @@ export interface components {
             decided_by: string | null;
             /** @description Why it was approved, denied or revoked. */
             decision_reason: string;
+            /**
+             * Format: int64
+             * @description How long access is needed, in seconds; null: the request does not say.
+             */
+            duration_seconds: number | null;
             /**
              * Format: date-time
              * @description When the grant was revoked, or found to be over; null: it was not.
@@ -6966,10 +6977,10 @@ export interface components {
              */
             id: number;
             /**
-             * @description webhook: actions of controls post their decision. workflow: actions start it, and it answers back. siem_forwarder: gets both audit logs.
+             * @description webhook: actions of controls post their decision. workflow: actions start it, and it answers back. approval_queue: decides requests for access. siem_forwarder: gets both audit logs.
              * @enum {string}
              */
-            kind: "webhook" | "workflow" | "siem_forwarder";
+            kind: "webhook" | "workflow" | "approval_queue" | "siem_forwarder";
             /** @description Why the last attempt failed; empty if it did not. */
             last_error: string;
             /**
@@ -7010,15 +7021,20 @@ export interface components {
              */
             answered_by?: string;
             /**
+             * Format: int64
+             * @description How long an approved request for access is granted; absent: as long as it may.
+             */
+            duration_seconds?: number;
+            /**
              * @description A short message for people.
              * @example Ticket OPS-17 was opened
              */
             message?: string;
             /**
-             * @description How the run ended.
+             * @description How the run ended: succeeded or failed for a workflow, approved or denied for an approval_queue.
              * @enum {string}
              */
-            status: "succeeded" | "failed";
+            status: "succeeded" | "failed" | "approved" | "denied";
             /** @description The token of the callback. It is good for one answer. */
             token: string;
         };
@@ -7032,6 +7048,11 @@ export interface components {
             status: string;
         };
         IntegrationCause: {
+            /**
+             * Format: int64
+             * @description The request for access that it decides; absent: none.
+             */
+            access_request_id?: number;
             /** @description The decision that started it; absent: none, or several. */
             decision_id?: string;
             /**
@@ -7079,10 +7100,10 @@ export interface components {
              */
             environment?: "" | "sandbox" | "production";
             /**
-             * @description webhook: actions of controls post their decision. workflow: actions start it, and it answers back. siem_forwarder: gets both audit logs.
+             * @description webhook: actions of controls post their decision. workflow: actions start it, and it answers back. approval_queue: decides requests for access. siem_forwarder: gets both audit logs.
              * @enum {string}
              */
-            kind: "webhook" | "workflow" | "siem_forwarder";
+            kind: "webhook" | "workflow" | "approval_queue" | "siem_forwarder";
             /**
              * Format: name
              * @description Name, unique.
@@ -7101,7 +7122,7 @@ export interface components {
              * @description Kind of integration.
              * @enum {string}
              */
-            kind: "webhook" | "workflow" | "siem_forwarder";
+            kind: "webhook" | "workflow" | "approval_queue" | "siem_forwarder";
             /** @description Settings. */
             settings: components["schemas"]["NotifySetting"][];
         };
@@ -7166,7 +7187,7 @@ export interface components {
              * @description pending: the system has not accepted the message yet. running: it has, and has not answered. expired: no answer came in time.
              * @enum {string}
              */
-            status: "pending" | "running" | "succeeded" | "failed" | "expired";
+            status: "pending" | "running" | "succeeded" | "failed" | "approved" | "denied" | "expired";
         };
         IntegrationRunPage: {
             /** @description The page, newest first. */
@@ -24844,7 +24865,7 @@ export interface operations {
                 tenant_id?: components["parameters"]["TenantQuery"];
                 skip?: number;
                 limit?: number;
-                kind?: "webhook" | "workflow" | "siem_forwarder";
+                kind?: "webhook" | "workflow" | "approval_queue" | "siem_forwarder";
             };
             header?: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
@@ -25536,7 +25557,7 @@ export interface operations {
                 tenant_id?: components["parameters"]["TenantQuery"];
                 skip?: number;
                 limit?: number;
-                status?: "pending" | "running" | "succeeded" | "failed" | "expired";
+                status?: "pending" | "running" | "succeeded" | "failed" | "approved" | "denied" | "expired";
             };
             header?: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
@@ -25656,6 +25677,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };

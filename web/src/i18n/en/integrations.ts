@@ -36,5 +36,7 @@ const integrations = {
   runs: "Runs",
   runsAbout: "Each message that starts something in the system is listed here with its answer.",
   runsEmpty: "No runs yet",
+  about_approval_queue: "It gets requests for access and decides them. Actions of controls can call it too.",
+  kind_approval_queue: "Approval system",
 };
 export default integrations;

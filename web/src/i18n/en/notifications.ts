@@ -137,5 +137,10 @@ const notifications = {
   value_24h: "24 hours",
   value_7d: "7 days",
   value_30d: "30 days",
+  setting_access_requests: "Requests for access",
+  setting_longest_grant: "Longest grant",
+  value_8h: "8 hours",
+  value_send: "are sent to it",
+  value_ignore: "are not sent to it",
 };
 export default notifications;

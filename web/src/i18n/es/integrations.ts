@@ -40,5 +40,8 @@ const integrations: Area<typeof en> = {
   runs: "Ejecuciones",
   runsAbout: "Aquí aparece cada mensaje que inicia algo en el sistema, con su respuesta.",
   runsEmpty: "Aún no hay ejecuciones",
+  about_approval_queue:
+    "Recibe solicitudes de acceso y las decide. Las acciones de los controles también pueden llamarlo.",
+  kind_approval_queue: "Sistema de aprobación",
 };
 export default integrations;

@@ -40,5 +40,8 @@ const integrations: Area<typeof en> = {
   runs: "Exécutions",
   runsAbout: "Chaque message qui démarre quelque chose dans le système figure ici, avec sa réponse.",
   runsEmpty: "Aucune exécution pour l’instant",
+  about_approval_queue:
+    "Il reçoit les demandes d’accès et en décide. Les actions des contrôles peuvent aussi l’appeler.",
+  kind_approval_queue: "Système d’approbation",
 };
 export default integrations;

@@ -49,6 +49,9 @@ type Request struct {
 	EndedBy        *string    `json:"ended_by" db:"ended_by" doc:"Who revoked the grant; null: nobody."`
 	EndedAt        *time.Time `json:"ended_at" db:"ended_at" doc:"When the grant was revoked, or found to be over; null: it was not."`
 
+	// BreakGlass is set for a grant that nobody requested first.
+	BreakGlass bool `json:"break_glass" db:"break_glass" doc:"Whether it is a grant that was opened in an emergency, without a request."`
+
 	CallerKind string `json:"-" db:"requested_by_kind"`
 	CallerID   string `json:"-" db:"requested_by_id"`
 }

@@ -39,6 +39,9 @@ type Service struct {
 	// Filed hands a new request to the tenant's approval systems, in its transaction; nil: there
 	// are none.
 	Filed func(ctx context.Context, tx *db.Tx, r Request) error
+	// Broken tells the tenant's break-glass systems that a break-glass grant began or ended, in
+	// its transaction; nil: there are none.
+	Broken func(ctx context.Context, tx *db.Tx, r Request, ended bool) error
 }
 
 // changes is held while requests change, so that their number and state hold.
@@ -231,11 +234,7 @@ func (s *Service) decide(ctx context.Context, sc scope.Scope, id int64, event st
 // Revoke ends a grant before its time.
 func (s *Service) Revoke(ctx context.Context, sc scope.Scope, id int64, d Refusal) (Request, error) {
 	return s.change(ctx, sc, id, "ACCESS_REVOKED", func(_ context.Context, _ *db.Tx, r *Request, now time.Time) error {
-		if status := r.at(now).Status; status != Approved {
-			return fault.Newf(fault.Conflict, "not_granted", "this request is %s, so there is no grant to revoke", status)
-		}
-		r.Status, r.DecisionReason, r.EndedBy, r.EndedAt = Revoked, d.Reason, &sc.Actor.Name, &now
-		return nil
+		return r.revoke(sc.Actor.Name, d.Reason, now)
 	})
 }
 
@@ -268,6 +267,15 @@ func (s *Service) save(ctx context.Context, tx *db.Tx, sc scope.Scope, event str
 			return r, err
 		}
 	}
+	if r.BreakGlass {
+		if r.Status != Approved {
+			event = glassEnded
+		}
+		changed["reason"], changed["opened_by"] = r.Reason, r.RequestedBy
+		if err := s.tell(ctx, tx, sc.Tenant, r); err != nil {
+			return r, err
+		}
+	}
 	return r, audit.Append(ctx, tx, sc, s.Now(), r.entry(event, changed))
 }
 
@@ -293,7 +301,14 @@ func (s *Service) Expire(ctx context.Context, sc scope.Scope) error {
 			if r, err = update(ctx, tx, r); err != nil {
 				return err
 			}
-			entries = append(entries, r.entry("ACCESS_EXPIRED", map[string]any{"subject_id": r.SubjectID, "action": r.Action, "expires_at": r.ExpiresAt.UTC().Format(time.RFC3339)}))
+			event := "ACCESS_EXPIRED"
+			if r.BreakGlass {
+				event = glassEnded
+				if err := s.tell(ctx, tx, sc.Tenant, r); err != nil {
+					return err
+				}
+			}
+			entries = append(entries, r.entry(event, map[string]any{"subject_id": r.SubjectID, "action": r.Action, "expires_at": r.ExpiresAt.UTC().Format(time.RFC3339)}))
 		}
 		if len(entries) == 0 {
 			return nil

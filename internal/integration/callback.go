@@ -52,9 +52,10 @@ type span struct {
 }
 
 // answerTimes are the values of the setting answer_within, and grantTimes those of
-// longest_grant. The first of each is the default.
+// longest_grant; a break_glass_bridge has glassTimes. The first of each is the default.
 var (
 	answerTimes = []span{{"24h", 24 * time.Hour}, {"1h", time.Hour}, {"7d", 7 * 24 * time.Hour}, {"30d", 30 * 24 * time.Hour}}
+	glassTimes  = []span{{"1h", time.Hour}, {"15m", 15 * time.Minute}, {"4h", 4 * time.Hour}, {"8h", 8 * time.Hour}, {"24h", 24 * time.Hour}}
 	grantTimes  = []span{{"8h", 8 * time.Hour}, {"1h", time.Hour}, {"24h", 24 * time.Hour}, {"7d", 7 * 24 * time.Hour}, {"30d", 30 * 24 * time.Hour}}
 )
 

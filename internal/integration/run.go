@@ -69,7 +69,9 @@ type RunPage struct {
 func answers(kind string) bool { return kind == Workflow || kind == Approval }
 
 // Called reports whether the actions of controls can call systems of a kind.
-func Called(kind string) bool { return slices.Contains([]string{Webhook, Workflow, Approval}, kind) }
+func Called(kind string) bool {
+	return slices.Contains([]string{Webhook, Workflow, Approval, BreakGlass}, kind)
+}
 
 // Runs is one page of the runs of an integration, in one state or ("") in all.
 func (s *Service) Runs(ctx context.Context, sc scope.Scope, id int64, status string, skip, limit int64) (RunPage, error) {
@@ -167,6 +169,9 @@ func (s *Service) TidyRuns(ctx context.Context, tenant scope.TenantID) error {
 				if err := audit.Append(ctx, tx, it.system(tenant), now, it.ended(r)); err != nil {
 					return err
 				}
+			}
+			if err := forgetInbound(ctx, tx, now.Add(-keptInbound)); err != nil {
+				return err
 			}
 			return forgetRuns(ctx, tx, now.Add(-keptRuns))
 		})

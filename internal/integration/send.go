@@ -177,12 +177,14 @@ func (s *Service) example(sc scope.Scope, it Integration) (parcel, error) {
 const (
 	EventAction  = "control.action"
 	EventRequest = "access.requested"
+	EventOpened  = "break_glass.opened"
+	EventEnded   = "break_glass.ended"
 )
 
 // QueueRequest queues a request for access for the approval systems that decide requests of its
 // environment.
 func QueueRequest(ctx context.Context, tx *db.Tx, env scope.Env, m Message) error {
-	all, err := approvalQueues(ctx, tx, env)
+	all, err := enabledOf(ctx, tx, Approval, env)
 	if err != nil {
 		return err
 	}

@@ -96,6 +96,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/access/v1/requests/break-glass": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["open-break-glass-grant"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/access/v1/requests/{request_id}": {
         parameters: {
             query?: never;
@@ -1467,6 +1483,22 @@ export interface paths {
         put: operations["update-integration"];
         post?: never;
         delete: operations["delete-integration"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/integrations/{integration_id}/break-glass": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["break-glass-message"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -3834,6 +3866,8 @@ export interface components {
              * @example read
              */
             action: string;
+            /** @description Whether it is a grant that was opened in an emergency, without a request. */
+            break_glass: boolean;
             /**
              * Format: date-time
              * @description When it was filed.
@@ -5518,6 +5552,32 @@ export interface components {
              */
             set_aside: number;
         };
+        BridgeMessageActionStruct: {
+            /**
+             * @description The action: input.action.name of decisions.
+             * @example read
+             */
+            name?: string;
+        };
+        BridgeMessageResourceStruct: {
+            /**
+             * @description Id of the resource, or its name if only one has it.
+             * @example 7
+             */
+            id?: string;
+        };
+        BridgeMessageSubjectStruct: {
+            /**
+             * @description Who gets access: input.user.id of decisions.
+             * @example ada
+             */
+            id?: string;
+            /**
+             * @description Type of the subject; user by default.
+             * @enum {string}
+             */
+            type?: "user" | "agent";
+        };
         BridgeRevisions: {
             /** @description Sorted by id. */
             bouncers: components["schemas"]["BridgeBouncerRevision"][];
@@ -6977,10 +7037,10 @@ export interface components {
              */
             id: number;
             /**
-             * @description webhook: actions of controls post their decision. workflow: actions start it, and it answers back. approval_queue: decides requests for access. siem_forwarder: gets both audit logs.
+             * @description webhook: actions of controls post their decision. workflow: actions start it, and it answers back. approval_queue: decides requests for access. break_glass_bridge: opens grants in emergencies. siem_forwarder: gets both audit logs.
              * @enum {string}
              */
-            kind: "webhook" | "workflow" | "approval_queue" | "siem_forwarder";
+            kind: "webhook" | "workflow" | "approval_queue" | "break_glass_bridge" | "siem_forwarder";
             /** @description Why the last attempt failed; empty if it did not. */
             last_error: string;
             /**
@@ -7047,6 +7107,62 @@ export interface components {
             /** @description State of the run now. */
             status: string;
         };
+        IntegrationBridgeMessage: {
+            /** @description What they need to do. */
+            action?: components["schemas"]["BridgeMessageActionStruct"];
+            /**
+             * @description Who opens or ends it, as the system names them.
+             * @example carol
+             */
+            by?: string;
+            /**
+             * Format: int64
+             * @description How long the grant lasts, at most longest_grant of the integration.
+             * @example 1800
+             */
+            duration_seconds?: number;
+            /**
+             * @description Environment of the resource; absent: that of the integration, or production.
+             * @enum {string}
+             */
+            environment?: "sandbox" | "production";
+            /**
+             * @description Why. It is required.
+             * @example INC-4711: payroll does not start
+             */
+            reason: string;
+            /**
+             * Format: int64
+             * @description The grant to end.
+             */
+            request_id?: number;
+            /** @description The resource. */
+            resource?: components["schemas"]["BridgeMessageResourceStruct"];
+            /** @description Who gets access. */
+            subject?: components["schemas"]["BridgeMessageSubjectStruct"];
+            /**
+             * @description open: opens a grant. end: ends one that this bridge opened.
+             * @enum {string}
+             */
+            type: "open" | "end";
+        };
+        IntegrationBridgeResult: {
+            /**
+             * Format: date-time
+             * @description When the grant ends by itself.
+             */
+            expires_at: string | null;
+            /**
+             * Format: int64
+             * @description Id of the grant; it is in /access/v1/requests.
+             */
+            request_id: number;
+            /**
+             * @description approved: the grant lasts. revoked: it was ended.
+             * @enum {string}
+             */
+            status: "approved" | "revoked";
+        };
         IntegrationCause: {
             /**
              * Format: int64
@@ -7100,10 +7216,10 @@ export interface components {
              */
             environment?: "" | "sandbox" | "production";
             /**
-             * @description webhook: actions of controls post their decision. workflow: actions start it, and it answers back. approval_queue: decides requests for access. siem_forwarder: gets both audit logs.
+             * @description webhook: actions of controls post their decision. workflow: actions start it, and it answers back. approval_queue: decides requests for access. break_glass_bridge: opens grants in emergencies. siem_forwarder: gets both audit logs.
              * @enum {string}
              */
-            kind: "webhook" | "workflow" | "approval_queue" | "siem_forwarder";
+            kind: "webhook" | "workflow" | "approval_queue" | "break_glass_bridge" | "siem_forwarder";
             /**
              * Format: name
              * @description Name, unique.
@@ -7122,7 +7238,7 @@ export interface components {
              * @description Kind of integration.
              * @enum {string}
              */
-            kind: "webhook" | "workflow" | "approval_queue" | "siem_forwarder";
+            kind: "webhook" | "workflow" | "approval_queue" | "break_glass_bridge" | "siem_forwarder";
             /** @description Settings. */
             settings: components["schemas"]["NotifySetting"][];
         };
@@ -14158,6 +14274,138 @@ export interface operations {
         };
     };
     "create-access-request": {
+        parameters: {
+            query?: {
+                environment?: "sandbox" | "production";
+            };
+            header?: {
+                /** @description 1 to 255 visible ASCII characters. For 24 hours, a request with the same key gets the answer of the first success. The same key with a different request is a 422. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AccessDraft"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AccessRequest"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    "open-break-glass-grant": {
         parameters: {
             query?: {
                 environment?: "sandbox" | "production";
@@ -24865,7 +25113,7 @@ export interface operations {
                 tenant_id?: components["parameters"]["TenantQuery"];
                 skip?: number;
                 limit?: number;
-                kind?: "webhook" | "workflow" | "approval_queue" | "siem_forwarder";
+                kind?: "webhook" | "workflow" | "approval_queue" | "break_glass_bridge" | "siem_forwarder";
             };
             header?: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
@@ -25521,6 +25769,116 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    "break-glass-message": {
+        parameters: {
+            query?: never;
+            header: {
+                "Webhook-Id": string;
+                "Webhook-Timestamp": string;
+                "Webhook-Signature": string;
+            };
+            path: {
+                integration_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["IntegrationBridgeMessage"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IntegrationBridgeResult"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
                 };
             };
             500: {

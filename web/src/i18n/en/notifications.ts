@@ -142,5 +142,7 @@ const notifications = {
   value_8h: "8 hours",
   value_send: "are sent to it",
   value_ignore: "are not sent to it",
+  value_15m: "15 minutes",
+  value_4h: "4 hours",
 };
 export default notifications;

@@ -43,5 +43,7 @@ const integrations: Area<typeof en> = {
   about_approval_queue:
     "Recibe solicitudes de acceso y las decide. Las acciones de los controles también pueden llamarlo.",
   kind_approval_queue: "Sistema de aprobación",
+  about_break_glass_bridge: "Abre concesiones en emergencias y recibe aviso de todas las abiertas.",
+  kind_break_glass_bridge: "Sistema de emergencia",
 };
 export default integrations;

@@ -150,5 +150,7 @@ const notifications: Area<typeof en> = {
   value_8h: "8 horas",
   value_send: "se le envían",
   value_ignore: "no se le envían",
+  value_15m: "15 minutos",
+  value_4h: "4 horas",
 };
 export default notifications;

@@ -43,5 +43,7 @@ const integrations: Area<typeof en> = {
   about_approval_queue:
     "Il reçoit les demandes d’accès et en décide. Les actions des contrôles peuvent aussi l’appeler.",
   kind_approval_queue: "Système d’approbation",
+  about_break_glass_bridge: "Il ouvre des octrois en urgence et apprend tous ceux qui sont ouverts.",
+  kind_break_glass_bridge: "Système d’urgence",
 };
 export default integrations;

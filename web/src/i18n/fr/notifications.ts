@@ -152,5 +152,7 @@ const notifications: Area<typeof en> = {
   value_8h: "8 heures",
   value_send: "lui sont envoyées",
   value_ignore: "ne lui sont pas envoyées",
+  value_15m: "15 minutes",
+  value_4h: "4 heures",
 };
 export default notifications;

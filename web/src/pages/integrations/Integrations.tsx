@@ -17,7 +17,7 @@ import { IntegrationForm } from "./IntegrationForm";
 
 type Integration = Schemas["Integration"];
 
-const kinds = ["siem_forwarder", "webhook", "workflow", "approval_queue"] as const;
+const kinds = ["siem_forwarder", "webhook", "workflow", "approval_queue", "break_glass_bridge"] as const;
 
 /** The systems that are called, and how each takes what is sent to it. */
 export default function Integrations() {

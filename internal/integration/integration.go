@@ -135,6 +135,12 @@ const (
 	startOldest    = "oldest"
 )
 
+// The members of a credential with a certificate for TLS syslog, in PEM.
+const (
+	clientCertificate = "client_certificate"
+	clientKey         = "client_key"
+)
+
 func types() []format.Type {
 	return []format.Type{
 		{
@@ -157,7 +163,7 @@ func types() []format.Type {
 			Settings: []format.Setting{{Name: settingLongest, Kind: "choice", Values: spanNames(glassTimes)}},
 		},
 		{
-			Name: SIEM, Secrets: []string{format.BearerToken, format.HMACSecret},
+			Name: SIEM, Secrets: []string{format.BearerToken, format.HMACSecret, clientCertificate, clientKey},
 			Settings: []format.Setting{
 				{Name: settingStart, Kind: "choice", Values: []string{startNow, startOldest}},
 				{Name: settingScheme, Kind: "text", Values: nil},
@@ -165,7 +171,7 @@ func types() []format.Type {
 				{Name: settingCAs, Kind: "list"},
 				{Name: settingConfirm, Kind: "choice", Values: []string{confirmNotify, confirmClose}},
 			},
-			Credentials: [][]string{{}, {format.BearerToken}, {format.HMACSecret}, {format.BearerToken, format.HMACSecret}},
+			Credentials: [][]string{{}, {format.BearerToken}, {format.HMACSecret}, {format.BearerToken, format.HMACSecret}, {clientCertificate, clientKey}},
 		},
 	}
 }

@@ -62,13 +62,13 @@ func (f *Forwarder) next(ctx context.Context, tenant scope.TenantID, it Integrat
 func (s *Service) post(ctx context.Context, tenant scope.TenantID, it Integration, p parcel) (a answer) {
 	began := s.Now()
 	defer func() { a.Delivered, a.DurationMS = a.Error == "", s.Now().Sub(began).Milliseconds() }()
-	if server, ok, err := syslogServer(it); ok || err != nil {
-		a.Error = s.stream(ctx, it, server, p.body, err)
-		return a
-	}
 	secrets, err := s.open(tenant, it)
 	if err != nil {
 		a.Error = "the stored credential cannot be decrypted"
+		return a
+	}
+	if server, ok, err := syslogServer(it); ok || err != nil {
+		a.Error = s.stream(ctx, it, server, secrets, p.body, err)
 		return a
 	}
 	r, err := requestOf(it, secrets, p, began)

@@ -144,5 +144,7 @@ const notifications = {
   value_ignore: "are not sent to it",
   value_15m: "15 minutes",
   value_4h: "4 hours",
+  secret_client_certificate: "Client certificate (PEM)",
+  secret_client_key: "Key of the client certificate (PEM)",
 };
 export default notifications;

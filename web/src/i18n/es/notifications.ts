@@ -152,5 +152,7 @@ const notifications: Area<typeof en> = {
   value_ignore: "no se le envían",
   value_15m: "15 minutos",
   value_4h: "4 horas",
+  secret_client_certificate: "Certificado de cliente (PEM)",
+  secret_client_key: "Clave del certificado de cliente (PEM)",
 };
 export default notifications;

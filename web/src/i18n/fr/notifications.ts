@@ -154,5 +154,7 @@ const notifications: Area<typeof en> = {
   value_ignore: "ne lui sont pas envoyées",
   value_15m: "15 minutes",
   value_4h: "4 heures",
+  secret_client_certificate: "Certificat client (PEM)",
+  secret_client_key: "Clé du certificat client (PEM)",
 };
 export default notifications;

@@ -37,6 +37,7 @@ type Request struct {
 	ResourceType   string     `json:"resource_type" db:"resource_type" doc:"The resource's type when access was requested."`
 	Action         string     `json:"action" db:"action" doc:"Name of the action: input.action.name of decisions." example:"read"`
 	Reason         string     `json:"reason" db:"reason" doc:"Why access is needed."`
+	Duration       *int64     `json:"duration_seconds" db:"asked_seconds" doc:"How long access is needed, in seconds; null: the request does not say."`
 	Status         string     `json:"status" db:"status" enum:"pending,approved,denied,revoked,expired" doc:"approved: access is granted until expires_at. expired: it was granted, and the time is over."`
 	RequestedBy    string     `json:"requested_by" db:"requested_by" doc:"Name of the person or key that filed it."`
 	CreatedAt      time.Time  `json:"created_at" db:"created_at" doc:"When it was filed."`
@@ -47,6 +48,9 @@ type Request struct {
 	ExpiresAt      *time.Time `json:"expires_at" db:"expires_at" doc:"When the grant ends; null: there is none."`
 	EndedBy        *string    `json:"ended_by" db:"ended_by" doc:"Who revoked the grant; null: nobody."`
 	EndedAt        *time.Time `json:"ended_at" db:"ended_at" doc:"When the grant was revoked, or found to be over; null: it was not."`
+
+	// BreakGlass is set for a grant that nobody requested first.
+	BreakGlass bool `json:"break_glass" db:"break_glass" doc:"Whether it is a grant that was opened in an emergency, without a request."`
 
 	CallerKind string `json:"-" db:"requested_by_kind"`
 	CallerID   string `json:"-" db:"requested_by_id"`
@@ -70,7 +74,8 @@ type Draft struct {
 	Resource struct {
 		ID string `json:"id" minLength:"1" maxLength:"256" doc:"Id of the resource, or its name if only one has it." example:"7"`
 	} `json:"resource" doc:"The resource."`
-	Reason string `json:"reason" minLength:"1" maxLength:"500" doc:"Why access is needed; approvers read it." example:"Audit of the May payments"`
+	Reason   string `json:"reason" minLength:"1" maxLength:"500" doc:"Why access is needed; approvers read it." example:"Audit of the May payments"`
+	Duration *int64 `json:"duration_seconds,omitempty" minimum:"1" maximum:"2592000" doc:"How long access is needed, at most 30 days. An approval system cannot grant more; absent: the request does not say." example:"3600"`
 }
 
 // Approval is the decision to grant access.

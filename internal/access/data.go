@@ -30,17 +30,21 @@ func Data(ctx context.Context, tx *db.Tx, env scope.Env, now time.Time) (value.V
 
 // document is a grant as controls see it.
 func (r Request) document() value.Value {
-	return value.Object(
-		value.Member{Key: "id", Value: value.Int(r.ID)},
-		value.Member{Key: "resource", Value: value.Object(
+	members := []value.Member{
+		{Key: "id", Value: value.Int(r.ID)},
+		{Key: "resource", Value: value.Object(
 			value.Member{Key: "id", Value: value.Int(r.ResourceID)},
 			value.Member{Key: "name", Value: value.String(r.ResourceName)},
 			value.Member{Key: "type", Value: value.String(r.ResourceType)},
 		)},
-		value.Member{Key: "action", Value: value.String(r.Action)},
-		value.Member{Key: "starts_at", Value: value.String(r.StartsAt.UTC().Format(time.RFC3339Nano))},
-		value.Member{Key: "starts_ns", Value: value.Int(r.StartsAt.UnixNano())},
-		value.Member{Key: "expires_at", Value: value.String(r.ExpiresAt.UTC().Format(time.RFC3339Nano))},
-		value.Member{Key: "expires_ns", Value: value.Int(r.ExpiresAt.UnixNano())},
-	)
+		{Key: "action", Value: value.String(r.Action)},
+		{Key: "starts_at", Value: value.String(r.StartsAt.UTC().Format(time.RFC3339Nano))},
+		{Key: "starts_ns", Value: value.Int(r.StartsAt.UnixNano())},
+		{Key: "expires_at", Value: value.String(r.ExpiresAt.UTC().Format(time.RFC3339Nano))},
+		{Key: "expires_ns", Value: value.Int(r.ExpiresAt.UnixNano())},
+	}
+	if r.BreakGlass {
+		members = append(members, value.Member{Key: "break_glass", Value: value.Bool(true)})
+	}
+	return value.Object(members...)
 }

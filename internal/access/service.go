@@ -36,6 +36,12 @@ type Service struct {
 	Resource func(ctx context.Context, tenant scope.TenantID, env scope.Env, name string) (Asked, error)
 	// Person returns the id of the person whom a subject names; "": nobody.
 	Person func(ctx context.Context, tenant scope.TenantID, subject string) (string, error)
+	// Filed hands a new request to the tenant's approval systems, in its transaction; nil: there
+	// are none.
+	Filed func(ctx context.Context, tx *db.Tx, r Request) error
+	// Broken tells the tenant's break-glass systems that a break-glass grant began or ended, in
+	// its transaction; nil: there are none.
+	Broken func(ctx context.Context, tx *db.Tx, r Request, ended bool) error
 }
 
 // changes is held while requests change, so that their number and state hold.
@@ -94,7 +100,7 @@ func (s *Service) File(ctx context.Context, sc scope.Scope, d Draft) (Request, e
 	}
 	r := Request{
 		Environment: env, SubjectID: subject, ResourceID: asked.ID, ResourceName: asked.Name, ResourceType: asked.Type, Action: d.Action.Name,
-		Reason: strings.TrimSpace(d.Reason), Status: Pending, RequestedBy: sc.Actor.Name, CallerKind: string(sc.Actor.Kind), CallerID: sc.Actor.ID,
+		Reason: strings.TrimSpace(d.Reason), Status: Pending, RequestedBy: sc.Actor.Name, Duration: d.Duration, CallerKind: string(sc.Actor.Kind), CallerID: sc.Actor.ID,
 	}
 	if r.Reason == "" {
 		return Request{}, fault.Invalidf("/reason", "a request needs a reason")
@@ -109,6 +115,11 @@ func (s *Service) File(ctx context.Context, sc scope.Scope, d Draft) (Request, e
 		}
 		if err := s.Outbox.Broadcast(ctx, tx, sc.Tenant, s.note(r)); err != nil {
 			return err
+		}
+		if s.Filed != nil {
+			if err := s.Filed(ctx, tx, r); err != nil {
+				return err
+			}
 		}
 		return audit.Append(ctx, tx, sc, s.Now(), r.entry("ACCESS_REQUESTED", map[string]any{"subject_id": r.SubjectID, "action": r.Action, "reason": r.Reason}))
 	})
@@ -166,20 +177,25 @@ func checkRoom(ctx context.Context, tx *db.Tx, r Request) error {
 // Approve grants what was requested for a time.
 func (s *Service) Approve(ctx context.Context, sc scope.Scope, id int64, a Approval) (Request, error) {
 	return s.decide(ctx, sc, id, "ACCESS_APPROVED", func(ctx context.Context, tx *db.Tx, r *Request, now time.Time) error {
-		active, err := countGrants(ctx, tx, now)
-		if err != nil {
-			return err
-		}
-		if err := fault.CheckCount(active, maxGrants, "a tenant has at most %d grants of access"); err != nil {
-			return err
-		}
-		if in, err := resource.EnvironmentOf(ctx, tx, r.ResourceID); err != nil || in != r.Environment {
-			return errors.Join(err, fault.NotFoundf("no such resource"))
-		}
-		end := now.Add(time.Duration(a.Duration) * time.Second)
-		r.Status, r.StartsAt, r.ExpiresAt, r.DecisionReason = Approved, &now, &end, a.Reason
-		return nil
+		return grant(ctx, tx, r, now, a)
 	})
+}
+
+// grant makes a request a grant from now on.
+func grant(ctx context.Context, tx *db.Tx, r *Request, now time.Time, a Approval) error {
+	active, err := countGrants(ctx, tx, now)
+	if err != nil {
+		return err
+	}
+	if err := fault.CheckCount(active, maxGrants, "a tenant has at most %d grants of access"); err != nil {
+		return err
+	}
+	if in, err := resource.EnvironmentOf(ctx, tx, r.ResourceID); err != nil || in != r.Environment {
+		return errors.Join(err, fault.NotFoundf("no such resource"))
+	}
+	end := now.Add(time.Duration(a.Duration) * time.Second)
+	r.Status, r.StartsAt, r.ExpiresAt, r.DecisionReason = Approved, &now, &end, a.Reason
+	return nil
 }
 
 // Deny refuses a request.
@@ -218,15 +234,11 @@ func (s *Service) decide(ctx context.Context, sc scope.Scope, id int64, event st
 // Revoke ends a grant before its time.
 func (s *Service) Revoke(ctx context.Context, sc scope.Scope, id int64, d Refusal) (Request, error) {
 	return s.change(ctx, sc, id, "ACCESS_REVOKED", func(_ context.Context, _ *db.Tx, r *Request, now time.Time) error {
-		if status := r.at(now).Status; status != Approved {
-			return fault.Newf(fault.Conflict, "not_granted", "this request is %s, so there is no grant to revoke", status)
-		}
-		r.Status, r.DecisionReason, r.EndedBy, r.EndedAt = Revoked, d.Reason, &sc.Actor.Name, &now
-		return nil
+		return r.revoke(sc.Actor.Name, d.Reason, now)
 	})
 }
 
-// change changes a request, and lets decisions know if its grant changed.
+// change changes a request that the caller may read.
 func (s *Service) change(ctx context.Context, sc scope.Scope, id int64, event string, edit func(ctx context.Context, tx *db.Tx, r *Request, now time.Time) error) (Request, error) {
 	var r Request
 	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) (err error) {
@@ -236,19 +248,35 @@ func (s *Service) change(ctx context.Context, sc scope.Scope, id int64, event st
 		if err := edit(ctx, tx, &r, db.Stamp(s.Now())); err != nil {
 			return err
 		}
-		if r, err = update(ctx, tx, r); err != nil {
-			return err
-		}
-		changed := map[string]any{"subject_id": r.SubjectID, "action": r.Action, "reason": r.DecisionReason}
-		if r.ExpiresAt != nil {
-			changed["expires_at"] = r.ExpiresAt.UTC().Format(time.RFC3339)
-			if err := noteChange(ctx, tx, r.Environment); err != nil {
-				return err
-			}
-		}
-		return audit.Append(ctx, tx, sc, s.Now(), r.entry(event, changed))
+		r, err = s.save(ctx, tx, sc, event, r)
+		return err
 	})
 	return r, err
+}
+
+// save writes a request that changed, and lets decisions know if its grant changed.
+func (s *Service) save(ctx context.Context, tx *db.Tx, sc scope.Scope, event string, r Request) (Request, error) {
+	r, err := update(ctx, tx, r)
+	if err != nil {
+		return r, err
+	}
+	changed := map[string]any{"subject_id": r.SubjectID, "action": r.Action, "reason": r.DecisionReason}
+	if r.ExpiresAt != nil {
+		changed["expires_at"] = r.ExpiresAt.UTC().Format(time.RFC3339)
+		if err := noteChange(ctx, tx, r.Environment); err != nil {
+			return r, err
+		}
+	}
+	if r.BreakGlass {
+		if r.Status != Approved {
+			event = glassEnded
+		}
+		changed["reason"], changed["opened_by"] = r.Reason, r.RequestedBy
+		if err := s.tell(ctx, tx, sc.Tenant, r); err != nil {
+			return r, err
+		}
+	}
+	return r, audit.Append(ctx, tx, sc, s.Now(), r.entry(event, changed))
 }
 
 // Expire records the grants of a tenant that are over. Decisions do not wait for it.
@@ -273,7 +301,14 @@ func (s *Service) Expire(ctx context.Context, sc scope.Scope) error {
 			if r, err = update(ctx, tx, r); err != nil {
 				return err
 			}
-			entries = append(entries, r.entry("ACCESS_EXPIRED", map[string]any{"subject_id": r.SubjectID, "action": r.Action, "expires_at": r.ExpiresAt.UTC().Format(time.RFC3339)}))
+			event := "ACCESS_EXPIRED"
+			if r.BreakGlass {
+				event = glassEnded
+				if err := s.tell(ctx, tx, sc.Tenant, r); err != nil {
+					return err
+				}
+			}
+			entries = append(entries, r.entry(event, map[string]any{"subject_id": r.SubjectID, "action": r.Action, "expires_at": r.ExpiresAt.UTC().Format(time.RFC3339)}))
 		}
 		if len(entries) == 0 {
 			return nil

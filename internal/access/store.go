@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	columns = `id, environment, subject_id, resource_id, resource_name, resource_type, action, reason, status, requested_by_kind, requested_by_id, requested_by,
+	columns = `id, environment, subject_id, resource_id, resource_name, resource_type, action, reason, asked_seconds, break_glass, status, requested_by_kind, requested_by_id, requested_by,
 	created_at, decided_by, decided_at, decision_reason, starts_at, expires_at, ended_by, ended_at`
 	// A grant whose time is over is expired, also before that is recorded.
 	filtered = ` FROM access_requests WHERE ($1 = '' OR environment = $1)
@@ -31,9 +31,9 @@ func get(ctx context.Context, tx *db.Tx, id int64) (Request, error) {
 
 func insert(ctx context.Context, tx *db.Tx, r Request) (Request, error) {
 	return db.One[Request](ctx, tx, `INSERT INTO access_requests (environment, subject_id, resource_id, resource_name, resource_type, action, reason, status,
-			requested_by_kind, requested_by_id, requested_by, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) RETURNING `+columns,
-		string(r.Environment), r.SubjectID, r.ResourceID, r.ResourceName, r.ResourceType, r.Action, r.Reason, r.Status, r.CallerKind, r.CallerID, r.RequestedBy, r.CreatedAt)
+			requested_by_kind, requested_by_id, requested_by, created_at, asked_seconds, break_glass)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) RETURNING `+columns,
+		string(r.Environment), r.SubjectID, r.ResourceID, r.ResourceName, r.ResourceType, r.Action, r.Reason, r.Status, r.CallerKind, r.CallerID, r.RequestedBy, r.CreatedAt, r.Duration, r.BreakGlass)
 }
 
 func update(ctx context.Context, tx *db.Tx, r Request) (Request, error) {

@@ -12,8 +12,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 )
 
-// foreignBodies are the operations whose handlers read bodies of foreign protocols.
-var foreignBodies = []string{"/v1/data/", "/access/v1/", "/api/v1/decisions/", "/api/v1/bridge/", "/api/v1/auth/token", "/api/v1/ide-integration/webhook"}
+// foreignBodies are the operations whose handlers read bodies of foreign protocols, or check a
+// signature of the body before they read it.
+var foreignBodies = []string{"/v1/data/", "/access/v1/", "/api/v1/decisions/", "/api/v1/bridge/", "/api/v1/auth/token", "/api/v1/ide-integration/webhook", "/api/v1/integrations/{integration_id}/break-glass"}
 
 // TestNames sends each operation that takes a name one with characters that are
 // not seen, at every place where its body has one.

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"net/netip"
 	"strconv"
@@ -117,6 +118,13 @@ func startIntegrations(p *parts, target *outbound.Client, active func(context.Co
 		return err
 	}
 	p.integrations = &integration.Service{Stores: p.stores, Now: p.now, Random: rand.Reader, Box: box, Target: target, URL: p.cfg.URL()}
+	p.integrations.MayDecide = func(ctx context.Context, sc scope.Scope, request int64, by string) error {
+		return p.access.MayDecide(ctx, sc.Tenant, request, by)
+	}
+	p.integrations.Decide = func(ctx context.Context, tx *db.Tx, sc scope.Scope, request int64, v integration.Verdict) error {
+		return p.access.DecideBy(ctx, tx, sc, request, access.Verdict(v))
+	}
+	p.integrations.Grants = bridgeGrants{p.access}
 	forwarder := &integration.Forwarder{Service: p.integrations, Holder: newID(), Active: active, Poll: time.Minute, Logger: p.log}
 	p.task("integrations", forwarder.Run)
 	p.hourly("credentials of integrations", p.integrations.Reseal)
@@ -160,11 +168,83 @@ func startTelemetry(p *parts, target *outbound.Client, active func(context.Conte
 
 // startAccess sets up requests for access.
 func startAccess(p *parts, outbox notify.Outbox) {
-	p.access = &access.Service{Stores: p.stores, Now: p.now, NewID: newID, Outbox: outbox, Resource: askedResource(p), Person: personNamed(p)}
+	p.access = &access.Service{Stores: p.stores, Now: p.now, NewID: newID, Outbox: outbox, Resource: askedResource(p), Person: personNamed(p), Filed: queueRequest, Broken: queueGrant}
 	p.hourly("ends of grants", func(ctx context.Context, t scope.TenantID) error {
 		return p.access.Expire(ctx, auth.SystemScope(t, "access", ""))
 	})
 	p.hourly("old requests for access", p.access.Forget)
+}
+
+// requested is what an approval system gets of a request for access.
+type requested struct {
+	ID          int64     `json:"access_request_id"`
+	Environment scope.Env `json:"environment"`
+	Subject     string    `json:"subject_id"`
+	Action      string    `json:"action"`
+	Resource    struct {
+		ID   int64  `json:"id"`
+		Name string `json:"name"`
+		Type string `json:"type"`
+	} `json:"resource"`
+	Reason      string `json:"reason"`
+	Duration    *int64 `json:"duration_seconds"`
+	RequestedBy string `json:"requested_by"`
+	// The members of a grant.
+	Status    string     `json:"status,omitempty"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	EndedBy   *string    `json:"ended_by,omitempty"`
+}
+
+// messageOf is what a system gets of a request for access, or of a grant.
+func messageOf(r access.Request) (integration.Message, error) {
+	q := requested{ID: r.ID, Environment: r.Environment, Subject: r.SubjectID, Action: r.Action, Reason: r.Reason, Duration: r.Duration, RequestedBy: r.RequestedBy, ExpiresAt: r.ExpiresAt, EndedBy: r.EndedBy}
+	if r.ExpiresAt != nil {
+		q.Status = r.Status
+	}
+	q.Resource.ID, q.Resource.Name, q.Resource.Type = r.ResourceID, r.ResourceName, r.ResourceType
+	data, err := json.Marshal(q)
+	return integration.Message{
+		EventID: "acc_" + newID(), At: r.CreatedAt, Data: data,
+		Cause: integration.Cause{RequestID: r.ID, Summary: r.SubjectID + ": " + r.Action + " " + r.ResourceName},
+	}, fault.Wrap(err, "write a request for access")
+}
+
+// queueRequest hands a request for access to the approval systems.
+func queueRequest(ctx context.Context, tx *db.Tx, r access.Request) error {
+	m, err := messageOf(r)
+	if err != nil {
+		return err
+	}
+	return integration.QueueRequest(ctx, tx, r.Environment, m)
+}
+
+// queueGrant tells the break-glass systems that a grant began or ended.
+func queueGrant(ctx context.Context, tx *db.Tx, r access.Request, ended bool) error {
+	m, err := messageOf(r)
+	if err != nil {
+		return err
+	}
+	if m.At = *r.StartsAt; ended {
+		m.At = *r.EndedAt
+	}
+	return integration.QueueGrant(ctx, tx, r.Environment, ended, m)
+}
+
+// bridgeGrants opens and ends the grants of break-glass systems.
+type bridgeGrants struct{ *access.Service }
+
+// OpenGrant implements integration.Grants.
+func (g bridgeGrants) OpenGrant(ctx context.Context, sc scope.Scope, m integration.BridgeMessage, longest int64, once func(*db.Tx) error) (integration.BridgeResult, error) {
+	o := access.Opening{By: m.By, Longest: longest}
+	o.Subject.Type, o.Subject.ID, o.Action.Name, o.Resource.ID, o.Reason, o.Duration = m.Subject.Type, m.Subject.ID, m.Action.Name, m.Resource.ID, m.Reason, &m.Duration
+	r, err := g.Open(ctx, sc, o, once)
+	return integration.BridgeResult{RequestID: r.ID, Status: r.Status, ExpiresAt: r.ExpiresAt}, err
+}
+
+// EndGrant implements integration.Grants.
+func (g bridgeGrants) EndGrant(ctx context.Context, sc scope.Scope, m integration.BridgeMessage, once func(*db.Tx) error) (integration.BridgeResult, error) {
+	r, err := g.EndBy(ctx, sc, m.RequestID, m.By, m.Reason, once)
+	return integration.BridgeResult{RequestID: r.ID, Status: r.Status, ExpiresAt: r.ExpiresAt}, err
 }
 
 // askedResource returns a function that finds the resource that a request for access names.

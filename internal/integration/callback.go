@@ -30,33 +30,51 @@ type callback struct {
 // Answer is what a system answers.
 type Answer struct {
 	Token      string `json:"token" minLength:"1" maxLength:"200" writeOnly:"true" doc:"The token of the callback. It is good for one answer."`
-	Status     string `json:"status" enum:"succeeded,failed" doc:"How the run ended."`
+	Status     string `json:"status" enum:"succeeded,failed,approved,denied" doc:"How the run ended: succeeded or failed for a workflow, approved or denied for an approval_queue."`
 	Message    string `json:"message,omitempty" maxLength:"500" doc:"A short message for people." example:"Ticket OPS-17 was opened"`
 	AnsweredBy string `json:"answered_by,omitempty" maxLength:"200" format:"name" doc:"Who answered, as the system names them." example:"ops-bot"`
+	Duration   int64  `json:"duration_seconds,omitempty" minimum:"1" maximum:"2592000" doc:"How long an approved request for access is granted; absent: as long as it may."`
 }
 
-// answerTimes are the values of the setting answer_within.
-var answerTimes = []struct {
+// Verdict is an approval system's decision on a request for access.
+type Verdict struct {
+	Approved   bool
+	By, Reason string
+	// Seconds is how long the grant lasts; 0: as long as it may. Longest is the limit of the
+	// integration.
+	Seconds, Longest int64
+}
+
+// span is a length of time that a setting names.
+type span struct {
 	name string
 	time time.Duration
-}{{"24h", 24 * time.Hour}, {"1h", time.Hour}, {"7d", 7 * 24 * time.Hour}, {"30d", 30 * 24 * time.Hour}}
+}
 
-func answerTimeNames() []string {
+// answerTimes are the values of the setting answer_within, and grantTimes those of
+// longest_grant; a break_glass_bridge has glassTimes. The first of each is the default.
+var (
+	answerTimes = []span{{"24h", 24 * time.Hour}, {"1h", time.Hour}, {"7d", 7 * 24 * time.Hour}, {"30d", 30 * 24 * time.Hour}}
+	glassTimes  = []span{{"1h", time.Hour}, {"15m", 15 * time.Minute}, {"4h", 4 * time.Hour}, {"8h", 8 * time.Hour}, {"24h", 24 * time.Hour}}
+	grantTimes  = []span{{"8h", 8 * time.Hour}, {"1h", time.Hour}, {"24h", 24 * time.Hour}, {"7d", 7 * 24 * time.Hour}, {"30d", 30 * 24 * time.Hour}}
+)
+
+func spanNames(of []span) []string {
 	var out []string
-	for _, a := range answerTimes {
-		out = append(out, a.name)
+	for _, s := range of {
+		out = append(out, s.name)
 	}
 	return out
 }
 
-// answerWithin is how long a system may take to answer.
-func answerWithin(it Integration) time.Duration {
-	for _, a := range answerTimes {
-		if it.Settings[settingWithin] == a.name {
-			return a.time
+// spanOf is the length of time that a setting of an integration names.
+func (it Integration) spanOf(setting string, of []span) time.Duration {
+	for _, s := range of {
+		if it.Settings[setting] == s.name {
+			return s.time
 		}
 	}
-	return answerTimes[0].time
+	return of[0].time
 }
 
 // errRunEnded means that a message need not be sent any more.
@@ -77,7 +95,7 @@ func (s *Service) openCallback(ctx context.Context, tenant scope.TenantID, it In
 		if c.Token, err = s.tokenOf(tenant, &r); err != nil {
 			return err
 		}
-		end := db.Stamp(s.Now().Add(answerWithin(it)))
+		end := db.Stamp(s.Now().Add(it.spanOf(settingWithin, answerTimes)))
 		c.ExpiresAt, r.ExpiresAt = end, &end
 		_, err = updateRun(ctx, tx, r)
 		return err
@@ -118,27 +136,57 @@ func (s *Service) Answer(ctx context.Context, sc scope.Scope, integration, id in
 	if _, ok := secret.ParseToken(a.Token); !ok {
 		return Run{}, errNoCallback()
 	}
-	digest := secret.DigestOf(a.Token)
 	var r Run
-	err := s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		if r, err = runOf(ctx, tx, integration, id); err != nil && !errors.Is(err, db.ErrNoRows) {
-			return err
-		}
-		// Without a run the digests differ, and the answer takes the same time.
-		if subtle.ConstantTimeCompare([]byte(digest), []byte(r.TokenHash)) != 1 {
-			return errNoCallback()
-		}
-		it, err := load(ctx, tx, r.IntegrationID)
-		if err != nil {
-			return err
-		}
-		r, err = s.answer(ctx, tx, sc, it, r, a)
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		r, err = answeredRun(ctx, tx, integration, id, a)
 		return err
 	})
+	if err == nil && r.Cause.RequestID != 0 && r.EndedAt == nil {
+		err = s.MayDecide(ctx, sc, r.Cause.RequestID, a.AnsweredBy)
+	}
+	if err == nil {
+		err = s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+			if r, err = answeredRun(ctx, tx, integration, id, a); err != nil {
+				return err
+			}
+			it, err := load(ctx, tx, integration)
+			if err == nil {
+				r, err = s.answer(ctx, tx, sc, it, r, a)
+			}
+			return err
+		})
+	}
 	if fault.Is(err, fault.NotFound) { // no such tenant, or its store is not there
 		err = errNoCallback()
 	}
 	return r, err
+}
+
+// answeredRun is the run that an answer is about, if its token is right.
+func answeredRun(ctx context.Context, tx *db.Tx, integration, id int64, a Answer) (Run, error) {
+	r, err := runOf(ctx, tx, integration, id)
+	if err != nil && !errors.Is(err, db.ErrNoRows) {
+		return r, err
+	}
+	// Without a run the digests differ, and the answer takes the same time.
+	if subtle.ConstantTimeCompare([]byte(secret.DigestOf(a.Token)), []byte(r.TokenHash)) != 1 {
+		return r, errNoCallback()
+	}
+	return r, nil
+}
+
+// fits refuses an answer that is not one of the integration's kind.
+func (a Answer) fits(kind string) error {
+	approval := a.Status == RunApproved || a.Status == RunDenied
+	switch {
+	case kind == Approval && !approval:
+		return fault.Invalidf("/status", "an approval_queue answers approved or denied")
+	case kind != Approval && approval:
+		return fault.Invalidf("/status", "a workflow answers succeeded or failed")
+	case a.Duration != 0 && a.Status != RunApproved:
+		return fault.Invalidf("/duration_seconds", "is only for approved")
+	}
+	return nil
 }
 
 // answer records an answer whose token is right.
@@ -152,6 +200,9 @@ func (s *Service) answer(ctx context.Context, tx *db.Tx, sc scope.Scope, it Inte
 	case !it.Enabled:
 		return r, fault.New(fault.Conflict, "integration_disabled", "the integration is disabled, so it takes no answers")
 	}
+	if err := a.fits(it.Kind); err != nil {
+		return r, err
+	}
 	r = r.end(a.Status, a.Message, now)
 	r.AnsweredBy = a.AnsweredBy
 	r, err := claimRun(ctx, tx, r)
@@ -161,10 +212,17 @@ func (s *Service) answer(ctx context.Context, tx *db.Tx, sc scope.Scope, it Inte
 	if err != nil {
 		return r, err
 	}
-	if err := audit.Append(ctx, tx, it.answering(sc), now, it.ended(r)); err != nil {
-		return r, err
+	by := it.answering(sc)
+	if r.Cause.RequestID != 0 {
+		v := Verdict{
+			Approved: a.Status == RunApproved, By: a.AnsweredBy, Reason: a.Message, Seconds: a.Duration,
+			Longest: int64(it.spanOf(settingLongest, grantTimes) / time.Second),
+		}
+		if err := s.Decide(ctx, tx, by, r.Cause.RequestID, v); err != nil {
+			return r, err
+		}
 	}
-	return r, nil
+	return r, audit.Append(ctx, tx, by, now, it.ended(r))
 }
 
 // answering is the scope of a system that answers: where it calls from is in the audit.

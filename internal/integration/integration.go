@@ -38,13 +38,16 @@ const (
 	Webhook  = "webhook"
 	SIEM     = "siem_forwarder"
 	Workflow = "workflow"
+	Approval = "approval_queue"
+	// BreakGlass opens grants in emergencies.
+	BreakGlass = "break_glass_bridge"
 )
 
 // Integration is a system that is called.
 type Integration struct {
 	ID            int64          `json:"id" db:"id" doc:"Identifier."`
 	Name          string         `json:"name" db:"name" doc:"Name, unique." example:"siem"`
-	Kind          string         `json:"kind" db:"kind" enum:"webhook,workflow,siem_forwarder" doc:"webhook: actions of controls post their decision. workflow: actions start it, and it answers back. siem_forwarder: gets both audit logs."`
+	Kind          string         `json:"kind" db:"kind" enum:"webhook,workflow,approval_queue,break_glass_bridge,siem_forwarder" doc:"webhook: actions of controls post their decision. workflow: actions start it, and it answers back. approval_queue: decides requests for access. break_glass_bridge: opens grants in emergencies. siem_forwarder: gets both audit logs."`
 	Endpoint      string         `json:"endpoint" db:"endpoint" doc:"Address of the system." example:"https://siem.example.com/ingest"`
 	Environment   scope.Env      `json:"environment" db:"environment" enum:",sandbox,production" doc:"Only this environment; empty: both."`
 	Settings      map[string]any `json:"settings" db:"settings" doc:"Settings of the kind; GET /integrations/kinds lists them."`
@@ -69,7 +72,7 @@ type Integration struct {
 // Draft is what a create takes.
 type Draft struct {
 	Name        string         `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique." example:"siem"`
-	Kind        string         `json:"kind" enum:"webhook,workflow,siem_forwarder" doc:"webhook: actions of controls post their decision. workflow: actions start it, and it answers back. siem_forwarder: gets both audit logs."`
+	Kind        string         `json:"kind" enum:"webhook,workflow,approval_queue,break_glass_bridge,siem_forwarder" doc:"webhook: actions of controls post their decision. workflow: actions start it, and it answers back. approval_queue: decides requests for access. break_glass_bridge: opens grants in emergencies. siem_forwarder: gets both audit logs."`
 	Endpoint    string         `json:"endpoint" minLength:"1" maxLength:"2000" doc:"Address of the system: an https URL, or http to an address that the operator allows; for a siem_forwarder also syslog+tls://host:port. No internal network." example:"https://siem.example.com/ingest"`
 	Environment scope.Env      `json:"environment,omitempty" enum:",sandbox,production" doc:"Only this environment; absent: both."`
 	Settings    map[string]any `json:"settings,omitempty" doc:"Settings of the kind; GET /integrations/kinds lists them."`
@@ -102,7 +105,7 @@ type TestResult struct {
 
 // Kind describes integrations of one kind, for forms.
 type Kind struct {
-	Kind        string           `json:"kind" enum:"webhook,workflow,siem_forwarder" doc:"Kind of integration."`
+	Kind        string           `json:"kind" enum:"webhook,workflow,approval_queue,break_glass_bridge,siem_forwarder" doc:"Kind of integration."`
 	Settings    []format.Setting `json:"settings" doc:"Settings."`
 	Credentials [][]string       `json:"credentials" doc:"The sets of members that a credential may have. An empty set: it may be absent."`
 }
@@ -124,8 +127,18 @@ const (
 	settingConfirm = "confirmation"
 	settingStart   = "start"
 	settingWithin  = "answer_within"
+	settingAsks    = "access_requests"
+	settingLongest = "longest_grant"
+	asksAll        = "send"
+	asksNone       = "ignore"
 	startNow       = "now"
 	startOldest    = "oldest"
+)
+
+// The members of a credential with a certificate for TLS syslog, in PEM.
+const (
+	clientCertificate = "client_certificate"
+	clientKey         = "client_key"
 )
 
 func types() []format.Type {
@@ -135,10 +148,22 @@ func types() []format.Type {
 		},
 		{
 			Name: Workflow, Secrets: []string{format.HMACSecret}, Credentials: [][]string{{format.HMACSecret}},
-			Settings: []format.Setting{{Name: settingWithin, Kind: "choice", Values: answerTimeNames()}},
+			Settings: []format.Setting{{Name: settingWithin, Kind: "choice", Values: spanNames(answerTimes)}},
 		},
 		{
-			Name: SIEM, Secrets: []string{format.BearerToken, format.HMACSecret},
+			Name: Approval, Secrets: []string{format.HMACSecret}, Credentials: [][]string{{format.HMACSecret}},
+			Settings: []format.Setting{
+				{Name: settingWithin, Kind: "choice", Values: spanNames(answerTimes)},
+				{Name: settingAsks, Kind: "choice", Values: []string{asksAll, asksNone}},
+				{Name: settingLongest, Kind: "choice", Values: spanNames(grantTimes)},
+			},
+		},
+		{
+			Name: BreakGlass, Secrets: []string{format.HMACSecret}, Credentials: [][]string{{format.HMACSecret}},
+			Settings: []format.Setting{{Name: settingLongest, Kind: "choice", Values: spanNames(glassTimes)}},
+		},
+		{
+			Name: SIEM, Secrets: []string{format.BearerToken, format.HMACSecret, clientCertificate, clientKey},
 			Settings: []format.Setting{
 				{Name: settingStart, Kind: "choice", Values: []string{startNow, startOldest}},
 				{Name: settingScheme, Kind: "text", Values: nil},
@@ -146,7 +171,7 @@ func types() []format.Type {
 				{Name: settingCAs, Kind: "list"},
 				{Name: settingConfirm, Kind: "choice", Values: []string{confirmNotify, confirmClose}},
 			},
-			Credentials: [][]string{{}, {format.BearerToken}, {format.HMACSecret}, {format.BearerToken, format.HMACSecret}},
+			Credentials: [][]string{{}, {format.BearerToken}, {format.HMACSecret}, {format.BearerToken, format.HMACSecret}, {clientCertificate, clientKey}},
 		},
 	}
 }

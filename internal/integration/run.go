@@ -18,6 +18,8 @@ const (
 	RunSucceeded = "succeeded"
 	RunFailed    = "failed"
 	RunExpired   = "expired"
+	RunApproved  = "approved"
+	RunDenied    = "denied"
 )
 
 // keptRuns is how long runs are kept after their end.
@@ -31,6 +33,7 @@ type Cause struct {
 	PolicyID   int64  `json:"policy_id,omitempty" doc:"The control whose action started it; absent: none."`
 	PolicyName string `json:"policy_name,omitempty" doc:"Name of the control."`
 	DecisionID string `json:"decision_id,omitempty" doc:"The decision that started it; absent: none, or several."`
+	RequestID  int64  `json:"access_request_id,omitempty" doc:"The request for access that it decides; absent: none."`
 	Test       bool   `json:"test,omitempty" doc:"Whether a test started it."`
 	Summary    string `json:"summary" doc:"What the system was told, as text."`
 }
@@ -42,7 +45,7 @@ type Run struct {
 	Environment   scope.Env  `json:"environment" db:"environment" enum:",sandbox,production" doc:"Environment of the cause; empty: none."`
 	EventID       string     `json:"event_id" db:"event_id" doc:"Id of the message that started it."`
 	Cause         Cause      `json:"cause" db:"cause" doc:"Why it was started."`
-	Status        string     `json:"status" db:"status" enum:"pending,running,succeeded,failed,expired" doc:"pending: the system has not accepted the message yet. running: it has, and has not answered. expired: no answer came in time."`
+	Status        string     `json:"status" db:"status" enum:"pending,running,succeeded,failed,approved,denied,expired" doc:"pending: the system has not accepted the message yet. running: it has, and has not answered. expired: no answer came in time."`
 	Message       string     `json:"message" db:"message" doc:"What the system answered, or why the run failed."`
 	AnsweredBy    string     `json:"answered_by" db:"answered_by" doc:"Who answered, as the system names them; empty: it named nobody."`
 	ExpiresAt     *time.Time `json:"expires_at" db:"expires_at" doc:"Until when the system can answer; null: the message was not sent yet."`
@@ -63,10 +66,12 @@ type RunPage struct {
 }
 
 // answers reports whether systems of a kind answer back.
-func answers(kind string) bool { return kind == Workflow }
+func answers(kind string) bool { return kind == Workflow || kind == Approval }
 
 // Called reports whether the actions of controls can call systems of a kind.
-func Called(kind string) bool { return slices.Contains([]string{Webhook, Workflow}, kind) }
+func Called(kind string) bool {
+	return slices.Contains([]string{Webhook, Workflow, Approval, BreakGlass}, kind)
+}
 
 // Runs is one page of the runs of an integration, in one state or ("") in all.
 func (s *Service) Runs(ctx context.Context, sc scope.Scope, id int64, status string, skip, limit int64) (RunPage, error) {
@@ -164,6 +169,9 @@ func (s *Service) TidyRuns(ctx context.Context, tenant scope.TenantID) error {
 				if err := audit.Append(ctx, tx, it.system(tenant), now, it.ended(r)); err != nil {
 					return err
 				}
+			}
+			if err := forgetInbound(ctx, tx, now.Add(-keptInbound)); err != nil {
+				return err
 			}
 			return forgetRuns(ctx, tx, now.Add(-keptRuns))
 		})

@@ -62,13 +62,13 @@ func (f *Forwarder) next(ctx context.Context, tenant scope.TenantID, it Integrat
 func (s *Service) post(ctx context.Context, tenant scope.TenantID, it Integration, p parcel) (a answer) {
 	began := s.Now()
 	defer func() { a.Delivered, a.DurationMS = a.Error == "", s.Now().Sub(began).Milliseconds() }()
-	if server, ok, err := syslogServer(it); ok || err != nil {
-		a.Error = s.stream(ctx, it, server, p.body, err)
-		return a
-	}
 	secrets, err := s.open(tenant, it)
 	if err != nil {
 		a.Error = "the stored credential cannot be decrypted"
+		return a
+	}
+	if server, ok, err := syslogServer(it); ok || err != nil {
+		a.Error = s.stream(ctx, it, server, secrets, p.body, err)
 		return a
 	}
 	r, err := requestOf(it, secrets, p, began)
@@ -173,13 +173,39 @@ func (s *Service) example(sc scope.Scope, it Integration) (parcel, error) {
 	return parcel{body: data, message: &message{EventID: "evt_" + hex.EncodeToString(random), Type: EventAction, At: now, Data: data}}, nil
 }
 
-// EventAction is the event type of messages from actions.
-const EventAction = "control.action"
+// The event types of messages.
+const (
+	EventAction  = "control.action"
+	EventRequest = "access.requested"
+	EventOpened  = "break_glass.opened"
+	EventEnded   = "break_glass.ended"
+)
+
+// QueueRequest queues a request for access for the approval systems that decide requests of its
+// environment.
+func QueueRequest(ctx context.Context, tx *db.Tx, env scope.Env, m Message) error {
+	all, err := enabledOf(ctx, tx, Approval, env)
+	if err != nil {
+		return err
+	}
+	m.Type = EventRequest
+	for _, it := range all {
+		if it.Settings[settingAsks] == asksNone {
+			continue
+		}
+		if err := Queue(ctx, tx, it.ID, env, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // Message is what an action sends to an integration.
 type Message struct {
 	EventID string
-	At      time.Time
+	// Type is the event type; "": EventAction.
+	Type string
+	At   time.Time
 	// Data is a JSON object with members, without secrets.
 	Data  []byte
 	Cause Cause
@@ -195,7 +221,7 @@ func Queue(ctx context.Context, tx *db.Tx, id int64, env scope.Env, m Message) e
 	if err != nil {
 		return err
 	}
-	out := message{EventID: m.EventID, Type: EventAction, At: m.At, Data: m.Data}
+	out := message{EventID: m.EventID, Type: cmp.Or(m.Type, EventAction), At: m.At, Data: m.Data}
 	if answers(kind) {
 		r, err := insertRun(ctx, tx, Run{IntegrationID: id, Environment: env, EventID: m.EventID, Cause: m.Cause, Status: RunPending, CreatedAt: db.Stamp(tx.Now())})
 		if err != nil {

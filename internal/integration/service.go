@@ -33,6 +33,12 @@ type Service struct {
 	Target *outbound.Client
 	// URL is where systems reach this service to answer back.
 	URL string
+	// MayDecide refuses a verdict on a request for access by who may not give it, and Decide
+	// records a verdict.
+	MayDecide func(ctx context.Context, sc scope.Scope, request int64, by string) error
+	Decide    func(ctx context.Context, tx *db.Tx, sc scope.Scope, request int64, v Verdict) error
+	// Grants opens the grants of break-glass systems.
+	Grants Grants
 }
 
 // changes is held while integrations change, so that names and their number hold.
@@ -232,6 +238,9 @@ func (s *Service) check(ctx context.Context, t format.Type, it Integration, secr
 	}
 	if len(offences) == 0 {
 		offences = t.Check(format.Channel{Endpoint: it.Endpoint, Settings: it.Settings, Credential: secrets})
+	}
+	if len(offences) == 0 && it.Kind == BreakGlass && len(strings.TrimSpace(secrets[format.HMACSecret])) < weakKey {
+		offences = append(offences, fault.Detail{Pointer: "/credential", Message: "the key of a break-glass bridge needs 24 characters or more"})
 	}
 	if len(offences) == 0 && it.Kind == SIEM {
 		offences = checkSyslog(it, secrets)

@@ -46,7 +46,8 @@ func updateIntegration(ctx context.Context, tx *db.Tx, it Integration) (Integrat
 }
 
 func deleteIntegration(ctx context.Context, tx *db.Tx, id int64) error {
-	for _, sql := range []string{`DELETE FROM integration_messages WHERE integration_id = $1`, `DELETE FROM integration_runs WHERE integration_id = $1`, `DELETE FROM integrations WHERE id = $1`} {
+	for _, sql := range []string{`DELETE FROM integration_messages WHERE integration_id = $1`, `DELETE FROM integration_runs WHERE integration_id = $1`,
+		`DELETE FROM integration_inbound WHERE integration_id = $1`, `DELETE FROM integrations WHERE id = $1`} {
 		if _, err := tx.Exec(ctx, sql, id); err != nil {
 			return err
 		}
@@ -86,6 +87,23 @@ type message struct {
 // takesFrom is the kind of an integration that is on and gets what happens in an environment.
 func takesFrom(ctx context.Context, tx *db.Tx, id int64, env scope.Env) (string, error) {
 	return db.One[string](ctx, tx, `SELECT kind FROM integrations WHERE id = $1 AND enabled AND (environment = '' OR environment = $2)`, id, string(env))
+}
+
+// enabledOf are the integrations of a kind that are on and get what happens in an environment.
+func enabledOf(ctx context.Context, tx *db.Tx, kind string, env scope.Env) ([]Integration, error) {
+	return db.All[Integration](ctx, tx, `SELECT `+columns+` FROM integrations WHERE kind = $1 AND enabled AND (environment = '' OR environment = $2) ORDER BY id`, kind, string(env))
+}
+
+// insertInbound keeps the id of a message that a system sent. It gives false for one that was
+// there.
+func insertInbound(ctx context.Context, tx *db.Tx, integration int64, id string, at time.Time) (bool, error) {
+	n, err := tx.Exec(ctx, `INSERT INTO integration_inbound (integration_id, message_id, at) VALUES ($1, $2, $3) ON CONFLICT (integration_id, message_id) DO NOTHING`, integration, id, at)
+	return n == 1, err
+}
+
+func forgetInbound(ctx context.Context, tx *db.Tx, before time.Time) error {
+	_, err := tx.Exec(ctx, `DELETE FROM integration_inbound WHERE at < $1`, before)
+	return err
 }
 
 func insertMessage(ctx context.Context, tx *db.Tx, id int64, m message) error {

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
@@ -94,13 +95,22 @@ func checkSyslog(it Integration, secrets map[string]string) (offences []fault.De
 				offences = append(offences, fault.Detail{Pointer: "/settings/" + name, Message: "is only for a syslog+tls endpoint"})
 			}
 		}
+		if secrets[clientCertificate] != "" {
+			offences = append(offences, fault.Detail{Pointer: "/credential", Message: "a client certificate is only for a syslog+tls endpoint"})
+		}
 		return offences
 	}
 	if it.Settings[settingFormat] == formatJSON {
 		offences = append(offences, fault.Detail{Pointer: "/settings/" + settingFormat, Message: "a syslog server gets " + formatSyslog + " or " + formatCEF})
 	}
-	if len(secrets) > 0 {
-		offences = append(offences, fault.Detail{Pointer: "/credential", Message: "a syslog server gets no credential"})
+	if len(secrets) == 0 {
+		return offences
+	}
+	if secrets[clientCertificate] == "" {
+		return append(offences, fault.Detail{Pointer: "/credential", Message: "a syslog server gets a client certificate, or nothing"})
+	}
+	if _, err := tls.X509KeyPair([]byte(secrets[clientCertificate]), []byte(secrets[clientKey])); err != nil {
+		offences = append(offences, fault.Detail{Pointer: "/credential/" + clientCertificate, Message: "must be a certificate in PEM, with its key in " + clientKey})
 	}
 	return offences
 }
@@ -109,9 +119,16 @@ func checkSyslog(it Integration, secrets map[string]string) (offences []fault.De
 //
 // Each parcel has a connection of its own. Its end, in order, is the only thing by which such a
 // server can confirm that it has read everything. A parcel without that is sent again.
-func (s *Service) stream(ctx context.Context, it Integration, server outbound.StreamServer, body []byte, err error) string {
+func (s *Service) stream(ctx context.Context, it Integration, server outbound.StreamServer, secrets map[string]string, body []byte, err error) string {
 	if err != nil {
 		return "ca_certificates: " + err.Error()
+	}
+	if secrets[clientCertificate] != "" {
+		pair, err := tls.X509KeyPair([]byte(secrets[clientCertificate]), []byte(secrets[clientKey]))
+		if err != nil {
+			return "the client certificate cannot be read"
+		}
+		server.Certificate = &pair
 	}
 	notified, err := s.Target.SendStream(ctx, server, body)
 	switch {

@@ -51,8 +51,10 @@ type collector struct {
 	address, ca string
 	mu          sync.Mutex
 	way         string
-	messages    []string
-	wrong       []string
+	// asks holds those whose client certificates it takes; nil: it asks for none.
+	asks     *x509.CertPool
+	messages []string
+	wrong    []string
 }
 
 var header = regexp.MustCompile(`^<(\d{1,3})>1 \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,6}Z - gatehouse - (decision|event|entry) (\[gatehouse@32473( [a-zA-Z]+="([^"\\\]]|\\.)*")*\]) `)
@@ -75,7 +77,13 @@ func newCollector(t testing.TB) *collector {
 			if err != nil {
 				return
 			}
-			serving.Go(func() { c.serve(conn.(*net.TCPConn), &tls.Config{Certificates: certified.TLS.Certificates}) })
+			serving.Go(func() {
+				cfg := &tls.Config{Certificates: certified.TLS.Certificates}
+				if c.asks != nil {
+					cfg.ClientAuth, cfg.ClientCAs = tls.RequireAndVerifyClientCert, c.asks
+				}
+				c.serve(conn.(*net.TCPConn), cfg)
+			})
 		}
 	})
 	return c
@@ -237,6 +245,35 @@ func TestSyslogTest(t *testing.T) {
 	})
 }
 
+// TestSyslogClientCertificate: a server that asks for a certificate gets entries with the right
+// one only, and a certificate does not go to another host.
+func TestSyslogClientCertificate(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, cluster *db.Cluster) {
+		b, c := newBench(t, cluster), newCollector(t)
+		cert, key := selfSigned(t, x509.ExtKeyUsageClientAuth)
+		strange, itsKey := selfSigned(t, x509.ExtKeyUsageClientAuth)
+		c.asks = x509.NewCertPool()
+		c.asks.AppendCertsFromPEM([]byte(cert))
+		tries := func(credential any, delivered bool) Integration {
+			t.Helper()
+			it := b.create(Draft{Name: fmt.Sprint(credential), Kind: SIEM, Endpoint: syslogScheme + c.address, Settings: map[string]any{"ca_certificates": c.ca}, Credential: credential})
+			if got, err := b.Test(ctx, admin, it.ID); err != nil || got.Delivered != delivered {
+				t.Errorf("%+v, error %v", got, err)
+			}
+			return it
+		}
+		tries(nil, false)
+		tries(map[string]any{"client_certificate": strange, "client_key": itsKey}, false)
+		it := tries(map[string]any{"client_certificate": cert, "client_key": key}, true)
+		if messages, wrong := c.received(); len(messages) != 1 || len(wrong) != 2 { // two without the right certificate
+			t.Errorf("received %q, %q", messages, wrong)
+		}
+		elsewhere := "syslog+tls://127.0.0.1:6515"
+		_, err := b.Update(ctx, admin, it.ID, Change{Endpoint: &elsewhere}, 0)
+		b.refused(err, "credential_required")
+	})
+}
+
 // TestSyslogSettings: what does not fit a syslog server is refused, and inner networks are.
 func TestSyslogSettings(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, cluster *db.Cluster) {
@@ -264,6 +301,9 @@ func TestSyslogSettings(t *testing.T) {
 			{"syslog+tls://127.0.0.1:6514", "/settings/format", map[string]any{"format": "leef"}, nil},
 			{"syslog+tls://127.0.0.1:6514", "/settings/ca_certificates", map[string]any{"ca_certificates": "no PEM"}, nil},
 			{"syslog+tls://127.0.0.1:6514", "/credential", nil, "token"},
+			{"syslog+tls://127.0.0.1:6514", "/credential/client_certificate", nil, map[string]any{"client_certificate": "no PEM", "client_key": "no PEM"}},
+			{"syslog+tls://127.0.0.1:6514", "/credential", nil, map[string]any{"client_certificate": "no PEM"}},
+			{"https://127.0.0.1:6514", "/credential", nil, map[string]any{"client_certificate": "no PEM", "client_key": "no PEM"}},
 			{"https://127.0.0.1:6514", "/settings/ca_certificates", map[string]any{"ca_certificates": "no PEM"}, nil},
 			{"https://127.0.0.1:6514", "/settings/confirmation", map[string]any{"confirmation": "close"}, nil},
 		} {
@@ -511,7 +551,7 @@ func (r *rsyslog) until(t *testing.T, done func() error) {
 }
 
 // selfSigned is a certificate for 127.0.0.1 and its key, in PEM.
-func selfSigned(t *testing.T) (cert, key string) {
+func selfSigned(t *testing.T, uses ...x509.ExtKeyUsage) (cert, key string) {
 	t.Helper()
 	pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -519,7 +559,7 @@ func selfSigned(t *testing.T) (cert, key string) {
 	}
 	wanted := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<32, 0), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: append(uses, x509.ExtKeyUsageServerAuth),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, wanted, wanted, &pair.PublicKey, pair)
 	if err != nil {

@@ -16,6 +16,8 @@ type StreamServer struct {
 	Port uint16
 	// RootCAs replaces the certificate authorities of the client; nil: it does not.
 	RootCAs *x509.CertPool
+	// Certificate is what the client proves itself with, if the server asks; nil: nothing.
+	Certificate *tls.Certificate
 }
 
 // errCut means that the server ended a stream before it had read all of it.
@@ -63,6 +65,9 @@ func (c *Client) SendStream(ctx context.Context, s StreamServer, body []byte) (n
 	cfg := c.TLS(t.host)
 	if s.RootCAs != nil {
 		cfg.RootCAs = s.RootCAs
+	}
+	if s.Certificate != nil {
+		cfg.Certificates = []tls.Certificate{*s.Certificate}
 	}
 	if notified, err = exchange(ctx, conn, cfg, body, c.cfg.MaxReply); err != nil {
 		return false, unreachable(err)

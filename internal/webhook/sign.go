@@ -72,6 +72,19 @@ func compose(p payload, at time.Time, secrets [][]byte) (message, error) {
 	return message{body, header}, nil
 }
 
+// SignatureMatches reports whether a header of Standard Webhooks has the signature of a message
+// by a secret. It takes the same time for all signatures of a length.
+func SignatureMatches(id, timestamp string, body []byte, header, secret string) bool {
+	mac := hmac.New(sha256.New, standardKey([]byte(secret)))
+	mac.Write([]byte(id + "." + timestamp + "."))
+	mac.Write(body)
+	want, matches := []byte("v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil))), false
+	for _, one := range strings.Fields(header) {
+		matches = hmac.Equal(want, []byte(one)) || matches
+	}
+	return matches
+}
+
 // Signed writes an event and signs it as a subscription does, with one secret: the body and its
 // headers. data is JSON.
 func Signed(id, kind string, occurred time.Time, data []byte, at time.Time, secret string) (body []byte, header map[string][]string, err error) {

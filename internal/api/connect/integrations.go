@@ -17,7 +17,7 @@ type IntegrationPath struct {
 
 type integrationListIn struct {
 	rest.Page
-	Kind string `query:"kind" enum:"webhook,workflow,siem_forwarder" doc:"Only integrations of this kind"`
+	Kind string `query:"kind" enum:"webhook,workflow,approval_queue,break_glass_bridge,siem_forwarder" doc:"Only integrations of this kind"`
 }
 
 type integrationPageOut struct{ Body integration.Page }
@@ -65,7 +65,7 @@ func (h *Handler) integrations(r *rest.Router) {
 		return &integrationPageOut{page}, err
 	})
 	create := integrationOp("create-integration", http.MethodPost, "/integrations", "Create an integration",
-		"A `siem_forwarder` gets both audit logs, in their order and at least once, from now on or from the oldest stored entry. A `webhook` gets what the actions of controls send to it. So does a `workflow`, which answers back. Entries and messages that the system does not accept are sent again. `settings` and `credential` depend on the kind: GET /integrations/kinds lists them. Internal networks are not called (422 `target_refused`).")
+		"A `siem_forwarder` gets both audit logs, in their order and at least once, from now on or from the oldest stored entry. A `webhook` gets what the actions of controls send to it. So does a `workflow`, which answers back. An `approval_queue` gets requests for access and decides them. A `break_glass_bridge` opens grants in emergencies. Entries and messages that the system does not accept are sent again. `settings` and `credential` depend on the kind: GET /integrations/kinds lists them. Internal networks are not called (422 `target_refused`).")
 	create.Status, create.Creates, create.Record, create.Errors = http.StatusCreated, true, record, []int{http.StatusConflict}
 	rest.Register(r, create, func(ctx context.Context, sc scope.Scope, in *integrationCreateIn) (*integrationOut, error) {
 		it, err := h.Integrations.Create(ctx, sc, in.Body)
@@ -95,6 +95,7 @@ func (h *Handler) integrations(r *rest.Router) {
 	})
 	h.integrationActions(r)
 	h.integrationRuns(r)
+	h.breakGlass(r)
 }
 
 // integrationActions registers the test and the catalogue of kinds.

@@ -63,6 +63,13 @@ func (h *Handler) accessRequests(r *rest.Router) {
 		out, err := h.Access.File(ctx, sc, in.Body)
 		return &accessOut{out}, err
 	})
+	glass := op("open-break-glass-grant", http.MethodPost, "/break-glass", "Open a grant in an emergency",
+		"Nobody requested it first, and the resource need not let its denials be requested. `duration_seconds` is required, at most a day. Notification channels hear of it as critical. Only a person who is signed in opens one, and not for themselves. Revoke it to end it early. The environment is production unless the request names one.", access.Approving)
+	glass.Status, glass.Creates, glass.Record, glass.Errors = http.StatusCreated, true, reflect.TypeFor[access.Request](), []int{http.StatusNotFound}
+	rest.Register(r, glass, func(ctx context.Context, sc scope.Scope, in *accessFileIn) (*accessOut, error) {
+		out, err := h.Access.BreakGlass(ctx, sc, in.Body)
+		return &accessOut{out}, err
+	})
 	rest.Register(r, op("get-access-request", http.MethodGet, "/{request_id}", "Read a request for access", "", "decisions:read"),
 		func(ctx context.Context, sc scope.Scope, in *AccessRequestPath) (*accessOut, error) {
 			out, err := h.Access.Get(ctx, sc, in.ID)

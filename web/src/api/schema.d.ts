@@ -96,6 +96,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/access/v1/requests/break-glass": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["open-break-glass-grant"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/access/v1/requests/{request_id}": {
         parameters: {
             query?: never;
@@ -1467,6 +1483,22 @@ export interface paths {
         put: operations["update-integration"];
         post?: never;
         delete: operations["delete-integration"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/integrations/{integration_id}/break-glass": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["break-glass-message"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -3845,6 +3877,12 @@ export interface components {
             /** @description What they need to do. */
             action: components["schemas"]["DraftActionStruct"];
             /**
+             * Format: int64
+             * @description How long access is needed, at most 30 days. An approval system cannot grant more; absent: the request does not say.
+             * @example 3600
+             */
+            duration_seconds?: number;
+            /**
              * @description Why access is needed; approvers read it.
              * @example Audit of the May payments
              */
@@ -3876,6 +3914,8 @@ export interface components {
              * @example read
              */
             action: string;
+            /** @description Whether it is a grant that was opened in an emergency, without a request. */
+            break_glass: boolean;
             /**
              * Format: date-time
              * @description When it was filed.
@@ -3890,6 +3930,11 @@ export interface components {
             decided_by: string | null;
             /** @description Why it was approved, denied or revoked. */
             decision_reason: string;
+            /**
+             * Format: int64
+             * @description How long access is needed, in seconds; null: the request does not say.
+             */
+            duration_seconds: number | null;
             /**
              * Format: date-time
              * @description When the grant was revoked, or found to be over; null: it was not.
@@ -5622,6 +5667,32 @@ export interface components {
              */
             set_aside: number;
         };
+        BridgeMessageActionStruct: {
+            /**
+             * @description The action: input.action.name of decisions.
+             * @example read
+             */
+            name?: string;
+        };
+        BridgeMessageResourceStruct: {
+            /**
+             * @description Id of the resource, or its name if only one has it.
+             * @example 7
+             */
+            id?: string;
+        };
+        BridgeMessageSubjectStruct: {
+            /**
+             * @description Who gets access: input.user.id of decisions.
+             * @example ada
+             */
+            id?: string;
+            /**
+             * @description Type of the subject; user by default.
+             * @enum {string}
+             */
+            type?: "user" | "agent";
+        };
         BridgeRevisions: {
             /** @description Sorted by id. */
             bouncers: components["schemas"]["BridgeBouncerRevision"][];
@@ -7081,10 +7152,10 @@ export interface components {
              */
             id: number;
             /**
-             * @description webhook: actions of controls post their decision. workflow: actions start it, and it answers back. siem_forwarder: gets both audit logs.
+             * @description webhook: actions of controls post their decision. workflow: actions start it, and it answers back. approval_queue: decides requests for access. break_glass_bridge: opens grants in emergencies. siem_forwarder: gets both audit logs.
              * @enum {string}
              */
-            kind: "webhook" | "workflow" | "siem_forwarder";
+            kind: "webhook" | "workflow" | "approval_queue" | "break_glass_bridge" | "siem_forwarder";
             /** @description Why the last attempt failed; empty if it did not. */
             last_error: string;
             /**
@@ -7125,15 +7196,20 @@ export interface components {
              */
             answered_by?: string;
             /**
+             * Format: int64
+             * @description How long an approved request for access is granted; absent: as long as it may.
+             */
+            duration_seconds?: number;
+            /**
              * @description A short message for people.
              * @example Ticket OPS-17 was opened
              */
             message?: string;
             /**
-             * @description How the run ended.
+             * @description How the run ended: succeeded or failed for a workflow, approved or denied for an approval_queue.
              * @enum {string}
              */
-            status: "succeeded" | "failed";
+            status: "succeeded" | "failed" | "approved" | "denied";
             /** @description The token of the callback. It is good for one answer. */
             token: string;
         };
@@ -7146,7 +7222,68 @@ export interface components {
             /** @description State of the run now. */
             status: string;
         };
+        IntegrationBridgeMessage: {
+            /** @description What they need to do. */
+            action?: components["schemas"]["BridgeMessageActionStruct"];
+            /**
+             * @description Who opens or ends it, as the system names them.
+             * @example carol
+             */
+            by?: string;
+            /**
+             * Format: int64
+             * @description How long the grant lasts, at most longest_grant of the integration.
+             * @example 1800
+             */
+            duration_seconds?: number;
+            /**
+             * @description Environment of the resource; absent: that of the integration, or production.
+             * @enum {string}
+             */
+            environment?: "sandbox" | "production";
+            /**
+             * @description Why. It is required.
+             * @example INC-4711: payroll does not start
+             */
+            reason: string;
+            /**
+             * Format: int64
+             * @description The grant to end.
+             */
+            request_id?: number;
+            /** @description The resource. */
+            resource?: components["schemas"]["BridgeMessageResourceStruct"];
+            /** @description Who gets access. */
+            subject?: components["schemas"]["BridgeMessageSubjectStruct"];
+            /**
+             * @description open: opens a grant. end: ends one that this bridge opened.
+             * @enum {string}
+             */
+            type: "open" | "end";
+        };
+        IntegrationBridgeResult: {
+            /**
+             * Format: date-time
+             * @description When the grant ends by itself.
+             */
+            expires_at: string | null;
+            /**
+             * Format: int64
+             * @description Id of the grant; it is in /access/v1/requests.
+             */
+            request_id: number;
+            /**
+             * @description approved: the grant lasts. revoked: it was ended.
+             * @enum {string}
+             */
+            status: "approved" | "revoked";
+        };
         IntegrationCause: {
+            /**
+             * Format: int64
+             * @description The request for access that it decides; absent: none.
+             */
+            access_request_id?: number;
             /** @description The decision that started it; absent: none, or several. */
             decision_id?: string;
             /**
@@ -7194,10 +7331,10 @@ export interface components {
              */
             environment?: "" | "sandbox" | "production";
             /**
-             * @description webhook: actions of controls post their decision. workflow: actions start it, and it answers back. siem_forwarder: gets both audit logs.
+             * @description webhook: actions of controls post their decision. workflow: actions start it, and it answers back. approval_queue: decides requests for access. break_glass_bridge: opens grants in emergencies. siem_forwarder: gets both audit logs.
              * @enum {string}
              */
-            kind: "webhook" | "workflow" | "siem_forwarder";
+            kind: "webhook" | "workflow" | "approval_queue" | "break_glass_bridge" | "siem_forwarder";
             /**
              * Format: name
              * @description Name, unique.
@@ -7216,7 +7353,7 @@ export interface components {
              * @description Kind of integration.
              * @enum {string}
              */
-            kind: "webhook" | "workflow" | "siem_forwarder";
+            kind: "webhook" | "workflow" | "approval_queue" | "break_glass_bridge" | "siem_forwarder";
             /** @description Settings. */
             settings: components["schemas"]["NotifySetting"][];
         };
@@ -7281,7 +7418,7 @@ export interface components {
              * @description pending: the system has not accepted the message yet. running: it has, and has not answered. expired: no answer came in time.
              * @enum {string}
              */
-            status: "pending" | "running" | "succeeded" | "failed" | "expired";
+            status: "pending" | "running" | "succeeded" | "failed" | "approved" | "denied" | "expired";
         };
         IntegrationRunPage: {
             /** @description The page, newest first. */
@@ -14376,6 +14513,138 @@ export interface operations {
         };
     };
     "create-access-request": {
+        parameters: {
+            query?: {
+                environment?: "sandbox" | "production";
+            };
+            header?: {
+                /** @description 1 to 255 visible ASCII characters. For 24 hours, a request with the same key gets the answer of the first success. The same key with a different request is a 422. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AccessDraft"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AccessRequest"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    "open-break-glass-grant": {
         parameters: {
             query?: {
                 environment?: "sandbox" | "production";
@@ -25083,7 +25352,7 @@ export interface operations {
                 tenant_id?: components["parameters"]["TenantQuery"];
                 skip?: number;
                 limit?: number;
-                kind?: "webhook" | "workflow" | "siem_forwarder";
+                kind?: "webhook" | "workflow" | "approval_queue" | "break_glass_bridge" | "siem_forwarder";
             };
             header?: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
@@ -25768,6 +26037,116 @@ export interface operations {
             };
         };
     };
+    "break-glass-message": {
+        parameters: {
+            query?: never;
+            header: {
+                "Webhook-Id": string;
+                "Webhook-Timestamp": string;
+                "Webhook-Signature": string;
+            };
+            path: {
+                integration_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["IntegrationBridgeMessage"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IntegrationBridgeResult"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     "list-integration-runs": {
         parameters: {
             query?: {
@@ -25775,7 +26154,7 @@ export interface operations {
                 tenant_id?: components["parameters"]["TenantQuery"];
                 skip?: number;
                 limit?: number;
-                status?: "pending" | "running" | "succeeded" | "failed" | "expired";
+                status?: "pending" | "running" | "succeeded" | "failed" | "approved" | "denied" | "expired";
             };
             header?: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
@@ -25895,6 +26274,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -36,5 +36,9 @@ const integrations = {
   runs: "Runs",
   runsAbout: "Each message that starts something in the system is listed here with its answer.",
   runsEmpty: "No runs yet",
+  about_approval_queue: "It gets requests for access and decides them. Actions of controls can call it too.",
+  kind_approval_queue: "Approval system",
+  about_break_glass_bridge: "It opens grants in emergencies, and hears of all that are open.",
+  kind_break_glass_bridge: "Break-glass system",
 };
 export default integrations;

@@ -137,5 +137,14 @@ const notifications = {
   value_24h: "24 hours",
   value_7d: "7 days",
   value_30d: "30 days",
+  setting_access_requests: "Requests for access",
+  setting_longest_grant: "Longest grant",
+  value_8h: "8 hours",
+  value_send: "are sent to it",
+  value_ignore: "are not sent to it",
+  value_15m: "15 minutes",
+  value_4h: "4 hours",
+  secret_client_certificate: "Client certificate (PEM)",
+  secret_client_key: "Key of the client certificate (PEM)",
 };
 export default notifications;

@@ -33,5 +33,7 @@ const requests = {
   unit_minutes: "Minutes",
   unit_hours: "Hours",
   unit_days: "Days",
+  breakGlass: "Break glass",
+  wanted: "Wanted for",
 };
 export default requests;

@@ -40,5 +40,10 @@ const integrations: Area<typeof en> = {
   runs: "Ejecuciones",
   runsAbout: "Aquí aparece cada mensaje que inicia algo en el sistema, con su respuesta.",
   runsEmpty: "Aún no hay ejecuciones",
+  about_approval_queue:
+    "Recibe solicitudes de acceso y las decide. Las acciones de los controles también pueden llamarlo.",
+  kind_approval_queue: "Sistema de aprobación",
+  about_break_glass_bridge: "Abre concesiones en emergencias y recibe aviso de todas las abiertas.",
+  kind_break_glass_bridge: "Sistema de emergencia",
 };
 export default integrations;

@@ -145,5 +145,14 @@ const notifications: Area<typeof en> = {
   value_24h: "24 horas",
   value_7d: "7 días",
   value_30d: "30 días",
+  setting_access_requests: "Solicitudes de acceso",
+  setting_longest_grant: "Concesión más larga",
+  value_8h: "8 horas",
+  value_send: "se le envían",
+  value_ignore: "no se le envían",
+  value_15m: "15 minutos",
+  value_4h: "4 horas",
+  secret_client_certificate: "Certificado de cliente (PEM)",
+  secret_client_key: "Clave del certificado de cliente (PEM)",
 };
 export default notifications;

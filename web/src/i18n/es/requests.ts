@@ -37,5 +37,7 @@ const requests: Area<typeof en> = {
   unit_minutes: "Minutos",
   unit_hours: "Horas",
   unit_days: "Días",
+  breakGlass: "Emergencia",
+  wanted: "Solicitado por",
 };
 export default requests;

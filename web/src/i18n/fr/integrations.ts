@@ -40,5 +40,10 @@ const integrations: Area<typeof en> = {
   runs: "Exécutions",
   runsAbout: "Chaque message qui démarre quelque chose dans le système figure ici, avec sa réponse.",
   runsEmpty: "Aucune exécution pour l’instant",
+  about_approval_queue:
+    "Il reçoit les demandes d’accès et en décide. Les actions des contrôles peuvent aussi l’appeler.",
+  kind_approval_queue: "Système d’approbation",
+  about_break_glass_bridge: "Il ouvre des octrois en urgence et apprend tous ceux qui sont ouverts.",
+  kind_break_glass_bridge: "Système d’urgence",
 };
 export default integrations;

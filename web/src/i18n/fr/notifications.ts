@@ -147,5 +147,14 @@ const notifications: Area<typeof en> = {
   value_24h: "24 heures",
   value_7d: "7 jours",
   value_30d: "30 jours",
+  setting_access_requests: "Demandes d’accès",
+  setting_longest_grant: "Octroi le plus long",
+  value_8h: "8 heures",
+  value_send: "lui sont envoyées",
+  value_ignore: "ne lui sont pas envoyées",
+  value_15m: "15 minutes",
+  value_4h: "4 heures",
+  secret_client_certificate: "Certificat client (PEM)",
+  secret_client_key: "Clé du certificat client (PEM)",
 };
 export default notifications;

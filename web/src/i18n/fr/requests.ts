@@ -37,5 +37,7 @@ const requests: Area<typeof en> = {
   unit_minutes: "Minutes",
   unit_hours: "Heures",
   unit_days: "Jours",
+  breakGlass: "Urgence",
+  wanted: "Demandé pour",
 };
 export default requests;

@@ -13,7 +13,7 @@ import { IntegrationForm } from "./IntegrationForm";
 
 type Integration = Schemas["Integration"];
 
-const kinds = ["siem_forwarder", "webhook", "workflow"] as const;
+const kinds = ["siem_forwarder", "webhook", "workflow", "approval_queue", "break_glass_bridge"] as const;
 
 /** The systems that are called, and how each takes what is sent to it. */
 export default function Integrations() {

@@ -10,7 +10,7 @@ import { Time } from "../../ui/Time";
 type Run = Schemas["IntegrationRun"];
 
 /** Whether systems of a kind answer back. */
-export const answers = (kind: Schemas["Integration"]["kind"]) => kind === "workflow";
+export const answers = (kind: Schemas["Integration"]["kind"]) => kind === "workflow" || kind === "approval_queue";
 
 /** What an integration was started with, and what it answered. */
 export function Runs({ of: i }: { of: Schemas["Integration"] }) {

@@ -1,6 +1,9 @@
-import { PasswordInput, Select } from "@mantine/core";
+import { PasswordInput, Select, Textarea } from "@mantine/core";
 import { useI18n } from "../../i18n";
 import { chosenSet, keep, setName } from "./channel";
+
+/** The secrets that have several lines. */
+const pem = ["client_certificate", "client_key"];
 
 /** The choice of a credential, and its secrets. A stored one can be kept, and is never shown. */
 export function CredentialFields({
@@ -42,20 +45,40 @@ export function CredentialFields({
           allowDeselect={false}
         />
       )}
-      {chosen?.map((member) => (
-        <PasswordInput
-          key={member}
-          name={`secret-${member}`}
-          label={label(member)}
-          autoComplete="new-password"
-          maxLength={8000}
-          required
-          value={secrets[member] ?? ""}
-          error={sets.length > 1 ? at(`/credential/${member}`) : at("/credential")}
-          visibilityToggleButtonProps={{ "aria-label": t("notifications.show", { name: label(member) }) }}
-          onChange={(e) => change({ ...secrets, [member]: e.currentTarget.value })}
-        />
-      ))}
+      {chosen?.map((member) =>
+        pem.includes(member) ? (
+          <Textarea
+            key={member}
+            name={`secret-${member}`}
+            label={label(member)}
+            placeholder="-----BEGIN"
+            autoComplete="off"
+            spellCheck={false}
+            maxLength={8000}
+            required
+            value={secrets[member] ?? ""}
+            error={at(`/credential/${member}`)}
+            onChange={(e) => change({ ...secrets, [member]: e.currentTarget.value })}
+            classNames={{ input: "gh-mono" }}
+            autosize
+            minRows={2}
+            maxRows={10}
+          />
+        ) : (
+          <PasswordInput
+            key={member}
+            name={`secret-${member}`}
+            label={label(member)}
+            autoComplete="new-password"
+            maxLength={8000}
+            required
+            value={secrets[member] ?? ""}
+            error={sets.length > 1 ? at(`/credential/${member}`) : at("/credential")}
+            visibilityToggleButtonProps={{ "aria-label": t("notifications.show", { name: label(member) }) }}
+            onChange={(e) => change({ ...secrets, [member]: e.currentTarget.value })}
+          />
+        ),
+      )}
     </>
   );
 }

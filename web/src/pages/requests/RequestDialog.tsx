@@ -7,7 +7,7 @@ import { Dialog } from "../../ui/ConfirmDialog";
 import { ErrorPanel } from "../../ui/ErrorPanel";
 import { fieldErrors } from "../../ui/fieldErrors";
 import { refresh } from "../../ui/live";
-import { StatusOf } from "../../ui/Status";
+import { Status, StatusOf } from "../../ui/Status";
 import { useMe } from "../../ui/scope";
 import { Time } from "../../ui/Time";
 import { isOwn, type Unit, units } from "./request";
@@ -32,12 +32,13 @@ export function RequestDialog({ id, close }: { id: number; close: () => void }) 
 }
 
 function Facts({ request: r }: { request: AccessRequest }) {
-  const { t } = useI18n();
+  const { t, duration } = useI18n();
   const facts: [string, ReactNode][] = [
     [
       t("requests.status"),
       <span key="s" className="gh-row">
         <StatusOf value={r.status} />
+        {r.break_glass && <Status tone="bad">{t("requests.breakGlass")}</Status>}
         <StatusOf value={r.environment} />
       </span>,
     ],
@@ -53,6 +54,7 @@ function Facts({ request: r }: { request: AccessRequest }) {
     [t("requests.by"), <bdi key="b">{r.requested_by}</bdi>],
     [t("requests.asked"), <Time key="c" at={r.created_at} />],
   ];
+  if (r.duration_seconds) facts.push([t("requests.wanted"), duration(r.duration_seconds * 1000)]);
   if (r.decided_at) facts.push([t("requests.decidedBy"), <bdi key="d">{r.decided_by}</bdi>]);
   if (r.decided_at) facts.push([t("requests.decided"), <Time key="t" at={r.decided_at} />]);
   if (r.expires_at) facts.push([t("requests.ends"), <Time key="e" at={r.ended_at ?? r.expires_at} />]);

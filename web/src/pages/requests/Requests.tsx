@@ -10,7 +10,7 @@ import { FilterSelect, Filters } from "../../ui/Filters";
 import { Icon } from "../../ui/icons";
 import { refresh } from "../../ui/live";
 import { PageHeader } from "../../ui/PageHeader";
-import { StatusOf } from "../../ui/Status";
+import { Status, StatusOf } from "../../ui/Status";
 import { Link, useClearFilters, useEnvironment, useFilter, useMe } from "../../ui/scope";
 import { Time } from "../../ui/Time";
 import { NewRequest } from "./NewRequest";
@@ -57,7 +57,16 @@ export default function Requests() {
         </button>
       ),
     },
-    { id: "status", header: t("requests.status"), cell: (r) => <StatusOf value={r.status} /> },
+    {
+      id: "status",
+      header: t("requests.status"),
+      cell: (r) => (
+        <span className="gh-row">
+          <StatusOf value={r.status} />
+          {r.break_glass && <Status tone="bad">{t("requests.breakGlass")}</Status>}
+        </span>
+      ),
+    },
     {
       id: "resource",
       header: t("requests.resource"),

@@ -1,0 +1,106 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Verdict is the decision of a tenant's approval system on a request.
+type Verdict struct {
+	Approved bool
+	// By is who decided, as the system names them; "": it names nobody.
+	By     string
+	Reason string
+	// Seconds is how long the grant lasts; 0: as long as it may.
+	Seconds int64
+	// Longest is the longest grant that the system may give, in seconds.
+	Longest int64
+}
+
+// MayDecide refuses a verdict of the person who requested access, or gets it, whatever the
+// approval system calls them.
+func (s *Service) MayDecide(ctx context.Context, tenant scope.TenantID, id int64, by string) error {
+	if by == "" {
+		return nil
+	}
+	var r Request
+	err := s.Stores.Read(ctx, tenant, func(tx *db.Tx) (err error) {
+		r, err = get(ctx, tx, id)
+		return err
+	})
+	if err != nil {
+		return gone(err)
+	}
+	decider, err := s.Person(ctx, tenant, by)
+	if err != nil {
+		return err
+	}
+	for _, own := range []string{r.SubjectID, r.RequestedBy, r.CallerID} {
+		if own == "" {
+			continue
+		}
+		person, err := s.Person(ctx, tenant, own)
+		if err != nil {
+			return err
+		}
+		if strings.EqualFold(by, own) || decider != "" && decider == person {
+			return fault.New(fault.Forbidden, "own_request", "nobody decides their own request for access")
+		}
+	}
+	return nil
+}
+
+// DecideBy records the verdict of an approval system, which sc names, in a transaction of that
+// system's answer. It grants what was requested and no more: not longer than requested, and not
+// longer than the system may grant. The caller asks MayDecide first.
+func (s *Service) DecideBy(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64, v Verdict) error {
+	if err := tx.Lock(ctx, changes); err != nil {
+		return err
+	}
+	r, err := get(ctx, tx, id)
+	if err != nil {
+		return gone(err)
+	}
+	now := db.Stamp(s.Now())
+	if r.Status != Pending {
+		return fault.Newf(fault.Conflict, "already_decided", "this request is %s", r.at(now).Status)
+	}
+	by := sc.Actor.Name
+	if v.By != "" {
+		by += ": " + v.By
+	}
+	r.DecidedBy, r.DecidedAt = &by, &now
+	if !v.Approved {
+		r.Status, r.DecisionReason = Denied, v.Reason
+		_, err := s.save(ctx, tx, sc, "ACCESS_DENIED", r)
+		return err
+	}
+	longest := v.Longest
+	if r.Duration != nil {
+		longest = min(longest, *r.Duration)
+	}
+	if v.Seconds > longest {
+		return fault.Invalidf("/duration_seconds", "at most %d seconds were requested or may be granted", longest)
+	}
+	if v.Seconds == 0 {
+		v.Seconds = longest
+	}
+	if err := grant(ctx, tx, &r, now, Approval{Duration: v.Seconds, Reason: v.Reason}); err != nil {
+		return err
+	}
+	_, err = s.save(ctx, tx, sc, "ACCESS_APPROVED", r)
+	return err
+}
+
+// gone says that a request is not there any more.
+func gone(err error) error {
+	if errors.Is(err, db.ErrNoRows) {
+		return fault.New(fault.Conflict, "already_decided", "this request for access is not there any more")
+	}
+	return err
+}

@@ -30,7 +30,9 @@ func TestAgentUsage(t *testing.T) {
 	apptest.Activate(t, a, "tools", "sandbox", "package tools\n\nallow if input.mcp.tool == \"search\"\n\nallow if input.llm.model\n\nallow if input.resource.path == \"/plain\"\n", body{"resource_id": resource})
 	apptest.Enforce(t, a, "sandbox")
 	b := s.Bouncer(t, a, body{"name": "ai", "environment": "sandbox", "resource_ids": []int64{resource}, "configuration": body{"identity": is.Identity()}}, app.Addr)
-	as := func(token string) *apptest.Client { return (&apptest.Client{Base: b.URL}).With("Authorization", "Bearer "+token) }
+	as := func(token string) *apptest.Client {
+		return (&apptest.Client{Base: b.URL}).With("Authorization", "Bearer "+token)
+	}
 	forAnn := as(is.With(t, "ann", map[string]any{"act": map[string]any{"sub": subject}}))
 	call := func(c *apptest.Client, tool string, want int) {
 		t.Helper()

@@ -71,7 +71,7 @@ func Bounce(ctx context.Context, cfg BouncerConfig, version string, out io.Write
 		TrustedProxies: cfg.TrustedProxies, InitialMode: cfg.InitialMode, TLSCert: cfg.TLSCert, TLSKey: cfg.TLSKey,
 		UpstreamTimeout: cfg.Timeout, Version: version, Now: ticks, Entropy: rand.Reader, Count: count, Verify: verify,
 		SpoolBytes: cfg.SpoolBytes, DiskReserve: cfg.DiskReserve,
-		MetricsListen: cfg.MetricsListen, StopDelay: cfg.StopDelay, Trace: traces.Wrap, Decided: traces.Decided(),
+		MetricsListen: cfg.MetricsListen, StopDelay: cfg.StopDelay, Trace: traces.Wrap, Decided: traces.Decided(), TraceCheck: traces.CheckHook(),
 		Serving: func(address string) {
 			fmt.Fprintf(out, "gatehouse bouncer %s serves on %s\n", version, address)
 		},

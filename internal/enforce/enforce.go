@@ -138,6 +138,8 @@ type Config struct {
 	// request. If they are nil, nothing is traced.
 	Trace   func(http.Handler) http.Handler
 	Decided func(ctx context.Context, id, effect string)
+	// TraceCheck is gateway.Gateway's.
+	TraceCheck func(ctx context.Context, call map[string][]string, checked *http.Request) (_ context.Context, end func(status int))
 
 	// Now is the clock and Entropy the source of randomness. Both are required.
 	Now     func() time.Time
@@ -299,7 +301,7 @@ func (b *Bouncer) assemble(api *uplink.Client, source *ids.Source, wake *status.
 		Now: cfg.Now, BodyIdle: cfg.BodyIdle, NoteAppLost: wake.NoteAppLost,
 	}
 	b.shadow = shadow.New(b.relay, b.recorder, accounts)
-	b.gateway = &gateway.Gateway{State: &b.state, Reader: b.reader, Judge: b.judge, Recorder: b.recorder, Refusals: b.refusals, Shadow: b.shadow, Panics: b.panics, Count: &b.count, Log: logger, Now: cfg.Now}
+	b.gateway = &gateway.Gateway{State: &b.state, Reader: b.reader, Judge: b.judge, Recorder: b.recorder, Refusals: b.refusals, Shadow: b.shadow, Panics: b.panics, Count: &b.count, Log: logger, Now: cfg.Now, TraceCheck: cfg.TraceCheck}
 	b.reporter = &status.Reporter{
 		Signals: wake, Up: b.up, State: &b.state, Bundles: b.bundles, Journal: b.journal, Shipper: b.shipper, Client: api, Cache: cache, Count: &b.count,
 		Log: logger, Now: cfg.Now, Version: cfg.Version, PollWait: cfg.PollWait,

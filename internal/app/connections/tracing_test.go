@@ -3,9 +3,11 @@ package connections_test
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,10 +17,14 @@ import (
 	"testing"
 	"time"
 
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	collectormetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	trace "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
@@ -208,6 +214,81 @@ func TestTracing(t *testing.T) {
 		if bytes.Contains(c.raw.Bytes(), []byte(secret)) {
 			t.Errorf("the collector was sent %q", secret)
 		}
+	}
+}
+
+// TestTracingEnvoy: a check over gRPC is a span of the trace that its metadata name, or else of
+// the checked request's, with the decision.
+func TestTracingEnvoy(t *testing.T) {
+	t.Parallel()
+	c, addr := newCollector(t), freeport.Addr(t)
+	s := apptest.StartServer(t, dbtest.SQLite)
+	resource := s.Admin.Do(t, "POST", "/resources", body{"name": "orders", "type": "api", "path": "/orders/**", "environment": "sandbox"}).Want(201).ID()
+	apptest.Activate(t, s.Admin, "orders", "sandbox", "package orders\n\nallow if input.resource.path == \"/orders/1\"\n", body{"resource_id": resource})
+	apptest.Enforce(t, s.Admin, "sandbox")
+	s.Bouncer(t, s.Admin, body{"name": "envoy", "environment": "sandbox", "resource_ids": []int64{resource}}, "127.0.0.1:9", "GATEHOUSE_BOUNCER_GRPC_LISTEN="+addr,
+		"OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL+"/otlp", "OTEL_BSP_SCHEDULE_DELAY=100")
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	check := func(path string, call []string, headers map[string]string) (code int32) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), call...), 5*time.Second)
+		defer cancel()
+		sent := map[string]string{"x-auth-request-user": "ada"}
+		maps.Copy(sent, headers)
+		answer, err := authv3.NewAuthorizationClient(conn).Check(ctx, &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+			Source:  &authv3.AttributeContext_Peer{},
+			Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{Method: "GET", Host: "app.test", Path: path, Scheme: "https", Headers: sent}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.GetStatus().GetCode() == 0 {
+			return 200
+		}
+		return int32(answer.GetDeniedResponse().GetStatus().GetCode())
+	}
+	apptest.Eventually(t, 30*time.Second, func() error {
+		if check("/orders/2", nil, nil) == 200 {
+			return errors.New("does not enforce yet")
+		}
+		return nil
+	})
+	traceOf := func(n int) string { return fmt.Sprint(n) + clientTrace[1:] }
+	parent := func(n int) string { return "00-" + traceOf(n) + "-" + clientSpan + "-01" }
+	for _, tc := range []struct {
+		what    string
+		call    []string
+		headers map[string]string
+		trace   string // empty: a new one
+		path    string
+	}{
+		{"by metadata", []string{"traceparent", parent(2)}, map[string]string{"traceparent": parent(3)}, traceOf(2), "/orders/1?token=secret-of-the-query"},
+		{"by the request", nil, map[string]string{"traceparent": parent(4)}, traceOf(4), "/orders/1"},
+		{"by the request, with malformed metadata", []string{"traceparent", "00-x"}, map[string]string{"traceparent": parent(5)}, traceOf(5), "/orders/2"},
+		{"by the request, with two in the metadata", []string{"traceparent", parent(6), "traceparent", parent(7)}, map[string]string{"traceparent": parent(8)}, traceOf(8), "/orders/1"},
+	} {
+		status := check(tc.path, tc.call, tc.headers)
+		span := c.span(t, "gatehouse-bouncer", tc.trace)
+		if p := fmt.Sprintf("%x", span.ParentSpanId); p != clientSpan || span.Name != "envoy.service.auth.v3.Authorization/Check" ||
+			attribute(span.Attributes, "http.response.status_code") != fmt.Sprint(status) || attribute(span.Attributes, "url.path") != strings.TrimSuffix(tc.path, "?token=secret-of-the-query") {
+			t.Errorf("%s: the span %s has the parent %s and %v; the status was %d", tc.what, span.Name, p, span.Attributes, status)
+		}
+		id := attribute(span.Attributes, "gatehouse.decision_id")
+		apptest.Eventually(t, 30*time.Second, func() error {
+			if res := s.Admin.Do(t, "GET", "/decisions/audit/"+id+"?environment=sandbox", nil); res.Status != 200 {
+				return fmt.Errorf("%s: the decision %q of the span: %d %s", tc.what, id, res.Status, res.Body)
+			}
+			return nil
+		})
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if bytes.Contains(c.raw.Bytes(), []byte("secret-of-the-query")) {
+		t.Error("the collector was sent the query")
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 )
 
@@ -51,6 +52,12 @@ func NewServer(decide Decide, secure *tls.Config) *Server {
 // Check implements authv3.AuthorizationServer.
 func (s *Server) Check(ctx context.Context, req *authv3.CheckRequest) (*authv3.CheckResponse, error) {
 	return write(s.decide(ctx, read(req, peerOf(ctx)))), nil
+}
+
+// Metadata returns the metadata of the call, by name in lower case; nil if it has none.
+func Metadata(ctx context.Context) map[string][]string {
+	md, _ := metadata.FromIncomingContext(ctx)
+	return md
 }
 
 // peerOf returns the address of the client; invalid if it has none.

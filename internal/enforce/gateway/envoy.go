@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,7 +48,7 @@ const (
 )
 
 // Gateway answers nginx, Traefik and Caddy by forward-auth, and Envoy by ext_authz. All
-// fields with capitals are required.
+// fields with capitals but TraceCheck are required.
 type Gateway struct {
 	State    *atomic.Pointer[settings.State]
 	Reader   *request.Reader
@@ -59,12 +60,31 @@ type Gateway struct {
 	Count    *metrics.Counters
 	Log      *slog.Logger
 	Now      func() time.Time
-	pending  atomic.Int64   // shadow decisions for Envoy that are running
-	checking sync.WaitGroup // waits for them
+	// TraceCheck gives a check over gRPC a span, with the metadata of the call and the request that
+	// Envoy holds. End is told the status of the answer. Nil: nothing is traced.
+	TraceCheck func(ctx context.Context, call map[string][]string, checked *http.Request) (_ context.Context, end func(status int))
+	pending    atomic.Int64   // shadow decisions for Envoy that are running
+	checking   sync.WaitGroup // waits for them
 }
 
 // Wait waits for the decisions that outlived their answers.
 func (g *Gateway) Wait() { g.checking.Wait() }
+
+// checkCall is check with a span.
+func (g *Gateway) checkCall(ctx context.Context, c *extauthz.Check) *extauthz.Answer {
+	if g.TraceCheck == nil {
+		return g.check(ctx, c)
+	}
+	path, _, _ := strings.Cut(c.Target, "?")
+	ctx, end := g.TraceCheck(ctx, extauthz.Metadata(ctx), &http.Request{Method: c.Method, Host: c.Host, URL: &url.URL{Path: path}, Header: http.Header(c.Header)})
+	a := g.check(ctx, c)
+	if a.OK {
+		end(http.StatusOK)
+	} else {
+		end(a.Status)
+	}
+	return a
+}
 
 // check tells Envoy whether the request that it holds may go on. Every refusal is an
 // answer, never an error, because Envoy can be told to let errors pass. In shadow mode

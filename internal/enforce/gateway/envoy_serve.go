@@ -43,7 +43,7 @@ func (g *Gateway) Listen(ctx context.Context, address, certFile, keyFile string)
 		return nil, fmt.Errorf("bouncer: ext_authz: %w", err)
 	}
 	g.Log.Info("the bouncer answers Envoy's ext_authz", "address", l.Addr().String())
-	return &Server{extauthz.NewServer(g.check, secure), l}, nil
+	return &Server{extauthz.NewServer(g.checkCall, secure), l}, nil
 }
 
 // Serve answers until Stop. A nil Server returns at once.

@@ -1,0 +1,56 @@
+package tracing
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// checkName is the span of a check over gRPC, as OpenTelemetry names calls: service and method.
+const checkName = "envoy.service.auth.v3.Authorization/Check"
+
+// BeginCheck starts the span of a call by which Envoy asks about a request. Its parent is the span
+// that the call's metadata name, which is Envoy's, or else the one that the checked request names.
+// End is called once, with the status that the client of Envoy gets.
+func (e *Exporter) BeginCheck(ctx context.Context, call map[string][]string, checked *http.Request) (_ context.Context, end func(status int)) {
+	parent := form.Extract(ctx, carrierOf(call))
+	if !trace.SpanContextFromContext(parent).IsValid() {
+		parent = form.Extract(ctx, propagation.HeaderCarrier(checked.Header))
+	}
+	ctx, span := e.tracer.Start(parent, checkName, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
+		attribute.String("rpc.system", "grpc"), attribute.String("http.request.method", verb(checked.Method)),
+		attribute.String("url.path", checked.URL.Path), attribute.String("server.address", checked.Host),
+	))
+	return ctx, func(status int) {
+		span.SetAttributes(attribute.Int("http.response.status_code", status))
+		if status >= http.StatusInternalServerError {
+			span.SetStatus(codes.Error, "")
+		}
+		span.End()
+	}
+}
+
+// carrierOf takes the trace out of the metadata of a call. A field that is there twice counts as
+// missing.
+func carrierOf(call map[string][]string) propagation.MapCarrier {
+	out := propagation.MapCarrier{}
+	for name, lines := range call {
+		if low := strings.ToLower(name); len(lines) == 1 && (low == "traceparent" || low == "tracestate") {
+			out[low] = lines[0]
+		}
+	}
+	return out
+}
+
+// CheckHook is BeginCheck, or nil where nothing is traced.
+func (e *Exporter) CheckHook() func(context.Context, map[string][]string, *http.Request) (context.Context, func(status int)) {
+	if e == nil {
+		return nil
+	}
+	return e.BeginCheck
+}

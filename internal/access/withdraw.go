@@ -15,6 +15,26 @@ import (
 // nothing is kept but the audit, so that a later one with the same id finds nothing. It is
 // user.Service.Withdraw.
 func (s *Service) Withdraw(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.User, removed bool) error {
+	why := "the person was disabled"
+	if removed {
+		why = "the person was removed"
+	}
+	err := s.withdraw(ctx, tx, sc, why, func(r Request) bool { return r.isFor(u) })
+	if err != nil || !removed {
+		return err
+	}
+	return deleteOf(ctx, tx, u.ID)
+}
+
+// WithdrawOf ends within tx the grants of a resource that was removed, and the requests that
+// wait, so that they do not hold for a later one with the same name. It is
+// resource.Service.Withdraw.
+func (s *Service) WithdrawOf(ctx context.Context, tx *db.Tx, sc scope.Scope, resource int64) error {
+	return s.withdraw(ctx, tx, sc, "the resource was removed", func(r Request) bool { return r.ResourceID == resource })
+}
+
+// withdraw ends those of the requests and grants that match.
+func (s *Service) withdraw(ctx context.Context, tx *db.Tx, sc scope.Scope, why string, match func(Request) bool) error {
 	if err := tx.Lock(ctx, changes); err != nil {
 		return err
 	}
@@ -22,13 +42,9 @@ func (s *Service) Withdraw(ctx context.Context, tx *db.Tx, sc scope.Scope, u use
 	if err != nil {
 		return err
 	}
-	why := "the person was disabled"
-	if removed {
-		why = "the person was removed"
-	}
 	var entries []audit.Entry
 	for _, r := range all {
-		if !r.isFor(u) {
+		if !match(r) {
 			continue
 		}
 		event := r.end(sc.Actor.Name, why, db.Stamp(s.Now()))
@@ -42,15 +58,10 @@ func (s *Service) Withdraw(ctx context.Context, tx *db.Tx, sc scope.Scope, u use
 		}
 		entries = append(entries, r.entry(event, map[string]any{"subject_id": r.SubjectID, "action": r.Action, "reason": why}))
 	}
-	if len(entries) > 0 {
-		if err := audit.Append(ctx, tx, sc, s.Now(), entries...); err != nil {
-			return err
-		}
-	}
-	if !removed {
+	if len(entries) == 0 {
 		return nil
 	}
-	return deleteOf(ctx, tx, u.ID)
+	return audit.Append(ctx, tx, sc, s.Now(), entries...)
 }
 
 // isFor reports whether a request is for a person, by id, user name or address, or was filed

@@ -1,6 +1,7 @@
 package delivery_test
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -64,6 +65,28 @@ func TestAccessOfLeavers(t *testing.T) {
 		log := string(s.Admin.Do(t, "GET", "/audit/events?limit=1000", nil).Want(200).Body)
 		if n := strings.Count(log, `"ACCESS_REVOKED"`); n != 4 {
 			t.Errorf("the audit has %d revocations: %s", n, log)
+		}
+	})
+}
+
+// TestAccessOfRemovedResource: a grant ends with its resource, and does not hold for a later
+// one with the same name.
+func TestAccessOfRemovedResource(t *testing.T) {
+	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
+		w := newAccessWorld(t, s)
+		granted, waiting := w.file(t, "ada"), w.file(t, "bob")
+		w.act(t, w.approver, granted, "approve", body{"duration_seconds": 3600}).Want(200)
+		w.says(t, "ada", "PERMIT")
+		control := fmt.Sprintf("/policies/%v", first(s.Admin.Do(t, "GET", "/policies?environment=sandbox", nil).Want(200).Get("policies"))["id"])
+		s.Admin.Do(t, "PUT", control, body{"resource_id": nil}).Want(200)
+		s.Admin.Do(t, "DELETE", fmt.Sprintf("/resources/%d", w.resource), nil).Want(200)
+		w.resource = s.Admin.Do(t, "POST", "/resources", body{"name": "payroll", "type": "api", "path": "/payroll", "environment": "sandbox"}).Want(201).ID()
+		s.Admin.Do(t, "PUT", control, body{"resource_id": w.resource}).Want(200)
+		w.says(t, "ada", "DENY")
+		for id, want := range map[int64]string{granted: "revoked", waiting: "denied"} {
+			if res := w.request(t, id); res.Get("status") != want || res.Get("decision_reason") != "the resource was removed" {
+				t.Errorf("want %s: %s", want, res.Body)
+			}
 		}
 	})
 }

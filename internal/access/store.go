@@ -78,6 +78,17 @@ func over(ctx context.Context, tx *db.Tx, now time.Time) ([]Request, error) {
 	return db.All[Request](ctx, tx, `SELECT `+columns+` FROM access_requests WHERE status = 'approved' AND expires_at <= $1 ORDER BY id LIMIT 100`, now)
 }
 
+// unended are the requests that wait, and the grants whose end is not recorded.
+func unended(ctx context.Context, tx *db.Tx) ([]Request, error) {
+	return db.All[Request](ctx, tx, `SELECT `+columns+` FROM access_requests WHERE status IN ('pending', 'approved') ORDER BY id`)
+}
+
+// deleteOf deletes the requests of a person who was removed.
+func deleteOf(ctx context.Context, tx *db.Tx, id string) error {
+	_, err := tx.Exec(ctx, `DELETE FROM access_requests WHERE subject_id = $1 OR (requested_by_kind = 'user' AND requested_by_id = $1)`, id)
+	return err
+}
+
 func forget(ctx context.Context, tx *db.Tx, before time.Time) error {
 	_, err := tx.Exec(ctx, `DELETE FROM access_requests WHERE status IN ('denied', 'revoked', 'expired') AND created_at < $1`, before)
 	return err

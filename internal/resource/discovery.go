@@ -242,7 +242,7 @@ func (d *discovery) makeRoom(ctx context.Context) (int64, error) {
 				return 0, err
 			}
 		}
-		if err := s.drop(ctx, tx, r); err != nil {
+		if err := s.drop(ctx, tx, d.sc, r); err != nil {
 			return 0, err
 		}
 		return 1, s.record(ctx, tx, d.sc, r, "deleted", map[string]any{"auto_discovered": true, "requests": seen[id], "reason": "it made room for a host with traffic"})

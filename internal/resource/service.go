@@ -34,6 +34,9 @@ type Service struct {
 	// a resource out of all lists (package bouncer). Nil: there are no lists.
 	AddToBouncer       func(ctx context.Context, tx *db.Tx, sc scope.Scope, bouncer int64, resources []int64) error
 	RemoveFromBouncers func(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) error
+	// Withdraw ends what was granted for a time on a resource that is removed (package
+	// access); nil: nothing is.
+	Withdraw func(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) error
 	// Assist is asked where the heuristic is not sure, for tenants with AssistOn; nil: it
 	// is never asked.
 	Assist   Assistant
@@ -181,7 +184,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifVersion int6
 			return fault.New(fault.Conflict, "resource_in_use", "controls or bouncers still name this resource").
 				With("policies", r.Policies).With("bouncers", bouncers)
 		}
-		if err := s.drop(ctx, tx, r); err != nil {
+		if err := s.drop(ctx, tx, sc, r); err != nil {
 			return err
 		}
 		return s.record(ctx, tx, sc, r, "deleted", nil)
@@ -267,11 +270,14 @@ func (s *Service) replace(ctx context.Context, tx *db.Tx, next Resource) (Resour
 	return update(ctx, tx, next)
 }
 
-func (s *Service) drop(ctx context.Context, tx *db.Tx, r Resource) error {
+func (s *Service) drop(ctx context.Context, tx *db.Tx, sc scope.Scope, r Resource) error {
 	if err := s.noteChanged(ctx, tx, r.Environment, r.ID); err != nil {
 		return err
 	}
-	return remove(ctx, tx, r.ID)
+	if err := remove(ctx, tx, r.ID); err != nil || s.Withdraw == nil {
+		return err
+	}
+	return s.Withdraw(ctx, tx, sc, r.ID)
 }
 
 // record writes the audit row and the event of a change.

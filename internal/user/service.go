@@ -22,7 +22,7 @@ const Revision = "auth"
 // LimitKind is what people are called in a tenant's limits.
 const LimitKind = "users"
 
-// Service holds the use cases on people. All fields but ForgetHooks are needed.
+// Service holds the use cases on people. All fields but ForgetHooks and Withdraw are needed.
 type Service struct {
 	Stores *db.Cluster
 	Hasher *Hasher
@@ -39,6 +39,17 @@ type Service struct {
 	// ForgetHooks delete within tx what others keep of a person who is removed, so
 	// that a later one with the same id finds nothing of it.
 	ForgetHooks []func(ctx context.Context, tx *db.Tx, who scope.Actor) error
+	// Withdraw ends within tx what was granted for a time to a person who is disabled or
+	// removed; nil: nothing is.
+	Withdraw func(ctx context.Context, tx *db.Tx, sc scope.Scope, u User, removed bool) error
+}
+
+// withdraw calls Withdraw.
+func (s *Service) withdraw(ctx context.Context, tx *db.Tx, sc scope.Scope, u User, removed bool) error {
+	if s.Withdraw == nil {
+		return nil
+	}
+	return s.Withdraw(ctx, tx, sc, u, removed)
 }
 
 // Create adds a person. It answers 403 where the caller does not hold what the
@@ -246,6 +257,11 @@ func (s *Service) replace(ctx context.Context, tx *db.Tx, sc scope.Scope, before
 			return err
 		}
 	}
+	if before.Status == Active && after.Status != Active {
+		if err := s.withdraw(ctx, tx, sc, before, false); err != nil {
+			return err
+		}
+	}
 	changes := changesOf(before, after)
 	if ends == EndsKeys {
 		changes["api_keys_ended"] = true
@@ -284,6 +300,9 @@ func (s *Service) Remove(ctx context.Context, tx *db.Tx, sc scope.Scope, id stri
 		return User{}, err
 	}
 	if err := s.Revoke(ctx, tx, id, EndsAll); err != nil {
+		return User{}, err
+	}
+	if err := s.withdraw(ctx, tx, sc, u, true); err != nil {
 		return User{}, err
 	}
 	for _, forget := range s.ForgetHooks {

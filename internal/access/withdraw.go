@@ -1,0 +1,87 @@
+package access
+
+import (
+	"context"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+)
+
+// Withdraw ends within tx what a person has who was disabled or removed: grants are revoked,
+// and requests that wait are denied, by whichever name they were filed. Of a removed person
+// nothing is kept but the audit, so that a later one with the same id finds nothing. It is
+// user.Service.Withdraw.
+func (s *Service) Withdraw(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.User, removed bool) error {
+	why := "the person was disabled"
+	if removed {
+		why = "the person was removed"
+	}
+	err := s.withdraw(ctx, tx, sc, why, func(r Request) bool { return r.isFor(u) })
+	if err != nil || !removed {
+		return err
+	}
+	return deleteOf(ctx, tx, u.ID)
+}
+
+// WithdrawOf ends within tx the grants of a resource that was removed, and the requests that
+// wait, so that they do not hold for a later one with the same name. It is
+// resource.Service.Withdraw.
+func (s *Service) WithdrawOf(ctx context.Context, tx *db.Tx, sc scope.Scope, resource int64) error {
+	return s.withdraw(ctx, tx, sc, "the resource was removed", func(r Request) bool { return r.ResourceID == resource })
+}
+
+// withdraw ends those of the requests and grants that match.
+func (s *Service) withdraw(ctx context.Context, tx *db.Tx, sc scope.Scope, why string, match func(Request) bool) error {
+	if err := tx.Lock(ctx, changes); err != nil {
+		return err
+	}
+	all, err := unended(ctx, tx)
+	if err != nil {
+		return err
+	}
+	var entries []audit.Entry
+	for _, r := range all {
+		if !match(r) {
+			continue
+		}
+		event := r.end(sc.Actor.Name, why, db.Stamp(s.Now()))
+		if r, err = update(ctx, tx, r); err != nil {
+			return err
+		}
+		if r.ExpiresAt != nil {
+			if err := noteChange(ctx, tx, r.Environment); err != nil {
+				return err
+			}
+		}
+		entries = append(entries, r.entry(event, map[string]any{"subject_id": r.SubjectID, "action": r.Action, "reason": why}))
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	return audit.Append(ctx, tx, sc, s.Now(), entries...)
+}
+
+// isFor reports whether a request is for a person, by id, user name or address, or was filed
+// by them.
+func (r Request) isFor(u user.User) bool {
+	folded := user.Fold(r.SubjectID)
+	return r.SubjectID == u.ID || folded == user.Fold(u.Username) || folded == user.Fold(u.Email) || r.CallerKind == string(scope.Person) && r.CallerID == u.ID
+}
+
+// end ends a request that waits or was approved, and returns the name of the event.
+func (r *Request) end(by, why string, now time.Time) string {
+	switch r.at(now).Status {
+	case Pending:
+		r.Status, r.DecidedBy, r.DecidedAt, r.DecisionReason = Denied, &by, &now, why
+		return "ACCESS_DENIED"
+	case Approved:
+		r.Status, r.EndedBy, r.EndedAt, r.DecisionReason = Revoked, &by, &now, why
+		return "ACCESS_REVOKED"
+	default:
+		r.Status, r.EndedAt = Expired, r.ExpiresAt
+		return "ACCESS_EXPIRED"
+	}
+}

@@ -1,13 +1,18 @@
 package delivery_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
 
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
@@ -15,7 +20,10 @@ import (
 // denials of another one cannot.
 func TestRequestAccessInEachAnswer(t *testing.T) {
 	fulltest.Only(t)
-	s := apptest.StartServer(t, dbtest.SQLite)
+	apptest.Each(t, requestAccessInEachAnswer)
+}
+
+func requestAccessInEachAnswer(t *testing.T, s *apptest.Server) {
 	resource := func(name, source string) int64 {
 		id := s.Admin.Do(t, "POST", "/resources", body{"name": name, "type": "api", "path": "/" + name, "environment": "sandbox"}).Want(201).ID()
 		apptest.Activate(t, s.Admin, name, "sandbox", source, body{"resource_id": id})
@@ -26,9 +34,16 @@ func TestRequestAccessInEachAnswer(t *testing.T) {
 	apptest.Enforce(t, s.Admin, "sandbox")
 	key := s.Key(t, s.Admin, "sandbox", "decisions:read")
 	app, _ := apptest.Application(t)
+	grpcAddr := freeport.Addr(t)
 	b := s.Bouncer(t, s.Admin, body{
 		"name": "b", "environment": "sandbox", "resource_ids": []int64{open, shut}, "configuration": body{"identity": body{"forward_auth_headers": true}},
-	}, app)
+	}, app, "GATEHOUSE_BOUNCER_GRPC_LISTEN="+grpcAddr)
+	conn, err := grpc.NewClient(grpcAddr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	envoy := authv3.NewAuthorizationClient(conn)
 	hints := func(name string, id int64) map[string]any {
 		ask := body{"user": body{"id": "ada"}, "action": body{"name": "read"}, "resource": body{"id": id}}
 		az := body{"subject": body{"type": "user", "id": "ada"}, "action": body{"name": "read"}, "resource": body{"type": "api", "id": fmt.Sprint(id)}}
@@ -40,6 +55,7 @@ func TestRequestAccessInEachAnswer(t *testing.T) {
 			"evaluations":  contextOf(first(root(key).Do(t, "POST", "/access/v1/evaluations?environment=sandbox", body{"evaluations": []body{az}}).Want(200).Get("evaluations")))["request_access"],
 			"bouncer":      b.As("ada", "").Do(t, "GET", "/"+name, nil).Want(403).Get("request_access"),
 			"forward-auth": forward.Do(t, "GET", "/_bouncer/auth", nil).Want(403).Get("request_access"),
+			"ext_authz":    refusedByEnvoy(t, envoy, "/"+name)["request_access"],
 		}
 	}
 	apptest.Answers(t, b.As("ada", ""), "/vault", 403, 20*time.Second)
@@ -68,6 +84,27 @@ func TestRequestAccessInEachAnswer(t *testing.T) {
 	if granted.Want(200).Get("request_access") != nil || granted.Get("decision") != "PERMIT" {
 		t.Errorf("what is granted can be requested: %s", granted.Body)
 	}
+}
+
+// refusedByEnvoy is the body that Envoy gives to ada.
+func refusedByEnvoy(t *testing.T, envoy authv3.AuthorizationClient, path string) map[string]any {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	answer, err := envoy.Check(ctx, &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
+			Method: "GET", Path: path, Host: "app.test", Scheme: "https", Headers: map[string]string{"x-auth-request-user": "ada"},
+		}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	no := answer.GetDeniedResponse()
+	var doc map[string]any
+	if err := json.Unmarshal([]byte(no.GetBody()), &doc); err != nil || no.GetStatus().GetCode() != 403 {
+		t.Errorf("Envoy gives %v: %q (%v)", no.GetStatus(), no.GetBody(), err)
+	}
+	return doc
 }
 
 // first is the first object of a list.

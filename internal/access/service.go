@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
 // Asked is the resource that a request names.
@@ -43,6 +44,12 @@ type Service struct {
 	// its transaction; nil: there are none.
 	Broken func(ctx context.Context, tx *db.Tx, r Request, ended bool) error
 }
+
+// The audit events of decided requests.
+const (
+	eventApproved = "ACCESS_APPROVED"
+	eventDenied   = "ACCESS_DENIED"
+)
 
 // changes is held while requests change, so that their number and state hold.
 const changes = "access"
@@ -176,7 +183,7 @@ func checkRoom(ctx context.Context, tx *db.Tx, r Request) error {
 
 // Approve grants what was requested for a time.
 func (s *Service) Approve(ctx context.Context, sc scope.Scope, id int64, a Approval) (Request, error) {
-	return s.decide(ctx, sc, id, "ACCESS_APPROVED", func(ctx context.Context, tx *db.Tx, r *Request, now time.Time) error {
+	return s.decide(ctx, sc, id, eventApproved, func(ctx context.Context, tx *db.Tx, r *Request, now time.Time) error {
 		return grant(ctx, tx, r, now, a)
 	})
 }
@@ -193,6 +200,13 @@ func grant(ctx context.Context, tx *db.Tx, r *Request, now time.Time, a Approval
 	if in, err := resource.EnvironmentOf(ctx, tx, r.ResourceID); err != nil || in != r.Environment {
 		return errors.Join(err, fault.NotFoundf("no such resource"))
 	}
+	disabled, err := user.IsDisabled(ctx, tx, r.SubjectID)
+	if err != nil {
+		return err
+	}
+	if disabled {
+		return fault.New(fault.Conflict, "subject_disabled", "the person is disabled, and nothing can be granted to them")
+	}
 	end := now.Add(time.Duration(a.Duration) * time.Second)
 	r.Status, r.StartsAt, r.ExpiresAt, r.DecisionReason = Approved, &now, &end, a.Reason
 	return nil
@@ -200,7 +214,7 @@ func grant(ctx context.Context, tx *db.Tx, r *Request, now time.Time, a Approval
 
 // Deny refuses a request.
 func (s *Service) Deny(ctx context.Context, sc scope.Scope, id int64, d Refusal) (Request, error) {
-	return s.decide(ctx, sc, id, "ACCESS_DENIED", func(_ context.Context, _ *db.Tx, r *Request, _ time.Time) error {
+	return s.decide(ctx, sc, id, eventDenied, func(_ context.Context, _ *db.Tx, r *Request, _ time.Time) error {
 		r.Status, r.DecisionReason = Denied, d.Reason
 		return nil
 	})
@@ -273,6 +287,11 @@ func (s *Service) save(ctx context.Context, tx *db.Tx, sc scope.Scope, event str
 		}
 		changed["reason"], changed["opened_by"] = r.Reason, r.RequestedBy
 		if err := s.tell(ctx, tx, sc.Tenant, r); err != nil {
+			return r, err
+		}
+	}
+	if event == eventApproved || event == eventDenied {
+		if err := s.Outbox.Broadcast(ctx, tx, sc.Tenant, s.decided(r)); err != nil {
 			return r, err
 		}
 	}
@@ -361,6 +380,14 @@ func (r Request) entry(event string, changed map[string]any) audit.Entry {
 // path is where the console shows the request.
 func (r Request) path() string {
 	return "/requests?" + url.Values{"environment": {string(r.Environment)}, "request": {strconv.FormatInt(r.ID, 10)}}.Encode()
+}
+
+// decided tells approvers that a request needs no decision any more.
+func (s *Service) decided(r Request) notify.Note {
+	n := s.note(r)
+	n.Resolved, n.Text, n.At = true, r.DecisionReason, db.Stamp(s.Now())
+	n.Facts = append(n.Facts, format.Fact{Name: "status", Value: r.Status}, format.Fact{Name: "decided by", Value: *r.DecidedBy})
+	return n
 }
 
 // note tells approvers of a request.

@@ -77,7 +77,7 @@ func (s *Service) DecideBy(ctx context.Context, tx *db.Tx, sc scope.Scope, id in
 	r.DecidedBy, r.DecidedAt = &by, &now
 	if !v.Approved {
 		r.Status, r.DecisionReason = Denied, v.Reason
-		_, err := s.save(ctx, tx, sc, "ACCESS_DENIED", r)
+		_, err := s.save(ctx, tx, sc, eventDenied, r)
 		return err
 	}
 	longest := v.Longest
@@ -93,7 +93,7 @@ func (s *Service) DecideBy(ctx context.Context, tx *db.Tx, sc scope.Scope, id in
 	if err := grant(ctx, tx, &r, now, Approval{Duration: v.Seconds, Reason: v.Reason}); err != nil {
 		return err
 	}
-	_, err = s.save(ctx, tx, sc, "ACCESS_APPROVED", r)
+	_, err = s.save(ctx, tx, sc, eventApproved, r)
 	return err
 }
 

@@ -33,6 +33,12 @@ func (s *Service) WithdrawOf(ctx context.Context, tx *db.Tx, sc scope.Scope, res
 	return s.withdraw(ctx, tx, sc, "the resource was removed", func(r Request) bool { return r.ResourceID == resource })
 }
 
+// WithdrawSubject ends within tx the grants of a subject that was removed, and its requests that
+// wait. It is agent.Service.Withdraw.
+func (s *Service) WithdrawSubject(ctx context.Context, tx *db.Tx, sc scope.Scope, subject string) error {
+	return s.withdraw(ctx, tx, sc, "the agent was removed", func(r Request) bool { return r.SubjectID == subject })
+}
+
 // withdraw ends those of the requests and grants that match.
 func (s *Service) withdraw(ctx context.Context, tx *db.Tx, sc scope.Scope, why string, match func(Request) bool) error {
 	if err := tx.Lock(ctx, changes); err != nil {
@@ -56,6 +62,11 @@ func (s *Service) withdraw(ctx context.Context, tx *db.Tx, sc scope.Scope, why s
 				return err
 			}
 		}
+		if event == eventDenied {
+			if err := s.Outbox.Broadcast(ctx, tx, sc.Tenant, s.decided(r)); err != nil {
+				return err
+			}
+		}
 		entries = append(entries, r.entry(event, map[string]any{"subject_id": r.SubjectID, "action": r.Action, "reason": why}))
 	}
 	if len(entries) == 0 {
@@ -76,7 +87,7 @@ func (r *Request) end(by, why string, now time.Time) string {
 	switch r.at(now).Status {
 	case Pending:
 		r.Status, r.DecidedBy, r.DecidedAt, r.DecisionReason = Denied, &by, &now, why
-		return "ACCESS_DENIED"
+		return eventDenied
 	case Approved:
 		r.Status, r.EndedBy, r.EndedAt, r.DecisionReason = Revoked, &by, &now, why
 		return "ACCESS_REVOKED"

@@ -30,6 +30,8 @@ type Service struct {
 	Subjects string
 	// Auth issues and ends the keys of agents.
 	Auth *auth.Service
+	// Withdraw ends within tx what was granted to a subject that is removed (package access).
+	Withdraw func(ctx context.Context, tx *db.Tx, sc scope.Scope, subject string) error
 }
 
 // List is one page of the agents, by id.
@@ -124,6 +126,11 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64
 		}
 		if err := errors.Join(remove(ctx, tx, id), removeUsage(ctx, tx, id)); err != nil {
 			return err
+		}
+		if s.Withdraw != nil {
+			if err := s.Withdraw(ctx, tx, sc, SubjectID(id)); err != nil {
+				return err
+			}
 		}
 		return s.record(ctx, tx, sc, a, "AI_AGENT_DELETED", nil)
 	})

@@ -169,7 +169,7 @@ func startTelemetry(p *parts, target *outbound.Client, active func(context.Conte
 // startAccess sets up requests for access.
 func startAccess(p *parts, outbox notify.Outbox) {
 	p.access = &access.Service{Stores: p.stores, Now: p.now, NewID: newID, Outbox: outbox, Resource: askedResource(p), Person: personNamed(p), Filed: queueRequest, Broken: queueGrant}
-	p.users.Withdraw, p.resources.Withdraw = p.access.Withdraw, p.access.WithdrawOf
+	p.users.Withdraw, p.resources.Withdraw, p.agents.Withdraw = p.access.Withdraw, p.access.WithdrawOf, p.access.WithdrawSubject
 	p.hourly("ends of grants", func(ctx context.Context, t scope.TenantID) error {
 		return p.access.Expire(ctx, auth.SystemScope(t, "access", ""))
 	})

@@ -2,6 +2,7 @@ package user
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -14,11 +15,30 @@ import (
 func (s *Service) Lookup(ctx context.Context, sc scope.Scope, id string) (User, error) {
 	var u User
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		if u, err = selectUser(ctx, tx, id); fault.Is(err, fault.NotFound) {
-			u, err = selectByName(ctx, tx, Fold(id))
-		}
+		u, err = findBySubject(ctx, tx, id)
 		return err
 	})
+	return u, err
+}
+
+// IsDisabled reports whether a subject names a disabled person, by id, user name or address.
+func IsDisabled(ctx context.Context, tx *db.Tx, subject string) (bool, error) {
+	u, err := findBySubject(ctx, tx, subject)
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	return u.Status == Disabled, err
+}
+
+// findBySubject finds a person by id, else by user name or address.
+func findBySubject(ctx context.Context, tx *db.Tx, subject string) (User, error) {
+	u, err := selectUser(ctx, tx, subject)
+	if fault.Is(err, fault.NotFound) {
+		u, err = selectByName(ctx, tx, Fold(subject))
+	}
+	if errors.Is(err, db.ErrNoRows) {
+		err = fault.NotFoundf("no such person")
+	}
 	return u, err
 }
 

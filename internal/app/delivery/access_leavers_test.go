@@ -48,6 +48,11 @@ func TestAccessOfLeavers(t *testing.T) {
 			}
 		}
 		answer(t, w.act(t, w.approver, waiting, "approve", hour), 409, "already_decided")
+		for _, name := range []string{"ada", "Ada.Lee", "ada@example.com"} { // an application does not know of it
+			id := w.file(t, name)
+			answer(t, w.act(t, w.approver, id, "approve", hour), 409, "subject_disabled")
+			w.act(t, w.approver, id, "deny", body{"reason": "left"}).Want(200)
+		}
 		s.Admin.Do(t, "PUT", "/users/ada", body{"status": "active"}).Want(200)
 		ended()
 

@@ -19,7 +19,7 @@ var screens = []string{
 	"/", "/policies", "/policies/new", "/policies/1", "/policies/1?tab=tests", "/policies/1?tab=versions",
 	"/policies/1?tab=usage", "/libraries", "/repositories", "/libraries?environment=production", "/simulator", "/simulator?policy=1", "/simulator?policy=1&tab=history", "/simulator?tab=compare",
 	"/decisions", "/replays", "/resources", "/resources/1", "/inventory", "/coverage", "/coverage?gaps=true",
-	"/bouncers", "/bouncers/1", "/revisions", "/users", "/users/dora", "/users/nobody-here", "/settings/sign-on", "/api-keys", "/audit", "/tenant", "/tenant/domains", "/tenant/billing", "/tenant/usage", "/webhooks", "/webhooks/2", "/data-sources", "/data-sources/2", "/notifications", "/notifications?channel=1", "/notifications/deliveries", "/notifications/deliveries?status=dlq", "/notifications/deliveries?status=digested", "/notifications/alert-rules", "/notifications/alert-rules?rule=1", "/telemetry", "/agents", "/requests", "/requests?request=2", "/tenants", "/tenants?tenant=default", "/vendors", "/settings",
+	"/bouncers", "/bouncers/1", "/revisions", "/users", "/users/dora", "/users/nobody-here", "/settings/sign-on", "/api-keys", "/audit", "/tenant", "/tenant/domains", "/tenant/regions", "/tenant/billing", "/tenant/usage", "/webhooks", "/webhooks/2", "/data-sources", "/data-sources/2", "/notifications", "/notifications?channel=1", "/notifications/deliveries", "/notifications/deliveries?status=dlq", "/notifications/deliveries?status=digested", "/notifications/alert-rules", "/notifications/alert-rules?rule=1", "/telemetry", "/agents", "/requests", "/requests?request=2", "/tenants", "/tenants?tenant=default", "/vendors", "/settings",
 	"/nowhere", "/policies/999999", "/bouncers/999999", "/?environment=production", "/policies?environment=production",
 }
 
@@ -62,6 +62,7 @@ func TestConsole(t *testing.T) {
 	t.Run("an agent is kept", func(t *testing.T) { agentKept(p.in(t)) })
 	t.Run("an alert rule is kept", func(t *testing.T) { ruleKept(p.in(t)) })
 	t.Run("a domain is verified", func(t *testing.T) { domainVerified(p.in(t), d) })
+	t.Run("a move is planned and stopped", func(t *testing.T) { moveStopped(p.in(t)) })
 	t.Run("the bill is changed", func(t *testing.T) { billChanged(p.in(t)) })
 	t.Run("access is decided", func(t *testing.T) { accessDecided(p.in(t), d) })
 	t.Run("everything is followed", func(t *testing.T) { everythingFollowed(p.in(t)) })

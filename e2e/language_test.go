@@ -10,7 +10,7 @@ import (
 
 // spoken are screens that are read in each language.
 var spoken = []string{
-	"/tenant/domains", "/tenant/billing", "/tenant/usage", "/tenant/usage?granularity=hour", "/webhooks", "/webhooks/2", "/data-sources", "/data-sources/2", "/agents", "/agents?agent=2", "/requests", "/requests?request=2", "/requests?request=4",
+	"/tenant/domains", "/tenant/regions", "/tenant/billing", "/tenant/usage", "/tenant/usage?granularity=hour", "/webhooks", "/webhooks/2", "/data-sources", "/data-sources/2", "/agents", "/agents?agent=2", "/requests", "/requests?request=2", "/requests?request=4",
 	"/coverage", "/coverage?gaps=true", "/decisions?user_id=mallory",
 	"/settings/sign-on", "/users/dora", "/notifications", "/notifications?channel=1", "/notifications/deliveries", "/notifications/alert-rules", "/notifications/alert-rules?rule=1", "/vendors", "/telemetry",
 }

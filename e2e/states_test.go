@@ -19,7 +19,7 @@ var addresses = []string{
 	"/libraries", "/repositories", "/simulator?policy=1", "/simulator?policy=1&tab=history",
 	"/decisions", "/decisions/00000000-0000-4000-8000-000000000000", "/replays", "/resources", "/resources/1", "/inventory", "/coverage",
 	"/bouncers", "/bouncers/1", "/revisions", "/users", "/users/admin", "/settings/sign-on", "/settings/security", "/api-keys", "/audit",
-	"/tenant", "/tenant/domains", "/tenant/billing", "/tenant/usage", "/webhooks", "/webhooks/1", "/data-sources", "/data-sources/1",
+	"/tenant", "/tenant/domains", "/tenant/regions", "/tenant/billing", "/tenant/usage", "/webhooks", "/webhooks/1", "/data-sources", "/data-sources/1",
 	"/notifications", "/notifications/deliveries", "/notifications/alert-rules", "/integrations", "/telemetry", "/agents", "/requests", "/tenants", "/vendors", "/settings",
 }
 

@@ -46,8 +46,10 @@ func updateIntegration(ctx context.Context, tx *db.Tx, it Integration) (Integrat
 }
 
 func deleteIntegration(ctx context.Context, tx *db.Tx, id int64) error {
-	for _, sql := range []string{`DELETE FROM integration_messages WHERE integration_id = $1`, `DELETE FROM integration_runs WHERE integration_id = $1`,
-		`DELETE FROM integration_inbound WHERE integration_id = $1`, `DELETE FROM integrations WHERE id = $1`} {
+	for _, sql := range []string{
+		`DELETE FROM integration_messages WHERE integration_id = $1`, `DELETE FROM integration_runs WHERE integration_id = $1`,
+		`DELETE FROM integration_inbound WHERE integration_id = $1`, `DELETE FROM integrations WHERE id = $1`,
+	} {
 		if _, err := tx.Exec(ctx, sql, id); err != nil {
 			return err
 		}

@@ -141,6 +141,7 @@ export const screens: Screen[] = [
     nav: { group: "settings", title: "nav.tenant", icon: "tenant", key: "t" },
   },
   { path: "/tenant/domains", load: () => import("./pages/tenants/Domains"), permission: "tenants:read" },
+  { path: "/tenant/regions", load: () => import("./pages/tenants/Regions"), permission: "tenants:read" },
   { path: "/tenant/billing", load: () => import("./pages/tenants/Billing"), permission: "billing:read" },
   { path: "/tenant/usage", load: () => import("./pages/tenants/UsageScreen"), permission: "tenants:read" },
   {

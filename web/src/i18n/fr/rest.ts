@@ -9,6 +9,7 @@ import integrations from "./integrations";
 import inventory from "./inventory";
 import keys from "./keys";
 import notifications from "./notifications";
+import regions from "./regions";
 import replays from "./replays";
 import repositories from "./repositories";
 import requests from "./requests";
@@ -38,6 +39,7 @@ export default {
   inventory,
   keys,
   notifications,
+  regions,
   replays,
   repositories,
   requests,

@@ -49,6 +49,7 @@ export default function Tenant() {
             <Link to="/api-keys">{t("nav.keys")}</Link>
             {can("users:read") && <Link to="/users">{t("nav.users")}</Link>}
             <Link to="/tenant/domains">{t("domains.title")}</Link>
+            <Link to="/tenant/regions">{t("regions.title")}</Link>
             <Link to="/tenant/usage">{t("tenants.usageTitle")}</Link>
             {can("billing:read") && <Link to="/tenant/billing">{t("tenants.billing")}</Link>}
           </p>

@@ -15,6 +15,7 @@ import { PageHeader, Panel } from "../../ui/PageHeader";
 import { StatusOf } from "../../ui/Status";
 import { useClearFilters, useFilter } from "../../ui/scope";
 import { Time } from "../../ui/Time";
+import { regions } from "./regions";
 import { Alerts, Facts } from "./Tenant";
 import { TenantSettings } from "./TenantSettings";
 import { Calls, Limits } from "./Usage";
@@ -22,17 +23,6 @@ import "../policies/workbench.css";
 
 type Tenant = Schemas["Tenant"];
 const plans = ["standard", "pro", "enterprise"] as const;
-const regions = [
-  "us-east-1",
-  "us-west-2",
-  "ca-central-1",
-  "eu-west-1",
-  "eu-central-1",
-  "eu-north-1",
-  "ap-southeast-1",
-  "ap-northeast-1",
-  "ap-south-1",
-] as const;
 
 /** The tenants of the deployment, for platform administrators. */
 export default function Tenants() {
@@ -258,7 +248,7 @@ function Create({ close, created }: { close: () => void; created: (made: Tenant)
           />
           <Select
             label={t("tenants.region")}
-            data={[...regions]}
+            data={regions}
             value={region}
             onChange={(v) => setRegion((v as Tenant["region"]) ?? "us-east-1")}
             allowDeselect={false}

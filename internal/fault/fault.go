@@ -70,10 +70,13 @@ func Newf(k Kind, code, format string, args ...any) *Error {
 	return New(k, code, fmt.Sprintf(format, args...))
 }
 
+// Unchanged is the expected version of settings that nobody has changed yet: their version is 0.
+const Unchanged = -1
+
 // CheckVersion is the fault of an object that is no longer of the expected version:
 // Precondition "precondition_failed". An expected version of 0 is any.
 func CheckVersion(object string, current, expected int64) error {
-	if expected == 0 || expected == current {
+	if expected == 0 || expected == current || expected == Unchanged && current == 0 {
 		return nil
 	}
 	return Newf(Precondition, "precondition_failed", "the %s is at version %d", object, current)

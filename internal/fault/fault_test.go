@@ -22,3 +22,16 @@ func TestJoin(t *testing.T) {
 		t.Errorf("of a refusal among them: %v", err)
 	}
 }
+
+func TestCheckVersion(t *testing.T) {
+	for _, tc := range []struct {
+		current, expected int64
+		holds             bool
+	}{
+		{3, 3, true}, {3, 2, false}, {3, 0, true}, {0, 0, true}, {0, 1, false}, {0, Unchanged, true}, {1, Unchanged, false},
+	} {
+		if err := CheckVersion("object", tc.current, tc.expected); (err == nil) != tc.holds {
+			t.Errorf("version %d, expected %d: %v", tc.current, tc.expected, err)
+		}
+	}
+}

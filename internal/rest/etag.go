@@ -58,11 +58,20 @@ func expected(header string) ([]int64, error) {
 		}
 		header = header[len(tag[0]):]
 		version, err := strconv.ParseInt(tag[2], 10, 64)
-		if err == nil && version > 0 && tag[1] == "" && tag[2] == strconv.FormatInt(version, 10) && !slices.Contains(versions, version) {
-			versions = append(versions, version)
+		if err == nil && version >= 0 && tag[1] == "" && tag[2] == strconv.FormatInt(version, 10) && !slices.Contains(versions, exactly(version)) {
+			versions = append(versions, exactly(version))
 		}
 	}
 	return versions, nil
+}
+
+// exactly returns the version that a tag stands for. Settings have version 0 before their first
+// change, and their tag is no wildcard.
+func exactly(version int64) int64 {
+	if version == 0 {
+		return fault.Unchanged
+	}
+	return version
 }
 
 // tagged matches the first entity tag of a list with the separator after it. Its groups are the

@@ -351,3 +351,20 @@ func TestDirectoryPagesAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestDirectorySettingsUnchanged: the tag of settings that nobody has changed yet holds until
+// somebody changes them, and is no wildcard after that.
+func TestDirectorySettingsUnchanged(t *testing.T) {
+	fulltest.Only(t)
+	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
+		const path = "/tenants/default/scim"
+		first := s.Admin.Do(t, "GET", path, nil).Want(200).Header.Get("ETag")
+		under := func(tag string) *apptest.Response {
+			return s.Admin.With("If-Match", tag).Do(t, "PUT", path, body{"match_subject": true})
+		}
+		under(`"1"`).Want(412)
+		second := under(first).Want(200).Header.Get("ETag")
+		under(first).Want(412)
+		under(first + ", " + second).Want(200)
+	})
+}

@@ -233,7 +233,7 @@ func (p *tab) button(text string) {
 func (p *tab) choose(label, option string) {
 	p.t.Helper()
 	p.press(fmt.Sprintf("input[aria-label=%q], input[placeholder=%q]", label, label))
-	find := fmt.Sprintf(`document.querySelector(".gh-veil") ? undefined : [...document.querySelectorAll("[role=option]")].find(o => o.innerText.trim() === %q)`, option)
+	find := fmt.Sprintf(`document.querySelector(".gh-veil") ? undefined : [...document.querySelectorAll("[role=option]")].find(o => o.checkVisibility() && o.innerText.trim() === %q)`, option)
 	p.wait("the option "+option, find)
 	p.do("choosing "+option, chromedp.Evaluate[chromedp.Void]("("+find+`).click()`))
 }

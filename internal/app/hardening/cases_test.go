@@ -83,7 +83,7 @@ type party struct {
 	policy, resource, bouncer int64
 	scenario, simulation      int64
 	webhook, agent            int64
-	source, sync              int64
+	source, sync, integration int64
 	user, keyID               string
 }
 
@@ -237,6 +237,17 @@ func (op operation) query() string {
 	return strings.Replace(out, "&", "?", 1)
 }
 
+// headers are lines with the fields that the operation wants beside a credential.
+func (op operation) headers() string {
+	out := ""
+	for _, p := range op.params {
+		if p.In == "header" && p.Must {
+			out += p.Name + ": 1\r\n"
+		}
+	}
+	return out
+}
+
 // send calls the operation with an empty object where it takes a body: enough
 // to be refused by whoever must, too little to change anything.
 func (op operation) send(t *testing.T, c *apptest.Client, path string) *apptest.Response {
@@ -311,6 +322,9 @@ func (r *rig) fill(t *testing.T, p *party) {
 	p.source = p.admin.Do(t, "POST", "/pip/connections", body{
 		"name": r.name("source"), "provider": "http_json", "sync_enabled": false, "configuration": body{"url": "https://source.invalid/"},
 	}).Want(201).ID()
+	p.integration = p.admin.Do(t, "POST", "/integrations", body{
+		"name": r.name("integration"), "kind": "webhook", "endpoint": "https://integration.invalid/", "credential": body{"hmac_secret": "integration-secret"}, "enabled": false,
+	}).Want(201).ID()
 	sync, _ := p.admin.Do(t, "POST", fmt.Sprintf("/pip/connections/%d/trigger-sync", p.source), nil).Want(202).Get("sync_job_id").(float64)
 	p.sync = int64(sync)
 	run, _ := p.admin.Do(t, "POST", fmt.Sprintf("/pis/policies/%d/simulate?environment=sandbox", p.policy), body{"scenario_id": p.scenario}).Want(200).Get("simulation_id").(float64)
@@ -344,6 +358,8 @@ func (p *party) known(param string) string {
 		return fmt.Sprint(p.bouncer)
 	case "webhook_id":
 		return fmt.Sprint(p.webhook)
+	case "integration_id":
+		return fmt.Sprint(p.integration)
 	case "connection_id":
 		return fmt.Sprint(p.source)
 	case "sync_job_id":

@@ -148,6 +148,7 @@ func bigBodies(t *testing.T, r *rig) {
 			}
 			for _, length := range []string{fmt.Sprintf("Content-Length: %d", declared), "Transfer-Encoding: chunked"} {
 				head := op.method + " " + path + " HTTP/1.1\r\nHost: x\r\nContent-Type: " + op.media[0] + "\r\n" + length + "\r\n"
+				head += op.headers()
 				if shows && !op.public {
 					head += op.credential(r.caller(op, r.alpha))
 				}

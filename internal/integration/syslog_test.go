@@ -51,15 +51,15 @@ type collector struct {
 	address, ca string
 	mu          sync.Mutex
 	way         string
-	// asks holds those whose client certificates it takes; nil: it asks for none.
-	asks     *x509.CertPool
-	messages []string
-	wrong    []string
+	messages    []string
+	wrong       []string
 }
 
 var header = regexp.MustCompile(`^<(\d{1,3})>1 \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,6}Z - gatehouse - (decision|event|entry) (\[gatehouse@32473( [a-zA-Z]+="([^"\\\]]|\\.)*")*\]) `)
 
-func newCollector(t testing.TB) *collector {
+// newCollector starts a collector. It asks for a client certificate of one of these authorities;
+// nil: for none.
+func newCollector(t testing.TB, clients *x509.CertPool) *collector {
 	t.Helper()
 	certified := httptest.NewTLSServer(nil)
 	t.Cleanup(certified.Close)
@@ -79,8 +79,8 @@ func newCollector(t testing.TB) *collector {
 			}
 			serving.Go(func() {
 				cfg := &tls.Config{Certificates: certified.TLS.Certificates}
-				if c.asks != nil {
-					cfg.ClientAuth, cfg.ClientCAs = tls.RequireAndVerifyClientCert, c.asks
+				if clients != nil {
+					cfg.ClientAuth, cfg.ClientCAs = tls.RequireAndVerifyClientCert, clients
 				}
 				c.serve(conn.(*net.TCPConn), cfg)
 			})
@@ -182,7 +182,7 @@ func (c *collector) received() (messages, wrong []string) {
 // the middle, and never says that it has read them.
 func TestSyslog(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, cluster *db.Cluster) {
-		b, c := newBench(t, cluster), newCollector(t)
+		b, c := newBench(t, cluster), newCollector(t, nil)
 		b.happen(20)
 		it := b.create(Draft{Name: "siem", Kind: SIEM, Endpoint: syslogScheme + c.address, Settings: map[string]any{"start": "oldest", "ca_certificates": c.ca}})
 		for round, way := range []string{resets, obeys, stops, leaves, refusesAll, obeys, resets, obeys} {
@@ -206,7 +206,7 @@ func TestSyslog(t *testing.T) {
 // owner says so. One that dies is not.
 func TestSyslogWithoutNotify(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, cluster *db.Cluster) {
-		b, c := newBench(t, cluster), newCollector(t)
+		b, c := newBench(t, cluster), newCollector(t, nil)
 		b.happen(10)
 		it := b.create(Draft{Name: "siem", Kind: SIEM, Endpoint: syslogScheme + c.address, Settings: map[string]any{"start": "oldest", "ca_certificates": []any{c.ca}, "confirmation": "close"}})
 		for _, way := range []string{resets, leaves, stops, leaves, obeys} {
@@ -226,7 +226,7 @@ func TestSyslogWithoutNotify(t *testing.T) {
 // vouches for gets nothing.
 func TestSyslogTest(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, cluster *db.Cluster) {
-		b, c := newBench(t, cluster), newCollector(t)
+		b, c := newBench(t, cluster), newCollector(t, nil)
 		trusted := b.create(Draft{Name: "siem", Kind: SIEM, Endpoint: syslogScheme + c.address, Settings: map[string]any{"ca_certificates": c.ca, "format": "cef"}})
 		if got, err := b.Test(ctx, admin, trusted.ID); err != nil || !got.Delivered || got.ResponseCode != 0 || got.Error != "" {
 			t.Errorf("%+v, error %v", got, err)
@@ -249,11 +249,11 @@ func TestSyslogTest(t *testing.T) {
 // one only, and a certificate does not go to another host.
 func TestSyslogClientCertificate(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, cluster *db.Cluster) {
-		b, c := newBench(t, cluster), newCollector(t)
 		cert, key := selfSigned(t, x509.ExtKeyUsageClientAuth)
 		strange, itsKey := selfSigned(t, x509.ExtKeyUsageClientAuth)
-		c.asks = x509.NewCertPool()
-		c.asks.AppendCertsFromPEM([]byte(cert))
+		clients := x509.NewCertPool()
+		clients.AppendCertsFromPEM([]byte(cert))
+		b, c := newBench(t, cluster), newCollector(t, clients)
 		tries := func(credential any, delivered bool) Integration {
 			t.Helper()
 			it := b.create(Draft{Name: fmt.Sprint(credential), Kind: SIEM, Endpoint: syslogScheme + c.address, Settings: map[string]any{"ca_certificates": c.ca}, Credential: credential})
@@ -265,9 +265,13 @@ func TestSyslogClientCertificate(t *testing.T) {
 		tries(nil, false)
 		tries(map[string]any{"client_certificate": strange, "client_key": itsKey}, false)
 		it := tries(map[string]any{"client_certificate": cert, "client_key": key}, true)
-		if messages, wrong := c.received(); len(messages) != 1 || len(wrong) != 2 { // two without the right certificate
-			t.Errorf("received %q, %q", messages, wrong)
-		}
+		var messages, wrong []string
+		until(t, func() error {
+			if messages, wrong = c.received(); len(messages) != 1 || len(wrong) != 2 { // two without the right certificate
+				return errors.New("not one message and two refusals")
+			}
+			return nil
+		}, func() string { return fmt.Sprintf("%q, %q", messages, wrong) })
 		elsewhere := "syslog+tls://127.0.0.1:6515"
 		_, err := b.Update(ctx, admin, it.ID, Change{Endpoint: &elsewhere}, 0)
 		b.refused(err, "credential_required")
@@ -537,6 +541,12 @@ func (r *rsyslog) wait(t *testing.T, b *bench) {
 
 func (r *rsyslog) until(t *testing.T, done func() error) {
 	t.Helper()
+	until(t, done, func() string { return r.log.String() })
+}
+
+// until waits at most a minute for a condition. about is printed with what is missing then.
+func until(t *testing.T, done func() error, about func() string) {
+	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(time.Minute); ; <-tick.C {
@@ -545,7 +555,7 @@ func (r *rsyslog) until(t *testing.T, done func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%v\n%s", err, r.log.String())
+			t.Fatalf("%v\n%s", err, about())
 		}
 	}
 }

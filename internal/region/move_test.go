@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
@@ -171,6 +172,9 @@ func TestKilledAnywhere(t *testing.T) {
 	for _, way := range [][2]string{{fileRegion, serverRegion}, {serverRegion, fileRegion}} {
 		for _, phase := range phases {
 			t.Run(way[0]+" "+phase, func(t *testing.T) {
+				if phase != paused {
+					fulltest.Only(t)
+				}
 				ctx := context.Background()
 				cfg := config(t, dbtest.SQLite)
 				first := process(t, cfg, kill(phase))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -20,11 +19,15 @@ const (
 	poll = 2 * time.Second
 	// attempts is how often a move is begun before it is rolled back.
 	attempts = 5
+	// pauseAim is how long writes are paused at most, in all tries but the last.
+	pauseAim = 1500 * time.Millisecond
 	// pauseLimit is the longest pause of writes. Writers wait for longer than that.
 	pauseLimit = 15 * time.Second
+	// pauses is how often a move pauses writes before it is rolled back.
+	pauses = 6
 	// backlog is how many changes may be left for the pause.
 	backlog = 100
-	// rounds bounds how often a copy catches up before it pauses writes anyway.
+	// rounds bounds how often a copy falls behind before it pauses writes anyway.
 	rounds = 20
 )
 
@@ -266,69 +269,72 @@ func (s *Service) copyAll(ctx context.Context, d *Deployment, c *tablecopy.Copy)
 	return s.catchUp(ctx, d, c)
 }
 
-// catchUp copies changes until few are left, or until that no longer helps: a tenant may
-// change as fast as its changes are copied. Then the pause of writes takes longer.
-func (s *Service) catchUp(ctx context.Context, d *Deployment, c *tablecopy.Copy) error {
-	last := time.Duration(math.MaxInt64)
-	for range rounds {
-		began := s.Ticks()
-		n, err := c.CatchUp(ctx)
-		if err != nil {
+// switchOver pauses writes, copies what is left, and switches. If that takes long, writes go on
+// under a stronger brake, and it tries again.
+func (s *Service) switchOver(ctx context.Context, d *Deployment, c *tablecopy.Copy) error {
+	for try := range pauses {
+		limit := pauseAim
+		if try == pauses-1 {
+			limit = pauseLimit
+		}
+		late, err := s.pauseAndSwitch(ctx, d, c, limit)
+		if !late || limit == pauseLimit {
 			return err
 		}
-		d.ChangesCopied += int64(n)
-		if err := s.note(ctx, d, catchingUp); err != nil {
+		d.brakeHarder()
+		if err := s.enter(ctx, d, catchingUp); err != nil {
 			return err
 		}
-		took := s.Ticks().Sub(began)
-		if n < backlog || took > last/4*3 {
-			return nil
+		if err := s.catchUp(ctx, d, c); err != nil {
+			return err
 		}
-		last = took
 	}
 	return nil
 }
 
-// switchOver pauses writes, copies what is left, and switches.
-func (s *Service) switchOver(ctx context.Context, d *Deployment, c *tablecopy.Copy) error {
+// pauseAndSwitch pauses writes for at most limit. It reports whether that was too short; then
+// writes go on, and err says so.
+func (s *Service) pauseAndSwitch(ctx context.Context, d *Deployment, c *tablecopy.Copy, limit time.Duration) (late bool, err error) {
 	if err := s.enter(ctx, d, paused); err != nil {
-		return err
+		return false, err
 	}
 	began := s.Ticks()
-	short, cancel := context.WithTimeout(ctx, pauseLimit)
+	short, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err := s.lastChanges(short, d, c)
+	err = s.lastChanges(short, d, c)
 	if err == nil {
 		// Its outcome must be known, so a stop of the server does not interrupt it.
 		commit, cancel := context.WithTimeout(context.WithoutCancel(ctx), pauseLimit)
 		defer cancel()
 		if err = s.place(commit, d, s.Ticks().Sub(began)); err == nil {
 			d.Phase = switched
-			return s.at(switched)
+			return false, s.at(switched)
 		}
 		if !errors.Is(err, tablecopy.ErrLost) {
-			return s.undecided(ctx, d, err)
+			return false, s.undecided(ctx, d, err)
 		}
-		return err
+		return false, err
 	}
 	if errors.Is(err, errKilled) || errors.Is(err, tablecopy.ErrLost) {
-		return err
+		return false, err
 	}
-	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), pauseLimit)
-	defer cancel()
-	if e := c.Resume(undo); e != nil && !errors.Is(e, tablecopy.ErrLost) {
-		s.Logger.Warn("a tenant's writes wait longer for a deployment", "tenant", d.Tenant, "error", e)
-	}
+	s.resume(ctx, d, c)
 	if ctx.Err() == nil && short.Err() != nil {
-		return fmt.Errorf("the last changes could not be copied within %s", pauseLimit)
+		return true, fmt.Errorf("the last changes could not be copied within %s", limit)
 	}
-	return err
+	return false, err
 }
 
 // lastChanges pauses writes, and makes both sides equal.
 func (s *Service) lastChanges(ctx context.Context, d *Deployment, c *tablecopy.Copy) error {
-	if err := c.Pause(ctx); err != nil {
-		return err
+	for {
+		err := c.Pause(ctx)
+		if err == nil {
+			break
+		}
+		if !fault.Is(err, fault.Unavailable) || sleep(ctx, quick) != nil { // a writer takes long
+			return err
+		}
 	}
 	if err := s.at("fenced"); err != nil {
 		return err

@@ -208,6 +208,9 @@ func TestKilledAnywhere(t *testing.T) {
 func TestHungProcess(t *testing.T) {
 	for _, phase := range phases {
 		t.Run(phase, func(t *testing.T) {
+			if phase != paused {
+				fulltest.Only(t)
+			}
 			ctx := context.Background()
 			cfg := config(t, dbtest.Postgres)
 			hangs, goOn := make(chan struct{}), make(chan struct{})
@@ -288,6 +291,7 @@ func TestRollsBack(t *testing.T) {
 
 // TestGivesUp: a move that is interrupted again and again is rolled back.
 func TestGivesUp(t *testing.T) {
+	fulltest.Only(t)
 	ctx := context.Background()
 	s := process(t, config(t, dbtest.SQLite), kill("fenced"))
 	settle(t, s, fileRegion)
@@ -302,6 +306,7 @@ func TestGivesUp(t *testing.T) {
 
 // TestForeignDataStays: a move leaves data in the new region alone that no deployment put there.
 func TestForeignDataStays(t *testing.T) {
+	fulltest.Only(t)
 	ctx := context.Background()
 	s := process(t, config(t, dbtest.SQLite), nil)
 	settle(t, s, serverRegion)

@@ -113,6 +113,8 @@ type Deployment struct {
 	Domain     string      `json:"-" db:"new_domain"`
 	Actor      scope.Actor `json:"-" db:"actor"`
 	RequestID  string      `json:"-" db:"request_id"`
+
+	brake int // how much the tenant's writers are slowed down: an index of brakes
 }
 
 // Page is one page of deployments.

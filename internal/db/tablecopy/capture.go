@@ -164,21 +164,27 @@ func untrigger(kind, name string) []string {
 type changes struct {
 	ids  []int64
 	keys map[string]map[string][]any
+	// left is how many entries of the log are not among ids, more or less.
+	left int64
 }
 
-// pending reads the log.
-func (c *Copy) pending(ctx context.Context, tx *db.Tx) (changes, error) {
+// pending reads the log: its oldest entries, or all if most is 0.
+func (c *Copy) pending(ctx context.Context, tx *db.Tx, most int64) (changes, error) {
 	out := changes{keys: map[string]map[string][]any{}}
 	tables := map[string]table{}
 	for _, t := range c.tables {
 		tables[t.name], out.keys[t.name] = t, map[string][]any{}
+	}
+	text := `SELECT id, tbl, row_key FROM gh_move_log`
+	if most > 0 {
+		text += ` ORDER BY id LIMIT ` + strconv.FormatInt(most, 10)
 	}
 	type entry struct {
 		ID    int64  `db:"id"`
 		Table string `db:"tbl"`
 		Key   string `db:"row_key"`
 	}
-	for e, err := range db.Rows[entry](ctx, tx, `SELECT id, tbl, row_key FROM gh_move_log`) {
+	for e, err := range db.Rows[entry](ctx, tx, text) {
 		if err != nil {
 			return changes{}, err
 		}
@@ -193,7 +199,12 @@ func (c *Copy) pending(ctx context.Context, tx *db.Tx) (changes, error) {
 		out.ids = append(out.ids, e.ID)
 		out.keys[e.Table][keyText(key)] = key
 	}
-	return out, nil
+	if most == 0 || int64(len(out.ids)) < most {
+		return out, nil
+	}
+	var err error
+	out.left, err = db.One[int64](ctx, tx, `SELECT COALESCE(max(id), 0) - $1 FROM gh_move_log`, out.ids[len(out.ids)-1])
+	return out, err
 }
 
 // forget removes entries of the log, which the target has.
@@ -228,7 +239,7 @@ func (c *Copy) fence(ctx context.Context, fenced bool) error {
 	return c.From.Write(ctx, func(tx *db.Tx) error {
 		if c.From.Kind() == postgres {
 			// Writers that come while it waits queue behind it, so it may not wait for long.
-			if err := execAll(ctx, tx, `SET LOCAL lock_timeout = '3s'`, `SELECT pg_advisory_xact_lock(`+fenceKey(c.From)+`)`); err != nil {
+			if err := execAll(ctx, tx, `SET LOCAL lock_timeout = '1s'`, `SELECT pg_advisory_xact_lock(`+fenceKey(c.From)+`)`); err != nil {
 				return err
 			}
 		}

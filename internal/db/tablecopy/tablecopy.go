@@ -3,7 +3,7 @@
 //
 //	Begin     triggers note which rows change from now on
 //	Tables    all rows, as of one moment
-//	CatchUp   the rows that changed since, again and again
+//	CatchUp   the rows that changed since, the oldest changes first, again and again
 //	Verify    checksums of all rows on both sides, as of one moment
 //	Pause     the source refuses writes; reads go on
 //	Finish    the last changes, counts, the positions of the ids
@@ -25,6 +25,7 @@ import (
 	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
 // ErrLost says that a later copier has taken over.
@@ -35,6 +36,9 @@ const (
 	batchRows  = 500
 	batchBytes = 4 << 20
 )
+
+// chunk is how many changes CatchUp copies at once, as a rule.
+const chunk = 5000
 
 // Copy is one copy. It is used by one goroutine.
 type Copy struct {
@@ -187,13 +191,24 @@ func (c *Copy) copyTable(ctx context.Context, from *db.Tx, t table, done *int64)
 	return flush()
 }
 
-// CatchUp copies the rows that have changed, and after Verify compares them. It returns how
-// many changes there were.
-func (c *Copy) CatchUp(ctx context.Context) (int, error) {
+// CatchUp copies the rows that have changed, the oldest changes first, and after Verify compares
+// them. It returns how many changes it copied, and about how many are left.
+func (c *Copy) CatchUp(ctx context.Context) (n int, left int64, err error) {
+	for most := int64(chunk); ; most *= 8 {
+		n, left, err = c.catchUp(ctx, most)
+		// Rows may have exchanged values that are unique. Then it takes the changes of both.
+		if !fault.Is(err, fault.Conflict) || left == 0 {
+			return n, left, err
+		}
+	}
+}
+
+// catchUp copies at most that many changes.
+func (c *Copy) catchUp(ctx context.Context, most int64) (n int, left int64, err error) {
 	var log changes
 	current := map[string][][]any{}
-	err := c.From.Read(ctx, func(tx *db.Tx) (err error) {
-		if log, err = c.pending(ctx, tx); err != nil {
+	err = c.From.Read(ctx, func(tx *db.Tx) (err error) {
+		if log, err = c.pending(ctx, tx, most); err != nil {
 			return err
 		}
 		for _, t := range c.tables {
@@ -204,9 +219,17 @@ func (c *Copy) CatchUp(ctx context.Context) (int, error) {
 		return nil
 	})
 	if err != nil || len(log.ids) == 0 {
-		return 0, err
+		return 0, 0, err
 	}
-	err = c.write(ctx, func(tx *db.Tx) error {
+	if err := c.replace(ctx, log, current); err != nil {
+		return 0, log.left, err
+	}
+	return len(log.ids), log.left, c.forget(ctx, log.ids)
+}
+
+// replace removes the rows that changed from the target, and inserts what they are now.
+func (c *Copy) replace(ctx context.Context, log changes, current map[string][][]any) error {
+	return c.write(ctx, func(tx *db.Tx) error {
 		for _, t := range c.tables {
 			if err := t.remove(ctx, tx, log.keys[t.name]); err != nil {
 				return fmt.Errorf("table %s: %w", t.name, err)
@@ -229,10 +252,6 @@ func (c *Copy) CatchUp(ctx context.Context) (int, error) {
 		}
 		return nil
 	})
-	if err != nil {
-		return 0, err
-	}
-	return len(log.ids), c.forget(ctx, log.ids)
 }
 
 // Verify compares counts and checksums of all tables. Rows that have changed since the last
@@ -241,7 +260,7 @@ func (c *Copy) Verify(ctx context.Context) error {
 	var log changes
 	var from map[string]sum
 	err := c.From.Read(ctx, func(tx *db.Tx) (err error) {
-		if log, err = c.pending(ctx, tx); err == nil {
+		if log, err = c.pending(ctx, tx, 0); err == nil {
 			from, err = c.sums(ctx, tx, log)
 		}
 		return err
@@ -286,7 +305,7 @@ func (c *Copy) sums(ctx context.Context, tx *db.Tx, log changes) (map[string]sum
 // the source refuses writes.
 func (c *Copy) Finish(ctx context.Context) error {
 	for {
-		n, err := c.CatchUp(ctx)
+		n, _, err := c.CatchUp(ctx)
 		if err != nil {
 			return err
 		}

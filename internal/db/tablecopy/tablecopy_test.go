@@ -186,7 +186,7 @@ func TestCopiesWhileItChanges(t *testing.T) {
 				t.Errorf("%d of %d rows were copied", done, total)
 			}
 			for range 5 {
-				_, err := c.CatchUp(ctx)
+				_, _, err := c.CatchUp(ctx)
 				must(t, err)
 				must(t, c.Verify(ctx))
 			}
@@ -335,7 +335,7 @@ func TestLaterCopyWins(t *testing.T) {
 		for what, f := range map[string]func(context.Context) error{
 			"begin": old.capture, "tables": old.Tables, "pause": old.Pause, "resume": old.Resume, "finish": old.Finish,
 			"release":  func(ctx context.Context) error { return Release(ctx, from, 1) },
-			"catch up": func(ctx context.Context) error { _, err := old.CatchUp(ctx); return err },
+			"catch up": func(ctx context.Context) error { _, _, err := old.CatchUp(ctx); return err },
 		} {
 			if err := f(ctx); !errors.Is(err, ErrLost) {
 				t.Errorf("%s: %v", what, err)
@@ -358,5 +358,75 @@ func TestLaterCopyWins(t *testing.T) {
 		same(t, c)
 		must(t, Discard(ctx, from, 2))
 		must(t, Discard(ctx, from, 2))
+	}
+}
+
+// TestExchangedValues: rows that exchange unique values are copied, although there are so many
+// changes that CatchUp begins with a part of them.
+func TestExchangedValues(t *testing.T) {
+	learnBooleans(t)
+	for _, way := range [][2]string{{file, server}, {server, file}} {
+		t.Run(way[0], func(t *testing.T) {
+			ctx := context.Background()
+			from, to := stores(t, way[0], way[1])
+			for _, d := range []*db.DB{from, to} {
+				must(t, d.Write(ctx, func(tx *db.Tx) error {
+					return execAll(ctx, tx, `UPDATE odd SET t = 'row ' || id`, `CREATE UNIQUE INDEX odd_by_t ON odd (t)`)
+				}))
+			}
+			c := &Copy{From: from, To: to, Token: 1}
+			must(t, c.Begin(ctx))
+			must(t, c.Tables(ctx))
+			must(t, from.Write(ctx, func(tx *db.Tx) error { return execAll(ctx, tx, `UPDATE odd SET r = 5 WHERE id = 1`) }))
+			must(t, from.Write(ctx, func(tx *db.Tx) error {
+				for range chunk {
+					if err := execAll(ctx, tx, `UPDATE odd SET r = r WHERE id = 3`); err != nil {
+						return err
+					}
+				}
+				return execAll(ctx, tx, `UPDATE odd SET t = 'x' WHERE id = 1`, `UPDATE odd SET t = 'row 1' WHERE id = 2`, `UPDATE odd SET t = 'row 2' WHERE id = 1`)
+			}))
+			n, left, err := c.CatchUp(ctx)
+			must(t, err)
+			if n <= chunk || left != 0 {
+				t.Errorf("%d changes were copied, and %d are left", n, left)
+			}
+			must(t, c.Verify(ctx))
+			same(t, c)
+		})
+	}
+}
+
+// TestCopiesInParts: CatchUp copies many changes in parts, and says how many are left.
+func TestCopiesInParts(t *testing.T) {
+	learnBooleans(t)
+	for _, way := range [][2]string{{file, server}, {server, file}} {
+		t.Run(way[0], func(t *testing.T) {
+			ctx := context.Background()
+			from, to := stores(t, way[0], way[1])
+			c := &Copy{From: from, To: to, Token: 1}
+			must(t, c.Begin(ctx))
+			must(t, c.Tables(ctx))
+			rows := make([][]any, 2*chunk+10)
+			for i := range rows {
+				rows[i] = []any{fmt.Sprint("part ", i), "1"}
+			}
+			must(t, from.Write(ctx, func(tx *db.Tx) error {
+				_, err := db.ExecRows(ctx, tx, `INSERT INTO settings (name, value) VALUES `, rows, "")
+				return err
+			}))
+			for _, want := range []struct {
+				n    int
+				left int64
+			}{{chunk, chunk + 10}, {chunk, 10}, {10, 0}, {0, 0}} {
+				n, left, err := c.CatchUp(ctx)
+				must(t, err)
+				if n != want.n || left != want.left {
+					t.Errorf("%d changes were copied and %d are left, not %+v", n, left, want)
+				}
+			}
+			must(t, c.Verify(ctx))
+			same(t, c)
+		})
 	}
 }

@@ -1,0 +1,83 @@
+package region
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
+)
+
+// flood replaces many rows in each transaction, which changes them far faster than a copy can
+// follow. Its last row counts the transactions.
+func flood(s *Service, writer int, n int64) error {
+	ctx := context.Background()
+	prefix := fmt.Sprintf("flood %d ", writer)
+	rows := make([][]any, 500)
+	for i := range rows {
+		rows[i] = []any{fmt.Sprint(prefix, n, " ", i), "1"}
+	}
+	return s.Stores.Write(ctx, dbtest.Second, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, `DELETE FROM settings WHERE name LIKE $1`, prefix+"%"); err != nil {
+			return err
+		}
+		if _, err := db.ExecRows(ctx, tx, `INSERT INTO settings (name, value) VALUES `, rows, ""); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2)`, prefix+"count", fmt.Sprint(n))
+		return err
+	})
+}
+
+// TestFloodOfChanges: a tenant that changes faster than its changes are copied moves
+// nevertheless, and nothing that was acknowledged is lost.
+func TestFloodOfChanges(t *testing.T) {
+	for _, way := range [][2]string{{fileRegion, serverRegion}, {serverRegion, fileRegion}} {
+		t.Run(way[0], func(t *testing.T) {
+			fulltest.Only(t)
+			s := process(t, config(t, dbtest.SQLite), nil)
+			settle(t, s, way[0])
+			var end atomic.Bool
+			var running sync.WaitGroup
+			var counts [4]int64
+			for w := range counts {
+				running.Go(func() {
+					for !end.Load() {
+						if err := patiently(func() error { return flood(s, w, counts[w]+1) }); err != nil {
+							t.Errorf("a write: %v", err)
+							return
+						}
+						counts[w]++
+					}
+				})
+			}
+			stop := sync.OnceFunc(func() { end.Store(true); running.Wait() })
+			defer stop()
+			d, err := s.Start(context.Background(), root, dbtest.Second, Request{Region: way[1]})
+			must(t, err)
+			d = finish(t, s, d.ID)
+			stop()
+			t.Logf("%d changes, a pause of %d ms", d.ChangesCopied, d.WritePauseMS)
+			if d.Status != Completed || place(t, s) != way[1] {
+				t.Errorf("it ended as %+v (%s)", d, d.ReasonText)
+			}
+			have := names(t, s)
+			for w, n := range counts {
+				found := 0
+				for _, name := range have {
+					if strings.HasPrefix(name, fmt.Sprintf("flood %d %d ", w, n)) {
+						found++
+					}
+				}
+				if found != 500 {
+					t.Errorf("writer %d: %d rows of its last transaction, not 500", w, found)
+				}
+			}
+		})
+	}
+}

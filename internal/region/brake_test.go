@@ -10,6 +10,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/db/tablecopy"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
@@ -39,7 +41,9 @@ func flood(s *Service, writer int, n int64) error {
 func TestFloodOfChanges(t *testing.T) {
 	for _, way := range [][2]string{{fileRegion, serverRegion}, {serverRegion, fileRegion}} {
 		t.Run(way[0], func(t *testing.T) {
-			fulltest.Only(t)
+			if fulltest.Only(t); testing.Short() {
+				t.Skip("the race detector makes it far longer: TestBrake is for that")
+			}
 			s := process(t, config(t, dbtest.SQLite), nil)
 			settle(t, s, way[0])
 			var end atomic.Bool
@@ -77,6 +81,53 @@ func TestFloodOfChanges(t *testing.T) {
 				if found != 500 {
 					t.Errorf("writer %d: %d rows of its last transaction, not 500", w, found)
 				}
+			}
+		})
+	}
+}
+
+// TestBrake: a brake refuses some writes and lets others through, while changes are copied; once
+// it is released, it refuses none.
+func TestBrake(t *testing.T) {
+	for _, way := range [][2]string{{fileRegion, serverRegion}, {serverRegion, fileRegion}} {
+		t.Run(way[0], func(t *testing.T) {
+			ctx := context.Background()
+			s := process(t, config(t, dbtest.SQLite), nil)
+			settle(t, s, way[0])
+			from, err := s.Stores.At(dbtest.Second, way[0])
+			must(t, err)
+			to, err := s.Stores.At(dbtest.Second, way[1])
+			must(t, err)
+			must(t, to.Provision(ctx))
+			c := &tablecopy.Copy{From: from, To: to, Token: 1}
+			must(t, c.Begin(ctx))
+			must(t, c.Tables(ctx))
+			d := Deployment{Tenant: dbtest.Second, brake: 2}
+			b := s.newBrake(ctx, &d, c)
+			defer b.release()
+			write := func(n int) error {
+				return from.Write(ctx, func(tx *db.Tx) error {
+					_, err := tx.Exec(ctx, `INSERT INTO settings (name, value) VALUES ($1, '1')`, fmt.Sprint("braked ", n))
+					return err
+				})
+			}
+			taken, refused, n := 0, 0, 0
+			for ; taken < 3 || refused < 3; n++ {
+				switch err := write(n); {
+				case err == nil:
+					taken++
+				case fault.Is(err, fault.Unavailable):
+					refused++
+				default:
+					t.Fatal(err)
+				}
+				_, _, err := c.CatchUp(ctx)
+				must(t, err)
+			}
+			b.release()
+			for range 20 {
+				n++
+				must(t, write(n))
 			}
 		})
 	}

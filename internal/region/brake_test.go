@@ -12,7 +12,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/tablecopy"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // flood replaces many rows in each transaction, which changes them far faster than a copy can
@@ -41,9 +40,7 @@ func flood(s *Service, writer int, n int64) error {
 func TestFloodOfChanges(t *testing.T) {
 	for _, way := range [][2]string{{fileRegion, serverRegion}, {serverRegion, fileRegion}} {
 		t.Run(way[0], func(t *testing.T) {
-			if fulltest.Only(t); testing.Short() {
-				t.Skip("the race detector makes it far longer: TestBrake is for that")
-			}
+			long(t)
 			s := process(t, config(t, dbtest.SQLite), nil)
 			settle(t, s, way[0])
 			var end atomic.Bool

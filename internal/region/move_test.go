@@ -51,6 +51,15 @@ func process(t *testing.T, cfg db.Config, reached func(string) error) *Service {
 	return &Service{Stores: c, Tenants: &tenant.Service{Stores: c, Now: now}, Now: now, Ticks: time.Now, NewID: uuid.NewString, Keep: time.Hour, Logger: slog.New(slog.DiscardHandler), reached: reached}
 }
 
+// long skips what the inner loop leaves out, and what repeats the same code under the race
+// detector, which makes it many times as long.
+func long(t *testing.T) {
+	t.Helper()
+	if fulltest.Only(t); testing.Short() {
+		t.Skip("a shorter test of the same code runs under the race detector")
+	}
+}
+
 // kill makes a hook that ends a process's part at a phase.
 func kill(at string) func(string) error {
 	return func(phase string) error {
@@ -173,7 +182,7 @@ func TestKilledAnywhere(t *testing.T) {
 		for _, phase := range phases {
 			t.Run(way[0]+" "+phase, func(t *testing.T) {
 				if phase != paused {
-					fulltest.Only(t)
+					long(t)
 				}
 				ctx := context.Background()
 				cfg := config(t, dbtest.SQLite)
@@ -209,7 +218,7 @@ func TestHungProcess(t *testing.T) {
 	for _, phase := range phases {
 		t.Run(phase, func(t *testing.T) {
 			if phase != paused {
-				fulltest.Only(t)
+				long(t)
 			}
 			ctx := context.Background()
 			cfg := config(t, dbtest.Postgres)

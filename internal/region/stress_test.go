@@ -39,6 +39,9 @@ func TestMovesToAndFro(t *testing.T) {
 	fulltest.Only(t)
 	for _, home := range []string{dbtest.SQLite, dbtest.Postgres} {
 		t.Run(home, func(t *testing.T) {
+			if home != dbtest.SQLite {
+				long(t)
+			}
 			ctx := context.Background()
 			cfg := config(t, home)
 			cfg.Regions[otherFiles] = db.Region{Dir: t.TempDir()}

@@ -298,26 +298,35 @@ func (s *Service) ListGroups(ctx context.Context, sc scope.Scope, q Query) (Page
 			}
 			defer done()
 		}
-		for _, g := range groups {
-			if narrowed && !of[g.ID] {
-				continue
-			}
-			var members []membership
-			if c.filter.Uses("members") {
-				if members, err = selectMembers(ctx, tx, []string{g.ID}); err != nil {
-					return err
-				}
-				if err := c.examine(len(members)); err != nil {
-					return err
-				}
-			}
-			if c.takes(s.group(g, members)) {
-				c.groups = append(c.groups, g)
-			}
+		if narrowed {
+			groups = slices.DeleteFunc(groups, func(g group) bool { return !of[g.ID] })
+		}
+		if err := addGroups(ctx, tx, c, groups, s.group); err != nil {
+			return err
 		}
 		return s.showGroups(ctx, tx, c, q.Select)
 	})
 	return c.page, err
+}
+
+// addGroups adds groups to a page, if they pass its filter. show makes the resource of one.
+func addGroups(ctx context.Context, tx *db.Tx, c *collector, groups []group, show func(group, []membership) Resource) error {
+	for _, g := range groups {
+		var members []membership
+		if c.filter.Uses("members") {
+			var err error
+			if members, err = selectMembers(ctx, tx, []string{g.ID}); err != nil {
+				return err
+			}
+			if err := c.examine(len(members)); err != nil {
+				return err
+			}
+		}
+		if c.takes(show(g, members)) {
+			c.groups = append(c.groups, g)
+		}
+	}
+	return nil
 }
 
 // groupsWith are the groups that can pass a filter which asks for a member, as directories do

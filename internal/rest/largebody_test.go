@@ -44,7 +44,7 @@ func TestBodiesInFlight(t *testing.T) {
 		Register(g.Router, Op{ID: "hold-public", Method: "PUT", Path: "/hold-public", Public: true, Tags: []string{"T"}, Summary: "Hold"}, hold)
 	})
 	g.ample[room.Decoded] = room.New(8<<20, 4<<20, time.Millisecond)
-	body := manyMembers(6000) // 50 KiB, which count as 1.5 MiB
+	body := manyMembers(3000) // 25 KiB, which count as 1.5 MiB
 	put := func(path, key string) (int, http.Header) {
 		w := g.Do(t, resttest.Call{Method: "PUT", Path: path, Body: body, Key: key}.Request())
 		return w.Code, w.Header()
@@ -55,7 +55,7 @@ func TestBodiesInFlight(t *testing.T) {
 		<-entered
 	}
 	go func() {
-		w := g.Do(t, resttest.Call{Method: "PUT", Path: "/v1/hold-public", Body: manyMembers(3000)}.Request())
+		w := g.Do(t, resttest.Call{Method: "PUT", Path: "/v1/hold-public", Body: manyMembers(1500)}.Request())
 		answers <- w.Code
 	}()
 	<-entered

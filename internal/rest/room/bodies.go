@@ -22,10 +22,10 @@ const (
 	largeBodies = 40 << 20
 	longest     = 10 * time.Second
 
-	// The bytes that one value or member of a decoded body takes, measured: alone, with its key; and
+	// The bytes that one value or member of a decoded body takes, with its garbage: alone, with its key; and
 	// together with the input of an operation that is bound from it.
 	rawValue   = 64
-	boundValue = 256
+	boundValue = 512
 	// freeCost is what a body may take without being counted.
 	freeCost = 32 << 10
 )

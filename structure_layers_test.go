@@ -159,6 +159,7 @@ var layers = []layer{
 		"internal/rest/errorform",
 		"internal/rest/measure",
 		"internal/rest/origin",
+		"internal/rest/room",
 		"internal/rest/schema",
 		"internal/rest/site",
 	}},

@@ -3,9 +3,9 @@ package app
 import (
 	"context"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
-	"time"
 )
 
 // The collector runs when the heap has grown by GOGC percent of what is in use. A high
@@ -25,23 +25,48 @@ func percentFor(live uint64) int {
 	return int(min(max(mostRoom*100/live, leastPercent), mostPercent))
 }
 
-// collect adapts the collector's percentage to the bytes in use, until the context ends.
-// It does nothing if GOGC is set.
+// collect adapts the collector's percentage to the bytes in use after each collection, until the
+// context ends. Between two collections would be too late: with the percentage of a small heap,
+// a few large requests leave hundreds of megabytes of garbage. It does nothing if GOGC is set.
 func (p *parts) collect(ctx context.Context) error {
 	if os.Getenv("GOGC") != "" {
 		return nil
 	}
+	collected := make(chan struct{}, 1)
+	afterCollection(ctx, func() {
+		select {
+		case collected <- struct{}{}:
+		default:
+		}
+	})
 	now := mostPercent
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	return every(ctx, time.Second, func() {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-collected:
+		}
 		metrics.Read(live)
 		if live[0].Value.Kind() != metrics.KindUint64 {
-			return
+			continue
 		}
 		// A small change is not worth stopping the world.
 		if next := percentFor(live[0].Value.Uint64()); next < now*9/10 || next > now*11/10 {
 			debug.SetGCPercent(next)
 			now = next
+		}
+	}
+}
+
+// afterCollection calls f after each collection until the context ends. The collector finalizes an
+// object that nothing refers to, which then makes the next one.
+func afterCollection(ctx context.Context, f func()) {
+	type mark struct{ _ [16]byte } // not so small that it shares an allocation
+	runtime.SetFinalizer(&mark{}, func(*mark) {
+		if ctx.Err() == nil {
+			f()
+			afterCollection(ctx, f)
 		}
 	})
 }

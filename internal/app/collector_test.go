@@ -1,6 +1,11 @@
 package app
 
-import "testing"
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+	"testing"
+)
 
 func TestCollectorPercent(t *testing.T) {
 	for _, c := range []struct {
@@ -11,4 +16,17 @@ func TestCollectorPercent(t *testing.T) {
 			t.Errorf("%d MiB in use: %d percent, want %d", c.live>>20, got, c.want)
 		}
 	}
+}
+
+// TestAfterCollection: each collection is noticed, not only the first, until the context ends.
+func TestAfterCollection(t *testing.T) {
+	ctx, end := context.WithCancel(t.Context())
+	var seen atomic.Int64
+	afterCollection(ctx, func() { seen.Add(1) })
+	for want := int64(1); want <= 3; want++ {
+		for seen.Load() < want {
+			runtime.GC()
+		}
+	}
+	end()
 }

@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/domain"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/metering"
 	"github.com/gatehouse-dev/gatehouse/internal/region"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/site"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tally"
 	"github.com/gatehouse-dev/gatehouse/internal/vendor"
 )
@@ -138,4 +140,40 @@ func startMetering(p *parts) error {
 		return nil
 	})
 	return nil
+}
+
+// forgetPurged removes what this replica has on disk of tenants that are purged: those that another
+// replica purges, as soon as that is announced, and those of the time when it did not run.
+func (p *parts) forgetPurged() {
+	changed := make(chan struct{}, 1)
+	stop := p.stores.Watch(func(t scope.TenantID, name string) {
+		if t != "" || name != db.TenantsRevision && name != "" {
+			return
+		}
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})
+	p.closers.add("purges of other replicas", time.Second, func(context.Context) error { stop(); return nil })
+	p.task("purges of other replicas", func(ctx context.Context) error {
+		known := map[scope.TenantID]bool{}
+		var since time.Time
+		tick := time.NewTicker(time.Minute) // for what failed
+		defer tick.Stop()
+		for {
+			began := p.now()
+			if err := p.tenants.ForgetPurged(ctx, since, known); err == nil {
+				since = began.Add(-time.Hour) // purges take time, and clocks differ
+			} else if ctx.Err() == nil {
+				p.log.Warn("purges of other replicas", "error", err)
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-changed:
+			case <-tick.C:
+			}
+		}
+	})
 }

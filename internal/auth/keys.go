@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -43,7 +44,12 @@ type Key struct {
 	// the caller's id; empty for ordinary keys.
 	Dedicated scope.ActorKind `json:"-" db:"dedicated"`
 	Holder    string          `json:"-" db:"holder"`
+	// Lineage is the id of the first key in a row of rotations; empty for a key that replaced none.
+	Lineage string `json:"-" db:"lineage"`
 }
+
+// counted is the id under which the key's requests are counted: a rotation starts no new count.
+func (k Key) counted() string { return cmp.Or(k.Lineage, k.ID) }
 
 // KeyDraft is the input for a new API key.
 type KeyDraft struct {
@@ -329,7 +335,7 @@ func (s *Service) RotateKey(ctx context.Context, sc scope.Scope, id string, grac
 		return Key{}, err
 	}
 	end := s.Now().Add(grace)
-	fresh := Key{Name: old.Name, Scopes: old.Scopes, Environment: old.Environment, Owner: old.Owner, ExpiresAt: old.ExpiresAt}
+	fresh := Key{Name: old.Name, Scopes: old.Scopes, Environment: old.Environment, Owner: old.Owner, ExpiresAt: old.ExpiresAt, Lineage: old.counted()}
 	fresh, err = s.storeKey(ctx, sc, fresh, "API_KEY_ROTATED", func(tx *db.Tx, _ Key) error {
 		if err := lockUnchanged(ctx, tx, old); err != nil {
 			return err
@@ -505,7 +511,7 @@ func fillFromKeyRow(ctx context.Context, tx *db.Tx, e *entry, k Key, now time.Ti
 		may, _ := user.Permissions(e.realm.id, owner.Roles)
 		ps = user.Intersect(may, ps)
 	}
-	e.who = Principal{KeyID: k.ID, Tenant: e.realm.id, Plan: e.realm.facts.Load().Plan, RateLimited: true}
+	e.who = Principal{KeyID: k.counted(), Tenant: e.realm.id, Plan: e.realm.facts.Load().Plan, RateLimited: true}
 	e.scope = scope.Scope{
 		Tenant: e.realm.id, Env: k.Environment, EnvBound: k.Environment != scope.AnyEnv, Permissions: ps,
 		Actor: scope.Actor{Kind: scope.Key, ID: k.ID, Name: k.Name},

@@ -131,6 +131,17 @@ func TestLifeOfAKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.want("old without grace", Credential{APIKey: fresh.Key}, "401")
+		if _, who, err := r.Authenticate(ctx, Credential{APIKey: last.Key}); err != nil || who.KeyID != k.ID {
+			t.Errorf("after two rotations the requests are counted for %q, not for the first key %q: %v", who.KeyID, k.ID, err)
+		}
+		as, _ := r.is(Credential{APIKey: last.Key})
+		token, err := r.Portal(ctx, as, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, who, err := r.Authenticate(ctx, Credential{Bearer: token.AccessToken}); err != nil || who.KeyID != k.ID {
+			t.Errorf("the requests of a rotated key's token are counted for %q: %v", who.KeyID, err)
+		}
 		if _, err := r.RevokeKey(ctx, sc, last.ID); err != nil {
 			t.Fatal(err)
 		}

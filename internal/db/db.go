@@ -145,11 +145,11 @@ type tenantState struct {
 
 var validTenant = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// Revisions that this package itself increments in the system store.
-const (
-	tenantsRevision = "db.tenants"
-	statusPurging   = "purging"
-)
+// TenantsRevision is incremented in the system store when a tenant is created or purged, or its store
+// moves.
+const TenantsRevision = "db.tenants"
+
+const statusPurging = "purging"
 
 // Open opens the deployment's store and migrates the system schema. Several replicas may do
 // so at once. Close closes it. Error: ErrNewer if a newer program has changed the store.
@@ -301,7 +301,7 @@ func (c *Cluster) DropTenant(ctx context.Context, id scope.TenantID) error {
 		if _, err := tx.Exec(ctx, `UPDATE tenants SET status = $2 WHERE id = $1`, id, statusPurging); err != nil {
 			return err
 		}
-		_, err := tx.Bump(ctx, tenantsRevision)
+		_, err := tx.Bump(ctx, TenantsRevision)
 		return err
 	})
 	if err != nil {
@@ -317,7 +317,7 @@ func (c *Cluster) DropTenant(ctx context.Context, id scope.TenantID) error {
 		if _, err := tx.Exec(ctx, `DELETE FROM tenants WHERE id = $1`, id); err != nil {
 			return err
 		}
-		_, err := tx.Bump(ctx, tenantsRevision)
+		_, err := tx.Bump(ctx, TenantsRevision)
 		return err
 	})
 }
@@ -392,7 +392,7 @@ func (c *Cluster) forget(tenant scope.TenantID, name string) {
 		c.forgetPlace(scope.TenantID(placed))
 		return
 	}
-	if tenant != "" || (name != tenantsRevision && name != "") {
+	if tenant != "" || (name != TenantsRevision && name != "") {
 		return
 	}
 	for _, b := range c.opened() {

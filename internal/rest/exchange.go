@@ -36,7 +36,7 @@ type exchange struct {
 	billed bool
 	tenant *measure.Tenant                    // of the scope, after the first lookup
 	body   []byte                             // scratch for Body
-	held   int64                              // bytes reserved of the room for large bodies
+	free   [2]func()                          // release room.Bodies and room.Decoded; nil: none is taken
 	ids    [1]string                          // holds id for the header
 	traced func(operation string, status int) // ends the span; nil: there is none
 }
@@ -170,13 +170,13 @@ func (r *Router) allowed(req *http.Request) string {
 // authenticated before the body is read.
 func (x *exchange) dispatch(rt *route, req *http.Request) {
 	x.route = rt
-	if rt.op.Slow {
-		x.liftDeadlines()
-	}
 	sc, err := x.r.admit(x, rt, req)
 	if err != nil {
 		x.fail(err)
 		return
+	}
+	if rt.op.Slow {
+		x.slowDown(req.ContentLength == 0)
 	}
 	if rt.op.Creates && x.r.idem != nil {
 		if key, ok := req.Header[idempotencyHeader]; ok {
@@ -235,6 +235,17 @@ func (op *Op) needsDisk() bool {
 		return strings.HasSuffix(string(op.Permission), ":write") || strings.HasSuffix(string(op.Permission), ":edit")
 	}
 	return false
+}
+
+// slowDown lifts the deadlines of a Slow operation's exchange once its caller is admitted. A body
+// keeps its deadline until it is read: a client could else hold the connection with a body that it
+// never sends.
+func (x *exchange) slowDown(read bool) {
+	if read {
+		x.liftDeadlines()
+		return
+	}
+	_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(time.Time{}) // not supported by a test's recorder
 }
 
 // liftDeadlines lifts the server's deadlines for this exchange.

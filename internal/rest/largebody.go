@@ -8,16 +8,12 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/room"
 )
 
-// Bodies up to smallBody are read directly. Larger ones share largeBodies bytes until they are
-// answered, because a hundred at once could use all memory of the process. If there is no room, a
-// request waits up to largeWait.
-const (
-	smallBody   = 64 << 10
-	largeBodies = 40 << 20
-	largeWait   = 10 * time.Second
-)
+// smallBody is the size, in bytes, up to which bodies are read directly. Larger ones take room
+// (package room), because a hundred at once could use all memory of the process.
+const smallBody = 64 << 10
 
 // read reads the whole body of the request, into the exchange's buffer or, if fresh is true, into a
 // new one. Faults: TooLarge, BadRequest, Unavailable.
@@ -35,14 +31,18 @@ func (x *exchange) read(req *http.Request, fresh bool) ([]byte, error) {
 	}
 	buf, err := readTo(buf, req.Body, min(limit, smallBody))
 	if errors.Is(err, errMore) && limit > smallBody {
-		want := limit
+		size := limit
 		if req.ContentLength > 0 {
-			want = req.ContentLength
+			size = req.ContentLength
 		}
-		if err := x.reserveRoom(req.Context(), want); err != nil {
+		want := size
+		if fresh {
+			want *= 2 // the handler reads a copy
+		}
+		if err := x.take(req.Context(), room.Bodies, want); err != nil {
 			return nil, err
 		}
-		buf = append(x.r.largeBuffer(want+1), buf...)
+		buf = append(x.r.largeBuffer(size+1), buf...)
 		buf, err = readTo(buf, req.Body, limit)
 	}
 	if !fresh {
@@ -54,7 +54,10 @@ func (x *exchange) read(req *http.Request, fresh bool) ([]byte, error) {
 	case err != nil:
 		return nil, fault.New(fault.BadRequest, "unreadable_body", "the body could not be read to its end").Because(err)
 	}
-	return buf, nil
+	if x.route.op.Slow {
+		x.slowDown(true)
+	}
+	return buf, x.take(req.Context(), room.Decoded, room.Cost(buf, x.route.bodyType != nil))
 }
 
 // errMore is the error for a body that exceeds the limit.
@@ -93,29 +96,46 @@ func (r *Router) largeBuffer(n int64) []byte {
 	return make([]byte, 0, n)
 }
 
-// reserveRoom reserves n of the bytes for large bodies until the exchange is finished.
-func (x *exchange) reserveRoom(ctx context.Context, n int64) error {
-	if x.held > 0 {
+// holder returns whose part of a room the request takes: its tenant's, or that of all requests
+// without a credential. A tenant that such a request only names does not pay for it.
+func (x *exchange) holder() (name string, stranger bool) {
+	if !x.authenticated {
+		return "", true
+	}
+	return string(x.scope.Tenant), false
+}
+
+// take takes room until the exchange is finished, once for each of the two. Brief operations have
+// rooms of their own, so that no upload holds up a decision.
+func (x *exchange) take(ctx context.Context, which int, n int64) error {
+	rooms := &x.r.ample
+	if x.route.op.Brief {
+		rooms = &x.r.brisk
+	}
+	if n == 0 || x.free[which] != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, largeWait)
-	defer cancel()
-	if err := x.r.large.Acquire(ctx, n); err != nil {
+	name, stranger := x.holder()
+	free, err := rooms[which].Take(ctx, name, n, stranger)
+	if err != nil {
 		return fault.New(fault.Unavailable, "busy", "too many large bodies are being processed").After(time.Second).Because(err)
 	}
-	x.held = n
+	x.free[which] = free
 	return nil
 }
 
-// releaseRoom frees the reservation of reserveRoom. The body must not be used afterwards.
+// releaseRoom frees what take took. The body must not be used afterwards.
 func (x *exchange) releaseRoom() {
-	if x.held == 0 {
+	if free := x.free[room.Decoded]; free != nil {
+		free()
+	}
+	free := x.free[room.Bodies]
+	if free == nil {
 		return
 	}
 	if large := x.body; cap(large) > smallBody {
 		x.r.buffers.Put(&large)
 		x.body = nil
 	}
-	x.r.large.Release(x.held)
-	x.held = 0
+	free()
 }

@@ -9,11 +9,11 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/measure"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/room"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/schema"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -24,7 +24,7 @@ func New(c Config) (*Router, error) {
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
 	}
-	r := &Router{cfg: c, mux: http.NewServeMux(), static: map[string]map[string]*route{}, large: semaphore.NewWeighted(largeBodies)}
+	r := &Router{cfg: c, mux: http.NewServeMux(), static: map[string]map[string]*route{}, ample: room.ForBodies(128 << 20), brisk: room.ForBodies(64 << 20)}
 	r.pool.New = func() any { return &exchange{} }
 	r.mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
 		if x, ok := w.(*exchange); ok {

@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 
 	"github.com/danielgtaylor/huma/v2"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rest/bind"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/edition"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/measure"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/room"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/schema"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -154,10 +154,11 @@ type Router struct {
 	// leaving is set while the server is about to stop. Each answer then ends its connection.
 	leaving atomic.Bool
 	limiter *limiter
-	large   *semaphore.Weighted // room for large bodies
-	buffers sync.Pool           // of *[]byte, for large bodies
-	answers sync.Pool           // of *bytes.Buffer
-	idem    *idempotency
+	// ample are the rooms for bodies, brisk those for bodies of Brief operations.
+	ample, brisk room.Pair
+	buffers      sync.Pool // of *[]byte, for large bodies
+	answers      sync.Pool // of *bytes.Buffer
+	idem         *idempotency
 }
 
 // Register adds an operation with typed input and output. I is a struct with path, query and header

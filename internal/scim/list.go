@@ -3,8 +3,11 @@ package scim
 import (
 	"context"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scim/document"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -16,6 +19,9 @@ const (
 	// 10,000 people would be an answer of 350 MB. The page ends before more, as RFC 7644
 	// section 3.4.2.4 permits, and the client continues after itemsPerPage.
 	maxParts = 20_000
+	// maxExamined is how many people and memberships are read for one filter. RFC 7644 section
+	// 3.4.2.2 names the refusal of more.
+	maxExamined = 200_000
 )
 
 // Query is a request for a list.
@@ -52,10 +58,43 @@ type collector struct {
 	page        Page
 	people      []person
 	groups      []group
+	// left is how many people and memberships may still be read for the filter.
+	left int
 }
 
-func (c *collector) reset() {
-	c.page.Total, c.page.Resources, c.people, c.groups = 0, []Resource{}, nil, nil
+func (c *collector) reset(most int) {
+	c.page.Total, c.page.Resources, c.people, c.groups, c.left = 0, []Resource{}, nil, nil, most
+}
+
+// examine counts n more people or memberships that were read for the filter. Fault: too_many.
+func (c *collector) examine(n int) error {
+	if c.left -= n; c.left < 0 {
+		return fault.New(fault.BadRequest, "too_many", "the filter needs too many people and memberships to be read: filter by id, externalId or userName, or list without a filter")
+	}
+	return nil
+}
+
+// scans are the tenants for which a filter is being applied to all people or groups. A tenant gets
+// one at a time: one takes a second of processor time for 100,000 people.
+type scans struct {
+	most    int // people and memberships that one reads
+	mu      sync.Mutex
+	running map[scope.TenantID]bool
+}
+
+// begin starts a scan; the caller must call done. Fault: RateLimited.
+func (s *scans) begin(tenant scope.TenantID) (done func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running[tenant] {
+		return nil, fault.New(fault.RateLimited, "rate_limit_exceeded", "another filter is being applied to all users or groups of the tenant").After(time.Second)
+	}
+	s.running[tenant] = true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.running, tenant)
+	}, nil
 }
 
 // takes counts what passes the filter, and reports whether it is on the page.
@@ -75,8 +114,8 @@ func (s *Service) ListUsers(ctx context.Context, sc scope.Scope, q Query) (Page,
 		return Page{}, err
 	}
 	err = s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
-		c.reset()
-		if err := s.findUsers(ctx, tx, c); err != nil {
+		c.reset(s.scans.most)
+		if err := s.findUsers(ctx, tx, sc.Tenant, c); err != nil {
 			return err
 		}
 		return s.showUsers(ctx, tx, c, q.Select)
@@ -85,7 +124,7 @@ func (s *Service) ListUsers(ctx context.Context, sc scope.Scope, q Query) (Page,
 }
 
 // findUsers finds the people of a page.
-func (s *Service) findUsers(ctx context.Context, tx *db.Tx, c *collector) error {
+func (s *Service) findUsers(ctx context.Context, tx *db.Tx, tenant scope.TenantID, c *collector) error {
 	if c.filter == nil {
 		return pageOfUsers(ctx, tx, c)
 	}
@@ -94,6 +133,11 @@ func (s *Service) findUsers(ctx context.Context, tx *db.Tx, c *collector) error 
 		return err
 	}
 	if narrow == nil {
+		done, err := s.scans.begin(tenant)
+		if err != nil {
+			return err
+		}
+		defer done()
 		return s.scanUsers(ctx, tx, c)
 	}
 	people, err := selectPeopleIn(ctx, tx, narrow)
@@ -210,9 +254,17 @@ func (s *Service) scanUsers(ctx context.Context, tx *db.Tx, c *collector) error 
 // addUsers adds people to a page, if they pass its filter.
 func (s *Service) addUsers(ctx context.Context, tx *db.Tx, c *collector, people []person) (err error) {
 	var groups map[string][]membership
+	if err := c.examine(len(people)); err != nil {
+		return err
+	}
 	if c.filter.Uses("groups") {
 		if groups, err = groupsOf(ctx, tx, idsOf(people, func(p person) string { return p.ID })); err != nil {
 			return err
+		}
+		for _, of := range groups {
+			if err := c.examine(len(of)); err != nil {
+				return err
+			}
 		}
 	}
 	for _, p := range people {
@@ -230,7 +282,7 @@ func (s *Service) ListGroups(ctx context.Context, sc scope.Scope, q Query) (Page
 		return Page{}, err
 	}
 	err = s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
-		c.reset()
+		c.reset(s.scans.most)
 		groups, err := selectGroups(ctx, tx)
 		if err != nil {
 			return err
@@ -239,23 +291,42 @@ func (s *Service) ListGroups(ctx context.Context, sc scope.Scope, q Query) (Page
 		if err != nil {
 			return err
 		}
-		for _, g := range groups {
-			if narrowed && !of[g.ID] {
-				continue
+		if !narrowed && c.filter != nil && c.filter.Uses("members") {
+			done, err := s.scans.begin(sc.Tenant)
+			if err != nil {
+				return err
 			}
-			var members []membership
-			if c.filter.Uses("members") {
-				if members, err = selectMembers(ctx, tx, []string{g.ID}); err != nil {
-					return err
-				}
-			}
-			if c.takes(s.group(g, members)) {
-				c.groups = append(c.groups, g)
-			}
+			defer done()
+		}
+		if narrowed {
+			groups = slices.DeleteFunc(groups, func(g group) bool { return !of[g.ID] })
+		}
+		if err := addGroups(ctx, tx, c, groups, s.group); err != nil {
+			return err
 		}
 		return s.showGroups(ctx, tx, c, q.Select)
 	})
 	return c.page, err
+}
+
+// addGroups adds groups to a page, if they pass its filter. show makes the resource of one.
+func addGroups(ctx context.Context, tx *db.Tx, c *collector, groups []group, show func(group, []membership) Resource) error {
+	for _, g := range groups {
+		var members []membership
+		if c.filter.Uses("members") {
+			var err error
+			if members, err = selectMembers(ctx, tx, []string{g.ID}); err != nil {
+				return err
+			}
+			if err := c.examine(len(members)); err != nil {
+				return err
+			}
+		}
+		if c.takes(show(g, members)) {
+			c.groups = append(c.groups, g)
+		}
+	}
+	return nil
 }
 
 // groupsWith are the groups that can pass a filter which asks for a member, as directories do

@@ -31,11 +31,13 @@ type Service struct {
 	URL string
 
 	people, groups *document.Kind
+	scans          *scans
 }
 
 // New makes a Service from its exported fields.
 func New(s Service) *Service {
 	s.people, s.groups = document.UserKind(), document.GroupKind()
+	s.scans = &scans{most: maxExamined, running: map[scope.TenantID]bool{}}
 	return &s
 }
 

@@ -25,8 +25,8 @@ type Service struct {
 	OnCreate []func(ctx context.Context, tx *db.Tx, t Tenant) error
 	// OnPurge removes the data of a tenant that is outside its store: objects, cache.
 	OnPurge []func(ctx context.Context, id scope.TenantID) error
-	// Purged removes data that could still arrive while the tenant's store existed. A server
-	// that is killed before this point does not call it again.
+	// Purged removes what this process still has on disk of a tenant when its store is gone. Each
+	// replica calls it, and again when it starts (ForgetPurged).
 	Purged []func(id scope.TenantID) error
 	// RevokeHooks end all credentials of a tenant within a transaction of its store: keys,
 	// sessions, passwords, bouncers' tokens. They run when a deleted tenant becomes active again,

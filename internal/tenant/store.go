@@ -112,6 +112,11 @@ func markDeleted(ctx context.Context, tx *db.Tx, id scope.TenantID, at time.Time
 	return err
 }
 
+// selectPurged lists the tenants that are completely purged, since a time.
+func selectPurged(ctx context.Context, tx *db.Tx, since time.Time) ([]scope.TenantID, error) {
+	return db.All[scope.TenantID](ctx, tx, `SELECT id FROM retired_tenants WHERE retired_at >= $1 AND NOT EXISTS (SELECT 1 FROM tenants WHERE tenants.id = retired_tenants.id) ORDER BY id`, since)
+}
+
 // putSettings writes the tenant's own copy of its settings. If bouncers must learn of the change,
 // it increments BouncerRevision. The caller holds the lock "tenant".
 func putSettings(ctx context.Context, tx *db.Tx, s Settings) error {

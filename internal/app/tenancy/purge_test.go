@@ -71,6 +71,58 @@ func TestPurgeLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestPurgeReachesReplicas: what another replica has on disk of a purged tenant goes too, from the
+// replica that runs and from one that is started later.
+func TestPurgeReachesReplicas(t *testing.T) {
+	for _, backend := range dbtest.Backends() {
+		if backend == "sqlite" {
+			continue // it has no replicas
+		}
+		s := apptest.StartServer(t, backend, "GATEHOUSE_BASE_DOMAIN=gatehouse.test")
+		other := s.Replica(t, "GATEHOUSE_BASE_DOMAIN=gatehouse.test")
+		s.Admin.Do(t, "POST", "/tenants", body{"name": purgeMark}).Want(201)
+		key := other.Anonymous()
+		key.APIKey, _ = s.Admin.Do(t, "POST", "/tenants/"+purgeMark+"/api-keys", body{"name": "k", "scopes": []string{"decisions:read"}}).Want(201).Get("key").(string)
+		key.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "u"}, "resource": body{"type": "api", "path": "/x"}}).Want(200)
+		aside := filepath.Join(other.Dir, "set-aside")
+		if err := os.MkdirAll(aside, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(aside, purgeMark+".bouncers.jsonl"), []byte("{}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if left := filesWith(t, other.Dir, purgeMark); len(left) < 2 {
+			t.Fatalf("before, only %q are of the tenant", left)
+		}
+		s.Admin.Do(t, "DELETE", "/tenants/"+purgeMark+"?hard_delete=true", nil).Want(200)
+		apptest.Eventually(t, time.Minute, func() error {
+			if left := filesWith(t, other.Dir, purgeMark); len(left) > 0 {
+				return fmt.Errorf("the other replica keeps %q", left)
+			}
+			return nil
+		})
+	}
+}
+
+// filesWith lists the files below a folder whose name or content has a text.
+func filesWith(t *testing.T, dir, text string) (found []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return nil // it went meanwhile
+		}
+		data, err := os.ReadFile(path)
+		if err == nil && (strings.Contains(path, text) || bytes.Contains(data, []byte(text))) {
+			found = append(found, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
 // expectedAfterPurge are the places that may go on to name the tenant: the id that is never
 // given again, and what the platform administrator's own log says of the purge.
 func expectedAfterPurge(at string) bool {

@@ -22,8 +22,11 @@ type Limits struct {
 
 const (
 	defaultDepth  = 64
-	defaultValues = 200_000
+	defaultValues = MostValues
 )
+
+// MostValues is the number of values and members that a document may have by default.
+const MostValues = 200_000
 
 // SyntaxError says why a document was refused. Offset counts bytes from 0.
 type SyntaxError struct {

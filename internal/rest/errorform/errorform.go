@@ -23,6 +23,8 @@ func kind(code string) string {
 	switch code {
 	case "invalid_filter":
 		return "invalidFilter"
+	case "too_many":
+		return "tooMany"
 	case "invalid_path":
 		return "invalidPath"
 	case "invalid_value", "validation_failed":

@@ -1,0 +1,112 @@
+package rest
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/room"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// manyMembers is a body that grows to many times its size when it is decoded.
+func manyMembers(n int) string {
+	var out strings.Builder
+	out.WriteString(`{"name":"x","settings":{"x":{"a":0`)
+	for i := range n {
+		fmt.Fprintf(&out, `,"k%x":0`, i)
+	}
+	out.WriteString("}}}")
+	return out.String()
+}
+
+// TestBodiesInFlight: the bodies of one tenant in flight together are bounded by what they decode
+// to, also small ones; what is too much is refused with a time to try again, and another tenant is
+// served meanwhile. Requests without a credential take nothing from any tenant.
+func TestBodiesInFlight(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	g := newRig(t, nil, func(g *rig) {
+		hold := func(ctx context.Context, sc scope.Scope, in *createIn) (*struct{}, error) {
+			if in.Body.Name == "x" && sc.Tenant == "t1" || sc.Tenant == scope.DefaultTenant && sc.Actor.Kind == "" {
+				entered <- struct{}{}
+				<-leave
+			}
+			return nil, nil
+		}
+		Register(g.Router, Op{ID: "hold", Method: "PUT", Path: "/hold", Reach: ReachTenant, Tags: []string{"T"}, Summary: "Hold"}, hold)
+		Register(g.Router, Op{ID: "hold-public", Method: "PUT", Path: "/hold-public", Public: true, Tags: []string{"T"}, Summary: "Hold"}, hold)
+	})
+	g.ample[room.Decoded] = room.New(8<<20, 4<<20, time.Millisecond)
+	body := manyMembers(3000) // 25 KiB, which count as 1.5 MiB
+	put := func(path, key string) (int, http.Header) {
+		w := g.Do(t, resttest.Call{Method: "PUT", Path: path, Body: body, Key: key}.Request())
+		return w.Code, w.Header()
+	}
+	answers := make(chan int, 3)
+	for range 2 {
+		go func() { code, _ := put("/v1/hold", "full"); answers <- code }()
+		<-entered
+	}
+	go func() {
+		w := g.Do(t, resttest.Call{Method: "PUT", Path: "/v1/hold-public", Body: manyMembers(1500)}.Request())
+		answers <- w.Code
+	}()
+	<-entered
+	if code, h := put("/v1/hold", "full"); code != http.StatusServiceUnavailable || h.Get("Retry-After") == "" {
+		t.Errorf("a third body of the tenant: %d, Retry-After %q", code, h.Get("Retry-After"))
+	}
+	if code, h := put("/v1/hold-public?tenant_id=default", ""); code != http.StatusServiceUnavailable || h.Get("Retry-After") == "" {
+		t.Errorf("a second body of strangers: %d", code)
+	}
+	if code, _ := put("/v1/hold", "platform"); code != http.StatusNoContent {
+		t.Errorf("another tenant meanwhile: %d", code)
+	}
+	w := g.Do(t, resttest.Call{Method: "PUT", Path: "/v1/hold", Body: `{"name":"small"}`, Key: "full"}.Request())
+	if w.Code != http.StatusNoContent {
+		t.Errorf("a short body meanwhile: %d", w.Code)
+	}
+	close(leave)
+	for range 3 {
+		if code := <-answers; code != http.StatusNoContent {
+			t.Errorf("a body that had room: %d", code)
+		}
+	}
+	if n := g.ample[room.Decoded].Taken(); n != 0 {
+		t.Errorf("%d bytes stay taken", n)
+	}
+}
+
+// TestSlowOperationsBoundBodies: an operation without deadlines still ends a connection whose body
+// never arrives, whether the caller is known or not.
+func TestSlowOperationsBoundBodies(t *testing.T) {
+	addr, stop := served(t, func(srv *http.Server) { srv.ReadTimeout = 50 * time.Millisecond }, func(g *rig) {
+		ok := func(context.Context, scope.Scope, *createIn) (*struct{}, error) { return nil, nil }
+		Register(g.Router, Op{ID: "slow", Method: "PUT", Path: "/slow", Reach: ReachTenant, Slow: true, Tags: []string{"T"}, Summary: "Slow"}, ok)
+	})
+	for name, head := range map[string]string{"nobody": "", "a key": "X-API-Key: full\r\n"} {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, "PUT /v1/slow HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"+head+"Content-Length: 100\r\n\r\n{"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, bufio.NewReader(conn)); err != nil {
+			t.Errorf("%s: the connection does not end: %v", name, err)
+		}
+		_ = conn.Close()
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}

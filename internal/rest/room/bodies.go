@@ -1,0 +1,58 @@
+package room
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// The rooms of a Pair: for bodies as they arrive, and for what they decode to, which is a multiple for
+// JSON of many short values. A request that has taken of the second takes nothing of the first
+// any more, so that two requests never wait for each other.
+const (
+	Bodies = iota
+	Decoded
+)
+
+// Pair has the rooms for the bodies of some operations.
+type Pair [2]*Room
+
+const (
+	largeBodies = 40 << 20
+	longest     = 10 * time.Second
+
+	// The bytes that one value or member of a decoded body takes, with its garbage: alone, with its key; and
+	// together with the input of an operation that is bound from it.
+	rawValue   = 64
+	boundValue = 512
+	// freeCost is what a body may take without being counted.
+	freeCost = 32 << 10
+)
+
+// ForBodies returns the rooms for bodies that decode to this many bytes together. Each holder may
+// take half.
+func ForBodies(decoded int64) Pair {
+	return Pair{New(largeBodies, largeBodies/2, longest), New(decoded, decoded/2, longest)}
+}
+
+// Cost returns how many bytes a JSON body decodes to, at most; 0 if it is so short that it need not
+// be counted. It counts what can separate values, also within strings: that never counts too few.
+// bound means that an input is bound from it, too.
+func Cost(body []byte, bound bool) int64 {
+	each := int64(rawValue)
+	if bound {
+		each = boundValue
+	}
+	if int64(len(body))*each <= freeCost {
+		return 0
+	}
+	values := bytes.Count(body, comma) + bytes.Count(body, bracket) + bytes.Count(body, brace)
+	cost := int64(min(values, value.MostValues))*each + int64(len(body)) // strings are copied
+	if cost <= freeCost {
+		return 0
+	}
+	return cost
+}
+
+var comma, bracket, brace = []byte{','}, []byte{'['}, []byte{'{'}

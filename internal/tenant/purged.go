@@ -1,0 +1,37 @@
+package tenant
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// ForgetPurged removes what this process has on disk of tenants that another replica purged, or that
+// were purged while this process did not run. since
+// is the time from which purges count; the zero time means all. Those in known are done, and those
+// that it forgets are added.
+func (s *Service) ForgetPurged(ctx context.Context, since time.Time, known map[scope.TenantID]bool) error {
+	var gone []scope.TenantID
+	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
+		gone, err = selectPurged(ctx, tx, since)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range gone {
+		if known[id] {
+			continue
+		}
+		for _, f := range s.Purged {
+			if err := f(id); err != nil {
+				return fmt.Errorf("forget the purged tenant %s: %w", id, err)
+			}
+		}
+		known[id] = true
+	}
+	return nil
+}

@@ -62,7 +62,8 @@ var layers = []layer{
 	{"values", []string{
 		"internal/rego/value",
 	}},
-	{"shapes of modules", []string{
+	{"shapes of modules, explanations as values", []string{
+		"internal/rego/reason",
 		"internal/rego/shape",
 	}},
 	{"what an evaluation may use", []string{
@@ -272,6 +273,7 @@ var dataPlane = []string{
 	"internal/rego/explain",
 	"internal/rego/lang",
 	"internal/rego/masking",
+	"internal/rego/reason",
 	"internal/rego/value",
 	"internal/scope",
 	"internal/secret",

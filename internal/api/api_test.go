@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -53,6 +54,15 @@ func authenticator(svc *auth.Service) func(context.Context, rest.Credential) (sc
 	}
 }
 
+// wholeDocument is the document of the API, parsed once: it is the same for each rig.
+var wholeDocument = sync.OnceValues(func() (*openapi3.T, error) {
+	a, err := New(Config{Kit: kit()})
+	if err != nil {
+		return nil, err
+	}
+	return openapi3.NewLoader().LoadFromData(a.Edition("", "en").Body)
+})
+
 // newRig is the API; change puts services behind it.
 func newRig(t testing.TB, change func(*Config)) *rig {
 	t.Helper()
@@ -64,8 +74,7 @@ func newRig(t testing.TB, change func(*Config)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	document := a.Edition("", "en").Body
-	spec, err := openapi3.NewLoader().LoadFromData(document)
+	spec, err := wholeDocument()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -29,59 +28,10 @@ type Explanation struct {
 	Available bool `json:"available" doc:"Whether rule and conditions were stored"`
 	// Explanations are those of the control that decided, or of each control that did not match,
 	// the nearest first.
-	Explanations []explain.Explanation `json:"explanations" doc:"The rule of the control that decided; if none matched, the rules of the controls in scope, the nearest first"`
-	Text         string                `json:"text" doc:"The explanation in words, for administrators"`
-	Public       string                `json:"public" doc:"The explanation for the person who asked for access"`
-	Note         string                `json:"note,omitempty" doc:"Why the explanation is incomplete"`
-}
-
-// Explain returns the explanation of a recorded decision, as far as its audit level stores it.
-// Fault: NotFound for an id that is not in the log.
-func (rd *Reader) Explain(ctx context.Context, sc scope.Scope, id string) (Explanation, error) {
-	d, err := rd.One(ctx, sc, id)
-	if err != nil {
-		return Explanation{}, err
-	}
-	out := Explanation{
-		DecisionID: d.DecisionID, AuditLevel: LevelOf(string(d.AuditLevel)), Decision: d.Decision, Reason: d.Reason,
-		PolicyID: d.PolicyID, PolicyName: d.PolicyName, PolicyVersion: d.PolicyVersion, Explanations: []explain.Explanation{},
-	}
-	public := rego.Decision{Effect: effectOf(&d), Reason: d.Reason}
-	if d.PolicyName != nil {
-		public.PolicyName = *d.PolicyName
-	}
-	out.Public = public.Public()
-	if json.Unmarshal(d.Explanation, &out.Explanations) == nil && len(out.Explanations) > 0 {
-		texts := make([]string, len(out.Explanations))
-		for i, e := range out.Explanations {
-			texts[i] = e.Text
-		}
-		out.Available, out.Text, out.Public = true, strings.Join(texts, "\n"), out.Explanations[0].Public
-		return out, nil
-	}
-	out.Explanations = []explain.Explanation{}
-	out.Text = d.Reason
-	switch {
-	case out.AuditLevel == Basic:
-		out.Note = "The input was not kept (audit level basic), so the rule and its conditions are not known. Set audit_level of the resource to detailed to have decisions explained."
-	case d.BouncerID != 0:
-		out.Note = "The bouncer that decided sent no explanation with its log: a stock OPA does not."
-	default:
-		out.Note = "No control was asked about this request."
-	}
-	return out, nil
-}
-
-func effectOf(d *Decision) rego.Effect {
-	switch {
-	case d.Decision == Deny && d.PolicyID == 0:
-		return rego.NoMatch
-	case d.Decision == Deny:
-		return rego.Deny
-	case d.Effect == rego.Mask.String():
-		return rego.Mask
-	}
-	return rego.Allow
+	Explanations []reason.Explanation `json:"explanations" doc:"The rule of the control that decided; if none matched, the rules of the controls in scope, the nearest first"`
+	Text         string               `json:"text" doc:"The explanation in words, for administrators"`
+	Public       string               `json:"public" doc:"The explanation for the person who asked for access"`
+	Note         string               `json:"note,omitempty" doc:"Why the explanation is incomplete"`
 }
 
 // One returns a decision by its id. Fault: NotFound when the log has none that the caller may
@@ -139,7 +89,7 @@ func hiderOf(found redact.Found) func(path string, v value.Value) value.Value {
 // appendExplanation writes the explanations of a decision without secrets. Unreadable ones, for
 // example made up by a bouncer, are left out.
 func appendExplanation(dst, src []byte, found redact.Found) []byte {
-	var list []explain.Explanation
+	var list []reason.Explanation
 	if json.Unmarshal(src, &list) != nil {
 		return appendForeign(dst, src, found) // the note of an explanation that was too long
 	}
@@ -152,11 +102,11 @@ func appendExplanation(dst, src []byte, found redact.Found) []byte {
 // appendTrace writes the steps of a decision without secrets. A trace in another format is
 // redacted by member names.
 func appendTrace(dst, src []byte, found redact.Found) []byte {
-	var steps []explain.Step
+	var steps []reason.Step
 	if json.Unmarshal(src, &steps) != nil || len(steps) == 0 || steps[0].Type == "" {
 		return appendForeign(dst, src, found)
 	}
-	return append(dst, found.Document(marshalled(explain.RedactedSteps(steps, hiderOf(found))))...)
+	return append(dst, found.Document(marshalled(reason.RedactedSteps(steps, hiderOf(found))))...)
 }
 
 func appendForeign(dst, src []byte, found redact.Found) []byte {

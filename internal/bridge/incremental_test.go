@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
@@ -51,6 +52,7 @@ func (h *house) rounds() (w work, resources int, contents map[*bundle.Packed]int
 // digested and packed, for those bouncers that stand before it, and nothing else
 // is made anew. A resource that no bouncer stands before costs the bridge nothing.
 func TestAChangeCostsWhatItTouches(t *testing.T) {
+	fulltest.Only(t)
 	const many, bouncers = 5000, 12
 	each(t, func(t *testing.T, h *house) {
 		ctx := context.Background()

@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -141,6 +142,7 @@ func TestDiscoveredHosts(t *testing.T) {
 // TestDiscoveryBudget (B6): a bouncer brings about a hundred resources an hour,
 // by however many reports at once; what nobody reviews is bounded as well.
 func TestDiscoveryBudget(t *testing.T) {
+	fulltest.Only(t)
 	each(t, func(t *testing.T, h *house) {
 		g := h.bouncer(scope.Production, nil)
 		var all sync.WaitGroup

@@ -207,6 +207,7 @@ var callerToken = regexp.MustCompile(`caller-\d+-`)
 // more than they were asked, over the lean way (GET and HEAD), the transport's
 // (bodies) and TLS. Whatever comes back names nobody else.
 func TestEachCallerHasHisOwnAnswer(t *testing.T) {
+	fulltest.Only(t)
 	files, roots := certificate(t)
 	pair, err := tls.LoadX509KeyPair(files["cert"], files["key"])
 	if err != nil {

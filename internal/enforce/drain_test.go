@@ -13,11 +13,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestNoConnectionIsReset: a bouncer that stops under load answers each request whose
 // connection it took. Only connections that come too late are refused.
 func TestNoConnectionIsReset(t *testing.T) {
+	fulltest.Only(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("the kernel must help")
 	}

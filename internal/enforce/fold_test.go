@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // Refusals of anonymous callers, through the proxy and by forward-auth, with long
 // texts, take little of the log. Each is counted, and what passes is an entry.
 func TestFloodOfRefusalsIsCounted(t *testing.T) {
+	fulltest.Only(t)
 	app, p := newApplication(t, nil), newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: "package p\n\nallow if input.resource.path == \"/open\"\n"}}})
 	b := start(t, p, app.URL, func(c *Config) {

@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // frames is a bare HTTP/2 connection to a bouncer, over which a test writes what no
@@ -266,6 +268,7 @@ func TestHTTP2Bodies(t *testing.T) {
 // TestHTTP2Floods: heads without an end, too many and too large fields, and streams
 // that are taken back at once cost the connection at most; others go on.
 func TestHTTP2Floods(t *testing.T) {
+	fulltest.Only(t)
 	app := newApplication(t, nil)
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})

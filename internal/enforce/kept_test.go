@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/judge"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // fill takes the room of a bouncer's decision log away and gives it back.
@@ -109,6 +110,7 @@ func TestLogThatCannotBeKept(t *testing.T) {
 // TestRefusalsLeaveRoom: a flood of refused requests leaves room in the log for
 // those that are let pass, and does not close a bouncer that must log.
 func TestRefusalsLeaveRoom(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	app, p := newApplication(t, nil), newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", config: map[string]any{"audit": "required"}, controls: []control{{id: 1, source: allowAll}}})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 )
@@ -285,6 +286,7 @@ func TestSignedBundles(t *testing.T) {
 // or one of another revision, confirms nothing: the report says so, and after max_stale
 // the bouncer decides no more. An older bundle is not taken.
 func TestFrozenPolls(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

@@ -26,6 +26,7 @@ func rowsOf(size int) string {
 // Masks by path work on answers up to the limit, plain or packed, and the refusal of
 // a larger one names it. Nothing is left on disk or in the shared allowance.
 func TestLargeAnswers(t *testing.T) {
+	fulltest.Only(t)
 	var answer atomic.Pointer[http.HandlerFunc]
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) { (*answer.Load())(w, r) })
 	p := newPlane(t)

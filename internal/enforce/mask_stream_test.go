@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/maskbody"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // maskPII hides everything, cards but for four digits.
@@ -63,6 +64,7 @@ func chatText(t testing.TB, body string) (text string) {
 // A model that parts its stream at every byte, whatever the event: over real
 // connections nothing unmasked passes, streamed as events, text or JSON.
 func TestStreamsPartedAtEveryByte(t *testing.T) {
+	fulltest.Only(t)
 	var wire, kind atomic.Value
 	var cut atomic.Int64
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {

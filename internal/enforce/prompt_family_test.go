@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf16"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // utf16le is a text in UTF-16, little-endian, with a byte order mark.
@@ -23,6 +25,7 @@ func utf16le(s string) string {
 // TestNoFormIsOverlooked: the request forms of providers, and forms that one reader
 // takes and another does not. X is the attack: none of these reaches the model.
 func TestNoFormIsOverlooked(t *testing.T) {
+	fulltest.Only(t)
 	b, app := behindAITemplates(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		fmt.Fprint(w, "{}")

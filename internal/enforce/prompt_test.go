@@ -62,6 +62,7 @@ func parts(list ...[3]string) (kind, body string) {
 // TestNoPromptIsOverlooked: whatever the form and the place, the templates see the
 // text, or refuse what they cannot see.
 func TestNoPromptIsOverlooked(t *testing.T) {
+	fulltest.Only(t)
 	b, app := behindAITemplates(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		fmt.Fprint(w, "{}")
@@ -219,6 +220,7 @@ func TestLargeBodies(t *testing.T) {
 
 // TestLargeRequestMasks: what is masked in a large body leaves its pictures whole.
 func TestLargeRequestMasks(t *testing.T) {
+	fulltest.Only(t)
 	var got []byte
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) { got, _ = io.ReadAll(r.Body) })
 	p := newPlane(t)

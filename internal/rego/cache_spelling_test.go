@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -82,6 +83,7 @@ reason := r if r := sprintf("saw %%v", [%s])%s
 // without a cache: over each pair of values that look alike, and each way that a
 // control has to see them.
 func TestCacheTellsSpellingsApart(t *testing.T) {
+	fulltest.Only(t)
 	values := make([]value.Value, len(lookalikes))
 	for i, text := range lookalikes {
 		values[i] = mustDecode2(text)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 )
 
 // A world is what a control decides on, as plain values that can be changed.
@@ -169,7 +169,7 @@ type flipper struct {
 }
 
 // newFlipper learns from a list of conditions where variables come from.
-func newFlipper(w world, lists ...[]explain.Condition) *flipper {
+func newFlipper(w world, lists ...[]reason.Condition) *flipper {
 	f := &flipper{world: w.copy(), names: map[string]spot{}}
 	for _, list := range lists {
 		for _, c := range list {
@@ -179,7 +179,7 @@ func newFlipper(w world, lists ...[]explain.Condition) *flipper {
 	return f
 }
 
-func (f *flipper) learn(c explain.Condition) {
+func (f *flipper) learn(c reason.Condition) {
 	for _, x := range c.Because {
 		f.learn(x)
 	}
@@ -223,7 +223,7 @@ func (f *flipper) learn(c explain.Condition) {
 	}
 }
 
-func below(c explain.Condition, s spot) bool {
+func below(c reason.Condition, s spot) bool {
 	for _, b := range c.Values {
 		if at := parseSpot(b.Path); len(at) == len(s)+1 && slices.Equal(at[:len(s)], s) {
 			return true
@@ -242,7 +242,7 @@ func parseCondition(text string) *ast.Expr {
 
 // spot is where an operand's value comes from: by its own text, by a variable's
 // name, or by the path that the explanation gives and that ends alike.
-func (f *flipper) spot(c explain.Condition, t *ast.Term) spot {
+func (f *flipper) spot(c reason.Condition, t *ast.Term) spot {
 	var ref ast.Ref
 	switch v := t.Value.(type) {
 	case ast.Ref:
@@ -306,7 +306,7 @@ func ends(s spot, ref ast.Ref) bool {
 
 // flip makes a condition hold, or not. False: there is no mechanical way. One
 // that asks other rules is turned by turning what it came from.
-func (f *flipper) flip(c explain.Condition, want bool) bool {
+func (f *flipper) flip(c reason.Condition, want bool) bool {
 	if len(c.Because) > 0 {
 		for _, x := range c.Because {
 			if !f.flip(x, !x.Holds) {
@@ -373,7 +373,7 @@ func (f *flipper) flip(c explain.Condition, want bool) bool {
 	return false
 }
 
-func (f *flipper) flipTerm(c explain.Condition, t *ast.Term, want bool) bool {
+func (f *flipper) flipTerm(c reason.Condition, t *ast.Term, want bool) bool {
 	if call, ok := t.Value.(ast.Call); ok {
 		return f.flipCall(c, call, want)
 	}
@@ -391,7 +391,7 @@ var mirrored = map[string]string{"lt": "gt", "lte": "gte", "gt": "lt", "gte": "l
 
 var opposite = map[string]string{"lt": "gte", "lte": "gt", "gt": "lte", "gte": "lt", "equal": "neq", "eq": "neq", "neq": "equal"}
 
-func (f *flipper) flipCall(c explain.Condition, t []*ast.Term, want bool) bool {
+func (f *flipper) flipCall(c reason.Condition, t []*ast.Term, want bool) bool {
 	op, args := t[0].String(), t[1:]
 	switch op {
 	case "assign":
@@ -421,7 +421,7 @@ func (f *flipper) flipCall(c explain.Condition, t []*ast.Term, want bool) bool {
 }
 
 // flipBuiltin turns a call of a built-in around that tests.
-func (f *flipper) flipBuiltin(c explain.Condition, op string, args []*ast.Term, want bool) bool {
+func (f *flipper) flipBuiltin(c reason.Condition, op string, args []*ast.Term, want bool) bool {
 	if !want { // without its operand a built-in holds nothing
 		for _, a := range args {
 			if s := f.spot(c, a); s != nil {
@@ -457,7 +457,7 @@ func (f *flipper) flipBuiltin(c explain.Condition, op string, args []*ast.Term, 
 	return false
 }
 
-func (f *flipper) typed(c explain.Condition, op string, args []*ast.Term) bool {
+func (f *flipper) typed(c reason.Condition, op string, args []*ast.Term) bool {
 	sample := map[string]any{"is_string": "flipped", "is_number": 1.0, "is_boolean": true, "is_array": []any{}, "is_object": map[string]any{}, "is_null": nil}
 	v, ok := sample[op]
 	return ok && len(args) == 1 && f.assign(c, args[0], v)

@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/template"
 )
@@ -37,7 +38,7 @@ const (
 	verdicts
 )
 
-func decide(c *rego.Control, w world) (rego.Outcome, explain.Explanation) {
+func decide(c *rego.Control, w world) (rego.Outcome, reason.Explanation) {
 	in, err1 := value.FromAny(w.input)
 	data, err2 := value.FromAny(w.data)
 	if err1 != nil || err2 != nil {
@@ -47,7 +48,7 @@ func decide(c *rego.Control, w world) (rego.Outcome, explain.Explanation) {
 }
 
 // judge turns one decision around by its explanation.
-func judge(c *rego.Control, w world) (verdict, explain.Explanation) {
+func judge(c *rego.Control, w world) (verdict, reason.Explanation) {
 	out, e := decide(c, w)
 	if out.Err != nil {
 		return unexplained, e
@@ -74,7 +75,7 @@ func judge(c *rego.Control, w world) (verdict, explain.Explanation) {
 }
 
 // meet turns every condition of a list.
-func meet(f *flipper, missing []explain.Condition) bool {
+func meet(f *flipper, missing []reason.Condition) bool {
 	for _, c := range missing {
 		if !f.flip(c, !c.Holds) {
 			return false
@@ -86,7 +87,7 @@ func meet(f *flipper, missing []explain.Condition) bool {
 // judgeHeld makes a condition fail of the rule that decided, and of each other
 // rule that would have decided the same. Every one of the deciding rule's
 // conditions is tried; all that can be turned mechanically have to do it.
-func judgeHeld(c *rego.Control, w world, e explain.Explanation, changed func(rego.Outcome) bool) verdict {
+func judgeHeld(c *rego.Control, w world, e reason.Explanation, changed func(rego.Outcome) bool) verdict {
 	result := unmechanical
 	if len(e.Conditions) == 0 {
 		return unexplained
@@ -109,7 +110,7 @@ func judgeHeld(c *rego.Control, w world, e explain.Explanation, changed func(reg
 }
 
 // breakAll breaks one condition of each rule that still decides the same.
-func breakAll(c *rego.Control, w world, e explain.Explanation, changed func(rego.Outcome) bool, left int) bool {
+func breakAll(c *rego.Control, w world, e reason.Explanation, changed func(rego.Outcome) bool, left int) bool {
 	if left == 0 {
 		return false
 	}
@@ -131,7 +132,7 @@ func breakAll(c *rego.Control, w world, e explain.Explanation, changed func(rego
 // Every condition of the rule is tried: none may leave that rule as it was, and
 // one has to turn the decision. Where each sets off a deny rule that did not hold
 // before, that one's explanation is followed in turn, and it is counted apart.
-func judgeDenied(c *rego.Control, w world, e explain.Explanation, rounds int) verdict {
+func judgeDenied(c *rego.Control, w world, e reason.Explanation, rounds int) verdict {
 	result := unmechanical
 	for _, cond := range e.Conditions {
 		f := newFlipper(w, e.Conditions)
@@ -169,8 +170,8 @@ func judgeDenied(c *rego.Control, w world, e explain.Explanation, rounds int) ve
 	return result
 }
 
-func named(e explain.Explanation, line int) bool {
-	return line == e.Line || slices.ContainsFunc(e.Also, func(a explain.Alternative) bool { return a.Line == line })
+func named(e reason.Explanation, line int) bool {
+	return line == e.Line || slices.ContainsFunc(e.Also, func(a reason.Alternative) bool { return a.Line == line })
 }
 
 // tally counts the verdicts of one source of decisions.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 )
 
 // plain is the value of a literal.
@@ -44,7 +44,7 @@ func number(v any) any {
 
 // known is the value of an operand: a literal, what is at its spot, or what the
 // explanation says it was.
-func (f *flipper) known(c explain.Condition, t *ast.Term) (any, bool) {
+func (f *flipper) known(c reason.Condition, t *ast.Term) (any, bool) {
 	if v, ok := plain(t); ok {
 		return v, true
 	}
@@ -63,7 +63,7 @@ func (f *flipper) known(c explain.Condition, t *ast.Term) (any, bool) {
 
 // assign gives an operand a value: a reference at its spot, and through the
 // functions that have a plain way back.
-func (f *flipper) assign(c explain.Condition, t *ast.Term, v any) bool {
+func (f *flipper) assign(c reason.Condition, t *ast.Term, v any) bool {
 	if s := f.spot(c, t); s != nil {
 		return f.set(s, v)
 	}
@@ -114,7 +114,7 @@ func (f *flipper) assign(c explain.Condition, t *ast.Term, v any) bool {
 }
 
 // move makes `a op b` hold by changing a.
-func (f *flipper) move(c explain.Condition, op string, a, b *ast.Term) bool {
+func (f *flipper) move(c reason.Condition, op string, a, b *ast.Term) bool {
 	other, ok := f.known(c, b)
 	if !ok {
 		if op != "equal" && op != "eq" {
@@ -155,7 +155,7 @@ func different(v any) any {
 }
 
 // member makes x a member of a collection, or not.
-func (f *flipper) member(c explain.Condition, x, coll *ast.Term, want bool) bool {
+func (f *flipper) member(c reason.Condition, x, coll *ast.Term, want bool) bool {
 	list, ok := f.known(c, coll)
 	elem, elemOK := f.known(c, x)
 	at := f.spot(c, coll)

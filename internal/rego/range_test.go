@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -59,6 +60,7 @@ func TestNumbersOutsideOfTheRange(t *testing.T) {
 // Values that share their parts exponentially, and built-ins that compare each
 // with each, end within the deadline; with another input, too.
 func TestSharingEnds(t *testing.T) {
+	fulltest.Only(t)
 	const parts = "a0 := [input.x, input.x]\na1 := [x | some _ in numbers.range(1, 8); x := a0]\n"
 	var levels strings.Builder
 	levels.WriteString(parts)

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -25,7 +27,7 @@ const (
 // level kept one. Otherwise it decides the recorded input again, with the version of the control
 // that decided. NotFound if the log does not have the id.
 func (s *Service) Explain(ctx context.Context, sc scope.Scope, id string) (audit.Explanation, error) {
-	out, err := s.Audit.Explain(ctx, sc, id)
+	out, err := s.logged(ctx, sc, id)
 	if err != nil || out.Available {
 		return out, err
 	}
@@ -48,9 +50,58 @@ func (s *Service) Explain(ctx context.Context, sc scope.Scope, id string) (audit
 	return out, nil
 }
 
+// logged returns the explanation of a recorded decision, as far as its audit level stores it.
+// Fault: NotFound for an id that is not in the log.
+func (s *Service) logged(ctx context.Context, sc scope.Scope, id string) (audit.Explanation, error) {
+	d, err := s.Audit.One(ctx, sc, id)
+	if err != nil {
+		return audit.Explanation{}, err
+	}
+	out := audit.Explanation{
+		DecisionID: d.DecisionID, AuditLevel: audit.LevelOf(string(d.AuditLevel)), Decision: d.Decision, Reason: d.Reason,
+		PolicyID: d.PolicyID, PolicyName: d.PolicyName, PolicyVersion: d.PolicyVersion, Explanations: []reason.Explanation{},
+	}
+	public := rego.Decision{Effect: effectOf(&d), Reason: d.Reason}
+	if d.PolicyName != nil {
+		public.PolicyName = *d.PolicyName
+	}
+	out.Public = public.Public()
+	if json.Unmarshal(d.Explanation, &out.Explanations) == nil && len(out.Explanations) > 0 {
+		texts := make([]string, len(out.Explanations))
+		for i, e := range out.Explanations {
+			texts[i] = e.Text
+		}
+		out.Available, out.Text, out.Public = true, strings.Join(texts, "\n"), out.Explanations[0].Public
+		return out, nil
+	}
+	out.Explanations = []reason.Explanation{}
+	out.Text = d.Reason
+	switch {
+	case out.AuditLevel == audit.Basic:
+		out.Note = "The input was not kept (audit level basic), so the rule and its conditions are not known. Set audit_level of the resource to detailed to have decisions explained."
+	case d.BouncerID != 0:
+		out.Note = "The bouncer that decided sent no explanation with its log: a stock OPA does not."
+	default:
+		out.Note = "No control was asked about this request."
+	}
+	return out, nil
+}
+
+func effectOf(d *audit.Decision) rego.Effect {
+	switch {
+	case d.Decision == audit.Deny && d.PolicyID == 0:
+		return rego.NoMatch
+	case d.Decision == audit.Deny:
+		return rego.Deny
+	case d.Effect == rego.Mask.String():
+		return rego.Mask
+	}
+	return rego.Allow
+}
+
 // explainDecision explains a decision from its recorded input. It returns nothing if there is no input, or if
 // the control that decided is gone.
-func (s *Service) explainDecision(ctx context.Context, sc scope.Scope, d audit.Decision) (list []explain.Explanation, differs bool, err error) {
+func (s *Service) explainDecision(ctx context.Context, sc scope.Scope, d audit.Decision) (list []reason.Explanation, differs bool, err error) {
 	req, why := request(d)
 	if why != "" {
 		return nil, false, nil
@@ -77,12 +128,12 @@ func (s *Service) explainDecision(ctx context.Context, sc scope.Scope, d audit.D
 		return nil, false, nil
 	}
 	outcome, e := explain.Control(ctx, control, in, set, rego.Limits{Deadline: s.Deadline, Now: d.Timestamp, Clock: s.Now, Caught: caught})
-	return redacted([]explain.Explanation{e}, &req, set), outcome.Effect.Permits() != granted(d), nil
+	return redacted([]reason.Explanation{e}, &req, set), outcome.Effect.Permits() != granted(d), nil
 }
 
 // redacted removes from explanations what logs must not contain: values under secret names in the
 // input or the resource, and the owner's address.
-func redacted(list []explain.Explanation, req *rego.Request, set *rego.Set) []explain.Explanation {
+func redacted(list []reason.Explanation, req *rego.Request, set *rego.Set) []reason.Explanation {
 	found := redact.In(req.User, req.Action, req.Resource, req.Context, req.Extra)
 	if r := set.Resource(req.ResourceID); r != nil {
 		found = found.With(r.Doc, false)

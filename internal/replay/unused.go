@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
@@ -165,7 +165,7 @@ func (s *Service) touched(ctx context.Context, sc scope.Scope, r audit.Recording
 			if read++; read > maxExplanations {
 				return rules, explained, false, nil
 			}
-			var list []explain.Explanation
+			var list []reason.Explanation
 			raw := rerun.Member(line, "explanation")
 			if raw == nil || json.Unmarshal(raw, &list) != nil {
 				continue

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/image/font/gofont/gomono"
 	"golang.org/x/image/font/gofont/goregular"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 )
@@ -348,14 +348,14 @@ func (r *report) byDefault(line int) bool {
 
 // outcome is a condition and what became of it, in words.
 type outcome struct {
-	explain.Condition
+	reason.Condition
 	said string
 	ink  colour
 }
 
 // outcomes says how conditions came out; one that is missing and holds is one
 // that must not.
-func outcomes(list []explain.Condition, missing bool) []outcome {
+func outcomes(list []reason.Condition, missing bool) []outcome {
 	out := make([]outcome, 0, len(list))
 	for _, c := range list {
 		o := outcome{c, conditionResult(c), map[string]colour{"holds": green, "does not hold": red, "not reached": grey}[conditionResult(c)]}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 )
@@ -92,7 +92,7 @@ func exportCSV(k simulator.Kept) []byte {
 		add("condition", c.Source, conditionValues(c), strconv.Itoa(c.Line), conditionResult(c))
 	}
 	if near := rec.Explanation.Nearest; near != nil {
-		for _, c := range append(append([]explain.Condition{}, near.Held...), near.Missing...) {
+		for _, c := range append(append([]reason.Condition{}, near.Held...), near.Missing...) {
 			add("nearest rule that would have allowed", c.Source, conditionValues(c), strconv.Itoa(c.Line), conditionResult(c))
 		}
 	}
@@ -157,7 +157,7 @@ func facts(k simulator.Kept) []fact {
 }
 
 // conditionResult says how a condition came out.
-func conditionResult(c explain.Condition) string {
+func conditionResult(c reason.Condition) string {
 	switch {
 	case c.Unreached:
 		return "not reached"
@@ -169,7 +169,7 @@ func conditionResult(c explain.Condition) string {
 }
 
 // conditionValues lists the values that a condition read.
-func conditionValues(c explain.Condition) string {
+func conditionValues(c reason.Condition) string {
 	texts := make([]string, len(c.Values))
 	for i, b := range c.Values {
 		texts[i] = binding(b)
@@ -177,7 +177,7 @@ func conditionValues(c explain.Condition) string {
 	return strings.Join(texts, "; ")
 }
 
-func binding(b explain.Binding) string {
+func binding(b reason.Binding) string {
 	if !b.Value.Defined() {
 		return b.Path + " is absent"
 	}

@@ -20,7 +20,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 )
@@ -47,18 +47,18 @@ var sourceLines = []simulator.SourceLine{
 // sample is a denied run with names that a report has to cope with.
 func sample(t testing.TB) simulator.Record {
 	t.Helper()
-	bind := func(path, v string) explain.Binding {
-		return explain.Binding{Path: path, Value: doc(t, `{"v":`+v+`}`).Get("v")}
+	bind := func(path, v string) reason.Binding {
+		return reason.Binding{Path: path, Value: doc(t, `{"v":`+v+`}`).Get("v")}
 	}
-	why := explain.Explanation{
+	why := reason.Explanation{
 		PolicyID: 12, PolicyName: "Nómina", PolicyVersion: 3, Effect: "DENY", Rule: "allow", Line: 3,
 		Text: `Denied: no rule of the control allowed the request, and allow is false by default (line 3).`,
-		Nearest: &explain.Alternative{
+		Nearest: &reason.Alternative{
 			Rule: "allow", Line: 10,
-			Missing: []explain.Condition{{Line: 12, Source: "input.user.clearance >= 3", Values: []explain.Binding{bind("input.user.clearance", "2")}}},
-			Held: []explain.Condition{
-				{Line: 11, Source: `input.user.role in {"manager", "auditor"}`, Holds: true, Values: []explain.Binding{bind("input.user.role", `"manager"`)}},
-				{Line: 13, Source: `input.action.method == "GET"`, Holds: true, Values: []explain.Binding{bind("input.action.method", `"GET"`)}},
+			Missing: []reason.Condition{{Line: 12, Source: "input.user.clearance >= 3", Values: []reason.Binding{bind("input.user.clearance", "2")}}},
+			Held: []reason.Condition{
+				{Line: 11, Source: `input.user.role in {"manager", "auditor"}`, Holds: true, Values: []reason.Binding{bind("input.user.role", `"manager"`)}},
+				{Line: 13, Source: `input.action.method == "GET"`, Holds: true, Values: []reason.Binding{bind("input.action.method", `"GET"`)}},
 			},
 		},
 	}
@@ -72,7 +72,7 @@ func sample(t testing.TB) simulator.Record {
 		Policy:         simulator.Subject{ID: 12, Name: "Nómina: sólo RR. HH. y gerentes (paie, 給与)", Version: 3, Status: "draft"}, Environment: "sandbox",
 		Resource: &simulator.Named{ID: 4, Name: "Payroll API"}, TestType: "scenario", Scenario: &simulator.Named{ID: 9, Name: "Manager without clearance"},
 		User: simulator.Actor{Kind: "user", ID: "0193-77", Name: "zoë.müller"}, SourceLines: sourceLines,
-		Trace: []explain.Step{
+		Trace: []reason.Step{
 			{Number: 1, Type: "policy_matched", Description: `The control "Nómina" is evaluated`, Result: true, Details: value.Object()},
 			{Number: 2, Type: "condition_eval", Description: `input.user.role == "hr"  (input.user.role is "manager")`, Details: detail(6)},
 			{Number: 3, Type: "condition_eval", Description: `input.user.role in {"manager", "auditor"}`, Result: true, Details: detail(11)},
@@ -132,18 +132,18 @@ func TestPDFOfLittle(t *testing.T) {
 	rec := simulator.Record{
 		Decision: "ALLOW", Reason: "Allowed by control pdf", Policy: simulator.Subject{ID: 34, Name: "pdf", Version: 1, Status: "draft"}, Environment: "sandbox",
 		User: simulator.Actor{Kind: "user", ID: "1", Name: "admin"}, TestType: "manual", Timestamp: ran, ExecutionTimeMS: 0.014,
-		Explanation: explain.Explanation{
+		Explanation: reason.Explanation{
 			PolicyID: 34, PolicyName: "pdf", PolicyVersion: 1, Effect: "ALLOW", Rule: "allow", Line: 3,
 			Text: "Control \"pdf\" (version 1) allowed: rule allow in line 3 holds.\n  line 3: input.user.id == \"a\"  (input.user.id = \"a\")",
-			Conditions: []explain.Condition{{
+			Conditions: []reason.Condition{{
 				Rule: "allow", Line: 3, Source: `input.user.id == "a"`, Holds: true,
-				Values: []explain.Binding{{Path: "input.user.id", Value: value.String("a")}},
+				Values: []reason.Binding{{Path: "input.user.id", Value: value.String("a")}},
 			}},
 		},
 		Notes: []string{"The control is draft: live decisions do not use it."},
 		Input: doc(t, `{"user":{"id":"a"}}`), EvaluatedInput: doc(t, `{"user":{"id":"a"}}`),
 		SourceLines: []simulator.SourceLine{{Line: 3, Text: "allow if input.user.id == \"a\"", Outcome: "held"}},
-		Trace: []explain.Step{
+		Trace: []reason.Step{
 			{Number: 1, Type: "policy_matched", Description: "Control pdf is evaluated", Result: true},
 			{Number: 2, Type: "condition_eval", Description: "input.user.id == \"a\" holds; input.user.id = \"a\"", Result: true},
 			{Number: 3, Type: "final_decision", Description: "ALLOW: Allowed by control pdf", Result: true},
@@ -167,7 +167,7 @@ func TestPDFOfAnything(t *testing.T) {
 	long.Input = doc(t, `{"text":"`+strings.Repeat(`line\n`, 500)+`","deep":`+strings.Repeat(`{"a":`, 40)+"1"+strings.Repeat("}", 40)+`}`)
 	long.EvaluatedInput = long.Input
 	for i := range 300 {
-		long.Trace = append(long.Trace, explain.Step{Number: i, Type: "condition_eval", Description: strings.Repeat("step ", 40)})
+		long.Trace = append(long.Trace, reason.Step{Number: i, Type: "condition_eval", Description: strings.Repeat("step ", 40)})
 	}
 	allowed := sample(t)
 	allowed.Decision, allowed.Notes, allowed.Explanation.Nearest, allowed.Scenario, allowed.Resource = "ALLOW", nil, nil, nil, nil

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 )
 
 // recordFlip finds the rule behind a flip, and keeps the flip as a sample while there is room.
@@ -54,7 +55,7 @@ func (m *Machine) verdict(d *rego.Decision, blocked bool) Verdict {
 
 // explain names the rule that decided. If only a default decided, or nothing did, it names
 // the nearest rule that would have granted access.
-func (m *Machine) explain(v *Verdict, why []explain.Explanation) {
+func (m *Machine) explain(v *Verdict, why []reason.Explanation) {
 	if len(why) == 0 {
 		return
 	}

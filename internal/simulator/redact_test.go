@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -28,12 +28,12 @@ func sample(t testing.TB) Record {
 	in := doc(t, `{"user":{"id":"jose","clearance":2},"action":{"method":"GET"}}`)
 	return Record{
 		Decision: "DENY", Reason: "only cleared managers may read payroll", Input: in, EvaluatedInput: in,
-		Explanation: explain.Explanation{Effect: "DENY", Rule: "allow", Line: 3, Nearest: &explain.Alternative{
-			Rule: "allow", Line: 10, Missing: []explain.Condition{{Line: 12, Source: "input.user.clearance >= 3"}},
+		Explanation: reason.Explanation{Effect: "DENY", Rule: "allow", Line: 3, Nearest: &reason.Alternative{
+			Rule: "allow", Line: 10, Missing: []reason.Condition{{Line: 12, Source: "input.user.clearance >= 3"}},
 		}},
 		Output: doc(t, `{"decision":"DENY","mask":[]}`), Policy: Subject{ID: 12, Name: "payroll", Version: 3, Status: "draft"}, Environment: "sandbox",
 		TestType: "manual", User: Actor{Kind: "user", ID: "7", Name: "zoe"},
-		Trace: []explain.Step{
+		Trace: []reason.Step{
 			{Number: 1, Type: "policy_matched", Description: "The control is evaluated", Result: true, Details: value.Object()},
 			{Number: 2, Type: "condition_eval", Description: "input.user.clearance >= 3", Details: value.Object()},
 		},
@@ -63,7 +63,7 @@ func TestSealed(t *testing.T) {
 	rec.Reason = "denied to hunter22secret with 12345678"
 	rec.Notes = []string{"boss@example.com was told"}
 	rec.Error = "k-111111"
-	rec.Explanation.Nearest.Missing[0].Values = []explain.Binding{{Path: "input.user.password", Value: value.String("hunter22secret")}, {Path: "input.user.pin_token", Value: value.Int(12345678)}}
+	rec.Explanation.Nearest.Missing[0].Values = []reason.Binding{{Path: "input.user.password", Value: value.String("hunter22secret")}, {Path: "input.user.pin_token", Value: value.Int(12345678)}}
 	rec.Trace[1].Description = `input.user.password == "hunter22secret"`
 	text, clean, err := sealRecord(rec)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
@@ -123,7 +123,7 @@ func (s *Service) prepare(ctx context.Context, sc scope.Scope, id int64, r Reque
 		Input: r.Input, EvaluatedInput: Object{run.filled.input}, TestType: r.TestType, Environment: p.Environment, Timestamp: s.Now().Truncate(time.Microsecond),
 		Policy: Subject{p.ID, p.Name, p.Version, shownStatus(p.Status)},
 		User:   Actor{sc.Actor.Kind, sc.Actor.ID, nameOf(sc.Actor)},
-		Trace:  []explain.Step{}, SourceLines: []SourceLine{},
+		Trace:  []reason.Step{}, SourceLines: []SourceLine{},
 	}
 	if res := run.filled.resource; res != nil {
 		run.record.Resource = &Named{res.ID, res.Name}
@@ -282,9 +282,9 @@ const nearLines = 2
 
 // sourceLines are the lines that had to do with the decision: of the rule that
 // decided and, for a denial, of the nearest rule that would have allowed.
-func sourceLines(source string, why explain.Explanation) []SourceLine {
+func sourceLines(source string, why reason.Explanation) []SourceLine {
 	outcome := map[int]string{}
-	mark := func(first int, said string, conditions ...explain.Condition) {
+	mark := func(first int, said string, conditions ...reason.Condition) {
 		if first > 0 {
 			outcome[first] = said
 		}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -94,14 +94,14 @@ type SourceLine struct {
 // Record is what is kept of a run, and what an export shows. Secrets and
 // owner_email are taken out of it.
 type Record struct {
-	Decision        string              `json:"decision" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"ALLOW; DENY; MASK: granted, with data masked; NO_MATCH: the control does not apply, and the default action is used."`
-	Reason          string              `json:"reason" doc:"The reason in words; the control's own reason if it gives one."`
-	Trace           []explain.Step      `json:"trace" doc:"The steps of the evaluation; at most 1000."`
-	Input           Object              `json:"input_json" doc:"The input as sent."`
-	Output          Object              `json:"output_json" doc:"What a PEP would receive: the value of data.gatehouse.decision."`
-	ExecutionTimeMS float64             `json:"execution_time_ms" doc:"Evaluation time in milliseconds, without the trace."`
-	Timestamp       time.Time           `json:"timestamp" doc:"When it ran, UTC."`
-	Explanation     explain.Explanation `json:"explanation" doc:"The rule and line that decided, and the values that it read; for a denial, the nearest rule that would have granted access."`
+	Decision        string             `json:"decision" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"ALLOW; DENY; MASK: granted, with data masked; NO_MATCH: the control does not apply, and the default action is used."`
+	Reason          string             `json:"reason" doc:"The reason in words; the control's own reason if it gives one."`
+	Trace           []reason.Step      `json:"trace" doc:"The steps of the evaluation; at most 1000."`
+	Input           Object             `json:"input_json" doc:"The input as sent."`
+	Output          Object             `json:"output_json" doc:"What a PEP would receive: the value of data.gatehouse.decision."`
+	ExecutionTimeMS float64            `json:"execution_time_ms" doc:"Evaluation time in milliseconds, without the trace."`
+	Timestamp       time.Time          `json:"timestamp" doc:"When it ran, UTC."`
+	Explanation     reason.Explanation `json:"explanation" doc:"The rule and line that decided, and the values that it read; for a denial, the nearest rule that would have granted access."`
 	// Notes say where a live decision would differ.
 	Notes          []string     `json:"notes" doc:"How a live decision would differ, in words; empty if it would not."`
 	EvaluatedInput Object       `json:"evaluated_input" doc:"The input as the control read it: completed from the resource and the stored user, as for a live decision."`

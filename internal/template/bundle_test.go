@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -92,12 +93,15 @@ func TestEmptyParameters(t *testing.T) {
 		}
 		ctl := compile(t, id, text+tpl.source[at:])
 		for _, tc := range tpl.Cases() {
-			if out := both(t, ctl, document(t, tc.Input)); out.Err != nil {
+			if out := evaluate(t, ctl, document(t, tc.Input)); out.Err != nil {
 				t.Errorf("%s: %s: %v", id, tc.Name, out.Err)
 			}
 		}
 		ctl, _ = rego.Compile(rego.Meta{ID: int64(i + 1), Name: id, Version: 1}, ctl.Source())
 		spec.Controls = append(spec.Controls, ctl)
+	}
+	if fulltest.Inner() {
+		return // TestBundle asks a stock OPA
 	}
 	data, err := bundle.Write(bundle.Spec{Revision: "1", Set: rego.NewSet(spec)})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/oracle"
@@ -40,11 +41,20 @@ func catalogue(t testing.TB) *Catalogue {
 	return c
 }
 
+// compiled are the controls without libraries that compile has compiled: tests share them.
+var compiled sync.Map
+
 func compile(t testing.TB, id, source string, libs ...lang.Library) *rego.Control {
 	t.Helper()
+	if c, ok := compiled.Load(id + source); ok && len(libs) == 0 {
+		return c.(*rego.Control)
+	}
 	c, issues := rego.Compile(rego.Meta{ID: 1, Name: id, Version: 1}, source, libs...)
 	if len(issues) > 0 {
 		t.Fatalf("%s: %v\n%s", id, issues, source)
+	}
+	if len(libs) == 0 {
+		compiled.Store(id+source, c)
 	}
 	return c
 }
@@ -96,6 +106,16 @@ func both(t *testing.T, c *rego.Control, in value.Value) rego.Outcome {
 		t.Errorf("reason %q, topdown %q", out.Reason, reason)
 	}
 	return out
+}
+
+// evaluate evaluates a control. In the full run it is both: compiling a control for OPA
+// takes longer than all else, and TestCases does it for each template.
+func evaluate(t *testing.T, c *rego.Control, in value.Value) rego.Outcome {
+	t.Helper()
+	if fulltest.Inner() {
+		return c.Eval(t.Context(), in, nil, roomy)
+	}
+	return both(t, c, in)
 }
 
 // compiledByOPA are controls that topdown was asked about before: compiling them
@@ -236,7 +256,7 @@ func TestHostileInputs(t *testing.T) {
 			}
 			for _, in := range inputs {
 				doc := document(t, in)
-				if out := both(t, ctl, doc); out.Err != nil {
+				if out := evaluate(t, ctl, doc); out.Err != nil {
 					text, _ := json.Marshal(in)
 					t.Fatalf("%v for %s", out.Err, text)
 				}
@@ -290,7 +310,7 @@ func TestTraffic(t *testing.T) {
 				t.Run(x.Name, func(t *testing.T) {
 					in := maps.Clone(x.Input)
 					in["resource"] = mergeInto(tr.Resource, object(in["resource"]))
-					judge(t, both(t, ctl, document(t, in)), x.Want.Effect, x.Want.Reason, x.Want.Mask)
+					judge(t, evaluate(t, ctl, document(t, in)), x.Want.Effect, x.Want.Reason, x.Want.Mask)
 				})
 				effects[x.Want.Effect] = true
 				if x.Request == nil {

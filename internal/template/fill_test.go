@@ -61,7 +61,7 @@ func TestFillKeepsCases(t *testing.T) {
 			}
 			ctl := compile(t, id, f.Source)
 			for _, tc := range f.Cases {
-				t.Run(id+"/"+tc.Name, func(t *testing.T) { judge(t, both(t, ctl, document(t, tc.Input)), tc.Effect, tc.Reason, tc.Mask) })
+				t.Run(id+"/"+tc.Name, func(t *testing.T) { judge(t, evaluate(t, ctl, document(t, tc.Input)), tc.Effect, tc.Reason, tc.Mask) })
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -142,9 +143,7 @@ func rejected(t *testing.T, id string, inputs []string) (refused []string) {
 // TestHarmlessTraffic: what the templates refuse of some 3,400 harmless prompts and
 // calls of tools. docs/ai.md states the rates.
 func TestHarmlessTraffic(t *testing.T) {
-	if testing.Short() {
-		t.Skip("decides several thousand times")
-	}
+	fulltest.Only(t)
 	generated, written := harmlessPrompts(t)
 	prompt := func(texts []string) (inputs []string) {
 		for _, text := range texts {

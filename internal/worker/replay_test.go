@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
@@ -109,6 +110,7 @@ func TestReplay(t *testing.T) {
 // TestReplayHostile: a program that does not end, or takes too much, ends its
 // replay and nobody else's; who goes away takes the child along.
 func TestReplayHostile(t *testing.T) {
+	fulltest.Only(t)
 	p := pool(t)
 	memory := "package docs\n\nallow if count([x | some i in numbers.range(1, 30000000); x := sprintf(\"%d-%d\", [i, i])]) > 0\n"
 	s := replaySpec(docsBase, memory, 1)

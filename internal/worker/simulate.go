@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -53,9 +54,9 @@ type Simulation struct {
 	Reason string          `json:"reason"`
 	Mask   []rego.MaskRule `json:"mask,omitempty"`
 	// Error is why the control could not be evaluated. The effect is then DENY.
-	Error       string              `json:"error,omitempty"`
-	Steps       []explain.Step      `json:"steps"`
-	Explanation explain.Explanation `json:"explanation"`
+	Error       string             `json:"error,omitempty"`
+	Steps       []reason.Step      `json:"steps"`
+	Explanation reason.Explanation `json:"explanation"`
 	// Took is the duration of the evaluation without its trace.
 	Took time.Duration `json:"took"`
 }
@@ -256,8 +257,8 @@ func (c *child) simulate(ctx context.Context, req request) reply {
 	lim := rego.Limits{Deadline: t.Deadline, Steps: math.MaxInt, Now: start, Caught: c.note}
 	out := control.Eval(ctx, input, rego.Object(data), lim)
 	took := time.Since(start)
-	var steps []explain.Step
-	var why explain.Explanation
+	var steps []reason.Step
+	var why reason.Explanation
 	if !errors.Is(out.Err, rego.ErrLimit) {
 		lim.Deadline = max(t.Deadline-took, time.Millisecond)
 		out, steps, why = explain.Trace(ctx, control, input, rego.Object(data), lim)

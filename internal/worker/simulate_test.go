@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -67,6 +68,7 @@ func TestSimulate(t *testing.T) {
 // TestSimulateHostile: every program of the table ends within the deadline and
 // 250 ms, as an answer of bounded size or as a limit, and the pool serves on.
 func TestSimulateHostile(t *testing.T) {
+	fulltest.Only(t)
 	p := pool(t)
 	p.cfg.SimulateDeadline = time.Second
 	programs := map[string]string{

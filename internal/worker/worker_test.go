@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -227,6 +228,7 @@ func childrenTime(t *testing.T, p *Pool) time.Duration {
 // TestBusyMachine: a child that gets no processor time is waited for past its limit, and
 // its source is not blamed.
 func TestBusyMachine(t *testing.T) {
+	fulltest.Only(t)
 	p := pool(t)
 	if _, err := p.Check(t.Context(), "default", fine); err != nil {
 		t.Fatal(err)
@@ -313,6 +315,7 @@ func TestNoEnvironment(t *testing.T) {
 // TestFairShare: one tenant's burst waits on itself, and too much of it is
 // refused, while another tenant is served.
 func TestFairShare(t *testing.T) {
+	fulltest.Only(t)
 	p := pool(t)
 	loop := "package loop\n\n" + hostile["nested loops"] + "\n"
 	in, err := value.FromAny(map[string]any{"x": 1})

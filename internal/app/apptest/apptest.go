@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -60,6 +61,9 @@ var build = sync.OnceValues(func() (string, error) {
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build: %w\n%s", err, text)
 	}
+	if err := statSources(); err != nil {
+		return "", err
+	}
 	removeOld()
 	dir, err := os.MkdirTemp("", ownDir)
 	if err != nil {
@@ -69,6 +73,28 @@ var build = sync.OnceValues(func() (string, error) {
 	out := filepath.Join(dir, "gatehouse")
 	return out, os.Link(kept, out)
 })
+
+// statSources asks for the state of each source file of the program. `go test` keeps the
+// result of a package until a file changes that its tests asked about. It does not know
+// that they build the program: without this it answers "(cached)" after a change of it.
+func statSources() error {
+	const files = `{{if not .Standard}}{{$dir := .Dir}}{{$dir}}
+{{range .GoFiles}}{{$dir}}/{{.}}
+{{end}}{{range .EmbedFiles}}{{$dir}}/{{.}}
+{{end}}{{end}}`
+	text, err := exec.Command("go", "list", "-deps", "-f", files, "github.com/gatehouse-dev/gatehouse/cmd/gatehouse").Output()
+	if err != nil {
+		return fmt.Errorf("list the sources: %w", err)
+	}
+	for file := range strings.Lines(string(text)) {
+		if file = strings.TrimSpace(file); file != "" {
+			if _, err := os.Stat(file); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
 
 // Root is the folder of the repository: that of go.mod, here or above.
 func Root() (string, error) {

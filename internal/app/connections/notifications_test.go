@@ -170,6 +170,7 @@ func TestChannels(t *testing.T) {
 // TestQuietChannel: a channel holds what happens in its quiet hours, tells of it in one
 // digest when they end, and says in its log what went where.
 func TestQuietChannel(t *testing.T) {
+	fulltest.Only(t)
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, r := s.Admin, newReceiver(t)
 		now := time.Now().UTC()
@@ -265,6 +266,7 @@ func TestQuietChannel(t *testing.T) {
 // TestChannelTypes: each type that the catalogue lists tells of a real alert in the form of
 // its receiver, and keeps its credential to itself.
 func TestChannelTypes(t *testing.T) {
+	fulltest.Only(t)
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, r := s.Admin, newReceiver(t)
 		r.set(func(w http.ResponseWriter, c call) {

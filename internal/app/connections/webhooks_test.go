@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
@@ -209,6 +210,7 @@ func TestWebhooks(t *testing.T) {
 // TestWebhookSurvivesKill: what was queued when the process was killed is delivered by
 // the one that comes after.
 func TestWebhookSurvivesKill(t *testing.T) {
+	fulltest.Only(t)
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, r := s.Admin, newReceiver(t)
 		r.set(func(w http.ResponseWriter, _ call) { w.WriteHeader(500) })

@@ -171,6 +171,7 @@ func searches(t *testing.T, p pdp) {
 // TestAuthZENSearchPermissions: a search that names users or resources needs the
 // permission to read these, and users are out of reach of a key of one environment.
 func TestAuthZENSearchPermissions(t *testing.T) {
+	fulltest.Only(t)
 	s := apptest.StartServer(t, "sqlite")
 	scenario(t, s)
 	user, one := body{"type": "user"}, body{"type": "record", "id": "record-1"}
@@ -430,6 +431,7 @@ allow if { input.action.name == "edit"; manages; record.department == input.user
 
 // TestAuthZENGuide pastes the commands of docs/integrations/authzen.md into a shell.
 func TestAuthZENGuide(t *testing.T) {
+	fulltest.Only(t)
 	text, err := os.ReadFile("../../../docs/integrations/authzen.md")
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 // TestDashboard counts by hand what the dashboard counts: controls, resources,
 // bouncers and decisions of each environment and of both.
 func TestDashboard(t *testing.T) {
+	fulltest.Only(t)
 	apptest.Both(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		empty := a.Do(t, "GET", "/dashboard/stats", nil).Want(200)
@@ -208,6 +209,7 @@ func TestAnomalies(t *testing.T) {
 
 // TestDashboardGuide pastes the commands of docs/dashboard.md into a shell.
 func TestDashboardGuide(t *testing.T) {
+	fulltest.Only(t)
 	text, err := os.ReadFile("../../../docs/dashboard.md")
 	if err != nil {
 		t.Fatal(err)

@@ -74,6 +74,7 @@ func TestTwinResources(t *testing.T) {
 // TestWhichMethodsDecide: of two resources with one path, a list of methods goes before
 // none, and one that names HEAD before one that takes it with GET.
 func TestWhichMethodsDecide(t *testing.T) {
+	fulltest.Only(t)
 	a := apptest.StartServer(t, dbtest.SQLite).Admin
 	for name, methods := range map[string][]string{"all": {}, "read": {"GET", "OPTIONS"}, "probe": {"HEAD"}, "write": {"POST"}} {
 		id := a.Do(t, "POST", "/resources", body{"name": name, "type": "api", "path": "/one", "methods": methods}).Want(201).ID()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // seesEnrichment is a control that decides by the enrichment and shows as its
@@ -34,6 +35,7 @@ const canary = "canary@corp.example"
 // TestEnrichment: what an operator says of a resource reaches every decision,
 // here and at the bouncer, and the audit; owner_email reaches neither.
 func TestEnrichment(t *testing.T) {
+	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		upstream, _ := apptest.Application(t)
 		a := s.Admin

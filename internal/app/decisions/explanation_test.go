@@ -34,6 +34,7 @@ allow if to_number(input.user.attributes.password) > 1
 // TestReasonsInTheLog: the caller is given the author's reason as it is; the log
 // has neither secret nor owner_email in it, nor in an error, at any level.
 func TestReasonsInTheLog(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin

@@ -11,11 +11,13 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestAccessMessages: a channel hears of each request for access, and that it was decided,
 // whoever or whatever decided it. An agent that is removed keeps no grant.
 func TestAccessMessages(t *testing.T) {
+	fulltest.Only(t)
 	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) {
 			var mu sync.Mutex

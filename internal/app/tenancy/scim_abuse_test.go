@@ -88,6 +88,7 @@ func TestDirectoryToken(t *testing.T) {
 // TestDirectoryGivesNoMore: a directory gives what the settings name, and nobody puts more
 // into the settings than they hold.
 func TestDirectoryGivesNoMore(t *testing.T) {
+	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		d := provisioned(t, s, "Acme", body{"role_map": body{"staff": []string{"viewer"}}})
 		d.admin.Do(t, "POST", "/users", body{"id": "boss", "username": "boss", "email": "boss@acme.example", "roles": []string{"admin"}}).Want(201)
@@ -162,6 +163,7 @@ func TestDirectoryGivesNoMore(t *testing.T) {
 // TestDirectoryRequests: what cannot be is refused in SCIM's own form, lists have pages, and
 // two requests at once leave one person.
 func TestDirectoryRequests(t *testing.T) {
+	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		d := provisioned(t, s, "Acme", body{})
 		for i := range 7 {
@@ -260,6 +262,7 @@ func TestDirectoryRequests(t *testing.T) {
 // TestDirectoryAndProvider: a person whom the directory added signs in at the provider by
 // their subject where the tenant wants it, and never by their address alone.
 func TestDirectoryAndProvider(t *testing.T) {
+	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		idp := newProvider(t)
 		acme := configured(t, s, "Acme", idp, body{"role_claim": "groups", "role_map": body{"all": []string{"auditor"}}, "department_claim": "dept"})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // loopback lets the server call providers on this machine.
@@ -179,6 +180,7 @@ func TestSignOn(t *testing.T) {
 // TestCertifiedProvider: people sign in at a certified provider in a process of its own,
 // as a browser does it, and sign out there.
 func TestCertifiedProvider(t *testing.T) {
+	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite, loopback)
 	issuer := apptest.StartIDP(t, s.URL+"/api/v1/auth/sso/callback", apptest.IDPUser{ID: "id1", Username: "ann", Password: "verysecure", Email: "ann@acme.example", EmailVerified: true})
 	acme := found(t, s, body{"name": "Acme"})
@@ -221,6 +223,7 @@ func TestCertifiedProvider(t *testing.T) {
 
 // TestSignOnAbuse: nobody comes in by what is not their own sign-in at their own provider.
 func TestSignOnAbuse(t *testing.T) {
+	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		idp, evil := newProvider(t), newProvider(t)
 		acme := configured(t, s, "Acme", idp, nil)
@@ -424,6 +427,7 @@ func TestSignOnAbuse(t *testing.T) {
 
 // TestSignOnSettings: who may set a provider, and which one.
 func TestSignOnSettings(t *testing.T) {
+	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		idp := newProvider(t)
 		acme := found(t, s, body{"name": "Acme"})

@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 )
 
 // Verdict says what happens to a request.
@@ -77,9 +78,9 @@ func (v *Verdict) NamesControl() bool {
 // may keep it out of the log.
 func (v *Verdict) explain(ctx context.Context, st *settings.State, req *rego.Request, opt rego.Options) {
 	v.Hidden = v.Decision.HiddenInput(req)
-	var why []explain.Explanation
+	var why []reason.Explanation
 	if v.Decision.Resource.AuditLevel == AuditComprehensive {
-		var steps []explain.Step
+		var steps []reason.Step
 		if steps, why = explain.TraceDecision(ctx, st.Set, req, opt, v.Decision); len(steps) > 0 {
 			v.Trace = document(steps, v.Hidden)
 		}

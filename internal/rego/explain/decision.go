@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -16,35 +17,35 @@ const maxExplained = 8
 // not. The first explanation is that of the control that decided. With NO_MATCH it is
 // that of the control that was nearest to granting access, and the others in scope
 // follow. There is none where no control was asked: an invalid path, no control in scope.
-func Decision(ctx context.Context, s *rego.Set, r *rego.Request, opt rego.Options, d rego.Decision) []Explanation {
-	var list []Explanation
+func Decision(ctx context.Context, s *rego.Set, r *rego.Request, opt rego.Options, d rego.Decision) []reason.Explanation {
+	var list []reason.Explanation
 	eachExplained(s, r, opt, d, func(c *rego.Control, in value.Value, lim rego.Limits, out rego.Outcome) {
 		list = append(list, Outcome(ctx, c, in, s, lim, out))
 	})
-	slices.SortStableFunc(list, func(a, b Explanation) int { return cmp.Compare(a.distance(), b.distance()) })
+	slices.SortStableFunc(list, func(a, b reason.Explanation) int { return cmp.Compare(distance(&a), distance(&b)) })
 	return list
 }
 
 // TraceDecision is Decision with the steps of the controls that it explains, one
 // control after the other, MaxSteps in all.
-func TraceDecision(ctx context.Context, s *rego.Set, r *rego.Request, opt rego.Options, d rego.Decision) ([]Step, []Explanation) {
-	var list []Explanation
-	var steps []Step
+func TraceDecision(ctx context.Context, s *rego.Set, r *rego.Request, opt rego.Options, d rego.Decision) ([]reason.Step, []reason.Explanation) {
+	var list []reason.Explanation
+	var steps []reason.Step
 	eachExplained(s, r, opt, d, func(c *rego.Control, in value.Value, lim rego.Limits, out rego.Outcome) {
 		e := Outcome(ctx, c, in, s, lim, out)
 		list = append(list, e)
 		for _, step := range stepsOf(ctx, c, in, s, lim, out, &e) {
-			if len(steps) == MaxSteps {
+			if len(steps) == reason.MaxSteps {
 				return
 			}
 			step.Number = len(steps) + 1
-			if len(steps) == MaxSteps-1 && step.Type != StepFinal {
-				step = Step{Number: MaxSteps, Type: StepTruncated, Description: cutDescription, Result: true, Details: value.Object()}
+			if len(steps) == reason.MaxSteps-1 && step.Type != reason.StepFinal {
+				step = reason.Step{Number: reason.MaxSteps, Type: reason.StepTruncated, Description: cutDescription, Result: true, Details: value.Object()}
 			}
 			steps = append(steps, step)
 		}
 	})
-	slices.SortStableFunc(list, func(a, b Explanation) int { return cmp.Compare(a.distance(), b.distance()) })
+	slices.SortStableFunc(list, func(a, b reason.Explanation) int { return cmp.Compare(distance(&a), distance(&b)) })
 	return steps, list
 }
 
@@ -66,7 +67,7 @@ func eachExplained(s *rego.Set, r *rego.Request, opt rego.Options, d rego.Decisi
 }
 
 // distance is how far the control was from granting access.
-func (e *Explanation) distance() int {
+func distance(e *reason.Explanation) int {
 	if e.Nearest == nil {
 		return 1 << 20
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -39,7 +40,7 @@ deny contains "too much" if input.amount > 100
 inside(ip) if startswith(ip, "10.")
 `
 
-func explained(t *testing.T, source, input string) (rego.Outcome, Explanation) {
+func explained(t *testing.T, source, input string) (rego.Outcome, reason.Explanation) {
 	t.Helper()
 	c, issues := rego.Compile(rego.Meta{ID: 7, Name: "Payroll", Version: 3}, source)
 	if issues != nil {
@@ -54,12 +55,12 @@ func explained(t *testing.T, source, input string) (rego.Outcome, Explanation) {
 }
 
 // told writes conditions as line:source=holds{values}, so that a test can name them.
-func told(list []Condition) string {
+func told(list []reason.Condition) string {
 	parts := []string{}
 	for _, c := range list {
 		values := []string{}
 		for _, v := range c.Values {
-			values = append(values, v.words())
+			values = append(values, v.String())
 		}
 		parts = append(parts, fmt.Sprintf("%d %s %v {%s}", c.Line, c.Source, c.Holds, strings.Join(values, "; ")))
 		if len(c.Because) > 0 {
@@ -175,7 +176,7 @@ func TestTrace(t *testing.T) {
 		if s.Number != i+1 {
 			t.Errorf("step %d has the number %d", i+1, s.Number)
 		}
-		if s.Type == StepCondition {
+		if s.Type == reason.StepCondition {
 			n, _ := s.Details.Get("line").Int64()
 			lines = append(lines, fmt.Sprintf("%d:%v", n, s.Result))
 		}
@@ -187,12 +188,12 @@ func TestTrace(t *testing.T) {
 	if got, want := strings.Join(lines, " "), "26:true 22:false 24:false 16:true 17:false 6:false 11:false"; got != want {
 		t.Errorf("conditions %s, want %s", got, want)
 	}
-	if first, last := steps[0], steps[len(steps)-1]; first.Type != StepMatched || last.Type != StepFinal || last.Result || effectOf(last) != "DENY" {
+	if first, last := steps[0], steps[len(steps)-1]; first.Type != reason.StepMatched || last.Type != reason.StepFinal || last.Result || effectOf(last) != "DENY" {
 		t.Errorf("%+v ... %+v", first, last)
 	}
 }
 
-func effectOf(s Step) string {
+func effectOf(s reason.Step) string {
 	text, _ := s.Details.Get("effect").Str()
 	return text
 }

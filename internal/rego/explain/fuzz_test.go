@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -57,7 +58,7 @@ func FuzzSource(f *testing.F) {
 		if out.Err == nil && (out.Effect != want.Effect || e.Effect != want.Effect.String()) {
 			t.Fatalf("explained %v (%s), decided %v", out.Effect, e.Effect, want.Effect)
 		}
-		if len(steps) < 2 || len(steps) > MaxSteps || e.Text == "" || e.Public == "" {
+		if len(steps) < 2 || len(steps) > reason.MaxSteps || e.Text == "" || e.Public == "" {
 			t.Fatalf("%d steps, text %q, public %q", len(steps), e.Text, e.Public)
 		}
 		if _, err := json.Marshal(e); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"pgregory.net/rapid"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -516,6 +517,7 @@ func sameDraws(t *testing.T) {
 // in each run. -rapid.checks=n generates more, -rapid.seed=n others. FuzzGenerated looks for new
 // ones.
 func TestGenerated(t *testing.T) {
+	fulltest.Only(t)
 	sameDraws(t)
 	var n tally
 	rapid.Check(t, func(t *rapid.T) {

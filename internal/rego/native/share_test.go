@@ -10,6 +10,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"pgregory.net/rapid"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/shape"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -154,6 +155,7 @@ func TestSiblingsShareStrings(t *testing.T) {
 // TestSiblings generates modules and changes their constants, wherever they are: the second module
 // answers as OPA does, whether or not it shares the code.
 func TestSiblings(t *testing.T) {
+	fulltest.Only(t)
 	sameDraws(t)
 	all, one := 0, 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -142,9 +142,9 @@ func startMetering(p *parts) error {
 	return nil
 }
 
-// forgetPurged removes what this replica has on disk of tenants that are purged: those that another
+// watchPurges removes what this replica has on disk of tenants that are purged: those that another
 // replica purges, as soon as that is announced, and those of the time when it did not run.
-func (p *parts) forgetPurged() {
+func watchPurges(p *parts) {
 	changed := make(chan struct{}, 1)
 	stop := p.stores.Watch(func(t scope.TenantID, name string) {
 		if t != "" || name != db.TenantsRevision && name != "" {

@@ -29,7 +29,7 @@ type options struct {
 	against                      string
 	only                         string
 	sizes, tenants               []int
-	events, rate                 int
+	events, rate, entries        int
 	database                     string
 }
 
@@ -44,11 +44,12 @@ func main() {
 	flag.DurationVar(&o.rest, "rest", time.Second, "least pause after each of ours; it lasts until the machine is idle")
 	flag.DurationVar(&o.calm, "calm", time.Minute, "how long that pause lasts at most, where others use the machine")
 	flag.StringVar(&o.write, "write", "", "document to put the tables into, between its marks")
-	flag.StringVar(&o.only, "only", "", "decisions, growth, proxies, versions, webhooks or tenants; empty: the first three")
+	flag.StringVar(&o.only, "only", "", "decisions, growth, proxies, versions, webhooks, tenants or moves; empty: the first three")
 	flag.StringVar(&o.against, "against", "", "another build of gatehouse, for -only versions")
 	flag.IntVar(&o.events, "events", 100_000, "how many events the webhooks carry")
 	flag.IntVar(&o.rate, "rate", 1000, "how many of them are raised in a second")
-	flag.StringVar(&o.database, "database", "", "PostgreSQL database for the webhooks, or beside which the databases for the tenants are made; empty: SQLite alone, in a new folder")
+	flag.IntVar(&o.entries, "entries", 1_000_000, "how many entries the audit log of the tenant that moves has")
+	flag.StringVar(&o.database, "database", "", "PostgreSQL database for the webhooks or a region, or beside which the databases for the tenants are made; empty: SQLite alone, in a new folder")
 	o.sizes = growthSizes
 	flag.Func("sizes", "how many controls the servers of the table of growth have, the peer of the others first (10,200,1000,5000)", func(text string) (err error) {
 		o.sizes, err = numbers(text)
@@ -129,9 +130,9 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		}
 		b.WriteString(hookTable(row))
 	}
-	if o.only == "tenants" {
-		rows, err := benchTenants(ctx, o)
-		b.WriteString(tenantTable(rows))
+	if o.only == "moves" || o.only == "tenants" {
+		table, err := benchEstate(ctx, o)
+		b.WriteString(table)
 		if err != nil {
 			return errors.Join(err, writeTo(out, b.String()))
 		}
@@ -143,6 +144,16 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return nil
 	}
 	return insert(o.write, b.String())
+}
+
+// benchEstate measures what is about tenants: many of them, or moves of one.
+func benchEstate(ctx context.Context, o options) (table string, err error) {
+	if o.only == "moves" {
+		rows, err := benchMoves(ctx, o)
+		return moveTable(rows), err
+	}
+	rows, err := benchTenants(ctx, o)
+	return tenantTable(rows), err
 }
 
 func writeTo(out io.Writer, text string) error {

@@ -361,6 +361,16 @@ func (c *Cluster) Tenants(ctx context.Context) ([]scope.TenantID, error) {
 	return ids, err
 }
 
+// sweepShare is the least time between two looks at tenants, on average, of those that are only
+// looked at in case that a notification was missed.
+const sweepShare = 60 * time.Millisecond
+
+// SweepInterval is how long a sweep of n tenants takes: least, or so long that it costs a
+// processor no more than a sweep of a thousand tenants a minute.
+func SweepInterval(n int, least time.Duration) time.Duration {
+	return max(least, time.Duration(n)*sweepShare)
+}
+
 // Health reads one row from the deployment's own store, within at most a second.
 func (c *Cluster) Health(ctx context.Context) Health { return healthOf(ctx, c.home) }
 

@@ -29,7 +29,8 @@ type Dispatcher struct {
 	Now     func() time.Time
 	Logger  *slog.Logger
 	// Sweep is how often all tenants are looked at, for events whose wake-up was
-	// missed; 0 means a minute.
+	// missed, unless there are so many that it is less often (db.SweepInterval); 0 means
+	// a minute.
 	Sweep time.Duration
 	// Keep is how long events stay after every sink has them; 0 means a week.
 	Keep time.Duration
@@ -53,8 +54,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	if every <= 0 {
 		every = time.Minute
 	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+	timer := time.NewTimer(every)
+	defer timer.Stop()
 	dirty.sweep()
 	for {
 		tenants, all := dirty.drain()
@@ -64,6 +65,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 				d.Logger.Error("events: the tenants cannot be listed", "error", err)
 			}
 			tenants = ids
+			timer.Reset(db.SweepInterval(len(ids), every))
 		}
 		for _, t := range tenants {
 			behind, err := d.Tenant(ctx, t)
@@ -79,7 +81,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		}
 		select {
 		case <-dirty.wake:
-		case <-tick.C:
+		case <-timer.C:
 			dirty.sweep()
 		case <-ctx.Done():
 			return nil

@@ -12,27 +12,36 @@ import (
 
 // Agenda says which tenant to look at next: those that told of something new, those
 // whose time has come, and now and then all of them, in case that a wake was missed.
-// It costs nothing a tenant that has nothing to do.
+// It looks at all of them at once when it begins and after a loss of the connection to the store,
+// and else one by one over the interval.
 type Agenda struct {
 	Cluster *db.Cluster
 	// Topic is what a tenant with something new is notified by (db.Tx.Notify).
 	Topic string
 	Now   func() time.Time
-	// Poll is how often all tenants are looked at.
+	// Poll is how often all tenants are looked at, unless there are so many that it takes longer
+	// (db.SweepInterval).
 	Poll   time.Duration
 	Logger *slog.Logger
 
 	mu    sync.Mutex
 	due   map[scope.TenantID]time.Time // when to look at a tenant next
 	order []scope.TenantID             // of due, those longest waiting first
-	all   time.Time                    // when to look at all tenants
+	all   time.Time                    // when to list all tenants
+	soon  bool                         // the next list is looked at at once
+	rest  []scope.TenantID             // of the last list, those to look at
+	part  int                          // how many of them to look at each pace
+	look  time.Time                    // when to look at the next of them
 	wake  chan struct{}
 }
+
+// pace is how often the next ones of a list of all tenants are looked at.
+const pace = time.Second
 
 // Begin listens to the store until stop is called. It comes before Next and Schedule.
 func (a *Agenda) Begin() (stop func()) {
 	a.mu.Lock()
-	a.due, a.order, a.all = map[scope.TenantID]time.Time{}, nil, time.Time{}
+	a.due, a.order, a.all, a.soon, a.rest = map[scope.TenantID]time.Time{}, nil, time.Time{}, true, nil
 	a.wake = make(chan struct{}, 1)
 	a.mu.Unlock()
 	return a.Cluster.Watch(a.onChange)
@@ -54,6 +63,13 @@ func (a *Agenda) Next(ctx context.Context) (scope.TenantID, bool) {
 // Schedule has a tenant looked at, at a time or before; the zero time is now.
 func (a *Agenda) Schedule(tenant scope.TenantID, at time.Time) {
 	a.mu.Lock()
+	a.add(tenant, at)
+	a.mu.Unlock()
+	a.wakeRunner()
+}
+
+// add puts a tenant on the list. The caller holds mu.
+func (a *Agenda) add(tenant scope.TenantID, at time.Time) {
 	old, known := a.due[tenant]
 	if !known {
 		a.order = append(a.order, tenant)
@@ -61,8 +77,6 @@ func (a *Agenda) Schedule(tenant scope.TenantID, at time.Time) {
 	if !known || at.Before(old) {
 		a.due[tenant] = at
 	}
-	a.mu.Unlock()
-	a.wakeRunner()
 }
 
 // onChange is told of changes by the store.
@@ -72,7 +86,7 @@ func (a *Agenda) onChange(tenant scope.TenantID, name string) {
 		a.Schedule(tenant, time.Time{})
 	case tenant == "" && name == "": // anything may have been missed
 		a.mu.Lock()
-		a.all = time.Time{}
+		a.all, a.soon = time.Time{}, true
 		a.mu.Unlock()
 		a.wakeRunner()
 	}
@@ -85,31 +99,58 @@ func (a *Agenda) wakeRunner() {
 	}
 }
 
-// listTenants puts all tenants on the list, when it is time to.
+// listTenants lists all tenants, when it is time to.
 func (a *Agenda) listTenants(ctx context.Context) {
 	now := a.Now()
 	a.mu.Lock()
-	late := !now.Before(a.all)
+	late, soon := !now.Before(a.all), a.soon
 	if late {
-		a.all = now.Add(a.Poll)
+		a.all, a.soon = now.Add(a.Poll), false
 	}
 	a.mu.Unlock()
 	if !late {
 		return
 	}
 	ids, err := a.Cluster.Tenants(ctx)
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if err != nil {
 		if ctx.Err() == nil {
 			a.Logger.Warn(a.Topic+": the tenants cannot be listed", "error", err)
 		}
-		a.mu.Lock()
-		a.all = now.Add(min(a.Poll, 2*time.Second))
-		a.mu.Unlock()
+		a.all, a.soon = now.Add(min(a.Poll, 2*time.Second)), soon || a.soon
 		return
 	}
-	for _, id := range ids {
-		a.Schedule(id, time.Time{})
+	a.spread(ids, now, soon)
+}
+
+// spread plans looks at all tenants: at once, or over the interval until they are listed again.
+// The caller holds mu.
+func (a *Agenda) spread(ids []scope.TenantID, now time.Time, soon bool) {
+	interval := db.SweepInterval(len(ids), a.Poll)
+	if !a.soon { // else they are to be listed again
+		a.all = now.Add(interval)
 	}
+	a.rest, a.look, a.part = ids, now, 1+int(pace*time.Duration(len(ids))/max(interval, pace))
+	if soon {
+		a.part = len(ids)
+	}
+}
+
+// takeRest puts those of the last list on the agenda whose turn has come, and returns how long
+// the next ones have. The caller holds mu.
+func (a *Agenda) takeRest(now time.Time) (wait time.Duration) {
+	for len(a.rest) > 0 && !now.Before(a.look) {
+		n := min(a.part, len(a.rest))
+		for _, id := range a.rest[:n] {
+			a.add(id, time.Time{})
+		}
+		a.rest, a.look = a.rest[n:], a.look.Add(pace)
+	}
+	if len(a.rest) > 0 {
+		return a.look.Sub(now)
+	}
+	return a.all.Sub(now)
 }
 
 // next takes the first tenant off the list whose time has come, or says how long
@@ -118,7 +159,7 @@ func (a *Agenda) next() (scope.TenantID, time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.Now()
-	wait := a.all.Sub(now)
+	wait := min(a.takeRest(now), a.all.Sub(now))
 	for i, id := range a.order {
 		if left := a.due[id].Sub(now); left > 0 {
 			wait = min(wait, left)

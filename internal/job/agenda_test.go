@@ -1,0 +1,57 @@
+package job
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// TestAgendaSpreadsLooks: an agenda looks at all tenants once in each interval. The interval grows
+// with their number, so that the looks a second do not.
+func TestAgendaSpreadsLooks(t *testing.T) {
+	for _, c := range []struct {
+		tenants  int
+		soon     bool
+		interval time.Duration
+		most     int // looks at one moment
+	}{
+		{3, false, time.Minute, 1},
+		{900, false, time.Minute, 16},
+		{10_000, false, 10 * time.Minute, 17},
+		{10_000, true, 10 * time.Minute, 10_000},
+	} {
+		t.Run(fmt.Sprint(c.tenants, c.soon), func(t *testing.T) {
+			now := time.Unix(1_800_000_000, 0)
+			begin := now
+			a := Agenda{Now: func() time.Time { return now }, Poll: time.Minute, due: map[scope.TenantID]time.Time{}}
+			ids := make([]scope.TenantID, c.tenants)
+			for i := range ids {
+				ids[i] = scope.TenantID(fmt.Sprint("t", i))
+			}
+			a.spread(ids, now, c.soon)
+			looks := map[scope.TenantID]int{}
+			for now.Sub(begin) < c.interval {
+				n := 0
+				tenant, wait := a.next()
+				for ; tenant != ""; tenant, wait = a.next() {
+					looks[tenant]++
+					n++
+				}
+				if n > c.most {
+					t.Fatalf("%d looks at one moment, over %d", n, c.most)
+				}
+				now = now.Add(wait)
+			}
+			for _, id := range ids {
+				if looks[id] != 1 {
+					t.Fatalf("%d looks at %s", looks[id], id)
+				}
+			}
+			if got := now.Sub(begin); got != c.interval {
+				t.Errorf("the tenants are listed again after %s, not %s", got, c.interval)
+			}
+		})
+	}
+}

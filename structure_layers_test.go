@@ -56,8 +56,10 @@ var layers = []layer{
 		"internal/db/tablecopy",
 		"internal/event",
 		"internal/job",
+		"internal/kafka",
 		"internal/live",
 		"internal/notify/format",
+		"internal/oci",
 	}},
 	{"values", []string{
 		"internal/rego/value",

@@ -17,6 +17,7 @@ type layer struct {
 // between two others: nothing has a number. ARCHITECTURE.md says what each package is.
 var layers = []layer{
 	{"errors", []string{
+		"internal/blob/s3test",
 		"internal/dnstest",
 		"internal/fault",
 		"internal/freeport",

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/blob/s3test"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -20,7 +21,7 @@ import (
 func each(t *testing.T, test func(t *testing.T, s Store)) {
 	t.Run("dir", func(t *testing.T) { test(t, open(t, t.TempDir())) })
 	t.Run("s3", func(t *testing.T) {
-		server := httptest.NewServer(newFakeS3("objects"))
+		server := httptest.NewServer(s3test.New("objects"))
 		t.Cleanup(server.Close)
 		test(t, open(t, strings.Replace(server.URL, "http://", "s3://key:secret@", 1)+"/objects/some/prefix?insecure=true&region=us-east-1"))
 	})
@@ -158,7 +159,7 @@ func TestNoPartsAreSeen(t *testing.T) {
 }
 
 func TestStoreThatIsDown(t *testing.T) {
-	server := httptest.NewServer(newFakeS3("objects"))
+	server := httptest.NewServer(s3test.New("objects"))
 	address := strings.Replace(server.URL, "http://", "s3://key:secret@", 1)
 	s := open(t, address+"/objects?insecure=true&region=us-east-1")
 	for _, bad := range []string{address + "/nothing?insecure=true&region=us-east-1", "s3://", "s3://host", "s3://user:pass word@%zz/"} {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -80,18 +81,26 @@ func topicOf(t *testing.T, c *kfake.Cluster, s *siem) map[string]int32 {
 func TestKafka(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, s := newBench(t, c), newSIEM(t)
-		fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, "audit"))
-		if err != nil {
-			t.Fatal(err)
+		at := netip.MustParseAddrPort(freeport.Addr(t))
+		dir := t.TempDir()
+		start := func() *kfake.Cluster {
+			fake, err := kfake.NewCluster(kfake.Ports(int(at.Port())), kfake.DataDir(dir), kfake.SeedTopics(3, "audit"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return fake
 		}
-		t.Cleanup(fake.Close)
+		fake := start()
+		t.Cleanup(func() { fake.Close() })
 		b.happen(20)
 		it := b.create(Draft{Name: "kafka", Kind: SIEM, Endpoint: "kafka://" + fake.ListenAddrs()[0], Settings: map[string]any{"start": "oldest", "topic": "audit"}})
 		for round, trouble := range []string{"", "refused", "ack lost", "", "away", ""} {
 			b.happen(5)
+			if trouble == "away" {
+				fake.Close()
+			}
 			fake.ControlKey(int16(kmsg.Produce), func(k kmsg.Request) (kmsg.Response, error, bool) {
-				switch trouble {
-				case "refused":
+				if trouble == "refused" {
 					fake.KeepControl()
 					ask := k.(*kmsg.ProduceRequest)
 					answer := ask.ResponseKind().(*kmsg.ProduceResponse)
@@ -106,9 +115,6 @@ func TestKafka(t *testing.T) {
 						answer.Topics = append(answer.Topics, got)
 					}
 					return answer, nil, true
-				case "away":
-					fake.KeepControl()
-					return nil, net.ErrClosed, true
 				}
 				return nil, nil, false
 			})
@@ -137,6 +143,9 @@ func TestKafka(t *testing.T) {
 				}
 			}
 			b.move(longestWait)
+			if trouble == "away" { // it starts again with what it had
+				fake = start()
+			}
 			trouble = ""
 		}
 		partitions := topicOf(t, fake, s)

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
@@ -255,5 +257,26 @@ func TestKafkaIsChecked(t *testing.T) {
 	}
 	if _, err := b.Update(ctx, admin, it.ID, Change{Endpoint: new("kafka+tls://b1.example.com,b3.example.com")}, 0); err == nil || !pointsAt(err, "/credential") {
 		t.Errorf("another broker gets the credential: %v", err)
+	}
+}
+
+// TestRecordsAreBounded: an entry that no broker would take is shortened, and keeps its place in its
+// chain.
+func TestRecordsAreBounded(t *testing.T) {
+	large := `{"decision_id":"d-1","trace":"` + strings.Repeat("x", 2<<20) + `"}`
+	line := follow.Line{Chain: "decisions.full", Position: 7, Hash: "h", PreviousHash: "g", Tenant: "acme", Decision: json.RawMessage(large)}
+	for _, kind := range []string{formatJSON, formatCEF, formatSyslog} {
+		it := Integration{Kind: SIEM, Endpoint: "kafka+tls://b.example.com", Settings: map[string]any{"format": kind}}
+		rs, err := records(it, []follow.Line{line})
+		if err != nil || len(rs) != 1 || string(rs[0].Key) != "acme/decisions.full" || len(rs[0].Value) > maxRecord {
+			t.Errorf("%s: %v, %d bytes", kind, err, len(rs[0].Value))
+		}
+		if kind != formatJSON {
+			continue
+		}
+		var got shortened
+		if err := json.Unmarshal(rs[0].Value, &got); err != nil || got.Position != 7 || got.PreviousHash != "g" || len(got.Shortened) != 1 || got.Shortened[0] != "decision.trace" {
+			t.Errorf("%+v, error %v", got.Shortened, err)
+		}
 	}
 }

@@ -175,14 +175,10 @@ type kept struct {
 // take returns the producer of a lane, a new one if there is none for this version of the
 // integration.
 func (ps *producers) take(key job.LaneKey, changeNo int64, now time.Time, open func() (*kafka.Producer, error)) (*kafka.Producer, error) {
+	ps.end(func(at job.LaneKey, k *kept) bool { return at == key && k.changeNo != changeNo })
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	k := ps.open[key]
-	if k != nil && k.changeNo != changeNo {
-		delete(ps.open, key)
-		k.Close()
-		k = nil
-	}
 	if k == nil {
 		p, err := open()
 		if err != nil {
@@ -200,23 +196,27 @@ func (ps *producers) take(key job.LaneKey, changeNo int64, now time.Time, open f
 
 // drop ends the producer of a lane.
 func (ps *producers) drop(key job.LaneKey) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if k := ps.open[key]; k != nil {
-		delete(ps.open, key)
-		k.Close()
-	}
+	ps.end(func(at job.LaneKey, _ *kept) bool { return at == key })
 }
 
 // tidy ends the producers that were last used before a time.
 func (ps *producers) tidy(before time.Time) {
+	ps.end(func(_ job.LaneKey, k *kept) bool { return k.used.Before(before) })
+}
+
+// end ends some producers. No other lane waits while their connections close.
+func (ps *producers) end(which func(job.LaneKey, *kept) bool) {
+	var over []*kept
 	ps.mu.Lock()
-	defer ps.mu.Unlock()
 	for key, k := range ps.open {
-		if k.used.Before(before) {
+		if which(key, k) {
 			delete(ps.open, key)
-			k.Close()
+			over = append(over, k)
 		}
+	}
+	ps.mu.Unlock()
+	for _, k := range over {
+		k.Close()
 	}
 }
 

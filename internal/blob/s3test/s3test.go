@@ -34,6 +34,9 @@ type Server struct {
 	puts    []string
 }
 
+// modified is when each object was stored, as the server says.
+var modified = time.Date(2026, 1, 15, 9, 30, 0, 0, time.UTC)
+
 // New makes a server with an empty bucket.
 func New(bucket string) *Server { return &Server{bucket: bucket, objects: map[string][]byte{}} }
 
@@ -85,7 +88,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, http.StatusNotFound, "NoSuchKey")
 	default:
 		w.Header().Set("ETag", `"x"`)
-		w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+		w.Header().Set("Last-Modified", modified.Format(http.TimeFormat))
 		w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 		if r.Method == http.MethodGet {
 			_, _ = w.Write(data)
@@ -122,7 +125,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 		keys, out.IsTruncated, out.NextContinuationToken = keys[:2], true, keys[1]
 	}
 	for _, k := range keys {
-		out.Contents = append(out.Contents, object{k, len(s.objects[k]), time.Now().UTC().Format(time.RFC3339)})
+		out.Contents = append(out.Contents, object{k, len(s.objects[k]), modified.Format(time.RFC3339)})
 	}
 	w.Header().Set("Content-Type", "application/xml")
 	_ = xml.NewEncoder(w).Encode(out)

@@ -1,3 +1,5 @@
+// Package blob stores objects in S3 buckets that tenants name. Every call goes through the guard of
+// outbound.
 package blob
 
 import (
@@ -102,6 +104,9 @@ func (o Object) Try(ctx context.Context, via *outbound.Client, data []byte) erro
 	_ = client.RemoveObject(ctx, o.bucket, o.key, minio.RemoveObjectOptions{})
 	return nil
 }
+
+// validKey is a key that no client and no server spells in another way.
+var validKey = regexp.MustCompile(`^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$`)
 
 // errorCode is an error code of S3. Other texts of a store are not shown.
 var errorCode = regexp.MustCompile(`^[A-Za-z]{1,60}$`)

@@ -1,5 +1,5 @@
-// Package s3test is a small S3 server for tests: path style, one bucket, single uploads, lists in
-// pages of two. It checks the signature of each call (AWS Signature Version 4), so that a client
+// Package s3test is a small S3 server for tests: path style, one bucket, single uploads. It
+// checks the signature of each call (AWS Signature Version 4), so that a client
 // which signs wrongly fails.
 package s3test
 
@@ -8,12 +8,10 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/xml"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -69,8 +67,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	data, there := s.objects[key]
 	switch {
-	case key == "" && r.Method == http.MethodGet:
-		s.list(w, r)
 	case key == "":
 	case r.Method == http.MethodPut:
 		body, err := payload(r)
@@ -100,35 +96,6 @@ func (s *Server) fail(w http.ResponseWriter, status int, code string) {
 	w.Header().Set("Content-Type", "application/xml")
 	w.WriteHeader(status)
 	fmt.Fprintf(w, "<Error><Code>%s</Code></Error>", code)
-}
-
-func (s *Server) list(w http.ResponseWriter, r *http.Request) {
-	type object struct {
-		Key          string
-		Size         int
-		LastModified string
-	}
-	out := struct {
-		XMLName               xml.Name `xml:"ListBucketResult"`
-		Contents              []object
-		IsTruncated           bool
-		NextContinuationToken string
-	}{}
-	var keys []string
-	for k := range s.objects {
-		if strings.HasPrefix(k, r.URL.Query().Get("prefix")) && k > r.URL.Query().Get("continuation-token") {
-			keys = append(keys, k)
-		}
-	}
-	sort.Strings(keys)
-	if len(keys) > 2 {
-		keys, out.IsTruncated, out.NextContinuationToken = keys[:2], true, keys[1]
-	}
-	for _, k := range keys {
-		out.Contents = append(out.Contents, object{k, len(s.objects[k]), modified.Format(time.RFC3339)})
-	}
-	w.Header().Set("Content-Type", "application/xml")
-	_ = xml.NewEncoder(w).Encode(out)
 }
 
 // checkSignature checks the signature of the head of a call, and gives the code of an error; empty:

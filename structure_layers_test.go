@@ -17,6 +17,7 @@ type layer struct {
 // between two others: nothing has a number. ARCHITECTURE.md says what each package is.
 var layers = []layer{
 	{"errors", []string{
+		"internal/blob/s3test",
 		"internal/dnstest",
 		"internal/fault",
 		"internal/freeport",
@@ -56,8 +57,10 @@ var layers = []layer{
 		"internal/db/tablecopy",
 		"internal/event",
 		"internal/job",
+		"internal/kafka",
 		"internal/live",
 		"internal/notify/format",
+		"internal/oci",
 	}},
 	{"values", []string{
 		"internal/rego/value",

@@ -125,11 +125,26 @@ func startIntegrations(p *parts, target *outbound.Client, active func(context.Co
 		return p.access.DecideBy(ctx, tx, sc, request, access.Verdict(v))
 	}
 	p.integrations.Grants = bridgeGrants{p.access}
+	p.integrations.Bundles = bundles{p}
 	forwarder := &integration.Forwarder{Service: p.integrations, Holder: newID(), Active: active, Poll: time.Minute, Logger: p.log}
 	p.task("integrations", forwarder.Run)
 	p.hourly("credentials of integrations", p.integrations.Reseal)
 	p.hourly("runs of integrations", p.integrations.TidyRuns)
 	return nil
+}
+
+// bundles gives integrations the bundles of bouncers.
+type bundles struct{ p *parts }
+
+// Bundle implements integration.Bundles. The bridge is set up after the integrations.
+func (b bundles) Bundle(ctx context.Context, tenant scope.TenantID, id int64) (integration.Bundle, error) {
+	c, err := b.p.bridge.Copy(ctx, tenant, id)
+	return integration.Bundle(c), err
+}
+
+// Environment implements integration.Bundles.
+func (b bundles) Environment(ctx context.Context, tx *db.Tx, id int64) (scope.Env, error) {
+	return bouncer.EnvironmentOf(ctx, tx, id)
 }
 
 // existsIn reports whether there is a resource, a control or a bouncer of an id in an

@@ -53,6 +53,8 @@ type Forwarder struct {
 	// Poll is how often all tenants are checked, in case a notification was missed.
 	Poll   time.Duration
 	Logger *slog.Logger
+
+	producers producers
 }
 
 // Run sends until ctx ends, and returns when the last lane has stopped.
@@ -61,8 +63,12 @@ func (f *Forwarder) Run(ctx context.Context) error {
 		Cluster: f.Stores, Topic: Topic, Holder: f.Holder, Active: f.Active, Now: f.Now, Poll: f.Poll, Logger: f.Logger,
 		List: f.list, Turn: f.runLane,
 	}
+	defer f.closeProducers()
 	return l.Run(ctx)
 }
+
+// closeProducers ends the connections to Kafka.
+func (f *Forwarder) closeProducers() { f.producers.tidy(f.Now().Add(time.Hour)) }
 
 // list returns when each lane has something to send. The logs do not announce new entries, so a
 // forwarder that has sent all of them is checked again soon.
@@ -72,17 +78,12 @@ func (f *Forwarder) list(ctx context.Context, tx *db.Tx) ([]job.Lane, error) {
 		return nil, err
 	}
 	now := f.Now()
+	f.producers.tidy(now.Add(-keepProducer))
 	var out []job.Lane
 	for _, l := range all {
-		due := now
-		waits := l.Waiting > 0
-		if l.Kind == SIEM && l.Place != nil {
-			if waits, err = follow.Behind(ctx, tx, *l.Place); err != nil {
-				return nil, err
-			}
-			if !waits {
-				due, waits = now.Add(lookEvery), true
-			}
+		due, waits, err := l.due(ctx, tx, now)
+		if err != nil {
+			return nil, err
 		}
 		if !waits {
 			continue
@@ -93,6 +94,25 @@ func (f *Forwarder) list(ctx context.Context, tx *db.Tx) ([]job.Lane, error) {
 		out = append(out, job.Lane{ID: l.ID, Due: &due, Until: l.Until, Holder: l.Holder})
 	}
 	return out, nil
+}
+
+// due is when a lane has something to send. The logs and the bundles are looked at again soon.
+func (l lane) due(ctx context.Context, tx *db.Tx, now time.Time) (due time.Time, waits bool, err error) {
+	var behind bool
+	switch {
+	case l.Kind == PolicyEngine:
+		var at looked
+		at, err = look(ctx, tx, l.Environment)
+		behind = l.Looked == nil || *l.Looked != at
+	case l.Kind == SIEM && l.Place != nil:
+		behind, err = follow.Behind(ctx, tx, *l.Place)
+	default:
+		return now, l.Waiting > 0, nil
+	}
+	if !behind {
+		now = now.Add(lookEvery)
+	}
+	return now, true, err
 }
 
 // errLost rolls back the work of a lane that another replica has taken meanwhile.
@@ -106,11 +126,11 @@ func (f *Forwarder) runLane(ctx context.Context, key job.LaneKey, renew func()) 
 			return f.Now().Add(time.Second), err
 		}
 		p, err := f.next(ctx, key.Tenant, it)
-		if err == nil && p.body != nil {
+		if err == nil && !p.empty() {
 			renew()
 			err = f.send(ctx, key.Tenant, it, p)
 		}
-		if err != nil || p.body == nil || ctx.Err() != nil || f.Now().Sub(began) > turnTime {
+		if err != nil || p.empty() || ctx.Err() != nil || f.Now().Sub(began) > turnTime {
 			done, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			defer stop()
 			free := f.Stores.Write(done, key.Tenant, func(tx *db.Tx) error { return job.FreeLane(done, tx, lanes, key.Lane, f.Holder) })
@@ -155,6 +175,11 @@ func (f *Forwarder) send(ctx context.Context, tenant scope.TenantID, it Integrat
 	done, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer stop()
 	err = f.Stores.Write(done, tenant, func(tx *db.Tx) error {
+		if a.Error == "" && p.bundle != nil {
+			if err := f.stored(done, tx, tenant, it, *p.bundle, a.pushed); err != nil {
+				return err
+			}
+		}
 		if a.Error == "" {
 			return f.succeeded(done, tx, tenant, it, p)
 		}

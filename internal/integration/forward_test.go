@@ -114,6 +114,7 @@ func (b *bench) happen(n int) {
 func (b *bench) turn(holder string, id int64) {
 	b.Helper()
 	f := &Forwarder{Service: b.Service, Holder: holder, Logger: slog.New(slog.DiscardHandler)}
+	defer f.closeProducers()
 	var due bool
 	err := b.Stores.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 		all, err := f.list(ctx, tx)

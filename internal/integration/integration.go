@@ -3,14 +3,18 @@
 // replica at a time, in order:
 //
 //	audit logs ────────────▶ place of a siem_forwarder ─┐
+//	bundle of a bouncer ───▶ pushed, of a policy_engine ┤
 //	action.Service ─▶ Queue ─▶ integration_messages ────┤
 //	                       └─▶ integration_runs ◀─ Answer, of those that answer back
 //	                                                    │ Forwarder: one lane an integration
-//	                                                    ├─ 2xx, close_notify ─▶ the place moves on, the message goes
+//	                                                    ├─ accepted ─▶ the place moves on, the message goes
 //	                                                    └─ else ─▶ the same again, later
 //
 // The logs are the queue of a SIEM: nothing is copied, and nothing is lost while the target is
 // away or the server restarts. What was sent and not written down is sent again.
+//
+// A policy_engine is told nothing that happens. Its store, a registry or a bucket, gets the bundle
+// of a bouncer whenever the revision of that bundle is not the one that was pushed last.
 //
 // A syslog server (RFC 5425) sends no answers. Each parcel has a TLS connection of its own, and
 // is delivered once the server has ended that connection in order (outbound.SendStream).
@@ -21,6 +25,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/kafka"
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -39,6 +44,8 @@ const (
 	SIEM     = "siem_forwarder"
 	Workflow = "workflow"
 	Approval = "approval_queue"
+	// PolicyEngine is the store from which a policy engine fetches its bundle.
+	PolicyEngine = "policy_engine"
 	// BreakGlass opens grants in emergencies.
 	BreakGlass = "break_glass_bridge"
 )
@@ -47,7 +54,7 @@ const (
 type Integration struct {
 	ID            int64          `json:"id" db:"id" doc:"Identifier."`
 	Name          string         `json:"name" db:"name" doc:"Name, unique." example:"siem"`
-	Kind          string         `json:"kind" db:"kind" enum:"webhook,workflow,approval_queue,break_glass_bridge,siem_forwarder" doc:"webhook: actions of controls post their decision. workflow: actions start it, and it answers back. approval_queue: decides requests for access. break_glass_bridge: opens grants in emergencies. siem_forwarder: gets both audit logs."`
+	Kind          string         `json:"kind" db:"kind" enum:"webhook,workflow,approval_queue,policy_engine,break_glass_bridge,siem_forwarder" doc:"webhook: actions of controls post their decision. workflow: actions start it, and it answers back. approval_queue: decides requests for access. policy_engine: a registry or bucket that gets the bundle of a bouncer. break_glass_bridge: opens grants in emergencies. siem_forwarder: gets both audit logs."`
 	Endpoint      string         `json:"endpoint" db:"endpoint" doc:"Address of the system." example:"https://siem.example.com/ingest"`
 	Environment   scope.Env      `json:"environment" db:"environment" enum:",sandbox,production" doc:"Only this environment; empty: both."`
 	Settings      map[string]any `json:"settings" db:"settings" doc:"Settings of the kind; GET /integrations/kinds lists them."`
@@ -58,7 +65,9 @@ type Integration struct {
 	LastSuccessAt *time.Time     `json:"last_success_at" db:"last_success_at" doc:"When the system last accepted something; null: never."`
 	LastFailureAt *time.Time     `json:"last_failure_at" db:"last_failure_at" doc:"When an attempt last failed; null: never."`
 	NextAttemptAt *time.Time     `json:"next_attempt_at" db:"next_at" doc:"When it is tried again after a failure; null: the last attempt did not fail."`
+	Pushed        *Pushed        `json:"pushed" db:"pushed" doc:"The bundle that the store of a policy_engine has; null: none was pushed to this address, or it is of another kind."`
 	Place         *follow.Place  `json:"-" db:"place"`
+	Looked        *looked        `json:"-" db:"looked"`
 	CreatedBy     string         `json:"created_by" db:"created_by" doc:"Who created it."`
 	CreatedAt     time.Time      `json:"created_at" db:"created_at" doc:"When it was created."`
 	UpdatedAt     time.Time      `json:"updated_at" db:"updated_at" doc:"When it was last changed."`
@@ -72,9 +81,9 @@ type Integration struct {
 // Draft is what a create takes.
 type Draft struct {
 	Name        string         `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique." example:"siem"`
-	Kind        string         `json:"kind" enum:"webhook,workflow,approval_queue,break_glass_bridge,siem_forwarder" doc:"webhook: actions of controls post their decision. workflow: actions start it, and it answers back. approval_queue: decides requests for access. break_glass_bridge: opens grants in emergencies. siem_forwarder: gets both audit logs."`
-	Endpoint    string         `json:"endpoint" minLength:"1" maxLength:"2000" doc:"Address of the system: an https URL, or http to an address that the operator allows; for a siem_forwarder also syslog+tls://host:port. No internal network." example:"https://siem.example.com/ingest"`
-	Environment scope.Env      `json:"environment,omitempty" enum:",sandbox,production" doc:"Only this environment; absent: both."`
+	Kind        string         `json:"kind" enum:"webhook,workflow,approval_queue,policy_engine,break_glass_bridge,siem_forwarder" doc:"webhook: actions of controls post their decision. workflow: actions start it, and it answers back. approval_queue: decides requests for access. policy_engine: a registry or bucket that gets the bundle of a bouncer. break_glass_bridge: opens grants in emergencies. siem_forwarder: gets both audit logs."`
+	Endpoint    string         `json:"endpoint" minLength:"1" maxLength:"2000" doc:"Address of the system: an https URL, or http to an address that the operator allows; for a siem_forwarder also syslog+tls://host:port or kafka+tls://host:port,host:port; for a policy_engine oci://registry/repository:tag or s3://host/bucket/key. No internal network." example:"https://siem.example.com/ingest"`
+	Environment scope.Env      `json:"environment,omitempty" enum:",sandbox,production" doc:"Only this environment; absent: both, or for a policy_engine that of its bouncer."`
 	Settings    map[string]any `json:"settings,omitempty" doc:"Settings of the kind; GET /integrations/kinds lists them."`
 	Credential  any            `json:"credential,omitempty" writeOnly:"true" doc:"An object with the secrets of the kind, or a string for its main secret. It is stored encrypted and never returned."`
 	Enabled     *bool          `json:"enabled,omitempty" doc:"Whether gatehouse sends anything to it; true by default."`
@@ -98,14 +107,14 @@ type Page struct {
 // TestResult is how a system took a test.
 type TestResult struct {
 	Delivered    bool   `json:"delivered" doc:"Whether the system accepted it."`
-	ResponseCode int    `json:"response_code" doc:"HTTP status; 0: the system could not be reached, or it is a syslog server, which has no status."`
+	ResponseCode int    `json:"response_code" doc:"HTTP status; 0: the system could not be reached, or it is a syslog server or Kafka, which have no status."`
 	DurationMS   int64  `json:"duration_ms" doc:"Duration in milliseconds."`
 	Error        string `json:"error" doc:"Why it failed; empty if it did not."`
 }
 
 // Kind describes integrations of one kind, for forms.
 type Kind struct {
-	Kind        string           `json:"kind" enum:"webhook,workflow,approval_queue,break_glass_bridge,siem_forwarder" doc:"Kind of integration."`
+	Kind        string           `json:"kind" enum:"webhook,workflow,approval_queue,policy_engine,break_glass_bridge,siem_forwarder" doc:"Kind of integration."`
 	Settings    []format.Setting `json:"settings" doc:"Settings."`
 	Credentials [][]string       `json:"credentials" doc:"The sets of members that a credential may have. An empty set: it may be absent."`
 }
@@ -133,6 +142,11 @@ const (
 	asksNone       = "ignore"
 	startNow       = "now"
 	startOldest    = "oldest"
+
+	settingTopic     = "topic"
+	settingMechanism = "sasl_mechanism"
+	settingBouncer   = "bouncer_id"
+	settingRegion    = "region"
 )
 
 // The members of a credential with a certificate for TLS syslog, in PEM.
@@ -163,15 +177,25 @@ func types() []format.Type {
 			Settings: []format.Setting{{Name: settingLongest, Kind: "choice", Values: spanNames(glassTimes)}},
 		},
 		{
-			Name: SIEM, Secrets: []string{format.BearerToken, format.HMACSecret, clientCertificate, clientKey},
+			Name: PolicyEngine, Secrets: []string{format.BearerToken, format.Username, format.Password, accessKey, secretKey},
+			Settings: []format.Setting{
+				{Name: settingBouncer, Kind: "text", Required: true},
+				{Name: settingRegion, Kind: "text"},
+			},
+			Credentials: [][]string{{}, {format.Username, format.Password}, {format.BearerToken}, {accessKey, secretKey}},
+		},
+		{
+			Name: SIEM, Secrets: []string{format.BearerToken, format.HMACSecret, clientCertificate, clientKey, format.Username, format.Password},
 			Settings: []format.Setting{
 				{Name: settingStart, Kind: "choice", Values: []string{startNow, startOldest}},
 				{Name: settingScheme, Kind: "text", Values: nil},
 				{Name: settingFormat, Kind: "choice", Values: []string{formatJSON, formatCEF, formatSyslog}},
 				{Name: settingCAs, Kind: "list"},
 				{Name: settingConfirm, Kind: "choice", Values: []string{confirmNotify, confirmClose}},
+				{Name: settingTopic, Kind: "text"},
+				{Name: settingMechanism, Kind: "choice", Values: []string{kafka.ScramSHA512, kafka.ScramSHA256, kafka.Plain}},
 			},
-			Credentials: [][]string{{}, {format.BearerToken}, {format.HMACSecret}, {format.BearerToken, format.HMACSecret}, {clientCertificate, clientKey}},
+			Credentials: [][]string{{}, {format.BearerToken}, {format.HMACSecret}, {format.BearerToken, format.HMACSecret}, {format.Username, format.Password}, {clientCertificate, clientKey}},
 		},
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/job"
+	"github.com/gatehouse-dev/gatehouse/internal/kafka"
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -21,22 +23,38 @@ import (
 
 // parcel is the content of one request.
 type parcel struct {
-	// body is nil if nothing waits.
+	// body is nil if nothing waits, or something else than a request.
 	body []byte
+	// records are for Kafka. keep are the producers of the replica; nil: in a test.
+	records []kafka.Record
+	keep    *producers
+	// bundle is for a policy engine. problem is why there is none.
+	bundle  *Bundle
+	problem string
 	// place is the forwarder's place once the parcel is delivered.
 	place *follow.Place
 	// message is set for the kinds that actions call.
 	message *message
 }
 
+// empty reports whether nothing waits.
+func (p parcel) empty() bool {
+	return p.body == nil && p.records == nil && p.bundle == nil && p.problem == ""
+}
+
 // answer is the outcome of a request.
 type answer struct {
 	TestResult
 	pause time.Duration
+	// pushed is the bundle that a policy engine's store has now.
+	pushed *Pushed
 }
 
 // next returns what to send next.
 func (f *Forwarder) next(ctx context.Context, tenant scope.TenantID, it Integration) (p parcel, err error) {
+	if it.Kind == PolicyEngine {
+		return f.nextBundle(ctx, tenant, it)
+	}
 	p.place = it.Place
 	err = f.Stores.Read(ctx, tenant, func(tx *db.Tx) error {
 		if it.Kind != SIEM {
@@ -52,6 +70,11 @@ func (f *Forwarder) next(ctx context.Context, tenant scope.TenantID, it Integrat
 			return err
 		}
 		p.place = &place
+		if inKafka(it) {
+			p.keep = &f.producers
+			p.records, err = records(it, lines)
+			return err
+		}
 		p.body, err = encode(it, lines)
 		return err
 	})
@@ -65,6 +88,16 @@ func (s *Service) post(ctx context.Context, tenant scope.TenantID, it Integratio
 	secrets, err := s.open(tenant, it)
 	if err != nil {
 		a.Error = "the stored credential cannot be decrypted"
+		return a
+	}
+	switch {
+	case p.problem != "":
+		a.Error = p.problem
+		return a
+	case it.Kind == PolicyEngine:
+		return s.postBundle(ctx, it, secrets, p)
+	case inKafka(it):
+		a.Error = s.produce(ctx, job.LaneKey{Tenant: tenant, Lane: it.ID}, it, secrets, p.records, p.keep)
 		return a
 	}
 	if server, ok, err := syslogServer(it); ok || err != nil {
@@ -115,7 +148,7 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64) (TestResul
 	if err != nil {
 		return TestResult{}, err
 	}
-	p, err := s.example(sc, it)
+	p, err := s.example(ctx, sc, it)
 	if err == nil && answers(it.Kind) {
 		err = s.exampleRun(ctx, sc, it, &p)
 	}
@@ -159,14 +192,21 @@ func (s *Service) exampleRun(ctx context.Context, sc scope.Scope, it Integration
 }
 
 // example returns what a test sends.
-func (s *Service) example(sc scope.Scope, it Integration) (parcel, error) {
+func (s *Service) example(ctx context.Context, sc scope.Scope, it Integration) (parcel, error) {
 	random := make([]byte, 16)
 	if _, err := io.ReadFull(s.Random, random); err != nil {
 		return parcel{}, fault.Wrap(err, "generate an id")
 	}
 	now := db.Stamp(s.Now())
-	if it.Kind == SIEM {
-		body, err := encode(it, []follow.Line{{Chain: "test", Tenant: string(sc.Tenant), Environment: it.Environment, At: now}})
+	line := follow.Line{Chain: "test", Tenant: string(sc.Tenant), Environment: it.Environment, At: now}
+	switch {
+	case it.Kind == PolicyEngine:
+		return s.exampleBundle(ctx, sc, it)
+	case inKafka(it):
+		rs, err := records(it, []follow.Line{line})
+		return parcel{records: rs}, err
+	case it.Kind == SIEM:
+		body, err := encode(it, []follow.Line{line})
 		return parcel{body: body}, err
 	}
 	data := []byte(`{"test":true}`)

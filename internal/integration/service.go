@@ -39,6 +39,8 @@ type Service struct {
 	Decide    func(ctx context.Context, tx *db.Tx, sc scope.Scope, request int64, v Verdict) error
 	// Grants opens the grants of break-glass systems.
 	Grants Grants
+	// Bundles gives what policy engines get.
+	Bundles Bundles
 }
 
 // changes is held while integrations change, so that names and their number hold.
@@ -94,6 +96,11 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Integrat
 		if err := checkNameFree(ctx, tx, it.Name, 0); err != nil {
 			return err
 		}
+		if it.Kind == PolicyEngine {
+			if it, err = s.placeBouncer(ctx, tx, it); err != nil {
+				return err
+			}
+		}
 		if it.Kind == SIEM {
 			place, err := follow.NewPlace(ctx, tx, it.Settings[settingStart] == startOldest)
 			if err != nil {
@@ -115,7 +122,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Integrat
 		if err := tx.Notify(ctx, Topic); err != nil {
 			return err
 		}
-		return audit.Append(ctx, tx, sc, s.Now(), it.entry("INTEGRATION_CREATED", map[string]any{"kind": it.Kind, "target": outbound.Origin(it.Endpoint), "enabled": it.Enabled}))
+		return audit.Append(ctx, tx, sc, s.Now(), it.entry("INTEGRATION_CREATED", map[string]any{"kind": it.Kind, "target": origin(it.Endpoint), "enabled": it.Enabled}))
 	})
 	return it.withComputed(), err
 }
@@ -157,16 +164,14 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Chang
 		if it = old; reflect.DeepEqual(next, old) {
 			return nil
 		}
-		if next.Name != old.Name {
-			if err := checkNameFree(ctx, tx, next.Name, id); err != nil {
-				return err
-			}
+		if err := s.fits(ctx, tx, old, next); err != nil {
+			return err
 		}
 		next.ChangeNo, next.UpdatedAt = old.ChangeNo+1, db.Stamp(s.Now())
 		if it, err = updateIntegration(ctx, tx, next); err != nil {
 			return err
 		}
-		if !outbound.SameOrigin(old.Endpoint, it.Endpoint) {
+		if !sameOrigin(old.Endpoint, it.Endpoint) {
 			if err := s.dropCallbacks(ctx, tx, sc, it); err != nil {
 				return err
 			}
@@ -177,6 +182,19 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Chang
 		return audit.Append(ctx, tx, sc, s.Now(), it.entry("INTEGRATION_UPDATED", changed(old, it)))
 	})
 	return it.withComputed(), err
+}
+
+// fits checks a change against what else is stored.
+func (s *Service) fits(ctx context.Context, tx *db.Tx, old, next Integration) error {
+	if next.Kind == PolicyEngine {
+		if _, err := s.placeBouncer(ctx, tx, next); err != nil {
+			return err
+		}
+	}
+	if next.Name == old.Name {
+		return nil
+	}
+	return checkNameFree(ctx, tx, next.Name, next.ID)
 }
 
 // apply gives an integration with a change, its credential in clear, and what is wrong with the
@@ -205,7 +223,7 @@ func (s *Service) apply(tenant scope.TenantID, t format.Type, it Integration, ch
 		secrets, offences := t.ReadCredential(ch.Credential)
 		return it, secrets, offences, nil
 	}
-	if len(secrets) > 0 && !outbound.SameOrigin(was, it.Endpoint) {
+	if len(secrets) > 0 && !sameOrigin(was, it.Endpoint) {
 		f := fault.Invalidf("/credential", "another host needs the credential again")
 		f.Code = "credential_required"
 		return it, nil, nil, f
@@ -223,7 +241,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64
 		if err := deleteIntegration(ctx, tx, id); err != nil {
 			return err
 		}
-		return audit.Append(ctx, tx, sc, s.Now(), it.entry("INTEGRATION_DELETED", map[string]any{"kind": it.Kind, "target": outbound.Origin(it.Endpoint)}))
+		return audit.Append(ctx, tx, sc, s.Now(), it.entry("INTEGRATION_DELETED", map[string]any{"kind": it.Kind, "target": origin(it.Endpoint)}))
 	})
 	return it, err
 }
@@ -242,11 +260,17 @@ func (s *Service) check(ctx context.Context, t format.Type, it Integration, secr
 	if len(offences) == 0 && it.Kind == BreakGlass && len(strings.TrimSpace(secrets[format.HMACSecret])) < weakKey {
 		offences = append(offences, fault.Detail{Pointer: "/credential", Message: "the key of a break-glass bridge needs 24 characters or more"})
 	}
-	if len(offences) == 0 && it.Kind == SIEM {
-		offences = checkSyslog(it, secrets)
+	if len(offences) == 0 {
+		offences = checkTarget(it, secrets)
 	}
 	if err := fault.CheckValues("the integration is not valid", offences); err != nil {
 		return err
+	}
+	switch {
+	case it.Kind == PolicyEngine:
+		return s.checkEngineTarget(ctx, it)
+	case inKafka(it):
+		return s.checkKafkaTarget(ctx, it, secrets)
 	}
 	if server, ok, err := syslogServer(it); err != nil {
 		return fault.Invalidf("/settings/"+settingCAs, "%s", err)
@@ -254,6 +278,19 @@ func (s *Service) check(ctx context.Context, t format.Type, it Integration, secr
 		return s.Target.CheckStream(ctx, "/endpoint", server)
 	}
 	return s.Target.Check(ctx, "/endpoint", it.Endpoint)
+}
+
+// checkTarget lists what does not fit the kind of an integration and the scheme of its endpoint.
+func checkTarget(it Integration, secrets map[string]string) []fault.Detail {
+	switch {
+	case it.Kind == PolicyEngine:
+		return checkEngine(it, secrets)
+	case inKafka(it):
+		return checkKafka(it, secrets)
+	case it.Kind == SIEM:
+		return checkSyslog(it, secrets)
+	}
+	return nil
 }
 
 // Exists reports whether actions of an environment can call an integration of this id and kind.
@@ -305,7 +342,7 @@ func changed(old, next Integration) map[string]any {
 	out.Note("name", old.Name, next.Name)
 	out.Note("enabled", old.Enabled, next.Enabled)
 	if old.Endpoint != next.Endpoint {
-		out["target"] = map[string]any{"from": outbound.Origin(old.Endpoint), "to": outbound.Origin(next.Endpoint)}
+		out["target"] = map[string]any{"from": origin(old.Endpoint), "to": origin(next.Endpoint)}
 	}
 	if !reflect.DeepEqual(old.Settings, next.Settings) {
 		out["settings_changed"] = true

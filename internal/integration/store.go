@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-const columns = `id, name, kind, endpoint, environment, settings, enabled, failures, last_error, last_success_at, last_failure_at, next_at, place,
+const columns = `id, name, kind, endpoint, environment, settings, enabled, failures, last_error, last_success_at, last_failure_at, next_at, place, pushed, looked,
 	created_by, created_at, updated_at, change_no, credential`
 
 const ofKind = ` WHERE ($1 = '' OR kind = $1)`
@@ -38,10 +38,11 @@ func insertIntegration(ctx context.Context, tx *db.Tx, it Integration) (Integrat
 }
 
 // updateIntegration writes what people change, and ends the pause after a failure. The other
-// columns are the Forwarder's.
+// columns are the Forwarder's. Another address does not have the bundle that was pushed.
 func updateIntegration(ctx context.Context, tx *db.Tx, it Integration) (Integration, error) {
 	return db.One[Integration](ctx, tx, `UPDATE integrations SET name = $2, endpoint = $3, settings = $4, enabled = $5, credential = $6, updated_at = $7,
-			change_no = $8, next_at = NULL
+			change_no = $8, next_at = NULL,
+			pushed = CASE WHEN endpoint = $3 AND settings = $4 THEN pushed END, looked = CASE WHEN endpoint = $3 AND settings = $4 THEN looked END
 		WHERE id = $1 RETURNING `+columns, it.ID, it.Name, it.Endpoint, it.Settings, it.Enabled, it.Credential, it.UpdatedAt, it.ChangeNo)
 }
 
@@ -59,17 +60,19 @@ func deleteIntegration(ctx context.Context, tx *db.Tx, id int64) error {
 
 // lane is an enabled integration as the Forwarder looks at it.
 type lane struct {
-	ID      int64         `db:"id"`
-	Kind    string        `db:"kind"`
-	Place   *follow.Place `db:"place"`
-	NextAt  *time.Time    `db:"next_at"`
-	Until   time.Time     `db:"lane_until"`
-	Holder  string        `db:"lane_holder"`
-	Waiting int64         `db:"waiting"`
+	ID          int64         `db:"id"`
+	Kind        string        `db:"kind"`
+	Environment scope.Env     `db:"environment"`
+	Place       *follow.Place `db:"place"`
+	Looked      *looked       `db:"looked"`
+	NextAt      *time.Time    `db:"next_at"`
+	Until       time.Time     `db:"lane_until"`
+	Holder      string        `db:"lane_holder"`
+	Waiting     int64         `db:"waiting"`
 }
 
 func enabledLanes(ctx context.Context, tx *db.Tx) ([]lane, error) {
-	return db.All[lane](ctx, tx, `SELECT id, kind, place, next_at, lane_until, lane_holder,
+	return db.All[lane](ctx, tx, `SELECT id, kind, environment, place, looked, next_at, lane_until, lane_holder,
 			(SELECT COUNT(*) FROM integration_messages m WHERE m.integration_id = integrations.id) AS waiting
 		FROM integrations WHERE enabled ORDER BY id`)
 }
@@ -134,6 +137,19 @@ func saveSuccess(ctx context.Context, tx *db.Tx, id int64, holder string, now ti
 	n, err := tx.Exec(ctx, `UPDATE integrations SET failures = 0, last_error = '', next_at = NULL, last_success_at = $3, place = $4
 		WHERE id = $1 AND lane_holder = $2`, id, holder, now, place)
 	return n == 1, err
+}
+
+// savePushed writes which bundle the store of a policy engine has. It gives false where the lane is
+// not ours any more, or the integration has changed: then it may be another store.
+func savePushed(ctx context.Context, tx *db.Tx, it Integration, holder string, p *Pushed, at looked) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE integrations SET pushed = $4, looked = $5 WHERE id = $1 AND lane_holder = $2 AND change_no = $3`, it.ID, holder, it.ChangeNo, p, &at)
+	return n == 1, err
+}
+
+// saveLooked writes that the bundle is the one that was pushed.
+func saveLooked(ctx context.Context, tx *db.Tx, it Integration, holder string, at looked) error {
+	_, err := tx.Exec(ctx, `UPDATE integrations SET looked = $4 WHERE id = $1 AND lane_holder = $2 AND change_no = $3`, it.ID, holder, it.ChangeNo, &at)
+	return err
 }
 
 // saveFailure writes that an attempt failed, and when the next one is.

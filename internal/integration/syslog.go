@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
@@ -89,14 +90,22 @@ func authorities(setting any) (*x509.CertPool, error) {
 // checkSyslog lists what does not fit the protocol of a SIEM.
 func checkSyslog(it Integration, secrets map[string]string) (offences []fault.Detail) {
 	_, stream := syslogAddress(it.Endpoint)
+	for _, name := range []string{settingTopic, settingMechanism} {
+		if it.Settings[name] != nil {
+			offences = append(offences, fault.Detail{Pointer: "/settings/" + name, Message: "is only for a kafka endpoint"})
+		}
+	}
+	if secrets[format.Username] != "" {
+		return append(offences, fault.Detail{Pointer: "/credential", Message: "a user with a password is only for a kafka endpoint"})
+	}
 	if !stream {
 		for _, name := range []string{settingCAs, settingConfirm} {
 			if it.Settings[name] != nil {
-				offences = append(offences, fault.Detail{Pointer: "/settings/" + name, Message: "is only for a syslog+tls endpoint"})
+				offences = append(offences, fault.Detail{Pointer: "/settings/" + name, Message: "is only for a syslog+tls or kafka endpoint"})
 			}
 		}
 		if secrets[clientCertificate] != "" {
-			offences = append(offences, fault.Detail{Pointer: "/credential", Message: "a client certificate is only for a syslog+tls endpoint"})
+			offences = append(offences, fault.Detail{Pointer: "/credential", Message: "a client certificate is only for a syslog+tls or kafka+tls endpoint"})
 		}
 		return offences
 	}

@@ -14,6 +14,9 @@ import (
 type StreamServer struct {
 	Host string
 	Port uint16
+	// Plain means that the connection is not encrypted. Only an address of AllowCIDRs may be
+	// reached so, and SendStream never does.
+	Plain bool
 	// RootCAs replaces the certificate authorities of the client; nil: it does not.
 	RootCAs *x509.CertPool
 	// Certificate is what the client proves itself with, if the server asks; nil: nothing.
@@ -35,7 +38,7 @@ func (c *Client) CheckStream(ctx context.Context, pointer string, s StreamServer
 
 // streamTarget holds the spelling of a server to the rules for URLs.
 func (c *Client) streamTarget(s StreamServer) (target, error) {
-	return c.serverTarget(Server{Host: s.Host, Port: s.Port})
+	return c.serverTarget(Server{Host: s.Host, Port: s.Port, Plain: s.Plain})
 }
 
 // SendStream sends a body over a TLS connection of its own, within Config.Timeout, and ends the
@@ -62,23 +65,28 @@ func (c *Client) SendStream(ctx context.Context, s StreamServer, body []byte) (n
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends a wait that is not needed any more
 	defer stop()
-	cfg := c.TLS(t.host)
+	raw := &endConn{Conn: conn}
+	if notified, err = exchange(ctx, raw, c.secure(raw, t.host, s), body, c.cfg.MaxReply); err != nil {
+		return false, unreachable(err)
+	}
+	return notified, nil
+}
+
+// secure is the TLS session of a connection to a server.
+func (c *Client) secure(conn net.Conn, host string, s StreamServer) *tls.Conn {
+	cfg := c.TLS(host)
 	if s.RootCAs != nil {
 		cfg.RootCAs = s.RootCAs
 	}
 	if s.Certificate != nil {
 		cfg.Certificates = []tls.Certificate{*s.Certificate}
 	}
-	if notified, err = exchange(ctx, conn, cfg, body, c.cfg.MaxReply); err != nil {
-		return false, unreachable(err)
-	}
-	return notified, nil
+	return tls.Client(conn, cfg)
 }
 
 // exchange sends a body and waits until the server has read it.
-func exchange(ctx context.Context, conn net.Conn, cfg *tls.Config, body []byte, maxReply int64) (notified bool, err error) {
-	raw := &endConn{Conn: conn}
-	session := tls.Client(raw, cfg)
+func exchange(ctx context.Context, raw *endConn, session *tls.Conn, body []byte, maxReply int64) (notified bool, err error) {
+	conn := raw.Conn
 	if err := session.HandshakeContext(ctx); err != nil {
 		return false, err
 	}

@@ -17,7 +17,7 @@ type IntegrationPath struct {
 
 type integrationListIn struct {
 	rest.Page
-	Kind string `query:"kind" enum:"webhook,workflow,approval_queue,break_glass_bridge,siem_forwarder" doc:"Only integrations of this kind"`
+	Kind string `query:"kind" enum:"webhook,workflow,approval_queue,policy_engine,break_glass_bridge,siem_forwarder" doc:"Only integrations of this kind"`
 }
 
 type integrationPageOut struct{ Body integration.Page }
@@ -65,7 +65,7 @@ func (h *Handler) integrations(r *rest.Router) {
 		return &integrationPageOut{page}, err
 	})
 	create := integrationOp("create-integration", http.MethodPost, "/integrations", "Create an integration",
-		"A `siem_forwarder` gets both audit logs, in their order and at least once, from now on or from the oldest stored entry. A `webhook` gets what the actions of controls send to it. So does a `workflow`, which answers back. An `approval_queue` gets requests for access and decides them. A `break_glass_bridge` opens grants in emergencies. Entries and messages that the system does not accept are sent again. `settings` and `credential` depend on the kind: GET /integrations/kinds lists them. Internal networks are not called (422 `target_refused`).")
+		"A `siem_forwarder` gets both audit logs, in their order and at least once, from now on or from the oldest stored entry. A `webhook` gets what the actions of controls send to it. So does a `workflow`, which answers back. An `approval_queue` gets requests for access and decides them. A `policy_engine` is a registry (OCI) or an S3 bucket, and gets the bundle of a bouncer for engines that do not reach gatehouse. A `break_glass_bridge` opens grants in emergencies. What the system does not accept is sent again. `settings` and `credential` depend on the kind: GET /integrations/kinds lists them. Internal networks are not called (422 `target_refused`).")
 	create.Status, create.Creates, create.Record, create.Errors = http.StatusCreated, true, record, []int{http.StatusConflict}
 	rest.Register(r, create, func(ctx context.Context, sc scope.Scope, in *integrationCreateIn) (*integrationOut, error) {
 		it, err := h.Integrations.Create(ctx, sc, in.Body)
@@ -101,7 +101,7 @@ func (h *Handler) integrations(r *rest.Router) {
 // integrationActions registers the test and the catalogue of kinds.
 func (h *Handler) integrationActions(r *rest.Router) {
 	rest.Register(r, integrationOp("test-integration", http.MethodPost, "/integrations/{integration_id}/test", "Send a test to an integration",
-		"Sends an example at once and shows the system's answer. It is tried once, even while the integration is disabled."),
+		"Sends an example at once and shows the system's answer. It is tried once, even while the integration is disabled. For a `policy_engine`, the bundle is built, and the store is asked whether it would take it: an upload to the registry begins and is given up, or an object beside the bundle is stored and removed."),
 		func(ctx context.Context, sc scope.Scope, in *IntegrationPath) (*integrationTestOut, error) {
 			out, err := h.Integrations.Test(ctx, sc, in.ID)
 			return &integrationTestOut{out}, err

@@ -7152,10 +7152,10 @@ export interface components {
              */
             id: number;
             /**
-             * @description webhook: actions of controls post their decision. workflow: actions start it, and it answers back. approval_queue: decides requests for access. break_glass_bridge: opens grants in emergencies. siem_forwarder: gets both audit logs.
+             * @description webhook: actions of controls post their decision. workflow: actions start it, and it answers back. approval_queue: decides requests for access. policy_engine: a registry or bucket that gets the bundle of a bouncer. break_glass_bridge: opens grants in emergencies. siem_forwarder: gets both audit logs.
              * @enum {string}
              */
-            kind: "webhook" | "workflow" | "approval_queue" | "break_glass_bridge" | "siem_forwarder";
+            kind: "webhook" | "workflow" | "approval_queue" | "policy_engine" | "break_glass_bridge" | "siem_forwarder";
             /** @description Why the last attempt failed; empty if it did not. */
             last_error: string;
             /**
@@ -7178,6 +7178,8 @@ export interface components {
              * @description When it is tried again after a failure; null: the last attempt did not fail.
              */
             next_attempt_at: string | null;
+            /** @description The bundle that the store of a policy_engine has; null: none was pushed to this address, or it is of another kind. */
+            pushed: components["schemas"]["IntegrationPushed"];
             /** @description Settings of the kind; GET /integrations/kinds lists them. */
             settings: {
                 [key: string]: unknown;
@@ -7321,20 +7323,20 @@ export interface components {
             /** @description Whether gatehouse sends anything to it; true by default. */
             enabled?: boolean;
             /**
-             * @description Address of the system: an https URL, or http to an address that the operator allows; for a siem_forwarder also syslog+tls://host:port. No internal network.
+             * @description Address of the system: an https URL, or http to an address that the operator allows; for a siem_forwarder also syslog+tls://host:port or kafka+tls://host:port,host:port; for a policy_engine oci://registry/repository:tag or s3://host/bucket/key. No internal network.
              * @example https://siem.example.com/ingest
              */
             endpoint: string;
             /**
-             * @description Only this environment; absent: both.
+             * @description Only this environment; absent: both, or for a policy_engine that of its bouncer.
              * @enum {string}
              */
             environment?: "" | "sandbox" | "production";
             /**
-             * @description webhook: actions of controls post their decision. workflow: actions start it, and it answers back. approval_queue: decides requests for access. break_glass_bridge: opens grants in emergencies. siem_forwarder: gets both audit logs.
+             * @description webhook: actions of controls post their decision. workflow: actions start it, and it answers back. approval_queue: decides requests for access. policy_engine: a registry or bucket that gets the bundle of a bouncer. break_glass_bridge: opens grants in emergencies. siem_forwarder: gets both audit logs.
              * @enum {string}
              */
-            kind: "webhook" | "workflow" | "approval_queue" | "break_glass_bridge" | "siem_forwarder";
+            kind: "webhook" | "workflow" | "approval_queue" | "policy_engine" | "break_glass_bridge" | "siem_forwarder";
             /**
              * Format: name
              * @description Name, unique.
@@ -7353,7 +7355,7 @@ export interface components {
              * @description Kind of integration.
              * @enum {string}
              */
-            kind: "webhook" | "workflow" | "approval_queue" | "break_glass_bridge" | "siem_forwarder";
+            kind: "webhook" | "workflow" | "approval_queue" | "policy_engine" | "break_glass_bridge" | "siem_forwarder";
             /** @description Settings. */
             settings: components["schemas"]["NotifySetting"][];
         };
@@ -7369,6 +7371,25 @@ export interface components {
              * @description How many there are.
              */
             total: number;
+        };
+        IntegrationPushed: {
+            /**
+             * Format: int64
+             * @description Size of the bundle in bytes.
+             */
+            bytes: number;
+            /** @description In a registry the digest of the image, in S3 that of the bundle: sha256: and lower hex. */
+            digest: string;
+            /**
+             * Format: date-time
+             * @description When it was pushed.
+             */
+            pushed_at: string;
+            /**
+             * Format: int64
+             * @description Revision of the bundle, as in its manifest.
+             */
+            revision: number;
         };
         IntegrationRun: {
             /** @description Who answered, as the system names them; empty: it named nobody. */
@@ -7441,7 +7462,7 @@ export interface components {
             error: string;
             /**
              * Format: int64
-             * @description HTTP status; 0: the system could not be reached, or it is a syslog server, which has no status.
+             * @description HTTP status; 0: the system could not be reached, or it is a syslog server or Kafka, which have no status.
              */
             response_code: number;
         };
@@ -25352,7 +25373,7 @@ export interface operations {
                 tenant_id?: components["parameters"]["TenantQuery"];
                 skip?: number;
                 limit?: number;
-                kind?: "webhook" | "workflow" | "approval_queue" | "break_glass_bridge" | "siem_forwarder";
+                kind?: "webhook" | "workflow" | "approval_queue" | "policy_engine" | "break_glass_bridge" | "siem_forwarder";
             };
             header?: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */

@@ -11,7 +11,8 @@ const integrations = {
   enabled: "Send to it",
   enabledAbout: "While this is off, entries and messages wait.",
   endpointAbout: "An https URL. Internal networks are not called.",
-  endpointSIEM: "An https URL, or syslog+tls://host:port. Internal networks are not called.",
+  endpointSIEM:
+    "An https URL, syslog+tls://host:port, or kafka+tls://host:port with commas between brokers. Internal networks are not called.",
   environmentAbout: "It cannot be changed later.",
   failing: { one: "{count} failure in a row", other: "{count} failures in a row" },
   kind: "Kind",
@@ -40,5 +41,12 @@ const integrations = {
   kind_approval_queue: "Approval system",
   about_break_glass_bridge: "It opens grants in emergencies, and hears of all that are open.",
   kind_break_glass_bridge: "Break-glass system",
+  about_policy_engine:
+    "A registry or bucket that gets the bundle of a bouncer, for policy engines that do not reach gatehouse.",
+  kind_policy_engine: "Store of policy bundles",
+  endpointEngine: "oci://registry/repository:tag, or s3://host/bucket/key. Internal networks are not called.",
+  pushed: "Bundle in the store",
+  pushedWhat: "Revision {revision}, {digest}",
+  pushedAt: "Pushed",
 };
 export default integrations;

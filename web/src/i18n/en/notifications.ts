@@ -146,5 +146,14 @@ const notifications = {
   value_4h: "4 hours",
   secret_client_certificate: "Client certificate (PEM)",
   secret_client_key: "Key of the client certificate (PEM)",
+  secret_access_key_id: "Access key id",
+  secret_secret_access_key: "Secret access key",
+  setting_bouncer_id: "Bouncer whose bundle is pushed",
+  setting_region: "Region of the bucket",
+  setting_topic: "Topic",
+  setting_sasl_mechanism: "Sign-in (SASL)",
+  "value_SCRAM-SHA-512": "SCRAM-SHA-512",
+  "value_SCRAM-SHA-256": "SCRAM-SHA-256",
+  value_PLAIN: "PLAIN",
 };
 export default notifications;

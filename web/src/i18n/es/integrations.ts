@@ -15,7 +15,8 @@ const integrations: Area<typeof en> = {
   enabled: "Enviarle datos",
   enabledAbout: "Mientras está desactivado, las entradas y los mensajes esperan.",
   endpointAbout: "Una URL https. No se llama a redes internas.",
-  endpointSIEM: "Una URL https, o syslog+tls://host:puerto. No se llama a redes internas.",
+  endpointSIEM:
+    "Una URL https, syslog+tls://host:puerto, o kafka+tls://host:puerto con comas entre los brokers. No se llama a redes internas.",
   environmentAbout: "No se puede cambiar después.",
   failing: { one: "{count} fallo seguido", many: "{count} de fallos seguidos", other: "{count} fallos seguidos" },
   kind: "Tipo",
@@ -45,5 +46,12 @@ const integrations: Area<typeof en> = {
   kind_approval_queue: "Sistema de aprobación",
   about_break_glass_bridge: "Abre concesiones en emergencias y recibe aviso de todas las abiertas.",
   kind_break_glass_bridge: "Sistema de emergencia",
+  about_policy_engine:
+    "Un registro o bucket que recibe el bundle de un bouncer, para los motores de políticas que no alcanzan gatehouse.",
+  kind_policy_engine: "Almacén de bundles de políticas",
+  endpointEngine: "oci://registro/repositorio:etiqueta, o s3://host/bucket/clave. No se llama a redes internas.",
+  pushed: "Bundle en el almacén",
+  pushedWhat: "Revisión {revision}, {digest}",
+  pushedAt: "Enviado",
 };
 export default integrations;

@@ -154,5 +154,14 @@ const notifications: Area<typeof en> = {
   value_4h: "4 horas",
   secret_client_certificate: "Certificado de cliente (PEM)",
   secret_client_key: "Clave del certificado de cliente (PEM)",
+  secret_access_key_id: "Id. de la clave de acceso",
+  secret_secret_access_key: "Clave de acceso secreta",
+  setting_bouncer_id: "Bouncer cuyo bundle se envía",
+  setting_region: "Región del bucket",
+  setting_topic: "Topic",
+  setting_sasl_mechanism: "Inicio de sesión (SASL)",
+  "value_SCRAM-SHA-512": "SCRAM-SHA-512",
+  "value_SCRAM-SHA-256": "SCRAM-SHA-256",
+  value_PLAIN: "PLAIN",
 };
 export default notifications;

@@ -15,7 +15,8 @@ const integrations: Area<typeof en> = {
   enabled: "Lui envoyer des données",
   enabledAbout: "Tant que c’est désactivé, les entrées et les messages attendent.",
   endpointAbout: "Une URL https. Les réseaux internes ne sont pas appelés.",
-  endpointSIEM: "Une URL https, ou syslog+tls://hôte:port. Les réseaux internes ne sont pas appelés.",
+  endpointSIEM:
+    "Une URL https, syslog+tls://hôte:port, ou kafka+tls://hôte:port avec des virgules entre les brokers. Les réseaux internes ne sont pas appelés.",
   environmentAbout: "Il ne peut pas être modifié ensuite.",
   failing: { one: "{count} échec de suite", many: "{count} d’échecs de suite", other: "{count} échecs de suite" },
   kind: "Type",
@@ -45,5 +46,12 @@ const integrations: Area<typeof en> = {
   kind_approval_queue: "Système d’approbation",
   about_break_glass_bridge: "Il ouvre des octrois en urgence et apprend tous ceux qui sont ouverts.",
   kind_break_glass_bridge: "Système d’urgence",
+  about_policy_engine:
+    "Un registre ou bucket qui reçoit le bundle d’un bouncer, pour les moteurs de politiques qui n’atteignent pas gatehouse.",
+  kind_policy_engine: "Dépôt de bundles de politiques",
+  endpointEngine: "oci://registre/dépôt:étiquette, ou s3://hôte/bucket/clé. Les réseaux internes ne sont pas appelés.",
+  pushed: "Bundle dans le dépôt",
+  pushedWhat: "Révision {revision}, {digest}",
+  pushedAt: "Envoyé",
 };
 export default integrations;

@@ -156,5 +156,14 @@ const notifications: Area<typeof en> = {
   value_4h: "4 heures",
   secret_client_certificate: "Certificat client (PEM)",
   secret_client_key: "Clé du certificat client (PEM)",
+  secret_access_key_id: "Identifiant de la clé d’accès",
+  secret_secret_access_key: "Clé d’accès secrète",
+  setting_bouncer_id: "Bouncer dont le bundle est envoyé",
+  setting_region: "Région du bucket",
+  setting_topic: "Topic",
+  setting_sasl_mechanism: "Connexion (SASL)",
+  "value_SCRAM-SHA-512": "SCRAM-SHA-512",
+  "value_SCRAM-SHA-256": "SCRAM-SHA-256",
+  value_PLAIN: "PLAIN",
 };
 export default notifications;

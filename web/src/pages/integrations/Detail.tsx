@@ -112,6 +112,11 @@ function Facts({ of: i }: { of: Integration }) {
   for (const [name, value] of Object.entries(i.settings)) {
     facts.push([word("notifications", "setting", name), shown(name, value)]);
   }
+  if (i.pushed) {
+    const { revision, digest, pushed_at } = i.pushed;
+    facts.push([t("integrations.pushed"), t("integrations.pushedWhat", { revision: String(revision), digest })]);
+    facts.push([t("integrations.pushedAt"), <Time key="p" at={pushed_at} />]);
+  }
   facts.push([t("notifications.lastSuccess"), <Time key="s" at={i.last_success_at} />]);
   facts.push([t("notifications.lastFailure"), <Time key="f" at={i.last_failure_at} />]);
   if (i.next_attempt_at) facts.push([t("notifications.next"), <Time key="n" at={i.next_attempt_at} />]);

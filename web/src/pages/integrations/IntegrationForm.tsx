@@ -16,6 +16,11 @@ import { changed } from "../settings/pairs";
 type Integration = Schemas["Integration"] & { etag: string };
 type Kind = Schemas["IntegrationKind"];
 
+const endpoints: Partial<Record<Kind["kind"], "integrations.endpointSIEM" | "integrations.endpointEngine">> = {
+  siem_forwarder: "integrations.endpointSIEM",
+  policy_engine: "integrations.endpointEngine",
+};
+
 const environments = ["", "sandbox", "production"] as const;
 
 /** The form of an integration: a new one, or what is to change of one. Its fields are those that the API lists for the kind. */
@@ -121,8 +126,8 @@ function Fields({
         <TextInput
           name="endpoint"
           label={t("notifications.endpoint")}
-          description={t(kindName === "siem_forwarder" ? "integrations.endpointSIEM" : "integrations.endpointAbout")}
-          placeholder="https://"
+          description={t(endpoints[kindName] ?? "integrations.endpointAbout")}
+          placeholder={kindName === "policy_engine" ? "oci://" : "https://"}
           maxLength={2000}
           required
           value={endpoint}

@@ -1,6 +1,36 @@
 import { Select, TagsInput, Textarea, TextInput } from "@mantine/core";
+import { api } from "../../api/client";
 import { useI18n } from "../../i18n";
+import { useMe } from "../../ui/scope";
 import { type Description, listOf, needed } from "./channel";
+
+/** The choice of a bouncer. */
+function BouncerField({
+  value,
+  set,
+  ...common
+}: {
+  label: string;
+  required: boolean;
+  error?: string;
+  value: unknown;
+  set: (value: string | null) => void;
+}) {
+  const { word } = useI18n();
+  const bouncers = api.useQuery("get", "/api/v1/bouncers", { params: { query: { limit: 1000 } } });
+  return (
+    <Select
+      {...common}
+      data={(bouncers.data?.bouncers ?? []).map((b) => ({
+        value: String(b.id),
+        label: `${b.name} (${word("common", "state", b.environment)})`,
+      }))}
+      value={typeof value === "string" ? value : null}
+      onChange={set}
+      searchable
+    />
+  );
+}
 
 /** The fields of the settings that the API lists for a kind of channel or integration. */
 export function SettingFields({
@@ -18,6 +48,7 @@ export function SettingFields({
   at: (pointer: string) => string | undefined;
 }) {
   const { t, word } = useI18n();
+  const { can } = useMe();
   const label = (prefix: string, key: string) => word("notifications", prefix, key);
   return kind?.settings.map((setting) => {
     const common = {
@@ -45,6 +76,8 @@ export function SettingFields({
         />
       );
     }
+    if (setting.name === "bouncer_id" && can("bouncers:read"))
+      return <BouncerField key={setting.name} {...common} value={value} set={set} />;
     if (setting.kind === "list") {
       return (
         <TagsInput

@@ -1,0 +1,68 @@
+package blob
+
+import (
+	"context"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/blob/s3test"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+)
+
+// TestObject: an object of a named bucket is stored with a signed call, a try leaves nothing
+// behind, and what is wrong is said.
+func TestObject(t *testing.T) {
+	ctx := context.Background()
+	fake := s3test.New("policies")
+	server := httptest.NewServer(fake)
+	t.Cleanup(server.Close)
+	address := strings.Replace(server.URL, "http://", PlainObjectScheme, 1)
+	via := func(allow ...netip.Prefix) *outbound.Client {
+		c := outbound.New(outbound.Config{AllowCIDRs: allow, PlainToAllowed: true})
+		t.Cleanup(c.Close)
+		return c
+	}
+	here := via(netip.MustParsePrefix("127.0.0.0/8"))
+	object := func(address, access, secret string) Object {
+		o, err := ParseObject(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Region, o.AccessKey, o.SecretKey = "eu-west-1", access, secret
+		return o
+	}
+	good := object(address+"/policies/edge/bundle.tar.gz", s3test.AccessKey, s3test.SecretKey)
+	for _, content := range []string{"one", strings.Repeat("two", 100_000)} {
+		if err := good.Put(ctx, here, []byte(content), "application/gzip"); err != nil || string(fake.Object("edge/bundle.tar.gz")) != content {
+			t.Errorf("%.20q: %v", content, err)
+		}
+	}
+	if err := good.Try(ctx, here, []byte("test")); err != nil || fake.Object("edge/bundle.tar.gz.test") != nil || !slices.Contains(fake.Puts(), "edge/bundle.tar.gz.test") {
+		t.Errorf("a try: %v, %v", err, fake.Puts())
+	}
+	for want, o := range map[string]Object{
+		"the object store answered 403 SignatureDoesNotMatch": object(address+"/policies/x", s3test.AccessKey, "wrong"),
+		"the object store answered 403 InvalidAccessKeyId":    object(address+"/policies/x", "nobody", s3test.SecretKey),
+		"the object store answered 404 NoSuchBucket":          object(address+"/nowhere/x", s3test.AccessKey, s3test.SecretKey),
+		"the object store could not be reached":               object(strings.Replace(address, "s3+http", "s3", 1)+"/policies/x", s3test.AccessKey, s3test.SecretKey),
+	} {
+		for does, err := range map[string]error{"put": o.Put(ctx, here, []byte("x"), "text/plain"), "try": o.Try(ctx, here, []byte("x"))} {
+			if err == nil {
+				t.Errorf("%s, %s: no error", want, does)
+			} else if _, text := ObjectAnswer(err); text != want {
+				t.Errorf("%s: %q, want %q (%v)", does, text, want, err)
+			}
+		}
+	}
+	if err := good.Put(ctx, via(), []byte("x"), "text/plain"); err == nil || string(fake.Object("edge/bundle.tar.gz")) == "x" {
+		t.Errorf("a store at a loopback address was called: %v", err)
+	}
+	for _, bad := range []string{"", "s3://", "s3://host", "s3://host/bucket", "s3://host/bucket/", "s3://host/B_/x", "s3://host/bucket/a//b", "s3://host/bucket/../x", "s3://host/bucket/x?y", "https://host/bucket/x"} {
+		if _, err := ParseObject(bad); err == nil {
+			t.Errorf("%s is one", bad)
+		}
+	}
+}

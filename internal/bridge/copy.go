@@ -1,0 +1,82 @@
+package bridge
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Copy is a bouncer's bundle for a place from which policy engines fetch it that do not reach the
+// server.
+type Copy struct {
+	Revision int64
+	Data     []byte
+	// Controls and Bouncers are the revisions of the store that it reflects. While the store
+	// has them, the bundle is the same.
+	Controls, Bouncers int64
+}
+
+// Copy returns the current bundle of a bouncer. It is the bundle that the bouncer fetches, but for
+// the key of the masks: that is sealed for the bouncer's token, which only the bouncer has. It
+// tells nothing about the state of the bouncer. Faults: NotFound, Forbidden if the tenant is not
+// served.
+func (s *Service) Copy(ctx context.Context, tenantID scope.TenantID, id int64) (Copy, error) {
+	if s.ctx.Err() != nil {
+		return Copy{}, fault.Stopping()
+	}
+	var env scope.Env
+	err := s.cfg.Stores.Read(ctx, tenantID, func(tx *db.Tx) (err error) {
+		env, err = bouncer.EnvironmentOf(ctx, tx, id)
+		return err
+	})
+	if err != nil {
+		return Copy{}, err
+	}
+	f := s.feed(place{tenantID, env})
+	t, c, err := f.current(ctx, id)
+	if err != nil {
+		return Copy{}, err
+	}
+	var key *bundle.SigningKey
+	if t.signed {
+		if key, err = s.signingKey(ctx, tenantID); err != nil {
+			return Copy{}, err
+		}
+	}
+	parts, err := t.packed.Bundle(strconv.FormatInt(t.revision, 10), t.meta, nil, key)
+	if err != nil {
+		return Copy{}, fault.Wrap(err, "write a bundle")
+	}
+	c.Revision, c.Data = t.revision, slices.Concat(parts...)
+	return c, nil
+}
+
+// current returns the target of a bouncer, after a refresh if the store has changed, and the
+// revisions of the store that it reflects.
+func (f *feed) current(ctx context.Context, id int64) (*target, Copy, error) {
+	f.used.Store(f.svc.cfg.Now().Unix())
+	round := f.rounds.Load()
+	moved, err := f.stale(ctx)
+	if err == nil && moved {
+		err = f.refreshAfter(ctx, round)
+	}
+	if err != nil {
+		return nil, Copy{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d := f.desks[id]
+	switch {
+	case !f.served:
+		return nil, Copy{}, fault.New(fault.Forbidden, "tenant_access_denied", "the tenant is not active").With("tenant_id", string(f.tenant))
+	case d == nil || f.set == nil:
+		return nil, Copy{}, noBouncer()
+	}
+	return d.currentTarget(), Copy{Controls: f.set.Revision(), Bouncers: f.bouncers}, nil
+}

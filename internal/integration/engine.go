@@ -1,0 +1,231 @@
+package integration
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/blob"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
+	"github.com/gatehouse-dev/gatehouse/internal/oci"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+)
+
+// The members of a credential for S3.
+const (
+	accessKey = "access_key_id"
+	secretKey = "secret_access_key"
+)
+
+const (
+	// pushTime bounds one push. A replica keeps its turn for longer.
+	pushTime = 45 * time.Second
+	// defaultRegion is the region of a bucket without the setting.
+	defaultRegion = "us-east-1"
+	// bundleType is the media type of a bundle in S3.
+	bundleType    = "application/gzip"
+	noSuchBouncer = "the bouncer whose bundle is pushed does not exist any more"
+	// revisionName is the annotation with the revision of an image's bundle.
+	revisionName = "org.opencontainers.image.revision"
+)
+
+// Bundle is the bundle of a bouncer, ready to be pushed.
+type Bundle struct {
+	Revision int64
+	Data     []byte
+	// Controls and Bouncers are the revisions of the store that it reflects.
+	Controls, Bouncers int64
+}
+
+// Bundles gives the bundles of bouncers.
+type Bundles interface {
+	// Bundle is the current bundle of a bouncer. Fault: NotFound.
+	Bundle(ctx context.Context, tenant scope.TenantID, bouncer int64) (Bundle, error)
+	// Environment is that of a bouncer. Fault: NotFound.
+	Environment(ctx context.Context, tx *db.Tx, bouncer int64) (scope.Env, error)
+}
+
+// Pushed is the bundle that the store of a policy engine has.
+type Pushed struct {
+	Revision int64     `json:"revision" doc:"Revision of the bundle, as in its manifest."`
+	Digest   string    `json:"digest" doc:"In a registry the digest of the image, in S3 that of the bundle: sha256: and lower hex."`
+	Bytes    int64     `json:"bytes" doc:"Size of the bundle in bytes."`
+	At       time.Time `json:"pushed_at" doc:"When it was pushed."`
+}
+
+// looked is what a bundle was last compared with: revisions of the store. While the store has
+// them, there is nothing new to push.
+type looked struct {
+	Controls int64 `json:"controls"`
+	Bouncers int64 `json:"bouncers"`
+}
+
+// look reads the revisions of the store on which the bundles of an environment depend.
+func look(ctx context.Context, tx *db.Tx, env scope.Env) (looked, error) {
+	controls, err := tx.Revision(ctx, resource.Revision(env))
+	if err != nil {
+		return looked{}, err
+	}
+	bouncers, err := tx.Revision(ctx, tenant.BouncerRevision)
+	return looked{controls, bouncers}, err
+}
+
+// bouncerOf is the bouncer whose bundle is pushed; 0: the setting is not an id.
+func bouncerOf(it Integration) int64 {
+	text, _ := it.Settings[settingBouncer].(string)
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id < 1 || strconv.FormatInt(id, 10) != text {
+		return 0
+	}
+	return id
+}
+
+// placeBouncer checks the bouncer of a policy engine and gives the integration with its
+// environment.
+func (s *Service) placeBouncer(ctx context.Context, tx *db.Tx, it Integration) (Integration, error) {
+	env, err := s.Bundles.Environment(ctx, tx, bouncerOf(it))
+	if fault.Is(err, fault.NotFound) {
+		return it, fault.Invalidf("/settings/"+settingBouncer, "there is no such bouncer")
+	}
+	if err == nil && it.Environment != scope.AnyEnv && it.Environment != env {
+		err = fault.Invalidf("/settings/"+settingBouncer, "the bouncer is in another environment: %s", env)
+	}
+	it.Environment = env
+	return it, err
+}
+
+// checkEngine lists what does not fit the store of a policy engine.
+func checkEngine(it Integration, secrets map[string]string) (offences []fault.Detail) {
+	if bouncerOf(it) == 0 {
+		offences = append(offences, fault.Detail{Pointer: "/settings/" + settingBouncer, Message: "must be the id of a bouncer"})
+	}
+	_, inRegistry := oci.Parse(it.Endpoint)
+	_, inBucket := blob.ParseObject(it.Endpoint)
+	switch {
+	case inRegistry == nil:
+		if secrets[accessKey] != "" {
+			offences = append(offences, fault.Detail{Pointer: "/credential", Message: "a registry gets " + format.Username + " and " + format.Password + ", " + format.BearerToken + ", or nothing"})
+		}
+		if it.Settings[settingRegion] != nil {
+			offences = append(offences, fault.Detail{Pointer: "/settings/" + settingRegion, Message: "is only for an s3 endpoint"})
+		}
+	case inBucket == nil:
+		if secrets[accessKey] == "" {
+			offences = append(offences, fault.Detail{Pointer: "/credential", Message: "S3 needs " + accessKey + " and " + secretKey})
+		}
+	case strings.HasPrefix(it.Endpoint, "s3"):
+		offences = append(offences, fault.Detail{Pointer: "/endpoint", Message: blob.ErrObject.Error()})
+	default:
+		offences = append(offences, fault.Detail{Pointer: "/endpoint", Message: oci.ErrPlace.Error() + ", or s3://host/bucket/key"})
+	}
+	return offences
+}
+
+// checkEngineTarget refuses an address that may not be called.
+func (s *Service) checkEngineTarget(ctx context.Context, it Integration) error {
+	if p, err := oci.Parse(it.Endpoint); err == nil {
+		return s.Target.Check(ctx, "/endpoint", p.URL())
+	}
+	o, err := blob.ParseObject(it.Endpoint)
+	if err != nil {
+		return fault.Invalidf("/endpoint", "%s", err)
+	}
+	return s.Target.Check(ctx, "/endpoint", o.URL())
+}
+
+// nextBundle is the parcel of a policy engine: its bundle, if the store does not have it yet.
+func (f *Forwarder) nextBundle(ctx context.Context, tenantID scope.TenantID, it Integration) (p parcel, err error) {
+	b, err := f.Bundles.Bundle(ctx, tenantID, bouncerOf(it))
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return parcel{problem: noSuchBouncer}, nil
+	case err != nil:
+		return p, err
+	case it.Pushed == nil || it.Pushed.Revision != b.Revision:
+		return parcel{bundle: &b}, nil
+	}
+	at := looked{b.Controls, b.Bouncers}
+	if it.Looked != nil && *it.Looked == at {
+		return p, nil
+	}
+	return p, f.Stores.Write(ctx, tenantID, func(tx *db.Tx) error { return saveLooked(ctx, tx, it, f.Holder, at) })
+}
+
+// push pushes a bundle, or without one asks the store whether it would take one. It returns the
+// digest of what was pushed.
+func (s *Service) push(ctx context.Context, it Integration, secrets map[string]string, b *Bundle) (digest string, a answer) {
+	ctx, cancel := context.WithTimeout(ctx, pushTime)
+	defer cancel()
+	if p, err := oci.Parse(it.Endpoint); err == nil {
+		login := oci.Login{User: secrets[format.Username], Password: secrets[format.Password], Token: secrets[format.BearerToken]}
+		if b == nil {
+			err = oci.Check(ctx, s.Target, p, login)
+		} else {
+			digest, err = oci.Push(ctx, s.Target, p, login, b.Data, map[string]string{revisionName: strconv.FormatInt(b.Revision, 10)})
+		}
+		if err != nil {
+			a.ResponseCode, a.Error = oci.Answer(err)
+		}
+		return digest, a
+	}
+	o, err := blob.ParseObject(it.Endpoint)
+	if err != nil {
+		a.Error = "endpoint: " + err.Error()
+		return "", a
+	}
+	region, _ := it.Settings[settingRegion].(string)
+	o.Region, o.AccessKey, o.SecretKey = cmp.Or(region, defaultRegion), secrets[accessKey], secrets[secretKey]
+	if b == nil {
+		err = o.Try(ctx, s.Target, []byte("a test of gatehouse\n"))
+	} else {
+		sum := sha256.Sum256(b.Data)
+		digest = "sha256:" + hex.EncodeToString(sum[:])
+		err = o.Put(ctx, s.Target, b.Data, bundleType)
+	}
+	if err != nil {
+		a.ResponseCode, a.Error = blob.ObjectAnswer(err)
+	}
+	return digest, a
+}
+
+// exampleBundle is the parcel of a test: the bundle is built, and the store is asked whether it
+// would take one.
+func (s *Service) exampleBundle(ctx context.Context, sc scope.Scope, it Integration) (parcel, error) {
+	_, err := s.Bundles.Bundle(ctx, sc.Tenant, bouncerOf(it))
+	if fault.Is(err, fault.NotFound) {
+		return parcel{problem: noSuchBouncer}, nil
+	}
+	return parcel{}, err
+}
+
+// postBundle pushes the bundle of a parcel.
+func (s *Service) postBundle(ctx context.Context, it Integration, secrets map[string]string, p parcel) (a answer) {
+	digest, a := s.push(ctx, it, secrets, p.bundle)
+	if a.Error == "" && p.bundle != nil {
+		a.pushed = &Pushed{Revision: p.bundle.Revision, Digest: digest, Bytes: int64(len(p.bundle.Data)), At: db.Stamp(s.Now())}
+	}
+	return a
+}
+
+// stored records that the store of a policy engine has a bundle.
+func (f *Forwarder) stored(ctx context.Context, tx *db.Tx, tenantID scope.TenantID, it Integration, b Bundle, p *Pushed) error {
+	ours, err := savePushed(ctx, tx, it, f.Holder, p, looked{b.Controls, b.Bouncers})
+	if err != nil {
+		return err
+	}
+	if !ours {
+		return errLost
+	}
+	e := it.entry("INTEGRATION_BUNDLE_PUSHED", nil)
+	e.EventContext = map[string]any{"bouncer_id": bouncerOf(it), "revision": p.Revision, "digest": p.Digest, "bytes": p.Bytes}
+	return audit.Append(ctx, tx, it.system(tenantID), p.At, e)
+}

@@ -1,0 +1,282 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
+	"github.com/gatehouse-dev/gatehouse/internal/job"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// topicOf reads all of a topic into a SIEM that checks the chains, and gives the partition of each
+// key.
+func topicOf(t *testing.T, c *kfake.Cluster, s *siem) map[string]int32 {
+	t.Helper()
+	reader, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics("audit"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	ends := int64(0)
+	ask := kmsg.NewPtrListOffsetsRequest()
+	ask.ReplicaID = -1
+	topic := kmsg.NewListOffsetsRequestTopic()
+	topic.Topic = "audit"
+	for p := range int32(3) {
+		part := kmsg.NewListOffsetsRequestTopicPartition()
+		part.Partition, part.Timestamp = p, -1
+		topic.Partitions = append(topic.Partitions, part)
+	}
+	ask.Topics = append(ask.Topics, topic)
+	wait, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	answer, err := ask.RequestWith(wait, reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range answer.Topics[0].Partitions {
+		ends += p.Offset
+	}
+	partitions := map[string]int32{}
+	for seen := int64(0); seen < ends; {
+		fetched := reader.PollFetches(wait)
+		if err := fetched.Err(); err != nil {
+			t.Fatal(err)
+		}
+		fetched.EachRecord(func(r *kgo.Record) {
+			seen++
+			s.mu.Lock()
+			s.take(string(r.Value))
+			s.bodies = append(s.bodies, string(r.Value))
+			last := s.lines[len(s.lines)-1]
+			s.mu.Unlock()
+			if !s.seen[fmt.Sprint(last.Chain, last.Position)] || !strings.HasPrefix(string(r.Key), last.Tenant+"/") {
+				t.Errorf("key %s of %s", r.Key, r.Value)
+			}
+			if p, ok := partitions[string(r.Key)]; ok && p != r.Partition {
+				t.Errorf("%s is in two partitions", r.Key)
+			}
+			partitions[string(r.Key)] = r.Partition
+		})
+	}
+	return partitions
+}
+
+// TestKafka: both logs arrive complete and in order, over refusals, acknowledgements that are lost,
+// a broker that is away, and replicas that end and take over.
+func TestKafka(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b, s := newBench(t, c), newSIEM(t)
+		at := netip.MustParseAddrPort(freeport.Addr(t))
+		dir := t.TempDir()
+		start := func() *kfake.Cluster {
+			fake, err := kfake.NewCluster(kfake.Ports(int(at.Port())), kfake.DataDir(dir), kfake.SeedTopics(3, "audit"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return fake
+		}
+		fake := start()
+		t.Cleanup(func() { fake.Close() })
+		b.happen(20)
+		it := b.create(Draft{Name: "kafka", Kind: SIEM, Endpoint: "kafka://" + fake.ListenAddrs()[0], Settings: map[string]any{"start": "oldest", "topic": "audit"}})
+		for round, trouble := range []string{"", "refused", "ack lost", "", "away", ""} {
+			b.happen(5)
+			if trouble == "away" {
+				fake.Close()
+			}
+			fake.ControlKey(int16(kmsg.Produce), func(k kmsg.Request) (kmsg.Response, error, bool) {
+				if trouble == "refused" {
+					fake.KeepControl()
+					ask := k.(*kmsg.ProduceRequest)
+					answer := ask.ResponseKind().(*kmsg.ProduceResponse)
+					for _, t := range ask.Topics {
+						got := kmsg.NewProduceResponseTopic()
+						got.Topic, got.TopicID = t.Topic, t.TopicID
+						for _, p := range t.Partitions {
+							part := kmsg.NewProduceResponseTopicPartition()
+							part.Partition, part.ErrorCode = p.Partition, kerr.TopicAuthorizationFailed.Code
+							got.Partitions = append(got.Partitions, part)
+						}
+						answer.Topics = append(answer.Topics, got)
+					}
+					return answer, nil, true
+				}
+				return nil, nil, false
+			})
+			b.turn(fmt.Sprint("replica ", round%2), it.ID)
+			got, err := b.Get(ctx, admin, it.ID)
+			if failed := got.Failures > 0; err != nil || failed != (trouble == "refused" || trouble == "away") {
+				t.Errorf("%q: %+v, error %v", trouble, got, err)
+			}
+			if trouble == "refused" && !strings.Contains(got.LastError, "TOPIC_AUTHORIZATION_FAILED") {
+				t.Errorf("%s", got.LastError)
+			}
+			if trouble == "ack lost" { // the records are there, and the place was not written down
+				err := b.Stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
+					now := b.now()
+					if _, err := job.HoldLane(ctx, tx, lanes, it.ID, "x", now); err != nil {
+						return err
+					}
+					place := it.Place
+					if _, err := saveSuccess(ctx, tx, it.ID, "x", now, place); err != nil {
+						return err
+					}
+					return job.FreeLane(ctx, tx, lanes, it.ID, "x")
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.move(longestWait)
+			if trouble == "away" { // it starts again with what it had
+				fake = start()
+			}
+			trouble = ""
+		}
+		partitions := topicOf(t, fake, s)
+		s.check(t, b)
+		if s.again == 0 || len(partitions) != 3 {
+			t.Errorf("%d again, keys %v", s.again, partitions)
+		}
+	})
+}
+
+// TestKafkaProducerIsKept: a replica's next parcel goes by the same producer, and a change of the
+// integration or an end of its use closes it.
+func TestKafkaProducerIsKept(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b := newBench(t, c)
+		fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "audit", "other"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(fake.Close)
+		ids := 0
+		fake.ControlKey(int16(kmsg.InitProducerID), func(kmsg.Request) (kmsg.Response, error, bool) {
+			fake.KeepControl()
+			ids++
+			return nil, nil, false
+		})
+		it := b.create(Draft{Name: "kafka", Kind: SIEM, Endpoint: "kafka://" + fake.ListenAddrs()[0], Settings: map[string]any{"topic": "audit"}})
+		f := &Forwarder{Service: b.Service, Holder: "r", Logger: slog.New(slog.DiscardHandler)}
+		defer f.closeProducers()
+		turn := func(want int) {
+			t.Helper()
+			b.happen(2)
+			b.move(2 * lookEvery)
+			if _, err := f.runLane(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: it.ID}, func() {}); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := b.Get(ctx, admin, it.ID); err != nil || got.Failures > 0 {
+				t.Fatalf("%+v %v", got, err)
+			}
+			if len(f.producers.open) != 1 || ids != want {
+				t.Errorf("%d producers, %d ids; want %d", len(f.producers.open), ids, want)
+			}
+		}
+		turn(1)
+		turn(1)
+		b.update(it.ID, map[string]any{"topic": "other"})
+		turn(2)
+		b.move(2 * keepProducer)
+		if err := b.Stores.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) error { _, err := f.list(ctx, tx); return err }); err != nil || len(f.producers.open) != 0 {
+			t.Errorf("%d producers, %v", len(f.producers.open), err)
+		}
+	})
+}
+
+func (b *bench) update(id int64, settings map[string]any) Integration {
+	b.Helper()
+	it, err := b.Update(ctx, admin, id, Change{Settings: patch.Field[map[string]any]{Sent: true, Value: settings}}, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return it
+}
+
+// TestKafkaIsChecked: what does not fit is refused where it is, with what to do.
+func TestKafkaIsChecked(t *testing.T) {
+	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
+	good := map[string]any{"topic": "audit"}
+	with := func(name string, v any) map[string]any { return map[string]any{"topic": "audit", name: v} }
+	login := map[string]any{"username": "ada", "password": "secret"}
+	for _, c := range []struct {
+		endpoint   string
+		settings   map[string]any
+		credential any
+		want       string
+	}{
+		{"kafka+tls://b1.example.com", nil, nil, "/settings/topic"},
+		{"kafka+tls://b1.example.com", map[string]any{"topic": "a b"}, nil, "/settings/topic"},
+		{"kafka+tls://b1.example.com", with("confirmation", "close"), nil, "/settings/confirmation"},
+		{"kafka+tls://b1.example.com", with("sasl_mechanism", "PLAIN"), nil, "/settings/sasl_mechanism"},
+		{"kafka+tls://b1.example.com", with("sasl_mechanism", "GSSAPI"), login, "/settings/sasl_mechanism"},
+		{"kafka+tls://b1.example.com", with("ca_certificates", "no"), login, "/settings/ca_certificates"},
+		{"kafka://b1.example.com", with("ca_certificates", "no"), login, "/settings/ca_certificates"},
+		{"kafka+tls://b1.example.com", good, "token", "/credential"},
+		{"kafka+tls://b1.example.com", good, map[string]any{"client_certificate": "x", "client_key": "y"}, "/credential/client_certificate"},
+		{"kafka+tls://", good, nil, "/endpoint"},
+		{"kafka+tls://b1.example.com:", good, nil, "/endpoint"},
+		{"kafka+tls://b1.example.com:99999", good, nil, "/endpoint"},
+		{"kafka+tls://ada@b1.example.com", good, nil, "/endpoint"},
+		{"kafka+tls://b1.example.com/audit", good, nil, "/endpoint"},
+		{"kafka+tls://b1.example.com,", good, nil, "/endpoint"},
+		{"kafka+tls://" + strings.Repeat("b.example.com,", 10) + "b.example.com", good, nil, "/endpoint"},
+		{"kafka+tls://b1.example.com,10.0.0.8:9093", good, nil, "/endpoint"},
+		{"kafka+tls://169.254.169.254:9093", good, nil, "/endpoint"},
+		{"kafka://8.8.8.8:9092", good, nil, "/endpoint"}, // plain, and not an address that is allowed
+		{"https://siem.example.com", good, nil, "/settings/topic"},
+		{"https://siem.example.com", nil, login, "/credential"},
+		{"syslog+tls://siem.example.com", good, nil, "/settings/topic"},
+	} {
+		_, err := b.Create(ctx, admin, Draft{Name: "k", Kind: SIEM, Endpoint: c.endpoint, Settings: c.settings, Credential: c.credential})
+		if err == nil || !strings.Contains(fmt.Sprintf("%+v", err), c.want) && !pointsAt(err, c.want) {
+			t.Errorf("%s %v %v: %v, want %s", c.endpoint, c.settings, c.credential, err, c.want)
+		}
+	}
+	it := b.create(Draft{Name: "kafka", Kind: SIEM, Endpoint: "kafka+tls://b1.example.com,b2.example.com:9094", Settings: with("sasl_mechanism", "SCRAM-SHA-256"), Credential: login})
+	if _, err := b.Update(ctx, admin, it.ID, Change{Endpoint: new("kafka+tls://b2.example.com:9094,b1.example.com")}, 0); err != nil {
+		t.Errorf("the same brokers: %v", err)
+	}
+	if _, err := b.Update(ctx, admin, it.ID, Change{Endpoint: new("kafka+tls://b1.example.com,b3.example.com")}, 0); err == nil || !pointsAt(err, "/credential") {
+		t.Errorf("another broker gets the credential: %v", err)
+	}
+}
+
+// TestRecordsAreBounded: an entry that no broker would take is shortened, and keeps its place in its
+// chain.
+func TestRecordsAreBounded(t *testing.T) {
+	large := `{"decision_id":"d-1","trace":"` + strings.Repeat("x", 2<<20) + `"}`
+	line := follow.Line{Chain: "decisions.full", Position: 7, Hash: "h", PreviousHash: "g", Tenant: "acme", Decision: json.RawMessage(large)}
+	for _, kind := range []string{formatJSON, formatCEF, formatSyslog} {
+		it := Integration{Kind: SIEM, Endpoint: "kafka+tls://b.example.com", Settings: map[string]any{"format": kind}}
+		rs, err := records(it, []follow.Line{line})
+		if err != nil || len(rs) != 1 || string(rs[0].Key) != "acme/decisions.full" || len(rs[0].Value) > maxRecord {
+			t.Errorf("%s: %v, %d bytes", kind, err, len(rs[0].Value))
+		}
+		if kind != formatJSON {
+			continue
+		}
+		var got shortened
+		if err := json.Unmarshal(rs[0].Value, &got); err != nil || got.Position != 7 || got.PreviousHash != "g" || len(got.Shortened) != 1 || got.Shortened[0] != "decision.trace" {
+			t.Errorf("%+v, error %v", got.Shortened, err)
+		}
+	}
+}

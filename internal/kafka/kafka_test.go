@@ -1,0 +1,237 @@
+package kafka
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http/httptest"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+)
+
+const topic = "audit"
+
+func cluster(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
+	t.Helper()
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(3, topic)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func brokers(t *testing.T, c *kfake.Cluster) (out []Broker) {
+	t.Helper()
+	for _, address := range c.ListenAddrs() {
+		ap, err := netip.ParseAddrPort(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, Broker{ap.Addr().String(), ap.Port()})
+	}
+	return out
+}
+
+func client(t *testing.T, allow ...string) *outbound.Client {
+	t.Helper()
+	var cidrs []netip.Prefix
+	for _, a := range allow {
+		cidrs = append(cidrs, netip.MustParsePrefix(a))
+	}
+	c := outbound.New(outbound.Config{AllowCIDRs: cidrs, PlainToAllowed: true})
+	t.Cleanup(c.Close)
+	return c
+}
+
+func producer(t *testing.T, via *outbound.Client, c Cluster) *Producer {
+	t.Helper()
+	c.Topic = topic
+	p, err := Open(via, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func batch(key string, n int) (out []Record) {
+	for i := range n {
+		out = append(out, Record{[]byte(key), []byte(strconv.Itoa(i))})
+	}
+	return out
+}
+
+// TestOrder: the records of each key are in one partition, in their order, with all of them
+// acknowledged; several sends of one producer continue it.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	c := cluster(t)
+	p := producer(t, client(t, "127.0.0.0/8"), Cluster{Brokers: brokers(t, c), Plain: true})
+	for i := range 200 {
+		var rs []Record
+		for _, key := range []string{"a", "b", "c", "d"} {
+			rs = append(rs, Record{[]byte(key), []byte(fmt.Sprint(i))})
+		}
+		if err := p.Send(within(t), rs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reader, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	next, at := map[string]int{}, map[string]int32{}
+	for seen := 0; seen < 800; {
+		fetched := reader.PollFetches(within(t))
+		if err := fetched.Err(); err != nil {
+			t.Fatal(err)
+		}
+		fetched.EachRecord(func(r *kgo.Record) {
+			seen++
+			key := string(r.Key)
+			if string(r.Value) != strconv.Itoa(next[key]) {
+				t.Errorf("%s: got %s, want %d", key, r.Value, next[key])
+			}
+			if p, ok := at[key]; ok && p != r.Partition {
+				t.Errorf("%s is in two partitions", key)
+			}
+			next[key]++
+			at[key] = r.Partition
+		})
+	}
+}
+
+// TestSignIn: each mechanism over TLS, and what is wrong is said.
+func TestSignIn(t *testing.T) {
+	t.Parallel()
+	secured := httptest.NewTLSServer(nil)
+	t.Cleanup(secured.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(secured.Certificate())
+	c := cluster(t, kfake.TLS(secured.TLS.Clone()), kfake.EnableSASL(),
+		kfake.Superuser(Plain, "ada", "secret"), kfake.Superuser(ScramSHA256, "bob", "secret"), kfake.Superuser(ScramSHA512, "eve", "secret"))
+	via := client(t, "127.0.0.0/8")
+	good := Cluster{Brokers: brokers(t, c), RootCAs: roots}
+	for mechanism, user := range map[string]string{Plain: "ada", ScramSHA256: "bob", ScramSHA512: "eve"} {
+		with := good
+		with.Mechanism, with.User, with.Password = mechanism, user, "secret"
+		if err := producer(t, via, with).Send(within(t), batch("k", 3)); err != nil {
+			t.Errorf("%s: %v", mechanism, err)
+		}
+		with.Password = "wrong"
+		if err := producer(t, via, with).Send(within(t), batch("k", 3)); err == nil || !strings.Contains(Reason(err), "may not accept the credential") {
+			t.Errorf("%s with a wrong password: %v: %s", mechanism, err, Reason(err))
+		}
+	}
+	// kfake closes the connection, as some proxies do. A broker answers first.
+	refusing := cluster(t, kfake.EnableSASL(), kfake.Superuser(Plain, "ada", "secret"))
+	refusing.ControlKey(int16(kmsg.SASLAuthenticate), func(k kmsg.Request) (kmsg.Response, error, bool) {
+		refusing.KeepControl()
+		answer := k.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+		answer.ErrorCode = kerr.SaslAuthenticationFailed.Code
+		return answer, nil, true
+	})
+	if err := producer(t, via, Cluster{Brokers: brokers(t, refusing), Plain: true, Mechanism: Plain, User: "ada", Password: "wrong"}).Send(within(t), batch("k", 1)); err == nil || !strings.Contains(Reason(err), "does not accept the credential") {
+		t.Errorf("a refused sign-in: %v: %s", err, Reason(err))
+	}
+	signedIn := good
+	signedIn.Mechanism, signedIn.User, signedIn.Password = Plain, "ada", "secret"
+	stranger := signedIn
+	stranger.RootCAs = nil
+	if err := producer(t, via, stranger).Send(within(t), batch("k", 1)); err == nil || Reason(err) != "the target could not be reached" {
+		t.Errorf("a certificate of nobody: %v: %s", err, Reason(err))
+	}
+	lost, err := Open(via, Cluster{Brokers: signedIn.Brokers, RootCAs: roots, Mechanism: Plain, User: "ada", Password: "secret", Topic: "nowhere"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(lost.Close)
+	if err := lost.Send(within(t), batch("k", 1)); err == nil || !strings.Contains(Reason(err), "no such topic") {
+		t.Errorf("no topic: %v: %s", err, Reason(err))
+	}
+}
+
+// TestGuard: neither the brokers of the endpoint nor those that a cluster names lead into a network
+// that is not allowed, and plain connections go to allowed addresses only.
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	c := cluster(t)
+	direct := Cluster{Brokers: brokers(t, c), Plain: true}
+	if err := producer(t, client(t), direct).Send(within(t), batch("k", 1)); err == nil || Reason(err) != "the target could not be reached" {
+		t.Errorf("a broker at a loopback address: %v", err)
+	}
+
+	// The cluster says that its broker is elsewhere: at a listener of an inner network.
+	inner, err := net.Listen("tcp", "127.0.0.9:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = inner.Close() })
+	reached := make(chan struct{}, 100)
+	go func() {
+		for {
+			conn, err := inner.Accept()
+			if err != nil {
+				return
+			}
+			reached <- struct{}{}
+			_ = conn.Close()
+		}
+	}()
+	at := netip.MustParseAddrPort(inner.Addr().String())
+	c.ControlKey(int16(kmsg.Metadata), func(k kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		ask := k.(*kmsg.MetadataRequest)
+		answer := ask.ResponseKind().(*kmsg.MetadataResponse)
+		b := kmsg.NewMetadataResponseBroker()
+		b.NodeID, b.Host, b.Port = 0, at.Addr().String(), int32(at.Port())
+		answer.Brokers = append(answer.Brokers, b)
+		for _, wanted := range ask.Topics {
+			found := kmsg.NewMetadataResponseTopic()
+			found.Topic, found.TopicID = wanted.Topic, wanted.TopicID
+			part := kmsg.NewMetadataResponseTopicPartition()
+			part.Replicas, part.ISR = []int32{0}, []int32{0}
+			found.Partitions = append(found.Partitions, part)
+			answer.Topics = append(answer.Topics, found)
+		}
+		return answer, nil, true
+	})
+	short, stop := context.WithTimeout(within(t), 2*time.Second)
+	defer stop()
+	if err := producer(t, client(t, "127.0.0.1/32"), direct).Send(short, batch("k", 1)); err == nil {
+		t.Error("a record went to a broker that is not allowed")
+	}
+	if len(reached) > 0 {
+		t.Error("a connection went to a broker that is not allowed")
+	}
+	// The same broker is reached where it is allowed: the test shows the guard, not a fault.
+	trying, cancel := context.WithCancel(within(t))
+	sent := make(chan error, 1)
+	allowed := producer(t, client(t, "127.0.0.0/8"), direct)
+	go func() { sent <- allowed.Send(trying, batch("k", 1)) }()
+	select {
+	case <-reached:
+	case err := <-sent:
+		t.Errorf("nothing was connected to: %v", err)
+	}
+	cancel()
+}

@@ -1,0 +1,184 @@
+// Package oci pushes one file to a registry of the OCI distribution specification, as the only
+// layer of an image: the form in which OPA's bundle plugin and the policy CLI read bundles.
+package oci
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/url"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+)
+
+// LayerType is the media type of the layer that OPA reads.
+const LayerType = types.OCILayer
+
+const (
+	// maxReply bounds a reply of a registry, in bytes.
+	maxReply = 1 << 20
+	// cancelTime is how long the end of a check may take, which nobody waits for.
+	cancelTime = 15 * time.Second
+)
+
+// Schemes of addresses: TLS, and plain HTTP for addresses that the operator allows.
+const (
+	Scheme      = "oci://"
+	PlainScheme = "oci+http://"
+)
+
+// Place is a tag in a repository of a registry.
+type Place struct {
+	tag   name.Tag
+	plain bool
+}
+
+// ErrPlace says how the address of a place must look.
+var ErrPlace = errors.New("must be oci://registry/repository:tag")
+
+// Parse reads the address of a place: oci://registry[:port]/repository[:tag]. The tag is "latest"
+// if there is none.
+func Parse(address string) (Place, error) {
+	rest, plain := strings.CutPrefix(address, PlainScheme)
+	if !plain {
+		var ok bool
+		if rest, ok = strings.CutPrefix(address, Scheme); !ok {
+			return Place{}, ErrPlace
+		}
+	}
+	host, repository, _ := strings.Cut(rest, "/")
+	if host == "" || repository == "" || strings.ContainsAny(rest, "?#@%\\") {
+		return Place{}, ErrPlace
+	}
+	if clean := path.Clean("/" + repository); clean != "/"+repository {
+		return Place{}, ErrPlace
+	}
+	tag, err := name.NewTag(rest)
+	// The library takes a host without dot, colon or "localhost" for a part of the repository.
+	if err != nil || tag.RegistryStr() != host && host != "docker.io" {
+		return Place{}, ErrPlace
+	}
+	return Place{tag, plain}, nil
+}
+
+// URL is the address of the registry.
+func (p Place) URL() string {
+	scheme := "https"
+	if p.plain {
+		scheme = "http"
+	}
+	return (&url.URL{Scheme: scheme, Host: p.tag.RegistryStr(), Path: "/v2/"}).String()
+}
+
+// Login is what a registry is shown: a user with a password, or a token, or nothing.
+type Login struct{ User, Password, Token string }
+
+func (l Login) authenticator() authn.Authenticator {
+	switch {
+	case l.Token != "":
+		return authn.FromConfig(authn.AuthConfig{RegistryToken: l.Token})
+	case l.User != "":
+		return &authn.Basic{Username: l.User, Password: l.Password}
+	}
+	return authn.Anonymous
+}
+
+// Resolve implements authn.Keychain.
+func (l Login) Resolve(authn.Resource) (authn.Authenticator, error) { return l.authenticator(), nil }
+
+// Push writes a gzipped tar as an image with one layer, and moves the tag to it when it is whole.
+// It returns the digest of the image. What the registry has already is not sent again.
+func Push(ctx context.Context, via *outbound.Client, p Place, l Login, data []byte, annotations map[string]string) (digest string, err error) {
+	image, err := imageOf(data, annotations)
+	if err != nil {
+		return "", err
+	}
+	sum, err := image.Digest()
+	if err != nil {
+		return "", err
+	}
+	err = remote.Write(p.tag, image,
+		remote.WithContext(ctx), remote.WithAuth(l.authenticator()), remote.WithUserAgent("gatehouse"), remote.WithJobs(2),
+		remote.WithTransport(via.Transport(ctx, outbound.Bound{Plain: p.plain, MaxReply: maxReply})),
+		remote.WithRetryBackoff(remote.Backoff{Steps: 1}), remote.WithRetryPredicate(func(error) bool { return false }))
+	return sum.String(), err
+}
+
+// Check asks a registry whether it would take a push: it begins an upload and gives it up.
+func Check(ctx context.Context, via *outbound.Client, p Place, l Login) error {
+	// The library gives the upload up in the background.
+	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
+	context.AfterFunc(work, cancel)
+	return remote.CheckPushPermission(p.tag, l, via.Transport(work, outbound.Bound{Plain: p.plain, MaxReply: maxReply}))
+}
+
+// imageOf is an image with one layer.
+func imageOf(data []byte, annotations map[string]string) (v1.Image, error) {
+	layer, err := partial.CompressedToLayer(file(data))
+	if err != nil {
+		return nil, err
+	}
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	if image, err = mutate.AppendLayers(image, layer); err != nil {
+		return nil, err
+	}
+	annotated, ok := mutate.Annotations(image, annotations).(v1.Image)
+	if !ok {
+		return nil, errors.New("oci: an annotated image is not an image")
+	}
+	return annotated, nil
+}
+
+// file is the content of a layer.
+type file []byte
+
+// Digest implements partial.CompressedLayer.
+func (f file) Digest() (v1.Hash, error) {
+	sum, _, err := v1.SHA256(bytes.NewReader(f))
+	return sum, err
+}
+
+// Compressed implements partial.CompressedLayer.
+func (f file) Compressed() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(f)), nil }
+
+// Size implements partial.CompressedLayer.
+func (f file) Size() (int64, error) { return int64(len(f)), nil }
+
+// MediaType implements partial.CompressedLayer.
+func (f file) MediaType() (types.MediaType, error) { return LayerType, nil }
+
+// code is an error code of the distribution specification. Other texts of a registry are not
+// shown.
+var code = regexp.MustCompile(`^[A-Z_]{1,40}$`)
+
+// Answer is what a registry answered in place of taking something: the HTTP status, and a text
+// for people. The status is 0 if it did not answer.
+func Answer(err error) (status int, text string) {
+	refused, ok := errors.AsType[*transport.Error](err)
+	if !ok {
+		return 0, "the registry could not be reached"
+	}
+	text = "the registry answered " + strconv.Itoa(refused.StatusCode)
+	for _, d := range refused.Errors {
+		if code.MatchString(string(d.Code)) {
+			text += " " + string(d.Code)
+		}
+	}
+	return refused.StatusCode, text
+}

@@ -1,0 +1,273 @@
+package oci
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+)
+
+var ctx = context.Background()
+
+func client(t *testing.T, allow ...string) *outbound.Client {
+	t.Helper()
+	var cidrs []netip.Prefix
+	for _, a := range allow {
+		cidrs = append(cidrs, netip.MustParsePrefix(a))
+	}
+	c := outbound.New(outbound.Config{AllowCIDRs: cidrs, PlainToAllowed: true})
+	t.Cleanup(c.Close)
+	return c
+}
+
+// house is a registry with a door.
+type house struct {
+	*httptest.Server
+	mu    sync.Mutex
+	calls []string
+}
+
+func newHouse(t *testing.T, door func(next http.Handler) http.Handler) *house {
+	t.Helper()
+	h := &house{}
+	inside := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	if door != nil {
+		inside = door(inside)
+	}
+	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.mu.Lock()
+		h.calls = append(h.calls, r.Method+" "+r.URL.Path)
+		h.mu.Unlock()
+		inside.ServeHTTP(w, r)
+	}))
+	t.Cleanup(h.Close)
+	return h
+}
+
+func (h *house) place(t *testing.T, rest string) Place {
+	t.Helper()
+	p, err := Parse(strings.Replace(h.URL, "http://", PlainScheme, 1) + rest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (h *house) get(t *testing.T, path, accept string) ([]byte, string) {
+	t.Helper()
+	r, err := http.NewRequest(http.MethodGet, h.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Accept", accept)
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != 200 {
+		t.Fatal(path, res.StatusCode, err)
+	}
+	return body, res.Header.Get("Docker-Content-Digest")
+}
+
+func packed(t *testing.T, text string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, _ = z.Write([]byte(text))
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// TestPush: the registry has an image with the file as its only layer, the same file has the same
+// digest, and another one moves the tag.
+func TestPush(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	via, at := client(t, "127.0.0.0/8"), h.place(t, "/org/policies:production")
+	one, two := packed(t, "one"), packed(t, "two")
+	first, err := Push(ctx, via, at, Login{}, one, map[string]string{"revision": "7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, digest := h.get(t, "/v2/org/policies/manifests/production", "application/vnd.oci.image.manifest.v1+json")
+	var manifest struct {
+		MediaType   string
+		Config      struct{ MediaType string }
+		Layers      []struct{ MediaType, Digest string }
+		Annotations map[string]string
+	}
+	if err := json.Unmarshal(text, &manifest); err != nil {
+		t.Fatal(err)
+	}
+	if digest != first || manifest.MediaType != "application/vnd.oci.image.manifest.v1+json" || manifest.Config.MediaType != "application/vnd.oci.image.config.v1+json" ||
+		len(manifest.Layers) != 1 || manifest.Layers[0].MediaType != "application/vnd.oci.image.layer.v1.tar+gzip" || manifest.Annotations["revision"] != "7" {
+		t.Errorf("%s: %s, want %s", text, digest, first)
+	}
+	if layer, _ := h.get(t, "/v2/org/policies/blobs/"+manifest.Layers[0].Digest, "*/*"); !bytes.Equal(layer, one) {
+		t.Error("the layer is another file")
+	}
+	if again, err := Push(ctx, via, at, Login{}, one, map[string]string{"revision": "7"}); again != first || err != nil {
+		t.Errorf("the same file: %s, %v; want %s", again, err, first)
+	}
+	second, err := Push(ctx, via, at, Login{}, two, nil)
+	if err != nil || second == first {
+		t.Fatal(second, err)
+	}
+	if _, digest := h.get(t, "/v2/org/policies/manifests/production", "*/*"); digest != second {
+		t.Errorf("the tag is at %s, want %s", digest, second)
+	}
+	if err := Check(ctx, via, at, Login{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLogin: a registry that wants a password gets it, one that names a token service gets a token
+// of that, and one that wants a token gets the one given. A wrong credential shows.
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	challenge := func(w http.ResponseWriter, how string) {
+		w.Header().Set("WWW-Authenticate", how)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = io.WriteString(w, `{"errors":[{"code":"UNAUTHORIZED","message":"<b>no</b>"}]}`)
+	}
+	basic := newHouse(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if user, password, _ := r.BasicAuth(); user != "ada" || password != "secret" {
+				challenge(w, `Basic realm="registry"`)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	bearer := newHouse(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/token" {
+				if user, password, _ := r.BasicAuth(); user != "ada" || password != "secret" || !strings.Contains(r.URL.RawQuery, "push") {
+					w.WriteHeader(http.StatusForbidden)
+					return
+				}
+				_, _ = io.WriteString(w, `{"token":"of-the-service"}`)
+				return
+			}
+			if !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer of-the-") {
+				challenge(w, `Bearer realm="http://`+r.Host+`/token",service="registry"`)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	via := client(t, "127.0.0.0/8")
+	for name, c := range map[string]struct {
+		h    *house
+		l    Login
+		want string
+	}{
+		"basic":            {basic, Login{User: "ada", Password: "secret"}, ""},
+		"wrong password":   {basic, Login{User: "ada", Password: "guess"}, "the registry answered 401 UNAUTHORIZED"},
+		"nobody":           {basic, Login{}, "the registry answered 401 UNAUTHORIZED"},
+		"token service":    {bearer, Login{User: "ada", Password: "secret"}, ""},
+		"token given":      {bearer, Login{Token: "of-the-owner"}, ""},
+		"no for a service": {bearer, Login{User: "ada", Password: "guess"}, "the registry answered 403"},
+	} {
+		_, err := Push(ctx, via, c.h.place(t, "/org/policies"), c.l, packed(t, "x"), nil)
+		check := Check(ctx, via, c.h.place(t, "/org/policies"), c.l)
+		for does, err := range map[string]error{"push": err, "check": check} {
+			text := ""
+			if err != nil {
+				_, text = Answer(err)
+			}
+			// The answer to a HEAD has no body.
+			if text != c.want && (does != "push" || text == "" || !strings.HasPrefix(c.want, text)) {
+				t.Errorf("%s, %s: %q, want %q (%v)", name, does, text, c.want, err)
+			}
+		}
+	}
+}
+
+// TestGuard: no network that is not allowed is called, neither at first nor because a registry says
+// so, and no plain HTTP for a registry with TLS.
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	var inner []string
+	metadata := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { inner = append(inner, r.URL.Path) }))
+	metadata.Start()
+	t.Cleanup(metadata.Close)
+	elsewhere := strings.Replace(metadata.URL, "127.0.0.1", "localhost", 1)
+	lured := newHouse(t, func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/v2/") {
+				w.Header().Set("WWW-Authenticate", `Bearer realm="`+elsewhere+`/latest/token"`)
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			http.Redirect(w, r, elsewhere+r.URL.Path, http.StatusTemporaryRedirect)
+		})
+	})
+	// localhost has no address here that is allowed.
+	via := outbound.New(outbound.Config{
+		AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, PlainToAllowed: true,
+		Resolve: func(context.Context, string) ([]netip.Addr, error) {
+			return []netip.Addr{netip.MustParseAddr("169.254.169.254")}, nil
+		},
+	})
+	t.Cleanup(via.Close)
+	if _, err := Push(ctx, via, lured.place(t, "/org/policies"), Login{User: "ada", Password: "secret"}, packed(t, "x"), nil); err == nil {
+		t.Error("pushed")
+	} else if status, text := Answer(err); status != 0 || text != "the registry could not be reached" {
+		t.Errorf("%d %s", status, text)
+	}
+	if len(inner) > 0 {
+		t.Errorf("called %v", inner)
+	}
+	plain := newHouse(t, nil)
+	secure, err := Parse(strings.Replace(plain.URL, "http://", Scheme, 1) + "/org/policies")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Push(ctx, client(t, "127.0.0.0/8"), secure, Login{User: "ada", Password: "secret"}, packed(t, "x"), nil); err == nil || len(plain.calls) > 0 {
+		t.Errorf("a registry without TLS was called: %v %v", plain.calls, err)
+	}
+	if _, err := Push(ctx, client(t), plain.place(t, "/org/policies"), Login{}, packed(t, "x"), nil); err == nil || len(plain.calls) > 0 {
+		t.Errorf("a registry at a loopback address was called: %v %v", plain.calls, err)
+	}
+}
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"oci://ghcr.io/org/policies":             "https://ghcr.io/v2/ ghcr.io/org/policies",
+		"oci://registry.example.com:5000/a/b:v1": "https://registry.example.com:5000/v2/ registry.example.com:5000/a/b:v1",
+		"oci+http://127.0.0.1:5000/a:v1":         "http://127.0.0.1:5000/v2/ 127.0.0.1:5000/a:v1",
+	} {
+		p, err := Parse(address)
+		if got := p.URL() + " " + p.tag.String(); err != nil || got != want {
+			t.Errorf("%s: %s, %v", address, got, err)
+		}
+	}
+	for _, address := range []string{
+		"", "oci://", "oci://ghcr.io", "oci://ghcr.io/", "oci:///org/x", "https://ghcr.io/org/x", "oci://user@ghcr.io/x", "oci://ghcr.io/x@sha256:" + strings.Repeat("0", 64),
+		"oci://ghcr.io/x?y", "oci://ghcr.io/x#y", "oci://registry/org/x", "oci://ghcr.io/UPPER", "oci://ghcr.io/x:" + strings.Repeat("t", 200), "oci://ghcr.io/a/../b", `oci://ghcr.io\@x.com/a`,
+	} {
+		if p, err := Parse(address); err == nil {
+			t.Errorf("%s is %s", address, p.tag)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package outbound
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Bound is the client as libraries use it that speak a protocol over HTTP: guarded like Do. It is
+// for one piece of work.
+type Bound struct {
+	// Plain permits http, to the addresses of Config.AllowCIDRs. Otherwise https alone is
+	// called, whatever the library or the other side wants.
+	Plain bool
+	// MaxReply is the size of a reply, in bytes. Reading on is an error.
+	MaxReply int64
+}
+
+// Transport is the transport for a library. Its calls end with ctx.
+func (c *Client) Transport(ctx context.Context, b Bound) http.RoundTripper {
+	return &library{ctx: ctx, next: c.http.Transport, bound: b}
+}
+
+type library struct {
+	ctx   context.Context
+	next  http.RoundTripper
+	bound Bound
+}
+
+// RoundTrip makes one call, which ends with the context of the work and with its own.
+func (l *library) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme != "https" && !l.bound.Plain {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return nil, fmt.Errorf("%w: its scheme", errRefused)
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	stop := context.AfterFunc(l.ctx, cancel)
+	end := func() { stop(); cancel() }
+	res, err := l.next.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		end()
+		return nil, err
+	}
+	res.Body = &endingBody{http.MaxBytesReader(nil, res.Body, l.bound.MaxReply), end}
+	return res, nil
+}
+
+// endingBody ends the context of a call when its reply is closed.
+type endingBody struct {
+	io.ReadCloser
+	end func()
+}
+
+// Close closes the body.
+func (b *endingBody) Close() error {
+	defer b.end()
+	return b.ReadCloser.Close()
+}
+
+// DialStream connects to a server that is not called by HTTP, with the checks of CheckStream, and
+// with TLS unless the server is Plain. The caller bounds what it reads. The fault is that of Do.
+func (c *Client) DialStream(ctx context.Context, s StreamServer) (net.Conn, error) {
+	t, err := c.streamTarget(s)
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
+	defer cancel()
+	conn, err := c.connect(ctx, "tcp", net.JoinHostPort(t.host, strconv.Itoa(int(t.port))), t.listedOnly, webPorts)
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	if s.Plain {
+		return conn, nil
+	}
+	session := c.secure(conn, t.host, s)
+	if err := session.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, unreachable(err)
+	}
+	return session, nil
+}
+
+// handshakeTime bounds how long a connection and its TLS handshake take.
+const handshakeTime = 8 * time.Second

@@ -399,7 +399,7 @@ func (p *parts) background(context.Context) error {
 			}
 		})
 	})
-	p.forgetPurged()
+	forgetPurged(p)
 	p.task("unfinished changes to tenants", func(ctx context.Context) error {
 		return every(ctx, time.Minute, func() {
 			// Those of the last minute may still be in progress.

@@ -144,7 +144,7 @@ func startMetering(p *parts) error {
 
 // forgetPurged removes what this replica has on disk of tenants that are purged: those that another
 // replica purges, as soon as that is announced, and those of the time when it did not run.
-func (p *parts) forgetPurged() {
+func forgetPurged(p *parts) {
 	changed := make(chan struct{}, 1)
 	stop := p.stores.Watch(func(t scope.TenantID, name string) {
 		if t != "" || name != db.TenantsRevision && name != "" {

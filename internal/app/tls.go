@@ -138,13 +138,14 @@ type listeners struct {
 }
 
 func (s *server) listen(ctx context.Context) (err error) {
-	if s.listeners.plain, err = framing.Listen(ctx, s.cfg.Listen); err != nil {
+	limit := framing.NewLimit(framing.Descriptors() / 4 * 3) // the rest is for stores, logs and outgoing calls
+	if s.listeners.plain, err = framing.Listen(ctx, s.cfg.Listen, limit); err != nil {
 		return fmt.Errorf("GATEHOUSE_LISTEN: %w", err)
 	}
 	if s.edge == nil {
 		return nil
 	}
-	l, err := framing.Listen(ctx, s.cfg.TLSListen)
+	l, err := framing.Listen(ctx, s.cfg.TLSListen, limit)
 	if err != nil {
 		_ = s.listeners.plain.Close()
 		return fmt.Errorf("GATEHOUSE_TLS_LISTEN: %w", err)

@@ -284,7 +284,7 @@ func startLogging(t testing.TB, p *plane, upstream string, change func(*Config),
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := framing.Listen(t.Context(), "127.0.0.1:0")
+	l, err := framing.Listen(t.Context(), "127.0.0.1:0", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

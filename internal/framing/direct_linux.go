@@ -23,6 +23,15 @@ type direct struct {
 	*net.TCPConn
 	raw     syscall.RawConn
 	in, out transfer
+	counted *counted // nil: no Limit counts it
+}
+
+// Close implements net.Conn.
+func (d *direct) Close() error {
+	if d.counted != nil {
+		return d.counted.Close()
+	}
+	return d.TCPConn.Close()
 }
 
 // transfer is a read or a write. Only the caller that holds mu uses the rest.
@@ -37,6 +46,10 @@ type transfer struct {
 // directly is c with direct reads and writes if c is a TCP connection.
 func directly(c net.Conn) net.Conn {
 	tcp, ok := c.(*net.TCPConn)
+	of, isCounted := c.(*counted)
+	if isCounted {
+		tcp, ok = of.TCPConn, true
+	}
 	if !ok {
 		return c
 	}
@@ -44,7 +57,7 @@ func directly(c net.Conn) net.Conn {
 	if err != nil {
 		return c
 	}
-	d := &direct{TCPConn: tcp, raw: raw}
+	d := &direct{TCPConn: tcp, raw: raw, counted: of}
 	d.in.try, d.out.try = d.in.tryReceive, d.out.trySend
 	return d
 }

@@ -16,7 +16,7 @@ func TestDrainWaitsForFreshConnections(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the kernel must help")
 	}
-	l, err := Listen(t.Context(), "127.0.0.1:0")
+	l, err := Listen(t.Context(), "127.0.0.1:0", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

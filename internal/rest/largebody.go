@@ -126,16 +126,14 @@ func (x *exchange) take(ctx context.Context, which int, n int64) error {
 
 // releaseRoom frees what take took. The body must not be used afterwards.
 func (x *exchange) releaseRoom() {
-	if free := x.free[room.Decoded]; free != nil {
-		free()
-	}
-	free := x.free[room.Bodies]
-	if free == nil {
-		return
-	}
-	if large := x.body; cap(large) > smallBody {
+	if large := x.body; x.free[room.Bodies] != nil && cap(large) > smallBody {
 		x.r.buffers.Put(&large)
 		x.body = nil
 	}
-	free()
+	for i, free := range x.free {
+		if free != nil {
+			x.free[i] = nil // drain and finish both release
+			free()
+		}
+	}
 }

@@ -110,3 +110,25 @@ func TestSlowOperationsBoundBodies(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRoomOfRefusals: a refused body of a real connection, whose rest is discarded, gives its room back
+// once.
+func TestRoomOfRefusals(t *testing.T) {
+	var g *rig
+	addr, stop := served(t, nil, func(of *rig) { g = of })
+	body := `{"name":"` + strings.Repeat("x", lingerFrom+1) + `"}` // too long a name
+	head := fmt.Sprintf("PUT /v1/widgets/7 HTTP/1.1\r\nHost: x\r\nX-API-Key: full\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", len(body))
+	for range 3 {
+		if got := rawStatus(t, addr, head+body); !strings.Contains(got, " 422 ") {
+			t.Error(got)
+		}
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	for i, of := range g.ample {
+		if n := of.Taken(); n != 0 {
+			t.Errorf("room %d: %d bytes stay taken", i, n)
+		}
+	}
+}

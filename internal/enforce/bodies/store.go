@@ -89,6 +89,14 @@ type Hold struct {
 	n  atomic.Int64
 }
 
+// Beside starts to reserve more of the same memory, to be released on its own; nil for nil.
+func (h *Hold) Beside() *Hold {
+	if h == nil {
+		return nil
+	}
+	return h.of.Room()
+}
+
 // Grow reserves n more bytes. It returns false if there is no room.
 func (h *Hold) Grow(n int) bool {
 	if h.of.memory.Add(int64(n)) > MaxHeld {

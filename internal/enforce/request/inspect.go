@@ -35,6 +35,8 @@ type Inspection struct {
 	// Cut is set when media were left out of Body.
 	Cut  bool
 	Hold *bodies.Hold // the room that Body takes
+	// parsed is the room that the decoded Body takes until it is decided on.
+	parsed *bodies.Hold
 	// ShadowBytes is the room that Body takes in shadow mode, in bytes.
 	ShadowBytes int64
 	// Refusal says why the body cannot be decided on.
@@ -143,6 +145,7 @@ func (s *Inspection) Close() {
 	if s != nil {
 		s.Kept.Close()
 		s.Hold.Release()
+		s.parsed.Release()
 	}
 }
 
@@ -308,6 +311,7 @@ func (s *Inspection) DropParsed() {
 		return
 	}
 	s.Body = nil
+	s.parsed.Release()
 	if s.Kept != nil {
 		s.Hold.Release()
 	}

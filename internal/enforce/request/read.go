@@ -212,6 +212,11 @@ func (s *Inspection) document(in *Inbound, model bool) {
 		s.Refusal = no
 		return
 	}
+	s.parsed.Release() // of an earlier reading
+	if s.parsed = s.Hold.Beside(); s.parsed != nil && !s.parsed.Grow(value.Weight(s.Body)) {
+		s.Refusal = TooMany()
+		return
+	}
 	doc, err := value.Decode(s.Body, value.Limits{Depth: bodies.MaxDepth, Bytes: bodies.MaxText})
 	if err != nil {
 		s.Refusal = Refuse(http.StatusBadRequest, "body_malformed", "a control needs this body, which is not proper JSON: "+err.Error())

@@ -1,6 +1,7 @@
 package value
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
@@ -27,6 +28,20 @@ const (
 
 // MostValues is the number of values and members that a document may have by default.
 const MostValues = 200_000
+
+// Parts returns how many values and members a JSON document has at most, without decoding it. It
+// counts what can separate values, also within strings. Decode refuses more than MostValues, so
+// that it does not return more.
+func Parts(doc []byte) int {
+	n := bytes.Count(doc, comma) + bytes.Count(doc, bracket) + bytes.Count(doc, brace)
+	return min(n, MostValues)
+}
+
+// Weight returns how many bytes a JSON document takes when it is decoded, with its garbage: at most,
+// by Parts.
+func Weight(doc []byte) int { return len(doc) + 64*Parts(doc) }
+
+var comma, bracket, brace = []byte{','}, []byte{'['}, []byte{'{'}
 
 // SyntaxError says why a document was refused. Offset counts bytes from 0.
 type SyntaxError struct {

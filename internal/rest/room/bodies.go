@@ -1,7 +1,6 @@
 package room
 
 import (
-	"bytes"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -47,12 +46,9 @@ func Cost(body []byte, bound bool) int64 {
 	if int64(len(body))*each <= freeCost {
 		return 0
 	}
-	values := bytes.Count(body, comma) + bytes.Count(body, bracket) + bytes.Count(body, brace)
-	cost := int64(min(values, value.MostValues))*each + int64(len(body)) // strings are copied
+	cost := int64(value.Parts(body))*each + int64(len(body)) // strings are copied
 	if cost <= freeCost {
 		return 0
 	}
 	return cost
 }
-
-var comma, bracket, brace = []byte{','}, []byte{'['}, []byte{'{'}

@@ -1,0 +1,55 @@
+package request
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+)
+
+// TestDecodedBodiesTakeRoom: what bodies decode to counts with all bodies in memory until it is decided
+// on: short members take many times their own bytes.
+func TestDecodedBodiesTakeRoom(t *testing.T) {
+	store, err := bodies.Open(t.TempDir(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	text.WriteString(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":0`)
+	for i := range 60_000 {
+		fmt.Fprintf(&text, `,"k%d":0`, i)
+	}
+	text.WriteString("}}}")
+	body := []byte(text.String()) // some 700 KB, which decode to more than 4 MB
+	read := func() *Inspection {
+		s := &Inspection{Refs: lang.Refs{MCP: true}, Body: body, Whole: true, Hold: store.Room(), Head: HeadOf(http.Header{"Content-Type": {"application/json"}}, int64(len(body)))}
+		s.Read(&Inbound{Method: "POST", Path: "/mcp", Headers: http.Header{"Content-Type": {"application/json"}}})
+		return s
+	}
+	others := store.Room()
+	others.Grow(bodies.MaxHeld - 6<<20)
+	first, second := read(), read()
+	if first.RPC == nil || first.Refusal != nil {
+		t.Fatalf("the first body is not read: %v", first.Refusal)
+	}
+	if second.Refusal == nil || second.Refusal.Status != http.StatusServiceUnavailable {
+		t.Fatalf("both bodies are decoded, %d bytes are counted", store.InMemory())
+	}
+	first.DropParsed()
+	again := read()
+	if again.Refusal != nil {
+		t.Errorf("a body that is decided on still takes room: %v", again.Refusal)
+	}
+	again.Read(&Inbound{Method: "POST", Path: "/mcp", Headers: http.Header{"Content-Type": {"application/json"}}})
+	for _, s := range []*Inspection{first, second, again} {
+		s.Close()
+	}
+	others.Release()
+	if n := store.InMemory(); n != 0 {
+		t.Errorf("%d bytes stay taken", n)
+	}
+}

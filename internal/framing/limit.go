@@ -1,0 +1,141 @@
+package framing
+
+import (
+	"container/list"
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// Limit bounds the clients' connections of a process. Without it, whoever opens connections takes the
+// file descriptors that stores and logs need.
+//
+// When it is reached, a new connection displaces the oldest one of the address that has most of them.
+// A connection from that address itself is closed at once. So one client cannot shut out the others.
+type Limit struct {
+	most int // 0: no bound
+
+	mu    sync.Mutex
+	open  int
+	peers map[netip.Prefix]*list.List // of *counted, the oldest first
+}
+
+// NewLimit returns a Limit of this many connections; 0 means no limit.
+func NewLimit(most int) *Limit { return &Limit{most: most, peers: map[netip.Prefix]*list.List{}} }
+
+// counted is a connection that a Limit counts.
+type counted struct {
+	*net.TCPConn
+	limit *Limit
+	peer  netip.Prefix
+	place *list.Element // nil: it is not counted any more
+}
+
+// Close implements net.Conn.
+func (c *counted) Close() error {
+	c.limit.mu.Lock()
+	c.limit.forget(c)
+	c.limit.mu.Unlock()
+	return c.TCPConn.Close()
+}
+
+// admit counts a new connection. It returns nil if there is no room for it.
+func (l *Limit) admit(conn *net.TCPConn) net.Conn {
+	c := &counted{TCPConn: conn, limit: l, peer: peerOf(conn)}
+	if l.most <= 0 {
+		return conn
+	}
+	l.mu.Lock()
+	displaced, ok := l.makeRoom(c.peer)
+	if ok {
+		l.add(c)
+	}
+	l.mu.Unlock()
+	if displaced != nil {
+		_ = displaced.TCPConn.Close() // its server notices
+	}
+	if !ok {
+		return nil
+	}
+	return c
+}
+
+// makeRoom finds room for a connection of a peer, and returns what it displaces. The caller holds
+// mu.
+func (l *Limit) makeRoom(peer netip.Prefix) (displaced *counted, ok bool) {
+	if l.open < l.most {
+		return nil, true
+	}
+	var biggest *list.List
+	for _, conns := range l.peers {
+		if biggest == nil || conns.Len() > biggest.Len() {
+			biggest = conns
+		}
+	}
+	if mine := l.peers[peer]; mine != nil && mine.Len()+1 >= biggest.Len() {
+		return nil, false
+	}
+	displaced = biggest.Front().Value.(*counted)
+	l.forget(displaced)
+	return displaced, true
+}
+
+func (l *Limit) add(c *counted) {
+	conns := l.peers[c.peer]
+	if conns == nil {
+		conns = list.New()
+		l.peers[c.peer] = conns
+	}
+	c.place = conns.PushBack(c)
+	l.open++
+}
+
+// forget stops counting a connection. The caller holds mu.
+func (l *Limit) forget(c *counted) {
+	if c.place == nil {
+		return
+	}
+	conns := l.peers[c.peer]
+	conns.Remove(c.place)
+	c.place = nil
+	l.open--
+	if conns.Len() == 0 {
+		delete(l.peers, c.peer)
+	}
+}
+
+// peerOf returns the address of a client; for IPv6 its network, of which one client has all
+// addresses.
+func peerOf(c net.Conn) netip.Prefix {
+	at, ok := c.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	addr := at.AddrPort().Addr().Unmap()
+	bits := 32
+	if addr.Is6() {
+		bits = 64
+	}
+	p, _ := addr.WithZone("").Prefix(bits) // the zero prefix for an address that is not known
+	return p
+}
+
+// limited is a listener whose connections a Limit counts.
+type limited struct {
+	*net.TCPListener
+	limit *Limit
+}
+
+// Accept implements net.Listener.
+func (l limited) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.AcceptTCP()
+		if err != nil {
+			return nil, err
+		}
+		if c := l.limit.admit(conn); c != nil {
+			return c, nil
+		}
+		_ = conn.Close()
+	}
+}

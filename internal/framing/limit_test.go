@@ -1,0 +1,84 @@
+package framing
+
+import (
+	"errors"
+	"net"
+	"os"
+	"testing"
+	"time"
+)
+
+// from connects to l from a loopback address.
+func from(t *testing.T, l net.Listener, ip string) net.Conn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
+	c, err := d.DialContext(t.Context(), "tcp4", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// wantEnded fails unless the peer closes c.
+func wantEnded(t *testing.T, what string, c net.Conn) {
+	t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%s is served: %v", what, err)
+	}
+}
+
+// wantServed fails unless what the server writes arrives.
+func wantServed(t *testing.T, what string, server, client net.Conn) {
+	t.Helper()
+	_, err := server.Write([]byte("x"))
+	if err == nil {
+		_, err = client.Read(make([]byte, 1))
+	}
+	if err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+// TestLimit: at the limit, the address with most connections loses its oldest one to another
+// address, gets no more itself, and gets some again when its own close; direct connections, too.
+func TestLimit(t *testing.T) {
+	l, err := Listen(t.Context(), "127.0.0.1:0", NewLimit(4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	accepted := make(chan net.Conn, 16)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- NewServerConn(c, nil)
+		}
+	}()
+	var mine, served []net.Conn
+	for range 4 {
+		mine = append(mine, from(t, l, "127.0.0.1"))
+		served = append(served, <-accepted)
+	}
+	wantEnded(t, "a fifth connection of the address", from(t, l, "127.0.0.1"))
+	other := from(t, l, "127.0.0.2")
+	wantServed(t, "another address", <-accepted, other)
+	wantEnded(t, "the oldest connection", mine[0])
+	wantServed(t, "the next one", served[1], mine[1])
+	for _, c := range served[1:] {
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		from(t, l, "127.0.0.1")
+		<-accepted
+	}
+	wantEnded(t, "one more after others have closed", from(t, l, "127.0.0.1"))
+}

@@ -112,10 +112,10 @@ func (b *bench) decide(ds ...audit.Decision) {
 			b.Fatal(err)
 		}
 	}
-	b.settle()
+	b.waitShipped()
 }
 
-func (b *bench) settle() {
+func (b *bench) waitShipped() {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -253,7 +253,7 @@ func TestBouncers(t *testing.T) {
 			if _, err := b.log.Ingest(context.Background(), scope.DefaultTenant, []audit.Decision{d}); err != nil {
 				t.Fatal(err)
 			}
-			b.settle()
+			b.waitShipped()
 		}
 		if got := b.told(channel); len(got) != 1 || got[0].Text != "because" || got[0].Severity != "warning" {
 			t.Errorf("told %v", got)

@@ -97,8 +97,8 @@ func (w *world) tick(change func(*shape)) {
 	w.now = w.now.Add(time.Minute)
 }
 
-// look runs the detectors as the service does.
-func (w *world) look() []Finding {
+// detect runs the detectors as the service does.
+func (w *world) detect() []Finding {
 	var current stats.Rollup
 	for i := range w.minutes {
 		current.Merge(&w.minutes[i])
@@ -131,7 +131,7 @@ func TestFalseAlarms(t *testing.T) {
 			if minute < 7*24*60 || minute%5 != 0 {
 				continue
 			}
-			if found := w.look(); len(found) > 0 {
+			if found := w.detect(); len(found) > 0 {
 				if w.now.Sub(last) > pause {
 					alarms++
 					t.Logf("%s, %s: %+v", name, w.now.Format("Mon 15:04"), found[0])
@@ -183,7 +183,7 @@ func TestIncidentsAreFound(t *testing.T) {
 					break
 				}
 				w.tick(in.change)
-				for _, f := range w.look() {
+				for _, f := range w.detect() {
 					found = found || f.Kind == in.kind
 				}
 			}

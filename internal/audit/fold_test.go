@@ -91,10 +91,10 @@ func TestFloodOfRefusals(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		settled(t, s)
+		waitShipped(t, s)
 		stop() // writes the counts
 		again := running(t, l)
-		settled(t, s)
+		waitShipped(t, s)
 		again()
 		if size := spoolBytes(t, dir); size > 8<<20 {
 			t.Errorf("%d refusals took %d bytes of the spool", refused, size)
@@ -194,10 +194,10 @@ func TestFoldedDigest(t *testing.T) {
 				}
 			}
 		}
-		settled(t, s)
+		waitShipped(t, s)
 		stop()
 		again := running(t, l)
-		settled(t, s)
+		waitShipped(t, s)
 		again()
 		page, err := l.Query(context.Background(), admin, Filter{})
 		if err != nil {

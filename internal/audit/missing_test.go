@@ -69,11 +69,11 @@ func TestPosture(t *testing.T) {
 			}
 
 			defer running(t, l)()
-			settled(t, s)
+			waitShipped(t, s)
 			if err := l.WriteMissing(); err != nil {
 				t.Fatal(err)
 			}
-			settled(t, s)
+			waitShipped(t, s)
 			page, err := l.Query(ctx, admin, Filter{Limit: 1000})
 			if err != nil {
 				t.Fatal(err)
@@ -138,7 +138,7 @@ func TestRunGoesOn(t *testing.T) {
 		t.Fatal("nobody is told")
 	}
 	hide(t, paths[0]+".away", paths[0])
-	settled(t, s)
+	waitShipped(t, s)
 	cancel()
 	if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)

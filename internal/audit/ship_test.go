@@ -39,7 +39,7 @@ func running(t *testing.T, l *DecisionLog) (stop func()) {
 	}
 }
 
-func settled(t *testing.T, s *spool.Log) {
+func waitShipped(t *testing.T, s *spool.Log) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -67,7 +67,7 @@ func TestRecordedArrivesOnceForEachTenant(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		settled(t, s)
+		waitShipped(t, s)
 		stop()
 		for tenant, want := range map[scope.TenantID]int64{scope.DefaultTenant: 4 * 34, dbtest.Second: 4 * 33} {
 			sc := admin
@@ -106,7 +106,7 @@ func TestRepeatedAfterACrash(t *testing.T) {
 		second := openSpool(t, dir)
 		l = newLog(c, second, t.TempDir())
 		stop := running(t, l)
-		settled(t, second)
+		waitShipped(t, second)
 		stop()
 		counts, err := l.Counters(context.Background(), admin, Of{}, time.Now().Add(-time.Hour), time.Now())
 		var tally Tally
@@ -129,7 +129,7 @@ func TestAQuerySeesWhatWasJustRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i == 0 { // the shipper is up from here on
-			settled(t, l.cfg.Spool)
+			waitShipped(t, l.cfg.Spool)
 		}
 		// On an idle machine the first query sees it; a loaded one may need more.
 		for asked := 1; ; asked++ {
@@ -160,7 +160,7 @@ func TestUnreadableRecordsAreSetAside(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := running(t, l)
-	settled(t, s)
+	waitShipped(t, s)
 	stop()
 	kept, err := os.ReadFile(filepath.Join(aside, "unreadable.jsonl"))
 	if err != nil || strings.Count(string(kept), "\n") < 3 || alarms != 3 {
@@ -181,7 +181,7 @@ func TestIngest(t *testing.T) {
 		t.Fatalf("refused %v, error %v", refused, err)
 	}
 	defer running(t, l)()
-	settled(t, s)
+	waitShipped(t, s)
 	page, err := l.Query(context.Background(), admin, Filter{UserID: strings.Repeat("é", 3000)})
 	if err != nil || page.Total != 2 || page.Filtered != 1 || page.Logs[0].Decision != Deny || page.Logs[0].Environment != scope.Production {
 		t.Errorf("%+v, error %v", page, err)

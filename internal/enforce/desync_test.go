@@ -118,8 +118,8 @@ func page(token string) string {
 	return fmt.Sprintf("HTTP/1.1 200 OK\r\nX-For: %[2]s\r\nContent-Length: %[1]d\r\n\r\n%[2]s", len(token), token)
 }
 
-// answering reads the request to its end and answers as format says.
-func answering(format string) misbehave {
+// answerWith reads the request to its end and answers as format says.
+func answerWith(format string) misbehave {
 	return func(c net.Conn, r *http.Request, token string, late func(string)) bool {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = io.WriteString(c, strings.NewReplacer("{page}", page(token), "{token}", token, "{n}", fmt.Sprint(len(token)), "{p}", fmt.Sprint(len(page(token))), "{x}", fmt.Sprintf("%x", len(token))).Replace(format))
@@ -127,8 +127,8 @@ func answering(format string) misbehave {
 	}
 }
 
-// resting answers soundly, and sends more while the connection rests.
-func resting(format string) misbehave {
+// sendWhileIdle answers soundly, and sends more while the connection rests.
+func sendWhileIdle(format string) misbehave {
 	return func(c net.Conn, r *http.Request, token string, late func(string)) bool {
 		_, _ = io.Copy(io.Discard, r.Body)
 		if r.Method == http.MethodHead {
@@ -146,46 +146,46 @@ const ok = "HTTP/1.1 200 OK\r\n"
 // misbehaviours are what applications do with the framing of their answers, by
 // mistake or to hand one caller's page to the next.
 var misbehaviours = map[string]misbehave{
-	"HEAD with a body":            answering(ok + "Content-Length: {p}\r\n\r\n{page}"),
-	"HEAD with chunks":            answering(ok + "Transfer-Encoding: chunked\r\n\r\n{x}\r\n{token}\r\n0\r\n\r\n{page}"),
-	"HEAD with a late body":       resting("{page}"),
-	"204 with a body":             answering("HTTP/1.1 204 No Content\r\n\r\n{page}"),
-	"204 with a length":           answering("HTTP/1.1 204 No Content\r\nContent-Length: 90\r\n\r\n{page}"),
-	"304 with a body":             answering("HTTP/1.1 304 Not Modified\r\nContent-Length: 90\r\n\r\n{page}"),
-	"second answer at once":       answering("{page}{page}"),
-	"second answer late":          resting("{page}"),
-	"two answers late":            resting("{page}{page}"),
-	"408 at rest":                 resting("HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n{page}"),
-	"100 at rest":                 resting("HTTP/1.1 100 Continue\r\n\r\n"),
-	"103 at rest":                 resting("HTTP/1.1 103 Early Hints\r\n\r\n{page}"),
-	"half a status line at rest":  resting("HTTP/1."),
-	"line break at rest":          resting("\r\n"),
-	"more than the length":        answering(ok + "Content-Length: {n}\r\n\r\n{token}{page}"),
-	"data after the last chunk":   answering(ok + "Transfer-Encoding: chunked\r\n\r\n{x}\r\n{token}\r\n0\r\n\r\n{page}"),
-	"trailers, then data":         answering(ok + "Trailer: X-T\r\nTransfer-Encoding: chunked\r\n\r\n{x}\r\n{token}\r\n0\r\nX-T: 1\r\n\r\n{page}"),
-	"a length among the trailers": answering(ok + "Transfer-Encoding: chunked\r\n\r\n{x}\r\n{token}\r\n0\r\nContent-Length: 90\r\n\r\n{page}"),
-	"chunk size in LF":            answering(ok + "Transfer-Encoding: chunked\r\n\r\n{x}\n{token}\r\n0\r\n\r\n{page}"),
-	"chunk extension":             answering(ok + "Transfer-Encoding: chunked\r\n\r\n{x};a=b\r\n{token}\r\n0;c\r\n\r\n{page}"),
-	"bad chunk size":              answering(ok + "Transfer-Encoding: chunked\r\n\r\n+{x}\r\n{token}\r\n0\r\n\r\n{page}"),
-	"both lengths":                answering(ok + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n{x}\r\n{token}\r\n0\r\n\r\n{page}"),
-	"two lengths":                 answering(ok + "Content-Length: {n}\r\nContent-Length: 1\r\n\r\n{token}{page}"),
-	"one length twice":            answering(ok + "Content-Length: {n}\r\nContent-Length: {n}\r\n\r\n{token}{page}"),
-	"length list":                 answering(ok + "Content-Length: {n}, {n}\r\n\r\n{token}{page}"),
-	"negative length":             answering(ok + "Content-Length: -1\r\n\r\n{token}{page}"),
-	"signed length":               answering(ok + "Content-Length: +{n}\r\n\r\n{token}{page}"),
-	"no length":                   answering(ok + "Content-Length:\r\n\r\n{token}{page}"),
-	"space before the colon":      answering(ok + "Content-Length : {n}\r\n\r\n{token}{page}"),
-	"unknown coding":              answering(ok + "Transfer-Encoding: gzip, chunked\r\n\r\n{x}\r\n{token}\r\n0\r\n\r\n{page}"),
-	"HTTP/1.0":                    answering("HTTP/1.0 200 OK\r\nContent-Length: {n}\r\n\r\n{token}{page}"),
-	"HTTP/1.0 kept":               answering("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: {n}\r\n\r\n{token}{page}"),
-	"HTTP/1.0 with a coding":      answering("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n{x}\r\n{token}\r\n0\r\n\r\n{page}"),
-	"close, and goes on":          answering(ok + "Connection: close\r\nContent-Length: {n}\r\n\r\n{token}{page}"),
-	"head in LF":                  answering("HTTP/1.1 200 OK\nContent-Length: {n}\n\n{token}{page}"),
-	"folded length":               answering(ok + "Content-Length: {n}\r\n 0\r\n\r\n{token}{page}"),
-	"folded field":                answering(ok + "X-A: 1\r\n Content-Length: 1\r\nContent-Length: {n}\r\n\r\n{token}{page}"),
-	"unasked upgrade":             answering("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n{page}"),
-	"interim, then two answers":   answering("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n{page}{page}"),
-	"no HTTP":                     answering("220 ready\r\n{page}"),
+	"HEAD with a body":            answerWith(ok + "Content-Length: {p}\r\n\r\n{page}"),
+	"HEAD with chunks":            answerWith(ok + "Transfer-Encoding: chunked\r\n\r\n{x}\r\n{token}\r\n0\r\n\r\n{page}"),
+	"HEAD with a late body":       sendWhileIdle("{page}"),
+	"204 with a body":             answerWith("HTTP/1.1 204 No Content\r\n\r\n{page}"),
+	"204 with a length":           answerWith("HTTP/1.1 204 No Content\r\nContent-Length: 90\r\n\r\n{page}"),
+	"304 with a body":             answerWith("HTTP/1.1 304 Not Modified\r\nContent-Length: 90\r\n\r\n{page}"),
+	"second answer at once":       answerWith("{page}{page}"),
+	"second answer late":          sendWhileIdle("{page}"),
+	"two answers late":            sendWhileIdle("{page}{page}"),
+	"408 at rest":                 sendWhileIdle("HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n{page}"),
+	"100 at rest":                 sendWhileIdle("HTTP/1.1 100 Continue\r\n\r\n"),
+	"103 at rest":                 sendWhileIdle("HTTP/1.1 103 Early Hints\r\n\r\n{page}"),
+	"half a status line at rest":  sendWhileIdle("HTTP/1."),
+	"line break at rest":          sendWhileIdle("\r\n"),
+	"more than the length":        answerWith(ok + "Content-Length: {n}\r\n\r\n{token}{page}"),
+	"data after the last chunk":   answerWith(ok + "Transfer-Encoding: chunked\r\n\r\n{x}\r\n{token}\r\n0\r\n\r\n{page}"),
+	"trailers, then data":         answerWith(ok + "Trailer: X-T\r\nTransfer-Encoding: chunked\r\n\r\n{x}\r\n{token}\r\n0\r\nX-T: 1\r\n\r\n{page}"),
+	"a length among the trailers": answerWith(ok + "Transfer-Encoding: chunked\r\n\r\n{x}\r\n{token}\r\n0\r\nContent-Length: 90\r\n\r\n{page}"),
+	"chunk size in LF":            answerWith(ok + "Transfer-Encoding: chunked\r\n\r\n{x}\n{token}\r\n0\r\n\r\n{page}"),
+	"chunk extension":             answerWith(ok + "Transfer-Encoding: chunked\r\n\r\n{x};a=b\r\n{token}\r\n0;c\r\n\r\n{page}"),
+	"bad chunk size":              answerWith(ok + "Transfer-Encoding: chunked\r\n\r\n+{x}\r\n{token}\r\n0\r\n\r\n{page}"),
+	"both lengths":                answerWith(ok + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n{x}\r\n{token}\r\n0\r\n\r\n{page}"),
+	"two lengths":                 answerWith(ok + "Content-Length: {n}\r\nContent-Length: 1\r\n\r\n{token}{page}"),
+	"one length twice":            answerWith(ok + "Content-Length: {n}\r\nContent-Length: {n}\r\n\r\n{token}{page}"),
+	"length list":                 answerWith(ok + "Content-Length: {n}, {n}\r\n\r\n{token}{page}"),
+	"negative length":             answerWith(ok + "Content-Length: -1\r\n\r\n{token}{page}"),
+	"signed length":               answerWith(ok + "Content-Length: +{n}\r\n\r\n{token}{page}"),
+	"no length":                   answerWith(ok + "Content-Length:\r\n\r\n{token}{page}"),
+	"space before the colon":      answerWith(ok + "Content-Length : {n}\r\n\r\n{token}{page}"),
+	"unknown coding":              answerWith(ok + "Transfer-Encoding: gzip, chunked\r\n\r\n{x}\r\n{token}\r\n0\r\n\r\n{page}"),
+	"HTTP/1.0":                    answerWith("HTTP/1.0 200 OK\r\nContent-Length: {n}\r\n\r\n{token}{page}"),
+	"HTTP/1.0 kept":               answerWith("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: {n}\r\n\r\n{token}{page}"),
+	"HTTP/1.0 with a coding":      answerWith("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n{x}\r\n{token}\r\n0\r\n\r\n{page}"),
+	"close, and goes on":          answerWith(ok + "Connection: close\r\nContent-Length: {n}\r\n\r\n{token}{page}"),
+	"head in LF":                  answerWith("HTTP/1.1 200 OK\nContent-Length: {n}\n\n{token}{page}"),
+	"folded length":               answerWith(ok + "Content-Length: {n}\r\n 0\r\n\r\n{token}{page}"),
+	"folded field":                answerWith(ok + "X-A: 1\r\n Content-Length: 1\r\nContent-Length: {n}\r\n\r\n{token}{page}"),
+	"unasked upgrade":             answerWith("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n{page}"),
+	"interim, then two answers":   answerWith("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n{page}{page}"),
+	"no HTTP":                     answerWith("220 ready\r\n{page}"),
 	"early answer": func(c net.Conn, r *http.Request, token string, late func(string)) bool {
 		_, _ = io.WriteString(c, page(token)+page(token)) // the body is not read before
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -226,15 +226,15 @@ func TestEachCallerHasHisOwnAnswer(t *testing.T) {
 				p.discard = true
 				p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
 				b := start(t, p, app.url, func(c *Config) { c.UpstreamTimeout, c.BodyIdle, c.RootCAs = 5*time.Second, 5*time.Second, roots }).at(t, 1)
-				crowd(t, b.url, way, app)
+				sendCrowd(t, b.url, way, app)
 				b.stop()
 			}
 		})
 	}
 }
 
-// crowd lets callers in, wave after wave; two in three ask for what is answered badly.
-func crowd(t *testing.T, url, way string, app *hostile) {
+// sendCrowd lets callers in, wave after wave; two in three ask for what is answered badly.
+func sendCrowd(t *testing.T, url, way string, app *hostile) {
 	t.Helper()
 	waves, callers := fulltest.Rounds(3, 8), fulltest.Rounds(9, 24)
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: callers}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

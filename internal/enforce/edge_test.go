@@ -50,13 +50,13 @@ func TestHostForms(t *testing.T) {
 	for host, want := range hostForms {
 		out := raw(t, b.url, "GET /x HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n")
 		seen := app.take()
-		envoys := e.ask(held("GET", host, "/x", nil))
+		envoys := e.ask(newCheck("GET", host, "/x", nil))
 		auth := fetch(t, "GET", gate.url+"/_bouncer/auth", forwardHead("GET", host, "/x"))
 		if want == "" {
 			if !strings.HasPrefix(out, "HTTP/1.1 400 ") || len(seen) != 0 {
 				t.Errorf("%q: %.40q, and the application saw %d requests", host, out, len(seen))
 			}
-			wants(t, host, envoys, "400 DENY bad_request")
+			expectOutcome(t, host, envoys, "400 DENY bad_request")
 			if auth.status != 403 || auth.header.Get("X-Gatehouse-Status") != "bad_request" {
 				t.Errorf("%q, asked by a gateway: %d %v", host, auth.status, auth.header)
 			}
@@ -67,7 +67,7 @@ func TestHostForms(t *testing.T) {
 		if !strings.HasPrefix(out, "HTTP/1.1 200 ") || len(seen) != 1 || seen[0].Host != want || reason != want {
 			t.Errorf("%q: %.40q, decided on %v, forwarded %v, want %q", host, out, reason, seen, want)
 		}
-		wants(t, host, envoys, "OK PERMIT ok")
+		expectOutcome(t, host, envoys, "OK PERMIT ok")
 		if auth.status != 200 {
 			t.Errorf("%q, asked by a gateway: %d %v", host, auth.status, auth.header)
 		}

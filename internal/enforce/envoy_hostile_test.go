@@ -17,23 +17,23 @@ func TestExtAuthzHostile(t *testing.T) {
 	b, e := grpcBouncer(t, p, nil)
 	b.at(t, 1)
 	of := func(method, host, path string, change func(*authv3.AttributeContext_HttpRequest)) *authv3.CheckRequest {
-		r := held(method, host, path, nil)
+		r := newCheck(method, host, path, nil)
 		if change != nil {
 			change(r.GetAttributes().GetRequest().GetHttp())
 		}
 		return r
 	}
-	bare := func(change func(*authv3.AttributeContext)) *authv3.CheckRequest {
-		r := held("GET", "app.test", "/open", nil)
+	incomplete := func(change func(*authv3.AttributeContext)) *authv3.CheckRequest {
+		r := newCheck("GET", "app.test", "/open", nil)
 		change(r.GetAttributes())
 		return r
 	}
 	for name, req := range map[string]*authv3.CheckRequest{
 		"nothing":                      {},
 		"no attributes":                {Attributes: &authv3.AttributeContext{}},
-		"no request":                   bare(func(a *authv3.AttributeContext) { a.Request = nil }),
-		"no HTTP request":              bare(func(a *authv3.AttributeContext) { a.Request.Http = nil }),
-		"an empty HTTP request":        bare(func(a *authv3.AttributeContext) { a.Request.Http = &authv3.AttributeContext_HttpRequest{} }),
+		"no request":                   incomplete(func(a *authv3.AttributeContext) { a.Request = nil }),
+		"no HTTP request":              incomplete(func(a *authv3.AttributeContext) { a.Request.Http = nil }),
+		"an empty HTTP request":        incomplete(func(a *authv3.AttributeContext) { a.Request.Http = &authv3.AttributeContext_HttpRequest{} }),
 		"no method":                    of("", "app.test", "/open", nil),
 		"two methods":                  of("GET, POST", "app.test", "/open", nil),
 		"a method with a line break":   of("GET\r\n", "app.test", "/open", nil),

@@ -41,8 +41,8 @@ func newEnvoy(t testing.TB, addr string) *envoy {
 	return &envoy{t, authv3.NewAuthorizationClient(conn)}
 }
 
-// held is a request as Envoy describes it.
-func held(method, host, path string, headers map[string]string) *authv3.CheckRequest {
+// newCheck is a request as Envoy describes it.
+func newCheck(method, host, path string, headers map[string]string) *authv3.CheckRequest {
 	all := map[string]string{":authority": host, ":method": method, ":path": path, ":scheme": "https", "x-request-id": "req-1", "x-forwarded-for": "198.51.100.7"}
 	for k, v := range headers {
 		all[k] = v
@@ -79,7 +79,7 @@ func outcome(res *authv3.CheckResponse) string {
 	return fmt.Sprintf("%d %v %v", d.GetStatus().GetCode(), m["decision"], m["status"])
 }
 
-func wants(t testing.TB, what string, res *authv3.CheckResponse, want string) {
+func expectOutcome(t testing.TB, what string, res *authv3.CheckResponse, want string) {
 	t.Helper()
 	if got := outcome(res); got != want {
 		t.Errorf("%s: %s, want %s (%v)", what, got, want, res)
@@ -121,14 +121,14 @@ func TestExtAuthz(t *testing.T) {
 	b, e := grpcBouncer(t, p, nil)
 	b.at(t, 1)
 	get := func(path string, headers map[string]string) *authv3.CheckResponse {
-		return e.ask(held("GET", "shop.example", path, headers))
+		return e.ask(newCheck("GET", "shop.example", path, headers))
 	}
 	bearer := func(user string, groups ...string) map[string]string {
 		return map[string]string{"authorization": "Bearer " + keys.token(t, "ed", map[string]any{"sub": user, "email": nil, "groups": groups})}
 	}
 
 	ok := get("/orders?x=1", bearer("ann", "staff"))
-	wants(t, "open", ok, "OK PERMIT ok")
+	expectOutcome(t, "open", ok, "OK PERMIT ok")
 	set := values(ok.GetOkResponse().GetHeaders())
 	if set["x-auth-request-user"] != "ann" || set["x-auth-request-groups"] != "staff" || len(set) > 3 {
 		t.Errorf("the application gets %v", set)
@@ -138,7 +138,7 @@ func TestExtAuthz(t *testing.T) {
 	}
 
 	no := get("/admin", bearer("ben", "staff"))
-	wants(t, "denied", no, "403 DENY access_denied")
+	expectOutcome(t, "denied", no, "403 DENY access_denied")
 	var body struct {
 		Error, Message string
 		DecisionID     string `json:"decision_id"`
@@ -151,13 +151,13 @@ func TestExtAuthz(t *testing.T) {
 	if meta["decision_id"] != body.DecisionID || meta["policy_id"] != 1.0 || meta["policy_name"] != "control-1" || meta["effect"] != "DENY" || meta["mode"] != "enforce" {
 		t.Errorf("metadata %v, answer %+v", meta, body)
 	}
-	wants(t, "an administrator", get("/admin", bearer("ada", "admin")), "OK PERMIT ok")
-	wants(t, "a bad token", get("/orders", map[string]string{"authorization": "Bearer x.y.z"}), "401 DENY invalid_token")
-	wants(t, "two tokens in one", get("/orders", map[string]string{"authorization": "Bearer a,Bearer b"}), "401 DENY invalid_token")
-	wants(t, "what must be masked", get("/masked", nil), "403 DENY mask_impossible")
+	expectOutcome(t, "an administrator", get("/admin", bearer("ada", "admin")), "OK PERMIT ok")
+	expectOutcome(t, "a bad token", get("/orders", map[string]string{"authorization": "Bearer x.y.z"}), "401 DENY invalid_token")
+	expectOutcome(t, "two tokens in one", get("/orders", map[string]string{"authorization": "Bearer a,Bearer b"}), "401 DENY invalid_token")
+	expectOutcome(t, "what must be masked", get("/masked", nil), "403 DENY mask_impossible")
 
 	forged := get("/orders", map[string]string{"x-auth-request-user": "root", "x_auth_request_groups": "admin", "x-http-method-override": "DELETE", "x-original-uri": "/", "x-forwarded-proto": "https"})
-	wants(t, "forged", forged, "OK PERMIT ok")
+	expectOutcome(t, "forged", forged, "OK PERMIT ok")
 	for _, name := range []string{"x-auth-request-user", "x_auth_request_groups", "x-http-method-override", "x-original-uri"} {
 		if !slices.Contains(forged.GetOkResponse().GetHeadersToRemove(), name) {
 			t.Errorf("%s reaches the application: %v is removed", name, forged.GetOkResponse().GetHeadersToRemove())
@@ -166,31 +166,31 @@ func TestExtAuthz(t *testing.T) {
 	if gone := forged.GetOkResponse().GetHeadersToRemove(); slices.Contains(gone, "x-forwarded-proto") || slices.Contains(gone, "x-request-id") {
 		t.Errorf("what Envoy itself sets is removed: %v", gone)
 	}
-	wants(t, "forged, and not open", get("/admin", map[string]string{"x-auth-request-user": "root", "x-auth-request-groups": "admin"}), "401 DENY authentication_required")
+	expectOutcome(t, "forged, and not open", get("/admin", map[string]string{"x-auth-request-user": "root", "x-auth-request-groups": "admin"}), "401 DENY authentication_required")
 
 	for _, path := range []string{"/a/../admin", "//admin", "/a%2fb", "/a\\b", "/%00", "/a;x/../admin", "admin", "", "/x#y", "*"} {
-		wants(t, path, get(path, nil), "400 DENY bad_request")
+		expectOutcome(t, path, get(path, nil), "400 DENY bad_request")
 	}
-	wants(t, "a method in lower case", e.ask(held("delete", "shop.example", "/x", nil)), "405 DENY method_not_allowed")
-	wants(t, "an odd host", e.ask(held("GET", "shop example", "/x", nil)), "400 DENY bad_request")
-	wants(t, "nothing at all", e.ask(&authv3.CheckRequest{}), "400 DENY bad_request")
+	expectOutcome(t, "a method in lower case", e.ask(newCheck("delete", "shop.example", "/x", nil)), "405 DENY method_not_allowed")
+	expectOutcome(t, "an odd host", e.ask(newCheck("GET", "shop example", "/x", nil)), "400 DENY bad_request")
+	expectOutcome(t, "nothing at all", e.ask(&authv3.CheckRequest{}), "400 DENY bad_request")
 
 	with := func(extensions map[string]string, path string) *authv3.CheckResponse {
-		req := held("GET", "shop.example", path, map[string]string{"x-channel": "web"})
+		req := newCheck("GET", "shop.example", path, map[string]string{"x-channel": "web"})
 		req.Attributes.ContextExtensions = extensions
 		req.Attributes.Source.Principal = "spiffe://shop/web"
 		return e.ask(req)
 	}
-	wants(t, "this bouncer", with(map[string]string{"bouncer": "7"}, "/x"), "OK PERMIT ok")
-	wants(t, "this bouncer's name", with(map[string]string{"bouncer": "test"}, "/x"), "OK PERMIT ok")
-	wants(t, "another bouncer", with(map[string]string{"bouncer": "8"}, "/x"), "403 DENY wrong_bouncer")
+	expectOutcome(t, "this bouncer", with(map[string]string{"bouncer": "7"}, "/x"), "OK PERMIT ok")
+	expectOutcome(t, "this bouncer's name", with(map[string]string{"bouncer": "test"}, "/x"), "OK PERMIT ok")
+	expectOutcome(t, "another bouncer", with(map[string]string{"bouncer": "8"}, "/x"), "403 DENY wrong_bouncer")
 	pinned := with(map[string]string{"resource": "9"}, "/orders")
-	wants(t, "the route's resource", pinned, "403 DENY access_denied")
+	expectOutcome(t, "the route's resource", pinned, "403 DENY access_denied")
 	if m := pinned.GetDynamicMetadata().AsMap(); m["resource_id"] != 9.0 || m["reason"] != "pinned" {
 		t.Errorf("the route's resource: %v", m)
 	}
 	for _, id := range []string{"10", "x", "-1", "0"} {
-		wants(t, "resource "+id, with(map[string]string{"resource": id}, "/orders"), "403 DENY unknown_resource")
+		expectOutcome(t, "resource "+id, with(map[string]string{"resource": id}, "/orders"), "403 DENY unknown_resource")
 	}
 	if told := with(map[string]string{"team": "web"}, "/told"); told.GetDynamicMetadata().AsMap()["reason"] != "spiffe://shop/web web web" {
 		t.Errorf("the control saw %v", told)
@@ -209,7 +209,7 @@ func TestExtAuthzRawHeaders(t *testing.T) {
 	b, e := grpcBouncer(t, p, nil)
 	b.at(t, 1)
 	ask := func(pairs ...string) *authv3.CheckResponse {
-		req := held("GET", "shop.example", "/admin", nil)
+		req := newCheck("GET", "shop.example", "/admin", nil)
 		h := req.Attributes.Request.Http
 		h.Headers, h.HeaderMap = nil, &corev3.HeaderMap{}
 		for i := 0; i < len(pairs); i += 2 {
@@ -217,10 +217,10 @@ func TestExtAuthzRawHeaders(t *testing.T) {
 		}
 		return e.ask(req)
 	}
-	wants(t, "one", ask("x-auth-request-user", "ada", "x-auth-request-groups", "admin"), "OK PERMIT ok")
-	wants(t, "two", ask("x-auth-request-user", "ada", "x-auth-request-user", "ben", "x-auth-request-groups", "admin"), "400 DENY bad_request")
-	joined := held("GET", "shop.example", "/admin", map[string]string{"x-auth-request-user": "ada,ben", "x-auth-request-groups": "admin"})
-	wants(t, "two, joined", e.ask(joined), "400 DENY bad_request")
+	expectOutcome(t, "one", ask("x-auth-request-user", "ada", "x-auth-request-groups", "admin"), "OK PERMIT ok")
+	expectOutcome(t, "two", ask("x-auth-request-user", "ada", "x-auth-request-user", "ben", "x-auth-request-groups", "admin"), "400 DENY bad_request")
+	joined := newCheck("GET", "shop.example", "/admin", map[string]string{"x-auth-request-user": "ada,ben", "x-auth-request-groups": "admin"})
+	expectOutcome(t, "two, joined", e.ask(joined), "400 DENY bad_request")
 }
 
 const noAttacks = `package attacks
@@ -246,28 +246,28 @@ func TestExtAuthzBody(t *testing.T) {
 		if partial != "" {
 			headers["x-envoy-auth-partial-body"] = partial
 		}
-		req := held("POST", "model.example", "/v1/chat/completions", headers)
+		req := newCheck("POST", "model.example", "/v1/chat/completions", headers)
 		req.Attributes.Request.Http.Body = body
 		if change != nil {
 			change(req.Attributes.Request.Http)
 		}
 		return e.ask(req)
 	}
-	wants(t, "whole", post(good, "false", nil), "OK PERMIT ok")
-	wants(t, "whole, in bytes", post("", "false", func(h *authv3.AttributeContext_HttpRequest) { h.RawBody = []byte(good) }), "OK PERMIT ok")
-	wants(t, "an attack", post(bad, "false", nil), "403 DENY access_denied")
-	wants(t, "in part", post(good, "true", nil), "413 DENY body_partial")
-	wants(t, "an odd word on it", post(good, "maybe", nil), "413 DENY body_partial")
-	wants(t, "without Envoy's word", post(good, "", nil), "413 DENY body_partial")
-	wants(t, "not sent", post("", "", nil), "403 DENY body_unavailable")
-	wants(t, "not sent, its size known", post("", "", func(h *authv3.AttributeContext_HttpRequest) { h.Size = 70 }), "403 DENY body_unavailable")
-	wants(t, "none", post("", "", func(h *authv3.AttributeContext_HttpRequest) { h.Headers["content-length"] = "0" }), "OK PERMIT ok")
-	wants(t, "broken", post(good[:20], "false", nil), "400 DENY body_malformed")
-	wants(t, "packed", post(good, "false", func(h *authv3.AttributeContext_HttpRequest) { h.Headers["content-encoding"] = "gzip" }), "415 DENY body_encoded")
-	wants(t, "too large", post(good+strings.Repeat(" ", bodies.MaxFromGateway), "false", nil), "413 DENY body_too_large")
-	wants(t, "a GET", e.ask(held("GET", "model.example", "/v1/models", nil)), "OK PERMIT ok")
-	wants(t, "a GET with a body", e.ask(held("GET", "model.example", "/v1/models", map[string]string{"content-length": "3"})), "403 DENY body_unavailable")
-	wants(t, "what no control asks about", e.ask(held("POST", "model.example", "/upload", map[string]string{"x-envoy-auth-partial-body": "true"})), "OK PASS_THROUGH ok")
+	expectOutcome(t, "whole", post(good, "false", nil), "OK PERMIT ok")
+	expectOutcome(t, "whole, in bytes", post("", "false", func(h *authv3.AttributeContext_HttpRequest) { h.RawBody = []byte(good) }), "OK PERMIT ok")
+	expectOutcome(t, "an attack", post(bad, "false", nil), "403 DENY access_denied")
+	expectOutcome(t, "in part", post(good, "true", nil), "413 DENY body_partial")
+	expectOutcome(t, "an odd word on it", post(good, "maybe", nil), "413 DENY body_partial")
+	expectOutcome(t, "without Envoy's word", post(good, "", nil), "413 DENY body_partial")
+	expectOutcome(t, "not sent", post("", "", nil), "403 DENY body_unavailable")
+	expectOutcome(t, "not sent, its size known", post("", "", func(h *authv3.AttributeContext_HttpRequest) { h.Size = 70 }), "403 DENY body_unavailable")
+	expectOutcome(t, "none", post("", "", func(h *authv3.AttributeContext_HttpRequest) { h.Headers["content-length"] = "0" }), "OK PERMIT ok")
+	expectOutcome(t, "broken", post(good[:20], "false", nil), "400 DENY body_malformed")
+	expectOutcome(t, "packed", post(good, "false", func(h *authv3.AttributeContext_HttpRequest) { h.Headers["content-encoding"] = "gzip" }), "415 DENY body_encoded")
+	expectOutcome(t, "too large", post(good+strings.Repeat(" ", bodies.MaxFromGateway), "false", nil), "413 DENY body_too_large")
+	expectOutcome(t, "a GET", e.ask(newCheck("GET", "model.example", "/v1/models", nil)), "OK PERMIT ok")
+	expectOutcome(t, "a GET with a body", e.ask(newCheck("GET", "model.example", "/v1/models", map[string]string{"content-length": "3"})), "403 DENY body_unavailable")
+	expectOutcome(t, "what no control asks about", e.ask(newCheck("POST", "model.example", "/upload", map[string]string{"x-envoy-auth-partial-body": "true"})), "OK PASS_THROUGH ok")
 }
 
 // TestExtAuthzMCP: a call that is denied is answered as MCP's clients understand it,
@@ -286,15 +286,15 @@ reason := "not this tool" if not allow
 	b.at(t, 1)
 	call := func(tool string) (string, *authv3.CheckRequest) {
 		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":%q,"arguments":{}}}`, tool)
-		req := held("POST", "tools.example", "/mcp", map[string]string{"content-type": "application/json", "x-envoy-auth-partial-body": "false"})
+		req := newCheck("POST", "tools.example", "/mcp", map[string]string{"content-type": "application/json", "x-envoy-auth-partial-body": "false"})
 		req.Attributes.Request.Http.Body = body
 		return body, req
 	}
 	_, read := call("read_table")
-	wants(t, "a tool", e.ask(read), "OK PERMIT ok")
+	expectOutcome(t, "a tool", e.ask(read), "OK PERMIT ok")
 	body, drop := call("drop_table")
 	no := e.ask(drop)
-	wants(t, "a denied tool", no, "200 DENY access_denied")
+	expectOutcome(t, "a denied tool", no, "200 DENY access_denied")
 	if text := no.GetDeniedResponse().GetBody(); no.GetStatus().GetCode() == 0 || !strings.Contains(text, `"id":5`) || !strings.Contains(text, "not this tool") {
 		t.Errorf("a denied tool: %v", no)
 	}
@@ -319,18 +319,18 @@ func TestExtAuthzShadow(t *testing.T) {
 	}})
 	b, e := grpcBouncer(t, p, func(c *Config) { c.DecisionDeadline = 2 * time.Second }) // longer than Envoy waits
 	b.at(t, 1)
-	get := func(path string) *authv3.CheckResponse { return e.ask(held("GET", "shop.example", path, nil)) }
-	wants(t, "open", get("/x"), "OK PERMIT ok")
-	wants(t, "what would be denied", get("/admin"), "OK SHADOW_WOULD_DENY access_denied")
-	wants(t, "what could not be masked", get("/masked"), "OK SHADOW_WOULD_DENY mask_impossible")
-	wants(t, "an ambiguous path", get("/x/../admin"), "OK SHADOW_WOULD_DENY bad_request")
+	get := func(path string) *authv3.CheckResponse { return e.ask(newCheck("GET", "shop.example", path, nil)) }
+	expectOutcome(t, "open", get("/x"), "OK PERMIT ok")
+	expectOutcome(t, "what would be denied", get("/admin"), "OK SHADOW_WOULD_DENY access_denied")
+	expectOutcome(t, "what could not be masked", get("/masked"), "OK SHADOW_WOULD_DENY mask_impossible")
+	expectOutcome(t, "an ambiguous path", get("/x/../admin"), "OK SHADOW_WOULD_DENY bad_request")
 	ctx, cancel := context.WithTimeout(context.Background(), 400*time.Millisecond) // before the bound on steps is met
 	defer cancel()
-	slow, err := e.client.Check(ctx, held("GET", "shop.example", "/slow", nil))
+	slow, err := e.client.Check(ctx, newCheck("GET", "shop.example", "/slow", nil))
 	if err != nil {
 		t.Fatalf("a slow control: %v", err)
 	}
-	wants(t, "a slow control", slow, "OK PASS_THROUGH pending")
+	expectOutcome(t, "a slow control", slow, "OK PASS_THROUGH pending")
 	found := false
 	for _, event := range p.logged(4) {
 		custom, _ := event["custom"].(map[string]any)
@@ -346,16 +346,16 @@ func TestExtAuthzShadow(t *testing.T) {
 func TestExtAuthzFailsClosed(t *testing.T) {
 	p := newPlane(t)
 	b, e := grpcBouncer(t, p, func(c *Config) { c.DecisionDeadline = 2 * time.Second }) // longer than Envoy waits
-	wants(t, "no bundle", e.ask(held("GET", "shop.example", "/x", nil)), "503 DENY no_bundle")
+	expectOutcome(t, "no bundle", e.ask(newCheck("GET", "shop.example", "/x", nil)), "503 DENY no_bundle")
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, "package slow\n\nallow if {\n\tsome i in numbers.range(1, 4000)\n\tsome j in numbers.range(1, 4000)\n\ti * j == -1\n}\n"}}})
 	b.at(t, 1)
 	ctx, cancel := context.WithTimeout(context.Background(), 400*time.Millisecond) // before the bound on steps is met
 	defer cancel()
-	res, err := e.client.Check(ctx, held("GET", "shop.example", "/x", nil))
+	res, err := e.client.Check(ctx, newCheck("GET", "shop.example", "/x", nil))
 	if err != nil {
 		t.Fatalf("not within Envoy's time: %v", err)
 	}
-	wants(t, "a slow control", res, "503 DENY evaluation_error")
+	expectOutcome(t, "a slow control", res, "503 DENY evaluation_error")
 	if res.GetStatus().GetCode() != int32(codes.Unavailable) {
 		t.Errorf("gRPC's code is %d", res.GetStatus().GetCode())
 	}
@@ -367,16 +367,16 @@ func TestExtAuthzPeers(t *testing.T) {
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, allowAll}}})
 	ours, e := grpcBouncer(t, p, func(c *Config) { c.TrustedProxies = []string{"127.0.0.0/8"} })
 	ours.at(t, 1)
-	wants(t, "a named proxy", e.ask(held("GET", "shop.example", "/x", nil)), "OK PERMIT ok")
+	expectOutcome(t, "a named proxy", e.ask(newCheck("GET", "shop.example", "/x", nil)), "OK PERMIT ok")
 	others, e := grpcBouncer(t, p, func(c *Config) { c.TrustedProxies = []string{"192.0.2.1"} })
 	others.at(t, 1)
-	wants(t, "not a named proxy", e.ask(held("GET", "shop.example", "/x", nil)), "403 DENY untrusted_proxy")
+	expectOutcome(t, "not a named proxy", e.ask(newCheck("GET", "shop.example", "/x", nil)), "403 DENY untrusted_proxy")
 	if got := fetch(t, "GET", others.url+"/_bouncer/ext_authz/x", nil); got.status != 403 || got.header.Get(header.Status) != "untrusted_proxy" {
 		t.Errorf("over HTTP: %d %v", got.status, got.header)
 	}
 	p.publish(policySet{revision: 2, mode: "shadow", controls: []control{{1, 0, allowAll}}})
 	others.at(t, 2)
-	wants(t, "not a named proxy, in shadow", e.ask(held("GET", "shop.example", "/x", nil)), "OK SHADOW_WOULD_DENY untrusted_proxy")
+	expectOutcome(t, "not a named proxy, in shadow", e.ask(newCheck("GET", "shop.example", "/x", nil)), "OK SHADOW_WOULD_DENY untrusted_proxy")
 }
 
 // TestExtAuthzHTTP: the HTTP flavour, whose refusals are never 5xx.
@@ -466,7 +466,7 @@ func TestExtAuthzAtOnce(t *testing.T) {
 				if (i+n)%2 == 0 {
 					path, want = "/admin", int32(codes.PermissionDenied)
 				}
-				res, err := e.client.Check(context.Background(), held("GET", "shop.example", path, nil))
+				res, err := e.client.Check(context.Background(), newCheck("GET", "shop.example", path, nil))
 				if err != nil || res.GetStatus().GetCode() != want {
 					t.Errorf("%s: %v, %v", path, res, err)
 					return
@@ -493,10 +493,10 @@ func TestExtAuthzTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	wants(t, "over TLS", (&envoy{t, authv3.NewAuthorizationClient(conn)}).ask(held("GET", "shop.example", "/x", nil)), "OK PERMIT ok")
+	expectOutcome(t, "over TLS", (&envoy{t, authv3.NewAuthorizationClient(conn)}).ask(newCheck("GET", "shop.example", "/x", nil)), "OK PERMIT ok")
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if _, err := newEnvoy(t, addr).client.Check(ctx, held("GET", "shop.example", "/x", nil)); err == nil {
+	if _, err := newEnvoy(t, addr).client.Check(ctx, newCheck("GET", "shop.example", "/x", nil)); err == nil {
 		t.Error("plain text is answered")
 	}
 }

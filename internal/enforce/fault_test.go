@@ -272,7 +272,7 @@ func TestShadowChangesNothing(t *testing.T) {
 // connection ends: the server does not wait for the rest.
 func TestStalledBodyIsAnswered(t *testing.T) {
 	t.Parallel()
-	b := behindTemplates(t, http.NotFoundHandler())
+	b := startWithTemplates(t, http.NotFoundHandler())
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/mcp" { // a body that controls want to see
 			st, in := b.state.Load(), &request.Inbound{At: time.Now().Add(100*time.Millisecond - bodies.ClientPace), Method: r.Method, Path: r.URL.Path, Headers: r.Header}

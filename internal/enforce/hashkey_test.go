@@ -37,8 +37,8 @@ func TestHashesAreKeyed(t *testing.T) {
 		if want := fmt.Sprintf(`{"id":%q,"text":%[1]q}`, owner); got.status != 200 || got.body != want {
 			t.Errorf("%s: %d %s, and the header is %s", who, got.status, got.body, owner)
 		}
-		bare := sha256.Sum256([]byte("bea@example.com"))
-		if strings.Contains(got.body, hex.EncodeToString(bare[:])) {
+		plainDigest := sha256.Sum256([]byte("bea@example.com"))
+		if strings.Contains(got.body, hex.EncodeToString(plainDigest[:])) {
 			t.Errorf("%s: anybody can make this hash: %s", who, owner)
 		}
 		if before := seen[who]; before != "" && before != owner {

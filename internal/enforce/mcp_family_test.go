@@ -15,7 +15,7 @@ import (
 func TestNoMessageIsOverlooked(t *testing.T) {
 	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"delete_db","arguments":{"q":"all"}}}`
 	var came executed
-	b := behindTemplates(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	b := startWithTemplates(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		came.add(r.Method)
 		_, _ = w.Write([]byte("{}"))
 	}))

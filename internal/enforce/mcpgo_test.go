@@ -81,8 +81,8 @@ func officialServer(ran *executed) http.Handler {
 	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{Stateless: true})
 }
 
-// behindTemplates is a bouncer with both MCP templates before an MCP server.
-func behindTemplates(t *testing.T, h http.Handler) *running {
+// startWithTemplates is a bouncer with both MCP templates before an MCP server.
+func startWithTemplates(t *testing.T, h http.Handler) *running {
 	t.Helper()
 	app := newApplication(t, h.ServeHTTP)
 	p := newPlane(t)
@@ -124,7 +124,7 @@ func TestMCPGoReadsNothingElse(t *testing.T) {
 	var ran executed
 	server := mcpGoServer(&ran)
 	direct := newApplication(t, server.ServeHTTP)
-	b, official := behindTemplates(t, server), behindTemplates(t, officialServer(&ran))
+	b, official := startWithTemplates(t, server), startWithTemplates(t, officialServer(&ran))
 	dangerous := func(names []string) bool {
 		return slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "delete_db") || strings.Contains(n, "DROP") })
 	}
@@ -156,7 +156,7 @@ func TestMCPGoReadsNothingElse(t *testing.T) {
 // TestMCPGoClientUnchanged: the client of mcp-go speaks through the bouncer.
 func TestMCPGoClientUnchanged(t *testing.T) {
 	var ran executed
-	b := behindTemplates(t, mcpGoServer(&ran))
+	b := startWithTemplates(t, mcpGoServer(&ran))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	c, err := mcpclient.NewStreamableHttpClient(b.url+"/mcp", transport.WithHTTPHeaders(map[string]string{"X-Auth-Request-User": "ann", "X-Auth-Request-Groups": "staff"}))

@@ -125,8 +125,8 @@ var pathForms = []struct {
 
 var parameters = regexp.MustCompile(`([^/]);[^/]*`)
 
-// bare is a path without the parameters of its segments.
-func bare(path string) string { return parameters.ReplaceAllString(path, "$1") }
+// withoutParameters is a path without the parameters of its segments.
+func withoutParameters(path string) string { return parameters.ReplaceAllString(path, "$1") }
 
 // tellPath permits all and says as its reason which path it decided on.
 const tellPath = "package tell\n\nallow := true\n\nreason := input.resource.path\n"
@@ -164,7 +164,7 @@ func TestPathForms(t *testing.T) {
 				forwarded++
 				path, _, _ := strings.Cut(seen[0].RequestURI, "?")
 				events := p.logged(refused)
-				if decided := events[len(events)-1]["result"].(map[string]any)["reason"]; decided != bare(path) {
+				if decided := events[len(events)-1]["result"].(map[string]any)["reason"]; decided != withoutParameters(path) {
 					t.Errorf("%q: decided on %q, forwarded %q", f.target, decided, path)
 				}
 			}
@@ -289,7 +289,7 @@ func FuzzDecidedIsForwarded(f *testing.F) {
 		}
 		v := b.judge.Decide(t.Context(), st, &in, identity.Nobody(), nil)
 		path, query, _ := strings.Cut(seen, "?")
-		decided := bare(path)
+		decided := withoutParameters(path)
 		if v.Decision.Path != decided || v.Decision.Reason != decided[:min(len(decided), 1024)] || query != in.Query {
 			t.Fatalf("%q: decided on %q, the control saw %q, forwarded %q", target, v.Decision.Path, v.Decision.Reason, seen)
 		}

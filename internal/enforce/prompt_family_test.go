@@ -26,7 +26,7 @@ func utf16le(s string) string {
 // takes and another does not. X is the attack: none of these reaches the model.
 func TestNoFormIsOverlooked(t *testing.T) {
 	fulltest.Only(t)
-	b, app := behindAITemplates(t, func(w http.ResponseWriter, r *http.Request) {
+	b, app := startWithAITemplates(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		fmt.Fprint(w, "{}")
 	})

@@ -24,8 +24,8 @@ import (
 // orderText is what the servers serve below /orders.
 const orderText = "the secret of order 17"
 
-// announced runs a server and returns its address, which it prints.
-func announced(t *testing.T, cmd *exec.Cmd, address *regexp.Regexp) string {
+// startServer runs a server and returns its address, which it prints.
+func startServer(t *testing.T, cmd *exec.Cmd, address *regexp.Regexp) string {
 	t.Helper()
 	out, in, err := os.Pipe()
 	if err != nil {
@@ -71,8 +71,8 @@ func announced(t *testing.T, cmd *exec.Cmd, address *regexp.Regexp) string {
 
 const expressVersion = "4.21.2"
 
-// express is an Express application with the default routing, from the npm registry.
-func express(t *testing.T) string {
+// startExpress is an Express application with the default routing, from the npm registry.
+func startExpress(t *testing.T) string {
 	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
@@ -101,7 +101,7 @@ const s = app.listen(0, "127.0.0.1", () => console.log("at 127.0.0.1:" + s.addre
 	if err := os.WriteFile(script, []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return announced(t, exec.Command(node, script), regexp.MustCompile(`at (127\.0\.0\.1:\d+)`))
+	return startServer(t, exec.Command(node, script), regexp.MustCompile(`at (127\.0\.0\.1:\d+)`))
 }
 
 // jetty is a Jetty that serves files, as Debian packages it.
@@ -141,7 +141,7 @@ func jetty(t *testing.T) string {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return announced(t, exec.Command(java, "-Xmx128m", "-cp", strings.Join(jars, ":"), "org.eclipse.jetty.xml.XmlConfiguration", config),
+	return startServer(t, exec.Command(java, "-Xmx128m", "-cp", strings.Join(jars, ":"), "org.eclipse.jetty.xml.XmlConfiguration", config),
 		regexp.MustCompile(`Started ServerConnector.*\{(127\.0\.0\.1:\d+)\}`))
 }
 
@@ -152,7 +152,7 @@ func django(t *testing.T) string {
 	if exec.Command(python, "-c", "import django").Run() != nil {
 		apptest.Missing(t, "Debian's python3-django is not installed")
 	}
-	return announced(t, exec.Command(python, "-u", "-c", `
+	return startServer(t, exec.Command(python, "-u", "-c", `
 from wsgiref.simple_server import make_server
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
@@ -169,14 +169,14 @@ server.serve_forever()
 `), regexp.MustCompile(`at (127\.0\.0\.1:\d+)`))
 }
 
-// rails is the router of Rails behind Puma, as Debian packages both.
-func rails(t *testing.T) string {
+// startRails is the router of Rails behind Puma, as Debian packages both.
+func startRails(t *testing.T) string {
 	t.Helper()
 	ruby, err := exec.LookPath("ruby")
 	if err != nil || exec.Command(ruby, "-e", `require "action_controller"; require "puma"`).Run() != nil {
 		apptest.Missing(t, "Debian's ruby-actionpack and puma are not installed")
 	}
-	return announced(t, exec.Command(ruby, "-e", `
+	return startServer(t, exec.Command(ruby, "-e", `
 require "action_controller"
 require "puma"
 require "puma/server"
@@ -225,7 +225,7 @@ func TestServersThatFold(t *testing.T) {
 		start func(*testing.T) string
 		folds string // a spelling that this server does serve
 	}{
-		"Express": {express, "/ORDERS/17"}, "Jetty": {jetty, "/orders;x/17"}, "Django": {django, "/orders/17/"}, "Rails": {rails, "/orders/17.json"},
+		"Express": {startExpress, "/ORDERS/17"}, "Jetty": {jetty, "/orders;x/17"}, "Django": {django, "/orders/17/"}, "Rails": {startRails, "/orders/17.json"},
 		"Windows": {windows, "/Orders./17"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -46,7 +46,7 @@ used if input.mcp.arguments
 				}
 			}
 			told := fmt.Sprint(p.logged(2))
-			if strings.Contains(told, "4111") || strings.Contains(told, "canary") || strings.Count(told, "two socks") != 2 || strings.Count(told, "[redacted]") < 4 {
+			if strings.Contains(told, "4111 ") || strings.Contains(told, "canary") || strings.Count(told, "two socks") != 2 || strings.Count(told, "[redacted]") < 4 {
 				t.Errorf("%s, %s: %s", mode, level, told)
 			}
 		}

@@ -36,9 +36,9 @@ var modelCalls = []struct{ method, path, header, dialect string }{
 	{"POST", "/anything", "", llm.Gemini}, // by the resource's ai_provider
 }
 
-// reads gives the message that a provider's client takes out of an error, or what
+// readError gives the message that a provider's client takes out of an error, or what
 // it misses.
-func reads(dialect string, status int, header http.Header, text string) string {
+func readError(dialect string, status int, header http.Header, text string) string {
 	var all map[string]any
 	if err := json.Unmarshal([]byte(text), &all); err != nil {
 		return err.Error()
@@ -110,7 +110,7 @@ func TestRefusalsSpeakTheProvider(t *testing.T) {
 			if got.status != status {
 				t.Fatalf("%s %s: %d %s, want %d", c.method, c.path, got.status, got.body, status)
 			}
-			if m := reads(c.dialect, status, got.header, got.body); !strings.HasPrefix(m, tc.reason) {
+			if m := readError(c.dialect, status, got.header, got.body); !strings.HasPrefix(m, tc.reason) {
 				t.Errorf("%d %s: the client of %s reads %q of %s", status, c.path, c.dialect, m, got.body)
 			}
 			if (got.header.Get("WWW-Authenticate") != "") != (status == 401) {
@@ -132,7 +132,7 @@ func TestRefusalsSpeakTheProvider(t *testing.T) {
 				t.Errorf("%d for %s: %v: %s does not say what can be requested", status, provider, err, body)
 			}
 			refuse.Header(header.Set, &request.Inbound{ID: "r"}, provider, "d", request.Refuse(status, "some_code", "why"))
-			if m := reads(provider, status, header, string(body)); m != `say "why"` || !strings.Contains(string(body), `"decision_id":"d"`) {
+			if m := readError(provider, status, header, string(body)); m != `say "why"` || !strings.Contains(string(body), `"decision_id":"d"`) {
 				t.Errorf("%d for %s: %q of %s", status, provider, m, body)
 			}
 		}
@@ -192,7 +192,7 @@ func TestAnonymousIsAskedWhereATokenHelps(t *testing.T) {
 				t.Errorf("%d %s, %s: %d %q, want %d", i, tc.name, way, got.status, challenge, tc.want)
 			}
 		}
-		if got := e.ask(held("GET", "app.test", "/admin", nil)).GetDeniedResponse().GetStatus().GetCode(); int(got) != tc.want {
+		if got := e.ask(newCheck("GET", "app.test", "/admin", nil)).GetDeniedResponse().GetStatus().GetCode(); int(got) != tc.want {
 			t.Errorf("%s, Envoy: %d, want %d", tc.name, got, tc.want)
 		}
 	}

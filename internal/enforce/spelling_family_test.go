@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// lax decodes what strict decoders leave: overlong UTF-8, UTF-16 escapes of IIS (%u002f),
+// decodeLeniently decodes what strict decoders leave: overlong UTF-8, UTF-16 escapes of IIS (%u002f),
 // and bytes of Latin-1.
-func lax(s string) string {
+func decodeLeniently(s string) string {
 	for _, pair := range [][2]string{
 		{"%c0%af", "/"}, {"%e0%80%af", "/"}, {"%f0%80%80%af", "/"}, {"%c1%9c", `\`}, {"%c0%ae", "."}, {"%c1%af", "o"}, {"%c1%8f", "O"}, {"%c0%bb", ";"}, {"%c0%80", "\x00"},
 	} {
@@ -47,8 +47,8 @@ func trimSpace(s string) string { return eachSegment(s, strings.TrimSpace) }
 
 // furtherReadings are servers beside those of TestEverySpellingIsDecidedOn.
 var furtherReadings = map[string][]reading{
-	"overlong UTF-8":           {lax, decode, slashes, clean},
-	"IIS with %u":              {lax, decode, slashes, clean, trimEnds, strings.ToLower, clean},
+	"overlong UTF-8":           {decodeLeniently, decode, slashes, clean},
+	"IIS with %u":              {decodeLeniently, decode, slashes, clean, trimEnds, strings.ToLower, clean},
 	"C strings, once":          {decode, endsAt("\x00"), clean},
 	"lines":                    {decode, endsAt("\n"), endsAt("\r"), clean},
 	"white space":              {decode, trimSpace, clean},

@@ -16,8 +16,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// toldOfTools are the events in the decision log that say which tools changed.
-func toldOfTools(p *plane, want int) (told []map[string]any) {
+// reportedTools are the events in the decision log that say which tools changed.
+func reportedTools(p *plane, want int) (told []map[string]any) {
 	p.wait("the changes in the log", func() bool {
 		told = told[:0]
 		for _, e := range p.events {
@@ -77,7 +77,7 @@ func TestShadowHearsTools(t *testing.T) {
 				t.Errorf("%d changes of what stayed", n)
 			}
 			list("sends all to us: ")
-			told := toldOfTools(p, 1)
+			told := reportedTools(p, 1)
 			if got := fmt.Sprint(told[0]["custom"].(map[string]any)["tools"]); !strings.Contains(got, "search") || !strings.Contains(got, "mail") {
 				t.Errorf("told: %v", told[0])
 			}

@@ -1,4 +1,4 @@
-// Package freeport hands tests addresses that nobody listens on.
+// Package freeport gives tests addresses on loopback: free ones, and servers of raw connections.
 package freeport
 
 import (

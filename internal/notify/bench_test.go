@@ -129,8 +129,8 @@ func (b *bench) channel(d Draft) Channel {
 	return c
 }
 
-// tell queues notes for all channels.
-func (b *bench) tell(notes ...Note) {
+// queue queues notes for all channels.
+func (b *bench) queue(notes ...Note) {
 	b.Helper()
 	ctx := context.Background()
 	err := b.stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {

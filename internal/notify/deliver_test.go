@@ -38,7 +38,7 @@ func TestStates(t *testing.T) {
 		three := 3
 		ch := b.channel(Draft{Endpoint: r.URL, MaxAttempts: &three, Credential: "s3cret-of-hmac"})
 		r.set(func(recorded) (int, string) { return 500, "" })
-		b.tell(Note{Alert: "x", Fault: "f", Title: "t"})
+		b.queue(Note{Alert: "x", Fault: "f", Title: "t"})
 		one := func(status string, attempts int, pause time.Duration) {
 			t.Helper()
 			d := b.deliveries(DeliveryFilter{Channel: ch.ID})[0]
@@ -99,7 +99,7 @@ func TestAnswersThatCannotBeStored(t *testing.T) {
 		} {
 			b := newBench(t, c)
 			ch := b.channel(Draft{Name: what, Endpoint: newReceiver(t).URL})
-			b.tell(Note{Alert: "x", Fault: what, Title: "t"})
+			b.queue(Note{Alert: "x", Fault: what, Title: "t"})
 			d := &Deliverer{Service: b.Service, Holder: "a", Logger: slog.New(slog.DiscardHandler)}
 			var due []parcel
 			err := b.stores.Write(t.Context(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
@@ -135,7 +135,7 @@ func TestOneFaultKeepsItsOrder(t *testing.T) {
 			}
 			return 200, ""
 		})
-		b.tell(Note{Fault: "bad", Title: "first"}, Note{Fault: "good", Title: "other"}, Note{Fault: "bad", Title: "second", Resolved: true})
+		b.queue(Note{Fault: "bad", Title: "first"}, Note{Fault: "good", Title: "other"}, Note{Fault: "bad", Title: "second", Resolved: true})
 		b.round("a", ch)
 		var seen []string
 		for _, c := range r.list() {
@@ -164,7 +164,7 @@ func TestReplicas(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
 		ch := b.channel(Draft{Endpoint: r.URL})
-		b.tell(Note{Fault: "f"})
+		b.queue(Note{Fault: "f"})
 		err := c.Write(context.Background(), scope.DefaultTenant, func(tx *db.Tx) error {
 			_, err := job.HoldLane(context.Background(), tx, lanes, ch.ID, "dead", b.clock.now())
 			return err
@@ -178,7 +178,7 @@ func TestReplicas(t *testing.T) {
 		b.clock.move(job.LaneTime + time.Second)
 		b.run(3)
 		for i := range 30 {
-			b.tell(Note{Fault: fmt.Sprint("f", i)})
+			b.queue(Note{Fault: fmt.Sprint("f", i)})
 		}
 		b.eventually(func() error {
 			if n := len(b.deliveries(DeliveryFilter{Status: Sent})); n != 31 {
@@ -203,7 +203,7 @@ func TestADeadReceiverHoldsUpNoOther(t *testing.T) {
 		t.Cleanup(func() { close(over) }) // before the deliverers are waited for
 		b.run(1)
 		for i := range 20 {
-			b.tell(Note{Fault: fmt.Sprint("f", i)})
+			b.queue(Note{Fault: fmt.Sprint("f", i)})
 		}
 		b.eventually(func() error {
 			if n := len(alive.list()); n < 20 {
@@ -239,7 +239,7 @@ func TestWhoIsTold(t *testing.T) {
 			}
 			return strings.Join(names, " ")
 		}
-		b.tell(
+		b.queue(
 			Note{Fault: "s", Env: scope.Sandbox, Severity: format.Warning}, Note{Fault: "p", Env: scope.Production, Severity: format.Critical},
 			Note{Fault: "t", Severity: format.Error}, Note{Fault: "nobody heard", Severity: format.Error, Resolved: true},
 		)
@@ -248,7 +248,7 @@ func TestWhoIsTold(t *testing.T) {
 				t.Errorf("%s: told %q, want %q", fault, got, want)
 			}
 		}
-		b.tell(Note{Fault: "p", Severity: format.Info, Resolved: true}, Note{Fault: "t", Resolved: true}, Note{Fault: "t", Resolved: true})
+		b.queue(Note{Fault: "p", Severity: format.Info, Resolved: true}, Note{Fault: "t", Resolved: true}, Note{Fault: "t", Resolved: true})
 		for fault, want := range map[string]string{"s": "", "p": "production", "t": "all error production", "nobody heard": ""} {
 			if got := told(fault, true); got != want {
 				t.Errorf("the end of %s: told %q, want %q", fault, got, want)
@@ -284,7 +284,7 @@ func TestKeyRotation(t *testing.T) {
 		}
 		// A key that is gone: the messages fail, and end as dead letters.
 		b.Box, _ = secret.New([32]byte{9})
-		b.tell(Note{Fault: "f"})
+		b.queue(Note{Fault: "f"})
 		b.round("a", ch)
 		if d := b.deliveries(DeliveryFilter{Status: Failed}); len(d) != 1 || !strings.Contains(d[0].Error, "credential") {
 			t.Errorf("%+v", d)
@@ -363,7 +363,7 @@ func TestStops(t *testing.T) {
 		over := make(chan struct{})
 		r.set(func(recorded) (int, string) { cancel(); <-over; return 200, "" })
 		t.Cleanup(func() { close(over) })
-		b.tell(Note{Fault: "f"})
+		b.queue(Note{Fault: "f"})
 		d := &Deliverer{Service: b.Service, Holder: "a", Logger: slog.New(slog.DiscardHandler)}
 		if _, err := d.runLane(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: ch.ID}, func() {}); err != nil {
 			t.Fatal(err)

@@ -58,7 +58,7 @@ func TestQuietHours(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
 		ch := b.channel(Draft{Endpoint: r.URL, QuietHours: b.around()})
-		b.tell(Note{Fault: "a", Title: "a1", Severity: format.Warning}, Note{Fault: "b", Title: "b1"}, Note{Fault: "c", Title: "c1", Severity: format.Critical},
+		b.queue(Note{Fault: "a", Title: "a1", Severity: format.Warning}, Note{Fault: "b", Title: "b1"}, Note{Fault: "c", Title: "c1", Severity: format.Critical},
 			Note{Fault: "a", Title: "a2", Resolved: true, Severity: format.Info})
 		b.round("a", ch)
 		if got := titles(r.sent(t)); got != "c1" {
@@ -113,7 +113,7 @@ func TestQuietHoursHoldRetries(t *testing.T) {
 		now := b.clock.now()
 		ch := b.channel(Draft{Endpoint: r.URL, QuietHours: &QuietHours{From: now.Add(10 * time.Minute).Format("15:04"), To: now.Add(time.Hour).Format("15:04")}})
 		r.set(func(recorded) (int, string) { return 500, "" })
-		b.tell(Note{Fault: "f", Title: "first"}, Note{Fault: "f", Title: "second"})
+		b.queue(Note{Fault: "f", Title: "first"}, Note{Fault: "f", Title: "second"})
 		b.round("a", ch)
 		r.set(func(recorded) (int, string) { return 200, "" })
 		b.clock.move(20 * time.Minute)
@@ -121,7 +121,7 @@ func TestQuietHoursHoldRetries(t *testing.T) {
 		if held := b.deliveries(DeliveryFilter{Status: Held}); len(held) != 2 || held[1].Attempts != 1 {
 			t.Fatalf("held: %+v", held)
 		}
-		b.tell(Note{Fault: "f", Title: "critical", Severity: format.Critical})
+		b.queue(Note{Fault: "f", Title: "critical", Severity: format.Critical})
 		b.round("a", ch)
 		if got := titles(r.sent(t)); got != "first critical" {
 			t.Fatalf("arrived %q", got)
@@ -143,16 +143,16 @@ func TestDigestOfABurst(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
 		ch := b.channel(Draft{Endpoint: r.URL, DigestWindow: 600})
-		b.tell(Note{Fault: "1", Title: "1"}, Note{Fault: "2", Title: "2"}, Note{Fault: "3", Title: "3"})
+		b.queue(Note{Fault: "1", Title: "1"}, Note{Fault: "2", Title: "2"}, Note{Fault: "3", Title: "3"})
 		b.round("a", ch)
-		b.tell(Note{Fault: "4", Title: "4"}, Note{Fault: "5", Title: "critical", Severity: format.Critical})
+		b.queue(Note{Fault: "4", Title: "4"}, Note{Fault: "5", Title: "critical", Severity: format.Critical})
 		b.round("a", ch)
 		if got := titles(r.sent(t)); got != "1 critical" {
 			t.Fatalf("within the window arrived %q", got)
 		}
 		b.clock.move(10*time.Minute + time.Second)
 		b.round("a", ch)
-		b.tell(Note{Fault: "6", Title: "6"})
+		b.queue(Note{Fault: "6", Title: "6"})
 		b.round("a", ch)
 		if got := titles(r.sent(t)); got != "1 critical (2 3 4)" {
 			t.Fatalf("after the window arrived %q", got)
@@ -160,7 +160,7 @@ func TestDigestOfABurst(t *testing.T) {
 		b.clock.move(10*time.Minute + time.Second)
 		b.round("a", ch)
 		b.clock.move(10*time.Minute + time.Second)
-		b.tell(Note{Fault: "7", Title: "7"})
+		b.queue(Note{Fault: "7", Title: "7"})
 		b.round("a", ch)
 		if got := titles(r.sent(t)); got != "1 critical (2 3 4) 6 7" {
 			t.Errorf("in the end arrived %q", got)
@@ -174,7 +174,7 @@ func TestADigestFails(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
 		ch := b.channel(Draft{Endpoint: r.URL, QuietHours: b.around()})
-		b.tell(Note{Fault: "a", Title: "a1"}, Note{Fault: "b", Title: "b1"})
+		b.queue(Note{Fault: "a", Title: "a1"}, Note{Fault: "b", Title: "b1"})
 		b.round("a", ch)
 		r.set(func(c recorded) (int, string) {
 			if strings.Contains(c.body, `"alert":"digest"`) {
@@ -184,7 +184,7 @@ func TestADigestFails(t *testing.T) {
 		})
 		b.clock.move(61 * time.Minute)
 		b.round("a", ch)
-		b.tell(Note{Fault: "a", Title: "a2", Resolved: true}, Note{Fault: "c", Title: "c1"})
+		b.queue(Note{Fault: "a", Title: "a2", Resolved: true}, Note{Fault: "c", Title: "c1"})
 		b.round("a", ch)
 		if got := titles(r.sent(t)); got != "(a1 b1) c1" {
 			t.Fatalf("arrived %q", got)
@@ -210,7 +210,7 @@ func TestQuietHoursOfPagers(t *testing.T) {
 		}
 		d.DigestWindow, d.QuietHours = 0, b.around()
 		ch := b.channel(d)
-		b.tell(Note{Fault: "a", Title: "a1"}, Note{Fault: "b", Title: "b1"}, Note{Fault: "a", Title: "a2", Resolved: true})
+		b.queue(Note{Fault: "a", Title: "a1"}, Note{Fault: "b", Title: "b1"}, Note{Fault: "a", Title: "a2", Resolved: true})
 		b.round("a", ch)
 		if n := len(r.list()); n != 0 {
 			t.Fatalf("%d calls in quiet hours", n)
@@ -238,7 +238,7 @@ func TestAChangeEndsTheHold(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
 		ch := b.channel(Draft{Endpoint: r.URL, QuietHours: b.around()})
-		b.tell(Note{Fault: "a", Title: "a1"}, Note{Fault: "b", Title: "b1"})
+		b.queue(Note{Fault: "a", Title: "a1"}, Note{Fault: "b", Title: "b1"})
 		b.round("a", ch)
 		after, err := b.Update(context.Background(), admin, ch.ID, Change{QuietHours: patch.Clear[QuietHours]()}, 0)
 		if err != nil || after.QuietHours != nil {
@@ -276,7 +276,7 @@ func TestNothingIsLost(t *testing.T) {
 					n++
 					fault, id := fmt.Sprint("f", course, "-", random.IntN(3)), fmt.Sprintf("ntf_%d_%d", course, n)
 					told[fault] = append(told[fault], id)
-					b.tell(Note{ID: id, Fault: fault, Title: id, Severity: format.Severities()[random.IntN(3)]})
+					b.queue(Note{ID: id, Fault: fault, Title: id, Severity: format.Severities()[random.IntN(3)]})
 				}
 				b.round(fmt.Sprint(random.IntN(2)), ch)
 				b.clock.move(time.Duration(random.IntN(1200)) * time.Second)

@@ -198,7 +198,7 @@ func TestMail(t *testing.T) {
 					d.Credential = c.credential
 				}
 				ch := b.channel(d)
-				b.tell(Note{
+				b.queue(Note{
 					Fault: "f", Severity: format.Critical, Title: "Der Bouncer „edge“ ist weg\r\nBcc: eve@example.com", Text: "Ärger\n.\nQUIT", Env: scope.Sandbox,
 					Facts: []format.Fact{{Name: "api_key", Value: "k3y"}, {Name: "bouncer", Value: "edge"}}, Path: "/bouncers/4",
 				})

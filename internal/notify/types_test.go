@@ -32,13 +32,13 @@ func TestTicketIsRemembered(t *testing.T) {
 			return 200, `{"result":{"sys_id":"x"}}`
 		})
 		ch := b.channel(Draft{Type: format.ServiceNow, Endpoint: r.URL, Credential: map[string]any{"username": "robot", "password": "passw0rd"}})
-		b.tell(Note{Fault: "f", Title: "one"}, Note{Fault: "f", Title: "two"}, Note{Fault: "g", Title: "other"})
+		b.queue(Note{Fault: "f", Title: "one"}, Note{Fault: "f", Title: "two"}, Note{Fault: "g", Title: "other"})
 		b.round("a", ch)
-		b.tell(Note{Fault: "f", Title: "three"})
+		b.queue(Note{Fault: "f", Title: "three"})
 		b.round("b", ch)
-		b.tell(Note{Fault: "f", Title: "over", Resolved: true})
+		b.queue(Note{Fault: "f", Title: "over", Resolved: true})
 		b.round("a", ch)
-		b.tell(Note{Fault: "f", Title: "again"})
+		b.queue(Note{Fault: "f", Title: "again"})
 		b.round("b", ch)
 		var seen []string
 		for _, call := range r.list() {
@@ -62,7 +62,7 @@ func TestRetryAfter(t *testing.T) {
 		b, r := newBench(t, c), newReceiver(t)
 		r.set(func(recorded) (int, string) { return 429, `{"ok":false,"error":"ratelimited"}` })
 		ch := b.channel(Draft{Type: format.Slack, Endpoint: r.URL, Settings: map[string]any{"channel": "C1"}, Credential: "xoxb-of-the-channel"})
-		b.tell(Note{Fault: "one"}, Note{Fault: "two"})
+		b.queue(Note{Fault: "one"}, Note{Fault: "two"})
 		b.round("a", ch)
 		r.set(func(recorded) (int, string) { return 200, `{"ok":true}` })
 		b.round("a", ch)

@@ -62,7 +62,7 @@ func findBeside(ctx context.Context, tx *db.Tx, p Policy) (beside, error) {
 // warnings reports what stays active beside p.
 func (b beside) warnings(p Policy) []Warning {
 	var out []Warning
-	tell := func(code, text string, list []Policy) {
+	warn := func(code, text string, list []Policy) {
 		if len(list) == 0 {
 			return
 		}
@@ -77,8 +77,8 @@ func (b beside) warnings(p Policy) []Warning {
 	if !p.live() {
 		text = "for the same resource; once this one is active, they decide beside it"
 	}
-	tell("same_name_active", text, b.same)
-	tell("same_name_elsewhere", "for other resources, which do not change", b.elsewhere)
+	warn("same_name_active", text, b.same)
+	warn("same_name_elsewhere", "for other resources, which do not change", b.elsewhere)
 	return out
 }
 

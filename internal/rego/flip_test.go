@@ -359,8 +359,12 @@ func flipTemplates(t *testing.T, y *tally) {
 		if issues != nil {
 			t.Fatal(issues)
 		}
+		shipped, err := tpl.Fill(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 		var inputs []map[string]any
-		for _, k := range tpl.Cases() {
+		for _, k := range shipped.Cases {
 			inputs = append(inputs, asMap(t, k.Input))
 		}
 		for _, x := range tpl.Traffic().Exchanges {

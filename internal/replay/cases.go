@@ -180,7 +180,7 @@ func (s *Service) filtered(ctx context.Context, sc scope.Scope, p Picked) ([]aud
 	}
 	s.Audit.WaitShipped(ctx)
 	var out, some []audit.Decision
-	look := func() error {
+	takeInputs := func() error {
 		err := s.Audit.FillInputs(ctx, sc, some)
 		for _, d := range some {
 			if len(d.Input) > 0 && len(out) < p.Limit {
@@ -196,10 +196,10 @@ func (s *Service) filtered(ctx context.Context, sc scope.Scope, p Picked) ([]aud
 		if some = append(some, *d); len(some) < inputsAtOnce {
 			return nil
 		}
-		return look()
+		return takeInputs()
 	})
 	if err == nil {
-		err = look()
+		err = takeInputs()
 	}
 	if errors.Is(err, errEnough) {
 		err = nil

@@ -159,7 +159,7 @@ func TestFailedSync(t *testing.T) {
 					t.Fatal(err)
 				}
 				l = open(t, Config{Dir: dir})
-				if r := l.Recovery(); r.Records != 7 {
+				if r := l.recovery; r.Records != 7 {
 					t.Errorf("recovered %+v", r)
 				}
 				rest, last := drain(t, l, 100)

@@ -76,7 +76,7 @@ func healAndDie(dir, step string) {
 		fmt.Println("error", err)
 		os.Exit(1)
 	}
-	at += fmt.Sprint("-", l.Recovery().Records)
+	at += fmt.Sprint("-", l.recovery.Records)
 	for i := range 40 {
 		if i == 20 { // half is on disk for certain
 			l.forceSync()
@@ -130,8 +130,8 @@ func TestKillInHealing(t *testing.T) {
 					}
 					found[rec] = true
 				}
-				if len(found) != len(want) || l.Recovery().DamagedBytes != 0 {
-					t.Errorf("%d of %d records; recovery %+v", len(found), len(want), l.Recovery())
+				if len(found) != len(want) || l.recovery.DamagedBytes != 0 {
+					t.Errorf("%d of %d records; recovery %+v", len(found), len(want), l.recovery)
 				}
 				after := fmt.Sprint("after ", len(want))
 				if err := l.Append([]byte(after)); err != nil {

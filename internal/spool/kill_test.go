@@ -29,7 +29,7 @@ func writeForever(dir string) {
 		fmt.Println("error", err)
 		os.Exit(1)
 	}
-	start := l.Recovery().Records
+	start := l.recovery.Records
 	for w := range 8 {
 		go func() {
 			for i := 0; ; i++ {
@@ -97,11 +97,11 @@ func TestKill(t *testing.T) {
 		}
 		for name := range acked {
 			if !found[name] {
-				t.Fatalf("round %d: %s is lost (of %d acknowledged; recovery %+v)", round, name, len(acked), l.Recovery())
+				t.Fatalf("round %d: %s is lost (of %d acknowledged; recovery %+v)", round, name, len(acked), l.recovery)
 			}
 		}
-		if l.Recovery().DamagedBytes != 0 {
-			t.Errorf("damage: %+v", l.Recovery())
+		if l.recovery.DamagedBytes != 0 {
+			t.Errorf("damage: %+v", l.recovery)
 		}
 		if err := l.Close(); err != nil {
 			t.Fatal(err)

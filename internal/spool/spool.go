@@ -87,8 +87,8 @@ type file interface {
 	Close() error
 }
 
-// Recovery is what Open found.
-type Recovery struct {
+// recovery is what Open found.
+type recovery struct {
 	Records      int64 // records that wait to be delivered
 	CutBytes     int64 // the torn tail: no Append returned for what is in it
 	DamagedBytes int64 // bytes among the records that were none
@@ -99,7 +99,7 @@ type Recovery struct {
 type Log struct {
 	cfg      Config
 	lockFile *os.File
-	recovery Recovery
+	recovery recovery
 	more     chan struct{} // holds a token when there may be records to read
 	closing  chan struct{}
 	synced   sync.WaitGroup
@@ -195,9 +195,6 @@ func lockDir(dir string) (*os.File, error) {
 }
 
 func newBatch(buf []byte) *batch { return &batch{buf: buf[:0]} }
-
-// Recovery is what Open found.
-func (l *Log) Recovery() Recovery { return l.recovery }
 
 // Append adds records and returns once they are written, together or not at
 // all. An empty record, one over MaxRecord, a full log or a failing disk are

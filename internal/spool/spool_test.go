@@ -104,8 +104,8 @@ func TestOrderAckAndReopen(t *testing.T) {
 		t.Errorf("append after close: %v", err)
 	}
 	l = open(t, Config{Dir: dir, SegmentBytes: 200})
-	if l.Depth() != 30 || l.Recovery().Records != 30 || l.Recovery().DamagedBytes != 0 {
-		t.Errorf("depth %d, recovery %+v", l.Depth(), l.Recovery())
+	if l.Depth() != 30 || l.recovery.Records != 30 || l.recovery.DamagedBytes != 0 {
+		t.Errorf("depth %d, recovery %+v", l.Depth(), l.recovery)
 	}
 	add(t, l, numbers(51, 60)...)
 	rest, last := drain(t, l, 7)

@@ -92,7 +92,7 @@ func TestEmptyParameters(t *testing.T) {
 			}
 		}
 		ctl := compile(t, id, text+tpl.source[at:])
-		for _, tc := range tpl.Cases() {
+		for _, tc := range tpl.cases {
 			if out := evaluate(t, ctl, document(t, tc.Input)); out.Err != nil {
 				t.Errorf("%s: %s: %v", id, tc.Name, out.Err)
 			}

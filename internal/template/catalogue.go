@@ -142,9 +142,6 @@ func (c *Catalogue) Get(id string) (Template, bool) {
 // Source is the control as shipped, with the defaults in it.
 func (t Template) Source() string { return t.source }
 
-// Cases are all test cases.
-func (t Template) Cases() []Case { return slices.Clone(t.cases) }
-
 // Traffic is the example traffic.
 func (t Template) Traffic() Traffic { return t.traffic }
 

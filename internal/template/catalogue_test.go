@@ -211,7 +211,7 @@ func TestCases(t *testing.T) {
 		ctl := compile(t, id, tpl.Source())
 		t.Run(id, func(t *testing.T) {
 			granted, refused := 0, 0
-			for _, tc := range tpl.Cases() {
+			for _, tc := range tpl.cases {
 				t.Run(tc.Name, func(t *testing.T) {
 					out := both(t, ctl, document(t, tc.Input))
 					judge(t, out, tc.Effect, tc.Reason, tc.Mask)
@@ -242,7 +242,7 @@ func TestHostileInputs(t *testing.T) {
 			tpl, _ := c.Get(id)
 			ctl := compile(t, id, tpl.Source())
 			inputs, seen := []map[string]any{{}}, map[string]bool{}
-			for _, tc := range tpl.Cases() {
+			for _, tc := range tpl.cases {
 				for _, path := range paths(tc.Input, nil) {
 					if key := fmt.Sprint(path); seen[key] {
 						continue

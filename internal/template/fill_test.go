@@ -36,7 +36,7 @@ func TestFill(t *testing.T) {
 	}
 	for _, enrichment := range []map[string]any{nil, {"egress_destinations": nil}, {"egress_destinations": []string{}}, {"egress_destinations": "a.example"}} {
 		f, err := tpl.Fill(enrichment)
-		if err != nil || f.Source != tpl.Source() || len(f.Cases) != len(tpl.Cases()) {
+		if err != nil || f.Source != tpl.Source() || len(f.Cases) != len(tpl.cases) {
 			t.Errorf("%v changes the control: %v", enrichment, err)
 		}
 	}

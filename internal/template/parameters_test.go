@@ -71,7 +71,7 @@ func TestParameters(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctl := compile(t, tc.id, tpl.with(tc.parameter, tc.literal))
-			judge(t, evaluate(t, ctl, document(t, mergeInto(tpl.Cases()[0].Input, over))), tc.effect, tc.reason, nil)
+			judge(t, evaluate(t, ctl, document(t, mergeInto(tpl.cases[0].Input, over))), tc.effect, tc.reason, nil)
 		})
 	}
 }

@@ -10,37 +10,22 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // hostileDirectory answers the first request of each connection with an LDAP message of its own.
 func hostileDirectory(t *testing.T, message []byte) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all sync.WaitGroup
-	t.Cleanup(func() { _ = l.Close(); all.Wait() })
-	all.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() {
-				defer conn.Close()
-				request := make([]byte, 1024)
-				if _, err := conn.Read(request); err != nil {
-					return
-				}
-				if _, err := conn.Write(message); err == nil {
-					_, _ = conn.Read(request) // until the other side has seen enough
-				}
-			})
+	return "ldap://" + freeport.Accept(t, func(conn net.Conn) {
+		request := make([]byte, 1024)
+		if _, err := conn.Read(request); err != nil {
+			return
+		}
+		if _, err := conn.Write(message); err == nil {
+			_, _ = conn.Read(request) // until the other side has seen enough
 		}
 	})
-	return "ldap://" + l.Addr().String()
 }
 
 // extended is an LDAP message with an extended response of such a content.

@@ -70,7 +70,7 @@ func startLSP(t *testing.T, env ...string) *lspClient {
 		}
 	}()
 	c.ask("initialize", apptest.Body{"processId": os.Getpid(), "capabilities": apptest.Body{"textDocument": apptest.Body{"completion": apptest.Body{"completionItem": apptest.Body{"snippetSupport": true}}}}})
-	c.tell("initialized", apptest.Body{})
+	c.notify("initialized", apptest.Body{})
 	return c
 }
 
@@ -86,7 +86,7 @@ func (c *lspClient) write(body apptest.Body) {
 	}
 }
 
-func (c *lspClient) tell(method string, params apptest.Body) {
+func (c *lspClient) notify(method string, params apptest.Body) {
 	c.t.Helper()
 	c.write(apptest.Body{"method": method, "params": params})
 }
@@ -153,12 +153,12 @@ func (c *lspClient) complete(uri string, line, character int) []string {
 func TestLanguageServer(t *testing.T) {
 	c := startLSP(t)
 	uri := "file://" + filepath.ToSlash(filepath.Join(t.TempDir(), "orders.rego"))
-	c.tell("textDocument/didOpen", apptest.Body{"textDocument": apptest.Body{"uri": uri, "languageId": "rego", "version": 1, "text": "package orders\n\nallow { input.user.id == \"a\" }\n"}})
+	c.notify("textDocument/didOpen", apptest.Body{"textDocument": apptest.Body{"uri": uri, "languageId": "rego", "version": 1, "text": "package orders\n\nallow { input.user.id == \"a\" }\n"}})
 	found := c.diagnostics(1)
 	if len(found) == 0 || found[0]["severity"] != 1.0 || found[0]["range"].(map[string]any)["start"].(map[string]any)["line"] != 2.0 {
 		t.Fatalf("an error with its line: %v", found)
 	}
-	c.tell("textDocument/didChange", apptest.Body{"textDocument": apptest.Body{"uri": uri, "version": 2}, "contentChanges": []any{apptest.Body{"text": "package orders\n\n#who may\nallow if input.user.id == \"a\"\n"}}})
+	c.notify("textDocument/didChange", apptest.Body{"textDocument": apptest.Body{"uri": uri, "version": 2}, "contentChanges": []any{apptest.Body{"text": "package orders\n\n#who may\nallow if input.user.id == \"a\"\n"}}})
 	found = c.diagnostics(2)
 	if len(found) != 1 || found[0]["severity"] != 2.0 || found[0]["code"] != "style/no-whitespace-comment" {
 		t.Fatalf("the linter's warning: %v", found)
@@ -171,12 +171,12 @@ func TestLanguageServer(t *testing.T) {
 		t.Errorf("completion: %v", labels)
 	}
 	// A hostile file ends by itself: the check runs in a process that is killed.
-	c.tell("textDocument/didOpen", apptest.Body{"textDocument": apptest.Body{"uri": uri + "x", "languageId": "rego", "version": 7, "text": "package p\n\nx := " + strings.Repeat("[", 100000)}})
+	c.notify("textDocument/didOpen", apptest.Body{"textDocument": apptest.Body{"uri": uri + "x", "languageId": "rego", "version": 7, "text": "package p\n\nx := " + strings.Repeat("[", 100000)}})
 	if found = c.diagnostics(7); len(found) == 0 {
 		t.Error("nothing is said of a hostile file")
 	}
 	c.ask("shutdown", nil)
-	c.tell("exit", nil)
+	c.notify("exit", nil)
 	if err := c.cmd.Wait(); err != nil {
 		t.Errorf("exit: %v", err)
 	}
@@ -191,7 +191,7 @@ func TestLanguageServerKnowsResources(t *testing.T) {
 	s.Admin.Do(t, "POST", "/policies", apptest.Body{"name": "roles", "kind": "library", "status": "active", "rego_code": "package lib.roles\n\nstaff(u) if u.role == \"staff\"\n"}).Want(201)
 	key := s.Key(t, s.Admin, "sandbox", "resources:read", "policies:read")
 	c := startLSP(t, "GATEHOUSE_URL="+s.URL, "GATEHOUSE_API_KEY="+key.APIKey)
-	c.tell("textDocument/didOpen", apptest.Body{"textDocument": apptest.Body{"uri": "file:///a.rego", "languageId": "rego", "version": 1, "text": "package a\n\nallow if input.resource.attributes.co"}})
+	c.notify("textDocument/didOpen", apptest.Body{"textDocument": apptest.Body{"uri": "file:///a.rego", "languageId": "rego", "version": 1, "text": "package a\n\nallow if input.resource.attributes.co"}})
 	apptest.Eventually(t, 30*time.Second, func() error {
 		if labels := c.complete("file:///a.rego", 2, 37); len(labels) != 1 || labels[0] != "input.resource.attributes.cost_centre" {
 			return fmt.Errorf("completion: %v", labels)
@@ -199,7 +199,7 @@ func TestLanguageServerKnowsResources(t *testing.T) {
 		return nil
 	})
 	// Its libraries can be imported.
-	c.tell("textDocument/didOpen", apptest.Body{"textDocument": apptest.Body{"uri": "file:///b.rego", "languageId": "rego", "version": 5, "text": "package b\n\nimport data.lib.roles\n\nallow if roles.staff(input.user)\n"}})
+	c.notify("textDocument/didOpen", apptest.Body{"textDocument": apptest.Body{"uri": "file:///b.rego", "languageId": "rego", "version": 5, "text": "package b\n\nimport data.lib.roles\n\nallow if roles.staff(input.user)\n"}})
 	if found := c.diagnostics(5); len(found) != 0 {
 		t.Errorf("with the server's library: %v", found)
 	}

@@ -45,12 +45,12 @@ func TestWorkbench(t *testing.T) {
 	}
 	editor := startLSP(t)
 	uri := "file://" + filepath.ToSlash(filepath.Join(clone, "outside.rego"))
-	editor.tell("textDocument/didOpen", body{"textDocument": body{"uri": uri, "languageId": "rego", "version": 1, "text": outsideBroken}})
+	editor.notify("textDocument/didOpen", body{"textDocument": body{"uri": uri, "languageId": "rego", "version": 1, "text": outsideBroken}})
 	found := editor.diagnostics(1)
 	if len(found) == 0 || !strings.Contains(fmt.Sprint(found[0]["message"]), "write") || fmt.Sprint(found[0]["range"].(map[string]any)["start"]) != "map[character:1 line:3]" {
 		t.Fatalf("the editor shows %v", found)
 	}
-	editor.tell("textDocument/didChange", body{"textDocument": body{"uri": uri, "version": 2}, "contentChanges": []any{body{"text": outsideRego}}})
+	editor.notify("textDocument/didChange", body{"textDocument": body{"uri": uri, "version": 2}, "contentChanges": []any{body{"text": outsideRego}}})
 	for _, d := range editor.diagnostics(2) {
 		if d["severity"] == 1.0 {
 			t.Fatalf("after the fix: %v", d)

@@ -103,14 +103,14 @@ func (r *roadshow) register(tpl *template.Template) {
 		if c.x.Answer == nil {
 			c.x.Answer = &template.Message{Status: 200, Headers: map[string]string{"Content-Type": "application/json"}, Body: json.RawMessage(`{"ok":true}`)}
 		}
-		c.prove(r.T, r.is)
+		c.addToken(r.T, r.is)
 		c.precede()
 		r.cases = append(r.cases, c)
 	}
 }
 
-// prove gives a caller with attributes a token that has them.
-func (c *wired) prove(t *testing.T, is *apptest.Issuer) {
+// addToken gives a caller with attributes a token that has them.
+func (c *wired) addToken(t *testing.T, is *apptest.Issuer) {
 	user := object(c.x.Input["user"])
 	attributes := object(user["attributes"])
 	if len(attributes) == 0 {

@@ -345,8 +345,8 @@ func (r *rig) name(kind string) string {
 	return fmt.Sprintf("%s%s-%d", r.mark, kind, r.serial)
 }
 
-// known are values of path parameters that exist in the tenant.
-func (p *party) known(param string) string {
+// valueOf are values of path parameters that exist in the tenant.
+func (p *party) valueOf(param string) string {
 	switch param {
 	case "tenant_id":
 		return p.id

@@ -430,7 +430,7 @@ func twoCredentials(t *testing.T, r *rig) {
 			for _, op := range r.secured() {
 				c := &apptest.Client{Base: r.s.URL + "/api/v1", Header: http.Header{}}
 				set(c.Header)
-				res := op.send(t, c, op.at(r.alpha.known))
+				res := op.send(t, c, op.at(r.alpha.valueOf))
 				if res.Status != 400 {
 					t.Errorf("%s, %s: %d %s", op.id, what, res.Status, res.Body)
 				}

@@ -76,7 +76,7 @@ func badJSON(t *testing.T, r *rig) {
 			if !op.takesJSON() || op.bridge() {
 				continue
 			}
-			path := op.at(r.alpha.known)
+			path := op.at(r.alpha.valueOf)
 			root := r.caller(op, r.alpha)
 			for what, text := range bad {
 				res := root.Do(t, op.method, path, []byte(text))
@@ -141,7 +141,7 @@ func bigBodies(t *testing.T, r *rig) {
 		if !op.body {
 			continue
 		}
-		path := op.at(r.alpha.known) + op.query()
+		path := op.at(r.alpha.valueOf) + op.query()
 		for shows, want := range map[bool]int{false: 401, true: 413} {
 			if op.public {
 				want = 413
@@ -249,7 +249,7 @@ func compressedBodies(t *testing.T, r *rig) {
 		}
 		for _, encoding := range []string{"gzip", "deflate", "br", "zstd", "gzip, gzip", "x-gzip", "GZIP", "identity, gzip"} {
 			c := r.caller(op, r.alpha)
-			res := c.With("Content-Encoding", encoding).Do(t, op.method, op.at(r.alpha.known), bomb.Bytes()[:1000])
+			res := c.With("Content-Encoding", encoding).Do(t, op.method, op.at(r.alpha.valueOf), bomb.Bytes()[:1000])
 			if res.Status != op.unsupported() {
 				t.Errorf("%s with %s: %d %s", op.id, encoding, res.Status, res.Body)
 			}
@@ -275,7 +275,7 @@ func badParameters(t *testing.T, r *rig) {
 		if op.method != "GET" || op.bridge() {
 			continue
 		}
-		path := op.at(r.alpha.known)
+		path := op.at(r.alpha.valueOf)
 		root := r.caller(op, r.alpha)
 		try := func(name, value string, want ...int) {
 			res := root.Do(t, "GET", path+"?"+name+"="+url.QueryEscape(value), nil)

@@ -192,7 +192,7 @@ func (i *isolated) endedNamed(t *testing.T, op operation, who string, c, unknown
 	if strings.HasPrefix(who, "a key of a suspended tenant") { // it may learn why it ended
 		never = ends
 	}
-	path := op.at(inTenant(i.other.id, i.other.known))
+	path := op.at(inTenant(i.other.id, i.other.valueOf))
 	for _, n := range i.namings(t) {
 		foreign := n.send(op, ends, path, i.other.id)
 		if foreign == nil {
@@ -212,8 +212,8 @@ func (i *isolated) endedNamed(t *testing.T, op operation, who string, c, unknown
 // ones, which lead to the own.
 func (i *isolated) objects(t *testing.T, op operation, who string, c *apptest.Client) {
 	t.Helper()
-	foreign, never := op.at(inTenant(i.own.id, i.other.known)), op.at(inTenant(i.own.id, i.own.unused))
-	own := op.at(inTenant(i.own.id, i.own.known))
+	foreign, never := op.at(inTenant(i.own.id, i.other.valueOf)), op.at(inTenant(i.own.id, i.own.unused))
+	own := op.at(inTenant(i.own.id, i.own.valueOf))
 	if foreign != own && foreign != never {
 		i.same(t, op.id+" on an object with "+who, op.send(t, asked(c), foreign), op.send(t, asked(c), never))
 	}

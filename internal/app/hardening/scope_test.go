@@ -37,7 +37,7 @@ func otherEnvironment(t *testing.T, r *rig) {
 	r.unchanged(t, func() {
 		for _, op := range r.secured() {
 			if strings.Contains(op.path, "{policy_id}") || strings.Contains(op.path, "{resource_id}") || strings.Contains(op.path, "{bouncer_id}") || strings.Contains(op.path, "{pep_id}") {
-				got := op.send(t, asked(production), op.at(r.alpha.known))
+				got := op.send(t, asked(production), op.at(r.alpha.valueOf))
 				never := op.send(t, asked(production), op.at(r.alpha.unused))
 				if got.Status != never.Status || !bytes.Equal(got.Body, never.Body) || got.Status < 400 || got.Status == 403 && op.id != "promote-policy" && len(op.callers) == 0 || got.Status >= 500 {
 					t.Errorf("%s: a sandbox id with a production key is %d %s, one that never was %d %s", op.id, got.Status, got.Body, never.Status, never.Body)
@@ -46,7 +46,7 @@ func otherEnvironment(t *testing.T, r *rig) {
 			if op.path == "/v1/data/gatehouse/decision" || op.bridge() {
 				continue
 			}
-			path := op.at(r.alpha.known)
+			path := op.at(r.alpha.valueOf)
 			for _, res := range []*apptest.Response{
 				op.send(t, sandbox, path+"?environment=production"),
 				op.send(t, sandbox.With("X-Environment", "production"), path),

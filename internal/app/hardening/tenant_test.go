@@ -32,7 +32,7 @@ func foreignIDs(t *testing.T, r *rig) {
 		if param == "tenant_id" {
 			return r.alpha.id
 		}
-		return r.beta.known(param)
+		return r.beta.valueOf(param)
 	}
 	r.unchanged(t, func() {
 		for _, op := range r.secured() {
@@ -95,7 +95,7 @@ func foreignTenant(t *testing.T, r *rig) {
 	r.unchanged(t, func() {
 		for _, op := range r.secured() {
 			for _, id := range []string{r.beta.id, "never-was"} {
-				path := op.at(r.alpha.known)
+				path := op.at(r.alpha.valueOf)
 				named := map[string]*apptest.Client{path: r.alpha.key.With("X-Tenant-ID", id)}
 				if strings.HasPrefix(op.path, "/api/v1/") {
 					named[path+"?tenant_id="+id] = r.alpha.key
@@ -113,8 +113,8 @@ func foreignTenant(t *testing.T, r *rig) {
 					denial(t, res, op.id)
 				}
 			}
-			known := op.send(t, asked(r.s.Anonymous()).With("X-Tenant-ID", r.beta.id), op.at(r.alpha.known))
-			never := op.send(t, asked(r.s.Anonymous()).With("X-Tenant-ID", "never-was"), op.at(r.alpha.known))
+			known := op.send(t, asked(r.s.Anonymous()).With("X-Tenant-ID", r.beta.id), op.at(r.alpha.valueOf))
+			never := op.send(t, asked(r.s.Anonymous()).With("X-Tenant-ID", "never-was"), op.at(r.alpha.valueOf))
 			if known.Status != 401 || never.Status != 401 || !bytes.Equal(known.Body, never.Body) {
 				t.Errorf("%s without a credential: %d %s and %d %s", op.id, known.Status, known.Body, never.Status, never.Body)
 			}

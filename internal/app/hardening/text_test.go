@@ -214,14 +214,14 @@ func oddRequests(t *testing.T, r *rig) {
 			if base, _, _ := strings.Cut(media, ";"); base != "application/json" && slices.Contains(op.media, base) {
 				continue
 			}
-			res := c.With("Content-Type", media).Do(t, op.method, op.at(r.alpha.known), []byte("{}"))
+			res := c.With("Content-Type", media).Do(t, op.method, op.at(r.alpha.valueOf), []byte("{}"))
 			if res.Status != op.unsupported() {
 				t.Errorf("%s with %s: %d %s", op.id, media, res.Status, res.Body)
 			}
 		}
 	}
 	for _, op := range r.secured() {
-		path := op.at(r.alpha.known)
+		path := op.at(r.alpha.valueOf)
 		root := &apptest.Client{Base: r.s.URL}
 		res := op.send(t, root.With("Origin", "https://evil.example").With("Access-Control-Request-Method", op.method), path)
 		preflight := root.With("Origin", "https://evil.example").With("Access-Control-Request-Method", op.method).Do(t, "OPTIONS", path, nil)

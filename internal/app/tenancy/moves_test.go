@@ -321,6 +321,7 @@ func TestMoveToARegionThatIsDown(t *testing.T) {
 // TestMoveWithoutData: the tenant starts empty, its credentials end, and its controls no
 // longer decide, also in a server that had them in memory.
 func TestMoveWithoutData(t *testing.T) {
+	fulltest.Only(t)
 	setting, _ := regions(t)
 	s := apptest.StartServer(t, dbtest.SQLite, setting)
 	c := found(t, s, body{"name": "Mover", "region": fileRegion})

@@ -34,9 +34,9 @@ import (
 )
 
 const (
-	// envoyPatience is how long a check may take when Envoy sends no deadline. Envoy's
+	// defaultCheckTime is how long a check may take when Envoy sends no deadline. Envoy's
 	// own default is 200ms; after that it refuses or passes the request by itself.
-	envoyPatience = 150 * time.Millisecond
+	defaultCheckTime = 150 * time.Millisecond
 	// maxPending bounds the shadow decisions that outlive their answers.
 	maxPending = 256
 )
@@ -96,7 +96,7 @@ func (g *Gateway) check(ctx context.Context, c *extauthz.Check) (a *extauthz.Ans
 	if no := validateCheck(&in, c, st); no != nil {
 		return g.refuseCheck(st, &in, no)
 	}
-	patience := envoyPatience
+	patience := defaultCheckTime
 	if end, set := ctx.Deadline(); set {
 		patience = time.Until(end) * 3 / 4 // the rest is for the network
 	}
@@ -104,7 +104,7 @@ func (g *Gateway) check(ctx context.Context, c *extauthz.Check) (a *extauthz.Ans
 		in.Patience = max(patience, time.Millisecond)
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
-		return g.decideHeld(ctx, st, in, c)
+		return g.decideCheck(ctx, st, in, c)
 	}
 	if g.pending.Add(1) > maxPending {
 		g.pending.Add(-1)
@@ -115,7 +115,7 @@ func (g *Gateway) check(ctx context.Context, c *extauthz.Check) (a *extauthz.Ans
 	done := make(chan *extauthz.Answer, 1)
 	g.checking.Go(func() {
 		defer g.pending.Add(-1)
-		done <- g.decideHeld(context.WithoutCancel(ctx), st, in, c)
+		done <- g.decideCheck(context.WithoutCancel(ctx), st, in, c)
 	})
 	late := time.NewTimer(patience)
 	defer late.Stop()
@@ -180,12 +180,12 @@ func validateCheck(in *request.Inbound, c *extauthz.Check, st *settings.State) *
 	return checkRoute(in, c, st)
 }
 
-// decideHeld decides on a request that Envoy holds.
-func (g *Gateway) decideHeld(ctx context.Context, st *settings.State, in request.Inbound, c *extauthz.Check) (a *extauthz.Answer) {
+// decideCheck decides on a request that Envoy holds.
+func (g *Gateway) decideCheck(ctx context.Context, st *settings.State, in request.Inbound, c *extauthz.Check) (a *extauthz.Answer) {
 	defer g.recoverCheck(ctx, st, &in, &a)
 	who, idErr := identity.Identify(ctx, in.Headers, st.Names, st.Tokens, st.ByHeaders)
 	if refs, looks := in.Needs(st); looks {
-		in.Seen = shownBody(c, refs)
+		in.Seen = inspectBody(c, refs)
 	}
 	v := g.Judge.Decide(ctx, st, &in, who, idErr)
 	switch {
@@ -260,9 +260,9 @@ func splitMerged(h http.Header, merged bool, names header.Names) {
 	}
 }
 
-// shownBody is the body that the controls see. A control that needs a body which is not
+// inspectBody is the body that the controls see. A control that needs a body which is not
 // whole cannot allow the request.
-func shownBody(c *extauthz.Check, refs lang.Refs) *request.Inspection {
+func inspectBody(c *extauthz.Check, refs lang.Refs) *request.Inspection {
 	h := http.Header(c.Header)
 	s := &request.Inspection{Refs: refs, Whole: true, Head: request.HeadOf(h, int64(len(c.Body)))}
 	if !request.NeedsBody(refs) {
@@ -329,9 +329,9 @@ func metadata(v *judge.Verdict, st *settings.State) map[string]any {
 	return m
 }
 
-// EnvoysOwn are the forwarding fields that Envoy itself sets. They alone stay as they
+// SetByEnvoy are the forwarding fields that Envoy itself sets. They alone stay as they
 // are.
-var EnvoysOwn = map[string]bool{
+var SetByEnvoy = map[string]bool{
 	"X-Forwarded-For": true, "X-Forwarded-Proto": true, "X-Forwarded-Port": true, "X-Forwarded-Host": true, "X-Forwarded-Client-Cert": true,
 	"X-Envoy-External-Address": true, "X-Envoy-Original-Path": true, header.RequestID: true,
 }
@@ -340,23 +340,23 @@ var EnvoysOwn = map[string]bool{
 // in any spelling, and that it has not set.
 func untrustedHeaders(h http.Header, st *settings.State, set []extauthz.Field, drop []string) []string {
 	out, names := []string{}, st.Names
-	gone := func(name string) {
+	remove := func(name string) {
 		if !slices.ContainsFunc(set, func(f extauthz.Field) bool { return f.Name == name }) {
 			out = append(out, strings.ToLower(name))
 		}
 	}
 	for _, name := range []string{names.User, names.Email, names.Groups} {
-		gone(name)
+		remove(name)
 	}
 	for _, name := range drop {
-		gone(name)
+		remove(name)
 	}
 	for name := range h {
 		folded, odd := header.Fold(name)
 		switch {
-		case name == names.User, name == names.Email, name == names.Groups, EnvoysOwn[name], slices.Contains(drop, name), st.PassToken && name == names.Token:
+		case name == names.User, name == names.Email, name == names.Groups, SetByEnvoy[name], slices.Contains(drop, name), st.PassToken && name == names.Token:
 		case names.IsReserved(folded), odd && header.IsFraming(folded), odd && slices.Contains(drop, folded):
-			gone(name)
+			remove(name)
 		}
 	}
 	slices.Sort(out)

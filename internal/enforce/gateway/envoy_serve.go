@@ -162,7 +162,7 @@ func allReserved(a *extauthz.Answer) []string {
 	out := slices.Clone(a.Remove)
 	for _, name := range header.Reserved() {
 		set := slices.ContainsFunc(a.Set, func(f extauthz.Field) bool { return strings.EqualFold(f.Name, name) })
-		if !set && !EnvoysOwn[name] {
+		if !set && !SetByEnvoy[name] {
 			out = append(out, strings.ToLower(name))
 		}
 	}

@@ -94,7 +94,7 @@ func (b *builder) body(body value.Value) *Error {
 		return nil
 	}
 	b.asks = true
-	if bad := misspelt("", body, bodyNames); bad != nil {
+	if bad := findMisspelt("", body, bodyNames); bad != nil {
 		return bad
 	}
 	if b.provider == "" {
@@ -391,9 +391,9 @@ func messageDoc(role, text string) value.Value {
 	return value.Object(value.Member{Key: "role", Value: value.String(role)}, value.Member{Key: "text", Value: value.String(text)})
 }
 
-// misspelt returns an error if a member of an object is in a spelling that some decoders read as
+// findMisspelt returns an error if a member of an object is in a spelling that some decoders read as
 // one of names.
-func misspelt(where string, v value.Value, names spelling.Names) *Error {
+func findMisspelt(where string, v value.Value, names spelling.Names) *Error {
 	var bad *Error
 	v.Each(func(name string, _ value.Value) bool {
 		if known, is := names.Misspelt(name); is {
@@ -417,7 +417,7 @@ func items(v value.Value, depth int) *Error {
 			}
 		}
 	case value.ObjectKind:
-		if bad := misspelt("in a message ", v, itemNames); bad != nil {
+		if bad := findMisspelt("in a message ", v, itemNames); bad != nil {
 			return bad
 		}
 		for _, name := range [...]string{"content", "parts"} {

@@ -87,7 +87,7 @@ type limit struct{ bound, choices int64 }
 func (l *limit) read(where string, v value.Value, depth int) *Error {
 	var bad *Error
 	if depth > 0 {
-		if bad = misspelt(where, v, configNames); bad != nil {
+		if bad = findMisspelt(where, v, configNames); bad != nil {
 			return bad
 		}
 	}
@@ -96,12 +96,12 @@ func (l *limit) read(where string, v value.Value, depth int) *Error {
 		case m.IsNull():
 		case bounds[name] != 0:
 			var n int64
-			if n, bad = whole(where+name, m); bad == nil {
+			if n, bad = integerOf(where+name, m); bad == nil {
 				l.bound = max(l.bound, bounds[name].tokens(n))
 			}
 		case counts[name]:
 			var n int64
-			if n, bad = whole(where+name, m); bad == nil && n < 1 {
+			if n, bad = integerOf(where+name, m); bad == nil && n < 1 {
 				bad = &Error{where + name + " must be at least 1"}
 			}
 			l.choices = max(l.choices, min(n, maxBound))
@@ -158,7 +158,7 @@ func hiddenNumber(name string, v value.Value, depth int) int64 {
 
 // number returns an integer, also one written as text. ok is false if v is not an integer.
 func number(v value.Value) (n int64, ok bool) {
-	if n, bad := whole("", v); bad == nil {
+	if n, bad := integerOf("", v); bad == nil {
 		return min(n, maxBound), true
 	}
 	if s, is := v.Str(); is {
@@ -169,8 +169,8 @@ func number(v value.Value) (n int64, ok bool) {
 	return 0, false
 }
 
-// whole returns an integer; 10.0 is one.
-func whole(name string, v value.Value) (int64, *Error) {
+// integerOf returns an integer; 10.0 is one.
+func integerOf(name string, v value.Value) (int64, *Error) {
 	if v.Kind() == value.NumberKind {
 		if n, ok := v.Int64(); ok {
 			return n, nil

@@ -126,8 +126,8 @@ func isAddress(s string) bool {
 	return err == nil && u.Host != "" && u.User == nil
 }
 
-// addressed returns the text of a URL after its host, or "" if it contains no words.
-func addressed(s string) string {
+// pathOf returns the text of a URL after its host, or "" if it contains no words.
+func pathOf(s string) string {
 	if !strings.HasPrefix(s, "http") {
 		return ""
 	}

@@ -175,7 +175,7 @@ func (d *reducer) text() error {
 	for {
 		c, err := d.next()
 		if err != nil {
-			return noEnd(err)
+			return asUnexpectedEOF(err)
 		}
 		if err := d.put(c); err != nil {
 			return err
@@ -189,7 +189,7 @@ func (d *reducer) text() error {
 			return nil
 		case '\\':
 			if c, err = d.next(); err != nil {
-				return noEnd(err)
+				return asUnexpectedEOF(err)
 			}
 			if err := d.put(c); err != nil {
 				return err
@@ -231,7 +231,7 @@ func (d *reducer) skip(at int) error {
 		c, err := d.next()
 		switch {
 		case err != nil:
-			return noEnd(err)
+			return asUnexpectedEOF(err)
 		case c == '"':
 			d.cuts = append(d.cuts, Cut{from, d.read - 1})
 			d.out = append(d.out, c)
@@ -242,7 +242,7 @@ func (d *reducer) skip(at int) error {
 			return ErrTooMuchText
 		case c == '\\':
 			if c, err = d.next(); err != nil {
-				return noEnd(err)
+				return asUnexpectedEOF(err)
 			}
 			if c != '/' {
 				return ErrTooMuchText
@@ -253,7 +253,7 @@ func (d *reducer) skip(at int) error {
 	}
 }
 
-func noEnd(err error) error {
+func asUnexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}

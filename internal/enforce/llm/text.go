@@ -91,7 +91,7 @@ func (r *reader) text(v value.Value, at place) value.Value {
 		if len(s) > maxURL { // a URL stays whole
 			return value.String(strings.Clone(s[:shownOfMedia]))
 		}
-		if words := addressed(s); words != "" {
+		if words := pathOf(s); words != "" {
 			r.tail = append(r.tail, words)
 		}
 		return v

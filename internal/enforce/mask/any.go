@@ -32,7 +32,7 @@ func (a *AnyStream) Write(p []byte) (int, error) {
 		return a.to.Write(p)
 	}
 	a.head = append(a.head, p...)
-	kind := opens(a.head)
+	kind := startOf(a.head)
 	if kind == undecided && len(a.head) < maxBlank {
 		return len(p), nil
 	}
@@ -50,7 +50,7 @@ func (a *AnyStream) Write(p []byte) (int, error) {
 // Close writes the rest.
 func (a *AnyStream) Close() error {
 	if a.to == nil {
-		if err := a.begin(opens(a.head)); err != nil {
+		if err := a.begin(startOf(a.head)); err != nil {
 			return err
 		}
 	}
@@ -95,9 +95,9 @@ const (
 	documents // several in a row
 )
 
-// opens returns opened for the beginning of a text. A document begins with {" or {}, [{, [[, [" or
+// startOf returns opened for the beginning of a text. A document begins with {" or {}, [{, [[, [" or
 // [].
-func opens(p []byte) opened {
+func startOf(p []byte) opened {
 	p = bytes.TrimLeft(bytes.TrimPrefix(p, []byte(byteOrderMark)), " \t\r\n\x1e")
 	if len(p) == 0 {
 		return undecided

@@ -85,9 +85,9 @@ func (l *line) field() bool {
 	return false
 }
 
-// shown returns where the text of a line begins: its value, or the whole line if clients do not
+// textStart returns where the text of a line begins: its value, or the whole line if clients do not
 // know the field.
-func (l *line) shown() int {
+func (l *line) textStart() int {
 	if l.field() {
 		return l.start
 	}
@@ -147,15 +147,15 @@ func (s *EventStream) beside(l *line, raw, doc, changed []byte) ([]byte, bool) {
 	case raw[l.from] == ':':
 		return raw[l.from : l.from+1], true
 	case l.name == "retry":
-		return all, len(text) <= maxRetry && onlyOf(text, isDigit)
+		return all, len(text) <= maxRetry && allBytes(text, isDigit)
 	case l.name == "id", l.name == "event":
 		hidden := len(text) >= minRepeated && bytes.Contains(doc, text) && !bytes.Contains(changed, text)
-		return all, len(text) <= maxToken && onlyOf(text, isTokenByte) && !hidden
+		return all, len(text) <= maxToken && allBytes(text, isTokenByte) && !hidden
 	}
 	return nil, false
 }
 
-func onlyOf(text []byte, ok func(byte) bool) bool {
+func allBytes(text []byte, ok func(byte) bool) bool {
 	for _, c := range text {
 		if !ok(c) {
 			return false
@@ -201,14 +201,14 @@ func IsText(p []byte) bool {
 	i := 0
 	for ; i+8 <= len(p); i += 8 {
 		// No byte of the eight is below a space: none of them borrows.
-		if x := binary.LittleEndian.Uint64(p[i:]); (x-spaces)&^x&tops != 0 && anyForeign(p[i:i+8]) {
+		if x := binary.LittleEndian.Uint64(p[i:]); (x-spaces)&^x&tops != 0 && hasForeign(p[i:i+8]) {
 			return false
 		}
 	}
-	return !anyForeign(p[i:]) && utf8.Valid(p)
+	return !hasForeign(p[i:]) && utf8.Valid(p)
 }
 
-func anyForeign(p []byte) bool {
+func hasForeign(p []byte) bool {
 	for _, c := range p {
 		if c < 0x20 && foreign[c] {
 			return true

@@ -174,7 +174,7 @@ func (s *EventStream) event(raw []byte) error {
 	}
 	for _, l := range lines {
 		if l.name != "data" {
-			s.maskSingle(ev, l.shown(), raw[l.shown():l.end], false)
+			s.maskSingle(ev, l.textStart(), raw[l.textStart():l.end], false)
 		}
 	}
 	switch {

@@ -26,7 +26,7 @@ type headerRule struct{ name, strategy string }
 func (r *Rules) addHeader(name, strategy string) error {
 	canonical := textproto.CanonicalMIMEHeaderKey(name)
 	switch {
-	case name == "" || !onlyOf([]byte(name), isNameByte):
+	case name == "" || !allBytes([]byte(name), isNameByte):
 		return fmt.Errorf("%q is not a header field name", name)
 	case framing[canonical]:
 		return fmt.Errorf("the header field %s controls how the message is read and cannot be masked", canonical)

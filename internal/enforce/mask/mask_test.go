@@ -201,8 +201,8 @@ func stream(t testing.TB, r *Rules, in string, size int) string {
 	return string(out)
 }
 
-// said returns the text of a stream's deltas.
-func said(t testing.TB, events string) (text string) {
+// textOf returns the text of a stream's deltas.
+func textOf(t testing.TB, events string) (text string) {
 	t.Helper()
 	for line := range strings.Lines(events) {
 		data, ok := strings.CutPrefix(strings.TrimSpace(line), "data: ")
@@ -282,8 +282,8 @@ func TestEventsInPieces(t *testing.T) {
 					letters = append(letters, string(c))
 				}
 				all := build(letters...)
-				if got := stream(t, r, all, len(all)); said(t, got) != want {
-					t.Errorf("%s %s letter by letter: %q, want %q", name, kind, said(t, got), want)
+				if got := stream(t, r, all, len(all)); textOf(t, got) != want {
+					t.Errorf("%s %s letter by letter: %q, want %q", name, kind, textOf(t, got), want)
 				}
 				for cut := 1; cut < len(text); cut++ {
 					if !utf8.RuneStart(text[cut]) {
@@ -291,8 +291,8 @@ func TestEventsInPieces(t *testing.T) {
 					}
 					in := build(text[:cut], text[cut:])
 					got := stream(t, r, in, len(in))
-					if said(t, got) != want {
-						t.Errorf("%s %s parted at %d: %q, want %q", name, kind, cut, said(t, got), want)
+					if textOf(t, got) != want {
+						t.Errorf("%s %s parted at %d: %q, want %q", name, kind, cut, textOf(t, got), want)
 					}
 					if cut%5 != 0 {
 						continue
@@ -318,7 +318,7 @@ func TestEventsKeepTheirBytes(t *testing.T) {
 	}
 	// Two concurrent answers are two texts.
 	in = chatEvent(0, "bea@exa") + chatEvent(1, "4111 1111") + chatEvent(0, "mple.com ") + chatEvent(1, " 1111 1111.")
-	if got := said(t, stream(t, rules(t, everything...), in, len(in))); got != "[redacted][redacted] ." {
+	if got := textOf(t, stream(t, rules(t, everything...), in, len(in))); got != "[redacted][redacted] ." {
 		t.Errorf("two answers: %q", got)
 	}
 	// By the names of members, paths and numbers.
@@ -352,10 +352,10 @@ func TestEventsGoOnAtOnce(t *testing.T) {
 		}
 		_, _ = s.Write([]byte(chatEvent(0, "odore@example.com is")))
 		_, _ = s.Write([]byte(chatEvent(0, " what")))
-		if now && text != "" && !strings.Contains(text, " ") && said(t, out) != text+"[redacted] is" && text != "Hi!" {
-			t.Errorf("%q: %q", text, said(t, out))
+		if now && text != "" && !strings.Contains(text, " ") && textOf(t, out) != text+"[redacted] is" && text != "Hi!" {
+			t.Errorf("%q: %q", text, textOf(t, out))
 		}
-		if !strings.Contains(said(t, out), " is") || strings.Contains(said(t, out), "odore") {
+		if !strings.Contains(textOf(t, out), " is") || strings.Contains(textOf(t, out), "odore") {
 			t.Errorf("%q is held on: %q", text, out)
 		}
 	}

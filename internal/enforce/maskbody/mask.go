@@ -82,8 +82,8 @@ func (m *Masker) Answer(ctx context.Context, w http.ResponseWriter, in *request.
 
 	rules.Head(h)
 	doc, err := []byte(nil), error(nil)
-	how := rewriting(ans.Header["Content-Type"], rules)
-	if bodyless(in.Method, ans.StatusCode) {
+	how := rewriteMethodOf(ans.Header["Content-Type"], rules)
+	if hasNoBody(in.Method, ans.StatusCode) {
 		clean = true
 		w.WriteHeader(ans.StatusCode)
 		return
@@ -152,9 +152,9 @@ func (m *Masker) refuseUnmasked(w http.ResponseWriter, in *request.Inbound, v *j
 	m.Refusals.Write(w, in, v.ID, no)
 }
 
-// bodyless reports whether an answer has no body, whatever its header says (RFC 9110
+// hasNoBody reports whether an answer has no body, whatever its header says (RFC 9110
 // section 6.4.1).
-func bodyless(method string, status int) bool {
+func hasNoBody(method string, status int) bool {
 	return method == http.MethodHead || status == http.StatusNoContent || status == http.StatusResetContent || status == http.StatusNotModified
 }
 
@@ -201,9 +201,9 @@ const (
 	plainText
 )
 
-// rewriting returns how an answer with these content types can be masked. Clients differ in how
+// rewriteMethodOf returns how an answer with these content types can be masked. Clients differ in how
 // they read a document with two types or an unknown charset.
-func rewriting(types []string, rules *mask.Rules) rewriteMethod {
+func rewriteMethodOf(types []string, rules *mask.Rules) rewriteMethod {
 	if len(types) != 1 {
 		return unreadableType
 	}
@@ -339,7 +339,7 @@ func (m *Masker) readWhole(ans *upstream.Answer, pieces bool) (doc []byte, rest 
 	if err != nil {
 		return nil, nil, err
 	}
-	doc, err = gather(src, ans.ContentLength)
+	doc, err = readBounded(src, ans.ContentLength)
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -353,9 +353,9 @@ func (m *Masker) readWhole(ans *upstream.Answer, pieces bool) (doc []byte, rest 
 	return doc, nil, nil
 }
 
-// gather reads a whole body, or MaxHeld and one byte of it. Its buffer never grows beyond
+// readBounded reads a whole body, or MaxHeld and one byte of it. Its buffer never grows beyond
 // that.
-func gather(src io.Reader, length int64) ([]byte, error) {
+func readBounded(src io.Reader, length int64) ([]byte, error) {
 	size := int64(32 << 10)
 	if length > 0 && length <= MaxHeld {
 		size = length + 1

@@ -47,7 +47,7 @@ func (m *Masker) Request(w http.ResponseWriter, r *http.Request, st *settings.Se
 	}
 	data := seen.Body
 	var out []byte
-	switch how := rewriting(r.Header["Content-Type"], rules); {
+	switch how := rewriteMethodOf(r.Header["Content-Type"], rules); {
 	case len(data) == 0:
 	case request.MayBeJSON(head, data):
 		if out, err = m.applyMask(data, rules); err != nil {

@@ -224,13 +224,13 @@ func checkMembers(doc value.Value) string {
 		{"params._meta", params.Get("_meta"), metaNames},
 	} {
 		if bad == "" && level.v.Kind() == value.ObjectKind {
-			bad = misspelt(level.where, level.v, level.names)
+			bad = findMisspelt(level.where, level.v, level.names)
 		}
 	}
 	return bad
 }
 
-func misspelt(where string, v value.Value, names spelling.Names) string {
+func findMisspelt(where string, v value.Value, names spelling.Names) string {
 	bad := ""
 	v.Each(func(name string, _ value.Value) bool {
 		if known, is := names.Misspelt(name); is {

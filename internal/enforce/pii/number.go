@@ -43,7 +43,7 @@ func (s *scan) card(i int) int {
 		if joined && class[s.at(end.at)] == letter {
 			continue
 		}
-		if end.digits >= 13 && grouped(groups[:end.groups], true) && issued(num[:end.digits]) && luhn(num[:end.digits]) {
+		if end.digits >= 13 && grouped(groups[:end.groups], true) && hasIssuer(num[:end.digits]) && luhn(num[:end.digits]) {
 			return end.at
 		}
 	}
@@ -186,7 +186,7 @@ func CardNumber(number []byte) bool {
 		return false
 	}
 	digits = bytes.TrimLeft(digits[:point], "\x00")
-	return len(digits) >= 13 && len(digits) <= 19 && issued(digits) && luhn(digits)
+	return len(digits) >= 13 && len(digits) <= 19 && hasIssuer(digits) && luhn(digits)
 }
 
 // issuer is a range of card numbers by their first four digits, with the lengths of its numbers.
@@ -219,8 +219,8 @@ var issuers = [...]issuer{
 	{6700, 6799, "defghij"},
 }
 
-// issued reports whether a number has a valid length for its range.
-func issued(d []byte) bool {
+// hasIssuer reports whether a number has a valid length for its range.
+func hasIssuer(d []byte) bool {
 	four := ((int(d[0])*10+int(d[1]))*10+int(d[2]))*10 + int(d[3])
 	for _, r := range issuers {
 		if four >= r.from && four <= r.to {

@@ -42,7 +42,7 @@ func (t *Text) letters(final bool) {
 				out.bytes, out.from, out.to = out.bytes[:last], out.from[:last], out.to[:last]
 				out.addRune(both, from, to)
 			}
-		case untouched(r):
+		case staysAsIs(r):
 			last = len(out.bytes)
 			out.addRune(r, from, to)
 		default:
@@ -98,9 +98,9 @@ func invisible(r rune) bool {
 	return false
 }
 
-// untouched reports whether a character certainly stays as it is. It covers the characters that
+// staysAsIs reports whether a character certainly stays as it is. It covers the characters that
 // most texts consist of, and may be false for others that stay too.
-func untouched(r rune) bool {
+func staysAsIs(r rune) bool {
 	switch {
 	case r < 0x80:
 		return true

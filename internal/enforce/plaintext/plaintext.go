@@ -251,7 +251,7 @@ func Clean(b []byte, final bool) bool {
 		default:
 			r, size := utf8.DecodeRune(b[i:])
 			switch {
-			case r == utf8.RuneError && size > 1, r != utf8.RuneError && !untouched(r), !final && !utf8.FullRune(b[i:]):
+			case r == utf8.RuneError && size > 1, r != utf8.RuneError && !staysAsIs(r), !final && !utf8.FullRune(b[i:]):
 				return false
 			}
 			i += size

@@ -156,7 +156,7 @@ func (l *Relay) answerUpstreamError(w http.ResponseWriter, r *http.Request, in *
 		l.Refusals.Write(w, in, "", request.Refuse(http.StatusRequestTimeout, "request_timeout", "the request's body came too slowly"))
 		return
 	}
-	if noConnection(err) && r.Context().Err() == nil {
+	if isDialError(err) && r.Context().Err() == nil {
 		l.NoteAppLost()
 	}
 	switch {
@@ -176,8 +176,8 @@ func (l *Relay) answerUpstreamError(w http.ResponseWriter, r *http.Request, in *
 	}
 }
 
-// noConnection reports whether the application refused the connection.
-func noConnection(err error) bool {
+// isDialError reports whether the application refused the connection.
+func isDialError(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }

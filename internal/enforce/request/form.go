@@ -162,14 +162,14 @@ func (f *formReader) field(name, text string) {
 	}
 	for i, m := range f.fields { // a repeated field keeps all its values
 		if m.Key == name {
-			f.fields[i].Value = value.Array(append(append([]value.Value{}, listed(m.Value)...), v)...)
+			f.fields[i].Value = value.Array(append(append([]value.Value{}, elementsOf(m.Value)...), v)...)
 			return
 		}
 	}
 	f.fields = append(f.fields, value.Member{Key: name, Value: v})
 }
 
-func listed(v value.Value) []value.Value {
+func elementsOf(v value.Value) []value.Value {
 	if v.Kind() == value.ArrayKind {
 		return v.Elems()
 	}

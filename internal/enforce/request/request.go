@@ -140,7 +140,7 @@ func (in *Inbound) Admit(r *http.Request, st *settings.Settings) *Refusal {
 	if in.Host, ok = canonicalHost(r.Host); !ok || !framing.Consistent(r.ProtoMajor, r.Host, r.RequestURI, r.Header, r.ContentLength) {
 		return BadRequest("the host name is malformed, or host, path and length contradict one another")
 	}
-	if !emptyAsSaid(r) {
+	if !isBodyEmpty(r) {
 		return BadRequest("the request has a body, although its Content-Length is 0")
 	}
 	if in.params, ok = readQuery(in.Query); !ok {
@@ -154,11 +154,11 @@ func (in *Inbound) Admit(r *http.Request, st *settings.Settings) *Refusal {
 	return nil
 }
 
-// emptyAsSaid reports whether a body of length 0 is empty. Only HTTP/2 leaves this open: the
+// isBodyEmpty reports whether a body of length 0 is empty. Only HTTP/2 leaves this open: the
 // head may arrive before the end of the stream (RFC 9113, section 8.1.1). The application
 // gets no body of such a request and could answer before a wrong one arrives, so the
 // bouncer waits for the end. The read deadline of bodies.Bound applies.
-func emptyAsSaid(r *http.Request) bool {
+func isBodyEmpty(r *http.Request) bool {
 	if r.ContentLength != 0 || r.Body == nil || r.Body == http.NoBody {
 		return true
 	}

@@ -95,7 +95,7 @@ func Renewals(usage value.Value, now time.Time) iter.Seq2[value.Value, time.Dura
 		renewed := map[string]bool{}
 		for _, w := range usageWindows {
 			renewed[w.name] = true
-			if !yield(unused(usage, renewed), windowStart(now, w.length).Add(w.length).Sub(now)) {
+			if !yield(resetWindows(usage, renewed), windowStart(now, w.length).Add(w.length).Sub(now)) {
 				return
 			}
 		}
@@ -106,13 +106,13 @@ func windowStart(now time.Time, window time.Duration) time.Time {
 	return now.UTC().Truncate(window)
 }
 
-// unused returns input.usage with zero counts in the renewed windows.
-func unused(usage value.Value, renewed map[string]bool) value.Value {
+// resetWindows returns input.usage with zero counts in the renewed windows.
+func resetWindows(usage value.Value, renewed map[string]bool) value.Value {
 	members := make([]value.Member, 0, usage.Len())
 	usage.Each(func(name string, v value.Value) bool {
 		switch {
 		case v.Kind() == value.ObjectKind:
-			v = unused(v, renewed)
+			v = resetWindows(v, renewed)
 		case renewed[name]:
 			v = value.Int(0)
 		}

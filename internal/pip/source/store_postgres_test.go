@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
@@ -198,41 +199,26 @@ func TestSQLEncrypted(t *testing.T) {
 
 // encrypting puts TLS before a PostgreSQL server, as its own protocol begins it.
 func encrypting(t *testing.T, server string, settings *tls.Config) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all sync.WaitGroup
-	t.Cleanup(func() { _ = l.Close(); all.Wait() })
-	all.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() {
-				defer conn.Close()
-				request := make([]byte, 8) // SSLRequest
-				if _, err := io.ReadFull(conn, request); err != nil {
-					return
-				}
-				if _, err := conn.Write([]byte("S")); err != nil {
-					return
-				}
-				inner, err := net.Dial("tcp", server)
-				if err != nil {
-					return
-				}
-				defer inner.Close()
-				outer := tls.Server(conn, settings)
-				var both sync.WaitGroup
-				both.Go(func() { _, _ = io.Copy(inner, outer); _ = inner.Close() })
-				both.Go(func() { _, _ = io.Copy(outer, inner); _ = outer.Close() })
-				both.Wait()
-			})
+	t.Helper()
+	return freeport.Accept(t, func(conn net.Conn) {
+		request := make([]byte, 8) // SSLRequest
+		if _, err := io.ReadFull(conn, request); err != nil {
+			return
 		}
+		if _, err := conn.Write([]byte("S")); err != nil {
+			return
+		}
+		inner, err := net.Dial("tcp", server)
+		if err != nil {
+			return
+		}
+		defer inner.Close()
+		outer := tls.Server(conn, settings)
+		var both sync.WaitGroup
+		both.Go(func() { _, _ = io.Copy(inner, outer); _ = inner.Close() })
+		both.Go(func() { _, _ = io.Copy(outer, inner); _ = outer.Close() })
+		both.Wait()
 	})
-	return l.Addr().String()
 }
 
 // TestSQLPeers: whatever listens at the address of a database, the fetch ends with a Failure.
@@ -258,26 +244,11 @@ func TestSQLPeers(t *testing.T) {
 
 // peer is a server that says one thing.
 func peer(t *testing.T, answer string) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all sync.WaitGroup
-	t.Cleanup(func() { _ = l.Close(); all.Wait() })
-	all.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() {
-				defer conn.Close()
-				_, _ = conn.Write([]byte(answer))
-				if answer == "" {
-					_, _ = io.Copy(io.Discard, conn)
-				}
-			})
+	t.Helper()
+	return freeport.Accept(t, func(conn net.Conn) {
+		_, _ = conn.Write([]byte(answer))
+		if answer == "" {
+			_, _ = io.Copy(io.Discard, conn)
 		}
 	})
-	return l.Addr().String()
 }

@@ -258,13 +258,3 @@ func (p *Program) Run(env *eval.Env, input value.Value, data DataSource, fn func
 	m.release()
 	return err
 }
-
-// Rules returns the sorted names of the program's rules, without functions and without the rules of
-// libraries.
-func (p *Program) Rules() []string {
-	out := make([]string, len(p.entries))
-	for i, e := range p.entries {
-		out[i] = e.name
-	}
-	return out
-}

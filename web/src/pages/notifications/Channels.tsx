@@ -1,15 +1,13 @@
 import { Button } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
 import { api, client, ifMatch, must, type Schemas } from "../../api/client";
 import { useSkipped } from "../../api/paged";
 import { useI18n } from "../../i18n";
-import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import type { Column } from "../../ui/DataTable";
+import { EntryPanel } from "../../ui/EntryPanel";
 import { ErrorPanel } from "../../ui/ErrorPanel";
 import { ListPage } from "../../ui/ListPage";
 import { refresh } from "../../ui/live";
-import { Panel } from "../../ui/PageHeader";
 import { Status, StatusOf } from "../../ui/Status";
 import { Link, useEnvironment, useMe } from "../../ui/scope";
 import { Time } from "../../ui/Time";
@@ -77,8 +75,6 @@ function Detail({ id, close }: { id: number; close: () => void }) {
   const { can } = useMe();
   const queries = useQueryClient();
   const params = { path: { channel_id: id } };
-  const [editing, setEditing] = useState(false);
-  const [removing, setRemoving] = useState(false);
   const channel = api.useQuery("get", "/api/v1/notifications/channels/{channel_id}", { params });
   const done = { onSettled: () => refresh(queries, "notifications") };
   const test = api.useMutation("post", "/api/v1/notifications/channels/{channel_id}/test", done);
@@ -86,42 +82,37 @@ function Detail({ id, close }: { id: number; close: () => void }) {
   const disable = api.useMutation("post", "/api/v1/notifications/channels/{channel_id}/disable", done);
   const remove = api.useMutation("delete", "/api/v1/notifications/channels/{channel_id}", {
     onSuccess: () => {
-      setRemoving(false);
       close();
       refresh(queries, "notifications");
     },
   });
   const c = channel.data;
   if (!c) return channel.error ? <ErrorPanel error={channel.error} retry={() => void channel.refetch()} /> : null;
-  const write = can("notifications:write");
   const failure = test.error ?? enable.error ?? disable.error;
   return (
-    <Panel
-      title={c.name}
-      style={{ marginTop: 16 }}
-      actions={
-        write && (
-          <>
-            <Button size="compact-sm" loading={test.isPending} onClick={() => test.mutate({ params })}>
-              {t("notifications.test")}
-            </Button>
-            <Button size="compact-sm" variant="default" onClick={() => setEditing(true)}>
-              {t("common.edit")}
-            </Button>
-            <Button
-              size="compact-sm"
-              variant="default"
-              loading={enable.isPending || disable.isPending}
-              onClick={() => (c.enabled ? disable : enable).mutate({ params })}
-            >
-              {c.enabled ? t("notifications.disable") : t("notifications.enable")}
-            </Button>
-            <Button size="compact-sm" variant="default" onClick={() => setRemoving(true)}>
-              {t("common.delete")}
-            </Button>
-          </>
-        )
+    <EntryPanel
+      name={c.name}
+      environment={c.environment}
+      write={can("notifications:write")}
+      first={
+        <Button size="compact-sm" loading={test.isPending} onClick={() => test.mutate({ params })}>
+          {t("notifications.test")}
+        </Button>
       }
+      toggle={{
+        enabled: c.enabled,
+        busy: enable.isPending || disable.isPending,
+        run: () => (c.enabled ? disable : enable).mutate({ params }),
+      }}
+      form={(close) => <ChannelForm channel={c} close={close} saved={close} />}
+      removal={{
+        title: t("notifications.removeTitle"),
+        about: t("notifications.removeAbout"),
+        busy: remove.isPending,
+        error: remove.error,
+        reset: remove.reset,
+        run: () => remove.mutate({ params: { ...params, header: ifMatch(c) } }),
+      }}
     >
       <div className="gh-stack" style={{ gap: 12 }}>
         <dl className="gh-facts">
@@ -201,26 +192,6 @@ function Detail({ id, close }: { id: number; close: () => void }) {
           </Link>
         </p>
       </div>
-      {editing && <ChannelForm channel={c} close={() => setEditing(false)} saved={() => setEditing(false)} />}
-      <ConfirmDialog
-        opened={removing}
-        close={() => {
-          setRemoving(false);
-          remove.reset();
-        }}
-        title={t("notifications.removeTitle")}
-        object={c.name}
-        environment={c.environment}
-        about={t("notifications.removeAbout")}
-        action={t("common.delete")}
-        busy={remove.isPending}
-        error={remove.error}
-        confirm={() =>
-          remove.mutate({
-            params: { ...params, header: ifMatch(c) },
-          })
-        }
-      />
-    </Panel>
+    </EntryPanel>
   );
 }

@@ -1,15 +1,12 @@
-import { Button } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
 import { api, client, ifMatch, must } from "../../api/client";
 import { useSkipped } from "../../api/paged";
 import { useI18n } from "../../i18n";
-import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import type { Column } from "../../ui/DataTable";
+import { EntryPanel } from "../../ui/EntryPanel";
 import { ErrorPanel } from "../../ui/ErrorPanel";
 import { ListPage } from "../../ui/ListPage";
 import { refresh } from "../../ui/live";
-import { Panel } from "../../ui/PageHeader";
 import { Status, StatusOf } from "../../ui/Status";
 import { useEnvironment, useMe } from "../../ui/scope";
 import { Time } from "../../ui/Time";
@@ -86,15 +83,12 @@ function Detail({ id, close }: { id: number; close: () => void }) {
   const queries = useQueryClient();
   const names = useNames();
   const params = { path: { rule_id: id } };
-  const [editing, setEditing] = useState(false);
-  const [removing, setRemoving] = useState(false);
   const rule = api.useQuery("get", "/api/v1/notifications/alert-rules/{rule_id}", { params });
   const update = api.useMutation("put", "/api/v1/notifications/alert-rules/{rule_id}", {
     onSettled: () => refresh(queries, "notifications"),
   });
   const remove = api.useMutation("delete", "/api/v1/notifications/alert-rules/{rule_id}", {
     onSuccess: () => {
-      setRemoving(false);
       close();
       refresh(queries, "notifications");
     },
@@ -104,29 +98,24 @@ function Detail({ id, close }: { id: number; close: () => void }) {
   const header = ifMatch(r);
   const { name, environment, trigger, frequency } = r;
   return (
-    <Panel
-      title={r.name}
-      style={{ marginTop: 16 }}
-      actions={
-        can("notifications:write") && (
-          <>
-            <Button size="compact-sm" variant="default" onClick={() => setEditing(true)}>
-              {t("common.edit")}
-            </Button>
-            <Button
-              size="compact-sm"
-              variant="default"
-              loading={update.isPending}
-              onClick={() => update.mutate({ params: { ...params, header }, body: { enabled: !r.enabled } })}
-            >
-              {r.enabled ? t("notifications.disable") : t("notifications.enable")}
-            </Button>
-            <Button size="compact-sm" variant="default" onClick={() => setRemoving(true)}>
-              {t("common.delete")}
-            </Button>
-          </>
-        )
-      }
+    <EntryPanel
+      name={r.name}
+      environment={r.environment}
+      write={can("notifications:write")}
+      toggle={{
+        enabled: r.enabled,
+        busy: update.isPending,
+        run: () => update.mutate({ params: { ...params, header }, body: { enabled: !r.enabled } }),
+      }}
+      form={(close) => <RuleForm rule={r} close={close} saved={close} />}
+      removal={{
+        title: t("alerts.removeTitle"),
+        about: t("alerts.removeAbout"),
+        busy: remove.isPending,
+        error: remove.error,
+        reset: remove.reset,
+        run: () => remove.mutate({ params: { ...params, header } }),
+      }}
     >
       <div className="gh-stack" style={{ gap: 12 }}>
         <p className="gh-flat" style={{ overflowWrap: "anywhere" }} data-rule-sentence="">
@@ -161,22 +150,6 @@ function Detail({ id, close }: { id: number; close: () => void }) {
         {update.error ? <ErrorPanel error={update.error} /> : null}
         <Foretold draft={{ name, environment, trigger, frequency }} />
       </div>
-      {editing && <RuleForm rule={r} close={() => setEditing(false)} saved={() => setEditing(false)} />}
-      <ConfirmDialog
-        opened={removing}
-        close={() => {
-          setRemoving(false);
-          remove.reset();
-        }}
-        title={t("alerts.removeTitle")}
-        object={r.name}
-        environment={r.environment}
-        about={t("alerts.removeAbout")}
-        action={t("common.delete")}
-        busy={remove.isPending}
-        error={remove.error}
-        confirm={() => remove.mutate({ params: { ...params, header } })}
-      />
-    </Panel>
+    </EntryPanel>
   );
 }

@@ -124,7 +124,8 @@ func startIntegrations(p *parts, target *outbound.Client, active func(context.Co
 	p.integrations.Decide = func(ctx context.Context, tx *db.Tx, sc scope.Scope, request int64, v integration.Verdict) error {
 		return p.access.DecideBy(ctx, tx, sc, request, access.Verdict(v))
 	}
-	p.integrations.Grants = bridgeGrants{p.access}
+	p.integrations.Grants, p.integrations.RequestLock = bridgeGrants{p.access}, access.Lock
+	p.access.Settled = supersede(p)
 	forwarder := &integration.Forwarder{Service: p.integrations, Holder: newID(), Active: active, Poll: time.Minute, Logger: p.log}
 	p.task("integrations", forwarder.Run)
 	p.hourly("credentials of integrations", p.integrations.Reseal)
@@ -217,6 +218,18 @@ func queueRequest(ctx context.Context, tx *db.Tx, r access.Request) error {
 		return err
 	}
 	return integration.QueueRequest(ctx, tx, r.Environment, m)
+}
+
+// supersede returns a function that ends the runs of approval systems for requests that need no
+// decision any more.
+func supersede(p *parts) func(ctx context.Context, tx *db.Tx, t scope.TenantID, ended ...access.Request) error {
+	return func(ctx context.Context, tx *db.Tx, t scope.TenantID, ended ...access.Request) error {
+		why := map[int64]string{}
+		for _, r := range ended {
+			why[r.ID] = "the request for access is " + r.Status
+		}
+		return p.integrations.Supersede(ctx, tx, t, why)
+	}
 }
 
 // queueGrant tells the break-glass systems that a grant began or ended.

@@ -176,6 +176,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/access/v1/requests/{request_id}/withdraw": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["withdraw-access-request"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/access/v1/search/action": {
         parameters: {
             query?: never;
@@ -3937,10 +3953,10 @@ export interface components {
             duration_seconds: number | null;
             /**
              * Format: date-time
-             * @description When the grant was revoked, or found to be over; null: it was not.
+             * @description When the grant or the request ended without a decision; null: it did not.
              */
             ended_at: string | null;
-            /** @description Who revoked the grant; null: nobody. */
+            /** @description Who revoked the grant or withdrew the request; null: nobody. */
             ended_by: string | null;
             /**
              * @description The resource's environment.
@@ -3957,6 +3973,11 @@ export interface components {
              * @description Identifier, also of the grant.
              */
             id: number;
+            /**
+             * Format: date-time
+             * @description Until when the request can be decided; null: for as long as it takes.
+             */
+            lapses_at: string | null;
             /** @description Why access is needed. */
             reason: string;
             /** @description Name of the person or key that filed it. */
@@ -3976,10 +3997,10 @@ export interface components {
              */
             starts_at: string | null;
             /**
-             * @description approved: access is granted until expires_at. expired: it was granted, and the time is over.
+             * @description approved: access is granted until expires_at. expired: the grant's time is over, or nobody decided the request before lapses_at. withdrawn: the requester took it back.
              * @enum {string}
              */
-            status: "pending" | "approved" | "denied" | "revoked" | "expired";
+            status: "pending" | "approved" | "denied" | "revoked" | "expired" | "withdrawn";
             /**
              * @description Who gets access: input.user.id of decisions.
              * @example ada
@@ -7415,10 +7436,10 @@ export interface components {
              */
             started_at: string | null;
             /**
-             * @description pending: the system has not accepted the message yet. running: it has, and has not answered. expired: no answer came in time.
+             * @description pending: the system has not accepted the message yet. running: it has, and has not answered. expired: no answer came in time. superseded: somebody else decided the request for access, or it ended undecided.
              * @enum {string}
              */
-            status: "pending" | "running" | "succeeded" | "failed" | "approved" | "denied" | "expired";
+            status: "pending" | "running" | "succeeded" | "failed" | "approved" | "denied" | "expired" | "superseded";
         };
         IntegrationRunPage: {
             /** @description The page, newest first. */
@@ -12911,6 +12932,11 @@ export interface components {
             region: "us-east-1" | "us-west-2" | "ca-central-1" | "eu-west-1" | "eu-central-1" | "eu-north-1" | "ap-southeast-1" | "ap-northeast-1" | "ap-south-1";
             /** @description Limits and features of the tenant. */
             settings: {
+                /**
+                 * Format: int64
+                 * @description After how many hours a request for access that nobody decided lapses; absent: 168, a week. It holds for requests that are filed from then on.
+                 */
+                access_request_hours?: number | null;
                 /** @description How many times the usual value is an anomaly: off, or a number from 2 to 20; absent: 3. */
                 anomalies?: unknown;
                 /** @description Classification may ask the server's configured model when its own rules are not sure. */
@@ -12999,6 +13025,11 @@ export interface components {
             plan_type?: "standard" | "pro" | "enterprise" | null;
             /** @description Only the members that are sent change; null removes one. Only a platform administrator may change max_*. Members that begin with x- are free for your own use; any other unknown member is a 422 that names the closest known one, unless it is already stored with this value. */
             settings?: ({
+                /**
+                 * Format: int64
+                 * @description After how many hours a request for access that nobody decided lapses; absent: 168, a week. It holds for requests that are filed from then on.
+                 */
+                access_request_hours?: number | null;
                 /** @description How many times the usual value is an anomaly: off, or a number from 2 to 20; absent: 3. */
                 anomalies?: unknown;
                 /** @description Classification may ask the server's configured model when its own rules are not sure. */
@@ -13076,6 +13107,11 @@ export interface components {
             region?: "us-east-1" | "us-west-2" | "ca-central-1" | "eu-west-1" | "eu-central-1" | "eu-north-1" | "ap-southeast-1" | "ap-northeast-1" | "ap-south-1";
             /** @description Limits and features; an absent limit means none. Members that begin with x- are free for your own use; any other unknown member is a 422 that names the closest known one. */
             settings?: {
+                /**
+                 * Format: int64
+                 * @description After how many hours a request for access that nobody decided lapses; absent: 168, a week. It holds for requests that are filed from then on.
+                 */
+                access_request_hours?: number | null;
                 /** @description How many times the usual value is an anomaly: off, or a number from 2 to 20; absent: 3. */
                 anomalies?: unknown;
                 /** @description Classification may ask the server's configured model when its own rules are not sure. */
@@ -14429,7 +14465,7 @@ export interface operations {
                 skip?: number;
                 limit?: number;
                 environment?: "sandbox" | "production";
-                status?: "pending" | "approved" | "denied" | "revoked" | "expired";
+                status?: "pending" | "approved" | "denied" | "revoked" | "expired" | "withdrawn";
                 mine?: boolean;
             };
             header?: never;
@@ -15141,6 +15177,133 @@ export interface operations {
                 "application/json": components["schemas"]["AccessRefusal"];
             };
         };
+        responses: {
+            200: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AccessRequest"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    "withdraw-access-request": {
+        parameters: {
+            query?: {
+                environment?: "sandbox" | "production";
+            };
+            header?: never;
+            path: {
+                request_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
         responses: {
             200: {
                 headers: {
@@ -26154,7 +26317,7 @@ export interface operations {
                 tenant_id?: components["parameters"]["TenantQuery"];
                 skip?: number;
                 limit?: number;
-                status?: "pending" | "running" | "succeeded" | "failed" | "approved" | "denied" | "expired";
+                status?: "pending" | "running" | "succeeded" | "failed" | "approved" | "denied" | "expired" | "superseded";
             };
             header?: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */

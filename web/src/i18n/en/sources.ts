@@ -58,6 +58,8 @@ const sources = {
   recordsAbout: "A JSONPath. Empty: the whole answer.",
   recordsAt: "Where the records are",
   sample: "First records",
+  sessionToken: "Session token",
+  sessionTokenAbout: "Only for temporary access keys.",
   signIn: "Credentials",
   signInAbout: "Stored encrypted, never shown again. Another host needs them again.",
   staleAbout: "The last sync failed; controls use the data of an earlier one: {error}",

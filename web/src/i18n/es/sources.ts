@@ -63,6 +63,8 @@ const sources: Area<typeof en> = {
   recordsAbout: "Una JSONPath. Vacío toma toda la respuesta como datos.",
   recordsAt: "Dónde están los registros",
   sample: "Primeros registros",
+  sessionToken: "Token de sesión",
+  sessionTokenAbout: "Solo para claves de acceso temporales.",
   signIn: "Credenciales",
   signInAbout: "Se guardan cifradas y no se vuelven a mostrar. Otro host las necesita de nuevo.",
   staleAbout: "La última sincronización falló; los controles usan los datos de una anterior: {error}",

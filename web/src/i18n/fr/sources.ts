@@ -63,6 +63,8 @@ const sources: Area<typeof en> = {
   recordsAbout: "Un JSONPath. Vide prend toute la réponse comme données.",
   recordsAt: "Où sont les enregistrements",
   sample: "Premiers enregistrements",
+  sessionToken: "Jeton de session",
+  sessionTokenAbout: "Seulement pour des clés d’accès temporaires.",
   signIn: "Identifiants",
   signInAbout: "Chiffrés, jamais réaffichés. Un autre hôte les demande à nouveau.",
   staleAbout: "La dernière synchronisation a échoué ; les contrôles utilisent des données antérieures : {error}",

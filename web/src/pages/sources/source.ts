@@ -95,3 +95,23 @@ export function objectOf(text: string): Record<string, unknown> | null {
     return null;
   }
 }
+
+/** The credentials that were typed; undefined: none were. */
+export function credentialsOf(way: Way, s: Record<string, string>, provider: Source["provider"]): Secrets | undefined {
+  switch (way) {
+    case "token":
+      return { token: s.token ?? "" };
+    case "password":
+      return {
+        username: s.username ?? "",
+        password: s.password ?? "",
+        ...(provider === "s3" && s.session_token ? { session_token: s.session_token } : {}),
+      };
+    case "oauth":
+      return { oauth: { client_id: s.client_id ?? "", client_secret: s.client_secret ?? "" } };
+    case "header":
+      return { headers: { [(s.header ?? "").trim()]: s.value ?? "" } };
+    default:
+      return undefined;
+  }
+}

@@ -105,7 +105,9 @@ func startDataSources(p *parts, allow []netip.Prefix, active func(context.Contex
 	target := outbound.New(outbound.Config{AllowCIDRs: allow, PlainToAllowed: true, Timeout: source.CallTime, MaxReply: source.MaxBytes})
 	p.closers.add("data sources", time.Second, func(context.Context) error { target.Close(); return nil })
 	p.dataSources = &pip.Service{Stores: p.stores, Now: p.now, Box: box, Target: target, Logger: p.log, Panics: p.panics}
-	syncer := &pip.Syncer{Service: p.dataSources, Holder: newID(), Active: active, Poll: time.Minute}
+	ages := &pip.Ages{Now: p.now}
+	p.registry.MustRegister(sourceAges{ages})
+	syncer := &pip.Syncer{Service: p.dataSources, Holder: newID(), Active: active, Poll: time.Minute, Ages: ages}
 	p.task("data sources", syncer.Run)
 	p.hourly("credentials of data sources", p.dataSources.Reseal)
 	return nil

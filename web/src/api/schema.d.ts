@@ -4248,6 +4248,11 @@ export interface components {
             bouncer_id?: number;
             /**
              * Format: int64
+             * @description For data_source_age: only this data source; absent: all that are synced on a schedule.
+             */
+            connection_id?: number;
+            /**
+             * Format: int64
              * @description Only decisions that this control made.
              */
             control_id?: number;
@@ -4322,7 +4327,7 @@ export interface components {
             highest_value: number | null;
             /**
              * Format: date-time
-             * @description Start of the recorded data that is used: 7 days ago, or 2 days for percentiles of latency, or less if the log has too many entries that match the filter.
+             * @description Start of the recorded data that is used: 7 days ago, or 2 days for percentiles of latency, or less if the log has too many entries that match the filter, or the kept syncs of a data source begin later.
              */
             since: string;
             /**
@@ -4408,11 +4413,11 @@ export interface components {
             /** @description What is counted; absent: all of the environment. */
             filter?: components["schemas"]["AlertFilter"];
             /**
-             * @description What is measured over the window. Rates are percentages of the decisions, latencies milliseconds of evaluation; both have no value, and the condition does not hold, without decisions.
+             * @description What is measured over the window. Rates are percentages of the decisions, latencies milliseconds of evaluation; both have no value, and the condition does not hold, without decisions. data_source_age is in seconds, at the end of the window.
              * @example denial_rate
              * @enum {string}
              */
-            metric: "denial_rate" | "error_rate" | "mask_rate" | "decision_count" | "denial_count" | "error_count" | "latency_avg" | "latency_p50" | "latency_p95" | "latency_p99" | "audit_event_count";
+            metric: "denial_rate" | "error_rate" | "mask_rate" | "decision_count" | "denial_count" | "error_count" | "latency_avg" | "latency_p50" | "latency_p95" | "latency_p99" | "audit_event_count" | "data_source_age";
             /**
              * @description How the value is compared with the threshold.
              * @enum {string}
@@ -8296,6 +8301,8 @@ export interface components {
             /** Format: int64 */
             policy_version: number | null;
             reason: string;
+            /** @description After a denial that can be requested: what to send to /access/v1/requests, with a reason */
+            request_access?: components["schemas"]["DecisionRequestAccess"];
             /** Format: int64 */
             resource_id: number | null;
         };

@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/ide"
 	"github.com/gatehouse-dev/gatehouse/internal/integration"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/notify"
@@ -105,6 +106,10 @@ func startDataSources(p *parts, allow []netip.Prefix, active func(context.Contex
 	target := outbound.New(outbound.Config{AllowCIDRs: allow, PlainToAllowed: true, Timeout: source.CallTime, MaxReply: source.MaxBytes})
 	p.closers.add("data sources", time.Second, func(context.Context) error { target.Close(); return nil })
 	p.dataSources = &pip.Service{Stores: p.stores, Now: p.now, Box: box, Target: target, Logger: p.log, Panics: p.panics}
+	p.dataSources.Repository = func(ctx context.Context, t scope.TenantID, f source.File) (source.Content, error) {
+		text, commit, err := p.ide.ReadFile(ctx, t, ide.File(f))
+		return source.Content{Commit: commit, Unchanged: f.Have != "" && commit == f.Have, Text: text}, err
+	}
 	ages := &pip.Ages{Now: p.now}
 	p.registry.MustRegister(sourceAges{ages})
 	syncer := &pip.Syncer{Service: p.dataSources, Holder: newID(), Active: active, Poll: time.Minute, Ages: ages}

@@ -237,7 +237,7 @@ func (s *Syncer) fetch(ctx context.Context, key job.LaneKey, c Connection, renew
 			return err
 		})
 	}
-	f := &source.Fetcher{Target: s.Target, Now: s.Now}
+	f := &source.Fetcher{Target: s.Target, Now: s.Now, Repository: s.repositoryOf(key.Tenant)}
 	out.Result, out.err = f.Fetch(ctx, source.Order{Provider: c.Provider, Config: c.Configuration, Credentials: secrets, State: last.State, Previous: previous, Alive: alive})
 	if out.err == nil && !out.Unchanged {
 		if out.text, out.sum = document(out.Data); out.sum == last.Sum {

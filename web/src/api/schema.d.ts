@@ -8388,10 +8388,12 @@ export interface components {
                 [key: string]: string;
             };
             /**
-             * @description Format of the answer; json by default. csv: the first line names the columns, and each other line is a record of texts.
+             * @description Format of the answer; json by default, and for the provider git by the name of the file. csv: the first line names the columns, and each other line is a record of texts. yaml: only of the provider git.
              * @enum {string}
              */
-            format?: "json" | "csv";
+            format?: "json" | "csv" | "yaml";
+            /** @description For the provider git: which file to read. */
+            git?: components["schemas"]["PipPlace"];
             /** @description Header fields to send. Readers can see them: put secret ones into credentials. */
             headers?: {
                 [key: string]: string;
@@ -8424,7 +8426,7 @@ export interface components {
             /** @description For the provider sql: what to read. */
             sql?: components["schemas"]["PipQuery"];
             /**
-             * @description Address of the source. http_json, scim, s3: an https URL, or http to an address that the operator allows. sql: postgres://host:port/database. ldap: ldaps://host:port, or ldap://host:port, which is encrypted by StartTLS. No internal network, unless the operator allows it.
+             * @description Address of the source. http_json, scim, s3: an https URL, or http to an address that the operator allows. git: the https URL of the repository. sql: postgres://host:port/database. ldap: ldaps://host:port, or ldap://host:port, which is encrypted by StartTLS. No internal network, unless the operator allows it.
              * @example https://hr.example.com/api/people
              */
             url: string;
@@ -8492,7 +8494,7 @@ export interface components {
              * @description Kind of source.
              * @enum {string}
              */
-            provider: "http_json" | "scim" | "s3" | "sql" | "ldap";
+            provider: "http_json" | "scim" | "s3" | "sql" | "ldap" | "git";
             /**
              * Format: int64
              * @description Number of records in its data.
@@ -8556,7 +8558,7 @@ export interface components {
              * @description Kind of source.
              * @enum {string}
              */
-            provider: "http_json" | "scim" | "s3" | "sql" | "ldap";
+            provider: "http_json" | "scim" | "s3" | "sql" | "ldap" | "git";
             /** @description Whether it is synced on its schedule, starting at once; true by default. */
             sync_enabled?: boolean;
             /**
@@ -8652,6 +8654,18 @@ export interface components {
              * @enum {string}
              */
             type: "link" | "page" | "offset" | "cursor";
+        };
+        PipPlace: {
+            /**
+             * @description Branch or tag; absent: the default branch.
+             * @example main
+             */
+            branch?: string;
+            /**
+             * @description Path of a JSON, YAML or CSV file within the repository.
+             * @example data/people.yaml
+             */
+            path: string;
         };
         PipQuery: {
             /**
@@ -8801,7 +8815,7 @@ export interface components {
              * @description Kind of source.
              * @enum {string}
              */
-            provider: "http_json" | "scim" | "s3" | "sql" | "ldap";
+            provider: "http_json" | "scim" | "s3" | "sql" | "ldap" | "git";
             /** @description Whether it is synced on its schedule, starting at once; true by default. */
             sync_enabled?: boolean;
             /**

@@ -45,6 +45,7 @@ const sources = {
   noSyncs: "No syncs yet",
   one: "Data source",
   provider: "Kind of source",
+  provider_git: "File in a git repository",
   provider_http_json: "JSON over HTTP",
   provider_ldap: "LDAP search",
   provider_s3: "S3 file",

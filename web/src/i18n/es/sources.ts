@@ -50,6 +50,7 @@ const sources: Area<typeof en> = {
   noSyncs: "Aún no hay sincronizaciones",
   one: "Fuente de datos",
   provider: "Clase de fuente",
+  provider_git: "Archivo de un repositorio git",
   provider_http_json: "JSON por HTTP",
   provider_ldap: "Búsqueda LDAP",
   provider_s3: "Archivo en S3",

@@ -50,6 +50,7 @@ const sources: Area<typeof en> = {
   noSyncs: "Aucune synchronisation",
   one: "Source de données",
   provider: "Nature de la source",
+  provider_git: "Fichier d’un dépôt git",
   provider_http_json: "JSON par HTTP",
   provider_ldap: "Recherche LDAP",
   provider_s3: "Fichier dans S3",

@@ -14,7 +14,7 @@ export const frequencies = [
   "weekly",
 ] as const;
 
-export const providers = ["http_json", "scim", "s3", "sql", "ldap"] as const;
+export const providers = ["http_json", "scim", "s3", "sql", "ldap", "git"] as const;
 
 const written = (config: Partial<Config>) => JSON.stringify(config, null, 2);
 
@@ -47,6 +47,11 @@ export const samples: Record<
       },
     }),
     account: true,
+  },
+  git: {
+    url: "https://git.example.com/hr/facts.git",
+    more: written({ git: { path: "data/people.yaml" } }),
+    records: true,
   },
 };
 

@@ -8,13 +8,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// The states of a request. An approved one is a grant.
+// The states of a request. An approved one is a grant. Expired is a grant whose time is over, and a
+// request that nobody decided in time.
 const (
-	Pending  = "pending"
-	Approved = "approved"
-	Denied   = "denied"
-	Revoked  = "revoked"
-	Expired  = "expired"
+	Pending   = "pending"
+	Approved  = "approved"
+	Denied    = "denied"
+	Revoked   = "revoked"
+	Expired   = "expired"
+	Withdrawn = "withdrawn"
 )
 
 const (
@@ -38,16 +40,17 @@ type Request struct {
 	Action         string     `json:"action" db:"action" doc:"Name of the action: input.action.name of decisions." example:"read"`
 	Reason         string     `json:"reason" db:"reason" doc:"Why access is needed."`
 	Duration       *int64     `json:"duration_seconds" db:"asked_seconds" doc:"How long access is needed, in seconds; null: the request does not say."`
-	Status         string     `json:"status" db:"status" enum:"pending,approved,denied,revoked,expired" doc:"approved: access is granted until expires_at. expired: it was granted, and the time is over."`
+	Status         string     `json:"status" db:"status" enum:"pending,approved,denied,revoked,expired,withdrawn" doc:"approved: access is granted until expires_at. expired: the grant's time is over, or nobody decided the request before lapses_at. withdrawn: the requester took it back."`
 	RequestedBy    string     `json:"requested_by" db:"requested_by" doc:"Name of the person or key that filed it."`
 	CreatedAt      time.Time  `json:"created_at" db:"created_at" doc:"When it was filed."`
+	LapsesAt       *time.Time `json:"lapses_at" db:"lapses_at" doc:"Until when the request can be decided; null: for as long as it takes."`
 	DecidedBy      *string    `json:"decided_by" db:"decided_by" doc:"Who approved or denied it; null: nobody yet."`
 	DecidedAt      *time.Time `json:"decided_at" db:"decided_at" doc:"When it was approved or denied; null: not yet."`
 	DecisionReason string     `json:"decision_reason" db:"decision_reason" doc:"Why it was approved, denied or revoked."`
 	StartsAt       *time.Time `json:"starts_at" db:"starts_at" doc:"When the grant begins; null: there is none."`
 	ExpiresAt      *time.Time `json:"expires_at" db:"expires_at" doc:"When the grant ends; null: there is none."`
-	EndedBy        *string    `json:"ended_by" db:"ended_by" doc:"Who revoked the grant; null: nobody."`
-	EndedAt        *time.Time `json:"ended_at" db:"ended_at" doc:"When the grant was revoked, or found to be over; null: it was not."`
+	EndedBy        *string    `json:"ended_by" db:"ended_by" doc:"Who revoked the grant or withdrew the request; null: nobody."`
+	EndedAt        *time.Time `json:"ended_at" db:"ended_at" doc:"When the grant or the request ended without a decision; null: it did not."`
 
 	// BreakGlass is set for a grant that nobody requested first.
 	BreakGlass bool `json:"break_glass" db:"break_glass" doc:"Whether it is a grant that was opened in an emergency, without a request."`

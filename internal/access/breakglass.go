@@ -81,7 +81,7 @@ func (s *Service) Open(ctx context.Context, sc scope.Scope, o Opening, first fun
 		Environment: env, SubjectID: subject, ResourceID: asked.ID, ResourceName: asked.Name, ResourceType: asked.Type, Action: o.Action.Name, Reason: reason,
 		Duration: o.Duration, Status: Pending, RequestedBy: by, CallerKind: string(sc.Actor.Kind), CallerID: sc.Actor.ID, CreatedAt: now, BreakGlass: true,
 	}
-	err = s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
+	err = s.Stores.WriteUnder(ctx, sc.Tenant, Lock, func(tx *db.Tx) error {
 		if first != nil {
 			if err := first(tx); err != nil {
 				return err
@@ -104,7 +104,7 @@ func (s *Service) Open(ctx context.Context, sc scope.Scope, o Opening, first fun
 // names. first is that of Open.
 func (s *Service) EndBy(ctx context.Context, sc scope.Scope, id int64, by, reason string, first func(tx *db.Tx) error) (Request, error) {
 	var r Request
-	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) (err error) {
+	err := s.Stores.WriteUnder(ctx, sc.Tenant, Lock, func(tx *db.Tx) (err error) {
 		if err := first(tx); err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
@@ -40,6 +41,9 @@ type Service struct {
 	// Filed hands a new request to the tenant's approval systems, in its transaction; nil: there
 	// are none.
 	Filed func(ctx context.Context, tx *db.Tx, r Request) error
+	// Settled tells the tenant's approval systems that requests need no decision any more, in the
+	// transaction that ended them; nil: there are none.
+	Settled func(ctx context.Context, tx *db.Tx, tenant scope.TenantID, ended ...Request) error
 	// Broken tells the tenant's break-glass systems that a break-glass grant began or ended, in
 	// its transaction; nil: there are none.
 	Broken func(ctx context.Context, tx *db.Tx, r Request, ended bool) error
@@ -49,10 +53,14 @@ type Service struct {
 const (
 	eventApproved = "ACCESS_APPROVED"
 	eventDenied   = "ACCESS_DENIED"
+	// Those of requests that ended without a decision.
+	eventWithdrawn = "ACCESS_WITHDRAWN"
+	eventLapsed    = "ACCESS_LAPSED"
 )
 
-// changes is held while requests change, so that their number and state hold.
-const changes = "access"
+// Lock is held while requests change, so that their number and state hold. Take it before rows
+// that change with a request.
+const Lock = "access"
 
 const (
 	// Approving is the permission to decide requests, seeing to read those of others.
@@ -112,11 +120,17 @@ func (s *Service) File(ctx context.Context, sc scope.Scope, d Draft) (Request, e
 	if r.Reason == "" {
 		return Request{}, fault.Invalidf("/reason", "a request needs a reason")
 	}
-	err = s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
+	err = s.Stores.WriteUnder(ctx, sc.Tenant, Lock, func(tx *db.Tx) error {
+		r.CreatedAt = db.Stamp(s.Now())
 		if err := checkRoom(ctx, tx, r); err != nil {
 			return err
 		}
-		r.CreatedAt = db.Stamp(s.Now())
+		settings, err := tenant.SettingsIn(ctx, tx)
+		if err != nil {
+			return err
+		}
+		lapses := r.CreatedAt.Add(settings.AccessRequestLife())
+		r.LapsesAt = &lapses
 		if r, err = insert(ctx, tx, r); err != nil {
 			return err
 		}
@@ -133,7 +147,8 @@ func (s *Service) File(ctx context.Context, sc scope.Scope, d Draft) (Request, e
 	return r, err
 }
 
-// subject is who gets access. People file for themselves, applications for their users.
+// subject is who gets access. People and AI agents file for themselves, applications for their
+// users.
 func (s *Service) subject(ctx context.Context, sc scope.Scope, d Draft) (string, error) {
 	subject := d.Subject.ID
 	if d.Subject.Type == "agent" && subject != "" && !scope.NamesAgent(subject) {
@@ -147,6 +162,12 @@ func (s *Service) subject(ctx context.Context, sc scope.Scope, d Draft) (string,
 	}
 	if subject == "" {
 		return sc.Actor.ID, nil
+	}
+	if sc.Actor.Kind == scope.Agent {
+		if subject != sc.Actor.ID || d.Subject.Type == string(scope.Person) {
+			return "", fault.New(fault.Forbidden, "other_subject", "an AI agent requests access for itself")
+		}
+		return subject, nil
 	}
 	self, err := s.names(ctx, sc, subject)
 	if err == nil && !self {
@@ -233,15 +254,41 @@ func (s *Service) decide(ctx context.Context, sc scope.Scope, id int64, event st
 	if err != nil {
 		return Request{}, err
 	}
-	if self || old.CallerKind == string(scope.Person) && old.CallerID == sc.Actor.ID {
+	if self || old.filedBy(sc) {
 		return Request{}, fault.New(fault.Forbidden, "own_request", "nobody decides their own request for access")
 	}
 	return s.change(ctx, sc, id, event, func(ctx context.Context, tx *db.Tx, r *Request, now time.Time) error {
-		if r.Status != Pending {
-			return fault.Newf(fault.Conflict, "already_decided", "this request is %s", r.at(now).Status)
+		if err := r.waits(now); err != nil {
+			return err
 		}
 		r.DecidedBy, r.DecidedAt = &sc.Actor.Name, &now
 		return edit(ctx, tx, r, now)
+	})
+}
+
+// TakeBack withdraws a request that waits. Whoever filed it may, and the person or AI agent whom it
+// is for.
+func (s *Service) TakeBack(ctx context.Context, sc scope.Scope, id int64) (Request, error) {
+	old, err := s.Get(ctx, sc, id)
+	if err != nil {
+		return Request{}, err
+	}
+	if own := old.filedBy(sc); !own {
+		if sc.Actor.Kind == scope.Person {
+			if own, err = s.names(ctx, sc, old.SubjectID); err != nil {
+				return Request{}, err
+			}
+		}
+		if !own && (sc.Actor.Kind != scope.Agent || old.SubjectID != sc.Actor.ID) {
+			return Request{}, fault.New(fault.Forbidden, "permission_denied", "only whoever filed a request for access, or whom it is for, can withdraw it")
+		}
+	}
+	return s.change(ctx, sc, id, eventWithdrawn, func(_ context.Context, _ *db.Tx, r *Request, now time.Time) error {
+		if err := r.waits(now); err != nil {
+			return err
+		}
+		r.Status, r.EndedBy, r.EndedAt = Withdrawn, &sc.Actor.Name, &now
+		return nil
 	})
 }
 
@@ -255,7 +302,7 @@ func (s *Service) Revoke(ctx context.Context, sc scope.Scope, id int64, d Refusa
 // change changes a request that the caller may read.
 func (s *Service) change(ctx context.Context, sc scope.Scope, id int64, event string, edit func(ctx context.Context, tx *db.Tx, r *Request, now time.Time) error) (Request, error) {
 	var r Request
-	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) (err error) {
+	err := s.Stores.WriteUnder(ctx, sc.Tenant, Lock, func(tx *db.Tx) (err error) {
 		if r, err = load(ctx, tx, sc, id); err != nil {
 			return err
 		}
@@ -290,50 +337,12 @@ func (s *Service) save(ctx context.Context, tx *db.Tx, sc scope.Scope, event str
 			return r, err
 		}
 	}
-	if event == eventApproved || event == eventDenied {
-		if err := s.Outbox.Broadcast(ctx, tx, sc.Tenant, s.decided(r)); err != nil {
+	if event == eventApproved || event == eventDenied || event == eventWithdrawn {
+		if err := s.settle(ctx, tx, sc.Tenant, r); err != nil {
 			return r, err
 		}
 	}
 	return r, audit.Append(ctx, tx, sc, s.Now(), r.entry(event, changed))
-}
-
-// Expire records the grants of a tenant that are over. Decisions do not wait for it.
-func (s *Service) Expire(ctx context.Context, sc scope.Scope) error {
-	now := db.Stamp(s.Now())
-	var ended []Request
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		ended, err = over(ctx, tx, now)
-		return err
-	})
-	if err != nil || len(ended) == 0 {
-		return err
-	}
-	return s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
-		ended, err := over(ctx, tx, now)
-		if err != nil {
-			return err
-		}
-		var entries []audit.Entry
-		for _, r := range ended {
-			r.Status, r.EndedAt = Expired, r.ExpiresAt
-			if r, err = update(ctx, tx, r); err != nil {
-				return err
-			}
-			event := "ACCESS_EXPIRED"
-			if r.BreakGlass {
-				event = glassEnded
-				if err := s.tell(ctx, tx, sc.Tenant, r); err != nil {
-					return err
-				}
-			}
-			entries = append(entries, r.entry(event, map[string]any{"subject_id": r.SubjectID, "action": r.Action, "expires_at": r.ExpiresAt.UTC().Format(time.RFC3339)}))
-		}
-		if len(entries) == 0 {
-			return nil
-		}
-		return audit.Append(ctx, tx, sc, s.Now(), entries...)
-	})
 }
 
 // Forget removes requests that have been over for a year.
@@ -353,7 +362,8 @@ func noteChange(ctx context.Context, tx *db.Tx, env scope.Env) error {
 // load is a request that the caller may read.
 func load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Request, error) {
 	r, err := get(ctx, tx, id)
-	own := r.CallerKind == string(sc.Actor.Kind) && r.CallerID == sc.Actor.ID || sc.Actor.Kind == scope.Person && r.SubjectID == sc.Actor.ID
+	self := sc.Actor.Kind == scope.Person || sc.Actor.Kind == scope.Agent
+	own := r.filedBy(sc) || self && r.SubjectID == sc.Actor.ID
 	if errors.Is(err, db.ErrNoRows) || err == nil && (!sc.Sees(r.Environment) || !own && !seesAll(sc)) {
 		return Request{}, fault.NotFoundf("no such request for access")
 	}
@@ -366,10 +376,27 @@ func seesAll(sc scope.Scope) bool {
 
 // at is the request at a time.
 func (r Request) at(now time.Time) Request {
-	if r.Status == Approved && !now.Before(*r.ExpiresAt) {
+	if r.Status == Approved && !now.Before(*r.ExpiresAt) || r.lapsed(now) {
 		r.Status = Expired
 	}
 	return r
+}
+
+// lapsed reports whether nobody decided a request in time.
+func (r Request) lapsed(now time.Time) bool {
+	return r.Status == Pending && r.LapsesAt != nil && !now.Before(*r.LapsesAt)
+}
+
+// waits refuses a request that does not wait for a decision at a time.
+func (r Request) waits(now time.Time) error {
+	if status := r.at(now).Status; status != Pending {
+		return fault.Newf(fault.Conflict, "already_decided", "this request is %s", status)
+	}
+	return nil
+}
+
+func (r Request) filedBy(sc scope.Scope) bool {
+	return r.CallerKind == string(sc.Actor.Kind) && r.CallerID == sc.Actor.ID
 }
 
 func (r Request) entry(event string, changed map[string]any) audit.Entry {
@@ -382,11 +409,30 @@ func (r Request) path() string {
 	return "/requests?" + url.Values{"environment": {string(r.Environment)}, "request": {strconv.FormatInt(r.ID, 10)}}.Encode()
 }
 
-// decided tells approvers that a request needs no decision any more.
-func (s *Service) decided(r Request) notify.Note {
+// settle tells the channels and the approval systems that requests need no decision any more.
+func (s *Service) settle(ctx context.Context, tx *db.Tx, tenant scope.TenantID, ended ...Request) error {
+	for _, r := range ended {
+		if err := s.Outbox.Broadcast(ctx, tx, tenant, s.settled(r)); err != nil {
+			return err
+		}
+	}
+	if s.Settled == nil || len(ended) == 0 {
+		return nil
+	}
+	return s.Settled(ctx, tx, tenant, ended...)
+}
+
+// settled is the note that a request needs no decision any more.
+func (s *Service) settled(r Request) notify.Note {
 	n := s.note(r)
 	n.Resolved, n.Text, n.At = true, r.DecisionReason, db.Stamp(s.Now())
-	n.Facts = append(n.Facts, format.Fact{Name: "status", Value: r.Status}, format.Fact{Name: "decided by", Value: *r.DecidedBy})
+	n.Facts = append(n.Facts, format.Fact{Name: "status", Value: r.Status})
+	if r.DecidedBy != nil {
+		n.Facts = append(n.Facts, format.Fact{Name: "decided by", Value: *r.DecidedBy})
+	}
+	if r.EndedBy != nil {
+		n.Facts = append(n.Facts, format.Fact{Name: "withdrawn by", Value: *r.EndedBy})
+	}
 	return n
 }
 

@@ -10,11 +10,13 @@ import (
 
 const (
 	columns = `id, environment, subject_id, resource_id, resource_name, resource_type, action, reason, asked_seconds, break_glass, status, requested_by_kind, requested_by_id, requested_by,
-	created_at, decided_by, decided_at, decision_reason, starts_at, expires_at, ended_by, ended_at`
-	// A grant whose time is over is expired, also before that is recorded.
+	created_at, lapses_at, decided_by, decided_at, decision_reason, starts_at, expires_at, ended_by, ended_at`
+	// What is over is expired, also before that is recorded.
 	filtered = ` FROM access_requests WHERE ($1 = '' OR environment = $1)
-		AND ($2 = '' OR (CASE WHEN status = 'approved' AND expires_at <= $3 THEN 'expired' ELSE status END) = $2)
-		AND ($4 = '' OR (requested_by_kind = $4 AND requested_by_id = $5) OR ($4 = 'user' AND subject_id = $5))`
+		AND ($2 = '' OR (CASE WHEN (status = 'approved' AND expires_at <= $3) OR (status = 'pending' AND lapses_at <= $3) THEN 'expired' ELSE status END) = $2)
+		AND ($4 = '' OR (requested_by_kind = $4 AND requested_by_id = $5) OR ($4 IN ('user', 'agent') AND subject_id = $5))`
+	// Whether a request waits for a decision at the time $1.
+	waits = ` status = 'pending' AND (lapses_at IS NULL OR lapses_at > $1) `
 )
 
 func count(ctx context.Context, tx *db.Tx, f Filter, now time.Time) (int64, error) {
@@ -31,9 +33,9 @@ func get(ctx context.Context, tx *db.Tx, id int64) (Request, error) {
 
 func insert(ctx context.Context, tx *db.Tx, r Request) (Request, error) {
 	return db.One[Request](ctx, tx, `INSERT INTO access_requests (environment, subject_id, resource_id, resource_name, resource_type, action, reason, status,
-			requested_by_kind, requested_by_id, requested_by, created_at, asked_seconds, break_glass)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) RETURNING `+columns,
-		string(r.Environment), r.SubjectID, r.ResourceID, r.ResourceName, r.ResourceType, r.Action, r.Reason, r.Status, r.CallerKind, r.CallerID, r.RequestedBy, r.CreatedAt, r.Duration, r.BreakGlass)
+			requested_by_kind, requested_by_id, requested_by, created_at, asked_seconds, break_glass, lapses_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) RETURNING `+columns,
+		string(r.Environment), r.SubjectID, r.ResourceID, r.ResourceName, r.ResourceType, r.Action, r.Reason, r.Status, r.CallerKind, r.CallerID, r.RequestedBy, r.CreatedAt, r.Duration, r.BreakGlass, r.LapsesAt)
 }
 
 func update(ctx context.Context, tx *db.Tx, r Request) (Request, error) {
@@ -49,11 +51,12 @@ type open struct {
 	OfCaller  int64 `db:"of_caller"`
 }
 
-// countOpen counts the open requests: all, those for the subject of r, and those of its caller.
+// countOpen counts the requests that are open when r is filed: all, those for its subject, and
+// those of its caller.
 func countOpen(ctx context.Context, tx *db.Tx, r Request) (open, error) {
-	return db.One[open](ctx, tx, `SELECT COUNT(*) AS all_open, COUNT(CASE WHEN subject_id = $1 THEN 1 END) AS of_subject,
-		COUNT(CASE WHEN requested_by_kind = $2 AND requested_by_id = $3 THEN 1 END) AS of_caller FROM access_requests WHERE status = 'pending'`,
-		r.SubjectID, r.CallerKind, r.CallerID)
+	return db.One[open](ctx, tx, `SELECT COUNT(*) AS all_open, COUNT(CASE WHEN subject_id = $2 THEN 1 END) AS of_subject,
+		COUNT(CASE WHEN requested_by_kind = $3 AND requested_by_id = $4 THEN 1 END) AS of_caller FROM access_requests WHERE`+waits,
+		r.CreatedAt, r.SubjectID, r.CallerKind, r.CallerID)
 }
 
 // countGrants is how many grants last at a time.
@@ -61,10 +64,10 @@ func countGrants(ctx context.Context, tx *db.Tx, now time.Time) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT COUNT(*) FROM access_requests WHERE status = 'approved' AND expires_at > $1`, now)
 }
 
-// countSame is how many open requests there are for the same.
+// countSame is how many requests for the same are open when r is filed.
 func countSame(ctx context.Context, tx *db.Tx, r Request) (int64, error) {
-	return db.One[int64](ctx, tx, `SELECT COUNT(*) FROM access_requests WHERE subject_id = $1 AND status = 'pending' AND resource_id = $2 AND action = $3`,
-		r.SubjectID, r.ResourceID, r.Action)
+	return db.One[int64](ctx, tx, `SELECT COUNT(*) FROM access_requests WHERE`+waits+`AND subject_id = $2 AND resource_id = $3 AND action = $4`,
+		r.CreatedAt, r.SubjectID, r.ResourceID, r.Action)
 }
 
 // grantsIn are the grants of an environment that have not ended, by subject.
@@ -73,9 +76,14 @@ func grantsIn(ctx context.Context, tx *db.Tx, env scope.Env, now time.Time) ([]R
 		ORDER BY subject_id, id`, string(env), now)
 }
 
+// lapsed are requests that nobody decided in time, and of which that is not recorded.
+func lapsed(ctx context.Context, tx *db.Tx, now time.Time) ([]Request, error) {
+	return db.All[Request](ctx, tx, `SELECT `+columns+` FROM access_requests WHERE status = 'pending' AND lapses_at <= $1 ORDER BY id LIMIT $2`, now, atOnce)
+}
+
 // over are grants whose end is not recorded.
 func over(ctx context.Context, tx *db.Tx, now time.Time) ([]Request, error) {
-	return db.All[Request](ctx, tx, `SELECT `+columns+` FROM access_requests WHERE status = 'approved' AND expires_at <= $1 ORDER BY id LIMIT 100`, now)
+	return db.All[Request](ctx, tx, `SELECT `+columns+` FROM access_requests WHERE status = 'approved' AND expires_at <= $1 ORDER BY id LIMIT $2`, now, atOnce)
 }
 
 // unended are the requests that wait, and the grants whose end is not recorded.
@@ -90,7 +98,7 @@ func deleteOf(ctx context.Context, tx *db.Tx, id string) error {
 }
 
 func forget(ctx context.Context, tx *db.Tx, before time.Time) error {
-	_, err := tx.Exec(ctx, `DELETE FROM access_requests WHERE status IN ('denied', 'revoked', 'expired') AND created_at < $1`, before)
+	_, err := tx.Exec(ctx, `DELETE FROM access_requests WHERE status IN ('denied', 'revoked', 'expired', 'withdrawn') AND created_at < $1`, before)
 	return err
 }
 

@@ -59,7 +59,7 @@ func (s *Service) MayDecide(ctx context.Context, tenant scope.TenantID, id int64
 // system's answer. It grants what was requested and no more: not longer than requested, and not
 // longer than the system may grant. The caller asks MayDecide first.
 func (s *Service) DecideBy(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64, v Verdict) error {
-	if err := tx.Lock(ctx, changes); err != nil {
+	if err := tx.Lock(ctx, Lock); err != nil {
 		return err
 	}
 	r, err := get(ctx, tx, id)
@@ -67,8 +67,8 @@ func (s *Service) DecideBy(ctx context.Context, tx *db.Tx, sc scope.Scope, id in
 		return gone(err)
 	}
 	now := db.Stamp(s.Now())
-	if r.Status != Pending {
-		return fault.Newf(fault.Conflict, "already_decided", "this request is %s", r.at(now).Status)
+	if err := r.waits(now); err != nil {
+		return err
 	}
 	by := sc.Actor.Name
 	if v.By != "" {

@@ -41,14 +41,17 @@ func (s *Service) WithdrawSubject(ctx context.Context, tx *db.Tx, sc scope.Scope
 
 // withdraw ends those of the requests and grants that match.
 func (s *Service) withdraw(ctx context.Context, tx *db.Tx, sc scope.Scope, why string, match func(Request) bool) error {
-	if err := tx.Lock(ctx, changes); err != nil {
+	if err := tx.Lock(ctx, Lock); err != nil {
 		return err
 	}
 	all, err := unended(ctx, tx)
 	if err != nil {
 		return err
 	}
-	var entries []audit.Entry
+	var (
+		entries []audit.Entry
+		settled []Request
+	)
 	for _, r := range all {
 		if !match(r) {
 			continue
@@ -62,15 +65,16 @@ func (s *Service) withdraw(ctx context.Context, tx *db.Tx, sc scope.Scope, why s
 				return err
 			}
 		}
-		if event == eventDenied {
-			if err := s.Outbox.Broadcast(ctx, tx, sc.Tenant, s.decided(r)); err != nil {
-				return err
-			}
+		if event == eventDenied || event == eventLapsed {
+			settled = append(settled, r)
 		}
 		entries = append(entries, r.entry(event, map[string]any{"subject_id": r.SubjectID, "action": r.Action, "reason": why}))
 	}
 	if len(entries) == 0 {
 		return nil
+	}
+	if err := s.settle(ctx, tx, sc.Tenant, settled...); err != nil {
+		return err
 	}
 	return audit.Append(ctx, tx, sc, s.Now(), entries...)
 }
@@ -84,6 +88,10 @@ func (r Request) isFor(u user.User) bool {
 
 // end ends a request that waits or was approved, and returns the name of the event.
 func (r *Request) end(by, why string, now time.Time) string {
+	if r.lapsed(now) {
+		r.Status, r.EndedAt = Expired, r.LapsesAt
+		return eventLapsed
+	}
 	switch r.at(now).Status {
 	case Pending:
 		r.Status, r.DecidedBy, r.DecidedAt, r.DecisionReason = Denied, &by, &now, why

@@ -31,12 +31,14 @@ type Filter struct {
 	ControlID  int64  `json:"control_id,omitempty" minimum:"1" doc:"Only decisions that this control made."`
 	BouncerID  int64  `json:"bouncer_id,omitempty" minimum:"1" doc:"Only decisions of this bouncer."`
 	SubjectID  string `json:"subject_id,omitempty" maxLength:"500" doc:"Only decisions about this subject: a user or an agent."`
-	EventType  string `json:"event_type,omitempty" maxLength:"100" doc:"For audit_event_count: only entries of this type." example:"POLICY_UPDATED"`
+	// ConnectionID is for data_source_age.
+	ConnectionID int64  `json:"connection_id,omitempty" minimum:"1" doc:"For data_source_age: only this data source; absent: all that are synced on a schedule."`
+	EventType    string `json:"event_type,omitempty" maxLength:"100" doc:"For audit_event_count: only entries of this type." example:"POLICY_UPDATED"`
 }
 
 // Trigger is the condition of a rule.
 type Trigger struct {
-	Metric    string  `json:"metric" enum:"denial_rate,error_rate,mask_rate,decision_count,denial_count,error_count,latency_avg,latency_p50,latency_p95,latency_p99,audit_event_count" doc:"What is measured over the window. Rates are percentages of the decisions, latencies milliseconds of evaluation; both have no value, and the condition does not hold, without decisions." example:"denial_rate"`
+	Metric    string  `json:"metric" enum:"denial_rate,error_rate,mask_rate,decision_count,denial_count,error_count,latency_avg,latency_p50,latency_p95,latency_p99,audit_event_count,data_source_age" doc:"What is measured over the window. Rates are percentages of the decisions, latencies milliseconds of evaluation; both have no value, and the condition does not hold, without decisions. data_source_age is in seconds, at the end of the window." example:"denial_rate"`
 	Filter    Filter  `json:"filter,omitzero" doc:"What is counted; absent: all of the environment."`
 	Operator  string  `json:"operator" enum:">,>=,==" doc:"How the value is compared with the threshold."`
 	Threshold float64 `json:"threshold" minimum:"0" maximum:"1000000000000" doc:"The threshold." example:"20"`

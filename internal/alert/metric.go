@@ -20,6 +20,8 @@ func unit(metric string) string {
 		return " %"
 	case "latency_avg", "latency_p50", "latency_p95", "latency_p99":
 		return " ms"
+	case sourceAge:
+		return " s"
 	}
 	return ""
 }
@@ -99,6 +101,9 @@ func (s sums) value(ctx context.Context, tx *db.Tx, r Rule, end time.Time) (floa
 	if r.Trigger.Metric == auditEvents {
 		n, err := countEntries(ctx, tx, r.Environment, r.Trigger.Filter.EventType, end.Add(-window), end)
 		return float64(n), err == nil, err
+	}
+	if r.Trigger.Metric == sourceAge {
+		return ageAt(ctx, tx, r.Trigger.Filter.ConnectionID, end)
 	}
 	key := sumKey{r.series(), end.Add(-window)}
 	sum, known := s[key]

@@ -31,7 +31,7 @@ type Firing struct {
 
 // Preview is what a rule would have done.
 type Preview struct {
-	Since    time.Time `json:"since" doc:"Start of the recorded data that is used: 7 days ago, or 2 days for percentiles of latency, or less if the log has too many entries that match the filter."`
+	Since    time.Time `json:"since" doc:"Start of the recorded data that is used: 7 days ago, or 2 days for percentiles of latency, or less if the log has too many entries that match the filter, or the kept syncs of a data source begin later."`
 	Until    time.Time `json:"until" doc:"The last evaluation."`
 	Fires    int       `json:"would_have_fired" doc:"How often it would have fired, with cooldown and daily maximum."`
 	Resolved int       `json:"would_have_resolved" doc:"How often it would have ended."`
@@ -55,6 +55,11 @@ func (s *Service) Preview(ctx context.Context, sc scope.Scope, d Draft) (Preview
 			return invalid(wrong)
 		}
 		until := s.Now().Add(-lag).UTC().Truncate(r.interval())
+		if r.Trigger.Metric == sourceAge {
+			all, since, err := ages(ctx, tx, r.Trigger.Filter.ConnectionID, until.Add(-previewed))
+			p = previewAt(r, since.Truncate(r.interval()).Add(r.interval()), until, func(end time.Time) (float64, bool) { return oldest(all, end) })
+			return err
+		}
 		minutes, since, err := history(ctx, tx, r, until)
 		p = previewRule(r, minutes, since, until)
 		return err
@@ -99,11 +104,9 @@ func history(ctx context.Context, tx *db.Tx, r Rule, until time.Time) ([]minute,
 
 // previewRule evaluates a rule at each of its times, as the Evaluator would have.
 func previewRule(r Rule, minutes []minute, since, until time.Time) Preview {
-	window, step := r.Frequency.window(), r.interval()
-	begin := since.Add(window).Truncate(step)
-	p := Preview{Since: begin, Until: until, Firings: []Firing{}}
+	window := r.Frequency.window()
 	first, last, in := 0, 0, minute{}
-	for end := begin; !end.After(until); end = end.Add(step) {
+	return previewAt(r, since.Add(window).Truncate(r.interval()), until, func(end time.Time) (float64, bool) {
 		for last < len(minutes) && minutes[last].at.Before(end) {
 			in.enter(&minutes[last])
 			last++
@@ -112,7 +115,15 @@ func previewRule(r Rule, minutes []minute, since, until time.Time) Preview {
 			in.leave(&minutes[first])
 			first++
 		}
-		value, there := in.measure(r.Trigger.Metric)
+		return in.measure(r.Trigger.Metric)
+	})
+}
+
+// previewAt evaluates a rule from begin until a time by its values, which it asks for in their order.
+func previewAt(r Rule, begin, until time.Time, valueAt func(end time.Time) (float64, bool)) Preview {
+	p := Preview{Since: begin, Until: until, Firings: []Firing{}}
+	for end := begin; !end.After(until); end = end.Add(r.interval()) {
+		value, there := valueAt(end)
 		p.Total++
 		if r.Trigger.holds(value, there) {
 			p.Held++

@@ -156,7 +156,7 @@ func (s *Service) changed(ctx context.Context, tx *db.Tx, sc scope.Scope, r Rule
 	}
 	var series []stats.Series
 	for _, rule := range rules {
-		if rule.Trigger.Metric != auditEvents {
+		if rule.Trigger.Metric != auditEvents && rule.Trigger.Metric != sourceAge {
 			series = append(series, rule.series())
 		}
 	}
@@ -250,7 +250,13 @@ func invalid(wrong []fault.Detail) error {
 func (t Trigger) offences() []fault.Detail {
 	var wrong []fault.Detail
 	decisions := t.Filter
-	decisions.EventType = ""
+	decisions.EventType, decisions.ConnectionID = "", 0
+	if t.Metric == sourceAge && decisions != (Filter{}) {
+		wrong = append(wrong, fault.Detail{Pointer: "/trigger/filter", Message: "data_source_age can be filtered by connection_id only"})
+	}
+	if t.Metric != sourceAge && t.Filter.ConnectionID != 0 {
+		wrong = append(wrong, fault.Detail{Pointer: "/trigger/filter/connection_id", Message: "is for data_source_age only"})
+	}
 	if t.Metric == auditEvents && decisions != (Filter{}) {
 		wrong = append(wrong, fault.Detail{Pointer: "/trigger/filter", Message: "audit_event_count can be filtered by event_type only"})
 	}
@@ -266,6 +272,13 @@ func (t Trigger) offences() []fault.Detail {
 // problem says which object of the filter does not exist; "": all do.
 func (s *Service) problem(ctx context.Context, tx *db.Tx, r Rule) (string, error) {
 	f := r.Trigger.Filter
+	if f.ConnectionID != 0 {
+		there, err := sourceExists(ctx, tx, f.ConnectionID)
+		if err != nil || there {
+			return "", err
+		}
+		return "the data source " + strconv.FormatInt(f.ConnectionID, 10) + " does not exist", nil
+	}
 	resource, err := strconv.ParseInt(f.ResourceID, 10, 64)
 	if err != nil {
 		resource = 0 // a name that callers use

@@ -68,6 +68,38 @@ func countEntries(ctx context.Context, tx *db.Tx, env scope.Env, kind string, fr
 		from, to, string(env), kind)
 }
 
+// source is a data source: since when its data is as old as it is, and how many of its syncs are
+// kept.
+type source struct {
+	ID        int64     `db:"id"`
+	Since     time.Time `db:"since"`
+	CreatedAt time.Time `db:"created_at"`
+	Syncs     int64     `db:"syncs"`
+}
+
+// sourcesOf is one data source, or (0) those that are synced on a schedule.
+func sourcesOf(ctx context.Context, tx *db.Tx, connection int64) ([]source, error) {
+	return db.All[source](ctx, tx, `SELECT id, COALESCE(last_sync_at, created_at) AS since, created_at,
+			(SELECT COUNT(*) FROM pip_syncs s WHERE s.connection_id = c.id) AS syncs
+		FROM pip_connections c WHERE id = $1 OR ($1 = 0 AND sync_enabled AND sync_frequency <> 'manual') ORDER BY id`, connection)
+}
+
+// sourceExists reports whether there is a data source.
+func sourceExists(ctx context.Context, tx *db.Tx, connection int64) (bool, error) {
+	n, err := db.One[int64](ctx, tx, `SELECT COUNT(*) FROM pip_connections WHERE id = $1`, connection)
+	return n > 0, err
+}
+
+type syncedAt struct {
+	At time.Time `db:"finished_at"`
+}
+
+// goodSyncs are the kept syncs of a data source that succeeded, oldest first.
+func goodSyncs(ctx context.Context, tx *db.Tx, connection int64) ([]syncedAt, error) {
+	return db.All[syncedAt](ctx, tx, `SELECT finished_at FROM pip_syncs WHERE connection_id = $1 AND status = 'completed' AND finished_at IS NOT NULL
+		ORDER BY finished_at`, connection)
+}
+
 type entriesAt struct {
 	Minute int64 `db:"minute"`
 	N      int64 `db:"n"`

@@ -2,9 +2,11 @@ package app
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gatehouse-dev/gatehouse/internal/pip"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -41,4 +43,20 @@ func (p *parts) shareOf(id scope.TenantID) int {
 	default:
 		return 1
 	}
+}
+
+// sourceAges shows /metrics how old the data of data sources is.
+type sourceAges struct{ of *pip.Ages }
+
+var sourceAgeSeconds = prometheus.NewDesc("gatehouse_data_source_age_seconds",
+	"Time since the data of a data source was last read or confirmed, by tenant and id of the source.", []string{"tenant", "connection"}, nil)
+
+// Describe implements prometheus.Collector.
+func (sourceAges) Describe(out chan<- *prometheus.Desc) { out <- sourceAgeSeconds }
+
+// Collect implements prometheus.Collector.
+func (s sourceAges) Collect(out chan<- prometheus.Metric) {
+	s.of.Each(func(tenant scope.TenantID, connection int64, age time.Duration) {
+		out <- prometheus.MustNewConstMetric(sourceAgeSeconds, prometheus.GaugeValue, age.Seconds(), string(tenant), strconv.FormatInt(connection, 10))
+	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/ide"
 	"github.com/gatehouse-dev/gatehouse/internal/integration"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/notify"
@@ -105,7 +106,13 @@ func startDataSources(p *parts, allow []netip.Prefix, active func(context.Contex
 	target := outbound.New(outbound.Config{AllowCIDRs: allow, PlainToAllowed: true, Timeout: source.CallTime, MaxReply: source.MaxBytes})
 	p.closers.add("data sources", time.Second, func(context.Context) error { target.Close(); return nil })
 	p.dataSources = &pip.Service{Stores: p.stores, Now: p.now, Box: box, Target: target, Logger: p.log, Panics: p.panics}
-	syncer := &pip.Syncer{Service: p.dataSources, Holder: newID(), Active: active, Poll: time.Minute}
+	p.dataSources.Repository = func(ctx context.Context, t scope.TenantID, f source.File) (source.Content, error) {
+		text, commit, err := p.ide.ReadFile(ctx, t, ide.File(f))
+		return source.Content{Commit: commit, Unchanged: f.Have != "" && commit == f.Have, Text: text}, err
+	}
+	ages := &pip.Ages{Now: p.now}
+	p.registry.MustRegister(sourceAges{ages})
+	syncer := &pip.Syncer{Service: p.dataSources, Holder: newID(), Active: active, Poll: time.Minute, Ages: ages}
 	p.task("data sources", syncer.Run)
 	p.hourly("credentials of data sources", p.dataSources.Reseal)
 	return nil
@@ -124,8 +131,9 @@ func startIntegrations(p *parts, target *outbound.Client, active func(context.Co
 	p.integrations.Decide = func(ctx context.Context, tx *db.Tx, sc scope.Scope, request int64, v integration.Verdict) error {
 		return p.access.DecideBy(ctx, tx, sc, request, access.Verdict(v))
 	}
-	p.integrations.Grants = bridgeGrants{p.access}
+	p.integrations.Grants, p.integrations.RequestLock = bridgeGrants{p.access}, access.Lock
 	p.integrations.Bundles = bundles{p}
+	p.access.Settled = supersede(p)
 	forwarder := &integration.Forwarder{Service: p.integrations, Holder: newID(), Active: active, Poll: time.Minute, Logger: p.log}
 	p.task("integrations", forwarder.Run)
 	p.hourly("credentials of integrations", p.integrations.Reseal)
@@ -232,6 +240,18 @@ func queueRequest(ctx context.Context, tx *db.Tx, r access.Request) error {
 		return err
 	}
 	return integration.QueueRequest(ctx, tx, r.Environment, m)
+}
+
+// supersede returns a function that ends the runs of approval systems for requests that need no
+// decision any more.
+func supersede(p *parts) func(ctx context.Context, tx *db.Tx, t scope.TenantID, ended ...access.Request) error {
+	return func(ctx context.Context, tx *db.Tx, t scope.TenantID, ended ...access.Request) error {
+		why := map[int64]string{}
+		for _, r := range ended {
+			why[r.ID] = "the request for access is " + r.Status
+		}
+		return p.integrations.Supersede(ctx, tx, t, why)
+	}
 }
 
 // queueGrant tells the break-glass systems that a grant began or ended.

@@ -87,22 +87,23 @@ func (s *Service) Evaluate(ctx context.Context, sc scope.Scope, body value.Value
 }
 
 // DecideOpen is Evaluate for other protocols: members of the input besides the four parts
-// reach the controls unchanged, and it returns the decision itself with its id.
-func (s *Service) DecideOpen(ctx context.Context, sc scope.Scope, input value.Value) (rego.Decision, string, error) {
+// reach the controls unchanged, and it returns the decision itself with its id, and what may be
+// requested after it (nil: nothing).
+func (s *Service) DecideOpen(ctx context.Context, sc scope.Scope, input value.Value) (rego.Decision, string, *RequestAccess, error) {
 	set, err := s.Snapshots.Get(ctx, sc.Tenant, sc.EnvOr(scope.Production))
 	if err != nil {
-		return rego.Decision{}, "", err
+		return rego.Decision{}, "", nil, err
 	}
 	req, offences := rego.ParseOpen(input)
 	if len(offences) > 0 {
-		return rego.Decision{}, "", invalid(offences)
+		return rego.Decision{}, "", nil, invalid(offences)
 	}
 	id := s.NewID()
 	// From here on the environment is named: these protocols have the same reasons as a
 	// bundle, word for word.
 	sc.Env = sc.EnvOr(scope.Production)
 	d, _, err := s.decide(ctx, sc, set, &req, id, "")
-	return d, id, err
+	return d, id, RequestAccessFor(&d, &req), err
 }
 
 // decide decides one request and stores its record. theirs is the caller's own id for it,

@@ -43,6 +43,8 @@ type Request struct {
 	// gatehouse.yaml are taken, or just Paths where there are any.
 	Prefix string   `json:"prefix,omitempty"`
 	Paths  []string `json:"paths,omitempty"`
+	// Largest is how large a file may be, in bytes, at most MaxBytes; 0: as a control's source.
+	Largest int64 `json:"largest,omitempty"`
 }
 
 // File is one file of the commit.
@@ -165,9 +167,13 @@ func (u *unpacking) take(name string, id plumbing.Hash) error {
 		return fmt.Errorf("the pack lacks %q: %w", name, err)
 	}
 	u.bytes += blob.Size
+	largest := int64(maxFile)
+	if u.Largest > 0 {
+		largest = min(u.Largest, MaxBytes)
+	}
 	switch {
-	case blob.Size > maxFile:
-		return fmt.Errorf("%q is larger than %d bytes", name, maxFile)
+	case blob.Size > largest:
+		return fmt.Errorf("%q is larger than %d bytes", name, largest)
 	case u.bytes > MaxBytes:
 		return fmt.Errorf("the files have more than %d bytes in all", MaxBytes)
 	case len(u.files) >= MaxFiles:
@@ -177,7 +183,7 @@ func (u *unpacking) take(name string, id plumbing.Hash) error {
 	if err != nil {
 		return fmt.Errorf("read %q: %w", name, err)
 	}
-	text, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	text, err := io.ReadAll(io.LimitReader(r, largest+1))
 	if err := errors.Join(err, r.Close()); err != nil {
 		return fmt.Errorf("read %q: %w", name, err)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/gitpack"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 // fetchTime limits one fetch, from the first connection to the last byte.
@@ -32,6 +33,35 @@ const deepBranch = 50
 type source struct {
 	url, token   string
 	branch, hash string
+	// have is a commit whose files are known: of it no pack is fetched.
+	have string
+}
+
+// File is a file of a repository that is not registered.
+type File struct {
+	// URL is the repository. Token is its credential; a user name can come before it (name:token).
+	URL, Token string
+	// Branch is a branch or tag; empty: the default branch.
+	Branch, Path string
+	// Have is the commit that the caller has already; empty: none.
+	Have string
+	// Largest is how large the file may be, in bytes.
+	Largest int64
+}
+
+// ReadFile returns a file of the newest commit of a branch, and the commit. The text is empty where
+// the caller has that commit. Faults: Invalid and BadGateway, if the repository or the file cannot
+// be read.
+func (s *Service) ReadFile(ctx context.Context, tenant scope.TenantID, f File) (text, commit string, err error) {
+	pack, commit, err := s.fetchPack(ctx, source{url: f.URL, token: f.Token, branch: f.Branch, have: f.Have})
+	if err != nil || f.Have != "" && commit == f.Have {
+		return "", commit, err
+	}
+	files, err := s.Unpack(ctx, tenant, gitpack.Request{Pack: pack, Commit: commit, Paths: []string{f.Path}, Largest: f.Largest})
+	if err != nil {
+		return "", "", err
+	}
+	return files[0].Content, commit, nil
 }
 
 // fetchPack fetches the pack with a commit, as shallow as the server allows, and returns
@@ -68,6 +98,9 @@ func (s *Service) fetchPack(ctx context.Context, w source) (pack []byte, commit 
 	req, err := newUploadRequest(refs, w)
 	if err != nil {
 		return nil, "", err
+	}
+	if w.have != "" && req.Wants[0].String() == w.have {
+		return nil, w.have, nil
 	}
 	res, err := session.UploadPack(ctx, req)
 	if err != nil {

@@ -44,7 +44,7 @@ func (w source) answered(err error) error {
 	case errors.As(err, &garbled) && bytes.Contains(garbled.Data, []byte("object-format=sha256")):
 		return unsupported()
 	case status == 401 && w.token == "":
-		return refused("the repository asks for a credential: store an access_token for it")
+		return refused("the repository asks for a credential: store an access token for it")
 	case status == 401:
 		return refused("the repository's host does not accept the stored access token: it is wrong, has expired, or needs its user name before it (name:token)")
 	case status == 403:

@@ -97,7 +97,9 @@ func (s *Service) openCallback(ctx context.Context, tenant scope.TenantID, it In
 		}
 		end := db.Stamp(s.Now().Add(it.spanOf(settingWithin, answerTimes)))
 		c.ExpiresAt, r.ExpiresAt = end, &end
-		_, err = updateRun(ctx, tx, r)
+		if _, err = updateRun(ctx, tx, r); errors.Is(err, db.ErrNoRows) {
+			return errRunEnded
+		}
 		return err
 	})
 	if err != nil {
@@ -145,7 +147,13 @@ func (s *Service) Answer(ctx context.Context, sc scope.Scope, integration, id in
 		err = s.MayDecide(ctx, sc, r.Cause.RequestID, a.AnsweredBy)
 	}
 	if err == nil {
+		request := r.Cause.RequestID
 		err = s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+			if request != 0 { // before the run, as people do
+				if err := tx.Lock(ctx, s.RequestLock); err != nil {
+					return err
+				}
+			}
 			if r, err = answeredRun(ctx, tx, integration, id, a); err != nil {
 				return err
 			}
@@ -193,6 +201,8 @@ func (a Answer) fits(kind string) error {
 func (s *Service) answer(ctx context.Context, tx *db.Tx, sc scope.Scope, it Integration, r Run, a Answer) (Run, error) {
 	now := db.Stamp(s.Now())
 	switch {
+	case r.Status == RunSuperseded:
+		return r, fault.New(fault.Conflict, "already_decided", "the request for access needs no decision any more")
 	case r.EndedAt != nil && r.Status != RunExpired:
 		return r, fault.Newf(fault.Conflict, "already_answered", "this run has ended: it is %s", r.Status)
 	case r.EndedAt != nil || !now.Before(*r.ExpiresAt):

@@ -2,6 +2,8 @@ package integration
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,6 +22,8 @@ const (
 	RunExpired   = "expired"
 	RunApproved  = "approved"
 	RunDenied    = "denied"
+	// RunSuperseded is a run whose request for access was decided elsewhere, or ended undecided.
+	RunSuperseded = "superseded"
 )
 
 // keptRuns is how long runs are kept after their end.
@@ -45,7 +49,7 @@ type Run struct {
 	Environment   scope.Env  `json:"environment" db:"environment" enum:",sandbox,production" doc:"Environment of the cause; empty: none."`
 	EventID       string     `json:"event_id" db:"event_id" doc:"Id of the message that started it."`
 	Cause         Cause      `json:"cause" db:"cause" doc:"Why it was started."`
-	Status        string     `json:"status" db:"status" enum:"pending,running,succeeded,failed,approved,denied,expired" doc:"pending: the system has not accepted the message yet. running: it has, and has not answered. expired: no answer came in time."`
+	Status        string     `json:"status" db:"status" enum:"pending,running,succeeded,failed,approved,denied,expired,superseded" doc:"pending: the system has not accepted the message yet. running: it has, and has not answered. expired: no answer came in time. superseded: somebody else decided the request for access, or it ended undecided."`
 	Message       string     `json:"message" db:"message" doc:"What the system answered, or why the run failed."`
 	AnsweredBy    string     `json:"answered_by" db:"answered_by" doc:"Who answered, as the system names them; empty: it named nobody."`
 	ExpiresAt     *time.Time `json:"expires_at" db:"expires_at" doc:"Until when the system can answer; null: the message was not sent yet."`
@@ -142,7 +146,7 @@ func (s *Service) fails(ctx context.Context, tx *db.Tx, tenant scope.TenantID, i
 	r = r.end(RunFailed, why, now)
 	r.TokenHash = ""
 	if r, err = updateRun(ctx, tx, r); err != nil {
-		return err
+		return unlessEnded(err)
 	}
 	return audit.Append(ctx, tx, it.system(tenant), now, it.ended(r))
 }
@@ -163,7 +167,10 @@ func (s *Service) TidyRuns(ctx context.Context, tenant scope.TenantID) error {
 				if err != nil {
 					return err
 				}
-				if r, err = updateRun(ctx, tx, r.end(RunExpired, "no answer came in time", now)); err != nil {
+				if r, err = updateRun(ctx, tx, r.end(RunExpired, "no answer came in time", now)); errors.Is(err, db.ErrNoRows) {
+					continue
+				}
+				if err != nil {
 					return err
 				}
 				if err := audit.Append(ctx, tx, it.system(tenant), now, it.ended(r)); err != nil {
@@ -182,6 +189,47 @@ func (s *Service) TidyRuns(ctx context.Context, tenant scope.TenantID) error {
 	return nil
 }
 
+// Supersede ends within tx the runs of requests for access that need no decision any more; why says
+// of each why. The caller holds RequestLock.
+func (s *Service) Supersede(ctx context.Context, tx *db.Tx, tenant scope.TenantID, why map[int64]string) error {
+	now := db.Stamp(s.Now())
+	var open []Run
+	for _, id := range slices.Sorted(maps.Keys(why)) {
+		of, err := runsOfRequest(ctx, tx, id, now)
+		if err != nil {
+			return err
+		}
+		open = append(open, of...)
+	}
+	// All rows come before the audit, as in other transactions, so that none waits for another.
+	var entries []audit.Entry
+	for _, r := range open {
+		it, err := load(ctx, tx, r.IntegrationID)
+		if err != nil {
+			return err
+		}
+		if r, err = updateRun(ctx, tx, r.end(RunSuperseded, why[r.Cause.RequestID], now)); errors.Is(err, db.ErrNoRows) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		entries = append(entries, it.ended(r))
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	return audit.Append(ctx, tx, Integration{}.system(tenant), now, entries...)
+}
+
+// unlessEnded is the error of a change of a run, but nil where the run has ended meanwhile.
+func unlessEnded(err error) error {
+	if errors.Is(err, db.ErrNoRows) {
+		return nil
+	}
+	return err
+}
+
 // dropCallbacks ends what a host may still answer, because the integration has another one now.
 func (s *Service) dropCallbacks(ctx context.Context, tx *db.Tx, sc scope.Scope, it Integration) error {
 	open, err := openRuns(ctx, tx, it.ID)
@@ -193,11 +241,11 @@ func (s *Service) dropCallbacks(ctx context.Context, tx *db.Tx, sc scope.Scope, 
 		if r.TokenHash, r.TokenSealed = "", []byte{}; r.Status == RunRunning {
 			r = r.end(RunFailed, "the integration got another host", now)
 		}
-		if r, err = updateRun(ctx, tx, r); err != nil {
-			return err
-		}
-		if r.EndedAt == nil {
+		if r, err = updateRun(ctx, tx, r); errors.Is(err, db.ErrNoRows) || err == nil && r.EndedAt == nil {
 			continue
+		}
+		if err != nil {
+			return err
 		}
 		if err := audit.Append(ctx, tx, sc, now, it.ended(r)); err != nil {
 			return err

@@ -37,6 +37,8 @@ type Service struct {
 	// records a verdict.
 	MayDecide func(ctx context.Context, sc scope.Scope, request int64, by string) error
 	Decide    func(ctx context.Context, tx *db.Tx, sc scope.Scope, request int64, v Verdict) error
+	// RequestLock is held while requests for access change.
+	RequestLock string
 	// Grants opens the grants of break-glass systems.
 	Grants Grants
 	// Bundles gives what policy engines get.

@@ -31,13 +31,14 @@ func runOf(ctx context.Context, tx *db.Tx, integration, id int64) (Run, error) {
 }
 
 func insertRun(ctx context.Context, tx *db.Tx, r Run) (Run, error) {
-	return db.One[Run](ctx, tx, `INSERT INTO integration_runs (integration_id, environment, event_id, cause, status, created_at, token_sealed)
-		VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING `+runColumns, r.IntegrationID, string(r.Environment), r.EventID, r.Cause, r.Status, r.CreatedAt, []byte{})
+	return db.One[Run](ctx, tx, `INSERT INTO integration_runs (integration_id, environment, event_id, cause, status, created_at, token_sealed, request_id)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, NULLIF($8, 0)) RETURNING `+runColumns, r.IntegrationID, string(r.Environment), r.EventID, r.Cause, r.Status, r.CreatedAt, []byte{}, r.Cause.RequestID)
 }
 
+// updateRun changes a run that has not ended; db.ErrNoRows: it has.
 func updateRun(ctx context.Context, tx *db.Tx, r Run) (Run, error) {
 	return db.One[Run](ctx, tx, `UPDATE integration_runs SET status = $2, message = $3, answered_by = $4, token_hash = $5, token_sealed = $6, expires_at = $7,
-			started_at = $8, ended_at = $9 WHERE id = $1 RETURNING `+runColumns,
+			started_at = $8, ended_at = $9 WHERE id = $1 AND ended_at IS NULL RETURNING `+runColumns,
 		r.ID, r.Status, r.Message, r.AnsweredBy, r.TokenHash, r.TokenSealed, r.ExpiresAt, r.StartedAt, r.EndedAt)
 }
 
@@ -56,6 +57,13 @@ func claimRun(ctx context.Context, tx *db.Tx, r Run) (Run, error) {
 
 func overdueRuns(ctx context.Context, tx *db.Tx, now time.Time, limit int64) ([]Run, error) {
 	return db.All[Run](ctx, tx, `SELECT `+runColumns+` FROM integration_runs WHERE ended_at IS NULL AND status = 'running' AND expires_at <= $1 ORDER BY id LIMIT $2`, now, limit)
+}
+
+// runsOfRequest are the runs of a request for access that have not ended, but those whose answer
+// is overdue: TidyRuns ends them.
+func runsOfRequest(ctx context.Context, tx *db.Tx, request int64, now time.Time) ([]Run, error) {
+	return db.All[Run](ctx, tx, `SELECT `+runColumns+` FROM integration_runs
+		WHERE request_id = $1 AND ended_at IS NULL AND (status <> 'running' OR expires_at > $2) ORDER BY id`, request, now)
 }
 
 func openRuns(ctx context.Context, tx *db.Tx, integration int64) ([]Run, error) {

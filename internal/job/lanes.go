@@ -49,6 +49,8 @@ type Lanes struct {
 	Logger *slog.Logger
 	// List reads the enabled lanes of a tenant.
 	List func(ctx context.Context, tx *db.Tx) ([]Lane, error)
+	// Look is told of each look at a tenant, in its transaction; nil: nobody is.
+	Look func(ctx context.Context, tenant scope.TenantID, tx *db.Tx) error
 	// Turn sends what is due in one lane, and says when to look at its tenant again; the
 	// zero time is at once. It calls renew when its receiver has answered: a turn that does
 	// not for a second is slow.
@@ -92,7 +94,13 @@ func (l *Lanes) Run(ctx context.Context) error {
 func (l *Lanes) checkTenant(ctx context.Context, tenant scope.TenantID) error {
 	var waiting []Lane
 	err := l.Cluster.Read(ctx, tenant, func(tx *db.Tx) error {
+		if l.Look != nil {
+			if err := l.Look(ctx, tenant, tx); err != nil {
+				return err
+			}
+		}
 		all, err := l.List(ctx, tx)
+		waiting = nil
 		for _, lane := range all {
 			if lane.Due != nil {
 				waiting = append(waiting, lane)

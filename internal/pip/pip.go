@@ -48,7 +48,7 @@ const (
 type Connection struct {
 	ID             int64         `json:"id" db:"id" doc:"Identifier."`
 	Name           string        `json:"name" db:"name" doc:"Name, unique. Controls read its data as data.pip.<name>." example:"hr"`
-	Provider       string        `json:"provider" db:"provider" enum:"http_json,scim,s3,sql,ldap" doc:"Kind of source."`
+	Provider       string        `json:"provider" db:"provider" enum:"http_json,scim,s3,sql,ldap,git" doc:"Kind of source."`
 	ConnectionType string        `json:"connection_type" db:"connection_type" doc:"Your word for the kind of data." example:"identity"`
 	Status         string        `json:"status" db:"-" enum:"pending,active,error,disabled" doc:"pending: no sync has ended yet. active, error: how the last one ended. disabled: it is synced only on request."`
 	HealthStatus   string        `json:"health_status" db:"-" enum:"unknown,healthy,stale,unhealthy" doc:"healthy: the last sync succeeded. stale: it failed, and the data of an earlier one is used. unhealthy: it failed, and there is no data. unknown: no sync has ended yet."`
@@ -77,7 +77,7 @@ type Connection struct {
 // Draft is what a create takes.
 type Draft struct {
 	Name           string             `json:"name" minLength:"1" maxLength:"100" doc:"Name, unique ignoring case. Controls read the data as data.pip.<name>, or as data.pip[\"a b\"] if the name is not an identifier. It must not begin with _." example:"hr"`
-	Provider       string             `json:"provider" enum:"http_json,scim,s3,sql,ldap" doc:"Kind of source."`
+	Provider       string             `json:"provider" enum:"http_json,scim,s3,sql,ldap,git" doc:"Kind of source."`
 	ConnectionType string             `json:"connection_type,omitempty" maxLength:"100" doc:"Your word for the kind of data." example:"identity"`
 	Configuration  source.Config      `json:"configuration" doc:"What to read, and how to convert it; docs/data-sources.md explains it."`
 	Credentials    source.Credentials `json:"credentials,omitzero" writeOnly:"true" doc:"How to sign in at the source. They are stored encrypted and never returned."`

@@ -33,6 +33,9 @@ type Service struct {
 	Box *secret.Box
 	// Target calls the sources, guarded.
 	Target *outbound.Client
+	// Repository reads a file of a git repository for a tenant (package ide); nil: sources cannot be
+	// repositories.
+	Repository func(ctx context.Context, tenant scope.TenantID, f source.File) (source.Content, error)
 	Logger *slog.Logger
 	// Panics counts the panics of fetches.
 	Panics *fault.Panics

@@ -76,6 +76,17 @@ func makeDue(ctx context.Context, tx *db.Tx, id int64, now time.Time) error {
 	return err
 }
 
+type since struct {
+	ID int64     `db:"id"`
+	At time.Time `db:"since"`
+}
+
+// agesOf are the connections with the times since when their data is as old as it is: when it
+// was last read or confirmed, or else when the connection was created.
+func agesOf(ctx context.Context, tx *db.Tx) ([]since, error) {
+	return db.All[since](ctx, tx, `SELECT id, COALESCE(last_sync_at, created_at) AS since FROM pip_connections ORDER BY id`)
+}
+
 // lanes are the connections, each synced by one replica at a time.
 const lanes job.LaneTable = "pip_connections"
 

@@ -133,6 +133,8 @@ type Syncer struct {
 	Active func(ctx context.Context, tenant scope.TenantID) (bool, error)
 	// Poll is how often all tenants are checked, in case a notification was missed.
 	Poll time.Duration
+	// Ages learns how old the data is; nil: nobody asks.
+	Ages *Ages
 }
 
 // Run syncs until ctx ends, and returns when the last sync has stopped.
@@ -140,6 +142,9 @@ func (s *Syncer) Run(ctx context.Context) error {
 	l := &job.Lanes{
 		Cluster: s.Stores, Topic: Topic, Holder: s.Holder, Active: s.Active, Now: s.Now, Poll: s.Poll, Logger: s.Logger,
 		List: laneStates, Turn: s.runLane,
+	}
+	if s.Ages != nil {
+		l.Look = s.Ages.look
 	}
 	return l.Run(ctx)
 }
@@ -232,7 +237,7 @@ func (s *Syncer) fetch(ctx context.Context, key job.LaneKey, c Connection, renew
 			return err
 		})
 	}
-	f := &source.Fetcher{Target: s.Target, Now: s.Now}
+	f := &source.Fetcher{Target: s.Target, Now: s.Now, Repository: s.repositoryOf(key.Tenant)}
 	out.Result, out.err = f.Fetch(ctx, source.Order{Provider: c.Provider, Config: c.Configuration, Credentials: secrets, State: last.State, Previous: previous, Alive: alive})
 	if out.err == nil && !out.Unchanged {
 		if out.text, out.sum = document(out.Data); out.sum == last.Sum {

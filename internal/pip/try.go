@@ -69,6 +69,14 @@ type Trial struct {
 	ConnectionID int64 `json:"connection_id,omitempty" minimum:"1" doc:"Id of a stored data source. Without credentials in the request, its stored ones are used, if the hosts are those that they were given for."`
 }
 
+// repositoryOf reads files of repositories for a tenant; nil: this server does not.
+func (s *Service) repositoryOf(tenant scope.TenantID) func(ctx context.Context, f source.File) (source.Content, error) {
+	if s.Repository == nil {
+		return nil
+	}
+	return func(ctx context.Context, f source.File) (source.Content, error) { return s.Repository(ctx, tenant, f) }
+}
+
 // Test reads the first page of a source. Nothing is stored. Faults: RateLimited and
 // Unavailable while too many are tested.
 func (s *Service) Test(ctx context.Context, sc scope.Scope, d Trial) (TestResult, error) {
@@ -90,7 +98,7 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, d Trial) (TestResult
 	}
 	defer leave()
 	began := s.Now()
-	f := &source.Fetcher{Target: s.Target, Now: s.Now, Limit: tryTime}
+	f := &source.Fetcher{Target: s.Target, Now: s.Now, Repository: s.repositoryOf(sc.Tenant), Limit: tryTime}
 	res, err := f.Fetch(ctx, source.Order{Provider: d.Provider, Config: d.Configuration, Credentials: d.Credentials, Sample: true})
 	out := TestResult{
 		Success: true, Status: "connected", Message: "the source was read", Fields: []source.Field{}, SampleData: []value.Value{},

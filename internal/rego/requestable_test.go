@@ -2,9 +2,12 @@ package rego_test
 
 import (
 	"context"
+	"encoding/json"
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -12,8 +15,13 @@ import (
 
 const annotated = "# METADATA\n# custom:\n#   request_access: true\n"
 
-// TestRequestable: which denials can be requested, in a set as in the bundle that is made of it.
+// TestRequestable: which denials can be requested, in a set as in the bundle that is made of it, and
+// in a stock OPA that loads the bundle.
 func TestRequestable(t *testing.T) {
+	opa := ""
+	if !fulltest.Inner() {
+		opa = apptest.OPA(t)
+	}
 	const allow, deny, fails = "package a\n\nallow if input.user.id == \"root\"\n", "package b\n\ndeny := \"no\"\n", "package c\n\nallow := \"x\"\n"
 	for _, c := range []struct {
 		what     string
@@ -65,6 +73,19 @@ func TestRequestable(t *testing.T) {
 				if got != c.want || got && string(hint.AppendJSON(nil)) != `{"subject":{"id":"ada"},"action":{"name":"read"},"resource":{"id":"7"}}` {
 					t.Errorf("%s: %v %s after %s", where, got, hint.AppendJSON(nil), described(d))
 				}
+			}
+			if opa == "" {
+				return
+			}
+			ask, err := json.Marshal(map[string]any{"user": map[string]any{"id": c.user}, "action": map[string]any{"name": "read"}, "resource": map[string]any{"id": 7}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer := askOPA(t, opa, packed, []corpusCase{{Input: ask}})[0]
+			hint, got := answer["request_access"]
+			text, err := json.Marshal(hint)
+			if err != nil || got != c.want || got && string(text) != `{"action":{"name":"read"},"resource":{"id":"7"},"subject":{"id":"ada"}}` {
+				t.Errorf("OPA: %s (%v) in %v", text, err, answer)
 			}
 		})
 	}

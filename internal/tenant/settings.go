@@ -45,6 +45,16 @@ const (
 // ReplaySetting is the name of the setting for stored inputs of decisions.
 const ReplaySetting = "replay"
 
+// AccessLifeSetting is the name of the setting for how many hours a request for access waits for a
+// decision.
+const AccessLifeSetting = "access_request_hours"
+
+// The default of the setting, a week, and its most, 90 days.
+const (
+	defaultAccessLife = 168
+	maxAccessLife     = 2160
+)
+
 // AnomaliesSetting is the name of the setting for the factor from which a deviation is an anomaly.
 const AnomaliesSetting = "anomalies"
 
@@ -103,6 +113,15 @@ func (s Settings) ImpactGate() ImpactGate {
 		g.WindowHours = int(hours)
 	}
 	return g
+}
+
+// AccessRequestLife is how long a request for access waits for a decision.
+func (s Settings) AccessRequestLife() time.Duration {
+	hours, ok := whole(s[AccessLifeSetting])
+	if !ok {
+		hours = defaultAccessLife
+	}
+	return time.Duration(hours) * time.Hour
 }
 
 // AnomalyFactor returns the factor from which a deviation from the usual is an anomaly; false:
@@ -264,6 +283,11 @@ func (s Settings) check(stored Settings) error {
 	s.checkImpact(wrong)
 	s.checkReplay(wrong)
 	s.checkAnomalies(wrong)
+	if v, sent := s[AccessLifeSetting]; sent {
+		if n, ok := whole(v); !ok || n < 1 || n > maxAccessLife {
+			wrong(AccessLifeSetting, fmt.Sprintf("must be a whole number from 1 to %d", maxAccessLife))
+		}
+	}
 	bad = append(bad, s.unknown(stored)...)
 	if raw, err := json.Marshal(s); err != nil || len(raw) > 64<<10 {
 		bad = append(bad, fault.Detail{Pointer: pointer, Message: "must be at most 64 KiB of JSON"})
@@ -308,7 +332,7 @@ func whole(v any) (int64, bool) {
 // Schema declares the known members. The object is open in the document, for members that begin
 // with x- and for those that are already stored; check refuses others.
 func (Settings) Schema(huma.Registry) *huma.Schema {
-	zero, one, hundred, year := 0.0, 1.0, 100.0, float64(maxImpactWindow)
+	zero, one, hundred, year, quarter := 0.0, 1.0, 100.0, float64(maxImpactWindow), float64(maxAccessLife)
 	limit := func(what string) *huma.Schema {
 		return &huma.Schema{
 			Type: huma.TypeInteger, Format: "int64", Minimum: &zero, Nullable: true,
@@ -333,6 +357,10 @@ func (Settings) Schema(huma.Registry) *huma.Schema {
 			ImpactWindowSetting: {
 				Type: huma.TypeInteger, Format: "int64", Minimum: &one, Maximum: &year, Nullable: true,
 				Description: "How many hours of decisions are replayed before a promotion; absent: 168.",
+			},
+			AccessLifeSetting: {
+				Type: huma.TypeInteger, Format: "int64", Minimum: &one, Maximum: &quarter, Nullable: true,
+				Description: "After how many hours a request for access that nobody decided lapses; absent: 168, a week. It holds for requests that are filed from then on.",
 			},
 			AnomaliesSetting: {
 				Description: "How many times the usual value is an anomaly: off, or a number from 2 to 20; absent: 3.",

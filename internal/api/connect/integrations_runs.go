@@ -14,7 +14,7 @@ import (
 type integrationRunsIn struct {
 	IntegrationPath
 	rest.Page
-	Status string `query:"status" enum:"pending,running,succeeded,failed,approved,denied,expired" doc:"Only runs in this state"`
+	Status string `query:"status" enum:"pending,running,succeeded,failed,approved,denied,expired,superseded" doc:"Only runs in this state"`
 }
 
 type integrationRunsOut struct{ Body integration.RunPage }

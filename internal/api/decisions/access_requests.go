@@ -19,7 +19,7 @@ type AccessRequestPath struct {
 type accessListIn struct {
 	rest.Page
 	rest.InEnvironment
-	Status string `query:"status" enum:"pending,approved,denied,revoked,expired" doc:"Only requests in this state"`
+	Status string `query:"status" enum:"pending,approved,denied,revoked,expired,withdrawn" doc:"Only requests in this state"`
 	Mine   bool   `query:"mine" doc:"Only requests that the caller filed, or that are for them"`
 }
 
@@ -50,16 +50,18 @@ func (h *Handler) accessRequests(r *rest.Router) {
 			Tags: []string{"AuthZEN"}, Summary: summary, Description: description,
 		}
 	}
-	rest.Register(r, op("list-access-requests", http.MethodGet, "", "List requests for access",
-		"Newest first. Callers without resources:write and audit:read see the requests that they filed, or that are for them.", "decisions:read"),
+	// own lets the keys of AI agents read and file what is theirs.
+	own := func(o rest.Op) rest.Op { o.Agents = true; return o }
+	rest.Register(r, own(op("list-access-requests", http.MethodGet, "", "List requests for access",
+		"Newest first. Callers without resources:write and audit:read see the requests that they filed, or that are for them.", "decisions:read")),
 		func(ctx context.Context, sc scope.Scope, in *accessListIn) (*accessPageOut, error) {
 			page, err := h.Access.List(ctx, sc, access.Filter{Status: in.Status, Skip: int64(in.Skip), Limit: int64(in.Limit)}, in.Mine)
 			return &accessPageOut{page}, err
 		})
 	file := op("create-access-request", http.MethodPost, "", "Request access",
-		"Asks approvers for access to a resource. Its attribute `request_access` is true, or the annotation of a control that decides about it. People request access for themselves, API keys for the users of an application. Notification channels hear of it. The environment is production unless the request names one.", "decisions:read")
+		"Asks approvers for access to a resource. Its attribute `request_access` is true, or the annotation of a control that decides about it. People and AI agents request access for themselves, API keys for the users of an application. Notification channels hear of it. A request that nobody decides lapses after a week, or after the tenant's `access_request_hours`. The environment is production unless the request names one.", "decisions:read")
 	file.Status, file.Creates, file.Record, file.Errors = http.StatusCreated, true, reflect.TypeFor[access.Request](), []int{http.StatusNotFound, http.StatusConflict}
-	rest.Register(r, file, func(ctx context.Context, sc scope.Scope, in *accessFileIn) (*accessOut, error) {
+	rest.Register(r, own(file), func(ctx context.Context, sc scope.Scope, in *accessFileIn) (*accessOut, error) {
 		out, err := h.Access.File(ctx, sc, in.Body)
 		return &accessOut{out}, err
 	})
@@ -70,11 +72,18 @@ func (h *Handler) accessRequests(r *rest.Router) {
 		out, err := h.Access.BreakGlass(ctx, sc, in.Body)
 		return &accessOut{out}, err
 	})
-	rest.Register(r, op("get-access-request", http.MethodGet, "/{request_id}", "Read a request for access", "", "decisions:read"),
+	rest.Register(r, own(op("get-access-request", http.MethodGet, "/{request_id}", "Read a request for access", "", "decisions:read")),
 		func(ctx context.Context, sc scope.Scope, in *AccessRequestPath) (*accessOut, error) {
 			out, err := h.Access.Get(ctx, sc, in.ID)
 			return &accessOut{out}, err
 		})
+	back := own(op("withdraw-access-request", http.MethodPost, "/{request_id}/withdraw", "Withdraw a request for access",
+		"Takes back a request that waits for a decision. Whoever filed it can, and the person or AI agent whom it is for.", "decisions:read"))
+	back.Errors = []int{http.StatusConflict}
+	rest.Register(r, back, func(ctx context.Context, sc scope.Scope, in *AccessRequestPath) (*accessOut, error) {
+		out, err := h.Access.TakeBack(ctx, sc, in.ID)
+		return &accessOut{out}, err
+	})
 	decide := func(id, path, summary, description string) rest.Op {
 		o := op(id, http.MethodPost, "/{request_id}/"+path, summary, description, access.Approving)
 		o.Errors, o.Only = []int{http.StatusConflict}, rest.People

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"reflect"
 
+	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
@@ -34,6 +35,8 @@ type OPADecision struct {
 	PolicyName *string         `json:"policy_name" nullable:"true"`
 	Version    *int64          `json:"policy_version" nullable:"true"`
 	ResourceID *int64          `json:"resource_id" nullable:"true"`
+	// RequestAccess is absent unless this is a denial that can be requested, in a bundle too.
+	RequestAccess *decision.RequestAccess `json:"request_access,omitempty" doc:"After a denial that can be requested: what to send to /access/v1/requests, with a reason"`
 }
 
 // opa registers the query of OPA's REST API, which OPA's client libraries send. It serves our
@@ -54,12 +57,14 @@ func (h *Handler) opaDecision(w http.ResponseWriter, req *http.Request, sc scope
 		rest.Fail(w, err)
 		return
 	}
-	d, id, err := h.Decisions.DecideOpen(req.Context(), sc, input)
+	d, id, ask, err := h.Decisions.DecideOpen(req.Context(), sc, input)
 	if err != nil {
 		rest.Fail(w, err)
 		return
 	}
-	rest.WriteJSON(w, http.StatusOK, OPAResult{DecisionID: id, Result: opaDecision(&d)})
+	out := OPAResult{DecisionID: id, Result: opaDecision(&d)}
+	out.Result.RequestAccess = ask
+	rest.WriteJSON(w, http.StatusOK, out)
 }
 
 // readInput reads the input of a query. As in OPA, an empty body, null and an object without input

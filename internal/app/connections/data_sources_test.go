@@ -96,6 +96,45 @@ func synced(t *testing.T, a *apptest.Client, id int64, want string) *apptest.Res
 	return res
 }
 
+// TestDataSourceAge: operators and alert rules see how old the data of a source is.
+func TestDataSourceAge(t *testing.T) {
+	each(t, func(t *testing.T, s *apptest.Server) {
+		a, d := s.Admin, newDirectory(t, map[string]int{"ada": 7})
+		id := a.Do(t, "POST", "/pip/connections", d.draft("hr")).Want(201).ID()
+		synced(t, a, id, "completed")
+		gauge := fmt.Sprintf(`gatehouse_data_source_age_seconds{connection="%d",tenant="default"}`, id)
+		host := *a
+		host.Base = s.URL
+		apptest.Eventually(t, 2*time.Minute, func() error {
+			if text := string(host.Do(t, "GET", "/metrics", nil).Want(200).Body); !strings.Contains(text, gauge) {
+				return fmt.Errorf("no %s", gauge)
+			}
+			return nil
+		})
+		rule := func(of any) body {
+			return body{"name": fmt.Sprint("age of ", of), "environment": "production", "trigger": body{"metric": "data_source_age", "operator": ">=", "threshold": 0, "filter": body{"connection_id": of}}}
+		}
+		a.Do(t, "POST", "/notifications/alert-rules", rule(id+1)).Want(422)
+		wrong := rule(id)
+		wrong["trigger"].(body)["filter"] = body{"connection_id": id, "subject_id": "ada"}
+		a.Do(t, "POST", "/notifications/alert-rules", wrong).Want(422)
+		if p := a.Do(t, "POST", "/notifications/alert-rules/preview", rule(id)).Want(200); p.Get("would_have_resolved") != 0.0 {
+			t.Errorf("the preview is %s", p.Body)
+		}
+		path := fmt.Sprintf("/notifications/alert-rules/%d", a.Do(t, "POST", "/notifications/alert-rules", rule(id)).Want(201).ID())
+		apptest.Eventually(t, 2*time.Minute, func() error {
+			if r := a.Do(t, "GET", path, nil).Want(200); r.Get("firing") != true || r.Get("last_value") == nil {
+				return fmt.Errorf("the rule does not fire: %s", r.Body)
+			}
+			return nil
+		})
+		a.Do(t, "DELETE", fmt.Sprintf("/pip/connections/%d", id), nil).Want(200)
+		if r := a.Do(t, "GET", path, nil).Want(200); r.Get("problem") != fmt.Sprintf("the data source %d does not exist", id) {
+			t.Errorf("without the source: %s", r.Body)
+		}
+	})
+}
+
 // TestDataSources: a data source from its making to its end, as its owner, controls,
 // others of the tenant and another tenant see it.
 func TestDataSources(t *testing.T) {

@@ -32,6 +32,8 @@ func requestAccessInEachAnswer(t *testing.T, s *apptest.Server) {
 	open := resource("vault", "# METADATA\n# custom:\n#   request_access: true\npackage vault\n\nallow if data.grants[input.user.id]\n")
 	shut := resource("safe", "package safe\n\nallow if data.grants[input.user.id]\n")
 	apptest.Enforce(t, s.Admin, "sandbox")
+	stock := apptest.StartOPA(t, s, body{"name": "opa", "environment": "sandbox", "resource_ids": []int64{open, shut}})
+	stock.Decides(t, 3*time.Minute, "ada", "DENY")
 	key := s.Key(t, s.Admin, "sandbox", "decisions:read")
 	app, _ := apptest.Application(t)
 	grpcAddr := freeport.Addr(t)
@@ -53,6 +55,8 @@ func requestAccessInEachAnswer(t *testing.T, s *apptest.Server) {
 			"bulk":         first(key.Do(t, "POST", "/decisions/evaluate/bulk?environment=sandbox", body{"decisions": []body{ask}}).Want(200).Get("results"))["request_access"],
 			"AuthZEN":      root(key).Do(t, "POST", "/access/v1/evaluation?environment=sandbox", az).Want(200).Get("context", "request_access"),
 			"evaluations":  contextOf(first(root(key).Do(t, "POST", "/access/v1/evaluations?environment=sandbox", body{"evaluations": []body{az}}).Want(200).Get("evaluations")))["request_access"],
+			"OPA's API":    root(key).Do(t, "POST", "/v1/data/gatehouse/decision?environment=sandbox", body{"input": ask}).Want(200).Get("result", "request_access"),
+			"a stock OPA":  stock.Do(t, "POST", "/v1/data/gatehouse/decision", body{"input": ask}).Want(200).Get("result", "request_access"),
 			"bouncer":      b.As("ada", "").Do(t, "GET", "/"+name, nil).Want(403).Get("request_access"),
 			"forward-auth": forward.Do(t, "GET", "/_bouncer/auth", nil).Want(403).Get("request_access"),
 			"ext_authz":    refusedByEnvoy(t, envoy, "/"+name)["request_access"],

@@ -1,13 +1,8 @@
 package delivery_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
@@ -20,32 +15,12 @@ func TestAccessMessages(t *testing.T) {
 	fulltest.Only(t)
 	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) {
-			var mu sync.Mutex
-			heard := map[string]int{}
-			pager := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				var m struct{ Alert, Status, Fault string }
-				if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
-					t.Error(err)
-				}
-				mu.Lock()
-				heard[m.Alert+" "+m.Status+" "+m.Fault]++
-				mu.Unlock()
-			}))
-			t.Cleanup(pager.Close)
 			s := apptest.StartServer(t, backend, "GATEHOUSE_ALLOW_TARGETS=127.0.0.0/8")
 			w := newAccessWorld(t, s)
-			s.Admin.Do(t, "POST", "/notifications/channels", body{"name": "approvers", "type": "webhook", "endpoint": pager.URL, "environment": "sandbox", "severity_threshold": "warning"}).Want(201)
+			ear := newPager(t, s.Admin, "warning")
 			hears := func(status string, id int64) {
 				t.Helper()
-				message := fmt.Sprintf("access_requested %s access:%d", status, id)
-				apptest.Eventually(t, time.Minute, func() error {
-					mu.Lock()
-					defer mu.Unlock()
-					if heard[message] == 0 {
-						return fmt.Errorf("no %q among %v", message, heard)
-					}
-					return nil
-				})
+				ear.hears(t, "access_requested %s access:%d", status, id)
 			}
 
 			agent := s.Admin.Do(t, "POST", "/ai-agents", body{"name": "clerk", "type": "llm"}).Want(201).ID()

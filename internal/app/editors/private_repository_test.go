@@ -70,7 +70,7 @@ func TestRepositoryPrivate(t *testing.T) {
 		t.Helper()
 		answers = append(answers, s.Admin.Do(t, "PUT", at, body{"access_token": v}).Want(200))
 	}
-	try(400, "asks for a credential: store an access_token")
+	try(400, "asks for a credential: store an access token")
 	token(wrong)
 	try(400, "does not accept the stored access token")
 	if names := policyNames(t, s); len(names) != 0 || sent.Load() != 1 {

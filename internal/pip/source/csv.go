@@ -13,11 +13,21 @@ import (
 // formatCSV is the format of answers whose first line names the columns (RFC 4180).
 const formatCSV = "csv"
 
+// formatYAML is the format of YAML files.
+const formatYAML = "yaml"
+
 // decode reads an answer in the format of the source.
 func (r *run) decode(text string) (value.Value, error) {
 	if r.Format == formatCSV {
 		return decodeCSV(text)
 	}
+	if r.Format == formatYAML {
+		return decodeYAML(text)
+	}
+	return decodeJSON(text)
+}
+
+func decodeJSON(text string) (value.Value, error) {
 	doc, err := value.Decode([]byte(text), value.Limits{Depth: maxDepth, Values: maxValues})
 	if err != nil {
 		return doc, failf("the answer is not JSON that gatehouse accepts: %s", err.Error())

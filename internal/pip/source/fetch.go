@@ -24,6 +24,9 @@ type Fetcher struct {
 	// Target calls the sources, guarded. It reads MaxBytes of an answer, for CallTime.
 	Target *outbound.Client
 	Now    func() time.Time
+	// Repository reads a file of a git repository. What is wrong with the repository or the file is
+	// an Invalid or BadGateway fault.
+	Repository func(ctx context.Context, f File) (Content, error)
 	// Limit is how long all calls may take together; 0 means MaxTime.
 	Limit time.Duration
 }
@@ -102,6 +105,8 @@ func (r *run) fetch(ctx context.Context) (Result, error) {
 		return r.resultOf(b, r.readSQL(ctx, b))
 	case LDAP:
 		return r.resultOf(b, r.readLDAP(ctx, b))
+	case Git:
+		return r.readGit(ctx, b)
 	}
 	return r.fetchPages(ctx, b)
 }

@@ -19,6 +19,7 @@ var accepted = map[string][]string{
 	S3:       {"format", "records", "s3"},
 	SQL:      {"sql", "incremental"},
 	LDAP:     {"ldap", "incremental"},
+	Git:      {"format", "records", "git"},
 }
 
 // members refuses what a provider does not take.
@@ -38,12 +39,17 @@ func (k *checker) members(provider string, c Config) {
 		{"s3", c.S3 != nil},
 		{"sql", c.SQL != nil},
 		{"ldap", c.LDAP != nil},
+		{"git", c.Git != nil},
 	} {
 		if m.sent && !slices.Contains(accepted[provider], m.name) {
 			k.add("/configuration/"+m.name, "cannot be set with the provider "+provider)
 		}
 	}
-	if c.Format == formatCSV && c.Records != "" {
+	if c.Format == formatYAML && provider != Git {
+		k.add("/configuration/format", "yaml cannot be set with the provider "+provider)
+	}
+	k.repository(provider, c)
+	if formatOf(c) == formatCSV && c.Records != "" {
 		k.add("/configuration/records", "cannot be set with the format csv: each line is a record")
 	}
 	switch {
@@ -56,6 +62,7 @@ func (k *checker) members(provider string, c Config) {
 
 // withDefaults fills in what follows from the provider.
 func withDefaults(provider string, c Config) Config {
+	c.Format = formatOf(c)
 	switch {
 	case provider == SCIM:
 		first := 1
@@ -119,6 +126,9 @@ func (k *checker) account(provider string, s Credentials) {
 	}
 	if provider == HTTPJSON || provider == SCIM {
 		return
+	}
+	if provider == Git && s.OAuth == nil && len(s.Headers) == 0 && s.Username == "" {
+		return // a token, or nothing
 	}
 	if s.Token != "" || s.OAuth != nil || len(s.Headers) > 0 {
 		k.add(at, "must have username and password only, with the provider "+provider)

@@ -36,15 +36,16 @@ const (
 	S3       = "s3"        // a file in an S3 bucket
 	SQL      = "sql"       // a query of a PostgreSQL database
 	LDAP     = "ldap"      // a search in an LDAP directory (RFC 4511)
+	Git      = "git"       // a file of a git repository
 )
 
 // Config says what to read and what to make of it.
 type Config struct {
-	URL         string            `json:"url" maxLength:"2000" doc:"Address of the source. http_json, scim, s3: an https URL, or http to an address that the operator allows. sql: postgres://host:port/database. ldap: ldaps://host:port, or ldap://host:port, which is encrypted by StartTLS. No internal network, unless the operator allows it." example:"https://hr.example.com/api/people"`
+	URL         string            `json:"url" maxLength:"2000" doc:"Address of the source. http_json, scim, s3: an https URL, or http to an address that the operator allows. git: the https URL of the repository. sql: postgres://host:port/database. ldap: ldaps://host:port, or ldap://host:port, which is encrypted by StartTLS. No internal network, unless the operator allows it." example:"https://hr.example.com/api/people"`
 	Method      string            `json:"method,omitempty" enum:"GET,POST" doc:"GET by default."`
 	Headers     map[string]string `json:"headers,omitempty" doc:"Header fields to send. Readers can see them: put secret ones into credentials."`
 	Body        map[string]any    `json:"body,omitempty" doc:"JSON object to send with POST."`
-	Format      string            `json:"format,omitempty" enum:"json,csv" doc:"Format of the answer; json by default. csv: the first line names the columns, and each other line is a record of texts."`
+	Format      string            `json:"format,omitempty" enum:"json,csv,yaml" doc:"Format of the answer; json by default, and for the provider git by the name of the file. csv: the first line names the columns, and each other line is a record of texts. yaml: only of the provider git."`
 	Records     string            `json:"records,omitempty" maxLength:"500" doc:"JSONPath of the records in the answer: of each record, or of the array of records. Absent: the whole answer is the data." example:"$.items"`
 	Key         string            `json:"key,omitempty" maxLength:"500" doc:"JSONPath of the key within a record, or the name of a member: a string or an integer, unique. With it the data is an object of records by key, else an array." example:"id"`
 	Fields      map[string]string `json:"fields,omitempty" doc:"The members that each record gets, with the JSONPath of each within the record, or the name of a member. Absent: the record as it is."`
@@ -54,11 +55,18 @@ type Config struct {
 	S3          *Bucket           `json:"s3,omitempty" doc:"For the provider s3: how requests are signed."`
 	SQL         *Query            `json:"sql,omitempty" doc:"For the provider sql: what to read."`
 	LDAP        *Search           `json:"ldap,omitempty" doc:"For the provider ldap: what to read."`
+	Git         *Place            `json:"git,omitempty" doc:"For the provider git: which file to read."`
 }
 
 // Bucket says how requests to an S3 store are signed (AWS Signature Version 4).
 type Bucket struct {
 	Region string `json:"region,omitempty" maxLength:"100" doc:"Region of the bucket; us-east-1 by default." example:"eu-west-1"`
+}
+
+// Place is a file of a git repository.
+type Place struct {
+	Path   string `json:"path" minLength:"1" maxLength:"500" doc:"Path of a JSON, YAML or CSV file within the repository." example:"data/people.yaml"`
+	Branch string `json:"branch,omitempty" maxLength:"200" doc:"Branch or tag; absent: the default branch." example:"main"`
 }
 
 // Query is what is read of a database.
@@ -130,6 +138,7 @@ type State struct {
 	LastModified string    `json:"last_modified,omitempty"`
 	Since        time.Time `json:"since,omitzero"`   // up to when changes are known, by the clock of the source
 	FullAt       time.Time `json:"full_at,omitzero"` // when everything was read
+	Commit       string    `json:"commit,omitempty"` // of a repository
 }
 
 // Result is what a fetch found.

@@ -221,6 +221,9 @@ func controlIndex(c *rego.Control) value.Value {
 		}
 		members = append(members, value.Member{Key: "action_targets", Value: value.Array(targets...)})
 	}
+	if c.Requestable() {
+		members = append(members, value.Member{Key: "requestable", Value: value.Bool(true)})
+	}
 	return value.Object(members...)
 }
 

@@ -65,7 +65,9 @@ literal := r if {
 
 numbered if is_number(sent.id)
 
-side := {
+side := object.union(answered, asking)
+
+answered := {
 	"decision": {true: "PERMIT", false: "DENY"}[permits],
 	"allow": permits,
 	"effect": effect,
@@ -124,6 +126,45 @@ mask := [{"path": path, "strategy": strategy} |
 	rank == strictest
 ] if {
 	effect == "MASK"
+}
+
+# --- what may be requested after a denial: the resource says so, or the control that denied ---
+
+default asking := {}
+
+asking := {"request_access": {
+	"subject": {"id": given.user.id},
+	"action": {"name": given.action.name},
+	"resource": {"id": format_int(resource.id, 10)},
+}} if {
+	not permits
+	requestable
+	not failed
+	is_string(given.user.id)
+	given.user.id != ""
+	is_string(given.action.name)
+	given.action.name != ""
+}
+
+requestable if resource.doc.attributes.request_access == true
+
+requestable if {
+	resource.id
+	some o in results
+	blamed(o.name)
+	index.controls[o.name].requestable
+}
+
+# Where no control matched, each that was asked counts.
+blamed(_) if effect == "NO_MATCH"
+
+blamed(name) if name == winning
+
+# A grant would not change an error.
+failed if {
+	some o in results
+	o.name == winning
+	o.verdict.problem
 }
 
 # --- the input that the controls see ---

@@ -176,6 +176,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/access/v1/requests/{request_id}/withdraw": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["withdraw-access-request"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/access/v1/search/action": {
         parameters: {
             query?: never;
@@ -3937,10 +3953,10 @@ export interface components {
             duration_seconds: number | null;
             /**
              * Format: date-time
-             * @description When the grant was revoked, or found to be over; null: it was not.
+             * @description When the grant or the request ended without a decision; null: it did not.
              */
             ended_at: string | null;
-            /** @description Who revoked the grant; null: nobody. */
+            /** @description Who revoked the grant or withdrew the request; null: nobody. */
             ended_by: string | null;
             /**
              * @description The resource's environment.
@@ -3957,6 +3973,11 @@ export interface components {
              * @description Identifier, also of the grant.
              */
             id: number;
+            /**
+             * Format: date-time
+             * @description Until when the request can be decided; null: for as long as it takes.
+             */
+            lapses_at: string | null;
             /** @description Why access is needed. */
             reason: string;
             /** @description Name of the person or key that filed it. */
@@ -3976,10 +3997,10 @@ export interface components {
              */
             starts_at: string | null;
             /**
-             * @description approved: access is granted until expires_at. expired: it was granted, and the time is over.
+             * @description approved: access is granted until expires_at. expired: the grant's time is over, or nobody decided the request before lapses_at. withdrawn: the requester took it back.
              * @enum {string}
              */
-            status: "pending" | "approved" | "denied" | "revoked" | "expired";
+            status: "pending" | "approved" | "denied" | "revoked" | "expired" | "withdrawn";
             /**
              * @description Who gets access: input.user.id of decisions.
              * @example ada
@@ -4227,6 +4248,11 @@ export interface components {
             bouncer_id?: number;
             /**
              * Format: int64
+             * @description For data_source_age: only this data source; absent: all that are synced on a schedule.
+             */
+            connection_id?: number;
+            /**
+             * Format: int64
              * @description Only decisions that this control made.
              */
             control_id?: number;
@@ -4301,7 +4327,7 @@ export interface components {
             highest_value: number | null;
             /**
              * Format: date-time
-             * @description Start of the recorded data that is used: 7 days ago, or 2 days for percentiles of latency, or less if the log has too many entries that match the filter.
+             * @description Start of the recorded data that is used: 7 days ago, or 2 days for percentiles of latency, or less if the log has too many entries that match the filter, or the kept syncs of a data source begin later.
              */
             since: string;
             /**
@@ -4387,11 +4413,11 @@ export interface components {
             /** @description What is counted; absent: all of the environment. */
             filter?: components["schemas"]["AlertFilter"];
             /**
-             * @description What is measured over the window. Rates are percentages of the decisions, latencies milliseconds of evaluation; both have no value, and the condition does not hold, without decisions.
+             * @description What is measured over the window. Rates are percentages of the decisions, latencies milliseconds of evaluation; both have no value, and the condition does not hold, without decisions. data_source_age is in seconds, at the end of the window.
              * @example denial_rate
              * @enum {string}
              */
-            metric: "denial_rate" | "error_rate" | "mask_rate" | "decision_count" | "denial_count" | "error_count" | "latency_avg" | "latency_p50" | "latency_p95" | "latency_p99" | "audit_event_count";
+            metric: "denial_rate" | "error_rate" | "mask_rate" | "decision_count" | "denial_count" | "error_count" | "latency_avg" | "latency_p50" | "latency_p95" | "latency_p99" | "audit_event_count" | "data_source_age";
             /**
              * @description How the value is compared with the threshold.
              * @enum {string}
@@ -7436,10 +7462,10 @@ export interface components {
              */
             started_at: string | null;
             /**
-             * @description pending: the system has not accepted the message yet. running: it has, and has not answered. expired: no answer came in time.
+             * @description pending: the system has not accepted the message yet. running: it has, and has not answered. expired: no answer came in time. superseded: somebody else decided the request for access, or it ended undecided.
              * @enum {string}
              */
-            status: "pending" | "running" | "succeeded" | "failed" | "approved" | "denied" | "expired";
+            status: "pending" | "running" | "succeeded" | "failed" | "approved" | "denied" | "expired" | "superseded";
         };
         IntegrationRunPage: {
             /** @description The page, newest first. */
@@ -8296,6 +8322,8 @@ export interface components {
             /** Format: int64 */
             policy_version: number | null;
             reason: string;
+            /** @description After a denial that can be requested: what to send to /access/v1/requests, with a reason */
+            request_access?: components["schemas"]["DecisionRequestAccess"];
             /** Format: int64 */
             resource_id: number | null;
         };
@@ -8381,10 +8409,12 @@ export interface components {
                 [key: string]: string;
             };
             /**
-             * @description Format of the answer; json by default. csv: the first line names the columns, and each other line is a record of texts.
+             * @description Format of the answer; json by default, and for the provider git by the name of the file. csv: the first line names the columns, and each other line is a record of texts. yaml: only of the provider git.
              * @enum {string}
              */
-            format?: "json" | "csv";
+            format?: "json" | "csv" | "yaml";
+            /** @description For the provider git: which file to read. */
+            git?: components["schemas"]["PipPlace"];
             /** @description Header fields to send. Readers can see them: put secret ones into credentials. */
             headers?: {
                 [key: string]: string;
@@ -8417,7 +8447,7 @@ export interface components {
             /** @description For the provider sql: what to read. */
             sql?: components["schemas"]["PipQuery"];
             /**
-             * @description Address of the source. http_json, scim, s3: an https URL, or http to an address that the operator allows. sql: postgres://host:port/database. ldap: ldaps://host:port, or ldap://host:port, which is encrypted by StartTLS. No internal network, unless the operator allows it.
+             * @description Address of the source. http_json, scim, s3: an https URL, or http to an address that the operator allows. git: the https URL of the repository. sql: postgres://host:port/database. ldap: ldaps://host:port, or ldap://host:port, which is encrypted by StartTLS. No internal network, unless the operator allows it.
              * @example https://hr.example.com/api/people
              */
             url: string;
@@ -8485,7 +8515,7 @@ export interface components {
              * @description Kind of source.
              * @enum {string}
              */
-            provider: "http_json" | "scim" | "s3" | "sql" | "ldap";
+            provider: "http_json" | "scim" | "s3" | "sql" | "ldap" | "git";
             /**
              * Format: int64
              * @description Number of records in its data.
@@ -8549,7 +8579,7 @@ export interface components {
              * @description Kind of source.
              * @enum {string}
              */
-            provider: "http_json" | "scim" | "s3" | "sql" | "ldap";
+            provider: "http_json" | "scim" | "s3" | "sql" | "ldap" | "git";
             /** @description Whether it is synced on its schedule, starting at once; true by default. */
             sync_enabled?: boolean;
             /**
@@ -8645,6 +8675,18 @@ export interface components {
              * @enum {string}
              */
             type: "link" | "page" | "offset" | "cursor";
+        };
+        PipPlace: {
+            /**
+             * @description Branch or tag; absent: the default branch.
+             * @example main
+             */
+            branch?: string;
+            /**
+             * @description Path of a JSON, YAML or CSV file within the repository.
+             * @example data/people.yaml
+             */
+            path: string;
         };
         PipQuery: {
             /**
@@ -8794,7 +8836,7 @@ export interface components {
              * @description Kind of source.
              * @enum {string}
              */
-            provider: "http_json" | "scim" | "s3" | "sql" | "ldap";
+            provider: "http_json" | "scim" | "s3" | "sql" | "ldap" | "git";
             /** @description Whether it is synced on its schedule, starting at once; true by default. */
             sync_enabled?: boolean;
             /**
@@ -12932,6 +12974,11 @@ export interface components {
             region: "us-east-1" | "us-west-2" | "ca-central-1" | "eu-west-1" | "eu-central-1" | "eu-north-1" | "ap-southeast-1" | "ap-northeast-1" | "ap-south-1";
             /** @description Limits and features of the tenant. */
             settings: {
+                /**
+                 * Format: int64
+                 * @description After how many hours a request for access that nobody decided lapses; absent: 168, a week. It holds for requests that are filed from then on.
+                 */
+                access_request_hours?: number | null;
                 /** @description How many times the usual value is an anomaly: off, or a number from 2 to 20; absent: 3. */
                 anomalies?: unknown;
                 /** @description Classification may ask the server's configured model when its own rules are not sure. */
@@ -13020,6 +13067,11 @@ export interface components {
             plan_type?: "standard" | "pro" | "enterprise" | null;
             /** @description Only the members that are sent change; null removes one. Only a platform administrator may change max_*. Members that begin with x- are free for your own use; any other unknown member is a 422 that names the closest known one, unless it is already stored with this value. */
             settings?: ({
+                /**
+                 * Format: int64
+                 * @description After how many hours a request for access that nobody decided lapses; absent: 168, a week. It holds for requests that are filed from then on.
+                 */
+                access_request_hours?: number | null;
                 /** @description How many times the usual value is an anomaly: off, or a number from 2 to 20; absent: 3. */
                 anomalies?: unknown;
                 /** @description Classification may ask the server's configured model when its own rules are not sure. */
@@ -13097,6 +13149,11 @@ export interface components {
             region?: "us-east-1" | "us-west-2" | "ca-central-1" | "eu-west-1" | "eu-central-1" | "eu-north-1" | "ap-southeast-1" | "ap-northeast-1" | "ap-south-1";
             /** @description Limits and features; an absent limit means none. Members that begin with x- are free for your own use; any other unknown member is a 422 that names the closest known one. */
             settings?: {
+                /**
+                 * Format: int64
+                 * @description After how many hours a request for access that nobody decided lapses; absent: 168, a week. It holds for requests that are filed from then on.
+                 */
+                access_request_hours?: number | null;
                 /** @description How many times the usual value is an anomaly: off, or a number from 2 to 20; absent: 3. */
                 anomalies?: unknown;
                 /** @description Classification may ask the server's configured model when its own rules are not sure. */
@@ -14450,7 +14507,7 @@ export interface operations {
                 skip?: number;
                 limit?: number;
                 environment?: "sandbox" | "production";
-                status?: "pending" | "approved" | "denied" | "revoked" | "expired";
+                status?: "pending" | "approved" | "denied" | "revoked" | "expired" | "withdrawn";
                 mine?: boolean;
             };
             header?: never;
@@ -15162,6 +15219,133 @@ export interface operations {
                 "application/json": components["schemas"]["AccessRefusal"];
             };
         };
+        responses: {
+            200: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AccessRequest"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    "withdraw-access-request": {
+        parameters: {
+            query?: {
+                environment?: "sandbox" | "production";
+            };
+            header?: never;
+            path: {
+                request_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
         responses: {
             200: {
                 headers: {
@@ -26175,7 +26359,7 @@ export interface operations {
                 tenant_id?: components["parameters"]["TenantQuery"];
                 skip?: number;
                 limit?: number;
-                status?: "pending" | "running" | "succeeded" | "failed" | "approved" | "denied" | "expired";
+                status?: "pending" | "running" | "succeeded" | "failed" | "approved" | "denied" | "expired" | "superseded";
             };
             header?: {
                 /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */

@@ -22,6 +22,7 @@ const settings = [
   "assist",
   "impact_gate",
   "impact_threshold",
+  "access_request",
   "anomalies",
   "replay",
 ] as const;

@@ -51,6 +51,8 @@ const tones: Record<string, Tone> = {
   denied: "bad",
   revoked: "neutral",
   expired: "bad",
+  withdrawn: "neutral",
+  superseded: "neutral",
   enforce: "good",
   shadow: "info",
   production: "warn",

@@ -74,6 +74,8 @@ const common = {
   state_success: "Arrived",
   state_approved: "Approved",
   state_denied: "Denied",
+  state_withdrawn: "Withdrawn",
+  state_superseded: "Decided elsewhere",
   state_revoked: "Revoked",
   state_held: "Held",
   state_digested: "In a digest",

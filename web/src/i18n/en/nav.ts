@@ -23,6 +23,7 @@ export default {
   tenants: "Tenants",
   tenant: "Tenant",
   setting_require_second_factor: "Second factor required",
+  setting_access_request: "Requests for access wait (hours)",
   setting_anomalies: "Anomalies",
   setting_assist: "Assistant",
   setting_four_eyes: "Four eyes",

@@ -2,6 +2,7 @@ const tenants = {
   about_require_second_factor:
     "People who sign in with a password and have no second factor can only enrol one. People of an identity provider and API keys are not asked.",
   about: "Every tenant of this deployment, with its plan, usage and status.",
+  about_access_request: "A request for access that nobody decides lapses then. Not set: 168, a week.",
   about_anomalies: "How many times the usual value counts as an anomaly. Not set: 3.",
   about_assist: "Classification may ask the configured model where the fixed rules are not sure.",
   about_four_eyes: "A promotion needs somebody else who approves it.",

@@ -78,6 +78,8 @@ const common: Area<typeof en> = {
   state_success: "Llegó",
   state_approved: "Aprobado",
   state_denied: "Denegado",
+  state_withdrawn: "Retirada",
+  state_superseded: "Decidida en otro lugar",
   state_revoked: "Revocado",
   state_held: "Retenida",
   state_digested: "En un resumen",

@@ -25,6 +25,7 @@ const nav: Area<typeof en> = {
   tenants: "Inquilinos",
   tenant: "Inquilino",
   setting_require_second_factor: "Segundo factor obligatorio",
+  setting_access_request: "Espera de las solicitudes de acceso (horas)",
   setting_anomalies: "Anomalías",
   setting_assist: "Asistente",
   setting_four_eyes: "Cuatro ojos",

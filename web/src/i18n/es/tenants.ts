@@ -5,6 +5,7 @@ const tenants: Area<typeof en> = {
   about_require_second_factor:
     "Quien inicia sesión con contraseña y no tiene segundo factor solo puede darlo de alta. No se pide a quien usa un proveedor de identidad ni a las claves de API.",
   about: "Todos los inquilinos de esta instalación, con su plan, uso y estado.",
+  about_access_request: "Entonces caduca una solicitud de acceso que nadie decide. Sin definir: 168, una semana.",
   about_anomalies: "Cuántas veces el valor habitual cuenta como anomalía. Sin definir: 3.",
   about_assist: "La clasificación puede preguntar al modelo configurado cuando las reglas fijas no están seguras.",
   about_four_eyes: "Una promoción necesita que otra persona la apruebe.",

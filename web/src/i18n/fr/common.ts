@@ -78,6 +78,8 @@ const common: Area<typeof en> = {
   state_success: "Arrivé",
   state_approved: "Approuvé",
   state_denied: "Refusé",
+  state_withdrawn: "Retirée",
+  state_superseded: "Décidée ailleurs",
   state_revoked: "Révoqué",
   state_held: "Retenue",
   state_digested: "Dans un récapitulatif",

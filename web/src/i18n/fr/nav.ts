@@ -25,6 +25,7 @@ const nav: Area<typeof en> = {
   tenants: "Locataires",
   tenant: "Locataire",
   setting_require_second_factor: "Second facteur obligatoire",
+  setting_access_request: "Attente des demandes d’accès (heures)",
   setting_anomalies: "Anomalies",
   setting_assist: "Assistant",
   setting_four_eyes: "Quatre yeux",

@@ -5,6 +5,7 @@ const tenants: Area<typeof en> = {
   about_require_second_factor:
     "Qui se connecte avec un mot de passe sans second facteur peut seulement en inscrire un. Les personnes d’un fournisseur d’identité et les clés d’API ne sont pas concernées.",
   about: "Tous les locataires de cette installation, avec leur offre, leur utilisation et leur état.",
+  about_access_request: "Une demande d’accès que personne ne décide expire alors. Non défini : 168, une semaine.",
   about_anomalies: "Combien de fois la valeur habituelle compte comme une anomalie. Non défini : 3.",
   about_assist: "La classification peut interroger le modèle configuré quand les règles fixes ne sont pas sûres.",
   about_four_eyes: "Une promotion demande l’approbation d’une autre personne.",

@@ -56,6 +56,7 @@ export function RuleForm({
     bouncer: filter.bouncer_id ?? null,
     subject: filter.subject_id ?? "",
     event: filter.event_type ?? "",
+    source: filter.connection_id ?? null,
     window: ((rule?.frequency.evaluation_window_seconds ?? 300) / 60) as number | string,
     cooldown: ((rule?.frequency.cooldown_seconds ?? 3600) / 60) as number | string,
     fires: (rule?.frequency.max_fires_per_day ?? 10) as number | string,
@@ -165,6 +166,13 @@ export function RuleForm({
                 maxLength={100}
                 value={draft.event}
                 onChange={(e) => set({ event: e.currentTarget.value })}
+              />
+            ) : draft.metric === "data_source_age" ? (
+              <Pick
+                label={t("alerts.source")}
+                options={names.sources.map(option)}
+                value={draft.source}
+                change={(source) => set({ source })}
               />
             ) : (
               <>

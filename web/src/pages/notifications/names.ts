@@ -9,8 +9,8 @@ interface Named {
 
 const nameIn = (rows: Named[]) => (id: number) => rows.find((r) => r.id === id)?.name ?? String(id);
 
-/** What rules of the environment refer to: channels, controls and bouncers, and their names. */
-export function useNames(): Names & { channels: Named[]; controls: Named[]; bouncers: Named[] } {
+/** What rules of the environment refer to: channels, controls, bouncers and data sources, and their names. */
+export function useNames(): Names & { channels: Named[]; controls: Named[]; bouncers: Named[]; sources: Named[] } {
   const { can } = useMe();
   const environment = useEnvironment();
   const channels = api.useQuery("get", "/api/v1/notifications/channels", {
@@ -28,10 +28,23 @@ export function useNames(): Names & { channels: Named[]; controls: Named[]; boun
     { params: { query: { environment, limit: 1000 } } },
     { enabled: can("bouncers:read") },
   );
+  const sources = api.useQuery(
+    "get",
+    "/api/v1/pip/connections",
+    { params: { query: { limit: 200 } } },
+    { enabled: can("pip:read") },
+  );
   const all = {
     channels: channels.data?.channels ?? [],
     controls: controls.data?.policies ?? [],
     bouncers: bouncers.data?.bouncers ?? [],
+    sources: sources.data?.connections ?? [],
   };
-  return { ...all, channel: nameIn(all.channels), control: nameIn(all.controls), bouncer: nameIn(all.bouncers) };
+  return {
+    ...all,
+    channel: nameIn(all.channels),
+    control: nameIn(all.controls),
+    bouncer: nameIn(all.bouncers),
+    source: nameIn(all.sources),
+  };
 }

@@ -4,7 +4,12 @@ import { en, es, fr } from "../../test/words";
 import { again, foretold, metrics, type Rule, sentence, span, triggerOf } from "./rule";
 
 const languages = { en: translator("en", en), es: translator("es", es), fr: translator("fr", fr) };
-const names = { channel: (id: number) => `channel ${id}`, control: (id: number) => `control ${id}`, bouncer: String };
+const names = {
+  channel: (id: number) => `channel ${id}`,
+  control: (id: number) => `control ${id}`,
+  bouncer: String,
+  source: String,
+};
 const rule: Pick<Rule, "trigger" | "frequency" | "severity" | "channel_ids"> = {
   trigger: { metric: "denial_rate", operator: ">", threshold: 20, filter: { resource_id: "payments" } },
   frequency: { evaluation_window_seconds: 300, cooldown_seconds: 3600, max_fires_per_day: 10 },
@@ -79,6 +84,7 @@ test("only what the metric can be filtered by is sent", () => {
     bouncer: null,
     subject: "",
     event: "X",
+    source: 5,
   } as const;
   expect(triggerOf({ ...form, metric: "denial_count" })).toEqual({
     metric: "denial_count",
@@ -87,5 +93,6 @@ test("only what the metric can be filtered by is sent", () => {
     threshold: 1,
   });
   expect(triggerOf({ ...form, metric: "audit_event_count" }).filter).toEqual({ event_type: "X" });
+  expect(triggerOf({ ...form, metric: "data_source_age" }).filter).toEqual({ connection_id: 5 });
   expect(triggerOf({ ...form, metric: "denial_count", resource: "", control: null })).not.toHaveProperty("filter");
 });

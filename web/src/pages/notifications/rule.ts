@@ -17,6 +17,7 @@ export const metrics: Trigger["metric"][] = [
   "latency_p95",
   "latency_p99",
   "audit_event_count",
+  "data_source_age",
 ];
 export const operators: Trigger["operator"][] = [">", ">=", "=="];
 
@@ -25,11 +26,13 @@ export interface Names {
   channel: (id: number) => string;
   control: (id: number) => string;
   bouncer: (id: number) => string;
+  source: (id: number) => string;
 }
 
 /** What the values of a metric are counted in. */
-export function unit(metric: string): "" | "%" | "ms" {
+export function unit(metric: string): "" | "%" | "ms" | "s" {
   if (metric.endsWith("_rate")) return "%";
+  if (metric === "data_source_age") return "s";
   return metric.startsWith("latency_") ? "ms" : "";
 }
 
@@ -62,6 +65,7 @@ export function sentence(
     filter.control_id && t("alerts.byControl", { name: names.control(filter.control_id) }),
     filter.bouncer_id && t("alerts.atBouncer", { name: names.bouncer(filter.bouncer_id) }),
     filter.subject_id && t("alerts.ofSubject", { name: filter.subject_id }),
+    filter.connection_id && t("alerts.ofSource", { name: names.source(filter.connection_id) }),
   ];
   const value = measured(threshold, metric, i18n);
   return t("alerts.sentence", {
@@ -101,10 +105,13 @@ export function triggerOf(form: {
   bouncer: number | null;
   subject: string;
   event: string;
+  source: number | null;
 }): Trigger {
   const filter: Filter = {};
   if (form.metric === "audit_event_count") {
     if (form.event.trim()) filter.event_type = form.event.trim();
+  } else if (form.metric === "data_source_age") {
+    if (form.source) filter.connection_id = form.source;
   } else {
     if (form.resource.trim()) filter.resource_id = form.resource.trim();
     if (form.control) filter.control_id = form.control;

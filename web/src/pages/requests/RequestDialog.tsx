@@ -1,4 +1,4 @@
-import { Button, Group, NumberInput, Select, Stack, Textarea } from "@mantine/core";
+import { Button, Group, Stack, Textarea } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { type ReactNode, useState } from "react";
 import { api, type Schemas } from "../../api/client";
@@ -10,7 +10,8 @@ import { refresh } from "../../ui/live";
 import { Status, StatusOf } from "../../ui/Status";
 import { useMe } from "../../ui/scope";
 import { Time } from "../../ui/Time";
-import { isOwn, type Unit, units } from "./request";
+import { Lasting } from "./Lasting";
+import { isOwn, type Span, secondsOf, spanOf } from "./request";
 
 export type AccessRequest = Schemas["AccessRequest"];
 
@@ -58,7 +59,13 @@ function Facts({ request: r }: { request: AccessRequest }) {
   if (r.decided_at) facts.push([t("requests.decidedBy"), <bdi key="d">{r.decided_by}</bdi>]);
   if (r.decided_at) facts.push([t("requests.decided"), <Time key="t" at={r.decided_at} />]);
   if (r.expires_at) facts.push([t("requests.ends"), <Time key="e" at={r.ended_at ?? r.expires_at} />]);
-  if (r.ended_by) facts.push([t("requests.endedBy"), <bdi key="x">{r.ended_by}</bdi>]);
+  if (r.status === "pending" && r.lapses_at) facts.push([t("requests.lapses"), <Time key="l" at={r.lapses_at} />]);
+  if (!r.expires_at && r.ended_at) facts.push([t("requests.ends"), <Time key="e" at={r.ended_at} />]);
+  if (r.ended_by)
+    facts.push([
+      t(r.status === "withdrawn" ? "requests.withdrawnBy" : "requests.endedBy"),
+      <bdi key="x">{r.ended_by}</bdi>,
+    ]);
   if (r.decision_reason) facts.push([t("requests.comment"), r.decision_reason]);
   return (
     <dl className="gh-facts">
@@ -77,8 +84,8 @@ function Deciding({ request: r }: { request: AccessRequest }) {
   const { t } = useI18n();
   const { me, can } = useMe();
   const queries = useQueryClient();
-  const [amount, setAmount] = useState<number | string>(1);
-  const [unit, setUnit] = useState<Unit>("hours");
+  // What was wanted is in the form, for the approver to change.
+  const [span, setSpan] = useState<Span>(spanOf(r.duration_seconds ?? 3600));
   const [comment, setComment] = useState("");
   const done = {
     onSuccess: () => setComment(""),
@@ -88,38 +95,39 @@ function Deciding({ request: r }: { request: AccessRequest }) {
   const approve = api.useMutation("post", "/access/v1/requests/{request_id}/approve", done);
   const deny = api.useMutation("post", "/access/v1/requests/{request_id}/deny", done);
   const revoke = api.useMutation("post", "/access/v1/requests/{request_id}/revoke", done);
-  const error = approve.error ?? deny.error ?? revoke.error;
+  const withdraw = api.useMutation("post", "/access/v1/requests/{request_id}/withdraw", done);
+  const error = approve.error ?? deny.error ?? revoke.error ?? withdraw.error;
   const waits = r.status === "pending";
+  const params = { path: { request_id: r.id } };
+  if (waits && isOwn(r.subject_id, me)) {
+    return (
+      <Stack gap="sm">
+        <p className="gh-flat gh-dim">{t("requests.own")}</p>
+        {error ? <ErrorPanel error={error} /> : null}
+        <Group>
+          <Button variant="default" loading={withdraw.isPending} onClick={() => withdraw.mutate({ params })}>
+            {t("requests.withdraw")}
+          </Button>
+        </Group>
+      </Stack>
+    );
+  }
   if (!can("resources:write") || !(waits || r.status === "approved")) {
     return error ? <ErrorPanel error={error} /> : null;
   }
-  if (waits && isOwn(r.subject_id, me)) return <p className="gh-flat gh-dim">{t("requests.own")}</p>;
-  const params = { path: { request_id: r.id } };
   const { at, rest } = fieldErrors(error, ["/duration_seconds"]);
   const reason = comment.trim();
   const busy = approve.isPending || deny.isPending || revoke.isPending;
   return (
     <Stack gap="sm">
       {waits && (
-        <Group gap="sm" align="flex-start" grow>
-          <NumberInput
-            name="request-duration"
-            label={t("requests.duration")}
-            description={t("requests.durationAbout")}
-            min={0}
-            value={amount}
-            onChange={setAmount}
-            error={at("/duration_seconds")}
-          />
-          <Select
-            label={t("requests.unit")}
-            description={"\u00a0"}
-            data={Object.keys(units).map((u) => ({ value: u, label: t(`requests.unit_${u as Unit}`) }))}
-            value={unit}
-            onChange={(value) => setUnit((value ?? "hours") as Unit)}
-            allowDeselect={false}
-          />
-        </Group>
+        <Lasting
+          span={span}
+          change={setSpan}
+          label={t("requests.duration")}
+          about={t("requests.durationAbout")}
+          error={at("/duration_seconds")}
+        />
       )}
       <Textarea
         label={t("requests.comment")}
@@ -138,9 +146,7 @@ function Deciding({ request: r }: { request: AccessRequest }) {
             <Button
               loading={approve.isPending}
               disabled={busy}
-              onClick={() =>
-                approve.mutate({ params, body: { duration_seconds: Math.round(Number(amount) * units[unit]), reason } })
-              }
+              onClick={() => approve.mutate({ params, body: { duration_seconds: secondsOf(span) ?? 0, reason } })}
             >
               {t("requests.approve")}
             </Button>

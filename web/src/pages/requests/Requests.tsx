@@ -17,7 +17,7 @@ import { NewRequest } from "./NewRequest";
 import { type AccessRequest, RequestDialog } from "./RequestDialog";
 import { nextEnd } from "./request";
 
-const statuses = ["pending", "approved", "denied", "revoked", "expired"] as const;
+const statuses = ["pending", "approved", "denied", "revoked", "expired", "withdrawn"] as const;
 
 /** Requests for access after denials, and the grants that approved ones are. */
 export default function Requests() {
@@ -29,7 +29,7 @@ export default function Requests() {
   const [mine] = useFilter("mine");
   const [shown, show] = useFilter("request");
   const clear = useClearFilters(["status", "mine"]);
-  const [adding, setAdding] = useState(false);
+  const [adding, setAdding] = useState<"request" | "glass">();
   const filters = {
     environment,
     status: statuses.find((s) => s === status),
@@ -40,7 +40,7 @@ export default function Requests() {
     const page = must(await client.GET("/access/v1/requests", { params: { query }, signal }));
     return { rows: page.requests, total: page.total };
   });
-  // A grant ends by the clock, and no change tells of it.
+  // A grant and an open request end by the clock, and no change tells of it.
   const end = nextEnd(source.rows ?? [], Date.now());
   useEffect(() => {
     if (end === undefined) return;
@@ -79,17 +79,25 @@ export default function Requests() {
     {
       id: "ends",
       header: t("requests.ends"),
-      cell: (r) => (r.expires_at ? <Time at={r.ended_at ?? r.expires_at} /> : <span className="gh-dim">–</span>),
+      cell: (r) => {
+        const end = r.ended_at ?? r.expires_at ?? (r.status === "pending" ? r.lapses_at : null);
+        return end ? <Time at={end} /> : <span className="gh-dim">–</span>;
+      },
     },
   ];
   const add = (
-    <Button leftSection={<Icon name="plus" />} onClick={() => setAdding(true)}>
+    <Button leftSection={<Icon name="plus" />} onClick={() => setAdding("request")}>
       {t("requests.new")}
     </Button>
   );
   return (
     <>
       <PageHeader title={t("nav.requests")} about={t("requests.about")}>
+        {can("resources:write") && (
+          <Button variant="default" onClick={() => setAdding("glass")}>
+            {t("requests.glassNew")}
+          </Button>
+        )}
         {add}
       </PageHeader>
       <Filters count={total === undefined ? undefined : t("common.count", { count: total })}>
@@ -114,7 +122,7 @@ export default function Requests() {
         clear={clear}
         empty={<Empty title={t("requests.empty")} about={t("requests.emptyAbout")} action={add} />}
       />
-      {adding && <NewRequest close={() => setAdding(false)} />}
+      {adding && <NewRequest glass={adding === "glass"} close={() => setAdding(undefined)} />}
       {/^[1-9]\d{0,15}$/.test(shown) && <RequestDialog key={shown} id={Number(shown)} close={() => show(null)} />}
     </>
   );

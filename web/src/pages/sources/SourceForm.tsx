@@ -9,13 +9,13 @@ import { fieldErrors } from "../../ui/fieldErrors";
 import { refresh } from "../../ui/live";
 import {
   type Config,
+  credentialsOf,
   fieldsOf,
   frequencies,
   linesOf,
   moreOf,
   objectOf,
   providers,
-  type Secrets,
   type Source,
   samples,
   type Way,
@@ -82,7 +82,7 @@ export function SourceForm({
     sync_enabled: enabled,
     sync_frequency: frequency,
   };
-  const given = credentialsOf(way, secrets);
+  const given = credentialsOf(way, secrets, provider);
   const draft = { ...wanted, provider, ...(given ? { credentials: given } : {}) };
   const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
@@ -109,12 +109,13 @@ export function SourceForm({
     "/configuration/fields",
     "/credentials",
   ]);
-  const secret = (member: string, label: string, shown = false) => {
+  const secret = (member: string, label: string, shown = false, optional = false) => {
     const common = {
       key: member,
       name: `secret-${member}`,
       label,
-      required: true,
+      required: !optional,
+      description: optional ? t("sources.sessionTokenAbout") : undefined,
       autoComplete: "off",
       value: secrets[member] ?? "",
       onChange: (e: { currentTarget: { value: string } }) =>
@@ -236,6 +237,7 @@ export function SourceForm({
           {way === "password" && [
             secret("username", t("sources.username"), true),
             secret("password", t("login.password")),
+            provider === "s3" && secret("session_token", t("sources.sessionToken"), false, true),
           ]}
           {way === "oauth" && [
             secret("client_id", t("sources.clientId"), true),
@@ -273,20 +275,4 @@ export function SourceForm({
       </form>
     </Dialog>
   );
-}
-
-/** The credentials that were typed; undefined: none were. */
-function credentialsOf(way: Way, s: Record<string, string>): Secrets | undefined {
-  switch (way) {
-    case "token":
-      return { token: s.token ?? "" };
-    case "password":
-      return { username: s.username ?? "", password: s.password ?? "" };
-    case "oauth":
-      return { oauth: { client_id: s.client_id ?? "", client_secret: s.client_secret ?? "" } };
-    case "header":
-      return { headers: { [(s.header ?? "").trim()]: s.value ?? "" } };
-    default:
-      return undefined;
-  }
 }

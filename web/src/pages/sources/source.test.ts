@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { fieldsOf, linesOf, moreOf, objectOf } from "./source";
+import { credentialsOf, fieldsOf, linesOf, moreOf, objectOf } from "./source";
 
 describe("the members of a record", () => {
   it("are lines of name and path, and lines are members again", () => {
@@ -11,6 +11,18 @@ describe("the members of a record", () => {
   it("need a name and a path", () => {
     expect(fieldsOf("= $.x")).toBeNull();
     expect(fieldsOf("x =")).toBeNull();
+  });
+});
+
+describe("the credentials", () => {
+  const keys = { username: "AKIA", password: "secret", session_token: "temporary" };
+  it("of a bucket may have a session token", () => {
+    expect(credentialsOf("password", keys, "s3")).toEqual(keys);
+    expect(credentialsOf("password", { ...keys, session_token: "" }, "s3")).not.toHaveProperty("session_token");
+  });
+  it("of others have none", () => {
+    expect(credentialsOf("password", keys, "sql")).toEqual({ username: "AKIA", password: "secret" });
+    expect(credentialsOf("none", keys, "s3")).toBeUndefined();
   });
 });
 

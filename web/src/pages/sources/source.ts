@@ -14,7 +14,7 @@ export const frequencies = [
   "weekly",
 ] as const;
 
-export const providers = ["http_json", "scim", "s3", "sql", "ldap"] as const;
+export const providers = ["http_json", "scim", "s3", "sql", "ldap", "git"] as const;
 
 const written = (config: Partial<Config>) => JSON.stringify(config, null, 2);
 
@@ -47,6 +47,11 @@ export const samples: Record<
       },
     }),
     account: true,
+  },
+  git: {
+    url: "https://git.example.com/hr/facts.git",
+    more: written({ git: { path: "data/people.yaml" } }),
+    records: true,
   },
 };
 
@@ -93,5 +98,25 @@ export function objectOf(text: string): Record<string, unknown> | null {
       : null;
   } catch {
     return null;
+  }
+}
+
+/** The credentials that were typed; undefined: none were. */
+export function credentialsOf(way: Way, s: Record<string, string>, provider: Source["provider"]): Secrets | undefined {
+  switch (way) {
+    case "token":
+      return { token: s.token ?? "" };
+    case "password":
+      return {
+        username: s.username ?? "",
+        password: s.password ?? "",
+        ...(provider === "s3" && s.session_token ? { session_token: s.session_token } : {}),
+      };
+    case "oauth":
+      return { oauth: { client_id: s.client_id ?? "", client_secret: s.client_secret ?? "" } };
+    case "header":
+      return { headers: { [(s.header ?? "").trim()]: s.value ?? "" } };
+    default:
+      return undefined;
   }
 }

@@ -17,6 +17,7 @@ const members: Record<string, string> = {
   assist: "flags.resources.assist_classification",
   impact_threshold: "impact_gate_threshold_percent",
   impact_window_hours: "impact_gate_window_hours",
+  access_request: "access_request_hours",
 };
 const limits = ["max_policies", "max_users", "max_bouncers"] as const;
 
@@ -124,6 +125,7 @@ export function TenantSettings({ tenant }: { tenant: Schemas["Tenant"] }) {
       )}
       {row("impact_threshold", figure("impact_threshold", label("impact_threshold"), 100, write))}
       {row("impact_window_hours", figure("impact_window_hours", label("impact_window_hours"), 8760, write))}
+      {row("access_request", figure("access_request", label("access_request"), 2160, write))}
       {row(
         "anomalies",
         choice("anomalies", label("anomalies"), [

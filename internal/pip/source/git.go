@@ -1,0 +1,125 @@
+package source
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	urlpath "path"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// maxYAML is how large a YAML file may be: reading one takes many times its size.
+const maxYAML = 1 << 20
+
+// File is a file of a git repository that is wanted.
+type File struct {
+	// URL is the repository. Token is its credential; a user name can come before it (name:token).
+	URL, Token string
+	// Branch is a branch or tag; empty: the default branch.
+	Branch string
+	Path   string
+	// Have is the commit that is known already; empty: none.
+	Have string
+	// Largest is how large the file may be, in bytes.
+	Largest int64
+}
+
+// Content is a file of a commit.
+type Content struct {
+	Commit string
+	// Unchanged says that the commit is the known one. Text is empty then.
+	Unchanged bool
+	Text      string
+}
+
+// repository checks where in a repository a source is.
+func (k *checker) repository(provider string, c Config) {
+	if provider != Git {
+		return
+	}
+	if c.Git == nil {
+		k.add("/configuration/git", "is required with the provider git")
+		return
+	}
+	if p := c.Git.Path; p == "" || p != urlpath.Clean(p) || urlpath.IsAbs(p) || p == "." || p == ".." || strings.HasPrefix(p, "../") || strings.ContainsRune(p, 0) {
+		k.add("/configuration/git/path", "must be the path of a file within the repository, such as data/people.yaml")
+	}
+}
+
+// formatOf is the format of a file by its name, unless the configuration names one.
+func formatOf(c Config) string {
+	if c.Format != "" || c.Git == nil {
+		return c.Format
+	}
+	switch strings.ToLower(urlpath.Ext(c.Git.Path)) {
+	case ".csv":
+		return formatCSV
+	case ".yaml", ".yml":
+		return formatYAML
+	}
+	return ""
+}
+
+// readGit reads a file of a repository. It fetches nothing if the commit is the one of the last
+// fetch.
+func (r *run) readGit(ctx context.Context, b *builder) (Result, error) {
+	if err := r.alive(ctx); err != nil {
+		return Result{}, err
+	}
+	if r.Repository == nil {
+		return Result{}, failf("this server does not read repositories")
+	}
+	f := File{URL: r.URL, Token: r.order.Credentials.Token, Branch: r.Git.Branch, Path: r.Git.Path, Largest: MaxBytes}
+	if secrets := r.order.Credentials; secrets.Username != "" {
+		f.Token = secrets.Username + ":" + secrets.Password
+	}
+	if !r.order.Sample && r.order.Previous.Defined() {
+		f.Have = r.order.State.Commit
+	}
+	got, err := r.Repository(ctx, f)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return Result{}, context.Cause(ctx)
+	case fault.Is(err, fault.Invalid), fault.Is(err, fault.BadGateway):
+		return Result{}, failf("%s", fault.Message(err))
+	case err != nil:
+		return Result{}, err
+	case got.Unchanged:
+		return Result{Unchanged: true, State: r.order.State}, nil
+	}
+	r.noteFull()
+	r.state.Commit = got.Commit
+	doc, err := r.decode(got.Text)
+	if err != nil {
+		return Result{}, err
+	}
+	if _, err := b.add(doc); err != nil {
+		return Result{}, err
+	}
+	return r.result(b, doc)
+}
+
+// decodeYAML reads a YAML document as the JSON that it stands for.
+func decodeYAML(text string) (value.Value, error) {
+	if len(text) > maxYAML {
+		return value.Value{}, failf("the YAML file is larger than %d MiB", maxYAML>>20)
+	}
+	var doc any
+	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
+		return value.Value{}, failf("the file is not YAML that gatehouse accepts: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	plain, err := json.Marshal(doc)
+	var unsupported *json.UnsupportedTypeError
+	if errors.As(err, &unsupported) {
+		return value.Value{}, failf("the file is not YAML that gatehouse accepts: the keys of a mapping must be texts")
+	}
+	if err != nil || len(plain) > MaxBytes {
+		return value.Value{}, failf("the file is not YAML that gatehouse accepts: it stands for no JSON document of at most %d MiB", MaxBytes>>20)
+	}
+	return decodeJSON(string(plain))
+}

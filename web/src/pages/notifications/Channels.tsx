@@ -4,7 +4,6 @@ import { api, client, ifMatch, must, type Schemas } from "../../api/client";
 import { useSkipped } from "../../api/paged";
 import { useI18n } from "../../i18n";
 import type { Column } from "../../ui/DataTable";
-import { EntryPanel } from "../../ui/EntryPanel";
 import { ErrorPanel } from "../../ui/ErrorPanel";
 import { ListPage } from "../../ui/ListPage";
 import { refresh } from "../../ui/live";
@@ -12,6 +11,7 @@ import { Status, StatusOf } from "../../ui/Status";
 import { Link, useEnvironment, useMe } from "../../ui/scope";
 import { Time } from "../../ui/Time";
 import { ChannelForm } from "./ChannelForm";
+import { EntryPanel } from "./EntryPanel";
 import { inWords } from "./quiet";
 import { span } from "./rule";
 

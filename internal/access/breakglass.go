@@ -134,9 +134,9 @@ func (r *Request) revoke(by, reason string, now time.Time) error {
 	return nil
 }
 
-// tell tells the channels, and the tenant's break-glass systems, that a break-glass grant began
+// announceGlass tells the channels, and the tenant's break-glass systems, that a break-glass grant began
 // or ended.
-func (s *Service) tell(ctx context.Context, tx *db.Tx, tenant scope.TenantID, r Request) error {
+func (s *Service) announceGlass(ctx context.Context, tx *db.Tx, tenant scope.TenantID, r Request) error {
 	ended := r.Status != Approved
 	n := notify.Note{
 		ID: s.NewID(), Alert: "break_glass", Severity: format.Critical, Env: r.Environment, Fault: "break_glass:" + strconv.FormatInt(r.ID, 10), Resolved: ended,

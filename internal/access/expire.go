@@ -60,7 +60,7 @@ func (s *Service) endGrants(ctx context.Context, tx *db.Tx, sc scope.Scope, ende
 		event := "ACCESS_EXPIRED"
 		if r.BreakGlass {
 			event = glassEnded
-			if err := s.tell(ctx, tx, sc.Tenant, r); err != nil {
+			if err := s.announceGlass(ctx, tx, sc.Tenant, r); err != nil {
 				return err
 			}
 		}
@@ -81,7 +81,7 @@ func (s *Service) lapse(ctx context.Context, tx *db.Tx, sc scope.Scope, ended []
 		ended[i] = r
 		entries = append(entries, r.entry(eventLapsed, map[string]any{"subject_id": r.SubjectID, "action": r.Action, "lapses_at": r.LapsesAt.UTC().Format(time.RFC3339)}))
 	}
-	if err := s.settle(ctx, tx, sc.Tenant, ended...); err != nil {
+	if err := s.announceEnd(ctx, tx, sc.Tenant, ended...); err != nil {
 		return err
 	}
 	return audit.Append(ctx, tx, sc, s.Now(), entries...)

@@ -41,9 +41,9 @@ type Service struct {
 	// Filed hands a new request to the tenant's approval systems, in its transaction; nil: there
 	// are none.
 	Filed func(ctx context.Context, tx *db.Tx, r Request) error
-	// Settled tells the tenant's approval systems that requests need no decision any more, in the
+	// Ended tells the tenant's approval systems that requests need no decision any more, in the
 	// transaction that ended them; nil: there are none.
-	Settled func(ctx context.Context, tx *db.Tx, tenant scope.TenantID, ended ...Request) error
+	Ended func(ctx context.Context, tx *db.Tx, tenant scope.TenantID, ended ...Request) error
 	// Broken tells the tenant's break-glass systems that a break-glass grant began or ended, in
 	// its transaction; nil: there are none.
 	Broken func(ctx context.Context, tx *db.Tx, r Request, ended bool) error
@@ -333,12 +333,12 @@ func (s *Service) save(ctx context.Context, tx *db.Tx, sc scope.Scope, event str
 			event = glassEnded
 		}
 		changed["reason"], changed["opened_by"] = r.Reason, r.RequestedBy
-		if err := s.tell(ctx, tx, sc.Tenant, r); err != nil {
+		if err := s.announceGlass(ctx, tx, sc.Tenant, r); err != nil {
 			return r, err
 		}
 	}
 	if event == eventApproved || event == eventDenied || event == eventWithdrawn {
-		if err := s.settle(ctx, tx, sc.Tenant, r); err != nil {
+		if err := s.announceEnd(ctx, tx, sc.Tenant, r); err != nil {
 			return r, err
 		}
 	}
@@ -409,21 +409,21 @@ func (r Request) path() string {
 	return "/requests?" + url.Values{"environment": {string(r.Environment)}, "request": {strconv.FormatInt(r.ID, 10)}}.Encode()
 }
 
-// settle tells the channels and the approval systems that requests need no decision any more.
-func (s *Service) settle(ctx context.Context, tx *db.Tx, tenant scope.TenantID, ended ...Request) error {
+// announceEnd tells the channels and the approval systems that requests need no decision any more.
+func (s *Service) announceEnd(ctx context.Context, tx *db.Tx, tenant scope.TenantID, ended ...Request) error {
 	for _, r := range ended {
-		if err := s.Outbox.Broadcast(ctx, tx, tenant, s.settled(r)); err != nil {
+		if err := s.Outbox.Broadcast(ctx, tx, tenant, s.endNote(r)); err != nil {
 			return err
 		}
 	}
-	if s.Settled == nil || len(ended) == 0 {
+	if s.Ended == nil || len(ended) == 0 {
 		return nil
 	}
-	return s.Settled(ctx, tx, tenant, ended...)
+	return s.Ended(ctx, tx, tenant, ended...)
 }
 
-// settled is the note that a request needs no decision any more.
-func (s *Service) settled(r Request) notify.Note {
+// endNote is the note that a request needs no decision any more.
+func (s *Service) endNote(r Request) notify.Note {
 	n := s.note(r)
 	n.Resolved, n.Text, n.At = true, r.DecisionReason, db.Stamp(s.Now())
 	n.Facts = append(n.Facts, format.Fact{Name: "status", Value: r.Status})

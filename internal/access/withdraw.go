@@ -73,7 +73,7 @@ func (s *Service) withdraw(ctx context.Context, tx *db.Tx, sc scope.Scope, why s
 	if len(entries) == 0 {
 		return nil
 	}
-	if err := s.settle(ctx, tx, sc.Tenant, settled...); err != nil {
+	if err := s.announceEnd(ctx, tx, sc.Tenant, settled...); err != nil {
 		return err
 	}
 	return audit.Append(ctx, tx, sc, s.Now(), entries...)

@@ -133,7 +133,7 @@ func startIntegrations(p *parts, target *outbound.Client, active func(context.Co
 	}
 	p.integrations.Grants, p.integrations.RequestLock = bridgeGrants{p.access}, access.Lock
 	p.integrations.Bundles = bundles{p}
-	p.access.Settled = supersede(p)
+	p.access.Ended = supersede(p)
 	forwarder := &integration.Forwarder{Service: p.integrations, Holder: newID(), Active: active, Poll: time.Minute, Logger: p.log}
 	p.task("integrations", forwarder.Run)
 	p.hourly("credentials of integrations", p.integrations.Reseal)

@@ -36,7 +36,7 @@ type Service struct {
 	// Repository reads a file of a git repository for a tenant (package ide); nil: sources cannot be
 	// repositories.
 	Repository func(ctx context.Context, tenant scope.TenantID, f source.File) (source.Content, error)
-	Logger *slog.Logger
+	Logger     *slog.Logger
 	// Panics counts the panics of fetches.
 	Panics *fault.Panics
 

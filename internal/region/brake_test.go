@@ -42,7 +42,7 @@ func TestFloodOfChanges(t *testing.T) {
 		t.Run(way[0], func(t *testing.T) {
 			long(t)
 			s := process(t, config(t, dbtest.SQLite), nil)
-			settle(t, s, way[0])
+			populate(t, s, way[0])
 			var end atomic.Bool
 			var running sync.WaitGroup
 			var counts [4]int64
@@ -90,7 +90,7 @@ func TestBrake(t *testing.T) {
 		t.Run(way[0], func(t *testing.T) {
 			ctx := context.Background()
 			s := process(t, config(t, dbtest.SQLite), nil)
-			settle(t, s, way[0])
+			populate(t, s, way[0])
 			from, err := s.Stores.At(dbtest.Second, way[0])
 			must(t, err)
 			to, err := s.Stores.At(dbtest.Second, way[1])

@@ -70,8 +70,8 @@ func kill(at string) func(string) error {
 	}
 }
 
-// settle places the tenant into a region, and fills it.
-func settle(t *testing.T, s *Service, region string) {
+// populate places the tenant into a region, and fills it.
+func populate(t *testing.T, s *Service, region string) {
 	t.Helper()
 	ctx := context.Background()
 	must(t, s.Stores.System().Write(ctx, func(tx *db.Tx) error {
@@ -187,7 +187,7 @@ func TestKilledAnywhere(t *testing.T) {
 				ctx := context.Background()
 				cfg := config(t, dbtest.SQLite)
 				first := process(t, cfg, kill(phase))
-				settle(t, first, way[0])
+				populate(t, first, way[0])
 				d, err := first.Start(ctx, root, dbtest.Second, Request{Region: way[1]})
 				must(t, err)
 				stop := writer(first, "first")
@@ -230,7 +230,7 @@ func TestHungProcess(t *testing.T) {
 				}
 				return nil
 			})
-			settle(t, hung, serverRegion)
+			populate(t, hung, serverRegion)
 			// Replicas share no directory, so both regions are on servers.
 			shared := cfg
 			shared.Regions = map[string]db.Region{serverRegion: cfg.Regions[serverRegion], "eu-north-1": {URL: cfg.URL}}
@@ -275,7 +275,7 @@ func TestRollsBack(t *testing.T) {
 		}
 		return nil
 	})
-	settle(t, s, fileRegion)
+	populate(t, s, fileRegion)
 	d, err := s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion})
 	must(t, err)
 	if _, err := s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion}); !fault.Is(err, fault.Conflict) {
@@ -303,7 +303,7 @@ func TestGivesUp(t *testing.T) {
 	fulltest.Only(t)
 	ctx := context.Background()
 	s := process(t, config(t, dbtest.SQLite), kill("fenced"))
-	settle(t, s, fileRegion)
+	populate(t, s, fileRegion)
 	d, err := s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion})
 	must(t, err)
 	if d = finish(t, s, d.ID); d.Status != Failed || d.Reason == nil {
@@ -318,8 +318,8 @@ func TestForeignDataStays(t *testing.T) {
 	fulltest.Only(t)
 	ctx := context.Background()
 	s := process(t, config(t, dbtest.SQLite), nil)
-	settle(t, s, serverRegion)
-	settle(t, s, fileRegion)
+	populate(t, s, serverRegion)
+	populate(t, s, fileRegion)
 	d, err := s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion})
 	must(t, err)
 	if d = finish(t, s, d.ID); d.Status != Completed {
@@ -338,7 +338,7 @@ func TestForeignDataStays(t *testing.T) {
 func TestMovesBackAndPurges(t *testing.T) {
 	ctx := context.Background()
 	s := process(t, config(t, dbtest.SQLite), nil)
-	settle(t, s, fileRegion)
+	populate(t, s, fileRegion)
 	for n, to := range []string{serverRegion, fileRegion, serverRegion} {
 		d, err := s.Start(ctx, root, dbtest.Second, Request{Region: to})
 		must(t, err)
@@ -365,7 +365,7 @@ func TestMovesBackAndPurges(t *testing.T) {
 func TestStartsEmpty(t *testing.T) {
 	ctx := context.Background()
 	s := process(t, config(t, dbtest.SQLite), nil)
-	settle(t, s, fileRegion)
+	populate(t, s, fileRegion)
 	before, err := s.Stores.Tenant(ctx, dbtest.Second)
 	must(t, err)
 	must(t, before.Write(ctx, func(tx *db.Tx) error { _, err := tx.Bump(ctx, "env:production"); return err }))
@@ -396,7 +396,7 @@ func TestStartsEmpty(t *testing.T) {
 func TestStopsAndWaits(t *testing.T) {
 	ctx := context.Background()
 	s := process(t, config(t, dbtest.SQLite), nil)
-	settle(t, s, fileRegion)
+	populate(t, s, fileRegion)
 	past, window := time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
 	if _, err := s.Start(ctx, root, dbtest.Second, Request{Region: "eu-north-1"}); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), serverRegion) {
 		t.Errorf("a region that is not served: %v", err)
@@ -441,7 +441,7 @@ func TestOwnRegions(t *testing.T) {
 			ctx := context.Background()
 			cfg := dbtest.Config(t, home)
 			s := process(t, cfg, nil)
-			settle(t, s, "")
+			populate(t, s, "")
 			d, err := s.Start(ctx, root, dbtest.Second, Request{Region: "eu-north-1"})
 			must(t, err)
 			if d = finish(t, s, d.ID); d.Status != Completed {

@@ -47,7 +47,7 @@ func TestMovesToAndFro(t *testing.T) {
 			cfg.Regions[otherFiles] = db.Region{Dir: t.TempDir()}
 			s := process(t, cfg, nil)
 			s.Keep = 0
-			settle(t, s, fileRegion)
+			populate(t, s, fileRegion)
 			var end atomic.Bool
 			var running sync.WaitGroup
 			var mu sync.Mutex

@@ -37,7 +37,7 @@ func TestDataSourceInRepository(t *testing.T) {
 			g.commit(map[string]string{
 				"data/people.yaml": "people:\n  - {id: ada, grade: 7}\n  - id: bob\n    grade: 3\n",
 				"data/owners.csv":  "id,team\npayroll,finance\n", "data/plain.json": `{"level": 3}`,
-				"data/bomb.yaml": "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f,*f,*f,*f,*f,*f,*f]\n",
+				"data/bomb.yaml":  "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f,*f,*f,*f,*f,*f,*f]\n",
 				"data/large.json": `"` + strings.Repeat("x", 9<<20) + `"`, "data/big.json": `["` + strings.Repeat("y", 2<<20) + `"]`,
 			})
 			s := apptest.StartServer(t, backend, g.env()...)

@@ -164,8 +164,8 @@ func assemble(ctx context.Context, cfg Config, version string, log *slog.Logger)
 	usage := func(context.Context) error { return startMetering(p) }
 	vendors := func(context.Context) error { return startVendors(p) }
 	deployments := func(context.Context) error { return startDeployments(p) }
-	tell := func(context.Context) error { return outward(p) }
-	for _, step := range []func(context.Context) error{p.ground, p.people, domains, p.subjects, p.editors, p.decide, usage, vendors, deployments, p.deliver, p.startReplay, tell, p.work, p.overview, p.background} {
+	connections := func(context.Context) error { return outward(p) }
+	for _, step := range []func(context.Context) error{p.ground, p.people, domains, p.subjects, p.editors, p.decide, usage, vendors, deployments, p.deliver, p.startReplay, connections, p.work, p.overview, p.background} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}

@@ -44,7 +44,7 @@ func main() {
 	flag.DurationVar(&o.rest, "rest", time.Second, "least pause after each of ours; it lasts until the machine is idle")
 	flag.DurationVar(&o.calm, "calm", time.Minute, "how long that pause lasts at most, where others use the machine")
 	flag.StringVar(&o.write, "write", "", "document to put the tables into, between its marks")
-	flag.StringVar(&o.only, "only", "", "decisions, growth, proxies, versions, webhooks, tenants or moves; empty: the first three")
+	flag.StringVar(&o.only, "only", "", "decisions, growth, proxies, versions, webhooks, siem, tenants or moves; empty: the first three")
 	flag.StringVar(&o.against, "against", "", "another build of gatehouse, for -only versions")
 	flag.IntVar(&o.events, "events", 100_000, "how many events the webhooks carry")
 	flag.IntVar(&o.rate, "rate", 1000, "how many of them are raised in a second")
@@ -130,8 +130,8 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		}
 		b.WriteString(hookTable(row))
 	}
-	if o.only == "moves" || o.only == "tenants" {
-		table, err := benchEstate(ctx, o)
+	if slices.Contains([]string{"moves", "tenants", "siem"}, o.only) {
+		table, err := benchAlone(ctx, o)
 		b.WriteString(table)
 		if err != nil {
 			return errors.Join(err, writeTo(out, b.String()))
@@ -146,11 +146,15 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	return insert(o.write, b.String())
 }
 
-// benchEstate measures what is about tenants: many of them, or moves of one.
-func benchEstate(ctx context.Context, o options) (table string, err error) {
-	if o.only == "moves" {
+// benchAlone measures what has no peer: many tenants, moves of one, or a burst to a SIEM.
+func benchAlone(ctx context.Context, o options) (table string, err error) {
+	switch o.only {
+	case "moves":
 		rows, err := benchMoves(ctx, o)
 		return moveTable(rows), err
+	case "siem":
+		row, err := benchSIEM(ctx, o)
+		return siemTable(row), err
 	}
 	rows, err := benchTenants(ctx, o)
 	return tenantTable(rows), err

@@ -138,7 +138,7 @@ type listeners struct {
 }
 
 func (s *server) listen(ctx context.Context) (err error) {
-	limit := framing.NewLimit(framing.Descriptors() / 4 * 3) // the rest is for stores, logs and outgoing calls
+	limit := framing.NewLimit(framing.Descriptors()/4*3, s.now, s.log) // the rest is for stores, logs and outgoing calls
 	if s.listeners.plain, err = framing.Listen(ctx, s.cfg.Listen, limit); err != nil {
 		return fmt.Errorf("GATEHOUSE_LISTEN: %w", err)
 	}

@@ -38,7 +38,7 @@ const (
 // lets running ones finish, closes tunnels and tries once more to ship the decision log.
 // Call it only once.
 func (b *Bouncer) Run(ctx context.Context) error {
-	l, err := framing.Listen(ctx, b.cfg.Listen, framing.NewLimit(framing.Descriptors()/2)) // each client may need a connection to the application
+	l, err := framing.Listen(ctx, b.cfg.Listen, framing.NewLimit(framing.Descriptors()/2, b.cfg.Now, b.log)) // each client may need a connection to the application
 	if err != nil {
 		return errors.Join(fmt.Errorf("bouncer: %w", err), b.Close())
 	}

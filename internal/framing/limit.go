@@ -2,9 +2,11 @@ package framing
 
 import (
 	"container/list"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
+	"time"
 )
 
 // Limit bounds the clients' connections of a process. Without it, whoever opens connections takes the
@@ -14,14 +16,39 @@ import (
 // A connection from that address itself is closed at once. So one client cannot shut out the others.
 type Limit struct {
 	most int // 0: no bound
+	now  func() time.Time
+	log  *slog.Logger
 
 	mu    sync.Mutex
 	open  int
 	peers map[netip.Prefix]*list.List // of *counted, the oldest first
+
+	warning sync.Mutex
+	closed  int       // connections since the last warning
+	warned  time.Time // when that was
 }
 
-// NewLimit returns a Limit of this many connections; 0 means no limit.
-func NewLimit(most int) *Limit { return &Limit{most: most, peers: map[netip.Prefix]*list.List{}} }
+// warnEvery is how often a Limit warns.
+const warnEvery = time.Minute
+
+// NewLimit returns a Limit of this many connections; 0 means no limit. It warns in log, at most
+// once a minute, that it closes connections.
+func NewLimit(most int, now func() time.Time, log *slog.Logger) *Limit {
+	return &Limit{most: most, now: now, log: log, peers: map[netip.Prefix]*list.List{}}
+}
+
+// warn logs that a connection was closed for want of room, unless that was logged lately.
+func (l *Limit) warn() {
+	now := l.now()
+	l.warning.Lock()
+	defer l.warning.Unlock()
+	l.closed++
+	if now.Sub(l.warned) < warnEvery {
+		return
+	}
+	l.log.Warn("too many connections of clients: some are closed", "limit", l.most, "closed", l.closed)
+	l.closed, l.warned = 0, now
+}
 
 // counted is a connection that a Limit counts.
 type counted struct {
@@ -51,6 +78,9 @@ func (l *Limit) admit(conn *net.TCPConn) net.Conn {
 		l.add(c)
 	}
 	l.mu.Unlock()
+	if displaced != nil || !ok {
+		l.warn()
+	}
 	if displaced != nil {
 		_ = displaced.TCPConn.Close() // its server notices
 	}

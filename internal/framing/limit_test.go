@@ -2,8 +2,11 @@ package framing
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 	"os"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -43,10 +46,29 @@ func wantServed(t *testing.T, what string, server, client net.Conn) {
 	}
 }
 
+// record keeps what is logged.
+type record struct {
+	mu   sync.Mutex
+	kept strings.Builder
+}
+
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.kept.Write(p)
+}
+
+func (r *record) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.kept.String()
+}
+
 // TestLimit: at the limit, the address with most connections loses its oldest one to another
 // address, gets no more itself, and gets some again when its own close; direct connections, too.
 func TestLimit(t *testing.T) {
-	l, err := Listen(t.Context(), "127.0.0.1:0", NewLimit(4))
+	var logged record
+	l, err := Listen(t.Context(), "127.0.0.1:0", NewLimit(4, time.Now, slog.New(slog.NewTextHandler(&logged, nil))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,4 +103,7 @@ func TestLimit(t *testing.T) {
 		<-accepted
 	}
 	wantEnded(t, "one more after others have closed", from(t, l, "127.0.0.1"))
+	if got := logged.text(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "limit=4") {
+		t.Errorf("it warned %q, not once", got)
+	}
 }

@@ -173,7 +173,18 @@ func (s *Service) subject(ctx context.Context, sc scope.Scope, d Draft) (string,
 	if err == nil && !self {
 		err = fault.New(fault.Forbidden, "other_subject", "people request access for themselves")
 	}
-	return subject, err
+	return spelled(sc, subject), err
+}
+
+// spelled is a subject that names the caller as the account spells its id or name. A grant is for
+// the exact subject, and another spelling can be somebody else's in an application.
+func spelled(sc scope.Scope, subject string) string {
+	for _, own := range []string{sc.Actor.ID, sc.Actor.Name} {
+		if user.Fold(own) == user.Fold(subject) {
+			return own
+		}
+	}
+	return subject
 }
 
 // names reports whether a subject is the caller, by id, user name or address.

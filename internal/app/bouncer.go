@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	stdlog "log"
 	"log/slog"
 	"os"
 	"strings"
@@ -53,6 +54,7 @@ func Bounce(ctx context.Context, cfg BouncerConfig, version string, out io.Write
 		return err
 	}
 	log := newLogger(cfg.LogLevel, os.Stderr)
+	stdlog.SetOutput(libraryLog{log})
 	count, done, err := sharedCount(ctx, cfg.RedisURL, log)
 	if err != nil {
 		return err

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	stdlog "log"
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +31,7 @@ func Serve(ctx context.Context, cfg Config, version string, out io.Writer) error
 		return err
 	}
 	log := newLogger(cfg.LogLevel, os.Stderr)
+	stdlog.SetOutput(libraryLog{log})
 	s, err := startServer(ctx, cfg, version, log)
 	if err != nil {
 		return err
@@ -51,6 +54,18 @@ func newLogger(level string, w io.Writer) *slog.Logger {
 		l = slog.LevelInfo
 	}
 	return slog.New(tracing.Logs(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l})))
+}
+
+// libraryLog takes what libraries write to the log of the process. net/http writes there what a
+// server sent out of turn, which can be anything, also what we sent to it. So all from the first
+// quote on is left out.
+type libraryLog struct{ *slog.Logger }
+
+// Write implements io.Writer.
+func (l libraryLog) Write(line []byte) (int, error) {
+	text, _, _ := strings.Cut(string(line), `"`)
+	l.Warn("a library reported something", "text", strings.ToValidUTF8(text[:min(len(text), 200)], "?"))
+	return len(line), nil
 }
 
 // tune makes the garbage collector run less often and bounds the heap instead. That gave

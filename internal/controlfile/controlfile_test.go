@@ -98,6 +98,8 @@ func TestReadRefuses(t *testing.T) {
 		"merge keys":            {files("a.rego", "", "gatehouse.yaml", "tests: [{name: x, input: {<<: {a: 1}}, expected: true}]\n"), "gatehouse.yaml", "a string", 1, 27},
 		"binary":                {files("a.rego", "", "gatehouse.yaml", "tests: [{name: x, input: {a: !!binary eA==}, expected: true}]\n"), "gatehouse.yaml", "tag", 1, 30},
 		"a billion laughs":      {files("a.rego", "", "gatehouse.yaml", laughs(9)), "gatehouse.yaml", "aliases", 5, 22},
+		"a long text often":     {files("a.rego", "", "gatehouse.yaml", often("&a \""+strings.Repeat("x", 100_000)+"\"")), "gatehouse.yaml", "bytes: too many aliases", 4, 0},
+		"a long name often":     {files("a.rego", "", "gatehouse.yaml", often("&a {"+strings.Repeat("x", 1000)+": 1}")), "gatehouse.yaml", "bytes: too many aliases", 4, 0},
 		"an alias of itself":    {files("a.rego", "", "gatehouse.yaml", "tests:\n  - name: x\n    expected: true\n    input: &a {b: *a}\n"), "gatehouse.yaml", "", 4, 0},
 		"a path out":            {files("../a.rego", ""), "../a.rego", "relative", 0, 0},
 		"an absolute path":      {files("/a.rego", ""), "/a.rego", "relative", 0, 0},
@@ -117,6 +119,11 @@ func TestReadRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// often is a manifest with a test whose input names a value very often.
+func often(anchored string) string {
+	return "tests:\n  - name: x\n    expected: true\n    input: {a: " + anchored + ", b: [" + strings.TrimSuffix(strings.Repeat("*a,", 20_000), ",") + "]}\n"
 }
 
 // TestWriteRead writes controls and reads them back as the same.

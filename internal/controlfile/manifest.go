@@ -37,7 +37,7 @@ func (r *reader) manifest(f File) {
 		r.report(place{file: f.Path, line: at, column: 1}.issue(ruleManifest, "%s", msg))
 		return
 	}
-	m := &manifestReader{reader: r, file: f.Path, left: maxNodes}
+	m := &manifestReader{reader: r, file: f.Path, left: maxNodes, room: maxUnfolded}
 	if doc == nil {
 		r.report(top.issue(ruleManifest, "the file is empty"))
 		return
@@ -49,9 +49,13 @@ func (r *reader) manifest(f File) {
 	m.control(doc, "")
 }
 
-// maxNodes bounds what a manifest is read as, aliases followed: a few lines of
-// them can stand for billions of nodes.
-const maxNodes = 50_000
+// maxNodes and maxUnfolded bound what a manifest is read as, aliases followed, in nodes and in
+// bytes of text: a few lines of them can stand for billions of nodes, or for one long text many
+// times.
+const (
+	maxNodes    = 50_000
+	maxUnfolded = 4 * maxManifest
+)
 
 // maxNesting bounds the depth of an input.
 const maxNesting = 64
@@ -116,6 +120,7 @@ type manifestReader struct {
 	*reader
 	file string
 	left int // nodes that may still be read
+	room int // bytes of text that may still be read
 }
 
 func (m *manifestReader) at(n *yaml.Node) place {
@@ -140,7 +145,27 @@ func (m *manifestReader) follow(n *yaml.Node) *yaml.Node {
 		}
 		return nil
 	}
+	had := m.room
+	m.room -= textOf(n)
+	if m.room < 0 {
+		if had >= 0 {
+			m.refuse(n, "the file expands to more than %d bytes: too many aliases", maxUnfolded)
+		}
+		return nil
+	}
 	return n
+}
+
+// textOf is how many bytes of text a node has, without what it holds: a scalar its own, a mapping
+// those of its keys.
+func textOf(n *yaml.Node) int {
+	size := len(n.Value)
+	if n.Kind == yaml.MappingNode {
+		for i := 0; i < len(n.Content); i += 2 {
+			size += len(n.Content[i].Value)
+		}
+	}
+	return size
 }
 
 // members hands each member of a mapping to its reader, and refuses the others.

@@ -188,7 +188,8 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Chang
 
 // fits checks a change against what else is stored.
 func (s *Service) fits(ctx context.Context, tx *db.Tx, old, next Integration) error {
-	if next.Kind == PolicyEngine {
+	// One whose bouncer was removed can still be switched off, or get another one.
+	if next.Kind == PolicyEngine && (next.Enabled && !old.Enabled || bouncerOf(next) != bouncerOf(old)) {
 		if _, err := s.placeBouncer(ctx, tx, next); err != nil {
 			return err
 		}

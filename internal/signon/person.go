@@ -87,7 +87,7 @@ func (f facts) checkDomain() error {
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(f.settings.EmailDomains, strings.ToLower(email[strings.LastIndexByte(email, '@')+1:])) {
+	if at := strings.LastIndexByte(email, '@'); at < 0 || !slices.Contains(f.settings.EmailDomains, foldDomain(email[at+1:])) {
 		return fault.New(fault.Forbidden, "email_domain_denied", "e-mail addresses of your domain may not sign in here")
 	}
 	return nil

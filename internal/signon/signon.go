@@ -140,10 +140,22 @@ func (s Settings) normal() Settings {
 	}
 	domains := make([]string, 0, len(s.EmailDomains))
 	for _, d := range s.EmailDomains {
-		domains = append(domains, strings.ToLower(strings.TrimSpace(d)))
+		domains = append(domains, foldDomain(strings.TrimSpace(d)))
 	}
 	s.EmailDomains = domains
 	return s
+}
+
+// foldDomain is the form in which domains of e-mail addresses are compared. It lowers letters of
+// ASCII alone: Unicode's rules make some other letters equal to these, such as the Kelvin sign to
+// k, and so let another domain pass for an allowed one.
+func foldDomain(domain string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}, domain)
 }
 
 // roles returns all roles that the settings can assign.

@@ -178,7 +178,12 @@ func putEnforcement(ctx context.Context, tx *db.Tx, e Enforcement) error {
 
 // completeTenant ends an attempt, and returns the number of tenants that it completed.
 func completeTenant(ctx context.Context, tx *db.Tx, id scope.TenantID, attempt string) (int64, error) {
-	return tx.Exec(ctx, `UPDATE tenants SET attempt = '' WHERE id = $1 AND attempt = $2`, id, attempt)
+	return tx.Exec(ctx, `UPDATE tenants SET attempt = '' WHERE id = $1 AND attempt = $2 AND status <> '`+purging+`'`, id, attempt)
+}
+
+// discardTenant takes an incomplete tenant away from its attempt, which cannot complete it any more.
+func discardTenant(ctx context.Context, tx *db.Tx, id scope.TenantID, attempt string) (int64, error) {
+	return tx.Exec(ctx, `UPDATE tenants SET status = $3 WHERE id = $1 AND attempt = $2`, id, attempt, purging)
 }
 
 func countDeletedOfVendor(ctx context.Context, tx *db.Tx, vendor string) (int64, error) {

@@ -38,15 +38,12 @@ func Complete(ctx context.Context, tx *db.Tx, id scope.TenantID, attempt string)
 // Discard removes everything that an attempt has created of a tenant, and frees the id. It can be
 // repeated. It does not change a tenant that is complete or belongs to another attempt.
 func (s *Service) Discard(ctx context.Context, id scope.TenantID, attempt string) error {
-	var t Tenant
-	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		t, err = selectTenant(ctx, tx, id)
+	var ours int64
+	err := s.Stores.System().Write(ctx, func(tx *db.Tx) (err error) {
+		ours, err = discardTenant(ctx, tx, id, attempt)
 		return err
 	})
-	if errors.Is(err, db.ErrNoRows) || err == nil && t.Attempt != attempt {
-		return nil
-	}
-	if err != nil {
+	if err != nil || ours == 0 {
 		return err
 	}
 	return s.drop(ctx, id)

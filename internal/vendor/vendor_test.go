@@ -413,3 +413,44 @@ func TestKeysOfVendors(t *testing.T) {
 		}
 	})
 }
+
+// TestDiscardedStaysDiscarded: a server that was paused cannot complete a tenant while another
+// takes it back: it would hand out the credentials of a tenant that is gone.
+func TestDiscardedStaysDiscarded(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		y := newYard(t, c)
+		sc, _ := y.vendor("Widgets", 5)
+		before := y.tenants()
+		var late error
+		var p provisioning
+		y.Tenants.OnPurge = append(y.Tenants.OnPurge, func(ctx context.Context, id scope.TenantID) error {
+			late = y.Stores.System().Write(ctx, func(tx *db.Tx) error { return tenant.Complete(ctx, tx, id, p.Attempt) })
+			return nil
+		})
+		y.between = func(step string) {
+			if step != "keys" {
+				return
+			}
+			y.between = nil
+			err := y.Stores.System().Read(ctx, func(tx *db.Tx) error {
+				all, err := selectAbandoned(ctx, tx, y.Now().Add(time.Hour))
+				if err == nil && len(all) == 1 {
+					p = all[0]
+				}
+				return err
+			})
+			if err != nil || y.discard(ctx, p) != nil {
+				t.Errorf("discard %v: %v", p.Attempt, err)
+			}
+		}
+		if _, err := y.Provision(ctx, sc, "order-1", asked()); err == nil {
+			t.Error("a tenant that was taken back is handed out")
+		}
+		if !fault.Is(late, fault.Conflict) {
+			t.Errorf("the late completion: %v", late)
+		}
+		if ids := y.tenants(); len(ids) != len(before) {
+			t.Errorf("there are %v", ids)
+		}
+	})
+}

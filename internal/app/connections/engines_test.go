@@ -22,6 +22,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/blob/s3test"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
@@ -267,4 +268,22 @@ func TestPolicyEngines(t *testing.T) {
 			a.Do(t, "DELETE", path, nil).Want(200)
 		}
 	})
+}
+
+// TestEngineWithoutBouncer: an integration whose bouncer was removed can be renamed, switched off
+// and given another bouncer, but not switched on.
+func TestEngineWithoutBouncer(t *testing.T) {
+	s := apptest.StartServer(t, dbtest.SQLite)
+	a := s.Admin
+	bouncer := func(name, environment string) string {
+		return fmt.Sprint(a.Do(t, "POST", "/bouncers", body{"name": name, "hostname": "127.0.0.1", "port": 8181, "environment": environment}).Want(201).ID())
+	}
+	removed, next, sandbox := bouncer("removed", "production"), bouncer("next", "production"), bouncer("sandbox", "sandbox")
+	it := a.Do(t, "POST", "/integrations", body{"name": "x", "kind": "policy_engine", "endpoint": "oci://registry.example/x:y", "settings": body{"bouncer_id": removed}}).Want(201)
+	path := fmt.Sprintf("/integrations/%d", it.ID())
+	a.Do(t, "DELETE", "/bouncers/"+removed, nil).Want(200)
+	a.Do(t, "PUT", path, body{"name": "y", "enabled": false}).Want(200)
+	a.Do(t, "PUT", path, body{"enabled": true}).Want(422)
+	a.Do(t, "PUT", path, body{"settings": body{"bouncer_id": sandbox}}).Want(422)
+	a.Do(t, "PUT", path, body{"settings": body{"bouncer_id": next}, "enabled": true}).Want(200)
 }

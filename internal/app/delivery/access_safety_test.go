@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
@@ -212,4 +213,20 @@ func TestAccessHostileInput(t *testing.T) {
 		answer(t, file("greedy", "more", "x"), 403, "limit_exceeded")
 		w.file(t, "modest")
 	})
+}
+
+// TestAccessIsForTheExactSubject: a grant is for the subject as the account spells it, whatever
+// spelling of themselves a person writes into a request.
+func TestAccessIsForTheExactSubject(t *testing.T) {
+	s := apptest.StartServer(t, dbtest.SQLite)
+	w := newAccessWorld(t, s)
+	s.Admin.Do(t, "POST", "/users", body{"id": "U-kim", "username": "kim", "email": "kim@example.com", "password": apptest.Password, "roles": []string{"viewer"}}).Want(201)
+	kim := root(s.Login(t, "kim", apptest.Password))
+	for written, want := range map[string]string{"kim": "kim", "KIM": "kim", "\u212aim": "kim", " kim ": "kim", "u-KIM": "U-kim", "kim@example.com": "kim@example.com"} {
+		filed := kim.Do(t, "POST", requests+"?environment=sandbox", body{"subject": body{"type": "user", "id": written}, "action": body{"name": "read"}, "resource": body{"id": fmt.Sprint(w.resource)}, "reason": "x"}).Want(201)
+		if got := filed.Get("subject_id"); got != want {
+			t.Errorf("%q files for %q, want %q", written, got, want)
+		}
+		kim.Do(t, "POST", fmt.Sprintf("%s/%d/withdraw", requests, filed.ID()), nil).Want(200)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	urlpath "path"
+	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -109,9 +110,17 @@ func decodeYAML(text string) (value.Value, error) {
 	if len(text) > maxYAML {
 		return value.Value{}, failf("the YAML file is larger than %d MiB", maxYAML>>20)
 	}
+	var tree yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &tree); err != nil {
+		return value.Value{}, badYAML(err)
+	}
+	left := MaxBytes
+	if !weigh(&tree, 2*maxDepth, &left) { // an alias counts as a level
+		return value.Value{}, failf("the file is not YAML that gatehouse accepts: with its aliases it stands for more than %d MiB or %d levels", MaxBytes>>20, maxDepth)
+	}
 	var doc any
-	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
-		return value.Value{}, failf("the file is not YAML that gatehouse accepts: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+	if err := tree.Decode(&doc); err != nil {
+		return value.Value{}, badYAML(err)
 	}
 	plain, err := json.Marshal(doc)
 	var unsupported *json.UnsupportedTypeError
@@ -122,4 +131,36 @@ func decodeYAML(text string) (value.Value, error) {
 		return value.Value{}, failf("the file is not YAML that gatehouse accepts: it stands for no JSON document of at most %d MiB", MaxBytes>>20)
 	}
 	return decodeJSON(string(plain))
+}
+
+// weigh takes what a node stands for off the bytes that are left, and reports whether there were
+// enough. It follows aliases, before anything is unfolded: a short file can name a long text many
+// times.
+func weigh(n *yaml.Node, depth int, left *int) bool {
+	if *left -= len(n.Value) + 1; *left < 0 || depth < 0 {
+		return false
+	}
+	if n.Alias != nil {
+		return weigh(n.Alias, depth-1, left)
+	}
+	for _, c := range n.Content {
+		if !weigh(c, depth-1, left) {
+			return false
+		}
+	}
+	return true
+}
+
+// yamlLine is where the parser says that something is wrong.
+var yamlLine = regexp.MustCompile(`line \d+`)
+
+// badYAML says why a file is no YAML. What the parser quotes is of the file, and is not repeated.
+func badYAML(err error) error {
+	why := strings.TrimPrefix(err.Error(), "yaml: ")
+	if strings.ContainsAny(why, "`'\"") {
+		if why = yamlLine.FindString(why); why == "" {
+			return failf("the file is not YAML that gatehouse accepts")
+		}
+	}
+	return failf("the file is not YAML that gatehouse accepts: %s", why)
 }

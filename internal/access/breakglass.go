@@ -37,7 +37,7 @@ func (s *Service) BreakGlass(ctx context.Context, sc scope.Scope, d Draft) (Requ
 	if sc.Actor.Kind != scope.Person {
 		return Request{}, fault.New(fault.Forbidden, "person_required", "only a person who is signed in can open a break-glass grant")
 	}
-	self, err := s.names(ctx, sc, d.Subject.ID)
+	self, _, err := s.names(ctx, sc, d.Subject.ID)
 	if err != nil {
 		return Request{}, err
 	}

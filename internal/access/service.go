@@ -36,8 +36,9 @@ type Service struct {
 	Outbox notify.Outbox
 	// Resource finds a resource by its id or name; a NotFound fault: there is none.
 	Resource func(ctx context.Context, tenant scope.TenantID, env scope.Env, name string) (Asked, error)
-	// Person returns the id of the person whom a subject names; "": nobody.
-	Person func(ctx context.Context, tenant scope.TenantID, subject string) (string, error)
+	// Person returns the id of the person whom a subject names, and the id, user name or address
+	// as the account spells it; "": nobody.
+	Person func(ctx context.Context, tenant scope.TenantID, subject string) (id, spelling string, err error)
 	// Filed hands a new request to the tenant's approval systems, in its transaction; nil: there
 	// are none.
 	Filed func(ctx context.Context, tx *db.Tx, r Request) error
@@ -169,31 +170,24 @@ func (s *Service) subject(ctx context.Context, sc scope.Scope, d Draft) (string,
 		}
 		return subject, nil
 	}
-	self, err := s.names(ctx, sc, subject)
+	self, spelling, err := s.names(ctx, sc, subject)
 	if err == nil && !self {
 		err = fault.New(fault.Forbidden, "other_subject", "people request access for themselves")
 	}
-	return spelled(sc, subject), err
+	return spelling, err
 }
 
-// spelled is a subject that names the caller as the account spells its id or name. A grant is for
-// the exact subject, and another spelling can be somebody else's in an application.
-func spelled(sc scope.Scope, subject string) string {
+// names reports whether a subject is the caller, by id, user name or address, and how the account
+// spells it. A grant is for the exact subject, and another spelling can be somebody else's in an
+// application.
+func (s *Service) names(ctx context.Context, sc scope.Scope, subject string) (self bool, spelling string, err error) {
 	for _, own := range []string{sc.Actor.ID, sc.Actor.Name} {
 		if user.Fold(own) == user.Fold(subject) {
-			return own
+			return true, own, nil
 		}
 	}
-	return subject
-}
-
-// names reports whether a subject is the caller, by id, user name or address.
-func (s *Service) names(ctx context.Context, sc scope.Scope, subject string) (bool, error) {
-	if strings.EqualFold(subject, sc.Actor.ID) || strings.EqualFold(subject, sc.Actor.Name) {
-		return true, nil
-	}
-	id, err := s.Person(ctx, sc.Tenant, subject)
-	return id == sc.Actor.ID, err
+	id, spelling, err := s.Person(ctx, sc.Tenant, subject)
+	return id == sc.Actor.ID, spelling, err
 }
 
 func checkRoom(ctx context.Context, tx *db.Tx, r Request) error {
@@ -261,7 +255,7 @@ func (s *Service) decide(ctx context.Context, sc scope.Scope, id int64, event st
 	if sc.Actor.Kind != scope.Person {
 		return Request{}, fault.New(fault.Forbidden, "person_required", "only a person who is signed in can decide a request for access")
 	}
-	self, err := s.names(ctx, sc, old.SubjectID)
+	self, _, err := s.names(ctx, sc, old.SubjectID)
 	if err != nil {
 		return Request{}, err
 	}
@@ -286,7 +280,7 @@ func (s *Service) TakeBack(ctx context.Context, sc scope.Scope, id int64) (Reque
 	}
 	if own := old.filedBy(sc); !own {
 		if sc.Actor.Kind == scope.Person {
-			if own, err = s.names(ctx, sc, old.SubjectID); err != nil {
+			if own, _, err = s.names(ctx, sc, old.SubjectID); err != nil {
 				return Request{}, err
 			}
 		}

@@ -36,7 +36,7 @@ func (s *Service) MayDecide(ctx context.Context, tenant scope.TenantID, id int64
 	if err != nil {
 		return gone(err)
 	}
-	decider, err := s.Person(ctx, tenant, by)
+	decider, _, err := s.Person(ctx, tenant, by)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (s *Service) MayDecide(ctx context.Context, tenant scope.TenantID, id int64
 		if own == "" {
 			continue
 		}
-		person, err := s.Person(ctx, tenant, own)
+		person, _, err := s.Person(ctx, tenant, own)
 		if err != nil {
 			return err
 		}

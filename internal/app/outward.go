@@ -313,12 +313,17 @@ func askedResource(p *parts) func(ctx context.Context, t scope.TenantID, env sco
 }
 
 // personNamed returns a function that returns the id of the person whom a subject of decisions names; "": nobody.
-func personNamed(p *parts) func(ctx context.Context, t scope.TenantID, subject string) (string, error) {
-	return func(ctx context.Context, t scope.TenantID, subject string) (string, error) {
+func personNamed(p *parts) func(ctx context.Context, t scope.TenantID, subject string) (id, spelling string, err error) {
+	return func(ctx context.Context, t scope.TenantID, subject string) (id, spelling string, err error) {
 		u, err := p.users.Lookup(ctx, auth.SystemScope(t, "access", ""), subject)
 		if fault.Is(err, fault.NotFound) {
-			return "", nil
+			return "", "", nil
 		}
-		return u.ID, err
+		for _, own := range []string{u.ID, u.Username, u.Email} {
+			if user.Fold(own) == user.Fold(subject) {
+				spelling = own
+			}
+		}
+		return u.ID, spelling, err
 	}
 }

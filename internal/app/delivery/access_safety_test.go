@@ -222,7 +222,7 @@ func TestAccessIsForTheExactSubject(t *testing.T) {
 	w := newAccessWorld(t, s)
 	s.Admin.Do(t, "POST", "/users", body{"id": "U-kim", "username": "kim", "email": "kim@example.com", "password": apptest.Password, "roles": []string{"viewer"}}).Want(201)
 	kim := root(s.Login(t, "kim", apptest.Password))
-	for written, want := range map[string]string{"kim": "kim", "KIM": "kim", "\u212aim": "kim", " kim ": "kim", "u-KIM": "U-kim", "kim@example.com": "kim@example.com"} {
+	for written, want := range map[string]string{"kim": "kim", "KIM": "kim", "\u212aim": "kim", " kim ": "kim", "u-KIM": "U-kim", "kim@example.com": "kim@example.com", "KIM@Example.COM": "kim@example.com", "\u212aim@example.com": "kim@example.com"} {
 		filed := kim.Do(t, "POST", requests+"?environment=sandbox", body{"subject": body{"type": "user", "id": written}, "action": body{"name": "read"}, "resource": body{"id": fmt.Sprint(w.resource)}, "reason": "x"}).Want(201)
 		if got := filed.Get("subject_id"); got != want {
 			t.Errorf("%q files for %q, want %q", written, got, want)

@@ -98,11 +98,19 @@ func (s *Service) catchUp(ctx context.Context, d *Deployment, c *tablecopy.Copy)
 
 func (d *Deployment) brakeHarder() { d.brake = min(d.brake+1, len(brakes)-1) }
 
-// resume has the source take writes again, also when the server is stopping.
+// resume has the source take writes again, also when the server is stopping. It repeats what
+// fails, because writes wait until it works.
 func (s *Service) resume(ctx context.Context, d *Deployment, c *tablecopy.Copy) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pauseLimit)
 	defer cancel()
-	if err := c.Resume(ctx); err != nil && !errors.Is(err, tablecopy.ErrLost) {
-		s.Logger.Warn("a tenant's writes wait longer for a deployment", "tenant", d.Tenant, "error", err)
+	for {
+		err := c.Resume(ctx)
+		if err == nil || errors.Is(err, tablecopy.ErrLost) {
+			return
+		}
+		if sleep(ctx, quick) != nil {
+			s.Logger.Warn("a tenant's writes wait longer for a deployment", "tenant", d.Tenant, "error", err)
+			return
+		}
 	}
 }

@@ -90,6 +90,10 @@ func TestDataSourceInRepository(t *testing.T) {
 			} {
 				a.Do(t, "POST", "/pip/connections/test", wrong).Want(422)
 			}
+			plain := draft("x", "data/plain.json", apptest.Body{"url": strings.Replace(g.url, "https://", "http://", 1)})
+			if refused := a.Do(t, "POST", "/pip/connections", plain).Want(422); !strings.Contains(string(refused.Body), "over TLS alone") {
+				t.Errorf("a repository without TLS: %s", refused.Body)
+			}
 
 			made := a.Do(t, "POST", "/pip/connections", people).Want(201)
 			if made.Get("credentials_set") != true || strings.Contains(string(made.Body), "secret-of") {

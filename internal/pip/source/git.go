@@ -47,6 +47,9 @@ func (k *checker) repository(provider string, c Config) {
 		k.add("/configuration/git", "is required with the provider git")
 		return
 	}
+	if c.URL != "" && !strings.HasPrefix(strings.ToLower(c.URL), "https://") {
+		k.add("/configuration/url", "must be an https address: repositories are fetched over TLS alone")
+	}
 	if p := c.Git.Path; p == "" || p != urlpath.Clean(p) || urlpath.IsAbs(p) || p == "." || p == ".." || strings.HasPrefix(p, "../") || strings.ContainsRune(p, 0) {
 		k.add("/configuration/git/path", "must be the path of a file within the repository, such as data/people.yaml")
 	}

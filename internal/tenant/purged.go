@@ -10,9 +10,8 @@ import (
 )
 
 // ForgetPurged removes what this process has on disk of tenants that another replica purged, or that
-// were purged while this process did not run. since
-// is the time from which purges count; the zero time means all. Those in known are done, and those
-// that it forgets are added.
+// were purged while this process did not run. It skips purges before since, unless that is the zero
+// time, and the tenants in known. It adds those that it forgets to known.
 func (s *Service) ForgetPurged(ctx context.Context, since time.Time, known map[scope.TenantID]bool) error {
 	var gone []scope.TenantID
 	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {

@@ -178,7 +178,7 @@ func putEnforcement(ctx context.Context, tx *db.Tx, e Enforcement) error {
 
 // completeTenant ends an attempt, and returns the number of tenants that it completed.
 func completeTenant(ctx context.Context, tx *db.Tx, id scope.TenantID, attempt string) (int64, error) {
-	return tx.Exec(ctx, `UPDATE tenants SET attempt = '' WHERE id = $1 AND attempt = $2 AND status <> '`+purging+`'`, id, attempt)
+	return tx.Exec(ctx, `UPDATE tenants SET attempt = '' WHERE id = $1 AND attempt = $2 AND status <> $3`, id, attempt, purging)
 }
 
 // discardTenant takes an incomplete tenant away from its attempt, which cannot complete it any more.

@@ -81,7 +81,7 @@ func TestPurgeReachesReplicas(t *testing.T) {
 			continue // it has no replicas
 		}
 		s := apptest.StartServer(t, backend, "GATEHOUSE_BASE_DOMAIN=gatehouse.test")
-		other := s.Replica(t, "GATEHOUSE_BASE_DOMAIN=gatehouse.test")
+		other, late := s.Replica(t, "GATEHOUSE_BASE_DOMAIN=gatehouse.test"), s.Replica(t, "GATEHOUSE_BASE_DOMAIN=gatehouse.test")
 		s.Admin.Do(t, "POST", "/tenants", body{"name": purgeMark}).Want(201)
 		key := other.Anonymous()
 		key.APIKey, _ = s.Admin.Do(t, "POST", "/tenants/"+purgeMark+"/api-keys", body{"name": "k", "scopes": []string{"decisions:read"}}).Want(201).Get("key").(string)
@@ -96,10 +96,24 @@ func TestPurgeReachesReplicas(t *testing.T) {
 		if left := filesWith(t, other.Dir, purgeMark); len(left) < 2 {
 			t.Fatalf("before, only %q are of the tenant", left)
 		}
+		there := late.Anonymous()
+		there.APIKey = key.APIKey
+		there.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "u"}, "resource": body{"type": "api", "path": "/x"}}).Want(200)
+		late.Kill()
+		if left := filesWith(t, late.Dir, purgeMark); len(left) == 0 {
+			t.Fatal("the replica that was killed has nothing of the tenant")
+		}
 		s.Admin.Do(t, "DELETE", "/tenants/"+purgeMark+"?hard_delete=true", nil).Want(200)
 		apptest.Eventually(t, time.Minute, func() error {
 			if left := filesWith(t, other.Dir, purgeMark); len(left) > 0 {
 				return fmt.Errorf("the other replica keeps %q", left)
+			}
+			return nil
+		})
+		late.Start()
+		apptest.Eventually(t, time.Minute, func() error {
+			if left := filesWith(t, late.Dir, purgeMark); len(left) > 0 {
+				return fmt.Errorf("the replica that was started later keeps %q", left)
 			}
 			return nil
 		})

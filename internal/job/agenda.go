@@ -10,10 +10,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Agenda says which tenant to look at next: those that told of something new, those
-// whose time has come, and now and then all of them, in case that a wake was missed.
-// It looks at all of them at once when it begins and after a loss of the connection to the store,
-// and else one by one over the interval.
+// Agenda says which tenant to check next: those that have notified it, those whose time has
+// come, and from time to time all of them, in case a notification was missed. It checks all of
+// them at once when it begins and after it lost the connection to the store. Otherwise it
+// spreads them over the interval.
 type Agenda struct {
 	Cluster *db.Cluster
 	// Topic is what a tenant with something new is notified by (db.Tx.Notify).

@@ -213,7 +213,7 @@ func (s *Inspection) document(in *Inbound, model bool) {
 		return
 	}
 	s.parsed.Release() // of an earlier reading
-	if s.parsed = s.Hold.Beside(); s.parsed != nil && !s.parsed.Grow(value.Weight(s.Body)) {
+	if s.parsed = s.Hold.Beside(); s.parsed != nil && !s.parsed.Grow(value.Weight(s.Body, value.PartBytes)) {
 		s.Refusal = TooMany()
 		return
 	}

@@ -37,9 +37,13 @@ func Parts(doc []byte) int {
 	return min(n, MostValues)
 }
 
-// Weight returns how many bytes a JSON document takes when it is decoded, with its garbage: at most,
-// by Parts.
-func Weight(doc []byte) int { return len(doc) + 64*Parts(doc) }
+// PartBytes is how many bytes a decoded value or member takes at most, with its key and its garbage
+// but without its text.
+const PartBytes = 64
+
+// Weight returns how many bytes a JSON document takes at most if each of its parts takes that many:
+// PartBytes for what Decode returns.
+func Weight(doc []byte, part int) int { return len(doc) + part*Parts(doc) }
 
 var comma, bracket, brace = []byte{','}, []byte{'['}, []byte{'{'}
 

@@ -21,10 +21,9 @@ const (
 	largeBodies = 40 << 20
 	longest     = 10 * time.Second
 
-	// The bytes that one value or member of a decoded body takes, with its garbage: alone, with its key; and
-	// together with the input of an operation that is bound from it.
-	rawValue   = 64
-	boundValue = 512
+	// boundPart is how many bytes a value or member takes, with its garbage, together with the input
+	// of an operation that is bound from it.
+	boundPart = 512
 	// freeCost is what a body may take without being counted.
 	freeCost = 32 << 10
 )
@@ -39,16 +38,15 @@ func ForBodies(decoded int64) Pair {
 // be counted. It counts what can separate values, also within strings: that never counts too few.
 // bound means that an input is bound from it, too.
 func Cost(body []byte, bound bool) int64 {
-	each := int64(rawValue)
+	part := value.PartBytes
 	if bound {
-		each = boundValue
+		part = boundPart
 	}
-	if int64(len(body))*each <= freeCost {
+	if len(body)*part <= freeCost {
 		return 0
 	}
-	cost := int64(value.Parts(body))*each + int64(len(body)) // strings are copied
-	if cost <= freeCost {
-		return 0
+	if cost := value.Weight(body, part); cost > freeCost {
+		return int64(cost)
 	}
-	return cost
+	return 0
 }

@@ -86,7 +86,7 @@ func startLoad(t testing.TB, c company, prefix string, mayFail bool) *load {
 				case <-pace.C:
 				}
 				name := fmt.Sprintf("%s-%d-%d", prefix, w, n)
-				res, err := c.admin.Try("POST", "/users", body{"username": name, "email": name + "@load.example", "password": apptest.Password, "roles": []string{"viewer"}})
+				res, err := c.admin.Try("POST", "/users", body{"username": name, "email": name + "@load.example", "roles": []string{"viewer"}})
 				switch {
 				case err == nil && res.Status == http.StatusCreated:
 					l.mu.Lock()

@@ -28,6 +28,7 @@ type Agenda struct {
 	due   map[scope.TenantID]time.Time // when to look at a tenant next
 	order []scope.TenantID             // of due, those longest waiting first
 	all   time.Time                    // when to list all tenants
+	every time.Duration                // how far all lies ahead at most
 	soon  bool                         // the next list is looked at at once
 	rest  []scope.TenantID             // of the last list, those to look at
 	part  int                          // how many of them to look at each pace
@@ -103,9 +104,11 @@ func (a *Agenda) wakeRunner() {
 func (a *Agenda) listTenants(ctx context.Context) {
 	now := a.Now()
 	a.mu.Lock()
-	late, soon := !now.Before(a.all), a.soon
+	// A list that is further ahead than any that this clock plans was planned before the clock
+	// was set back.
+	late, soon := !now.Before(a.all) || a.all.Sub(now) > a.every, a.soon
 	if late {
-		a.all, a.soon = now.Add(a.Poll), false
+		a.all, a.every, a.soon = now.Add(a.Poll), a.Poll, false
 	}
 	a.mu.Unlock()
 	if !late {
@@ -129,7 +132,7 @@ func (a *Agenda) listTenants(ctx context.Context) {
 func (a *Agenda) spread(ids []scope.TenantID, now time.Time, soon bool) {
 	interval := db.SweepInterval(len(ids), a.Poll)
 	if !a.soon { // else they are to be listed again
-		a.all = now.Add(interval)
+		a.all, a.every = now.Add(interval), interval
 	}
 	a.rest, a.look, a.part = ids, now, 1+int(pace*time.Duration(len(ids))/max(interval, pace))
 	if soon {
@@ -172,8 +175,9 @@ func (a *Agenda) next() (scope.TenantID, time.Duration) {
 	return "", max(wait, time.Millisecond)
 }
 
+// sleep waits, and no longer than Poll: the clock may be set meanwhile.
 func (a *Agenda) sleep(ctx context.Context, wait time.Duration) {
-	timer := time.NewTimer(wait)
+	timer := time.NewTimer(min(wait, a.Poll))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

@@ -314,6 +314,49 @@ func TestLeases(t *testing.T) {
 			t.Fatal(err)
 		}
 		take(a, true)
+		offset.Store(int64(-365 * 24 * time.Hour)) // the clock was ahead
+		take(b, true)
+		take(a, false)
+	})
+}
+
+// TestClockGoesBack: jobs that were claimed, and looks that were planned, by a clock a year ahead do
+// not wait for a year.
+func TestClockGoesBack(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		d := tenant(t, c, "default")
+		var offset atomic.Int64
+		offset.Store(int64(365 * 24 * time.Hour))
+		now := func() time.Time { return time.Now().UTC().Add(time.Duration(offset.Load())) }
+		runs, hang := make(chan int, 10), make(chan struct{})
+		handlers := map[string]job.Handler{"hangs": func(_ context.Context, task job.Task) error {
+			runs <- task.Attempt
+			if task.Attempt == 1 {
+				<-hang
+			}
+			return nil
+		}, "later": func(context.Context, job.Task) error {
+			runs <- 100
+			return nil
+		}}
+		start(t, &job.Runner{Cluster: c, Kinds: kinds(handlers, nil), Now: now, Poll: 20 * time.Millisecond})
+		release := sync.OnceFunc(func() { close(hang) })
+		t.Cleanup(release)
+		insert(t, d, job.Job{Kind: "hangs"})
+		if got := get(t, runs); got != 1 {
+			t.Fatalf("attempt %d", got)
+		}
+		offset.Store(0)
+		if got := get(t, runs); got != 2 {
+			t.Errorf("attempt %d", got)
+		}
+		release()
+		insert(t, d, job.Job{Kind: "later", RunAt: now().Add(time.Hour)})
+		until(t, "done", func() bool { return len(states(t, d)) == 1 })
+		offset.Store(int64(2 * time.Hour)) // nobody notifies the runner of this
+		if got := get(t, runs); got != 100 {
+			t.Errorf("attempt %d", got)
+		}
 	})
 }
 

@@ -22,8 +22,7 @@ type Leases struct {
 func (l *Leases) Acquire(ctx context.Context, name string, ttl time.Duration) (bool, error) {
 	var ours bool
 	err := l.System.Write(ctx, func(tx *db.Tx) (err error) {
-		now := l.Now()
-		ours, err = takeLease(ctx, tx, name, l.Holder, now, now.Add(ttl))
+		ours, err = takeLease(ctx, tx, name, l.Holder, l.Now(), ttl)
 		return err
 	})
 	return ours && err == nil, err

@@ -125,19 +125,20 @@ func (r *Runner) claim(ctx context.Context, tenant scope.TenantID, n int) (tasks
 		return nil, nil, err
 	}
 	now := r.Now()
+	latest := now.Add(2 * r.Lease)
 	// Most looks find nothing; they should not take the writer's turn.
 	err = store.Read(ctx, func(tx *db.Tx) (err error) {
-		again, err = nextDue(ctx, tx)
+		again, err = nextDue(ctx, tx, latest)
 		return err
 	})
 	if err != nil || again == nil || again.After(now) {
 		return nil, again, err
 	}
 	err = store.Write(ctx, func(tx *db.Tx) (err error) {
-		if tasks, err = claimTasks(ctx, tx, now, now.Add(r.Lease), n); err != nil {
+		if tasks, err = claimTasks(ctx, tx, now, r.Lease, n); err != nil {
 			return err
 		}
-		again, err = nextDue(ctx, tx)
+		again, err = nextDue(ctx, tx, latest)
 		return err
 	})
 	if err != nil {

@@ -22,21 +22,23 @@ func insertJob(ctx context.Context, tx *db.Tx, j Job, payload []byte) (int64, er
 		j.Kind, string(payload), key, j.MaxAttempts, j.RunAt, now)
 }
 
-// claimTasks takes up to n due jobs. The condition stands twice: the outer one
-// holds when another runner took a row in between.
-func claimTasks(ctx context.Context, tx *db.Tx, now, until time.Time, n int) ([]Task, error) {
-	return db.All[Task](ctx, tx, `UPDATE jobs SET state = 'running', attempt = attempt + 1, lease_until = $2
-		WHERE id IN (SELECT id FROM jobs
-			WHERE (state = 'pending' AND run_at <= $1) OR (state = 'running' AND lease_until < $1)
-			ORDER BY run_at, id LIMIT $3)
-		AND ((state = 'pending' AND run_at <= $1) OR (state = 'running' AND lease_until < $1))
-		RETURNING id, kind, payload, attempt, max_attempts, created_at`, now, until, n)
+// free says that no runner holds a job: it waits, or its lease is over. A lease that ends after
+// $2, later than any lease can, was given before the clock was set back.
+const free = `(state = 'pending' AND run_at <= $1 OR state = 'running' AND (lease_until < $1 OR lease_until > $2))`
+
+// claimTasks takes up to n due jobs for the time of a lease. The condition stands twice: the outer
+// one holds when another runner took a row in between.
+func claimTasks(ctx context.Context, tx *db.Tx, now time.Time, lease time.Duration, n int) ([]Task, error) {
+	return db.All[Task](ctx, tx, `UPDATE jobs SET state = 'running', attempt = attempt + 1, lease_until = $3
+		WHERE id IN (SELECT id FROM jobs WHERE `+free+` ORDER BY run_at, id LIMIT $4) AND `+free+`
+		RETURNING id, kind, payload, attempt, max_attempts, created_at`, now, now.Add(2*lease), now.Add(lease), n)
 }
 
-// nextDue is when the earliest job becomes due; nil when there is none.
-func nextDue(ctx context.Context, tx *db.Tx) (*time.Time, error) {
-	return db.One[*time.Time](ctx, tx, `SELECT min(CASE WHEN state = 'running' THEN lease_until ELSE run_at END)
-		FROM jobs WHERE state IN ('pending', 'running')`)
+// nextDue is when the earliest job becomes due; nil when there is none. A job is due at once
+// whose lease ends after latest.
+func nextDue(ctx context.Context, tx *db.Tx, latest time.Time) (*time.Time, error) {
+	return db.One[*time.Time](ctx, tx, `SELECT min(CASE WHEN state = 'pending' THEN run_at WHEN lease_until > $1 THEN 0 ELSE lease_until END)
+		FROM jobs WHERE state IN ('pending', 'running')`, latest)
 }
 
 func nextRun(ctx context.Context, tx *db.Tx, kind string) (*time.Time, error) {
@@ -70,11 +72,12 @@ func killTask(ctx context.Context, tx *db.Tx, t Task, now time.Time, why string)
 		WHERE id = $1 AND attempt = $2 AND state = 'running'`, t.ID, t.Attempt, now, why)
 }
 
-// takeLease makes holder the holder of a lease that is free, over, or its own.
-func takeLease(ctx context.Context, tx *db.Tx, name, holder string, now, until time.Time) (bool, error) {
+// takeLease makes holder the holder of a lease that is free, over, or its own. A lease that ends
+// later than any lease can was given before the clock was set back.
+func takeLease(ctx context.Context, tx *db.Tx, name, holder string, now time.Time, ttl time.Duration) (bool, error) {
 	n, err := tx.Exec(ctx, `INSERT INTO leases (name, holder, until) VALUES ($1, $2, $3)
 		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
-		WHERE leases.until < $4 OR leases.holder = excluded.holder`, name, holder, until, now)
+		WHERE leases.until < $4 OR leases.until > $5 OR leases.holder = excluded.holder`, name, holder, now.Add(ttl), now, now.Add(2*ttl))
 	return n == 1, err
 }
 

@@ -31,6 +31,7 @@ const Password = "correct horse battery staple 9"
 // next build does not take the file away.
 func Binary(t testing.TB) string {
 	t.Helper()
+	skipInInnerLoop(t)
 	path, err := build()
 	if err != nil {
 		t.Fatal(err)
@@ -296,6 +297,8 @@ func Eventually(t testing.TB, limit time.Duration, check func() error) {
 // alone. What differs between the stores has tests beside the stores, on both;
 // Both is for what must be seen on both by everybody. env are settings of the server.
 func Each(t *testing.T, test func(t *testing.T, s *Server), env ...string) {
+	t.Helper()
+	skipInInnerLoop(t)
 	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) { test(t, StartServer(t, backend, env...)) })
 	}
@@ -303,6 +306,8 @@ func Each(t *testing.T, test func(t *testing.T, s *Server), env ...string) {
 
 // Both runs a test on each backend, as subtests.
 func Both(t *testing.T, test func(t *testing.T, s *Server)) {
+	t.Helper()
+	skipInInnerLoop(t)
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		t.Run(backend, func(t *testing.T) { test(t, StartServer(t, backend)) })
 	}

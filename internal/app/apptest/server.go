@@ -23,6 +23,7 @@ type Server struct {
 // environment settings go before ours.
 func StartServer(t testing.TB, backend string, env ...string) *Server {
 	t.Helper()
+	skipInInnerLoop(t)
 	cfg := dbtest.Config(t, backend)
 	dir := cfg.Dir
 	if dir == "" {

@@ -123,6 +123,7 @@ func (l *TLSListener) Replace(t testing.TB, names ...string) {
 // StartTLSServer starts a server on a fresh store of the backend that ends TLS with l.
 func StartTLSServer(t testing.TB, backend string, l *TLSListener, env ...string) *Server {
 	t.Helper()
+	skipInInnerLoop(t)
 	return StartTLSServerAt(t, backend, freeport.Addr(t), l, env...)
 }
 
@@ -175,6 +176,7 @@ func (l *TLSListener) Handshake(name string) (*x509.Certificate, error) {
 // StartTLSServerAt is StartTLSServer with the address to listen on without TLS.
 func StartTLSServerAt(t testing.TB, backend, addr string, l *TLSListener, env ...string) *Server {
 	t.Helper()
+	skipInInnerLoop(t)
 	cfg := dbtest.Config(t, backend)
 	if cfg.Dir == "" {
 		cfg.Dir = t.TempDir()

@@ -8,13 +8,11 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestActions: a control tells a channel of its denials, as its author, the receiver and the
 // auditor see it.
 func TestActions(t *testing.T) {
-	fulltest.Only(t)
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, r := s.Admin, newReceiver(t)
 		channel := a.Do(t, "POST", "/notifications/channels", body{"name": "on call", "type": "webhook", "endpoint": r.URL + "/hook"}).Want(201).ID()

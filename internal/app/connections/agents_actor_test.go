@@ -5,12 +5,10 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestActors: an application says for whom an agent acts, in both APIs. Nobody else can.
 func TestActors(t *testing.T) {
-	fulltest.Only(t)
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		apptest.Activate(t, a, "on behalf", "production", `package on_behalf

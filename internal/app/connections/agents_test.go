@@ -6,12 +6,10 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestAgents: an AI agent as its owner, another tenant, and decisions see it.
 func TestAgents(t *testing.T) {
-	fulltest.Only(t)
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		policy := apptest.Activate(t, a, "agents only", "production", `package agents

@@ -11,7 +11,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // hostileDirectory answers the first request of each connection with an LDAP message of its own.
@@ -39,7 +38,6 @@ func extended(content string) []byte {
 // TestDirectoryOfManyElements: a directory that answers with as many elements as fit into the
 // bytes that are read, before TLS has shown whose it is, does not make the server large.
 func TestDirectoryOfManyElements(t *testing.T) {
-	fulltest.Only(t)
 	each(t, func(t *testing.T, s *apptest.Server) {
 		answers := map[string][]byte{
 			"empty values": extended(strings.Repeat("\x05\x00", 4_100_000)),
@@ -62,7 +60,6 @@ func TestDirectoryOfManyElements(t *testing.T) {
 // TestTestsAtOnce: a tenant tests two sources at once and all tenants four, however slow the
 // sources are; whoever comes then is told to wait, and nobody's turn is lost.
 func TestTestsAtOnce(t *testing.T) {
-	fulltest.Only(t)
 	each(t, func(t *testing.T, s *apptest.Server) {
 		d := newDirectory(t, map[string]int{"ada": 7})
 		hold := make(chan struct{})

@@ -320,7 +320,6 @@ func strangers(t *testing.T, s *apptest.Server, d *directory, id int64) {
 // TestDataSourceSchedule: a connection with a schedule is synced by itself, and one that is
 // changed while it is synced takes the new configuration.
 func TestDataSourceSchedule(t *testing.T) {
-	fulltest.Only(t)
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, d := s.Admin, newDirectory(t, map[string]int{"ada": 7})
 		hold := make(chan struct{})
@@ -362,7 +361,6 @@ func TestDataSourceSchedule(t *testing.T) {
 // TestDataSourceBundles: a bouncer gets the data that its controls refer to, and of the
 // others not even the names. New data is a new revision for that bouncer alone.
 func TestDataSourceBundles(t *testing.T) {
-	fulltest.Only(t)
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, d := s.Admin, newDirectory(t, map[string]int{"ada": 7})
 		made := a.Do(t, "POST", "/pip/connections", d.draft("hr")).Want(201)
@@ -423,7 +421,6 @@ func TestDataSourceBundles(t *testing.T) {
 // TestDataSourceSurvivesKill: a server that is killed during a sync leaves the last good
 // data, and the sync is done by the next one.
 func TestDataSourceSurvivesKill(t *testing.T) {
-	fulltest.Only(t)
 	each(t, func(t *testing.T, s *apptest.Server) {
 		d := newDirectory(t, map[string]int{"ada": 7})
 		made := s.Admin.Do(t, "POST", "/pip/connections", d.draft("hr")).Want(201)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
@@ -170,7 +169,6 @@ func TestChannels(t *testing.T) {
 // TestQuietChannel: a channel holds what happens in its quiet hours, tells of it in one
 // digest when they end, and says in its log what went where.
 func TestQuietChannel(t *testing.T) {
-	fulltest.Only(t)
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, r := s.Admin, newReceiver(t)
 		now := time.Now().UTC()
@@ -266,7 +264,6 @@ func TestQuietChannel(t *testing.T) {
 // TestChannelTypes: each type that the catalogue lists tells of a real alert in the form of
 // its receiver, and keeps its credential to itself.
 func TestChannelTypes(t *testing.T) {
-	fulltest.Only(t)
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, r := s.Admin, newReceiver(t)
 		r.set(func(w http.ResponseWriter, c call) {
@@ -438,7 +435,6 @@ func TestAlertRules(t *testing.T) {
 // TestAlertRuleFires: real denials of one resource fire a rule that watches it, and its end
 // is told once they are out of the window.
 func TestAlertRuleFires(t *testing.T) {
-	fulltest.Only(t)
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, r := s.Admin, newReceiver(t)
 		channel := a.Do(t, "POST", "/notifications/channels", body{"name": "on call", "type": "webhook", "endpoint": r.URL}).Want(201)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
@@ -72,7 +71,6 @@ func update(t *testing.T, s *apptest.Server, key string, members body) *apptest.
 // TestTelemetry: telemetry and license from an installation without a configuration to
 // the end of a subscription.
 func TestTelemetry(t *testing.T) {
-	fulltest.Only(t)
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, l := s.Admin, newLicenseServer(t)
 		unconfigured(t, s)

@@ -30,7 +30,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // collector is an OpenTelemetry collector that keeps what it gets.
@@ -221,7 +220,6 @@ func TestTracing(t *testing.T) {
 // TestTracingEnvoy: a check over gRPC is a span of the trace that its metadata name, or else of
 // the checked request's, with the decision.
 func TestTracingEnvoy(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	c, addr := newCollector(t), freeport.Addr(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -297,7 +295,6 @@ func TestTracingEnvoy(t *testing.T) {
 // TestTracingOff: without a collector a bouncer leaves traces alone, and with one that is
 // away everything goes on.
 func TestTracingOff(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+freeport.Addr(t), "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_EXPORTER_OTLP_TIMEOUT=200")
 	seen := make(chan http.Header, 1)

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
@@ -86,6 +85,7 @@ func (r *receiver) await(t *testing.T, path, kind string) call {
 // TestWebhooks: a subscription from its making to its end, as its owner, others of the
 // tenant and another tenant see it.
 func TestWebhooks(t *testing.T) {
+	apptest.Inner(t)
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, r := s.Admin, newReceiver(t)
 		made := a.Do(t, "POST", "/webhooks", body{"name": "all", "url": r.URL + "/all", "events": []string{
@@ -210,7 +210,6 @@ func TestWebhooks(t *testing.T) {
 // TestWebhookSurvivesKill: what was queued when the process was killed is delivered by
 // the one that comes after.
 func TestWebhookSurvivesKill(t *testing.T) {
-	fulltest.Only(t)
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, r := s.Admin, newReceiver(t)
 		r.set(func(w http.ResponseWriter, _ call) { w.WriteHeader(500) })

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
@@ -29,7 +28,6 @@ func callbackOf(t *testing.T, s *apptest.Server, c call) callback {
 // TestWorkflow: the action of a control starts a workflow, which answers back without a
 // credential of its own. Operators see the run; others do not.
 func TestWorkflow(t *testing.T) {
-	fulltest.Only(t)
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, engine := s.Admin, newReceiver(t)
 		const key = "key-of-the-engine-19c"

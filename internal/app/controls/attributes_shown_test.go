@@ -8,13 +8,11 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestAttributesShown: an author's trials show the attributes of resources to
 // whoever may read resources, and owner_email to nobody through data.resources.
 func TestAttributesShown(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		id := a.Do(t, "POST", "/resources", body{

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // teamRego reads what is known of the resource that a request is about.
@@ -15,6 +14,7 @@ const teamRego = "package team\n\nallow if data.resources[format_int(input.resou
 // TestCasesSeeData: test cases run over the resources that a decision of the
 // control's environment would see, and no others; a case may set its own.
 func TestCasesSeeData(t *testing.T) {
+	apptest.Inner(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		resource := func(by *apptest.Client, env, team string) int64 {
@@ -77,7 +77,6 @@ func TestCasesSeeData(t *testing.T) {
 // TestCodeCasesSeeData: so do the cases of a gatehouse.yaml; Rego tests see what
 // `with` sets, here as on the author's machine.
 func TestCodeCasesSeeData(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		id := a.Do(t, "POST", "/resources", body{"name": "Ledger", "type": "api", "path": "/ledger/**", "environment": "sandbox"}).Want(201).ID()

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 const (
@@ -50,7 +49,6 @@ type codeDeployment struct {
 // TestCodeDeploy takes a repository through validate, test, a dry run, a
 // deployment, one without changes, one with a change, and drift.
 func TestCodeDeploy(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		c := s.Admin
 		resource := c.Do(t, http.MethodPost, "/resources", apptest.Body{"name": "Payments", "type": "api", "path": "/payments/*"}).Want(201).ID()
@@ -137,7 +135,6 @@ func TestCodeDeploy(t *testing.T) {
 
 // TestCodeAllOrNothing has deployments with one thing wrong: nothing is changed.
 func TestCodeAllOrNothing(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		c := s.Admin
 		good := "package good\n\nallow if input.user.id == \"ada\"\n"
@@ -216,7 +213,6 @@ func otherTenantsResource(t *testing.T, s *apptest.Server) int64 {
 // TestCodeAtOnce deploys the same new repository from many sides: each control
 // is made once, and every caller gets an answer that is true.
 func TestCodeAtOnce(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		var files []apptest.Body
 		for i := range 10 {
@@ -249,7 +245,6 @@ func TestCodeAtOnce(t *testing.T) {
 // TestCodeHostileTests ends tests that would never end, at their deadline, while
 // others are served.
 func TestCodeHostileTests(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, "sqlite")
 	loop := "package loop\n\ntest_loop if {\n\tsome a in numbers.range(1, 90000)\n\tsome b in numbers.range(1, 90000)\n\ta + b < 0\n}\n"
 	begin := time.Now()
@@ -265,7 +260,6 @@ func TestCodeHostileTests(t *testing.T) {
 // TestCodeLargeBodies sends as much as is taken, of what grows most on its way
 // to the worker, and a little more.
 func TestCodeLargeBodies(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, "sqlite")
 	line := "# " + strings.Repeat("<", 60) + "\n"
 	files := apptest.CodeFiles("c.rego", "package c\n")

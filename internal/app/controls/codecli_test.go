@@ -12,7 +12,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // repository writes a small repository that is right.
@@ -27,7 +26,6 @@ func repository(t *testing.T) string {
 
 // TestPolicyCommandExitCodes has each way to end, with and without a server.
 func TestPolicyCommandExitCodes(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	server := []string{"GATEHOUSE_URL=" + s.URL, "GATEHOUSE_API_KEY=" + s.Key(t, s.Admin, "sandbox", "policies:write").APIKey}
 	wrong := []string{"GATEHOUSE_URL=" + s.URL, "GATEHOUSE_API_KEY=" + s.Key(t, s.Admin, "sandbox", "policies:write").APIKey[:20]}
@@ -86,7 +84,6 @@ func TestPolicyCommandExitCodes(t *testing.T) {
 
 // TestPolicyCommandFormats parses each format of each command.
 func TestPolicyCommandFormats(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	server := []string{"GATEHOUSE_URL=" + s.URL, "GATEHOUSE_API_KEY=" + s.Key(t, s.Admin, "sandbox", "policies:write").APIKey}
 	good, bad := repository(t), repository(t)
@@ -233,7 +230,6 @@ func checkJUnit(t *testing.T, text string) int {
 // TestPullKeepsWhatLeadsOut writes nothing outside of the directory, whatever
 // lies in it.
 func TestPullKeepsWhatLeadsOut(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	server := []string{"GATEHOUSE_URL=" + s.URL, "GATEHOUSE_API_KEY=" + s.Key(t, s.Admin, "sandbox", "policies:write").APIKey}
 	if out, errs, code := apptest.PolicyCommand(t, repository(t), server, "deploy"); code != 0 {

@@ -10,12 +10,10 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestPoliciesAsCodeGuide pastes docs/policies-as-code.md into a shell.
 func TestPoliciesAsCodeGuide(t *testing.T) {
-	fulltest.Only(t)
 	text, err := os.ReadFile("../../../docs/policies-as-code.md")
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +49,6 @@ var ciCommands = regexp.MustCompile(`gatehouse policy [^\n]*`)
 // TestCIExamples parses the CI examples and runs each of their commands on a
 // repository with the controls that they expect.
 func TestCIExamples(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	key := s.Key(t, s.Admin, "sandbox", "policies:write").APIKey
 	for _, name := range []string{"github-actions.yml", "gitlab-ci.yml"} {

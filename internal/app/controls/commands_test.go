@@ -13,7 +13,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // Operators' tools that are started in the wrong place say so and write nothing.
@@ -34,7 +33,6 @@ func TestToolsInTheWrongDirectory(t *testing.T) {
 
 // After `admin reset-password` the next start of the demo knows the new password.
 func TestDevAfterPasswordReset(t *testing.T) {
-	fulltest.Only(t)
 	dir, listen := t.TempDir(), freeport.Addr(t)
 	env := []string{
 		"GATEHOUSE_DATA_DIR=" + dir, "GATEHOUSE_LISTEN=" + listen, "GATEHOUSE_DEV_SANDBOX=" + freeport.Addr(t),
@@ -134,7 +132,6 @@ func welcome(t *testing.T, p *apptest.Process, n int) {
 
 // A person signs in once; the commands that need a server then need no key.
 func TestLoginOnTheCommandLine(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	dir := t.TempDir()
 	session := filepath.Join(dir, "private", "session.json")
@@ -202,7 +199,6 @@ gatehouse --version
 
 // A bouncer whose token the server does not know says so, and does not claim to serve.
 func TestBouncerWithAnUnknownToken(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	b := s.Register(t, s.Admin, apptest.Body{"name": "edge", "hostname": "edge.example", "port": 80}, "127.0.0.1:9")
 	env := []string{

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // namedLibrary lets one person through; namedControl asks it.
@@ -21,7 +20,6 @@ const namedControl = "package only\n\nimport data.lib.people\n\nallow if people.
 // a stock OPA without a change of the controls that use it; while they do, it
 // stays, and another tenant knows nothing of it.
 func TestLibraryReachesAll(t *testing.T) {
-	fulltest.Only(t)
 	apptest.OPA(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
@@ -92,7 +90,6 @@ func TestLibraryReachesAll(t *testing.T) {
 // TestLibrariesAsCode: a repository brings a library with the controls that use
 // it, with Rego tests of both, and may change them together.
 func TestLibrariesAsCode(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		tests := "package only_test\n\nimport data.only\n\ntest_alice if only.allow with input as {\"user\": {\"id\": \"Alice\"}}\n"
@@ -123,7 +120,6 @@ func TestLibrariesAsCode(t *testing.T) {
 // TestLibraryReplayed: an edit of a library is replayed by the controls that use
 // it, before it is made.
 func TestLibraryReplayed(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		const roles = "package lib.roles\n\nmay(role) if role in {\"clerk\", \"manager\"}\n"

@@ -5,13 +5,11 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestKeptCopyKeepsOrigin: the copy that a promotion leaves in sandbox is known to
 // drift as the promoted control was: as deployed from code, or as changed outside since.
 func TestKeptCopyKeepsOrigin(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		a.Do(t, "POST", "/resources", body{"name": "door", "type": "api", "path": "/door/**", "environment": "sandbox"}).Want(201)

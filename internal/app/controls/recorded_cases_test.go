@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // tells is a control that says its whole input as its reason.
@@ -26,7 +25,6 @@ type storedCase struct {
 // not read the audit, whichever way leads to the test case that was made of it. What
 // they send back does not destroy it.
 func TestRecordedCasesAreHidden(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, "sqlite")
 	a := s.Admin

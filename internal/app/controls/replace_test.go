@@ -13,7 +13,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // letIn is a control that lets some people in and nobody else.
@@ -59,7 +58,6 @@ func promote(t *testing.T, a *apptest.Client, id int64, members body) promotionA
 // production: at no moment do both decide, or neither, in the service and at a
 // bouncer; and the way back is as whole.
 func TestCodePromotedAgain(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		a.Do(t, "POST", "/resources", body{"name": "door", "type": "api", "path": "/door/**", "environment": "sandbox"}).Want(201)
@@ -180,7 +178,6 @@ func watched(t *testing.T, a *apptest.Client, b *apptest.BouncerProcess) (stop f
 // TestCodeReplacementIsGated: what the gates of a promotion refuse replaces nothing, nor
 // does who may not, or another tenant.
 func TestCodeReplacementIsGated(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		old := apptest.Activate(t, a, "The door", "production", letIn("Ann"), nil)
@@ -226,7 +223,6 @@ func TestCodeReplacementIsGated(t *testing.T) {
 // TestImpactGateReplaces: the replay of a promotion that replaces compares with
 // the old one gone, so that only what differs counts.
 func TestImpactGateReplaces(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
@@ -268,7 +264,6 @@ func TestImpactGateReplaces(t *testing.T) {
 // TestPolicyCommandPromotes: the command line brings controls to production by
 // name, says what they replaced, and takes it back.
 func TestPolicyCommandPromotes(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
 	var key struct {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // slowRun starts a run each of whose decisions takes until its limit, and waits
@@ -45,7 +44,6 @@ func underWay(t *testing.T, a *apptest.Client, at string) {
 // whether it was stopped, which gives the run back at once, or killed, which
 // leaves it until its lease is over. Meanwhile another can be started.
 func TestReplaySurvives(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		t.Run(backend, func(t *testing.T) {
@@ -78,7 +76,6 @@ func TestReplaySurvives(t *testing.T) {
 // TestReplayKillsItsServer: a run whose server is killed in each of its attempts
 // has failed, and says why; it does not go on for ever.
 func TestReplayKillsItsServer(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	_, policy := apptest.Recorded(t, s.Admin, "production", 1000, 0)
@@ -105,7 +102,6 @@ func TestReplayKillsItsServer(t *testing.T) {
 // TestReplayTruncated: a preview of a window with more decisions than it may
 // take, or can take in its time, says so, and replays the newest.
 func TestReplayTruncated(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
@@ -140,7 +136,6 @@ func TestReplayTruncated(t *testing.T) {
 // TestReplayInterrupted: Ctrl-C on the command ends it with 130, and the run on
 // the server is cancelled; so is one whose start was not answered yet.
 func TestReplayInterrupted(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	_, policy := apptest.Recorded(t, s.Admin, "production", 1000, 0)

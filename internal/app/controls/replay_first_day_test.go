@@ -9,14 +9,12 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestReplayOnTheFirstDay: on a fresh installation, where nobody set an audit
 // level, decisions can be replayed, explained and made test cases of, by whoever
 // may read the audit; others see figures. No secret is kept.
 func TestReplayOnTheFirstDay(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		s := apptest.StartServer(t, backend)
@@ -87,7 +85,6 @@ func figuresOnly(t *testing.T, admin, author *apptest.Client, policy int64) {
 // TestReplaySetting: a tenant says how much is kept, a resource at audit level none
 // keeps nothing, and values that are none are refused by name.
 func TestReplaySetting(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin

@@ -8,7 +8,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 const deskControl = `package desk
@@ -21,7 +20,6 @@ allow if input.ticket == "open"
 // TestStockOPAReplays: what our bouncers, a stock OPA and the service itself decided
 // is decided again alike, and an edit flips the same requests of each.
 func TestStockOPAReplays(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
@@ -92,7 +90,6 @@ func TestStockOPAReplays(t *testing.T) {
 // TestCasesFromDecisions: recorded decisions become stored tests, and what no
 // decision touched is listed.
 func TestCasesFromDecisions(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // stricter lets clerks read invoices only.
@@ -39,7 +38,6 @@ func preview(t testing.TB, a *apptest.Client, ask body) apptest.ImpactFigures {
 // TestReplay: of what was recorded, an edit flips twelve decisions, and the rule
 // that does it is named; nothing flips by itself.
 func TestReplay(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
@@ -127,7 +125,6 @@ func refusesReplays(t *testing.T, s *apptest.Server, resource, policy, draft int
 // TestReplayRuns: a replay that runs by itself shows its progress and its
 // result, can be cancelled, and is nobody else's.
 func TestReplayRuns(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
@@ -201,7 +198,6 @@ func tenantAdmin(t testing.TB, s *apptest.Server, name string) *apptest.Client {
 // TestImpactGate: a promotion that would block too many of production's recorded
 // decisions is refused with figures; in mode warn it passes and tells them.
 func TestImpactGate(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin

@@ -8,7 +8,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 const (
@@ -49,7 +48,6 @@ func replayThen(t testing.TB, a *apptest.Client, ask body) driftless {
 // decides it by what decided then: nothing drifts, the old control over old
 // decisions changes nothing, and by today's data it would be another matter.
 func TestReplayThen(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin.With("X-Environment", "production")
@@ -119,7 +117,6 @@ func TestReplayThen(t *testing.T) {
 // TestReplayBundleThen: a bouncer that has lagged behind decided by its bundle,
 // not by what the service held; so does its replay, once the bouncer is deleted too.
 func TestReplayBundleThen(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin.With("X-Environment", "production")

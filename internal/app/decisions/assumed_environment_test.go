@@ -7,14 +7,12 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestAssumedEnvironment: a decision whose request names no environment says in
 // its reason where it was made, unless the control's author wrote the reason; the
 // audit has what was answered.
 func TestAssumedEnvironment(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		const said = " (decided in production: the request names no environment)"

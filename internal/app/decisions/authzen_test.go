@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // certified is a control that meets the scenario of AuthZEN's certification.
@@ -171,7 +170,6 @@ func searches(t *testing.T, p pdp) {
 // TestAuthZENSearchPermissions: a search that names users or resources needs the
 // permission to read these, and users are out of reach of a key of one environment.
 func TestAuthZENSearchPermissions(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, "sqlite")
 	scenario(t, s)
 	user, one := body{"type": "user"}, body{"type": "record", "id": "record-1"}
@@ -336,7 +334,6 @@ func refusals(t *testing.T, p pdp, s *apptest.Server) {
 // TestAuthZENSearchVectors works out who may view, edit and delete twenty records by
 // their owners and departments, and asks for it by all three searches.
 func TestAuthZENSearchVectors(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, "sqlite")
 	prod := s.Admin.With("X-Environment", "production")
 	type person struct {
@@ -431,7 +428,6 @@ allow if { input.action.name == "edit"; manages; record.department == input.user
 
 // TestAuthZENGuide pastes the commands of docs/integrations/authzen.md into a shell.
 func TestAuthZENGuide(t *testing.T) {
-	fulltest.Only(t)
 	text, err := os.ReadFile("../../../docs/integrations/authzen.md")
 	if err != nil {
 		t.Fatal(err)

@@ -5,13 +5,11 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestBulkClassifyEnvironment: a bulk classification works where the query, the header
 // or the key says, in sandbox where none does, and nowhere where two of them differ.
 func TestBulkClassifyEnvironment(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
 	sandbox := s.Key(t, a, "sandbox", "resources:write")

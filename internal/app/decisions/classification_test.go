@@ -13,13 +13,11 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestClassification goes from a bare resource to suggested controls, as the
 // console does: propose, apply what was proposed, look at what that suggests.
 func TestClassification(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		reader, editor := s.Key(t, a, "sandbox", "resources:read"), s.Key(t, a, "sandbox", "resources:write")
@@ -131,7 +129,6 @@ func newOracle(t *testing.T) *oracle {
 // TestAssistedClassification: off by default; on, it sees no personal data and
 // no other resource, and of what it says only allowed values count.
 func TestAssistedClassification(t *testing.T) {
-	fulltest.Only(t)
 	o := newOracle(t)
 	s := apptest.StartServer(t, dbtest.SQLite, "GATEHOUSE_ASSIST_URL="+o.URL+"/v1/chat/completions", "GATEHOUSE_ASSIST_KEY=k3y", "GATEHOUSE_ALLOW_TARGETS=127.0.0.0/8")
 	a := s.Admin

@@ -9,13 +9,11 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestDashboard counts by hand what the dashboard counts: controls, resources,
 // bouncers and decisions of each environment and of both.
 func TestDashboard(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Both(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		empty := a.Do(t, "GET", "/dashboard/stats", nil).Want(200)
@@ -148,7 +146,6 @@ func top(t *testing.T, a *apptest.Client, shut string) {
 // people. It is flagged once, with its evidence and its audit entry; a tenant that
 // switched detection off hears nothing.
 func TestAnomalies(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, "sqlite", "GATEHOUSE_ANOMALY_INTERVAL=200ms")
 	a := s.Admin.With("X-Environment", "production")
 	guard := s.Anonymous()
@@ -209,7 +206,6 @@ func TestAnomalies(t *testing.T) {
 
 // TestDashboardGuide pastes the commands of docs/dashboard.md into a shell.
 func TestDashboardGuide(t *testing.T) {
-	fulltest.Only(t)
 	text, err := os.ReadFile("../../../docs/dashboard.md")
 	if err != nil {
 		t.Fatal(err)

@@ -8,13 +8,11 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestTwinResources: of resources with equal environment, type, host, path and
 // methods there is one, also when they are made at once.
 func TestTwinResources(t *testing.T) {
-	fulltest.Only(t)
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		t.Run(backend, func(t *testing.T) {
 			a := apptest.StartServer(t, backend).Admin
@@ -74,7 +72,6 @@ func TestTwinResources(t *testing.T) {
 // TestWhichMethodsDecide: of two resources with one path, a list of methods goes before
 // none, and one that names HEAD before one that takes it with GET.
 func TestWhichMethodsDecide(t *testing.T) {
-	fulltest.Only(t)
 	a := apptest.StartServer(t, dbtest.SQLite).Admin
 	for name, methods := range map[string][]string{"all": {}, "read": {"GET", "OPTIONS"}, "probe": {"HEAD"}, "write": {"POST"}} {
 		id := a.Do(t, "POST", "/resources", body{"name": name, "type": "api", "path": "/one", "methods": methods}).Want(201).ID()
@@ -91,7 +88,6 @@ func TestWhichMethodsDecide(t *testing.T) {
 // TestTenantComesBack: a deleted tenant that is made active again has its data
 // and none of its credentials.
 func TestTenantComesBack(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	id, _ := s.Admin.Do(t, "POST", "/tenants", body{"name": "Back"}).Want(201).Get("id").(string)
 	at := s.Admin.With("X-Tenant-ID", id)
@@ -120,7 +116,6 @@ func TestTenantComesBack(t *testing.T) {
 // TestUnresolvedResource: a number that no resource has decides alone, whoever
 // asks; tenant-wide controls decide then, and without one the reason names it.
 func TestUnresolvedResource(t *testing.T) {
-	fulltest.Only(t)
 	a := apptest.StartServer(t, dbtest.SQLite).Admin
 	id := a.Do(t, "POST", "/resources", body{"name": "r", "type": "api", "path": "/r", "environment": "production"}).Want(201).ID()
 	a.Do(t, "POST", "/policies", body{"name": "p", "rego_code": "package p\n\nallow := true\n", "environment": "production", "status": "active", "resource_id": id}).Want(201)

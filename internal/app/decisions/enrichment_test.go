@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // seesEnrichment is a control that decides by the enrichment and shows as its
@@ -35,7 +34,6 @@ const canary = "canary@corp.example"
 // TestEnrichment: what an operator says of a resource reaches every decision,
 // here and at the bouncer, and the audit; owner_email reaches neither.
 func TestEnrichment(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		upstream, _ := apptest.Application(t)
 		a := s.Admin

@@ -11,6 +11,7 @@ import (
 // TestEvaluate: what a control was asked counts, whether it decided or not; a
 // request names its environment itself; a bulk item is found in the audit.
 func TestEvaluate(t *testing.T) {
+	apptest.Inner(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		control := func(name, env, source string) string {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 const payrollControl = `package payroll
@@ -34,7 +33,6 @@ allow if to_number(input.user.attributes.password) > 1
 // TestReasonsInTheLog: the caller is given the author's reason as it is; the log
 // has neither secret nor owner_email in it, nor in an error, at any level.
 func TestReasonsInTheLog(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
@@ -147,7 +145,6 @@ func TestWhyDenied(t *testing.T) {
 // control's name or rules, and the decision's id leads an administrator to the
 // same explanation that the server gives.
 func TestWhyDeniedAtBouncer(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin

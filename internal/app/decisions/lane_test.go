@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // line is a connection to a server, over which requests are written by hand.
@@ -81,7 +80,6 @@ var changing = regexp.MustCompile(`"(evaluation_time_ms|decision_id|timestamp|ca
 // server: kept connections of plain requests go by the lane, others by
 // net/http. All that a request can be wrong in is answered in the same way.
 func TestLane(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, "sqlite", "GATEHOUSE_DECISION_RATE_LIMIT=1000")
 	apptest.Activate(t, s.Admin, "readers", "production", "package team\n\nallow if input.user.id == \"ada\"\n\nmask contains {\"path\": \"$.salary\"} if input.user.id == \"bob\"\n", nil)
 	key, weak := s.Key(t, s.Admin, "production", "decisions:read"), s.Key(t, s.Admin, "production", "policies:read")

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // A program that an author may try out and that never ends of itself.
@@ -93,7 +92,6 @@ func (n *neighbours) decide(t testing.TB, count int, statuses map[int]int) []tim
 // TestNoisyNeighbour (R8): of a burst of hostile programs a part is refused with
 // 429, and nothing of another tenant's is: neither decisions nor validations.
 func TestNoisyNeighbour(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	n := newNeighbours(t)
 	var counts answerCounts

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // oddTexts are texts that a database or a log may not take as they are, in JSON.
@@ -24,7 +23,6 @@ var oddNumbers = []string{`9223372036854775807`, `9223372036854775808`, `-922337
 // answered or refused as a bad request, and the log goes on: none of them keeps it
 // from being stored.
 func TestOddTextsAreLogged(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Both(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		apptest.Activate(t, a, "any", "production", "package any\n\nallow if input.action.name\n\nreason := sprintf(\"for %v\", [input.context])\n", nil)

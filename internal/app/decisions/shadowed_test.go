@@ -6,14 +6,12 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestShadowedControlsAreSaid: a resource that names a host and has no control takes
 // requests from the controls of resources without a host. Whoever registers or lists such
 // a resource, or makes, validates or promotes such a control, is told.
 func TestShadowedControlsAreSaid(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		register := func(members apptest.Body) *apptest.Response {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // A legal control that takes some ten milliseconds a decision, and no answer of
@@ -76,7 +75,6 @@ func slowBulk(n int64) body {
 // TestShareOfDecisions: the decisions of one tenant go on while another keeps the
 // processors busy with slow controls, one by one, in bulk, and as OPA's clients ask.
 func TestShareOfDecisions(t *testing.T) {
-	fulltest.Only(t)
 	n := newNeighbours(t)
 	slow := slowTenant(t, n.server)
 	statuses := map[int]int{}
@@ -131,7 +129,6 @@ func p99(took []time.Duration) time.Duration { return took[len(took)*99/100] }
 // TestBulkEnds: a bulk call ends at its deadline, with evaluation_limit for what is
 // left, and soon after its caller left.
 func TestBulkEnds(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite, "GATEHOUSE_BULK_DEADLINE=400ms")
 	c := slowTenant(t, s)
@@ -162,7 +159,6 @@ func TestBulkEnds(t *testing.T) {
 
 // TestBulkEndsWithItsCaller: what nobody waits for any more is not decided.
 func TestBulkEndsWithItsCaller(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite, "GATEHOUSE_BULK_DEADLINE=1m")
 	c := slowTenant(t, s)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 const (
@@ -25,7 +24,6 @@ const (
 // with 400 at its deadline and is kept in history and audit; the server and
 // the next run do not notice. Nor do they where a worker is killed.
 func TestSimulationLimits(t *testing.T) {
-	fulltest.Only(t)
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		t.Run(backend, func(t *testing.T) {
 			const deadline = 2 * time.Second
@@ -91,7 +89,6 @@ func TestSimulationLimits(t *testing.T) {
 // TestSimulationAtLength: the specification's limit, as it is shipped: after 30
 // seconds, and not later than half a second more, the caller has a 400.
 func TestSimulationAtLength(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	d := newDesk(t, s, "draft")
 	slow := d.control(body{"name": "endless", "rego_code": endlessControl})
@@ -112,7 +109,6 @@ func TestSimulationAtLength(t *testing.T) {
 
 // TestSimulationHangUp: a caller who goes away ends the evaluation; the run is kept.
 func TestSimulationHangUp(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	d := newDesk(t, s, "draft")
 	slow := d.control(body{"name": "endless", "rego_code": endlessControl})
@@ -144,7 +140,6 @@ func TestSimulationHangUp(t *testing.T) {
 
 // TestSimulationsAtOnce: runs at the same time do not mix, and each is kept once.
 func TestSimulationsAtOnce(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		d := newDesk(t, s, "draft")
 		scenario := d.a.Do(t, "POST", "/pis/scenarios", body{"policy_id": d.policy, "name": "hr", "attributes": body{"user.role": "hr"}}).Want(201).ID()

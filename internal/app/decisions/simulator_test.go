@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 const salaries = `package salaries
@@ -194,7 +193,6 @@ func TestSimulate(t *testing.T) {
 // says what a live decision says, whatever comes from the resource, the data
 // and the stored user.
 func TestSimulateAgrees(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		d := newDesk(t, s, "active")
 		id, _ := d.a.Do(t, "POST", "/users", body{
@@ -245,7 +243,6 @@ func TestSimulateAgrees(t *testing.T) {
 
 // TestSimulatorLists: what can be loaded, what a control reads, histories and scenarios.
 func TestSimulatorLists(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		d := newDesk(t, s, "active")
 		a := d.a
@@ -344,7 +341,6 @@ func TestSimulatorLists(t *testing.T) {
 // TestSimulatorRefuses: the simulator's own statuses and its error body; other
 // tenants, other environments, other people.
 func TestSimulatorRefuses(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		d := newDesk(t, s, "active")
 		a := d.a
@@ -421,7 +417,6 @@ func TestSimulatorRefuses(t *testing.T) {
 // TestSimulationExport: three files of a run, none with a secret of its input,
 // each with the checksum that can be computed.
 func TestSimulationExport(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		d := newDesk(t, s, "active")
 		leaky := d.control(body{"name": "=leaky", "rego_code": "package leaky\n\nreason := sprintf(\"no to %s\", [input.user.password])\n\ndeny if input.user.password == \"hunter2hunter2\"\n"})

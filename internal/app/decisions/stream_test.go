@@ -12,7 +12,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // told is a message of the event stream.
@@ -234,7 +233,6 @@ func ended(t *testing.T, s *apptest.Server) {
 
 // TestEventStreamReplica: what one replica changes, the clients of another are told.
 func TestEventStreamReplica(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.Postgres)
 	r := s.Replica(t)
 	l := mustListen(t, r.Admin, "", "")

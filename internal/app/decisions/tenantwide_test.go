@@ -6,13 +6,11 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestTenantWideIsSaid: wherever a control is made without a resource, the answer
 // says that it applies to every request; with one it does not.
 func TestTenantWideIsSaid(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	id := s.Admin.Do(t, "POST", "/resources", apptest.Body{"name": "r", "type": "api", "path": "/r", "environment": "sandbox"}).Want(201).Get("id")
 	const source = "package wide\n\nallow if input.user.id == \"ada\"\n"

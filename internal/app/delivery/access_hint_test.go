@@ -13,13 +13,11 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestRequestAccessInEachAnswer: a control says that its denials can be requested, and each way to ask for a decision says how. The
 // denials of another one cannot.
 func TestRequestAccessInEachAnswer(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, requestAccessInEachAnswer)
 }
 

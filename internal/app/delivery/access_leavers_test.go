@@ -7,14 +7,12 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestAccessOfLeavers: whoever is disabled or removed loses what was granted, by whichever
 // name, and what waits; it does not come back, and a later person with the same id has and
 // sees nothing of it.
 func TestAccessOfLeavers(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		w := newAccessWorld(t, s)
 		hour := body{"duration_seconds": 3600}
@@ -79,7 +77,6 @@ func TestAccessOfLeavers(t *testing.T) {
 // TestAccessOfRemovedResource: a grant ends with its resource, and does not hold for a later
 // one with the same name.
 func TestAccessOfRemovedResource(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		w := newAccessWorld(t, s)
 		granted, waiting := w.file(t, "ada"), w.file(t, "bob")

@@ -6,13 +6,11 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestAccessMessages: a channel hears of each request for access, and that it was decided,
 // whoever or whatever decided it. An agent that is removed keeps no grant.
 func TestAccessMessages(t *testing.T) {
-	fulltest.Only(t)
 	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) {
 			s := apptest.StartServer(t, backend, "GATEHOUSE_ALLOW_TARGETS=127.0.0.0/8")

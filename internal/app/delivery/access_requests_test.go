@@ -10,7 +10,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 const granted = `package granted
@@ -154,7 +153,6 @@ func testAccessRequests(t *testing.T, s *apptest.Server) {
 
 // TestGrantEndsWithoutTheServer: bouncers and stock OPAs get a grant, and end it by themselves.
 func TestGrantEndsWithoutTheServer(t *testing.T) {
-	fulltest.Only(t)
 	apptest.OPA(t)
 	w := newAccessWorld(t, apptest.StartServer(t, dbtest.SQLite))
 	apptest.Enforce(t, w.Admin, "sandbox")

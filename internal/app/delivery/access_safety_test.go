@@ -8,7 +8,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 const requests = "/access/v1/requests"
@@ -23,7 +22,6 @@ func answer(t *testing.T, r *apptest.Response, status int, code string) {
 
 // TestAccessIsolation: tenants and environments know nothing of each other's requests, and a subject does not approve their own.
 func TestAccessIsolation(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		w := newAccessWorld(t, s)
 		waiting, active := w.file(t, "ada"), w.file(t, "bob")
@@ -112,7 +110,6 @@ func atOnce(t *testing.T, sends ...func() (*apptest.Response, error)) map[int]in
 
 // TestAccessRaces: of contrary decisions at once one counts, and the audit has it once.
 func TestAccessRaces(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		w := newAccessWorld(t, s)
 		send := func(c *apptest.Client, path string, doc body) func() (*apptest.Response, error) {
@@ -162,7 +159,6 @@ func TestAccessRaces(t *testing.T) {
 
 // TestAccessHostileInput: bad values are refused with their place, bounds hold, and texts come back as they were sent.
 func TestAccessHostileInput(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		w := newAccessWorld(t, s)
 		file := func(subject, action, reason any) *apptest.Response {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // approvals is a tenant's approval system.
@@ -83,7 +82,6 @@ func (i item) answer(t *testing.T, s *apptest.Server, doc body) *apptest.Respons
 // TestApprovalQueue: an approval system decides requests for access by its callback. It grants
 // what was requested, once, and no more.
 func TestApprovalQueue(t *testing.T) {
-	fulltest.Only(t)
 	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) {
 			s := apptest.StartServer(t, backend, "GATEHOUSE_ALLOW_TARGETS=127.0.0.0/8")

@@ -8,7 +8,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // openGlass opens a break-glass grant of ada as an operator.
@@ -22,7 +21,6 @@ func (w *accessWorld) openGlass(t *testing.T, seconds int) int64 {
 // TestBreakGlassAtABouncer: a bouncer lets a request pass while a break-glass grant lasts, and
 // refuses it after the end, by itself.
 func TestBreakGlassAtABouncer(t *testing.T) {
-	fulltest.Only(t)
 	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) {
 			w := newAccessWorld(t, apptest.StartServer(t, backend))

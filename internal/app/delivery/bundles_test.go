@@ -15,7 +15,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // refusedRevision is what the convergence says of a sandbox bouncer.
@@ -43,7 +42,6 @@ func refusedRevision(t *testing.T, a *apptest.Client, id int64) (active, refused
 // bouncer takes signed bundles alone; the last good one stays, the refusal shows,
 // and what lies on the disk is held to the same key.
 func TestBouncerVerifiesBundles(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a, app := s.Admin, apptest.NewBackend(t, nil)
@@ -166,7 +164,6 @@ func TestHeadAndHosts(t *testing.T) {
 // TestAuditTellsWhy: the audit's reason of a decision at a bouncer is the server's
 // own word for it, and a refused token is no ALLOW; cache_ttl bounds what is reused.
 func TestAuditTellsWhy(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a, app, is := s.Admin, apptest.NewBackend(t, nil), apptest.NewIssuer(t)
@@ -241,7 +238,6 @@ func TestAuditTellsWhy(t *testing.T) {
 
 // TestApplicationGone: the record says so within moments, and that it is back.
 func TestApplicationGone(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin

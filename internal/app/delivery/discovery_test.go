@@ -10,7 +10,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // hosts gives the discovered resources of an environment, by host.
@@ -31,6 +30,7 @@ func hosts(t testing.TB, a *apptest.Client, env string) map[string]body {
 // registered, and finds it classified, among what needs attention, in the audit
 // and ready for a control that then takes effect.
 func TestDiscovery(t *testing.T) {
+	apptest.Inner(t)
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a, app := s.Admin, apptest.NewBackend(t, nil)
@@ -113,7 +113,6 @@ func reasonsOf(t testing.TB, a *apptest.Client, id int64) (out []string) {
 // TestDiscoveryOpensNothing: traffic to a host that nobody named makes it a resource, and
 // the control of a path of every host holds for it as before, at the bouncer and in the API.
 func TestDiscoveryOpensNothing(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a, app := s.Admin, apptest.NewBackend(t, nil)
@@ -147,7 +146,6 @@ func TestDiscoveryOpensNothing(t *testing.T) {
 // about an hour's budget of resources and no more, by the bouncer's count and by the server's;
 // text in a host name stays text; a bouncer that is told not to discover does not.
 func TestDiscoveryIsBounded(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a, app := s.Admin, apptest.NewBackend(t, nil)

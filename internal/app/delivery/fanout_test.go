@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // poller is a bouncer that only fetches its bundle.
@@ -75,7 +74,6 @@ func residentMiB(t testing.TB, pid int) float64 {
 // TestFanOut: a change reaches all parked bouncers, in 200 ms for the middle one
 // and a second for the last, and parked polls cost next to no memory.
 func TestFanOut(t *testing.T) {
-	fulltest.Only(t)
 	n := 500
 	if v := os.Getenv("GATEHOUSE_PARKED"); v != "" {
 		n, _ = strconv.Atoi(v)

@@ -7,14 +7,12 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestFloodsAreApart: a flood of one tenant, or in one environment, is counted
 // together. The same refusals of another tenant on the server, or in the other
 // environment, have entries of their own: nobody uses up another's share of the log.
 func TestFloodsAreApart(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	type source struct{ tenant, env string }

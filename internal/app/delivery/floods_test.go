@@ -13,7 +13,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // onDisk is how many bytes a folder takes.
@@ -33,7 +32,6 @@ func onDisk(t *testing.T, dir string) (n int64) {
 // TestFloods: refusals at the server, at a bouncer, and of callers without a
 // credential at the API do not fill the disk. The audit log holds how many there were.
 func TestFloods(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a, app := s.Admin, apptest.NewBackend(t, nil)

@@ -22,7 +22,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // bouncerIs waits until the record of a bouncer has the status and the detail.
@@ -40,7 +39,6 @@ func bouncerIs(t *testing.T, a *apptest.Client, id int64, status, detail string)
 // TestOPASigning: with the printed configuration a stock OPA verifies what is
 // signed; with another key it takes nothing, which the bouncer's record tells.
 func TestOPASigning(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
@@ -87,7 +85,6 @@ func anotherKey(t *testing.T) string {
 // take, a stock OPA of the day compiles, so this one is played: the words are
 // those of an OPA that does not know a built-in.
 func TestOPARefuses(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
@@ -168,7 +165,6 @@ mask["card"] := "last4" if count(input.user.roles) > 1
 // TestOPAParity: a stock OPA, the decision API and the API for OPA's clients give
 // the same decision, effect, reason and mask for generated inputs.
 func TestOPAParity(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
@@ -286,7 +282,6 @@ func TestOPAHealth(t *testing.T) {
 // TestOPABodies: what is no query is answered as a stock OPA does: the same
 // status, and a body with the same members.
 func TestOPABodies(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	root := *s.Admin

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 func only(user string) string {
@@ -16,7 +15,6 @@ func only(user string) string {
 
 // TestStockOPA walks an unmodified OPA through its life as a bouncer.
 func TestStockOPA(t *testing.T) {
-	fulltest.Only(t)
 	apptest.OPA(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
@@ -107,7 +105,6 @@ func TestStockOPA(t *testing.T) {
 // TestStockOPASigned: signed bundles are taken, and with another key refused for
 // all to see.
 func TestStockOPASigned(t *testing.T) {
-	fulltest.Only(t)
 	apptest.OPA(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin

@@ -18,7 +18,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // logTap stands between a bouncer and its server and reads the decision log.
@@ -117,7 +116,6 @@ func spooled(t *testing.T, dir string) string {
 // neither spools nor ships them, also after a restart without its server; with the
 // setting on again it does. What an audit level keeps is kept all the while.
 func TestReplayOffReachesBouncers(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a, app := s.Admin, apptest.NewBackend(t, nil)

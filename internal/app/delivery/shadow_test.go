@@ -16,7 +16,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // Controls of the bouncer's tests, each for the requests below its own path.
@@ -148,7 +147,6 @@ func slowest(t *testing.T, c *apptest.Client, path string) time.Duration {
 // TestEnforcementSwitch: sandbox enforces before production may; a bouncer acts
 // within a second; one bouncer is rolled back by its configuration, alone.
 func TestEnforcementSwitch(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a, app := s.Admin, apptest.NewBackend(t, nil)
@@ -197,7 +195,6 @@ func TestEnforcementSwitch(t *testing.T) {
 // TestNothingForeign: a bundle holds its bouncer's controls and resources, and
 // not a name, path, address or word of anybody else's.
 func TestNothingForeign(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin

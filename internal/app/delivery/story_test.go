@@ -18,7 +18,6 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // The two hosts of the story, which nobody registered.
@@ -209,7 +208,6 @@ func (s *story) spend(user string) (last *apptest.Response, request string) {
 
 // TestStory is the "done when", with real processes.
 func TestStory(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, server *apptest.Server) {
 		s := newStory(t, server)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // streaming is an application that echoes on /ws and on /events sends an event
@@ -49,7 +48,6 @@ func streaming(next chan string) http.HandlerFunc {
 // TestStreams: WebSocket and events pass through a bouncer as they come, are
 // decided on, and Ctrl-C ends the bouncer within ten seconds though they go on.
 func TestStreams(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	next := make(chan string)
@@ -116,7 +114,6 @@ func TestStreams(t *testing.T) {
 // TestServerStopsWithParkedPolls: Ctrl-C ends the server within ten seconds
 // while bouncers' polls are parked at it.
 func TestServerStopsWithParkedPolls(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	fleet := newFleet(t, s, 20)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // batchSize is how many controls one deployment of the crash test has.
@@ -18,7 +17,6 @@ const batchSize = 12
 // TestKilledDeployments kills the server under deployments (F2): of each, all
 // controls are there afterwards or none, and all of those that were acknowledged.
 func TestKilledDeployments(t *testing.T) {
-	fulltest.Only(t)
 	rounds := 3
 	if testing.Short() {
 		rounds = 2

@@ -11,7 +11,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // ideRow is a deployment as the service tells it.
@@ -114,7 +113,6 @@ func (p *pusher) count() int { p.mu.Lock(); defer p.mu.Unlock(); return len(p.ac
 // its row says which, and no row stays in progress; a delivery that comes again
 // is answered, and is then there.
 func TestKilledPushes(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		t.Run(backend, func(t *testing.T) {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // lspClient is an editor that started `gatehouse lsp`.
@@ -185,7 +184,6 @@ func TestLanguageServer(t *testing.T) {
 // TestLanguageServerKnowsResources: with a server, attributes of its resources
 // are offered.
 func TestLanguageServerKnowsResources(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	s.Admin.Do(t, "POST", "/resources", apptest.Body{"name": "Orders", "type": "api", "path": "/orders/**", "methods": []string{"GET"}, "attributes": apptest.Body{"cost_centre": "c-17"}}).Want(201)
 	s.Admin.Do(t, "POST", "/policies", apptest.Body{"name": "roles", "kind": "library", "status": "active", "rego_code": "package lib.roles\n\nstaff(u) if u.role == \"staff\"\n"}).Want(201)

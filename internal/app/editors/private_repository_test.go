@@ -12,7 +12,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // private puts the repository behind HTTP Basic. What it refuses it says with
@@ -45,7 +44,6 @@ func (g *gitHost) push(s *apptest.Server, path, url, commit string) *apptest.Res
 // TestRepositoryPrivate: a private repository is fetched with its access token,
 // which nobody but its host ever sees; what the host refuses is said plainly.
 func TestRepositoryPrivate(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	const right, wrong = "right-token-canary-7f", "wrong-token-canary-9d"
 	g := newGitHost(t)
@@ -147,7 +145,6 @@ func shows(t *testing.T, what, text string) {
 // TestRepositoryRedirect: a redirect to another host is not followed, with or
 // without the token, at either step of a fetch.
 func TestRepositoryRedirect(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	g, other := newGitHost(t), newGitHost(t)
 	s := apptest.StartServer(t, dbtest.SQLite, g.env()...)
@@ -174,7 +171,6 @@ func TestRepositoryRedirect(t *testing.T) {
 // TestRepositorySHA256: a repository whose objects are named by SHA-256 is
 // refused in so many words, by the commit's id and by what the host says.
 func TestRepositorySHA256(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	g := newGitHost(t)
 	s := apptest.StartServer(t, dbtest.SQLite, g.env()...)

@@ -22,7 +22,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 const hookSecret = "a-secret-of-the-repository"
@@ -169,7 +168,6 @@ func policyNames(t *testing.T, s *apptest.Server) map[string]string {
 // TestRepositoryWebhook: what a real repository pushes is in sandbox, from each
 // kind of sender.
 func TestRepositoryWebhook(t *testing.T) {
-	fulltest.Only(t)
 	g := newGitHost(t)
 	s := apptest.StartServer(t, dbtest.SQLite, g.env()...)
 	first := g.commit(map[string]string{
@@ -249,7 +247,6 @@ func TestRepositoryWebhook(t *testing.T) {
 
 // TestDeploymentInProgress: a deployment is watched until it ends.
 func TestDeploymentInProgress(t *testing.T) {
-	fulltest.Only(t)
 	g := newGitHost(t)
 	s := apptest.StartServer(t, dbtest.SQLite, g.env()...)
 	first := g.commit(map[string]string{"orders.rego": "package orders\n\nallow if input.user.id == \"ada\"\n"})
@@ -302,7 +299,6 @@ func TestDeploymentInProgress(t *testing.T) {
 // TestWebhookSignatures: what is not signed as it should be is refused, with one
 // answer, and nothing is done.
 func TestWebhookSignatures(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		path := hook(t, s, s.Admin, apptest.Body{"name": "inline", "url": "https://git.example.com/controls.git", "secret": hookSecret})
 		body := []byte(`{"repository_url":"https://git.example.com/controls","event_type":"push","policy_files":[{"path":"a.rego","content":"package a\n\nallow if true\n"}]}`)
@@ -357,7 +353,6 @@ func TestWebhookSignatures(t *testing.T) {
 // TestWebhookCallsNobodyInside: an address that may not be called is refused
 // without a connection, when it is saved and when it is sent.
 func TestWebhookCallsNobodyInside(t *testing.T) {
-	fulltest.Only(t)
 	var hits atomic.Int64
 	canary := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	canary.Config.ConnState = func(_ net.Conn, _ http.ConnState) { hits.Add(1) }
@@ -384,7 +379,6 @@ func TestWebhookCallsNobodyInside(t *testing.T) {
 
 // TestEditorDoors: what each editor endpoint answers.
 func TestEditorDoors(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		good, bad := "package orders\n\n# Who may.\nallow if input.user.id == \"ada\"\n", "package orders\n\nallow { startwith(\"a\", 1) }\n"
 		a := func(body apptest.Body) *apptest.Response {
@@ -473,7 +467,6 @@ func TestEditorDoors(t *testing.T) {
 // TestRepositoryRegistration: what is stored is never shown, and a token does not
 // follow to another host.
 func TestRepositoryRegistration(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		draft := apptest.Body{"name": "controls", "url": "https://git.example.com/a.git", "secret": hookSecret, "access_token": "token-canary-1"}
 		made := s.Admin.Do(t, "POST", "/ide-integration/repositories", draft).Want(201)

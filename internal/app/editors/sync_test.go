@@ -14,6 +14,7 @@ import (
 // TestRepositorySync: a sync by hand deploys what the branch points to, names the
 // commit and, of what cannot be deployed, the file and the line.
 func TestRepositorySync(t *testing.T) {
+	apptest.Inner(t)
 	t.Parallel()
 	g := newGitHost(t)
 	s := apptest.StartServer(t, dbtest.SQLite, g.env()...)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // outside is the control of the story as its author first writes it, and right.
@@ -27,7 +26,6 @@ const (
 // stands in the way of its promotion until the threshold allows it, and an
 // auditor gets the report of a simulation.
 func TestWorkbench(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	g := newGitHost(t)
 	s := apptest.StartServer(t, dbtest.SQLite, g.env()...)

@@ -11,14 +11,12 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestBackupHasTheSpool: decisions that wait to be stored when a backup is taken
 // are in it. A server that is started on it, and killed while it stores them,
 // has each of them in its log once.
 func TestBackupHasTheSpool(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	ask := func() string {
@@ -68,7 +66,6 @@ func TestBackupHasTheSpool(t *testing.T) {
 // backup that is taken before the log has said it. The server that is started on the
 // copy says it, once, also when it is killed.
 func TestBackupHasTheMissing(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite, "GATEHOUSE_SPOOL_BYTES=16777216", "GATEHOUSE_AUDIT=best_effort")
 	s.Admin.Do(t, "POST", "/tenants", body{"id": "acme", "name": "Acme"}).Want(201)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // figures are a server's metrics without labels, by name.
@@ -98,7 +97,6 @@ func bulk(t *testing.T, c *apptest.Client, path string, n int) (status int, perm
 // before permits, and at the ceiling decisions are refused. A server that is killed
 // there holds its ceiling when it starts again, and loses no permitted decision.
 func TestSpoolAtItsCeiling(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	const ceiling = 16 << 20
 	s := apptest.StartServer(t, dbtest.SQLite, fmt.Sprint("GATEHOUSE_SPOOL_BYTES=", ceiling))

@@ -9,14 +9,12 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestKilled (F1): ten kill -9 under load of writes and decisions. What was
 // acknowledged is there afterwards: each resource with its audit entry, each
 // decision in the log, once.
 func TestKilled(t *testing.T) {
-	fulltest.Only(t)
 	rounds := 10
 	if testing.Short() {
 		rounds = 3

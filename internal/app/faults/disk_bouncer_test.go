@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // logPart is the decision log's part of a bouncer's readiness.
@@ -26,7 +25,6 @@ type logPart struct {
 // held back; when that is used up its posture says what requests do, readiness
 // and status say so, and the log says how many decisions are missing.
 func TestBouncerDiskFull(t *testing.T) {
-	fulltest.Only(t)
 	for _, posture := range []string{"required", "best_effort"} {
 		t.Run(posture, func(t *testing.T) {
 			t.Parallel()

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // audit is the decision log's part of /health, or of /health/ready.
@@ -67,6 +66,7 @@ func until(t *testing.T, s *apptest.Server, what string, holds func(status int, 
 // TestTroubleAtTheStart: a problem that is there when the server starts raises its alert,
 // and one that is not there says nothing in the log.
 func TestTroubleAtTheStart(t *testing.T) {
+	apptest.Inner(t)
 	t.Parallel()
 	s := apptest.StartServerIn(t, apptest.SmallDisk(t, "48m"), fmt.Sprint("GATEHOUSE_DISK_RESERVE=", 30<<20))
 	apptest.Eventually(t, 30*time.Second, func() error {
@@ -85,7 +85,6 @@ func TestTroubleAtTheStart(t *testing.T) {
 // When that is used up the posture says what decisions do, readiness and health
 // say so, and all heals by itself once there is room.
 func TestDiskFull(t *testing.T) {
-	fulltest.Only(t)
 	for _, posture := range []string{"required", "best_effort"} {
 		t.Run(posture, func(t *testing.T) {
 			t.Parallel()

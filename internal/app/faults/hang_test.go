@@ -12,7 +12,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/cache/cachetest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // faultProxy passes TCP connections on to a target, until it hangs: then it keeps
@@ -93,7 +92,6 @@ func (p *faultProxy) resume() {
 // decisions go on, of people who were never seen too and after a change that could
 // not be read; readiness says no at once, and writes end.
 func TestStoreThatHangs(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	cfg := dbtest.Config(t, dbtest.Postgres)
 	u, err := url.Parse(cfg.URL)
@@ -146,7 +144,6 @@ func TestStoreThatHangs(t *testing.T) {
 // decisions and sign-in go on without waiting for it, the server is ready and says
 // that it counts alone, and it uses Redis again when that answers.
 func TestRedisThatHangs(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	u, err := url.Parse(cachetest.Start(t).URL())
 	if err != nil {

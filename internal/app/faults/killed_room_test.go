@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestBouncerKilledWithoutRoom kills a bouncer whose log takes nothing more, because
@@ -16,7 +15,6 @@ import (
 // What passed and was answered is in the log once, or among those that the log says
 // are missing: a kill forgets none of these.
 func TestBouncerKilledWithoutRoom(t *testing.T) {
-	fulltest.Only(t)
 	for _, posture := range []string{"required", "best_effort"} {
 		for _, why := range []string{"disk", "ceiling"} {
 			t.Run(posture+"/"+why, func(t *testing.T) {
@@ -135,7 +133,6 @@ func bouncerKilledWithoutRoom(t *testing.T, posture, why string) {
 // decides, and starts it again on the full disk. What was answered is in the log
 // once, or among those that the log says are missing, and the chain verifies.
 func TestKilledOnFullDisk(t *testing.T) {
-	fulltest.Only(t)
 	for _, posture := range []string{"required", "best_effort"} {
 		t.Run(posture, func(t *testing.T) {
 			t.Parallel()

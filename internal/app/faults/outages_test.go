@@ -12,7 +12,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // notBelow permits all but what is below a path.
@@ -49,7 +48,6 @@ func decides(t *testing.T, b *apptest.BouncerProcess, open, closed string) {
 // does so after its own restart, too; it catches up within ten seconds once the
 // server is back, and then no decision is missing in the log.
 func TestCutOff(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	b, _, policy := guarded(t, s, nil)
@@ -83,7 +81,6 @@ func TestCutOff(t *testing.T) {
 // TestMaxStale (F8): with configuration.max_stale, a bouncer that was cut off
 // for longer refuses, and says so; while it is in touch it is never stale.
 func TestMaxStale(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	b, _, _ := guarded(t, s, body{"configuration": body{"max_stale": "3s"}})
@@ -111,7 +108,6 @@ func TestMaxStale(t *testing.T) {
 // everything and is not ready; told to start in shadow, it passes everything and
 // logs it. Once the server is there it decides.
 func TestFirstStart(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	app := apptest.NewBackend(t, nil)
@@ -157,7 +153,6 @@ func TestFirstStart(t *testing.T) {
 // TestDiskCopy (F10): a saved bundle that is not what was saved is not used: the
 // bouncer fetches another, and refuses everything until it has one.
 func TestDiskCopy(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	b, app, _ := guarded(t, s, nil)
@@ -216,7 +211,6 @@ func TestDiskCopy(t *testing.T) {
 // TestDecisionsSurvive: kill -9 of the bouncer and of the server under load;
 // every request that was answered is in the log once, and none twice.
 func TestDecisionsSurvive(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		b, _, _ := guarded(t, s, nil)
@@ -301,7 +295,6 @@ func TestDecisionsSurvive(t *testing.T) {
 // removed or whose tenant is suspended gets nothing within five seconds, which
 // shows on both sides. It goes on enforcing what it has: nothing opens.
 func TestCredentialEnds(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	b, app, policy := guarded(t, s, nil)
@@ -352,7 +345,6 @@ func TestCredentialEnds(t *testing.T) {
 // TestSuspendedTenant: the bouncers of a tenant that is suspended get nothing
 // within five seconds, enforce what they have, and are back when it is.
 func TestSuspendedTenant(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	inside := *s

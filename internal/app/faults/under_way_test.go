@@ -9,14 +9,12 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestCallsUnderWayWhenTheStoreHangs: lists, single reads and changes that are under
 // way when PostgreSQL stops to answer end within their deadline, as 503, and so do
 // those that come afterwards. When it answers again, so does everything.
 func TestCallsUnderWayWhenTheStoreHangs(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	u, err := url.Parse(dbtest.Config(t, dbtest.Postgres).URL)
 	if err != nil {

@@ -10,13 +10,11 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestAgentUsage: what an agent did through a bouncer, for a person and for itself, and by the
 // API, is counted with its tools and tokens, and once.
 func TestAgentUsage(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a, is := s.Admin, apptest.NewIssuer(t)

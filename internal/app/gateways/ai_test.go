@@ -12,14 +12,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/cache/cachetest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/template"
 )
 
 // TestTokenBudgetRunsOut: a budget by the resource's tier, two bouncers of one
 // application, and what the model said it used.
 func TestTokenBudgetRunsOut(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	catalogue, err := template.Load()
@@ -65,7 +63,6 @@ func TestTokenBudgetRunsOut(t *testing.T) {
 // TestDestructiveToolIsAudited: the refused call of a tool stands in the audit
 // with its arguments.
 func TestDestructiveToolIsAudited(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	catalogue, err := template.Load()
@@ -93,7 +90,6 @@ func TestDestructiveToolIsAudited(t *testing.T) {
 
 // TestBudgetIsShared: two bouncers with one Redis hold a limit together.
 func TestBudgetIsShared(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	redis := cachetest.Start(t)
 	s := apptest.StartServer(t, dbtest.SQLite)

@@ -11,13 +11,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestGatewayAnswers: an application behind a gateway that is configured as its
 // page shows cannot write the bouncer's own headers to the client.
 func TestGatewayAnswers(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin

@@ -9,6 +9,7 @@ import (
 
 // TestBouncerAsCaller: what a bouncer is told of itself is what its record says.
 func TestBouncerAsCaller(t *testing.T) {
+	apptest.Inner(t)
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		s := apptest.StartServer(t, backend)
 		made := s.Admin.Do(t, "POST", "/bouncers", body{"name": "edge", "environment": "sandbox", "hostname": "127.0.0.1", "port": 8080}).Want(201)

@@ -11,14 +11,12 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestCredentials: an application gets the credential that is configured, and never
 // its caller's token; the credential is nowhere to be read, and is there after a
 // restart without the server.
 func TestCredentials(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a, app, is := s.Admin, apptest.NewBackend(t, nil), apptest.NewIssuer(t)
@@ -135,7 +133,6 @@ func TestCredentials(t *testing.T) {
 // a client with a key of its own is let through with it; and a token is handed on
 // where that is asked for.
 func TestTokenHeader(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a, app, is := s.Admin, apptest.NewBackend(t, nil), apptest.NewIssuer(t)

@@ -13,7 +13,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // page gives the first block of a language in a document of docs/integrations.
@@ -136,7 +135,6 @@ var gateways = map[string]func(t *testing.T, bouncer, app string) string{"nginx"
 // TestGateways runs the configurations that the documents show, as they stand,
 // in a real nginx, Caddy and Traefik, with a real bouncer beside them.
 func TestGateways(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a, app, is := s.Admin, apptest.NewBackend(t, nil), apptest.NewIssuer(t)

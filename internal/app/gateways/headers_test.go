@@ -14,7 +14,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // spellings are the ways to write a header's name that a receiver may fold into it.
@@ -39,7 +38,6 @@ func folded(name string) string {
 // comes through a gateway that is configured as its page shows, in any spelling;
 // others do. TestReservedHeadersDoNotPass of package enforce holds the bouncer itself to it.
 func TestGatewayHeaders(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a, app := s.Admin, apptest.NewBackend(t, nil)

@@ -124,7 +124,6 @@ func load(ctx context.Context, url string, rate int) (sent, failed int64, last s
 // TestRollingRestarts: replicas of a bouncer restart one after the other, under load, behind a real
 // nginx, and no request is lost.
 func TestRollingRestarts(t *testing.T) {
-	fulltest.Only(t)
 	restarts, rate := fulltest.Rounds(2, 20), fulltest.Rounds(200, 1000)
 	if !fulltest.Run() && testing.Short() {
 		t.Skip("restarts take seconds")
@@ -164,7 +163,6 @@ func TestRollingRestarts(t *testing.T) {
 // TestServerLeaves: a server that is told to stop is not ready at once, still answers requests and
 // closes their connections, and then stops without an error.
 func TestServerLeaves(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite, "GATEHOUSE_STOP_DELAY=2s")
 	s.Interrupt()

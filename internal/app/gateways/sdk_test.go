@@ -18,7 +18,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/template"
 )
 
@@ -125,7 +124,6 @@ func providers(w http.ResponseWriter, r *http.Request) {
 // TestOfficialSDKs: the TypeScript SDKs of OpenAI, Anthropic and MCP run unchanged
 // through a bouncer with the templates of their resources, also over masks.
 func TestOfficialSDKs(t *testing.T) {
-	fulltest.Only(t)
 	if testing.Short() {
 		t.Skip("installs packages")
 	}

@@ -10,14 +10,12 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/template"
 )
 
 // TestTemplates: each shipped template, fetched for a resource and created
 // unchanged, does its job on its example traffic.
 func TestTemplates(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	catalogue, err := template.Load()
 	if err != nil {
@@ -136,7 +134,6 @@ func object(v any) map[string]any {
 // TestTemplateFollowsEnrichment: a change of the enrichment counts without an
 // edit of the control; and what the catalogue refuses.
 func TestTemplateFollowsEnrichment(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a, asker := s.Admin, s.Key(t, s.Admin, "sandbox", "decisions:read")
 	resource := a.Do(t, "POST", "/resources", body{

@@ -14,7 +14,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/template"
 )
 
@@ -45,7 +44,6 @@ type roadshow struct {
 // a bouncer: in shadow mode the answers are the application's and the log says
 // what would have been; in enforce mode it is so.
 func TestTemplateTraffic(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	r := &roadshow{T: t, s: apptest.StartServer(t, dbtest.SQLite), is: apptest.NewIssuer(t), ids: map[string]int64{}}
 	app := apptest.NewBackend(t, func(w http.ResponseWriter, req *http.Request) { r.answer(w, req) })

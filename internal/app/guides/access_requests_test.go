@@ -7,12 +7,10 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestAccessRequestsGuide pastes docs/access-requests.md into a shell.
 func TestAccessRequestsGuide(t *testing.T) {
-	fulltest.Only(t)
 	text, err := os.ReadFile("../../../docs/access-requests.md")
 	if err != nil {
 		t.Fatal(err)

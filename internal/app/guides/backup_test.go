@@ -9,13 +9,11 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestBackupGuide pastes docs/operations/backup.md: a copy taken under load is
 // a data directory that a new server serves, with its audit unbroken.
 func TestBackupGuide(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	for _, name := range []string{"a", "b", "c"} {
 		s.Admin.Do(t, "POST", "/resources", body{"name": name, "type": "api", "path": "/" + name}).Want(201)

@@ -13,12 +13,10 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestDataSourcesGuide pastes docs/data-sources.md into a shell, and uses its control.
 func TestDataSourcesGuide(t *testing.T) {
-	fulltest.Only(t)
 	text, err := os.ReadFile("../../../docs/data-sources.md")
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // started are the commands that go on until they are stopped.
@@ -21,7 +20,6 @@ var started = regexp.MustCompile(`(?m)^gatehouse (server|bouncer)$`)
 // TestDeployingGuide pastes docs/operations/deploying.md into a shell: a server
 // and a bouncer as an operator would start them, enforcement, recovery.
 func TestDeployingGuide(t *testing.T) {
-	fulltest.Only(t)
 	text, err := os.ReadFile("../../../docs/operations/deploying.md")
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,8 @@ import (
 // delivers it; the bouncer enforces it; each decision is in the audit; the
 // control is promoted.
 func TestMainJob(t *testing.T) {
-	apptest.Both(t, func(t *testing.T, s *apptest.Server) {
+	apptest.Inner(t)
+	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		upstream, seen := apptest.Application(t)
 		a := s.Admin
 		a.Do(t, "PUT", "/environments/sandbox/enforcement", body{"mode": "enforce"}).Want(200)

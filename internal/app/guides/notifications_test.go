@@ -13,13 +13,11 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
 // TestNotificationsGuide pastes docs/notifications.md into a shell.
 func TestNotificationsGuide(t *testing.T) {
-	fulltest.Only(t)
 	text, err := os.ReadFile("../../../docs/notifications.md")
 	if err != nil {
 		t.Fatal(err)

@@ -7,12 +7,10 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestOEMGuide pastes docs/oem.md into a shell.
 func TestOEMGuide(t *testing.T) {
-	fulltest.Only(t)
 	text, err := os.ReadFile("../../../docs/oem.md")
 	if err != nil {
 		t.Fatal(err)

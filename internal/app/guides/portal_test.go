@@ -11,13 +11,11 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestPortalGuide pastes the steps of the developer portal's first guide, and those
 // that register a bouncer and enforce, into one shell: they do what the guide says.
 func TestPortalGuide(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	steps, err := filepath.Glob("../../devdocs/guides/code/first-control-*.sh")
 	if err != nil || len(steps) != 6 {

@@ -11,12 +11,10 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestReplayGuide pastes docs/replay.md into a shell, command by command.
 func TestReplayGuide(t *testing.T) {
-	fulltest.Only(t)
 	t.Parallel()
 	text, err := os.ReadFile("../../../docs/replay.md")
 	if err != nil {

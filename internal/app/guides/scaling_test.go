@@ -9,13 +9,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cache/cachetest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestScalingGuide pastes docs/operations/scaling.md into a shell: two servers
 // on PostgreSQL and Redis with one key. A change at one decides at the other.
 func TestScalingGuide(t *testing.T) {
-	fulltest.Only(t)
 	text, err := os.ReadFile("../../../docs/operations/scaling.md")
 	if err != nil {
 		t.Fatal(err)

@@ -7,12 +7,10 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestSCIMGuide pastes docs/scim.md into a shell.
 func TestSCIMGuide(t *testing.T) {
-	fulltest.Only(t)
 	text, err := os.ReadFile("../../../docs/scim.md")
 	if err != nil {
 		t.Fatal(err)

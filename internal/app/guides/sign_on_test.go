@@ -7,12 +7,10 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestSignOnGuide pastes docs/sign-on.md into a shell, with a real provider.
 func TestSignOnGuide(t *testing.T) {
-	fulltest.Only(t)
 	text, err := os.ReadFile("../../../docs/sign-on.md")
 	if err != nil {
 		t.Fatal(err)

@@ -11,12 +11,10 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestSimulatorGuide pastes docs/simulator.md into a shell.
 func TestSimulatorGuide(t *testing.T) {
-	fulltest.Only(t)
 	text, err := os.ReadFile("../../../docs/simulator.md")
 	if err != nil {
 		t.Fatal(err)

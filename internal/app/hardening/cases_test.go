@@ -20,7 +20,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/dnstest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // baseDomain is the domain whose subdomains are tenants of the server under test.
@@ -33,7 +32,6 @@ const baseDomain = "gatehouse.test"
 // all operations takes them from the served document, so that a new operation
 // is held to the same cases from its first day.
 func TestHardening(t *testing.T) {
-	fulltest.Only(t)
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		t.Run(backend, func(t *testing.T) {
 			dns := dnstest.Start(t)

@@ -12,13 +12,11 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestEditorSocketEnds: what ends a credential ends its sockets: within a second
 // on this replica, whether they speak or not, and within five on another.
 func TestEditorSocketEnds(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		r := newRig(t, s)
 		p := r.tenant(t, "Editors")
@@ -77,7 +75,6 @@ func TestEditorSocketEnds(t *testing.T) {
 // TestEditorSocketShutdown: a server that ends says so to its sockets, and does
 // not wait for those that do not listen.
 func TestEditorSocketShutdown(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	me := apptest.OwnID(t, s.Admin)
 	good, _ := apptest.DialEditor(t, s, s.Admin, me, nil)

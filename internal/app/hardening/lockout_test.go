@@ -8,7 +8,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestLockout: behind a balancer that is trusted, ten wrong guesses lock the pair
@@ -16,7 +15,6 @@ import (
 // address nor another account at that one. The audit has the client's address,
 // which only a trusted balancer may name. A flood from one address is bounded.
 func TestLockout(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite, "GATEHOUSE_TRUSTED_PROXIES=127.0.0.0/8, 2001:db8::1")
 	for _, name := range []string{"ada", "bea"} {
 		s.Admin.Do(t, "POST", "/users", body{"username": name, "email": name + "@example.com", "password": apptest.Password, "roles": []string{"viewer"}}).Want(201)

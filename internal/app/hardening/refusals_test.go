@@ -11,7 +11,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // document is what a test reads of the OpenAPI document.
@@ -82,6 +81,7 @@ func TestOneSpellingOfIDs(t *testing.T) {
 // TestNeeded: what a record cannot be without is not taken away, and what is missing
 // in a request is told, each in the form of its area.
 func TestNeeded(t *testing.T) {
+	apptest.Inner(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
 	at := fmt.Sprintf("/bouncers/%d", a.Do(t, "POST", "/bouncers", body{"name": "b", "hostname": "h", "port": 80}).Want(201).ID())
@@ -126,7 +126,6 @@ func TestNeeded(t *testing.T) {
 // TestSimulationsOfOthers: the history of a control shows that others ran it. What
 // they put in is for those who read the audit.
 func TestSimulationsOfOthers(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
 	id := a.Do(t, "POST", "/policies", body{"name": "p", "rego_code": "package p\n\nallow if input.user.id == \"ada\"\n"}).Want(201).ID()

@@ -14,6 +14,7 @@ import (
 // tenant's settings is told with the nearest name, on create and on update; what
 // is stored already can be read and sent back.
 func TestUnknownMembersOfOpenObjects(t *testing.T) {
+	apptest.Inner(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		bouncer := body{"name": "edge", "hostname": "edge.example", "port": 8443}

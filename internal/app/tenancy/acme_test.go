@@ -73,7 +73,6 @@ func explain(t *testing.T, s *apptest.Server, ca *apptest.Pebble) {
 // anything, by each type of challenge, and a new one before it ends. Any replica answers the
 // challenge, and all show the certificate.
 func TestACME(t *testing.T) {
-	fulltest.Only(t)
 	for _, c := range []struct {
 		backend, method string
 		full            bool
@@ -177,7 +176,6 @@ func noKeyOnDisk(t *testing.T, dir string) {
 // TestACMEFails: an order that fails is told to the tenant and tried again, by another
 // challenge; what one tenant may order is bounded, and another's orders are its own.
 func TestACMEFails(t *testing.T) {
-	fulltest.Only(t)
 	dns, l, plain := dnstest.Start(t), apptest.NewTLSListener(t, "gate.test"), freeport.Addr(t)
 	ca := apptest.StartPebble(t, plain, freeport.Addr(t), 90*24*time.Hour) // nobody answers tls-alpn-01
 	s := apptest.StartTLSServerAt(t, dbtest.SQLite, plain, l, "GATEHOUSE_BASE_DOMAIN=gate.test", "GATEHOUSE_DNS_SERVER="+dns.Addr, "GATEHOUSE_ACME_DIRECTORY="+ca.Directory,

@@ -9,13 +9,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/dnstest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestDomainChecks: a domain that leads elsewhere opens an alert and keeps serving; one that
 // leads here again resolves it; a resolver that fails changes nothing.
 func TestDomainChecks(t *testing.T) {
-	fulltest.Only(t)
 	dns := dnstest.Start(t)
 	s := apptest.StartServer(t, dbtest.SQLite, "GATEHOUSE_BASE_DOMAIN=gate.test", "GATEHOUSE_DNS_SERVER="+dns.Addr, "GATEHOUSE_DOMAIN_INTERVAL=100ms")
 	acme, other := found(t, s, body{"name": "Acme"}), found(t, s, body{"name": "Other"})

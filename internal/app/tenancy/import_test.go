@@ -7,13 +7,11 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestPeopleAsSubjects: a person may have the id of an application's own directory,
 // and a decision by that id knows the person.
 func TestPeopleAsSubjects(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		acme, other := found(t, s, body{"name": "Acme"}), found(t, s, body{"name": "Other"})
 		const id = "acct:Ann+1@acme.example"

@@ -6,13 +6,11 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestIDsAreNotInherited: whoever gets the id of a person who was removed gets nothing
 // else of theirs: no credential, no roles, no document, no simulation, no answer.
 func TestIDsAreNotInherited(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		acme := found(t, s, body{"name": "Acme"})
 		person := func(name, role string) *apptest.Client {

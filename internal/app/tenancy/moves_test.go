@@ -14,7 +14,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // deployment is what a test looks at.
@@ -168,7 +167,6 @@ func (l *load) complete(t testing.TB, s *apptest.Server, c company) {
 // TestMovesUnderLoad: a tenant moves between stores of both kinds while it is used: no
 // acknowledged write is lost, no decision is refused, the logs' chains hold, and the ids go on.
 func TestMovesUnderLoad(t *testing.T) {
-	fulltest.Only(t)
 	setting, dir := regions(t)
 	s := apptest.StartServer(t, dbtest.SQLite, setting, "GATEHOUSE_DEPLOY_KEEP=0s", "GATEHOUSE_BASE_DOMAIN=gate.test")
 	c := found(t, s, body{"name": "Mover", "region": fileRegion})
@@ -214,7 +212,6 @@ func TestMovesUnderLoad(t *testing.T) {
 // TestMovesWithoutRegions: on a deployment without further settings, a tenant moves to any
 // region, also to the one that it is in; its purge leaves nothing.
 func TestMovesWithoutRegions(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		c := found(t, s, body{"name": "Mover"})
 		apptest.Activate(t, c.admin, "open", "production", "package p\n\nallow := true\n", nil)
@@ -258,7 +255,6 @@ func TestMovesWithoutRegions(t *testing.T) {
 // TestMovesThroughKills: a server that is killed in any phase of a move goes on after its next
 // start, and has everything that was acknowledged.
 func TestMovesThroughKills(t *testing.T) {
-	fulltest.Only(t)
 	setting, _ := regions(t)
 	s := apptest.StartServer(t, dbtest.SQLite, setting)
 	c := found(t, s, body{"name": "Mover", "region": fileRegion})
@@ -297,7 +293,6 @@ func TestMovesThroughKills(t *testing.T) {
 
 // TestMoveToARegionThatIsDown: the move fails with a reason, and the tenant is as it was.
 func TestMoveToARegionThatIsDown(t *testing.T) {
-	fulltest.Only(t)
 	setting, dir := regions(t)
 	s := apptest.StartServer(t, dbtest.SQLite, setting)
 	c := found(t, s, body{"name": "Mover", "region": serverRegion})
@@ -321,7 +316,6 @@ func TestMoveToARegionThatIsDown(t *testing.T) {
 // TestMoveWithoutData: the tenant starts empty, its credentials end, and its controls no
 // longer decide, also in a server that had them in memory.
 func TestMoveWithoutData(t *testing.T) {
-	fulltest.Only(t)
 	setting, _ := regions(t)
 	s := apptest.StartServer(t, dbtest.SQLite, setting)
 	c := found(t, s, body{"name": "Mover", "region": fileRegion})

@@ -6,7 +6,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // oemOf is a client of the API for vendors, with a key.
@@ -89,7 +88,6 @@ func TestVendorProvisions(t *testing.T) {
 // TestDeletedTenantsAreBounded: a vendor that makes and deletes tenants in turn does not get
 // more stores than it may have tenants, beyond a few; a purge makes room.
 func TestDeletedTenantsAreBounded(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		_, vendor := registered(t, s, body{"name": "Widgets", "max_tenants": 1})
 		create := func() *apptest.Response {

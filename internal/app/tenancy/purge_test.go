@@ -23,7 +23,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/cache/cachetest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // purgeMark is in everything that the test stores for the tenant to be purged, and in its
@@ -44,7 +43,6 @@ var systemTables = map[string][]string{
 // and each system table that names tenants; purges it; and looks in all tables, files,
 // schemas, roles and keys of Redis for its id, its name and what was stored.
 func TestPurgeLeavesNothing(t *testing.T) {
-	fulltest.Only(t)
 	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) {
 			redis := cachetest.Start(t)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // request is a request that can be sent from any goroutine.
@@ -104,7 +103,6 @@ func collectLimits(v any, out map[string]bool) {
 // and makes nothing; with room for one, only one of many requests at once gets it, over all
 // servers of the deployment; with room for one, a request for two gets none.
 func TestQuotasHold(t *testing.T) {
-	fulltest.Only(t)
 	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) {
 			s := apptest.StartServer(t, backend, loopback)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestDirectoryToken: a token works on the SCIM operations of its tenant and nowhere else,
@@ -88,7 +87,6 @@ func TestDirectoryToken(t *testing.T) {
 // TestDirectoryGivesNoMore: a directory gives what the settings name, and nobody puts more
 // into the settings than they hold.
 func TestDirectoryGivesNoMore(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		d := provisioned(t, s, "Acme", body{"role_map": body{"staff": []string{"viewer"}}})
 		d.admin.Do(t, "POST", "/users", body{"id": "boss", "username": "boss", "email": "boss@acme.example", "roles": []string{"admin"}}).Want(201)
@@ -163,7 +161,6 @@ func TestDirectoryGivesNoMore(t *testing.T) {
 // TestDirectoryRequests: what cannot be is refused in SCIM's own form, lists have pages, and
 // two requests at once leave one person.
 func TestDirectoryRequests(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		d := provisioned(t, s, "Acme", body{})
 		for i := range 7 {
@@ -262,7 +259,6 @@ func TestDirectoryRequests(t *testing.T) {
 // TestDirectoryAndProvider: a person whom the directory added signs in at the provider by
 // their subject where the tenant wants it, and never by their address alone.
 func TestDirectoryAndProvider(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		idp := newProvider(t)
 		acme := configured(t, s, "Acme", idp, body{"role_claim": "groups", "role_map": body{"all": []string{"auditor"}}, "department_claim": "dept"})
@@ -307,7 +303,6 @@ func TestDirectoryAndProvider(t *testing.T) {
 // TestDirectoryPagesAreBounded: a page of large groups, or of people in many groups, ends
 // before it has too many members, and a client that continues finds everybody once.
 func TestDirectoryPagesAreBounded(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		const people, groups, most = 105, 195, 20_000
 		d := provisioned(t, s, "Acme", body{})
@@ -358,7 +353,6 @@ func TestDirectoryPagesAreBounded(t *testing.T) {
 // TestDirectorySettingsUnchanged: the tag of settings that nobody has changed yet holds until
 // somebody changes them, and is no wildcard after that.
 func TestDirectorySettingsUnchanged(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		const path = "/tenants/default/scim"
 		first := s.Admin.Do(t, "GET", path, nil).Want(200).Header.Get("ETag")

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 const enterprise = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
@@ -202,7 +201,6 @@ func TestOkta(t *testing.T) {
 
 // TestEntra provisions by the requests that Entra ID sends.
 func TestEntra(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		d := provisioned(t, s, "Acme", body{"role_map": body{"Security": []string{"auditor"}, "app-author": []string{"policy_author"}}})
 		if page := d.do(t, "GET", where("Users", `userName eq "non-existent user"`), nil).Want(200); page.Get("totalResults") != 0.0 {

@@ -11,12 +11,10 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestSessionsOfOthers: the provider and administrators end sessions of people.
 func TestSessionsOfOthers(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		idp := newProvider(t)
 		acme := configured(t, s, "Acme", idp, nil)

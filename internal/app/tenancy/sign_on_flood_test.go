@@ -10,14 +10,12 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestNobodyClosesSignOn: whoever starts sign-ins without end, or makes up answers and
 // logout tokens, closes the sign-on to nobody who shares their address; and a provider that
 // ends the sessions of many people at once is heard.
 func TestNobodyClosesSignOn(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite, loopback)
 	idp := newProvider(t)
 	acme := configured(t, s, "Acme", idp, nil)

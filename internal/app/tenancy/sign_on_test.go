@@ -11,7 +11,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // loopback lets the server call providers on this machine.
@@ -84,6 +83,7 @@ func verified(sub string, more body) map[string]any {
 // TestSignOn: people come in through their provider, get what it says about them, and
 // lose it when it no longer does.
 func TestSignOn(t *testing.T) {
+	apptest.Inner(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		idp := newProvider(t)
 		acme := configured(t, s, "Acme", idp, body{
@@ -180,7 +180,6 @@ func TestSignOn(t *testing.T) {
 // TestCertifiedProvider: people sign in at a certified provider in a process of its own,
 // as a browser does it, and sign out there.
 func TestCertifiedProvider(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite, loopback)
 	issuer := apptest.StartIDP(t, s.URL+"/api/v1/auth/sso/callback", apptest.IDPUser{ID: "id1", Username: "ann", Password: "verysecure", Email: "ann@acme.example", EmailVerified: true})
 	acme := found(t, s, body{"name": "Acme"})
@@ -223,7 +222,6 @@ func TestCertifiedProvider(t *testing.T) {
 
 // TestSignOnAbuse: nobody comes in by what is not their own sign-in at their own provider.
 func TestSignOnAbuse(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		idp, evil := newProvider(t), newProvider(t)
 		acme := configured(t, s, "Acme", idp, nil)
@@ -427,7 +425,6 @@ func TestSignOnAbuse(t *testing.T) {
 
 // TestSignOnSettings: who may set a provider, and which one.
 func TestSignOnSettings(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		idp := newProvider(t)
 		acme := found(t, s, body{"name": "Acme"})

@@ -36,7 +36,6 @@ type metrics struct {
 // TestUsageSurvivesAKill: every call that was answered is counted, once, although the
 // server is killed; nobody else's calls are among them.
 func TestUsageSurvivesAKill(t *testing.T) {
-	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		acme, other := found(t, s, body{"name": "Acme"}), found(t, s, body{"name": "Other"})
 		read := func(c company) (m metrics) {
@@ -79,7 +78,6 @@ func TestUsageSurvivesAKill(t *testing.T) {
 // TestUsageSurvivesADamagedFile: somebody cuts the files of the counters short while the
 // server counts in them. It goes on and loses no call, and starts again on what is left.
 func TestUsageSurvivesADamagedFile(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	acme := found(t, s, body{"name": "Acme"})
 	calls := func() any {
@@ -114,7 +112,6 @@ func TestUsageSurvivesADamagedFile(t *testing.T) {
 // TestMetricsOfATenant: the figures are those of the tenant, and the period is the one
 // that was asked for.
 func TestMetricsOfATenant(t *testing.T) {
-	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	acme := found(t, s, body{"name": "Acme"})
 	acme.admin.Do(t, "POST", "/users", body{"username": "ann", "email": "ann@acme.example"}).Want(201)

@@ -57,7 +57,7 @@ func (p *pager) hears(t *testing.T, message string, of ...any) {
 // passTime stops the server, moves a time of a request into the past, and starts the server again.
 func (w *accessWorld) passTime(t *testing.T, column string, id int64) {
 	t.Helper()
-	w.Kill()
+	w.Stop()
 	cfg := db.Config{URL: w.DatabaseURL(), MaxConns: 2}
 	if cfg.URL == "" {
 		cfg.Dir = w.Dir

@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
@@ -301,6 +302,7 @@ func TestPresence(t *testing.T) {
 // finds its bouncer overdue counts. (On SQLite one waits for the other's whole
 // transaction anyway.)
 func TestHeardOfMeanwhile(t *testing.T) {
+	fulltest.Only(t)
 	ctx := context.Background()
 	h := newHouse(t, dbtest.Open(t, dbtest.Postgres))
 	g := h.bouncer(scope.Production, nil)
@@ -554,6 +556,7 @@ func TestDiscovery(t *testing.T) {
 // TestReplicas: a poll that is parked at one replica wakes for a change made at
 // another, and both give one revision to one content.
 func TestReplicas(t *testing.T) {
+	fulltest.Only(t)
 	cfg := dbtest.Config(t, dbtest.Postgres)
 	one, two := newHouse(t, dbtest.OpenConfig(t, cfg)), newHouse(t, dbtest.OpenConfig(t, cfg))
 	p := one.control(scope.Production, "orders", 0, alice)

@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
@@ -179,6 +180,7 @@ func (h *house) hold(ds []audit.Decision, what string) {
 // TestStatsCountEachDecision holds each figure to a known set of decisions, at moments
 // on and beside the edges of its window.
 func TestStatsCountEachDecision(t *testing.T) {
+	t.Parallel()
 	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		h := newHouse(t, c, t.TempDir())
 		h.hold(nil, "with no decisions")
@@ -210,6 +212,7 @@ func TestStatsCountEachDecision(t *testing.T) {
 // it noted so stores them again when it is back. They count once, and the dashboard
 // agrees with the log.
 func TestStatsAfterACrash(t *testing.T) {
+	fulltest.Only(t)
 	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		r := rand.New(rand.NewPCG(3, 4))
 		var ds []audit.Decision

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/status"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 )
@@ -233,6 +234,7 @@ func TestReasonsInTheLog(t *testing.T) {
 // The control plane learns within moments that the application went away and
 // that it is back; one that comes and goes makes no stream of reports.
 func TestReachabilityIsReportedAtOnce(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
@@ -63,6 +64,7 @@ func readHead(br *bufio.Reader) bool {
 
 // F11 and B5: whatever the application does, the client has an answer in time.
 func TestApplicationFaults(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		serve func(net.Conn, *bufio.Reader)
@@ -215,6 +217,7 @@ func TestClientLeaves(t *testing.T) {
 
 // B8: in shadow the client sees the application itself, whatever the controls do.
 func TestShadowChangesNothing(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)

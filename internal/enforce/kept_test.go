@@ -143,6 +143,7 @@ func TestShadowPassesWithoutALog(t *testing.T) {
 // TestLeaving: told to stop, a bouncer is not ready at once, ends the connections
 // that it answers on, and goes on serving for the time that is set.
 func TestLeaving(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	app, p := newApplication(t, nil), newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})

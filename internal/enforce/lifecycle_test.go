@@ -149,6 +149,7 @@ func TestHiddenReason(t *testing.T) {
 // F8: a bouncer whose control plane is away serves its last good bundle, also
 // after a restart; beyond max_stale it refuses while it enforces.
 func TestLastGoodBundle(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	app := newApplication(t, nil)
 	p := newPlane(t)
@@ -362,6 +363,7 @@ func TestRevokedToken(t *testing.T) {
 // Decisions that were taken while the log could not be shipped are shipped
 // later, each once, also over a restart.
 func TestDecisionLogSurvives(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	app := newApplication(t, nil)
 	p := newPlane(t)

@@ -11,6 +11,7 @@ import (
 // TestBodyDeadlineEnds: the next answer on a connection has the time of an answer, not
 // what is left of the time that the body before it had.
 func TestBodyDeadlineEnds(t *testing.T) {
+	t.Parallel()
 	const idle = time.Second
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/usage"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // post sends a body and reads the answer whole.
@@ -155,6 +156,7 @@ func TestLimitHoldsAtOnce(t *testing.T) {
 // A body that a control needs is judged whole or refused; one that can hold
 // nothing of interest passes at any size.
 func TestBodiesThatControlsNeed(t *testing.T) {
+	fulltest.Only(t)
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		n, _ := io.Copy(io.Discard, r.Body)
 		fmt.Fprint(w, n)

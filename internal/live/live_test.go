@@ -133,6 +133,7 @@ func TestResume(t *testing.T) {
 // TestGauges: what the log does not tell of is told by the gauges, decisions at most
 // every two seconds.
 func TestGauges(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		s := service(t, c)
 		count := func(env scope.Env) {

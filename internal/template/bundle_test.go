@@ -20,6 +20,7 @@ import (
 // TestBundle: the templates decide in a bundle as they do here: at our own
 // bouncer, and in a stock OPA.
 func TestBundle(t *testing.T) {
+	fulltest.Only(t)
 	c := catalogue(t)
 	spec := rego.SetSpec{Revision: 1, Env: "sandbox"}
 	var inputs []map[string]any

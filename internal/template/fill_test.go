@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
@@ -74,6 +75,7 @@ var hostile = []string{
 
 // TestFillHostile: no value becomes program text.
 func TestFillHostile(t *testing.T) {
+	fulltest.Only(t)
 	c := catalogue(t)
 	var open []Template
 	for _, id := range ids {
@@ -152,6 +154,7 @@ var roomy = rego.Limits{Now: now, Deadline: 10 * time.Second}
 // TestLongPrompts: the defence stays within its bounds on prompts of any size,
 // also on such as are made to be slow, and refuses what it cannot look at.
 func TestLongPrompts(t *testing.T) {
+	fulltest.Only(t)
 	tpl, _ := catalogue(t).Get("AI_PROMPT_INJECTION_DEFENSE")
 	ctl := compile(t, tpl.ID, tpl.Source())
 	for name, text := range map[string]string{

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -16,6 +17,7 @@ import (
 // TestInjectionCorpus prints how much of the corpus in testdata the injection
 // rules miss, and how much that is harmless they refuse. docs/ai.md states it.
 func TestInjectionCorpus(t *testing.T) {
+	fulltest.Only(t)
 	measure(t, "injections.txt", 10)
 	measure(t, "injections_more.txt", 15)
 }

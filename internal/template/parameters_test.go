@@ -3,6 +3,8 @@ package template
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // with is a template's source with the literal of one parameter replaced.
@@ -18,6 +20,7 @@ func (t Template) with(parameter, literal string) string {
 // TestParameters: what an author changes does what its description says. Each
 // input is laid onto that of the template's first case.
 func TestParameters(t *testing.T) {
+	fulltest.Only(t)
 	c := catalogue(t)
 	for _, tc := range []struct{ id, parameter, literal, input, effect, reason string }{
 		{"EGRESS_PII_MASKING", "fields", `{"internal.cost": "remove"}`, `{}`, "MASK", ""},

@@ -19,6 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
@@ -118,6 +119,7 @@ func killed(f func()) bool {
 // repetition of the request makes the tenant, or answers as the first one would have; and
 // without one the rest is taken back.
 func TestKilledAnywhere(t *testing.T) {
+	fulltest.Only(t)
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		y := newYard(t, c)
 		sc, _ := y.vendor("Widgets", 1)

@@ -170,6 +170,7 @@ func rules(n int) string {
 // TestHostile: every program ends within its limit and 250 ms of processor time, in
 // validate and in test, and the pool serves on.
 func TestHostile(t *testing.T) {
+	fulltest.Only(t)
 	p := pool(t)
 	cfg := p.cfg
 	in, err := value.FromAny(map[string]any{"x": 1})

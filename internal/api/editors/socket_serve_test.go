@@ -19,6 +19,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
@@ -226,6 +227,7 @@ func (w *wire) none(what string) {
 // TestSocketFrames: what is no proper frame or message closes the socket with
 // the code that RFC 6455 section 7.4.1 has for it, and the client can read it.
 func TestSocketFrames(t *testing.T) {
+	fulltest.Only(t)
 	w := newWire(t, quick)
 	masked := func(first byte, payload string) []byte { return frame(first, []byte(payload)) }
 	for what, c := range map[string]struct {

@@ -151,6 +151,9 @@ func (p *Producer) Send(ctx context.Context, records []Record) error {
 		switch {
 		case err == nil:
 			records = records[n:]
+			if p.most > 0 { // one long record does not slow down all that come after it
+				p.most = 2 * n
+			}
 		case !errors.Is(err, kerr.MessageTooLarge):
 			return err
 		case n > 1:

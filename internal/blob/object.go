@@ -33,8 +33,8 @@ type Object struct {
 	plain             bool
 	// Region is that of the bucket.
 	Region string
-	// AccessKey and SecretKey sign the calls.
-	AccessKey, SecretKey string
+	// AccessKey and SecretKey sign the calls. SessionToken belongs to temporary ones; empty: none.
+	AccessKey, SecretKey, SessionToken string
 }
 
 // ErrObject says how the address of an object must look.
@@ -74,7 +74,7 @@ func (o Object) URL() string {
 // client calls the store, guarded and once: whoever calls tries again.
 func (o Object) client(ctx context.Context, via *outbound.Client) (*minio.Client, error) {
 	return minio.New(o.host, &minio.Options{
-		Creds:     credentials.NewStaticV4(o.AccessKey, o.SecretKey, ""),
+		Creds:     credentials.NewStaticV4(o.AccessKey, o.SecretKey, o.SessionToken),
 		Transport: via.Transport(ctx, outbound.Bound{Plain: o.plain, MaxReply: maxReply}),
 		Secure:    !o.plain, Region: o.Region, MaxRetries: 1,
 	})

@@ -24,8 +24,9 @@ import (
 
 // The members of a credential for S3.
 const (
-	accessKey = "access_key_id"
-	secretKey = "secret_access_key"
+	accessKey    = "access_key_id"
+	secretKey    = "secret_access_key"
+	sessionToken = "session_token"
 )
 
 const (
@@ -193,6 +194,7 @@ func (s *Service) push(ctx context.Context, it Integration, secrets map[string]s
 	}
 	region, _ := it.Settings[settingRegion].(string)
 	o.Region, o.AccessKey, o.SecretKey = cmp.Or(region, defaultRegion), secrets[accessKey], secrets[secretKey]
+	o.SessionToken = secrets[sessionToken]
 	if b == nil {
 		err = o.Try(ctx, s.Target, []byte("a test of gatehouse\n"))
 	} else {

@@ -130,6 +130,27 @@ func TestPolicyEngineBehindAPortal(t *testing.T) {
 	}
 }
 
+// TestPolicyEngineWithATemporaryKey: the session token of a temporary key goes along with each call.
+func TestPolicyEngineWithATemporaryKey(t *testing.T) {
+	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
+	b.Bundles = &shelf{bench: b, revision: 3}
+	d, _ := newDepot(t)
+	var token atomic.Value
+	bucket := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token.Store(r.Header.Get("X-Amz-Security-Token"))
+		d.ServeHTTP(w, r)
+	}))
+	t.Cleanup(bucket.Close)
+	it := b.create(Draft{
+		Name: "edge", Kind: PolicyEngine, Endpoint: strings.Replace(bucket.URL, "http", "s3+http", 1) + "/policies/edge/bundle.tar.gz", Settings: map[string]any{"bouncer_id": "7"},
+		Credential: map[string]any{"access_key_id": s3test.AccessKey, "secret_access_key": s3test.SecretKey, "session_token": "temporary"},
+	})
+	b.turn("r", it.ID)
+	if got, err := b.Get(ctx, admin, it.ID); err != nil || got.Pushed == nil || token.Load() != "temporary" {
+		t.Errorf("%q, pushed %+v, token %v, error %v", got.LastError, got.Pushed, token.Load(), err)
+	}
+}
+
 // TestPolicyEngineIsAskedToWait: a store that answers 429 with Retry-After is left alone for so
 // long.
 func TestPolicyEngineIsAskedToWait(t *testing.T) {

@@ -235,6 +235,8 @@ func TestKafkaIsChecked(t *testing.T) {
 		{"kafka://b1.example.com", with("ca_certificates", "no"), login, "/settings/ca_certificates"},
 		{"kafka+tls://b1.example.com", good, "token", "/credential"},
 		{"kafka+tls://b1.example.com", good, map[string]any{"client_certificate": "x", "client_key": "y"}, "/credential/client_certificate"},
+		{"kafka+tls://b1.example.com", good, map[string]any{"client_certificate": "x", "client_key": "y", "username": "ada", "password": "secret"}, "/credential/client_certificate"},
+		{"syslog+tls://siem.example.com", nil, map[string]any{"client_certificate": "x", "client_key": "y", "username": "ada", "password": "secret"}, "/credential"},
 		{"kafka+tls://", good, nil, "/endpoint"},
 		{"kafka+tls://b1.example.com:", good, nil, "/endpoint"},
 		{"kafka+tls://b1.example.com:99999", good, nil, "/endpoint"},

@@ -33,8 +33,8 @@ type Object struct {
 	plain             bool
 	// Region is that of the bucket.
 	Region string
-	// AccessKey and SecretKey sign the calls.
-	AccessKey, SecretKey string
+	// AccessKey and SecretKey sign the calls. SessionToken belongs to temporary ones; empty: none.
+	AccessKey, SecretKey, SessionToken string
 }
 
 // ErrObject says how the address of an object must look.
@@ -74,7 +74,7 @@ func (o Object) URL() string {
 // client calls the store, guarded and once: whoever calls tries again.
 func (o Object) client(ctx context.Context, via *outbound.Client) (*minio.Client, error) {
 	return minio.New(o.host, &minio.Options{
-		Creds:     credentials.NewStaticV4(o.AccessKey, o.SecretKey, ""),
+		Creds:     credentials.NewStaticV4(o.AccessKey, o.SecretKey, o.SessionToken),
 		Transport: via.Transport(ctx, outbound.Bound{Plain: o.plain, MaxReply: maxReply}),
 		Secure:    !o.plain, Region: o.Region, MaxRetries: 1,
 	})
@@ -86,7 +86,10 @@ func (o Object) Put(ctx context.Context, via *outbound.Client, data []byte, cont
 	if err != nil {
 		return err
 	}
-	_, err = client.PutObject(ctx, o.bucket, o.key, bytes.NewReader(data), int64(len(data)), minio.PutObjectOptions{ContentType: contentType, DisableMultipart: true})
+	stored, err := client.PutObject(ctx, o.bucket, o.key, bytes.NewReader(data), int64(len(data)), minio.PutObjectOptions{ContentType: contentType, DisableMultipart: true})
+	if err == nil && stored.ETag == "" {
+		err = errNoStore
+	}
 	return err
 }
 
@@ -108,12 +111,19 @@ func (o Object) Try(ctx context.Context, via *outbound.Client, data []byte) erro
 // validKey is a key that no client and no server spells in another way.
 var validKey = regexp.MustCompile(`^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$`)
 
+// errNoStore says that an answer is none of S3: every store gives an object that it stored an ETag.
+// A proxy or a portal that answers everything with 200 does not.
+var errNoStore = errors.New("blob: the answer has no ETag")
+
 // errorCode is an error code of S3. Other texts of a store are not shown.
 var errorCode = regexp.MustCompile(`^[A-Za-z]{1,60}$`)
 
 // ObjectAnswer is what a store answered in place of taking an object: the HTTP status, and a text
 // for people. The status is 0 if it did not answer.
 func ObjectAnswer(err error) (status int, text string) {
+	if errors.Is(err, errNoStore) {
+		return 0, "the answer is not that of an object store: something else may answer in its place"
+	}
 	answer, ok := errors.AsType[minio.ErrorResponse](err)
 	if !ok || answer.StatusCode == 0 {
 		return 0, "the object store could not be reached"

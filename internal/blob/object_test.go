@@ -2,6 +2,8 @@ package blob
 
 import (
 	"context"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"slices"
@@ -63,6 +65,29 @@ func TestObject(t *testing.T) {
 	for _, bad := range []string{"", "s3://", "s3://host", "s3://host/bucket", "s3://host/bucket/", "s3://host/B_/x", "s3://host/bucket/a//b", "s3://host/bucket/../x", "s3://host/bucket/x?y", "https://host/bucket/x"} {
 		if _, err := ParseObject(bad); err == nil {
 			t.Errorf("%s is one", bad)
+		}
+	}
+}
+
+// TestNoStore: what answers 200 to everything has stored nothing.
+func TestNoStore(t *testing.T) {
+	for name, page := range map[string]string{"nothing": "", "a page": "<html>Please sign in</html>"} {
+		portal := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			_, _ = io.WriteString(w, page)
+		}))
+		t.Cleanup(portal.Close)
+		o, err := ParseObject(strings.Replace(portal.URL, "http://", PlainObjectScheme, 1) + "/policies/x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Region, o.AccessKey, o.SecretKey = "eu-west-1", s3test.AccessKey, s3test.SecretKey
+		via := outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true})
+		t.Cleanup(via.Close)
+		if err := o.Put(context.Background(), via, []byte("x"), "text/plain"); err == nil {
+			t.Errorf("%s: stored", name)
+		} else if status, text := ObjectAnswer(err); status != 0 || !strings.Contains(text, "something else") {
+			t.Errorf("%s: %d %s (%v)", name, status, text, err)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
@@ -15,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
 	"github.com/gatehouse-dev/gatehouse/internal/oci"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
@@ -22,8 +24,9 @@ import (
 
 // The members of a credential for S3.
 const (
-	accessKey = "access_key_id"
-	secretKey = "secret_access_key"
+	accessKey    = "access_key_id"
+	secretKey    = "secret_access_key"
+	sessionToken = "session_token"
 )
 
 const (
@@ -165,6 +168,13 @@ func (f *Forwarder) nextBundle(ctx context.Context, tenantID scope.TenantID, it 
 func (s *Service) push(ctx context.Context, it Integration, secrets map[string]string, b *Bundle) (digest string, a answer) {
 	ctx, cancel := context.WithTimeout(ctx, pushTime)
 	defer cancel()
+	var pause atomic.Int64 // in nanoseconds
+	ctx = outbound.Listen(ctx, func(r outbound.Response) {
+		if !r.OK() {
+			pause.Store(int64(r.RetryAfter(s.Now(), longestPause)))
+		}
+	})
+	defer func() { a.pause = time.Duration(pause.Load()) }()
 	if p, err := oci.Parse(it.Endpoint); err == nil {
 		login := oci.Login{User: secrets[format.Username], Password: secrets[format.Password], Token: secrets[format.BearerToken]}
 		if b == nil {
@@ -184,6 +194,7 @@ func (s *Service) push(ctx context.Context, it Integration, secrets map[string]s
 	}
 	region, _ := it.Settings[settingRegion].(string)
 	o.Region, o.AccessKey, o.SecretKey = cmp.Or(region, defaultRegion), secrets[accessKey], secrets[secretKey]
+	o.SessionToken = secrets[sessionToken]
 	if b == nil {
 		err = o.Try(ctx, s.Target, []byte("a test of gatehouse\n"))
 	} else {
@@ -214,6 +225,13 @@ func (s *Service) postBundle(ctx context.Context, it Integration, secrets map[st
 		a.pushed = &Pushed{Revision: p.bundle.Revision, Digest: digest, Bytes: int64(len(p.bundle.Data)), At: db.Stamp(s.Now())}
 	}
 	return a
+}
+
+// distrust makes the store of a policy engine get its bundle again. A replica that was frozen, or cut
+// off from our own store, may have replaced a newer bundle by its own, before or after the replica
+// that took over wrote down what it pushed. So that one loses its turn, too.
+func (f *Forwarder) distrust(ctx context.Context, tenantID scope.TenantID, it Integration) error {
+	return f.Stores.Write(ctx, tenantID, func(tx *db.Tx) error { return forgetPushed(ctx, tx, it.ID, f.Holder) })
 }
 
 // stored records that the store of a policy engine has a bundle.

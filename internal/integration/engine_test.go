@@ -288,6 +288,8 @@ func TestPolicyEngineIsChecked(t *testing.T) {
 		{"oci://ghcr.io/org/policies", good, keys, "", "/credential"},
 		{"s3://s3.example.com/policies/x", good, nil, "", "/credential"},
 		{"s3://s3.example.com/policies/x", good, "token", "", "/credential"},
+		{"s3://s3.example.com/policies/x", good, map[string]any{"access_key_id": "a", "session_token": "c"}, "", "/credential"},
+		{"oci://ghcr.io/org/policies", good, map[string]any{"access_key_id": "a", "secret_access_key": "b", "session_token": "c"}, "", "/credential"},
 		{"s3://s3.example.com/policies", good, keys, "", "/endpoint"},
 		{"https://ghcr.io/org/policies", good, nil, "", "/endpoint"},
 		{"oci://10.0.0.8/org/policies", good, nil, "", "/endpoint"},

@@ -188,6 +188,9 @@ func (f *Forwarder) send(ctx context.Context, tenant scope.TenantID, it Integrat
 	if err == nil && a.Error != "" {
 		return errFailed
 	}
+	if errors.Is(err, errLost) && p.bundle != nil { // also after a failure: the answer may have been lost
+		err = errors.Join(err, f.distrust(done, tenant, it))
+	}
 	return err
 }
 

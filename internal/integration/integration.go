@@ -177,12 +177,12 @@ func types() []format.Type {
 			Settings: []format.Setting{{Name: settingLongest, Kind: "choice", Values: spanNames(glassTimes)}},
 		},
 		{
-			Name: PolicyEngine, Secrets: []string{format.BearerToken, format.Username, format.Password, accessKey, secretKey},
+			Name: PolicyEngine, Secrets: []string{format.BearerToken, format.Username, format.Password, accessKey, secretKey, sessionToken},
 			Settings: []format.Setting{
 				{Name: settingBouncer, Kind: "text", Required: true},
 				{Name: settingRegion, Kind: "text"},
 			},
-			Credentials: [][]string{{}, {format.Username, format.Password}, {format.BearerToken}, {accessKey, secretKey}},
+			Credentials: [][]string{{}, {format.Username, format.Password}, {format.BearerToken}, {accessKey, secretKey}, {accessKey, secretKey, sessionToken}},
 		},
 		{
 			Name: SIEM, Secrets: []string{format.BearerToken, format.HMACSecret, clientCertificate, clientKey, format.Username, format.Password},
@@ -195,7 +195,7 @@ func types() []format.Type {
 				{Name: settingTopic, Kind: "text"},
 				{Name: settingMechanism, Kind: "choice", Values: []string{kafka.ScramSHA512, kafka.ScramSHA256, kafka.Plain}},
 			},
-			Credentials: [][]string{{}, {format.BearerToken}, {format.HMACSecret}, {format.BearerToken, format.HMACSecret}, {format.Username, format.Password}, {clientCertificate, clientKey}},
+			Credentials: [][]string{{}, {format.BearerToken}, {format.HMACSecret}, {format.BearerToken, format.HMACSecret}, {format.Username, format.Password}, {clientCertificate, clientKey}, {clientCertificate, clientKey, format.Username, format.Password}},
 		},
 	}
 }

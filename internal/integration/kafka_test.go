@@ -2,6 +2,8 @@ package integration
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -15,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
@@ -232,6 +235,8 @@ func TestKafkaIsChecked(t *testing.T) {
 		{"kafka://b1.example.com", with("ca_certificates", "no"), login, "/settings/ca_certificates"},
 		{"kafka+tls://b1.example.com", good, "token", "/credential"},
 		{"kafka+tls://b1.example.com", good, map[string]any{"client_certificate": "x", "client_key": "y"}, "/credential/client_certificate"},
+		{"kafka+tls://b1.example.com", good, map[string]any{"client_certificate": "x", "client_key": "y", "username": "ada", "password": "secret"}, "/credential/client_certificate"},
+		{"syslog+tls://siem.example.com", nil, map[string]any{"client_certificate": "x", "client_key": "y", "username": "ada", "password": "secret"}, "/credential"},
 		{"kafka+tls://", good, nil, "/endpoint"},
 		{"kafka+tls://b1.example.com:", good, nil, "/endpoint"},
 		{"kafka+tls://b1.example.com:99999", good, nil, "/endpoint"},
@@ -278,5 +283,36 @@ func TestRecordsAreBounded(t *testing.T) {
 		if err := json.Unmarshal(rs[0].Value, &got); err != nil || got.Position != 7 || got.PreviousHash != "g" || len(got.Shortened) != 1 || got.Shortened[0] != "decision.trace" {
 			t.Errorf("%+v, error %v", got.Shortened, err)
 		}
+	}
+}
+
+// TestKafkaTopicIsSmall: a topic that takes less at once than we send gets all entries nevertheless,
+// and one that is too long for it is shortened. The forwarder does not stop at it.
+func TestKafkaTopicIsSmall(t *testing.T) {
+	b, s := newBench(t, dbtest.Open(t, dbtest.SQLite)), newSIEM(t)
+	fake, err := kfake.NewCluster(kfake.SeedTopics(3, "audit"), kfake.BrokerConfigs(map[string]string{"message.max.bytes": "3000"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(fake.Close)
+	noise := make([]byte, 20_000)
+	_, _ = rand.Read(noise)
+	b.happen(10)
+	err = b.Stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
+		return audit.Append(ctx, tx, admin, b.now(), audit.Entry{Type: "TRIED", Object: "thing", ObjectID: "long", Changes: map[string]any{"text": hex.EncodeToString(noise)}})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.happen(10)
+	it := b.create(Draft{Name: "kafka", Kind: SIEM, Endpoint: "kafka://" + fake.ListenAddrs()[0], Settings: map[string]any{"start": "oldest", "topic": "audit"}})
+	b.turn("r", it.ID)
+	if got, err := b.Get(ctx, admin, it.ID); err != nil || got.Failures > 0 {
+		t.Fatalf("%q, error %v", got.LastError, err)
+	}
+	topicOf(t, fake, s)
+	s.check(t, b)
+	if all := strings.Join(s.bodies, ""); !strings.Contains(all, `"shortened":["event.`) {
+		t.Error("nothing was shortened: this test tests nothing")
 	}
 }

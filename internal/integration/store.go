@@ -146,6 +146,13 @@ func savePushed(ctx context.Context, tx *db.Tx, it Integration, holder string, p
 	return n == 1, err
 }
 
+// forgetPushed ends the turn of another replica, and what it wrote about the store of a policy
+// engine.
+func forgetPushed(ctx context.Context, tx *db.Tx, id int64, holder string) error {
+	_, err := tx.Exec(ctx, `UPDATE integrations SET pushed = NULL, looked = NULL, lane_holder = '', lane_until = 0 WHERE id = $1 AND lane_holder <> $2`, id, holder)
+	return err
+}
+
 // saveLooked writes that the bundle is the one that was pushed.
 func saveLooked(ctx context.Context, tx *db.Tx, it Integration, holder string, at looked) error {
 	_, err := tx.Exec(ctx, `UPDATE integrations SET looked = $4 WHERE id = $1 AND lane_holder = $2 AND change_no = $3`, it.ID, holder, it.ChangeNo, &at)

@@ -154,7 +154,8 @@ func records(it Integration, lines []follow.Line) ([]kafka.Record, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, kafka.Record{Key: []byte(l.Tenant + "/" + l.Chain), Value: text})
+		shorten := func(most int) ([]byte, error) { return shortLine(l, most) }
+		out = append(out, kafka.Record{Key: []byte(l.Tenant + "/" + l.Chain), Value: text, Shorten: shorten})
 	}
 	return out, nil
 }

@@ -62,13 +62,19 @@ type Broker struct {
 }
 
 // Record is one record. Records with the same key are in one partition, in their order.
-type Record struct{ Key, Value []byte }
+type Record struct {
+	Key, Value []byte
+	// Shorten returns a form of the value of about so many bytes at most, for a topic that does
+	// not take the value as it is; nil: there is none.
+	Shorten func(most int) ([]byte, error)
+}
 
 // Producer sends to one topic. A Send that failed ends it: make another one.
 type Producer struct {
 	client *kgo.Client
 	topic  string
 	known  bool // the topic is there, and we may see it
+	most   int  // how many records the topic takes at once; 0: all so far
 }
 
 // Server is a broker for the guard of outbound.
@@ -136,11 +142,54 @@ func (p *Producer) Send(ctx context.Context, records []Record) error {
 	if err := p.findTopic(ctx); err != nil {
 		return err
 	}
+	for len(records) > 0 {
+		n := len(records)
+		if p.most > 0 {
+			n = min(n, p.most)
+		}
+		err := p.produce(ctx, records[:n])
+		switch {
+		case err == nil:
+			records = records[n:]
+			if p.most > 0 { // one long record does not slow down all that come after it
+				p.most = 2 * n
+			}
+		case !errors.Is(err, kerr.MessageTooLarge):
+			return err
+		case n > 1:
+			p.most = n / 2
+		default:
+			shorter, ok := shorten(records[0])
+			if !ok {
+				return err
+			}
+			records = append([]Record{shorter}, records[1:]...)
+		}
+	}
+	return nil
+}
+
+// produce sends records at once. A topic has a limit for what comes at once (max.message.bytes),
+// which a producer does not learn before it exceeds it.
+func (p *Producer) produce(ctx context.Context, records []Record) error {
 	batch := make([]*kgo.Record, len(records))
 	for i, r := range records {
 		batch[i] = &kgo.Record{Topic: p.topic, Key: r.Key, Value: r.Value}
 	}
 	return p.client.ProduceSync(ctx, batch...).FirstErr()
+}
+
+// shorten returns a record with at most half of its value; false: its value cannot be shorter.
+func shorten(r Record) (Record, bool) {
+	if r.Shorten == nil {
+		return r, false
+	}
+	text, err := r.Shorten(len(r.Value) / 2)
+	if err != nil || len(text) >= len(r.Value) {
+		return r, false
+	}
+	r.Value = text
+	return r, true
 }
 
 // findTopic asks for the topic once, because its absence and a refused sign-in show at once here.

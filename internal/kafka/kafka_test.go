@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/x509"
 	"fmt"
 	"net"
@@ -74,7 +75,7 @@ func within(t *testing.T) context.Context {
 
 func batch(key string, n int) (out []Record) {
 	for i := range n {
-		out = append(out, Record{[]byte(key), []byte(strconv.Itoa(i))})
+		out = append(out, Record{Key: []byte(key), Value: []byte(strconv.Itoa(i))})
 	}
 	return out
 }
@@ -88,7 +89,7 @@ func TestOrder(t *testing.T) {
 	for i := range 200 {
 		var rs []Record
 		for _, key := range []string{"a", "b", "c", "d"} {
-			rs = append(rs, Record{[]byte(key), []byte(fmt.Sprint(i))})
+			rs = append(rs, Record{Key: []byte(key), Value: []byte(fmt.Sprint(i))})
 		}
 		if err := p.Send(within(t), rs); err != nil {
 			t.Fatal(err)
@@ -234,4 +235,49 @@ func TestGuard(t *testing.T) {
 		t.Errorf("nothing was connected to: %v", err)
 	}
 	cancel()
+}
+
+// TestSmallTopic: records that a topic takes one by one are not refused because together they are
+// too large for it, and a record that it does not take alone is said.
+func TestSmallTopic(t *testing.T) {
+	t.Parallel()
+	c := cluster(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "2000"}))
+	p := producer(t, client(t, "127.0.0.0/8"), Cluster{Brokers: brokers(t, c), Plain: true})
+	var rs []Record
+	for i := range 100 {
+		noise := make([]byte, 900) // it cannot be compressed
+		_, _ = rand.Read(noise)
+		rs = append(rs, Record{Key: []byte("k"), Value: append([]byte(strconv.Itoa(i)+" "), noise...)})
+	}
+	noise := make([]byte, 20_000)
+	_, _ = rand.Read(noise)
+	long := Record{Key: []byte("k"), Value: append([]byte("100 "), noise...)}
+	long.Shorten = func(most int) ([]byte, error) { return long.Value[:max(most, 10)], nil }
+	if err := p.Send(within(t), append(rs, long)); err != nil {
+		t.Fatal(err)
+	}
+	long.Shorten = nil
+	if err := producer(t, client(t, "127.0.0.0/8"), Cluster{Brokers: brokers(t, c), Plain: true}).Send(within(t), []Record{long}); err == nil || !strings.Contains(Reason(err), "MESSAGE_TOO_LARGE") {
+		t.Errorf("a record that is too long: %v", err)
+	}
+	reader, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	last := -1
+	for last < 100 {
+		fetched := reader.PollFetches(within(t))
+		if err := fetched.Err(); err != nil {
+			t.Fatal(err)
+		}
+		fetched.EachRecord(func(r *kgo.Record) {
+			text, _, _ := strings.Cut(string(r.Value), " ")
+			if n, _ := strconv.Atoi(text); n > last+1 {
+				t.Errorf("%d comes after %d", n, last)
+			} else {
+				last = max(last, n)
+			}
+		})
+	}
 }

@@ -113,11 +113,37 @@ func Push(ctx context.Context, via *outbound.Client, p Place, l Login, data []by
 	if err != nil {
 		return "", err
 	}
-	err = remote.Write(p.tag, image,
+	options := []remote.Option{
 		remote.WithContext(ctx), remote.WithAuth(l.authenticator()), remote.WithUserAgent("gatehouse"), remote.WithJobs(2),
 		remote.WithTransport(via.Transport(ctx, outbound.Bound{Plain: p.plain, MaxReply: maxReply})),
-		remote.WithRetryBackoff(remote.Backoff{Steps: 1}), remote.WithRetryPredicate(func(error) bool { return false }))
-	return sum.String(), err
+		remote.WithRetryBackoff(remote.Backoff{Steps: 1}), remote.WithRetryPredicate(func(error) bool { return false }),
+	}
+	if err := remote.Write(p.tag, image, options...); err != nil {
+		return "", err
+	}
+	return sum.String(), confirm(p, sum, options)
+}
+
+// errNotStored says that a registry accepted an image and does not have it.
+var errNotStored = errors.New("oci: the registry does not have the image")
+
+// confirm checks that the registry has the image. A proxy or a portal that answers everything with
+// 200 has stored nothing. A registry that does not let us read is believed.
+func confirm(p Place, image v1.Hash, options []remote.Option) error {
+	_, err := remote.Get(p.tag.Context().Digest(image.String()), options...)
+	if err == nil {
+		return nil
+	}
+	if refused, ok := errors.AsType[*transport.Error](err); ok {
+		if refused.StatusCode == 401 || refused.StatusCode == 403 {
+			return nil
+		}
+		return err
+	}
+	if _, ok := errors.AsType[*url.Error](err); ok { // no answer
+		return err
+	}
+	return errors.Join(errNotStored, err)
 }
 
 // Check asks a registry whether it would take a push: it begins an upload and gives it up.
@@ -171,6 +197,9 @@ var code = regexp.MustCompile(`^[A-Z_]{1,40}$`)
 // for people. The status is 0 if it did not answer.
 func Answer(err error) (status int, text string) {
 	refused, ok := errors.AsType[*transport.Error](err)
+	if errors.Is(err, errNotStored) {
+		return 0, "the registry accepted the bundle and does not have it: something else may answer in its place"
+	}
 	if !ok {
 		return 0, "the registry could not be reached"
 	}

@@ -271,3 +271,49 @@ func TestParse(t *testing.T) {
 		}
 	}
 }
+
+// TestRedirectedLogin: a registry that leads to another host does not give that host the password,
+// neither to itself nor to a token service that it names.
+func TestRedirectedLogin(t *testing.T) {
+	t.Parallel()
+	for _, challenge := range []string{`Basic realm="x"`, `Bearer realm="http://%s/token",service="x"`} {
+		for _, at := range []string{"/v2/", "/v2/org/policies/blobs/"} {
+			var mu sync.Mutex
+			var told []string
+			thief := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				told = append(told, r.Header.Get("Authorization"))
+				mu.Unlock()
+				w.Header().Set("WWW-Authenticate", strings.Replace(challenge, "%s", r.Host, 1))
+				w.WriteHeader(http.StatusUnauthorized)
+			}))
+			t.Cleanup(thief.Close)
+			lured := newHouse(t, func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					switch user, _, _ := r.BasicAuth(); {
+					case strings.HasPrefix(r.URL.Path, at) && (at != "/v2/" || r.URL.Path == at):
+						http.Redirect(w, r, thief.URL+r.URL.Path, http.StatusTemporaryRedirect)
+					case user == "":
+						w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
+						w.WriteHeader(http.StatusUnauthorized)
+					default:
+						next.ServeHTTP(w, r)
+					}
+				})
+			})
+			via, login := client(t, "127.0.0.0/8"), Login{User: "ada", Password: "secret"}
+			_, _ = Push(ctx, via, lured.place(t, "/org/policies"), login, packed(t, "x"), nil)
+			_ = Check(ctx, via, lured.place(t, "/org/policies"), login)
+			mu.Lock()
+			if len(told) == 0 {
+				t.Errorf("%s, %s: nothing was led to the other host", challenge, at)
+			}
+			for _, credential := range told {
+				if credential != "" {
+					t.Errorf("%s, %s: the other host was told %q", challenge, at, credential)
+				}
+			}
+			mu.Unlock()
+		}
+	}
+}

@@ -25,6 +25,16 @@ func (c *Client) Transport(ctx context.Context, b Bound) http.RoundTripper {
 	return &library{ctx: ctx, next: c.http.Transport, bound: b}
 }
 
+// heard is the key of a context's listener.
+type heard struct{}
+
+// Listen returns a context for Transport with which fn is told of each reply, without its body. A
+// library does not pass on what a reply says beside its status, such as Retry-After. Calls may be
+// made at the same time.
+func Listen(ctx context.Context, fn func(Response)) context.Context {
+	return context.WithValue(ctx, heard{}, fn)
+}
+
 type library struct {
 	ctx   context.Context
 	next  http.RoundTripper
@@ -46,6 +56,9 @@ func (l *library) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		end()
 		return nil, err
+	}
+	if tell, ok := l.ctx.Value(heard{}).(func(Response)); ok {
+		tell(Response{Status: res.StatusCode, Header: res.Header})
 	}
 	res.Body = &endingBody{http.MaxBytesReader(nil, res.Body, l.bound.MaxReply), end}
 	return res, nil

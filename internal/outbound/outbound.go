@@ -55,7 +55,13 @@ type Request struct {
 	URL    string
 	Header http.Header
 	Body   []byte
+	// Large, if set, is called before more than its first SmallReply bytes of a reply are read. The
+	// other side waits meanwhile. Its error ends the call, and Do returns it.
+	Large func(ctx context.Context) error
 }
+
+// SmallReply is how much of a reply is read without Request.Large, in bytes.
+const SmallReply = 256 << 10
 
 // Response is what came back.
 type Response struct {
@@ -204,9 +210,21 @@ func (c *Client) Do(ctx context.Context, req Request) (Response, error) {
 		return Response{}, unreachable(err)
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, c.cfg.MaxReply+1))
+	body, err := io.ReadAll(io.LimitReader(res.Body, min(SmallReply, c.cfg.MaxReply)+1))
 	if err != nil {
 		return Response{}, unreachable(err)
+	}
+	if len(body) > SmallReply {
+		if req.Large != nil {
+			if err := req.Large(ctx); err != nil {
+				return Response{}, err
+			}
+		}
+		rest, err := io.ReadAll(io.LimitReader(res.Body, c.cfg.MaxReply+1-int64(len(body))))
+		if err != nil {
+			return Response{}, unreachable(err)
+		}
+		body = append(body, rest...)
 	}
 	out := Response{Status: res.StatusCode, Header: res.Header, Body: body}
 	if int64(len(body)) > c.cfg.MaxReply {

@@ -41,6 +41,7 @@ type Service struct {
 	Panics *fault.Panics
 
 	trials trials
+	turns  turns
 }
 
 // List is one page of the connections, by id.

@@ -164,6 +164,9 @@ func (s *Syncer) runLane(ctx context.Context, key job.LaneKey, renew func()) (ti
 	} else {
 		out = s.fetch(ctx, key, c, renew)
 	}
+	if out.leave != nil {
+		defer out.leave()
+	}
 	return time.Time{}, s.end(ctx, key, c, y, out)
 }
 
@@ -201,6 +204,8 @@ type outcome struct {
 	text []byte
 	sum  string
 	err  error
+	// leave ends the turn of a large fetch, once its data is stored; nil: it is none.
+	leave func()
 }
 
 var errLost = errors.New("pip: another replica syncs this connection now")
@@ -237,8 +242,15 @@ func (s *Syncer) fetch(ctx context.Context, key job.LaneKey, c Connection, renew
 			return err
 		})
 	}
+	large := func(ctx context.Context) error {
+		end, err := s.turns.take(ctx, key.Tenant)
+		if err == nil {
+			out.leave = end
+		}
+		return err
+	}
 	f := &source.Fetcher{Target: s.Target, Now: s.Now, Repository: s.repositoryOf(key.Tenant)}
-	out.Result, out.err = f.Fetch(ctx, source.Order{Provider: c.Provider, Config: c.Configuration, Credentials: secrets, State: last.State, Previous: previous, Alive: alive})
+	out.Result, out.err = f.Fetch(ctx, source.Order{Provider: c.Provider, Config: c.Configuration, Credentials: secrets, State: last.State, Previous: previous, Alive: alive, Large: large})
 	if out.err == nil && !out.Unchanged {
 		if out.text, out.sum = document(out.Data); out.sum == last.Sum {
 			out.Unchanged = true

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -104,5 +105,56 @@ func TestTestsAtOnce(t *testing.T) {
 				t.Errorf("a test afterwards: %s", res.Body)
 			}
 		}
+	})
+}
+
+// TestManyLargeSources: all data sources of a tenant that answer at the same moment with as much as
+// is read do not make the server large, and each of them is synced. A small source does not wait.
+func TestManyLargeSources(t *testing.T) {
+	fulltest.Only(t)
+	each(t, func(t *testing.T, s *apptest.Server) {
+		const sources = 20
+		large := `{"few":[{"id":1}],"many":[` + strings.TrimSuffix(strings.Repeat(`{"a":"b","c":"d","e":[0,0]},`, 48_000), ",") + `]` + strings.Repeat(" ", 6<<20) + `}`
+		var arrived sync.WaitGroup
+		arrived.Add(sources)
+		first := make(chan struct{}, sources)
+		answers := apptest.NewBackend(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/small" {
+				fmt.Fprint(w, `{"few":[{"id":1}]}`)
+				return
+			}
+			select {
+			case first <- struct{}{}:
+				arrived.Done()
+			default: // again
+			}
+			arrived.Wait()
+			fmt.Fprint(w, large)
+		})
+		before := s.Resident(t)
+		draft := func(name, path string) body {
+			return body{"name": name, "provider": "http_json", "sync_frequency": "manual", "configuration": body{"url": "http://" + answers.Addr + path, "records": "$.few[*]"}}
+		}
+		var ids []int64
+		for i := range sources {
+			ids = append(ids, s.Admin.Do(t, "POST", "/pip/connections", draft(fmt.Sprint("large", i), "/large")).Want(201).ID())
+		}
+		for _, id := range append(ids, s.Admin.Do(t, "POST", "/pip/connections", draft("small", "/small")).Want(201).ID()) {
+			s.Admin.Do(t, "POST", fmt.Sprintf("/pip/connections/%d/trigger-sync", id), nil).Want(200, 202)
+		}
+		apptest.Eventually(t, 3*time.Minute, func() error {
+			list, _ := s.Admin.Do(t, "GET", "/pip/connections?limit=100", nil).Want(200).Get("connections").([]any)
+			synced := 0
+			for _, c := range list {
+				if c.(map[string]any)["records_synced"] == 1.0 {
+					synced++
+				}
+			}
+			if synced != sources+1 {
+				return fmt.Errorf("%d of %d sources are synced", synced, sources+1)
+			}
+			return nil
+		})
+		s.Grew(t, before, 500<<20)
 	})
 }

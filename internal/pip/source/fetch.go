@@ -44,7 +44,13 @@ type Order struct {
 	Sample bool
 	// Alive, if set, is called before each page. An error of its ends the fetch.
 	Alive func(ctx context.Context) error
+	// Large, if set, is called once before the fetch takes much memory, and may wait for its turn.
+	// An error of its ends the fetch.
+	Large func(ctx context.Context) error
 }
+
+// ErrBusy ends a fetch whose turn to take much memory does not come. It is no fault of the source.
+var ErrBusy = errors.New("too many large data sources are being read")
 
 // Fetch reads a source. What is wrong with the source or its configuration is a *Failure.
 func (f *Fetcher) Fetch(ctx context.Context, o Order) (Result, error) {
@@ -77,6 +83,32 @@ type run struct {
 	state  State
 	// since is set where only changes are asked for.
 	since time.Time
+	large bool // Order.Large was called
+}
+
+// growLarge waits until the fetch may take much memory, for as long as a call may take.
+func (r *run) growLarge(ctx context.Context) error {
+	if r.large || r.order.Large == nil {
+		return nil
+	}
+	bounded, stop := context.WithTimeout(ctx, CallTime)
+	defer stop()
+	if err := r.order.Large(bounded); err != nil {
+		if bounded.Err() != nil {
+			err = ErrBusy
+		}
+		return err
+	}
+	r.large = true
+	return nil
+}
+
+// hold is growLarge for a fetch that holds so many bytes.
+func (r *run) hold(ctx context.Context, size uint64) error {
+	if size <= outbound.SmallReply {
+		return nil
+	}
+	return r.growLarge(ctx)
 }
 
 // alive says that the fetch is at work.
@@ -150,6 +182,9 @@ func (r *run) fetchPages(ctx context.Context, b *builder) (Result, error) {
 			return Result{}, err
 		}
 		found, err := b.add(doc)
+		if err == nil {
+			err = r.hold(ctx, b.size)
+		}
 		if err != nil {
 			return Result{}, err
 		}
@@ -293,7 +328,7 @@ type page struct {
 
 // call gets one page.
 func (r *run) call(ctx context.Context, at string) (page, error) {
-	req := outbound.Request{Method: r.Method, URL: at, Header: maps.Clone(r.header)}
+	req := outbound.Request{Method: r.Method, URL: at, Header: maps.Clone(r.header), Large: r.growLarge}
 	if r.Body != nil {
 		body, err := json.Marshal(r.Body)
 		if err != nil {
@@ -316,6 +351,8 @@ func (r *run) call(ctx context.Context, at string) (page, error) {
 	}
 	res, err := r.Target.Do(ctx, req)
 	switch {
+	case errors.Is(err, ErrBusy):
+		return page{}, err
 	case err != nil && ctx.Err() != nil:
 		return page{}, context.Cause(ctx)
 	case err != nil:

@@ -389,3 +389,44 @@ func TestSampleIsBrief(t *testing.T) {
 		t.Errorf("fields: %v", res.Fields)
 	}
 }
+
+// TestLarge: a fetch asks once before it takes much memory, whatever takes it, and ends with the
+// answer. A small one does not ask.
+func TestLarge(t *testing.T) {
+	f := fetcher(t)
+	pages := func(n, size int) Config {
+		return Config{URL: serve(t, func(w http.ResponseWriter, r *http.Request) {
+			at := r.URL.Query().Get("page")
+			if last, _ := strconv.Atoi(at); last > n {
+				fmt.Fprint(w, `[]`)
+				return
+			}
+			fmt.Fprintf(w, `[{"page":%s,"text":"%s"}]`, at, strings.Repeat("x", size))
+		}), Records: "$[*]", Pagination: &Pagination{Type: "page", Parameter: "page", First: new(int)}}
+	}
+	for name, c := range map[string]struct {
+		config Config
+		want   int
+	}{
+		"small": {pages(2, 100), 0}, "a large page": {pages(1, 300<<10), 1}, "many pages": {pages(4, 100<<10), 1}, "both": {pages(3, 300<<10), 1},
+	} {
+		asked := 0
+		o := Order{Config: c.config, Large: func(context.Context) error { asked++; return nil }}
+		if f.get(t, o); asked != c.want {
+			t.Errorf("%s: asked %d times, want %d", name, asked, c.want)
+		}
+		if c.want == 0 {
+			continue
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		o.Large = func(ctx context.Context) error { cancel(); <-ctx.Done(); return ctx.Err() }
+		if _, err := f.Fetch(ctx, o); err == nil {
+			t.Errorf("%s: read without a turn", name)
+		}
+		failure := &Failure{}
+		o.Large = func(context.Context) error { return ErrBusy }
+		if _, err := f.Fetch(t.Context(), o); !errors.Is(err, ErrBusy) || errors.As(err, &failure) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

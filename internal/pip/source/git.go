@@ -98,6 +98,9 @@ func (r *run) readGit(ctx context.Context, b *builder) (Result, error) {
 	}
 	r.noteFull()
 	r.state.Commit = got.Commit
+	if err := r.hold(ctx, uint64(len(got.Text))); err != nil {
+		return Result{}, err
+	}
 	doc, err := r.decode(got.Text)
 	if err != nil {
 		return Result{}, err

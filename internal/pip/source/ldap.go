@@ -99,7 +99,11 @@ func (r *run) readLDAP(ctx context.Context, b *builder) error {
 		if err != nil {
 			return r.failedLDAP(ctx, err)
 		}
-		if err := r.addEntries(b, res.Entries); err != nil {
+		err = r.addEntries(b, res.Entries)
+		if err == nil {
+			err = r.hold(ctx, b.size)
+		}
+		if err != nil {
 			return err
 		}
 		next, _ := ldap.FindControl(res.Controls, ldap.ControlTypePaging).(*ldap.ControlPaging)

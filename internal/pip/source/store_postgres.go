@@ -84,7 +84,7 @@ func (r *run) readSQL(ctx context.Context, b *builder) error {
 		return r.failedSQL(ctx, err)
 	}
 	defer rows.Close()
-	if err := r.addRows(b, rows); err != nil {
+	if err := r.addRows(ctx, b, rows); err != nil {
 		return err
 	}
 	if err := rows.Err(); err != nil {
@@ -98,10 +98,13 @@ func (r *run) readSQL(ctx context.Context, b *builder) error {
 }
 
 // addRows adds rows in batches. A wrong row is a Failure.
-func (r *run) addRows(b *builder, rows pgx.Rows) error {
+func (r *run) addRows(ctx context.Context, b *builder, rows pgx.Rows) error {
 	var records []value.Value
 	flush := func() error {
 		_, err := b.add(value.Array(records...))
+		if err == nil {
+			err = r.hold(ctx, b.size)
+		}
 		records = nil
 		return err
 	}

@@ -148,6 +148,7 @@ const notifications = {
   secret_client_key: "Key of the client certificate (PEM)",
   secret_access_key_id: "Access key id",
   secret_secret_access_key: "Secret access key",
+  secret_session_token: "Session token",
   setting_bouncer_id: "Bouncer whose bundle is pushed",
   setting_region: "Region of the bucket",
   setting_topic: "Topic",

@@ -156,6 +156,7 @@ const notifications: Area<typeof en> = {
   secret_client_key: "Clave del certificado de cliente (PEM)",
   secret_access_key_id: "Id. de la clave de acceso",
   secret_secret_access_key: "Clave de acceso secreta",
+  secret_session_token: "Token de sesión",
   setting_bouncer_id: "Bouncer cuyo bundle se envía",
   setting_region: "Región del bucket",
   setting_topic: "Topic",

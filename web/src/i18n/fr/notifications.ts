@@ -158,6 +158,7 @@ const notifications: Area<typeof en> = {
   secret_client_key: "Clé du certificat client (PEM)",
   secret_access_key_id: "Identifiant de la clé d’accès",
   secret_secret_access_key: "Clé d’accès secrète",
+  secret_session_token: "Jeton de session",
   setting_bouncer_id: "Bouncer dont le bundle est envoyé",
   setting_region: "Région du bucket",
   setting_topic: "Topic",

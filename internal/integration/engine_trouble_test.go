@@ -1,0 +1,175 @@
+package integration
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/blob/s3test"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/job"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// stores are the addresses of the two kinds of stores of policy engines.
+var stores = []string{"oci+http://%s/org/policies:edge", "s3+http://%s/policies/edge/bundle.tar.gz"}
+
+// storesBundle reports whether a request puts a bundle where engines read it.
+func storesBundle(r *http.Request) bool {
+	return r.Method == http.MethodPut && (strings.Contains(r.URL.Path, "/manifests/") || strings.HasPrefix(r.URL.Path, "/policies/"))
+}
+
+func (b *bench) engine(address string) Integration {
+	b.Helper()
+	draft := Draft{Name: "edge", Kind: PolicyEngine, Endpoint: address, Settings: map[string]any{"bouncer_id": "7"}}
+	if strings.HasPrefix(address, "s3") {
+		draft.Credential = map[string]any{"access_key_id": s3test.AccessKey, "secret_access_key": s3test.SecretKey}
+	}
+	return b.create(draft)
+}
+
+// offers reports whether engines get a revision of the bundle.
+func (d *depot) offers(t *testing.T, host, address string, revision int64) bool {
+	t.Helper()
+	if strings.HasPrefix(address, "s3") {
+		return string(d.s3.Object("edge/bundle.tar.gz")) == string(bundleOf(revision))
+	}
+	res, err := http.Get("http://" + host + "/v2/org/policies/manifests/edge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(text), fmt.Sprintf(`"%s":"%d"`, revisionName, revision))
+}
+
+// TestPolicyEngineAfterAFreeze: a replica that was frozen while it pushed wakes up when another one
+// has pushed a newer bundle. The older bundle does not stay.
+func TestPolicyEngineAfterAFreeze(t *testing.T) {
+	for _, to := range stores {
+		t.Run(to[:2], func(t *testing.T) {
+			dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+				b := newBench(t, c)
+				s := &shelf{bench: b, revision: 3}
+				b.Bundles = s
+				d, host := newDepot(t)
+				arrived, wake := make(chan struct{}), make(chan struct{})
+				var frozen atomic.Bool
+				slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if storesBundle(r) {
+						if frozen.CompareAndSwap(false, true) {
+							close(arrived)
+							<-wake
+						}
+					}
+					d.ServeHTTP(w, r)
+				}))
+				t.Cleanup(slow.Close)
+				address := fmt.Sprintf(to, strings.TrimPrefix(slow.URL, "http://"))
+				it := b.engine(address)
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					f := &Forwarder{Service: b.Service, Holder: "frozen", Logger: slog.New(slog.DiscardHandler)}
+					_, _ = f.runLane(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: it.ID}, func() {})
+				}()
+				<-arrived
+				b.move(2 * job.LaneTime)
+				s.set(4)
+				b.turn("awake", it.ID)
+				if !d.offers(t, host, to, 4) {
+					t.Fatal("the other replica did not push")
+				}
+				close(wake)
+				<-ended
+				if !d.offers(t, host, to, 3) {
+					t.Fatal("the frozen replica did not push: this test tests nothing")
+				}
+				for range 3 {
+					b.move(2 * time.Second)
+					b.turn("awake", it.ID)
+				}
+				got, err := b.Get(ctx, admin, it.ID)
+				if err != nil || !d.offers(t, host, to, 4) || got.Pushed == nil || got.Pushed.Revision != 4 {
+					t.Errorf("engines get the older bundle: %+v, error %v", got.Pushed, err)
+				}
+			})
+		})
+	}
+}
+
+// TestPolicyEngineBehindAPortal: what answers 200 with a page to everything, as portals and proxies
+// do, has stored nothing.
+func TestPolicyEngineBehindAPortal(t *testing.T) {
+	for _, to := range stores {
+		t.Run(to[:2], func(t *testing.T) {
+			b := newBench(t, dbtest.Open(t, dbtest.SQLite))
+			b.Bundles = &shelf{bench: b, revision: 3}
+			portal := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				w.Header().Set("Content-Type", "text/html")
+				_, _ = io.WriteString(w, "<html>Please sign in</html>")
+			}))
+			t.Cleanup(portal.Close)
+			it := b.engine(fmt.Sprintf(to, strings.TrimPrefix(portal.URL, "http://")))
+			b.turn("r", it.ID)
+			if got, err := b.Get(ctx, admin, it.ID); err != nil || got.Pushed != nil || got.Failures != 1 || got.LastError == "" {
+				t.Errorf("pushed %+v, %d failures, %q, error %v", got.Pushed, got.Failures, got.LastError, err)
+			}
+		})
+	}
+}
+
+// TestPolicyEngineWithATemporaryKey: the session token of a temporary key goes along with each call.
+func TestPolicyEngineWithATemporaryKey(t *testing.T) {
+	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
+	b.Bundles = &shelf{bench: b, revision: 3}
+	d, _ := newDepot(t)
+	var token atomic.Value
+	bucket := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token.Store(r.Header.Get("X-Amz-Security-Token"))
+		d.ServeHTTP(w, r)
+	}))
+	t.Cleanup(bucket.Close)
+	it := b.create(Draft{
+		Name: "edge", Kind: PolicyEngine, Endpoint: strings.Replace(bucket.URL, "http", "s3+http", 1) + "/policies/edge/bundle.tar.gz", Settings: map[string]any{"bouncer_id": "7"},
+		Credential: map[string]any{"access_key_id": s3test.AccessKey, "secret_access_key": s3test.SecretKey, "session_token": "temporary"},
+	})
+	b.turn("r", it.ID)
+	if got, err := b.Get(ctx, admin, it.ID); err != nil || got.Pushed == nil || token.Load() != "temporary" {
+		t.Errorf("%q, pushed %+v, token %v, error %v", got.LastError, got.Pushed, token.Load(), err)
+	}
+}
+
+// TestPolicyEngineIsAskedToWait: a store that answers 429 with Retry-After is left alone for so
+// long.
+func TestPolicyEngineIsAskedToWait(t *testing.T) {
+	for _, to := range stores {
+		t.Run(to[:2], func(t *testing.T) {
+			b := newBench(t, dbtest.Open(t, dbtest.SQLite))
+			b.Bundles = &shelf{bench: b, revision: 3}
+			busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				w.Header().Set("Retry-After", "900")
+				w.WriteHeader(http.StatusTooManyRequests)
+			}))
+			t.Cleanup(busy.Close)
+			it := b.engine(fmt.Sprintf(to, strings.TrimPrefix(busy.URL, "http://")))
+			b.turn("r", it.ID)
+			want := b.now().Add(15 * time.Minute)
+			if got, err := b.Get(ctx, admin, it.ID); err != nil || got.NextAttemptAt == nil || got.NextAttemptAt.Before(want) || !strings.Contains(got.LastError, "429") {
+				t.Errorf("the next attempt is at %v, not at %v: %q, error %v", got.NextAttemptAt, want, got.LastError, err)
+			}
+		})
+	}
+}

@@ -25,14 +25,13 @@ func (c *Client) Transport(ctx context.Context, b Bound) http.RoundTripper {
 	return &library{ctx: ctx, next: c.http.Transport, bound: b}
 }
 
-// heard is the key of a context's listener.
-type heard struct{}
+// listener is the key of the function that a context carries for Listen.
+type listener struct{}
 
-// Listen returns a context for Transport with which fn is told of each reply, without its body. A
-// library does not pass on what a reply says beside its status, such as Retry-After. Calls may be
-// made at the same time.
+// Listen returns a context for Transport that has fn called with each reply, without its body: a
+// library does not pass on headers such as Retry-After. fn must be safe for concurrent use.
 func Listen(ctx context.Context, fn func(Response)) context.Context {
-	return context.WithValue(ctx, heard{}, fn)
+	return context.WithValue(ctx, listener{}, fn)
 }
 
 type library struct {
@@ -57,8 +56,8 @@ func (l *library) RoundTrip(r *http.Request) (*http.Response, error) {
 		end()
 		return nil, err
 	}
-	if tell, ok := l.ctx.Value(heard{}).(func(Response)); ok {
-		tell(Response{Status: res.StatusCode, Header: res.Header})
+	if notify, ok := l.ctx.Value(listener{}).(func(Response)); ok {
+		notify(Response{Status: res.StatusCode, Header: res.Header})
 	}
 	res.Body = &endingBody{http.MaxBytesReader(nil, res.Body, l.bound.MaxReply), end}
 	return res, nil

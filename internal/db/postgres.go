@@ -72,7 +72,7 @@ func openPostgres(ctx context.Context, cfg Config, url, region string, heard fun
 	}
 	pc.PrepareConn = prepareConn
 	pc.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-		_, err := c.Exec(ctx, "SET idle_in_transaction_session_timeout = '60s'; SET lock_timeout = '10s'; SET timezone = 'UTC'")
+		_, err := c.Exec(ctx, "SET idle_in_transaction_session_timeout = '"+readerSilence+"'; SET lock_timeout = '"+lockPatience+"'; SET timezone = 'UTC'")
 		return err
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
@@ -227,17 +227,38 @@ func (b *pgBackend) session(ctx context.Context, as binding, f func(*pgx.Conn) e
 // exclusively runs f while no other session of the database holds that name.
 func exclusively(ctx context.Context, c *pgx.Conn, name string, f func() error) (err error) {
 	key := lockKey("", name)
-	if _, err := c.Exec(ctx, `SELECT pg_advisory_lock($1)`, key); err != nil {
+	if _, err := c.Exec(ctx, lockSession(key)); err != nil {
 		return err
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 		defer cancel()
-		if _, e := c.Exec(ctx, `SELECT pg_advisory_unlock($1)`, key); e != nil {
+		if _, e := c.Exec(ctx, unlockSession(key)); e != nil {
 			err = errors.Join(err, e, c.Close(ctx)) // the end of the session frees the lock
 		}
 	}()
 	return f()
+}
+
+// A process that is frozen, or cut off from the database, keeps its locks while PostgreSQL keeps its
+// session. So whoever holds a lock and says nothing for holderSilence loses its session, before the
+// others give up after lockPatience.
+const (
+	lockPatience  = "10s"
+	holderSilence = "6s"
+	// readerSilence is how long a transaction that only reads may be silent: it holds up nobody.
+	readerSilence = "60s"
+)
+
+// lockSession returns the statements that wait for a lock which the session holds, and have
+// PostgreSQL end the session when it is silent, in a transaction or not.
+func lockSession(key int64) string {
+	return fmt.Sprintf(`SELECT pg_advisory_lock(%d); SET idle_session_timeout = '%s'; SET idle_in_transaction_session_timeout = '%s'`, key, holderSilence, holderSilence)
+}
+
+// unlockSession returns the statements that undo lockSession.
+func unlockSession(key int64) string {
+	return fmt.Sprintf(`SELECT pg_advisory_unlock(%d); RESET idle_session_timeout; SET idle_in_transaction_session_timeout = '%s'`, key, readerSilence)
 }
 
 func sum64(s string) []byte {
@@ -252,10 +273,13 @@ func lockKey(id scope.TenantID, name string) int64 {
 
 func (b *pgBackend) name() string { return "postgres" }
 
+// beginWrite begins a transaction that may hold locks, in one exchange with the server.
+const beginWrite = `begin isolation level read committed read write; set local idle_in_transaction_session_timeout = '` + holderSilence + `'`
+
 func (b *pgBackend) begin(ctx context.Context, p part, write bool) (txn, error) {
 	opts := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	if write {
-		opts = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
+		opts = pgx.TxOptions{BeginQuery: beginWrite}
 	}
 	for try := 1; ; try++ {
 		c, err := b.acquire(ctx, p)
@@ -462,13 +486,13 @@ type sessionLock struct{ key int64 }
 
 // SessionLock waits for the advisory lock.
 func (l sessionLock) SessionLock(ctx context.Context, c *sql.Conn) error {
-	_, err := c.ExecContext(ctx, `SELECT pg_advisory_lock($1)`, l.key)
+	_, err := c.ExecContext(ctx, lockSession(l.key))
 	return err
 }
 
 // SessionUnlock frees it.
 func (l sessionLock) SessionUnlock(ctx context.Context, c *sql.Conn) error {
-	_, err := c.ExecContext(ctx, `SELECT pg_advisory_unlock($1)`, l.key)
+	_, err := c.ExecContext(ctx, unlockSession(l.key))
 	return err
 }
 

@@ -46,14 +46,15 @@ func (s *Service) DueOrders(ctx context.Context, limit int) ([]Order, error) {
 	return due, err
 }
 
-// BeginOrder counts an order. A tenant that has had limit of them within OrderWindow is
-// refused (RateLimited, with the time to wait). NotFound: it is not wanted any more.
-func (s *Service) BeginOrder(ctx context.Context, o Order, limit int64) error {
-	return s.Stores.System().Write(ctx, func(tx *db.Tx) error {
+// BeginOrder counts an order, and returns when it was counted. A tenant that has had limit of them
+// within OrderWindow is refused (RateLimited, with the time to wait). NotFound: it is not wanted any
+// more.
+func (s *Service) BeginOrder(ctx context.Context, o Order, limit int64) (time.Time, error) {
+	now := db.Stamp(s.Now())
+	return now, s.Stores.System().Write(ctx, func(tx *db.Tx) error {
 		if err := checkDue(ctx, tx, o); err != nil {
 			return err
 		}
-		now := s.Now()
 		n, err := countOrders(ctx, tx, o.Tenant, now.Add(-OrderWindow))
 		if err != nil {
 			return err
@@ -67,6 +68,12 @@ func (s *Service) BeginOrder(ctx context.Context, o Order, limit int64) error {
 		}
 		return insertOrder(ctx, tx, o.Tenant, now)
 	})
+}
+
+// ReturnOrder stops counting an order that was counted at a time: no ACME server has taken it. An
+// outage there is not the tenant's, and must not use up what the tenant may order.
+func (s *Service) ReturnOrder(ctx context.Context, o Order, at time.Time) error {
+	return s.Stores.System().Write(ctx, func(tx *db.Tx) error { return deleteOrder(ctx, tx, o.Tenant, at) })
 }
 
 // checkDue refuses an order whose domain has gone, belongs to another tenant, or has
@@ -150,7 +157,18 @@ func (s *Service) SaveIssued(ctx context.Context, o Order, certificate, key stri
 func (s *Service) SaveFailure(ctx context.Context, o Order, cause string, wait time.Duration) error {
 	now := db.Stamp(s.Now())
 	cause = plainText(cause)
-	next := now.Add(max(wait, retryPause(o.Domain, o.Attempts)))
+	var ends *time.Time
+	err := s.Stores.System().Read(ctx, func(tx *db.Tx) error {
+		c, err := selectIssued(ctx, tx, o.Domain)
+		if c.Tenant == o.Tenant {
+			ends = c.NotAfter
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	next := now.Add(max(wait, beforeEnd(retryPause(o.Domain, o.Attempts), ends, now)))
 	return s.Stores.WriteUnder(ctx, o.Tenant, "domains", func(tx *db.Tx) error {
 		a := tenant.Alert{Type: alertOrder, Severity: tenant.SeverityError, Message: fmt.Sprintf("no certificate could be ordered for %s: %s", o.Domain, cause)}
 		if err := setAlert(ctx, tx, a, o.Domain, true, now); err != nil {
@@ -224,6 +242,15 @@ var pauses = []time.Duration{time.Minute, 15 * time.Minute, 30 * time.Minute, ti
 func retryPause(name string, attempts int64) time.Duration {
 	p := pauses[min(max(attempts, 0), int64(len(pauses)-1))]
 	return p + spread(name, p/5)
+}
+
+// beforeEnd shortens a pause while a certificate is in use that ends soon: a pause of hours would
+// outlast a certificate of a day. It is at most a sixth of the time that is left.
+func beforeEnd(pause time.Duration, ends *time.Time, now time.Time) time.Duration {
+	if ends == nil || !now.Before(*ends) {
+		return pause
+	}
+	return min(pause, max(ends.Sub(now)/6, pauses[0]))
 }
 
 // spread is a part of d that depends on the name alone, so that all replicas agree.

@@ -81,7 +81,7 @@ func TestOrders(t *testing.T) {
 		}
 		certificate("verified", "acme pending")
 		one := due("one is verified and wants a certificate", "a.acme.test")[0]
-		if err := s.BeginOrder(ctx, one, 2); err != nil {
+		if _, err := s.BeginOrder(ctx, one, 2); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.PutChallenge(ctx, one, "token.thumbprint"); err != nil || route().Challenge != "token.thumbprint" {
@@ -100,7 +100,7 @@ func TestOrders(t *testing.T) {
 		if one.Attempts != 1 {
 			t.Errorf("%d attempts", one.Attempts)
 		}
-		if err := s.BeginOrder(ctx, one, 2); err != nil {
+		if _, err := s.BeginOrder(ctx, one, 2); err != nil {
 			t.Fatal(err)
 		}
 		one.Method = "http-01"
@@ -214,7 +214,7 @@ func TestOrdersAreBounded(t *testing.T) {
 		}
 		one, other := verified(own, "a.acme.test"), verified(first, "a.other.test")
 		for range 3 {
-			if err := s.BeginOrder(ctx, one, 3); err != nil {
+			if _, err := s.BeginOrder(ctx, one, 3); err != nil {
 				t.Fatal(err)
 			}
 			now = now.Add(time.Hour)
@@ -224,21 +224,30 @@ func TestOrdersAreBounded(t *testing.T) {
 			one = verified(own, "a.acme.test")
 		}
 		var f *fault.Error
-		err := s.BeginOrder(ctx, one, 3)
+		_, err := s.BeginOrder(ctx, one, 3)
 		if f, _ = err.(*fault.Error); f == nil || f.Kind != fault.RateLimited || f.RetryAfter != 21*time.Hour {
 			t.Errorf("the fourth: %v", err)
 		}
-		if err := s.BeginOrder(ctx, other, 3); err != nil {
+		if _, err := s.BeginOrder(ctx, other, 3); err != nil {
 			t.Errorf("another tenant's: %v", err)
 		}
+		for range 9 { // no ACME server takes them
+			at, err := s.BeginOrder(ctx, other, 3)
+			if err != nil {
+				t.Fatalf("after orders that were not taken: %v", err)
+			}
+			if err := s.ReturnOrder(ctx, other, at); err != nil {
+				t.Fatal(err)
+			}
+		}
 		now = now.Add(21 * time.Hour)
-		if err := s.BeginOrder(ctx, one, 3); err != nil {
+		if _, err := s.BeginOrder(ctx, one, 3); err != nil {
 			t.Errorf("a day later: %v", err)
 		}
 		if err := s.Forget(ctx, dbtest.Second); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.BeginOrder(ctx, one, 3); !fault.Is(err, fault.NotFound) {
+		if _, err := s.BeginOrder(ctx, one, 3); !fault.Is(err, fault.NotFound) {
 			t.Errorf("of a purged tenant: %v", err)
 		}
 	})
@@ -303,6 +312,26 @@ func TestWhenToOrder(t *testing.T) {
 		}
 		if hour > 4 {
 			t.Errorf("%s is tried %d times in the first hour", name, hour)
+		}
+	}
+}
+
+// TestPauseBeforeEnd: however often an order has failed, a certificate that is in use is tried for
+// again several times before it ends.
+func TestPauseBeforeEnd(t *testing.T) {
+	for _, left := range []time.Duration{time.Hour, 8 * time.Hour, 30 * 24 * time.Hour} {
+		ends := noon.Add(left)
+		for n := range int64(20) {
+			for at := noon; ends.Sub(at) > 10*time.Minute; {
+				p := beforeEnd(retryPause("a.acme.test", n), &ends, at)
+				if p > max(ends.Sub(at)/6, pauses[0]) || p < pauses[0] {
+					t.Fatalf("%s before the end the pause is %s", ends.Sub(at), p)
+				}
+				at = at.Add(p)
+			}
+		}
+		if long := retryPause("a.acme.test", 9); beforeEnd(long, nil, noon) != long || beforeEnd(long, &ends, ends) != long {
+			t.Error("a pause is shortened without a certificate to save")
 		}
 	}
 }

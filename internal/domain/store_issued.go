@@ -90,6 +90,12 @@ func insertOrder(ctx context.Context, tx *db.Tx, tenant scope.TenantID, at time.
 	return err
 }
 
+// deleteOrder forgets one order of a tenant that was counted at a time.
+func deleteOrder(ctx context.Context, tx *db.Tx, tenant scope.TenantID, at time.Time) error {
+	_, err := tx.Exec(ctx, `DELETE FROM acme_orders WHERE id = (SELECT min(id) FROM acme_orders WHERE tenant = $1 AND at = $2)`, tenant, at)
+	return err
+}
+
 // selectAccount is the sealed key of the account at a directory; nil for none.
 func selectAccount(ctx context.Context, tx *db.Tx, directory string) ([]byte, error) {
 	key, err := db.One[[]byte](ctx, tx, `SELECT sealed_key FROM acme_accounts WHERE directory = $1`, directory)

@@ -41,6 +41,11 @@ const (
 	// limitedPause is how long to wait where the ACME server's limit is reached and it does not
 	// say for how long.
 	limitedPause = time.Hour
+	// longestPause bounds what an ACME server may ask to wait: an answer that names a year, by
+	// mistake or from a proxy, must not end all renewals.
+	longestPause = 24 * time.Hour
+	// tooManyRequests is the status of a limit that is reached (RFC 6585, section 4).
+	tooManyRequests = 429
 )
 
 // OrderConfig is what an Orderer depends on.
@@ -157,7 +162,7 @@ func (o *Orderer) end(name string, kept bool) {
 
 // order orders one certificate and keeps the outcome.
 func (o *Orderer) order(ctx context.Context, one domain.Order) error {
-	err := o.Domains.BeginOrder(ctx, one, o.Limit)
+	begun, err := o.Domains.BeginOrder(ctx, one, o.Limit)
 	if err == nil {
 		var certificate, key string
 		if certificate, key, err = o.obtain(ctx, &one); err == nil {
@@ -172,6 +177,11 @@ func (o *Orderer) order(ctx context.Context, one domain.Order) error {
 	case fault.Is(err, fault.NotFound): // the domain has gone meanwhile
 	default:
 		o.Log.Warn("a certificate cannot be ordered", "domain", one.Domain, "tenant", one.Tenant, "error", err)
+		if errors.As(err, new(notOrdered)) {
+			if err := o.Domains.ReturnOrder(ctx, one, begun); err != nil {
+				return err
+			}
+		}
 		err = o.Domains.SaveFailure(ctx, one, describe(err), waitFor(err))
 	}
 	if fault.Is(err, fault.NotFound) {
@@ -192,8 +202,12 @@ func describe(err error) string {
 
 // waitFor is the time that an error asks to wait; 0: none.
 func waitFor(err error) time.Duration {
-	if after, limited := acme.RateLimit(err); limited {
-		return max(after, limitedPause)
+	var answer *acme.Error
+	if errors.As(err, &answer) {
+		after, limited := acme.RateLimit(answer)
+		if limited || answer.StatusCode == tooManyRequests {
+			return min(max(after, limitedPause), longestPause)
+		}
 	}
 	var f *fault.Error
 	if errors.As(err, &f) {
@@ -202,13 +216,33 @@ func waitFor(err error) time.Duration {
 	return 0
 }
 
+// notOrdered is the error of an order that never reached the ACME server, or that the server did not
+// take because of itself. It does not count against the tenant.
+type notOrdered struct{ cause error }
+
+// Error implements error.
+func (e notOrdered) Error() string { return e.cause.Error() }
+
+// Unwrap returns the cause.
+func (e notOrdered) Unwrap() error { return e.cause }
+
+// unlessRefused marks the error of a new order as notOrdered, unless the ACME server refuses what
+// was asked for: it counts such orders, too.
+func unlessRefused(err error) error {
+	var answer *acme.Error
+	if errors.As(err, &answer) && answer.StatusCode >= 400 && answer.StatusCode < 500 && answer.StatusCode != tooManyRequests {
+		return err
+	}
+	return notOrdered{err}
+}
+
 // obtain orders a certificate (RFC 8555, section 7.4) and sets the method that was used.
 func (o *Orderer) obtain(ctx context.Context, one *domain.Order) (certificate, key string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, orderTime)
 	defer cancel()
 	client, err := o.registered(ctx)
 	if err != nil {
-		return "", "", fmt.Errorf("the account: %w", err)
+		return "", "", notOrdered{fmt.Errorf("the account: %w", err)}
 	}
 	defer func() {
 		if err != nil { // the account may be what is wrong: it is registered again
@@ -219,7 +253,7 @@ func (o *Orderer) obtain(ctx context.Context, one *domain.Order) (certificate, k
 	}()
 	order, err := client.AuthorizeOrder(ctx, acme.DomainIDs(one.Domain))
 	if err != nil {
-		return "", "", err
+		return "", "", unlessRefused(err)
 	}
 	for _, url := range order.AuthzURLs {
 		if err := o.authorize(ctx, client, one, url); err != nil {

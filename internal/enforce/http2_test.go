@@ -97,7 +97,9 @@ func (f *frames) answer(stream uint32) string {
 				return "reset"
 			}
 		case *http2.GoAwayFrame:
-			return "away"
+			if frame.ErrCode != http2.ErrCodeNo { // without an error, the answer still comes
+				return "away"
+			}
 		}
 	}
 }
@@ -383,4 +385,27 @@ func echoTrailers(seen chan<- string) http.Handler {
 		}
 		w.WriteHeader(http.StatusOK)
 	})
+}
+
+// TestHTTP2BodyShort: a body that is shorter or longer than its head says is the client's fault. The
+// application is not blamed for it, in answers, counters or the log.
+func TestHTTP2BodyShort(t *testing.T) {
+	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
+	b := start(t, p, app.URL, nil).at(t, 1)
+	for body, want := range map[string]string{"{}": "400", "{} and far too much": "reset", "12345": "200"} {
+		f := dialFrames(t, b.url)
+		stream := f.send(false, ":method", "POST", ":scheme", "http", ":authority", "app.test", ":path", "/open", "content-length", "5")
+		if err := f.WriteData(stream, true, []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.answer(stream); got != want {
+			t.Errorf("a body of %d bytes, said to have 5: %s, want %s", len(body), got, want)
+		}
+		_ = f.conn.Close()
+	}
+	if n := b.count.UpstreamErrors.Load(); n != 0 {
+		t.Errorf("%d errors of the application", n)
+	}
 }

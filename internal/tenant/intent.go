@@ -65,7 +65,27 @@ func (in intent) writeLog(ctx context.Context, tx *db.Tx) error {
 // forget deletes a completed intent. It ignores errors: Recover sees that the entry exists, and
 // deletes the intent.
 func (s *Service) forget(ctx context.Context, in intent) {
-	_ = s.Stores.System().Write(ctx, func(tx *db.Tx) error { return deleteIntent(ctx, tx, in.Seq) })
+	_ = s.Stores.System().Write(ctx, func(tx *db.Tx) error {
+		_, err := deleteIntent(ctx, tx, in.Seq)
+		return err
+	})
+}
+
+// undo removes a tenant that could not be created whole: it would occupy its name forever. If this
+// server was frozen meanwhile, another one may have completed the tenant, or taken it back and
+// given its id to a new one. Then the intent is gone, and nothing is removed.
+func (s *Service) undo(ctx context.Context, in intent, t Tenant) error {
+	var ours int64
+	err := s.Stores.System().Write(ctx, func(tx *db.Tx) (err error) {
+		if ours, err = deleteIntent(ctx, tx, in.Seq); err == nil && ours > 0 {
+			ours, err = undoTenant(ctx, tx, t)
+		}
+		return err
+	})
+	if err != nil || ours == 0 {
+		return err
+	}
+	return s.Stores.DropTenant(ctx, in.Tenant)
 }
 
 // Recover completes changes that began before a time and whose server was killed: the audit entry,
@@ -114,7 +134,10 @@ func (s *Service) applyIntent(ctx context.Context, in intent) error {
 	if err != nil && !gone {
 		return err
 	}
-	return s.Stores.System().Write(ctx, func(tx *db.Tx) error { return deleteIntent(ctx, tx, in.Seq) })
+	return s.Stores.System().Write(ctx, func(tx *db.Tx) error {
+		_, err := deleteIntent(ctx, tx, in.Seq)
+		return err
+	})
 }
 
 // recordChange writes the audit entry, and the settings of t if the log is in t's own store, unless

@@ -114,13 +114,7 @@ func (s *Service) create(ctx context.Context, sc scope.Scope, t Tenant, admit fu
 	}
 	s.pause()
 	if err := s.recordChange(ctx, in, t); err != nil {
-		// An incomplete tenant would occupy its name forever. The first error gives the reason.
-		ctx := context.WithoutCancel(ctx)
-		if undone := s.Stores.DropTenant(ctx, t.ID); undone != nil {
-			return Tenant{}, errors.Join(err, undone)
-		}
-		s.forget(ctx, in)
-		return Tenant{}, err
+		return t, errors.Join(err, s.undo(context.WithoutCancel(ctx), in, t))
 	}
 	s.pause()
 	s.forget(ctx, in)

@@ -186,6 +186,11 @@ func discardTenant(ctx context.Context, tx *db.Tx, id scope.TenantID, attempt st
 	return tx.Exec(ctx, `UPDATE tenants SET status = $3 WHERE id = $1 AND attempt = $2`, id, attempt, purging)
 }
 
+// undoTenant takes away a tenant that was just created, unless its id belongs to another one by now.
+func undoTenant(ctx context.Context, tx *db.Tx, t Tenant) (int64, error) {
+	return tx.Exec(ctx, `UPDATE tenants SET status = $4 WHERE id = $1 AND attempt = $2 AND created_at = $3`, t.ID, t.Attempt, t.CreatedAt, purging)
+}
+
 func countDeletedOfVendor(ctx context.Context, tx *db.Tx, vendor string) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM tenants WHERE vendor = $1 AND status = $2`, vendor, Deleted)
 }

@@ -25,7 +25,7 @@ func deleteIntentsFor(ctx context.Context, tx *db.Tx, home scope.TenantID) error
 	return err
 }
 
-func deleteIntent(ctx context.Context, tx *db.Tx, seq int64) error {
-	_, err := tx.Exec(ctx, `DELETE FROM tenant_intents WHERE seq = $1`, seq)
-	return err
+// deleteIntent returns how many intents it deleted: 0 if another server has completed the change.
+func deleteIntent(ctx context.Context, tx *db.Tx, seq int64) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM tenant_intents WHERE seq = $1`, seq)
 }

@@ -3,6 +3,7 @@ package tenant
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
@@ -29,10 +30,29 @@ func Complete(ctx context.Context, tx *db.Tx, id scope.TenantID, attempt string)
 		return err
 	}
 	if n == 0 {
-		return fault.New(fault.Conflict, "request_in_progress", "another request with this Idempotency-Key has taken over")
+		return TakenOver()
 	}
 	_, err = tx.Bump(ctx, Revision)
 	return err
+}
+
+// TakenOver is the fault of an attempt that was discarded while it still ran: its server was frozen,
+// or cut off from the store.
+func TakenOver() *fault.Error {
+	return fault.New(fault.Conflict, "request_in_progress", "another request with this Idempotency-Key has taken over").After(time.Second)
+}
+
+// Holds reports whether a tenant still belongs to an attempt.
+func (s *Service) Holds(ctx context.Context, id scope.TenantID, attempt string) (bool, error) {
+	var t Tenant
+	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
+		t, err = selectTenant(ctx, tx, id)
+		return err
+	})
+	if errors.Is(err, db.ErrNoRows) {
+		return false, nil
+	}
+	return t.Attempt == attempt && t.Status != purging, err
 }
 
 // Discard removes everything that an attempt has created of a tenant, and frees the id. It can be
@@ -40,7 +60,9 @@ func Complete(ctx context.Context, tx *db.Tx, id scope.TenantID, attempt string)
 func (s *Service) Discard(ctx context.Context, id scope.TenantID, attempt string) error {
 	var ours int64
 	err := s.Stores.System().Write(ctx, func(tx *db.Tx) (err error) {
-		ours, err = discardTenant(ctx, tx, id, attempt)
+		if ours, err = discardTenant(ctx, tx, id, attempt); err == nil && ours > 0 {
+			err = deleteIntentsFor(ctx, tx, id)
+		}
 		return err
 	})
 	if err != nil || ours == 0 {

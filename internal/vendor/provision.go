@@ -117,9 +117,35 @@ func (s *Service) Provision(ctx context.Context, sc scope.Scope, key string, req
 	if p.Tenant == "" {
 		return Provisioned{}, err
 	}
+	err = s.reason(ctx, p, err)
 	clean, stop := context.WithTimeout(context.WithoutCancel(ctx), provisionTime)
 	defer stop()
 	return Provisioned{}, errors.Join(err, s.discard(clean, p))
+}
+
+// reason returns why an attempt failed. One that was taken over fails in many ways, as its tenant
+// vanishes under it; the caller is only told to ask again. An attempt whose first transaction did
+// not commit was not taken over.
+func (s *Service) reason(ctx context.Context, p provisioning, err error) error {
+	if !p.begun {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), provisionTime)
+	defer cancel()
+	if held, failed := s.Tenants.Holds(ctx, p.Tenant, p.Attempt); failed == nil && !held {
+		return tenant.TakenOver().Because(err)
+	}
+	return err
+}
+
+// stillOurs checks, before a step in the new tenant's store, that no other request has taken over:
+// its tenant may have the same id, and would get our credentials.
+func (s *Service) stillOurs(ctx context.Context, p *provisioning) error {
+	held, err := s.Tenants.Holds(ctx, p.Tenant, p.Attempt)
+	if err == nil && !held {
+		err = tenant.TakenOver()
+	}
+	return err
 }
 
 // resume looks for earlier calls of a request: it gives the answer of the one that was
@@ -169,18 +195,24 @@ func (s *Service) provision(ctx context.Context, sc scope.Scope, p *provisioning
 		p.Tenant = t.ID
 		return insertProvisioning(ctx, tx, begun)
 	})
+	p.begun = t.ID != ""
 	if err != nil {
 		return Provisioned{}, err
 	}
 	s.pause("tenant")
-	out.Tenant = t
+	out.Tenant, out.APIKeys = t, []auth.Key{}
 	inside := within(sc, t.ID)
+	if err := s.stillOurs(ctx, p); err != nil {
+		return Provisioned{}, err
+	}
 	if out.Administrator, err = s.administrator(ctx, inside, req.Administrator); err != nil {
 		return Provisioned{}, at("/administrator", err)
 	}
 	s.pause("administrator")
-	out.APIKeys = []auth.Key{}
 	for i, d := range req.keys() {
+		if err := s.stillOurs(ctx, p); err != nil {
+			return Provisioned{}, err
+		}
 		k, err := s.Auth.CreateKey(ctx, inside, d)
 		if err != nil {
 			return Provisioned{}, at(keyPointer(i), err)
@@ -189,6 +221,9 @@ func (s *Service) provision(ctx context.Context, sc scope.Scope, p *provisioning
 	}
 	s.pause("keys")
 	if req.Bouncer != nil {
+		if err := s.stillOurs(ctx, p); err != nil {
+			return Provisioned{}, err
+		}
 		b, err := s.Bouncers.Create(ctx, inside, *req.Bouncer)
 		if err != nil {
 			return Provisioned{}, at("/bouncer", err)

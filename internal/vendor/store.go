@@ -83,6 +83,8 @@ type provisioning struct {
 	Until time.Time `db:"until"`
 	// Answer is the sealed answer; empty until the tenant is complete.
 	Answer []byte `db:"answer"`
+	// begun is set once the tenant's record is known to be stored.
+	begun bool
 }
 
 const provisioningColumns = `attempt, vendor, request, tenant, created_at, until, answer`

@@ -456,3 +456,39 @@ func TestDiscardedStaysDiscarded(t *testing.T) {
 		}
 	})
 }
+
+// TestTakenOver: a server that was paused while another one repeated its request says that it was
+// taken over, and leaves the other's tenant, which has the same id, as it is.
+func TestTakenOver(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		for _, step := range []string{"tenant", "administrator", "keys", "bouncer"} {
+			y := newYard(t, c)
+			sc, _ := y.vendor("Widgets "+step, 1)
+			var second Provisioned
+			y.between = func(at string) {
+				if at != step {
+					return
+				}
+				y.between = nil
+				var err error
+				if second, err = y.Provision(ctx, sc, "order", asked()); err != nil {
+					t.Errorf("repeated after %s: %v", step, err)
+				}
+			}
+			_, err := y.Provision(ctx, sc, "order", asked())
+			var f *fault.Error
+			if !errors.As(err, &f) || f.Kind != fault.Conflict || f.Code != "request_in_progress" {
+				t.Errorf("taken over after %s: %v", step, err)
+			}
+			y.works(second)
+			keys, err := y.Auth.Keys(ctx, within(sc, second.Tenant.ID), 0, 10)
+			if err != nil || keys.Total != int64(len(second.APIKeys)) {
+				t.Errorf("taken over after %s: the tenant has %d keys, its maker got %d; %v", step, keys.Total, len(second.APIKeys), err)
+			}
+			page, err := y.Made(ctx, sc, 0, 10)
+			if err != nil || page.Total != 1 {
+				t.Errorf("taken over after %s: %+v, %v", step, page, err)
+			}
+		}
+	})
+}

@@ -163,6 +163,9 @@ func (l *Relay) answerUpstreamError(w http.ResponseWriter, r *http.Request, in *
 	case r.Context().Err() != nil:
 		l.Count.ClientGone.Add(1)
 		panic(http.ErrAbortHandler)
+	case bodies.IsBroken(err): // the client's fault, and not the application's
+		l.Count.Refused.Add(1)
+		l.Refusals.Write(w, in, "", request.BadRequest("the request body is incomplete"))
 	case errors.Is(err, upstream.ErrSaturated):
 		l.Count.UpstreamTimeouts.Add(1)
 		l.Refusals.Write(w, in, "", request.Refuse(http.StatusServiceUnavailable, "upstream_saturated", "too many requests wait for the application"))

@@ -192,7 +192,7 @@ type entry struct {
 	// expires is in Unix nanoseconds; 0: never.
 	expires int64
 	// used is set for credentials with a time of last use: API keys and people's sessions.
-	used *noted
+	used *lastUse
 	// idle is how long the session lasts without use; 0: no limit.
 	idle time.Duration
 	// shown is how the credential must be sent.
@@ -310,7 +310,7 @@ func (s *Service) find(ctx context.Context, c Credential, text string, now time.
 			s.entries.Invalidate(digest)
 			if e.idle == 0 {
 				return nil, refused()
-			} // else another replica may have seen it used
+			} // otherwise another replica may have seen a use
 		}
 	}
 	got, err, _ := s.loads.Do(string(digest[:]), func() (any, error) {
@@ -327,8 +327,8 @@ func (s *Service) find(ctx context.Context, c Credential, text string, now time.
 	}
 	e, _ := got.(*entry)
 	if e.gen != e.realm.gen.Load() {
-		// The load that we joined may have read before a revocation that was acknowledged
-		// before we came. Our own read has not.
+		// The shared load may have read before a revocation that was acknowledged before this call.
+		// A new load cannot.
 		if e, err = s.load(ctx, c, text, digest, now); err != nil {
 			return nil, err
 		}

@@ -17,7 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// TestTenantOfARequest: a credential is good in its own tenant alone, however a request names another.
+// TestTenantOfARequest: a credential is valid only in its own tenant, however the request names
+// another one.
 func TestTenantOfARequest(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		r.person(scope.DefaultTenant, "root", user.RolePlatformAdmin)
@@ -103,9 +104,9 @@ func TestTenantStops(t *testing.T) {
 	})
 }
 
-// TestRevocation: a revoked credential ends at once here, within five seconds elsewhere.
-// The other replica does not hear of changes on SQLite, as if the word were
-// lost: there it is the poll that ends things.
+// TestRevocation: a revoked credential ends at once on this replica, and within five seconds on the
+// others. On SQLite the other replica gets no notifications, as if they were lost, so the poll
+// applies.
 func TestRevocation(t *testing.T) {
 	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) {
@@ -155,7 +156,7 @@ func TestRevocation(t *testing.T) {
 	}
 }
 
-// TestStoreDown: what is known goes on while the store does not answer, for a while.
+// TestStoreDown: cached credentials stay valid for a while if the store does not answer.
 func TestStoreDown(t *testing.T) {
 	c := dbtest.Open(t, dbtest.SQLite)
 	r := newReplica(t, c, newClock())
@@ -179,7 +180,8 @@ func TestStoreDown(t *testing.T) {
 	}
 }
 
-// TestStoreDownAtOnce: where it is so set, what is known does not outlive the store.
+// TestStoreDownAtOnce: with a negative Blind, cached credentials are refused when the store does
+// not answer.
 func TestStoreDownAtOnce(t *testing.T) {
 	c := dbtest.Open(t, dbtest.SQLite)
 	r := newReplica(t, c, newClock())

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// TestRenewedSessionEnds: a token that is made from a token ends when that one
-// would have ended, however often it is renewed.
+// TestRenewedSessionEnds: a token that was made from a token ends when the first one would have
+// ended, however often it is renewed.
 func TestRenewedSessionEnds(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
@@ -36,7 +36,7 @@ func TestRenewedSessionEnds(t *testing.T) {
 	})
 }
 
-// TestPasswordChange ends the person's own keys too, unless it is asked not to.
+// TestPasswordChange ends the person's own keys too, unless the caller keeps them.
 func TestPasswordChange(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()

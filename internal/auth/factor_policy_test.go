@@ -85,8 +85,8 @@ func TestRequired(t *testing.T) {
 	})
 }
 
-// TestReset: an administrator removes the factor of somebody in the own tenant who may do no
-// more, and the sessions end.
+// TestReset: an administrator removes the factor of a person of the same tenant who holds no more
+// permissions, and the person's sessions end.
 func TestReset(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
@@ -182,8 +182,8 @@ func TestTokenWithCode(t *testing.T) {
 	})
 }
 
-// TestFactorAtRest: neither the secret nor a recovery code stands in the store, and a new key
-// of the operator's seals the secret again.
+// TestFactorAtRest: the store contains neither the secret nor the recovery codes in clear, and a
+// new encryption key re-encrypts the secret.
 func TestFactorAtRest(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		a := r.enrolled(scope.DefaultTenant, "alice")

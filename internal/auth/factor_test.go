@@ -52,12 +52,12 @@ func (a *app) enrol() {
 	a.r.clock.pass(time.Minute)
 }
 
-// code is what the app shows some steps from now.
+// code returns the code that the app shows some steps from now.
 func (a *app) code(steps int) string {
 	return totptest.Code(a.r.t, a.secret, a.r.clock.Now().Add(time.Duration(steps)*30*time.Second))
 }
 
-// wrong is a code that the app does not show.
+// wrong returns a code that the app does not show.
 func (a *app) wrong() string {
 	for n := 0; ; n++ {
 		code := fmt.Sprintf("%06d", n)
@@ -72,7 +72,7 @@ func (a *app) login(code string) (Grant, error) {
 	return a.r.Service.Login(context.Background(), stranger(a.tenant), Proof{Username: a.user.Username, Password: password, Code: code})
 }
 
-// challenge signs in with the password alone, and gives what is asked for then.
+// challenge signs in with the password only, and returns the challenge.
 func (a *app) challenge() string {
 	a.r.t.Helper()
 	a.r.clock.pass(time.Millisecond) // the oldest challenges make room for new ones
@@ -126,7 +126,7 @@ func wantCode(t testing.TB, what string, err error, want string) {
 
 const okay = "<nil>"
 
-// TestSecondFactor: the way of a person with an app, from enrolment to disabling.
+// TestSecondFactor: a person enrols an app, uses it and disables it.
 func TestSecondFactor(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
@@ -239,8 +239,8 @@ func (r *replica) auditOf(t scope.TenantID) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestChallenge: a challenge is good for its person, tenant and purpose, for five minutes,
-// five wrong codes and one sign-in.
+// TestChallenge: a challenge is valid for its person, tenant and purpose, for five minutes, five
+// wrong codes and one sign-in.
 func TestChallenge(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
@@ -301,7 +301,7 @@ func TestChallenge(t *testing.T) {
 	})
 }
 
-// TestNoOracle: whoever does not know the password learns nothing about the second factor.
+// TestNoOracle: a caller without the password learns nothing about the second factor.
 func TestNoOracle(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		a := r.enrolled(scope.DefaultTenant, "alice")
@@ -331,8 +331,8 @@ func TestNoOracle(t *testing.T) {
 	})
 }
 
-// TestGuessedCodes: the right password gives nobody more guesses at the code. Wrong codes
-// lock the pair as wrong passwords do, and from many addresses they lock the app's codes.
+// TestGuessedCodes: the right password allows no further guesses at the code. Wrong codes lock the
+// pair like wrong passwords. From many addresses, they lock the codes of the app.
 func TestGuessedCodes(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
@@ -367,7 +367,7 @@ func TestGuessedCodes(t *testing.T) {
 	})
 }
 
-// TestCodeRace: of sign-ins with one code at once, on two replicas, one wins.
+// TestCodeRace: of several concurrent sign-ins with one code, on two replicas, one succeeds.
 func TestCodeRace(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ck := newClock()
@@ -428,8 +428,8 @@ func in(r *replica, i int, p Proof) error {
 	return err
 }
 
-// TestClockStepsBack: a code that was used stays used when the clock is set back, and codes
-// work again that were not.
+// TestClockStepsBack: when the clock is set back, a used code stays invalid, and unused codes work
+// again.
 func TestClockStepsBack(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		a := r.enrolled(scope.DefaultTenant, "alice")

@@ -80,7 +80,7 @@ func each(t *testing.T, test func(t *testing.T, r *replica)) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) { test(t, newReplica(t, c, newClock())) })
 }
 
-// one runs a test on SQLite alone: where the store does not matter.
+// one runs a test on SQLite only, if the store does not matter.
 func one(t testing.TB) *replica {
 	t.Helper()
 	return newReplica(t, dbtest.Open(t, dbtest.SQLite), newClock())
@@ -121,7 +121,7 @@ func (r *replica) token(t scope.TenantID, name string) string {
 	return g.AccessToken
 }
 
-// signedIn gives the scope of somebody who signed in.
+// signedIn returns the scope of a person who has signed in.
 func (r *replica) signedIn(t scope.TenantID, name string) scope.Scope {
 	r.t.Helper()
 	sc, _, err := r.Authenticate(context.Background(), Credential{Bearer: r.token(t, name)})
@@ -143,7 +143,7 @@ func (r *replica) key(t scope.TenantID, scopes ...string) Key {
 	return k
 }
 
-// is asks with a credential and gives the kind of what went wrong; ok without.
+// is authenticates with a credential, and returns the kind of the error, or ok.
 func (r *replica) is(c Credential) (scope.Scope, string) {
 	sc, _, err := r.Authenticate(context.Background(), c)
 	if err == nil {
@@ -152,7 +152,7 @@ func (r *replica) is(c Credential) (scope.Scope, string) {
 	return sc, code(err)
 }
 
-// code is kind and code of an error, as far as callers see them.
+// code returns the kind and code of an error, as callers see them.
 func code(err error) string {
 	for _, k := range []struct {
 		kind fault.Kind
@@ -168,7 +168,7 @@ func code(err error) string {
 	return err.Error()
 }
 
-// want fails unless the credential is answered as said.
+// want fails unless the credential gets the expected answer.
 func (r *replica) want(what string, c Credential, want string) {
 	r.t.Helper()
 	if _, got := r.is(c); got != want {

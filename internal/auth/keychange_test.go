@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// TestChangeOfAKey: what is sent changes, the rest stays, and what was known of
-// the key before does not outlive it: here at once, elsewhere within seconds.
+// TestChangeOfAKey: the members that were sent change, the others stay. Cached rights of the key
+// end at once on this replica, and within seconds on the others.
 func TestChangeOfAKey(t *testing.T) {
 	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) {
@@ -91,8 +91,7 @@ func told(ctx context.Context, t *testing.T, r *replica, id string) {
 	}
 }
 
-// TestKeyChangeGrants: what comes of a change is a key that the caller could
-// have made.
+// TestKeyChangeGrants: a changed key is one that the caller could have created.
 func TestKeyChangeGrants(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
@@ -156,8 +155,7 @@ func TestKeyChangeGrants(t *testing.T) {
 	})
 }
 
-// TestRotationOfAChangedKey: scopes that a change took do not live on in the key
-// that was being made from the old one.
+// TestRotationOfAChangedKey: scopes that a concurrent change removed are not in the rotated key.
 func TestRotationOfAChangedKey(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
@@ -183,7 +181,7 @@ func TestRotationOfAChangedKey(t *testing.T) {
 	})
 }
 
-// TestEveryOffenceOfAKey: a refusal names all that is wrong.
+// TestEveryOffenceOfAKey: a refusal names every error.
 func TestEveryOffenceOfAKey(t *testing.T) {
 	r := one(t)
 	ctx, sc := context.Background(), root()

@@ -492,7 +492,7 @@ func fillFromKeyRow(ctx context.Context, tx *db.Tx, e *entry, k Key, now time.Ti
 			e.expires = end
 		}
 	}
-	e.used = &noted{tenant: e.realm.id, id: k.ID}
+	e.used = &lastUse{tenant: e.realm.id, id: k.ID}
 	if k.LastUsedAt != nil {
 		e.used.at.Store(k.LastUsedAt.UnixNano())
 	}

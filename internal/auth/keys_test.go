@@ -157,7 +157,8 @@ func TestLifeOfAKey(t *testing.T) {
 	})
 }
 
-// TestKeyGrants: nobody gives a key what they do not hold, or an environment that is not theirs.
+// TestKeyGrants: nobody can give a key scopes that they do not hold, or an environment that is not
+// theirs.
 func TestKeyGrants(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
@@ -217,7 +218,7 @@ func TestKeyGrants(t *testing.T) {
 	})
 }
 
-// owned follows a person's key through the person's fate.
+// owned checks a person's key through changes of the person.
 func owned(ctx context.Context, t *testing.T, r *replica, k Key) {
 	t.Helper()
 	if _, err := r.Users.SetRoles(ctx, root(), k.Owner, user.RolesChange{Roles: []string{user.RoleResourceManager}}); err != nil {

@@ -149,10 +149,9 @@ func wrongPassword() error {
 	return fault.New(fault.Unauthenticated, "invalid_credentials", "the user name or the password is wrong")
 }
 
-// Serving returns the tenant whose people want to sign in. For one that is unknown, suspended
-// or deleted it returns the default tenant, where the caller does the same work in vain, and
-// false. It asks the stores each time: what is cached of tenants that there are would show
-// who is not one.
+// Serving returns the tenant in which a person signs in. For a tenant that is unknown, suspended or
+// deleted, it returns false and the default tenant, where the caller does the same work in vain. It
+// always reads the stores: with a cache, the response time would show which tenants exist.
 func (s *Service) Serving(ctx context.Context, id scope.TenantID) (home scope.TenantID, served bool, err error) {
 	facts, _, err := s.loadFacts(ctx, id)
 	if err == nil {

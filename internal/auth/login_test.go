@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// TestOneAnswer: whatever is wrong with a sign-in, it looks the same.
+// TestOneAnswer: all failed sign-ins look the same.
 func TestOneAnswer(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
@@ -60,8 +60,8 @@ func TestOneAnswer(t *testing.T) {
 	})
 }
 
-// TestLock: ten guesses at one account from one network lock this pair, under
-// whatever name, known or not, and nobody else.
+// TestLock: ten guesses at one account from one network lock this pair, whether the account exists
+// or not, and no other.
 func TestLock(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
@@ -129,9 +129,9 @@ func TestLock(t *testing.T) {
 	})
 }
 
-// TestNobodyLocksOut: guesses at one account from many addresses, and at many
-// accounts from one, lock nobody out. They are slowed, and who signed in from
-// the same place before is not.
+// TestNobodyLocksOut: guesses at one account from many addresses, or at many accounts from one,
+// lock nobody out. They are slowed down, except for people who signed in from the same place
+// before.
 func TestNobodyLocksOut(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
@@ -184,7 +184,8 @@ func TestNobodyLocksOut(t *testing.T) {
 	})
 }
 
-// TestCrowd: of one network only so many sign in at once; others do meanwhile.
+// TestCrowd: the number of concurrent sign-ins from one network is limited; other networks are not
+// affected.
 func TestCrowd(t *testing.T) {
 	r := one(t)
 	ctx := context.Background()
@@ -294,8 +295,8 @@ func TestTokenEndpoint(t *testing.T) {
 	}
 }
 
-// TestTokenOfAnotherTenant: a key is refused where the request names a tenant
-// that is not the key's, the default one no less than any other.
+// TestTokenOfAnotherTenant: a key is refused if the request names another tenant, including the
+// default one.
 func TestTokenOfAnotherTenant(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		k := r.key(dbtest.Second, "policies:read")

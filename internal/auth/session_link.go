@@ -32,8 +32,8 @@ type link struct {
 	until  time.Time
 }
 
-// Link returns a secret that signs a person in once, within life, from this machine only.
-// It is for the command that starts the server for the person in front of it.
+// Link returns a secret that signs a person in once, within life, from this machine only. The
+// command that starts the server uses it for its user.
 func (b *Sessions) Link(ctx context.Context, t scope.TenantID, name string, life time.Duration) (string, error) {
 	var u user.User
 	err := b.s.Stores.Read(ctx, t, func(tx *db.Tx) (err error) {

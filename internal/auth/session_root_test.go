@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// TestTokensOfABrowser: a token that was made from a browser's session ends with it,
-// also when nobody uses the session, and its use is the session's, on each replica.
+// TestTokensOfABrowser: a token that was made from a browser's session ends with it, also when the
+// session is idle. Its use counts as use of the session, on each replica.
 func TestTokensOfABrowser(t *testing.T) {
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		t.Run(backend, func(t *testing.T) {

@@ -26,8 +26,8 @@ func (r *replica) browser(t scope.TenantID, name string) SignedIn {
 	return in
 }
 
-// TestCookieIsNoOtherCredential: a cookie counts as a cookie alone, and nothing
-// else counts as a cookie. Its text is nowhere in the store.
+// TestCookieIsNoOtherCredential: a cookie is accepted only as a cookie, and nothing else is. The
+// store does not contain its text.
 func TestCookieIsNoOtherCredential(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		r.person(scope.DefaultTenant, "alice", user.RoleViewer)
@@ -60,8 +60,8 @@ func TestCookieIsNoOtherCredential(t *testing.T) {
 	})
 }
 
-// TestBrowserExpiry: a session ends some time after its last use and at its end at
-// the latest, on each replica. What a page asks by itself is no use.
+// TestBrowserExpiry: a session ends when it is idle, and at its end at the latest, on each replica.
+// Requests that a page makes on its own do not count.
 func TestBrowserExpiry(t *testing.T) {
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		t.Run(backend, func(t *testing.T) {
@@ -95,8 +95,8 @@ func TestBrowserExpiry(t *testing.T) {
 	}
 }
 
-// TestBrowserEnds: whatever ends a person's sessions ends those of browsers, with
-// the tokens that were made from them.
+// TestBrowserEnds: whatever ends a person's sessions ends browser sessions and the tokens made from
+// them.
 func TestBrowserEnds(t *testing.T) {
 	type ending func(ctx context.Context, r *replica, u user.User, sc scope.Scope, in SignedIn) error
 	ends := map[string]ending{
@@ -165,7 +165,7 @@ func inSecond() scope.Scope {
 	return sc
 }
 
-// TestSuspensionEndsBrowsers: nobody works in a tenant that is suspended.
+// TestSuspensionEndsBrowsers: nobody can use a suspended tenant.
 func TestSuspensionEndsBrowsers(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		made, err := r.Tenants.Create(context.Background(), root(), tenant.Draft{Name: "Acme"})

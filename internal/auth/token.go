@@ -154,7 +154,7 @@ func fillFromUser(ctx context.Context, tx *db.Tx, e *entry, ss session) error {
 		Actor:   scope.Actor{Kind: scope.Person, ID: u.ID, Name: u.Username, Roles: u.Roles},
 		Session: ss.ID,
 	}
-	e.used = &noted{tenant: e.realm.id, id: ss.ID, session: true}
+	e.used = &lastUse{tenant: e.realm.id, id: ss.ID, session: true}
 	e.used.at.Store(ss.UsedAt.UnixNano())
 	limitToSession(e, ss)
 	e.scope.EnrolOnly, err = mustEnrol(ctx, tx, e.realm, ss)

@@ -18,8 +18,8 @@ const (
 	flushEvery = 10 * time.Second
 )
 
-// noted is the last use of one key or session.
-type noted struct {
+// lastUse is the last use of one key or session.
+type lastUse struct {
 	tenant  scope.TenantID
 	id      string
 	session bool
@@ -27,7 +27,7 @@ type noted struct {
 }
 
 // write moves the last use in the store forward.
-func (n *noted) write(ctx context.Context, tx *db.Tx) error {
+func (n *lastUse) write(ctx context.Context, tx *db.Tx) error {
 	at := time.Unix(0, n.at.Load()).UTC()
 	if n.session {
 		return touchSession(ctx, tx, n.id, at)
@@ -38,11 +38,11 @@ func (n *noted) write(ctx context.Context, tx *db.Tx) error {
 // usage collects the keys and sessions that were used since the last flush.
 type usage struct {
 	mu    sync.Mutex
-	dirty map[*noted]struct{}
+	dirty map[*lastUse]struct{}
 }
 
 // note records a use; except for the first in usageGrain it is one atomic load.
-func (u *usage) note(n *noted, now time.Time) {
+func (u *usage) note(n *lastUse, now time.Time) {
 	last, at := n.at.Load(), now.UnixNano()
 	if at-last < int64(usageGrain) || !n.at.CompareAndSwap(last, at) {
 		return
@@ -50,12 +50,12 @@ func (u *usage) note(n *noted, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.dirty == nil {
-		u.dirty = map[*noted]struct{}{}
+		u.dirty = map[*lastUse]struct{}{}
 	}
 	u.dirty[n] = struct{}{}
 }
 
-func (u *usage) drain() map[*noted]struct{} {
+func (u *usage) drain() map[*lastUse]struct{} {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	taken := u.dirty
@@ -66,7 +66,7 @@ func (u *usage) drain() map[*noted]struct{} {
 // flush writes the last use of keys and sessions. What cannot be written is lost: the next
 // use is recorded again.
 func (s *Service) flush(ctx context.Context) error {
-	byTenant := map[scope.TenantID][]*noted{}
+	byTenant := map[scope.TenantID][]*lastUse{}
 	for n := range s.used.drain() {
 		byTenant[n.tenant] = append(byTenant[n.tenant], n)
 	}

@@ -26,14 +26,14 @@ import (
 
 var now = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 
-// gate is a Service with what is around it; names says which controls name a bouncer.
+// gate is a Service with its dependencies. names lists the controls that name a bouncer.
 type gate struct {
 	*Service
 	Resources *resource.Service
 	names     map[int64][]int64
 }
 
-// publish publishes one content, and reports whether it is a new revision.
+// publish publishes one content, and reports whether it got a new revision.
 func (g *gate) publish(ctx context.Context, tx *db.Tx, id int64, hash string) (b Bundle, isNew bool, err error) {
 	before, err := BundleOf(ctx, tx, id)
 	if err != nil {
@@ -186,7 +186,7 @@ func TestTokens(t *testing.T) {
 		if n, ok := opens(next.Token); n != 0 || ok {
 			t.Errorf("token of a deleted bouncer: %d rows, known %t", n, ok)
 		}
-		// What is refused leaves no row behind.
+		// A refused create leaves no row.
 		if _, err := g.Create(ctx, sc(""), Draft{Name: "x", ResourceIDs: []int64{99}}); !fault.Is(err, fault.Invalid) {
 			t.Error(err)
 		}
@@ -313,7 +313,8 @@ func TestWhatTheBridgeReports(t *testing.T) {
 			t.Errorf("after a heartbeat %+v, %v", got, err)
 		}
 
-		// Control 11 changes and is refused; control 10 leaves the bundle; then it is put right.
+		// Control 11 changes and is refused, control 10 leaves the bundle, and then control 11 is
+		// fixed.
 		g.in(t, func(ctx context.Context, tx *db.Tx) error {
 			if _, _, err := g.publish(ctx, tx, id, "c"); err != nil {
 				return err
@@ -353,7 +354,7 @@ func TestWhatTheBridgeReports(t *testing.T) {
 		})
 		status(Synced, 5, Enabled, Enabled)
 
-		// What ran is refused, as with another key after a restart, and then runs again.
+		// A running revision is refused, as after a restart with another key, and then runs again.
 		g.in(t, func(ctx context.Context, tx *db.Tx) error {
 			is := func(active, refused int64) {
 				t.Helper()

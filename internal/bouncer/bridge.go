@@ -30,8 +30,7 @@ func InEnvironment(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bouncer, er
 	return all(ctx, tx, env)
 }
 
-// Content identifies the content of a bouncer's bundle by its hash, and records what it was made
-// of.
+// Content is the hash of a bouncer's bundle, with the inputs that the bundle was built from.
 type Content struct {
 	BouncerID int64
 	Hash      string
@@ -42,16 +41,16 @@ type Content struct {
 	Denies      bool
 }
 
-// publishTogether is how many bundles one statement publishes.
-const publishTogether = 50
+// publishBatch is the number of bundles that one statement publishes.
+const publishBatch = 50
 
 // Publish records the content of the bundles that bouncers should run. If a bouncer's hash is that
 // of its newest revision, the bundle keeps its revision. Any other hash, also that of an earlier
 // revision, gets the next one: revisions only grow.
 func (s *Service) Publish(ctx context.Context, tx *db.Tx, list []Content) error {
 	for len(list) > 0 {
-		n := min(len(list), publishTogether)
-		if n < publishTogether {
+		n := min(len(list), publishBatch)
+		if n < publishBatch {
 			n = 1 // two statements to prepare, not fifty
 		}
 		now := s.Now()

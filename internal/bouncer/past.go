@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// PastBundle records what a revision of a bouncer's bundle was made of.
+// PastBundle records the content of a revision of a bouncer's bundle.
 type PastBundle struct {
 	BouncerID   int64     `db:"bouncer_id"`
 	Revision    int64     `db:"revision"`

@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// TestEverySyncCounts: each bundle that a bouncer takes is the last sync, one without
-// controls and one that goes back to an earlier content too.
+// TestEverySyncCounts: every activated bundle is recorded as the last sync, even one without
+// controls, or one with an earlier content.
 func TestEverySyncCounts(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, g := context.Background(), newGate(c)
@@ -49,8 +49,8 @@ func TestEverySyncCounts(t *testing.T) {
 	})
 }
 
-// TestReachableIsWhatWasTried: an application counts as reachable only once a bouncer
-// says that it reached it, and while the bouncer is there.
+// TestReachableIsWhatWasTried: an application is reachable only if a bouncer has reported so, and
+// while this bouncer is connected.
 func TestReachableIsWhatWasTried(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, g := context.Background(), newGate(c)

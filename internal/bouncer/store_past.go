@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// keepBundles records what the newest bundles of bouncers are made of.
+// keepBundles records the content of the newest bundles of bouncers.
 func keepBundles(ctx context.Context, tx *db.Tx, list []Content, now time.Time) error {
 	var text strings.Builder
 	args := []any{now}

@@ -6,7 +6,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-// tokenHead is the head of a bouncer's token (secret.NewToken).
+// tokenHead is the prefix of bouncer tokens (secret.NewToken).
 const tokenHead = "gh_bouncer"
 
 // RevokeTokens revokes the tokens of all bouncers of a tenant within tx: each bouncer needs a new

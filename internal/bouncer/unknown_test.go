@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 )
 
-// TestStoredUnknownMembers: a configuration that was stored before its members had
-// to be known is read, stays through other changes, and can be sent back.
+// TestStoredUnknownMembers: unknown members that an earlier version stored can be read, survive
+// other changes, and can be sent back.
 func TestStoredUnknownMembers(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, g := context.Background(), newGate(c)
@@ -40,7 +40,7 @@ func TestStoredUnknownMembers(t *testing.T) {
 		if err := configure(map[string]any{"cache_ttl": "6s"}); err != nil {
 			t.Error(err)
 		}
-		// Once it is gone, it is as new.
+		// Once removed, the member is unknown again.
 		wantFault(t, configure(map[string]any{"colour": colour("door")}), fault.Invalid, "/configuration/colour")
 	})
 }

@@ -6,7 +6,7 @@
 //	                                 │  content, packed once for all who share it
 //	                                 │  hash changed: next revision, persisted
 //	                                 ▼
-//	   GET bundle ──▶ desk ◀── wakes the polls parked at it
+//	   GET bundle ──▶ desk ◀── wakes its waiting polls
 //	                    │        sent · activated · refused · seen
 //	   POST status ────▶┘               │
 //	                                 ledger: written in batches
@@ -68,8 +68,7 @@ type Config struct {
 	// PollSeconds is how long stock OPAs should let a poll wait, in seconds; 0 means
 	// 30.
 	PollSeconds int
-	// Sweep is the interval of the search for missed changes and silent bouncers; 0
-	// means 5 s.
+	// Sweep is the interval at which missed changes and lost bouncers are looked for; 0 means 5 s.
 	Sweep time.Duration
 }
 
@@ -86,11 +85,11 @@ type Service struct {
 	health healthBoard
 
 	mu    sync.Mutex
-	feeds map[place]*feed
+	feeds map[feedKey]*feed
 }
 
-// place identifies a feed.
-type place struct {
+// feedKey identifies a feed.
+type feedKey struct {
 	tenant scope.TenantID
 	env    scope.Env
 }
@@ -106,7 +105,7 @@ func New(cfg Config) *Service {
 	if cfg.Observe == nil {
 		cfg.Observe = func(scope.TenantID, int64, time.Duration, bool) {}
 	}
-	s := &Service{cfg: cfg, feeds: map[place]*feed{}}
+	s := &Service{cfg: cfg, feeds: map[feedKey]*feed{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.ledger = newLedger(s)
 	s.stop = cfg.Stores.Watch(s.onChange)
@@ -152,18 +151,18 @@ func (s *Service) onChange(tenantID scope.TenantID, name string) {
 	case tenantID == "":
 	case name == bouncer.Topic:
 		for _, env := range []scope.Env{scope.Sandbox, scope.Production} {
-			s.wakeFeed(place{tenantID, env})
+			s.wakeFeed(feedKey{tenantID, env})
 		}
 	default:
 		for _, env := range []scope.Env{scope.Sandbox, scope.Production} {
 			if name == resource.Revision(env) {
-				s.wakeFeed(place{tenantID, env})
+				s.wakeFeed(feedKey{tenantID, env})
 			}
 		}
 	}
 }
 
-func (s *Service) wakeFeed(p place) {
+func (s *Service) wakeFeed(p feedKey) {
 	s.mu.Lock()
 	f := s.feeds[p]
 	s.mu.Unlock()
@@ -182,7 +181,7 @@ func (s *Service) allFeeds() []*feed {
 	return out
 }
 
-func (s *Service) feed(p place) *feed {
+func (s *Service) feed(p feedKey) *feed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.feeds[p]
@@ -195,8 +194,8 @@ func (s *Service) feed(p place) *feed {
 
 func (s *Service) drop(f *feed) {
 	s.mu.Lock()
-	if s.feeds[f.place] == f {
-		delete(s.feeds, f.place)
+	if s.feeds[f.feedKey] == f {
+		delete(s.feeds, f.feedKey)
 	}
 	s.mu.Unlock()
 }
@@ -229,7 +228,7 @@ func (s *Service) deskOf(ctx context.Context, sc scope.Scope, token string) (*fe
 	if s.ctx.Err() != nil {
 		return nil, nil, fault.Stopping()
 	}
-	f := s.feed(place{sc.Tenant, sc.Env})
+	f := s.feed(feedKey{sc.Tenant, sc.Env})
 	d, err := f.desk(ctx, id, token)
 	return f, d, err
 }

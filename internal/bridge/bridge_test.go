@@ -49,7 +49,7 @@ func paths(b *bundle.Bundle) []string {
 }
 
 func TestABouncerGetsWhatIsItsOwn(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		orders, people, other := h.resource(scope.Production, "/orders"), h.resource(scope.Production, "/people"), h.resource(scope.Production, "/other")
 		email := "owner@example.com"
 		if _, err := h.resources.Enrich(context.Background(), person(scope.DefaultTenant), orders.ID, enrichOwner(t, email), 0); err != nil {
@@ -92,7 +92,7 @@ func TestABouncerGetsWhatIsItsOwn(t *testing.T) {
 }
 
 func TestRevisionsGrowOnlyWithTheContent(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		orders, other := h.resource(scope.Production, "/orders"), h.resource(scope.Production, "/other")
 		p := h.control(scope.Production, "orders", orders.ID, alice)
 		g, far := h.bouncer(scope.Production, nil, orders.ID), h.bouncer(scope.Production, nil, other.ID)
@@ -110,12 +110,12 @@ func TestRevisionsGrowOnlyWithTheContent(t *testing.T) {
 		if third, b := g.fetch(second); third != `"3"` || b.Set.Controls()[0].Source() != alice {
 			t.Errorf("a rollback is %s, want a new revision", third)
 		}
-		// Another replica, that begins now, gives the same revisions.
-		again := newHouse(t, h.stores)
+		// A replica that starts now issues the same revisions.
+		again := newFixture(t, h.stores)
 		if a, err := again.Bundle(context.Background(), g.sc, Poll{BouncerID: g.id, Token: g.token}); err != nil || a.ETag != `"3"` {
 			t.Errorf("another replica gives %+v, error %v", a, err)
 		}
-		// After a restore from a backup the bouncer is ahead.
+		// After a restore from a backup, the bouncer has a higher revision than the store.
 		if a, err := g.poll(0, "x", `"41"`); err != nil || a.ETag != `"42"` {
 			t.Errorf("a bouncer at 41 gets %+v, error %v", a, err)
 		}
@@ -123,7 +123,7 @@ func TestRevisionsGrowOnlyWithTheContent(t *testing.T) {
 }
 
 func TestParkedPollsWakeAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		p := h.control(scope.Production, "orders", 0, alice)
 		g := h.bouncer(scope.Production, nil)
 		tag, _ := g.fetch()
@@ -134,7 +134,7 @@ func TestParkedPollsWakeAtOnce(t *testing.T) {
 			}
 			woke <- time.Now()
 		}()
-		h.until("parked", func() bool { return h.feed(place{scope.DefaultTenant, scope.Production}).countParked() == 1 })
+		h.until("waiting", func() bool { return h.feed(feedKey{scope.DefaultTenant, scope.Production}).countWaiting() == 1 })
 		h.rewrite(p, bob)
 		changed := time.Now()
 		if late := (<-woke).Sub(changed); late > time.Second {
@@ -148,7 +148,7 @@ func TestParkedPollsWakeAtOnce(t *testing.T) {
 }
 
 func TestOnlyItsOwn(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := context.Background()
 		a, b := h.bouncer(scope.Production, nil), h.bouncer(scope.Sandbox, nil)
 		if _, err := h.Bundle(ctx, a.sc, Poll{BouncerID: b.id, Token: a.token}); !fault.Is(err, fault.NotFound) {
@@ -163,12 +163,12 @@ func TestOnlyItsOwn(t *testing.T) {
 			_, err := a.poll(15*time.Second, "z", tag)
 			gone <- err
 		}()
-		h.until("parked", func() bool { return h.feed(place{scope.DefaultTenant, scope.Production}).countParked() == 1 })
+		h.until("waiting", func() bool { return h.feed(feedKey{scope.DefaultTenant, scope.Production}).countWaiting() == 1 })
 		if _, err := h.cfg.Bouncers.Rotate(ctx, person(scope.DefaultTenant), a.id); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-gone; !fault.Is(err, fault.Unauthenticated) {
-			t.Errorf("a parked poll with a rotated token got %v", err)
+			t.Errorf("a waiting poll with a rotated token got %v", err)
 		}
 		if _, err := a.poll(0, "z"); !fault.Is(err, fault.Unauthenticated) {
 			t.Errorf("a poll with a rotated token got %v", err)
@@ -184,7 +184,7 @@ func TestOnlyItsOwn(t *testing.T) {
 }
 
 func TestRefusedRevisionsAreNotSentAgain(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := context.Background()
 		p := h.control(scope.Production, "orders", 0, alice)
 		g := h.bouncer(scope.Production, nil)
@@ -218,7 +218,7 @@ func TestRefusedRevisionsAreNotSentAgain(t *testing.T) {
 		if err != nil || sync.Status != bouncer.Failed || sync.Policies[0].Line != 3 {
 			t.Errorf("%+v, error %v", sync, err)
 		}
-		// The watch may have said meanwhile that nothing was heard for two minutes.
+		// The sweep may have recorded meanwhile that the bouncer was silent for two minutes.
 		h.until("it is degraded", func() bool {
 			b := g.record()
 			return b.Status == bouncer.Degraded && b.Version == "1.22.0"
@@ -239,10 +239,10 @@ func TestRefusedRevisionsAreNotSentAgain(t *testing.T) {
 	})
 }
 
-// A bouncer that runs nothing and refuses what it is sent does not converge, also
-// when it ran that before; once it takes it, nothing is left of the refusal.
+// A bouncer that refuses its bundle does not converge, even if it ran the bundle before. When it
+// activates the bundle, the refusal is cleared.
 func TestARefusedRevisionDoesNotRun(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		h.control(scope.Production, "orders", 0, alice)
 		g := h.bouncer(scope.Production, nil)
 		status := func(active, more string) {
@@ -278,7 +278,7 @@ func TestARefusedRevisionDoesNotRun(t *testing.T) {
 }
 
 func TestPresence(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		h.control(scope.Production, "orders", 0, alice)
 		g := h.bouncer(scope.Production, nil)
 		tag, _ := g.fetch()
@@ -291,20 +291,19 @@ func TestPresence(t *testing.T) {
 		if b := g.record(); b.LastHeartbeat == nil || b.PoliciesSynced != 1 {
 			t.Errorf("%+v", b)
 		}
-		h.skip(40 * time.Second) // it said that it polls every 10 s
+		h.skip(40 * time.Second) // the bouncer reported an interval of 10 s
 		h.until("disconnected", func() bool { return g.record().Status == bouncer.Disconnected })
 		g.fetch(`"0"`)
 		h.until("back", func() bool { return g.record().Status == bouncer.Connected })
 	})
 }
 
-// TestHeardOfMeanwhile: a sign of life that is being written while the watch
-// finds its bouncer overdue counts. (On SQLite one waits for the other's whole
-// transaction anyway.)
-func TestHeardOfMeanwhile(t *testing.T) {
+// TestReportDuringSweep: a report that is being written while the sweep finds its bouncer overdue
+// still counts. On SQLite, one transaction waits for the other anyway.
+func TestReportDuringSweep(t *testing.T) {
 	fulltest.Only(t)
 	ctx := context.Background()
-	h := newHouse(t, dbtest.Open(t, dbtest.Postgres))
+	h := newFixture(t, dbtest.Open(t, dbtest.Postgres))
 	g := h.bouncer(scope.Production, nil)
 	g.fetch()
 	h.until("connected", func() bool { return g.record().Status == bouncer.Connected })
@@ -334,7 +333,7 @@ func TestHeardOfMeanwhile(t *testing.T) {
 }
 
 func TestStuckDeliveriesShow(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		h.control(scope.Production, "orders", 0, alice)
 		g := h.bouncer(scope.Production, nil)
 		g.fetch()
@@ -351,7 +350,7 @@ func TestStuckDeliveriesShow(t *testing.T) {
 }
 
 func TestATenantThatIsSuspended(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		g := h.bouncer(scope.Production, nil)
 		tag, _ := g.fetch()
 		gone := make(chan error, 1)
@@ -359,10 +358,10 @@ func TestATenantThatIsSuspended(t *testing.T) {
 			_, err := g.poll(15*time.Second, "z", tag)
 			gone <- err
 		}()
-		h.until("parked", func() bool { return h.feed(place{scope.DefaultTenant, scope.Production}).countParked() == 1 })
+		h.until("waiting", func() bool { return h.feed(feedKey{scope.DefaultTenant, scope.Production}).countWaiting() == 1 })
 		suspend(t, h)
 		if err := <-gone; !fault.Is(err, fault.Unauthenticated) {
-			t.Errorf("a parked poll of a suspended tenant got %v", err)
+			t.Errorf("a waiting poll of a suspended tenant got %v", err)
 		}
 		if _, err := g.poll(0, "z", tag); !fault.Is(err, fault.Forbidden) {
 			t.Errorf("a poll of a suspended tenant got %v", err)
@@ -371,7 +370,7 @@ func TestATenantThatIsSuspended(t *testing.T) {
 }
 
 func TestSignedBundles(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		h.control(scope.Production, "orders", 0, alice)
 		g := h.bouncer(scope.Production, map[string]any{"signing": "signed"})
 		a, err := g.poll(0, "c")
@@ -389,7 +388,7 @@ func TestSignedBundles(t *testing.T) {
 		if _, err := (bundle.Reader{Verify: &bundle.Verify{KeyID: "other", Key: parsePEM(t, key.PEM)}}).Read(whole); err == nil {
 			t.Error("another key id was taken")
 		}
-		again := newHouse(t, h.stores)
+		again := newFixture(t, h.stores)
 		if k, err := again.VerifyKey(context.Background(), scope.DefaultTenant); err != nil || k != key {
 			t.Errorf("another replica's key is %+v, error %v", k, err)
 		}
@@ -397,7 +396,7 @@ func TestSignedBundles(t *testing.T) {
 }
 
 func TestResourcesFeed(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := context.Background()
 		orders := h.resource(scope.Production, "/orders")
 		h.resource(scope.Production, "/other")
@@ -418,7 +417,7 @@ func TestResourcesFeed(t *testing.T) {
 }
 
 func TestLogs(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := context.Background()
 		orders := h.resource(scope.Production, "/orders")
 		g := h.bouncer(scope.Production, nil, orders.ID)
@@ -478,10 +477,10 @@ func TestLogs(t *testing.T) {
 	})
 }
 
-// TestEvaluationsCounted: an event of our own bouncer counts for each control
-// that it names, that of a stock OPA for the one that decided.
+// TestEvaluationsCounted: an event of a gatehouse bouncer counts for each control that it lists; an
+// event of a stock OPA counts for the control that decided.
 func TestEvaluationsCounted(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		g := h.bouncer(scope.Production, nil)
 		event := func(id, more string) string {
 			return `{"decision_id":"` + id + `","path":"gatehouse/decision","result":{"decision":"PERMIT","policy_id":7},"metrics":{"timer_rego_query_eval_ns":9000}` + more + `}`
@@ -501,10 +500,10 @@ func TestEvaluationsCounted(t *testing.T) {
 	})
 }
 
-// TestHiddenFromLogs: what an input held under members named like secrets is in
-// no text of the log, whatever bouncer sent it.
+// TestHiddenFromLogs: a value of an input member with a secret name appears in no text of the log,
+// whatever bouncer sent it.
 func TestHiddenFromLogs(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := context.Background()
 		orders := h.resource(scope.Production, "/orders")
 		if _, err := h.resources.Enrich(ctx, person(scope.DefaultTenant), orders.ID, resource.EnrichmentChange{OwnerEmail: patch.Set("canary@x.example"), AuditLevel: patch.Set("comprehensive")}, 0); err != nil {
@@ -532,7 +531,7 @@ func TestHiddenFromLogs(t *testing.T) {
 }
 
 func TestDiscovery(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		g := h.bouncer(scope.Production, nil)
 		a, err := h.Discovery(context.Background(), g.sc, Poll{BouncerID: g.id, Token: g.token})
 		if err != nil || a.Parts == nil {
@@ -553,12 +552,12 @@ func TestDiscovery(t *testing.T) {
 	})
 }
 
-// TestReplicas: a poll that is parked at one replica wakes for a change made at
-// another, and both give one revision to one content.
+// TestReplicas: a poll that waits at one replica is answered after a change at another. Both assign
+// the same revision to the same content.
 func TestReplicas(t *testing.T) {
 	fulltest.Only(t)
 	cfg := dbtest.Config(t, dbtest.Postgres)
-	one, two := newHouse(t, dbtest.OpenConfig(t, cfg)), newHouse(t, dbtest.OpenConfig(t, cfg))
+	one, two := newFixture(t, dbtest.OpenConfig(t, cfg)), newFixture(t, dbtest.OpenConfig(t, cfg))
 	p := one.control(scope.Production, "orders", 0, alice)
 	g := one.bouncer(scope.Production, nil)
 	tag, _ := g.fetch()
@@ -572,7 +571,7 @@ func TestReplicas(t *testing.T) {
 		}
 		woke <- a
 	}()
-	two.until("parked", func() bool { return two.feed(place{scope.DefaultTenant, scope.Production}).countParked() == 1 })
+	two.until("waiting", func() bool { return two.feed(feedKey{scope.DefaultTenant, scope.Production}).countWaiting() == 1 })
 	one.rewrite(p, bob)
 	changed := time.Now()
 	if a := <-woke; a == nil || a.ETag != `"2"` {

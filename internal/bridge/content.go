@@ -24,14 +24,14 @@ import (
 type packs struct {
 	controls  map[*rego.Control][sha256.Size]byte
 	resources map[*rego.Resource]*delivered
-	groups    map[string]*group // by the ids of the resources
-	data      map[string]summed // by the path below data
+	groups    map[string]*group       // by the ids of the resources
+	data      map[string]digestedData // by the path below data
 	work      work
 }
 
-// summed is data that controls read, with its digest: a document may be large, and many
+// digestedData is data that controls read, with its digest: a document may be large, and many
 // bouncers may get it.
-type summed struct {
+type digestedData struct {
 	of  value.Value
 	sum [sha256.Size]byte
 }
@@ -54,7 +54,7 @@ type group struct {
 }
 
 func newPacks() packs {
-	return packs{controls: map[*rego.Control][sha256.Size]byte{}, resources: map[*rego.Resource]*delivered{}, groups: map[string]*group{}, data: map[string]summed{}}
+	return packs{controls: map[*rego.Control][sha256.Size]byte{}, resources: map[*rego.Resource]*delivered{}, groups: map[string]*group{}, data: map[string]digestedData{}}
 }
 
 // targets determines what each bouncer should run.
@@ -263,7 +263,7 @@ func (r *round) dataSum(path []string) [sha256.Size]byte {
 	v := r.set.Data(path)
 	d, ok := r.old.data[key]
 	if !ok || !value.Same(d.of, v) {
-		d = summed{v, sha256.Sum256(v.AppendJSON([]byte(key + " ")))}
+		d = digestedData{v, sha256.Sum256(v.AppendJSON([]byte(key + " ")))}
 	}
 	r.next.data[key] = d
 	return d.sum

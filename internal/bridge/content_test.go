@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Whatever the matcher knows of a resource is in its digest: bouncers get nothing new
-// for a change that is not.
+// The digest of a resource covers every field that the matcher uses. Bouncers get no new bundle for
+// changes of other fields.
 func TestResourceDigestTellsEveryMember(t *testing.T) {
 	digest := func(r rego.Resource) [sha256.Size]byte {
 		h := sha256.New()
@@ -20,7 +20,7 @@ func TestResourceDigestTellsEveryMember(t *testing.T) {
 	doc := value.Object(value.Member{Key: "id", Value: value.Int(1)})
 	plain := digest(rego.Resource{ID: 1, Doc: doc})
 	for i, f := range reflect.VisibleFields(reflect.TypeFor[rego.Resource]()) {
-		if !f.IsExported() { // what is computed from the others
+		if !f.IsExported() { // derived from the other fields
 			continue
 		}
 		r := rego.Resource{ID: 1, Doc: doc}

@@ -12,20 +12,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Copy is a bouncer's bundle for a place from which policy engines fetch it that do not reach the
-// server.
+// Copy is a copy of a bouncer's bundle, for policy engines that fetch it from another place because
+// they cannot reach the server.
 type Copy struct {
 	Revision int64
 	Data     []byte
-	// Controls and Bouncers are the revisions of the store that it reflects. While the store
-	// has them, the bundle is the same.
+	// Controls and Bouncers are the revisions of the store at which the copy was made. It is
+	// current while they have not changed.
 	Controls, Bouncers int64
 }
 
-// Copy returns the current bundle of a bouncer. It is the bundle that the bouncer fetches, but for
-// the key of the masks: that is sealed for the bouncer's token, which only the bouncer has. It
-// tells nothing about the state of the bouncer. Faults: NotFound, Forbidden if the tenant is not
-// served.
+// Copy returns the current bundle of a bouncer. It differs from the bundle that the bouncer fetches
+// only in the mask key, which is missing because it is encrypted for the bouncer's token. The call
+// does not affect the state of the bouncer. Faults: NotFound, Forbidden if the tenant is not
+// active.
 func (s *Service) Copy(ctx context.Context, tenantID scope.TenantID, id int64) (Copy, error) {
 	if s.ctx.Err() != nil {
 		return Copy{}, fault.Stopping()
@@ -38,7 +38,7 @@ func (s *Service) Copy(ctx context.Context, tenantID scope.TenantID, id int64) (
 	if err != nil {
 		return Copy{}, err
 	}
-	f := s.feed(place{tenantID, env})
+	f := s.feed(feedKey{tenantID, env})
 	t, c, err := f.current(ctx, id)
 	if err != nil {
 		return Copy{}, err
@@ -57,8 +57,8 @@ func (s *Service) Copy(ctx context.Context, tenantID scope.TenantID, id int64) (
 	return c, nil
 }
 
-// current returns the target of a bouncer, after a refresh if the store has changed, and the
-// revisions of the store that it reflects.
+// current returns the current target of a bouncer, and the revisions of the store that it reflects.
+// It refreshes the feed if the store has changed.
 func (f *feed) current(ctx context.Context, id int64) (*target, Copy, error) {
 	f.used.Store(f.svc.cfg.Now().Unix())
 	round := f.rounds.Load()

@@ -31,19 +31,19 @@ type target struct {
 type desk struct {
 	id int64
 
-	mu      sync.Mutex
-	token   string        // digest
-	awaited bool          // the token is new, and no request has used it yet
-	changed chan struct{} // closed when target or token changes, then renewed
-	gone    bool          // the bouncer was deleted, or its tenant is not served
-	target  *target
-	active  int64 // the revision that it runs, as far as known
-	parked  int
+	mu           sync.Mutex
+	token        string        // digest
+	awaited      bool          // the token is new, and no request has used it yet
+	changed      chan struct{} // closed when target or token changes, then renewed
+	gone         bool          // the bouncer was deleted, or its tenant is not served
+	target       *target
+	active       int64 // the revision that it runs, as far as known
+	waitingPolls int
 
 	// The delivery of the target: the connection that got all of it.
 	sentTo string
-	// suspected: the bouncer asked for it again over the connection on which it had
-	// arrived. refused: the bouncer said so, in its status or by its ETags.
+	// suspected is set if the bouncer requested the target again over the connection on which it
+	// had been sent. refused is set if the bouncer refused it, as its status or its ETags showed.
 	suspected, refused time.Time
 
 	report report // the content of its last status
@@ -54,8 +54,8 @@ type desk struct {
 	gap    int
 }
 
-// How long a suspicion holds back a bundle, and how long a refusal does so for a
-// bouncer that has no bundle at all: by then it may run a newer program.
+// How long a suspected refusal holds back a bundle, and how long a refusal does so if the bouncer
+// has no bundle at all: it may have been updated since.
 const (
 	suspicionLasts = time.Minute
 	refusalLasts   = 10 * time.Minute
@@ -74,7 +74,7 @@ func (d *desk) hasToken(token string) bool {
 func (d *desk) waiting() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.parked
+	return d.waitingPolls
 }
 
 // wake lets waiting polls check again. The caller holds mu.
@@ -109,7 +109,7 @@ func (d *desk) install(b *bouncer.Bouncer, t *target, stored bouncer.Bundle) (ro
 	return rotated
 }
 
-// hasPlace reports whether a refusal says what is wrong in the bundle itself.
+// hasPlace reports whether a refusal locates the error in the bundle.
 func hasPlace(r bouncer.Refusal) bool { return r.PolicyID != 0 || r.File != "" }
 
 func (d *desk) close() {
@@ -119,40 +119,40 @@ func (d *desk) close() {
 	d.mu.Unlock()
 }
 
-// question is the content of a poll.
-type question struct {
+// pollRequest is the part of a poll that decides its answer.
+type pollRequest struct {
 	token  string
 	remote string  // the connection
 	tags   []int64 // revisions in If-None-Match, in order; -1 for an unknown ETag
 }
 
-// the possible answers to a poll
-type verdict uint8
+// pollAction is what to do with a poll.
+type pollAction uint8
 
 const (
-	park   verdict = iota // there is nothing new at the moment
-	send                  // the target
-	leave                 // the token or the bouncer is gone
-	behind                // it has a revision that was never issued: continue after it
+	waitForChange pollAction = iota // nothing has changed yet
+	sendBundle                      // send the target
+	refusePoll                      // the token was revoked or the bouncer deleted
+	raiseFirst                      // the bouncer has a revision that was never issued: raise the revision above it
 )
 
 // answer decides how to answer a poll, and records what the poll reveals: its first
 // ETag is the revision that the bouncer runs, and a target among the others is one that
 // it refused.
-func (d *desk) answer(q *question, now time.Time) (v verdict, note entry, changed <-chan struct{}) {
+func (d *desk) answer(q *pollRequest, now time.Time) (v pollAction, note entry, changed <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	changed = d.changed
 	if d.gone || d.token != q.token {
-		return leave, note, changed
+		return refusePoll, note, changed
 	}
 	cur := d.target.revision
 	switch {
 	case len(q.tags) > 0 && q.tags[0] > cur && q.tags[0] < 1<<50:
-		return behind, note, changed
+		return raiseFirst, note, changed
 	case len(q.tags) > 0 && q.tags[0] == cur:
 		d.setActive(cur, &note)
-		return park, note, changed
+		return waitForChange, note, changed
 	}
 	for _, tag := range q.tags {
 		if tag == cur && d.refused.IsZero() {
@@ -162,24 +162,24 @@ func (d *desk) answer(q *question, now time.Time) (v verdict, note entry, change
 	switch {
 	case !d.refused.IsZero():
 		if len(q.tags) > 0 || now.Sub(d.refused) < refusalLasts {
-			return park, note, changed
+			return waitForChange, note, changed
 		}
 	case !d.suspected.IsZero():
 		if now.Sub(d.suspected) < suspicionLasts {
-			return park, note, changed
+			return waitForChange, note, changed
 		}
 	case d.sentTo != "" && d.sentTo == q.remote:
 		// A client uses a connection again only after it has read the last answer to
 		// its end: the bundle arrived, but it is not the one that runs.
 		d.suspected = now
-		return park, note, changed
+		return waitForChange, note, changed
 	}
-	return send, note, changed
+	return sendBundle, note, changed
 }
 
 // setActive records that the bouncer runs its target. The caller holds mu.
 func (d *desk) setActive(revision int64, note *entry) {
-	again := !d.refused.IsZero() || !d.suspected.IsZero() // earlier reports of the opposite are dropped
+	again := !d.refused.IsZero() || !d.suspected.IsZero() // a refusal or suspicion must be cleared in the store too
 	d.sentTo, d.suspected, d.refused, d.report.bundle = "", time.Time{}, time.Time{}, ""
 	if d.active != revision || again {
 		d.active, note.activated = revision, revision
@@ -214,15 +214,15 @@ func (d *desk) delivered(revision int64, remote string) {
 	}
 }
 
-func (d *desk) park() {
+func (d *desk) startWaiting() {
 	d.mu.Lock()
-	d.parked++
+	d.waitingPolls++
 	d.mu.Unlock()
 }
 
-func (d *desk) unpark() {
+func (d *desk) stopWaiting() {
 	d.mu.Lock()
-	d.parked--
+	d.waitingPolls--
 	d.mu.Unlock()
 }
 

@@ -17,7 +17,7 @@ import (
 
 // feed is the state of one tenant's environment in this replica.
 type feed struct {
-	place
+	feedKey
 	svc *Service
 
 	// announced counts the announced changes, seen those that the desks reflect.
@@ -48,8 +48,8 @@ type reading struct {
 	masks         maskKey
 }
 
-func newFeed(s *Service, p place) *feed {
-	f := &feed{place: p, svc: s, desks: map[int64]*desk{}, packs: newPacks()}
+func newFeed(s *Service, p feedKey) *feed {
+	f := &feed{feedKey: p, svc: s, desks: map[int64]*desk{}, packs: newPacks()}
 	f.announced.Store(1) // nothing is loaded yet
 	f.used.Store(s.cfg.Now().Unix())
 	return f
@@ -339,10 +339,10 @@ func (f *feed) stale(ctx context.Context) (bool, error) {
 
 // idle reports whether nobody has used the feed for a while.
 func (f *feed) idle(now time.Time) bool {
-	return now.Unix()-f.used.Load() > int64(10*time.Minute/time.Second) && f.countParked() == 0
+	return now.Unix()-f.used.Load() > int64(10*time.Minute/time.Second) && f.countWaiting() == 0
 }
 
-func (f *feed) countParked() int {
+func (f *feed) countWaiting() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := 0

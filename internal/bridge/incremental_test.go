@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// populate makes resources that no bouncer stands before, as an import does.
-func (h *house) populate(n int) {
+// populate creates resources that no bouncer protects, as an import does.
+func (h *fixture) populate(n int) {
 	h.t.Helper()
 	ctx := context.Background()
 	store, err := h.stores.Tenant(ctx, scope.DefaultTenant)
@@ -33,10 +33,10 @@ func (h *house) populate(n int) {
 	}
 }
 
-// rounds gives what the feed made so far, what it holds on to, and the packed
-// contents that its bouncers share.
-func (h *house) rounds() (w work, resources int, contents map[*bundle.Packed]int) {
-	f := h.feed(place{scope.DefaultTenant, scope.Production})
+// rounds returns the work of the feed so far, the number of cached resources, and the packed
+// contents with their number of bouncers.
+func (h *fixture) rounds() (w work, resources int, contents map[*bundle.Packed]int) {
+	f := h.feed(feedKey{scope.DefaultTenant, scope.Production})
 	f.refreshing.Lock()
 	defer f.refreshing.Unlock()
 	f.mu.Lock()
@@ -48,30 +48,30 @@ func (h *house) rounds() (w work, resources int, contents map[*bundle.Packed]int
 	return f.packs.work, len(f.packs.resources), contents
 }
 
-// TestAChangeCostsWhatItTouches: of many resources, one that changes is read,
-// digested and packed, for those bouncers that stand before it, and nothing else
-// is made anew. A resource that no bouncer stands before costs the bridge nothing.
-func TestAChangeCostsWhatItTouches(t *testing.T) {
+// TestChangeRebuildsOnlyWhatItAffects: if one of many resources changes, only this resource is
+// read, digested and packed, and only for the bouncers that protect it. Resources that no bouncer
+// protects are skipped.
+func TestChangeRebuildsOnlyWhatItAffects(t *testing.T) {
 	fulltest.Only(t)
 	const many, bouncers = 5000, 12
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := context.Background()
 		h.populate(many)
 		far := h.resource(scope.Production, "/far")
-		var guards []*guard
+		var clients []*client
 		var own []resource.Resource
 		for i := range bouncers {
 			r := h.resource(scope.Production, fmt.Sprint("/own", i))
 			h.control(scope.Production, fmt.Sprint("own", i), r.ID, alice)
 			own = append(own, r)
-			guards = append(guards, h.bouncer(scope.Production, nil, r.ID))
+			clients = append(clients, h.bouncer(scope.Production, nil, r.ID))
 		}
 		twin := h.bouncer(scope.Production, nil, own[0].ID) // shares its content with the first
-		tag, _ := guards[0].fetch()
-		other, _ := guards[1].fetch()
+		tag, _ := clients[0].fetch()
+		other, _ := clients[1].fetch()
 		before, held, contents := h.rounds()
-		if wholes, _ := h.count(0, 0); held != bouncers || len(contents) != bouncers || wholes != 1 {
-			t.Errorf("%d resources held, %d contents, everything read %d times", held, len(contents), wholes)
+		if fullReads, _ := h.count(0, 0); held != bouncers || len(contents) != bouncers || fullReads != 1 {
+			t.Errorf("%d resources held, %d contents, everything read %d times", held, len(contents), fullReads)
 		}
 		team := func(r resource.Resource, name string) {
 			t.Helper()
@@ -80,7 +80,7 @@ func TestAChangeCostsWhatItTouches(t *testing.T) {
 			}
 		}
 		team(own[0], "payments")
-		tag, b := guards[0].fetch(tag)
+		tag, b := clients[0].fetch(tag)
 		if got, _ := b.Set.Resource(own[0].ID).Doc.Get("owner_team").Str(); got != "payments" {
 			t.Errorf("the bouncer has the team %q", got)
 		}
@@ -97,20 +97,20 @@ func TestAChangeCostsWhatItTouches(t *testing.T) {
 				same++
 			}
 		}
-		if wholes, parts := h.count(0, 0); held != bouncers || same != bouncers-1 || wholes != 1 || parts != 1 {
-			t.Errorf("%d resources held, %d contents are the old ones; everything was read %d times, single resources %d", held, same, wholes, parts)
+		if fullReads, singleReads := h.count(0, 0); held != bouncers || same != bouncers-1 || fullReads != 1 || singleReads != 1 {
+			t.Errorf("%d resources held, %d contents are the old ones; everything was read %d times, single resources %d", held, same, fullReads, singleReads)
 		}
-		if a, err := guards[1].poll(0, "x", other); err != nil || a.Parts != nil {
+		if a, err := clients[1].poll(0, "x", other); err != nil || a.Parts != nil {
 			t.Errorf("a bouncer that it does not touch got %+v, error %v", a, err)
 		}
 		team(far, "nobody's")
-		team(own[1], "orders") // behind the other: both are taken in when this arrives
-		guards[1].fetch(other)
+		team(own[1], "orders") // the feed has applied both changes when this one arrives
+		clients[1].fetch(other)
 		last, _, _ := h.rounds()
-		if wholes, parts := h.count(0, 0); last.resources-after.resources != 1 || last.groups-after.groups != 1 || wholes != 1 || parts != 3 {
-			t.Errorf("two changes, one at a bouncer, made %+v of %+v; everything was read %d times, single resources %d", last, after, wholes, parts)
+		if fullReads, singleReads := h.count(0, 0); last.resources-after.resources != 1 || last.groups-after.groups != 1 || fullReads != 1 || singleReads != 3 {
+			t.Errorf("two changes, one at a bouncer, made %+v of %+v; everything was read %d times, single resources %d", last, after, fullReads, singleReads)
 		}
-		if a, err := guards[0].poll(0, "x", tag); err != nil || a.Parts != nil {
+		if a, err := clients[0].poll(0, "x", tag); err != nil || a.Parts != nil {
 			t.Errorf("a bouncer that neither touches got %+v, error %v", a, err)
 		}
 	})

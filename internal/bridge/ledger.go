@@ -14,7 +14,7 @@ import (
 
 // entry is what must be stored about one bouncer.
 type entry struct {
-	seen      time.Time     // when the bouncer was last seen; zero: no news
+	seen      time.Time     // zero: unchanged
 	interval  time.Duration // the interval of its polls; 0: unchanged
 	sent      *target
 	activated int64
@@ -44,8 +44,8 @@ func (e *entry) merge(o entry) {
 	if o.sent != nil {
 		e.sent = o.sent
 	}
-	// the activated revision is written first: of two entries about the same revision,
-	// the later one counts
+	// The activated revision is written first, so if both entries are about one revision, the later
+	// one counts.
 	if o.activated != 0 {
 		if e.activated = o.activated; e.refused == o.activated {
 			e.refused, e.why = 0, nil
@@ -86,8 +86,8 @@ type ledger struct {
 	pending map[scope.TenantID]map[*desk]entry
 }
 
-// together is the number of bouncers in one transaction.
-const together = 25
+// perTransaction is the number of bouncers in one transaction.
+const perTransaction = 25
 
 const ledgerRetry = time.Second
 
@@ -149,9 +149,9 @@ func (l *ledger) flush(ctx context.Context) bool {
 	fine := true
 	for t, of := range work {
 		for len(of) > 0 {
-			some := make(map[*desk]entry, together)
+			some := make(map[*desk]entry, perTransaction)
 			for d, e := range of {
-				if some[d] = e; len(some) == together {
+				if some[d] = e; len(some) == perTransaction {
 					break
 				}
 			}
@@ -207,7 +207,7 @@ func (l *ledger) writeEntry(ctx context.Context, tx *db.Tx, sc scope.Scope, d *d
 	if err != nil {
 		return err
 	}
-	if !e.seen.IsZero() { // must come first: see miss
+	if !e.seen.IsZero() { // must come first: markAbsent locks the presence first too
 		if err := recordPresence(ctx, tx, d.id, e.seen, e.interval); err != nil {
 			return err
 		}
@@ -235,7 +235,7 @@ func (l *ledger) writeEntry(ctx context.Context, tx *db.Tx, sc scope.Scope, d *d
 	}
 	if status == "" {
 		if status, detail = d.status(); e.seen.IsZero() && b.Status == bouncer.Disconnected {
-			return nil // nothing in it shows that the bouncer is there
+			return nil // the entry does not prove that the bouncer is connected
 		}
 	}
 	if _, err = registry.SetStatus(ctx, tx, sc, d.id, status, detail); err != nil || !e.reported {

@@ -25,8 +25,8 @@ import (
 // bytes.
 const MaxLogBytes = 64 << 20
 
-// takenTogether is how many events go to the audit in one call.
-const takenTogether = 200
+// eventsPerCall is how many events go to the audit in one call.
+const eventsPerCall = 200
 
 // Intake is the result of receiving a chunk of a decision log.
 type Intake struct {
@@ -65,11 +65,11 @@ type logCustom struct {
 	// comprehensive.
 	Trace       json.RawMessage `json:"trace"`
 	Explanation json.RawMessage `json:"explanation"`
-	// Event is decisions_missing in a note that the log could not store decisions.
+	// Event is decisions_missing if the event reports that decisions could not be logged.
 	Event string `json:"event"`
 	// Agent is the AI agent that asked. A stock OPA does not say; then the input does.
 	Agent *actor.AgentUse `json:"agent"`
-	// Folded is set when the event stands for many refusals.
+	// Folded is set if the event stands for many refusals.
 	Folded *audit.FoldedCount `json:"folded"`
 }
 
@@ -120,7 +120,7 @@ func (s *Service) Logs(ctx context.Context, sc scope.Scope, token string, body i
 	if err != nil {
 		return Intake{}, err
 	}
-	in := intake{svc: s, feed: f, bouncer: d.id, body: carried{in: body}}
+	in := intake{svc: s, feed: f, bouncer: d.id, body: bodyReader{in: body}}
 	if err = in.read(ctx); err == nil {
 		d.noteDelivery()
 	}
@@ -133,28 +133,28 @@ type intake struct {
 	svc     *Service
 	feed    *feed
 	bouncer int64
-	body    carried
+	body    bodyReader
 	levels  map[int64]rego.Resource
 	batch   []audit.Decision
 	ran     [][]int64 // the controls that were evaluated, for each event in batch
 	out     Intake
 }
 
-// carried records whether a body was read to its end.
-type carried struct {
+// bodyReader records whether a body was read to its end.
+type bodyReader struct {
 	in    io.Reader
 	whole bool
 }
 
 // Read implements io.Reader.
-func (c *carried) Read(p []byte) (int, error) {
+func (c *bodyReader) Read(p []byte) (int, error) {
 	n, err := c.in.Read(p)
 	c.whole = c.whole || err == io.EOF //nolint:errorlint // net/http wraps the end of a body that broke off, and never a good one
 	return n, err
 }
 
 func (in *intake) read(ctx context.Context) error {
-	stream, err := unpacked(&in.body)
+	stream, err := decompress(&in.body)
 	if err != nil {
 		return in.invalidChunk(err)
 	}
@@ -182,7 +182,7 @@ func (in *intake) read(ctx context.Context) error {
 			continue
 		}
 		in.ran = append(in.ran, ran)
-		if in.batch = append(in.batch, d); len(in.batch) == takenTogether {
+		if in.batch = append(in.batch, d); len(in.batch) == eventsPerCall {
 			if err := in.flush(ctx); err != nil {
 				return err
 			}
@@ -192,7 +192,7 @@ func (in *intake) read(ctx context.Context) error {
 }
 
 // unpacked returns the JSON of a body, and reads at most MaxLogBytes of it.
-func unpacked(body io.Reader) (io.Reader, error) {
+func decompress(body io.Reader) (io.Reader, error) {
 	var magic [2]byte
 	n, err := io.ReadFull(body, magic[:])
 	if err != nil && n == 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// maskKeyOf is the key that a bundle gives the holder of a token, and its id.
+// maskKeyOf returns the mask key in a bundle, decrypted with a token, and its id.
 func maskKeyOf(t *testing.T, b *bundle.Bundle, tenant, token string) (masking.HashKey, string) {
 	t.Helper()
 	own, _ := b.Meta[masking.KeyMember].(map[string]any)
@@ -27,7 +27,7 @@ func maskKeyOf(t *testing.T, b *bundle.Bundle, tenant, token string) (masking.Ha
 	return key, id
 }
 
-func (g *guard) fetchWith(bearer string, tags ...string) *bundle.Bundle {
+func (g *client) fetchWith(bearer string, tags ...string) *bundle.Bundle {
 	g.h.t.Helper()
 	a, err := g.h.Bundle(context.Background(), g.sc, Poll{BouncerID: g.id, Token: g.token, Bearer: bearer, Tags: tags, Wait: 10 * time.Second})
 	if err != nil || a.Parts == nil {
@@ -41,11 +41,11 @@ func (g *guard) fetchWith(bearer string, tags ...string) *bundle.Bundle {
 	return b
 }
 
-// One tenant's bouncers of both environments get one key, on every replica; only
-// who holds the token can open it, and at rest it is sealed. After a rotation they
-// get another.
+// All bouncers of a tenant get the same mask key, in both environments and from every replica. It
+// is stored encrypted, and only the holder of the token can decrypt it in the bundle. After a
+// rotation, they get another key.
 func TestMaskKeys(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := context.Background()
 		h.control(scope.Production, "orders", 0, alice)
 		one, two := h.bouncer(scope.Production, map[string]any{"signing": "signed"}), h.bouncer(scope.Sandbox, nil)
@@ -74,8 +74,8 @@ func TestMaskKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again := newHouse(t, h.stores)
-		other := &guard{h: again, sc: two.sc, id: two.id, token: two.token}
+		again := newFixture(t, h.stores)
+		other := &client{h: again, sc: two.sc, id: two.id, token: two.token}
 		if same, _ := maskKeyOf(t, other.fetchWith("token two"), string(scope.DefaultTenant), "token two"); !bytes.Equal(same, key) {
 			t.Error("another replica has another key")
 		}

@@ -118,7 +118,7 @@ func (s *Service) signFreshness(ctx context.Context, f *feed, d *desk, p Poll, t
 
 // await answers a poll when there is something new, or when its time is over.
 func (s *Service) await(ctx context.Context, f *feed, d *desk, p Poll) (*Answer, error) {
-	q := question{token: p.Token, remote: p.Remote, tags: parseTags(p.Tags)}
+	q := pollRequest{token: p.Token, remote: p.Remote, tags: parseTags(p.Tags)}
 	note := entry{seen: s.cfg.Now()}
 	if p.Wait > 0 {
 		p.Wait = min(p.Wait, MaxWait)
@@ -135,14 +135,14 @@ func (s *Service) await(ctx context.Context, f *feed, d *desk, p Poll) (*Answer,
 			note = entry{}
 		}
 		switch v {
-		case leave:
+		case refusePoll:
 			return nil, revoked()
-		case behind:
+		case raiseFirst:
 			if err := s.raiseRevision(ctx, f, d, q.tags[0]); err != nil {
 				return nil, err
 			}
 			continue
-		case send:
+		case sendBundle:
 			return s.bundle(ctx, f, d, &p)
 		}
 		if p.Wait <= 0 {
@@ -152,8 +152,8 @@ func (s *Service) await(ctx context.Context, f *feed, d *desk, p Poll) (*Answer,
 			timer := time.NewTimer(p.Wait)
 			defer timer.Stop()
 			over = timer.C
-			d.park()
-			defer d.unpark()
+			d.startWaiting()
+			defer d.stopWaiting()
 		}
 		select {
 		case <-changed:

@@ -41,7 +41,7 @@ type healthBoard struct {
 
 type tenantHealth struct {
 	bouncer.SyncHealth
-	census
+	presenceCounts
 }
 
 // Health adds up the findings of the sweeps. It reads no store.
@@ -64,7 +64,7 @@ func (s *Service) Health(context.Context) Health {
 	return h
 }
 
-// sweepLoop looks at intervals for missed changes and lost bouncers. Each sweep covers the tenants
+// sweepLoop regularly looks for missed changes and lost bouncers. Each sweep covers the tenants
 // whose bouncers poll this replica, and a few of the others in turn, so that a start does not open
 // every store.
 func (s *Service) sweepLoop(ctx context.Context) {
@@ -148,7 +148,7 @@ func (s *Service) findAbsent(ctx context.Context, t scope.TenantID, now time.Tim
 	if err != nil {
 		return err
 	}
-	var gone []absentee
+	var gone []overdueBouncer
 	var h tenantHealth
 	err = store.Read(ctx, func(tx *db.Tx) (err error) {
 		if gone, err = listOverdue(ctx, tx, now, 100); err != nil {
@@ -157,7 +157,7 @@ func (s *Service) findAbsent(ctx context.Context, t scope.TenantID, now time.Tim
 		if h.SyncHealth, err = bouncer.LoadSyncHealth(ctx, tx, now.Add(-stuckAfter)); err != nil {
 			return err
 		}
-		h.census, err = countPresence(ctx, tx)
+		h.presenceCounts, err = countPresence(ctx, tx)
 		return err
 	})
 	if err != nil {
@@ -180,10 +180,10 @@ func (s *Service) findAbsent(ctx context.Context, t scope.TenantID, now time.Tim
 	return nil
 }
 
-// markAbsent records that a bouncer is lost, unless it has reported meanwhile. A transaction
-// changes one bouncer, and its presence first, like the ledger's. So each sees the changes of the
-// other.
-func (s *Service) markAbsent(ctx context.Context, tx *db.Tx, t scope.TenantID, b absentee, now time.Time) error {
+// markAbsent records that a bouncer is lost, unless it has reported since. The transaction changes
+// only one bouncer, and its presence first. The ledger does the same, so each sees the changes of
+// the other.
+func (s *Service) markAbsent(ctx context.Context, tx *db.Tx, t scope.TenantID, b overdueBouncer, now time.Time) error {
 	still, err := lockOverdue(ctx, tx, b.ID, now)
 	if err != nil || !still {
 		return err

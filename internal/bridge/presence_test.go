@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// presence is when a bouncer was seen, and how long it may then be silent.
-func (g *guard) presence() (seen time.Time, silent time.Duration) {
+// presence returns when a bouncer was last seen, and how long it may be silent after that.
+func (g *client) presence() (seen time.Time, silent time.Duration) {
 	g.h.t.Helper()
 	row := struct {
 		Seen time.Time `db:"seen_at"`
@@ -32,7 +32,7 @@ func (g *guard) presence() (seen time.Time, silent time.Duration) {
 	return row.Seen, row.Due.Sub(row.Seen)
 }
 
-func (h *house) tally(sql string) int64 {
+func (h *fixture) tally(sql string) int64 {
 	h.t.Helper()
 	var n int64
 	err := h.stores.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
@@ -45,28 +45,28 @@ func (h *house) tally(sql string) int64 {
 	return n
 }
 
-// TestLastSign: a bouncer is gone three of its own poll intervals after it was
-// last heard of, whatever it was that was heard last. That raises the event and
-// an alert of the tenant, which ends when the bouncer is back.
-func TestLastSign(t *testing.T) {
+// TestDisconnectedAfterMissedPolls: a bouncer is disconnected three poll intervals after its last
+// request, of whatever kind. This emits the event and opens an alert, which is resolved when the
+// bouncer reports again.
+func TestDisconnectedAfterMissedPolls(t *testing.T) {
 	ctx := context.Background()
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		h.control(scope.Production, "orders", 0, alice)
 		goes := int64(0)
-		for what, send := range map[string]func(g *guard) error{
-			"a poll": func(g *guard) error { _, err := g.poll(10*time.Second, "another"); return err },
-			"a log":  func(g *guard) error { _, err := h.Logs(ctx, g.sc, g.token, strings.NewReader("[]")); return err },
-			"OPA's status": func(g *guard) error {
+		for what, send := range map[string]func(g *client) error{
+			"a poll": func(g *client) error { _, err := g.poll(10*time.Second, "another"); return err },
+			"a log":  func(g *client) error { _, err := h.Logs(ctx, g.sc, g.token, strings.NewReader("[]")); return err },
+			"OPA's status": func(g *client) error {
 				return h.Status(ctx, g.sc, g.token, []byte(`{"labels":{"id":"x"},"bundles":{}}`))
 			},
-			"our status without an interval": func(g *guard) error {
+			"our status without an interval": func(g *client) error {
 				return h.Status(ctx, g.sc, g.token, []byte(`{"gatehouse":{"version":"1"}}`))
 			},
-			"our status": func(g *guard) error {
+			"our status": func(g *client) error {
 				return h.Status(ctx, g.sc, g.token, []byte(`{"gatehouse":{"version":"1","poll_interval_seconds":10}}`))
 			},
-			"hosts": func(g *guard) error { g.report(resource.Sighting{Host: "seen.example.com"}); return nil },
-			"its configuration": func(g *guard) error {
+			"hosts": func(g *client) error { g.report(resource.Sighting{Host: "seen.example.com"}); return nil },
+			"its configuration": func(g *client) error {
 				_, err := h.Discovery(ctx, g.sc, Poll{BouncerID: g.id, Token: g.token})
 				return err
 			},
@@ -106,9 +106,9 @@ func TestLastSign(t *testing.T) {
 	})
 }
 
-// TestApart: how far apart the polls are of a client that does not wait is seen
-// by them, and a retry that comes at once does not shorten it.
-func TestApart(t *testing.T) {
+// TestPollGap: the interval of a client without long polls is derived from its polls. An immediate
+// retry does not shorten it.
+func TestPollGap(t *testing.T) {
 	d := newDesk(1)
 	at := time.Unix(1e9, 0)
 	for i, c := range []struct{ gap, want time.Duration }{

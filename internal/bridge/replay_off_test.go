@@ -9,20 +9,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// TestBouncersAreToldOfReplay: a bouncer gets a new bundle when its tenant stops or
-// begins to keep inputs for replay, which says so, and for no other change of the
-// settings: those cost it nothing, not even a look of the feed.
-func TestBouncersAreToldOfReplay(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+// TestReplaySettingReachesBouncers: a bouncer gets a new bundle when its tenant turns the storage
+// of replay inputs off or on. Other changes of the settings cause no new bundle, and not even a
+// refresh of the feed.
+func TestReplaySettingReachesBouncers(t *testing.T) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := context.Background()
 		r := h.resource(scope.Production, "/a")
 		h.control(scope.Production, "a", r.ID, alice)
 		h.resource(scope.Sandbox, "/b")
-		guards := []*guard{h.bouncer(scope.Production, nil, r.ID), h.bouncer(scope.Production, map[string]any{"signing": "signed"}, r.ID), h.bouncer(scope.Sandbox, nil)}
-		tags := make([]string, len(guards))
+		clients := []*client{h.bouncer(scope.Production, nil, r.ID), h.bouncer(scope.Production, map[string]any{"signing": "signed"}, r.ID), h.bouncer(scope.Sandbox, nil)}
+		tags := make([]string, len(clients))
 		told := func(i int) any {
 			t.Helper()
-			tag, b := guards[i].fetch(tags[i])
+			tag, b := clients[i].fetch(tags[i])
 			tags[i] = tag
 			own, ok := b.Meta["bouncer"].(map[string]any)
 			if !ok {
@@ -30,12 +30,12 @@ func TestBouncersAreToldOfReplay(t *testing.T) {
 			}
 			return own["replay"]
 		}
-		for i := range guards {
+		for i := range clients {
 			if got := told(i); got != nil {
 				t.Errorf("bouncer %d is told %v at first", i, got)
 			}
 		}
-		feeds := []*feed{h.feed(place{scope.DefaultTenant, scope.Production}), h.feed(place{scope.DefaultTenant, scope.Sandbox})}
+		feeds := []*feed{h.feed(feedKey{scope.DefaultTenant, scope.Production}), h.feed(feedKey{scope.DefaultTenant, scope.Sandbox})}
 		registry := func() int64 {
 			t.Helper()
 			store, err := h.stores.Tenant(ctx, scope.DefaultTenant)
@@ -75,19 +75,19 @@ func TestBouncersAreToldOfReplay(t *testing.T) {
 				t.Errorf("%s: the feeds are told to look: %v, want %v", step.name, moved, step.news)
 			}
 			if step.news {
-				for i := range guards {
+				for i := range clients {
 					if got := told(i); got != step.want {
 						t.Errorf("%s: bouncer %d is told %v, want %v", step.name, i, got, step.want)
 					}
 				}
 			} else {
 				for _, f := range feeds {
-					f.noteChange() // even if something else has it look
+					f.noteChange() // even if something else triggers a refresh
 					if err := f.refresh(ctx); err != nil {
 						t.Fatal(err)
 					}
 				}
-				for i, g := range guards {
+				for i, g := range clients {
 					if a, err := g.poll(0, "conn", tags[i]); err != nil || a.Parts != nil {
 						t.Errorf("%s: bouncer %d got a bundle, or the error %v", step.name, i, err)
 					}
@@ -100,8 +100,8 @@ func TestBouncersAreToldOfReplay(t *testing.T) {
 	})
 }
 
-// made is what production's feed made anew so far.
-func (h *house) made() work {
+// made returns the work of production's feed so far.
+func (h *fixture) made() work {
 	w, _, _ := h.rounds()
 	return w
 }

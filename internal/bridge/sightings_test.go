@@ -19,14 +19,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-func (g *guard) report(hosts ...resource.Sighting) resource.Discovery {
+func (g *client) report(hosts ...resource.Sighting) resource.Discovery {
 	g.h.t.Helper()
 	body, err := json.Marshal(Sightings{Hosts: hosts})
 	if err != nil {
 		g.h.t.Fatal(err)
 	}
 	var out resource.Discovery
-	err = dbtest.Patiently(func() (err error) { // as a bouncer would ask again
+	err = dbtest.Patiently(func() (err error) { // retry like a bouncer
 		out, err = g.h.Discover(context.Background(), g.sc, g.token, body)
 		return err
 	})
@@ -44,7 +44,7 @@ func seen(names ...string) []resource.Sighting {
 	return out
 }
 
-func (h *house) found(id int64) resource.Resource {
+func (h *fixture) found(id int64) resource.Resource {
 	h.t.Helper()
 	r, err := h.resources.Get(context.Background(), person(scope.DefaultTenant), id)
 	if err != nil {
@@ -53,8 +53,8 @@ func (h *house) found(id int64) resource.Resource {
 	return r
 }
 
-// unreviewed is how many discovered resources there are in production.
-func (h *house) unreviewed() (n int) {
+// unreviewed returns the number of discovered resources in production.
+func (h *fixture) unreviewed() (n int) {
 	h.t.Helper()
 	store, err := h.stores.Tenant(context.Background(), scope.DefaultTenant)
 	if err == nil {
@@ -70,7 +70,7 @@ func (h *house) unreviewed() (n int) {
 }
 
 // decided records a decision on a resource.
-func (h *house) decided(resource int64, i int) {
+func (h *fixture) decided(resource int64, i int) {
 	h.t.Helper()
 	d := audit.Decision{DecisionID: fmt.Sprint("seen-", resource, "-", i), Decision: audit.Permit, Environment: scope.Production, ResourceID: resource}
 	if err := h.log.Record(scope.DefaultTenant, &d); err != nil {
@@ -78,10 +78,10 @@ func (h *house) decided(resource int64, i int) {
 	}
 }
 
-// TestDiscoveredHosts: what a bouncer reports becomes a classified resource of
-// its environment, once, and changes nothing that is there.
+// TestDiscoveredHosts: a reported host becomes a classified resource of the bouncer's environment,
+// once. Existing resources do not change.
 func TestDiscoveredHosts(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := context.Background()
 		mine, err := h.resources.Create(ctx, person(scope.DefaultTenant), resource.Draft{Name: "Mine", Type: "api", Path: "/x", OriginalHost: "known.example:8443", Environment: scope.Production})
 		if err != nil {
@@ -139,11 +139,11 @@ func TestDiscoveredHosts(t *testing.T) {
 	})
 }
 
-// TestDiscoveryBudget (B6): a bouncer brings about a hundred resources an hour,
-// by however many reports at once; what nobody reviews is bounded as well.
+// TestDiscoveryBudget (B6): a bouncer can create about a hundred resources an hour, even with many
+// reports at once. The number of unreviewed resources is limited too.
 func TestDiscoveryBudget(t *testing.T) {
 	fulltest.Only(t)
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		g := h.bouncer(scope.Production, nil)
 		var all sync.WaitGroup
 		var mu sync.Mutex
@@ -196,7 +196,8 @@ func TestDiscoveryBudget(t *testing.T) {
 		if out := g.report(seen("one-too-many.example")...); len(out.Refused) != 1 || out.Refused[0].Reason != resource.RefusedFull {
 			t.Errorf("beyond a thousand: %+v", out)
 		}
-		// A host with traffic takes the place of the oldest one without, and has it noted.
+		// A host with traffic replaces the oldest one without traffic, and the replacement is
+		// recorded.
 		out := g.report(resource.Sighting{Host: "real.example", Requests: 3})
 		if len(out.Created) != 1 {
 			t.Fatalf("a host with traffic: %+v", out)
@@ -204,7 +205,7 @@ func TestDiscoveryBudget(t *testing.T) {
 		if n := h.unreviewed(); n != 1000 {
 			t.Errorf("%d unreviewed", n)
 		}
-		// One that has traffic since stays, however many come.
+		// A host that has had traffic since then stays, however many new ones are reported.
 		for i := range 40 {
 			h.decided(out.Created[0].ResourceID, i)
 		}
@@ -224,10 +225,10 @@ func TestDiscoveryBudget(t *testing.T) {
 	})
 }
 
-// TestDiscoveryOff: a bouncer that is told not to discover is not heard, and no
-// report is taken from anybody else or in any other shape.
+// TestDiscoveryOff: reports of a bouncer with discovery turned off are ignored. Reports of other
+// callers, and malformed ones, are refused.
 func TestDiscoveryOff(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := context.Background()
 		g := h.bouncer(scope.Production, map[string]any{"discovery": "off"})
 		if out := g.report(seen("a.example", "b.example")...); len(out.Created) != 0 || len(out.Refused) != 2 || out.Refused[0].Reason != resource.RefusedOff {

@@ -98,13 +98,13 @@ func (s *Service) Status(ctx context.Context, sc scope.Scope, token string, body
 			e.figures.Version = &own.Version
 		}
 	}
-	d.reported(&st, &e, s.cfg.Now())
+	d.applyStatus(&st, &e, s.cfg.Now())
 	s.ledger.add(f.tenant, d, e)
 	return nil
 }
 
-// reported stores a status, and adds its news to e.
-func (d *desk) reported(st *statusBody, e *entry, now time.Time) {
+// applyStatus stores a status, and adds what changed to e.
+func (d *desk) applyStatus(st *statusBody, e *entry, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b, has := st.Bundles[bundleName]
@@ -137,7 +137,7 @@ func (d *desk) reported(st *statusBody, e *entry, now time.Time) {
 		case d.sentTo != "":
 			d.suspected = now
 			e.refused, e.why = cur, why
-			if d.active == cur { // whatever the cause, the bouncer does not run it now
+			if d.active == cur { // in any case, the bouncer does not run it now
 				d.active = 0
 			}
 		}

@@ -60,15 +60,15 @@ func recordPresence(ctx context.Context, tx *db.Tx, id int64, seen time.Time, in
 	return err
 }
 
-// absentee is a bouncer that is overdue.
-type absentee struct {
+// overdueBouncer is a connected bouncer that has not reported in time.
+type overdueBouncer struct {
 	ID   int64     `db:"bouncer_id"`
 	Seen time.Time `db:"seen_at"`
 }
 
 // listOverdue returns bouncers that count as connected but did not report in time.
-func listOverdue(ctx context.Context, tx *db.Tx, now time.Time, n int) ([]absentee, error) {
-	return db.All[absentee](ctx, tx, `SELECT p.bouncer_id, p.seen_at FROM bridge_presence p JOIN bouncers b ON b.id = p.bouncer_id
+func listOverdue(ctx context.Context, tx *db.Tx, now time.Time, n int) ([]overdueBouncer, error) {
+	return db.All[overdueBouncer](ctx, tx, `SELECT p.bouncer_id, p.seen_at FROM bridge_presence p JOIN bouncers b ON b.id = p.bouncer_id
 		WHERE p.due_at < $1 AND b.status <> $2 ORDER BY p.bouncer_id LIMIT $3`, now, bouncer.Disconnected, n)
 }
 
@@ -79,14 +79,15 @@ func lockOverdue(ctx context.Context, tx *db.Tx, id int64, now time.Time) (bool,
 	return n > 0, err
 }
 
-// census counts the connected bouncers, and those of them that do not run the right bundle yet.
-type census struct {
+// presenceCounts are the numbers of connected bouncers, and of those that do not run their newest
+// bundle yet.
+type presenceCounts struct {
 	InTouch int64 `db:"in_touch"`
 	Behind  int64 `db:"behind"`
 }
 
-func countPresence(ctx context.Context, tx *db.Tx) (census, error) {
-	return db.One[census](ctx, tx, `SELECT
+func countPresence(ctx context.Context, tx *db.Tx) (presenceCounts, error) {
+	return db.One[presenceCounts](ctx, tx, `SELECT
 			COALESCE(SUM(CASE WHEN b.status <> $1 THEN 1 ELSE 0 END), 0) AS in_touch,
 			COALESCE(SUM(CASE WHEN b.status <> $1 AND COALESCE(u.revision, 0) <> COALESCE(u.active_revision, 0) THEN 1 ELSE 0 END), 0) AS behind
 		FROM bouncers b LEFT JOIN bouncer_bundles u ON u.bouncer_id = b.id`, bouncer.Disconnected)

@@ -11,11 +11,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestTroubleAlert: a bouncer that says that it is in trouble opens one alert, however
-// often it says so and whatever its log delivers meanwhile; the alert ends with the
-// trouble, or with the bouncer. Other faults of a bouncer open none.
+// TestTroubleAlert: a bouncer that reports trouble opens one alert, however often it reports it and
+// whatever its log delivers meanwhile. The alert is resolved when the trouble ends or the bouncer
+// is deleted. Other problems of a bouncer open no alert.
 func TestTroubleAlert(t *testing.T) {
-	each(t, func(t *testing.T, h *house) {
+	each(t, func(t *testing.T, h *fixture) {
 		ctx := context.Background()
 		g := h.bouncer(scope.Production, nil)
 		g.fetch()
@@ -66,7 +66,7 @@ func TestTroubleAlert(t *testing.T) {
 }
 
 // deliver sends a chunk of the bouncer's decision log.
-func (g *guard) deliver(t *testing.T) {
+func (g *client) deliver(t *testing.T) {
 	t.Helper()
 	chunk := strings.NewReader(`[{"decision_id":"d1","timestamp":"2026-01-01T00:00:00Z","result":{"decision":"PERMIT","allow":true}}]`)
 	if _, err := g.h.Logs(context.Background(), g.sc, g.token, chunk); err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// TestNoConnectionIsReset: a bouncer that stops under load answers each request whose
-// connection it took. Only connections that come too late are refused.
+// TestNoConnectionIsReset: a bouncer that stops under load answers every request on an accepted
+// connection. Only later connections are refused.
 func TestNoConnectionIsReset(t *testing.T) {
 	fulltest.Only(t)
 	if runtime.GOOS != "linux" {

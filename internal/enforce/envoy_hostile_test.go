@@ -8,8 +8,8 @@ import (
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 )
 
-// TestExtAuthzHostile: of questions that are broken, empty or out of proportion none is
-// answered OK, and the bouncer goes on answering the others.
+// TestExtAuthzHostile: no malformed, empty or oversized check is answered OK, and the bouncer keeps
+// answering others.
 func TestExtAuthzHostile(t *testing.T) {
 	p := newPlane(t)
 	const source = "package p\n\nallow if not startswith(input.resource.path, \"/admin\")\n"

@@ -26,7 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// envoy asks a bouncer as Envoy does, over a socket.
+// envoy sends checks to a bouncer over a socket, like Envoy.
 type envoy struct {
 	t      testing.TB
 	client authv3.AuthorizationClient
@@ -270,8 +270,7 @@ func TestExtAuthzBody(t *testing.T) {
 	expectOutcome(t, "what no control asks about", e.ask(newCheck("POST", "model.example", "/upload", map[string]string{"x-envoy-auth-partial-body": "true"})), "OK PASS_THROUGH ok")
 }
 
-// TestExtAuthzMCP: a call that is denied is answered as MCP's clients understand it,
-// and is not let pass by that.
+// TestExtAuthzMCP: a denied call gets an answer in the form of MCP, and does not pass.
 func TestExtAuthzMCP(t *testing.T) {
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 1, `package tools
@@ -308,8 +307,8 @@ reason := "not this tool" if not allow
 	}
 }
 
-// TestExtAuthzShadow: in shadow mode every answer is yes, and in time; the
-// verdict is in its metadata and in the log.
+// TestExtAuthzShadow: in shadow mode every answer is OK and in time. The verdict is in its metadata
+// and in the log.
 func TestExtAuthzShadow(t *testing.T) {
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "shadow", controls: []control{
@@ -361,7 +360,7 @@ func TestExtAuthzFailsClosed(t *testing.T) {
 	}
 }
 
-// TestExtAuthzPeers: only named proxies may ask, or, while none are named, this host.
+// TestExtAuthzPeers: only trusted proxies may send checks, or this host if none are configured.
 func TestExtAuthzPeers(t *testing.T) {
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, allowAll}}})
@@ -379,7 +378,7 @@ func TestExtAuthzPeers(t *testing.T) {
 	expectOutcome(t, "not a named proxy, in shadow", e.ask(newCheck("GET", "shop.example", "/x", nil)), "OK SHADOW_WOULD_DENY untrusted_proxy")
 }
 
-// TestExtAuthzHTTP: the HTTP flavour, whose refusals are never 5xx.
+// TestExtAuthzHTTP: refusals over HTTP never have a 5xx status.
 func TestExtAuthzHTTP(t *testing.T) {
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, adminOnly}, {2, 5, noAttacks}, {3, 6, denyAll}}, resources: []rego.Resource{
@@ -451,8 +450,7 @@ type noClose struct{ *strings.Reader }
 
 func (noClose) Close() error { return nil }
 
-// TestExtAuthzAtOnce: many checks at once, while policies change, and a stop
-// in the middle of them.
+// TestExtAuthzAtOnce: concurrent checks while policies change, and a stop in between.
 func TestExtAuthzAtOnce(t *testing.T) {
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, adminOnly}}})
@@ -482,7 +480,7 @@ func TestExtAuthzAtOnce(t *testing.T) {
 	b.stop()
 }
 
-// TestExtAuthzTLS: with a certificate the gRPC address speaks TLS alone.
+// TestExtAuthzTLS: with a certificate, the gRPC address accepts only TLS.
 func TestExtAuthzTLS(t *testing.T) {
 	files, roots := certificate(t)
 	p, addr := newPlane(t), freeport.Addr(t)

@@ -28,7 +28,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// wireApplication answers each connection by hand.
+// wireApplication is an application with a handwritten answer for each connection.
 func wireApplication(t *testing.T, serve func(net.Conn, *bufio.Reader)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -49,7 +49,7 @@ func wireApplication(t *testing.T, serve func(net.Conn, *bufio.Reader)) string {
 	return "http://" + l.Addr().String()
 }
 
-// readHead reads a request's head; false at the end of the connection.
+// readHead reads the head of a request. It returns false at the end of the connection.
 func readHead(br *bufio.Reader) bool {
 	for {
 		line, err := br.ReadString('\n')
@@ -62,7 +62,7 @@ func readHead(br *bufio.Reader) bool {
 	}
 }
 
-// F11 and B5: whatever the application does, the client has an answer in time.
+// F11 and B5: the client gets an answer in time, whatever the application does.
 func TestApplicationFaults(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
@@ -158,7 +158,7 @@ func endless(first, again string) func(net.Conn, *bufio.Reader) {
 	}
 }
 
-// A connection that the application closed while it was idle costs no request.
+// An idle connection that the application closed causes no failed request.
 func TestIdleConnectionsThatDied(t *testing.T) {
 	var conns atomic.Int32
 	url := wireApplication(t, func(c net.Conn, br *bufio.Reader) {
@@ -181,7 +181,7 @@ func TestIdleConnectionsThatDied(t *testing.T) {
 	}
 }
 
-// A client that leaves ends its request at the application, on both ways.
+// If a client disconnects, its request to the application ends too, on both paths.
 func TestClientLeaves(t *testing.T) {
 	gone := make(chan struct{}, 2)
 	here := make(chan struct{}, 2)
@@ -215,7 +215,7 @@ func TestClientLeaves(t *testing.T) {
 	}
 }
 
-// B8: in shadow the client sees the application itself, whatever the controls do.
+// B8: in shadow mode the client gets the application's own answer, whatever the controls do.
 func TestShadowChangesNothing(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
@@ -271,8 +271,8 @@ func TestShadowChangesNothing(t *testing.T) {
 	}
 }
 
-// The client of a body that stalls gets its answer, however the body is framed, and the
-// connection ends: the server does not wait for the rest.
+// If a body stalls, the client gets an answer, however the body is framed, and the connection ends
+// without waiting for the rest.
 func TestStalledBodyIsAnswered(t *testing.T) {
 	t.Parallel()
 	b := startWithTemplates(t, http.NotFoundHandler())
@@ -310,7 +310,7 @@ func TestStalledBodyIsAnswered(t *testing.T) {
 	}
 }
 
-// F24: a panic is one request's affair.
+// F24: a panic affects only its own request.
 func TestPanicIsContained(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)
@@ -338,8 +338,8 @@ func TestPanicIsContained(t *testing.T) {
 	}
 }
 
-// TestEvaluatorPanics: a control in which the evaluator fails denies, and the log
-// has where that was, but nothing of the request.
+// TestEvaluatorPanics: if the evaluator panics in a control, the request is denied. The log
+// contains the stack, but nothing of the request.
 func TestEvaluatorPanics(t *testing.T) {
 	own := topdown.GetBuiltin(ast.CryptoMd5.Name)
 	topdown.RegisterBuiltinFunc(ast.CryptoMd5.Name, func(_ topdown.BuiltinContext, args []*ast.Term, _ func(*ast.Term) error) error {
@@ -380,7 +380,7 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// A stop lets requests that run come to an end.
+// A stop lets running requests finish.
 func TestGracefulStop(t *testing.T) {
 	release, here := make(chan struct{}), make(chan struct{})
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {

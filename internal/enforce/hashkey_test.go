@@ -17,9 +17,8 @@ import (
 
 const hashing = "package hashes\n\nallow := true\n\nmask := {\"id\": \"hash\", \"pii:emails\": \"hash\", \"header:X-Owner\": \"hash\"}\n"
 
-// Equal values have equal hashes wherever they stand and whichever bouncer of the
-// tenant masks them; in another tenant, they have others, and none is the value's
-// bare digest. Without a key nothing is hashed.
+// Equal values have equal hashes at every bouncer of a tenant, and other hashes in other tenants.
+// No hash is the plain digest of the value. Without a key nothing is hashed.
 func TestHashesAreKeyed(t *testing.T) {
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -60,8 +59,8 @@ func TestHashesAreKeyed(t *testing.T) {
 	}
 }
 
-// A bouncer whose token changed cannot open the key of the bundle that it saved: it
-// redacts, and fetches the bundle anew instead of asking for what is newer.
+// A bouncer whose token changed cannot decrypt the key of its saved bundle. It redacts values, and
+// fetches the whole bundle again.
 func TestHashKeyAfterANewToken(t *testing.T) {
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 )
 
-// The application gets no client's value of a reserved header, in no spelling that
-// a CGI gateway, WSGI, Rack or PHP folds into it; and Envoy is told to remove it.
+// The application never gets a client's value of a reserved header, in any spelling that CGI
+// gateways, WSGI, Rack or PHP map to it. Envoy is told to remove it.
 func TestReservedHeadersDoNotPass(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)
@@ -50,8 +50,8 @@ func TestReservedHeadersDoNotPass(t *testing.T) {
 	}
 }
 
-// The console's session cookie stops at the bouncer, in the proxy and behind Envoy,
-// in both modes; an application sets none at the client.
+// The session cookie of the console never reaches an application, in the proxy and behind Envoy, in
+// both modes. An application cannot set it.
 func TestConsoleSessionStopsHere(t *testing.T) {
 	session := "gatehouse=default." + strings.Repeat("A", 43)
 	app := newApplication(t, func(w http.ResponseWriter, _ *http.Request) {

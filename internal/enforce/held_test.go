@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// heldRequests holds a number of requests at the application until release. A request that
-// ends before it gets there fails the test, which would otherwise wait for ever.
+// heldRequests holds requests at the application until release. A request that ends earlier fails
+// the test, instead of making it wait for ever.
 type heldRequests struct {
 	size     int
 	arrived  chan struct{}

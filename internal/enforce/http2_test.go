@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// frames is a bare HTTP/2 connection to a bouncer, over which a test writes what no
-// client library would.
+// frames is an HTTP/2 connection to a bouncer, on which a test writes frames that no client library
+// would.
 type frames struct {
 	*http2.Framer
 	t    testing.TB
@@ -104,8 +104,8 @@ func (f *frames) answer(stream uint32) string {
 	}
 }
 
-// TestHTTP2ControlData: what an HTTP/2 request says of itself has one reading, or no
-// answer from the application. What reaches it is what was decided on.
+// TestHTTP2ControlData: the control data of an HTTP/2 request has only one reading, or the request
+// does not reach the application. The application receives what was decided on.
 func TestHTTP2ControlData(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)
@@ -227,8 +227,8 @@ func TestHTTP2ControlData(t *testing.T) {
 	}
 }
 
-// TestHTTP2Bodies: a body that is not as long as it was said to be, and trailers that
-// claim what only a bouncer says, do not pass.
+// TestHTTP2Bodies: a body whose length differs from its Content-Length does not pass, nor do
+// trailers that only a bouncer may set.
 func TestHTTP2Bodies(t *testing.T) {
 	trailers := make(chan string, 8)
 	app := newApplication(t, nil)
@@ -267,8 +267,8 @@ func TestHTTP2Bodies(t *testing.T) {
 	}
 }
 
-// TestHTTP2Floods: heads without an end, too many and too large fields, and streams
-// that are taken back at once cost the connection at most; others go on.
+// TestHTTP2Floods: endless heads, too many or too large fields, and streams that are reset at once
+// end only their own connection. Other connections keep working.
 func TestHTTP2Floods(t *testing.T) {
 	fulltest.Only(t)
 	app := newApplication(t, nil)

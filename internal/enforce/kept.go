@@ -7,8 +7,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 )
 
-// logWritable reports whether the decision log allows requests. If the log is required and cannot
-// be written, requests are refused.
+// logWritable reports whether the state of the decision log allows requests. If the log is required
+// and cannot be written, requests are refused.
 func (b *Bouncer) logWritable(st *settings.State) bool {
 	return !st.LogRequired || st.Mode == settings.Shadowing || !b.journal.Refuses()
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// fill takes the room of a bouncer's decision log away and gives it back.
+// fill uses up the space of a bouncer's decision log. free ends this.
 func fill(t *testing.T, p *plane, b *running) (free func()) {
 	t.Helper()
 	// What is under way would make room again once it is acknowledged.
@@ -35,9 +35,9 @@ func fill(t *testing.T, p *plane, b *running) (free func()) {
 	return func() { p.set(func() { p.down = false }) }
 }
 
-// TestLogThatCannotBeKept: a full log refuses requests where it is required, and
-// lets them pass where it is not; either way it is told at once, and the log says
-// how many decisions are missing once it can be written again.
+// TestLogThatCannotBeKept: if the log is full, requests are refused where the log is required, and
+// pass otherwise. Both are reported at once. When the log can be written again, it records the
+// number of missing decisions.
 func TestLogThatCannotBeKept(t *testing.T) {
 	t.Parallel()
 	for _, audit := range []string{"", "best_effort", "required"} {
@@ -107,8 +107,8 @@ func TestLogThatCannotBeKept(t *testing.T) {
 	}
 }
 
-// TestRefusalsLeaveRoom: a flood of refused requests leaves room in the log for
-// those that are let pass, and does not close a bouncer that must log.
+// TestRefusalsLeaveRoom: a flood of refused requests leaves space in the log for permitted ones,
+// and does not stop a bouncer with a required log.
 func TestRefusalsLeaveRoom(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
@@ -128,7 +128,7 @@ func TestRefusalsLeaveRoom(t *testing.T) {
 	}
 }
 
-// In shadow mode nothing is refused, whatever the log does.
+// In shadow mode nothing is refused, whatever the state of the log.
 func TestShadowPassesWithoutALog(t *testing.T) {
 	t.Parallel()
 	app, p := newApplication(t, nil), newPlane(t)
@@ -140,8 +140,8 @@ func TestShadowPassesWithoutALog(t *testing.T) {
 	}
 }
 
-// TestLeaving: told to stop, a bouncer is not ready at once, ends the connections
-// that it answers on, and goes on serving for the time that is set.
+// TestLeaving: after the signal to stop, a bouncer is not ready, closes connections after their
+// answers, and serves requests for the configured delay.
 func TestLeaving(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()

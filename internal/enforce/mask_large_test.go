@@ -23,8 +23,8 @@ func rowsOf(size int) string {
 	return `{"rows":[` + strings.Repeat(row, size/len(row)) + `{}]}`
 }
 
-// Masks by path work on answers up to the limit, plain or packed, and the refusal of
-// a larger one names it. Nothing is left on disk or in the shared allowance.
+// Masks by path work on answers up to the limit, compressed or not. The refusal of a larger answer
+// names the limit. Afterwards, no disk space or memory stays reserved.
 func TestLargeAnswers(t *testing.T) {
 	fulltest.Only(t)
 	var answer atomic.Pointer[http.HandlerFunc]
@@ -95,8 +95,8 @@ func TestLargeAnswers(t *testing.T) {
 	}
 }
 
-// Many large answers at once stay within the shared allowance, and each is masked
-// or refused by name.
+// Many large answers at once stay within the shared limit. Each is masked, or refused with the name
+// of the limit.
 func TestLargeAnswersAtOnce(t *testing.T) {
 	fulltest.Only(t)
 	doc := rowsOf(4 << 20)

@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// maskPII hides everything, cards but for four digits.
+// maskPII hides all personal data. The last four digits of card numbers stay.
 const maskPII = `package pii
 
 allow := true
@@ -61,8 +61,8 @@ func chatText(t testing.TB, body string) (text string) {
 	return text
 }
 
-// A model that parts its stream at every byte, whatever the event: over real
-// connections nothing unmasked passes, streamed as events, text or JSON.
+// A model splits its stream at every byte. As events, text or JSON, no personal data passes
+// unmasked.
 func TestStreamsPartedAtEveryByte(t *testing.T) {
 	fulltest.Only(t)
 	var wire, kind atomic.Value
@@ -131,8 +131,8 @@ func TestStreamsPartedAtEveryByte(t *testing.T) {
 	}
 }
 
-// The first token is on its way within 50 ms of its arrival, and each further
-// one when the next tells that it is no beginning of anything.
+// The first token is sent within 50 ms. Each further token is sent as soon as it cannot be the
+// beginning of personal data.
 func TestFirstToken(t *testing.T) {
 	next := make(chan string)
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
@@ -177,7 +177,7 @@ func TestFirstToken(t *testing.T) {
 	}
 }
 
-// Answers beyond what is held, packed ones, and those of which nothing is known.
+// Answers that are larger than what is buffered, compressed ones, and ones of unknown type.
 func TestAnswersWithPersonalData(t *testing.T) {
 	var h atomic.Pointer[http.HandlerFunc]
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) { (*h.Load())(w, r) })
@@ -248,7 +248,7 @@ func TestAnswersWithPersonalData(t *testing.T) {
 	}
 }
 
-// Masks of the request change what the application gets, and nothing of the answer.
+// Masks of the request change what the application receives, and not the answer.
 func TestRequestMasks(t *testing.T) {
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)

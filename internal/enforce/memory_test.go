@@ -29,8 +29,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestMemoryInFlight: where a request waits for somebody else, it holds a
-// mebibyte at most, however its body or its answer is to be read.
+// TestMemoryInFlight: a request that waits for another party holds at most 1 MiB, however its body
+// or answer is read.
 func TestMemoryInFlight(t *testing.T) {
 	fulltest.Only(t)
 	if testing.Short() {

@@ -22,8 +22,8 @@ func utf16le(s string) string {
 	return b.String()
 }
 
-// TestNoFormIsOverlooked: the request forms of providers, and forms that one reader
-// takes and another does not. X is the attack: none of these reaches the model.
+// TestNoFormIsOverlooked: the request forms of providers, and forms that not every reader accepts.
+// X is the attack; no request with it reaches the model.
 func TestNoFormIsOverlooked(t *testing.T) {
 	fulltest.Only(t)
 	b, app := startWithAITemplates(t, func(w http.ResponseWriter, r *http.Request) {

@@ -59,8 +59,8 @@ func parts(list ...[3]string) (kind, body string) {
 	return w.FormDataContentType(), buf.String()
 }
 
-// TestNoPromptIsOverlooked: whatever the form and the place, the templates see the
-// text, or refuse what they cannot see.
+// TestNoPromptIsOverlooked: in every form and place, the templates see the text, or the request is
+// refused.
 func TestNoPromptIsOverlooked(t *testing.T) {
 	fulltest.Only(t)
 	b, app := startWithAITemplates(t, func(w http.ResponseWriter, r *http.Request) {
@@ -162,8 +162,8 @@ func TestNoPromptIsOverlooked(t *testing.T) {
 	}
 }
 
-// TestLargeBodies: a body up to the limit is decided on and sent as it came, and
-// no request keeps more than a little of it in memory.
+// TestLargeBodies: a body up to the limit is decided on and forwarded unchanged. Each request keeps
+// only a little of it in memory.
 func TestLargeBodies(t *testing.T) {
 	fulltest.Only(t)
 	if testing.Short() {
@@ -218,7 +218,7 @@ func TestLargeBodies(t *testing.T) {
 	})
 }
 
-// TestLargeRequestMasks: what is masked in a large body leaves its pictures whole.
+// TestLargeRequestMasks: masks of a large body do not change its pictures.
 func TestLargeRequestMasks(t *testing.T) {
 	fulltest.Only(t)
 	var got []byte

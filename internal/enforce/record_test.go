@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// TestRecordedAsMasked: what a mask of the request hides is in no record, in
-// either mode, at the levels that keep the input; what it leaves is there.
+// TestRecordedAsMasked: values that a request mask hides are in no event, in both modes, at the
+// levels that keep the input. Other values are.
 func TestRecordedAsMasked(t *testing.T) {
 	const canary = "4111 1111 1111 1111"
 	const source = `package masks

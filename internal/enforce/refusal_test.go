@@ -36,8 +36,8 @@ var modelCalls = []struct{ method, path, header, dialect string }{
 	{"POST", "/anything", "", llm.Gemini}, // by the resource's ai_provider
 }
 
-// readError gives the message that a provider's client takes out of an error, or what
-// it misses.
+// readError returns the message that a provider's client reads from an error, or what is missing in
+// it.
 func readError(dialect string, status int, header http.Header, text string) string {
 	var all map[string]any
 	if err := json.Unmarshal([]byte(text), &all); err != nil {
@@ -72,8 +72,8 @@ func readError(dialect string, status int, header http.Header, text string) stri
 	return "unknown dialect"
 }
 
-// TestRefusalsSpeakTheProvider: whatever stands in a request's way, the client of
-// a model reads why, at each of its provider's endpoints.
+// TestRefusalsSpeakTheProvider: at every endpoint of every provider, the client can read the reason
+// of a refusal, whatever it is.
 func TestRefusalsSpeakTheProvider(t *testing.T) {
 	model := []rego.Resource{{ID: 5, Type: "llm", Path: "/**", Doc: doc(t, `{"id":5,"resource_kind":"llm_endpoint","ai_provider":"google"}`)}}
 	say := "package say\n\nallow if \"admin\" in input.user.roles\n\nreason := \"a plain reason\"\n"
@@ -158,8 +158,8 @@ func TestRPCErrorSaysWhatCanBeRequested(t *testing.T) {
 	}
 }
 
-// TestAnonymousIsAskedWhereATokenHelps: 401 where keys are there and the control
-// asks who it is; 403 where a token would change nothing.
+// TestAnonymousIsAskedWhereATokenHelps: the answer is 401 if keys are configured and the control
+// depends on the caller, and 403 if a token would not help.
 func TestAnonymousIsAskedWhereATokenHelps(t *testing.T) {
 	keys := newIssuer(t).config()
 	app := newApplication(t, nil)

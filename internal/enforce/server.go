@@ -85,13 +85,13 @@ func (b *Bouncer) Serve(ctx context.Context, l net.Listener) error {
 			fresh.Drain(work, l)
 		}
 		err = b.shutdown(srv, checks)
-	case err = <-served: // one listener failed, so the bouncer is not whole any more
+	case err = <-served: // one listener failed, so the bouncer must stop
 		running--
 		_ = srv.Close()
 		checks.Close()
 	}
 	for range running {
-		<-served //nolint:errcheck // that of a server that was told to end
+		<-served //nolint:errcheck // the error of a server that was stopped
 	}
 	b.gateway.Wait()
 	stopWork()
@@ -133,7 +133,7 @@ func (b *Bouncer) announceStop() {
 	}
 }
 
-// shutdown stops the server in order, and by force when that takes too long.
+// shutdown stops the server gracefully, and forcibly if that takes too long.
 func (b *Bouncer) shutdown(srv *http.Server, checks *gateway.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout-uplink.FlushTimeout)
 	defer cancel()

@@ -75,8 +75,8 @@ func sessionPlane(t *testing.T, key masking.HashKey, mode string) *plane {
 	return p
 }
 
-// A session is its user's, at every bouncer of the tenant, after restarts too; the
-// server sees its own id.
+// A session belongs to its user at every bouncer of the tenant, also after restarts. The server
+// receives its own id.
 func TestSessionsBelongToTheirUser(t *testing.T) {
 	app := newApplication(t, sessionServer)
 	p := sessionPlane(t, masking.HashKey("one key that is thirty-two bytes"), "enforce")
@@ -103,7 +103,7 @@ func TestSessionsBelongToTheirUser(t *testing.T) {
 			}
 		}
 	}
-	// An id that we did not give out is whose it was first.
+	// A foreign id belongs to its first user.
 	if got := post(t, one.url+"/mcp", "application/json", callRead, as("ann", "elsewhere")); got.status != 200 {
 		t.Errorf("a session from elsewhere: %d", got.status)
 	}
@@ -112,8 +112,8 @@ func TestSessionsBelongToTheirUser(t *testing.T) {
 	}
 }
 
-// Without a key the bouncer remembers whose a session is; in shadow mode ids are
-// left alone.
+// Without a key, the bouncer remembers the owners of sessions. In shadow mode it does not change
+// ids.
 func TestSessionsWithoutAKey(t *testing.T) {
 	app := newApplication(t, sessionServer)
 	b := start(t, sessionPlane(t, nil, "enforce"), app.URL, nil).at(t, 1)
@@ -135,8 +135,8 @@ func TestSessionsWithoutAKey(t *testing.T) {
 	}
 }
 
-// A stream that is taken up again has the masks of the answers that come over it,
-// and lists no tool that may not be called, whatever the request accepts.
+// A resumed stream gets the masks of the answers that it may carry, and lists no forbidden tool,
+// whatever the request accepts.
 func TestStreamsTakenUpAgain(t *testing.T) {
 	app := newApplication(t, sessionServer)
 	p := sessionPlane(t, masking.HashKey("one key that is thirty-two bytes"), "enforce")

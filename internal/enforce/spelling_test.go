@@ -33,8 +33,8 @@ func guardOrders(t testing.TB, p *plane, matching string) {
 	})
 }
 
-// TestExactPaths: a resource whose application tells spellings of a path apart guards
-// its own spelling alone; the others go to the resource that they name.
+// TestExactPaths: if an application distinguishes spellings of a path, its resource covers only its
+// own spelling. Other spellings belong to the resource that they name.
 func TestExactPaths(t *testing.T) {
 	app := newApplication(t, nil)
 	for matching, others := range map[string]int{"": 403, rego.PathExact: 200} {
@@ -52,9 +52,8 @@ func TestExactPaths(t *testing.T) {
 	}
 }
 
-// TestBothReadings: where a path names one resource as it is spelled and another once it
-// is folded, the controls of both are asked, also where the other one has none or reads
-// the body.
+// TestBothReadings: if a path names two resources, one as spelled and one after folding, the
+// controls of both are evaluated, even if one of them has none or reads the body.
 func TestBothReadings(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)
@@ -235,9 +234,8 @@ func inASCII(s string) string {
 	return out.String()
 }
 
-// Whatever a client writes, and whatever the server behind makes of it: while a
-// control denies /orders/**, nothing below /orders is served. In the proxy and by
-// forward-auth.
+// While a control denies /orders/**, no spelling of a path makes the server serve anything below
+// /orders, in the proxy or by forward-auth.
 func TestEverySpellingIsDecidedOn(t *testing.T) {
 	var mu sync.Mutex
 	var last string

@@ -30,8 +30,8 @@ func reportedTools(p *plane, want int) (told []map[string]any) {
 	return told
 }
 
-// In shadow mode a server that describes its tools otherwise than before is
-// reported too, and what the client gets is what the server says.
+// In shadow mode, changed descriptions of tools are reported too, and the client gets the server's
+// answer unchanged.
 func TestShadowHearsTools(t *testing.T) {
 	for name, tc := range map[string]struct {
 		version string
@@ -88,7 +88,8 @@ func TestShadowHearsTools(t *testing.T) {
 	}
 }
 
-// What is no list, is packed, broken or too long is handed on as it is, and is heard as far as it can be.
+// Answers that are no list, compressed, incomplete or too long are forwarded unchanged, and read as
+// far as possible.
 func TestShadowHearsOddLists(t *testing.T) {
 	const ask = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
 	list := func(describe string) string {

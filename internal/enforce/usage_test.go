@@ -54,8 +54,8 @@ func model(cost *atomic.Int64) http.HandlerFunc {
 	}
 }
 
-// The budget is settled by what the answer says, streamed or not, is one's own,
-// and is renewed when the window is over.
+// A budget is charged with the cost that the answer reports, streamed or not. It belongs to one
+// caller, and is renewed with the window.
 func TestTokenBudget(t *testing.T) {
 	var cost, clock atomic.Int64
 	clock.Store(time.Date(2026, 5, 1, 12, 0, 1, 0, time.UTC).UnixNano())
@@ -98,9 +98,9 @@ func TestTokenBudget(t *testing.T) {
 	}
 }
 
-// A stream is settled for with its last word, for the caller's next request may
-// come with that, while the stream is still open.
-func TestStreamSettledAtItsLastWord(t *testing.T) {
+// A stream is charged with its last event, because the caller's next request may arrive while the
+// stream is still open.
+func TestStreamChargedAtLastEvent(t *testing.T) {
 	over := make(chan struct{})
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -128,7 +128,7 @@ func TestStreamSettledAtItsLastWord(t *testing.T) {
 	}
 }
 
-// Requests that come at once do not pass a limit together.
+// Concurrent requests cannot exceed a limit together.
 func TestLimitHoldsAtOnce(t *testing.T) {
 	var cost, passed atomic.Int64
 	cost.Store(2)
@@ -153,8 +153,8 @@ func TestLimitHoldsAtOnce(t *testing.T) {
 	}
 }
 
-// A body that a control needs is judged whole or refused; one that can hold
-// nothing of interest passes at any size.
+// A body that a control needs is read completely or refused. A body that cannot be relevant passes
+// at any size.
 func TestBodiesThatControlsNeed(t *testing.T) {
 	fulltest.Only(t)
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {

@@ -10,45 +10,45 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Agenda says which tenant to check next: those that have notified it, those whose time has
-// come, and from time to time all of them, in case a notification was missed. It checks all of
-// them at once when it begins and after it lost the connection to the store. Otherwise it
-// spreads them over the interval.
+// Agenda says which tenant to check next. It returns tenants that sent a notification, tenants that
+// are due, and from time to time all tenants, in case a notification was lost. It returns all of
+// them at once at the start and after the connection to the store was lost. Otherwise it spreads
+// them over the interval.
 type Agenda struct {
 	Cluster *db.Cluster
-	// Topic is what a tenant with something new is notified by (db.Tx.Notify).
+	// Topic is the name of the notification for a change in a tenant (db.Tx.Notify).
 	Topic string
 	Now   func() time.Time
-	// Poll is how often all tenants are looked at, unless there are so many that it takes longer
+	// Poll is the interval at which all tenants are checked. With many tenants it is longer
 	// (db.SweepInterval).
 	Poll   time.Duration
 	Logger *slog.Logger
 
-	mu    sync.Mutex
-	due   map[scope.TenantID]time.Time // when to look at a tenant next
-	order []scope.TenantID             // of due, those longest waiting first
-	all   time.Time                    // when to list all tenants
-	every time.Duration                // how far all lies ahead at most
-	soon  bool                         // the next list is looked at at once
-	rest  []scope.TenantID             // of the last list, those to look at
-	part  int                          // how many of them to look at each pace
-	look  time.Time                    // when to look at the next of them
-	wake  chan struct{}
+	mu        sync.Mutex
+	due       map[scope.TenantID]time.Time // when to check each tenant
+	order     []scope.TenantID             // the keys of due, first come, first served
+	listAt    time.Time                    // when to list all tenants
+	listMost  time.Duration                // listAt is never further ahead than this
+	checkAll  bool                         // check all tenants of the next list at once
+	unchecked []scope.TenantID             // the rest of the last list
+	batch     int                          // how many of them to check in each pace
+	batchAt   time.Time                    // when to check the next batch
+	wake      chan struct{}
 }
 
-// pace is how often the next ones of a list of all tenants are looked at.
+// pace is the time between two batches of a list of all tenants.
 const pace = time.Second
 
-// Begin listens to the store until stop is called. It comes before Next and Schedule.
+// Begin subscribes to notifications until stop is called. Call it before Next and Schedule.
 func (a *Agenda) Begin() (stop func()) {
 	a.mu.Lock()
-	a.due, a.order, a.all, a.soon, a.rest = map[scope.TenantID]time.Time{}, nil, time.Time{}, true, nil
+	a.due, a.order, a.listAt, a.checkAll, a.unchecked = map[scope.TenantID]time.Time{}, nil, time.Time{}, true, nil
 	a.wake = make(chan struct{}, 1)
 	a.mu.Unlock()
 	return a.Cluster.Watch(a.onChange)
 }
 
-// Next waits for a tenant to look at. It gives false when ctx has ended.
+// Next waits for a tenant to check. It returns false when ctx has ended.
 func (a *Agenda) Next(ctx context.Context) (scope.TenantID, bool) {
 	for ctx.Err() == nil {
 		a.listTenants(ctx)
@@ -61,15 +61,15 @@ func (a *Agenda) Next(ctx context.Context) (scope.TenantID, bool) {
 	return "", false
 }
 
-// Schedule has a tenant looked at, at a time or before; the zero time is now.
+// Schedule has a tenant checked at a time or earlier. The zero time means now.
 func (a *Agenda) Schedule(tenant scope.TenantID, at time.Time) {
 	a.mu.Lock()
 	a.add(tenant, at)
 	a.mu.Unlock()
-	a.wakeRunner()
+	a.wakeNext()
 }
 
-// add puts a tenant on the list. The caller holds mu.
+// add schedules a tenant. The caller holds mu.
 func (a *Agenda) add(tenant scope.TenantID, at time.Time) {
 	old, known := a.due[tenant]
 	if !known {
@@ -80,38 +80,37 @@ func (a *Agenda) add(tenant scope.TenantID, at time.Time) {
 	}
 }
 
-// onChange is told of changes by the store.
+// onChange receives the notifications of the store.
 func (a *Agenda) onChange(tenant scope.TenantID, name string) {
 	switch {
 	case name == a.Topic && tenant != "":
 		a.Schedule(tenant, time.Time{})
-	case tenant == "" && name == "": // anything may have been missed
+	case tenant == "" && name == "": // a notification may have been lost
 		a.mu.Lock()
-		a.all, a.soon = time.Time{}, true
+		a.listAt, a.checkAll = time.Time{}, true
 		a.mu.Unlock()
-		a.wakeRunner()
+		a.wakeNext()
 	}
 }
 
-func (a *Agenda) wakeRunner() {
+func (a *Agenda) wakeNext() {
 	select {
 	case a.wake <- struct{}{}:
 	default:
 	}
 }
 
-// listTenants lists all tenants, when it is time to.
+// listTenants lists all tenants if a list is due.
 func (a *Agenda) listTenants(ctx context.Context) {
 	now := a.Now()
 	a.mu.Lock()
-	// A list that is further ahead than any that this clock plans was planned before the clock
-	// was set back.
-	late, soon := !now.Before(a.all) || a.all.Sub(now) > a.every, a.soon
-	if late {
-		a.all, a.every, a.soon = now.Add(a.Poll), a.Poll, false
+	// If listAt is further ahead than this clock ever plans, the clock was set back.
+	due, atOnce := !now.Before(a.listAt) || a.listAt.Sub(now) > a.listMost, a.checkAll
+	if due {
+		a.listAt, a.listMost, a.checkAll = now.Add(a.Poll), a.Poll, false
 	}
 	a.mu.Unlock()
-	if !late {
+	if !due {
 		return
 	}
 	ids, err := a.Cluster.Tenants(ctx)
@@ -121,48 +120,48 @@ func (a *Agenda) listTenants(ctx context.Context) {
 		if ctx.Err() == nil {
 			a.Logger.Warn(a.Topic+": the tenants cannot be listed", "error", err)
 		}
-		a.all, a.soon = now.Add(min(a.Poll, 2*time.Second)), soon || a.soon
+		a.listAt, a.checkAll = now.Add(min(a.Poll, 2*time.Second)), atOnce || a.checkAll
 		return
 	}
-	a.spread(ids, now, soon)
+	a.spread(ids, now, atOnce)
 }
 
-// spread plans looks at all tenants: at once, or over the interval until they are listed again.
+// spread plans the checks of all tenants: at once, or spread over the interval until the next list.
 // The caller holds mu.
-func (a *Agenda) spread(ids []scope.TenantID, now time.Time, soon bool) {
+func (a *Agenda) spread(ids []scope.TenantID, now time.Time, atOnce bool) {
 	interval := db.SweepInterval(len(ids), a.Poll)
-	if !a.soon { // else they are to be listed again
-		a.all, a.every = now.Add(interval), interval
+	if !a.checkAll { // otherwise another list is already due
+		a.listAt, a.listMost = now.Add(interval), interval
 	}
-	a.rest, a.look, a.part = ids, now, 1+int(pace*time.Duration(len(ids))/max(interval, pace))
-	if soon {
-		a.part = len(ids)
+	a.unchecked, a.batchAt, a.batch = ids, now, 1+int(pace*time.Duration(len(ids))/max(interval, pace))
+	if atOnce {
+		a.batch = len(ids)
 	}
 }
 
-// takeRest puts those of the last list on the agenda whose turn has come, and returns how long
-// the next ones have. The caller holds mu.
-func (a *Agenda) takeRest(now time.Time) (wait time.Duration) {
-	for len(a.rest) > 0 && !now.Before(a.look) {
-		n := min(a.part, len(a.rest))
-		for _, id := range a.rest[:n] {
+// addBatch schedules the batches that are due. It returns the time until the next batch or list.
+// The caller holds mu.
+func (a *Agenda) addBatch(now time.Time) (wait time.Duration) {
+	for len(a.unchecked) > 0 && !now.Before(a.batchAt) {
+		n := min(a.batch, len(a.unchecked))
+		for _, id := range a.unchecked[:n] {
 			a.add(id, time.Time{})
 		}
-		a.rest, a.look = a.rest[n:], a.look.Add(pace)
+		a.unchecked, a.batchAt = a.unchecked[n:], a.batchAt.Add(pace)
 	}
-	if len(a.rest) > 0 {
-		return a.look.Sub(now)
+	if len(a.unchecked) > 0 {
+		return a.batchAt.Sub(now)
 	}
-	return a.all.Sub(now)
+	return a.listAt.Sub(now)
 }
 
-// next takes the first tenant off the list whose time has come, or says how long
-// there is none.
+// next removes and returns the first tenant that is due. If there is none, it returns how long to
+// wait.
 func (a *Agenda) next() (scope.TenantID, time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.Now()
-	wait := min(a.takeRest(now), a.all.Sub(now))
+	wait := min(a.addBatch(now), a.listAt.Sub(now))
 	for i, id := range a.order {
 		if left := a.due[id].Sub(now); left > 0 {
 			wait = min(wait, left)
@@ -175,7 +174,7 @@ func (a *Agenda) next() (scope.TenantID, time.Duration) {
 	return "", max(wait, time.Millisecond)
 }
 
-// sleep waits, and no longer than Poll: the clock may be set meanwhile.
+// sleep waits. It never waits longer than Poll, because the clock may be set back.
 func (a *Agenda) sleep(ctx context.Context, wait time.Duration) {
 	timer := time.NewTimer(min(wait, a.Poll))
 	defer timer.Stop()

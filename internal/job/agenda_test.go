@@ -8,21 +8,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestAgendaSpreadsLooks: an agenda looks at all tenants once in each interval. The interval grows
-// with their number, so that the looks a second do not.
-func TestAgendaSpreadsLooks(t *testing.T) {
+// TestAgendaSpreadsChecks: an agenda checks every tenant once in each interval. The interval grows
+// with the number of tenants, so the number of checks in a second does not.
+func TestAgendaSpreadsChecks(t *testing.T) {
 	for _, c := range []struct {
 		tenants  int
-		soon     bool
+		atOnce   bool
 		interval time.Duration
-		most     int // looks at one moment
+		most     int // checks at one moment
 	}{
 		{3, false, time.Minute, 1},
 		{900, false, time.Minute, 16},
 		{10_000, false, 10 * time.Minute, 17},
 		{10_000, true, 10 * time.Minute, 10_000},
 	} {
-		t.Run(fmt.Sprint(c.tenants, c.soon), func(t *testing.T) {
+		t.Run(fmt.Sprint(c.tenants, c.atOnce), func(t *testing.T) {
 			now := time.Unix(1_800_000_000, 0)
 			begin := now
 			a := Agenda{Now: func() time.Time { return now }, Poll: time.Minute, due: map[scope.TenantID]time.Time{}}
@@ -30,23 +30,23 @@ func TestAgendaSpreadsLooks(t *testing.T) {
 			for i := range ids {
 				ids[i] = scope.TenantID(fmt.Sprint("t", i))
 			}
-			a.spread(ids, now, c.soon)
-			looks := map[scope.TenantID]int{}
+			a.spread(ids, now, c.atOnce)
+			checks := map[scope.TenantID]int{}
 			for now.Sub(begin) < c.interval {
 				n := 0
 				tenant, wait := a.next()
 				for ; tenant != ""; tenant, wait = a.next() {
-					looks[tenant]++
+					checks[tenant]++
 					n++
 				}
 				if n > c.most {
-					t.Fatalf("%d looks at one moment, over %d", n, c.most)
+					t.Fatalf("%d checks at one moment, over %d", n, c.most)
 				}
 				now = now.Add(wait)
 			}
 			for _, id := range ids {
-				if looks[id] != 1 {
-					t.Fatalf("%d looks at %s", looks[id], id)
+				if checks[id] != 1 {
+					t.Fatalf("%d checks at %s", checks[id], id)
 				}
 			}
 			if got := now.Sub(begin); got != c.interval {

@@ -1,18 +1,18 @@
-// Package job is durable work, kept in the tenant's own store. Whoever changes
-// something inserts the work that follows in the same transaction, so one is
-// never there without the other.
+// Package job runs durable background work, which is stored in the tenant's own store. A caller
+// inserts a job in the transaction of the change that causes it, so that both are committed or
+// neither.
 //
 //	           claim            handler returned nil
 //	pending ─────────► running ───────────────────────► (row deleted)
-//	   ▲                 │  │ lease over: whoever comes first claims it again
+//	   ▲                 │  │ lease expired: the next runner claims it again
 //	   └── later ────────┘  └──► dead, after the last attempt
 //	      (an error)
 //
-// A job runs at least once: a runner that dies, or loses its lease, leaves it to
-// another. A handler that changes only the tenant's store makes that exactly once
-// by calling Task.Complete in its own transaction.
+// A job runs at least once: if a runner stops or loses its lease, another one runs the job again. A
+// handler that changes only the tenant's store can run exactly once: it calls Task.Complete in its
+// own transaction.
 //
-// Leases elect one replica for work that only one should do.
+// Leases elect one replica for work that only one replica may do.
 package job
 
 import (
@@ -27,43 +27,43 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// DefaultMaxAttempts is how often a job runs whose Job says nothing.
+// DefaultMaxAttempts is the number of attempts if Job.MaxAttempts is not set.
 const DefaultMaxAttempts = 10
 
-// wakeName is what the store tells runners with.
+// wakeName is the name of the notification about new jobs.
 const wakeName = "jobs"
 
-// ErrLost says that a task is no longer this runner's: its lease was over, or it
-// was completed already.
+// ErrLost means that this runner no longer owns the task: its lease has expired, or the task is
+// complete.
 var ErrLost = errors.New("job: the task belongs to another runner now")
 
-// Job is work to insert.
+// Job is a job to insert.
 type Job struct {
-	// Kind names the handler.
+	// Kind selects the handler.
 	Kind string
-	// Payload is what the handler gets, as JSON.
+	// Payload is passed to the handler as JSON.
 	Payload any
-	// RunAt is when to run it first; zero means now.
+	// RunAt is the time of the first attempt; zero means now.
 	RunAt time.Time
-	// UniqueKey, if set, makes the job one with any of its kind that has the same
-	// key and waits or runs: a second is not inserted.
+	// UniqueKey, if set, prevents duplicates: Insert does nothing if a job of this kind with this
+	// key is waiting or running.
 	UniqueKey string
-	// MaxAttempts bounds the runs (DefaultMaxAttempts).
+	// MaxAttempts is the maximum number of attempts (default DefaultMaxAttempts).
 	MaxAttempts int
 }
 
-// Task is one run of a job.
+// Task is one attempt to run a job.
 type Task struct {
 	Tenant      scope.TenantID  `db:"-"`
 	ID          int64           `db:"id"`
 	Kind        string          `db:"kind"`
 	Payload     json.RawMessage `db:"payload"`
-	Attempt     int             `db:"attempt"` // 1 at the first run
+	Attempt     int             `db:"attempt"` // 1 for the first attempt
 	MaxAttempts int             `db:"max_attempts"`
 	CreatedAt   time.Time       `db:"created_at"`
 }
 
-// Decode reads the payload.
+// Decode decodes the payload into into. An error is Permanent.
 func (t Task) Decode(into any) error {
 	if err := json.Unmarshal(t.Payload, into); err != nil {
 		return Permanent(fmt.Errorf("job: payload of %s: %w", t.Kind, err))
@@ -71,8 +71,8 @@ func (t Task) Decode(into any) error {
 	return nil
 }
 
-// Complete ends the job in the transaction that does its work, so that both
-// happen or neither. ErrLost means that the work is not to be done.
+// Complete deletes the job in the transaction that does its work, so that both are committed or
+// neither. If the error is ErrLost, roll the work back.
 func (t Task) Complete(ctx context.Context, tx *db.Tx) error {
 	n, err := deleteTask(ctx, tx, t)
 	if err == nil && n == 0 {
@@ -81,12 +81,12 @@ func (t Task) Complete(ctx context.Context, tx *db.Tx) error {
 	return err
 }
 
-// Handler does the work of one kind. Its context ends when the runner stops or
-// the lease is lost. An error means another attempt, later.
+// Handler runs the jobs of one kind. Its context ends when the runner stops or loses the lease. If
+// it returns an error, the job is retried later.
 type Handler func(ctx context.Context, t Task) error
 
-// Insert adds a job in the caller's transaction, and wakes a runner once that has
-// committed. It reports whether the job is new: one with a UniqueKey may be there.
+// Insert adds a job in the caller's transaction. A runner is woken after the commit. It returns
+// false if Job.UniqueKey prevented the insert.
 func Insert(ctx context.Context, tx *db.Tx, j Job) (bool, error) {
 	if j.Kind == "" {
 		return false, fault.Wrap(errors.New("job: no kind"), "job")
@@ -105,16 +105,16 @@ func Insert(ctx context.Context, tx *db.Tx, j Job) (bool, error) {
 	return true, tx.Notify(ctx, wakeName)
 }
 
-// permanent is an error that no further attempt will mend.
+// permanent is an error for which a retry is pointless.
 type permanent struct{ err error }
 
 func (p permanent) Error() string { return p.err.Error() }
 func (p permanent) Unwrap() error { return p.err }
 
-// Permanent makes the job dead at once.
+// Permanent wraps an error of a handler, so that the job becomes dead without another attempt.
 func Permanent(err error) error { return permanent{err} }
 
-// later is an error that says when to try again.
+// later is an error with the delay before the next attempt.
 type later struct {
 	err   error
 	delay time.Duration
@@ -123,11 +123,11 @@ type later struct {
 func (l later) Error() string { return l.err.Error() }
 func (l later) Unwrap() error { return l.err }
 
-// RetryAfter is an error that has the job tried again after d.
+// RetryAfter wraps an error of a handler, so that the next attempt starts after d.
 func RetryAfter(d time.Duration, err error) error { return later{err, d} }
 
-// Backoff is the pause after a failed attempt: 5 s, doubled each time, at most
-// an hour.
+// Backoff returns the delay after a failed attempt: 5 s, doubled for each further attempt, at most
+// 1 h.
 func Backoff(attempt int) time.Duration {
 	const most = time.Hour
 	if attempt > 12 {
@@ -136,8 +136,8 @@ func Backoff(attempt int) time.Duration {
 	return min(5*time.Second<<max(0, attempt-1), most)
 }
 
-// NextRun is when the next job of a kind is due, or was when it runs now; nil where
-// none waits or runs.
+// NextRun returns the earliest start time of the waiting and running jobs of a kind, or nil if
+// there are none.
 func NextRun(ctx context.Context, tx *db.Tx, kind string) (*time.Time, error) {
 	return nextRun(ctx, tx, kind)
 }

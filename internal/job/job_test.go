@@ -123,7 +123,7 @@ func TestRunsEachOnce(t *testing.T) {
 			ran <- fmt.Sprint(task.Tenant, n)
 			return err
 		}}
-		for _, id := range []scope.TenantID{"default", "t2"} { // half of them before there is a runner
+		for _, id := range []scope.TenantID{"default", "t2"} { // insert half of them before the runner starts
 			for i := range 5 {
 				insert(t, tenant(t, c, id), job.Job{Kind: "hello", Payload: i})
 			}
@@ -223,8 +223,8 @@ func TestLaterJobsWait(t *testing.T) {
 	})
 }
 
-// TestDeadRunner: a job whose runner gives no sign of life goes to another, and
-// the first can no longer complete it.
+// TestDeadRunner: if a runner does not renew its lease, another one claims the job. The first
+// runner can no longer complete it.
 func TestDeadRunner(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -237,7 +237,7 @@ func TestDeadRunner(t *testing.T) {
 		handlers := map[string]job.Handler{"x": func(_ context.Context, task job.Task) error {
 			runs <- task
 			if task.Attempt == 1 {
-				<-goOn // hangs, whatever its context says
+				<-goOn // ignores its context
 			}
 			return d.Write(ctx, func(tx *db.Tx) error {
 				if err := task.Complete(ctx, tx); err != nil {
@@ -320,8 +320,8 @@ func TestLeases(t *testing.T) {
 	})
 }
 
-// TestClockGoesBack: jobs that were claimed, and looks that were planned, by a clock a year ahead do
-// not wait for a year.
+// TestClockGoesBack: when the clock is set back by a year, claimed jobs and scheduled checks do not
+// wait for a year.
 func TestClockGoesBack(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		d := tenant(t, c, "default")
@@ -353,7 +353,7 @@ func TestClockGoesBack(t *testing.T) {
 		release()
 		insert(t, d, job.Job{Kind: "later", RunAt: now().Add(time.Hour)})
 		until(t, "done", func() bool { return len(states(t, d)) == 1 })
-		offset.Store(int64(2 * time.Hour)) // nobody notifies the runner of this
+		offset.Store(int64(2 * time.Hour)) // without a notification
 		if got := get(t, runs); got != 100 {
 			t.Errorf("attempt %d", got)
 		}
@@ -382,7 +382,7 @@ func TestLead(t *testing.T) {
 				})
 			})
 		}
-		for range 3 { // each in turn, as the leader goes
+		for range 3 { // three leaders, one after the other
 			cancels[get(t, began)]()
 		}
 		wg.Wait()
@@ -421,19 +421,18 @@ func BenchmarkJobs(b *testing.B) {
 	}
 }
 
-// TestKillsItsRunners: a job that no runner survives is buried after its last
-// attempt, and not tried for ever.
+// TestKillsItsRunners: a job that stops every runner is dead after its last attempt.
 func TestKillsItsRunners(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		d := tenant(t, c, "default")
 		var offset atomic.Int64
 		now := func() time.Time { return time.Now().UTC().Add(time.Duration(offset.Load())) }
 		goOn := make(chan struct{})
-		defer close(goOn) // before the runners are waited for
+		defer close(goOn) // before the test waits for the runners
 		runs := make(chan job.Task, 10)
 		handlers := map[string]job.Handler{"x": func(_ context.Context, task job.Task) error {
 			runs <- task
-			<-goOn // as good as dead
+			<-goOn // like a runner that was killed
 			return nil
 		}}
 		dead := make(chan error, 1)
@@ -460,7 +459,7 @@ func TestKillsItsRunners(t *testing.T) {
 	})
 }
 
-// kinds declares each handler as a kind of job; all of them end with dead.
+// kinds returns a kind for each handler. All of them use dead.
 func kinds(handlers map[string]job.Handler, dead func(context.Context, *db.Tx, job.Task, error) error) []job.Kind {
 	var out []job.Kind
 	for name, h := range handlers {

@@ -10,63 +10,64 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// LaneTime is how long a lane stays with a replica that gives no sign of life. A turn
-// must be shorter, or prolong it.
+// LaneTime is how long a replica owns a lane without renewing it. A turn must be shorter or renew
+// it.
 const LaneTime = time.Minute
 
-// quickPlaces and slowPlaces are how many lanes one Lanes serves at once, of all tenants:
-// those whose receivers answer, and those whose receivers hang.
+// quickPlaces and slowPlaces limit how many lanes of all tenants one Lanes serves at once: lanes
+// whose receivers answer, and lanes whose receivers hang.
 const (
 	quickPlaces = 256
 	slowPlaces  = 256
 )
 
-// Lane is one receiver that deliveries wait for. One replica serves it at a time, so
-// its deliveries keep their order, and a slow receiver holds up no other.
+// Lane is a queue of deliveries to one receiver. Only one replica serves it at a time, so the
+// deliveries stay in order. A slow receiver does not delay other lanes.
 type Lane struct {
-	// ID is that of the row with the columns lane_holder and lane_until.
+	// ID is the id of the row with the columns lane_holder and lane_until.
 	ID int64 `db:"id"`
-	// Due is when its next delivery is due; nil: none waits.
+	// Due is when the next delivery is due. If it is nil, none is waiting.
 	Due *time.Time `db:"due"`
-	// Paused is until when its receiver is left alone; nil: it is not.
+	// Paused is the time until which nothing is sent to the receiver. If it is nil, the lane is not
+	// paused.
 	Paused *time.Time `db:"paused_until"`
 	Until  time.Time  `db:"lane_until"`
 	Holder string     `db:"lane_holder"`
 }
 
-// Lanes serves the lanes of all tenants. Replicas each have one.
+// Lanes serves the lanes of all tenants. Each replica has one for each kind of receiver.
 type Lanes struct {
 	Cluster *db.Cluster
-	// Topic is what a tenant with new deliveries is notified by.
+	// Topic is the name of the notification about new deliveries.
 	Topic string
-	// Holder names this process; it differs from that of every other.
+	// Holder identifies this process. It must be unique.
 	Holder string
-	// Active reports whether a tenant's deliveries are to be sent.
+	// Active reports whether a tenant's deliveries may be sent.
 	Active func(ctx context.Context, tenant scope.TenantID) (bool, error)
 	Now    func() time.Time
-	// Poll is how often all tenants are looked at, in case that a wake was missed.
+	// Poll is the interval at which all tenants are checked, in case a notification was lost.
 	Poll   time.Duration
 	Logger *slog.Logger
 	// List reads the enabled lanes of a tenant.
 	List func(ctx context.Context, tx *db.Tx) ([]Lane, error)
-	// Look is told of each look at a tenant, in its transaction; nil: nobody is.
-	Look func(ctx context.Context, tenant scope.TenantID, tx *db.Tx) error
-	// Turn sends what is due in one lane, and says when to look at its tenant again; the
-	// zero time is at once. It calls renew when its receiver has answered: a turn that does
-	// not for a second is slow.
+	// OnCheck, if set, is called in the transaction of each check of a tenant.
+	OnCheck func(ctx context.Context, tenant scope.TenantID, tx *db.Tx) error
+	// Turn sends what is due in one lane. It returns when to check the tenant again; the zero time
+	// means at once. It calls renew after each answer of the receiver. A turn is slow if it does
+	// not call renew for a second.
 	Turn func(ctx context.Context, key LaneKey, renew func()) (time.Time, error)
 
 	agenda *Agenda
 	places *places
 }
 
-// LaneKey names a lane.
+// LaneKey identifies a lane.
 type LaneKey struct {
 	Tenant scope.TenantID
 	Lane   int64
 }
 
-// Run serves until ctx ends, and returns when the last turn has ended.
+// Run serves lanes until ctx ends. It returns when the last turn has ended.
 func (l *Lanes) Run(ctx context.Context) error {
 	l.agenda = &Agenda{Cluster: l.Cluster, Topic: l.Topic, Now: l.Now, Poll: l.Poll, Logger: l.Logger}
 	l.places = &places{
@@ -81,7 +82,7 @@ func (l *Lanes) Run(ctx context.Context) error {
 			return nil
 		}
 		if err := l.checkTenant(ctx, tenant); err != nil && ctx.Err() == nil {
-			if !fault.Is(err, fault.NotFound) { // deleted meanwhile
+			if !fault.Is(err, fault.NotFound) { // not an error: the tenant was deleted
 				l.Logger.Warn(l.Topic+": a tenant was skipped", "tenant", tenant, "error", err)
 				l.agenda.Schedule(tenant, l.Now().Add(2*time.Second))
 			}
@@ -89,13 +90,13 @@ func (l *Lanes) Run(ctx context.Context) error {
 	}
 }
 
-// checkTenant starts the lanes of a tenant that have something to send, and notes when to
-// look again.
+// checkTenant starts the lanes of a tenant that have something to send. For the others it schedules
+// the next check.
 func (l *Lanes) checkTenant(ctx context.Context, tenant scope.TenantID) error {
 	var waiting []Lane
 	err := l.Cluster.Read(ctx, tenant, func(tx *db.Tx) error {
-		if l.Look != nil {
-			if err := l.Look(ctx, tenant, tx); err != nil {
+		if l.OnCheck != nil {
+			if err := l.OnCheck(ctx, tenant, tx); err != nil {
 				return err
 			}
 		}
@@ -127,13 +128,13 @@ func (l *Lanes) checkTenant(ctx context.Context, tenant scope.TenantID) error {
 		case foreign:
 			l.agenda.Schedule(tenant, lane.Until)
 		default:
-			l.places.start(ctx, LaneKey{tenant, lane.ID})
+			l.places.enqueue(ctx, LaneKey{tenant, lane.ID})
 		}
 	}
 	return nil
 }
 
-// serve is the turn of a lane. It gives when to look at it again; the zero time is at once.
+// serve runs the turn of a lane. It returns when to check it again; the zero time means at once.
 func (l *Lanes) serve(ctx context.Context, key LaneKey, renew func()) time.Time {
 	again, err := l.Turn(ctx, key, renew)
 	if err != nil && ctx.Err() == nil && !fault.Is(err, fault.NotFound) {
@@ -143,17 +144,17 @@ func (l *Lanes) serve(ctx context.Context, key LaneKey, renew func()) time.Time 
 	return again
 }
 
-// LaneTable is a table whose rows are lanes: it has the columns id, enabled,
+// LaneTable is the name of a table whose rows are lanes. It has the columns id, enabled,
 // lane_holder and lane_until.
 type LaneTable string
 
-// HoldLane takes a lane that is enabled and free, or prolongs ours. It reports false
-// where another replica has it.
+// HoldLane acquires a lane that is enabled and free, or renews it if holder already owns it. It
+// returns false if another replica owns it.
 func HoldLane(ctx context.Context, tx *db.Tx, table LaneTable, id int64, holder string, now time.Time) (bool, error) {
 	return holdLane(ctx, tx, table, id, holder, now, now.Add(LaneTime))
 }
 
-// FreeLane gives a lane back, if it is still ours.
+// FreeLane releases a lane if holder still owns it.
 func FreeLane(ctx context.Context, tx *db.Tx, table LaneTable, id int64, holder string) error {
 	return freeLane(ctx, tx, table, id, holder)
 }

@@ -8,17 +8,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-// Leases elects one replica for each name.
+// Leases elects one replica for each name of a lease.
 type Leases struct {
-	// System is the deployment's own store.
+	// System is the system store.
 	System *db.DB
-	// Holder names this replica; it differs from that of every other process.
+	// Holder identifies this replica. It must be unique.
 	Holder string
 	Now    func() time.Time
 	Logger *slog.Logger
 }
 
-// Acquire takes or prolongs a lease, and reports whether this replica has it.
+// Acquire acquires or renews a lease. It returns true if this replica owns it.
 func (l *Leases) Acquire(ctx context.Context, name string, ttl time.Duration) (bool, error) {
 	var ours bool
 	err := l.System.Write(ctx, func(tx *db.Tx) (err error) {
@@ -28,15 +28,14 @@ func (l *Leases) Acquire(ctx context.Context, name string, ttl time.Duration) (b
 	return ours && err == nil, err
 }
 
-// Release gives a lease back before its time.
+// Release releases a lease before it expires.
 func (l *Leases) Release(ctx context.Context, name string) error {
 	return l.System.Write(ctx, func(tx *db.Tx) error { return freeLease(ctx, tx, name, l.Holder) })
 }
 
-// Lead runs work on one replica at a time, until ctx ends. The context of work
-// ends when the lease is lost or cannot be prolonged in time; another replica
-// leads at most ttl after this one has died. When work returns before, it is run
-// again after ttl, by whoever leads then.
+// Lead runs work on one replica at a time, until ctx ends. The context of work ends when the lease
+// is lost or cannot be renewed in time. If this replica dies, another one leads after at most 4/3 of ttl.
+// If work returns, Lead runs it again after at most ttl/3.
 func (l *Leases) Lead(ctx context.Context, name string, ttl time.Duration, work func(ctx context.Context)) {
 	tick := time.NewTicker(ttl / 3)
 	defer tick.Stop()
@@ -55,7 +54,7 @@ func (l *Leases) Lead(ctx context.Context, name string, ttl time.Duration, work 
 	}
 }
 
-// lead runs work while the lease lasts.
+// lead runs work until it returns or the lease ends.
 func (l *Leases) lead(ctx context.Context, name string, ttl time.Duration, work func(ctx context.Context)) {
 	inner, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -66,7 +65,7 @@ func (l *Leases) lead(ctx context.Context, name string, ttl time.Duration, work 
 	l.renewLoop(ctx, name, ttl, done)
 	cancel()
 	<-done
-	if ctx.Err() != nil { // the end of this replica: another one need not wait
+	if ctx.Err() != nil { // this replica is stopping, so another one may start at once
 		free, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
 		if err := l.Release(free, name); err != nil {
@@ -75,11 +74,11 @@ func (l *Leases) lead(ctx context.Context, name string, ttl time.Duration, work 
 	}
 }
 
-// renewLoop prolongs the lease until it is lost, or work is done and its time over.
+// renewLoop renews the lease until it is lost or work has returned.
 func (l *Leases) renewLoop(ctx context.Context, name string, ttl time.Duration, done <-chan struct{}) {
 	tick := time.NewTicker(ttl / 3)
 	defer tick.Stop()
-	lost := time.NewTimer(ttl) // by the monotonic clock
+	lost := time.NewTimer(ttl) // uses the monotonic clock
 	defer lost.Stop()
 	for {
 		select {
@@ -97,7 +96,7 @@ func (l *Leases) renewLoop(ctx context.Context, name string, ttl time.Duration, 
 		ours, err := l.Acquire(short, name, ttl)
 		cancel()
 		switch {
-		case err != nil: // until the timer says that it is too late
+		case err != nil: // try again until the timer fires
 		case !ours:
 			l.Logger.Warn("a lease went to another replica", "name", name)
 			return

@@ -6,33 +6,33 @@ import (
 	"time"
 )
 
-// places says which lanes may send. Lanes whose receivers answer share the quick places,
-// those whose receivers hang share the slow ones, first come, first served. A lane that
-// turns out to be slow gives its quick place back while it still waits for its receiver,
-// so no number of receivers that hang holds up one that answers.
+// places decides which lanes may send. Lanes whose receivers answer share the quick places. Lanes
+// whose receivers hang share the slow places. Each kind is served in the order of arrival. A lane
+// that becomes slow releases its quick place while it waits for its receiver, so receivers that
+// hang never delay the others.
 type places struct {
-	// slowAfter is how long a turn lasts without being slow; renew begins it anew.
+	// slowAfter is the time after which a turn is slow. A call of renew restarts it.
 	slowAfter time.Duration
-	// serve has a turn, and done is called after it, when the lane may be started again.
+	// serve runs a turn. done is called after it; then the lane can be queued again.
 	serve func(ctx context.Context, key LaneKey, renew func()) (again time.Time)
 	done  func(key LaneKey, again time.Time)
 
 	running sync.WaitGroup
 	mu      sync.Mutex
-	known   map[LaneKey]bool // lanes that wait or have a turn
+	known   map[LaneKey]bool // lanes that are queued or have a turn
 	hanging map[LaneKey]bool // lanes whose last turn was slow
 	quick   queue
 	slow    queue
 }
 
-// queue is the lanes of one kind. free is below zero while more have a turn than there
-// are places: those that were quick before.
+// queue holds the lanes of one kind. free is negative if more lanes have a turn than there are
+// places, because quick lanes became slow.
 type queue struct {
 	free    int
 	waiting []LaneKey
 }
 
-// turn is a lane at work.
+// turn is the current turn of a lane.
 type turn struct {
 	key   LaneKey
 	queue *queue
@@ -40,8 +40,8 @@ type turn struct {
 	ended bool
 }
 
-// start gives a lane a turn when there is a place, unless it waits or has one already.
-func (p *places) start(ctx context.Context, key LaneKey) {
+// enqueue queues a lane, unless it is queued already or has a turn.
+func (p *places) enqueue(ctx context.Context, key LaneKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.known[key] {
@@ -53,22 +53,22 @@ func (p *places) start(ctx context.Context, key LaneKey) {
 		q = &p.slow
 	}
 	q.waiting = append(q.waiting, key)
-	p.admit(ctx, q)
+	p.startTurns(ctx, q)
 }
 
-// admit begins turns while there are places. The caller holds mu.
-func (p *places) admit(ctx context.Context, q *queue) {
+// startTurns starts turns while places are free. The caller holds mu.
+func (p *places) startTurns(ctx context.Context, q *queue) {
 	for q.free > 0 && len(q.waiting) > 0 && ctx.Err() == nil {
 		t := &turn{key: q.waiting[0], queue: q}
 		q.waiting = q.waiting[1:]
 		q.free--
-		p.running.Go(func() { p.take(ctx, t) })
+		p.running.Go(func() { p.runTurn(ctx, t) })
 	}
 }
 
-// take has a turn.
-func (p *places) take(ctx context.Context, t *turn) {
-	timer := time.AfterFunc(p.slowAfter, func() { p.overdue(ctx, t) })
+// runTurn runs a turn and releases its place.
+func (p *places) runTurn(ctx context.Context, t *turn) {
+	timer := time.AfterFunc(p.slowAfter, func() { p.moveToSlow(ctx, t) })
 	again := p.serve(ctx, t.key, func() { timer.Reset(p.slowAfter) })
 	timer.Stop()
 	p.mu.Lock()
@@ -78,13 +78,13 @@ func (p *places) take(ctx context.Context, t *turn) {
 	}
 	delete(p.known, t.key)
 	t.queue.free++
-	p.admit(ctx, t.queue)
+	p.startTurns(ctx, t.queue)
 	p.mu.Unlock()
 	p.done(t.key, again)
 }
 
-// overdue moves a turn to the slow places, whether or not one is free.
-func (p *places) overdue(ctx context.Context, t *turn) {
+// moveToSlow moves a turn to the slow places, even if none is free.
+func (p *places) moveToSlow(ctx context.Context, t *turn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if t.ended {
@@ -95,6 +95,6 @@ func (p *places) overdue(ctx context.Context, t *turn) {
 		t.queue = &p.slow
 		p.slow.free--
 		p.quick.free++
-		p.admit(ctx, &p.quick)
+		p.startTurns(ctx, &p.quick)
 	}
 }

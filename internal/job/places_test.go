@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestPlaces: lanes that hang hold up none that does not, however many there are, and
-// have their turns in the order in which they came.
+// TestPlaces: lanes that hang never delay other lanes, whatever their number. Lanes are served in
+// the order of arrival.
 func TestPlaces(t *testing.T) {
 	const hanging = 40
 	ctx := context.Background()
@@ -42,10 +42,10 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 	for i := range int64(hanging) {
-		p.start(ctx, LaneKey{"t", i + 1})
-		p.start(ctx, LaneKey{"t", i + 1}) // it waits or runs already
+		p.enqueue(ctx, LaneKey{"t", i + 1})
+		p.enqueue(ctx, LaneKey{"t", i + 1}) // it is queued or has a turn
 	}
-	p.start(ctx, LaneKey{"t", 1000})
+	p.enqueue(ctx, LaneKey{"t", 1000})
 	var order []int64
 	for range hanging + 1 {
 		order = append(order, next())
@@ -56,27 +56,27 @@ func TestPlaces(t *testing.T) {
 	quick := LaneKey{"t", 1000}
 	for slow := 0; slow < hanging; runtime.Gosched() {
 		p.mu.Lock()
-		delete(p.hanging, quick) // a machine may be so busy that its turn was late
+		delete(p.hanging, quick) // on a busy machine its turn may have been slow too
 		slow = len(p.hanging)
 		p.mu.Unlock()
 	}
 	close(release)
 	p.running.Wait()
 	if len(again) != hanging+1 || p.quick.free != 2 || p.slow.free != 3 || len(p.known) != 0 {
-		t.Fatalf("%d ended, places %d and %d, %d known", len(again), p.quick.free, p.slow.free, len(p.known))
+		t.Fatalf("%d turns ended, %d and %d places are free, %d lanes are known", len(again), p.quick.free, p.slow.free, len(p.known))
 	}
 
 	delete(p.hanging, quick)
 
-	// Those that hung share the slow places now, in turn.
+	// Lanes that hung now share the slow places, in order.
 	release = make(chan struct{})
 	for i := range int64(hanging) {
-		p.start(ctx, LaneKey{"t", i + 1})
+		p.enqueue(ctx, LaneKey{"t", i + 1})
 	}
-	p.start(ctx, quick)
+	p.enqueue(ctx, quick)
 	first := []int64{next(), next(), next(), next()}
 	if slices.Sort(first); !slices.Equal(first, []int64{1, 2, 3, 1000}) {
-		t.Errorf("first came %v", first)
+		t.Errorf("the first turns were of %v", first)
 	}
 	close(release)
 	p.running.Wait()

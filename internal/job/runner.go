@@ -14,34 +14,34 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Kind is one kind of job: who does it, and who ends what waits for it.
+// Kind is a kind of job, with its handlers.
 type Kind struct {
 	Name string
-	// Work does a job.
+	// Work runs a job.
 	Work Handler
-	// Dead, if set, is called in the transaction that buries a job of this kind after
-	// its last attempt.
+	// Dead, if set, is called when a job has failed for good, in the transaction that marks it as
+	// dead.
 	Dead func(ctx context.Context, tx *db.Tx, t Task, cause error) error
 }
 
-// Runner runs the jobs of all tenants. Replicas each have one; the store keeps
-// them from running a job twice at a time.
+// Runner runs the jobs of all tenants. Each replica has one. Leases in the store prevent two
+// runners from running the same job at once.
 type Runner struct {
 	Cluster *db.Cluster
-	// Kinds are the kinds of job that packages declare, each in its jobs.go.
+	// Kinds are the kinds of jobs. Each package declares its own in jobs.go.
 	Kinds  []Kind
 	Now    func() time.Time
 	Logger *slog.Logger
-	// Panics counts the panics of handlers.
+	// Panics counts panics of handlers.
 	Panics *fault.Panics
-	// Concurrency is how many jobs run at a time (8).
+	// Concurrency is the maximum number of jobs that run at once (default 8).
 	Concurrency int
-	// Lease is how long a job stays with a runner that gives no sign of life (1 min).
+	// Lease is how long a runner owns a job without renewing the lease (default 1 min).
 	Lease time.Duration
-	// Poll is how often all tenants are looked at, in case that a wake was missed
-	// (5 min).
+	// Poll is the interval at which all tenants are checked, in case a notification was lost
+	// (default 5 min).
 	Poll time.Duration
-	// Backoff is the pause after a failed attempt; nil means the package's.
+	// Backoff returns the delay after a failed attempt (default: the function Backoff).
 	Backoff func(kind string, attempt int) time.Duration
 
 	agenda *Agenda
@@ -49,11 +49,11 @@ type Runner struct {
 	tasks  sync.WaitGroup
 }
 
-// perClaim bounds how many jobs one tenant gets before the next has its turn.
+// perClaim is the maximum number of jobs that one tenant gets before the next tenant is served.
 const perClaim = 8
 
-// Run runs jobs until ctx ends, and returns when the last one has stopped. Jobs
-// that had to stop go back without a lost attempt.
+// Run runs jobs until ctx ends. It returns when the last job has stopped. Interrupted jobs are
+// released, and the attempt does not count.
 func (r *Runner) Run(ctx context.Context) error {
 	if r.Concurrency <= 0 {
 		r.Concurrency = 8
@@ -84,8 +84,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 }
 
-// serve claims jobs of one tenant, starts them, and notes when to come back. The
-// caller has taken one slot.
+// serve claims jobs of one tenant, starts them, and schedules the next check. The caller has taken
+// one slot.
 func (r *Runner) serve(ctx context.Context, tenant scope.TenantID) {
 	n := 1
 	for n < perClaim {
@@ -100,8 +100,8 @@ func (r *Runner) serve(ctx context.Context, tenant scope.TenantID) {
 	tasks, again, err := r.claim(ctx, tenant, n)
 	if err != nil && ctx.Err() == nil && !fault.Is(err, fault.NotFound) {
 		r.Logger.Warn("jobs: cannot be claimed", "tenant", tenant, "error", err)
-		soon := r.Now().Add(2 * time.Second)
-		again = &soon
+		retry := r.Now().Add(2 * time.Second)
+		again = &retry
 	}
 	for range n - len(tasks) {
 		<-r.slots
@@ -118,7 +118,7 @@ func (r *Runner) serve(ctx context.Context, tenant scope.TenantID) {
 	}
 }
 
-// claim takes up to n due jobs, and tells when to look again; nil is never.
+// claim claims up to n due jobs. It returns when to check again; nil means never.
 func (r *Runner) claim(ctx context.Context, tenant scope.TenantID, n int) (tasks []Task, again *time.Time, err error) {
 	store, err := r.Cluster.Tenant(ctx, tenant)
 	if err != nil {
@@ -126,7 +126,7 @@ func (r *Runner) claim(ctx context.Context, tenant scope.TenantID, n int) (tasks
 	}
 	now := r.Now()
 	latest := now.Add(2 * r.Lease)
-	// Most looks find nothing; they should not take the writer's turn.
+	// Most checks find nothing, so they must not wait for the write lock.
 	err = store.Read(ctx, func(tx *db.Tx) (err error) {
 		again, err = nextDue(ctx, tx, latest)
 		return err
@@ -147,7 +147,7 @@ func (r *Runner) claim(ctx context.Context, tenant scope.TenantID, n int) (tasks
 	return tasks, again, nil
 }
 
-// run runs one task and settles it.
+// run runs a task and stores its result.
 func (r *Runner) run(ctx context.Context, t Task) {
 	inner, cancel := context.WithCancelCause(ctx)
 	renewing := make(chan struct{})
@@ -163,15 +163,15 @@ func (r *Runner) run(ctx context.Context, t Task) {
 		r.Logger.Warn("a job's lease was lost", "tenant", t.Tenant, "kind", t.Kind, "id", t.ID)
 		return
 	}
-	settle, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	finishing, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer stop()
-	if err := r.finish(settle, ctx.Err() != nil, t, err); err != nil {
+	if err := r.storeResult(finishing, ctx.Err() != nil, t, err); err != nil {
 		r.Logger.Warn("the result of a job cannot be stored; the job will run again", "tenant", t.Tenant, "kind", t.Kind, "id", t.ID, "error", err)
 	}
 }
 
-// renew prolongs the lease of a task while it runs, and ends its context when
-// that is no longer possible.
+// renew renews the lease of a task while it runs. If the lease expires, it cancels the task's
+// context.
 func (r *Runner) renew(ctx context.Context, t Task, cancel context.CancelCauseFunc) {
 	tick := time.NewTicker(r.Lease / 3)
 	defer tick.Stop()
@@ -192,7 +192,7 @@ func (r *Runner) renew(ctx context.Context, t Task, cancel context.CancelCauseFu
 			n, err = renewTask(ctx, tx, t, r.Now().Add(r.Lease))
 			return err
 		})
-		if err == nil && n == 0 { // completed by its handler, or taken by another runner
+		if err == nil && n == 0 { // the handler completed it, or another runner claimed it
 			return
 		}
 		if err == nil {
@@ -201,10 +201,11 @@ func (r *Runner) renew(ctx context.Context, t Task, cancel context.CancelCauseFu
 	}
 }
 
-// errKilled buries a job whose runners all died: it may be what kills them.
+// errKilled is the error of a job that stopped its server during every attempt. The job may be the
+// cause.
 var errKilled = errors.New("its server stopped during every attempt")
 
-// call runs the handler; its panic is an error.
+// call runs the handler. It returns a panic as an error.
 func (r *Runner) call(ctx context.Context, t Task) (err error) {
 	if t.Attempt > t.MaxAttempts {
 		return Permanent(errKilled)
@@ -232,9 +233,9 @@ func (r *Runner) kind(name string) (Kind, bool) {
 	return Kind{}, false
 }
 
-// finish writes down how a task went.
-func (r *Runner) finish(ctx context.Context, stopping bool, t Task, cause error) error {
-	var forGood permanent
+// storeResult stores the result of a task.
+func (r *Runner) storeResult(ctx context.Context, stopping bool, t Task, cause error) error {
+	var final permanent
 	var delayed later
 	return r.write(ctx, t.Tenant, func(ctx context.Context, tx *db.Tx) error {
 		switch {
@@ -244,14 +245,14 @@ func (r *Runner) finish(ctx context.Context, stopping bool, t Task, cause error)
 		case stopping:
 			_, err := releaseTask(ctx, tx, t)
 			return err
-		case errors.As(cause, &forGood) || t.Attempt >= t.MaxAttempts:
+		case errors.As(cause, &final) || t.Attempt >= t.MaxAttempts:
 			n, err := killTask(ctx, tx, t, r.Now(), reason(cause))
 			if err != nil || n == 0 {
 				return err
 			}
 			k, known := r.kind(t.Kind)
 			switch {
-			case !known: // of another version: nobody here knows what waits for it
+			case !known: // declared by another version, so Dead is unknown here
 				r.Logger.WarnContext(ctx, "a job of an unknown kind was abandoned", "tenant", t.Tenant, "kind", t.Kind, "id", t.ID, "error", cause)
 			case k.Dead != nil:
 				return k.Dead(ctx, tx, t, cause)
@@ -270,13 +271,13 @@ func (r *Runner) finish(ctx context.Context, stopping bool, t Task, cause error)
 	})
 }
 
-// reason is an error's text, short enough to keep.
+// reason returns the text of an error, shortened for the store.
 func reason(err error) string {
 	text := err.Error()
 	if len(text) > 1000 {
 		text = text[:1000]
 	}
-	clean := []rune(text) // what is no UTF-8 becomes a replacement character
+	clean := []rune(text) // invalid UTF-8 becomes the replacement character
 	for i, c := range clean {
 		if c == 0 {
 			clean[i] = ' '

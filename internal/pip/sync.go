@@ -144,7 +144,7 @@ func (s *Syncer) Run(ctx context.Context) error {
 		List: laneStates, Turn: s.runLane,
 	}
 	if s.Ages != nil {
-		l.Look = s.Ages.look
+		l.OnCheck = s.Ages.look
 	}
 	return l.Run(ctx)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/tablecopy"
 )
 
-// brakes are the strengths of a brake: how long writes go on, and then how long they wait.
-// Without any brake, they go on.
+// brakes are the strengths of a brake: how long writes are allowed, and then how long they wait.
+// The first one does not slow writes down.
 var brakes = []struct{ free, closed time.Duration }{
 	{},
 	{250 * time.Millisecond, 250 * time.Millisecond},
@@ -22,7 +22,7 @@ var brakes = []struct{ free, closed time.Duration }{
 	{10 * time.Millisecond, pauseAim},
 }
 
-// quick is how long the last changes may take to copy. The pause of writes takes about as long.
+// quick is the target duration for copying the last changes. Writes are paused for about as long.
 const quick = 300 * time.Millisecond
 
 // brake slows the writers of a tenant down while its changes are copied.
@@ -33,7 +33,7 @@ type brake struct {
 	loop     func()
 }
 
-// newBrake makes a brake that is as strong as the deployment's last one.
+// newBrake returns a brake with the strength that the deployment last used.
 func (s *Service) newBrake(ctx context.Context, d *Deployment, c *tablecopy.Copy) *brake {
 	ctx, cancel := context.WithCancel(ctx)
 	b := &brake{cancel: cancel}
@@ -49,14 +49,14 @@ func (b *brake) set(strength int) {
 	b.loop()
 }
 
-// release lets writes go on.
+// release allows all writes again.
 func (b *brake) release() {
 	b.cancel()
 	b.running.Wait()
 }
 
-// slowDown refuses writes now and then until ctx ends. Writers wait meanwhile, as they do in
-// the pause.
+// slowDown alternates between allowing writes and pausing them, until ctx ends. Writers wait during
+// a pause.
 func (s *Service) slowDown(ctx context.Context, d *Deployment, c *tablecopy.Copy, strength *atomic.Int32) {
 	for sleep(ctx, brakes[strength.Load()].free) == nil {
 		if c.Pause(ctx) == nil {
@@ -66,9 +66,8 @@ func (s *Service) slowDown(ctx context.Context, d *Deployment, c *tablecopy.Copy
 	}
 }
 
-// catchUp copies changes until those that are left are copied within moments. A tenant may
-// change faster than its changes are copied: then a brake slows its writers down, more with
-// each round that does not help.
+// catchUp copies changes until the rest can be copied within quick. If a tenant changes faster than
+// its changes are copied, a brake slows its writers down, more with each such round.
 func (s *Service) catchUp(ctx context.Context, d *Deployment, c *tablecopy.Copy) error {
 	b := s.newBrake(ctx, d, c)
 	defer b.release()
@@ -80,7 +79,7 @@ func (s *Service) catchUp(ctx context.Context, d *Deployment, c *tablecopy.Copy)
 			return err
 		}
 		d.ChangesCopied += int64(n)
-		if err := s.note(ctx, d, catchingUp); err != nil {
+		if err := s.saveProgress(ctx, d, catchingUp); err != nil {
 			return err
 		}
 		if left == 0 && (n < backlog || s.Ticks().Sub(began) < quick) {
@@ -98,8 +97,8 @@ func (s *Service) catchUp(ctx context.Context, d *Deployment, c *tablecopy.Copy)
 
 func (d *Deployment) brakeHarder() { d.brake = min(d.brake+1, len(brakes)-1) }
 
-// resume has the source take writes again, also when the server is stopping. It repeats what
-// fails, because writes wait until it works.
+// resume allows writes on the source again, even if the server is stopping. It retries on errors,
+// because writes wait until it succeeds.
 func (s *Service) resume(ctx context.Context, d *Deployment, c *tablecopy.Copy) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pauseLimit)
 	defer cancel()

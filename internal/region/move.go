@@ -15,23 +15,23 @@ import (
 )
 
 const (
-	// poll is how often the runner looks for deployments whose time has come.
+	// poll is the interval at which due deployments are looked up.
 	poll = 2 * time.Second
-	// attempts is how often a move is begun before it is rolled back.
+	// attempts is the number of attempts before a move is rolled back.
 	attempts = 5
-	// pauseAim is how long writes are paused at most, in all tries but the last.
+	// pauseAim is the longest pause of writes, except in the last try.
 	pauseAim = 1500 * time.Millisecond
-	// pauseLimit is the longest pause of writes. Writers wait for longer than that.
+	// pauseLimit is the longest pause of writes in the last try. Writers do not time out within it.
 	pauseLimit = 15 * time.Second
 	// pauses is how often a move pauses writes before it is rolled back.
 	pauses = 6
-	// backlog is how many changes may be left for the pause.
+	// backlog is the number of changes that may be left when writes are paused.
 	backlog = 100
-	// rounds bounds how often a copy falls behind before it pauses writes anyway.
+	// rounds is how often writers may be faster than the copy before writes are paused anyway.
 	rounds = 20
 )
 
-// Run moves tenants until ctx ends. Only one replica at a time may run it; if two do, the later
+// Run moves tenants until ctx ends. Only one replica should run it at a time. If two do, the later
 // one takes over.
 func (s *Service) Run(ctx context.Context) {
 	wake := make(chan struct{}, 1)
@@ -47,8 +47,8 @@ func (s *Service) Run(ctx context.Context) {
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		if err := s.round(ctx); err != nil && ctx.Err() == nil {
-			s.Logger.Warn("deployments of tenants", "error", err)
+		if err := s.runDue(ctx); err != nil && ctx.Err() == nil {
+			s.Logger.Warn("the deployments cannot be read", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -58,12 +58,12 @@ func (s *Service) Run(ctx context.Context) {
 	}
 }
 
-// round does what is due.
-func (s *Service) round(ctx context.Context) error {
+// runDue works on all deployments that are due, and purges sources that are no longer kept.
+func (s *Service) runDue(ctx context.Context) error {
 	var list, old []Deployment
 	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		if list, err = open(ctx, tx); err == nil {
-			old, err = kept(ctx, tx, s.Now())
+		if list, err = selectOpen(ctx, tx); err == nil {
+			old, err = selectUnkept(ctx, tx, s.Now())
 		}
 		return err
 	})
@@ -78,7 +78,7 @@ func (s *Service) round(ctx context.Context) error {
 			continue
 		}
 		if err := s.advance(ctx, d); err != nil && !errors.Is(err, tablecopy.ErrLost) && ctx.Err() == nil {
-			s.Logger.Warn("a deployment of a tenant", "tenant", d.Tenant, "deployment", d.ID, "error", err)
+			s.Logger.Warn("a deployment could not be advanced", "tenant", d.Tenant, "deployment", d.ID, "error", err)
 		}
 	}
 	for _, d := range old {
@@ -89,7 +89,7 @@ func (s *Service) round(ctx context.Context) error {
 	return nil
 }
 
-// advance takes a deployment as far as it goes.
+// advance runs a deployment until it is complete, rolled back or interrupted.
 func (s *Service) advance(ctx context.Context, d Deployment) error {
 	switch d.Phase {
 	case rollingBack:
@@ -97,7 +97,7 @@ func (s *Service) advance(ctx context.Context, d Deployment) error {
 	case switched:
 		return s.complete(ctx, d)
 	}
-	begun, err := s.take(ctx, d, copying)
+	begun, err := s.claim(ctx, d, copying)
 	if err != nil {
 		return err
 	}
@@ -109,19 +109,20 @@ func (s *Service) advance(ctx context.Context, d Deployment) error {
 	case err == nil:
 		return s.complete(ctx, d)
 	case ctx.Err() != nil || errors.Is(err, errKilled):
-		return err // the next process begins again
-	case errors.Is(err, tablecopy.ErrLost): // stopped, purged, or another process goes on
-		return errors.Join(err, s.sweep(ctx, d))
+		return err // the next process starts again
+	case errors.Is(err, tablecopy.ErrLost): // stopped, purged, or taken over by another process
+		return errors.Join(err, s.discardCopy(ctx, d))
 	case fault.Is(err, fault.Unavailable) && d.Attempts < 3:
-		// It may pass. Until the next round, the tenant is as it was.
-		s.Logger.Warn("a deployment of a tenant begins again", "tenant", d.Tenant, "deployment", d.ID, "error", err)
+		// The error may be temporary. Until the next round, nothing has changed for the tenant.
+		s.Logger.Warn("a deployment will be retried", "tenant", d.Tenant, "deployment", d.ID, "error", err)
 		return nil
 	}
 	s.Logger.Warn("a deployment of a tenant failed", "tenant", d.Tenant, "deployment", d.ID, "error", err)
 	return s.abandon(ctx, d, reasonOf(err))
 }
 
-// reasonOf says why a move failed, without what only the log may say.
+// reasonOf returns the reason of a failure for the API, without the details that only the log may
+// contain.
 func reasonOf(err error) string {
 	if errors.Is(err, tablecopy.ErrInUse) {
 		return tablecopy.ErrInUse.Error()
@@ -133,17 +134,17 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// abandon rolls back, unless the tenant has switched after all: the answer to a commit may
-// have been lost. It only returns when that is certain.
+// abandon rolls a deployment back, unless the tenant has switched: the answer to a commit may have
+// been lost. It retries until one of both is certain.
 func (s *Service) abandon(ctx context.Context, d Deployment, reason string) error {
 	for {
-		ours, err := s.giveUp(ctx, d, reason)
+		ours, err := s.requestRollBack(ctx, d, reason)
 		if err == nil && ours {
 			d.Phase, d.ReasonText = rollingBack, reason
 			return s.rollBack(ctx, d)
 		}
 		if err == nil {
-			return nil // it has switched, was stopped, or another process has it: the next round goes on
+			return nil // switched, stopped or taken over; the next round continues
 		}
 		if err := sleep(ctx, 500*time.Millisecond); err != nil {
 			return err
@@ -162,19 +163,19 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// errKilled is what tests end a process's part with.
+// errKilled simulates a killed process in tests.
 var errKilled = errors.New("killed")
 
-// enter begins a phase.
+// enter starts a phase.
 func (s *Service) enter(ctx context.Context, d *Deployment, phase string) error {
-	if err := s.note(ctx, d, phase); err != nil {
+	if err := s.saveProgress(ctx, d, phase); err != nil {
 		return err
 	}
 	d.Phase = phase
-	return s.at(phase)
+	return s.callHook(phase)
 }
 
-func (s *Service) at(phase string) error {
+func (s *Service) callHook(phase string) error {
 	if s.reached == nil {
 		return nil
 	}
@@ -191,7 +192,7 @@ func (s *Service) move(ctx context.Context, d *Deployment) error {
 	if err != nil {
 		return err
 	}
-	if err := s.at(copying); err != nil {
+	if err := s.callHook(copying); err != nil {
 		return err
 	}
 	if d.Attempts > 1 { // an earlier process may have left writes paused
@@ -215,8 +216,7 @@ func (s *Service) move(ctx context.Context, d *Deployment) error {
 	return s.switchOver(ctx, d, c)
 }
 
-// dropLeftovers drops what earlier attempts left. What stays is tried again with the next
-// attempt, at the end, and with the source.
+// dropLeftovers drops the copies of earlier attempts. If that fails, later calls try again.
 func (s *Service) dropLeftovers(ctx context.Context, d *Deployment) {
 	if d.Leftovers == "" {
 		return
@@ -231,19 +231,19 @@ func (s *Service) dropLeftovers(ctx context.Context, d *Deployment) {
 			return
 		}
 	}
-	if err := s.swept(ctx, *d); err != nil {
-		s.Logger.Warn("a deployment of a tenant", "tenant", d.Tenant, "deployment", d.ID, "error", err)
+	if err := s.clearLeftovers(ctx, *d); err != nil {
+		s.Logger.Warn("the list of earlier copies could not be updated", "tenant", d.Tenant, "deployment", d.ID, "error", err)
 		return
 	}
 	d.Leftovers = ""
 }
 
-// copyAll copies everything while the tenant is in use.
+// copyAll copies all data while the tenant is in use.
 func (s *Service) copyAll(ctx context.Context, d *Deployment, c *tablecopy.Copy) (err error) {
 	if d.RowsTotal, err = c.Rows(ctx); err != nil {
 		return err
 	}
-	if err := s.note(ctx, d, copying); err != nil {
+	if err := s.saveProgress(ctx, d, copying); err != nil {
 		return err
 	}
 	reported := s.Ticks()
@@ -252,7 +252,7 @@ func (s *Service) copyAll(ctx context.Context, d *Deployment, c *tablecopy.Copy)
 			return nil
 		}
 		reported = s.Ticks()
-		return s.note(ctx, d, copying)
+		return s.saveProgress(ctx, d, copying)
 	}
 	if err := c.Tables(ctx); err != nil {
 		return err
@@ -269,8 +269,8 @@ func (s *Service) copyAll(ctx context.Context, d *Deployment, c *tablecopy.Copy)
 	return s.catchUp(ctx, d, c)
 }
 
-// switchOver pauses writes, copies what is left, and switches. If that takes long, writes go on
-// under a stronger brake, and it tries again.
+// switchOver pauses writes, copies the remaining changes, and switches. If that takes too long, it
+// allows writes again under a stronger brake, and tries again.
 func (s *Service) switchOver(ctx context.Context, d *Deployment, c *tablecopy.Copy) error {
 	for try := range pauses {
 		limit := pauseAim
@@ -292,8 +292,8 @@ func (s *Service) switchOver(ctx context.Context, d *Deployment, c *tablecopy.Co
 	return nil
 }
 
-// pauseAndSwitch pauses writes for at most limit. It reports whether that was too short; then
-// writes go on, and err says so.
+// pauseAndSwitch pauses writes for at most limit, and switches. If the limit was too short, late is
+// true, err is set, and writes are allowed again.
 func (s *Service) pauseAndSwitch(ctx context.Context, d *Deployment, c *tablecopy.Copy, limit time.Duration) (late bool, err error) {
 	if err := s.enter(ctx, d, paused); err != nil {
 		return false, err
@@ -303,15 +303,15 @@ func (s *Service) pauseAndSwitch(ctx context.Context, d *Deployment, c *tablecop
 	defer cancel()
 	err = s.lastChanges(short, d, c)
 	if err == nil {
-		// Its outcome must be known, so a stop of the server does not interrupt it.
+		// A stop of the server must not interrupt the commit, because its outcome must be known.
 		commit, cancel := context.WithTimeout(context.WithoutCancel(ctx), pauseLimit)
 		defer cancel()
-		if err = s.place(commit, d, s.Ticks().Sub(began)); err == nil {
+		if err = s.switchStore(commit, d, s.Ticks().Sub(began)); err == nil {
 			d.Phase = switched
-			return false, s.at(switched)
+			return false, s.callHook(switched)
 		}
 		if !errors.Is(err, tablecopy.ErrLost) {
-			return false, s.undecided(ctx, d, err)
+			return false, s.resolveSwitch(ctx, d, err)
 		}
 		return false, err
 	}
@@ -325,18 +325,18 @@ func (s *Service) pauseAndSwitch(ctx context.Context, d *Deployment, c *tablecop
 	return false, err
 }
 
-// lastChanges pauses writes, and makes both sides equal.
+// lastChanges pauses writes, and copies the remaining changes.
 func (s *Service) lastChanges(ctx context.Context, d *Deployment, c *tablecopy.Copy) error {
 	for {
 		err := c.Pause(ctx)
 		if err == nil {
 			break
 		}
-		if !fault.Is(err, fault.Unavailable) || sleep(ctx, quick) != nil { // a writer takes long
+		if !fault.Is(err, fault.Unavailable) || sleep(ctx, quick) != nil { // a long transaction holds up the pause
 			return err
 		}
 	}
-	if err := s.at("fenced"); err != nil {
+	if err := s.callHook("fenced"); err != nil {
 		return err
 	}
 	if d.MigrateData {
@@ -346,23 +346,23 @@ func (s *Service) lastChanges(ctx context.Context, d *Deployment, c *tablecopy.C
 	} else if err := c.Only(ctx, "settings", "domains", "revisions"); err != nil {
 		return err
 	}
-	return s.at("finished")
+	return s.callHook("finished")
 }
 
-// undecided finds out whether a switch took place whose commit returned an error. Until that
-// is known, the source takes no writes.
-func (s *Service) undecided(ctx context.Context, d *Deployment, cause error) error {
+// resolveSwitch determines whether a switch was committed although the commit returned an error.
+// Until then, the source refuses writes.
+func (s *Service) resolveSwitch(ctx context.Context, d *Deployment, cause error) error {
 	for {
-		ours, err := s.giveUp(ctx, *d, reasonOf(cause))
+		ours, err := s.requestRollBack(ctx, *d, reasonOf(cause))
 		switch {
 		case err == nil && ours:
 			d.Phase, d.ReasonText = rollingBack, reasonOf(cause)
 			if err := s.rollBack(ctx, *d); err != nil {
 				return err
 			}
-			return tablecopy.ErrLost // it has ended
+			return tablecopy.ErrLost // it was rolled back
 		case err == nil:
-			return tablecopy.ErrLost // it has switched: the next round goes on
+			return tablecopy.ErrLost // it has switched; the next round continues
 		}
 		if err := sleep(ctx, 500*time.Millisecond); err != nil {
 			return err
@@ -370,9 +370,9 @@ func (s *Service) undecided(ctx context.Context, d *Deployment, cause error) err
 	}
 }
 
-// complete does what is left after the switch.
+// complete does the rest of a deployment after the switch.
 func (s *Service) complete(ctx context.Context, d Deployment) error {
-	d, err := s.take(ctx, d, switched)
+	d, err := s.claim(ctx, d, switched)
 	if err != nil {
 		return err
 	}
@@ -391,7 +391,7 @@ func (s *Service) complete(ctx context.Context, d Deployment) error {
 			return err
 		}
 		if !d.MigrateData {
-			if err := s.wake(ctx, tx); err != nil {
+			if err := s.bumpRevisions(ctx, tx); err != nil {
 				return err
 			}
 		}
@@ -400,11 +400,11 @@ func (s *Service) complete(ctx context.Context, d Deployment) error {
 	if err != nil {
 		return err
 	}
-	return s.end(ctx, d, done)
+	return s.finish(ctx, d, done)
 }
 
-// wake has every replica read a tenant again that started empty.
-func (s *Service) wake(ctx context.Context, tx *db.Tx) error {
+// bumpRevisions makes every replica reload a tenant that started empty.
+func (s *Service) bumpRevisions(ctx context.Context, tx *db.Tx) error {
 	names, err := revisions(ctx, tx)
 	if err != nil {
 		return err
@@ -417,9 +417,9 @@ func (s *Service) wake(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-// rollBack leaves the tenant as it was before the deployment.
+// rollBack restores the state of the tenant before the deployment.
 func (s *Service) rollBack(ctx context.Context, d Deployment) error {
-	d, err := s.take(ctx, d, rollingBack)
+	d, err := s.claim(ctx, d, rollingBack)
 	if err != nil {
 		return err
 	}
@@ -427,15 +427,15 @@ func (s *Service) rollBack(ctx context.Context, d Deployment) error {
 	if err == nil {
 		err = tablecopy.Release(ctx, from, d.Token)
 	}
-	if err != nil && !s.gone(ctx, d.Tenant) {
-		return fmt.Errorf("the tenant's writes cannot be let go on: %w", err)
+	if err != nil && !s.wasPurged(ctx, d.Tenant) {
+		return fmt.Errorf("the tenant's writes cannot be resumed: %w", err)
 	}
 	to, err := s.Stores.At(d.Tenant, d.Target)
 	if err == nil && d.Attempts > 0 {
 		err = tablecopy.Discard(ctx, to, d.Token)
 	}
 	s.dropLeftovers(ctx, &d)
-	if err != nil { // the purge of the tenant removes it
+	if err != nil { // the data is removed when the tenant is purged
 		s.Logger.Warn("a deployment that failed left data in the new region", "tenant", d.Tenant, "region", d.Region, "error", err)
 	}
 	err = s.Stores.Write(ctx, d.Tenant, func(tx *db.Tx) error {
@@ -444,15 +444,15 @@ func (s *Service) rollBack(ctx context.Context, d Deployment) error {
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return err
 	}
-	return s.end(ctx, d, failed)
+	return s.finish(ctx, d, failed)
 }
 
-// sweep removes the copy of an attempt that lost, unless the tenant has switched to it or the
-// deployment knows of it.
-func (s *Service) sweep(ctx context.Context, d Deployment) error {
+// discardCopy discards the copy of an attempt that another process has taken over, unless the copy
+// is in use or the deployment still names it.
+func (s *Service) discardCopy(ctx context.Context, d Deployment) error {
 	var known bool
 	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		known, err = knows(ctx, tx, d)
+		known, err = isTargetNamed(ctx, tx, d)
 		return err
 	})
 	if err != nil || known {
@@ -465,8 +465,8 @@ func (s *Service) sweep(ctx context.Context, d Deployment) error {
 	return tablecopy.Discard(ctx, to, d.Token)
 }
 
-// gone reports whether a tenant was purged.
-func (s *Service) gone(ctx context.Context, id scope.TenantID) bool {
+// wasPurged reports whether a tenant was purged.
+func (s *Service) wasPurged(ctx context.Context, id scope.TenantID) bool {
 	err := s.Stores.System().Read(ctx, func(tx *db.Tx) error {
 		_, err := s.Stores.PlaceOf(ctx, tx, id)
 		return err
@@ -474,7 +474,7 @@ func (s *Service) gone(ctx context.Context, id scope.TenantID) bool {
 	return fault.Is(err, fault.NotFound)
 }
 
-// purge drops the source of a move, once it is no longer kept.
+// purge drops the source of a move when it is no longer kept.
 func (s *Service) purge(ctx context.Context, d Deployment) error {
 	var at string
 	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
@@ -484,8 +484,8 @@ func (s *Service) purge(ctx context.Context, d Deployment) error {
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return err
 	}
-	if err == nil && at == d.Source { // it went back meanwhile
-		return s.purged(ctx, d)
+	if err == nil && at == d.Source { // it moved back meanwhile
+		return s.markPurged(ctx, d)
 	}
 	from, err := s.Stores.At(d.Tenant, d.Source)
 	if err != nil {
@@ -495,5 +495,5 @@ func (s *Service) purge(ctx context.Context, d Deployment) error {
 	if err := tablecopy.Discard(ctx, from, d.Token); err != nil {
 		return err
 	}
-	return s.purged(ctx, d)
+	return s.markPurged(ctx, d)
 }

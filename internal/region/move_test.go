@@ -43,7 +43,7 @@ func config(t *testing.T, home string) db.Config {
 	return cfg
 }
 
-// process is a replica: its own connections and caches.
+// process returns a replica with its own connections and caches.
 func process(t *testing.T, cfg db.Config, reached func(string) error) *Service {
 	t.Helper()
 	c := dbtest.OpenConfig(t, cfg)
@@ -51,16 +51,16 @@ func process(t *testing.T, cfg db.Config, reached func(string) error) *Service {
 	return &Service{Stores: c, Tenants: &tenant.Service{Stores: c, Now: now}, Now: now, Ticks: time.Now, NewID: uuid.NewString, Keep: time.Hour, Logger: slog.New(slog.DiscardHandler), reached: reached}
 }
 
-// long skips what the inner loop leaves out, and what repeats the same code under the race
-// detector, which makes it many times as long.
-func long(t *testing.T) {
+// skipLong skips a test in the inner loop, and also under the race detector, where it would take
+// many times as long and repeat the same code.
+func skipLong(t *testing.T) {
 	t.Helper()
 	if fulltest.Only(t); testing.Short() {
 		t.Skip("a shorter test of the same code runs under the race detector")
 	}
 }
 
-// kill makes a hook that ends a process's part at a phase.
+// kill returns a hook that simulates a killed process at a phase.
 func kill(at string) func(string) error {
 	return func(phase string) error {
 		if phase == at {
@@ -70,7 +70,7 @@ func kill(at string) func(string) error {
 	}
 }
 
-// populate places the tenant into a region, and fills it.
+// populate puts the tenant into a region and adds rows.
 func populate(t *testing.T, s *Service, region string) {
 	t.Helper()
 	ctx := context.Background()
@@ -101,15 +101,15 @@ func names(t *testing.T, s *Service) []string {
 	return out
 }
 
-// place is the region that the tenant is in.
-func place(t *testing.T, s *Service) string {
+// regionOfTenant returns the region that the tenant is in.
+func regionOfTenant(t *testing.T, s *Service) string {
 	t.Helper()
-	base, _, _ := strings.Cut(placed(t, s), "#")
+	base, _, _ := strings.Cut(storeOfTenant(t, s), "#")
 	return base
 }
 
-// placed is the store that the tenant is in.
-func placed(t *testing.T, s *Service) (store string) {
+// storeOfTenant returns the store that the tenant is in.
+func storeOfTenant(t *testing.T, s *Service) (store string) {
 	t.Helper()
 	must(t, s.Stores.System().Read(context.Background(), func(tx *db.Tx) (err error) {
 		store, err = s.Stores.PlaceOf(context.Background(), tx, dbtest.Second)
@@ -118,7 +118,7 @@ func placed(t *testing.T, s *Service) (store string) {
 	return store
 }
 
-// writer writes until stop is called, and returns what was acknowledged.
+// writer writes until stop is called. stop returns the acknowledged writes.
 func writer(s *Service, prefix string) (stop func() []string) {
 	var acknowledged []string
 	var end atomic.Bool
@@ -133,11 +133,11 @@ func writer(s *Service, prefix string) (stop func() []string) {
 	return func() []string { end.Store(true); running.Wait(); return acknowledged }
 }
 
-// finish has a process work until the deployment has ended.
+// finish runs rounds until the deployment has ended.
 func finish(t *testing.T, s *Service, id string) Deployment {
 	t.Helper()
 	for range 50 {
-		must(t, s.round(context.Background()))
+		must(t, s.runDue(context.Background()))
 		d, err := s.Get(context.Background(), root, dbtest.Second, id)
 		must(t, err)
 		if d.Status != InProgress {
@@ -148,7 +148,7 @@ func finish(t *testing.T, s *Service, id string) Deployment {
 	return Deployment{}
 }
 
-func allThere(t *testing.T, s *Service, want []string) {
+func checkAllThere(t *testing.T, s *Service, want []string) {
 	t.Helper()
 	have := names(t, s)
 	for _, name := range want {
@@ -162,8 +162,8 @@ func allThere(t *testing.T, s *Service, want []string) {
 	}
 }
 
-// only checks which stores the tenant has.
-func only(t *testing.T, s *Service, want ...string) {
+// checkStores checks which stores the tenant has.
+func checkStores(t *testing.T, s *Service, want ...string) {
 	t.Helper()
 	stores, err := s.Stores.StoresOf(context.Background(), dbtest.Second)
 	must(t, err)
@@ -175,14 +175,14 @@ func only(t *testing.T, s *Service, want ...string) {
 
 var phases = []string{copying, catchingUp, paused, "fenced", "finished", switched}
 
-// TestKilledAnywhere: a move whose process is killed in any phase goes on in the next process,
-// and nothing that was acknowledged is lost.
+// TestKilledAnywhere: if the process is killed in any phase of a move, the next process completes
+// the move, and no acknowledged write is lost.
 func TestKilledAnywhere(t *testing.T) {
 	for _, way := range [][2]string{{fileRegion, serverRegion}, {serverRegion, fileRegion}} {
 		for _, phase := range phases {
 			t.Run(way[0]+" "+phase, func(t *testing.T) {
 				if phase != paused {
-					long(t)
+					skipLong(t)
 				}
 				ctx := context.Background()
 				cfg := config(t, dbtest.SQLite)
@@ -191,8 +191,8 @@ func TestKilledAnywhere(t *testing.T) {
 				d, err := first.Start(ctx, root, dbtest.Second, Request{Region: way[1]})
 				must(t, err)
 				stop := writer(first, "first")
-				_ = first.round(ctx)
-				_ = first.Stores.Close() // the writers of a killed process end with it
+				_ = first.runDue(ctx)
+				_ = first.Stores.Close() // ends the writers of the killed process
 				want := stop()
 				next := process(t, cfg, nil)
 				if got, err := next.Get(ctx, root, dbtest.Second, d.ID); err != nil || got.Status != InProgress {
@@ -201,24 +201,23 @@ func TestKilledAnywhere(t *testing.T) {
 				stop = writer(next, "next")
 				d = finish(t, next, d.ID)
 				want = append(want, stop()...)
-				if d.Status != Completed || place(t, next) != way[1] {
-					t.Errorf("it ended as %+v (%s) in %s", d, d.ReasonText, place(t, next))
+				if d.Status != Completed || regionOfTenant(t, next) != way[1] {
+					t.Errorf("it ended as %+v (%s) in %s", d, d.ReasonText, regionOfTenant(t, next))
 				}
 				must(t, put(next, "after"))
-				allThere(t, next, append(want, "after"))
+				checkAllThere(t, next, append(want, "after"))
 			})
 		}
 	}
 }
 
-// TestHungProcess: a process that hangs in any phase, and goes on after another one has
-// completed the move, does no harm: neither to what is written after the switch nor to the
-// source.
+// TestHungProcess: if a process hangs in any phase, and continues after another one has completed
+// the move, it damages neither later writes nor the source.
 func TestHungProcess(t *testing.T) {
 	for _, phase := range phases {
 		t.Run(phase, func(t *testing.T) {
 			if phase != paused {
-				long(t)
+				skipLong(t)
 			}
 			ctx := context.Background()
 			cfg := config(t, dbtest.Postgres)
@@ -239,18 +238,18 @@ func TestHungProcess(t *testing.T) {
 			d, err := hung.Start(ctx, root, dbtest.Second, Request{Region: "eu-north-1"})
 			must(t, err)
 			ended := make(chan error, 1)
-			go func() { ended <- hung.round(ctx) }()
+			go func() { ended <- hung.runDue(ctx) }()
 			<-hangs
 			stop := writer(next, "next")
 			d = finish(t, next, d.ID)
-			if d.Status != Completed || place(t, next) != "eu-north-1" {
+			if d.Status != Completed || regionOfTenant(t, next) != "eu-north-1" {
 				t.Errorf("it ended as %+v (%s)", d, d.ReasonText)
 			}
 			close(goOn)
 			<-ended
 			must(t, put(next, "after"))
 			must(t, put(hung, "after, by the one that hung"))
-			allThere(t, next, append(stop(), "after", "after, by the one that hung"))
+			checkAllThere(t, next, append(stop(), "after", "after, by the one that hung"))
 			from, err := next.Stores.At(dbtest.Second, serverRegion)
 			must(t, err)
 			if err := from.Write(ctx, func(tx *db.Tx) error {
@@ -263,8 +262,8 @@ func TestHungProcess(t *testing.T) {
 	}
 }
 
-// TestRollsBack: a move that cannot be completed leaves the tenant as it was, says why, and
-// can be begun again.
+// TestRollsBack: if a move cannot be completed, nothing changes for the tenant, the reason is
+// reported, and the move can be started again.
 func TestRollsBack(t *testing.T) {
 	ctx := context.Background()
 	cfg := config(t, dbtest.SQLite)
@@ -284,21 +283,21 @@ func TestRollsBack(t *testing.T) {
 	stop := writer(s, "meanwhile")
 	d = finish(t, s, d.ID)
 	want := stop()
-	if d.Status != Failed || d.Reason == nil || *d.Reason != fails.Error() || d.Progress.Database != "failed" || d.CompletedAt == nil || place(t, s) != fileRegion {
+	if d.Status != Failed || d.Reason == nil || *d.Reason != fails.Error() || d.Progress.Database != "failed" || d.CompletedAt == nil || regionOfTenant(t, s) != fileRegion {
 		t.Errorf("it ended as %+v", d)
 	}
-	allThere(t, s, want)
-	only(t, s, "", fileRegion)
+	checkAllThere(t, s, want)
+	checkStores(t, s, "", fileRegion)
 	s.reached = nil
 	d, err = s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion})
 	must(t, err)
 	if d = finish(t, s, d.ID); d.Status != Completed {
 		t.Errorf("the second one ended as %+v (%s)", d, d.ReasonText)
 	}
-	allThere(t, s, want)
+	checkAllThere(t, s, want)
 }
 
-// TestGivesUp: a move that is interrupted again and again is rolled back.
+// TestGivesUp: a move that is interrupted too often is rolled back.
 func TestGivesUp(t *testing.T) {
 	fulltest.Only(t)
 	ctx := context.Background()
@@ -310,10 +309,10 @@ func TestGivesUp(t *testing.T) {
 		t.Errorf("it ended as %+v", d)
 	}
 	must(t, put(s, "after"))
-	allThere(t, s, []string{"after"})
+	checkAllThere(t, s, []string{"after"})
 }
 
-// TestForeignDataStays: a move leaves data in the new region alone that no deployment put there.
+// TestForeignDataStays: a move never touches data in the new region that no deployment put there.
 func TestForeignDataStays(t *testing.T) {
 	fulltest.Only(t)
 	ctx := context.Background()
@@ -325,16 +324,16 @@ func TestForeignDataStays(t *testing.T) {
 	if d = finish(t, s, d.ID); d.Status != Completed {
 		t.Errorf("it ended as %+v (%s)", d, d.ReasonText)
 	}
-	allThere(t, s, nil)
-	only(t, s, "", serverRegion, placed(t, s), fileRegion)
+	checkAllThere(t, s, nil)
+	checkStores(t, s, "", serverRegion, storeOfTenant(t, s), fileRegion)
 	for _, store := range []string{serverRegion, fileRegion} {
 		must(t, s.Stores.System().Write(ctx, func(tx *db.Tx) error { _, err := s.Stores.Place(ctx, tx, dbtest.Second, store); return err }))
-		allThere(t, s, nil)
+		checkAllThere(t, s, nil)
 	}
 }
 
-// TestMovesBackAndPurges: what an earlier move kept is replaced by a move back, and what is kept
-// is purged when its time is over; the present store never is.
+// TestMovesBackAndPurges: a move back replaces the data that an earlier move kept. Kept data is
+// purged when its time is over, but never the current store.
 func TestMovesBackAndPurges(t *testing.T) {
 	ctx := context.Background()
 	s := process(t, config(t, dbtest.SQLite), nil)
@@ -349,8 +348,8 @@ func TestMovesBackAndPurges(t *testing.T) {
 	}
 	later := time.Now().UTC().Add(2 * time.Hour)
 	s.Now = func() time.Time { return later }
-	must(t, s.round(ctx))
-	allThere(t, s, []string{"after 0", "after 1", "after 2"})
+	must(t, s.runDue(ctx))
+	checkAllThere(t, s, []string{"after 0", "after 1", "after 2"})
 	page, err := s.List(ctx, root, dbtest.Second, 0, 10)
 	must(t, err)
 	for _, d := range page.Deployments {
@@ -358,10 +357,11 @@ func TestMovesBackAndPurges(t *testing.T) {
 			t.Errorf("the source of %+v is not purged", d)
 		}
 	}
-	only(t, s, "", placed(t, s))
+	checkStores(t, s, "", storeOfTenant(t, s))
 }
 
-// TestStartsEmpty: without its data, a tenant keeps its settings, and its revisions go on.
+// TestStartsEmpty: without its data, a tenant keeps its settings, and its revisions keep
+// increasing.
 func TestStartsEmpty(t *testing.T) {
 	ctx := context.Background()
 	s := process(t, config(t, dbtest.SQLite), nil)
@@ -411,13 +411,13 @@ func TestStopsAndWaits(t *testing.T) {
 	}
 	d, err = s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion, MaintenanceWindow: &window})
 	must(t, err)
-	must(t, s.round(ctx))
+	must(t, s.runDue(ctx))
 	if d, err = s.Get(ctx, root, dbtest.Second, d.ID); err != nil || d.Phase != waiting || d.Progress.Database != "pending" || d.MaintenanceWindow == nil || !d.Estimated.After(window) {
 		t.Errorf("it does not wait: %+v %v", d, err)
 	}
 	_, err = s.Cancel(ctx, root, dbtest.Second, d.ID)
 	must(t, err)
-	if d = finish(t, s, d.ID); d.Status != Failed || place(t, s) != fileRegion {
+	if d = finish(t, s, d.ID); d.Status != Failed || regionOfTenant(t, s) != fileRegion {
 		t.Errorf("it ended as %+v", d)
 	}
 	if _, err = s.Cancel(ctx, root, dbtest.Second, d.ID); !fault.Is(err, fault.Conflict) {
@@ -430,11 +430,11 @@ func TestStopsAndWaits(t *testing.T) {
 	if d = finish(t, s, d.ID); d.Status != Completed {
 		t.Errorf("after the window it ended as %+v (%s)", d, d.ReasonText)
 	}
-	allThere(t, s, nil)
+	checkAllThere(t, s, nil)
 }
 
 // TestOwnRegions: without configured regions, a tenant moves to a part of the deployment's own
-// store, from which it is never cut off by a change of the configuration.
+// store, and a change of the configuration never makes it unreachable.
 func TestOwnRegions(t *testing.T) {
 	for _, home := range []string{dbtest.SQLite, dbtest.Postgres} {
 		t.Run(home, func(t *testing.T) {
@@ -449,10 +449,10 @@ func TestOwnRegions(t *testing.T) {
 			}
 			cfg.Regions = map[string]db.Region{"eu-north-1": {Dir: t.TempDir()}}
 			other := process(t, cfg, nil)
-			allThere(t, other, nil)
+			checkAllThere(t, other, nil)
 			must(t, other.Forget(ctx, dbtest.Second))
 			must(t, other.Stores.DropTenant(ctx, dbtest.Second))
-			only(t, s)
+			checkStores(t, s)
 		})
 	}
 }

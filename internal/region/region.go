@@ -3,10 +3,10 @@
 //	waiting ─► copying ─► catching_up ─► paused ─► switched ─► done ──keep──► source purged
 //	              └───────────┴────────────┴─► rolling_back ─► failed
 //
-// One replica at a time does the work. If it dies before the switch, the next one begins again
-// or rolls back: nothing has happened to the tenant. The switch is one transaction of the
-// system store, which says where the tenant is. After it, the source refuses writes until it is
-// purged, so that a replica that has not heard of the switch loses nothing.
+// One replica at a time does the work. If it dies before the switch, the next one starts again or
+// rolls back; until then nothing has changed for the tenant. The switch is one transaction of the
+// system store, which records the location of the tenant. After the switch, the source refuses
+// writes until it is purged, so a replica that does not know of the switch yet cannot lose any.
 package region
 
 import (
@@ -42,7 +42,7 @@ const (
 	failed      = "failed"
 )
 
-// topic is what the runner is woken by, in the system store.
+// topic is the name of the notification about deployments, in the system store.
 const topic = "deployments"
 
 // Service holds the use cases.
@@ -50,21 +50,21 @@ type Service struct {
 	Stores  *db.Cluster
 	Tenants *tenant.Service
 	Now     func() time.Time
-	// Ticks is the clock that measures how long something takes.
+	// Ticks is the clock that measures durations.
 	Ticks func() time.Time
 	NewID func() string
-	// Host is where tenants are reached that have no domain of their own.
+	// Host is the host name for tenants without a domain of their own.
 	Host string
 	// Keep is how long the source is kept after a move.
 	Keep   time.Duration
 	Logger *slog.Logger
 
-	// reached is called when a move reaches a phase; an error ends the process's part in it at
-	// once, as a kill does. For tests.
+	// reached is called when a move reaches a phase. An error ends the work at once, like a kill.
+	// For tests only.
 	reached func(phase string) error
 }
 
-// Request says where a tenant is to move.
+// Request is a request to move a tenant.
 type Request struct {
 	Region            string     `json:"region" enum:"us-east-1,us-west-2,ca-central-1,eu-west-1,eu-central-1,eu-north-1,ap-southeast-1,ap-northeast-1,ap-south-1" doc:"The region to move to. If the deployment has regions, it must be one of them."`
 	MigrateData       *bool      `json:"migrate_data,omitempty" doc:"true (default): the tenant's data moves along. false: the tenant starts empty in the new region, without people, keys, controls and logs, and its old data is purged later."`
@@ -123,7 +123,7 @@ type Page struct {
 	Total       int64        `json:"total" doc:"Total number."`
 }
 
-// show fills in what is derived.
+// show returns the deployment with its derived fields.
 func (d Deployment) show(now time.Time) Deployment {
 	d.Status = InProgress
 	d.Progress = Parts{"in_progress", "pending", "pending"}
@@ -156,7 +156,8 @@ func (d Deployment) show(now time.Time) Deployment {
 	return d
 }
 
-// Start begins to move a tenant. For platform administrators only.
+// Start starts the move of a tenant. Only platform administrators may call it. Faults: Forbidden,
+// Invalid for a region that is not served, Conflict if the tenant is being moved already.
 func (s *Service) Start(ctx context.Context, sc scope.Scope, id scope.TenantID, in Request) (Deployment, error) {
 	if !sc.Platform {
 		return Deployment{}, fault.New(fault.Forbidden, "permission_denied", "only a platform administrator can move a tenant")
@@ -199,12 +200,12 @@ func (s *Service) Start(ctx context.Context, sc scope.Scope, id scope.TenantID, 
 	return d.show(now), nil
 }
 
-// add stores a new deployment, unless the tenant is there already or on its way.
+// add stores a new deployment. Fault: Conflict if the tenant is being moved already.
 func (s *Service) add(ctx context.Context, tx *db.Tx, d *Deployment) error {
 	if err := tx.Lock(ctx, topic); err != nil {
 		return err
 	}
-	open, err := openOf(ctx, tx, d.Tenant)
+	open, err := selectOpenOf(ctx, tx, d.Tenant)
 	switch {
 	case err == nil && open.ID == d.ID: // this transaction runs again
 		return nil
@@ -225,7 +226,7 @@ func (s *Service) add(ctx context.Context, tx *db.Tx, d *Deployment) error {
 	return tx.Notify(ctx, topic)
 }
 
-// Get reads a deployment.
+// Get returns a deployment. Fault: NotFound.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id scope.TenantID, deployment string) (Deployment, error) {
 	if err := s.Tenants.Visible(ctx, sc, id); err != nil {
 		return Deployment{}, err
@@ -241,7 +242,7 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id scope.TenantID, de
 	return d.show(s.Now()), err
 }
 
-// List reads a page of a tenant's deployments.
+// List returns a page of a tenant's deployments, newest first.
 func (s *Service) List(ctx context.Context, sc scope.Scope, id scope.TenantID, skip, limit int) (Page, error) {
 	if err := s.Tenants.Visible(ctx, sc, id); err != nil {
 		return Page{}, err
@@ -257,7 +258,8 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, id scope.TenantID, s
 	return p, err
 }
 
-// Cancel ends a deployment that has not come to the switch: the tenant stays where it is.
+// Cancel ends a deployment that has not reached the switch. The tenant stays where it is. Only
+// platform administrators may call it. Faults: Forbidden, NotFound, Conflict if it is too late.
 func (s *Service) Cancel(ctx context.Context, sc scope.Scope, id scope.TenantID, deployment string) (Deployment, error) {
 	d, err := s.Get(ctx, sc, id, deployment)
 	if err != nil {
@@ -282,13 +284,13 @@ func (s *Service) Cancel(ctx context.Context, sc scope.Scope, id scope.TenantID,
 	return s.Get(ctx, sc, id, d.ID)
 }
 
-// Forget ends a tenant's deployments; what they left is dropped with the tenant. It is one of
+// Forget ends a tenant's deployments. Their copies are dropped with the tenant. It is one of
 // tenant.Service.OnPurge.
 func (s *Service) Forget(ctx context.Context, id scope.TenantID) error {
-	return s.Stores.System().Write(ctx, func(tx *db.Tx) error { return disown(ctx, tx, id) })
+	return s.Stores.System().Write(ctx, func(tx *db.Tx) error { return endDeployments(ctx, tx, id) })
 }
 
-// record writes an entry to the tenant's log.
+// record writes an entry to the tenant's audit log.
 func (s *Service) record(ctx context.Context, tx *db.Tx, d Deployment, kind string, at time.Time, changes map[string]any) error {
 	changes["deployment_id"] = d.ID
 	sc := scope.Scope{Tenant: d.Tenant, Actor: d.Actor, RequestID: d.RequestID}

@@ -23,7 +23,7 @@ func insert(ctx context.Context, tx *db.Tx, d Deployment) error {
 	return err
 }
 
-func openOf(ctx context.Context, tx *db.Tx, id scope.TenantID) (Deployment, error) {
+func selectOpenOf(ctx context.Context, tx *db.Tx, id scope.TenantID) (Deployment, error) {
 	return db.One[Deployment](ctx, tx, `SELECT `+columns+` FROM deployments WHERE tenant = $1 AND completed_at IS NULL`, id)
 }
 
@@ -31,8 +31,9 @@ func find(ctx context.Context, tx *db.Tx, id scope.TenantID, deployment string) 
 	return db.One[Deployment](ctx, tx, `SELECT `+columns+` FROM deployments WHERE tenant = $1 AND id = $2`, id, deployment)
 }
 
-// disown takes a tenant's deployments away from whoever works on them.
-func disown(ctx context.Context, tx *db.Tx, id scope.TenantID) error {
+// endDeployments ends a tenant's deployments, and takes them away from the process that works on
+// them.
+func endDeployments(ctx context.Context, tx *db.Tx, id scope.TenantID) error {
 	token, err := tx.Bump(ctx, tokens)
 	if err != nil {
 		return err
@@ -41,7 +42,7 @@ func disown(ctx context.Context, tx *db.Tx, id scope.TenantID) error {
 	return err
 }
 
-// tokens is the revision that new tokens are taken from.
+// tokens is the name of the revision from which tokens are taken.
 const tokens = "deployments.token"
 
 func page(ctx context.Context, tx *db.Tx, id scope.TenantID, skip, limit int) (p Page, err error) {
@@ -52,13 +53,13 @@ func page(ctx context.Context, tx *db.Tx, id scope.TenantID, skip, limit int) (p
 	return p, err
 }
 
-// open lists the deployments that have not ended.
-func open(ctx context.Context, tx *db.Tx) ([]Deployment, error) {
+// selectOpen lists the deployments that have not ended.
+func selectOpen(ctx context.Context, tx *db.Tx) ([]Deployment, error) {
 	return db.All[Deployment](ctx, tx, `SELECT `+columns+` FROM deployments WHERE completed_at IS NULL ORDER BY begins_at, id`)
 }
 
-// kept lists those whose source is no longer to be kept.
-func kept(ctx context.Context, tx *db.Tx, now time.Time) ([]Deployment, error) {
+// selectUnkept lists the complete deployments whose source is no longer kept.
+func selectUnkept(ctx context.Context, tx *db.Tx, now time.Time) ([]Deployment, error) {
 	return db.All[Deployment](ctx, tx, `SELECT `+columns+` FROM deployments WHERE phase = 'done' AND purged_at IS NULL AND keep_until <= $1 ORDER BY keep_until`, now)
 }
 
@@ -70,9 +71,9 @@ func regionOf(ctx context.Context, tx *db.Tx, id scope.TenantID) (string, error)
 	return db.One[string](ctx, tx, `SELECT region FROM tenants WHERE id = $1`, id)
 }
 
-// take makes this process the one that works on d, as long as nobody else has taken it since
-// d was read.
-func (s *Service) take(ctx context.Context, read Deployment, phase string) (Deployment, error) {
+// claim makes this process the owner of a deployment. It returns ErrLost if another process has
+// claimed it since it was read.
+func (s *Service) claim(ctx context.Context, read Deployment, phase string) (Deployment, error) {
 	d := read
 	err := s.Stores.System().Write(ctx, func(tx *db.Tx) error {
 		d = read
@@ -111,8 +112,9 @@ func (s *Service) take(ctx context.Context, read Deployment, phase string) (Depl
 	return d, err
 }
 
-// note writes what has changed of a deployment that is still this process's, and in the phase.
-func (s *Service) note(ctx context.Context, d *Deployment, next string) error {
+// saveProgress stores the progress and phase of a deployment. It returns ErrLost if this process no
+// longer owns it.
+func (s *Service) saveProgress(ctx context.Context, d *Deployment, next string) error {
 	return s.Stores.System().Write(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE deployments SET phase = $4, rows_total = $5, rows_done = $6, changes = $7 WHERE id = $1 AND token = $2 AND phase = $3`,
 			d.ID, d.Token, d.Phase, next, d.RowsTotal, d.RowsCopied, d.ChangesCopied)
@@ -123,8 +125,8 @@ func (s *Service) note(ctx context.Context, d *Deployment, next string) error {
 	})
 }
 
-// place is the switch: the tenant is in the target from the commit on.
-func (s *Service) place(ctx context.Context, d *Deployment, pause time.Duration) error {
+// switchStore commits the switch: from then on, the tenant is in the target.
+func (s *Service) switchStore(ctx context.Context, d *Deployment, pause time.Duration) error {
 	now := db.Stamp(s.Now())
 	d.SwitchedAt = &now
 	return s.Stores.System().Write(ctx, func(tx *db.Tx) error {
@@ -156,9 +158,9 @@ func (s *Service) place(ctx context.Context, d *Deployment, pause time.Duration)
 	})
 }
 
-// giveUp has a deployment rolled back that is still this process's and has not switched. It
-// reports false if that is not so.
-func (s *Service) giveUp(ctx context.Context, d Deployment, reason string) (bool, error) {
+// requestRollBack marks a deployment for rollback. It returns false if this process no longer owns
+// it, or if it has switched.
+func (s *Service) requestRollBack(ctx context.Context, d Deployment, reason string) (bool, error) {
 	var n int64
 	err := s.Stores.System().Write(ctx, func(tx *db.Tx) (err error) {
 		n, err = tx.Exec(ctx, `UPDATE deployments SET phase = 'rolling_back', reason = $3 WHERE id = $1 AND token = $2 AND phase IN ('copying', 'catching_up', 'paused')`, d.ID, d.Token, reason)
@@ -167,8 +169,8 @@ func (s *Service) giveUp(ctx context.Context, d Deployment, reason string) (bool
 	return n == 1, err
 }
 
-// end writes the end of a deployment.
-func (s *Service) end(ctx context.Context, d Deployment, phase string) error {
+// finish stores the end of a deployment.
+func (s *Service) finish(ctx context.Context, d Deployment, phase string) error {
 	return s.Stores.System().Write(ctx, func(tx *db.Tx) error {
 		now := db.Stamp(s.Now())
 		var until *time.Time
@@ -190,23 +192,23 @@ func (s *Service) end(ctx context.Context, d Deployment, phase string) error {
 	})
 }
 
-func (s *Service) purged(ctx context.Context, d Deployment) error {
+func (s *Service) markPurged(ctx context.Context, d Deployment) error {
 	return s.Stores.System().Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `UPDATE deployments SET purged_at = $2 WHERE id = $1`, d.ID, s.Now())
 		return err
 	})
 }
 
-// knows reports whether the target of an attempt is still named: as the tenant's store, or by a
-// deployment that will drop it.
-func knows(ctx context.Context, tx *db.Tx, d Deployment) (bool, error) {
+// isTargetNamed reports whether the target of an attempt is still in use: as the tenant's store, or
+// by a deployment that will drop it.
+func isTargetNamed(ctx context.Context, tx *db.Tx, d Deployment) (bool, error) {
 	n, err := db.One[int64](ctx, tx, `SELECT (SELECT count(*) FROM tenants WHERE id = $1 AND store = $2 AND status <> 'purging')
 		+ (SELECT count(*) FROM deployments WHERE id = $3 AND target = $2 AND phase NOT IN ('failed', 'done'))`, d.Tenant, d.Target, d.ID)
 	return n > 0, err
 }
 
-// swept writes that nothing of earlier attempts is left.
-func (s *Service) swept(ctx context.Context, d Deployment) error {
+// clearLeftovers records that the copies of earlier attempts were dropped.
+func (s *Service) clearLeftovers(ctx context.Context, d Deployment) error {
 	return s.Stores.System().Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `UPDATE deployments SET leftovers = '' WHERE id = $1 AND leftovers = $2`, d.ID, d.Leftovers)
 		return err

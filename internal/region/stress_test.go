@@ -18,12 +18,11 @@ import (
 // otherFiles is a second region of files.
 const otherFiles = "us-east-1"
 
-// busy is how often in a row a store may be too busy with the other tests of this machine to
-// answer in time.
+// busy is how often in a row a store may be too slow because of other tests on this machine.
 const busy = 5
 
-// patiently repeats what a client repeats: requests that a busy store does not answer in time.
-// It does not repeat what fails for another reason, such as a move that takes too long.
+// patiently repeats requests that a busy store did not answer in time, as a client would. It does
+// not repeat other failures, such as a move that takes too long.
 func patiently(f func() error) error {
 	for try := 1; ; try++ {
 		err := f()
@@ -33,14 +32,14 @@ func patiently(f func() error) error {
 	}
 }
 
-// TestMovesToAndFro: a tenant moves between stores that had it before, again and again, while
-// many read and write. Nobody sees an error, and nothing that was acknowledged is lost.
+// TestMovesToAndFro: a tenant moves repeatedly between stores that had it before, during many reads
+// and writes. No caller sees an error, and no acknowledged write is lost.
 func TestMovesToAndFro(t *testing.T) {
 	fulltest.Only(t)
 	for _, home := range []string{dbtest.SQLite, dbtest.Postgres} {
 		t.Run(home, func(t *testing.T) {
 			if home != dbtest.SQLite {
-				long(t)
+				skipLong(t)
 			}
 			ctx := context.Background()
 			cfg := config(t, home)
@@ -85,7 +84,7 @@ func TestMovesToAndFro(t *testing.T) {
 			stop := sync.OnceFunc(func() { end.Store(true); running.Wait() })
 			defer stop()
 			route := []string{otherFiles, serverRegion, fileRegion}
-			if !testing.Short() { // the way to stores that had it before
+			if !testing.Short() { // also move to stores that had the tenant before
 				route = append(route, route...)
 			}
 			for _, to := range route {
@@ -93,7 +92,7 @@ func TestMovesToAndFro(t *testing.T) {
 				must(t, err)
 				began := time.Now()
 				d = finish(t, s, d.ID)
-				if d.Status != Completed || place(t, s) == "" {
+				if d.Status != Completed || regionOfTenant(t, s) == "" {
 					t.Errorf("to %s it ended as %+v (%s)", to, d, d.ReasonText)
 				}
 				t.Logf("to %s in %s: %d changes, a pause of %d ms", to, time.Since(began), d.ChangesCopied, d.WritePauseMS)
@@ -102,7 +101,7 @@ func TestMovesToAndFro(t *testing.T) {
 				}
 			}
 			stop()
-			allThere(t, s, want)
+			checkAllThere(t, s, want)
 		})
 	}
 }

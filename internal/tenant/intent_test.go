@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// killed runs f on a service that dies at its n-th pause, and reports whether
-// it came that far. What it had not committed is rolled back, as by a kill.
+// killed runs f on a service that dies at its n-th pause, and reports whether it got that far. Open
+// transactions are rolled back, as by a kill.
 func killed(c *db.Cluster, n int, f func(s *Service)) (died bool) {
 	s := service(c)
 	s.between = func() {
@@ -28,7 +28,7 @@ func killed(c *db.Cluster, n int, f func(s *Service)) (died bool) {
 	return false
 }
 
-// told counts the entries on a tenant of one type in a log.
+// told counts the audit entries of one type about a tenant.
 func told(t *testing.T, c *db.Cluster, home, id scope.TenantID, kind string) (n int64) {
 	t.Helper()
 	err := c.Read(context.Background(), home, func(tx *db.Tx) (err error) {
@@ -41,8 +41,8 @@ func told(t *testing.T, c *db.Cluster, home, id scope.TenantID, kind string) (n 
 	return n
 }
 
-// TestKilledBetweenCommits: a server may die between the commit of a tenant's
-// record and that of its log: the next one makes both agree, once.
+// TestKilledBetweenCommits: if a server dies between the commits of a tenant's record and its log,
+// the next server completes the change once.
 func TestKilledBetweenCommits(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s := context.Background(), service(c)
@@ -101,7 +101,7 @@ func TestKilledBetweenCommits(t *testing.T) {
 				t.Errorf("purged %s, and its store opens: %v", what, err)
 			}
 		}
-		// What went well is told once, and nothing is left of it.
+		// A complete change has one entry and leaves no intent.
 		a, err := s.Create(ctx, root, Draft{Name: "Well"})
 		if err == nil {
 			_, err = s.Update(ctx, root, a.ID, Change{Name: patch.Set("Better")})

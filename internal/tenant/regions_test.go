@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-// TestLoadRegions: what names stores is read from text or a file; all else is refused, and no
-// error shows a password.
+// TestLoadRegions: the stores of regions are read from JSON or a file. Anything else is refused,
+// and no error shows a password.
 func TestLoadRegions(t *testing.T) {
 	want := map[string]db.Region{"us-east-1": {Dir: "/data/us"}, "eu-west-1": {URL: "postgres://gh:hunter2@db/eu"}}
 	good := `{"us-east-1": "/data/us", "eu-west-1": "postgres://gh:hunter2@db/eu"}`

@@ -21,8 +21,8 @@ var (
 	own  = scope.Scope{Tenant: dbtest.Second, Actor: scope.Actor{Kind: scope.Person, ID: "2", Name: "own"}}
 )
 
-// probes are what the tests limit: rows of the alerts' own kind of table, under
-// a type of their own.
+// probes are the limited objects of these tests: rows of the alerts table, with a type of their
+// own.
 func addProbe(ctx context.Context, tx *db.Tx) error {
 	_, err := tx.Exec(ctx, `INSERT INTO settings (name, value) SELECT 'probe' || CAST(count(*) AS TEXT), '1' FROM settings WHERE name LIKE 'probe%'`)
 	return err
@@ -90,7 +90,7 @@ func TestLifeOfATenant(t *testing.T) {
 	})
 }
 
-// lives deletes a tenant twice over, and sees that its id is never given again.
+// lives deletes a tenant twice, and checks that its id is never used again.
 func lives(ctx context.Context, t *testing.T, s *Service, c *db.Cluster, id scope.TenantID) {
 	t.Helper()
 	var purged []scope.TenantID
@@ -135,7 +135,7 @@ func lives(ctx context.Context, t *testing.T, s *Service, c *db.Cluster, id scop
 	}
 }
 
-// TestForeign: nobody but a platform administrator learns anything of another tenant.
+// TestForeign: only platform administrators learn anything about other tenants.
 func TestForeign(t *testing.T) {
 	c := dbtest.Open(t, dbtest.SQLite)
 	ctx, s := context.Background(), service(c)
@@ -160,7 +160,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestLimitHoldsInParallel: of 50 creates at once, a limit of 10 lets 10 through.
+// TestLimitHoldsInParallel: of 50 concurrent creates with a limit of 10, 10 succeed.
 func TestLimitHoldsInParallel(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s := context.Background(), service(c)
@@ -202,7 +202,7 @@ func TestLimitHoldsInParallel(t *testing.T) {
 	})
 }
 
-// alerts follows the two alerts of a full limit down again.
+// alerts checks both alerts of a limit while the usage falls.
 func alerts(ctx context.Context, t *testing.T, s *Service, store *db.DB) {
 	t.Helper()
 	open := func() string {

@@ -65,7 +65,7 @@ type Tenant struct {
 	DeletedAt    *time.Time     `json:"deleted_at,omitempty" db:"deleted_at" doc:"When the tenant was deleted."`
 	Settings     Settings       `json:"settings" db:"settings" doc:"Limits and features of the tenant."`
 	// Vendor is the embedding vendor who created the tenant. Attempt is set until the tenant is
-	// complete (Found).
+	// complete (Begin).
 	Vendor  string `json:"-" db:"vendor"`
 	Attempt string `json:"-" db:"attempt"`
 	Limits  *Usage `json:"limits,omitempty" db:"-" doc:"Usage of the limits; absent in lists."`

@@ -88,7 +88,7 @@ func TestDueAlerts(t *testing.T) {
 	}
 }
 
-// TestWhoMayChange is the table of who changes what.
+// TestWhoMayChange is the table of who may change what.
 func TestWhoMayChange(t *testing.T) {
 	now := time.Unix(1e9, 0).UTC()
 	own := scope.Scope{Tenant: "acme"}
@@ -126,7 +126,7 @@ func TestWhoMayChange(t *testing.T) {
 	}
 }
 
-// TestEveryOffenceOfATenant: a refusal names all that is wrong.
+// TestEveryOffenceOfATenant: a refusal names every error.
 func TestEveryOffenceOfATenant(t *testing.T) {
 	odd := Settings{"max_users": -1, FourEyesSetting: "yes"}
 	_, made := (&Service{Now: time.Now}).draft(Draft{Name: " ", Domain: "not a domain", CustomDomain: "-", Settings: odd})
@@ -153,8 +153,8 @@ func TestEveryOffenceOfATenant(t *testing.T) {
 	}
 }
 
-// TestUnknownSettings: a member that nobody reads is refused, unless it begins
-// with x- or was stored before with the same value.
+// TestUnknownSettings: an unknown member is refused, unless it begins with x- or is already stored
+// with the same value.
 func TestUnknownSettings(t *testing.T) {
 	stored := Settings{"theme": map[string]any{"dark": true}, "replay": map[string]any{"hours": 3.0, "depth": 1.0}}
 	for name, c := range map[string]struct {

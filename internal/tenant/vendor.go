@@ -10,10 +10,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Found begins a tenant that a vendor creates in several steps. Until Complete, no list contains it
-// and nobody can find it. Discard removes it. admit runs in the transaction of the record and may
-// refuse it.
-func (s *Service) Found(ctx context.Context, sc scope.Scope, d Draft, vendor, attempt string, admit func(ctx context.Context, tx *db.Tx, t Tenant) error) (Tenant, error) {
+// Begin starts to create a tenant for a vendor in several steps. Until Complete, the tenant is
+// invisible. Discard removes it. admit runs in the transaction of the record and may refuse it.
+func (s *Service) Begin(ctx context.Context, sc scope.Scope, d Draft, vendor, attempt string, admit func(ctx context.Context, tx *db.Tx, t Tenant) error) (Tenant, error) {
 	t, err := s.draft(d)
 	if err != nil {
 		return Tenant{}, err

@@ -183,7 +183,7 @@ func (s *Service) provision(ctx context.Context, sc scope.Scope, p *provisioning
 		return Provisioned{}, err
 	}
 	var out Provisioned
-	t, err := s.Tenants.Found(ctx, within(sc, scope.DefaultTenant), req.draft(), p.Vendor, p.Attempt, func(ctx context.Context, tx *db.Tx, t tenant.Tenant) error {
+	t, err := s.Tenants.Begin(ctx, within(sc, scope.DefaultTenant), req.draft(), p.Vendor, p.Attempt, func(ctx context.Context, tx *db.Tx, t tenant.Tenant) error {
 		if err := admit(ctx, tx, v); err != nil {
 			return err
 		}

@@ -2,8 +2,8 @@ package worker
 
 import "golang.org/x/sys/unix"
 
-// backstop limits the private writable memory of this process in the kernel, for an
-// allocation that the watcher would notice too late.
+// backstop makes the kernel limit the private writable memory of this process, in case one large
+// allocation is faster than watchMemory.
 func backstop(memory int64) {
 	limit := uint64(memory) * 2
 	// If the kernel refuses, the watcher still enforces the limit.

@@ -13,24 +13,23 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// opTest runs the test cases of a control.
+// opTest is the operation that runs the test cases of a control.
 const opTest = "test"
 
-// TestRequest is a control and the cases to run against it.
+// TestRequest is a control with its test cases.
 type TestRequest struct {
 	Name, Source string
 	// Libraries are what the source may import.
 	Libraries []lang.Library
 	Cases     []suite.TestCase
-	// Data is called, in this process, where the control reads something below
-	// data that not every case sets; nil is none.
+	// Data provides what the control reads below data and a case does not set; nil provides
+	// nothing. It is called in this process.
 	Data func(ctx context.Context) (rego.DataSource, error)
 }
 
-// Test runs test cases against a control. Of data the child gets what the
-// control refers to. Besides the faults of Validate and of Data, a source that
-// does not compile is Invalid "invalid_policy", and one that reads too much of
-// data Invalid "evaluation_limit".
+// Test runs test cases against a control. The child gets only the data that the control refers to.
+// Faults: those of Validate and of r.Data, Invalid "invalid_policy" if the source does not compile,
+// Invalid "evaluation_limit" if it reads too much data.
 func (p *Pool) Test(ctx context.Context, tenant scope.TenantID, r TestRequest) ([]suite.TestResult, error) {
 	req := request{Op: opTest, Name: r.Name, Source: r.Source, Cases: r.Cases, Libraries: r.Libraries}
 	rep, err := p.call(ctx, tenant, p.cfg.TestDeadline, req)
@@ -44,7 +43,7 @@ func (p *Pool) Test(ctx context.Context, tenant scope.TenantID, r TestRequest) (
 		return nil, err
 	}
 	if len(rep.Issues) > 0 {
-		return nil, uncompiled(rep.Issues)
+		return nil, notCompiled(rep.Issues)
 	}
 	if rep.Tests == nil {
 		rep.Tests = []suite.TestResult{}
@@ -52,7 +51,7 @@ func (p *Pool) Test(ctx context.Context, tenant scope.TenantID, r TestRequest) (
 	return rep.Tests, nil
 }
 
-// data is the values at paths below data.
+// data returns the values at paths below data, as JSON.
 func (r TestRequest) data(ctx context.Context, paths [][]string) (json.RawMessage, error) {
 	var src rego.DataSource
 	if r.Data != nil {
@@ -80,11 +79,11 @@ func (c *child) test(ctx context.Context, req request) reply {
 		}
 		data = rego.Object(v)
 	}
-	return reply{Tests: suite.RunTests(ctx, control, req.Cases, data, rego.Limits{Now: time.Now(), Clock: processorClock, Caught: c.note}, time.Now)}
+	return reply{Tests: suite.RunTests(ctx, control, req.Cases, data, rego.Limits{Now: time.Now(), Clock: processorClock, Caught: c.addPanic}, time.Now)}
 }
 
-// processorClock runs while this process does, so that the deadline of a case is not
-// used up by what else the machine does.
+// processorClock counts the processor time of this process, so that a busy machine does not use up
+// the deadline of a case.
 func processorClock() time.Time {
 	spent, counted := processorTime(os.Getpid())
 	if !counted {

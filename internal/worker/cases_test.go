@@ -16,8 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// TestCasesWithData: a control under test sees of data what it refers to, unless
-// a case sets it.
+// TestCasesWithData: a control under test sees the data that it refers to, unless a case sets it.
 func TestCasesWithData(t *testing.T) {
 	p := pool(t)
 	data, calls := &asked{DataSource: rego.Object(object(t, `{"resources":{"7":{"owner":"ada"},"8":{"owner":"bob"}},"pip":{"hr":{"x":1}}}`))}, 0
@@ -64,8 +63,8 @@ func TestCasesWithData(t *testing.T) {
 	}
 }
 
-// TestCasesWithMuchData: over 100 000 resources a control is tested in its time
-// and memory, or the answer says why not: on a busy machine it may be either.
+// TestCasesWithMuchData: a control that reads data of over 100,000 resources is tested within its
+// limits, or the error names the limit. On a busy machine it may be either.
 func TestCasesWithMuchData(t *testing.T) {
 	fulltest.Only(t)
 	p := pool(t)

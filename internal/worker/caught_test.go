@@ -26,8 +26,8 @@ func breakMD5() {
 	})
 }
 
-// TestPanicsOfChildren: what a child recovers is logged with its stack and counted
-// by the server, whatever the child was asked for; without what it was about.
+// TestPanicsOfChildren: for each operation, the server logs and counts the panics that a child
+// recovers, with their stacks, but without request data.
 func TestPanicsOfChildren(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -77,10 +77,10 @@ func TestPanicsOfChildren(t *testing.T) {
 	}
 }
 
-// TestPanicOfTheChild: a fault of the child itself is an answer, and is told.
+// TestPanicOfTheChild: a panic of the child itself is returned as an error, and is reported.
 func TestPanicOfTheChild(t *testing.T) {
 	c := &child{}
-	rep := c.answer(func() (rep reply) {
+	rep := c.withPanics(func() (rep reply) {
 		defer func() {
 			if p := recover(); p != nil {
 				rep = c.panicReply(p)
@@ -91,17 +91,16 @@ func TestPanicOfTheChild(t *testing.T) {
 	if rep.Error == "" || strings.Contains(rep.Error, "hidden") || len(rep.Caught) != 1 || rep.Caught[0].What != "string" || rep.Caught[0].Stack == "" || c.caught != nil {
 		t.Errorf("%+v", rep)
 	}
-	// A request of no kind that it knows, with what no operation takes, panics nowhere.
-	if rep := c.answer(c.serve(t.Context(), request{Op: "nothing"})); len(rep.Caught) != 0 {
+	// An unknown operation must not panic.
+	if rep := c.withPanics(c.serve(t.Context(), request{Op: "nothing"})); len(rep.Caught) != 0 {
 		t.Errorf("%+v", rep)
 	}
 }
 
-// TestPanicsOfChecks: a panic of OPA's parser or compiler is an issue of the answer,
-// and is told beside it.
+// TestPanicsOfChecks: a panic of OPA's parser or compiler is returned as an issue, and is reported.
 func TestPanicsOfChecks(t *testing.T) {
 	own := ast.CryptoMd5.Decl
-	ast.CryptoMd5.Decl = nil // OPA's compiler panics where it is called
+	ast.CryptoMd5.Decl = nil // OPA's compiler panics when a control calls it
 	t.Cleanup(func() { ast.CryptoMd5.Decl = own })
 	const source = "package m\n\nallow if crypto.md5(input.user.id) == \"x\"\n"
 	for op, req := range map[string]request{
@@ -110,7 +109,7 @@ func TestPanicsOfChecks(t *testing.T) {
 	} {
 		req.Op = op
 		c := &child{}
-		rep := c.answer(c.serve(t.Context(), req))
+		rep := c.withPanics(c.serve(t.Context(), req))
 		if len(rep.Caught) == 0 || rep.Caught[0].Stack == "" || rep.Error != "" {
 			t.Errorf("%s: %+v", op, rep)
 		}

@@ -15,9 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// Main is the child's loop: it answers requests until its input ends. memory
-// is the cap in bytes on what this process holds; over it the process exits
-// with a code that the parent reads as "over memory".
+// Main runs a child: it answers requests until its input ends. memory is the memory limit of the
+// process, in bytes. If it is exceeded, the process exits with exitMemory.
 func Main(ctx context.Context, in io.Reader, out io.Writer, memory int64) error {
 	debug.SetMemoryLimit(memory * 3 / 4)
 	backstop(memory)
@@ -44,18 +43,18 @@ func Main(ctx context.Context, in io.Reader, out io.Writer, memory int64) error 
 			}
 			return nil
 		}
-		if err := writeFrame(out, c.answer(c.serve(ctx, req))); err != nil {
+		if err := writeFrame(out, c.withPanics(c.serve(ctx, req))); err != nil {
 			return fmt.Errorf("write reply: %w", err)
 		}
 	}
 }
 
-// child keeps between requests what is costly to make: the prepared linter (a
-// third of a second) and the last controls that were simulated.
+// child caches what is slow to create: the linter (a third of a second) and the controls of recent
+// simulations.
 type child struct {
 	linter   *lang.Linter
 	controls map[[sha256.Size]byte]*rego.Control
-	caught   []caught // of the request at hand
+	caught   []caught // recovered during the current request
 }
 
 func (c *child) serve(ctx context.Context, req request) (rep reply) {
@@ -109,8 +108,8 @@ func (c *child) lint(ctx context.Context, req request) reply {
 	return reply{Issues: issues}
 }
 
-// watchMemory ends the process when what the Go runtime holds passes the cap.
-// It is the child that looks, so that no platform needs a process table.
+// watchMemory ends the process if the Go runtime holds more memory than the limit. The child checks
+// itself, because not every platform has a process table.
 func watchMemory(ctx context.Context, limit int64) {
 	samples := []metrics.Sample{
 		{Name: "/memory/classes/total:bytes"},

@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processorTime is how long the threads of a process have run so far, all together.
-// It says false when the process is gone.
+// processorTime returns the processor time of all threads of a process. It returns false if the
+// process has ended.
 func processorTime(pid int) (time.Duration, bool) {
-	// The clock of another process, as the C library's clock_getcpuclockid builds its
-	// number: the inverted process id, and 2 for what the scheduler counted.
+	// The id of another process's clock, computed as in clock_getcpuclockid of the C library: the
+	// inverted process id, and 2 for CPUCLOCK_SCHED.
 	clock := int32(^pid<<3 | 2)
 	var spent unix.Timespec
 	if err := unix.ClockGettime(clock, &spent); err != nil {

@@ -4,5 +4,5 @@ package worker
 
 import "time"
 
-// processorTime has no portable form: limits are wall time here.
+// processorTime is not implemented on this system. Limits count wall time.
 func processorTime(int) (time.Duration, bool) { return 0, false }

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// detach keeps a terminal's Ctrl-C from the child (its parent ends it) and
-// makes it end with its parent, however that dies.
+// detach moves the child to its own process group, so that it ignores Ctrl-C, and makes the kernel
+// kill it when the parent ends.
 func detach(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

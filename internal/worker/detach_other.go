@@ -4,5 +4,5 @@ package worker
 
 import "os/exec"
 
-// detach has nothing to do: a child ends when its input does.
+// detach does nothing on this system. A child ends when its input ends.
 func detach(*exec.Cmd) {}

@@ -14,31 +14,31 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Config is what a pool needs.
+// Config configures a pool.
 type Config struct {
 	// Command starts a child: the program and its arguments.
 	Command []string
-	// Size is how many children run at most; PerTenant how many of them one
-	// tenant may keep busy.
+	// Size is the maximum number of children. PerTenant is how many of them one tenant may use at
+	// once.
 	Size, PerTenant int
-	// Queue is how many calls of one tenant may wait; more are answered 429.
+	// Queue is how many calls of one tenant may wait. Further calls are refused with 429.
 	Queue int
-	// Memory is the cap of one child in bytes.
+	// Memory is the memory limit of a child, in bytes.
 	Memory int64
-	// ValidateDeadline, LintDeadline and TestDeadline bound one call, in processor time.
+	// ValidateDeadline, LintDeadline and TestDeadline limit the processor time of one call.
 	ValidateDeadline, LintDeadline, TestDeadline time.Duration
-	// ModulesDeadline bounds a run of Rego tests.
+	// ModulesDeadline limits the processor time of a run of Rego tests.
 	ModulesDeadline time.Duration
-	// SimulateDeadline bounds one simulation (specification: 30 s a request).
+	// SimulateDeadline limits the duration of a simulation, including the wait for a child.
 	SimulateDeadline time.Duration
-	// Idle is how long an unused child is kept.
+	// Idle is how long an idle child is kept.
 	Idle   time.Duration
 	Logger *slog.Logger
-	// Panics is told of what children recover.
+	// Panics counts and logs the panics that children recovered.
 	Panics *fault.Panics
 }
 
-// Defaults gives the shipped limits for the given command.
+// Defaults returns the default configuration for the given command.
 func Defaults(command ...string) Config {
 	return Config{
 		Command: command, Size: 3, PerTenant: perTenant(runtime.GOMAXPROCS(0)), Queue: 16, Memory: childMemory,
@@ -49,19 +49,18 @@ func Defaults(command ...string) Config {
 	}
 }
 
-// perTenant is how many children one tenant may keep busy on a machine of so many
-// processors: two, but one fewer than there are processors, so that decisions
-// find a free one. To step back is not enough: a thread that wakes up waits for
-// the end of the slice of whoever runs, however low its priority, and a slice is
-// longer than a decision takes.
+// perTenant returns how many children one tenant may use at once: two, but at least one processor
+// stays free for decisions. A low priority of children is not enough: a thread that wakes up waits
+// for the time slice of the running thread, whatever its priority, and a slice is longer than a
+// decision.
 func perTenant(processors int) int { return max(1, min(2, processors-1)) }
 
-// Pool hands requests to children, at most Size at once.
+// Pool sends requests to children. At most Size of them run at once.
 type Pool struct {
 	cfg   Config
 	slots chan struct{}
-	// long are the slots for calls that may take long: one fewer than there are, so
-	// that a control is always checked soon, whatever other tenants try out.
+	// long limits the calls that may take long. One slot stays free for checks of controls, so that
+	// they never wait for such calls of other tenants.
 	long chan struct{}
 
 	mu      sync.Mutex
@@ -72,22 +71,21 @@ type Pool struct {
 	replays *replays
 }
 
-// share is what one tenant uses of the pool.
+// share is one tenant's share of the pool.
 type share struct {
 	slots   chan struct{}
 	waiting int
 }
 
-// NewPool makes a pool; children start when they are first needed.
+// NewPool returns a pool. It starts children when they are needed.
 func NewPool(cfg Config) *Pool {
 	return &Pool{cfg: cfg, slots: make(chan struct{}, cfg.Size), long: make(chan struct{}, max(1, cfg.Size-1)), tenants: map[scope.TenantID]*share{}, replays: newReplays()}
 }
 
-// Validate checks a source, a control's that may import libs or a library's
-// (lang.CheckModule), and lints what passed. Faults: Invalid
-// "evaluation_limit" when the child ran out of time or memory, RateLimited when
-// the tenant has too many calls waiting, Unavailable when no child could be
-// started. A linter that ran out of time is a warning.
+// Validate checks a source: a control that may import libs, or a library (lang.CheckModule). If it
+// is valid, the linter runs too; a linter timeout is only a warning. Faults: Invalid
+// "evaluation_limit" if the child exceeded its time or memory limit, RateLimited if too many calls
+// of the tenant are waiting, Unavailable if no child could be started.
 func (p *Pool) Validate(ctx context.Context, tenant scope.TenantID, source string, libs ...lang.Library) (Validation, error) {
 	v, err := p.Check(ctx, tenant, source, libs...)
 	if err != nil || !v.Valid {
@@ -101,8 +99,8 @@ func (p *Pool) Validate(ctx context.Context, tenant scope.TenantID, source strin
 	return v, nil
 }
 
-// Lint gives the linter's warnings for a source that Check passed. A linter that
-// ran out of time is a warning. Faults: RateLimited and Unavailable, as Validate's.
+// Lint returns the linter's warnings for a source that Check accepted. A timeout is a warning too.
+// Faults: RateLimited and Unavailable, as in Validate.
 func (p *Pool) Lint(ctx context.Context, tenant scope.TenantID, source string) ([]lang.Issue, error) {
 	rep, err := p.call(ctx, tenant, p.cfg.LintDeadline, request{Op: opLint, Source: source})
 	if fault.Is(err, fault.Invalid) {
@@ -111,7 +109,8 @@ func (p *Pool) Lint(ctx context.Context, tenant scope.TenantID, source string) (
 	return rep.Issues, err
 }
 
-// Check validates without the linter: what create and update ask.
+// Check validates a source without the linter. Creates and updates of policies use it. Faults:
+// those of Validate.
 func (p *Pool) Check(ctx context.Context, tenant scope.TenantID, source string, libs ...lang.Library) (Validation, error) {
 	rep, err := p.call(ctx, tenant, p.cfg.ValidateDeadline, request{Op: opValidate, Source: source, Libraries: libs})
 	if err != nil {
@@ -124,8 +123,8 @@ func (p *Pool) Check(ctx context.Context, tenant scope.TenantID, source string, 
 	return v, nil
 }
 
-// Warm starts a child ahead of the first call and prepares its linter. It is
-// best run in the background; a failure shows in the first call.
+// Warm starts a child before the first call and prepares its linter. Run it in the background. It
+// ignores errors; the first call reports them.
 func (p *Pool) Warm(ctx context.Context) {
 	_, _ = p.Validate(ctx, scope.DefaultTenant, "package warm\n")
 }
@@ -139,12 +138,12 @@ func (p *Pool) call(ctx context.Context, tenant scope.TenantID, limit time.Durat
 	return p.callOnce(ctx, limit, req)
 }
 
-// callOnce has a child answer; the caller holds a slot.
+// callOnce sends a request to an idle child or a new one. The caller holds a slot.
 func (p *Pool) callOnce(ctx context.Context, limit time.Duration, req request) (reply, error) {
 	rep, err := p.callChild(ctx, limit, req, p.takeIdle())
 	if fault.Is(err, fault.Internal) {
-		// A child may have died while it was idle, or of what it did before: a
-		// new one is asked before this source is blamed.
+		// The child may have died while it was idle, or because of an earlier request. Try a new
+		// child before the source is refused.
 		rep, err = p.callChild(ctx, limit, req, nil)
 	}
 	if err != nil {
@@ -156,7 +155,7 @@ func (p *Pool) callOnce(ctx context.Context, limit time.Duration, req request) (
 	return rep, nil
 }
 
-// callChild has one child, or a new one for nil, answer.
+// callChild sends a request to proc, or to a new child if proc is nil.
 func (p *Pool) callChild(ctx context.Context, limit time.Duration, req request, proc *process) (reply, error) {
 	if proc == nil {
 		var err error
@@ -174,9 +173,8 @@ func (p *Pool) callChild(ctx context.Context, limit time.Duration, req request, 
 	return rep, nil
 }
 
-// enter waits for a slot of the tenant and one of the pool, in that order, so
-// that a tenant's burst waits on itself and not in front of the others. A call
-// that may take long needs one of the long slots too.
+// enter waits for a slot of the tenant and then for one of the pool. In this order, a burst of one
+// tenant does not delay the others. A call that may take long also needs one of the long slots.
 func (p *Pool) enter(ctx context.Context, tenant scope.TenantID, long bool) (leave func(), err error) {
 	p.mu.Lock()
 	sh := p.tenants[tenant]
@@ -195,7 +193,7 @@ func (p *Pool) enter(ctx context.Context, tenant scope.TenantID, long bool) (lea
 	if long {
 		need = []chan struct{}{sh.slots, p.long, p.slots}
 	}
-	back := func(held []chan struct{}) {
+	release := func(held []chan struct{}) {
 		for _, slots := range slices.Backward(held) {
 			<-slots
 		}
@@ -205,11 +203,11 @@ func (p *Pool) enter(ctx context.Context, tenant scope.TenantID, long bool) (lea
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
-			back(need[:i])
+			release(need[:i])
 			return nil, fault.Cancelled(ctx.Err())
 		}
 	}
-	return func() { back(need) }, nil
+	return func() { release(need) }, nil
 }
 
 func (p *Pool) stopWaiting(tenant scope.TenantID, sh *share) {
@@ -220,7 +218,7 @@ func (p *Pool) stopWaiting(tenant scope.TenantID, sh *share) {
 	}
 }
 
-// takeIdle gives an idle child, or nil. The caller holds a slot.
+// takeIdle returns an idle child, or nil. The caller holds a slot.
 func (p *Pool) takeIdle() *process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -235,7 +233,7 @@ func (p *Pool) takeIdle() *process {
 	return nil
 }
 
-// putIdle keeps a child for the next call, until it has been idle too long.
+// putIdle keeps a child for the next call. A child that stays idle for Config.Idle is ended.
 func (p *Pool) putIdle(proc *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -263,7 +261,7 @@ func (p *Pool) drop(proc *process) {
 	proc.kill()
 }
 
-// Close ends all idle children and waits for them; busy ones end with their call.
+// Close ends all idle children and waits for them. A busy child ends after its call.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	p.closed = true

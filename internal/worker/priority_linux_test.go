@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Every thread of a child gives way to the server's, those that it starts later
-// as well.
+// Every thread of a child has a lower priority than the server, including threads that it starts
+// later.
 func TestStepsBack(t *testing.T) {
 	p := pool(t)
 	proc, err := start(p.cfg)
@@ -17,7 +17,7 @@ func TestStepsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer proc.kill()
-	for range 2 { // the second time with the threads that the first one needed
+	for range 2 { // the second time with the threads that the first run started
 		if _, err := proc.call(t.Context(), p.cfg.ValidateDeadline*10, request{Op: opValidate, Source: fine}); err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// process is one child and its two pipes.
+// process is a running child.
 type process struct {
 	cmd  *exec.Cmd
 	in   io.WriteCloser
@@ -22,21 +22,22 @@ type process struct {
 	log  *tail
 	once sync.Once
 	err  error
-	// rest ends an idle child; it runs only while the child is in the pool.
+	// rest ends the child when it has been idle for Config.Idle. It is only active while the child
+	// is in the pool.
 	rest    *time.Timer
 	started time.Time
 }
 
-// oneThread keeps a child to one processor. A program has one thread: a second
-// one would go to the collection of its garbage, at the cost of others.
+// oneThread limits a child to one processor. Rego uses one thread; a second one would only speed up
+// the garbage collection, at the cost of other processes.
 const oneThread = "GOMAXPROCS=1"
 
-// start runs a child. Its environment is what is given, and nothing of ours for
-// authors' Rego to find.
+// start starts a child. Its environment contains only env, because the Rego of authors must not
+// read the server's environment.
 func start(cfg Config, env ...string) (*process, error) {
 	args := append(append([]string{}, cfg.Command[1:]...), "--memory="+strconv.FormatInt(cfg.Memory, 10))
-	cmd := exec.Command(cfg.Command[0], args...) //nolint:noctx // it outlives the call that started it; kill ends it
-	cmd.Env = append([]string{}, env...)         // never nil, which would be ours
+	cmd := exec.Command(cfg.Command[0], args...) //nolint:noctx // the child outlives this call; kill ends it
+	cmd.Env = append([]string{}, env...)         // not nil: nil means the server's environment
 	cmd.Dir = "/"
 	detach(cmd)
 	proc := &process{cmd: cmd, log: &tail{}}
@@ -56,8 +57,7 @@ func start(cfg Config, env ...string) (*process, error) {
 	return proc, nil
 }
 
-// call sends one request and waits for its reply, the deadline or the caller's
-// end. On any error the child is not to be used again.
+// call sends a request and waits for the reply. After an error, the child must not be used again.
 func (p *process) call(ctx context.Context, limit time.Duration, req request) (reply, error) {
 	var rep reply
 	err := p.bounded(ctx, limit, func() error {
@@ -72,13 +72,13 @@ func (p *process) call(ctx context.Context, limit time.Duration, req request) (r
 	return rep, nil
 }
 
-// patience is how long a call may take that a busy machine keeps from the processor
-// time of its limit.
+// patience limits how long a call may take if the machine is too busy to give the child the
+// processor time of its limit.
 const patience = 20 * time.Second
 
-// bounded talks to the child within the limit and the caller's time; when either is
-// over the child is killed, which ends do. The limit counts processor time: children
-// step back for the server, and no source is refused because the machine is busy.
+// bounded runs do, which talks to the child. If the limit is exceeded or ctx ends, it kills the
+// child, which also ends do. The limit counts processor time: children have a low priority, and a
+// busy machine must not cause a source to be refused.
 func (p *process) bounded(ctx context.Context, limit time.Duration, do func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
@@ -93,27 +93,27 @@ func (p *process) bounded(ctx context.Context, limit time.Duration, do func() er
 			}
 			return nil
 		case <-timer.C:
-			owed := limit - (p.cpuTime() - before)
-			if rest := max(limit, patience) - time.Since(began); owed > 0 && rest > 0 {
-				timer.Reset(min(owed, rest))
+			remaining := limit - (p.cpuTime() - before)
+			if waitLeft := max(limit, patience) - time.Since(began); remaining > 0 && waitLeft > 0 {
+				timer.Reset(min(remaining, waitLeft))
 				continue
 			}
 			p.kill()
-			<-done //nolint:errcheck // what it says comes of the kill
-			if owed > 0 && limit < patience {
+			<-done //nolint:errcheck // an error that kill caused
+			if remaining > 0 && limit < patience {
 				return fault.New(fault.Unavailable, "worker_unavailable", "the server is too busy to evaluate this now").After(time.Second)
 			}
 			return limitFault(fmt.Sprintf("the evaluation did not finish within %s", limit))
 		case <-ctx.Done():
 			p.kill()
-			<-done //nolint:errcheck // what it says comes of the kill
+			<-done //nolint:errcheck // an error that kill caused
 			return fault.New(fault.Unavailable, "cancelled", "the caller disconnected").Because(ctx.Err())
 		}
 	}
 }
 
-// cpuTime is the processor time of the child so far; where the system does not count it,
-// the time since it started.
+// cpuTime returns the processor time that the child has used. If the system does not report it, it
+// returns the time since the start.
 func (p *process) cpuTime() time.Duration {
 	if spent, counted := processorTime(p.cmd.Process.Pid); counted {
 		return spent
@@ -121,7 +121,7 @@ func (p *process) cpuTime() time.Duration {
 	return time.Since(p.started)
 }
 
-// exitCause says why a child broke off: over its memory, or a failure of its own.
+// exitCause returns why a child ended: it exceeded a limit, or failed.
 func (p *process) exitCause(cause error) error {
 	p.kill()
 	var exit *exec.ExitError
@@ -140,7 +140,7 @@ func limitFault(message string) error {
 	return f
 }
 
-// kill ends the child and waits for it; again, it does nothing.
+// kill ends the child and waits for its end. Further calls do nothing.
 func (p *process) kill() {
 	p.once.Do(func() {
 		_ = p.in.Close()
@@ -149,7 +149,7 @@ func (p *process) kill() {
 	})
 }
 
-// tail keeps the first 4 KiB of what a child said before it died.
+// tail holds the first 4 KiB of a child's standard error.
 type tail struct {
 	mu  sync.Mutex
 	buf []byte
@@ -170,7 +170,7 @@ func (t *tail) contains(s string) bool {
 	return bytes.Contains(t.buf, []byte(s))
 }
 
-// String is what the child said, for the log.
+// String returns the output, for the log.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

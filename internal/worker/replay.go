@@ -19,9 +19,9 @@ import (
 
 const opReplay = "replay"
 
-// Limits of replays. Each replay has a child of its own. The replays of a process take
-// turns, a step at a time: whatever their number, they use one processor, and the
-// children of the pool stay free for authors who wait.
+// Limits of replays. Each replay has a child of its own. The replays of a process take turns, one
+// step at a time. So they never use more than one processor, and do not use the children of the
+// pool.
 const (
 	replaysAtOnce    = 4
 	replaysPerTenant = 2
@@ -32,13 +32,13 @@ const (
 	// take to compile.
 	replayStep  = 20 * time.Second
 	replayStart = 20 * time.Second
-	// replayBreath is how long a child computes before it answers with what it has.
-	replayBreath = 300 * time.Millisecond
+	// replayAnswer is how long a child computes before it sends a partial answer.
+	replayAnswer = 300 * time.Millisecond
 	// resourceChunk limits one message with resources, in bytes.
 	resourceChunk = 4 << 20
 )
 
-// replays gives replays their turns.
+// replays limits the number of replays and gives them turns.
 type replays struct {
 	seats   chan struct{}
 	turn    chan struct{}
@@ -55,8 +55,8 @@ func newReplays() *replays {
 	return &replays{seats: make(chan struct{}, replaysAtOnce), turn: make(chan struct{}, 1), tenants: map[scope.TenantID]*seat{}}
 }
 
-// take waits for a place of the tenant and then for one of the process.
-func (r *replays) take(ctx context.Context, tenant scope.TenantID) (leave func(), err error) {
+// acquire waits for a slot of the tenant and then for one of the process.
+func (r *replays) acquire(ctx context.Context, tenant scope.TenantID) (leave func(), err error) {
 	r.mu.Lock()
 	mine := r.tenants[tenant]
 	if mine == nil {
@@ -65,7 +65,7 @@ func (r *replays) take(ctx context.Context, tenant scope.TenantID) (leave func()
 	}
 	mine.users++
 	r.mu.Unlock()
-	gone := func() {
+	release := func() {
 		r.mu.Lock()
 		if mine.users--; mine.users == 0 {
 			delete(r.tenants, tenant)
@@ -73,15 +73,15 @@ func (r *replays) take(ctx context.Context, tenant scope.TenantID) (leave func()
 		r.mu.Unlock()
 	}
 	if err := enter(ctx, mine.taken); err != nil {
-		gone()
+		release()
 		return nil, err
 	}
 	if err := enter(ctx, r.seats); err != nil {
 		<-mine.taken
-		gone()
+		release()
 		return nil, err
 	}
-	return func() { <-r.seats; <-mine.taken; gone() }, nil
+	return func() { <-r.seats; <-mine.taken; release() }, nil
 }
 
 func enter(ctx context.Context, c chan struct{}) error {
@@ -93,18 +93,18 @@ func enter(ctx context.Context, c chan struct{}) error {
 	}
 }
 
-// Replay is a replay with its child. Only one goroutine may use it. Close ends it.
+// Replay is a running replay with its child. Only one goroutine may use it. Close ends it.
 type Replay struct {
-	owner *replays
-	proc  *process
-	leave func()
-	told  *fault.Panics
+	owner  *replays
+	proc   *process
+	leave  func()
+	panics *fault.Panics
 }
 
-// Replay starts a child for a replay. Faults: Invalid "invalid_policy" with the issues of
-// controls that do not compile, and those of Check.
+// Replay starts a replay in a new child. Faults: those of Check, and Invalid "invalid_policy" with
+// the issues of controls that do not compile.
 func (p *Pool) Replay(ctx context.Context, tenant scope.TenantID, spec rerun.Spec) (*Replay, error) {
-	leave, err := p.replays.take(ctx, tenant)
+	leave, err := p.replays.acquire(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (p *Pool) Replay(ctx context.Context, tenant scope.TenantID, spec rerun.Spe
 		leave()
 		return nil, fault.New(fault.Unavailable, "worker_unavailable", "the evaluator could not be started").After(time.Second).Because(err)
 	}
-	r := &Replay{owner: p.replays, proc: proc, leave: leave, told: p.cfg.Panics}
+	r := &Replay{owner: p.replays, proc: proc, leave: leave, panics: p.cfg.Panics}
 	var rep reply
 	err = r.step(ctx, replayStart, func() error {
 		if err := sendSpec(proc.in, spec); err != nil {
@@ -123,7 +123,7 @@ func (p *Pool) Replay(ctx context.Context, tenant scope.TenantID, spec rerun.Spe
 		}
 		return readFrame(proc.out, &rep)
 	})
-	reportCaught(ctx, r.told, rep)
+	reportCaught(ctx, r.panics, rep)
 	switch {
 	case err != nil:
 	case len(rep.Refused) > 0:
@@ -138,11 +138,11 @@ func (p *Pool) Replay(ctx context.Context, tenant scope.TenantID, spec rerun.Spe
 	return r, nil
 }
 
-// Run decides records again. Records are lines of the decision log, newest first, of
-// about ReplayStepBytes. Run stops after a while. Part.Lines says how many lines it
-// decided; the caller sends the rest again. After an error the replay is over. Faults:
-// Invalid "evaluation_limit" if the child ran out of time or memory, Unavailable if the
-// caller went away.
+// Run decides recorded requests again. lines are entries of the decision log, newest first, with a
+// total size of about ReplayStepBytes. Run may return before it has decided all of them: Part.Lines
+// is the number of decided lines, and the caller sends the rest again. After an error, the replay
+// must be closed. Faults: Invalid "evaluation_limit" if the child exceeded its time or memory
+// limit, Unavailable if ctx ended.
 func (r *Replay) Run(ctx context.Context, lines [][]byte) (*rerun.Part, error) {
 	var rep reply
 	err := r.step(ctx, replayStep, func() error {
@@ -151,7 +151,7 @@ func (r *Replay) Run(ctx context.Context, lines [][]byte) (*rerun.Part, error) {
 		}
 		return readFrame(r.proc.out, &rep)
 	})
-	reportCaught(ctx, r.told, rep)
+	reportCaught(ctx, r.panics, rep)
 	if err == nil && rep.Error != "" {
 		err = fault.New(fault.Invalid, "evaluation_failed", rep.Error)
 	}
@@ -161,7 +161,7 @@ func (r *Replay) Run(ctx context.Context, lines [][]byte) (*rerun.Part, error) {
 	return rep.Part, err
 }
 
-// step runs do when it is the replay's turn, within the limit.
+// step runs do within the limit, when it is the turn of this replay.
 func (r *Replay) step(ctx context.Context, limit time.Duration, do func() error) error {
 	if err := enter(ctx, r.owner.turn); err != nil {
 		return err
@@ -189,8 +189,8 @@ func refusedFault(spec rerun.Spec, refused []rerun.Refused) error {
 	return f.With("errors", all)
 }
 
-// sendSpec writes the request, then the resources and their earlier versions in messages
-// of their own.
+// sendSpec writes the request, and then the resources and their earlier versions in separate
+// messages.
 func sendSpec(w io.Writer, spec rerun.Spec) error {
 	now, err := chunked(spec.Resources)
 	if err != nil {
@@ -248,14 +248,14 @@ func readChunks[T any](in io.Reader, n int) (list []T, err error) {
 	return list, nil
 }
 
-// writeRaw writes a message without encoding it.
+// writeRaw writes an encoded message.
 func writeRaw(w io.Writer, body []byte) error {
 	frame := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
 	_, err := w.Write(append(frame, body...))
 	return err
 }
 
-// readRaw reads a message of writeRaw into buf.
+// readRaw reads a message into buf.
 func readRaw(r io.Reader, buf []byte) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -273,8 +273,8 @@ func readRaw(r io.Reader, buf []byte) ([]byte, error) {
 	return buf, err
 }
 
-// writeLines writes records as one message, each with its length before it. They are JSON
-// already.
+// writeLines writes log entries as one message, each prefixed with its length. They are already
+// JSON.
 func writeLines(w io.Writer, lines [][]byte) error {
 	size := 0
 	for _, l := range lines {
@@ -287,7 +287,7 @@ func writeLines(w io.Writer, lines [][]byte) error {
 	return writeRaw(w, body)
 }
 
-// splitLines splits a message of writeLines. The lines alias it.
+// splitLines splits a message of writeLines. The result shares its memory.
 func splitLines(body []byte) ([][]byte, error) {
 	var out [][]byte
 	for len(body) > 0 {
@@ -301,8 +301,8 @@ func splitLines(body []byte) ([][]byte, error) {
 	return out, nil
 }
 
-// replay is the child's side. It first reports whether the controls compile, and then
-// answers each message of records until the input ends.
+// replay runs a replay in the child. It first reports whether the controls compile, and then
+// answers each message until the input ends.
 func (c *child) replay(ctx context.Context, req request, in io.Reader, out io.Writer) error {
 	spec := *req.Replay
 	var err error
@@ -312,7 +312,7 @@ func (c *child) replay(ctx context.Context, req request, in io.Reader, out io.Wr
 	if spec.Past, err = readChunks[rerun.Past](in, req.PastChunks); err != nil {
 		return err
 	}
-	spec.Caught = c.note
+	spec.Caught = c.addPanic
 	m, refused, err := rerun.New(spec, time.Now)
 	rep := reply{Refused: refused}
 	if err != nil {
@@ -326,7 +326,7 @@ func (c *child) replay(ctx context.Context, req request, in io.Reader, out io.Wr
 		if buf, err = readRaw(in, buf); err != nil {
 			return err
 		}
-		if err := writeFrame(out, c.answer(c.runLines(ctx, m, buf))); err != nil {
+		if err := writeFrame(out, c.withPanics(c.runLines(ctx, m, buf))); err != nil {
 			return err
 		}
 	}
@@ -342,5 +342,5 @@ func (c *child) runLines(ctx context.Context, m *rerun.Machine, body []byte) (re
 	if err != nil {
 		return reply{Error: err.Error()}
 	}
-	return reply{Part: m.Run(ctx, lines, replayBreath)}
+	return reply{Part: m.Run(ctx, lines, replayAnswer)}
 }

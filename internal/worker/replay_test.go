@@ -36,8 +36,7 @@ func replaySpec(base, cand string, resources int) rerun.Spec {
 	return s
 }
 
-// recordedLine is an entry of the decision log as our bouncers and the service
-// keep it: about 900 bytes.
+// recordedLine returns an entry of the decision log in its stored form, about 900 bytes long.
 func recordedLine(i int) []byte {
 	return fmt.Appendf(nil, `{"decision_id":"01936f6e-0000-7000-8000-%012d","timestamp":"2026-11-21T12:00:00.123456Z","user":{"id":"u%d","email":"u%d@example.com"},"resource":{"type":"api","path":"/docs/%d/page"},"action":"read","decision":"PERMIT","effect":"ALLOW","policy_id":1,"policy_name":"docs","policy_version":1,"reason":"Allowed by control docs","evaluation_time_ms":0.004,"ip_address":"10.0.0.%d","environment":"production","resource_id":%d,"request_id":"r-%d","cache_hit":false,"revision":12,"audit_level":"detailed","input":{"user":{"id":"u%d","email":"u%d@example.com","roles":["staff","reader"],"department":"sales","attributes":{"clearance":%d,"region":"eu"}},"action":{"name":"read","method":"GET"},"resource":{"type":"api","path":"/docs/%d/page","attributes":{"owner":"u%d"}},"context":{"ip_address":"10.0.0.%d","timestamp":"2026-11-21T12:00:00Z","request_id":"r-%d"}}}`,
 		i, i%500, i%500, i%100, i%250, i%100+1, i, i%500, i%500, i%5, i%100, i%7, i%250, i)
@@ -88,7 +87,8 @@ func TestReplay(t *testing.T) {
 		sum.Add(part, 5)
 		left = left[part.Lines:]
 	}
-	// u…7 with clearance 0 is i%10 == 7 and i%5 == 0: never; the edit flips nothing.
+	// clearance 0 requires i%10 == 7 and i%5 == 0, which never holds, so the edit changes no
+	// decision.
 	if sum.Evaluated != 1000 || sum.Changed != 0 || sum.Drifted != 0 || len(sum.ByResource) != 100 {
 		t.Errorf("%+v", sum)
 	}
@@ -107,8 +107,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplayHostile: a program that does not end, or takes too much, ends its
-// replay and nobody else's; who goes away takes the child along.
+// TestReplayHostile: a program that does not end, or exceeds a limit, ends only its own replay. If
+// the caller disconnects, the child ends.
 func TestReplayHostile(t *testing.T) {
 	fulltest.Only(t)
 	p := pool(t)
@@ -136,7 +136,7 @@ func TestReplayHostile(t *testing.T) {
 		t.Errorf("a caller that went away: %v", err)
 	}
 	r.Close()
-	// All seats are free again.
+	// All slots are free again.
 	for range 2 * replaysAtOnce {
 		r, err := p.Replay(t.Context(), "default", replaySpec(docsBase, docsBase, 1))
 		if err != nil {
@@ -146,9 +146,8 @@ func TestReplayHostile(t *testing.T) {
 	}
 }
 
-// BenchmarkReplayPast replays over 100,000 resources of which 20,000 changed in
-// the window, 200 at a time, and prints the same as BenchmarkReplay: the worker
-// holds the differences only.
+// BenchmarkReplayPast replays over 100,000 resources, of which 20,000 changed in the window, 200 at
+// a time. It prints the same figures as BenchmarkReplay. The worker holds only the differences.
 func BenchmarkReplayPast(b *testing.B) {
 	self, err := os.Executable()
 	if err != nil {
@@ -191,8 +190,7 @@ func BenchmarkReplayPast(b *testing.B) {
 	report(b, r, n)
 }
 
-// BenchmarkReplay prints recorded decisions a second, and the most memory that
-// the child took.
+// BenchmarkReplay prints the decisions per second, and the peak memory of the child.
 func BenchmarkReplay(b *testing.B) {
 	self, err := os.Executable()
 	if err != nil {
@@ -224,7 +222,7 @@ func BenchmarkReplay(b *testing.B) {
 	report(b, r, n)
 }
 
-// report prints how many decisions a second, and the most memory of the child.
+// report prints the decisions per second, and the peak memory of the child.
 func report(b *testing.B, r *Replay, n int) {
 	b.Helper()
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "decisions/s")

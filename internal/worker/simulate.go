@@ -24,15 +24,15 @@ const (
 	opAttributes = "attributes"
 )
 
-// Limits of a simulation: the data that the control may read, as in tests, and the size
-// of its answer.
+// Limits of a simulation, in bytes: the data that the control may read, also in tests, and the
+// answer.
 const (
 	maxSimulationData   = 16 << 20
 	maxSimulationResult = 1 << 20
 )
 
-// compiledKept is how many compiled controls a child caches. Authors try the same one
-// again and again.
+// compiledKept is how many compiled controls a child caches, because authors run the same control
+// repeatedly.
 const compiledKept = 16
 
 // SimulateRequest is a control and its input.
@@ -42,7 +42,7 @@ type SimulateRequest struct {
 	// Libraries are what the source may import.
 	Libraries []lang.Library
 	Input     value.Value
-	// Data has what the control reads below data; nil has nothing. It is read in this
+	// Data provides what the control reads below data; nil provides nothing. It is read in this
 	// process.
 	Data rego.DataSource
 }
@@ -57,31 +57,31 @@ type Simulation struct {
 	Error       string             `json:"error,omitempty"`
 	Steps       []reason.Step      `json:"steps"`
 	Explanation reason.Explanation `json:"explanation"`
-	// Took is the duration of the evaluation without its trace.
+	// Took is the duration of the evaluation without a trace.
 	Took time.Duration `json:"took"`
 }
 
-// trial is the request that the child gets.
+// trial is the simulation request for the child.
 type trial struct {
 	Meta  rego.Meta       `json:"meta"`
 	Input json.RawMessage `json:"input"`
-	// Data is set once the child has reported what it needs.
+	// Data is set after the child has reported which paths it needs.
 	Data     json.RawMessage `json:"data,omitempty"`
 	Deadline time.Duration   `json:"deadline"`
 }
 
-// tried is the child's answer: a simulation, the paths below data that it needs, or the
-// limit that was reached.
+// tried is the child's answer: a simulation, or the paths below data that it needs, or the exceeded
+// limit.
 type tried struct {
 	Simulation *Simulation `json:"simulation,omitempty"`
 	Needs      [][]string  `json:"needs,omitempty"`
 	Limit      string      `json:"limit,omitempty"`
 }
 
-// Simulate evaluates a control with its trace. What the control reads below data is
-// fetched from Data when the child asks for it. Faults: Invalid "evaluation_limit" if the
-// evaluation exceeded SimulateDeadline or the memory limit, Invalid "invalid_policy",
-// RateLimited, Unavailable.
+// Simulate evaluates a control with a trace. If the control reads paths below data, Simulate reads
+// them from r.Data and sends the request again. Faults: Invalid "evaluation_limit" if the
+// evaluation exceeded SimulateDeadline or the memory limit, Invalid "invalid_policy", RateLimited,
+// Unavailable.
 func (p *Pool) Simulate(ctx context.Context, tenant scope.TenantID, r SimulateRequest) (Simulation, error) {
 	limit := p.cfg.SimulateDeadline
 	req := request{Op: opSimulate, Source: r.Source, Libraries: r.Libraries, Trial: &trial{Meta: r.Meta, Input: r.Input.AppendJSON(nil), Deadline: limit}}
@@ -103,8 +103,8 @@ func (p *Pool) Simulate(ctx context.Context, tenant scope.TenantID, r SimulateRe
 	return *out.Simulation, nil
 }
 
-// try sends one request to a child. Waiting for a child counts towards the limit, so that
-// the caller gets an answer in time.
+// try sends one request to a child. The limit includes the wait for a child, so that the caller
+// gets an answer in time.
 func (p *Pool) try(ctx context.Context, tenant scope.TenantID, req request) (tried, error) {
 	limit := p.cfg.SimulateDeadline
 	bounded, stop := context.WithTimeout(ctx, limit+2*killGrace)
@@ -117,31 +117,31 @@ func (p *Pool) try(ctx context.Context, tenant scope.TenantID, req request) (tri
 		return tried{}, err
 	}
 	defer leave()
-	// The child normally ends at the deadline by itself. A moment later it is killed.
+	// The child normally stops at the deadline itself. Otherwise it is killed after killGrace.
 	rep, err := p.callOnce(bounded, limit+killGrace, req)
 	var f *fault.Error
 	switch {
 	case errors.As(err, &f) && f.Code == "cancelled" && ctx.Err() == nil,
-		errors.As(err, &f) && f.Code == "evaluation_limit" && strings.Contains(f.Message, "did not end"):
+		errors.As(err, &f) && f.Code == "evaluation_limit" && strings.Contains(f.Message, "did not finish"):
 		return tried{}, limitFault(timeoutText(limit))
 	case err != nil:
 		return tried{}, err
 	case len(rep.Issues) > 0:
-		return tried{}, uncompiled(rep.Issues)
+		return tried{}, notCompiled(rep.Issues)
 	case rep.Tried == nil:
 		return tried{}, fault.New(fault.Internal, "internal_error", "the evaluator sent no answer")
 	}
 	return *rep.Tried, nil
 }
 
-// killGrace is how long after its deadline a child is killed.
+// killGrace is the time between the deadline of a child and its kill.
 const killGrace = 150 * time.Millisecond
 
 func timeoutText(limit time.Duration) string {
 	return fmt.Sprintf("the evaluation did not finish within %s and was cancelled", limit)
 }
 
-func uncompiled(issues []lang.Issue) error {
+func notCompiled(issues []lang.Issue) error {
 	f := fault.New(fault.Invalid, "invalid_policy", "the control does not compile")
 	for _, is := range issues {
 		f.Details = append(f.Details, fault.Detail{Pointer: "/rego_code", Message: is.Message, Line: is.Line, Column: is.Column})
@@ -149,20 +149,20 @@ func uncompiled(issues []lang.Issue) error {
 	return f
 }
 
-// dataFor is an object with the values at paths and nothing else. It is an error if they
-// are larger than what, named in the message, may read.
+// dataFor returns an object with only the values at paths. It is an error if they are larger than
+// maxSimulationData; what completes the error text.
 func dataFor(paths [][]string, src rego.DataSource, what string) (json.RawMessage, error) {
 	data := value.Object(value.Member{Key: "resources", Value: value.Object()}, value.Member{Key: "pip", Value: value.Object()})
 	if src == nil {
 		return data.AppendJSON(nil), nil
 	}
-	room := scale{left: maxSimulationData}
+	room := sizeCounter{left: maxSimulationData}
 	for _, path := range paths {
 		v := src.Data(path)
 		if !v.Defined() {
 			continue
 		}
-		if !room.holds(v) {
+		if !room.add(v) {
 			return nil, limitFault(fmt.Sprintf("the control reads more than %d MiB of data, too much for %s", maxSimulationData>>20, what))
 		}
 		data = put(data, path, v)
@@ -170,14 +170,14 @@ func dataFor(paths [][]string, src rego.DataSource, what string) (json.RawMessag
 	return data.AppendJSON(nil), nil
 }
 
-// scale measures values as JSON, one member at a time.
-type scale struct {
+// sizeCounter adds up the size of values as JSON.
+type sizeCounter struct {
 	left    int
 	scratch []byte
 }
 
-// holds adds v, and reports whether there was room for it.
-func (s *scale) holds(v value.Value) bool {
+// add adds v. It returns false if the limit is exceeded.
+func (s *sizeCounter) add(v value.Value) bool {
 	if v.Kind() != value.ObjectKind {
 		s.scratch = v.AppendJSON(s.scratch[:0])
 		s.left -= len(s.scratch)
@@ -185,12 +185,12 @@ func (s *scale) holds(v value.Value) bool {
 	}
 	v.Each(func(key string, member value.Value) bool {
 		s.left -= len(key) + len(`"":,`)
-		return s.holds(member)
+		return s.add(member)
 	})
 	return s.left >= 0
 }
 
-// sentLimits are the limits on values from this service, which has checked them.
+// sentLimits returns the limits for values that the server sent, which were checked already.
 func sentLimits() value.Limits { return value.Limits{Depth: 160, Values: maxSimulationData} }
 
 // put sets v at a path of object, and creates missing members on the way.
@@ -204,8 +204,8 @@ func put(object value.Value, path []string, v value.Value) value.Value {
 	return object.With(path[0], put(object.Get(path[0]), path[1:], v))
 }
 
-// Attributes lists what each source reads of the input, in order. A source that does not
-// compile reads nothing. Faults: those of Validate.
+// Attributes returns the input attributes that each source reads, in the order of sources. For a
+// source that does not compile, the list is empty. Faults: those of Validate.
 func (p *Pool) Attributes(ctx context.Context, tenant scope.TenantID, sources []string) ([][]lang.Attribute, error) {
 	rep, err := p.call(ctx, tenant, p.cfg.TestDeadline, request{Op: opAttributes, Sources: sources})
 	if err != nil {
@@ -222,12 +222,12 @@ func (c *child) attributes(req request) reply {
 	for i, source := range req.Sources {
 		var issues []lang.Issue
 		out[i], issues = lang.Attributes(source)
-		c.noteChecks(issues...)
+		c.addCheckPanics(issues...)
 	}
 	return reply{Attributes: out}
 }
 
-// documents decodes input and data.
+// documents decodes the input and the data.
 func (t *trial) documents() (input, data value.Value, err error) {
 	if input, err = value.Decode(t.Input, sentLimits()); err == nil && len(t.Data) > 0 {
 		data, err = value.Decode(t.Data, sentLimits())
@@ -252,9 +252,9 @@ func (c *child) simulate(ctx context.Context, req request) reply {
 	if err != nil {
 		return reply{Error: err.Error()}
 	}
-	// First as a live decision does it, to measure the time, then with a trace.
+	// Evaluate without a trace to measure the time, and then again with a trace.
 	start := time.Now()
-	lim := rego.Limits{Deadline: t.Deadline, Steps: math.MaxInt, Now: start, Caught: c.note}
+	lim := rego.Limits{Deadline: t.Deadline, Steps: math.MaxInt, Now: start, Caught: c.addPanic}
 	out := control.Eval(ctx, input, rego.Object(data), lim)
 	took := time.Since(start)
 	var steps []reason.Step
@@ -283,7 +283,7 @@ func (c *child) simulate(ctx context.Context, req request) reply {
 	return reply{Tried: &tried{Simulation: s}}
 }
 
-// compiled is the compiled control, cached if it was compiled before.
+// compiled returns the compiled control, from the cache if possible.
 func (c *child) compiled(m rego.Meta, source string, libs []lang.Library) (*rego.Control, []lang.Issue) {
 	id := fmt.Appendf(nil, "%d %d %d %q %q", m.ID, m.Version, m.ResourceID, m.Name, source)
 	for _, l := range libs {

@@ -23,7 +23,7 @@ func object(t testing.TB, text string) value.Value {
 	return v
 }
 
-// asked is data that tells what was asked of it.
+// asked is data that records which paths were read.
 type asked struct {
 	rego.DataSource
 	paths [][]string
@@ -34,7 +34,8 @@ func (a *asked) Data(path []string) value.Value {
 	return a.DataSource.Data(path)
 }
 
-// TestSimulate: what the control says, why, and of data only what it refers to.
+// TestSimulate: a simulation returns the effect and the reason, and reads only the data that the
+// control refers to.
 func TestSimulate(t *testing.T) {
 	p := pool(t)
 	data := &asked{DataSource: rego.Object(object(t, `{"resources":{"7":{"owner":"ada"},"8":{"owner":"bob"}},"pip":{"hr":{"x":1}}}`))}
@@ -42,7 +43,7 @@ func TestSimulate(t *testing.T) {
 		Meta: rego.Meta{ID: 3, Name: "owners", Version: 2}, Data: data, Input: object(t, `{"user":{"id":"ada"}}`),
 		Source: "package owners\n\nallow if data.resources[\"7\"].owner == input.user.id\n\nmask[\"x\"] := \"hash\" if input.user.id == \"ada\"\n",
 	}
-	for range 2 { // the second time from the child's memory
+	for range 2 { // the second time from the child's cache
 		s, err := p.Simulate(t.Context(), "default", r)
 		if err != nil || s.Effect != "MASK" || len(s.Mask) != 1 || s.Took <= 0 || s.Explanation.PolicyID != 3 {
 			t.Fatalf("%+v, %v", s, err)
@@ -65,8 +66,8 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
-// TestSimulateHostile: every program of the table ends within the deadline and
-// 250 ms, as an answer of bounded size or as a limit, and the pool serves on.
+// TestSimulateHostile: every program of the table ends within the deadline and 250 ms, with an
+// answer of bounded size or a limit error. The pool keeps working.
 func TestSimulateHostile(t *testing.T) {
 	fulltest.Only(t)
 	p := pool(t)
@@ -78,7 +79,7 @@ func TestSimulateHostile(t *testing.T) {
 		"long trace":  `allow if { some x in numbers.range(1, 100000); x > 99999; input.x == x }`,
 	}
 	for name, body := range hostile {
-		if !strings.Contains(name, "2 MiB") { // the frame would be refused, as the request's body is
+		if !strings.Contains(name, "2 MiB") { // the API already refuses a body of this size
 			programs[name] = body
 		}
 	}
@@ -97,7 +98,7 @@ func TestSimulateHostile(t *testing.T) {
 	}
 }
 
-// TestAttributes: each source has its own, one that does not parse has none.
+// TestAttributes: each source has its own list. A source that does not parse has none.
 func TestAttributes(t *testing.T) {
 	p := pool(t)
 	got, err := p.Attributes(t.Context(), "default", []string{fine, "package broken\n\nallow if", "package p\n\nallow if input.context.hour > 8\n"})

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 )
 
-// TestTestModules runs tests in a child, and ends one that would never end.
+// TestTestModules runs tests in a child. A run that never ends is stopped.
 func TestTestModules(t *testing.T) {
 	p := pool(t)
 	rep, err := p.TestModules(t.Context(), "default", []suite.Module{

@@ -22,7 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestMain lets the test binary be the worker that the pool starts.
+// TestMain lets the test binary act as the worker that the pool starts.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && (os.Args[1] == "worker-for-test" || os.Args[1] == brokenWorker) {
 		if os.Args[1] == brokenWorker {
@@ -89,8 +89,8 @@ func TestTest(t *testing.T) {
 	}
 }
 
-// TestDeadChild: a child that died while nobody asked it is replaced, and the
-// next source is not blamed for it.
+// TestDeadChild: a child that died while it was idle is replaced, and the next source is not
+// refused.
 func TestDeadChild(t *testing.T) {
 	p := pool(t)
 	for range 3 {
@@ -107,8 +107,8 @@ func TestDeadChild(t *testing.T) {
 	}
 }
 
-// hostile are the programs that an author might harm the server with: each ended late, or
-// took more memory than a server has, under a mere deadline.
+// hostile are programs with which an author could harm the server. With a deadline alone, each of
+// them ended late or used more memory than a server has.
 var hostile = map[string]string{
 	"reachable paths": `g := {n: [m | some m in numbers.range(1, 11)] | some n in numbers.range(1, 11)}
 allow if count(graph.reachable_paths(g, {1})) > 0`,
@@ -167,8 +167,8 @@ func rules(n int) string {
 	return b.String()
 }
 
-// TestHostile: every program ends within its limit and 250 ms of processor time, in
-// validate and in test, and the pool serves on.
+// TestHostile: every program ends within its limit and 250 ms of processor time, in validations and
+// tests. The pool keeps working.
 func TestHostile(t *testing.T) {
 	fulltest.Only(t)
 	p := pool(t)
@@ -210,7 +210,7 @@ func within(t *testing.T, what string, began time.Duration, p *Pool, limit time.
 	}
 }
 
-// childrenTime is the processor time of all children of a pool that has no call under way.
+// childrenTime returns the processor time of all children of an idle pool.
 func childrenTime(t *testing.T, p *Pool) time.Duration {
 	t.Helper()
 	var ended unix.Rusage
@@ -226,8 +226,8 @@ func childrenTime(t *testing.T, p *Pool) time.Duration {
 	return all
 }
 
-// TestBusyMachine: a child that gets no processor time is waited for past its limit, and
-// its source is not blamed.
+// TestBusyMachine: if a child gets no processor time, the call waits longer than its limit, and the
+// source is not refused.
 func TestBusyMachine(t *testing.T) {
 	fulltest.Only(t)
 	p := pool(t)
@@ -253,7 +253,7 @@ func TestBusyMachine(t *testing.T) {
 	}
 }
 
-// TestKilledAtDeadline: a child that cannot be stopped from within is killed.
+// TestKilledAtDeadline: a child that cannot stop itself is killed.
 func TestKilledAtDeadline(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -270,7 +270,7 @@ func TestKilledAtDeadline(t *testing.T) {
 	}
 }
 
-// TestMemoryCap: a child over its cap ends itself, and the caller is told so.
+// TestMemoryCap: a child that exceeds its memory limit exits, and the caller gets the limit error.
 func TestMemoryCap(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -281,7 +281,7 @@ func TestMemoryCap(t *testing.T) {
 	p := NewPool(cfg)
 	defer p.Close()
 	var f *fault.Error
-	for range 20 { // the watcher looks every few milliseconds
+	for range 20 { // the watcher checks every few milliseconds
 		if _, err = p.Validate(t.Context(), "default", fine); err != nil {
 			break
 		}
@@ -291,7 +291,7 @@ func TestMemoryCap(t *testing.T) {
 	}
 }
 
-// TestNoEnvironment: what the server was started with is not in the child.
+// TestNoEnvironment: a child does not see the server's environment.
 func TestNoEnvironment(t *testing.T) {
 	t.Setenv("GATEHOUSE_CANARY", "a secret of the server")
 	self, err := os.Executable()
@@ -313,8 +313,8 @@ func TestNoEnvironment(t *testing.T) {
 	}
 }
 
-// TestFairShare: one tenant's burst waits on itself, and too much of it is
-// refused, while another tenant is served.
+// TestFairShare: a burst of one tenant only delays that tenant, and calls over its queue limit are
+// refused. Another tenant is served.
 func TestFairShare(t *testing.T) {
 	fulltest.Only(t)
 	p := pool(t)
@@ -349,8 +349,8 @@ func TestFairShare(t *testing.T) {
 	}
 }
 
-// TestValidateFindsARoom: tenants that try out endless programs take all rooms but
-// one, so that another's control is checked without waiting for them.
+// TestValidateFindsARoom: calls with endless programs never use the last slot, so a check of
+// another tenant's control does not wait for them.
 func TestValidateFindsARoom(t *testing.T) {
 	p := pool(t)
 	loop := "package loop\n\n" + hostile["nested loops"] + "\n"
@@ -367,7 +367,7 @@ func TestValidateFindsARoom(t *testing.T) {
 		})
 	}
 	for len(p.long) < cap(p.long) {
-		runtime.Gosched() // until they are there
+		runtime.Gosched() // until all calls are running
 	}
 	v, err := p.Validate(ctx, "quiet", fine)
 	if err != nil || !v.Valid {
@@ -380,8 +380,8 @@ func TestValidateFindsARoom(t *testing.T) {
 	wg.Wait()
 }
 
-// TestLeavesAProcessor: one tenant's children never take all processors, where
-// there is more than one.
+// TestLeavesAProcessor: the children of one tenant never use all processors, if there is more than
+// one.
 func TestLeavesAProcessor(t *testing.T) {
 	for processors, want := range map[int]int{1: 1, 2: 1, 3: 2, 4: 2, 64: 2} {
 		if got := perTenant(processors); got != want {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// closing is a body that the server closes with its last byte, as it does when
-// the head of the answer goes out.
+// closing is a body that the server closes with its last byte, as it does when it writes the head
+// of the answer.
 type closing struct{ left string }
 
 func (c *closing) Read(p []byte) (int, error) {
@@ -27,8 +27,8 @@ func (c *closing) Read(p []byte) (int, error) {
 
 func (c *closing) Close() error { return nil }
 
-// A body at its end stays there: the transport, which looks whether there is
-// more, must not find an error and give up the answer.
+// After its end, a body keeps returning io.EOF. The transport tries to read more, and an error
+// would abort the answer.
 func TestBodyEndsOnce(t *testing.T) {
 	body := FromClient(httptest.NewRecorder(), &closing{"abc"}, time.Now, time.Now())
 	data, err := io.ReadAll(body)
@@ -54,8 +54,8 @@ func (t *trickle) Read(p []byte) (int, error) {
 
 func (t *trickle) Close() error { return nil }
 
-// A body that comes too slowly ends after thirty seconds, not with the deadline of
-// the read that began just before; a clock that steps forward ends none.
+// A body that is too slow ends after thirty seconds, whatever the deadline of the current read. A
+// clock that is set forward ends no body.
 func TestSlowBody(t *testing.T) {
 	start := time.Now()
 	now := start
@@ -82,9 +82,8 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// The transport may read a body for longer than its request is served. It must not
-// lift the deadline under which the server ends its own reads then: the connection
-// would wait for ever.
+// The transport may read a body after its request was served. It must not remove the deadline under
+// which the server then reads, because the connection would wait for ever.
 func TestBodyOutlivesItsRequest(t *testing.T) {
 	w := &deadlines{}
 	body := FromClient(w, io.NopCloser(strings.NewReader("ab")), time.Now, time.Now())

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Sent is a body in memory, until it has been read.
+// Sent is a body in memory. The memory is released when the body has been read.
 type Sent struct {
 	mu   sync.Mutex // the transport may still read after the answer is complete
 	rest []byte
@@ -55,7 +55,7 @@ func Prepend(begun []byte, body io.ReadCloser) io.ReadCloser {
 	return &replayed{io.MultiReader(bytes.NewReader(begun), body), body}
 }
 
-// Tapped is a body that is also copied to a listener.
+// Tapped is a body that also passes what it reads to a listener.
 type Tapped struct {
 	io.ReadCloser
 	To io.Writer

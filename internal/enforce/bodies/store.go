@@ -74,7 +74,7 @@ func Open(dir string, entropy io.Reader) (*Store, error) {
 	return &Store{dir: dir, block: block}, nil
 }
 
-// Room starts to reserve memory for a body.
+// Room returns an empty reservation of memory for a body. Grow extends it.
 func (all *Store) Room() *Hold { return &Hold{of: all} }
 
 // InMemory returns how many bytes bodies take in memory.
@@ -89,7 +89,8 @@ type Hold struct {
 	n  atomic.Int64
 }
 
-// Beside starts to reserve more of the same memory, to be released on its own; nil for nil.
+// Beside returns another reservation in the same store, with its own Release. It returns nil for
+// nil.
 func (h *Hold) Beside() *Hold {
 	if h == nil {
 		return nil
@@ -152,14 +153,14 @@ func (d *File) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Keep writes the part of a body that was read, and its rest, to disk. tooLong reports
-// that it is larger than most bytes.
-func (all *Store) Keep(begun []byte, rest io.Reader, most int64) (kept *File, tooLong bool, err error) {
+// Keep writes the part of a body that was read, and its rest, to disk. tooLong is true if the body
+// is larger than limit, in bytes.
+func (all *Store) Keep(begun []byte, rest io.Reader, limit int64) (kept *File, tooLong bool, err error) {
 	if kept, err = all.Create(); err != nil {
 		return nil, false, err
 	}
-	n, err := io.Copy(kept, io.LimitReader(io.MultiReader(bytes.NewReader(begun), rest), most+1))
-	if err != nil || n > most {
+	n, err := io.Copy(kept, io.LimitReader(io.MultiReader(bytes.NewReader(begun), rest), limit+1))
+	if err != nil || n > limit {
 		kept.Close()
 		return nil, err == nil, err
 	}

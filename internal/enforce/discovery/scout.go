@@ -23,8 +23,8 @@ const (
 	// budget is how many hosts are reported within window.
 	budget = 100
 	window = time.Hour
-	// share is how many of these one source may cause: an IPv4 address or an IPv6 /64
-	// network. Its other hosts count as beyond the budget.
+	// share is the part of the budget for one source: an IPv4 address or an IPv6 /64 network. Its
+	// other hosts count as beyond the budget.
 	share = budget / 2
 	// memory is how many reported or known hosts are remembered.
 	memory = 4096
@@ -69,8 +69,7 @@ func (c *candidate) outranks(o *candidate) bool {
 	return c.sight.Requests > o.sight.Requests
 }
 
-// Scout remembers which hosts were seen, so that each is reported once, and collects
-// those to report.
+// Scout records the hosts that were seen, and queues each of them for one report.
 type Scout struct {
 	client *uplink.Client
 	ids    *ids.Source
@@ -168,8 +167,8 @@ func sightingOf(name string, seen *Seen) sighting {
 	return out
 }
 
-// sourceOf returns the source by which shares of the budget are counted. Whoever has one IPv6
-// address usually has the whole /64.
+// sourceOf returns the source of an address for shares of the budget: the address, or the /64
+// network of an IPv6 address, which usually has one owner.
 func sourceOf(client string) string {
 	addr, err := netip.ParseAddr(client)
 	if err != nil || addr.Unmap().Is4() {

@@ -111,8 +111,8 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// TestBounded: unknown hosts at full speed are one hour's budget, in few reports, and
-// take no memory.
+// TestBounded: a flood of unknown hosts uses at most the budget of an hour, in few reports, and
+// bounded memory.
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, nil)
@@ -137,9 +137,9 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestShare: a flood of unknown hosts from one source, however many addresses of its
-// network it uses, takes its share of the budget. Others have theirs reported at once,
-// and the source has a share again after an hour.
+// TestShare: a flood of unknown hosts from one source, even with many addresses of its network,
+// uses only its share of the budget. Hosts of other sources are reported at once. The source gets a
+// new share after an hour.
 func TestShare(t *testing.T) {
 	t.Parallel()
 	for name, client := range map[string]func(i int) string{
@@ -175,8 +175,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestReportsGetThrough: a control plane that fails is asked again; one that does not
-// understand is not, and hosts that it refuses are reported later.
+// TestReportsGetThrough: a report is repeated if the control plane fails, but not if it cannot read
+// the report. Refused hosts are reported later.
 func TestReportsGetThrough(t *testing.T) {
 	t.Parallel()
 	failures := 2
@@ -204,8 +204,8 @@ func TestReportsGetThrough(t *testing.T) {
 	}))
 }
 
-// TestFloodHidesNoHost: made-up hosts at full speed do not keep one with traffic from
-// being reported, and stay within their bound.
+// TestFloodHidesNoHost: a flood of invented hosts does not prevent the report of a host with
+// traffic, and stays within its limit.
 func TestFloodHidesNoHost(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, nil)

@@ -60,8 +60,8 @@ type Gateway struct {
 	Count    *metrics.Counters
 	Log      *slog.Logger
 	Now      func() time.Time
-	// TraceCheck gives a check over gRPC a span, with the metadata of the call and the request that
-	// Envoy holds. End is told the status of the answer. Nil: nothing is traced.
+	// TraceCheck, if set, starts a span for a check over gRPC, with the metadata of the call and
+	// the request that Envoy holds. end receives the status of the answer.
 	TraceCheck func(ctx context.Context, call map[string][]string, checked *http.Request) (_ context.Context, end func(status int))
 	pending    atomic.Int64   // shadow decisions for Envoy that are running
 	checking   sync.WaitGroup // waits for them
@@ -86,9 +86,9 @@ func (g *Gateway) checkCall(ctx context.Context, c *extauthz.Check) *extauthz.An
 	return a
 }
 
-// check tells Envoy whether the request that it holds may go on. Every refusal is an
-// answer, never an error, because Envoy can be told to let errors pass. In shadow mode
-// the answer is always yes, in time, with the verdict in its metadata.
+// check decides whether the request that Envoy holds may proceed. Every refusal is an answer and
+// never an error, because Envoy can be configured to let requests pass on errors. In shadow mode
+// the answer is always OK, in time, with the verdict in its metadata.
 func (g *Gateway) check(ctx context.Context, c *extauthz.Check) (a *extauthz.Answer) {
 	st := g.State.Load()
 	in := g.requestOf(st, c)
@@ -127,7 +127,7 @@ func (g *Gateway) check(ctx context.Context, c *extauthz.Check) (a *extauthz.Ans
 	}
 }
 
-// recoverCheck answers a check that panicked.
+// recoverCheck recovers a panic of a check, and refuses the request.
 func (g *Gateway) recoverCheck(ctx context.Context, st *settings.State, in *request.Inbound, a **extauthz.Answer) {
 	if p := recover(); p != nil {
 		g.Panics.Panicked(ctx, "a check panicked", p, in.ID)
@@ -135,14 +135,14 @@ func (g *Gateway) recoverCheck(ctx context.Context, st *settings.State, in *requ
 	}
 }
 
-// passCheck is the answer of shadow mode where there is no decision yet.
+// passCheck returns an answer of shadow mode without a decision.
 func (g *Gateway) passCheck(st *settings.State, in *request.Inbound, code string) *extauthz.Answer {
 	v := judge.Verdict{Mode: st.Mode, Pass: true, Outcome: metrics.PassThrough}
 	v.Refusal.Code = code
 	return g.envoyAnswer(st, in, identity.Nobody(), &v)
 }
 
-// requestOf is the request before it is checked.
+// requestOf returns the request, before it is checked.
 func (g *Gateway) requestOf(st *settings.State, c *extauthz.Check) request.Inbound {
 	in := request.Inbound{At: g.Now(), Method: c.Method, Headers: http.Header(c.Header), Secure: c.Scheme == "https", Peer: c.Peer}
 	if c.ID != "" && len(in.Headers[header.RequestID]) == 0 && request.SaneID(c.ID) {
@@ -210,8 +210,8 @@ func (g *Gateway) refuseCheck(st *settings.State, in *request.Inbound, no *reque
 	return g.envoyAnswer(st, in, identity.Nobody(), &v)
 }
 
-// checkRoute reads what the operator wrote at Envoy's route. A route for another bouncer,
-// or one that names an unknown resource, is refused: the wrong controls would decide.
+// checkRoute reads the context_extensions of Envoy's route. A route for another bouncer, or with an
+// unknown resource, is refused, because the wrong controls would decide.
 func checkRoute(in *request.Inbound, c *extauthz.Check, st *settings.State) *request.Refusal {
 	if want := c.Extensions[extensionBouncer]; want != "" && st.Bouncer != "" && want != st.Bouncer && want != st.Name {
 		return request.Refuse(http.StatusForbidden, "wrong_bouncer", "the route is for another bouncer")
@@ -260,8 +260,8 @@ func splitMerged(h http.Header, merged bool, names header.Names) {
 	}
 }
 
-// inspectBody is the body that the controls see. A control that needs a body which is not
-// whole cannot allow the request.
+// inspectBody returns the body that the controls see. If a control needs a body that is incomplete,
+// the request is refused.
 func inspectBody(c *extauthz.Check, refs lang.Refs) *request.Inspection {
 	h := http.Header(c.Header)
 	s := &request.Inspection{Refs: refs, Whole: true, Head: request.HeadOf(h, int64(len(c.Body)))}
@@ -304,7 +304,7 @@ func (g *Gateway) envoyAnswer(st *settings.State, in *request.Inbound, who *iden
 	return a
 }
 
-// metadata is Envoy's dynamic metadata, for access logs and later filters.
+// metadata returns Envoy's dynamic metadata, for access logs and later filters.
 func metadata(v *judge.Verdict, st *settings.State) map[string]any {
 	m := map[string]any{
 		"decision": v.Outcome, "mode": v.Mode.String(), "status": v.Refusal.Code, "effect": v.Effect().String(),

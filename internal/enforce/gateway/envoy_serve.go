@@ -54,7 +54,7 @@ func (c *Server) Serve() error {
 	return c.srv.Serve(c.l)
 }
 
-// Close breaks off running checks.
+// Close aborts running checks.
 func (c *Server) Close() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -76,8 +76,8 @@ const (
 	envoyForPrefix = request.OwnPrefix + "ext_authz_for/"
 )
 
-// EnvoyTarget takes the original target out of a raw one. ok is false when the request is
-// no check.
+// EnvoyTarget extracts the original target from a raw one. ok is false if the request is not a
+// check.
 func EnvoyTarget(raw string) (target, resource string, ok bool) {
 	if rest, found := strings.CutPrefix(raw, envoyPrefix); found && (rest == "" || rest[0] == '/' || rest[0] == '?') {
 		return rest, "", true
@@ -92,16 +92,15 @@ func EnvoyTarget(raw string) (target, resource string, ok bool) {
 	return "", rest, true
 }
 
-// EnvoyHTTP answers ext_authz over HTTP, where Envoy sends the original method, path,
-// host and the allowed headers. 200 lets the request pass, and Envoy hands any other
-// answer to the client. 5xx counts as a failure, which Envoy may be told to let pass, so
-// that those become 403.
+// EnvoyHTTP answers ext_authz over HTTP, where Envoy sends the original method, path, host and the
+// allowed headers. 200 lets the request pass, and Envoy forwards any other answer to the client.
+// Refusals with 5xx become 403, because Envoy can be configured to let requests pass on 5xx.
 func (g *Gateway) EnvoyHTTP(w http.ResponseWriter, r *http.Request, outer *request.Inbound, st *settings.State, target, resource string) {
 	c := &extauthz.Check{
 		Peer: outer.Peer, Method: r.Method, Host: r.Host, Target: target, ID: outer.ID, Header: textproto.MIMEHeader(r.Header),
 		Scheme: outer.Scheme(), Have: extauthz.BodyOf(r.Method),
 	}
-	if !outer.Trusted { // any client can send this: loopback alone proves nothing
+	if !outer.Trusted { // any client can send this request; a loopback address alone proves nothing
 		g.writeEnvoy(w, g.refuseCheck(st, outer, request.Refuse(http.StatusForbidden, "untrusted_proxy", "only the proxies that the bouncer trusts may use this endpoint")))
 		return
 	}
@@ -156,8 +155,8 @@ func (g *Gateway) writeEnvoy(w http.ResponseWriter, a *extauthz.Answer) {
 	_, _ = io.WriteString(w, a.Text)
 }
 
-// allReserved are the fields that Envoy must remove with ext_authz over HTTP. There
-// Envoy shows only the allowed headers, so that all reserved fields are removed.
+// allReserved returns the fields that Envoy must remove with ext_authz over HTTP. Envoy sends only
+// the allowed headers, so all reserved fields are removed.
 func allReserved(a *extauthz.Answer) []string {
 	out := slices.Clone(a.Remove)
 	for _, name := range header.Reserved() {

@@ -16,10 +16,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 )
 
-// ForwardAuth answers nginx's auth_request, Traefik's ForwardAuth and Caddy's
-// forward_auth. It answers only 200, 401 or 403, because nginx turns anything else into
-// 500. X-Gatehouse-Status has the exact reason. The query of the request itself means
-// nothing.
+// ForwardAuth answers nginx's auth_request, Traefik's ForwardAuth and Caddy's forward_auth. It
+// answers only 200, 401 or 403, because nginx turns any other status into 500. X-Gatehouse-Status
+// has the exact status. The query of the subrequest is ignored.
 func (g *Gateway) ForwardAuth(w http.ResponseWriter, r *http.Request, outer *request.Inbound, st *settings.State) {
 	in, no := g.original(r, outer, st)
 	if no != nil {
@@ -108,7 +107,8 @@ func (g *Gateway) original(r *http.Request, outer *request.Inbound, st *settings
 	return in, nil
 }
 
-// sameValue returns the value of two headers that mean the same, and false if they differ.
+// sameValue returns the value of two headers with the same meaning. It returns false if they
+// differ.
 func sameValue(h http.Header, a, b string) (string, bool) {
 	one := func(name string) (string, bool) {
 		lines := h[name]
@@ -134,8 +134,8 @@ func sameValue(h http.Header, a, b string) (string, bool) {
 // MaxReason bounds the reason in a header, in bytes.
 const MaxReason = 1 << 10
 
-// ReasonText is the reason of a refusal as the inside of a JSON string in ASCII. nginx
-// drops the bouncer's answer and writes this between the quotes of its own.
+// ReasonText returns the reason of a refusal, encoded as the content of a JSON string in ASCII.
+// nginx discards the bouncer's answer, and writes this text between quotes in its own.
 func ReasonText(s string) string {
 	var b strings.Builder
 	for _, r := range s {

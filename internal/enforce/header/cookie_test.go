@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestSessionStaysHere: no application sees the console's session cookie, or sets
-// one; every other cookie passes as it was written.
+// TestSessionStaysHere: no application receives or sets the session cookie of the console. All
+// other cookies pass unchanged.
 func TestSessionStaysHere(t *testing.T) {
 	secret := strings.Repeat("s-_9", 11)[:43]
 	ours, host := "gatehouse=acme."+secret, "__Host-gatehouse=default."+secret

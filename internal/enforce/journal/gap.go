@@ -23,13 +23,13 @@ type Gap struct {
 	place         int // of the mark; -1: there is none
 }
 
-// gaps are the gaps that the log has not recorded yet.
+// gaps holds the gaps that the log has not recorded yet.
 type gaps struct {
 	marks *spool.Marks
 
 	mu   sync.Mutex
-	list []*Gap // the last one counts; the others are from earlier processes
-	own  *Gap   // the one of this process, if it has one
+	list []*Gap // the last one is counted up; the others are from earlier processes
+	own  *Gap   // the gap of this process, if there is one
 }
 
 // gapPlaces is how many processes in a row may leave a mark.

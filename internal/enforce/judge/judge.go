@@ -66,7 +66,7 @@ func (j *Judge) Decide(ctx context.Context, st *settings.State, in *request.Inbo
 		cache = j.Cache
 	}
 	if in.Seen != nil {
-		j.schemas(st, in)
+		j.addDeclaredParams(st, in)
 		in.Seen.Serves = in.Serving(st)
 		in.Seen.Read(in)
 		if no := in.Seen.Refusal; no != nil {
@@ -75,7 +75,7 @@ func (j *Judge) Decide(ctx context.Context, st *settings.State, in *request.Inbo
 			v.Resolve(no, nil)
 			return v
 		}
-		j.account(ctx, st, in, who)
+		j.reserveUsage(ctx, st, in, who)
 		defer func() {
 			if !v.Permits() {
 				in.Seen.Meter.Refund(ctx)
@@ -107,8 +107,8 @@ func (j *Judge) Decide(ctx context.Context, st *settings.State, in *request.Inbo
 	return v
 }
 
-// account reserves usage for a request whose controls read input.usage.
-func (j *Judge) account(ctx context.Context, st *settings.State, in *request.Inbound, who *identity.Caller) {
+// reserveUsage reserves usage for a request whose controls read input.usage.
+func (j *Judge) reserveUsage(ctx context.Context, st *settings.State, in *request.Inbound, who *identity.Caller) {
 	s := in.Seen
 	if !s.Refs.Usage || s.Refusal != nil || s.Counted {
 		return
@@ -119,9 +119,9 @@ func (j *Judge) account(ctx context.Context, st *settings.State, in *request.Inb
 	s.Usage = s.Meter.Reserve(ctx, in.At, s.LLM)
 }
 
-// schemas adds the parameters that the MCP server's tools declare, where the request's
+// addDeclaredParams adds the parameters that the MCP server's tools declare, for requests whose
 // headers must match them.
-func (j *Judge) schemas(st *settings.State, in *request.Inbound) {
+func (j *Judge) addDeclaredParams(st *settings.State, in *request.Inbound) {
 	if s := in.Seen; s.Refs.MCP && (len(s.Head.MCP.Params) > 0 || s.Head.MCP.Name != "") {
 		s.Head.MCP.Declared = j.Tools.Declared(in.ServerKey(st))
 	}
@@ -133,7 +133,7 @@ func (j *Judge) PermitsTool(ctx context.Context, st *settings.State, in *request
 	return d.Permit && d.Err == nil
 }
 
-// DecideTool decides on a call of a tool without arguments.
+// DecideTool decides on a call of a tool, without arguments.
 func (j *Judge) DecideTool(ctx context.Context, st *settings.State, in *request.Inbound, who *identity.Caller, name string) rego.Decision {
 	seen := *in.Seen
 	seen.RPC = &mcp.Message{Method: "tools/call", Tool: name, Session: in.Seen.Head.MCP.Session, Version: in.Seen.Head.MCP.Version}

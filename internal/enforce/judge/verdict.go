@@ -34,11 +34,11 @@ type Verdict struct {
 	Decision rego.Decision
 	// Mask is how the answer must be rewritten. It is empty in shadow mode.
 	Mask []rego.MaskRule
-	// KeepTool reports whether a list may show a tool; nil: the list is not filtered. ToolsListed
-	// receives every tool that the server has.
+	// KeepTool reports whether a list may contain a tool; nil: the list is not filtered.
+	// ToolsListed receives all tools of the server.
 	KeepTool    func(name string) bool
 	ToolsListed func([]mcp.Tool)
-	// TapAnswer reads the answer without changing it; nil: nobody does.
+	// TapAnswer, if set, reads the answer without changing it.
 	TapAnswer func(ans *upstream.Answer) (done func())
 	// EventsOnly is set when only a stream of events is filtered.
 	EventsOnly bool
@@ -67,15 +67,15 @@ func (v *Verdict) Effect() rego.Effect {
 	return v.Decision.Effect
 }
 
-// NamesControl reports whether the result names the control that decided. A control that granted
-// access has no part in a later refusal, but one that masks does.
+// NamesControl reports whether the result names the control that decided. If access was granted and
+// then refused for another reason, it names the control only if it masks.
 func (v *Verdict) NamesControl() bool {
 	return v.Decision.PolicyName != "" && (v.Effect() == v.Decision.Effect || v.Decision.Effect == rego.Mask)
 }
 
-// explain keeps the reasons of a decision. The server redacts values at secret paths when
-// it takes the log in. What a control derived from them is removed here, because a mask
-// may keep it out of the log.
+// explain stores the reasons of a decision. The server redacts values at secret paths when it
+// receives the log. Values that a control derived from them are removed here, because a mask may
+// hide their source from the log.
 func (v *Verdict) explain(ctx context.Context, st *settings.State, req *rego.Request, opt rego.Options) {
 	v.Hidden = v.Decision.HiddenInput(req)
 	var why []reason.Explanation
@@ -153,8 +153,8 @@ func (v *Verdict) Resolve(no *request.Refusal, mask []rego.MaskRule) {
 	}
 }
 
-// RefuseUnlogged refuses a request whose decision could not be logged, where the log is
-// required. Shadow mode refuses nothing.
+// RefuseUnlogged refuses a request whose decision could not be logged, if the log is required.
+// Shadow mode refuses nothing.
 func (v *Verdict) RefuseUnlogged(ctx context.Context, in *request.Inbound, st *settings.State) {
 	if !st.LogRequired || v.Mode == settings.Shadowing || !v.Pass {
 		return
@@ -164,10 +164,10 @@ func (v *Verdict) RefuseUnlogged(ctx context.Context, in *request.Inbound, st *s
 	v.Mask = nil
 }
 
-// ChallengeCaller answers 401 in place of 403 where a token could help: the caller has
-// none, keys are configured, and the decision depends on who asks. MCP clients start to
-// authorize at a 401 that names the metadata, so they get one at every denial. inPath
-// says that the bouncer serves the metadata itself; behind a gateway it does not.
+// ChallengeCaller replaces 403 by 401 if a token could help: the caller has none, keys are
+// configured, and the decision depends on the caller. MCP clients start to authorize after a 401
+// that names the metadata, so they get one for every denial. inPath means that the bouncer serves
+// the metadata itself, which it does not do behind a gateway.
 func (v *Verdict) ChallengeCaller(st *settings.State, in *request.Inbound, who *identity.Caller, inPath bool) {
 	if st.Tokens == nil || v.Pass {
 		return
@@ -183,8 +183,8 @@ func (v *Verdict) ChallengeCaller(st *settings.State, in *request.Inbound, who *
 	}
 }
 
-// readsUser reports whether the control that denied reads who asks. Where no control denied
-// or allowed, any control that ran counts.
+// readsUser reports whether the control that denied reads the user. If no control denied or
+// allowed, any control that ran counts.
 func (v *Verdict) readsUser() bool {
 	for _, c := range v.Decision.Ran {
 		if v.Decision.PolicyName != "" && c.Meta().ID != v.Decision.PolicyID {

@@ -30,8 +30,8 @@ var bounds = map[string]reach{
 	"min_tokens": ofPart, "min_new_tokens": ofPart, "min_completion_tokens": ofPart, "minTokens": ofPart, "minNewTokens": ofPart,
 }
 
-// unbounded is the number of tokens that an answer without a limit counts for. No model answers
-// with more.
+// unbounded is the number of tokens that an answer without a limit counts for. No model generates
+// more.
 const unbounded = 1 << 20
 
 // tokens returns what a limit of n counts for, or -1 for nothing.

@@ -117,7 +117,7 @@ func TestMeter(t *testing.T) {
 			for at := 0; at < len(tc.body); at += size {
 				_, _ = m.Write([]byte(tc.body[at:min(at+size, len(tc.body))]))
 			}
-			if got, told := m.Cost().Total(100), m.Cost().Told; got != tc.want || told != tc.told {
+			if got, told := m.Cost().Total(100), m.Cost().Reported; got != tc.want || told != tc.told {
 				t.Errorf("%s in pieces of %d: %d %v, want %d %v", name, size, got, told, tc.want, tc.told)
 			}
 		}

@@ -234,24 +234,24 @@ func (m *Meter) readCapture() {
 
 // Cost is the cost of an answer.
 type Cost struct {
-	Told          bool // the answer reports its usage; otherwise its text was counted
+	Reported      bool // the answer reported its usage; otherwise its text was counted
 	input, output int64
 	counted       int64
 }
 
 // Cost returns the cost so far.
 func (m *Meter) Cost() Cost {
-	return Cost{Told: m.told, input: m.input, output: m.output, counted: Tokens(m.model, m.ascii, m.other)}
+	return Cost{Reported: m.told, input: m.input, output: m.output, counted: Tokens(m.model, m.ascii, m.other)}
 }
 
 // Total returns the cost in tokens, including the prompt, which was estimated beforehand.
 func (c Cost) Total(estimated int64) int64 {
 	switch {
-	case c.Told && c.input > 0 && c.output > 0:
+	case c.Reported && c.input > 0 && c.output > 0:
 		return c.input + c.output
-	case c.Told && c.input > 0: // the beginning of an interrupted stream
+	case c.Reported && c.input > 0: // the beginning of an interrupted stream
 		return c.input + c.counted
-	case c.Told:
+	case c.Reported:
 		return estimated + c.output
 	}
 	return estimated + c.counted

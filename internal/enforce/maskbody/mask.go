@@ -28,9 +28,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/upstream"
 )
 
-// MaxHeld is how much of an answer is held in memory, in bytes after unpacking. A larger
-// one goes to disk where a mask needs the whole document, as paths do, and is otherwise
-// masked in pieces.
+// MaxHeld is how much of an answer is held in memory, in bytes after decompression. If a mask needs
+// the whole document, as paths do, a larger answer is stored on disk. Otherwise it is masked in
+// pieces.
 const MaxHeld = mask.MaxHeld
 
 // maskedAway are the fields that describe the body as it was before masking.
@@ -98,11 +98,10 @@ func (m *Masker) Answer(ctx context.Context, w http.ResponseWriter, in *request.
 	case empty:
 		clean = true
 	case ans.StatusCode == http.StatusPartialContent:
-		// The bouncer asked for the whole document. Nobody knows which part this is.
+		// The bouncer requested the whole document, so it is unknown which part this is.
 		err = ErrUnmaskable
 	case how == unreadableType && ans.StatusCode >= 300:
-		// The status of a redirect or an error page is still useful; its text is left
-		// out.
+		// The status of a redirect or an error page is still useful. Only its text is removed.
 		h.Del("Content-Type")
 	case how == unreadableType:
 		err = ErrUnmaskable
@@ -330,9 +329,9 @@ func (z *zipped) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readWhole reads the answer's document and unpacks gzip, within the size bound and the
-// upstream timeout. A larger document comes as its beginning and its rest. pieces lifts
-// the time bound for the rest.
+// readWhole reads and decompresses the answer's document, within the size limit and the upstream
+// timeout. For a larger document it returns the beginning and the rest. pieces removes the timeout
+// for the rest.
 func (m *Masker) readWhole(ans *upstream.Answer, pieces bool) (doc []byte, rest io.Reader, err error) {
 	timed := &timedBody{ans: ans, now: m.Now, end: m.Now().Add(m.UpstreamTimeout)}
 	src, err := Unpacked(ans, timed)
@@ -401,11 +400,11 @@ func (t *timedBody) Read(p []byte) (int, error) {
 	return t.ans.Body.Read(p)
 }
 
-// noRules hide nothing. Do not change them.
+// noRules mask nothing. Do not change them.
 var noRules = &mask.Rules{}
 
-// Rules prepares the masks of a verdict. A mask that means nothing is an error, because
-// nobody knows what it should hide.
+// Rules compiles the masks of a verdict. An invalid mask is an error, because it is unknown what it
+// should hide.
 func (m *Masker) Rules(st *settings.Settings, v *judge.Verdict) (*mask.Rules, error) {
 	answer, _ := mask.Split(v.Mask)
 	if len(answer) == 0 && v.KeepTool == nil {

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// LargeMaskers is how many large answers are masked at a time. The others wait on disk.
+	// LargeMaskers is how many large answers are masked at once. The others wait on disk.
 	LargeMaskers = 2
 	// copiesForPaths is how many copies of a document fit in memory while paths are
 	// masked: the document, one hidden value, and its text.

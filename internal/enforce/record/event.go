@@ -279,7 +279,7 @@ func appendBasicInput(dst []byte, in *request.Inbound, who *identity.Caller, v *
 	return append(dst, '}', '}')
 }
 
-// Gap returns an event about decisions that are missing in the log.
+// Gap returns the event that reports missing decisions.
 func Gap(labels []byte, st *settings.State, g *journal.Gap, now time.Time) []byte {
 	first, last := g.First.UTC().Format(time.RFC3339Nano), g.Last.UTC().Format(time.RFC3339Nano)
 	message := fmt.Sprintf("%d decisions are missing (%d passed): the bouncer could not write its log from %s to %s", g.Count, g.Passed, first, last)

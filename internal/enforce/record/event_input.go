@@ -13,10 +13,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// Bounds of the inputs that events carry for replay at the lower audit levels. A burst of
-// decisions keeps all inputs, after that only so many a second. Large inputs are left
-// out, and all of them while the log fills up, because an input must never take the room
-// of a decision.
+// Limits of the inputs that events carry for replay at the lower audit levels. After a burst, only
+// inputRate inputs a second are kept. Large inputs are left out, and so are all inputs while the
+// log fills up, because an input must never displace a decision.
 const (
 	inputBurst     = 20_000
 	inputRate      = 500
@@ -72,9 +71,9 @@ func (r *Recorder) carriesInput(st *settings.State, in *request.Inbound) bool {
 	return r.inputs.Take(in.At) && r.journal.Spool.Bytes() < r.journal.MaxBytes/inputSpoolPart
 }
 
-// recordable returns the request as the decision log may hold it. Masks of the request also apply
-// to the log, even in shadow mode, where the application gets the body unmasked. What cannot be
-// masked is left out.
+// recordable returns the request as the decision log may store it. Masks of the request also apply
+// to the log, even in shadow mode, where the application receives the body unmasked. Content that
+// cannot be masked is left out.
 func (r *Recorder) recordable(in *request.Inbound, v *judge.Verdict) *request.Inbound {
 	_, list := mask.Split(v.Decision.Mask)
 	if len(list) == 0 || in.Seen == nil || in.Seen.RPC == nil && in.Seen.LLM == nil {

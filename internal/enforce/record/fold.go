@@ -99,8 +99,8 @@ func (r *Recorder) Run(ctx context.Context) {
 	r.WriteFolded(true)
 }
 
-// WriteFolded writes the counts that are due, or all of them. A count that the log does
-// not take stays and grows.
+// WriteFolded writes the counts that are due, or all of them. If the log does not accept a count,
+// it is kept and continues.
 func (r *Recorder) WriteFolded(all bool) {
 	now := r.now()
 	sums := r.folder.Due(now, all)

@@ -36,8 +36,7 @@ func (rw *Writer) Write(w http.ResponseWriter, in *request.Inbound, decision str
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	switch no.Status {
 	case http.StatusBadRequest, http.StatusRequestTimeout:
-		// A client whose request two servers would read differently gets no second chance
-		// on this connection.
+		// If two servers could read the client's request differently, its connection is closed.
 		h.Set("Connection", "close")
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(rw.Now().Add(bodies.ClientWrite))
@@ -48,8 +47,8 @@ func (rw *Writer) Write(w http.ResponseWriter, in *request.Inbound, decision str
 // StatusFor returns the HTTP status that the client gets.
 func StatusFor(no *request.Refusal, in *request.Inbound) int {
 	if in.Calls() && (no.Code == "access_denied" || no.Code == judge.CodeBudget || no.Code == "unknown_method") {
-		// The answer to a call carries the error. MCP clients take any other status for a
-		// broken connection.
+		// The JSON-RPC answer carries the error. MCP clients treat any other status as a broken
+		// connection.
 		return http.StatusOK
 	}
 	return no.Status
@@ -159,7 +158,7 @@ func rpcError(s *request.Inspection, in *request.Inbound, decision string, no *r
 	return append(appendAccess(out, no), "}}}\n"...)
 }
 
-// appendAccess appends what may be requested after a denial.
+// appendAccess appends which access can be requested after a denial.
 func appendAccess(dst []byte, no *request.Refusal) []byte {
 	if no.Access == "" {
 		return dst

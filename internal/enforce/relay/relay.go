@@ -53,7 +53,7 @@ func (l *Relay) Forward(w http.ResponseWriter, r *http.Request, in *request.Inbo
 	head := l.outgoingHeader(in, st.Settings, who)
 	head.Apply(in.Credit(st, v.Decision.Resource, who))
 	meter := in.Seen.Metered()
-	defer meter.Settle(context.WithoutCancel(r.Context()), usage.Nothing)
+	defer meter.Charge(context.WithoutCancel(r.Context()), usage.Nothing)
 	rules, err := l.Masks.Rules(st.Settings, v)
 	if err != nil {
 		l.Count.MaskFailures.Add(1)
@@ -68,8 +68,8 @@ func (l *Relay) Forward(w http.ResponseWriter, r *http.Request, in *request.Inbo
 		head.Ours = append(head.Ours, header.Field{Name: "Accept-Encoding", Value: "identity"})
 	}
 	interim := func(status int, h http.Header) {
-		// A proxy forwards interim answers (RFC 9110 section 15.2). One that cannot be
-		// masked stops here.
+		// A proxy forwards interim answers (RFC 9110 section 15.2), except for those that cannot be
+		// masked.
 		if head.Masked || status != http.StatusEarlyHints {
 			return
 		}
@@ -361,8 +361,8 @@ func (l *Relay) CloseTunnels() { l.tunnels.each(func(o *openTunnel) { o.shut() }
 // OpenTunnels returns the number of open sockets.
 func (l *Relay) OpenTunnels() int { return l.tunnels.count() }
 
-// RecheckTunnels decides again on every open socket and closes those that would be
-// refused now. A revoked caller keeps no open socket.
+// RecheckTunnels decides again on every open socket, and closes those that are refused now, for
+// example because the caller was revoked.
 func (l *Relay) RecheckTunnels(ctx context.Context) {
 	st := l.State.Load()
 	l.tunnels.each(func(o *openTunnel) {

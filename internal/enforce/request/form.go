@@ -25,8 +25,8 @@ var (
 	errOddPart   = errors.New("a part of the form cannot be read")
 )
 
-// form reads a form that is sent to a model. Its fields are texts. Its files are media,
-// batches of requests in lines, or texts.
+// form reads a form that is sent to a model. Its fields are texts. Its files are media, JSON lines
+// or texts.
 func (s *Inspection) form(in *Inbound) {
 	f := &formReader{room: bodies.MaxText}
 	media, params, err := mime.ParseMediaType(s.Head.contentType)
@@ -52,7 +52,7 @@ func (s *Inspection) form(in *Inbound) {
 	}
 }
 
-// formReader collects what a form says.
+// formReader collects the content of a form.
 type formReader struct {
 	room     int // bytes of text that it may still read
 	fields   []value.Member

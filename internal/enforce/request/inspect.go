@@ -20,8 +20,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Inspection is what the controls may see of a request beyond its head. There is one only
-// if a control in scope refers to it.
+// Inspection is what the controls may see of a request beyond its head. It exists only if a control
+// in scope needs it.
 type Inspection struct {
 	Refs   lang.Refs
 	Serves serving
@@ -156,7 +156,7 @@ func NeedsBody(refs lang.Refs) bool {
 	})
 }
 
-// Unreadable refuses bodies whose content could only be guessed.
+// Unreadable refuses a body whose content is ambiguous.
 func Unreadable(h BodyHead) *Refusal {
 	if h.Encoding != "" && !strings.EqualFold(h.Encoding, "identity") {
 		return Refuse(http.StatusUnsupportedMediaType, "body_encoded", "a control needs this body, which is compressed")
@@ -268,7 +268,7 @@ func TooMany() *Refusal {
 	return Refuse(http.StatusServiceUnavailable, "bodies_saturated", "a control needs this body, and the waiting bodies have reached the limit \"all_bodies\"")
 }
 
-// Unfit says why an MCP message is refused without a decision; nil: it is decided on.
+// Unfit returns why an MCP message is refused without a decision; nil: it is decided on.
 func (s *Inspection) Unfit(host string) *Refusal {
 	switch {
 	case s.MCPError != nil:

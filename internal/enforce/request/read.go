@@ -46,8 +46,8 @@ func servesModel(res *rego.Resource) bool {
 // ServesMCP reports whether a resource is registered as an MCP server.
 func ServesMCP(res *rego.Resource) bool { return KindOf(res) == "mcp_server" }
 
-// serving says what the resources of a request are. A path with two readings has two of
-// them, and nobody knows which one the application takes.
+// serving describes the resources of a request. A path with two readings has two resources, and it
+// is unknown which one the application serves.
 type serving struct {
 	Model bool // some reading is a model or an agent
 	MCP   bool // some reading is an MCP server
@@ -119,9 +119,9 @@ func readsTexts(refs lang.Refs) bool {
 	})
 }
 
-// Read parses the body as its resources do. A body that is not JSON holds neither a call
-// nor a prompt, so the controls see none, and a model's counts as unreadable. A broken
-// body is refused.
+// Read parses the body for the resources of the request. A body that is not JSON contains neither a
+// call nor a prompt, so the controls see none; for a model it counts as unreadable. An invalid body
+// is refused.
 func (s *Inspection) Read(in *Inbound) {
 	if s.Refusal != nil {
 		return
@@ -183,8 +183,8 @@ func (in *Inbound) socket() bool {
 	return in.Upgrade || strings.Contains(strings.ToLower(strings.Join(in.Headers["Upgrade"], ",")), "websocket")
 }
 
-// socket handles a WebSocket: nobody reads its messages, whatever the body of the request
-// says. MCP also runs over WebSockets, with the subprotocol mcp.
+// socket handles a WebSocket. Its messages are never read, whatever the body of the request
+// contains. MCP also runs over WebSockets, with the subprotocol mcp.
 func (s *Inspection) socket(in *Inbound, model bool) {
 	speaksMCP := s.Serves.MCP || strings.Contains(strings.ToLower(strings.Join(in.Headers["Sec-Websocket-Protocol"], ",")), "mcp")
 	if s.Refs.MCP && speaksMCP {

@@ -109,8 +109,7 @@ func (in *Inbound) Deadline(most time.Duration) time.Duration {
 	return most
 }
 
-// Arrive checks what the bouncer's own endpoints need too: who sent the request, and its
-// canonical path.
+// Arrive checks what the bouncer's own endpoints need too: the client and the canonical path.
 func (rd *Reader) Arrive(r *http.Request, st *settings.Settings) (in Inbound, no *Refusal) {
 	from := wire.ClientOf(r)
 	in = Inbound{At: rd.now(), Method: r.Method, Headers: r.Header, Peer: from.Peer, PeerName: from.Name, Secure: from.Secure}
@@ -131,7 +130,7 @@ func (rd *Reader) Arrive(r *http.Request, st *settings.Settings) (in Inbound, no
 	return in, nil
 }
 
-// Admit checks the rest of what is decided on and forwarded.
+// Admit checks the other parts that are decided on and forwarded.
 func (in *Inbound) Admit(r *http.Request, st *settings.Settings) *Refusal {
 	if no := allowedMethod(r.Method); no != nil {
 		return no
@@ -250,7 +249,7 @@ func (in *Inbound) Question(st *settings.Settings, who *identity.Caller, head bo
 	}
 }
 
-// WithHead returns q, a question about the request, with input.request if that is missing.
+// WithHead returns q, a decision request, with input.request added if it is missing.
 func (in *Inbound) WithHead(st *settings.Settings, q rego.Request) rego.Request {
 	if q.Extra.Get("request").Defined() {
 		return q

@@ -14,9 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Adopt takes over what a gateway says about the request that it holds. The gateway
-// forwards the raw path, so only a path that every application reads in the same way is
-// accepted.
+// Adopt applies what a gateway reports about the request that it holds. The gateway forwards the
+// raw path, so the path must have only one reading.
 func (in *Inbound) Adopt(method, host, target string, st *settings.Settings) *Refusal {
 	in.Method = method
 	if no := allowedMethod(method); no != nil {

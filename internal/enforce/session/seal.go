@@ -11,9 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
-// Seal makes the ids of MCP sessions useless to everybody but the user who opened them.
-// The server's id is encrypted for the user with a key of the tenant. All bouncers of the
-// tenant have the key, so none has to remember anything.
+// Seal encrypts the ids of MCP sessions, so that each is valid only for the user who opened the
+// session. All bouncers of the tenant share the key, so none has to store sessions.
 type Seal struct {
 	aead cipher.AEAD
 	key  []byte // of nonces

@@ -127,8 +127,8 @@ type Reader struct {
 	Now    func() time.Time
 }
 
-// Read parses what a bundle says about the bouncer. Anything that it does not understand is an
-// error, and the bundle is refused, because a guessed mode or a dropped key set could grant access.
+// Read parses the bouncer's settings in a bundle. Anything unknown is an error, and the bundle is
+// refused, because a wrong mode or a missing key set could grant access.
 func (r *Reader) Read(bundle *bundle.Bundle, before *Settings) (*Settings, error) {
 	var m bundleMeta
 	own, err := json.Marshal(bundle.Meta["bouncer"]) // null if there is none, which changes nothing

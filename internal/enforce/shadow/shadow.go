@@ -1,5 +1,5 @@
-// Package shadow decides in shadow mode, beside the traffic. A control that hangs must
-// not slow down requests that it cannot stop.
+// Package shadow decides in shadow mode, concurrently with the traffic. A slow control must not
+// delay requests that it cannot stop.
 package shadow
 
 import (
@@ -77,9 +77,9 @@ func (s *Decider) RecordSkipped(j Job) {
 	s.recorder.Record(j.St, &j.In, j.Who, &v)
 }
 
-// Work decides on queued requests until ctx ends, and then for one more second. After a
-// slow decision it rests for as long as that took, so that a control that hangs leaves
-// the processors to the traffic.
+// Work decides on queued requests until ctx ends, and then for shadowDrain. After a slow decision
+// it pauses for as long as the decision took, so that a slow control leaves processor time for the
+// traffic.
 func (s *Decider) Work(ctx context.Context) {
 	decide := func(j Job) {
 		began := s.now()

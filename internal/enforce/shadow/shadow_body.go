@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// Relay forwards a request whose body the controls want to see. They see what the
-// application reads, as it reads it.
+// Relay forwards a request whose body the controls need. They get a copy of what the application
+// reads.
 func (s *Decider) Relay(w http.ResponseWriter, r *http.Request, st *settings.State, in *request.Inbound, who *identity.Caller, idErr error, refs lang.Refs) {
 	seen := &request.Inspection{Refs: refs, Head: request.HeadOf(r.Header, r.ContentLength)}
 	in.Seen = seen
@@ -110,7 +110,7 @@ func (o *shadowBody) collect(p []byte) {
 	}
 }
 
-// finish hands the body over, once. ended is false when the body broke off.
+// finish queues the decision with the body, once. ended is false if the body was incomplete.
 func (o *shadowBody) finish(ended bool) {
 	o.mu.Lock()
 	if o.told {

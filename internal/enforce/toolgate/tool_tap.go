@@ -25,8 +25,8 @@ import (
 // errTapFull says that a list is too long to be held.
 var errTapFull = errors.New("the list is too long to be read along")
 
-// toolTap reads in shadow mode what a server lists, so that changed descriptions are
-// noticed there too. The answer passes unchanged.
+// toolTap reads in shadow mode the tools that a server lists, so that changed descriptions are
+// noticed there too. The answer is not changed.
 type toolTap struct {
 	g *Gate
 	// list is set once the request asks for the tools.

@@ -94,8 +94,9 @@ func (c *Client) Post(ctx context.Context, path string, body []byte, zipped bool
 	return c.post(ctx, path, body, zipped, func(r io.Reader) { _, _ = io.CopyN(io.Discard, r, 64<<10) })
 }
 
-// Ask sends JSON to the bridge and decodes at most 256 KiB of the answer. It leaves
-// answer alone if the answer cannot be read, because the bridge has received the request.
+// Ask sends JSON to the bridge and decodes at most 256 KiB of the answer. If the answer cannot be
+// read, it does not change answer and returns no error, because the bridge has received the
+// request.
 func (c *Client) Ask(ctx context.Context, path string, body []byte, answer any) error {
 	return c.post(ctx, path, body, false, func(r io.Reader) {
 		if data, err := io.ReadAll(io.LimitReader(r, 256<<10)); err == nil && json.Valid(data) {

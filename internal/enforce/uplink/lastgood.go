@@ -140,7 +140,6 @@ func LoadBundle(dir string) (head SavedHead, bundle []byte, contact time.Time, e
 
 // ConfirmBundle notes that the control plane confirmed the saved bundle.
 func ConfirmBundle(dir string, at time.Time) {
-	// If this fails, the bundle looks older than it is after a restart, which is the safe
-	// side.
+	// If this fails, the bundle looks older than it is after a restart, which is safe.
 	_ = os.Chtimes(filepath.Join(dir, BundleFile), at, at)
 }

@@ -106,9 +106,9 @@ func (s *Shipper) Run(ctx context.Context) {
 	}
 }
 
-// While requests come faster than busyEvents a second, the shipper rests after each
-// chunk, unless the backlog is deep. Shipping an event costs about as much as its request
-// did, here and at the server.
+// While requests arrive faster than busyEvents a second, the shipper pauses after each chunk,
+// unless the backlog is large. Shipping an event costs about as much as its request, here and at
+// the server.
 const (
 	busyEvents = 2000
 	shipRests  = 15
@@ -140,7 +140,7 @@ func (s *Shipper) deliver(ctx context.Context, records [][]byte) bool {
 				limit = max(limit/2, 1)
 				continue
 			}
-			// The receiver will never take this event, which must not hold up the others.
+			// The bridge will never accept this event, and it must not block the others.
 			s.count.LogsDropped.Add(1)
 			s.log.WarnContext(ctx, "the event is too large for the bridge and was dropped", "bytes", size)
 			records = records[1:]

@@ -176,7 +176,7 @@ func (u *Upstream) mayGoLean(r *http.Request, in *Request) bool {
 		(in.Method == http.MethodGet || in.Method == http.MethodHead || in.Method == http.MethodOptions)
 }
 
-// lane is one pooled connection to the application.
+// lane is a pooled connection to the application.
 type lane struct {
 	conn *framing.ClientConn
 	br   *bufio.Reader
@@ -381,7 +381,7 @@ func (u *Upstream) exchange(ctx context.Context, l *lane, now time.Time, in *Req
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, err // the client left before the deadline was set, which undid the wake-up
+		return nil, err // the client disconnected before the deadline was set
 	}
 	l.out = appendRequest(l.out[:0], in, head, u.target.Host)
 	if err := l.conn.Ask(l.out); err != nil {

@@ -1,6 +1,6 @@
-// Package usage counts the requests and tokens of callers and resources for budgets, as
-// input.usage shows them. A request reserves before it is forwarded, and settles for what
-// its answer cost.
+// Package usage counts the requests and tokens of callers and resources for budgets, as input.usage
+// shows them. A request reserves its estimated cost before it is forwarded. The reservation is
+// replaced by the real cost after the answer.
 package usage
 
 import (
@@ -122,8 +122,8 @@ func resetWindows(usage value.Value, renewed map[string]bool) value.Value {
 	return value.Object(members...)
 }
 
-// Account is the account of one request: what it reserved before it was forwarded, and
-// what it settles for. In shadow mode the two may come in either order.
+// Account is the account of one request: its reservation, and the cost that replaces it. In shadow
+// mode the two may come in either order.
 type Account struct {
 	count Count
 	now   func() time.Time
@@ -138,7 +138,7 @@ type Account struct {
 	prompted  bool // the request is to a model
 	taken     bool // Reserve was called
 	refunded  bool
-	settled   bool
+	charged   bool
 	total     func(estimated int64) int64 // what the answer cost, if that was known before Reserve
 }
 
@@ -196,7 +196,7 @@ func (m *Account) Reserve(ctx context.Context, at time.Time, req *llm.Request) v
 	if req != nil {
 		m.prompted, m.estimated = true, req.Estimated
 		m.reserved = clampTokens(req.Estimated + clampTokens(req.MaxTokens))
-		if m.settled {
+		if m.charged {
 			m.reserved = clampTokens(m.total(m.estimated))
 		}
 	}
@@ -258,18 +258,18 @@ func (m *Account) Refund(ctx context.Context) {
 	}
 }
 
-// Settle replaces the reservation by the real cost, which total computes from the
-// estimate of the prompt. Only the first call counts.
-func (m *Account) Settle(ctx context.Context, total func(estimated int64) int64) {
+// Charge replaces the reservation by the real cost, which total computes from the estimated prompt.
+// Only the first call counts.
+func (m *Account) Charge(ctx context.Context, total func(estimated int64) int64) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.refunded || m.settled {
+	if m.refunded || m.charged {
 		return
 	}
-	m.settled, m.total = true, total
+	m.charged, m.total = true, total
 	if m.taken && m.prompted {
 		m.correct(ctx, 0, clampTokens(total(m.estimated))-m.reserved)
 	}
@@ -280,8 +280,7 @@ func clampTokens(tokens int64) int64 { return min(max(tokens, 0), maxReserve) }
 // Nothing returns the cost of a request that no model answered.
 func Nothing(int64) int64 { return 0 }
 
-// correct changes the counts. What was reserved in a window that is over is not returned
-// to the current one.
+// correct changes the counts. A reservation of an earlier window does not change the current one.
 func (m *Account) correct(ctx context.Context, requests, tokens int64) {
 	now := m.now()
 	for _, subject := range m.subjects {
@@ -300,26 +299,26 @@ func (m *Account) correct(ctx context.Context, requests, tokens int64) {
 	}
 }
 
-// Meter reads the cost of an answer while it passes. It settles before the caller has the
-// end of the answer, because the next request may follow at once. The returned function
-// settles for an answer that was not read to its end. Compressed answers and errors are
-// not read.
+// Meter measures the cost of an answer while it is forwarded. It charges the account before the
+// caller has the end of the answer, because the next request may follow at once. The returned
+// function charges for an answer that was not read to its end. Compressed answers and errors are
+// not measured.
 func (m *Account) Meter(ctx context.Context, model string, ans *upstream.Answer) (done func()) {
 	ctx = context.WithoutCancel(ctx)
 	encoding := ans.Header.Get("Content-Encoding")
 	switch {
 	case ans.StatusCode < 200 || ans.StatusCode >= 300:
-		return func() { m.Settle(ctx, Nothing) }
+		return func() { m.Charge(ctx, Nothing) }
 	case encoding != "" && encoding != "identity":
-		return func() { m.Settle(ctx, func(estimated int64) int64 { return estimated }) }
+		return func() { m.Charge(ctx, func(estimated int64) int64 { return estimated }) }
 	}
 	read := llm.NewMeter(model, bodies.IsEvents(ans.Header.Get("Content-Type")))
-	done = func() { m.Settle(ctx, read.Cost().Total) }
+	done = func() { m.Charge(ctx, read.Cost().Total) }
 	ans.Body = &meteredBody{Tapped: bodies.Tapped{ReadCloser: ans.Body, To: read}, read: read, left: ans.ContentLength, done: done}
 	return done
 }
 
-// meteredBody settles with the last bytes of a body.
+// meteredBody charges the account with the last bytes of a body.
 type meteredBody struct {
 	bodies.Tapped
 	read *llm.Meter

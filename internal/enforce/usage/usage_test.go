@@ -53,8 +53,8 @@ func TestMetering(t *testing.T) {
 		tally.Add(ctx, s+":tokens", 50, 24*time.Hour)
 	}
 	now = now.Add(2 * time.Second)
-	m.Settle(ctx, func(int64) int64 { return 10 })
-	m.Settle(ctx, func(int64) int64 { return 1000 })
+	m.Charge(ctx, func(int64) int64 { return 10 })
+	m.Charge(ctx, func(int64) int64 { return 1000 })
 	if got := peek(); !strings.HasPrefix(got, `{"requests":{"minute":0,"hour":2,"day":2},"tokens":{"minute":0,"hour":10,"day":10}`) {
 		t.Errorf("over the end of a minute: %s", got)
 	}

@@ -29,8 +29,8 @@ func (s *short) Accept() (net.Conn, error) {
 func (s *short) Close() error   { close(s.conns); return nil }
 func (s *short) Addr() net.Addr { return &net.TCPAddr{} }
 
-// TestSecureListenerGoesOn: a listener that fails for want of file descriptors goes on
-// afterwards, and one that is closed says so each time.
+// TestSecureListenerGoesOn: a listener that runs out of file descriptors continues afterwards. A
+// closed listener returns an error on each call.
 func TestSecureListenerGoesOn(t *testing.T) {
 	inner := &short{conns: make(chan net.Conn)}
 	l := NewSecureListener(inner, &tls.Config{MinVersion: tls.VersionTLS12})

@@ -38,7 +38,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
-// inProcess evaluates here what the worker's processes evaluate.
+// inProcess evaluates in this process instead of the worker.
 type inProcess struct{}
 
 func (inProcess) Validate(_ context.Context, _ scope.TenantID, source string, libs ...lang.Library) (worker.Validation, error) {
@@ -54,8 +54,8 @@ func (inProcess) Test(context.Context, scope.TenantID, worker.TestRequest) ([]su
 	return nil, errors.New("no tests here")
 }
 
-// house is a bridge with all that is around it, on real services.
-type house struct {
+// fixture is a bridge with real services.
+type fixture struct {
 	*Service
 	t         testing.TB
 	stores    *db.Cluster
@@ -66,37 +66,37 @@ type house struct {
 
 	mu     sync.Mutex
 	offset time.Duration
-	// wholes counts how often all resources were read, parts single ones.
-	wholes, parts int
-	counted       []string
+	// fullReads counts how often all resources were read, singleReads how many were read one by
+	// one.
+	fullReads, singleReads int
+	counted                []string
 }
 
-// now is the wall clock, moved by what the test skipped.
-func (h *house) now() time.Time {
+// now is the wall clock, moved by the skipped time.
+func (h *fixture) now() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return time.Now().UTC().Add(h.offset)
 }
 
-// count notes how often all resources were read, and how many single ones, and
-// gives both.
-func (h *house) count(wholes, parts int) (int, int) {
+// count adds to fullReads and singleReads, and returns both.
+func (h *fixture) count(fullReads, singleReads int) (int, int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.wholes += wholes
-	h.parts += parts
-	return h.wholes, h.parts
+	h.fullReads += fullReads
+	h.singleReads += singleReads
+	return h.fullReads, h.singleReads
 }
 
-func (h *house) skip(d time.Duration) {
+func (h *fixture) skip(d time.Duration) {
 	h.mu.Lock()
 	h.offset += d
 	h.mu.Unlock()
 }
 
-func newHouse(t testing.TB, c *db.Cluster) *house {
+func newFixture(t testing.TB, c *db.Cluster) *fixture {
 	t.Helper()
-	h := &house{t: t, stores: c}
+	h := &fixture{t: t, stores: c}
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	h.tenants = &tenant.Service{Stores: c, Now: h.now, Counters: map[string]func(context.Context, *db.Tx) (int64, error){}}
 	h.resources = &resource.Service{Stores: c, Now: h.now}
@@ -149,20 +149,20 @@ func newHouse(t testing.TB, c *db.Cluster) *house {
 	return h
 }
 
-func (h *house) observe(_ scope.TenantID, policy int64, took time.Duration, hit bool) {
+func (h *fixture) observe(_ scope.TenantID, policy int64, took time.Duration, hit bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.counted = append(h.counted, fmt.Sprint(policy, " ", took, " ", hit))
 }
 
-// observed are the evaluations that were counted, in their order.
-func (h *house) observed() []string {
+// observed lists the counted evaluations in order.
+func (h *fixture) observed() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.counted)
 }
 
-func (h *house) load(ctx context.Context, id scope.TenantID, env scope.Env) (decision.Source, error) {
+func (h *fixture) load(ctx context.Context, id scope.TenantID, env scope.Env) (decision.Source, error) {
 	store, err := h.stores.Tenant(ctx, id)
 	if err != nil {
 		return decision.Source{}, err
@@ -189,9 +189,9 @@ func (h *house) load(ctx context.Context, id scope.TenantID, env scope.Env) (dec
 	return src, err
 }
 
-// changes is what became of the resources since a revision; with anything else
-// the set is loaded anew.
-func (h *house) changes(ctx context.Context, id scope.TenantID, env scope.Env, since int64) (out decision.Delta, ok bool, err error) {
+// changes returns the resources that changed since a revision. ok is false if anything else
+// changed; then the set is loaded again.
+func (h *fixture) changes(ctx context.Context, id scope.TenantID, env scope.Env, since int64) (out decision.Delta, ok bool, err error) {
 	store, err := h.stores.Tenant(ctx, id)
 	if err != nil {
 		return out, false, err
@@ -217,15 +217,15 @@ func person(t scope.TenantID) scope.Scope {
 	return scope.Scope{Tenant: t, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice"}, Permissions: scope.Permissions{All: true}}
 }
 
-// guard is a bouncer as it speaks to the bridge.
-type guard struct {
-	h     *house
+// client is a client of the bridge: a bouncer with its token.
+type client struct {
+	h     *fixture
 	sc    scope.Scope
 	id    int64
 	token string
 }
 
-func (h *house) bouncer(env scope.Env, config map[string]any, resources ...int64) *guard {
+func (h *fixture) bouncer(env scope.Env, config map[string]any, resources ...int64) *client {
 	h.t.Helper()
 	made, err := h.cfg.Bouncers.Create(context.Background(), person(scope.DefaultTenant), bouncer.Draft{
 		Name: fmt.Sprintf("edge-%d", time.Now().UnixNano()), Environment: env, Configuration: config, ResourceIDs: resources,
@@ -233,12 +233,12 @@ func (h *house) bouncer(env scope.Env, config map[string]any, resources ...int64
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return &guard{h: h, id: made.ID, token: secret.DigestOf(made.Token), sc: scope.Scope{
+	return &client{h: h, id: made.ID, token: secret.DigestOf(made.Token), sc: scope.Scope{
 		Tenant: scope.DefaultTenant, Env: env, EnvBound: true, Actor: scope.Actor{Kind: scope.Bouncer, ID: strconv.FormatInt(made.ID, 10), Name: made.Name},
 	}}
 }
 
-func (h *house) resource(env scope.Env, path string) resource.Resource {
+func (h *fixture) resource(env scope.Env, path string) resource.Resource {
 	h.t.Helper()
 	r, err := h.resources.Create(context.Background(), person(scope.DefaultTenant), resource.Draft{Name: path, Type: "api", Path: path, Environment: env})
 	if err != nil {
@@ -247,7 +247,7 @@ func (h *house) resource(env scope.Env, path string) resource.Resource {
 	return r
 }
 
-func (h *house) control(env scope.Env, name string, resourceID int64, source string) policy.Policy {
+func (h *fixture) control(env scope.Env, name string, resourceID int64, source string) policy.Policy {
 	h.t.Helper()
 	d := policy.Draft{Name: name, Environment: env, RegoCode: source, Status: policy.Active}
 	if resourceID != 0 {
@@ -260,22 +260,22 @@ func (h *house) control(env scope.Env, name string, resourceID int64, source str
 	return p
 }
 
-func (h *house) rewrite(p policy.Policy, source string) {
+func (h *fixture) rewrite(p policy.Policy, source string) {
 	h.t.Helper()
 	if _, err := h.policies.Update(context.Background(), person(scope.DefaultTenant), p.ID, policy.Change{RegoCode: &source}, 0); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// poll asks for the bundle once; wait 0 does not park.
-func (g *guard) poll(wait time.Duration, remote string, tags ...string) (*Answer, error) {
+// poll sends one request for the bundle. With wait 0 it returns at once.
+func (g *client) poll(wait time.Duration, remote string, tags ...string) (*Answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	return g.h.Bundle(ctx, g.sc, Poll{BouncerID: g.id, Token: g.token, Tags: tags, Wait: wait, Remote: remote})
 }
 
-// fetch is poll that must give a bundle, which arrives.
-func (g *guard) fetch(tags ...string) (string, *bundle.Bundle) {
+// fetch polls and expects a bundle, which it reads completely.
+func (g *client) fetch(tags ...string) (string, *bundle.Bundle) {
 	g.h.t.Helper()
 	a, err := g.poll(10*time.Second, "conn", tags...)
 	if err != nil || a.Parts == nil {
@@ -293,7 +293,7 @@ func (g *guard) fetch(tags ...string) (string, *bundle.Bundle) {
 }
 
 // until waits for a condition.
-func (h *house) until(what string, ok func() bool) {
+func (h *fixture) until(what string, ok func() bool) {
 	h.t.Helper()
 	deadline := time.NewTimer(30 * time.Second)
 	defer deadline.Stop()
@@ -308,7 +308,7 @@ func (h *house) until(what string, ok func() bool) {
 	}
 }
 
-func (g *guard) record() bouncer.Bouncer {
+func (g *client) record() bouncer.Bouncer {
 	g.h.t.Helper()
 	b, err := g.h.cfg.Bouncers.Get(context.Background(), person(scope.DefaultTenant), g.id)
 	if err != nil {
@@ -317,7 +317,7 @@ func (g *guard) record() bouncer.Bouncer {
 	return b
 }
 
-func (g *guard) revision() BouncerRevision {
+func (g *client) revision() BouncerRevision {
 	g.h.t.Helper()
 	r, err := g.h.Revisions(context.Background(), person(scope.DefaultTenant), g.sc.Env)
 	if err != nil {
@@ -332,8 +332,8 @@ func (g *guard) revision() BouncerRevision {
 	return BouncerRevision{}
 }
 
-func each(t *testing.T, test func(t *testing.T, h *house)) {
-	dbtest.Each(t, func(t *testing.T, c *db.Cluster) { test(t, newHouse(t, c)) })
+func each(t *testing.T, test func(t *testing.T, h *fixture)) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) { test(t, newFixture(t, c)) })
 }
 
 func enrichOwner(t testing.TB, email string) resource.EnrichmentChange {
@@ -343,7 +343,7 @@ func enrichOwner(t testing.TB, email string) resource.EnrichmentChange {
 
 func linkTo(id int64) policy.Change { return policy.Change{BouncerID: patch.Set(id)} }
 
-func suspend(t testing.TB, h *house) {
+func suspend(t testing.TB, h *fixture) {
 	t.Helper()
 	ctx := context.Background()
 	err := h.stores.System().Write(ctx, func(tx *db.Tx) error {
@@ -381,7 +381,7 @@ func zipped(t testing.TB, s string) string {
 	return b.String()
 }
 
-// unpack gives the files of a bundle.
+// unpack returns the files of a bundle.
 func unpack(t testing.TB, data []byte) map[string]string {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(data))

@@ -19,7 +19,7 @@ const maxResources = 1000
 func (s *Service) AddResources(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64, resources []int64) error {
 	old, err := get(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) {
-		return nil // it was deleted meanwhile: its last report stands without it
+		return nil // the bouncer was deleted meanwhile; its last report still counts
 	}
 	if err != nil {
 		return err

@@ -3,8 +3,6 @@ package db
 import (
 	"context"
 	"crypto/sha256"
-	"database/sql"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -193,6 +191,9 @@ func (b *pgBackend) prepareDatabase(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
 	defer cancel()
 	return b.session(ctx, binding{schema: systemSchema}, func(c *pgx.Conn) error {
+		if err := checkVersion(ctx, c); err != nil {
+			return err
+		}
 		return exclusively(ctx, c, "db.prepare", func() error {
 			_, err := c.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS gatehouse;
 				CREATE TABLE IF NOT EXISTS gatehouse.deployment (id TEXT NOT NULL PRIMARY KEY)`)
@@ -214,6 +215,19 @@ func (b *pgBackend) prepareDatabase(ctx context.Context, cfg Config) error {
 	})
 }
 
+// oldestServer is the oldest version of PostgreSQL that ends silent sessions (lockSession), as
+// server_version_num writes it.
+const oldestServer = 140000
+
+func checkVersion(ctx context.Context, c *pgx.Conn) error {
+	var version int
+	err := c.QueryRow(ctx, `SELECT current_setting('server_version_num')::int`).Scan(&version)
+	if err == nil && version < oldestServer {
+		err = fmt.Errorf("db: PostgreSQL %d is too old: version %d or later is needed", version/10000, oldestServer/10000)
+	}
+	return err
+}
+
 // session runs f on one connection, outside of a transaction.
 func (b *pgBackend) session(ctx context.Context, as binding, f func(*pgx.Conn) error) error {
 	c, err := b.pool.Acquire(context.WithValue(ctx, bound{}, as))
@@ -222,53 +236,6 @@ func (b *pgBackend) session(ctx context.Context, as binding, f func(*pgx.Conn) e
 	}
 	defer c.Release()
 	return f(c.Conn())
-}
-
-// exclusively runs f while no other session of the database holds that name.
-func exclusively(ctx context.Context, c *pgx.Conn, name string, f func() error) (err error) {
-	key := lockKey("", name)
-	if _, err := c.Exec(ctx, lockSession(key)); err != nil {
-		return err
-	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
-		defer cancel()
-		if _, e := c.Exec(ctx, unlockSession(key)); e != nil {
-			err = errors.Join(err, e, c.Close(ctx)) // the end of the session frees the lock
-		}
-	}()
-	return f()
-}
-
-// A process that is frozen, or cut off from the database, keeps its locks while PostgreSQL keeps its
-// session. So whoever holds a lock and says nothing for holderSilence loses its session, before the
-// others give up after lockPatience.
-const (
-	lockPatience  = "10s"
-	holderSilence = "6s"
-	// readerSilence is how long a transaction that only reads may be silent: it holds up nobody.
-	readerSilence = "60s"
-)
-
-// lockSession returns the statements that wait for a lock which the session holds, and have
-// PostgreSQL end the session when it is silent, in a transaction or not.
-func lockSession(key int64) string {
-	return fmt.Sprintf(`SELECT pg_advisory_lock(%d); SET idle_session_timeout = '%s'; SET idle_in_transaction_session_timeout = '%s'`, key, holderSilence, holderSilence)
-}
-
-// unlockSession returns the statements that undo lockSession.
-func unlockSession(key int64) string {
-	return fmt.Sprintf(`SELECT pg_advisory_unlock(%d); RESET idle_session_timeout; SET idle_in_transaction_session_timeout = '%s'`, key, readerSilence)
-}
-
-func sum64(s string) []byte {
-	sum := sha256.Sum256([]byte(s))
-	return sum[:8]
-}
-
-// lockKey is the number of an advisory lock.
-func lockKey(id scope.TenantID, name string) int64 {
-	return int64(binary.BigEndian.Uint64(sum64(string(id) + "\n" + name)))
 }
 
 func (b *pgBackend) name() string { return "postgres" }
@@ -479,21 +446,6 @@ func (b *pgBackend) close() error {
 	b.ears.stop()
 	b.pool.Close()
 	return nil
-}
-
-// sessionLock prevents replicas from migrating one store at the same time.
-type sessionLock struct{ key int64 }
-
-// SessionLock waits for the advisory lock.
-func (l sessionLock) SessionLock(ctx context.Context, c *sql.Conn) error {
-	_, err := c.ExecContext(ctx, lockSession(l.key))
-	return err
-}
-
-// SessionUnlock frees it.
-func (l sessionLock) SessionUnlock(ctx context.Context, c *sql.Conn) error {
-	_, err := c.ExecContext(ctx, unlockSession(l.key))
-	return err
 }
 
 // pgTxn is one transaction.

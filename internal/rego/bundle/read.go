@@ -283,7 +283,7 @@ func (r Reader) control(v value.Value, libraries map[string]lang.Library) (*rego
 	if r.Active != nil {
 		c = r.Active.Control(m.ID)
 	}
-	if c == nil || !c.Of(m, source, libs) {
+	if c == nil || !c.BuiltFrom(m, source, libs) {
 		c = rego.Defer(m, source, libs)
 	}
 	if r.Stored {

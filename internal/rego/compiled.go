@@ -29,7 +29,7 @@ func (r *run) env(b *timeBudget) *eval.Env {
 		return r.nat
 	}
 	lim := r.lim
-	e := &eval.Env{Now: lim.Now, Done: b.done, Pause: lim.Pause, Bytes: int(lim.Bytes), Steps: lim.Steps, SkipReason: true, Strict: true, Settles: Denies}
+	e := &eval.Env{Now: lim.Now, Done: b.done, Pause: lim.Pause, Bytes: int(lim.Bytes), Steps: lim.Steps, SkipReason: true, Strict: true, DenyDecides: Denies}
 	if lim.Clock != nil {
 		e.Clock, e.Deadline = lim.Clock, lim.Clock().Add(b.deadline)
 	} else {

@@ -248,7 +248,7 @@ func changedPIP(delta []value.Member, old value.Value) *value.Value {
 // compiles at first use: the cost of a change of one control, or of a start, does not grow
 // with the number of controls.
 func control(text ControlText, libs []lang.Library, was *rego.Control) *rego.Control {
-	if was != nil && was.Of(text.Meta, text.Source, libs) {
+	if was != nil && was.BuiltFrom(text.Meta, text.Source, libs) {
 		return was
 	}
 	return rego.Defer(text.Meta, text.Source, libs)

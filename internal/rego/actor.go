@@ -9,9 +9,9 @@ import (
 // MaxActors is how many actors a chain of delegation may name.
 const MaxActors = 8
 
-// CheckActor says what is wrong with input.user.act; "" if nothing is. The member says who
-// acts for the user, in the form of the claim "act" of RFC 8693, section 4.1: an object
-// whose sub is the current actor. The act in it is the actor before.
+// CheckActor returns what is wrong with input.user.act, or "" if it is valid. The member names
+// who acts for the user, in the form of the claim "act" (RFC 8693, section 4.1): an object whose
+// sub is the current actor, and whose own act is the previous actor.
 func CheckActor(act value.Value) string {
 	for range MaxActors {
 		switch {

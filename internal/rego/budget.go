@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// ErrLimit is the error of an evaluation that ran out of time or memory. Its
-// outcome is DENY with the reason ReasonLimit.
+// ErrLimit is the error of an evaluation that ran out of time, steps or memory. Its outcome is
+// DENY with the reason ReasonLimit.
 var ErrLimit = errors.New("evaluation_limit")
 
 // ReasonLimit is the reason of a decision whose evaluation hit a limit.
 const ReasonLimit = "evaluation_limit"
 
-// timeBudget is how long one evaluation may take. The deadline is a timer that closes a channel.
-// It starts when something first needs it: no goroutine waits, and nothing reads a clock.
+// timeBudget limits how long one evaluation may take. A timer closes a channel at the deadline.
+// The timer starts when something first needs the channel: no goroutine waits, and nothing reads
+// a clock.
 type timeBudget struct {
 	deadline time.Duration
 	done     <-chan struct{} // the caller's context

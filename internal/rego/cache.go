@@ -10,11 +10,11 @@ import (
 // cacheShards divides the cache so that concurrent decisions seldom contend.
 const cacheShards = 64
 
-// Cache holds decisions by everything that they depend on: the digest of the controls, resource
-// and data in scope, and exactly those parts of the request that the controls read
-// (plan.appendKey). The key is compared in full, so a collision of hashes is a miss, never a
-// wrong answer. Nothing has to be invalidated: a change gives another key, and unused entries are
-// evicted. Safe for concurrent use; bounded in bytes.
+// Cache stores decisions. The key of an entry covers everything that the decision depends on: the
+// digest of the controls, resource and data in scope, and exactly those parts of the request that
+// the controls read (plan.appendKey). The key is compared in full, so a hash collision is a miss,
+// never a wrong answer. Nothing has to be invalidated: a change produces another key, and unused
+// entries are evicted. A Cache is safe for concurrent use and bounded in bytes.
 type Cache struct {
 	seed   maphash.Seed
 	shards [cacheShards]shard
@@ -23,13 +23,13 @@ type Cache struct {
 type shard struct {
 	mu    sync.RWMutex
 	by    map[uint64]*entry
-	ring  []*entry // clock: the hand passes over entries used since it last came
+	ring  []*entry // CLOCK eviction: the hand skips entries that were used since its last visit
 	hand  int
 	bytes int64
 	limit int64
 	hits  atomic.Int64
 	miss  atomic.Int64
-	_     [64]byte // keeps neighbours out of one cache line
+	_     [64]byte // two shards never share a cache line
 }
 
 type entry struct {
@@ -38,11 +38,11 @@ type entry struct {
 	v    verdict
 	born int64 // Options.Now when it was decided, in nanoseconds
 	size int64
-	at   int // in the ring
+	at   int // index in the ring
 	used atomic.Bool
 }
 
-// NewCache creates a cache of at most that many bytes, including keys and answers.
+// NewCache creates a cache of about that many bytes, keys and decisions included.
 func NewCache(bytes int64) *Cache {
 	c := &Cache{seed: maphash.MakeSeed()}
 	for i := range c.shards {
@@ -72,8 +72,8 @@ func (c *Cache) get(h uint64, key []byte, opt *Options) *verdict {
 	return &e.v
 }
 
-// within reports whether the entry is young enough. An entry from the future is not: the clock
-// was set back, so its age is unknown.
+// within reports whether the entry is young enough. An entry that is more than a TTL in the
+// future is not: the clock was set back, so the entry's age is unknown.
 func (e *entry) within(opt *Options) bool {
 	age := time.Duration(opt.Now.UnixNano() - e.born)
 	return age <= opt.CacheTTL && age >= -opt.CacheTTL
@@ -120,14 +120,15 @@ func (s *shard) drop(e *entry) {
 	s.bytes -= e.size
 }
 
-// CacheStats are a cache's figures.
+// CacheStats counts the lookups of a cache, and what it holds now.
 type CacheStats struct {
 	Hits, Misses int64
 	Entries      int
 	Bytes        int64
 }
 
-// Stats counts the entries. It is for health pages, not for the hot path.
+// Stats returns the cache's counters. It locks every shard in turn, so do not call it for each
+// decision.
 func (c *Cache) Stats() CacheStats {
 	var st CacheStats
 	for i := range c.shards {

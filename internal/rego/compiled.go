@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// run is one input while the controls are evaluated on it.
+// run is the state of the evaluation of one input by all controls in scope.
 type run struct {
 	in   value.Value
 	data DataSource
@@ -23,13 +23,13 @@ func newRun(in value.Value, data DataSource, lim Limits) *run {
 	return &run{in: in, data: data, lim: lim}
 }
 
-// env is the part of a run that programs get, built once for all controls.
+// env returns the environment that compiled programs get. It is built once for all controls.
 func (r *run) env(b *timeBudget) *eval.Env {
 	if r.nat != nil {
 		return r.nat
 	}
 	lim := r.lim
-	e := &eval.Env{Now: lim.Now, Done: b.done, Pause: lim.Pause, Bytes: int(lim.Bytes), Steps: lim.Steps, SkipReason: true, Strict: true, Settles: Denies}
+	e := &eval.Env{Now: lim.Now, Done: b.done, Pause: lim.Pause, Bytes: int(lim.Bytes), Steps: lim.Steps, SkipReason: true, Strict: true, DenyDecides: Denies}
 	if lim.Clock != nil {
 		e.Clock, e.Deadline = lim.Clock, lim.Clock().Add(b.deadline)
 	} else {
@@ -39,19 +39,18 @@ func (r *run) env(b *timeBudget) *eval.Env {
 	return e
 }
 
-// Env returns the limits in the evaluator's terms. The caller must call release when the program
-// has ended.
+// Env converts the limits to the evaluator's environment. The caller must call release after the
+// evaluation.
 func (l Limits) Env(ctx context.Context) (env *eval.Env, release func()) {
 	b := newTimeBudget(ctx, l)
 	return newRun(value.Value{}, nil, l).env(b), b.release
 }
 
-// Panic is a fault of the evaluator that was recovered. The control then denies, and
-// Decision.Err holds the fault, to log and to count.
+// Panic is a recovered panic of the evaluator. The control then denies, and Decision.Err holds
+// the panic so that the caller can log and count it.
 type Panic = eval.PanicError
 
-// Panic returns the fault of the evaluator that turned a decision into a denial; nil for all
-// other decisions.
+// Panic returns the panic of the evaluator that caused this denial; nil for all other decisions.
 func (d *Decision) Panic() *Panic {
 	if d.Err == nil {
 		return nil // before p is declared: errors.As would put it on the heap
@@ -76,7 +75,7 @@ func evaluatorError(err error) error {
 	return err
 }
 
-// failure is evaluatorError, and also reports a fault.
+// failure converts an error like evaluatorError, and also passes a panic to Limits.Caught.
 func (r *run) failure(err error) error {
 	err = evaluatorError(err)
 	var p *Panic
@@ -86,7 +85,7 @@ func (r *run) failure(err error) error {
 	return err
 }
 
-// atLine is an error with its line.
+// atLine is an error with its line in the source.
 type atLine struct {
 	message string
 	line    int

@@ -20,43 +20,43 @@ import (
 type Control struct {
 	meta  Meta
 	tally atomic.Pointer[Tally]
-	// compiled is set once ready was called; every exported method calls it, and a plan calls it
-	// for its controls. It is next to meta because a decision reads both.
+	// compiled is set by ready. Every exported method that needs it calls ready, and so does a
+	// plan for its controls. It is next to meta because a decision reads both.
 	*compiled
-	// later is a pointer: copies of the control share it.
-	*later
-	source string
-	shelf  []lang.Library // that it may use
-	_      [24]byte       // so that it starts a cache line: a decision reads the first
+	// lazyParts is a pointer so that copies of the control share it.
+	*lazyParts
+	source    string
+	available []lang.Library // the libraries that the control may import
+	_         [24]byte       // fills cache lines: a decision reads only the first
 }
 
-// later holds what is derived from a control on demand.
-type later struct {
-	once lazily
-	// derived is the value that another package derives from it.
+// lazyParts holds what is derived from a control on demand.
+type lazyParts struct {
+	once trackedOnce
+	// derived is the value that another package derives from the control.
 	derived     derivative
 	reasons     whyProgram
 	actions     actionNames
 	requestable requestable
 }
 
-// lazily runs something once, and records whether it ran.
-type lazily struct {
+// trackedOnce runs a function once, and records whether it ran.
+type trackedOnce struct {
 	sync.Once
 	done atomic.Bool
 }
 
 // compiled is the part of a control that an evaluation needs.
 type compiled struct {
-	// issues say why the control does not compile: it denies.
+	// issues say why the control does not compile. Such a control denies.
 	issues []lang.Issue
 	code   lang.Compiled
 	reads  []readPath // of code.Refs.Input
-	sum    [32]byte   // of all that its outcome depends on
+	sum    [32]byte   // digest of everything that the outcome depends on (identityOf)
 }
 
-// Compile checks and compiles source with those of libs that it imports, directly or not. If the
-// source does not pass, the control is nil and the issues say why.
+// Compile checks and compiles source with those of libs that it imports, directly or indirectly.
+// If the source does not compile, the control is nil and the issues say why.
 func Compile(m Meta, source string, libs ...lang.Library) (*Control, []lang.Issue) {
 	c := Defer(m, source, libs)
 	if c.ready(); len(c.issues) > 0 {
@@ -65,23 +65,23 @@ func Compile(m Meta, source string, libs ...lang.Library) (*Control, []lang.Issu
 	return c, nil
 }
 
-// Defer is Compile for a source that was checked when it was stored. It compiles at the first
-// use, once for all callers, and costs nothing until then. A control that turns out not to
-// compile denies, and says why. It keeps libs, which the caller must not change.
+// Defer returns a control whose source was checked when it was stored. The control compiles at
+// its first use, once for all callers, and costs nothing until then. If it does not compile, it
+// denies, and its reason says why. It keeps libs, which the caller must not change.
 func Defer(m Meta, source string, libs []lang.Library) *Control {
-	return &Control{meta: m, source: source, shelf: libs, later: &later{}}
+	return &Control{meta: m, source: source, available: libs, lazyParts: &lazyParts{}}
 }
 
-// ready compiles the control if that has not happened yet. The limits on a source (source.go)
-// bound the work.
+// ready compiles the control if that has not happened yet. The limits on a source
+// (lang/source.go) bound the work.
 func (c *Control) ready() {
 	c.once.Do(func() {
-		c.compiled = compile(c.meta, c.source, c.shelf)
+		c.compiled = compile(c.meta, c.source, c.available)
 		c.once.done.Store(true)
 	})
 }
 
-// Broken returns the issues because of which the control does not compile; nil if it compiles.
+// Broken returns the issues that keep the control from compiling; nil if it compiles.
 func (c *Control) Broken() []lang.Issue {
 	c.ready()
 	return c.issues
@@ -92,14 +92,14 @@ func compile(m Meta, source string, libs []lang.Library) *compiled {
 	if len(issues) > 0 {
 		return &compiled{issues: issues}
 	}
-	// The paths that are read depend on the code only, so siblings share them.
-	r := code.Program.PerCode(func() any { return &reading{code.Refs, readPaths(code.Refs.Input)} }).(*reading)
+	// The paths depend on the code only, so controls that share the code share them.
+	r := code.Program.PerCode(func() any { return &codeReads{code.Refs, readPaths(code.Refs.Input)} }).(*codeReads)
 	code.Refs = r.refs
 	return &compiled{code: code, reads: r.paths, sum: identityOf(m, source, code.Libraries)}
 }
 
-// reading holds the paths that the controls of one code read.
-type reading struct {
+// codeReads holds the paths that all controls with the same code read.
+type codeReads struct {
 	refs  lang.Refs
 	paths []readPath
 }
@@ -116,14 +116,16 @@ func (c *Control) Package() string {
 	return c.code.Package
 }
 
-// Libraries returns the libraries that the control imports, directly or not, by package.
+// Libraries returns the libraries that the control imports, directly or indirectly, sorted by
+// package.
 func (c *Control) Libraries() []lang.Library {
 	c.ready()
 	return slices.Clone(c.code.Libraries)
 }
 
-// Of reports whether compiling source with meta and libs would give the same control.
-func (c *Control) Of(m Meta, source string, libs []lang.Library) bool {
+// BuiltFrom reports whether compiling source with this metadata and these libraries would give
+// the same control. A false answer may be wrong, and then only costs another compilation.
+func (c *Control) BuiltFrom(m Meta, source string, libs []lang.Library) bool {
 	if c.meta != m || c.source != source {
 		return false
 	}
@@ -131,7 +133,7 @@ func (c *Control) Of(m Meta, source string, libs []lang.Library) bool {
 		return !slices.ContainsFunc(c.code.Libraries, func(l lang.Library) bool { return !slices.Contains(libs, l) })
 	}
 	// Every reference to a library names its root.
-	return !strings.Contains(source, lang.LibraryRoot) || slices.Equal(c.shelf, libs)
+	return !strings.Contains(source, lang.LibraryRoot) || slices.Equal(c.available, libs)
 }
 
 // Refs returns the paths that the control reads.
@@ -143,9 +145,8 @@ func (c *Control) Refs() lang.Refs {
 // DataSource provides a control's data: the paths begin with "resources" or "pip".
 type DataSource = native.DataSource
 
-// Eval evaluates the control over an input. It never fails: an
-// error is a Deny with the reason and Err set, a limit is a Deny with the
-// reason ReasonLimit.
+// Eval evaluates the control on an input. It never fails: an error gives a Deny with Reason and
+// Err set, and a limit gives a Deny with the reason ReasonLimit.
 func (c *Control) Eval(ctx context.Context, in value.Value, data DataSource, lim Limits) Outcome {
 	c.ready()
 	b := newTimeBudget(ctx, lim)
@@ -154,8 +155,8 @@ func (c *Control) Eval(ctx context.Context, in value.Value, data DataSource, lim
 	return c.answer(run, b)
 }
 
-// failedToCompile is the outcome of a control that does not compile. If the compiler panicked, that is the
-// cause, and it is logged and counted like a panic of the evaluator.
+// failedToCompile returns the outcome of a control that does not compile. If the compiler
+// panicked, the panic is the cause, so that it is logged and counted like one of the evaluator.
 func (c *Control) failedToCompile() Outcome {
 	is := c.issues[0]
 	if is.Line > 0 {
@@ -169,8 +170,8 @@ func (c *Control) failedToCompile() Outcome {
 	return out
 }
 
-// Refused returns a control that denies because of the given issue. It stands for a control of a
-// bundle that the writer of the bundle could not compile.
+// Refused returns a control that denies because of the given issue. The reader of a bundle uses
+// it for a control that the writer of the bundle could not compile.
 func Refused(m Meta, source string, libs []lang.Library, issue lang.Issue) *Control {
 	c := Defer(m, source, libs)
 	c.once.Do(func() {
@@ -180,8 +181,7 @@ func Refused(m Meta, source string, libs []lang.Library, issue lang.Issue) *Cont
 	return c
 }
 
-// whyProgram is the second compilation of a control, for explanations. It happens at the first
-// use.
+// whyProgram is a control compiled for explanations. It is compiled at its first use.
 type whyProgram struct {
 	once sync.Once
 	prog *why.Module // nil: not possible
@@ -204,25 +204,25 @@ type derivative struct {
 	v    any
 }
 
-// Derive returns what create derives from the control. It calls create once, and keeps the result
-// as long as the control lives. A bundle's text of a control is built once in this way, so that a
-// deployment only costs the controls that changed. A control holds one such value.
+// Derive returns the result of create. It calls create once, and keeps the result as long as the
+// control lives. Package bundle builds a control's text in this way, so that a new bundle costs
+// work only for the controls that changed. A control holds one such value.
 func (c *Control) Derive(create func() any) any {
 	c.derived.once.Do(func() { c.derived.v = create() })
 	return c.derived.v
 }
 
-// Rules says which of the four rules the control defines.
+// Rules returns which of the four rules the control defines.
 func (c *Control) Rules() lang.RuleSet {
 	c.ready()
 	return c.code.Rules
 }
 
-// EvalError says why a control could not be evaluated.
+// EvalError is the error of a control that could not be evaluated.
 type EvalError struct {
 	Control int64
 	Message string
-	// Line is the line in the source; 0 if a rule's value has a wrong type.
+	// Line is the line in the source; 0 if it is unknown, as for a rule's value of the wrong type.
 	Line  int
 	Cause error
 }

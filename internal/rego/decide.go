@@ -10,27 +10,27 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// Options are the terms of one decision.
+// Options are the settings of one decision.
 type Options struct {
-	// Cache is read before the evaluation and filled after it; nil is none.
+	// Cache is read before the evaluation and filled after it; nil means no cache.
 	Cache *Cache
-	// CacheTTL is the greatest age, by Now, of an answer from the cache; 0: any age.
+	// CacheTTL is the greatest age of an answer from the cache, measured by Now; 0 allows any age.
 	CacheTTL time.Duration
 	// Now is the time that the controls see.
 	Now time.Time
-	// Deadline bounds the whole decision; 0 is DefaultDeadline.
+	// Deadline bounds the evaluation of the controls in scope; 0 means DefaultDeadline.
 	Deadline time.Duration
 	// Clock measures Duration and the deadline; nil leaves Duration 0.
 	Clock func() time.Time
 	// Place is the result of an earlier Find for this request. If it is nil, or of another
 	// request or set, Decide finds the resource itself.
 	Place *Place
-	// Pause and Caught are those of Limits.
+	// Pause and Caught: see Limits.
 	Pause  func() bool
 	Caught func(*Panic)
 }
 
-// Limits are the bounds of one decision.
+// Limits returns the limits of one evaluation.
 func (o *Options) Limits() Limits {
 	return Limits{Deadline: o.Deadline, Now: o.Now, Clock: o.Clock, Pause: o.Pause, Caught: o.Caught}
 }
@@ -42,8 +42,8 @@ type Decision struct {
 	// Permit: the effect is ALLOW or MASK.
 	Permit bool
 	Reason string
-	// Authored says that the control that decided gave the reason itself; otherwise we generated
-	// the text.
+	// Authored says that the control that decided gave the reason itself. Otherwise this package
+	// generated the text.
 	Authored bool
 	// PolicyID, PolicyName and PolicyVersion name the control that decided: the one with the
 	// lowest id among those with the effect. All are zero with NO_MATCH.
@@ -53,17 +53,17 @@ type Decision struct {
 	// Mask is set with the effect MASK: the paths of all controls, united, each
 	// with the strictest strategy, sorted by path.
 	Mask []MaskRule
-	// Resource is the matched one; nil is none.
+	// Resource is the matched resource; nil if none matched.
 	Resource *Resource
 	// Path is the normalised path that was decided on; empty if none was sent.
 	Path     string
 	Revision int64
 	CacheHit bool
-	// Considered is the number of controls in scope. 0 means "no active control".
+	// Considered is the number of controls in scope; 0 means that no active control applies.
 	Considered int
-	// Ran are the controls that were evaluated, by id: all in scope, or those up to the DENY that
-	// ended the evaluation. With a CacheHit, they are the controls of the cached answer. They are
-	// shared and must not be changed.
+	// Ran are the controls that were evaluated, sorted by id: all in scope, or those up to the
+	// DENY that ended the evaluation. With a CacheHit, they are those of the cached answer. The
+	// slice is shared and must not be changed.
 	Ran []*Control
 	// Err says why a control, or the request's path, could not be evaluated; the effect is then
 	// DENY.
@@ -88,9 +88,9 @@ type verdict struct {
 	err           error
 }
 
-// Decide answers a request: normalise, match, look into the cache, evaluate
-// the controls in scope in the order of their ids, combine. A DENY ends the
-// evaluation; errors and limits count as DENY.
+// Decide decides a request. It normalises the path, matches the resource and looks in the cache.
+// On a miss it evaluates the controls in scope in the order of their ids, and combines their
+// outcomes. A DENY ends the evaluation; errors and limits count as DENY.
 func (s *Set) Decide(ctx context.Context, r *Request, opt Options) Decision {
 	var start time.Time
 	if opt.Clock != nil {
@@ -109,7 +109,7 @@ func (s *Set) Decide(ctx context.Context, r *Request, opt Options) Decision {
 func (s *Set) decide(ctx context.Context, r *Request, opt Options) Decision {
 	var at place
 	var err error
-	if opt.Place.Of(s, r) {
+	if opt.Place.IsFor(s, r) {
 		at, err = opt.Place.at, opt.Place.err
 	} else {
 		at, err = s.locate(r)
@@ -121,8 +121,8 @@ func (s *Set) decide(ctx context.Context, r *Request, opt Options) Decision {
 	if at.literal == nil || !d.Permit && d.Considered > 0 {
 		return d
 	}
-	// Nobody knows which of the two the application serves, so both must permit.
-	other := s.decideAt(ctx, r, at.literal, at.literal.decided(at.sent), opt)
+	// Which of the two resources the application serves is unknown, so both must permit.
+	other := s.decideAt(ctx, r, at.literal, at.literal.controlPath(at.sent), opt)
 	switch {
 	case !other.Permit || d.Considered == 0 || other.Effect > d.Effect:
 		return other
@@ -132,7 +132,7 @@ func (s *Set) decide(ctx context.Context, r *Request, opt Options) Decision {
 	return d
 }
 
-// decideAt evaluates the controls in scope of one resource, nil for none.
+// decideAt decides with the controls in scope of one resource; a nil slot means no resource.
 func (s *Set) decideAt(ctx context.Context, r *Request, sl *slot, path string, opt Options) Decision {
 	p := s.planOf(sl)
 	d := Decision{Resource: p.res, Path: path, Revision: s.revision, Considered: len(p.controls)}
@@ -141,14 +141,14 @@ func (s *Set) decideAt(ctx context.Context, r *Request, sl *slot, path string, o
 		return d
 	}
 	if opt.Cache == nil || !p.cacheable {
-		d.take(p, p.evaluate(ctx, s, r, path, opt))
+		d.fill(p, p.evaluate(ctx, s, r, path, opt))
 		return d
 	}
 	var buf [512]byte
 	id := p.appendKey(buf[:0], r, path)
 	h := opt.Cache.hash(id)
 	if v := opt.Cache.get(h, id, &opt); v != nil {
-		d.take(p, *v)
+		d.fill(p, *v)
 		d.CacheHit = true
 		return d
 	}
@@ -156,12 +156,12 @@ func (s *Set) decideAt(ctx context.Context, r *Request, sl *slot, path string, o
 	if v.err == nil {
 		opt.Cache.put(h, id, v, opt.Now)
 	}
-	d.take(p, v)
+	d.fill(p, v)
 	return d
 }
 
-// Refuse returns the decision on a request that no time is left for: DENY with the reason
-// ReasonLimit, about the resource that it matches.
+// Refuse returns the decision on a request for which no time is left: DENY with the reason
+// ReasonLimit and the given error, about the resource that the request matches.
 func (s *Set) Refuse(r *Request, err error) Decision {
 	d := Decision{Effect: Deny, Reason: ReasonLimit, Err: err, Revision: s.revision}
 	at, bad := s.locate(r)
@@ -174,23 +174,25 @@ func (s *Set) Refuse(r *Request, err error) Decision {
 	return d
 }
 
-func (d *Decision) take(p *plan, v verdict) {
+// fill copies a verdict of the plan into the decision.
+func (d *Decision) fill(p *plan, v verdict) {
 	d.Ran = p.controls[:v.ran:v.ran]
 	d.Effect, d.Permit, d.Reason, d.Mask, d.Err = v.effect, v.effect.Permits(), v.reason, v.mask, v.err
 	d.Authored = v.authored
 	d.PolicyID, d.PolicyName, d.PolicyVersion = v.policyID, v.policyName, v.policyVersion
 }
 
-// place is the resource of a request, and the path that its controls see; empty if none was sent.
+// place is the resource of a request, and the path that its controls see. The path is empty if
+// none was sent.
 type place struct {
 	matched
 	path string
 	sent location
 }
 
-// locate finds the resource of a request. A path with a slash before it is a URL's: it is refused
-// if it can be read in more than one way. Any other name reaches the controls as it was sent, and
-// only matching uses its normal form; it matches by path only if it has one.
+// locate finds the resource of a request. A path that begins with a slash is the path of a URL:
+// it is refused if it can be read in more than one way. Any other path is a name. Controls see a
+// name as it was sent; only matching uses its normal form, and a name without one matches no path.
 func (s *Set) locate(r *Request) (at place, err error) {
 	if r.Path == "" {
 		at.matched, err = s.matcher.match(r, location{}, s.linked)
@@ -214,7 +216,7 @@ func (s *Set) locate(r *Request) (at place, err error) {
 	if at.matched, err = s.matcher.match(r, l, s.linked); err != nil {
 		return at, err
 	}
-	at.path, at.sent = at.decided(l), l
+	at.path, at.sent = at.controlPath(l), l
 	return at, nil
 }
 
@@ -223,11 +225,11 @@ func (p *plan) evaluate(ctx context.Context, s *Set, r *Request, path string, op
 	lim := opt.Limits()
 	b := newTimeBudget(ctx, lim)
 	defer b.release()
-	asked := r.Resource
+	resource := r.Resource
 	if p.readsResource {
-		asked = p.mergeResource(asked, path)
+		resource = p.mergeResource(resource, path)
 	}
-	run := newRun(input(r, asked), s, lim)
+	run := newRun(input(r, resource), s, lim)
 	if len(p.controls) == 1 {
 		c := p.controls[0]
 		return c.verdict(c.answer(run, b))
@@ -266,7 +268,7 @@ func (p *plan) combine(run *run, b *timeBudget) verdict {
 	return v
 }
 
-// verdict returns the verdict of a control that decides alone.
+// verdict returns the verdict if the control decides alone.
 func (c *Control) verdict(out Outcome) verdict {
 	if out.Effect == NoMatch {
 		return verdict{ran: 1, reason: noMatchReason}
@@ -281,7 +283,7 @@ func (c *Control) verdict(out Outcome) verdict {
 	return v
 }
 
-// Place is the resource of a request, found once for several calls of one set.
+// Place is the result of Set.Find: the resource of a request, found once for several calls.
 type Place struct {
 	set *Set
 	by  placeKey
@@ -306,11 +308,13 @@ func (s *Set) Find(r *Request) Place {
 	return Place{set: s, by: placeKeyOf(r), at: at, err: err}
 }
 
-// Of reports whether it is the place of this request in this set. A nil place belongs to none.
-func (p *Place) Of(s *Set, r *Request) bool { return p != nil && p.set == s && p.by == placeKeyOf(r) }
+// IsFor reports whether p is the place of this request in this set. It is false for a nil place.
+func (p *Place) IsFor(s *Set, r *Request) bool {
+	return p != nil && p.set == s && p.by == placeKeyOf(r)
+}
 
-// Needs lists what the controls in scope read, so that a bouncer reads bodies and counts usage
-// only for controls that need it.
+// Needs returns what the controls in scope read. A bouncer then reads bodies and counts usage
+// only for controls that need them.
 func (p *Place) Needs() lang.Refs {
 	if p.err != nil {
 		return lang.Refs{}
@@ -324,9 +328,9 @@ func (p *Place) Needs() lang.Refs {
 	return both.refs
 }
 
-// Locate returns the resource, nil for none, and the path that its controls see: without the
-// parameters of its segments, and in the spelling of the resource's pattern where the pattern is
-// literal. It fails for a path that can be read in more than one way.
+// Locate returns the resource, which is nil if none matched, and the path that its controls see:
+// without the parameters of its segments, and in the spelling of the resource's pattern where the
+// pattern is literal. It fails for a path that can be read in more than one way.
 func (p *Place) Locate() (res *Resource, path string, err error) {
 	if p.err != nil || p.at.slot == nil {
 		return nil, p.at.path, p.err
@@ -334,14 +338,14 @@ func (p *Place) Locate() (res *Resource, path string, err error) {
 	return p.at.res, p.at.path, nil
 }
 
-// Needs is Place.Needs for a request.
+// Needs returns what the controls in scope of a request read (see Place.Needs).
 func (s *Set) Needs(r *Request) lang.Refs {
 	p := s.Find(r)
 	return p.Needs()
 }
 
-// Match returns the resource of a request; nil for none, or for a path that can be read in more
-// than one way.
+// Match returns the resource of a request. It returns nil if none matches, and for a path that
+// can be read in more than one way.
 func (s *Set) Match(r *Request) *Resource {
 	p := s.Find(r)
 	res, _, err := p.Locate()
@@ -351,9 +355,9 @@ func (s *Set) Match(r *Request) *Resource {
 	return res
 }
 
-// Readings returns the resource of a request, and a second one if a server that distinguishes
-// spellings of the path would serve that one instead: Decide then evaluates the controls of both.
-// Either is nil for none.
+// Readings returns the resource of a request, and a second resource if a server that
+// distinguishes spellings of the path would serve another one. Decide then evaluates the controls
+// of both. Either may be nil.
 func (s *Set) Readings(r *Request) (res, literal *Resource) {
 	at, err := s.locate(r)
 	if err != nil || at.slot == nil {
@@ -366,16 +370,16 @@ func (s *Set) Readings(r *Request) (res, literal *Resource) {
 }
 
 // Scope returns what this set used for a decision on this request: the controls in scope of the
-// resource that decided, and the input that they got. There are none for a path that can be read
-// in more than one way.
+// resource that decided, and their input. It returns no controls for a path that can be read in
+// more than one way.
 func (s *Set) Scope(r *Request, d *Decision) ([]*Control, value.Value) {
 	at, err := s.locate(r)
 	if err != nil {
 		return nil, value.Value{}
 	}
 	p, path := s.planOf(at.slot), at.path
-	if at.literal != nil && d.Resource == at.literal.res { // it was stricter
-		p, path = s.planOf(at.literal), at.literal.decided(at.sent)
+	if at.literal != nil && d.Resource == at.literal.res { // its controls were stricter
+		p, path = s.planOf(at.literal), at.literal.controlPath(at.sent)
 	}
 	if len(p.controls) == 0 {
 		return nil, value.Value{}

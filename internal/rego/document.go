@@ -6,8 +6,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// AppendJSON appends the decision in the form of data.gatehouse.decision in a bundle: {decision,
-// allow, effect, reason, mask, policy_id, policy_name, policy_version, resource_id}.
+// AppendJSON appends the decision as JSON, in the form of data.gatehouse.decision in a bundle:
+// {decision, allow, effect, reason, mask, policy_id, policy_name, policy_version, resource_id}.
 func (d *Decision) AppendJSON(dst []byte) []byte {
 	verdict := "DENY"
 	if d.Permit {

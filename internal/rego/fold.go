@@ -8,30 +8,30 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Applications read several spellings of a path as the same: they ignore case, the parameters of
-// a segment (`;jsessionid=…`), and a final dot or space, decode escapes once more, replace
+// Applications read several spellings of a path as the same. They ignore case, the parameters of
+// a segment (`;jsessionid=…`), and a final dot or space. They decode escapes once more, replace
 // Unicode compatibility forms, drop invisible characters, and cut off a format (`.json`) after
 // the last segment. Folding gives all these spellings one form, so that a path matches the
-// resource that such an application would serve. Resources whose application distinguishes
-// spellings say so (PathExact).
+// resource that such an application would serve. A resource whose application distinguishes
+// spellings has the PathMatching PathExact.
 
-// PathExact is the PathMatching of a resource that covers only the paths that are spelled as its
-// pattern is.
+// PathExact is the PathMatching of a resource that covers only the paths that are spelled like
+// its pattern.
 const PathExact = "exact"
 
-// foldRounds is how often escapes are decoded: by the server in front, once more behind it, and
+// foldRounds is how often escapes are decoded: by the front server, by the server behind it, and
 // once more for escapes that the second decoding produced.
 const foldRounds = 3
 
 var errPathHidden = errors.New("the path has another meaning for servers that decode it twice or drop parts of its segments")
 
-// foldTables list the replacements of folding, in lower case, by escape.
+// foldTables map escapes to their replacements, both in lower case.
 type foldTables struct {
-	// unreserved are the escapes of letters, digits, hyphen, dot, underscore and tilde: by
-	// themselves they mean the same as the character (RFC 3986 section 6.2.2.2).
+	// unreserved has the escapes of letters, digits, hyphen, dot, underscore and tilde. Such an
+	// escape means the same as the character (RFC 3986 section 6.2.2.2).
 	unreserved map[string]string
-	// ascii are all escapes of one byte below 0x80; wide are those of characters that
-	// have a compatibility form in ASCII or a lower case, with ascii among them.
+	// ascii has all escapes of one byte below 0x80. wide adds those of characters that have a
+	// compatibility form in ASCII, or a lower case.
 	ascii, wide map[string]string
 
 	asciiReplacer, wideReplacer *strings.Replacer
@@ -44,9 +44,9 @@ const (
 	lastCompatible = 0x1ffff
 )
 
-// unseen are ranges of characters that are ignored by default: Unicode's case folding for
-// identifiers (NFKC_Casefold), file systems and the collations of databases drop them.
-var unseen = [][2]rune{
+// ignorable are ranges of Unicode's default ignorable characters: NFKC_Casefold, file systems and
+// the collations of databases drop them.
+var ignorable = [][2]rune{
 	{0xad, 0xad},
 	{0x34f, 0x34f},
 	{0x61c, 0x61c},
@@ -97,19 +97,19 @@ var folding = sync.OnceValue(func() *foldTables {
 			t.wide[key] = form
 		}
 	}
-	for _, span := range unseen {
+	for _, span := range ignorable {
 		for r := span[0]; r <= span[1]; r++ {
 			t.wide[strings.ToLower(escaped(string(r)))] = ""
 		}
 	}
-	t.wide[strings.ToLower(escaped("\u0085"))] = "\n" // a line's end, which Unicode counts as white space
+	t.wide[strings.ToLower(escaped("\u0085"))] = "\n" // NEL, which Unicode counts as white space
 	t.compose()
 	t.asciiReplacer, t.wideReplacer = replacer(t.ascii), replacer(t.wide)
 	return t
 })
 
-// compose replaces letters with an accent after them, as file systems write them (NFD), by the
-// single character for both. Letters with two accents need two rounds.
+// compose adds replacements of a letter and the combining accent after it, as file systems write
+// them (NFD), by the single character for both. Letters with two accents need two rounds.
 func (t *foldTables) compose() {
 	for r := rune(0xc0); r <= 0x1eff; r++ {
 		if r == lastCased+1 {
@@ -145,7 +145,7 @@ func isASCII(s string) bool {
 	return true
 }
 
-// escaped returns s with every byte as an escape, in capitals.
+// escaped returns s with every byte percent-encoded, in upper case.
 func escaped(s string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
@@ -157,7 +157,8 @@ func escaped(s string) string {
 	return b.String()
 }
 
-// isFolded reports whether folding does not change a canonical path; this holds for most.
+// isFolded reports whether folding does not change a canonical path. It is the fast path for most
+// requests. It may return false for a path that folding leaves as it is.
 func isFolded(path string) bool {
 	for i := range len(path) {
 		switch c := path[i]; {
@@ -172,19 +173,19 @@ func isFolded(path string) bool {
 	return true
 }
 
-// location is a request's path as the matcher looks it up.
+// location is a request's path in the forms that the matcher looks up.
 type location struct {
-	path   string // canonical; empty: none
-	folded string // the same, each segment folded
-	// others are the path as servers read it that find other segments in it, folded: where
-	// folding empties a segment, or produces slashes. Such servers differ in whether they look
-	// for parameters before or after they decode escapes.
+	path   string // canonical; empty if the request has none
+	folded string // path with each segment folded
+	// others are folded forms of the path for servers that divide it into other segments. There
+	// are some if folding empties a segment or produces slashes. Such servers differ in whether
+	// they look for parameters before or after they decode escapes.
 	others []string
 	hidden bool // folding produces a segment that steps up
 }
 
-// within marks a slash inside a folded segment.
-const within = "\x00"
+// innerSlash stands for a slash inside a folded segment.
+const innerSlash = "\x00"
 
 // foldPath folds a canonical path.
 func foldPath(path string) location {
@@ -197,7 +198,7 @@ func foldPath(path string) location {
 	divided := false
 	for _, seg := range segs {
 		s := unescape(seg, foldRounds)
-		for _, p := range pieces(s) {
+		for _, p := range splitSlashes(s) {
 			l.hidden = l.hidden || isStepUp(p)
 		}
 		f := foldSegment(s)
@@ -208,7 +209,7 @@ func foldPath(path string) location {
 			f = s
 		}
 		folded.WriteByte('/')
-		folded.WriteString(strings.ReplaceAll(f, "/", within))
+		folded.WriteString(strings.ReplaceAll(f, "/", innerSlash))
 	}
 	l.folded = folded.String()
 	if divided {
@@ -219,16 +220,17 @@ func foldPath(path string) location {
 	return l
 }
 
-// otherSegments returns a path as a server reads it that decodes escapes this often before it
-// cuts parameters off, and then finds slashes; the last round finds slashes first.
+// otherSegments returns the path that a server sees which decodes escapes the given number of
+// times before it cuts parameters off, and looks for slashes after that. With foldRounds, it looks
+// for slashes before it cuts parameters off.
 func otherSegments(segs []string, before int) string {
 	var out strings.Builder
 	for _, seg := range segs {
 		s := unescape(seg, before)
 		if before < foldRounds {
-			s = unescape(cut(s), foldRounds-before)
+			s = unescape(cutSegment(s), foldRounds-before)
 		}
-		for _, p := range pieces(s) {
+		for _, p := range splitSlashes(s) {
 			if f := foldSegment(p); f != "" {
 				out.WriteByte('/')
 				out.WriteString(f)
@@ -241,11 +243,13 @@ func otherSegments(segs []string, before int) string {
 	return out.String()
 }
 
-func pieces(s string) []string {
+// splitSlashes splits a segment at slashes and backslashes; it returns no empty parts.
+func splitSlashes(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == '/' || r == '\\' })
 }
 
-// unescape decodes the escapes of a segment in lower case, and those that this produces.
+// unescape decodes the escapes of a segment in lower case, as often as rounds says: decoding may
+// produce new escapes.
 func unescape(seg string, rounds int) string {
 	t := folding()
 	for range rounds {
@@ -271,25 +275,26 @@ func wideEscape(seg string) bool {
 	return false
 }
 
-// Where servers cut a segment off, and what they drop from its ends.
+// Servers cut a segment at the first of cutChars. They trim whiteSpace from its start and
+// trimmedEnd from its end.
 const (
-	cutBehind  = ";?#\x00"
+	cutChars   = ";?#\x00"
 	whiteSpace = " \t\n\v\f\r"
-	dropped    = "." + whiteSpace
+	trimmedEnd = "." + whiteSpace
 )
 
-// foldSegment drops what follows a `;`, `?`, `#` or NUL, the name of an NTFS stream, final dots,
-// and white space at both ends, also written as a plus.
+// foldSegment drops a `;`, `?`, `#` or NUL and what follows, the name of an NTFS stream, final
+// dots, and white space at both ends. A plus becomes a space.
 func foldSegment(s string) string {
-	return strings.TrimLeft(strings.TrimRight(spaced(cut(s)), dropped), whiteSpace)
+	return strings.TrimLeft(strings.TrimRight(plusAsSpace(cutSegment(s)), trimmedEnd), whiteSpace)
 }
 
-// spaced returns s as a server reads it that takes a plus for a space, as in forms.
-func spaced(s string) string { return strings.ReplaceAll(s, "+", " ") }
+// plusAsSpace replaces each plus by a space, as servers do that decode a path like a form.
+func plusAsSpace(s string) string { return strings.ReplaceAll(s, "+", " ") }
 
-// withoutFormat returns a folded path without what some servers take for the format of the
-// answer: what follows the last dot of its last segment (Rails), and what follows the first
-// (Spring's suffix patterns). Empty if there is none, or if it is the same.
+// withoutFormat returns a folded path without the suffix that some servers take for the format of
+// the answer: from the last dot of the last segment (Rails), and from the first dot (Spring's
+// suffix patterns). A result is empty if there is no such suffix, or if both are the same.
 func withoutFormat(folded string) (bare [2]string) {
 	last := strings.LastIndexByte(folded, '.')
 	segment := strings.LastIndexByte(folded, '/') + 1
@@ -297,21 +302,22 @@ func withoutFormat(folded string) (bare [2]string) {
 		return bare
 	}
 	bare[0] = folded[:last]
-	if first := segment + strings.IndexByte(folded[segment:], '.'); first > segment && first < last && folded[first-1:first] != within {
+	if first := segment + strings.IndexByte(folded[segment:], '.'); first > segment && first < last && folded[first-1:first] != innerSlash {
 		bare[1] = folded[:first]
 	}
 	return bare
 }
 
-func cut(s string) string {
-	if i := strings.IndexAny(s, cutBehind); i >= 0 {
+// cutSegment returns the part of a segment before its parameters and its NTFS stream.
+func cutSegment(s string) string {
+	if i := strings.IndexAny(s, cutChars); i >= 0 {
 		s = s[:i]
 	}
 	return withoutStream(s)
 }
 
-// withoutStream returns a name without the stream and its type, which Windows allows after it:
-// `a.txt::$data` is the content of a.txt, `d:$i30:$index_allocation` the folder d.
+// withoutStream returns a file name without the NTFS stream and stream type that Windows allows
+// after it: `a.txt::$data` is the content of a.txt, `d:$i30:$index_allocation` the folder d.
 func withoutStream(s string) string {
 	if i := strings.IndexByte(s, ':'); i >= 0 && strings.Contains(s[i+1:], ":$") {
 		return s[:i]
@@ -320,10 +326,10 @@ func withoutStream(s string) string {
 }
 
 // isStepUp reports whether some servers read a segment as `..`.
-func isStepUp(s string) bool { return strings.Trim(spaced(cut(s)), whiteSpace) == ".." }
+func isStepUp(s string) bool { return strings.Trim(plusAsSpace(cutSegment(s)), whiteSpace) == ".." }
 
 // withoutParameters returns a canonical path without the parameters of its segments. A segment
-// that has nothing else stays.
+// that consists of parameters only stays as it is.
 func withoutParameters(path string) string {
 	if strings.IndexByte(path, ';') < 0 {
 		return path

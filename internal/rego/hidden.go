@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// readPath is a path below input that a control reads. hidden has the places of values that a log
-// must not show.
+// readPath is a path below input that a control reads. hidden is set if a name on the path is
+// that of a secret, so that a log must not show the value.
 type readPath struct {
 	inputPath
 	hidden bool
@@ -23,10 +23,10 @@ func readPaths(paths [][]string) []readPath {
 	return out
 }
 
-// Hidden returns the values that the decision's reason shows, or may show, and a log must not
-// contain: the values of members with names of secrets, of the request and of the resource, if
-// the control that decided reads them; and the resource's owner_email. It costs almost nothing if
-// the reason is constant, and otherwise one lookup for each path that the control reads.
+// Hidden returns the values that the decision's reason may show and that a log must not contain.
+// These are the members of the request and of the resource that are named like secrets and that
+// the deciding control reads, and the resource's owner_email. Hidden costs almost nothing if the
+// reason is constant, and otherwise one lookup for each path that the control reads.
 func (d *Decision) Hidden(r *Request) redact.Found {
 	var found redact.Found
 	if c := d.Decider(); c != nil && (d.Err != nil || !c.code.FixedReason) {
@@ -43,8 +43,8 @@ func (d *Decision) Hidden(r *Request) redact.Found {
 	return found
 }
 
-// HiddenInput returns all values of such members, for a log that keeps the values that controls
-// saw.
+// HiddenInput returns the values of all members that are named like secrets, for a log that keeps
+// the input of controls.
 func (d *Decision) HiddenInput(r *Request) redact.Found {
 	found := redact.In(r.User, r.Action, r.Resource, r.Context, r.Extra)
 	if d.Resource != nil {
@@ -53,7 +53,7 @@ func (d *Decision) HiddenInput(r *Request) redact.Found {
 	return found
 }
 
-// Decider returns the control that decided; nil for none.
+// Decider returns the control that decided; nil if none did.
 func (d *Decision) Decider() *Control {
 	for i := len(d.Ran) - 1; i >= 0; i-- { // a DENY is the last
 		if c := d.Ran[i]; c.meta.ID == d.PolicyID {
@@ -63,6 +63,7 @@ func (d *Decision) Decider() *Control {
 	return nil
 }
 
+// gather adds the values to hide at one path of the request, and of the resource, to found.
 func (p *readPath) gather(found redact.Found, r *Request, res *Resource) redact.Found {
 	switch p.part {
 	case partAll:

@@ -8,9 +8,9 @@ import (
 // maxHostName is the longest host name (RFC 1035 section 2.3.4).
 const maxHostName = 253
 
-// HostName returns the name in a Host field: in lower case, without port and final dot. ok is
-// false for anything that is not a host name: an address in any notation, localhost, or anything
-// but labels of letters, digits, hyphens and underscores joined by dots.
+// HostName returns the name in a Host field in lower case, without its port and final dot. A host
+// name consists of labels of letters, digits, hyphens and underscores, joined by dots. ok is false
+// for anything else, for localhost, and for IP addresses in any notation.
 func HostName(host string) (name string, ok bool) {
 	name, port, found := strings.Cut(host, ":")
 	if found && !digits(port) {
@@ -26,8 +26,8 @@ func HostName(host string) (name string, ok bool) {
 			return "", false
 		}
 	}
-	// Resolvers read 127.1 and 0x7f.1 as addresses: the last label of a name is not a number (RFC
-	// 1123 section 2.1).
+	// Resolvers read 127.1 and 0x7f.1 as addresses, so the last label of a name must not be a
+	// number (RFC 1123 section 2.1).
 	if digits(last) || strings.HasPrefix(last, "0x") {
 		return "", false
 	}
@@ -58,8 +58,8 @@ func digits(s string) bool {
 	return s != ""
 }
 
-// UnknownHosts returns those of the names (HostName) that no resource of the set has as its host,
-// with any port. It visits all resources.
+// UnknownHosts returns those of the names (see HostName) that are not the host of any resource of
+// the set, whatever its port, each once. It visits all resources.
 func (s *Set) UnknownHosts(names []string) []string {
 	left := make(map[string]bool, len(names))
 	for _, n := range names {

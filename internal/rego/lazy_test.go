@@ -49,7 +49,7 @@ func TestDeferredControlsCompileOnce(t *testing.T) {
 		}
 	}
 	for i, c := range got.Controls() {
-		if !c.Of(want.controls[i].meta, source(i), nil) || c.Of(want.controls[i].meta, source(i)+" ", nil) {
+		if !c.BuiltFrom(want.controls[i].meta, source(i), nil) || c.BuiltFrom(want.controls[i].meta, source(i)+" ", nil) {
 			t.Errorf("control %d does not know what it is of", i)
 		}
 	}

@@ -51,7 +51,7 @@ func TestLibrariesOfAControl(t *testing.T) {
 	if issues != nil {
 		t.Fatal(issues)
 	}
-	if e.Sum() == c.Sum() || !c.Of(m, source, libs) || c.Of(m, source, changed) || !c.Of(m, source, append(libs[:2:2], lib(9, "package lib.new\n\nx := 1"))) {
+	if e.Sum() == c.Sum() || !c.BuiltFrom(m, source, libs) || c.BuiltFrom(m, source, changed) || !c.BuiltFrom(m, source, append(libs[:2:2], lib(9, "package lib.new\n\nx := 1"))) {
 		t.Error("a change of a library does not show")
 	}
 	data, err := bundle.Write(bundle.Spec{Set: rego.NewSet(rego.SetSpec{Controls: []*rego.Control{c, compiledControl(t, rego.Meta{ID: 2}, "package b\nallow := true")}})})

@@ -11,33 +11,34 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Resource holds what the matcher and the merge need of a registered resource.
+// Resource is the part of a registered resource that matching and decisions need.
 type Resource struct {
 	ID   int64  `json:"id"`
 	Name string `json:"name"`
 	Type string `json:"type"`
-	// Host restricts to one host, with or without a port; empty is any host.
+	// Host restricts the resource to one host, with or without a port; empty means any host.
 	Host string `json:"host,omitempty"`
-	// Path is a pattern: `*` or `{name}` is one segment, `**` at the end the
-	// rest. Empty is any path, or none.
+	// Path is a pattern: `*` or `{name}` matches one segment, `**` at the end matches the rest.
+	// An empty pattern matches any path, and requests without a path.
 	Path string `json:"path,omitempty"`
-	// Methods restrict the HTTP method; empty means any. GET includes HEAD, which is GET without
-	// the answer's body (RFC 9110, section 9.3.2).
+	// Methods restrict the HTTP method; empty means any. GET includes HEAD, which is a GET without
+	// the response body (RFC 9110, section 9.3.2).
 	Methods []string `json:"methods,omitempty"`
 	// PathMatching is empty, or PathExact: the application distinguishes spellings of a path that
 	// others read as the same.
 	PathMatching string `json:"path_matching,omitempty"`
-	// Discovered marks a host that a bouncer reported, and nobody registered. Until a control is
-	// linked to it, resources without a host take precedence over it: traffic to a new host must
-	// not take a path away from the resource that protects it.
+	// Discovered marks a host that a bouncer reported and nobody registered. Until a control is
+	// linked to it, resources without a host take precedence over it. Otherwise traffic to a new
+	// host would no longer match the resource that protects its path.
 	Discovered bool `json:"discovered,omitempty"`
 	// AuditLevel and Tags are carried for the audit of decisions.
 	AuditLevel string   `json:"audit_level,omitempty"`
 	Tags       []string `json:"tags,omitempty"`
-	// mail is owner_email of Doc, in a resource of a set, because every decision needs it.
+	// mail is the member owner_email of Doc. It is set in the resources of a set, because every
+	// decision needs it.
 	mail string
-	// Doc is the object that is merged into input.resource and is under data.resources: the
-	// resource's fields and enrichment, without empty ones.
+	// Doc is the object that is merged into input.resource, and that is under data.resources: the
+	// resource's fields and enrichment without empty ones.
 	Doc value.Value `json:"doc"`
 }
 
@@ -52,8 +53,8 @@ var (
 	errPatternPartial = errors.New("a segment is either literal, `*`, `{name}` or `**`")
 )
 
-// parsePattern splits a pattern into canonical segments: literals as
-// NormalizePath writes them, and the two wildcards.
+// parsePattern splits a pattern into canonical segments: the two wildcards, and literals in the
+// form of NormalizePath.
 func parsePattern(pattern string) ([]string, error) {
 	if len(pattern) > maxPathBytes {
 		return nil, errPathLong
@@ -92,22 +93,22 @@ func parsePattern(pattern string) ([]string, error) {
 type slot struct {
 	res     *Resource // points to own, next to the other parts that a decision reads
 	index   int
-	exact   bool     // only paths that are spelled as the pattern is
-	bad     bool     // its pattern is invalid: found by id only
-	segs    []string // as the pattern is spelled; nil: any path
-	folded  []string // the same, literals folded
+	exact   bool     // it covers only paths that are spelled like the pattern
+	bad     bool     // its pattern is invalid: it is found by id only
+	segs    []string // the pattern as spelled; `**` if the resource has none
+	folded  []string // the pattern with its literals folded
 	own     Resource
 	methods []string // upper case
 	host    string
-	data    value.Value // the entry of data.resources: the document without owner_email
-	_       [48]byte    // so that it starts a cache line
+	data    value.Value // the entry of data.resources: Doc without owner_email
+	_       [48]byte    // fills cache lines, so that each slot starts one
 }
 
 func newSlot(r *Resource, index int) *slot {
 	s := &slot{own: *r, data: withoutMember(r.Doc, ownerEmail), index: index, host: canonicalHost(r.Host), exact: r.PathMatching == PathExact}
 	s.res = &s.own
 	s.own.mail, _ = r.Doc.Get(ownerEmail).Str()
-	// Few of these differ, so one text of each stays in the processor's caches.
+	// There are few distinct values, so one copy of each stays in the processor's caches.
 	s.own.Type, s.own.AuditLevel = unique.Make(r.Type).Value(), unique.Make(r.AuditLevel).Value()
 	for _, m := range r.Methods {
 		if m == "*" {
@@ -142,8 +143,8 @@ func foldPattern(segs []string) []string {
 	return out
 }
 
-// isExact reports whether a canonical path, which the folded pattern matches, is spelled as the
-// pattern is.
+// isExact reports whether a canonical path that the folded pattern matches is spelled like the
+// pattern.
 func (s *slot) isExact(path string) bool {
 	if path == "" {
 		return true
@@ -162,8 +163,8 @@ func (s *slot) isExact(path string) bool {
 	return true
 }
 
-// names reports whether the n-th segment of the pattern is a literal.
-func (s *slot) names(n int) bool {
+// literalAt reports whether the n-th segment of the pattern, from 1, is a literal.
+func (s *slot) literalAt(n int) bool {
 	return s != nil && len(s.folded) >= n && s.folded[n-1] != oneSegment && s.folded[n-1] != theRest
 }
 
@@ -186,15 +187,15 @@ func (s *slot) covers(folded string) bool {
 	return rest == ""
 }
 
-// decided returns the path that the controls see of a path that the slot matched, which may be
-// nil: without the parameters of its segments, and in the spelling of the pattern where that is
-// literal.
-func (s *slot) decided(l location) string {
+// controlPath returns the path that the controls see for a path that the slot matched: without
+// the parameters of its segments, and in the spelling of the pattern where that is literal. The
+// slot may be nil.
+func (s *slot) controlPath(l location) string {
 	if s != nil && s.exact || l.path == "" || l.path == l.folded && (s == nil || len(s.segs) > 0 && &s.segs[0] == &s.folded[0]) {
 		return l.path
 	}
 	bare := withoutParameters(l.path)
-	if s == nil || !s.covers(l.folded) { // named by its id
+	if s == nil || !s.covers(l.folded) { // the request named the resource by id
 		return bare
 	}
 	segs := strings.Split(bare[1:], "/")
@@ -206,8 +207,8 @@ func (s *slot) decided(l location) string {
 	return "/" + strings.Join(segs, "/")
 }
 
-// accepts reports whether the slot covers requests of that type and method; an empty one in the
-// request does not restrict.
+// accepts reports whether the slot covers requests of this type, method and path. An empty type
+// or method does not restrict.
 func (s *slot) accepts(typ, method, path string) bool {
 	if s.exact && !s.isExact(path) {
 		return false
@@ -218,9 +219,9 @@ func (s *slot) accepts(typ, method, path string) bool {
 	return method == "" || len(s.methods) == 0 || slices.Contains(s.methods, method)
 }
 
-// compareSlots puts the more specific of two slots with the same pattern
-// first: registered by a person, a method named, a type named, no host (it only
-// matters to requests without one), the lower id.
+// compareSlots orders slots with the same pattern, the more specific first. In this order, a slot
+// comes first if it is not discovered, names a method, names a type, has no host (this matters
+// only to requests without a host), or has the lower id.
 func compareSlots(a, b *slot) int {
 	return cmp.Or(
 		cmp.Compare(flag(a.res.Discovered), flag(b.res.Discovered)),
@@ -237,7 +238,7 @@ func flag(b bool) int {
 	return 0
 }
 
-// canonicalHost is lower case without a final dot.
+// canonicalHost returns a host in lower case, without a final dot.
 func canonicalHost(h string) string {
 	return strings.TrimSuffix(strings.ToLower(h), ".")
 }
@@ -257,26 +258,27 @@ type node struct {
 	lit  map[string]*node
 	one  *node
 	here []*slot // patterns that end here
-	rest []*slot // patterns that end in ** here
+	rest []*slot // patterns that end here with **
 }
 
 // query holds what a search in a tree needs besides the segments: the type and method, which may
-// be empty, the canonical path as it was sent, and the controls by resource.
+// be empty, the path in its canonical form, and the controls by resource.
 type query struct {
 	typ, method, path string
 	linked            map[int64][]*Control
-	// spelled accepts only patterns that are spelled as the path is.
+	// spelled accepts only patterns that are spelled like the path.
 	spelled bool
 }
 
-// yieldsToHostless reports whether resources without a host take precedence over a resource of
+// yieldsToHostless reports whether resources without a host take precedence over this resource of
 // the request's host.
 func (q *query) yieldsToHostless(s *slot) bool {
 	return s.res.Discovered && len(q.linked[s.res.ID]) == 0
 }
 
-// find returns the most specific slot for the segments of folded (without its first slash): at
-// the leftmost difference a literal precedes a wildcard, a wildcard the end, and the end `**`.
+// find returns the most specific slot for the segments of folded, which has no leading slash. At
+// the first segment in which two patterns differ, a literal takes precedence over `*`, `*` over
+// the end of the pattern, and the end over `**`.
 func (n *node) find(folded string, q *query) *slot {
 	if folded == "" {
 		if s := q.pick(n.here); s != nil {
@@ -302,7 +304,7 @@ func (n *node) find(folded string, q *query) *slot {
 }
 
 // pick returns the first slot that accepts a request. For HEAD, a slot that names HEAD comes
-// first, then one that covers GET: whoever protects GET protects what HEAD reveals of it.
+// first, then one that covers GET, because a response to HEAD reveals part of the response to GET.
 func (q *query) pick(slots []*slot) *slot {
 	if len(slots) == 0 {
 		return nil
@@ -318,8 +320,8 @@ func (q *query) pick(slots []*slot) *slot {
 	return q.first(slots, func(s *slot) bool { return s.accepts(q.typ, method, q.path) })
 }
 
-// first returns the first slot that fits. Of patterns that differ only in spelling, it returns
-// the one with the path's spelling.
+// first returns the first slot that fits. If patterns differ only in spelling, it returns the one
+// that is spelled like the path.
 func (q *query) first(slots []*slot, fits func(*slot) bool) *slot {
 	var found *slot
 	for _, s := range slots {
@@ -336,7 +338,7 @@ func (q *query) first(slots []*slot, fits func(*slot) bool) *slot {
 	return found
 }
 
-// put adds s to the tree in place: for a tree that nobody shares yet.
+// add adds s to a tree in place. No set may share the tree yet.
 func (n *node) add(s *slot) {
 	for _, seg := range s.folded {
 		switch seg {
@@ -366,12 +368,12 @@ func insertSlot(list []*slot, s *slot) []*slot {
 	return slices.Insert(list, i, s)
 }
 
-// edits are the changes of one new set. Trees of the previous set do not change: a node is copied
-// when it first changes, and the copy then changes in place. So a thousand changes below one node
-// copy its parts once.
+// edits tracks the nodes that were copied for one new set. Trees of the previous set do not
+// change: a node is copied at its first change, and later changes are made in the copy. So a
+// thousand changes below one node copy its parts once.
 type edits map[*node]*copied
 
-// copied says which parts of a node are its own and no longer shared.
+// copied says which parts of a copied node are no longer shared with the original.
 type copied struct{ lit, here, rest bool }
 
 // change returns the tree with s added or removed.
@@ -404,7 +406,7 @@ func (e edits) change(n *node, segs []string, s *slot, remove bool) *node {
 	return n
 }
 
-// editSlots adds or removes a slot in a list, or in a copy of one that is shared.
+// editSlots adds a slot to a list or removes it. It copies the list first if that is shared.
 func editSlots(list []*slot, s *slot, remove bool, own *bool) []*slot {
 	if !*own {
 		list, *own = slices.Clone(list), true
@@ -421,9 +423,9 @@ func editSlots(list []*slot, s *slot, remove bool, own *bool) []*slot {
 // matcher finds the resource of a request. It is immutable.
 type matcher struct {
 	byID   map[int64]*slot
-	byHost map[string]*node // "" holds the resources of no host
-	any    *node            // all of them: for requests without a host
-	hosted int              // resources with a host; at 0, any is byHost[""]
+	byHost map[string]*node // "" has the resources without a host
+	any    *node            // has all resources, for requests without a host
+	hosted int              // number of resources with a host; at 0, any is byHost[""]
 }
 
 func newMatcher(slots []*slot) *matcher {
@@ -453,16 +455,16 @@ func newMatcher(slots []*slot) *matcher {
 
 // matched is the result of a match.
 type matched struct {
-	*slot // nil: no resource
-	// literal is another resource with controls of its own, which a server would serve that
-	// distinguishes spellings; nil if there is none, which is the usual case.
+	*slot // nil if no resource matches
+	// literal is another resource with controls of its own, which a server that distinguishes
+	// spellings would serve. It is usually nil.
 	literal *slot
 }
 
-// match finds the resource of a request: by id; otherwise, if the request has a path, type or
-// host, by host, and then by path, type and method. linked are the controls by resource, needed
-// for discovered hosts. It fails if a server that folds the path would serve another resource
-// than one that does not, and the path's segments do not show which.
+// match finds the resource of a request by its id. For a request without an id it looks by host,
+// and then by path, type and method, if the request has a path, type or host. linked are the
+// controls by resource, needed for discovered hosts. match fails for a path that steps up, or that
+// leads to another resource, on servers that divide it into other segments.
 func (m *matcher) match(r *Request, l location, linked map[int64][]*Control) (matched, error) {
 	if r.ByID || r.ResourceID != 0 {
 		return matched{slot: m.byID[r.ResourceID]}, nil
@@ -486,7 +488,7 @@ func (m *matcher) match(r *Request, l location, linked map[int64][]*Control) (ma
 	}
 	q.path = l.path
 	for _, bare := range withoutFormat(l.folded) {
-		if bare == "" || s.names(strings.Count(bare, "/")) {
+		if bare == "" || s.literalAt(strings.Count(bare, "/")) {
 			continue
 		}
 		if other := m.search(r, bare, &q); other != nil && other != s && !other.covers(l.folded) {
@@ -499,8 +501,8 @@ func (m *matcher) match(r *Request, l location, linked map[int64][]*Control) (ma
 	return matched{s, m.literal(r, l, q, s)}, nil
 }
 
-// literal returns the resource, other than s, that the exact spelling of a path names, if it has
-// controls.
+// literal returns the resource whose pattern is spelled exactly like the path. It returns nil if
+// that is s, or if the resource has no controls.
 func (m *matcher) literal(r *Request, l location, q query, s *slot) *slot {
 	q.spelled = true
 	other := m.search(r, l.folded, &q)
@@ -510,8 +512,8 @@ func (m *matcher) literal(r *Request, l location, q query, s *slot) *slot {
 	return other
 }
 
-// search looks a folded path up: under the request's host, the host without its port, and no
-// host. Discovered hosts without a control come last.
+// search looks up a folded path: first under the request's host, then under the host without its
+// port, then without a host. Discovered hosts without a control come last.
 func (m *matcher) search(r *Request, folded string, q *query) *slot {
 	if r.Host == "" {
 		return lookup(m.any, folded, q)
@@ -536,12 +538,12 @@ func lookup(n *node, folded string, q *query) *slot {
 	case n == nil:
 		return nil
 	case folded == "":
-		return q.pick(n.rest) // no path at all: only patterns for any
+		return q.pick(n.rest) // the request has no path: only `**` alone matches
 	}
 	return n.find(folded[1:], q)
 }
 
-// upper is strings.ToUpper without work for a text in upper case.
+// upper is strings.ToUpper with a fast path for strings in upper case.
 func upper(s string) string {
 	for i := range len(s) {
 		if s[i] < 'A' || s[i] > 'Z' {

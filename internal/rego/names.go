@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// names finds resources by type and name. It is built at the first use. Sets with the same
-// resources share it.
+// names is an index of resources by type and name. It is built at its first use. Sets with the
+// same resources share it.
 type names struct {
 	slots  []*slot
 	once   sync.Once
@@ -16,6 +16,7 @@ type names struct {
 
 type typeAndName struct{ kind, name string }
 
+// ready builds the index if that has not happened yet.
 func (n *names) ready() {
 	n.once.Do(func() {
 		n.named, n.byType = make(map[typeAndName]*Resource, len(n.slots)), map[string][]string{}

@@ -20,10 +20,10 @@ const (
 	maxMaskRules   = 1000
 )
 
-// effect returns the outcome of a control without the reason: deny true or non-empty: DENY; else
-// mask non-empty and allow not false: MASK; else allow true: ALLOW; else allow false: DENY; else
-// NO_MATCH. A rule with an invalid value refuses access: an allow that is not a boolean is a
-// DENY.
+// effect returns the outcome of a control without its reason. The first of these applies: a deny
+// that is true or not empty gives DENY, an allow that is false gives DENY, a mask that is not
+// empty gives MASK, an allow that is true gives ALLOW. Otherwise the outcome is NO_MATCH. A rule
+// with an invalid value gives DENY, such as an allow that is not a boolean.
 func (c *Control) effect(r *run, b *timeBudget) Outcome {
 	if len(c.issues) > 0 {
 		return c.failedToCompile()
@@ -35,7 +35,7 @@ func (c *Control) effect(r *run, b *timeBudget) Outcome {
 	return c.outcome(res.Deny, res.Mask, res.Allow)
 }
 
-// answer is effect with the reason, in one evaluation.
+// answer returns the outcome of a control with its reason, in one evaluation.
 func (c *Control) answer(r *run, b *timeBudget) (out Outcome) {
 	if len(c.issues) > 0 {
 		return c.failedToCompile()
@@ -51,10 +51,10 @@ func (c *Control) answer(r *run, b *timeBudget) (out Outcome) {
 	return out
 }
 
-// reasoned reports whether the control gave the outcome's reason.
+// reasoned reports whether the control may give a reason for the outcome.
 func (o *Outcome) reasoned() bool { return o.Err == nil && o.Effect != NoMatch }
 
-// outcome combines the values of the rules.
+// outcome combines the values of the rules into an outcome.
 func (c *Control) outcome(deny, mask, allow value.Value) Outcome {
 	if Denies(deny) {
 		return Outcome{Effect: Deny, Reason: joinReasons(deny)}
@@ -83,8 +83,8 @@ func (c *Control) maskOrAllow(mask, allow value.Value) Outcome {
 	return Outcome{Effect: NoMatch}
 }
 
-// Denies reports whether a value of deny refuses: anything but false and an empty collection or
-// string.
+// Denies reports whether a value of the rule deny refuses access. Any value does, except
+// undefined, false, and an empty collection or string.
 func Denies(v value.Value) bool {
 	switch v.Kind() {
 	case value.UndefinedKind:
@@ -97,7 +97,8 @@ func Denies(v value.Value) bool {
 	return true
 }
 
-// joinReasons joins a set (or array) of reasons: its strings, sorted.
+// joinReasons returns the reasons in a value of deny: the string itself, or the strings of a set
+// or array, sorted and joined.
 func joinReasons(v value.Value) string {
 	if s, ok := v.Str(); ok {
 		return s
@@ -115,14 +116,14 @@ func joinReasons(v value.Value) string {
 	return strings.Join(out, "; ")
 }
 
-// maskRules reads the value of mask: a set or array of paths, which are redacted, or an object
-// from path to strategy.
+// maskRules reads the value of the rule mask: a set or array of paths to redact, or an object from
+// path to strategy.
 func maskRules(v value.Value) ([]MaskRule, error) {
 	if !v.Defined() || v.False() || v.Len() == 0 && v.Kind() >= value.ArrayKind {
 		return nil, nil
 	}
 	if v.Kind() < value.ArrayKind {
-		return nil, fmt.Errorf("mask must be a set of paths or an object path: strategy, not %s", v.Kind())
+		return nil, fmt.Errorf("mask must be a set of paths, or an object from path to strategy, not %s", v.Kind())
 	}
 	if v.Len() > maxMaskRules {
 		return nil, ErrLimit
@@ -157,9 +158,8 @@ func uniteMasks(rules []MaskRule) []MaskRule {
 	return slices.CompactFunc(rules, func(a, b MaskRule) bool { return a.Path == b.Path })
 }
 
-// explain fills in the reason: the control's own rule, else the reasons that
-// deny gave, else a sentence with its name. A reason that cannot be evaluated
-// is an error of the control.
+// explain evaluates the control's rule reason and fills in the reason of an outcome. If the rule
+// cannot be evaluated, the control has failed, and the outcome is a DENY.
 func (c *Control) explain(r *run, b *timeBudget, out *Outcome) {
 	var reason value.Value
 	if c.code.Rules.Reason && out.reasoned() {
@@ -172,7 +172,8 @@ func (c *Control) explain(r *run, b *timeBudget, out *Outcome) {
 	c.giveReason(out, reason)
 }
 
-// giveReason fills in the reason, given the value of the rule of that name.
+// giveReason fills in the reason of an outcome: the value of the rule reason, else the reasons
+// that deny gave, else a sentence with the control's name.
 func (c *Control) giveReason(out *Outcome, reason value.Value) {
 	if !out.reasoned() {
 		if out.Reason == "" {
@@ -190,7 +191,7 @@ func (c *Control) giveReason(out *Outcome, reason value.Value) {
 	out.Reason = cutReason(out.Reason)
 }
 
-// DefaultReason returns the reason of an effect for which the control gives none.
+// DefaultReason returns the reason for an effect if the control gives none.
 func (c *Control) DefaultReason(e Effect) string { return defaultReason(c.meta.Name, e) }
 
 func defaultReason(control string, e Effect) string {
@@ -210,8 +211,8 @@ const (
 	noControlReason = "No active control applies to the request"
 )
 
-// unresolvedReason is the reason of a decision without a control, if the request gave a number as
-// its resource's id and no resource has it.
+// unresolvedReason returns the reason of a decision without a control, for a request whose
+// resource id is a number that no resource has.
 func unresolvedReason(id value.Value, considered int) string {
 	rest := "no tenant-wide control matched the request"
 	if considered == 0 {
@@ -220,6 +221,7 @@ func unresolvedReason(id value.Value, considered int) string {
 	return cutReason("There is no resource " + string(id.AppendJSON(nil)) + " in this environment, and " + rest)
 }
 
+// cutReason cuts a reason off after maxReasonRunes characters.
 func cutReason(s string) string {
 	if len(s) <= maxReasonRunes {
 		return s
@@ -233,7 +235,7 @@ func cutReason(s string) string {
 	return s
 }
 
-// identityOf digests all that a control's outcome depends on besides input and data.
+// identityOf digests everything that a control's outcome depends on besides input and data.
 func identityOf(m Meta, source string, libs []lang.Library) [32]byte {
 	h := sha256.New()
 	text := func(s string) {

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxPathBytes and maxSegments bound a path.
+// maxPathBytes and maxSegments limit a path.
 const (
 	maxPathBytes = 8 << 10
 	maxSegments  = 256
@@ -23,13 +23,14 @@ var (
 	errPathDots     = errors.New("the path has a dot segment with parameters")
 )
 
-// NormalizePath returns the one canonical form of a URL path: it begins with a slash, and has no
-// empty segments, no dot segments and no slash at its end. Escapes of letters, digits and `-._~`
-// are decoded, which changes no meaning (RFC 3986 section 6.2.2). All other escapes stay, in
-// capitals, and characters that RFC 3986 does not allow in a segment are escaped. A path that
-// servers can read in different ways is refused: an encoded slash or backslash, a backslash,
-// control characters, a dot segment with parameters (`..;x`), invalid UTF-8, invalid encoding,
-// `?` and `#`. A canonical path is returned as it is, without allocating.
+// NormalizePath returns the canonical form of a URL path. It begins with a slash, and has no empty
+// segments, no dot segments and no slash at its end. Escapes of letters, digits and `-._~` are
+// decoded, which does not change the meaning (RFC 3986 section 6.2.2). All other escapes stay, in
+// upper case, and characters that RFC 3986 does not allow in a segment are escaped. It fails for a
+// path that servers can read in different ways: one with an encoded slash or backslash, a
+// backslash, control characters, a dot segment with parameters (`..;x`), invalid UTF-8, an invalid
+// escape, `?` or `#`. It also fails for a path that is too long or does not begin with a slash. A
+// canonical path is returned as it is, without allocating.
 func NormalizePath(raw string) (string, error) {
 	if isCanonical(raw) {
 		return raw, nil
@@ -44,7 +45,7 @@ func NormalizePath(raw string) (string, error) {
 	return "/" + strings.Join(segs, "/"), nil
 }
 
-// segmentChar reports whether a byte needs no escape in a segment: RFC 3986 pchar.
+// segmentChar reports whether a byte needs no escape in a segment (pchar of RFC 3986, section 3.3).
 func segmentChar(c byte) bool {
 	switch {
 	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
@@ -60,7 +61,8 @@ var segmentChars = func() (t [256]bool) {
 	return t
 }()
 
-// isCanonical is the fast path: no escapes at all, and nothing to change.
+// isCanonical is the fast path of NormalizePath. It reports whether a path has no escapes and
+// nothing to change. It may return false for a canonical path.
 func isCanonical(p string) bool {
 	if p == "/" {
 		return true
@@ -148,14 +150,15 @@ func escapePath(raw string) (string, error) {
 			out = append(out, '%', hex[c>>4], hex[c&15])
 		}
 	}
-	// U+FFFD replaced bytes that were not UTF-8.
+	// A decoder that came before may have replaced invalid bytes by U+FFFD.
 	if !utf8.Valid(plain) || strings.ContainsRune(string(plain), utf8.RuneError) {
 		return "", errPathUTF8
 	}
 	return string(out), nil
 }
 
-// unreserved reports whether a byte means the same with and without an escape.
+// unreserved reports whether a byte means the same with and without an escape (RFC 3986, section
+// 2.3).
 func unreserved(c byte) bool {
 	switch {
 	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
@@ -164,6 +167,7 @@ func unreserved(c byte) bool {
 	return c == '-' || c == '.' || c == '_' || c == '~'
 }
 
+// unhex returns the value of a hexadecimal digit, or -1.
 func unhex(c byte) int {
 	switch {
 	case c >= '0' && c <= '9':

@@ -9,23 +9,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// plan says how to decide requests to one resource: its controls, and what they read. It is built
-// at the first request and then kept.
+// plan holds what is needed to decide requests to one resource: the controls in scope, and what
+// they read. It is built at the first request and then kept.
 type plan struct {
-	res       *Resource // nil: no resource matched
+	res       *Resource // nil if no resource matched
 	controls  []*Control
-	own       [1]*Control // what controls points to if there is only one
+	own       [1]*Control // backs controls if there is only one
 	cacheable bool
 	readsData bool
-	// readsResource: some control reads below input.resource. Otherwise the resource's document
-	// is not touched, because it may be in none of the processor's caches.
+	// readsResource says that some control reads below input.resource. Otherwise a decision does
+	// not touch the resource's document, which may be in none of the processor's caches.
 	readsResource bool
 	reads         []readPath
 	refs          lang.Refs // of all controls together
-	// identity digests everything that the decision depends on besides the request: equal
-	// identities and equal reads give equal decisions, for any set, revision or tenant.
+	// identity is the digest of everything that the decision depends on besides the request. Equal
+	// identities and equal values at the paths in reads give equal decisions, in any set, revision
+	// or tenant.
 	identity [32]byte
-	_        [32]byte // so that it starts a cache line, with what every decision reads
+	_        [32]byte // fills cache lines, so that the fields above start one
 }
 
 // part is a member of input.
@@ -40,14 +41,14 @@ const (
 	partExtra
 )
 
-// inputPath is a path below input that a plan reads, taken apart.
+// inputPath is a path below input that a plan reads, split into its part of input and the rest.
 type inputPath struct {
 	part part
 	rest []string // below the part; for partExtra with the member's name first
-	path bool     // covers input.resource.path, which is normalised
+	path bool     // it covers input.resource.path, which is normalised
 }
 
-// planOf returns the plan for a slot, nil for no resource.
+// planOf returns the plan for a slot; a nil slot means no resource.
 func (s *Set) planOf(sl *slot) *plan {
 	at := &s.noPlan
 	if sl != nil {
@@ -70,7 +71,7 @@ func (s *Set) newPlan(sl *slot) *plan {
 			p.controls = mergeByID(s.global, own)
 		}
 	}
-	if len(p.controls) == 1 { // shares the lists of its only control
+	if len(p.controls) == 1 { // share the lists of the only control
 		c := p.controls[0]
 		p.own[0] = c
 		p.controls = p.own[:]
@@ -85,7 +86,7 @@ func (s *Set) newPlan(sl *slot) *plan {
 	return p
 }
 
-// unite combines what the plan's controls read.
+// unite sets refs and reads from what the plan's controls read.
 func (p *plan) unite() {
 	refs := make([]lang.Refs, len(p.controls))
 	for i, c := range p.controls {
@@ -129,8 +130,8 @@ func newInputPath(path []string) inputPath {
 	return p
 }
 
-// identity digests the controls, the resource and the data that they read. Each list has its
-// length in front, and values are exactly those that controls see.
+// identity digests the controls, the resource and the data that the controls read. Each list is
+// prefixed with its length, and the values are exactly those that controls see.
 func (s *Set) identity(p *plan) [32]byte {
 	h := sha256.New()
 	key := binary.BigEndian.AppendUint64(nil, uint64(len(p.controls)))
@@ -167,10 +168,11 @@ func (s *Set) identity(p *plan) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// appendKey appends what the plan reads of a request: the whole key of a cached decision. Every
-// part has its type and length in front, and differs wherever a control can tell a difference. So
-// two requests that differ in a part that is read never have the same key. Parts are found as
-// controls find them: a name leads through objects only.
+// appendKey appends the key of a cached decision: the plan's identity, and what the plan reads of
+// a request. Every value is prefixed with its type and length, and two values have the same
+// encoding only if no control can tell them apart. So two requests that differ in a value that is
+// read never have the same key. Values are looked up as controls look them up: a name leads
+// through objects only.
 func (p *plan) appendKey(dst []byte, r *Request, path string) []byte {
 	dst = append(dst, p.identity[:]...)
 	for i := range p.reads {
@@ -201,9 +203,9 @@ func (p *plan) appendKey(dst []byte, r *Request, path string) []byte {
 	return dst
 }
 
-// input is the document that the controls see: the request's parts, with asked as
-// input.resource.
-func input(r *Request, asked value.Value) value.Value {
+// input returns the document that the controls see: the request's parts, with the given resource
+// as input.resource.
+func input(r *Request, resource value.Value) value.Value {
 	members := make([]value.Member, 0, 8)
 	add := func(key string, v value.Value) {
 		if v.Defined() {
@@ -212,7 +214,7 @@ func input(r *Request, asked value.Value) value.Value {
 	}
 	add("user", r.User)
 	add("action", r.Action)
-	add("resource", asked)
+	add("resource", resource)
 	add("context", r.Context)
 	r.Extra.Each(func(key string, v value.Value) bool {
 		if newInputPath([]string{key}).part == partExtra {
@@ -223,10 +225,10 @@ func input(r *Request, asked value.Value) value.Value {
 	return value.Object(members...)
 }
 
-// mergeResource merges the matched resource's document into what was sent. Registered values take
-// precedence over the caller's, except for id and path: those identify the instance, where the
-// document has the pattern. Attributes are merged member by member. The path is the normalised
-// one.
+// mergeResource merges the matched resource's document into the resource as sent. Registered
+// values take precedence over the caller's, except for id and path: these identify the instance,
+// while the document has the pattern. Attributes are merged member by member. If path is not
+// empty, it replaces the path.
 func (p *plan) mergeResource(sent value.Value, path string) value.Value {
 	if p.res == nil && path == "" {
 		return sent
@@ -267,7 +269,7 @@ func (p *plan) mergeResource(sent value.Value, path string) value.Value {
 	return value.Object(members...)
 }
 
-// mergeObjects returns over with the members that only under has.
+// mergeObjects returns over, completed by the members that only under has.
 func mergeObjects(under, over value.Value) value.Value {
 	if under.Kind() != value.ObjectKind || over.Kind() != value.ObjectKind {
 		return over

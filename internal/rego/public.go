@@ -1,6 +1,6 @@
 package rego
 
-// The neutral sentences for the caller, used if the control gives no reason of its own. They
+// The neutral texts for the caller, for decisions in which the control gave no reason. They
 // contain no rule, no name and no value.
 const (
 	publicDenied  = "You do not have access to this. If you think you should, ask the people who run this service and give them the decision id."
@@ -9,8 +9,8 @@ const (
 	publicFailed  = "Access could not be decided and is refused. Ask the people who run this service and give them the decision id."
 )
 
-// Public returns the text for the caller: the author's own reason, or else a neutral sentence. It
-// names no control, no rule and no value.
+// Public returns the text for the caller: the reason that the control gave, or else a neutral
+// text, which names no control, no rule and no value.
 func (d *Decision) Public() string {
 	switch {
 	case d.Err != nil:

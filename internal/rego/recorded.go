@@ -8,9 +8,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// ParseOpen reads a decision request from an input whose other members reach the controls
-// unchanged: those of bouncers, OPA's clients and the decision log. The errors are those of
-// ParseRequest, about its four parts.
+// ParseOpen reads a decision request from an input document of a bouncer, an OPA client or the
+// decision log. All members besides user, resource, action and context reach the controls
+// unchanged. The errors are those of ParseRequest for these four parts.
 func ParseOpen(input value.Value) (Request, []fault.Detail) {
 	var parts, rest []value.Member
 	input.Each(func(key string, v value.Value) bool {
@@ -28,8 +28,9 @@ func ParseOpen(input value.Value) (Request, []fault.Detail) {
 	return r, offences
 }
 
-// Input returns the document that the controls see for a request: its parts, with the matched
-// resource merged into input.resource. It fails for a path that can be read in more than one way.
+// Input returns the input document that the controls see for a request: its parts, with the
+// matched resource merged into input.resource. It fails for a path that can be read in more than
+// one way.
 func (s *Set) Input(r *Request) (value.Value, error) {
 	at, err := s.locate(r)
 	if err != nil {
@@ -38,9 +39,9 @@ func (s *Set) Input(r *Request) (value.Value, error) {
 	return input(r, s.planOf(at.slot).mergeResource(r.Resource, at.path)), nil
 }
 
-// Restrict returns what a bouncer in front of the resources with these ids gets: their controls
-// and the tenant-wide ones, and also the resources whose data the controls refer to, all without
-// owner_email.
+// Restrict returns the part of the set that a bouncer in front of the resources with these ids
+// gets: these resources, their controls and the tenant-wide ones, and the resources whose data the
+// controls read. All resources are without owner_email.
 func (s *Set) Restrict(ids []int64) SetSpec {
 	at := map[int64]bool{}
 	for _, id := range ids {
@@ -76,6 +77,7 @@ func (s *Set) Restrict(ids []int64) SetSpec {
 	return spec
 }
 
+// withoutMember returns an object without the named member.
 func withoutMember(doc value.Value, name string) value.Value {
 	if !doc.Get(name).Defined() {
 		return doc

@@ -2,16 +2,15 @@
 // evaluates the controls in scope within bounds, and combines their outcomes into one
 // decision.
 //
-// It is pure: no store, no network, no clock of its own. The flow of a
+// It is pure: it has no store, no network and no clock of its own. The flow of a
 // decision is
 //
 //	request -> NormalizePath -> matcher -> plan (controls in scope)
 //	        -> cache? -> each control: its compiled program -> combine
 //
-// The folders: value has the values, native the evaluator, lang the language of
-// controls. Around the engine are bundle (what carries controls to bouncers), explain
-// (why a control decided), masking (how an answer is masked) and suite (the tests that
-// authors write).
+// Package value has the values, native the evaluator, and lang the language of controls.
+// Around the engine are bundle (carries controls to bouncers), explain (why a control
+// decided), masking (masks answers) and suite (runs the tests that authors write).
 package rego
 
 import (
@@ -20,8 +19,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Effect is the outcome of a control, or of several combined.
-// The order is the order of precedence: the greater wins.
+// Effect is the effect of one control, or of several combined. The constants are in the order of
+// precedence: the greater wins.
 type Effect uint8
 
 // The effects.
@@ -49,7 +48,7 @@ func (e Effect) String() string {
 // Permits reports whether the effect grants access: ALLOW and MASK do.
 func (e Effect) Permits() bool { return e == Allow || e == Mask }
 
-// MaskRule says what is hidden in an answer, and how.
+// MaskRule says which value of an answer is hidden, and how.
 type MaskRule struct {
 	// Path is dotted (user.email, items.*.ssn) or a JSON pointer (/user/email);
 	// `*` stands for every element of an array or member of an object.
@@ -63,32 +62,31 @@ type Meta struct {
 	ID      int64  `json:"id"`
 	Name    string `json:"name"`
 	Version int64  `json:"version"`
-	// ResourceID links the control to one resource; 0 is tenant-wide.
+	// ResourceID is the resource that the control is linked to; 0 means that it is tenant-wide.
 	ResourceID int64 `json:"resource_id"`
-	// Targets are those of the control's actions, such as channel:3, separated by spaces. The
-	// service runs the actions; a bouncer only carries the ids.
+	// Targets are the targets of the control's actions, such as channel:3, separated by spaces.
+	// The service runs the actions; a bouncer only carries the ids.
 	Targets string `json:"targets,omitempty"`
 }
 
 // Limits bound one evaluation. The zero value means the defaults.
 type Limits struct {
-	// Deadline is the longest an evaluation may take; 0 is DefaultDeadline.
+	// Deadline is the longest time that an evaluation may take; 0 means DefaultDeadline.
 	Deadline time.Duration
-	// Bytes is how much one evaluation may allocate, roughly; 0 is the evaluator's
-	// default (32 MiB).
+	// Bytes is about how much one evaluation may allocate; 0 means the evaluator's default of
+	// 32 MiB.
 	Bytes int64
-	// Steps is how many steps a compiled control may take; 0 is the compiler's default, which
-	// takes far longer than the live deadline.
+	// Steps is how many steps a control may take; 0 means the evaluator's default of 10 million.
 	Steps int
-	// Now is the time that the controls see; zero is the Unix epoch.
+	// Now is the time that the controls see.
 	Now time.Time
-	// Clock returns the time that passes; nil measures by a timer.
+	// Clock returns the current time, to check the deadline. If it is nil, a timer does that.
 	Clock func() time.Time
-	// Pause is called each time a compiled control has run for about 50 us. It may block, so that
-	// others can run; false ends the evaluation like a limit.
+	// Pause is called each time a control has run for about 50 us. It may block, so that others
+	// can run. If it returns false, the evaluation ends with ErrLimit.
 	Pause func() bool
-	// Caught is called for each fault of the evaluator that was recovered; nil: it is not called.
-	// The fault of a decision is in Decision.Err too.
+	// Caught is called for each panic of the evaluator that was recovered; it may be nil. The
+	// panic of a decision is in Decision.Err too.
 	Caught func(*Panic)
 }
 
@@ -98,7 +96,7 @@ const DefaultDeadline = 250 * time.Millisecond
 // Outcome is the result of one control for one input.
 type Outcome struct {
 	Effect Effect
-	// Reason is for people; never empty.
+	// Reason is a text for people; it is never empty.
 	Reason string
 	// Authored says that the control gave the reason itself.
 	Authored bool
@@ -108,22 +106,22 @@ type Outcome struct {
 	Err error
 }
 
-// Request is the subject of a decision.
+// Request is a decision request.
 type Request struct {
 	// User, Action, Resource and Context become the members of input.
 	User, Action, Resource, Context value.Value
 	// Extra is an object whose members become further members of input:
 	// request, mcp, llm, usage.
 	Extra value.Value
-	// ResourceID names the resource; 0 means that the other fields match it.
+	// ResourceID is the id of the resource; 0 means that the other fields find it.
 	ResourceID int64
-	// NotStored says that the subject is not a stored user, whatever its id: nothing is filled
-	// in.
+	// NotStored says that the subject is not a stored user, whatever its id. Then it is not
+	// completed from a stored user.
 	NotStored bool
-	// ByID says that the request gave its resource's id as a number. Then only the id counts: if
-	// no resource has it, none matches.
+	// ByID says that the request gave the id of its resource as a number. Then only the id counts:
+	// if no resource has it, none matches.
 	ByID bool
-	// Type, Host, Path and Method are what the matcher uses; empty ones do not restrict. Path may
-	// be raw: it is normalised first.
+	// Type, Host, Path and Method are used to find the resource; empty ones do not restrict. Path
+	// may be raw: it is normalised first.
 	Type, Host, Path, Method string
 }

@@ -8,19 +8,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// The members of a decision request, those that only a bouncer sends, and those about the call.
+// The members of a decision request: its parts, the parts that only a bouncer sends, and the
+// members about the call.
 var (
 	requestParts = []string{"user", "resource", "action", "context"}
 	extraParts   = []string{"request", "mcp", "llm", "usage"}
 	callMembers  = []string{"decision_id", "environment"}
 )
 
-// maxOffences limits how many errors of one request are reported: lists may be long.
+// maxOffences limits how many errors of one request are reported, because its lists may be long.
 const maxOffences = 100
 
-// ParseRequest reads a decision request. The parts are open objects. Members that the matcher
-// uses must have the right type, and every error has its JSON pointer. Unknown members of a
-// request are errors too.
+// ParseRequest reads a decision request. Its parts may have any members, but those that this
+// service knows must have the right type. Unknown members of the request itself are errors. Every
+// error has a JSON pointer (RFC 6901); there are at most 100.
 func ParseRequest(body value.Value) (Request, []fault.Detail) {
 	var r Request
 	var bad []fault.Detail
@@ -87,7 +88,7 @@ func ParseRequest(body value.Value) (Request, []fault.Detail) {
 		wrong("/user/act", problem)
 	}
 	checkSubject("resource", r.Resource, wrong)
-	// Ids are text or numbers; a number names a registered resource.
+	// An id is a string or a number; a number names a registered resource.
 	if id := r.Resource.Get("id"); id.Kind() == value.NumberKind {
 		r.ByID = true
 		r.ResourceID, _ = id.Int64()

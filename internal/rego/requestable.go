@@ -9,11 +9,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// requestAccess is the attribute of a resource, and the custom annotation of a control, that says
-// that access may be requested after a denial.
+// requestAccess is an attribute of a resource, and a custom annotation of a control. If it is true,
+// access may be requested after a denial.
 const requestAccess = "request_access"
 
-// requestable is whether a control has the annotation; nil before the first denial.
+// requestable caches whether a control has the annotation; it is nil before the first call.
 type requestable = atomic.Pointer[bool]
 
 // Requestable reports whether the attribute request_access of a resource is true.
@@ -36,8 +36,8 @@ func (c *Control) Requestable() bool {
 	return yes
 }
 
-// Requestable reports whether access to a resource may be requested: the resource says so, or a
-// control that decides about it.
+// Requestable reports whether access to a resource may be requested: the resource itself or a
+// control that decides about it says so.
 func (s *Set) Requestable(r *Resource) bool {
 	if r.Requestable() {
 		return true
@@ -50,9 +50,9 @@ func (s *Set) Requestable(r *Resource) bool {
 	return false
 }
 
-// Requestable reports whether this is a denial that the subject may request access after: the
-// resource says so, or the control that denied. Where no control matched, each that was asked
-// counts. Errors are no such denials, for a grant would not change them.
+// Requestable reports whether the subject may request access after this denial: the resource or
+// the control that denied says so. If no control matched, any control that was evaluated may say
+// so. It is false after an error, because a grant would not change that.
 func (d *Decision) Requestable() bool {
 	if d.Permit || d.Err != nil || d.Resource == nil {
 		return false
@@ -68,15 +68,15 @@ func (d *Decision) Requestable() bool {
 	return false
 }
 
-// AccessHint is what may be requested after a denial.
+// AccessHint is the access that may be requested after a denial.
 type AccessHint struct {
-	// Subject is the id of who was denied, Action the name of what.
+	// Subject is the id of the subject that was denied, Action the name of the action.
 	Subject, Action string
 	// Resource is the id of the matched resource.
 	Resource string
 }
 
-// AccessHint returns what may be requested after a decision; false: nothing.
+// AccessHint returns the access that may be requested after a decision; false means none.
 func (d *Decision) AccessHint(req *Request) (AccessHint, bool) {
 	if !d.Requestable() {
 		return AccessHint{}, false
@@ -89,7 +89,7 @@ func (d *Decision) AccessHint(req *Request) (AccessHint, bool) {
 	return AccessHint{subject, action, strconv.FormatInt(d.Resource.ID, 10)}, true
 }
 
-// AppendJSON appends the hint as the body of a request for access, without its reason.
+// AppendJSON appends the hint as JSON: the body of a request for access, without the reason.
 func (h AccessHint) AppendJSON(dst []byte) []byte {
 	dst = value.AppendString(append(dst, `{"subject":{"id":`...), h.Subject)
 	dst = value.AppendString(append(dst, `},"action":{"name":`...), h.Action)

@@ -20,13 +20,13 @@ type SetSpec struct {
 	Revision int64
 	// Env is the environment's name.
 	Env string
-	// Controls are the active ones; the caller leaves inactive ones out.
+	// Controls are the active controls; the caller leaves inactive ones out.
 	Controls  []*Control
 	Resources []Resource
-	// PIP is the object under data.pip: a member for each connection.
+	// PIP is the object under data.pip, with a member for each connection.
 	PIP value.Value
-	// Grants is the object under data.grants: the grants of access by subject, whatever their time.
-	// Evaluations see those whose time it is.
+	// Grants is the object under data.grants: all grants of access by subject. Evaluations see
+	// those that are valid at their time.
 	Grants value.Value
 }
 
@@ -35,14 +35,14 @@ type SetSpec struct {
 type Set struct {
 	revision int64
 	env      string
-	controls []*Control           // by id
-	global   []*Control           // those of no resource, by id
-	linked   map[int64][]*Control // by resource, by id
+	controls []*Control           // sorted by id
+	global   []*Control           // tenant-wide controls, sorted by id
+	linked   map[int64][]*Control // controls by resource, sorted by id
 	slots    []*slot              // by index; nil where a resource was removed
 	matcher  *matcher
 	pip      value.Value
 	grants   value.Value
-	plans    []atomic.Pointer[plan] // by slot; built at the first use
+	plans    []atomic.Pointer[plan] // by index of the slot; built at the first use
 	noPlan   atomic.Pointer[plan]   // for requests that match no resource
 	sums     *sync.Map              // see sumOf
 	names    *names
@@ -85,10 +85,10 @@ func (s *Set) Revision() int64 { return s.revision }
 // Env returns the snapshot's environment.
 func (s *Set) Env() string { return s.env }
 
-// Controls returns the controls, by id. The caller must not change the slice.
+// Controls returns the controls, sorted by id. The caller must not change the slice.
 func (s *Set) Controls() []*Control { return s.controls }
 
-// Control returns the control of an id; nil if there is none.
+// Control returns the control with an id; nil if there is none.
 func (s *Set) Control(id int64) *Control {
 	i, found := slices.BinarySearchFunc(s.controls, id, func(c *Control, id int64) int { return cmp.Compare(c.meta.ID, id) })
 	if !found {
@@ -110,8 +110,8 @@ func (s *Set) Resources() []Resource {
 	return out
 }
 
-// Resource returns the resource of an id; nil if there is none. The caller must not change it. A
-// set made by With has the very same one unless the change was about it.
+// Resource returns the resource with an id; nil if there is none. The caller must not change it. A
+// set made by With returns the same pointer, unless the change contained the resource.
 func (s *Set) Resource(id int64) *Resource {
 	if sl := s.matcher.byID[id]; sl != nil {
 		return sl.res
@@ -119,7 +119,7 @@ func (s *Set) Resource(id int64) *Resource {
 	return nil
 }
 
-// ControlsOf returns the controls of these resources and the tenant-wide ones, by id.
+// ControlsOf returns the controls of these resources and the tenant-wide ones.
 func (s *Set) ControlsOf(ids []int64) []*Control {
 	var own []*Control
 	for _, id := range ids {
@@ -131,16 +131,17 @@ func (s *Set) ControlsOf(ids []int64) []*Control {
 // PIP returns the object under data.pip.
 func (s *Set) PIP() value.Value { return s.pip }
 
-// Grants returns the object under data.grants, with grants whose time has not come or is over.
+// Grants returns the object under data.grants, including grants that are not valid yet or any
+// more.
 func (s *Set) Grants() value.Value { return s.grants }
 
 // Change is the difference between a set and the next one.
 type Change struct {
 	Revision int64
-	// Controls are new, or replace those with the same id; RemovedControls are removed.
+	// Controls are new, or replace those with the same id. RemovedControls are the ids to remove.
 	Controls        []*Control
 	RemovedControls []int64
-	// Resources are new, or replace those with the same id; RemovedResources are removed.
+	// Resources are new, or replace those with the same id. RemovedResources are the ids to remove.
 	Resources        []Resource
 	RemovedResources []int64
 	// PIP replaces the data of the connections if it is not nil.
@@ -149,8 +150,8 @@ type Change struct {
 	Grants *value.Value
 }
 
-// With returns the set after a change. It builds only what the change touches and shares the
-// rest. Plans that the change does not touch stay as they are, and so do their cached decisions.
+// With returns the set after a change. It builds only what the change affects and shares the
+// rest. Plans that the change does not affect are kept, and their cached decisions stay valid.
 func (s *Set) With(c Change) *Set {
 	next := &Set{
 		revision: c.Revision, env: s.env, pip: s.pip, grants: s.grants, sums: s.sums,
@@ -230,7 +231,7 @@ func (s *Set) replaceControls(c Change) []*Control {
 	return touched
 }
 
-// replaceResources applies a change of resources and returns their ids.
+// replaceResources applies a change of resources and returns the ids that it contains.
 func (s *Set) replaceResources(c Change) []int64 {
 	s.slots = slices.Clone(s.slots)
 	m := &matcher{byID: maps.Clone(s.matcher.byID), byHost: maps.Clone(s.matcher.byHost), any: s.matcher.any, hosted: s.matcher.hosted}
@@ -259,7 +260,7 @@ func (s *Set) replaceResources(c Change) []int64 {
 			s.slots = append(s.slots, nil)
 		}
 		sl := newSlot(r, index)
-		// The first resource with a host splits the trees, so build them again.
+		// With the first resource that has a host, the tree any splits off: build all trees again.
 		rebuild = rebuild || sl.host != "" && s.matcher.hosted == 0
 		s.slots[index], m.byID[r.ID] = sl, sl
 		m.hosted += flag(sl.host != "")
@@ -289,8 +290,8 @@ func (m *matcher) edit(trees edits, s *slot, remove bool) {
 }
 
 // Data returns the value at a path below data, so that a Set is the DataSource of its controls.
-// data.resources is keyed by id and has no owner_email: any control can repeat what it reads
-// there, for any caller.
+// data.resources is keyed by id. It has no owner_email, because a control can show what it reads
+// there to any caller.
 func (s *Set) Data(path []string) value.Value {
 	if len(path) == 0 {
 		return value.Object(value.Member{Key: "pip", Value: s.pipObject()}, value.Member{Key: "resources", Value: s.allResources()})
@@ -327,9 +328,9 @@ type summed struct {
 	sum [32]byte
 }
 
-// sumOf digests the value at a path below data.pip exactly as controls see it. Plans of all
-// resources need the same few paths, and a document may be large, so digests are kept, also by
-// later sets.
+// sumOf digests the value at a path below data.pip exactly as controls see it. The plans of all
+// resources need the same few paths, and a document may be large, so this set and those made from
+// it by With share the digests.
 func (s *Set) sumOf(path []string) [32]byte {
 	v, key := s.Data(path), strings.Join(path, "\x00")
 	if kept, ok := s.sums.Load(key); ok && value.Same(kept.(summed).of, v) {

@@ -11,17 +11,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Tables are the matcher as documents, for a matcher written in Rego.
+// Tables are the documents that the matcher of a bundle, which is written in Rego, reads.
 type Tables struct {
-	// Resources are the resources by id, with their patterns as spelled and folded.
+	// Resources has the resources by id, with their patterns as spelled and as folded.
 	Resources value.Value
-	// Match has the patterns by host: their shapes, and the ids by key.
+	// Match has the patterns by host: the shapes of the patterns, and the resource ids by key.
 	Match value.Value
-	// Fold lists the replacements that fold a path.
+	// Fold has the replacements that fold a path.
 	Fold value.Value
 }
 
-// Tables returns the set's matcher as tables.
+// Tables returns the tables for the set's resources.
 func (s *Set) Tables() Tables {
 	var resources []value.Member
 	for _, sl := range s.sortedSlots() {
@@ -30,7 +30,7 @@ func (s *Set) Tables() Tables {
 	return Tables{Resources: value.Object(resources...), Match: s.matchTables(), Fold: foldTable()}
 }
 
-// foldTable lists the replacements of folding.
+// foldTable returns foldTables as a document.
 var foldTable = sync.OnceValue(func() value.Value {
 	object := func(table map[string]string) value.Value {
 		members := make([]value.Member, 0, len(table))
@@ -47,7 +47,7 @@ var foldTable = sync.OnceValue(func() value.Value {
 	)
 })
 
-// document is a resource in the tables.
+// document returns a resource as it is in Tables.Resources.
 func (s *slot) document() value.Value {
 	list := func(in []string) value.Value {
 		out := make([]value.Value, 0, len(in))
@@ -83,10 +83,10 @@ func (s *Set) sortedSlots() []*slot {
 	return out
 }
 
-// matchTables is the matcher for Rego, which cannot walk a tree. Patterns of one shape (which
-// segments are literal, and whether `**` follows) differ only in their literals, so a path is
-// looked up once for each shape. The shapes are sorted from the most to the least specific, in
-// the order in which node.find walks.
+// matchTables returns the patterns in a form for Rego, which cannot walk a tree. The shape of a
+// pattern says which segments are literal, and whether `**` follows. Patterns of one shape differ
+// only in their literals, so a path is looked up once for each shape. The shapes are sorted from
+// the most to the least specific, in the order of node.find.
 func (s *Set) matchTables() value.Value {
 	byHost := map[string][]*slot{"": nil}
 	var all []*slot
@@ -112,7 +112,7 @@ func (s *Set) matchTables() value.Value {
 	)
 }
 
-// shapeTable are the shapes of a group, and for each the ids by key.
+// shapeTable returns the shapes of a group of slots, and for each shape the resource ids by key.
 func shapeTable(slots []*slot) (list, tables value.Value) {
 	type shape struct {
 		literal []value.Value
@@ -121,7 +121,7 @@ func shapeTable(slots []*slot) (list, tables value.Value) {
 	}
 	shapes := map[string]*shape{}
 	for _, sl := range slots {
-		// The letters sort as node.find walks: literal, one, the end, the rest.
+		// The letters sort in the order of node.find: a literal, `*`, the end, `**`.
 		var order strings.Builder
 		sh := &shape{keys: map[string][]*slot{}}
 		key := make([]string, 0, len(sl.folded))

@@ -7,7 +7,7 @@ const (
 	attributes = "attributes"
 )
 
-// WithoutAttributes returns data without the attributes of data.resources: for trials of an
+// WithoutAttributes returns data without the attributes in data.resources. It is for trials of an
 // author who may not read resources, because a control can show what it reads.
 func WithoutAttributes(data DataSource) DataSource { return visible{data} }
 
@@ -47,8 +47,8 @@ func plainResources(all value.Value) value.Value {
 	return value.Object(members...)
 }
 
-// Object makes a DataSource of one object with the members resources and pip, for tests and
-// trials.
+// Object returns a DataSource that reads from one object with the members resources and pip, for
+// tests and trials.
 func Object(data value.Value) DataSource { return objectSource{data} }
 
 type objectSource struct{ v value.Value }

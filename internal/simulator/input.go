@@ -13,18 +13,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// filled is an input as the control will see it, where it came from, and what
-// a live decision would do otherwise.
+// filled is an input as the control will see it, the resource and person that completed it, and
+// notes on how a live decision would differ.
 type filled struct {
 	input    value.Value
 	resource *rego.Resource
 	notes    []string
 }
 
-// fill adds what a live decision would add: the fields of the control's
-// resource to input.resource, those of the stored user to input.user. What was
-// sent stays, so that an author can ask "what if"; where the registered value
-// would win in a live decision, a note says so.
+// fill adds what a live decision would add: the fields of the control's resource to input.resource,
+// and those of the stored user to input.user. It does not replace what was sent, so that an author
+// can try other values. A note says where a live decision would use the registered value.
 func (s *Service) fill(ctx context.Context, sc scope.Scope, p policy.Policy, set *rego.Set, sent value.Value) (filled, error) {
 	f := filled{input: sent}
 	req, offences := rego.ParseRequest(parts(sent))
@@ -46,15 +45,15 @@ func (s *Service) fill(ctx context.Context, sc scope.Scope, p policy.Policy, set
 	return f, s.fromPerson(ctx, sc, &f, req.User)
 }
 
-// readsResources reports whether the caller may see the attributes of resources:
-// a trial shows what its control reads.
+// readsResources reports whether the caller may see the attributes of resources. This matters
+// because a trial can show what its control reads.
 func readsResources(sc scope.Scope) bool { return sc.Require("resources:read") == nil }
 
 func (f *filled) note(format string, args ...any) {
 	f.notes = append(f.notes, fmt.Sprintf(format, args...))
 }
 
-// parts is the part of an input that a decision request has.
+// parts returns the members of an input that a decision request has.
 func parts(input value.Value) value.Value {
 	var members []value.Member
 	input.Each(func(key string, v value.Value) bool {
@@ -67,7 +66,8 @@ func parts(input value.Value) value.Value {
 	return value.Object(members...)
 }
 
-// match finds the resource: the linked one, else the one that the input names.
+// match finds the resource: the one that the control is linked to, else the one that the input
+// names.
 func (f *filled) match(p policy.Policy, set *rego.Set, req *rego.Request) {
 	matched := set.Match(req)
 	if p.ResourceID == nil {
@@ -103,7 +103,7 @@ func (f *filled) path(set *rego.Set, req rego.Request) error {
 	return err
 }
 
-// fromResource lays the resource's document under input.resource.
+// fromResource adds the members of the resource's document that input.resource does not have.
 func (f *filled) fromResource() {
 	if f.resource == nil || f.resource.Doc.Kind() != value.ObjectKind {
 		return
@@ -131,7 +131,7 @@ func (f *filled) fromResource() {
 	f.input = f.input.With("resource", merged)
 }
 
-// mergeRegistered is own with the members of registered that it does not have.
+// mergeRegistered returns own, completed by the members that only registered has.
 func (f *filled) mergeRegistered(own, registered value.Value, prefix string) value.Value {
 	merged := own
 	registered.Each(func(key string, v value.Value) bool {
@@ -153,8 +153,8 @@ func (f *filled) noteContested(path string, registered value.Value) {
 	f.note("input.%s was used as sent; a live decision uses the registered resource, with %s.", path, text)
 }
 
-// fromPerson fills in the members of input.user that a stored user of the same
-// id has. Who may not read users is not shown them this way either.
+// fromPerson adds the members of the stored user with the same id that input.user does not have, if
+// the caller may read users.
 func (s *Service) fromPerson(ctx context.Context, sc scope.Scope, f *filled, user value.Value) error {
 	id, ok := user.Get("id").Str()
 	if !ok || id == "" {
@@ -178,10 +178,10 @@ func (s *Service) fromPerson(ctx context.Context, sc scope.Scope, f *filled, use
 	return nil
 }
 
-// summaryRunes is how long the summary of an input may be.
+// summaryRunes limits the summary of an input, in characters.
 const summaryRunes = 240
 
-// summary is an input in one line: its leaves, in order, as far as they fit.
+// summary returns an input on one line: its leaves in order, cut to summaryRunes.
 func summary(input value.Value) string {
 	var b strings.Builder
 	Object{input}.Ordered().Leaves(func(path, text string) bool {
@@ -189,7 +189,7 @@ func summary(input value.Value) string {
 			b.WriteByte(' ')
 		}
 		b.WriteString(path + "=" + text)
-		return b.Len() <= utf8.UTFMax*summaryRunes // more than fit, so that what is cut is seen to be
+		return b.Len() <= utf8.UTFMax*summaryRunes // collect more than fits, so that the cut is visible
 	})
 	text := strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -206,8 +206,8 @@ func summary(input value.Value) string {
 	return text
 }
 
-// Ordered returns the object with the parts of an input in the order that people
-// expect: who does what, to what, under which circumstances.
+// Ordered returns the object with the parts of an input in the order that people expect: user,
+// action, resource, context.
 func (o Object) Ordered() Object {
 	if o.Kind() != value.ObjectKind {
 		return o
@@ -228,11 +228,11 @@ func (o Object) Ordered() Object {
 	return Object{value.Object(members...)}
 }
 
-// Leaves calls f with the path and the text of each leaf until f returns false.
-// A list of scalars is one leaf.
+// Leaves calls f with the path and the text of each leaf until f returns false. A list of scalars
+// counts as one leaf.
 func (o Object) Leaves(f func(path, text string) bool) { leaves(o.Value, "", f) }
 
-// leaves calls f with each leaf of v, lists of scalars being one, until it gives false.
+// leaves calls f for each leaf of v until f returns false. It returns false if f did.
 func leaves(v value.Value, path string, f func(path, text string) bool) bool {
 	switch {
 	case v.Kind() == value.ObjectKind && v.Len() > 0:
@@ -259,7 +259,7 @@ func leaves(v value.Value, path string, f func(path, text string) bool) bool {
 	return f(path, plain(v))
 }
 
-// plain is a scalar or a flat list as people read it.
+// plain returns a scalar or a flat list as text for people.
 func plain(v value.Value) string {
 	if s, ok := v.Str(); ok {
 		return s

@@ -12,18 +12,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// minSecret is the shortest secret that is looked for within texts; shorter
-// ones are taken out where they stand alone.
+// minSecret is the length from which a secret is also removed from within texts. Shorter secrets
+// are removed only if they are the whole text.
 const minSecret = 6
 
-// ownWords are values that records consist of: where a secret has the luck to
-// be one, the record still says what happened.
+// ownWords are values that this service writes into records. They stay, even if a secret has the
+// same value, so that the record still says what happened.
 var ownWords = []string{
 	"ALLOW", "DENY", "MASK", "NO_MATCH", "PERMIT", "allow", "deny", "mask", "reason", "manual", "scenario", "regression", "sandbox", "production",
 	"enabled", "inactive", "draft", "held", "failed", "decided", "user", "api_key", "policy_matched", "condition_eval", "final_decision",
 }
 
-// sealRecord is a record as it is kept: without secrets, as canonical JSON.
+// sealRecord returns a record in the form in which it is stored: without secrets, as canonical JSON.
 func sealRecord(rec Record) (text []byte, clean Record, err error) {
 	secrets := secretsIn(rec.Input.Value, rec.EvaluatedInput.Value)
 	var raw bytes.Buffer
@@ -44,12 +44,12 @@ func sealRecord(rec Record) (text []byte, clean Record, err error) {
 	return text, clean, json.Unmarshal(text, &clean)
 }
 
-// decode reads a record. It nests deeper than what came in, and holds more.
+// decode reads a record. A record is nested deeper than the input, and has more values.
 func decode(text []byte) (value.Value, error) {
 	return value.Decode(text, value.Limits{Depth: 160, Values: 4_000_000})
 }
 
-// secretsIn are the scalars below members that are named like secrets.
+// secretsIn returns the scalars below members that are named like secrets, the longest first.
 func secretsIn(docs ...value.Value) []string {
 	var found []string
 	var walk func(v value.Value, secret bool)
@@ -73,12 +73,12 @@ func secretsIn(docs ...value.Value) []string {
 	for _, doc := range docs {
 		walk(doc, false)
 	}
-	slices.SortFunc(found, func(a, b string) int { return len(b) - len(a) }) // what holds another goes first
+	slices.SortFunc(found, func(a, b string) int { return len(b) - len(a) }) // a secret may contain a shorter one
 	return slices.Compact(found)
 }
 
-// scrub takes secrets out of all texts of a record: a control may have put them
-// into its reason, and the trace shows what conditions saw.
+// scrub removes secrets from all texts of a record: the control's reason may contain them, and the
+// trace shows the values that conditions read.
 func scrub(v value.Value, name string, secrets []string) value.Value {
 	switch v.Kind() {
 	case value.ObjectKind:
@@ -103,7 +103,7 @@ func scrub(v value.Value, name string, secrets []string) value.Value {
 	return v
 }
 
-// structural are the members of a record whose numbers are ours.
+// structural are the members of a record whose numbers this service writes.
 var structural = []string{"id", "version", "line", "step_number", "policy_id", "policy_version", "resource_id", "execution_time_ms", "timestamp"}
 
 func hide(text, name string, secrets []string) string {

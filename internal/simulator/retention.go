@@ -11,10 +11,9 @@ import (
 // pruneChunk is how many rows one transaction removes.
 const pruneChunk = 100
 
-// Retain removes runs that have been kept long enough: as long as the audit
-// keeps decisions about their resource, by its audit level; and scenarios
-// whose control was deleted for good. It gives how many rows went. It may run
-// on several replicas at once.
+// Retain removes expired runs: they are kept as long as the audit keeps decisions about their
+// resource, by its audit level. It also removes scenarios whose control was deleted for good. It
+// returns the number of removed rows. It may run on several replicas at once.
 func (s *Service) Retain(ctx context.Context, tenant scope.TenantID) (int64, error) {
 	store, err := s.Stores.Tenant(ctx, tenant)
 	if err != nil {

@@ -24,13 +24,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
-// maxRecord bounds a kept run; the details of a longer trace are left out.
+// maxRecord limits the record of a run in bytes; the details of a longer trace are left out.
 const maxRecord = 4 << 20
 
-// goneGrace is how long the record of a run may take whose caller hung up.
+// goneGrace limits the time to store the record of a run whose caller has disconnected.
 const goneGrace = 5 * time.Second
 
-// trialRun is one simulation on its way.
+// trialRun is one simulation in progress.
 type trialRun struct {
 	libraries []lang.Library
 	sc        scope.Scope
@@ -42,10 +42,9 @@ type trialRun struct {
 	took      time.Duration
 }
 
-// Simulate evaluates a control of the scope on an input and keeps the run.
-// Faults: NotFound for the control or the scenario; Invalid
-// "evaluation_limit" past the deadline or over the memory cap, which is kept as
-// a DENY with its error; RateLimited; Unavailable.
+// Simulate evaluates a control of the scope on an input, and stores the run. Faults: NotFound for
+// the control or the scenario; Invalid "evaluation_limit" if the evaluation exceeded its time or
+// memory, which is stored as a DENY with its error; RateLimited; Unavailable.
 func (s *Service) Simulate(ctx context.Context, sc scope.Scope, id int64, r Request) (Result, error) {
 	run, err := s.prepare(ctx, sc, id, r)
 	if err != nil {
@@ -68,7 +67,7 @@ func (s *Service) Simulate(ctx context.Context, sc scope.Scope, id int64, r Requ
 	return s.storeRun(ctx, run)
 }
 
-// data is what the control finds below data.
+// data returns the data that the control reads.
 func (run *trialRun) data() rego.DataSource {
 	if readsResources(run.sc) {
 		return run.set
@@ -76,7 +75,7 @@ func (run *trialRun) data() rego.DataSource {
 	return rego.WithoutAttributes(run.set)
 }
 
-// prepare loads what a run is made of.
+// prepare loads the control, the scenario and the data of a run.
 func (s *Service) prepare(ctx context.Context, sc scope.Scope, id int64, r Request) (*trialRun, error) {
 	p, err := s.control(ctx, sc, id)
 	if err != nil {
@@ -142,7 +141,7 @@ func meta(p policy.Policy) rego.Meta {
 	return m
 }
 
-// fillRecord fills the record in with what the control said.
+// fillRecord fills in the record with the result of the evaluation.
 func (run *trialRun) fillRecord(sim worker.Simulation) error {
 	rec := &run.record
 	rec.Decision, rec.Reason, rec.Error, rec.Explanation = sim.Effect, sim.Reason, sim.Error, sim.Explanation
@@ -162,7 +161,7 @@ func (run *trialRun) fillRecord(sim worker.Simulation) error {
 	return err
 }
 
-// storeFailed keeps a run that did not come to its end, and gives its error.
+// storeFailed stores a run that did not end, and returns its error.
 func (s *Service) storeFailed(ctx context.Context, run *trialRun, took time.Duration, cause error) error {
 	var f *fault.Error
 	if !errors.As(cause, &f) || f.Code != "evaluation_limit" && f.Code != "cancelled" {
@@ -184,8 +183,8 @@ func (s *Service) storeFailed(ctx context.Context, run *trialRun, took time.Dura
 	return cause
 }
 
-// storeRun writes the log row, the audit entry and the scenario's last use in one
-// transaction, and makes the answer of what was kept.
+// storeRun writes the log row, the audit entry and the scenario's last use in one transaction. It
+// returns the answer, which is made from the stored record.
 func (s *Service) storeRun(ctx context.Context, run *trialRun) (Result, error) {
 	rec := run.record
 	rec.ExecutionTimeMS = milliseconds(run.took)
@@ -228,12 +227,12 @@ func (s *Service) storeRun(ctx context.Context, run *trialRun) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	clean.Input = rec.Input // the caller's own words
+	clean.Input = rec.Input // the caller sent it, so it needs no redaction in the answer
 	return Result{SimulationID: &r.ID, Checksum: checksum(r.Digest), Record: clean}, nil
 }
 
-// entry is the run in the administrative log. The digest ties the row to the
-// log's chain.
+// entry returns the audit entry of a run. It contains the digest of the row, and so the hash chain
+// of the audit covers the row.
 func entry(r row, rec Record) audit.Entry {
 	about := map[string]any{
 		"simulation_id": r.ID, "decision": rec.Decision, "reason": rec.Reason, "test_type": rec.TestType,
@@ -253,13 +252,13 @@ func entry(r row, rec Record) audit.Entry {
 
 func checksum(digest string) string { return "sha256:" + digest }
 
-// Kept is a run as it was kept.
+// Kept is a stored run.
 type Kept struct {
 	ID int64
-	// Checksum is the record's, Intact whether the record still has it.
+	// Checksum is that of the record. Intact says whether the record still has it.
 	Checksum string
 	Intact   bool
-	// Text is the record's JSON, byte for byte; Record the same, read.
+	// Text is the record's JSON as stored; Record is the decoded record.
 	Text   json.RawMessage
 	Record Record
 }
@@ -273,15 +272,15 @@ func keptOf(r row) (Kept, error) {
 	return k, nil
 }
 
-// maxSourceLines bounds the excerpt of a control.
+// maxSourceLines limits the excerpt of a control.
 const maxSourceLines = 60
 
-// nearLines is how many lines may lie between two that are shown for the ones
-// between to be shown too.
+// nearLines is the largest gap between two lines of the excerpt that is filled with the lines
+// between them.
 const nearLines = 2
 
-// sourceLines are the lines that had to do with the decision: of the rule that
-// decided and, for a denial, of the nearest rule that would have allowed.
+// sourceLines returns the lines that matter for the decision: those of the rule that decided and,
+// for a denial, those of the nearest rule that would have allowed.
 func sourceLines(source string, why reason.Explanation) []SourceLine {
 	outcome := map[int]string{}
 	mark := func(first int, said string, conditions ...reason.Condition) {

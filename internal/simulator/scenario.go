@@ -15,11 +15,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// maxScenarios is how many scenarios one control may have: they are listed in one go.
+// maxScenarios limits the scenarios of one control, because they are listed without pages.
 const maxScenarios = 500
 
-// Scenarios lists the scenarios in the scope, those of one control or, for 0,
-// of all; a control that is not there is NotFound.
+// Scenarios returns the scenarios of one control in the scope, or of all controls for 0. Fault:
+// NotFound for a control that does not exist.
 func (s *Service) Scenarios(ctx context.Context, sc scope.Scope, policyID int64) ([]Scenario, error) {
 	if policyID != 0 {
 		if _, err := s.Policies.Get(ctx, sc, policyID); err != nil {
@@ -34,7 +34,7 @@ func (s *Service) Scenarios(ctx context.Context, sc scope.Scope, policyID int64)
 	return list, err
 }
 
-// Scenario is one scenario in the scope.
+// Scenario returns one scenario in the scope.
 func (s *Service) Scenario(ctx context.Context, sc scope.Scope, id int64) (Scenario, error) {
 	var found Scenario
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
@@ -44,7 +44,7 @@ func (s *Service) Scenario(ctx context.Context, sc scope.Scope, id int64) (Scena
 	return found, err
 }
 
-// CreateScenario keeps an input for a control of the scope.
+// CreateScenario stores an input for a control of the scope.
 func (s *Service) CreateScenario(ctx context.Context, sc scope.Scope, d ScenarioDraft) (Scenario, error) {
 	next := Scenario{PolicyID: d.PolicyID, Name: strings.TrimSpace(d.Name), Description: d.Description, Attributes: d.Attributes, CreatedBy: nameOf(sc.Actor)}
 	if err := next.check(); err != nil {
@@ -114,7 +114,7 @@ func (s *Service) UpdateScenario(ctx context.Context, sc scope.Scope, id int64, 
 	return next, err
 }
 
-// DeleteScenario removes a scenario; runs of it stay in the history.
+// DeleteScenario removes a scenario. Its runs stay in the history.
 func (s *Service) DeleteScenario(ctx context.Context, sc scope.Scope, id int64) error {
 	return s.write(ctx, sc, func(tx *db.Tx) error {
 		old, err := loadScenario(ctx, tx, sc, id)
@@ -146,7 +146,7 @@ func loadScenario(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Sce
 	return found, err
 }
 
-// check says what is wrong with a scenario.
+// check returns what is wrong with a scenario.
 func (s Scenario) check() error {
 	if s.Name == "" {
 		return fault.Invalidf("/name", "the name is required")
@@ -155,7 +155,7 @@ func (s Scenario) check() error {
 	return err
 }
 
-// expand makes an input of attributes: user.role stands for role in user.
+// expand makes an input from attributes: the key user.role becomes the member role of user.
 func expand(attributes map[string]any) (value.Value, error) {
 	input := value.Object()
 	for _, key := range slices.Sorted(maps.Keys(attributes)) {
@@ -175,8 +175,8 @@ func expand(attributes map[string]any) (value.Value, error) {
 	return input, nil
 }
 
-// place puts v at a path that is made where it is missing; false where it leads
-// through something that is no object, or ends at something that is there.
+// place sets v at a path, and adds missing objects on the way. It returns false if the path leads
+// through a value that is not an object, or ends at an existing value.
 func place(in value.Value, path []string, v value.Value) (value.Value, bool) {
 	switch {
 	case len(path) == 0:

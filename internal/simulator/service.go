@@ -19,29 +19,29 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
-// Evaluator runs authors' Rego out of this process (package worker).
+// Evaluator runs the Rego of authors in another process (package worker).
 type Evaluator interface {
 	Simulate(ctx context.Context, tenant scope.TenantID, r worker.SimulateRequest) (worker.Simulation, error)
 	Attributes(ctx context.Context, tenant scope.TenantID, sources []string) ([][]lang.Attribute, error)
 }
 
-// Service is the use cases of the simulator. All fields must be set.
+// Service has the use cases of the simulator. All fields must be set.
 type Service struct {
 	Stores    *db.Cluster
 	Now       func() time.Time
 	Evaluator Evaluator
 	Policies  *policy.Service
-	// Snapshots give the resources and the data that a live decision would see.
+	// Snapshots have the resources and the data that a live decision would use.
 	Snapshots *decision.Snapshots
-	// Person gives the stored members of a user, undefined for an unknown one.
+	// Person returns the stored members of a user; undefined for an unknown user.
 	Person func(ctx context.Context, tenant scope.TenantID, id string) (value.Value, error)
-	// LiveDeadline is how long a live evaluation may take; a run that took longer says so.
+	// LiveDeadline limits the time of a live evaluation. A run that took longer has a note.
 	LiveDeadline time.Duration
 
 	targets targets
 }
 
-// Loadable lists the controls of the scope's environment, whatever their state, by id.
+// Loadable returns the controls of the scope's environment in any state, sorted by id.
 func (s *Service) Loadable(ctx context.Context, sc scope.Scope) ([]Loadable, error) {
 	var list []Loadable
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
@@ -69,7 +69,7 @@ func (s *Service) Loadable(ctx context.Context, sc scope.Scope) ([]Loadable, err
 	return list, nil
 }
 
-// shownStatus is a control's state as the simulator calls it.
+// shownStatus returns the simulator's name for a control's state.
 func shownStatus(status string) string {
 	if status == policy.Active {
 		return "enabled"
@@ -77,7 +77,7 @@ func shownStatus(status string) string {
 	return status
 }
 
-// control is a control of the scope. A library decides nothing that could be simulated.
+// control returns a control of the scope. It fails for a library, which decides nothing.
 func (s *Service) control(ctx context.Context, sc scope.Scope, id int64) (policy.Policy, error) {
 	p, err := s.Policies.Get(ctx, sc, id)
 	if err == nil && p.Kind == policy.KindLibrary {
@@ -86,7 +86,7 @@ func (s *Service) control(ctx context.Context, sc scope.Scope, id int64) (policy
 	return p, err
 }
 
-// Attributes lists what a control reads of input, with types from its use.
+// Attributes returns what a control reads of input, with types guessed from the use.
 func (s *Service) Attributes(ctx context.Context, sc scope.Scope, id int64) ([]lang.Attribute, error) {
 	p, err := s.control(ctx, sc, id)
 	if err != nil {
@@ -99,8 +99,8 @@ func (s *Service) Attributes(ctx context.Context, sc scope.Scope, id int64) ([]l
 	return found[0], nil
 }
 
-// actions are the actions that each source speaks of. They are a help for
-// people: where the evaluator has no time, there are none.
+// actions returns the actions that each source names. They only help people, so there are none if
+// the evaluator is busy.
 func (s *Service) actions(ctx context.Context, sc scope.Scope, sources []string) [][]string {
 	const batch = 64
 	out := make([][]string, len(sources))
@@ -143,13 +143,13 @@ func actionsOf(attributes []lang.Attribute) []string {
 	return actions
 }
 
-// targets remembers the actions of sources, which are the same in all tenants.
+// targets caches the actions by source, which do not depend on the tenant.
 type targets struct {
 	mu  sync.Mutex
 	all map[[sha256.Size]byte][]string
 }
 
-// targetsMax bounds targets: about 1 MB.
+// targetsMax limits the entries of targets, to about 1 MB.
 const targetsMax = 4096
 
 func (t *targets) get(source string) ([]string, bool) {
@@ -168,7 +168,7 @@ func (t *targets) put(source string, actions []string) {
 	t.all[sha256.Sum256([]byte(source))] = actions
 }
 
-// History is the runs of one control, newest first.
+// History returns the runs of one control, newest first.
 func (s *Service) History(ctx context.Context, sc scope.Scope, policyID int64, f Filter) (History, error) {
 	if _, err := s.Policies.Get(ctx, sc, policyID); err != nil {
 		return History{}, err
@@ -176,7 +176,7 @@ func (s *Service) History(ctx context.Context, sc scope.Scope, policyID int64, f
 	return s.history(ctx, sc, f, func(tx *db.Tx) ([]Entry, int64, error) { return listOfPolicy(ctx, tx, policyID, sc.Env, f) })
 }
 
-// Own is the runs of whoever asks, across controls, newest first.
+// Own returns the caller's runs of all controls, newest first.
 func (s *Service) Own(ctx context.Context, sc scope.Scope, f Filter) (History, error) {
 	return s.history(ctx, sc, f, func(tx *db.Tx) ([]Entry, int64, error) { return listOfActor(ctx, tx, sc.Actor, sc.Env, f) })
 }
@@ -198,14 +198,14 @@ func (s *Service) history(ctx context.Context, sc scope.Scope, f Filter, list fu
 	return h, err
 }
 
-// mayExport tells whether the caller may see the whole of a run: it is their
-// own, or they read the audit.
+// mayExport reports whether the caller may see all of a run: it is their own run, or they may read
+// the audit.
 func mayExport(sc scope.Scope, kind scope.ActorKind, id string) bool {
 	return kind == sc.Actor.Kind && id == sc.Actor.ID || sc.Require("audit:read") == nil
 }
 
-// Run is a kept run, for an export. A run that somebody else made takes
-// audit:read; one of the other environment is not found.
+// Run returns a stored run for an export. A run of somebody else needs audit:read. Fault: NotFound,
+// also for a run of the other environment.
 func (s *Service) Run(ctx context.Context, sc scope.Scope, id int64) (Kept, error) {
 	var r row
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
@@ -234,7 +234,7 @@ func (s *Service) write(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) 
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// nameOf is who acts, as people read it.
+// nameOf returns the name of an actor for people.
 func nameOf(a scope.Actor) string {
 	if a.Name != "" {
 		return a.Name

@@ -1,14 +1,14 @@
-// Package simulator tries a stored control on an input that somebody made up:
-// what would it decide, and why.
+// Package simulator evaluates a stored control on an input that a person made up, and shows what it
+// would decide, and why.
 //
 //	input_json ─► fill: linked resource, stored person   as a live decision would
 //	           ─► worker: evaluate with its trace        killable, 30 s
 //	           ─► redact ─► one transaction: log row, audit entry, scenario's last_used
 //	           ─► answer: decision, trace, explanation
 //
-// Live counters, the decision log and the decision cache are never touched. What
-// is kept of a run is one JSON record, redacted; its digest stands in the
-// hash-chained audit, so that an export of it can be checked.
+// It never touches live counters, the decision log and the decision cache. A run is stored as one
+// redacted JSON record. The digest of the record is in the hash-chained audit, so that an export of
+// the record can be verified.
 package simulator
 
 import (
@@ -23,10 +23,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Object is a JSON object of any members, with its numbers as they were written.
+// Object is a JSON object with any members. Numbers keep their spelling.
 type Object struct{ value.Value }
 
-// Schema says in the API's document that it is an open object.
+// Schema returns the schema of an open object, for the API's document.
 func (Object) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
 }
@@ -52,24 +52,23 @@ const (
 	Regression = "regression"
 )
 
-// Request is what a simulation is asked for. Input undefined: the scenario's.
+// Request describes a simulation. If Input is undefined, the scenario's input is used.
 type Request struct {
 	Input Object
-	// TestType is manual, scenario or regression; empty is manual, and with a
-	// scenario, scenario.
+	// TestType is manual, scenario or regression. Empty means scenario if there is one, else manual.
 	TestType string
-	// Scenario is the id of the scenario that is run; nil for none.
+	// Scenario is the id of the scenario to run; nil means none.
 	Scenario *int64
 }
 
-// Actor is who ran a simulation.
+// Actor is the person or client that ran a simulation.
 type Actor struct {
 	Kind scope.ActorKind `json:"kind" enum:"user,api_key,system" doc:"Person or API key."`
 	ID   string          `json:"id" doc:"Id of the user or the key."`
 	Name string          `json:"name" doc:"Name of the user or the key."`
 }
 
-// Subject is the control that was simulated, as it then was.
+// Subject is the control that was simulated, as it was at that time.
 type Subject struct {
 	ID      int64  `json:"id" doc:"Id of the control."`
 	Name    string `json:"name" doc:"Its name at the time."`
@@ -77,22 +76,22 @@ type Subject struct {
 	Status  string `json:"status" enum:"enabled,inactive,draft" doc:"Its state at the time; only enabled ones decide live requests."`
 }
 
-// Named is an object by id and name.
+// Named is the id and name of an object.
 type Named struct {
 	ID   int64  `json:"id" doc:"Its id."`
 	Name string `json:"name" doc:"Its name at the time."`
 }
 
-// SourceLine is one line of the control that had to do with the decision.
+// SourceLine is one line of the control that matters for the decision.
 type SourceLine struct {
 	Line int    `json:"line" doc:"Line in the source, from 1."`
 	Text string `json:"text" doc:"The line."`
-	// Outcome is empty for lines that are shown for the context only.
+	// Outcome is empty for lines that are shown only as context.
 	Outcome string `json:"outcome,omitempty" enum:"held,failed,decided" doc:"Result of the condition on this line; decided: the line of the rule itself. Absent for lines that are shown as context."`
 }
 
-// Record is what is kept of a run, and what an export shows. Secrets and
-// owner_email are taken out of it.
+// Record is what is stored of a run, and what an export shows. It has no secrets and no
+// owner_email.
 type Record struct {
 	Decision        string             `json:"decision" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"ALLOW; DENY; MASK: granted, with data masked; NO_MATCH: the control does not apply, and the default action is used."`
 	Reason          string             `json:"reason" doc:"The reason in words; the control's own reason if it gives one."`
@@ -102,7 +101,7 @@ type Record struct {
 	ExecutionTimeMS float64            `json:"execution_time_ms" doc:"Evaluation time in milliseconds, without the trace."`
 	Timestamp       time.Time          `json:"timestamp" doc:"When it ran, UTC."`
 	Explanation     reason.Explanation `json:"explanation" doc:"The rule and line that decided, and the values that it read; for a denial, the nearest rule that would have granted access."`
-	// Notes say where a live decision would differ.
+	// Notes say how a live decision would differ.
 	Notes          []string     `json:"notes" doc:"How a live decision would differ, in words; empty if it would not."`
 	EvaluatedInput Object       `json:"evaluated_input" doc:"The input as the control read it: completed from the resource and the stored user, as for a live decision."`
 	SourceLines    []SourceLine `json:"source_lines" doc:"The lines of the control that took part in the decision."`
@@ -112,14 +111,14 @@ type Record struct {
 	TestType       string       `json:"test_type" enum:"manual,scenario,regression" doc:"The kind of run."`
 	Scenario       *Named       `json:"scenario,omitempty" doc:"The scenario that was run; absent when there is none."`
 	User           Actor        `json:"user" doc:"Who ran it."`
-	// Error is set where the control could not be evaluated, or ran into a limit.
+	// Error is set if the control could not be evaluated, or ran into a limit.
 	Error string `json:"error,omitempty" doc:"Why the control could not be evaluated; absent if it could."`
 }
 
 // Result is the answer to a simulation.
 type Result struct {
 	SimulationID *int64 `json:"simulation_id" nullable:"true" doc:"Identifies this run in the history and in the audit."`
-	// Checksum is that of the record as it is kept, not of this answer.
+	// Checksum is that of the stored record, not of this answer.
 	Checksum string `json:"checksum" doc:"sha256: and the digest of the stored record of this run, as exports and the audit entry contain it."`
 	Record
 }
@@ -150,15 +149,15 @@ type History struct {
 	HasMore bool    `json:"has_more" doc:"Whether there are older runs."`
 }
 
-// Filter narrows a history. Start and End are inclusive; zero does not bound. Decision is
-// ALLOW, DENY, MASK or NO_MATCH; empty is any.
+// Filter restricts a history. Start and End are inclusive; zero means no restriction. Decision is
+// ALLOW, DENY, MASK or NO_MATCH; empty means any.
 type Filter struct {
 	Start, End    time.Time
 	Decision      string
 	Limit, Offset int64
 }
 
-// Scenario is an input that is kept for a control.
+// Scenario is an input that is stored for a control.
 type Scenario struct {
 	ID          int64          `json:"id" db:"id" doc:"Identifier."`
 	Name        string         `json:"name" db:"name" doc:"Name." example:"intern on a Sunday"`
@@ -171,7 +170,7 @@ type Scenario struct {
 	CreatedBy   string         `json:"created_by" db:"created_by" doc:"Who created it."`
 }
 
-// ScenarioDraft is what a create takes.
+// ScenarioDraft has the members of a new scenario.
 type ScenarioDraft struct {
 	PolicyID    int64          `json:"policy_id" minimum:"1" doc:"The control that it belongs to."`
 	Name        string         `json:"name" minLength:"1" maxLength:"200" doc:"Name." example:"intern on a Sunday"`
@@ -179,7 +178,7 @@ type ScenarioDraft struct {
 	Attributes  map[string]any `json:"attributes,omitempty" doc:"Attribute keys, such as user.role, and their values." example:"{\"user.role\":\"intern\",\"action.method\":\"GET\"}"`
 }
 
-// ScenarioChange is what an update takes: the members sent change.
+// ScenarioChange is a change of a scenario. Members that are not sent stay as they are.
 type ScenarioChange struct {
 	PolicyID    *int64                      `json:"policy_id,omitempty" minimum:"1" doc:"The control that it belongs to."`
 	Name        *string                     `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name."`

@@ -67,14 +67,14 @@ func listOfActor(ctx context.Context, tx *db.Tx, who scope.Actor, env scope.Env,
 	return list, total, err
 }
 
-// Disown leaves the simulations of somebody who is removed to nobody: whoever gets the
-// same id later is somebody else. It is one of user.Service.ForgetHooks.
+// Disown removes the actor from the simulations of a deleted user, because another user may get the
+// same id later. It is one of user.Service.ForgetHooks.
 func Disown(ctx context.Context, tx *db.Tx, who scope.Actor) error {
 	_, err := tx.Exec(ctx, `UPDATE simulations SET actor_id = '' WHERE actor_kind = $1 AND actor_id = $2`, string(who.Kind), who.ID)
 	return err
 }
 
-// loadable are the controls of an environment with the names of what they are linked to.
+// loadable returns the controls of an environment, with the names of their resources.
 func loadable(ctx context.Context, tx *db.Tx, env scope.Env) ([]Loadable, error) {
 	return db.All[Loadable](ctx, tx, `SELECT p.id, p.name, p.description, p.status, p.environment, p.rego_code,
 			r.name AS resource_name, COALESCE(r.methods, '[]') AS methods, b.name AS bouncer_name
@@ -82,7 +82,7 @@ func loadable(ctx context.Context, tx *db.Tx, env scope.Env) ([]Loadable, error)
 		WHERE p.environment = $1 AND p.kind = 'control' AND p.deleted_at IS NULL ORDER BY p.id`, string(env))
 }
 
-// prune removes up to n rows of an audit level from before a time.
+// prune removes up to n rows of an audit level that are older than a time.
 func prune(ctx context.Context, tx *db.Tx, level string, before time.Time, n int64) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM simulations WHERE id IN (SELECT id FROM simulations
 		WHERE audit_level = $1 AND created_at < $2 ORDER BY created_at LIMIT $3)`, level, before, n)

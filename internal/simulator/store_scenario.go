@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// A scenario is there as long as its control is: of a deleted one, or one of
-// the other environment, it is not found.
+// A scenario exists as long as its control. The scenario of a deleted control, or of a control of
+// the other environment, is not found.
 const scenarios = `SELECT s.id, s.name, s.description, s.policy_id, p.name AS policy_name, s.attributes, s.created_at, s.last_used, s.created_by
 	FROM simulation_scenarios s JOIN policies p ON p.id = s.policy_id
 	WHERE p.deleted_at IS NULL AND ($1 = '' OR p.environment = $1) `
@@ -18,7 +18,7 @@ func getScenario(ctx context.Context, tx *db.Tx, env scope.Env, id int64) (Scena
 	return db.One[Scenario](ctx, tx, scenarios+`AND s.id = $2`, string(env), id)
 }
 
-// listScenarios are those of a control, or all for 0.
+// listScenarios returns the scenarios of a control, or all for 0.
 func listScenarios(ctx context.Context, tx *db.Tx, env scope.Env, policy int64) ([]Scenario, error) {
 	return db.All[Scenario](ctx, tx, scenarios+`AND (CAST($2 AS BIGINT) = 0 OR s.policy_id = $2) ORDER BY s.id`, string(env), policy)
 }

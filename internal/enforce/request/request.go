@@ -95,7 +95,7 @@ func (in *Inbound) Locator() *rego.Request {
 
 // Placed returns where the set finds the request. The lookup happens once.
 func (in *Inbound) Placed(set *rego.Set) *rego.Place {
-	if by := in.Locator(); !in.Place.Of(set, by) {
+	if by := in.Locator(); !in.Place.IsFor(set, by) {
 		in.Place = set.Find(by)
 	}
 	return &in.Place

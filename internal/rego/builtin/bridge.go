@@ -167,7 +167,7 @@ func (m *Memory) context() topdown.BuiltinContext {
 	return *m.bctx
 }
 
-// cancel tells OPA's built-ins when to stop. Few of them ask.
+// cancel tells OPA's built-ins when to stop. Only a few of them check it.
 type cancel struct{ m *Memory }
 
 // Cancel does nothing: built-ins do not call it.

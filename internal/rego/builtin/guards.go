@@ -106,7 +106,7 @@ const (
 	MaxHostBits = 16
 )
 
-// refuseUnless returns no cost if ok, and otherwise a cost that is refused.
+// refuseUnless returns 0 if ok, and otherwise a cost that exceeds every budget.
 func refuseUnless(ok bool) int {
 	if ok {
 		return 0

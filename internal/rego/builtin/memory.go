@@ -1,6 +1,7 @@
-// Package builtin has the built-in functions of Rego, over package value. The usual ones are our own,
-// for operands of the usual types; for the others it calls OPA's. All of them count their work in
-// the budget of the evaluation. A built-in that is not listed here cannot be called.
+// Package builtin has the built-in functions of Rego for package value. The most common ones are
+// implemented here, for operands of the usual types; for all others it calls OPA's. All of them
+// count their work in the budget of the evaluation. A built-in that is not listed here cannot be
+// called.
 package builtin
 
 import (
@@ -10,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Memory is what the built-ins of one evaluation work with: its budget, and what they remember. A
-// machine embeds one.
+// Memory is the state of the built-ins of one evaluation: its budget, and the values that they keep.
+// A machine embeds one.
 type Memory struct {
 	eval.Budget
 
@@ -19,13 +20,13 @@ type Memory struct {
 	drawn    map[string]value.Value // results of rand.intn and uuid.rfc4122, by their arguments
 	patterns map[string]*Pattern    // regular expressions compiled in this evaluation, by their text
 
-	bctx *topdown.BuiltinContext // what OPA's built-ins are called with; nil before the first call
+	bctx *topdown.BuiltinContext // the context of OPA's built-ins; nil before the first call
 }
 
 // Start makes the memory ready for an evaluation.
 func (m *Memory) Start(env *eval.Env) { m.Budget = eval.New(env) }
 
-// Release lets go of all that belongs to the evaluation, and keeps room for the next one.
+// Release drops everything that belongs to the evaluation, and keeps capacity for the next one.
 func (m *Memory) Release() {
 	if m.Err != nil || cap(m.stack) > keepStack {
 		m.stack = nil
@@ -59,7 +60,7 @@ func (m *Memory) Pop(base int) []value.Value {
 	}
 	out := make([]value.Value, len(m.stack)-base)
 	copy(out, m.stack[base:])
-	clear(m.stack[base:]) // the machine is reused: it must not hold on to values
+	clear(m.stack[base:]) // the machine is reused, so it must not keep values alive
 	m.stack = m.stack[:base]
 	return out
 }

@@ -86,7 +86,7 @@ func (m *Memory) totalFloat(start int64, elems []value.Value, op func(z, x, y *b
 	if v, err := value.Number(text); err == nil {
 		return v
 	}
-	if f, _ := acc.Float64(); f != 0 { // a long integer: still a double
+	if f, _ := acc.Float64(); f != 0 { // a long integer becomes a double
 		if v := value.Float(f); !v.IsNull() {
 			return v
 		}

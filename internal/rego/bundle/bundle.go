@@ -1,16 +1,16 @@
-// Package bundle writes, signs and reads the OPA bundles that carry controls to
-// bouncers and to stock OPAs.
+// Package bundle writes, signs and reads the OPA bundles that carry controls to bouncers and to
+// stock OPAs.
 //
-// A bundle holds the controls twice: their sources in an index, which a bouncer
-// compiles (read.go), and rewritten for a stock OPA, which runs the entry point
-// entry.rego over them (rewrite.go). Both come to the same decisions.
+// A bundle holds the controls twice. An index has their sources, which a bouncer compiles
+// (read.go). They are also rewritten for a stock OPA (rewrite.go), which evaluates the entry point
+// entry.rego. Both reach the same decisions.
 package bundle
 
 import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	_ "embed" // the two modules below
+	_ "embed" // the modules below
 	"fmt"
 	"maps"
 	"slices"
@@ -43,29 +43,26 @@ const (
 	grantsFile     = "gatehouse/grants.rego"
 )
 
-// bundleRoots are what a bundle owns of an OPA's data.
+// bundleRoots are the roots of a bundle: the parts of an OPA's data that it owns.
 var bundleRoots = []string{"gatehouse", "resources", "pip"}
 
-// Spec is what Write writes.
+// Spec is the content of a bundle that Write writes.
 type Spec struct {
-	// Revision is the bundle's ETag and what OPA reports as active.
+	// Revision is the bundle's ETag. OPA reports it as the active revision.
 	Revision string
-	// Set holds the controls, resources and data; of the data only what the
-	// controls refer to is written.
+	// Set has the controls, resources and data. Only data that the controls refer to is written.
 	Set *rego.Set
-	// Meta goes into the manifest's metadata: an object, or undefined.
+	// Meta is the manifest's metadata: an object, or undefined.
 	Meta value.Value
-	// Bouncer is the bouncer's own configuration, under gatehouse.bouncer; an
-	// object, or undefined.
+	// Bouncer is the bouncer's own configuration, under gatehouse.bouncer: an object, or undefined.
 	Bouncer value.Value
 	// Signing signs the bundle; nil leaves it unsigned.
 	Signing *SigningKey
 }
 
-// Write writes an OPA bundle: a gzipped tar with a manifest, the controls
-// rewritten into packages of their own, the data, and one entry point,
-// data.gatehouse.decision, that gives a stock OPA the decision of rego.Set.Decide.
-// The bytes depend on nothing but the spec.
+// Write returns an OPA bundle: a gzipped tar with a manifest, the controls, each rewritten into its
+// own package, the data, and the entry point data.gatehouse.decision, with which a stock OPA
+// reaches the decision of rego.Set.Decide. Equal specs give equal bytes.
 func Write(spec Spec) ([]byte, error) {
 	files, err := bundleFiles(spec)
 	if err != nil {
@@ -99,7 +96,7 @@ func Write(spec Spec) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// bundleFiles are the files by name, but for the signatures.
+// bundleFiles returns the files of a bundle by name, without the signatures.
 func bundleFiles(spec Spec) (map[string][]byte, error) {
 	s := spec.Set
 	files := map[string][]byte{
@@ -156,8 +153,8 @@ func manifest(revision string, meta value.Value, roots []string) []byte {
 	return value.Object(m...).AppendJSON(nil)
 }
 
-// index is data.gatehouse.index: the controls' names and sources, which
-// controls are in scope where, the resources and the matcher's tables.
+// index returns data.gatehouse.index: the names and sources of the controls, the controls in scope
+// of each resource, the resources, and the matcher's tables.
 func index(s *rego.Set) value.Value {
 	controls := make([]value.Member, 0, len(s.Controls()))
 	libraries := map[string]lang.Library{}
@@ -192,7 +189,7 @@ func index(s *rego.Set) value.Value {
 	)
 }
 
-// controlIndex is a control in the index.
+// controlIndex returns the entry of a control in the index.
 func controlIndex(c *rego.Control) value.Value {
 	libs := c.Libraries()
 	used := make([]value.Value, 0, len(libs))
@@ -257,8 +254,8 @@ func controlKeys(list []*rego.Control) value.Value {
 	return value.Array(keys...)
 }
 
-// referredData is what the controls refer to of data.resources, data.pip and
-// data.grants, by root.
+// referredData returns the parts of data.resources, data.pip and data.grants that the controls
+// refer to, by root.
 func referredData(s *rego.Set) map[string]value.Value {
 	refs := make([]lang.Refs, 0, len(s.Controls()))
 	for _, c := range s.Controls() {
@@ -266,15 +263,15 @@ func referredData(s *rego.Set) map[string]value.Value {
 	}
 	out := map[string]value.Value{}
 	for _, p := range lang.UniteRefs(refs...).Data {
-		if p[0] == native.GrantsRoot { // all of it: a subject may get a grant later
+		if p[0] == native.GrantsRoot { // write all grants: a subject may get one later
 			p = p[:1]
 		}
 		v := s.Data(p)
 		if !v.Defined() {
 			continue
 		}
-		// Only two levels are cut out, or three of what is known of data sources; below that a
-		// document is whole.
+		// Paths select at most two levels, or three in the metadata of connections; a document
+		// below that is written as a whole.
 		levels := 2
 		if p[0] == "pip" && len(p) > 1 && p[1] == rego.PIPMeta {
 			levels = 3
@@ -285,7 +282,7 @@ func referredData(s *rego.Set) map[string]value.Value {
 	return out
 }
 
-// put sets v at a path of an object, and makes what is missing on the way.
+// put returns an object with v at a path; it adds missing objects on the path.
 func put(at value.Value, path []string, v value.Value) value.Value {
 	if len(path) == 0 {
 		return v

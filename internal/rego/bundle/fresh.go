@@ -7,9 +7,9 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Freshness is what the control plane signs in answer to a poll: which revision it
-// stands by now. Without it, whoever is on the way could answer "not modified" for
-// ever. The nonce is the bouncer's, so that no answer can be given twice.
+// Freshness is what the control plane signs in the answer to a poll: the revision that is current.
+// Without it, an attacker between server and bouncer could answer "not modified" forever. The
+// bouncer chooses the nonce, so that an answer cannot be replayed.
 type Freshness struct {
 	Bouncer  int64  `json:"bouncer"`
 	Revision string `json:"revision"`
@@ -21,12 +21,12 @@ type freshClaims struct {
 	jwt.RegisteredClaims
 }
 
-// freshType keeps the proof apart from a bundle's signature (RFC 8725 section 3.11).
+// freshType distinguishes this token from a bundle's signature (RFC 8725 section 3.11).
 const freshType = "gatehouse-fresh+jwt"
 
 var errNotFresh = errors.New("the answer is not proven to be fresh")
 
-// SignFresh signs f.
+// SignFresh returns f as a signed JWT (RFC 7519).
 func (k *SigningKey) SignFresh(f Freshness) (string, error) {
 	if k.ID == "" || k.Key == nil {
 		return "", errors.New("a signing key needs an id and a key")
@@ -44,10 +44,11 @@ func (k *SigningKey) SignFresh(f Freshness) (string, error) {
 	return text, nil
 }
 
-// CheckFresh reads what SignFresh signed for a nonce.
+// CheckFresh verifies a token of SignFresh and returns its content. It fails if the token has
+// another nonce.
 func (v *Verify) CheckFresh(text, nonce string) (Freshness, error) {
 	if v.Key == nil {
-		return Freshness{}, errors.New("verifying needs a key")
+		return Freshness{}, errors.New("a key is needed to verify freshness")
 	}
 	method, err := signingMethod(v.Key)
 	if err != nil {
@@ -56,7 +57,7 @@ func (v *Verify) CheckFresh(text, nonce string) (Freshness, error) {
 	var claims freshClaims
 	_, err = jwt.ParseWithClaims(text, &claims, func(t *jwt.Token) (any, error) {
 		if t.Header["typ"] != freshType {
-			return nil, errors.New("it is another kind of token")
+			return nil, errors.New("the token has another type")
 		}
 		return v.Key, nil
 	}, jwt.WithValidMethods([]string{method.Alg()}), jwt.WithoutClaimsValidation())
@@ -64,7 +65,7 @@ func (v *Verify) CheckFresh(text, nonce string) (Freshness, error) {
 		return Freshness{}, fmt.Errorf("%w: %w", errNotFresh, err)
 	}
 	if nonce == "" || claims.Nonce != nonce {
-		return Freshness{}, fmt.Errorf("%w: it answers another poll", errNotFresh)
+		return Freshness{}, fmt.Errorf("%w: the nonce is that of another poll", errNotFresh)
 	}
 	return claims.Freshness, nil
 }

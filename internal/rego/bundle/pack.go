@@ -20,20 +20,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// text is a control as bundles hold it.
+// text holds the modules of a control in a bundle.
 type text struct {
 	control, outcome []byte
 	libraries        map[string][]byte // by key
-	strict           []string          // names of gatehouse.strict that all of it uses
+	strict           []string          // names of gatehouse.strict that the modules use
 	err              error
 }
 
-// textOf is the text of a control, written once: a control does not change, and a
-// deployment should cost the control that was deployed.
+// textOf returns the modules of a control. They are built once for each control, so that a new
+// bundle costs work only for the controls that changed.
 func textOf(c *rego.Control) (*text, error) {
 	t, ok := c.Derive(func() any { return newText(c) }).(*text)
 	if !ok {
-		return nil, errors.New("the stored control differs from its text")
+		return nil, errors.New("the control holds a derived value of another package")
 	}
 	return t, t.err
 }
@@ -41,7 +41,7 @@ func textOf(c *rego.Control) (*text, error) {
 func newText(c *rego.Control) *text {
 	t := &text{}
 	id := c.Meta().ID
-	if len(c.Broken()) > 0 { // it denies there, too: the outcome says it all
+	if len(c.Broken()) > 0 { // the outcome module alone denies
 		pkg := bundlePackage("controls", controlKey(id))
 		t.control, t.outcome = []byte("package "+pkg[1:].String()+"\n"), []byte(outcomeModule(c))
 		return t
@@ -67,7 +67,7 @@ func (t *text) module(control int64, moves []move, mod *ast.Module) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	// The rewriting must never hand out a bundle that OPA refuses.
+	// A bundle must not contain a module that OPA refuses.
 	if _, err := ast.ParseModuleWithOpts("control.rego", source, ast.ParserOptions{RegoVersion: ast.RegoV1}); err != nil {
 		return nil, fmt.Errorf("control %d cannot be written for a bundle: %w", control, err)
 	}
@@ -75,17 +75,16 @@ func (t *text) module(control int64, moves []move, mod *ast.Module) ([]byte, err
 	return []byte(source), nil
 }
 
-// Packed is the part of a bundle that many enforcement points share, packed
-// once. It is immutable and safe for concurrent use.
+// Packed is the part of a bundle that many enforcement points share, packed once. It is immutable
+// and safe for concurrent use.
 type Packed struct {
-	files    map[string][]byte // by name; for signatures
-	archive  []byte            // their tar, with its end
-	deflated []byte            // the same, compressed, as the last part of a stream
+	files    map[string][]byte // by name, for signatures
+	archive  []byte            // a tar of the files, with its end marker
+	deflated []byte            // the archive, compressed as the last part of a stream
 	sum      [32]byte
 }
 
-// Pack packs what controls and resources a set has, and of its data what the
-// controls refer to.
+// Pack packs the controls and resources of a set, and the data that the controls refer to.
 func Pack(set *rego.Set) (*Packed, error) {
 	files, err := bundleFiles(Spec{Set: set})
 	if err != nil {
@@ -95,8 +94,7 @@ func Pack(set *rego.Set) (*Packed, error) {
 	return pack(files)
 }
 
-// PackDocument packs one document at the root of the data, as the bundle of
-// OPA's discovery is.
+// PackDocument packs one document at the root of the data, for a discovery bundle of OPA.
 func PackDocument(doc value.Value) (*Packed, error) {
 	return pack(map[string][]byte{"data.json": doc.AppendJSON(nil)})
 }
@@ -140,16 +138,16 @@ func writeFile(out *tar.Writer, name string, data []byte) error {
 	return nil
 }
 
-// Sum is the digest of the content.
+// Sum returns the SHA-256 digest of the content.
 func (p *Packed) Sum() [32]byte { return p.sum }
 
-// Size is how many bytes p holds in memory, near enough.
+// Size returns about how many bytes p takes in memory.
 func (p *Packed) Size() int { return 2*len(p.archive) + len(p.deflated) }
 
-// Bundle is the bundle of one enforcement point: its own manifest, and its
-// signature where there is a key, before the shared part. The pieces, one after
-// the other, are one gzip stream; only the first and the last are new memory.
-// Roots are what the bundle owns of an OPA's data; nil means those of controls.
+// Bundle returns the bundle of one enforcement point: its own manifest, its signature if key is not
+// nil, and the shared part. The pieces are consecutive parts of one gzip stream; only the first and
+// the last are newly allocated. roots are the parts of an OPA's data that the bundle owns; nil means
+// those of a bundle of controls.
 func (p *Packed) Bundle(revision string, meta value.Value, roots []string, key *SigningKey) ([][]byte, error) {
 	if roots == nil {
 		roots = bundleRoots
@@ -171,7 +169,7 @@ func (p *Packed) Bundle(revision string, meta value.Value, roots []string, key *
 			return nil, err
 		}
 	}
-	if err := out.Flush(); err != nil { // pads, but does not end the archive
+	if err := out.Flush(); err != nil { // writes the padding, but not the end marker
 		return nil, fmt.Errorf("pack the bundle: %w", err)
 	}
 	head := storedBlocks(tarred.Bytes())
@@ -181,11 +179,11 @@ func (p *Packed) Bundle(revision string, meta value.Value, roots []string, key *
 	return [][]byte{head, p.deflated, tail}, nil
 }
 
-// gzipHeader is that of RFC 1952: deflate, no flags, no time, system unknown.
+// gzipHeader is a gzip header (RFC 1952): deflate, no flags, no time, unknown system.
 const gzipHeader = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 
-// storedBlocks begins a gzip stream with data that is not compressed: blocks of
-// RFC 1951 that are not the last, so that a deflated stream may follow.
+// storedBlocks returns the start of a gzip stream, with data in uncompressed blocks (RFC 1951,
+// section 3.2.4). None of them is marked as the last, so that compressed blocks may follow.
 func storedBlocks(data []byte) []byte {
 	const most = 1<<16 - 1
 	out := append(make([]byte, 0, len(gzipHeader)+len(data)+5*(len(data)/most+1)), gzipHeader...)

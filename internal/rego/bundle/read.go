@@ -20,7 +20,7 @@ import (
 
 // Bounds on a bundle that is read.
 const (
-	maxBundleBytes    = 256 << 20 // packed
+	maxBundleBytes    = 256 << 20 // compressed
 	maxBundleUnpacked = 512 << 20
 	maxBundleFiles    = 50_000
 )
@@ -38,20 +38,21 @@ type Bundle struct {
 
 // Reader reads bundles for one enforcement point.
 type Reader struct {
-	// Verify checks the signature, for exactly the files that are there; nil ignores it.
+	// Verify checks the signature, which must cover exactly the files of the bundle; nil ignores
+	// the signature.
 	Verify *Verify
-	// Active is the set that decides now, nil for none. Controls that it has too
-	// are taken over, so that the next bundle costs what differs.
+	// Active is the set that decides now; it may be nil. Controls that the bundle and this set have
+	// in common are reused, so that a new bundle costs work only for its changes.
 	Active *rego.Set
-	// Stored: the bundle was read here before. Its controls compile when they are
-	// first asked, so that a restart need not wait for thousands; one that does not
-	// compile any more denies.
+	// Stored says that the bundle was read here before. Its controls compile at their first use,
+	// so that a restart does not wait for thousands of them. A control that no longer compiles
+	// denies.
 	Stored bool
 }
 
-// Read reads what Write wrote and compiles its controls. A delta, a file
-// that does not belong, a bundle without its manifest or roots, and a control that
-// does not compile are errors: a bundle is taken whole or not at all.
+// Read reads a bundle of Write and compiles its controls. Read fails for a delta bundle, an
+// unexpected file, a missing manifest, wrong roots, and a control that does not compile: a bundle
+// is used as a whole or not at all.
 func (r Reader) Read(data []byte) (*Bundle, error) {
 	verify := r.Verify
 	files, err := unpack(data)
@@ -65,7 +66,7 @@ func (r Reader) Read(data []byte) (*Bundle, error) {
 	delete(files, signaturesFile)
 	if verify != nil {
 		if !signed {
-			return nil, fmt.Errorf("%w: there is none", errSignature)
+			return nil, fmt.Errorf("%w: the bundle has no signature", errSignature)
 		}
 		if err := verify.check(signatures, files); err != nil {
 			return nil, err
@@ -90,7 +91,7 @@ func (r Reader) Read(data []byte) (*Bundle, error) {
 	return b, nil
 }
 
-// unpack reads the archive within bounds.
+// unpack returns the files of an archive by name, within bounds.
 func unpack(data []byte) (map[string][]byte, error) {
 	if len(data) > maxBundleBytes {
 		return nil, fmt.Errorf("the bundle is larger than %d bytes", maxBundleBytes)
@@ -124,7 +125,7 @@ func unpack(data []byte) (map[string][]byte, error) {
 		}
 		files[name] = body
 	}
-	// The rest of the stream carries the checksum.
+	// Read the stream to its end: gzip checks the checksum there.
 	if _, err := io.Copy(io.Discard, bounded); err != nil {
 		return nil, fmt.Errorf("unpack the bundle: %w", err)
 	}
@@ -138,8 +139,8 @@ func bundleJSON(name string, data []byte) (value.Value, error) {
 	if data == nil {
 		return value.Value{}, fmt.Errorf("the bundle has no %s", name)
 	}
-	// Not value.Decode: it refuses members that differ only in case, and keys of
-	// tables and data of connections may well.
+	// Not value.Decode: it refuses members whose names differ only in case, but such members may
+	// occur in tables and in the data of connections.
 	var x any
 	if err := util.UnmarshalJSON(data, &x); err != nil {
 		return value.Value{}, fmt.Errorf("read %s: %w", name, err)
@@ -175,7 +176,7 @@ func (b *Bundle) manifest(data []byte) error {
 	return nil
 }
 
-// checkFiles refuses files that no bundle of ours has.
+// checkFiles refuses files that Write never writes.
 func checkFiles(files map[string][]byte) error {
 	for name := range files {
 		switch name {
@@ -186,12 +187,12 @@ func checkFiles(files map[string][]byte) error {
 		if (dir == "gatehouse/controls/" || dir == "gatehouse/outcomes/" || dir == "gatehouse/libraries/") && path.Ext(base) == ".rego" {
 			continue
 		}
-		return fmt.Errorf("the bundle contains %q, which does not belong there", name)
+		return fmt.Errorf("the bundle contains the unexpected file %q", name)
 	}
 	return nil
 }
 
-// index builds the set that a bundle was written of.
+// index builds the set from a bundle's index.
 func (r Reader) index(index, granted value.Value, files map[string][]byte) (*rego.Set, error) {
 	if index.Kind() != value.ObjectKind {
 		return nil, errors.New("the bundle has no index")
@@ -283,7 +284,7 @@ func (r Reader) control(v value.Value, libraries map[string]lang.Library) (*rego
 	if r.Active != nil {
 		c = r.Active.Control(m.ID)
 	}
-	if c == nil || !c.Of(m, source, libs) {
+	if c == nil || !c.BuiltFrom(m, source, libs) {
 		c = rego.Defer(m, source, libs)
 	}
 	if r.Stored {
@@ -295,7 +296,7 @@ func (r Reader) control(v value.Value, libraries map[string]lang.Library) (*rego
 	return c, nil
 }
 
-// RefusedError is a bundle's control that does not compile here.
+// RefusedError is the error of a bundle with a control that does not compile here.
 type RefusedError struct {
 	Control, Version int64
 	Issues           []lang.Issue

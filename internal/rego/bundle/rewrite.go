@@ -15,16 +15,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// In a bundle two controls may have the same package, and a stock OPA takes an
-// error of a built-in for "undefined", which would turn a failing deny rule
-// into no deny at all. So each control is rewritten: into a package of its own,
-// gatehouse.controls.c<id>, its libraries into gatehouse.libraries.l<id>v<version>, and with the built-ins that can fail replaced by
-// functions of gatehouse.strict that end the evaluation with an error when the
-// built-in yields nothing. A stock OPA then answers with an error, where Decide
-// answers DENY with Err set; every enforcement point denies on both.
+// Two controls in a bundle may have the same package. A stock OPA treats an error of a built-in as
+// "undefined", so that a failing deny rule would not deny. So each control is rewritten into its own
+// package, gatehouse.controls.c<id>, and its libraries into gatehouse.libraries.l<id>v<version>.
+// Built-ins that can fail are replaced by functions of gatehouse.strict, which end the evaluation
+// with an error if the built-in has no result. A stock OPA then answers with an error where Decide
+// answers DENY with Err set. Every enforcement point denies in both cases.
 
-// strictSkip are the built-ins that are left as they are: they cannot fail, or
-// are undefined for good input too (max of nothing).
+// strictSkip are the built-ins that are not replaced: they cannot fail, or they are undefined for
+// valid input too (such as max of an empty collection).
 var strictSkip = strings.Fields(`
 eq equal neq lt lte gt gte assign internal.print internal.template_string
 is_array is_boolean is_null is_number is_object is_set is_string type_name
@@ -32,18 +31,18 @@ max min product uuid.parse json.patch json.remove json.filter object.get
 print trace walk time.now_ns rand.intn uuid.rfc4122 rego.metadata.chain rego.metadata.rule
 json.is_valid yaml.is_valid regex.is_valid base64.is_valid net.cidr_is_valid semver.is_valid uri.is_valid`)
 
-// controlKey is a control's name in a bundle.
+// controlKey returns a control's name in a bundle.
 func controlKey(id int64) string { return fmt.Sprintf("c%d", id) }
 
-// libraryKey is a library's name in a bundle: two controls may have been
-// compiled with two versions.
+// libraryKey returns a library's name in a bundle. It includes the version, because two controls
+// may have been compiled with different versions.
 func libraryKey(l lang.Library) string { return fmt.Sprintf("l%dv%d", l.ID, l.Version) }
 
-// move is a package here, and what it is in the bundle.
+// move renames a package: from is its name in the source, to its name in the bundle.
 type move struct{ from, to ast.Ref }
 
-// movesOf says where a control and its libraries go; the control's own is the first.
-// Grants of access are read through a rule that leaves out those whose time it is not.
+// movesOf returns the moves of a control and its libraries; that of the control itself is the first.
+// Grants of access are read through a rule that leaves out those that are not valid now.
 func movesOf(control int64, mod *ast.Module, libs []lang.LinkedModule) []move {
 	out := []move{{mod.Package.Path, bundlePackage("controls", controlKey(control))}}
 	for _, l := range libs {
@@ -56,8 +55,8 @@ func bundlePackage(kind, key string) ast.Ref {
 	return ast.Ref{ast.DefaultRootDocument, ast.StringTerm("gatehouse"), ast.StringTerm(kind), ast.StringTerm(key)}
 }
 
-// rewritten is a module of a control for a bundle, its own or a library's, and
-// the names of gatehouse.strict that it uses.
+// rewritten returns the text of a control's or a library's module in a bundle, and the names of
+// gatehouse.strict that it uses.
 func rewritten(control int64, moves []move, module *ast.Module) (text string, strict []string, err error) {
 	mod := module.Copy()
 	w := &rewriter{moves: moves, own: lang.TopNames(mod), used: map[string]bool{}}
@@ -89,8 +88,8 @@ type rewriter struct {
 	used  map[string]bool // of gatehouse.strict
 }
 
-// rule rewrites a rule and its else branches. The value of a default rule may
-// hold no reference, so what is empty in it is written as a comprehension.
+// rule rewrites a rule and its else branches. The value of a default rule must not contain
+// references, so an empty literal in it becomes a comprehension.
 func (w *rewriter) rule(r *ast.Rule) error {
 	for e := r; e != nil; e = e.Else {
 		w.patterns(e)
@@ -101,7 +100,7 @@ func (w *rewriter) rule(r *ast.Rule) error {
 func (w *rewriter) rewrite(x any, constant bool) error {
 	_, err := ast.Transform(ast.NewGenericTransformer(func(x any) (any, error) {
 		switch x := x.(type) {
-		case *ast.SomeDecl: // which Transform does not go into; its `in` binds and is no call
+		case *ast.SomeDecl: // Transform does not visit it; its `in` binds variables and is not a call
 			for _, s := range x.Symbols {
 				if call, ok := s.Value.(ast.Call); ok {
 					if err := w.rewrite(ast.Args(call[1:]), constant); err != nil {
@@ -130,6 +129,7 @@ func (w *rewriter) rewrite(x any, constant bool) error {
 	return err
 }
 
+// moved returns a reference with its package renamed.
 func (w *rewriter) moved(ref ast.Ref) ast.Ref {
 	for _, m := range w.moves {
 		if ref.HasPrefix(m.from) {
@@ -139,8 +139,7 @@ func (w *rewriter) moved(ref ast.Ref) ast.Ref {
 	return ref
 }
 
-// operator points a call at the function of gatehouse.strict that stands for
-// its built-in.
+// operator replaces the built-in of a call by its function of gatehouse.strict.
 func (w *rewriter) operator(call []*ast.Term) {
 	if len(call) == 0 {
 		return
@@ -157,8 +156,8 @@ func (w *rewriter) operator(call []*ast.Term) {
 	call[0] = ast.NewTerm(strictRef(strictName(name)))
 }
 
-// patterns moves what is empty in the arguments of a function into its body:
-// an argument may hold no reference.
+// patterns moves empty literals from the arguments of a function into its body, because an argument
+// must not contain references.
 func (w *rewriter) patterns(r *ast.Rule) {
 	n := 0
 	for i, arg := range r.Head.Args {
@@ -178,17 +177,16 @@ func (w *rewriter) patterns(r *ast.Rule) {
 	}
 }
 
-// Since OPA 1.21 the type checker knows that [], {} and set() hold nothing, and
-// that what is looked for with `in` must be of the collection's type. Either
-// makes a type error, for the whole bundle, of what here and in an older OPA is
-// merely undefined or false. So both are hidden from it: what is empty is asked
-// of a rule whose type is open, and `in` of a function.
+// Since version 1.21, OPA's type checker knows that [], {} and set() have no elements, and that the
+// operand of `in` must be of the type of the elements. In both cases it refuses the whole bundle,
+// while here and in older versions an expression is only undefined or false. So the rewriting hides
+// both from the type checker: an empty literal becomes a rule whose type is open, and `in` becomes a
+// function.
 
-// emptyVar begins the variables that the rewriting makes.
+// emptyVar is the prefix of the variables that the rewriting adds.
 const emptyVar = "gatehouse_empty_"
 
-// emptyName is the rule that stands for a literal without members, "" for
-// anything else.
+// emptyName returns the name of the rule that replaces an empty literal; "" for any other value.
 func emptyName(v ast.Value) string {
 	switch v := v.(type) {
 	case *ast.Array:
@@ -207,8 +205,8 @@ func emptyName(v ast.Value) string {
 	return ""
 }
 
-// emptyComprehension is a literal without members as a comprehension that finds
-// none, of a type that is open.
+// emptyComprehension returns a comprehension that replaces an empty literal: it has no elements, and
+// its type is open.
 func emptyComprehension(v ast.Value) ast.Value {
 	name := ast.VarTerm(emptyVar)
 	none := ast.NewBody(ast.NewExpr(ast.BooleanTerm(false)), ast.Assign.Expr(name, ast.NewTerm(ast.InputRootRef)))
@@ -224,7 +222,7 @@ func emptyComprehension(v ast.Value) ast.Value {
 
 func isMember(name string) bool { return name == ast.Member.Name || name == ast.MemberWithKey.Name }
 
-// untyped reports whether no type checker knows what t is.
+// untyped reports whether the type of t is unknown to a type checker.
 func untyped(t *ast.Term) bool {
 	ref, ok := t.Value.(ast.Ref)
 	if !ok || len(ref) == 0 {
@@ -238,11 +236,11 @@ func strictRef(name string) ast.Ref {
 	return ast.Ref{ast.DefaultRootDocument, ast.StringTerm("gatehouse"), ast.StringTerm("strict"), ast.StringTerm(name)}
 }
 
-// strictName is the name of the function for a built-in: never its own, which
-// would then be called in place of the built-in.
+// strictName returns the name of the function that replaces a built-in. It differs from the
+// built-in's name, because the function would call itself otherwise.
 func strictName(builtin string) string { return "try_" + strings.ReplaceAll(builtin, ".", "_") }
 
-// strictModule holds the functions that stand for the built-ins in names.
+// strictModule returns the module gatehouse.strict with the functions and rules in names.
 func strictModule(names []string) string {
 	var b strings.Builder
 	b.WriteString(`# Built-ins that end the evaluation with an error where OPA alone would take
@@ -270,15 +268,15 @@ failed := x if {
 	return b.String()
 }
 
-// emptyRules are the rules that stand for literals without members.
+// emptyRules are the rules that replace empty literals.
 var emptyRules = map[string]string{
 	"empty_array":  "empty_array := [x | false; x := input]",
 	"empty_object": "empty_object := {x: x | false; x := input}",
 	"empty_set":    "empty_set := {x | false; x := input}",
 }
 
-// outcomeModule says what a control's rules come to, word for word
-// what the engine does (rego/outcome.go).
+// outcomeModule returns the module that combines the values of a control's rules into its outcome.
+// It does exactly what the engine does (rego/outcome.go).
 func outcomeModule(c *rego.Control) string {
 	var b strings.Builder
 	key, has := controlKey(c.Meta().ID), c.Rules()
@@ -321,5 +319,5 @@ func outcomeModule(c *rego.Control) string {
 	return b.String()
 }
 
-// regoString quotes s as a Rego string: data stays data, whatever is in a name.
+// regoString quotes s as a Rego string, so that no name can inject Rego.
 func regoString(s string) string { return ast.String(s).String() }

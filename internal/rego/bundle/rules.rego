@@ -42,7 +42,7 @@ too_many(x) if {
 	count(x) > 1000
 }
 
-mask_problem(x) := concat("", ["mask must be a set of paths or an object path: strategy, not ", type_name(x)]) if {
+mask_problem(x) := concat("", ["mask must be a set of paths, or an object from path to strategy, not ", type_name(x)]) if {
 	not collection(x)
 	x != false
 }

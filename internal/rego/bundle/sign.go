@@ -21,27 +21,25 @@ import (
 	"github.com/open-policy-agent/opa/v1/util"
 )
 
-// SigningKey signs bundles as OPA expects it: a JWT over the digests of all
-// files. RSA signs RS256 and P-256 ES256, which a stock OPA verifies; Ed25519
-// signs EdDSA, which only our own bouncer verifies.
+// SigningKey signs bundles in OPA's format: a JWT (RFC 7519) over the digests of all files. RSA keys
+// sign with RS256 and P-256 keys with ES256, which a stock OPA verifies. Ed25519 keys sign with
+// EdDSA, which only our own bouncer verifies.
 type SigningKey struct {
 	ID  string
 	Key crypto.Signer
-	// Scope is put into the signature when it is not empty.
+	// Scope is added to the signature if it is not empty.
 	Scope string
 }
 
-// Verify is what a bundle's signature is held to. The key is given by its
-// user, never picked by the token.
+// Verify says how to verify a bundle's signature. The token never chooses the key.
 type Verify struct {
-	// KeyID is the name that a signature must give its key, if it names one;
-	// empty: the name does not count.
+	// KeyID is the key id that a signature must have if it has one; empty allows any.
 	KeyID string
 	Key   crypto.PublicKey
 	Scope string
 }
 
-// ReadVerify reads the public key, in PEM, that bundles must be signed with.
+// ReadVerify parses a public key in PEM, with which signatures of bundles are verified.
 func ReadVerify(text string) (*Verify, error) {
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
@@ -57,7 +55,7 @@ func ReadVerify(text string) (*Verify, error) {
 	return &Verify{Key: key}, nil
 }
 
-// errSignature is a bundle whose signature does not hold.
+// errSignature is the error of a bundle whose signature is not valid.
 var errSignature = errors.New("the bundle's signature is not valid")
 
 type signedFile struct {
@@ -86,7 +84,7 @@ func signingMethod(key crypto.PublicKey) (jwt.SigningMethod, error) {
 	return nil, fmt.Errorf("bundles are signed with RSA, P-256 or Ed25519 keys, not %T", key)
 }
 
-// sign is the content of .signatures.json for files.
+// sign returns the content of .signatures.json for files.
 func (k *SigningKey) sign(files map[string][]byte) ([]byte, error) {
 	if k.ID == "" || k.Key == nil {
 		return nil, errors.New("a signing key needs an id and a key")
@@ -112,8 +110,8 @@ func (k *SigningKey) sign(files map[string][]byte) ([]byte, error) {
 	return json.Marshal(map[string][]string{"signatures": {text}})
 }
 
-// fileDigest is OPA's digest of a file: of JSON the members in order, of all
-// else the bytes.
+// fileDigest returns OPA's digest of a file in hexadecimal. For JSON it covers the parsed document,
+// for any other file the bytes.
 func fileDigest(name string, data []byte) (string, error) {
 	h, err := opabundle.NewSignatureHasher(opabundle.SHA256)
 	if err != nil {
@@ -129,16 +127,16 @@ func fileDigest(name string, data []byte) (string, error) {
 	return hex.EncodeToString(sum), err
 }
 
-// check verifies files, of which signatures is the content of .signatures.json.
+// check verifies the files of a bundle; signatures is the content of .signatures.json.
 func (v *Verify) check(signatures []byte, files map[string][]byte) error {
 	if v.Key == nil {
-		return errors.New("verifying needs a key")
+		return errors.New("a key is needed to verify the bundle")
 	}
 	var doc struct {
 		Signatures []string `json:"signatures"`
 	}
 	if err := json.Unmarshal(signatures, &doc); err != nil || len(doc.Signatures) != 1 {
-		return fmt.Errorf("%w: there must be exactly one", errSignature)
+		return fmt.Errorf("%w: there must be exactly one signature", errSignature)
 	}
 	method, err := signingMethod(v.Key)
 	if err != nil {
@@ -147,7 +145,7 @@ func (v *Verify) check(signatures []byte, files map[string][]byte) error {
 	var claims signatureClaims
 	_, err = jwt.ParseWithClaims(doc.Signatures[0], &claims, func(t *jwt.Token) (any, error) {
 		if kid, ok := t.Header["kid"]; ok && v.KeyID != "" && kid != v.KeyID {
-			return nil, fmt.Errorf("it names the key %v", kid)
+			return nil, fmt.Errorf("the signature has the key id %v", kid)
 		}
 		return v.Key, nil
 	}, jwt.WithValidMethods([]string{method.Alg()}), jwt.WithoutClaimsValidation())
@@ -155,7 +153,7 @@ func (v *Verify) check(signatures []byte, files map[string][]byte) error {
 		return fmt.Errorf("%w: %w", errSignature, err)
 	}
 	if claims.Scope != v.Scope {
-		return fmt.Errorf("%w: another scope", errSignature)
+		return fmt.Errorf("%w: it has another scope", errSignature)
 	}
 	left := maps.Clone(files)
 	for _, f := range claims.Files {

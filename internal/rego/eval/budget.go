@@ -10,21 +10,21 @@ import (
 // Budget is what an evaluation may still use. An evaluation that exceeds it fails with ErrLimit.
 type Budget struct {
 	Env *Env
-	// Err is why the evaluation failed; nil while it has not.
+	// Err is the reason why the evaluation failed; nil if it has not failed.
 	Err error
 
-	fuel  int // steps until the next look at clock and Done
+	fuel  int // steps until CheckLimits is called next
 	steps int // steps left after fuel is used up
 	bytes int // bytes that may still be allocated
 }
 
-// ValueBytes is the size of an element of a collection, for Alloc.
+// ValueBytes is the size in bytes of an element of a collection, for Alloc.
 const ValueBytes = 24
 
-// fuelLoad is the number of steps between two looks at the clock, about 50 us.
+// fuelLoad is the number of steps between two calls of CheckLimits, which is about 50 us.
 const fuelLoad = 2048
 
-// New returns the whole budget of an evaluation.
+// New returns the full budget of an evaluation.
 func New(env *Env) Budget {
 	b := Budget{Env: env, steps: env.Steps, bytes: env.Bytes}
 	if b.steps == 0 {
@@ -60,7 +60,7 @@ func (b *Budget) refill() bool {
 	return b.CheckLimits()
 }
 
-// CheckLimits looks at the clock and asks whether the caller wants to stop; true means stop.
+// CheckLimits checks the deadline and whether the caller wants to stop; true means stop.
 func (b *Budget) CheckLimits() bool {
 	select {
 	case <-b.Env.Done:
@@ -87,7 +87,8 @@ func (b *Budget) Alloc(n int) bool {
 	return true
 }
 
-// CheckSize returns v, which the evaluation made. It fails if v is too big.
+// CheckSize returns v, a value that the evaluation made. If v is larger than MaxValue, it stops the
+// evaluation and returns undefined.
 func (b *Budget) CheckSize(v value.Value) value.Value {
 	if v.Size() > MaxValue {
 		b.Fail(ErrLimit)
@@ -131,7 +132,7 @@ func (b *Budget) SortWork(vs []value.Value) bool {
 	return !b.Work(n * log2(len(vs)))
 }
 
-// PairWork counts the work of making an object of pairs; false means stop.
+// PairWork counts the work of making an object from pairs; false means stop.
 func (b *Budget) PairWork(ps []value.Pair) bool {
 	n := len(ps) >> 2
 	for i := range ps {
@@ -171,6 +172,7 @@ func (b *Budget) CountMembership(x, coll value.Value) bool {
 	return false
 }
 
+// log2 returns the number of comparisons of a binary search in n elements.
 func log2(n int) int {
 	l := 1
 	for ; n > 2; n >>= 1 {

@@ -1,5 +1,5 @@
-// Package eval is one evaluation of Rego from outside: its environment, what it may use, and how it
-// fails. Built-ins and evaluators count what they do in its Budget.
+// Package eval has what one evaluation of Rego may use: its environment, its budget and its errors.
+// Built-ins and evaluators count their work in the Budget.
 package eval
 
 import (
@@ -26,18 +26,18 @@ type Env struct {
 	// Pause is called every few thousand steps and may block; the evaluation stops if it returns
 	// false. It may be nil.
 	Pause func() bool
-	// Steps limits the work. The default of 10 million takes some hundred milliseconds.
+	// Steps limits the work. The default of 10 million takes a few hundred milliseconds.
 	Steps int
-	// Bytes limits the total that an evaluation allocates, roughly. The default is 32 MiB.
+	// Bytes limits about how much an evaluation allocates in total. The default is 32 MiB.
 	Bytes int
 	// Strict makes an error in a built-in fail the evaluation. Otherwise the expression is
 	// undefined.
 	Strict bool
 	// SkipReason leaves Result.Reason undefined, for callers that do not read it.
 	SkipReason bool
-	// Settles reports whether the value of deny alone decides. Mask and allow are then left
-	// undefined. If it is nil, deny never decides alone.
-	Settles func(deny value.Value) bool
+	// DenyDecides reports whether a value of deny alone decides. Mask and allow are then not
+	// evaluated, and stay undefined. If it is nil, deny never decides alone.
+	DenyDecides func(deny value.Value) bool
 }
 
 const (
@@ -48,8 +48,8 @@ const (
 	MaxValue = 16 << 20
 )
 
-// ErrLimit means that an evaluation ran out of steps, memory or time, or met a number outside the
-// range of value.Number.
+// ErrLimit means that an evaluation ran out of steps, memory or time, was cancelled, or computed a
+// number outside the range of value.Number.
 var ErrLimit = errors.New("evaluation limit reached")
 
 // Error is an error in the control itself, such as two values for one complete rule. Code and
@@ -63,9 +63,10 @@ type Error struct {
 	Line int
 }
 
+// Error returns the code, line and message.
 func (e *Error) Error() string { return fmt.Sprintf("%s: line %d: %s", e.Code, e.Line, e.Message) }
 
-// PanicError is a panic of the evaluator, recovered.
+// PanicError is a recovered panic of the evaluator.
 type PanicError struct {
 	// Value is the recovered value, Stack the stack trace. Never show either to callers.
 	Value any

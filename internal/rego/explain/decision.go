@@ -10,13 +10,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// maxExplained is how many controls one decision's explanation speaks of.
+// maxExplained limits the controls that are explained for one decision.
 const maxExplained = 8
 
-// Decision explains a decision that a set made of a request, from its cache or
-// not. The first explanation is that of the control that decided. With NO_MATCH it is
-// that of the control that was nearest to granting access, and the others in scope
-// follow. There is none where no control was asked: an invalid path, no control in scope.
+// Decision explains a decision of a set on a request. It does not matter whether the decision came
+// from the cache. The result is the explanation of the control that decided. With NO_MATCH, it has
+// the explanations of the controls in scope, at most 8, with the one that was nearest to granting
+// access first. There are none if no control was evaluated: for an invalid path, and if no control
+// is in scope.
 func Decision(ctx context.Context, s *rego.Set, r *rego.Request, opt rego.Options, d rego.Decision) []reason.Explanation {
 	var list []reason.Explanation
 	eachExplained(s, r, opt, d, func(c *rego.Control, in value.Value, lim rego.Limits, out rego.Outcome) {
@@ -26,8 +27,8 @@ func Decision(ctx context.Context, s *rego.Set, r *rego.Request, opt rego.Option
 	return list
 }
 
-// TraceDecision is Decision with the steps of the controls that it explains, one
-// control after the other, MaxSteps in all.
+// TraceDecision returns the explanations of Decision, and the steps of the controls that they
+// explain, one control after the other, at most reason.MaxSteps in all.
 func TraceDecision(ctx context.Context, s *rego.Set, r *rego.Request, opt rego.Options, d rego.Decision) ([]reason.Step, []reason.Explanation) {
 	var list []reason.Explanation
 	var steps []reason.Step
@@ -49,8 +50,8 @@ func TraceDecision(ctx context.Context, s *rego.Set, r *rego.Request, opt rego.O
 	return steps, list
 }
 
-// eachExplained calls fn with the controls that a decision's explanation is about, and
-// with what they were asked.
+// eachExplained calls fn for each control that is explained for a decision, with its input, the
+// limits and the outcome.
 func eachExplained(s *rego.Set, r *rego.Request, opt rego.Options, d rego.Decision, fn func(*rego.Control, value.Value, rego.Limits, rego.Outcome)) {
 	controls, in := s.Scope(r, &d)
 	out := rego.Outcome{Effect: d.Effect, Reason: d.Reason, Mask: d.Mask, Err: d.Err}
@@ -66,7 +67,7 @@ func eachExplained(s *rego.Set, r *rego.Request, opt rego.Options, d rego.Decisi
 	}
 }
 
-// distance is how far the control was from granting access.
+// distance returns how far a control was from granting access: the number of missing conditions.
 func distance(e *reason.Explanation) int {
 	if e.Nearest == nil {
 		return 1 << 20

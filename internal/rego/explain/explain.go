@@ -1,9 +1,8 @@
-// Package explain says why controls came to an outcome: the rule that decided, its
-// conditions with the values that they saw, the nearest rule that would have allowed,
-// and the trace of all conditions.
+// Package explain explains the outcomes of controls: the rule that decided, its conditions with the
+// values that they read, the nearest rule that would have granted access, and the trace of all
+// conditions.
 //
-// It runs a second program of each control (why.Module), which the engine never waits
-// for.
+// It runs a second program of each control (why.Module). A decision never waits for that program.
 package explain
 
 import (
@@ -17,37 +16,37 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/why"
 )
 
-// The bounds of one explanation: some milliseconds, whatever the control.
+// The bounds of one explanation: a few milliseconds, whatever the control.
 const (
 	whySteps = 300_000
 	whyBytes = 16 << 20
 	maxAlso  = 8
 )
 
-// Control evaluates a control and says why it came out so. It costs some
-// microseconds more than Control.Eval; the control's first explanation compiles it a
-// second time (milliseconds).
+// Control evaluates a control and explains its outcome. It takes a few microseconds more than
+// rego.Control.Eval. The first explanation of a control compiles it a second time, which takes
+// milliseconds.
 func Control(ctx context.Context, c *rego.Control, in value.Value, data rego.DataSource, lim rego.Limits) (rego.Outcome, reason.Explanation) {
 	out := c.Eval(ctx, in, data, lim)
 	return out, Outcome(ctx, c, in, data, lim, out)
 }
 
-// Outcome says why out is the outcome of a control on an input.
+// Outcome explains why out is the outcome of a control on an input.
 func Outcome(ctx context.Context, c *rego.Control, in value.Value, data rego.DataSource, lim rego.Limits, out rego.Outcome) reason.Explanation {
 	m := c.Meta()
 	e := reason.Explanation{
 		PolicyID: m.ID, PolicyName: m.Name, PolicyVersion: m.Version,
 		Effect: out.Effect.String(), Conditions: []reason.Condition{},
 	}
-	askRules(ctx, &e, c, in, data, lim, out)
+	explainRules(ctx, &e, c, in, data, lim, out)
 	e.Public = (&rego.Decision{Effect: out.Effect, Reason: out.Reason, Err: out.Err, PolicyName: m.Name}).Public()
 	e.Text = e.Words(headline(&e, out))
 	return e
 }
 
-// askRules is the part of an explanation that asks the rules. A fault in it must
-// not become one of the decision.
-func askRules(ctx context.Context, e *reason.Explanation, c *rego.Control, in value.Value, data rego.DataSource, lim rego.Limits, out rego.Outcome) {
+// explainRules fills in the part of an explanation that the rules give. A panic in it makes the
+// explanation partial, because it must not affect the decision.
+func explainRules(ctx context.Context, e *reason.Explanation, c *rego.Control, in value.Value, data rego.DataSource, lim rego.Limits, out rego.Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
 			e.Partial = true
@@ -71,7 +70,7 @@ func askRules(ctx context.Context, e *reason.Explanation, c *rego.Control, in va
 	}
 }
 
-// inquire puts questions to the rules of a control, within the bounds of one
+// inquire calls fn with an inquiry into the rules of a control, within the bounds of one
 // explanation and those of lim.
 func inquire(ctx context.Context, w *why.Module, in value.Value, data rego.DataSource, lim rego.Limits, fn func(q *why.Inquiry)) error {
 	env, release := lim.Env(ctx)
@@ -89,7 +88,7 @@ func isTrue(v value.Value) bool  { return v.True() }
 func isFalse(v value.Value) bool { return v.False() }
 func always(value.Value) bool    { return true }
 
-// fill asks why the effect is what it is.
+// fill fills in the rules that led to the effect, and the nearest rule that would grant access.
 func fill(e *reason.Explanation, q *why.Inquiry, effect rego.Effect) {
 	switch effect {
 	case rego.Allow:
@@ -112,7 +111,7 @@ func fill(e *reason.Explanation, q *why.Inquiry, effect rego.Effect) {
 	}
 }
 
-// denyBranches are the rules named deny that hold and deny.
+// denyBranches returns the rules named deny that hold and deny.
 func denyBranches(q *why.Inquiry) []why.Branch {
 	v := q.Value("deny")
 	if !rego.Denies(v) {
@@ -124,7 +123,7 @@ func denyBranches(q *why.Inquiry) []why.Branch {
 	return q.Holding("deny", rego.Denies)
 }
 
-// decided takes the first branch as the rule that decided.
+// decided fills in the first branch as the rule that decided, and the others as Also.
 func decided(e *reason.Explanation, branches []why.Branch) {
 	for i, b := range branches {
 		if i == 0 {
@@ -139,7 +138,8 @@ func decided(e *reason.Explanation, branches []why.Branch) {
 	}
 }
 
-// nearestWay is the nearest rule that would grant access, but for deny.
+// nearestWay returns the nearest rule that would grant access, apart from deny; nil if there is
+// none.
 func nearestWay(q *why.Inquiry) *reason.Alternative {
 	best, ok := nearestGrant(q)
 	if !ok {
@@ -148,8 +148,8 @@ func nearestWay(q *why.Inquiry) *reason.Alternative {
 	return &reason.Alternative{Rule: best.Rule, Line: best.Line, Missing: conditions(best.Missing), Held: conditions(best.Held)}
 }
 
-// nearestGrant is the rule that grants access, but for deny, or would with the
-// fewest differences: allow, or mask where allow is not false.
+// nearestGrant returns the rule that grants access, apart from deny, or that would grant it with
+// the fewest changes: a rule allow, or a rule mask if allow is not false.
 func nearestGrant(q *why.Inquiry) (why.Branch, bool) {
 	refused := q.Value("allow").False()
 	if !refused {
@@ -189,10 +189,10 @@ func conditions(facts []why.Fact) []reason.Condition {
 	return out
 }
 
-// maxBrief is the size from which on a value is not repeated in an explanation.
+// maxBrief is the greatest size of a value (value.Value.Size) that an explanation contains.
 const maxBrief = 2 << 10
 
-// brief is a value, or what kind of value it is where it is long.
+// brief returns a value, or a note about its kind if it is too large.
 func brief(v value.Value) value.Value {
 	if v.Size() <= maxBrief {
 		return v

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 )
 
-// headline is the first line of the text for administrators.
+// headline returns the first line of the text for administrators.
 func headline(e *reason.Explanation, out rego.Outcome) string {
 	name := fmt.Sprintf("Control %q", e.PolicyName)
 	if e.PolicyVersion > 0 {

@@ -10,15 +10,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/why"
 )
 
-// Trace evaluates a control and lists each condition that was reached, with
-// its line and the values that it saw. A body is listed up to its first
-// condition that does not hold; of a loop, the round that came furthest.
+// Trace evaluates a control and returns a step for each condition that was reached, with its line
+// and the values that it read. A body is listed up to its first condition that does not hold. Of a
+// loop, only the iteration with the fewest failed conditions is listed.
 func Trace(ctx context.Context, c *rego.Control, in value.Value, data rego.DataSource, lim rego.Limits) (rego.Outcome, []reason.Step, reason.Explanation) {
 	out, e := Control(ctx, c, in, data, lim)
 	return out, stepsOf(ctx, c, in, data, lim, out, &e), e
 }
 
-// stepsOf are the steps of a control that was evaluated and explained.
+// stepsOf returns the steps of a control that was evaluated and explained.
 func stepsOf(ctx context.Context, c *rego.Control, in value.Value, data rego.DataSource, lim rego.Limits, out rego.Outcome, e *reason.Explanation) []reason.Step {
 	t := tracer{}
 	t.add(reason.StepMatched, fmt.Sprintf("Control %q is evaluated", c.Meta().Name), true, value.Object(
@@ -27,7 +27,7 @@ func stepsOf(ctx context.Context, c *rego.Control, in value.Value, data rego.Dat
 		value.Member{Key: "policy_version", Value: value.Int(c.Meta().Version)},
 	))
 	if w := c.Why(); w != nil {
-		_ = inquire(ctx, w, in, data, lim, func(q *why.Inquiry) { t.rules(q) }) // a limit cuts the trace: no reason to fail
+		_ = inquire(ctx, w, in, data, lim, func(q *why.Inquiry) { t.rules(q) }) // an error only makes the trace shorter
 	}
 	t.final(out, e)
 	return t.steps
@@ -49,7 +49,7 @@ func (t *tracer) add(kind, text string, result bool, details value.Value) {
 	t.steps = append(t.steps, reason.Step{Number: len(t.steps) + 1, Type: kind, Description: text, Result: result, Details: details})
 }
 
-// rules lists the rules in the order in which they count.
+// rules adds the conditions of the rules, by precedence. A deny that holds ends the trace.
 func (t *tracer) rules(q *why.Inquiry) {
 	for _, name := range []string{"deny", "mask", "allow"} {
 		for _, b := range q.Readings(name) {
@@ -68,7 +68,7 @@ func (t *tracer) conditions(list []reason.Condition) {
 	}
 }
 
-// final ends the trace.
+// final adds the last steps of the trace: the marker if it was cut, and the decision.
 func (t *tracer) final(out rego.Outcome, e *reason.Explanation) {
 	if t.cut {
 		t.add(reason.StepTruncated, cutDescription, true, value.Object())

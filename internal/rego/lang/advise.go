@@ -9,12 +9,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// advise warns of what compiles and can never work: parts of the input that no
+// advise warns of code that compiles but never works: references to parts of the input that no
 // request has, and rules whose value the service does not understand.
 func advise(mod *ast.Module) []Issue {
 	out := adviseInput(mod)
 	if (Library{Source: mod.Package.String()}).Package() != "" {
-		return out // nobody asks a library for its decision
+		return out // a library decides nothing
 	}
 	for _, r := range mod.Rules {
 		for ; r != nil; r = r.Else {
@@ -30,13 +30,12 @@ func warnAt(loc *ast.Location, rule, format string, args ...any) Issue {
 	return is
 }
 
-// adviseInput warns of references to members of the input that are not known.
-// The request has no other parts than the known ones. Within a part an
-// application may send what it likes, so only a name that is nearly a
-// documented one is worth a word.
+// adviseInput warns of references to unknown members of the input. A request has only the known
+// parts. Within a part an application may send any member, so the linter warns only of names that
+// are similar to a documented one.
 func adviseInput(mod *ast.Module) []Issue {
 	var out []Issue
-	said := map[string]bool{}
+	reported := map[string]bool{}
 	EachRef(mod, func(ref ast.Ref) {
 		if len(ref) < 2 || !ref[0].Equal(ast.InputRootDocument) {
 			return
@@ -59,18 +58,18 @@ func adviseInput(mod *ast.Module) []Issue {
 				return
 			}
 			path += "." + string(member)
-			if !said[path] {
+			if !reported[path] {
 				out = append(out, warnAt(ref[0].Location, "gatehouse/unknown-input", "%s is not documented: input.%s.%s is. It is undefined unless the caller sends it", path, string(part), near))
 			}
-		} else if !said[path] {
+		} else if !reported[path] {
 			out = append(out, warnAt(ref[0].Location, "gatehouse/unknown-input", "%s is always undefined: a request has no such part%s", path, fault.DidYouMean(string(part), known)))
 		}
-		said[path] = true
+		reported[path] = true
 	})
 	return out
 }
 
-// documentedBelow are the members that are documented directly below a path.
+// documentedBelow returns the members that are documented directly below a path.
 func documentedBelow(path string) []string {
 	var out []string
 	for _, m := range DocumentedInput {
@@ -81,7 +80,7 @@ func documentedBelow(path string) []string {
 	return out
 }
 
-// adviseRule warns of a constant that the service does not take for a rule.
+// adviseRule warns of a rule whose value is certainly of a wrong type.
 func adviseRule(r *ast.Rule) []Issue {
 	if len(r.Head.Args) > 0 || len(r.Head.Reference) == 0 {
 		return nil
@@ -110,7 +109,7 @@ func adviseRule(r *ast.Rule) []Issue {
 	return nil
 }
 
-// strategies are those of a mask, for messages.
+// strategies lists the mask strategies, for messages.
 const strategies = "redact, hash, last4 or remove"
 
 func adviseMask(r *ast.Rule, set bool) []Issue {
@@ -142,14 +141,14 @@ func adviseStrategy(v *ast.Term, loc *ast.Location) []Issue {
 	}
 	if !wrongKind(v, "string") {
 		if _, constant := v.Value.(ast.String); !constant {
-			return nil // known only when it runs
+			return nil // the value is known only at evaluation
 		}
 	}
 	return []Issue{warnAt(loc, "gatehouse/mask-strategy", "%s is not a mask strategy: use %s. The control fails, and a control that fails denies", v, strategies)}
 }
 
-// wrongKind reports whether a term is certainly of none of the kinds. What a
-// reference or a call gives is known only when it runs.
+// wrongKind reports whether a term is certainly of none of the kinds. The kind of a reference or a
+// call is known only at evaluation.
 func wrongKind(t *ast.Term, kinds ...string) bool {
 	if t == nil {
 		return false

@@ -10,37 +10,36 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// OPA's parser stops at the first statement that it cannot read, and its
-// compiler at the first stage that finds something. An author wants all errors
-// at once. So what is wrong is taken out of the way and the rest is read again.
+// OPA's parser stops at the first statement that it cannot read, and its compiler stops after the
+// first stage that finds errors. An author wants all errors at once. So the check removes the code
+// with errors, and then parses or compiles the rest again.
 const (
-	maxRecoverySource = 64 << 10 // of larger sources only the first errors are given
+	maxRecoverySource = 64 << 10 // larger sources get only the first errors
 	maxRecoveryRules  = 300
 	maxRecoveryRounds = 20 // of the parser
 	maxCompileRounds  = 5  // of the compiler
 )
 
-// parseOn reads on behind what the parser refused: it blanks the statement of
-// each error. It gives the errors of the other statements, those of the parser
-// and of all later checks. An error that only comes of a blanked statement is
-// left out.
-func parseOn(source string, issues []Issue, library bool, libs []Library) []Issue {
+// continueParsing adds the errors of the statements that the parser did not reach. It blanks the
+// statement of each error, and parses and checks the rest. It drops errors that exist only because
+// a statement was blanked.
+func continueParsing(source string, issues []Issue, library bool, libs []Library) []Issue {
 	if len(source) > maxRecoverySource || len(issues) == 0 || issues[0].Rule == "source_limit" {
 		return issues
 	}
-	gone := map[string]bool{}
-	rest, open := blankUnclosed(source, gone)
+	removed := map[string]bool{} // names
+	rest, open := blankUnclosed(source, removed)
 	found := issues
 	if len(open) > 0 {
-		issues, found = open, nil // what the parser met behind an open bracket is no error of its own
+		issues, found = open, nil // errors after an unclosed bracket only follow from it
 	}
 	for range maxRecoveryRounds {
 		before := rest
 		if !strings.Contains(rest, "package") {
-			return issues // nothing can be read without one
+			return issues // a source without a package does not parse
 		}
 		for _, is := range found {
-			rest = blankStatement(rest, is.Line, gone)
+			rest = blankStatement(rest, is.Line, removed)
 		}
 		if rest == before && len(found) > 0 {
 			return issues
@@ -48,7 +47,7 @@ func parseOn(source string, issues []Issue, library bool, libs []Library) []Issu
 		var mod *ast.Module
 		if mod, found = parse(sourceName, rest); found == nil {
 			_, later := checkModule(mod, library, libs)
-			return append(issues, slices.DeleteFunc(later, func(is Issue) bool { return mentions(is.Message, gone) })...)
+			return append(issues, slices.DeleteFunc(later, func(is Issue) bool { return mentions(is.Message, removed) })...)
 		}
 		if found[0].Rule == "source_limit" {
 			return issues
@@ -58,18 +57,18 @@ func parseOn(source string, issues []Issue, library bool, libs []Library) []Issu
 	return issues
 }
 
-// ruleHead is how a statement begins.
+// ruleHead matches the beginning of a statement.
 var ruleHead = regexp.MustCompile(`^(?:default\s|import\s|[A-Za-z_][A-Za-z0-9_.]*\s*(?:\(|\[|:=|=|\{|if\b|contains\b))`)
 
-// blankUnclosed blanks the statements in which a bracket is open when the next
-// statement begins, and gives an issue for each.
-func blankUnclosed(source string, gone map[string]bool) (rest string, issues []Issue) {
+// blankUnclosed blanks the statements in which a bracket is still open when the next statement
+// begins, and returns an issue for each.
+func blankUnclosed(source string, removed map[string]bool) (rest string, issues []Issue) {
 	for range maxRecoveryRounds {
 		line, column := unclosed(source)
 		if line == 0 {
 			break
 		}
-		rest := blankStatement(source, line, gone)
+		rest := blankStatement(source, line, removed)
 		if rest == source {
 			break
 		}
@@ -79,8 +78,8 @@ func blankUnclosed(source string, gone map[string]bool) (rest string, issues []I
 	return source, issues
 }
 
-// unclosed is the place of the first bracket that is open where a statement
-// begins in the first column; 0 for none. The column counts characters.
+// unclosed returns the place of the first bracket that is still open when a statement begins in
+// the first column, or 0. The column counts characters.
 func unclosed(src string) (line, column int) {
 	type place struct{ line, column int }
 	var stack []place
@@ -100,9 +99,9 @@ func unclosed(src string) (line, column int) {
 	return 0, 0
 }
 
-// blankStatement replaces the statement around a line by spaces, and notes the
-// name that it may define. Statements begin in the first column.
-func blankStatement(source string, line int, gone map[string]bool) string {
+// blankStatement replaces the statement around a line by spaces, and adds the name that it may
+// define to removed. Statements begin in the first column.
+func blankStatement(source string, line int, removed map[string]bool) string {
 	lines := strings.SplitAfter(source, "\n")
 	if line < 1 || line > len(lines) {
 		return source
@@ -120,15 +119,15 @@ func blankStatement(source string, line int, gone map[string]bool) string {
 	}
 	if strings.HasPrefix(lines[from], "package") {
 		if from == line-1 {
-			return source // without its package nothing can be read
+			return source // a source without a package does not parse
 		}
 		from++
 	}
 	head := strings.TrimPrefix(lines[min(from, len(lines)-1)], "default ")
-	gone[head[:len(head)-len(strings.TrimLeft(head, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"))]] = true
-	if strings.HasPrefix(head, "import ") { // what it names is gone too
+	removed[head[:len(head)-len(strings.TrimLeft(head, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"))]] = true
+	if strings.HasPrefix(head, "import ") { // the imported name is removed too
 		fields := strings.FieldsFunc(head, func(r rune) bool { return r == '.' || r == ' ' || r == '\n' })
-		gone[fields[len(fields)-1]] = true
+		removed[fields[len(fields)-1]] = true
 	}
 	for i := from; i < to; i++ {
 		lines[i] = strings.Map(func(r rune) rune {
@@ -149,9 +148,9 @@ func mentions(message string, names map[string]bool) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return names[w] })
 }
 
-// compileOn gives the errors of all stages of the compiler: it replaces the
-// rules that a stage refused by ones that hold anything, and compiles again.
-func (k *linker) compileOn(mod *ast.Module, compiler *ast.Compiler) []Issue {
+// continueCompiling returns the errors of all stages of the compiler. It replaces each rule with
+// an error by a stub, and compiles again.
+func (k *linker) continueCompiling(mod *ast.Module, compiler *ast.Compiler) []Issue {
 	issues := compilerIssues(compiler.Errors)
 	if n := len(mod.Rules); n == 0 || n > maxRecoveryRules {
 		return issues
@@ -182,7 +181,7 @@ func newCompiler() *ast.Compiler {
 	return ast.NewCompiler().WithCapabilities(Capabilities()).WithDefaultRegoVersion(ast.RegoV1)
 }
 
-// ruleAt is the index of the control's rule that an issue is about, or -1.
+// ruleAt returns the index of the control's rule that an issue is about, or -1.
 func ruleAt(mod *ast.Module, is Issue) int {
 	if is.file != "" && is.file != sourceName || is.Line < 1 {
 		return -1
@@ -196,7 +195,7 @@ func ruleAt(mod *ast.Module, is Issue) int {
 	return at
 }
 
-// stub is a rule of the same name, kind and arity that holds anything.
+// stub returns a rule of the same name, kind and arity whose value may be of any type.
 func stub(r *ast.Rule) *ast.Rule {
 	s := r.Copy()
 	s.Else = nil

@@ -1,7 +1,8 @@
 package lang
 
-// Annotated reports whether the package of a source has a custom annotation that is true. The
-// source is one that compiled, so OPA's parser does not panic on it.
+// Annotated reports whether the package of a source has a custom annotation of this name that is
+// true. The source must be one that compiled: Annotated does not recover from panics of OPA's
+// parser.
 func Annotated(source, name string) (yes bool) {
 	mod, issues := parse(sourceName, source)
 	if issues != nil {

@@ -16,25 +16,25 @@ type Attribute struct {
 	// Key is the path without "input.".
 	Key   string `json:"key" doc:"Path below input"`
 	Label string `json:"label" doc:"The key in words"`
-	// Type is string, number, boolean, array or object, by how the control uses
-	// the value; string where nothing tells.
+	// Type is string, number, boolean, array or object, guessed from how the control uses the
+	// value; string if the use does not show it.
 	Type         string `json:"type" enum:"string,number,boolean,array,object"`
 	DefaultValue any    `json:"default_value" doc:"The value that the control uses when this one is absent; null when it names none"`
 	Description  string `json:"description" doc:"Where the control reads it"`
-	// Values are literals that the control compares it with (of an array: its
-	// elements), in the order of the text.
+	// Values are the literals that the control compares the value (or the elements of an array)
+	// with, in source order.
 	Values []any `json:"values" doc:"Values that the control compares it with"`
 }
 
-// maxValues is how many values are suggested for one attribute.
+// maxValues limits the values of one attribute.
 const maxValues = 50
 
-// Attributes are the parts of input that source refers to, by key. Source that
-// does not parse has none, and the issues say why; source that parses and does
-// not compile still has its attributes.
+// Attributes returns the parts of input that source refers to, sorted by key. If source does not
+// parse, it returns the issues instead. Source that parses but does not compile still has its
+// attributes.
 func Attributes(source string) (list []Attribute, issues []Issue) {
 	defer func() {
-		// OPA's parser on hostile text.
+		// OPA's parser may panic on hostile text.
 		if p := recover(); p != nil {
 			list, issues = nil, []Issue{CrashIssue("the source cannot be read", p, "rego_parse_error")}
 		}
@@ -49,31 +49,31 @@ func Attributes(source string) (list []Attribute, issues []Issue) {
 	return f.attributes(), nil
 }
 
-// The weights of what is known about a type: the greatest sum wins.
+// The weights of the votes for the type of an attribute. The type with the greatest sum wins.
 const (
-	hint      = 1 // the use suits it
-	signature = 2 // an operator or built-in wants it
-	literal   = 6 // it is compared with such a literal
-	structure = 60
+	hint      = 1  // the use suits the type
+	signature = 2  // the signature of an operator or built-in requires the type
+	literal   = 6  // the value is compared with a literal of the type
+	structure = 60 // a member or element is read, so it is an object or array
 )
 
 // finding is what is known about one path below input.
 type finding struct {
 	path     []string
-	direct   bool // referred to itself, not only what is below it
+	direct   bool // the source refers to the path itself, not only to members below it
 	line     int
 	votes    map[string]int
 	values   []value.Value
 	fallback value.Value
 }
 
-// finder walks a parsed module: the compiler's rewriting would hide which
-// literal is compared with what.
+// finder walks a module as it was parsed. In a compiled module it would no longer be clear which
+// values a literal is compared with.
 type finder struct {
 	found   map[string]*finding
 	imports map[ast.Var]ast.Ref
-	params  map[string][]ast.Ref // by function: what its parameters stand for
-	locals  map[ast.Var]ast.Ref  // of the rule at hand
+	params  map[string][]ast.Ref // by function: the references that its parameters stand for
+	locals  map[ast.Var]ast.Ref  // the variables of the current rule
 	lines   []string
 }
 
@@ -84,7 +84,7 @@ func (f *finder) module(mod *ast.Module) {
 			f.imports[imp.Name()] = ref
 		}
 	}
-	// Twice: what is passed to a function is known only once its calls were seen.
+	// Two passes: the arguments of a function are known only after its calls were visited.
 	for pass := range 2 {
 		if pass == 1 {
 			f.found = map[string]*finding{}
@@ -110,7 +110,7 @@ func (f *finder) rule(r *ast.Rule) {
 	f.walk(r.Head)
 }
 
-// body looks at each expression, then at what is nested in it.
+// body visits each expression, and then what is nested in it.
 func (f *finder) body(body ast.Body) {
 	for _, e := range body {
 		f.expr(e)
@@ -151,8 +151,7 @@ func (f *finder) expr(e *ast.Expr) {
 	}
 }
 
-// walk visits what is nested in a term or a head: calls, comprehensions and
-// references.
+// walk visits the calls, comprehensions and references in a term or a head.
 func (f *finder) walk(x any) {
 	ast.NewGenericVisitor(func(x any) bool {
 		switch x := x.(type) {
@@ -173,7 +172,7 @@ func (f *finder) walk(x any) {
 			if !ok {
 				if v, isVar := x.Value.(ast.Var); isVar {
 					if p := f.path(ast.NewTerm(ast.Ref{ast.NewTerm(v)})); p != nil {
-						f.note(p, x.Location)
+						f.record(p, x.Location)
 					}
 				}
 				return false
@@ -185,7 +184,7 @@ func (f *finder) walk(x any) {
 	}).Walk(x)
 }
 
-// reference notes a reference, and those within its brackets.
+// reference records a reference, and those within its brackets.
 func (f *finder) reference(ref ast.Ref, loc *ast.Location) {
 	for _, p := range ref[1:] {
 		if at := f.path(p); at != nil {
@@ -201,20 +200,20 @@ func (f *finder) reference(ref ast.Ref, loc *ast.Location) {
 	if len(path) == 0 {
 		return
 	}
-	f.note(path, loc)
+	f.record(path, loc)
 	if len(rest) > 0 {
 		f.countType(path, "array", structure)
 	}
 }
 
-// resolve is a reference with imports and local names put for what they stand
-// for; nil if it does not lead to input.
+// resolve replaces an import or a local variable at the head of a reference by the reference that
+// it stands for. It returns nil if the reference does not lead to input.
 func (f *finder) resolve(ref ast.Ref) ast.Ref {
 	if len(ref) == 0 {
 		return nil
 	}
 	if ref[0].Equal(ast.InputRootDocument) {
-		return slices.Clone(ref) // it may be appended to
+		return slices.Clone(ref) // callers may append to it
 	}
 	v, ok := ref[0].Value.(ast.Var)
 	if !ok {
@@ -230,7 +229,7 @@ func (f *finder) resolve(ref ast.Ref) ast.Ref {
 	return append(slices.Clone(from), ref[1:]...)
 }
 
-// inputParts are the leading parts below input that are written out, and the rest.
+// inputParts returns the leading constant parts of a reference below input, and the rest.
 func inputParts(ref ast.Ref) (path []string, rest ast.Ref) {
 	for i, p := range ref[1:] {
 		s, ok := p.Value.(ast.String)
@@ -242,7 +241,7 @@ func inputParts(ref ast.Ref) (path []string, rest ast.Ref) {
 	return path, nil
 }
 
-// path is the path below input that a term is, as a whole; nil for all else.
+// path returns the path below input that a term refers to; nil for any other term.
 func (f *finder) path(t *ast.Term) []string {
 	var ref ast.Ref
 	switch v := t.Value.(type) {
@@ -251,7 +250,7 @@ func (f *finder) path(t *ast.Term) []string {
 	case ast.Var:
 		ref = ast.Ref{t}
 	case ast.Call:
-		return f.lookedUp(v)
+		return f.objectGet(v)
 	default:
 		return nil
 	}
@@ -266,7 +265,7 @@ func (f *finder) path(t *ast.Term) []string {
 	return path
 }
 
-// keyOf writes a path as a key.
+// keyOf returns a path as the key of an attribute.
 func keyOf(path []string) string {
 	var b strings.Builder
 	for i, p := range path {
@@ -287,8 +286,9 @@ func plainKey(s string) bool {
 	return s != "" && !strings.ContainsAny(s, ".[]\"\n") && len(s) < 200
 }
 
-// note says that a path is referred to.
-func (f *finder) note(path []string, loc *ast.Location) *finding {
+// record records that the source refers to a path. loc is nil if a caller only adds to what is
+// known about the path.
+func (f *finder) record(path []string, loc *ast.Location) *finding {
 	if len(path) == 0 {
 		return nil
 	}
@@ -308,21 +308,21 @@ func (f *finder) note(path []string, loc *ast.Location) *finding {
 }
 
 func (f *finder) countType(path []string, kind string, weight int) {
-	if x := f.note(path, nil); x != nil {
+	if x := f.record(path, nil); x != nil {
 		x.votes[kind] += weight
 	}
 }
 
-// suggest adds a literal that the path is compared with.
+// suggest adds a literal that the value at a path is compared with.
 func (f *finder) suggest(path []string, v value.Value) {
-	x := f.note(path, nil)
+	x := f.record(path, nil)
 	if x == nil || len(x.values) >= maxValues || slices.ContainsFunc(x.values, func(o value.Value) bool { return value.Equal(o, v) }) {
 		return
 	}
 	x.values = append(x.values, v)
 }
 
-// attributes are the findings as they are told.
+// attributes returns the findings as attributes, sorted by key.
 func (f *finder) attributes() []Attribute {
 	for _, x := range f.found {
 		if len(x.path) > 1 {
@@ -351,7 +351,7 @@ func (f *finder) attributes() []Attribute {
 	return out
 }
 
-// kind is the type with the most votes.
+// kind returns the type with the most votes.
 func (x *finding) kind() string {
 	best, most := "string", 0
 	for _, k := range []string{"string", "number", "boolean", "array", "object"} {
@@ -362,7 +362,7 @@ func (x *finding) kind() string {
 	return best
 }
 
-// label is a path in words: user.job_title is "User job title".
+// label returns a path in words: "User job title" for user.job_title.
 func label(path []string) string {
 	words := strings.Fields(strings.NewReplacer("_", " ", "-", " ", ".", " ").Replace(strings.Join(path, " ")))
 	text := strings.Join(words, " ")

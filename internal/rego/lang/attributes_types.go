@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// call looks at an operator or function and its operands.
+// call records what a call of an operator or function shows about its operands.
 func (f *finder) call(t []*ast.Term) {
 	if len(t) == 0 {
 		return
@@ -24,7 +24,7 @@ func (f *finder) call(t []*ast.Term) {
 		f.members(t)
 		return
 	case "object.get":
-		f.lookedUp(t)
+		f.objectGet(t)
 		return
 	}
 	if b := ast.BuiltinMap[name]; b != nil && b.Decl != nil {
@@ -37,10 +37,10 @@ func (f *finder) call(t []*ast.Term) {
 		}
 		return
 	}
-	f.passed(name, args)
+	f.recordArguments(name, args)
 }
 
-// compare looks at one side of a comparison, given the other.
+// compare records what a comparison with b shows about a.
 func (f *finder) compare(op string, a, b *ast.Term) {
 	if op == "assign" || op == "eq" {
 		if v, ok := a.Value.(ast.Var); ok {
@@ -64,12 +64,12 @@ func (f *finder) compare(op string, a, b *ast.Term) {
 	if op == "lt" || op == "lte" || op == "gt" || op == "gte" {
 		f.countType(p, "number", hint)
 	}
-	f.sized(p, b)
+	f.countResultType(p, b)
 }
 
-// sized takes a type from what a comparison's other side gives: a built-in's
-// result, such as that of lower(x).
-func (f *finder) sized(p []string, b *ast.Term) {
+// countResultType counts the type of a path that is compared with the result of a built-in, such
+// as lower(x).
+func (f *finder) countResultType(p []string, b *ast.Term) {
 	c, ok := b.Value.(ast.Call)
 	if !ok {
 		return
@@ -79,7 +79,7 @@ func (f *finder) sized(p []string, b *ast.Term) {
 	}
 }
 
-// members looks at `x in xs` and `some k, x in xs`.
+// members records what `x in xs` and `some k, x in xs` show about their operands.
 func (f *finder) members(c []*ast.Term) {
 	args := c[1:]
 	if len(args) < 2 || len(args) > 3 {
@@ -106,7 +106,7 @@ func (f *finder) members(c []*ast.Term) {
 	f.element(elem, coll)
 }
 
-// element lets a variable stand for the elements of a collection of input.
+// element records that a variable stands for the elements of a collection of input.
 func (f *finder) element(elem, coll *ast.Term) {
 	v, ok := elem.Value.(ast.Var)
 	if !ok {
@@ -123,9 +123,9 @@ func (f *finder) element(elem, coll *ast.Term) {
 	}
 }
 
-// lookedUp looks at object.get(input.user, "role", "none"): the path, which has
-// a value for when it is absent.
-func (f *finder) lookedUp(c []*ast.Term) []string {
+// objectGet returns the path that a call such as object.get(input.user, "role", "none") reads,
+// and records its default value. It returns nil for any other call.
+func (f *finder) objectGet(c []*ast.Term) []string {
 	if len(c) != 4 || BuiltinName(c[0]) != "object.get" {
 		return nil
 	}
@@ -148,7 +148,7 @@ func (f *finder) lookedUp(c []*ast.Term) []string {
 	default:
 		return nil
 	}
-	x := f.note(path, c[1].Location)
+	x := f.record(path, c[1].Location)
 	if x == nil {
 		return nil
 	}
@@ -159,8 +159,8 @@ func (f *finder) lookedUp(c []*ast.Term) []string {
 	return path
 }
 
-// passed remembers what a function of the module is called with.
-func (f *finder) passed(name string, args []*ast.Term) {
+// recordArguments records the references that a function of the module is called with.
+func (f *finder) recordArguments(name string, args []*ast.Term) {
 	if len(name) == 0 || len(args) == 0 || f.params[name] != nil && len(f.params[name]) != len(args) {
 		return
 	}
@@ -182,7 +182,7 @@ func (f *finder) passed(name string, args []*ast.Term) {
 	}
 }
 
-// constantOf is the literal that a term is.
+// constantOf returns the value of a term, if the term is a constant.
 func constantOf(t *ast.Term) (value.Value, bool) {
 	if !ast.IsConstant(t.Value) {
 		return value.Value{}, false
@@ -202,7 +202,7 @@ func each(v value.Value, fn func(value.Value)) {
 	}
 }
 
-// jsonType is the type of a value as attributes name it.
+// jsonType returns the Attribute.Type of a value.
 func jsonType(v value.Value) string {
 	switch v.Kind() {
 	case value.BoolKind:
@@ -217,7 +217,7 @@ func jsonType(v value.Value) string {
 	return "string"
 }
 
-// typeName is the type that a built-in's signature asks for.
+// typeName returns the Attribute.Type for a type in a built-in's signature.
 func typeName(t types.Type) string {
 	switch t := t.(type) {
 	case types.Number:
@@ -229,7 +229,7 @@ func typeName(t types.Type) string {
 	case *types.Object:
 		return "object"
 	case types.Any:
-		for _, of := range t { // count takes a string, too; nobody counts one
+		for _, of := range t { // count accepts strings too, but controls hardly use that
 			if n := typeName(of); n == "array" || n == "number" {
 				return n
 			}
@@ -240,7 +240,7 @@ func typeName(t types.Type) string {
 	return "string"
 }
 
-// weightOf is how much a signature says: nothing where it takes anything.
+// weightOf returns how much a type in a signature counts: nothing if it is any type.
 func weightOf(t types.Type) int {
 	switch t := t.(type) {
 	case types.Any:

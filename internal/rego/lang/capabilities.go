@@ -8,9 +8,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// offered is the allow-list of built-ins. A built-in that OPA adds later is not offered
-// until somebody has read what it does. Operators stand here by their function
-// names.
+// offered is the allow-list of built-ins. A built-in that OPA adds later is not offered until
+// somebody has reviewed it. Operators are listed under their function names.
 const offered = `
 eq equal neq lt lte gt gte assign internal.member_2 internal.member_3 internal.print internal.template_string
 plus minus mul div rem round ceil floor abs numbers.range numbers.range_step
@@ -39,7 +38,7 @@ semver.compare semver.is_valid units.parse units.parse_bytes uuid.parse uuid.rfc
 print trace rego.metadata.chain rego.metadata.rule
 `
 
-// refusals says why a built-in is not offered, by the longest prefix.
+// refusals says why a built-in is not offered, by a prefix of its name.
 var refusals = []struct{ prefix, why string }{
 	{"http.send", "a control cannot use the network; provide the data with a PIP connection (data.pip)"},
 	{"net.lookup_ip_addr", "a control cannot use name servers"},
@@ -57,8 +56,8 @@ var refusals = []struct{ prefix, why string }{
 	{"internal.test_case", "it is for OPA's own test runner"},
 }
 
-// Capabilities is the part of OPA's own list that is offered, without network
-// access for schema references. It is computed once and never changed.
+// Capabilities returns the part of OPA's capabilities that is offered, without network access for
+// schema references. It is computed once, and must not be changed.
 var Capabilities = sync.OnceValue(func() *ast.Capabilities {
 	all := ast.CapabilitiesForThisVersion()
 	names := offeredNames()
@@ -101,7 +100,7 @@ var forbidden = sync.OnceValue(func() map[string]string {
 	return out
 })
 
-// Builtins lists the names of the built-ins that controls may call, sorted.
+// Builtins returns the names of the built-ins that controls may call, sorted.
 func Builtins() []string {
 	var out []string
 	for _, b := range Capabilities().Builtins {
@@ -111,16 +110,16 @@ func Builtins() []string {
 	return out
 }
 
-// clockBuiltins depend on the time of the evaluation, randomBuiltins on chance.
-// A control that calls either is not cached.
+// The results of clockBuiltins depend on the time of the evaluation, those of randomBuiltins are
+// random. Decisions of a control that calls either are not cached.
 var (
 	clockBuiltins  = []string{"time.now_ns", "io.jwt.decode_verify"}
 	randomBuiltins = []string{"rand.intn", "uuid.rfc4122"}
 )
 
-// findForbidden reports every place where a built-in that is not offered is
-// called, or named in a `with`. The compiler would refuse them too, for they
-// are not in the capabilities; this gives the reason and finds all of them.
+// findForbidden reports every place where a built-in that is not offered is called, or named in a
+// `with`. The compiler refuses them too, because they are not in the capabilities, but it does not
+// say why and does not find all of them.
 func findForbidden(mod *ast.Module) []Issue {
 	own := TopNames(mod)
 	var out []Issue
@@ -156,7 +155,7 @@ func findForbidden(mod *ast.Module) []Issue {
 	return out
 }
 
-// TopNames are the names that a module gives at its top: they hide built-ins.
+// TopNames returns the names of a module's imports and rules. They hide built-ins.
 func TopNames(mod *ast.Module) map[string]bool {
 	own := map[string]bool{}
 	for _, imp := range mod.Imports {
@@ -172,8 +171,8 @@ func TopNames(mod *ast.Module) map[string]bool {
 	return own
 }
 
-// BuiltinName is the dotted name that a term writes out, as the operator of a call
-// does; "" for a term that writes none.
+// BuiltinName returns the dotted name in a term, which may be the operator of a call; "" if the
+// term is not such a name.
 func BuiltinName(t *ast.Term) string {
 	switch v := t.Value.(type) {
 	case ast.Var:

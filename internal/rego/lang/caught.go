@@ -7,9 +7,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 )
 
-// CrashIssue is the issue of a check that ended in a panic. OPA's parser and
-// compiler are third-party code that runs on hostile text. The issue carries the
-// panic, so that the caller of the check can log and count it.
+// CrashIssue returns the issue of a check that ended in a panic. OPA's parser and compiler are
+// third-party code that runs on hostile text. The issue carries the panic, so that the caller of
+// the check can log and count it.
 func CrashIssue(what string, thrown any, rule string) Issue {
 	return Issue{
 		Message: fmt.Sprintf("%s: %v", what, thrown), Severity: SeverityError, Rule: rule,
@@ -17,7 +17,7 @@ func CrashIssue(what string, thrown any, rule string) Issue {
 	}
 }
 
-// Caught lists the panics that ended checks, to log and to count.
+// Caught returns the panics that the issues carry, so that the caller can log and count them.
 func Caught(issues ...Issue) []*eval.PanicError {
 	var out []*eval.PanicError
 	for i := range issues {

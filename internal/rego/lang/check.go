@@ -15,34 +15,33 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
 )
 
-// reservedPackages are the roots that no control may live under: OPA's own,
-// the bundle's, and the two that hold data.
+// reservedPackages are the roots that a control's package must not be under: OPA's own, that of
+// bundles, and two that hold data.
 var reservedPackages = []string{"system", "gatehouse", "resources", "pip"}
 
-// sourceName stands in locations of errors; a control has no file of its own.
+// sourceName is the file name of a control in the locations of errors.
 const sourceName = "control.rego"
 
 // checked is a control that passed every check.
 type checked struct {
 	module   *ast.Module   // as parsed; never changed
-	compiler *ast.Compiler // compiled with that module and its libraries alone
+	compiler *ast.Compiler // has compiled the module and its libraries, nothing else
 	pkg      ast.Ref
-	libs     []*linked // that it reaches, by package
+	libs     []*linked // the libraries that it imports, directly or indirectly, sorted by package
 	program  *native.Program
 }
 
-// Check says what keeps source from being a control that may use libs: at most
-// 100 errors, in the order of the text. The error is nil unless the check itself
-// failed.
+// Check returns the issues that keep source from being a control that may use libs: at most 100,
+// in source order. The error is always nil.
 func Check(source string, libs ...Library) ([]Issue, error) {
 	_, issues := check(source, false, libs)
 	return issues, nil
 }
 
-// check parses and compiles source, a control's or a library's, under all bounds.
+// check parses and compiles the source of a control or a library within all bounds.
 func check(source string, library bool, libs []Library) (c *checked, issues []Issue) {
 	defer func() {
-		// The parser and compiler are other people's code on hostile text.
+		// OPA's parser and compiler may panic on hostile text.
 		if p := recover(); p != nil {
 			c, issues = nil, []Issue{CrashIssue("the source cannot be compiled", p, "compiler")}
 		}
@@ -50,12 +49,12 @@ func check(source string, library bool, libs []Library) (c *checked, issues []Is
 	}()
 	mod, issues := parse(sourceName, source)
 	if issues != nil {
-		return nil, parseOn(source, issues, library, libs)
+		return nil, continueParsing(source, issues, library, libs)
 	}
 	return checkModule(mod, library, libs)
 }
 
-// checkModule compiles what was parsed.
+// checkModule checks and compiles a module that was parsed.
 func checkModule(mod *ast.Module, library bool, libs []Library) (c *checked, issues []Issue) {
 	pkg := mod.Package.Path
 	issues = append(checkPackage(mod, library), findForbidden(mod)...)
@@ -75,22 +74,22 @@ func checkModule(mod *ast.Module, library bool, libs []Library) (c *checked, iss
 	if total := k.checkTotal(mod); total != nil {
 		return nil, append(issues, total...)
 	}
-	// A forbidden built-in is reported with its reason; the compiler's own
-	// word for it ("undefined function") would only repeat that.
-	said := map[int]bool{}
+	// A forbidden built-in is already reported with its reason; the compiler's error ("undefined
+	// function") would only repeat that.
+	reported := map[int]bool{} // lines
 	for _, is := range issues {
-		said[is.Line] = true
+		reported[is.Line] = true
 	}
 	compiler := newCompiler()
 	compiler.Compile(k.modules(mod))
 	var refused []Issue
 	if compiler.Failed() {
-		refused = k.locateIssues(k.compileOn(mod, compiler))
+		refused = k.locateIssues(k.continueCompiling(mod, compiler))
 	}
 	for _, is := range refused {
-		// A reference to all of data takes in the rule itself: no recursion that
-		// an author would see.
-		if !said[is.Line] && !(takesAll && is.Rule == "rego_recursion_error") && !(len(k.issues)+len(wide) > 0 && strings.HasPrefix(is.Message, "undefined function data.lib.")) {
+		// A reference to all of data includes the rule itself. The author would not understand
+		// the compiler's error about recursion.
+		if !reported[is.Line] && !(takesAll && is.Rule == "rego_recursion_error") && !(len(k.issues)+len(wide) > 0 && strings.HasPrefix(is.Message, "undefined function data.lib.")) {
 			issues = append(issues, is)
 		}
 	}
@@ -107,7 +106,7 @@ func checkModule(mod *ast.Module, library bool, libs []Library) (c *checked, iss
 	return &checked{module: mod, compiler: compiler, pkg: pkg, libs: k.sorted(), program: program}, nil
 }
 
-// unsupported is what the evaluator cannot compile.
+// unsupported returns the issue for a source that the evaluator cannot compile.
 func unsupported(err error) Issue {
 	var u *native.ErrUnsupported
 	if !errors.As(err, &u) {
@@ -120,7 +119,7 @@ func unsupported(err error) Issue {
 	return is
 }
 
-// parse reads a source within the bounds on its text and shape.
+// parse parses a source within the bounds on its text and shape.
 func parse(file, source string) (*ast.Module, []Issue) {
 	if issues := checkText(source); issues != nil {
 		return nil, issues
@@ -142,8 +141,8 @@ func parse(file, source string) (*ast.Module, []Issue) {
 	return mod, nil
 }
 
-// checkPackage refuses the reserved roots, and holds libraries, and only those,
-// to the root lib.
+// checkPackage refuses reserved roots. The package of a library must be under lib, that of a
+// control must not.
 func checkPackage(mod *ast.Module, library bool) []Issue {
 	loc := mod.Package.Location
 	if len(mod.Package.Path) < 2 {
@@ -166,12 +165,12 @@ func checkPackage(mod *ast.Module, library bool) []Issue {
 	return nil
 }
 
-// checkData refuses references to data beyond what a control may see: its own
-// package, data.resources, data.pip, data.grants and the libraries. The root must be written
-// out, so that what a control reads is known before it runs.
+// checkData refuses references to data other than the module's own package, data.resources,
+// data.pip, data.grants and the libraries. The root must be a constant, so that it is known before
+// the evaluation what a control reads.
 func (k *linker) checkData(mod *ast.Module, pkg ast.Ref) []Issue {
 	var out []Issue
-	judge := func(ref ast.Ref, loc *ast.Location, imported bool) {
+	visit := func(ref ast.Ref, loc *ast.Location, imported bool) {
 		if len(ref) == 0 || !ref[0].Equal(ast.DefaultRootDocument) {
 			return
 		}
@@ -184,15 +183,15 @@ func (k *linker) checkData(mod *ast.Module, pkg ast.Ref) []Issue {
 	}
 	for _, imp := range mod.Imports {
 		if ref, ok := imp.Path.Value.(ast.Ref); ok {
-			judge(ref, imp.Location, true)
+			visit(ref, imp.Location, true)
 		}
 	}
-	EachRef(mod, func(ref ast.Ref) { judge(ref, ref[0].Location, false) })
+	EachRef(mod, func(ref ast.Ref) { visit(ref, ref[0].Location, false) })
 	return out
 }
 
-// checkSome refuses `some x in x`: a variable that is declared by what it is
-// read from. OPA takes it for an error since 1.22.
+// checkSome refuses `some x in x`: a variable that is declared by the expression that it is read
+// from. OPA refuses it since 1.22.
 func checkSome(mod *ast.Module) []Issue {
 	var out []Issue
 	ast.NewGenericVisitor(func(x any) bool {
@@ -223,13 +222,13 @@ func checkSome(mod *ast.Module) []Issue {
 	return out
 }
 
-// The messages about references that take in all of data begin so.
+// The beginnings of the messages about references to all of data.
 const (
 	dataWhole = "data as a whole is not offered: a control can read "
 	dataOpen  = "the member of data must be written out: a control sees "
 )
 
-// dataRefused says why a module of pkg may not refer to ref; "" where it may.
+// dataRefused returns the reason why a module of pkg must not refer to ref; "" if it may.
 func (k *linker) dataRefused(ref, pkg ast.Ref, imported bool) string {
 	const own = "data.resources, data.pip, data.grants, libraries (data.lib.<name>) and its own package"
 	if len(ref) == 1 {
@@ -239,18 +238,19 @@ func (k *linker) dataRefused(ref, pkg ast.Ref, imported bool) string {
 	if !ok {
 		return dataOpen + own
 	}
-	// A package grants.x is older than data.grants, and not refused. It cannot read grants.
+	// Packages under grants existed before data.grants did, so they are allowed. They cannot read
+	// grants.
 	grants := root == native.GrantsRoot && (len(pkg) < 2 || !pkg[1].Equal(ref[1]))
 	if root == "resources" || root == "pip" || grants || ref.HasPrefix(pkg) {
 		return ""
 	}
 	if root == LibraryRoot {
-		return k.refused(ref, imported)
+		return k.refusedLibrary(ref, imported)
 	}
 	return fmt.Sprintf("data.%s is not offered: a control can read %s", string(root), own)
 }
 
-// IssueAt is an error at a place of the source.
+// IssueAt returns an error at a place in the source; without a place if loc is nil.
 func IssueAt(loc *ast.Location, rule, format string, args ...any) Issue {
 	is := Issue{Message: fmt.Sprintf(format, args...), Severity: SeverityError, Rule: rule}
 	if loc != nil {
@@ -259,7 +259,7 @@ func IssueAt(loc *ast.Location, rule, format string, args ...any) Issue {
 	return is
 }
 
-// compilerIssues turns the errors of OPA's parser and compiler into ours.
+// compilerIssues converts errors of OPA's parser or compiler to issues.
 func compilerIssues(err error) []Issue {
 	var list ast.Errors
 	if !errors.As(err, &list) {
@@ -285,8 +285,8 @@ func compilerIssues(err error) []Issue {
 	return out
 }
 
-// cleanIssues places issues within their source, orders them, drops repeats and cuts
-// the list.
+// cleanIssues places issues within their source, sorts them, removes duplicates, and cuts the
+// list to maxIssues.
 func cleanIssues(source string, issues []Issue) []Issue {
 	for i := range issues {
 		issues[i].file = ""
@@ -297,7 +297,7 @@ func cleanIssues(source string, issues []Issue) []Issue {
 	issues = slices.CompactFunc(issues, func(a, b Issue) bool {
 		return a.Line == b.Line && a.Message == b.Message
 	})
-	// The same finding with and without a place is one finding.
+	// An issue without a place repeats the issue with the same message that has one.
 	placed := map[string]bool{}
 	for _, is := range issues {
 		if is.Line > 0 {
@@ -306,7 +306,7 @@ func cleanIssues(source string, issues []Issue) []Issue {
 	}
 	issues = slices.DeleteFunc(issues, func(is Issue) bool { return is.Line == 0 && placed[is.Message] })
 	locate(source, issues)
-	// Where the parser stops it says so twice, the second time in general words.
+	// The parser reports the place where it stops twice; the second message is more general.
 	issues = slices.CompactFunc(issues, func(a, b Issue) bool {
 		return a.Line == b.Line && a.Column == b.Column && a.Rule == parseRule && b.Rule == parseRule
 	})
@@ -316,29 +316,28 @@ func cleanIssues(source string, issues []Issue) []Issue {
 	return issues
 }
 
-// parseRule is the rule of what OPA's parser says.
+// parseRule is the Rule of errors of OPA's parser.
 const parseRule = "rego_parse_error"
 
-// foundAt ends a message of OPA's compiler with the places of equal definitions.
+// foundAt matches the places of conflicting definitions in a message of OPA's compiler.
 var foundAt = regexp.MustCompile(` found at ` + regexp.QuoteMeta(sourceName) + `:(\d+)(?:, ` + regexp.QuoteMeta(sourceName) + `:(\d+))*`)
 
-// Locate moves an issue to a character that its source has.
+// Locate moves an issue to a place that exists in its source.
 func Locate(source string, is *Issue) {
 	one := []Issue{*is}
 	locate(source, one)
 	*is = one[0]
 }
 
-// locate puts every issue at a character of the source, or right behind the last
-// one of a line: lines and columns count from 1, columns in characters. What is
-// about the whole text stands at its beginning, and what OPA finds behind its end
-// stands there.
+// locate moves every issue to a character of the source, or to the end of a line. Lines and columns
+// count from 1, and columns count characters. Issues about the whole source move to its beginning,
+// issues after its end move to its end.
 func locate(source string, issues []Issue) {
 	var lines []string
 	for i := range issues {
 		is := &issues[i]
 		if m := foundAt.FindStringSubmatch(is.Message); m != nil {
-			// OPA gives the place of the package; the last definition is the one too many.
+			// OPA reports the place of the package; show the last definition instead.
 			if n, err := strconv.Atoi(cmp.Or(m[2], m[1])); err == nil {
 				is.Line, is.Column = n, 1
 			}

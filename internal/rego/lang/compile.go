@@ -13,26 +13,26 @@ import (
 // RuleSet says which of the four rules a control defines.
 type RuleSet struct{ Allow, Deny, Mask, Reason bool }
 
-// Compiled is what an evaluation needs of a control's source. It keeps nothing of
-// OPA's compiler and of the syntax tree: an environment may have thousands of controls.
+// Compiled is what an evaluation needs of a control. It keeps nothing of OPA's compiler or of the
+// syntax tree, because an environment may have thousands of controls.
 type Compiled struct {
 	Program *native.Program
 	Rules   RuleSet
-	// FixedReason: every reason is a constant of the source, and so shows nothing
-	// of an input.
+	// FixedReason says that every reason is a constant of the source, so that no reason shows a
+	// part of an input.
 	FixedReason bool
 	Refs        Refs
-	// Libraries are those that the control reaches, by package.
+	// Libraries are those that the control imports, directly or indirectly, sorted by package.
 	Libraries []Library
 	// Package is dotted, without data.
 	Package string
 }
 
-// Compile checks and compiles a control's source together with those of libs that it
-// reaches. The result means nothing where there are issues.
+// Compile checks and compiles a control's source with those of libs that it imports, directly or
+// indirectly. If there are issues, the result is empty.
 func Compile(source string, libs []Library) (out Compiled, issues []Issue) {
 	defer func() {
-		// The caller must have an answer, on hostile text too.
+		// OPA's code may panic on hostile text.
 		if p := recover(); p != nil {
 			out, issues = Compiled{}, []Issue{CrashIssue("the source cannot be compiled", p, "compiler")}
 		}
@@ -52,8 +52,8 @@ func Compile(source string, libs []Library) (out Compiled, issues []Issue) {
 	return out, nil
 }
 
-// CompileWhy compiles a control's source into a program that explains its outcomes;
-// nil where that is not possible.
+// CompileWhy compiles a control's source into a program that explains its outcomes. It returns nil
+// if that is not possible.
 func CompileWhy(source string, libs []Library) *why.Module {
 	c, issues := check(source, false, libs)
 	if len(issues) > 0 {
@@ -66,7 +66,7 @@ func CompileWhy(source string, libs []Library) *why.Module {
 	return w
 }
 
-// rulesOf says which of the four rules are defined.
+// rulesOf returns which of the four rules are defined.
 func rulesOf(rules []*ast.Rule) (set RuleSet) {
 	for _, r := range rules {
 		name, ok := r.Head.Ref()[0].Value.(ast.Var)
@@ -108,14 +108,15 @@ func fixedReason(rules []*ast.Rule) bool {
 	return true
 }
 
-// LinkedModule is a library that a control reaches, with its syntax tree as written.
+// LinkedModule is a library that a control imports, directly or indirectly, with its syntax tree
+// as parsed.
 type LinkedModule struct {
 	Library
 	Module *ast.Module
 }
 
-// ParseLinked reads a control's source, and those of libs that it reaches by package,
-// as they are written.
+// ParseLinked parses a control's source, and those of libs that it imports, directly or
+// indirectly. The libraries are sorted by package.
 func ParseLinked(source string, libs []Library) (*ast.Module, []LinkedModule, []Issue) {
 	mod, issues := parse(sourceName, source)
 	if len(issues) > 0 {
@@ -130,14 +131,14 @@ func ParseLinked(source string, libs []Library) (*ast.Module, []LinkedModule, []
 	return mod, linked, nil
 }
 
-// RuleAt is a rule of a control, with the line that it begins in.
+// RuleAt is a rule of a control, with the line in which it begins, from 1.
 type RuleAt struct {
 	Name string
 	Line int
 }
 
-// DecidingRules lists the rules of source that can decide: each body of allow, deny
-// and mask as it stands in the text, by line, without defaults.
+// DecidingRules returns the rules of source that can decide: each body of allow, deny and mask,
+// sorted by line, without defaults. It returns nil if source does not parse.
 func DecidingRules(source string) []RuleAt {
 	mod, issues := parse(sourceName, source)
 	if len(issues) > 0 {

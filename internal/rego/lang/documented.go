@@ -9,8 +9,8 @@ type InputMember struct {
 	Doc  string
 }
 
-// DocumentedInput lists the members of the input that are documented
-// (docs/controls.md, "What a control sees").
+// DocumentedInput lists the documented members of the input (docs/controls.md, "What a control
+// sees").
 var DocumentedInput = []InputMember{
 	{"input.user", "object", "The subject. Missing members are filled in from the stored user with the same id."},
 	{"input.user.id", "string", "Id of the caller; absent for a caller without an identity."},

@@ -13,7 +13,7 @@ type FileIssue struct {
 	Issue
 }
 
-// FileIssues turns the errors of OPA's compiler into issues of files, at most 100.
+// FileIssues converts errors of OPA's compiler to issues with their files, at most 100.
 func FileIssues(err error) []FileIssue {
 	var list ast.Errors
 	if !errors.As(err, &list) {
@@ -32,8 +32,8 @@ func FileIssues(err error) []FileIssue {
 	return out
 }
 
-// ParseChecked checks a control or a library, by its package, and returns its syntax
-// tree. file stands in the locations of the tree.
+// ParseChecked checks a source and returns its syntax tree. Its package shows whether it is a
+// control or a library. file is the file name in the locations of the tree.
 func ParseChecked(file, source string, libs ...Library) (mod *ast.Module, issues []Issue) {
 	if _, issues := check(source, Library{Source: source}.Package() != "", libs); len(issues) > 0 {
 		return nil, issues
@@ -41,7 +41,7 @@ func ParseChecked(file, source string, libs ...Library) (mod *ast.Module, issues
 	return parseTidy(file, source, func(*ast.Module) []Issue { return nil })
 }
 
-// ParseTests reads a file of Rego tests within the bounds of a control's source.
+// ParseTests parses a file of Rego tests within the bounds of a control's source.
 func ParseTests(file, source string) (*ast.Module, []Issue) {
 	return parseTidy(file, source, func(mod *ast.Module) []Issue {
 		library := strings.HasPrefix(mod.Package.Path.String(), "data."+LibraryRoot+".")
@@ -49,7 +49,7 @@ func ParseTests(file, source string) (*ast.Module, []Issue) {
 	})
 }
 
-// parseTidy parses a file and checks its tree.
+// parseTidy parses a file, checks its tree, and cleans the issues.
 func parseTidy(file, source string, check func(*ast.Module) []Issue) (mod *ast.Module, issues []Issue) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -5,13 +5,12 @@ import (
 	"github.com/open-policy-agent/opa/v1/format"
 )
 
-// Format lays source out as `opa fmt` does. ok is false where the source does
-// not parse within the bounds of Check, or where the text that was laid out
-// would not be the same module (CVE-2022-23628: a formatter that changed what a
-// policy meant).
+// Format formats source like `opa fmt`. ok is false if the source does not parse within the bounds
+// of Check, or if the formatted text is not the same module (see CVE-2022-23628: OPA's formatter
+// changed the meaning of a policy).
 func Format(source string) (out string, ok bool) {
 	defer func() {
-		if recover() != nil { // other people's code on hostile text
+		if recover() != nil { // OPA's code may panic on hostile text
 			out, ok = "", false
 		}
 	}()
@@ -34,6 +33,6 @@ func Format(source string) (out string, ok bool) {
 	return string(text), true
 }
 
-// Refusal says why a built-in of OPA is not offered to controls; "" for what is
-// offered, or is no built-in.
+// Refusal returns why a built-in of OPA is not offered to controls; "" if it is offered, or if
+// there is no such built-in.
 func Refusal(name string) string { return forbidden()[name] }

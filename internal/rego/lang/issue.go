@@ -1,10 +1,8 @@
-// Package lang is the language of controls: Rego as tenants write it. It parses,
-// checks and compiles a control or a library within bounds, lints and formats it,
-// and says what it reads.
+// Package lang is the language of controls: Rego as tenants write it. It parses, checks and
+// compiles controls and libraries within bounds, lints and formats them, and finds what they read.
 //
-// All source is treated as hostile: there is an allow-list of built-ins
-// (capabilities.go), and there are bounds on the text and on the syntax tree before
-// OPA's compiler sees them (source.go).
+// All source is treated as hostile. There is an allow-list of built-ins (capabilities.go), and
+// bounds on the text and on the syntax tree apply before OPA's compiler gets them (source.go).
 package lang
 
 import (
@@ -13,16 +11,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 )
 
-// Issue is one finding in Rego source: an error of the check or a warning of
-// the linter.
+// Issue is one finding in Rego source: an error of the check or a warning of the linter.
 type Issue struct {
-	// Line and Column are 1-based; 0 where the finding is about the whole text.
+	// Line and Column count from 1; they are 0 if the finding is about the whole text. Columns
+	// count characters.
 	Line    int    `json:"line" doc:"Line in the source, from 1; 0 for the whole text"`
 	Column  int    `json:"column" doc:"Column in the line, from 1"`
 	Message string `json:"message" doc:"What is wrong"`
 	// Severity is "error" (the control is refused) or "warning".
 	Severity string `json:"severity" enum:"error,warning" doc:"error: the control is refused; warning: advice"`
-	// Rule names the check: a compiler's code, or category/title of the linter.
+	// Rule names the check: a code of the compiler, or the category/title of the linter.
 	Rule string `json:"rule,omitempty" doc:"The check that reports it: a compiler code, or the linter's category/title"`
 
 	file   string           // of the module, while the check runs
@@ -38,8 +36,7 @@ const (
 // maxMessage bounds the first line of a message, in bytes.
 const maxMessage = 300
 
-// FirstLine is the first line of a message of OPA or of the evaluator; of a long one
-// the beginning.
+// FirstLine returns the first line of a message of OPA or of the evaluator. It cuts a long line.
 func FirstLine(message string) string {
 	message, _, _ = strings.Cut(message, "\n")
 	if len(message) > maxMessage {

@@ -10,8 +10,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// Library is a module that controls share: functions and rules in a package
-// under lib. It decides nothing by itself.
+// Library is a module that controls import: functions and rules in a package under lib. It decides
+// nothing by itself.
 type Library struct {
 	ID      int64  `json:"id"`
 	Name    string `json:"name"`
@@ -19,20 +19,20 @@ type Library struct {
 	Source  string `json:"source"`
 }
 
-// LibraryRoot is what the packages of libraries begin with.
+// LibraryRoot is the first part of the packages of libraries.
 const LibraryRoot = "lib"
 
-// maxLibraries is how many libraries one control may reach.
+// maxLibraries limits the libraries that one control may import, directly or indirectly.
 const maxLibraries = 50
 
-// A library's package has plain names, so that it can be read without a parser.
+// The package of a library has plain names, so that it can be found without a parser.
 var (
 	packageHead = regexp.MustCompile(`^(?:\s+|#[^\n]*(?:\n|$))*package[ \t]+([^\s#]+)`)
 	libraryName = regexp.MustCompile(`^lib(\.[A-Za-z_][A-Za-z0-9_]*)+$`)
 )
 
-// Package is the library's package, such as lib.text; "" where its source
-// names none that a library may have.
+// Package returns the library's package, such as lib.text. It returns "" if the source has no
+// package that a library may have.
 func (l Library) Package() string {
 	m := packageHead.FindStringSubmatch(l.Source)
 	if m == nil || !libraryName.MatchString(m[1]) {
@@ -41,9 +41,9 @@ func (l Library) Package() string {
 	return m[1]
 }
 
-// CheckLibrary says what keeps source from being a library among others: at
-// most 100 errors, in the order of the text. An earlier version of it among the
-// others is passed over.
+// CheckLibrary returns the issues that keep source from being a library beside others: at most
+// 100, in source order. It ignores an earlier version of the library among the others. The error
+// is always nil.
 func CheckLibrary(source string, others ...Library) ([]Issue, error) {
 	own := Library{Source: source}.Package()
 	others = slices.DeleteFunc(slices.Clone(others), func(l Library) bool { return l.Package() == own })
@@ -51,8 +51,8 @@ func CheckLibrary(source string, others ...Library) ([]Issue, error) {
 	return issues, nil
 }
 
-// Misplaced says that a source's package is not of its kind's: a library's is
-// under lib, a control's is not.
+// Misplaced returns an issue if the package of a source does not fit its kind: the package of a
+// library must be under lib, that of a control must not.
 func Misplaced(source string, library bool) []Issue {
 	if ((Library{Source: source}).Package() != "") == library {
 		return nil
@@ -73,8 +73,8 @@ const (
 	controlPackage = "packages under lib are for libraries (kind library)"
 )
 
-// CheckModule is CheckLibrary for a source whose package is a library's, and
-// Check for any other.
+// CheckModule calls CheckLibrary if the package of a source is that of a library, and Check
+// otherwise.
 func CheckModule(source string, libs ...Library) ([]Issue, error) {
 	if (Library{Source: source}).Package() != "" {
 		return CheckLibrary(source, libs...)
@@ -82,9 +82,8 @@ func CheckModule(source string, libs ...Library) ([]Issue, error) {
 	return Check(source, libs...)
 }
 
-// Reach gives those of libs that source refers to, and what those refer to, by
-// package. What is not among libs, and a source that cannot be read, is passed
-// over: it is for Check to say.
+// Reach returns those of libs that source refers to, directly or indirectly, sorted by package. It
+// ignores unknown libraries and sources that do not parse: Check reports them.
 func Reach(source string, libs []Library) []Library {
 	mod, issues := parse(sourceName, source)
 	if issues != nil {
@@ -95,34 +94,34 @@ func Reach(source string, libs []Library) []Library {
 	return k.libraries()
 }
 
-// linked is a library that was read for a control.
+// linked is a library that a control imports.
 type linked struct {
 	Library
 	pkg     ast.Ref
 	file    string
 	module  *ast.Module // as parsed; never changed
 	exports map[string]bool
-	site    *ast.Location // where the control first leads to it
+	site    *ast.Location // where the control's own text first leads to it
 }
 
 // linker finds the libraries that a module reaches.
 type linker struct {
-	shelf   map[string]Library // by package
-	reached map[string]*linked
-	issues  []Issue
+	available map[string]Library // by package
+	reached   map[string]*linked // the libraries that were loaded, by package
+	issues    []Issue
 }
 
 func newLinker(libs []Library) *linker {
-	k := &linker{shelf: map[string]Library{}, reached: map[string]*linked{}}
+	k := &linker{available: map[string]Library{}, reached: map[string]*linked{}}
 	for _, l := range libs {
 		if pkg := l.Package(); pkg != "" {
-			k.shelf[pkg] = l
+			k.available[pkg] = l
 		}
 	}
 	return k
 }
 
-// libraries are those that were reached, by package.
+// libraries returns the libraries that were reached, sorted by package.
 func (k *linker) libraries() []Library {
 	var out []Library
 	for _, l := range k.sorted() {
@@ -139,8 +138,8 @@ func (k *linker) sorted() []*linked {
 	return out
 }
 
-// packageOf is the library's package that a reference begins with, known or
-// not; "" for no reference to a library.
+// packageOf returns the package of a library, known or not, with which a reference begins; "" if
+// the reference does not lead to a library.
 func (k *linker) packageOf(ref ast.Ref) string {
 	path := constPath(ref[1:])
 	if !ref[0].Equal(ast.DefaultRootDocument) || len(path) < 2 || path[0] != LibraryRoot {
@@ -155,12 +154,12 @@ func (k *linker) packageOf(ref ast.Ref) string {
 }
 
 func (k *linker) hasLibrary(pkg string) bool {
-	_, ok := k.shelf[pkg]
+	_, ok := k.available[pkg]
 	return ok
 }
 
-// follow reads the libraries that a module refers to. trail are the packages
-// that led to it, site is where the control's own text did: nil for the control.
+// follow loads the libraries that a module refers to. trail are the packages that led to the
+// module. site is the place in the control's own text that led to it; nil for the control itself.
 func (k *linker) follow(mod *ast.Module, trail []string, site *ast.Location) {
 	visit := func(ref ast.Ref, loc *ast.Location, imported bool) {
 		pkg := k.packageOf(ref)
@@ -179,7 +178,7 @@ func (k *linker) follow(mod *ast.Module, trail []string, site *ast.Location) {
 			}
 			return
 		}
-		k.take(pkg, trail, loc)
+		k.load(pkg, trail, loc)
 	}
 	for _, imp := range mod.Imports {
 		if ref, ok := imp.Path.Value.(ast.Ref); ok {
@@ -189,12 +188,12 @@ func (k *linker) follow(mod *ast.Module, trail []string, site *ast.Location) {
 	EachRef(mod, func(ref ast.Ref) { visit(ref, ref[0].Location, false) })
 }
 
-// take reads one library and what it refers to, once.
-func (k *linker) take(pkg string, trail []string, site *ast.Location) {
+// load parses and checks one library and the libraries that it refers to, each once.
+func (k *linker) load(pkg string, trail []string, site *ast.Location) {
 	if k.reached[pkg] != nil {
 		return
 	}
-	lib, ok := k.shelf[pkg]
+	lib, ok := k.available[pkg]
 	switch {
 	case !ok && len(trail) > 1:
 		k.report(site, "unknown_library", "library %s refers to %s, which is not an active library of this environment", trail[len(trail)-1], pkg)
@@ -222,7 +221,7 @@ func (k *linker) take(pkg string, trail []string, site *ast.Location) {
 	k.follow(mod, append(slices.Clone(trail), pkg), site)
 }
 
-// modules are copies of all that is compiled together.
+// modules returns copies of a module and its libraries, to compile them together.
 func (k *linker) modules(mod *ast.Module) map[string]*ast.Module {
 	out := map[string]*ast.Module{sourceName: mod.Copy()}
 	for _, l := range k.reached {
@@ -231,7 +230,7 @@ func (k *linker) modules(mod *ast.Module) map[string]*ast.Module {
 	return out
 }
 
-// checkTotal holds a module with its libraries to the bounds of one.
+// checkTotal applies the bounds on one module to a module together with its libraries.
 func (k *linker) checkTotal(mod *ast.Module) []Issue {
 	if len(k.reached) == 0 {
 		return nil
@@ -249,8 +248,8 @@ func (k *linker) checkTotal(mod *ast.Module) []Issue {
 	return nil
 }
 
-// checkCompiled judges the references of what was compiled: there imports and
-// local names are resolved to what they stand for.
+// checkCompiled checks the references of the compiled modules. In these, imports and local names
+// are resolved, so that an alias hides nothing.
 func (k *linker) checkCompiled(compiler *ast.Compiler, pkg ast.Ref) []Issue {
 	issues := k.checkData(compiler.Modules[sourceName], pkg)
 	for _, l := range k.sorted() {
@@ -263,7 +262,7 @@ func (k *linker) checkCompiled(compiler *ast.Compiler, pkg ast.Ref) []Issue {
 	return issues
 }
 
-// locateIssues puts what is wrong in a library where the control leads to it.
+// locateIssues moves issues in a library to the place where the control refers to the library.
 func (k *linker) locateIssues(issues []Issue) []Issue {
 	for i, is := range issues {
 		pkg := strings.TrimSuffix(is.file, ".rego")
@@ -278,16 +277,16 @@ func (k *linker) report(loc *ast.Location, rule, format string, args ...any) {
 	k.issues = append(k.issues, IssueAt(loc, rule, format, args...))
 }
 
-// refused says why a reference to a library is none; "" where it is one. Whole
-// packages may be imported only, and a member must be written out and be there.
-func (k *linker) refused(ref ast.Ref, imported bool) string {
+// refusedLibrary returns the reason why a reference to a library is not allowed; "" if it is. Only
+// an import may name a whole package. The member of a library must be a constant, and must exist.
+func (k *linker) refusedLibrary(ref ast.Ref, imported bool) string {
 	path := constPath(ref[1:])
 	if len(path) < 2 {
 		return "the library must be written out, such as data.lib.text"
 	}
 	l := k.reached[k.packageOf(ref)]
 	if l == nil {
-		return "" // follow has said why
+		return "" // follow has reported the reason
 	}
 	switch n := len(l.pkg) - 1; {
 	case len(path) == n && imported:
@@ -300,10 +299,10 @@ func (k *linker) refused(ref ast.Ref, imported bool) string {
 	return ""
 }
 
-// checkNested refuses libraries of which one has a package within another's:
-// what such a name stands for would depend on which are there.
+// checkNested refuses a library whose package is inside that of another library, or contains it:
+// the meaning of a reference would depend on which libraries exist.
 func (k *linker) checkNested(pkg string, loc *ast.Location) []Issue {
-	for other := range k.shelf {
+	for other := range k.available {
 		if strings.HasPrefix(other+".", pkg+".") || strings.HasPrefix(pkg+".", other+".") {
 			return []Issue{IssueAt(loc, "library_package", "there is already a library %s, and neither may contain the other", other)}
 		}

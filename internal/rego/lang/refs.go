@@ -10,28 +10,28 @@ import (
 
 // Refs is what a control reads.
 type Refs struct {
-	// Input are the paths below input that the control refers to, none of them
-	// a prefix of another. An empty path is input as a whole.
+	// Input are the paths below input that the control refers to. None of them is a prefix of
+	// another. An empty path means input as a whole.
 	Input [][]string
-	// Data are the paths below data, its own package left out: they begin with
+	// Data are the paths below data without those of the control's own package. They begin with
 	// "resources", "pip" or "grants".
 	Data [][]string
-	// Clock: the outcome depends on the time of the evaluation.
+	// Clock says that the outcome depends on the time of the evaluation.
 	Clock bool
-	// NonDeterministic: the outcome may differ for the same input.
+	// NonDeterministic says that the outcome may differ for the same input.
 	NonDeterministic bool
-	// Bodies: input.request, input.mcp, input.llm or input.usage is referred to,
-	// or input as a whole, by member.
+	// Request, MCP, LLM and Usage say that the control refers to the member of input with that
+	// name, or to input as a whole.
 	Request, MCP, LLM, Usage bool
 }
 
-// Cacheable reports whether equal inputs have equal outcomes.
+// Cacheable reports whether equal inputs always have equal outcomes.
 func (r Refs) Cacheable() bool { return !r.Clock && !r.NonDeterministic && !r.Grants() }
 
-// Grants reports whether grants of access are read. They end by the clock.
+// Grants reports whether the control reads grants of access. Their validity depends on the time.
 func (r Refs) Grants() bool { return reads(r.Data, native.GrantsRoot) }
 
-// UniteRefs is what several controls read together.
+// UniteRefs returns what several controls read together.
 func UniteRefs(list ...Refs) Refs {
 	var all Refs
 	for _, r := range list {
@@ -48,15 +48,14 @@ func UniteRefs(list ...Refs) Refs {
 	return all
 }
 
-// findRefs reads what a compiled control refers to, and those rules of its
-// libraries that it reaches. It is the compiled module that counts: there imports
-// and local names are already resolved to what they stand for, so an alias hides
+// findRefs returns what a compiled control reads, together with those rules of its libraries that
+// it uses. In the compiled module, imports and local names are resolved, so that an alias hides
 // nothing.
 func findRefs(compiler *ast.Compiler, pkg ast.Ref, libs []*linked) Refs {
 	var r Refs
 	todo := slices.Clone(compiler.Modules[sourceName].Rules)
 	seen := map[*ast.Rule]bool{}
-	lead := func(ref ast.Ref) { // to the rules of a library
+	follow := func(ref ast.Ref) { // adds the rules of a library that ref leads to
 		for _, l := range libs {
 			if n := len(l.pkg); len(ref) > n && ref.HasPrefix(l.pkg) {
 				for _, rule := range compiler.Modules[l.file].Rules {
@@ -75,7 +74,7 @@ func findRefs(compiler *ast.Compiler, pkg ast.Ref, libs []*linked) Refs {
 			r.Input = append(r.Input, path)
 		case ref[0].Equal(ast.DefaultRootDocument):
 			if len(path) > 0 && path[0] == LibraryRoot {
-				lead(ref)
+				follow(ref)
 			} else if !ref.HasPrefix(pkg) {
 				r.Data = append(r.Data, path)
 			}
@@ -98,7 +97,7 @@ func findRefs(compiler *ast.Compiler, pkg ast.Ref, libs []*linked) Refs {
 	return r
 }
 
-// EachRef notes every reference in the rules of a module.
+// EachRef calls note for every reference in the rules of a module.
 func EachRef(mod *ast.Module, note func(ast.Ref)) {
 	for _, rule := range mod.Rules {
 		eachRuleRef(rule, note)
@@ -107,8 +106,8 @@ func EachRef(mod *ast.Module, note func(ast.Ref)) {
 
 func eachRuleRef(rule *ast.Rule, note func(ast.Ref)) {
 	for e := rule; e != nil; e = e.Else {
-		// Not the head's own reference: it names what is defined. The brackets
-		// within it (partial rules) are read.
+		// The head's own reference only names the rule. The terms in its brackets (partial rules)
+		// are read.
 		for _, p := range e.Head.Reference {
 			walkRefs(p, note)
 		}
@@ -117,9 +116,9 @@ func eachRuleRef(rule *ast.Rule, note func(ast.Ref)) {
 	}
 }
 
-// walkRefs notes every reference below x, also those within the brackets of
-// another. It goes by terms, since the head of a reference is itself a term
-// that reads `input`, and would be taken for input as a whole.
+// walkRefs calls note for every reference in x, also for those within the brackets of another. It
+// does not visit the head of a reference: the head is itself a term such as `input`, and would
+// count as a reference to input as a whole.
 func walkRefs(x any, note func(ast.Ref)) {
 	ast.NewGenericVisitor(func(x any) bool {
 		switch x := x.(type) {
@@ -155,9 +154,9 @@ func isRoot(t *ast.Term) bool {
 	return t.Equal(ast.InputRootDocument) || t.Equal(ast.DefaultRootDocument)
 }
 
-// constPath is the leading part of a reference that is written out.
+// constPath returns the leading constant parts of a reference.
 func constPath(ref ast.Ref) []string {
-	path := make([]string, 0, len(ref)) // kept with each control: no room beside
+	path := make([]string, 0, len(ref)) // no spare capacity, because each control keeps its paths
 	for _, p := range ref {
 		s, ok := p.Value.(ast.String)
 		if !ok {
@@ -168,7 +167,7 @@ func constPath(ref ast.Ref) []string {
 	return path
 }
 
-// shortest sorts paths and drops those below another one.
+// shortest sorts paths and drops those that have another path as a prefix.
 func shortest(paths [][]string) [][]string {
 	slices.SortFunc(paths, slices.Compare)
 	out := [][]string{}
@@ -181,6 +180,7 @@ func shortest(paths [][]string) [][]string {
 	return out
 }
 
+// reads reports whether one of the paths is empty or begins with a member.
 func reads(paths [][]string, member string) bool {
 	return slices.ContainsFunc(paths, func(p []string) bool { return len(p) == 0 || p[0] == member })
 }

@@ -6,23 +6,22 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// Bounds on source, so that a check is itself bounded: none of the programs
-// that made OPA's compiler take seconds comes through.
+// Bounds on source, so that a check takes a bounded time. They refuse all programs that were found
+// to make OPA's compiler take seconds.
 const (
-	// MaxSourceBytes is the greatest size of a control.
+	// MaxSourceBytes is the maximum size of a source in bytes.
 	MaxSourceBytes = 1 << 20
 	maxNesting     = 64  // brackets within brackets
-	maxDepth       = 768 // nodes of the syntax tree within nodes: some 250 operators
+	maxDepth       = 768 // depth of the syntax tree: about 250 nested operators
 	maxLines       = 20_000
 	maxCommas      = 50_000
 	maxImports     = 200
 	maxRules       = 2000    // rules and else branches of a module
 	maxElse        = 200     // else branches of one rule
 	maxNodes       = 300_000 // nodes of the syntax tree in all
-	// OPA's compiler takes about four times as long for each comprehension or
-	// every that is nested in another, and time in the square of the elements of
-	// a literal. These bound the sums over the module: some eight levels, some
-	// ten thousand elements.
+	// OPA's compiler takes about four times as long for each level of nested comprehensions and
+	// every, and its time grows with the square of the number of elements of a literal. These
+	// bound the sums over the module, to about eight levels and ten thousand elements.
 	maxClosureCost = 1 << 18
 	maxLiteralCost = 100_000_000
 	maxIssues      = 100
@@ -32,7 +31,7 @@ func sourceIssue(line, col int, format string, args ...any) Issue {
 	return Issue{Line: line, Column: col, Message: fmt.Sprintf(format, args...), Severity: SeverityError, Rule: "source_limit"}
 }
 
-// checkText bounds the text before the parser, which recurses, sees it.
+// checkText checks the bounds on the text. It runs before the parser, which is recursive.
 func checkText(src string) []Issue {
 	if len(src) > MaxSourceBytes {
 		return []Issue{sourceIssue(0, 0, "the source is larger than %d bytes", MaxSourceBytes)}
@@ -49,7 +48,7 @@ func checkText(src string) []Issue {
 		case ',':
 			commas++
 		}
-		// A run of signs recurses too.
+		// The parser also recurses for a run of signs.
 		switch c {
 		case '-', '+', '!':
 			prefix++
@@ -69,15 +68,15 @@ func checkText(src string) []Issue {
 	return nil
 }
 
-// cursor is a place in a source.
+// cursor is a position in a source.
 type cursor struct {
 	index int
 	line  int // 1-based
 	start int // index of the line's first byte
 }
 
-// skip counts a line end, and moves to the last byte of a string or comment that begins
-// here.
+// skip counts the line if there is a line end here. If a string or comment begins here, it moves to
+// its last byte.
 func (c *cursor) skip(src string) {
 	switch src[c.index] {
 	case '\n':
@@ -97,7 +96,7 @@ func (c *cursor) skip(src string) {
 	}
 }
 
-// issue is the one issue of a source that is over a limit at this place.
+// issue returns the issue of a source that exceeds a limit at this place.
 func (c *cursor) issue(format string, args ...any) []Issue {
 	return []Issue{sourceIssue(c.line, c.index-c.start+1, format, args...)}
 }
@@ -115,8 +114,8 @@ func skipString(src string, i int) int {
 	return i
 }
 
-// checkShape bounds a parsed module before the compiler, which recurses and
-// in places is quadratic, sees it.
+// checkShape checks the bounds on a parsed module. It runs before the compiler, which is recursive
+// and in places quadratic.
 func checkShape(mod *ast.Module) []Issue {
 	if len(mod.Imports) > maxImports {
 		return []Issue{sourceIssue(0, 0, "the control has more than %d imports", maxImports)}
@@ -144,15 +143,15 @@ func checkShape(mod *ast.Module) []Issue {
 	return nil
 }
 
-// measure adds up what a module will cost the compiler.
+// measure estimates the cost of compiling a module.
 type measure struct {
 	depth, nodes, closures   int
 	closureCost, literalCost int
 	what                     string
 }
 
-// rule measures a rule and says what is too much, if anything. It never goes
-// further down than the bounds.
+// rule measures a rule. It returns what exceeds a bound, or "". It does not visit what is nested
+// deeper than the bounds.
 func (m *measure) rule(r *ast.Rule) string {
 	ast.NewBeforeAfterVisitor(m.enter, m.leave).Walk(r)
 	return m.what

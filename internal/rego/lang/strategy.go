@@ -1,7 +1,8 @@
 package lang
 
-// The strategies of a mask, from the mildest to the strictest: last4 shows four
-// characters, hash shows equality, redact shows presence, remove shows nothing.
+// The strategies of a mask, from the mildest to the strictest: last4 shows the last four
+// characters, hash shows whether values are equal, redact shows that there is a value, and remove
+// shows nothing.
 const (
 	StrategyLast4  = "last4"
 	StrategyHash   = "hash"

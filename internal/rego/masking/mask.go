@@ -1,5 +1,5 @@
-// Package masking hides values in JSON documents as mask rules say, and holds the
-// tenant's key for those that are hashed.
+// Package masking hides values in JSON documents by mask rules. It also has the tenant's key with
+// which values are hashed.
 package masking
 
 import (
@@ -20,38 +20,37 @@ import (
 // maxMaskDepth bounds the nesting of a document that is masked.
 const maxMaskDepth = 256
 
-// Redacted stands where a value was redacted.
+// Redacted replaces a redacted value.
 const Redacted = "[redacted]"
 
-// errNotJSON is the error of an answer that cannot be masked. The answer must
-// then not be passed on.
+// errNotJSON is the error of a document that cannot be masked. The caller must not pass such a
+// document on.
 var errNotJSON = errors.New("the document is not JSON")
 
 // maskNode is a step of the mask paths, merged into a tree.
 type maskNode struct {
 	member map[string]*maskNode
 	every  *maskNode
-	action string // strategy that applies here; empty: none
+	action string // the strategy that applies here; empty if none does
 }
 
-// Apply hides the values at the paths of rules in a JSON document. A path
-// is dotted (user.email) or a JSON pointer (/user/email); `*` is every element
-// of an array or member of an object, a number one element. Where two rules
-// meet, the stricter counts, and what lies within a hidden value is hidden
-// with it.
+// Apply hides the values at the paths of rules in a JSON document. A path is dotted (user.email) or
+// a JSON pointer (RFC 6901, /user/email). `*` matches every element of an array or member of an
+// object, a number one element. If two rules match a value, the stricter applies. A hidden value
+// hides everything in it.
 //
-//   - remove takes the member or element out
-//   - redact puts "[redacted]" in its place
-//   - hash puts the keyed digest of the value (HashKey): of a string's content, else of its text
-//   - last4 puts "****" and the last four characters of a string or number
-//     longer than that, and redacts all else
+//   - remove removes the member or element
+//   - redact replaces the value by "[redacted]"
+//   - hash replaces the value by its keyed hash (HashKey.Hash), of the content of a string or of
+//     the JSON text of another value
+//   - last4 replaces a string or number by "****" and its last four characters, or by "****" alone
+//     if it is not longer than four characters; it redacts any other value
 //
-// A path goes on into a string that holds a document of JSON itself. One that
-// begins so and is none, or is larger than 1 MiB, is redacted whole: what a path
-// would hide there is not known.
+// A path also leads into a string that contains a JSON document. A string that looks like a document
+// but is not valid JSON, or whose document is larger than 1 MiB, is redacted as a whole, because it
+// is not known what the path would hide in it.
 //
-// Bytes outside the masks stay as they are. A document that is not JSON is an
-// error, never passed through.
+// Bytes outside the masks do not change. A document that is not JSON is an error.
 func Apply(doc []byte, rules []rego.MaskRule, key HashKey) ([]byte, error) {
 	if len(rules) == 0 {
 		return doc, nil
@@ -67,9 +66,9 @@ func Apply(doc []byte, rules []rego.MaskRule, key HashKey) ([]byte, error) {
 	return m.out, nil
 }
 
-// ApplyTo is Apply for large documents: it hands the result to out in
-// pieces, as it goes. Beside doc it holds a piece, or what one value needs. What
-// out got before an error must not be passed on.
+// ApplyTo is Apply for large documents. It passes the result to out in pieces. Besides doc it needs
+// memory for one piece, or for the largest value. After an error, the pieces that out got must not
+// be passed on.
 func ApplyTo(doc []byte, rules []rego.MaskRule, key HashKey, out func([]byte) error) error {
 	root, err := maskTree(rules)
 	if err != nil {
@@ -152,30 +151,30 @@ func maskPath(path string) []string {
 	return segs
 }
 
-// masker copies a document and hides on the way.
+// masker copies a document and hides values in the copy.
 type masker struct {
 	src []byte
 	out []byte
 	at  int
 	key HashKey
-	// hiding counts the hidden values around m.at: nothing of them is copied.
+	// hiding counts the hidden values around m.at. While it is not 0, nothing is copied.
 	hiding int
-	// sink takes the output in pieces; nil: out holds all of it.
+	// sink takes the output in pieces. If it is nil, out has all of the output.
 	sink func([]byte) error
 }
 
-// maskPiece is how large a piece of the output grows before sink gets it.
+// maskPiece is the size in bytes from which a piece of the output is passed to sink.
 const maskPiece = 64 << 10
 
-// put copies to the output, but for what is hidden.
+// put appends to the output, except while a value is hidden.
 func (m *masker) put(p ...byte) {
 	if m.hiding == 0 {
 		m.out = append(m.out, p...)
 	}
 }
 
-// flush hands the output on once it is as long as least. The caller may cut
-// nothing of it any more.
+// flush passes the output to sink if it has at least this many bytes. The caller can no longer
+// shorten that output.
 func (m *masker) flush(least int) error {
 	if m.sink == nil || m.hiding > 0 || len(m.out) < least || len(m.out) == 0 {
 		return nil
@@ -201,7 +200,7 @@ func (m *masker) space() {
 	m.put(m.src[from:m.at]...)
 }
 
-// value copies one value; nodes are the steps that lead here.
+// value copies one value; nodes are the nodes of the tree that match its path.
 func (m *masker) value(nodes []*maskNode, depth int) error {
 	if depth > maxMaskDepth || m.at >= len(m.src) {
 		return m.fail()
@@ -229,13 +228,13 @@ func (m *masker) value(nodes []*maskNode, depth int) error {
 	return m.scalar()
 }
 
-// maxInnerDocument is the largest document in a string that a path goes on into.
+// maxInnerDocument is the size in bytes of the largest document in a string that is masked.
 const maxInnerDocument = 1 << 20
 
-// inner is a string that holds a document, masked; false: it stays as it is.
+// inner masks the document in a string. It returns false if the string stays as it is.
 func (m *masker) inner(raw []byte, nodes []*maskNode, depth int) (string, bool) {
 	begins := strings.TrimLeft(unquote(raw), " \t\r\n\ufeff")
-	first := strings.TrimLeft(begins, "\"\\ \t\r\n\ufeff") // also a document that was written as a string again
+	first := strings.TrimLeft(begins, "\"\\ \t\r\n\ufeff") // the document may be quoted again
 	if first == "" || first[0] != '{' && first[0] != '[' {
 		return "", false
 	}
@@ -249,10 +248,10 @@ func (m *masker) inner(raw []byte, nodes []*maskNode, depth int) (string, bool) 
 	return string(in.out), string(in.out) != begins
 }
 
-// continues reports whether a path goes on behind this step.
+// continues reports whether a path continues after this node.
 func (n *maskNode) continues() bool { return n.every != nil || len(n.member) > 0 }
 
-// scalar copies a number or a word.
+// scalar copies a number, true, false or null.
 func (m *masker) scalar() error {
 	from := m.at
 	for m.at < len(m.src) && strings.IndexByte(",]} \t\r\n", m.src[m.at]) < 0 {
@@ -266,13 +265,13 @@ func (m *masker) scalar() error {
 	return nil
 }
 
-// unquote is what a string says that skip stepped over.
+// unquote returns the content of a JSON string that skip accepted.
 func unquote(raw []byte) string {
 	if bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) {
 		return string(raw[1 : len(raw)-1])
 	}
 	var s string
-	_ = json.Unmarshal(raw, &s) // it was valid
+	_ = json.Unmarshal(raw, &s) // skip has checked it
 	return s
 }
 
@@ -299,8 +298,8 @@ func (m *masker) skip() error {
 	return m.fail()
 }
 
-// container copies an object or array. Members that are removed go with the
-// comma before them, or, at the beginning, with the one after.
+// container copies an object or array. A removed member takes the comma before it along, or, if no
+// member was kept before it, the comma after it.
 func (m *masker) container(end byte, object bool, nodes []*maskNode, depth int) error {
 	m.put(m.src[m.at])
 	m.at++
@@ -312,7 +311,7 @@ func (m *masker) container(end byte, object bool, nodes []*maskNode, depth int) 
 	}
 	kept := false
 	for i := 0; ; i++ {
-		// start is where the output is cut if this member goes: before its comma.
+		// start is where the output is cut if this member is removed: before its comma.
 		start := len(m.out)
 		if i > 0 {
 			if kept {
@@ -346,7 +345,7 @@ func (m *masker) container(end byte, object bool, nodes []*maskNode, depth int) 
 	}
 }
 
-// member copies one member or element, hidden where a rule says so.
+// member copies one member or element. It hides the value if a rule matches it.
 func (m *masker) member(object bool, i int, nodes []*maskNode, depth int) (removed bool, err error) {
 	name := ""
 	if object {
@@ -387,7 +386,7 @@ func (m *masker) member(object bool, i int, nodes []*maskNode, depth int) (remov
 	if action == "" {
 		return false, m.value(next, depth+1)
 	}
-	// What is hidden is read, since it must be JSON, and not copied.
+	// A hidden value is parsed, because it must be JSON, but not copied.
 	from := m.at
 	m.hiding++
 	err = m.value(nil, depth+1)
@@ -398,7 +397,7 @@ func (m *masker) member(object bool, i int, nodes []*maskNode, depth int) (remov
 	return action == lang.StrategyRemove, err
 }
 
-// lastFour is the last four characters of a text that is longer than that.
+// lastFour returns the last four characters of a text, or "" if it is not longer than that.
 func lastFour(text []byte) string {
 	at := len(text)
 	for range 4 {
@@ -411,7 +410,7 @@ func lastFour(text []byte) string {
 	return string(text[at:])
 }
 
-// hide is the JSON that stands for a value under a strategy.
+// hide returns the JSON that replaces a value under a strategy.
 func (m *masker) hide(raw []byte, strategy string) []byte {
 	out := Redacted
 	if strategy == lang.StrategyHash || strategy == lang.StrategyLast4 {

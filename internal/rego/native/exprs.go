@@ -14,7 +14,7 @@ type Expr func(next Step) Step
 
 func pass(next Step) Step { return next }
 
-// Sequence makes one expression of several, which must all hold. Without any it always holds.
+// Sequence combines several expressions, which must all hold. An empty sequence always holds.
 func Sequence(chain []Expr) Expr {
 	if len(chain) == 1 {
 		return chain[0]
@@ -39,7 +39,7 @@ func when(cond func(m *Machine) bool) Expr {
 	}
 }
 
-// StopAtFirst is the last step where one solution is enough.
+// StopAtFirst is the last step if one solution is enough.
 func StopAtFirst(*Machine) bool { return true }
 
 func (s *Scope) body(body ast.Body) Expr {
@@ -112,7 +112,7 @@ func (s *Scope) not(body ast.Body) Expr {
 	at := s.c.slot()
 	last := StopAtFirst
 	if len(body) > 1 {
-		// topdown looks for all solutions, and may find a conflict on the way.
+		// topdown looks for all solutions, and may find a conflict while it does.
 		last = func(m *Machine) bool {
 			m.Slots[at] = value.Bool(true)
 			return false
@@ -156,7 +156,7 @@ func (s *Scope) every(e *ast.Every) Expr {
 	}
 	chain = append(chain, in.match(slotTerm(v), e.Value), in.body(e.Body))
 	holds := Sequence(chain)(StopAtFirst)
-	// A step that stops at the first element for which the body does not hold.
+	// Stop at the first element for which the body does not hold.
 	fails := func(m *Machine) bool { return !holds(m) || m.Err != nil }
 	return func(next Step) Step {
 		return func(m *Machine) bool {

@@ -6,12 +6,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// GrantsRoot is the member of data with the grants of access: for each subject a list of objects
-// that begin at starts_ns and end before expires_ns.
+// GrantsRoot is the member of data with the grants of access: for each subject a list of objects.
+// A grant is valid from starts_ns until just before expires_ns, in nanoseconds since 1970.
 const GrantsRoot = "grants"
 
-// document returns the document at a path below data. Of grants it returns those whose time it
-// is, so that no control can forget that they end.
+// document returns the document at a path below data. It returns only those grants that are valid
+// now, so that no control has to check their time.
 func (m *Machine) document(path []string) value.Value {
 	if len(path) == 0 || path[0] != GrantsRoot {
 		return m.data.Data(path)
@@ -22,7 +22,7 @@ func (m *Machine) document(path []string) value.Value {
 	return liveOf(m.data.Data(path[:2]), m.Env.Now).At(path[2:]...)
 }
 
-// liveGrants are the grants whose time it is, by subject. Subjects without one are absent.
+// liveGrants returns the grants that are valid now, by subject. Subjects without one are absent.
 func liveGrants(all value.Value, now time.Time) value.Value {
 	var members []value.Member
 	all.Each(func(subject string, list value.Value) bool {
@@ -34,7 +34,7 @@ func liveGrants(all value.Value, now time.Time) value.Value {
 	return value.Object(members...)
 }
 
-// liveOf are the grants of a list whose time it is; undefined: there is none.
+// liveOf returns the grants of a list that are valid now; undefined if there is none.
 func liveOf(list value.Value, now time.Time) value.Value {
 	var live []value.Value
 	for _, g := range list.Elems() {

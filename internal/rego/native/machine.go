@@ -30,7 +30,7 @@ type Machine struct {
 	spare    []caches      // of worlds that were left
 	branches []*branchNode // objects under construction, innermost last
 
-	// Attached is what package why keeps with the machine while it explores a rule.
+	// Attached is the state that package why keeps in the machine while it explores a rule.
 	Attached any
 }
 

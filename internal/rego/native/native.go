@@ -209,19 +209,20 @@ func (c *Builder) program() *Program {
 	return p
 }
 
-// Eval evaluates deny first, then mask, allow and reason. The error is ErrLimit, an *EvalError or a
-// *PanicError.
+// Eval evaluates deny first, then mask, allow and reason. The error is eval.ErrLimit, an *eval.Error
+// or an *eval.PanicError.
 func (p *Program) Eval(env *eval.Env, input value.Value, data DataSource) (Result, error) {
 	return p.EvalReason(env, input, data, func(r Result) bool {
-		return !env.SkipReason && (env.Settles == nil || !env.Settles(r.Deny))
+		return !env.SkipReason && (env.DenyDecides == nil || !env.DenyDecides(r.Deny))
 	})
 }
 
-// EvalReason is Eval, but calls wanted with the other values to ask whether to evaluate reason too.
-// That is cheap then: the rules that reason shares with the others already have their values.
+// EvalReason is like Eval, but evaluates reason only if wanted returns true for the other values.
+// The evaluation of reason is then cheap: the rules that it shares with the others already have
+// their values.
 func (p *Program) EvalReason(env *eval.Env, input value.Value, data DataSource, wanted func(r Result) bool) (r Result, err error) {
 	err = p.Run(env, input, data, func(m *Machine) {
-		if r.Deny = m.result(p.deciding.deny); env.Settles == nil || m.Err != nil || !env.Settles(r.Deny) {
+		if r.Deny = m.result(p.deciding.deny); env.DenyDecides == nil || m.Err != nil || !env.DenyDecides(r.Deny) {
 			r.Mask = m.result(p.deciding.mask)
 			r.Allow = m.result(p.deciding.allow)
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// This file is what package why needs beyond a program: to compile the conditions of rules once
-// more, one by one, and to evaluate them in states that are assumed.
+// This file has what package why needs besides programs: it compiles the conditions of rules again,
+// one by one, and evaluates them in assumed states.
 
 // CompileParts compiles the module of package pkg, as Compile does. Then it calls parts with the
 // compilation, to add code to the program. The error is that of parts, or an *ErrUnsupported.

@@ -435,7 +435,8 @@ func (g *Group) call(m *Machine, args []value.Value) value.Value {
 	return v
 }
 
-// variables are those of one rule, and which of them are bound at the current place of the compilation.
+// variables holds the variables of one rule, and which of them are bound at the current place of the
+// compilation.
 type variables struct {
 	c     *Builder
 	slots map[ast.Var]int

@@ -1,6 +1,6 @@
-// Package oracle evaluates a control with topdown, OPA's own evaluator. It is for
-// tests: what the native evaluator answers is held to it. No decision is made
-// with it, and no package of the program imports it.
+// Package oracle evaluates a control with topdown, OPA's own evaluator. Tests compare the results of
+// the native evaluator with it. No decision is made with it, and no package of the program imports
+// it.
 package oracle
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// DataSource gives the documents under data by path.
+// DataSource returns the documents under data by path.
 type DataSource interface {
 	Data(path []string) value.Value
 }
@@ -47,8 +47,8 @@ func Compile(source string, libraries ...string) (*Control, error) {
 	return c, nil
 }
 
-// Rule is the value of a rule; undefined where there is none. Errors of
-// built-ins count, as they do in decisions.
+// Rule returns the value of a rule, undefined if the rule does not hold. An error of a built-in
+// fails the evaluation, as in decisions.
 func (c *Control) Rule(ctx context.Context, name string, input value.Value, data DataSource, now time.Time) (v value.Value, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -72,7 +72,7 @@ func (c *Control) Rule(ctx context.Context, name string, input value.Value, data
 	return v, err
 }
 
-// dataStore gives topdown a DataSource to read from. It cannot be written.
+// dataStore is a read-only store of OPA on a DataSource.
 type dataStore struct {
 	storage.PolicyNotSupported
 	storage.TriggersNotSupported
@@ -80,18 +80,18 @@ type dataStore struct {
 	source DataSource
 }
 
-// noTransaction is the transaction over an immutable snapshot.
+// noTransaction is a transaction on an immutable snapshot.
 type noTransaction struct{}
 
 // ID is always 0.
 func (noTransaction) ID() uint64 { return 0 }
 
-// NewTransaction begins nothing: the snapshot does not change.
+// NewTransaction does nothing, because the snapshot does not change.
 func (dataStore) NewTransaction(context.Context, ...storage.TransactionParams) (storage.Transaction, error) {
 	return noTransaction{}, nil
 }
 
-// Read is the value at path.
+// Read returns the value at path.
 func (d dataStore) Read(_ context.Context, _ storage.Transaction, path storage.Path) (any, error) {
 	if d.source == nil {
 		return nil, notFound(path)
@@ -107,13 +107,13 @@ func notFound(path storage.Path) error {
 	return &storage.Error{Code: storage.NotFoundErr, Message: path.String()}
 }
 
-// Commit ends nothing.
+// Commit does nothing.
 func (dataStore) Commit(context.Context, storage.Transaction) error { return nil }
 
-// Abort ends nothing.
+// Abort does nothing.
 func (dataStore) Abort(context.Context, storage.Transaction) {}
 
-// Truncate is refused.
+// Truncate always fails.
 func (dataStore) Truncate(context.Context, storage.Transaction, storage.TransactionParams, storage.Iterator) error {
 	return errors.New("the data of a snapshot cannot be replaced")
 }

@@ -1,6 +1,6 @@
-// Package reason holds explanations of decisions as values: what package rego/explain
-// finds out, and what the audit log stores. It writes their texts and removes secrets from
-// them. It needs no evaluator.
+// Package reason has explanations of decisions as values: package rego/explain makes them, and the
+// audit log stores them. It writes their texts and removes secrets from them. It needs no
+// evaluator.
 package reason
 
 import (
@@ -10,28 +10,29 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Binding is a value that a condition saw.
+// Binding is a value that a condition read.
 type Binding struct {
-	// Path is where it comes from, as Rego writes it: input.user.roles[0]. Of a
-	// value that was computed it is the variable's name.
+	// Path is the source of the value in Rego's notation, such as input.user.roles[0]. For a
+	// computed value it is the variable's name.
 	Path string `json:"path" doc:"Source of the value, as written in Rego"`
 	// Variable is the author's name for it, if it has one.
 	Variable string `json:"variable,omitempty" doc:"The control's own name for it"`
-	// Value is absent where nothing was there.
+	// Value is undefined if there was no value.
 	Value value.Value `json:"value,omitzero" doc:"The value; absent where there was none"`
 }
 
-// Condition is one condition of a control's text and how it came out.
+// Condition is one condition of a control's source, and its outcome.
 type Condition struct {
 	Rule   string `json:"rule" doc:"The rule that contains the condition"`
 	Line   int    `json:"line" doc:"Its line in the control, 1-based"`
 	Source string `json:"source" doc:"The condition as it is written"`
 	Holds  bool   `json:"holds" doc:"Whether it held"`
-	// Unreached: it needs a value that an earlier condition would have given.
+	// Unreached says that the condition was not evaluated, because it needs a value from an earlier
+	// condition that failed.
 	Unreached bool      `json:"unreached,omitempty" doc:"Not evaluated, because an earlier condition gave it no value"`
 	Values    []Binding `json:"values" doc:"The value that it read"`
-	// Because are the conditions of other rules of the control that made this
-	// one come out so. For it to come out the other way, they all would have to.
+	// Because are the conditions of other rules of the control that gave this condition its
+	// outcome. All of them must change to change this condition.
 	Because []Condition `json:"because,omitempty" doc:"Conditions of the rules that it refers to and that decided its value"`
 }
 
@@ -39,41 +40,40 @@ type Condition struct {
 type Alternative struct {
 	Rule string `json:"rule" doc:"The rule's name"`
 	Line int    `json:"line" doc:"Its line, 1-based"`
-	// Missing are the conditions that would have to come out the other way; one
-	// that holds must not. Those of the rules that the rule asks are among them.
+	// Missing are the conditions whose outcome would have to change; one that holds must not
+	// hold. They include conditions of other rules that the rule uses.
 	Missing []Condition `json:"missing" doc:"What would have to change; a condition that holds must not"`
 	Held    []Condition `json:"held" doc:"Conditions that were already met"`
 }
 
-// Explanation says why one control came to its outcome.
+// Explanation explains the outcome of one control.
 type Explanation struct {
 	PolicyID      int64  `json:"policy_id"`
 	PolicyName    string `json:"policy_name"`
 	PolicyVersion int64  `json:"policy_version"`
 	Effect        string `json:"effect" enum:"ALLOW,DENY,MASK,NO_MATCH"`
-	// Rule and Line are what decided; empty and 0 where no rule did. Line is
-	// that of the default where nothing else held.
+	// Rule and Line name the rule that decided; they are empty and 0 if no rule did. Line is that
+	// of the default rule if no other rule held.
 	Rule string `json:"rule,omitempty" doc:"The rule that decided"`
 	Line int    `json:"line,omitempty" doc:"Its line, 1-based"`
-	// Conditions are those of the rule that decided.
+	// Conditions are the conditions of the rule that decided.
 	Conditions []Condition `json:"conditions" doc:"The conditions that made the rule hold"`
-	// Also are further rules that held and would have decided the same.
+	// Also are the other rules that held and give the same decision.
 	Also []Alternative `json:"also,omitempty" doc:"Other rules that held and give the same decision"`
-	// Nearest is, where access was not granted, the rule that would have
-	// granted it with the fewest differences; nil where there is none. Where a
-	// deny rule decided, it counts only once that one (and those in Also) no
-	// longer holds: one condition of each has to fail. Missing is then empty if
-	// nothing else stood in the way.
+	// Nearest is the rule that would have granted access with the fewest changes, if access was
+	// not granted; nil if there is none. If a rule deny decided, Nearest assumes that this rule and
+	// those in Also no longer hold: one condition of each has to fail. Missing is then empty if
+	// nothing else kept access from being granted.
 	Nearest *Alternative `json:"nearest,omitempty" doc:"The nearest rule that would have granted access"`
-	// Partial: the explanation ran into its limit.
+	// Partial says that the explanation is incomplete, because of a limit or an error.
 	Partial bool `json:"partial,omitempty" doc:"Not everything could be explained"`
 	// Text is for administrators, Public for the person who asked for access.
 	Text   string `json:"text" doc:"The explanation in words, for administrators"`
 	Public string `json:"public" doc:"The explanation for the person who was refused"`
 }
 
-// Redacted is the explanation with each value that was seen replaced by what
-// hide makes of it, in the texts too. hide is given the path and the value.
+// Redacted returns the explanation with each value replaced by the result of hide, in the texts
+// too. hide gets the path and the value.
 func (e Explanation) Redacted(hide func(path string, v value.Value) value.Value) Explanation {
 	var clean func(list []Condition) []Condition
 	clean = func(list []Condition) []Condition {
@@ -165,7 +165,7 @@ func writeCondition(b *strings.Builder, c Condition, must, indent string) {
 	}
 }
 
-// maxShownValue is where a value is cut in a text.
+// maxShownValue is the length in bytes at which a value is cut in a text.
 const maxShownValue = 120
 
 // String returns a text such as input.user.id = "ann".

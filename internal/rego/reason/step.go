@@ -9,7 +9,7 @@ import (
 // Step is one step of a trace that a person can read.
 type Step struct {
 	Number int `json:"step_number" doc:"1-based"`
-	// Type is policy_matched, condition_eval, final_decision, or truncated.
+	// Type is one of the Step constants.
 	Type        string `json:"step_type" enum:"policy_matched,condition_eval,final_decision,truncated"`
 	Description string `json:"description"`
 	Result      bool   `json:"result"`
@@ -25,12 +25,12 @@ const (
 	StepTruncated = "truncated"
 )
 
-// MaxSteps is how many steps a trace has at most, the marker of the cut and
-// the final decision among them.
+// MaxSteps is the maximum number of steps of a trace, including the marker of a cut and the final
+// decision.
 const MaxSteps = 1000
 
-// RedactedSteps are the steps of a trace with each value that was seen replaced
-// by what hide makes of it, in the descriptions too.
+// RedactedSteps returns the steps of a trace with each value replaced by the result of hide, in the
+// descriptions too.
 func RedactedSteps(steps []Step, hide func(path string, v value.Value) value.Value) []Step {
 	out := make([]Step, len(steps))
 	for i, s := range steps {
@@ -53,7 +53,7 @@ func RedactedSteps(steps []Step, hide func(path string, v value.Value) value.Val
 	return out
 }
 
-// StepOf is the step of a condition.
+// StepOf returns the step of a condition.
 func StepOf(c Condition) Step {
 	result := "does not hold"
 	switch {

@@ -1,5 +1,5 @@
-// Package shape tells which Rego modules differ in the values of their constants
-// only. Such modules can share what they compile to.
+// Package shape finds Rego modules that differ only in the values of their constants. Such modules
+// can share compiled code.
 package shape
 
 import (
@@ -12,12 +12,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Digest is that of a module without the values of its constants.
+// Digest is the SHA-256 digest of a module without the values of its constants.
 type Digest [sha256.Size]byte
 
-// Of digests the rules of the package pkg, as OPA's compiler left them. The digest holds
-// all that a compiler may look at, and which constants are equal. ok is false for rules
-// that use `with`, or whatever else has no shape.
+// Of digests the compiled rules of the package pkg. The digest covers everything that the code of
+// the rules depends on, and which constants are equal. ok is false for rules that cannot share code,
+// such as those with `with`.
 func Of(pkg ast.Ref, rules []*ast.Rule) (key Digest, ok bool) {
 	d := &describer{pkg: pkg, seen: map[string]int{}, ok: true}
 	for _, r := range rules {
@@ -29,7 +29,7 @@ func Of(pkg ast.Ref, rules []*ast.Rule) (key Digest, ok bool) {
 	return sha256.Sum256(d.text), true
 }
 
-// literalOf is a constant's value; a constant that has none has no shape either.
+// literalOf returns a constant's value. Rules with a constant that has none cannot share code.
 func (d *describer) literalOf(t *ast.Term) value.Value {
 	v, err := value.FromAST(t.Value)
 	if err != nil {
@@ -38,29 +38,29 @@ func (d *describer) literalOf(t *ast.Term) value.Value {
 	return v
 }
 
-// describer writes all of a module that its code depends on.
+// describer writes a description of everything in a module that its code depends on.
 type describer struct {
 	pkg  ast.Ref
 	text []byte
 	row  int
-	// seen numbers the constants that are strings or numbers: whether two are equal
-	// decides how rules compile.
+	// seen numbers the constants that are strings or numbers, because the code depends on which of
+	// them are equal.
 	seen map[string]int
 	ok   bool
 }
 
-// mark writes what kind of thing follows, and how many parts it has.
+// mark writes the kind of the next element, and the number of its parts.
 func (d *describer) mark(kind byte, n int) {
 	d.text = append(strconv.AppendInt(append(d.text, kind), int64(n), 10), ' ')
 }
 
-// literal writes what is part of the shape word by word.
+// literal writes a text that is part of the shape as it is.
 func (d *describer) literal(kind byte, text string) {
 	d.mark(kind, len(text))
 	d.text = append(d.text, text...)
 }
 
-// at writes the line: errors of the evaluation name it.
+// at writes the line, because errors of an evaluation name it.
 func (d *describer) at(loc *ast.Location) {
 	if loc != nil && loc.Row != d.row {
 		d.row = loc.Row
@@ -140,8 +140,8 @@ func (d *describer) expr(e *ast.Expr) {
 	}
 }
 
-// call writes a call. A constant operand may be of any size, such as a list of
-// names, unless the call is compiled for what its operands are.
+// call writes a call. For a constant collection as operand, such as a list of names, it writes only
+// the kind, unless the code depends on the operand.
 func (d *describer) call(t []*ast.Term) {
 	d.mark('C', len(t))
 	op, ok := t[0].Value.(ast.Ref)
@@ -157,14 +157,14 @@ func (d *describer) call(t []*ast.Term) {
 		case slices.Contains(compiledByOperand, name):
 			d.write(a, true)
 		case !ast.IsConstant(a.Value) || name == ast.Equality.Name || name == ast.Assign.Name || ast.IsScalar(a.Value):
-			d.term(a) // an equation takes its sides apart
+			d.term(a) // an equation is compiled for the structure of its sides
 		default:
 			d.mark('K', int(d.literalOf(a).Kind()))
 		}
 	}
 }
 
-// compiledByOperand are the built-ins whose code depends on constants (special).
+// compiledByOperand are the built-ins whose code depends on their constant operands.
 var compiledByOperand = []string{"net.cidr_contains", "regex.match", ast.WalkBuiltin.Name}
 
 func (d *describer) terms(ts []*ast.Term) {
@@ -175,7 +175,7 @@ func (d *describer) terms(ts []*ast.Term) {
 
 func (d *describer) term(t *ast.Term) { d.write(t, false) }
 
-// write writes a term. The strings and numbers of a fixed one are part of the code.
+// write writes a term. If fixed is true, its strings and numbers are part of the shape.
 func (d *describer) write(t *ast.Term, fixed bool) {
 	d.at(t.Location)
 	switch x := t.Value.(type) {
@@ -217,7 +217,7 @@ func (d *describer) write(t *ast.Term, fixed bool) {
 	}
 }
 
-// scalar writes a string or a number: word by word, or as the n-th constant.
+// scalar writes a string or a number: as it is if fixed is true, otherwise as the n-th constant.
 func (d *describer) scalar(t *ast.Term, fixed bool) {
 	if fixed {
 		d.literal('=', t.String())
@@ -234,7 +234,7 @@ func (d *describer) scalar(t *ast.Term, fixed bool) {
 	d.mark('#', at)
 }
 
-// fixed writes the parts of a reference. The module's own package has no name in it.
+// fixed writes the parts of a reference. It leaves out the name of the module's own package.
 func (d *describer) fixed(ref ast.Ref) {
 	if ref.HasPrefix(d.pkg) {
 		d.mark('P', 0)

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// errAllowance ends the evaluation of a test that ran out of time or memory.
+// errAllowance is the error of a test that ran out of time or memory.
 var errAllowance = errors.New("evaluation_limit")
 
-// maxTestBytes is how much one call of a built-in may produce in a test.
+// maxTestBytes is the number of bytes that one call of a built-in may produce in a test.
 const maxTestBytes = 64 << 20
 
-// allowance is what one call of a built-in may use. It is topdown's Cancel.
+// allowance limits the time and memory of one call of a built-in. It implements topdown.Cancel.
 type allowance struct {
 	stopped atomic.Bool
 	bytes   atomic.Int64
 	timer   *time.Timer
 }
 
-// newAllowance starts an allowance of that time. The caller must call release.
+// newAllowance starts an allowance with a time limit. The caller must call release.
 func newAllowance(limit time.Duration) *allowance {
 	a := &allowance{}
 	a.bytes.Store(maxTestBytes)
@@ -35,7 +35,7 @@ func (a *allowance) Cancel() { a.stopped.Store(true) }
 // Cancelled reports whether to stop: cancelled, past the deadline or out of bytes.
 func (a *allowance) Cancelled() bool { return a.stopped.Load() }
 
-// spend takes n bytes; it reports whether they were left.
+// spend uses n bytes. It returns false if there are not that many left.
 func (a *allowance) spend(n int64) bool {
 	if a.bytes.Add(-n) < 0 {
 		a.Cancel()

@@ -10,30 +10,28 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// Built-ins run to their end whatever the deadline: topdown asks for
-// cancellation between expressions, not within a built-in. So those whose work
-// or result can outgrow their arguments run behind a bound on the arguments
-// (without it, graph.reachable_paths ran 200 s, bits.lsh 42 s, json.marshal
-// took 3 GB).
+// A running built-in ignores the deadline: topdown checks for cancellation between expressions, not
+// within a built-in. So there are bounds on the arguments of built-ins whose work or result can
+// exceed the size of their arguments. Without these bounds, graph.reachable_paths ran 200 s,
+// bits.lsh ran 42 s, and json.marshal took 3 GB.
 //
-// topdown looks OPA's own names up in a process-wide table, and a query's own
-// functions only for other names. So that neither the process-wide table nor
-// the linter, which runs on the same topdown, is touched, the *compiled* rules
-// of each control are pointed at functions of other names: `split` becomes
-// `gatehouse.split`, in calls and in `with` alike. The control's text, its
-// types and the compiler's messages keep the true names.
+// topdown looks up OPA's own names in a process-wide table, and uses the functions of a query only
+// for other names. The linter runs on the same topdown, so that table must not change. Instead, the
+// calls in the *compiled* rules of each control are renamed: `split` becomes `gatehouse.split`, in
+// calls and in `with`. The control's source, its types and the compiler's messages keep the original
+// names.
 
-// boundedPrefix makes the names of the bounded built-ins.
+// boundedPrefix is the prefix of the names of bounded built-ins.
 const boundedPrefix = "gatehouse."
 
-// bound judges the arguments: it returns the cost in bytes of the call, or a
-// negative number when the call is refused.
+// bound checks the arguments of a call. It returns the cost of the call in bytes, or a negative
+// number to refuse the call.
 type bound func(b *allowance, args []*ast.Term) int64
 
-// refused is the cost of a call that no budget covers.
+// refused is the cost of a call that is always refused.
 const refused int64 = -1
 
-// boundedBuiltins is the table of topdown for the bounded names.
+// boundedBuiltins returns topdown's entries for the bounded built-ins, by name.
 var boundedBuiltins = sync.OnceValue(func() map[string]*topdown.Builtin {
 	out := map[string]*topdown.Builtin{}
 	for name, limit := range bounds() {
@@ -49,7 +47,7 @@ var boundedBuiltins = sync.OnceValue(func() map[string]*topdown.Builtin {
 	return out
 })
 
-// guard puts a bound before a built-in and charges the budget for the call.
+// guard returns a built-in that checks a bound and charges the allowance before each call.
 func guard(run topdown.BuiltinFunc, limit bound, relation bool) topdown.BuiltinFunc {
 	return func(bctx topdown.BuiltinContext, args []*ast.Term, iter func(*ast.Term) error) error {
 		b, ok := bctx.Cancel.(*allowance)
@@ -64,7 +62,7 @@ func guard(run topdown.BuiltinFunc, limit bound, relation bool) topdown.BuiltinF
 	}
 }
 
-// pointAtBounded renames the bounded built-ins in compiled modules.
+// pointAtBounded replaces built-ins by their bounded versions in compiled modules.
 func pointAtBounded(mods map[string]*ast.Module) {
 	table := boundedBuiltins()
 	for _, mod := range mods {
@@ -79,7 +77,7 @@ func pointAtBounded(mods map[string]*ast.Module) {
 	}
 }
 
-// pointExpr renames the operator of a call and what its `with`s name.
+// pointExpr replaces the operator of a call, and the built-ins in its `with`s.
 func pointExpr(table map[string]*topdown.Builtin, e *ast.Expr) {
 	if terms, ok := e.Terms.([]*ast.Term); ok && len(terms) > 0 {
 		terms[0] = boundedTerm(table, terms[0])

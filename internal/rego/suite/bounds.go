@@ -12,24 +12,24 @@ import (
 // The bounds on single calls.
 const (
 	maxString     = 1 << 20 // bytes of one string argument or result
-	maxTree       = 8 << 20 // bytes of a document that is written out or copied
-	maxElems      = 100_000 // elements of a made array or set
-	maxPairs      = 1 << 20 // elements times elements, where a built-in compares each with each
+	maxTree       = 8 << 20 // bytes of a document that is serialised or copied
+	maxElems      = 100_000 // elements of an array or set that is made
+	maxPairs      = 1 << 20 // product of two sizes, if a built-in compares each element with each
 	maxDigits     = 20_000  // digits of a number
 	maxExponent   = 1_000
 	maxShift      = 1 << 16
 	maxRegexWork  = 32 << 20  // bytes of text times size of the pattern
-	maxSearched   = 256 << 10 // bytes of text of which all matches are listed
+	maxSearched   = 256 << 10 // bytes of a text whose matches are all listed
 	maxGlobSet    = 256       // bytes of a pattern in regex.globs_match
 	maxKey        = 8 << 10   // bytes of a key or certificate
 	maxToken      = 64 << 10
 	maxPaths      = 10_000 // paths or visits of graph.reachable_paths
 	maxExpanded   = 1 << 16
-	termBytes     = 64 // what a term costs in memory, about
+	termBytes     = 64 // approximate size of a term in memory
 	maxFormatPads = 1 << 20
 )
 
-// bounds is the table of bounded built-ins.
+// bounds returns the bounds by the name of the built-in.
 func bounds() map[string]bound {
 	out := map[string]bound{
 		"graph.reachable_paths": boundPaths,
@@ -72,8 +72,8 @@ func bounds() map[string]bound {
 	return out
 }
 
-// termSize is about how many bytes a term takes when it is written out, shared
-// parts counted each time; it stops counting beyond cap.
+// termSize returns about how many bytes a serialised term takes, with shared parts counted each
+// time. It stops counting beyond limit.
 func termSize(t *ast.Term, limit int64) int64 {
 	var n int64
 	var walk func(v ast.Value) bool
@@ -103,7 +103,7 @@ func str(t *ast.Term) string {
 	return string(s)
 }
 
-// size is the number of elements of a collection or the length of a string.
+// size returns the number of elements of a collection, or the length of a string.
 func size(t *ast.Term) int64 {
 	switch v := t.Value.(type) {
 	case *ast.Array:
@@ -126,7 +126,7 @@ func integer(t *ast.Term) (int, bool) {
 	return n.Int()
 }
 
-// timesWithin is the cost n times a factor, refused above limit.
+// timesWithin returns the cost n times factor; n above limit is refused.
 func timesWithin(n, limit, factor int64) int64 {
 	if n > limit {
 		return refused
@@ -134,7 +134,7 @@ func timesWithin(n, limit, factor int64) int64 {
 	return n * factor
 }
 
-// stepCost is the cost of n steps that make little: an eighth of a byte each.
+// stepCost returns the cost of n steps that allocate little: an eighth of a byte each.
 func stepCost(n, limit int64) int64 {
 	if n > limit {
 		return refused
@@ -189,8 +189,8 @@ func satMul(a, b int64) int64 {
 	return int64(lo)
 }
 
-// boundNumber refuses numbers whose arithmetic is long: many digits, or an
-// exponent that becomes many.
+// boundNumber refuses numbers with which arithmetic takes long: those with many digits, or with an
+// exponent that stands for many digits.
 func boundNumber(t *ast.Term) int64 {
 	n, ok := t.Value.(ast.Number)
 	if !ok || len(n) <= 16 && !strings.ContainsAny(string(n), "eE") {
@@ -237,7 +237,7 @@ func boundShift(_ *allowance, args []*ast.Term) int64 {
 	if !ok && boundNumber(args[1]) >= 0 {
 		_, isNum := args[1].Value.(ast.Number)
 		if !isNum || strings.HasPrefix(args[1].Value.String(), "-") {
-			return 0 // the built-in's own error
+			return 0 // the built-in reports the error
 		}
 		return refused
 	}
@@ -294,8 +294,8 @@ func boundConcat(_ *allowance, args []*ast.Term) int64 {
 	return timesWithin(n, maxString, 1)
 }
 
-// boundSprintf takes the longest that the format can ask for: every verb could
-// name the largest argument by index, and every number could be a width.
+// boundSprintf estimates the longest possible result: every verb may select the largest argument by
+// its index, and every number may be a width.
 func boundSprintf(_ *allowance, args []*ast.Term) int64 {
 	f := str(args[0])
 	if len(f) > maxString {
@@ -347,16 +347,16 @@ func boundExpand(_ *allowance, args []*ast.Term) int64 {
 	return timesWithin(int64(1)<<host, maxExpanded, 2*termBytes)
 }
 
-// regexSize is about how many states a pattern compiles to.
+// regexSize estimates the number of states of a compiled pattern.
 func regexSize(p string) int64 {
 	n := int64(len(p)) + 8
 	if strings.Contains(p, "{") {
-		n += 1000 // the most that Go's compiler lets counted repetition make
+		n += 1000 // Go's limit on counted repetition
 	}
 	return n
 }
 
-// boundRegex bounds text times pattern; at pattern and text stand the arguments.
+// boundRegex bounds text times pattern; pattern and text are the indexes of the arguments.
 func boundRegex(pattern, text int) bound {
 	return func(_ *allowance, args []*ast.Term) int64 {
 		p, s := str(args[pattern]), str(args[text])
@@ -367,8 +367,8 @@ func boundRegex(pattern, text int) bound {
 	}
 }
 
-// boundFinds is for those that list what they find: each byte of the text may be
-// a match, which takes far more than a byte.
+// boundFinds bounds built-ins that list all matches: each byte of the text may be a match, which
+// takes far more than a byte.
 func boundFinds(b *allowance, args []*ast.Term) int64 {
 	if len(str(args[1])) > maxSearched {
 		return refused
@@ -412,9 +412,8 @@ func boundPatch(_ *allowance, args []*ast.Term) int64 {
 	return stepCost(satMul(doc/8, size(args[1])+1), maxPairs*16)
 }
 
-// boundPaths walks the graph as the built-in will, without building anything,
-// and refuses when that takes too many visits: the number of paths grows with
-// the factorial of the nodes.
+// boundPaths walks the graph like the built-in, but builds no result. It refuses the call after too
+// many visits, because the number of paths grows with the factorial of the number of nodes.
 func boundPaths(b *allowance, args []*ast.Term) int64 {
 	graph, ok := args[0].Value.(ast.Object)
 	if !ok {
@@ -447,7 +446,7 @@ func boundPaths(b *allowance, args []*ast.Term) int64 {
 	return visits * termBytes
 }
 
-// eachTerm goes through an array or set until fn says false.
+// eachTerm calls fn for the elements of an array or set until fn returns false.
 func eachTerm(t *ast.Term, fn func(*ast.Term) bool) bool {
 	all := true
 	stop := func(x *ast.Term) bool {

@@ -16,14 +16,14 @@ import (
 type TestCase struct {
 	Name  string      `json:"name" doc:"What the case is about" minLength:"1" maxLength:"200"`
 	Input value.Value `json:"input" doc:"The input document"`
-	// Expected is whether access is granted: the outcome is ALLOW or MASK.
+	// Expected says whether access must be granted: the outcome is ALLOW or MASK.
 	Expected bool `json:"expected" doc:"Whether access is to be granted (ALLOW or MASK)"`
-	// Data, if defined, is an object whose members, resources and pip, take the
-	// place of those below data, each as a whole.
+	// Data is undefined, or an object with the members resources and pip. Each replaces the member
+	// of data with that name as a whole.
 	Data value.Value `json:"data,omitzero" doc:"What takes the place of data.resources and data.pip"`
 }
 
-// TestResult is how a case went.
+// TestResult is the result of a case.
 type TestResult struct {
 	Name             string          `json:"name"`
 	Passed           bool            `json:"passed"`
@@ -33,29 +33,27 @@ type TestResult struct {
 	Reason           string          `json:"reason"`
 	Mask             []rego.MaskRule `json:"mask,omitempty"`
 	EvaluationTimeMS float64         `json:"evaluation_time_ms"`
-	// Error is why the control could not be evaluated. That counts as a DENY, and
-	// so a case passes that expects no access; one that met a limit does not, for
-	// it was not judged.
+	// Error says why the control could not be evaluated. An error counts as a DENY, so a case that
+	// expects no access passes. A case that ran into a limit does not pass.
 	Error string `json:"error,omitempty"`
-	// Why says of a case that did not pass which conditions made the outcome.
+	// Why explains the outcome of a case that did not pass.
 	Why string `json:"why,omitempty"`
 }
 
-// Missed says why a case did not pass, by its expected and actual result; "" where it
-// passed.
+// Missed returns why a case did not pass, from its expected and actual result; "" if it passed.
 func (r *TestResult) Missed() string {
 	switch {
 	case r.Passed:
 		return ""
-	case r.Actual == r.Expected: // it met a limit, or was not run
+	case r.Actual == r.Expected: // it ran into a limit, or was not run
 		return r.Error
 	default:
 		return fmt.Sprintf("expected %t, got %t", r.Expected, r.Actual)
 	}
 }
 
-// RunTests evaluates the cases one after another. The input is taken as it is:
-// no resource is matched. clock measures; nil leaves the times 0.
+// RunTests evaluates the cases one after another. It does not change the inputs, and matches no
+// resource. clock measures the times; if it is nil, they are 0.
 func RunTests(ctx context.Context, c *rego.Control, cases []TestCase, data rego.DataSource, lim rego.Limits, clock func() time.Time) []TestResult {
 	out := make([]TestResult, 0, len(cases))
 	for _, tc := range cases {
@@ -87,20 +85,20 @@ func RunTests(ctx context.Context, c *rego.Control, cases []TestCase, data rego.
 	return out
 }
 
-// Unset are the paths below data that the control reads and not each of the
-// cases sets: what their run needs a DataSource for.
+// Unset returns the paths below data that the control reads and that not every case sets. A run of
+// the cases needs a DataSource for them.
 func Unset(c *rego.Control, cases []TestCase) [][]string {
 	return slices.DeleteFunc(slices.Clone(c.Refs().Data), func(path []string) bool {
 		return !slices.ContainsFunc(cases, func(tc TestCase) bool { return !tc.sets(path) })
 	})
 }
 
-// sets reports whether the case itself says what is at a path below data.
+// sets reports whether the case sets the value at a path below data.
 func (tc TestCase) sets(path []string) bool {
 	return len(path) > 0 && tc.Data.Get(path[0]).Defined()
 }
 
-// over is data with what the case sets in its place.
+// over returns data with the members that the case sets replaced.
 func (tc TestCase) over(data rego.DataSource) rego.DataSource {
 	if !tc.Data.Defined() {
 		return data
@@ -108,13 +106,13 @@ func (tc TestCase) over(data rego.DataSource) rego.DataSource {
 	return overlay{tc, data}
 }
 
-// overlay gives what a case sets, and the rest from below, which may be nil.
+// overlay reads what a case sets, and everything else from below, which may be nil.
 type overlay struct {
 	tc    TestCase
 	below rego.DataSource
 }
 
-// Data is the value at path.
+// Data returns the value at a path.
 func (o overlay) Data(path []string) value.Value {
 	if o.below == nil || o.tc.sets(path) {
 		return o.tc.Data.At(path...)

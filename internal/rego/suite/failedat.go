@@ -16,8 +16,8 @@ type Expression struct {
 	Source string `json:"source" doc:"The expression as written; a long one is cut"`
 }
 
-// failures watches a run of tests for expressions that fail, beside the
-// coverage that it counts. Memory is bounded: of each line the last failure counts.
+// failures records the expressions that fail in a run of tests, and counts coverage. Its memory is
+// bounded, because it keeps only the last failure of each line.
 type failures struct {
 	*cover.Cover
 	number int
@@ -29,8 +29,8 @@ type fileLine struct {
 	line int
 }
 
-// failure is an expression that failed. within is the expression of a control
-// that failed last before it: for a test that asks a control, the reason.
+// failure is an expression that failed. within is the last expression of a control that failed
+// before it. If the expression evaluates a control, that is the reason.
 type failure struct {
 	number int
 	expr   *ast.Expr
@@ -41,7 +41,7 @@ func watchFailures(c *cover.Cover) *failures {
 	return &failures{Cover: c, last: map[fileLine]failure{}}
 }
 
-// TraceEvent counts coverage and notes failures.
+// TraceEvent counts coverage and records failures.
 func (f *failures) TraceEvent(e topdown.Event) {
 	f.Cover.TraceEvent(e)
 	expr, ok := e.Node.(*ast.Expr)
@@ -50,14 +50,14 @@ func (f *failures) TraceEvent(e topdown.Event) {
 	}
 	test := strings.HasSuffix(expr.Location.File, TestSuffix)
 	switch {
-	case e.Op == topdown.EvalOp && test: // what failed before is no reason for this one
+	case e.Op == topdown.EvalOp && test: // earlier failures are not the reason for this expression
 		delete(f.last, fileLine{})
 		return
 	case e.Op != topdown.FailOp:
 		return
 	}
 	if _, every := expr.Terms.(*ast.Every); every {
-		return // the expression in its body says more
+		return // the expression in its body is more precise
 	}
 	f.number++
 	at := fileLine{expr.Location.File, expr.Location.Row}
@@ -67,14 +67,14 @@ func (f *failures) TraceEvent(e topdown.Event) {
 			this.within = f.last[fileLine{}].expr
 		}
 	} else {
-		at = fileLine{} // of the controls only the last one counts
+		at = fileLine{} // only the last failure in any control counts
 	}
 	f.last[at] = this
 }
 
-// of gives the last expression of a failed test that did not hold, and that of
-// the control which it asked; nil where none is known. A test reaches from its
-// line to the next test's.
+// of returns the last expression of a failed test that did not hold, and the expression of the
+// control that caused this; nil if unknown. A test extends from its line to the line end, where the
+// next rule begins.
 func (f *failures) of(r *tester.Result, end int) (at, because *Expression) {
 	if !r.Fail || r.Location == nil {
 		return nil, nil
@@ -88,7 +88,7 @@ func (f *failures) of(r *tester.Result, end int) (at, because *Expression) {
 	return expressionOf(found.expr), expressionOf(found.within)
 }
 
-// Failing lists the expressions that made the test fail, as far as they are known.
+// Failing returns the expressions that made the test fail, if they are known.
 func (t *ModuleTest) Failing() []Expression {
 	var out []Expression
 	for _, x := range []*Expression{t.FailedAt, t.Because} {

@@ -1,9 +1,9 @@
-// Package suite runs the tests that authors write for their controls: stored cases
-// (an input and whether access is expected), and modules of Rego tests, with coverage
-// and with the expressions that failed.
+// Package suite runs the tests that authors write for their controls: stored cases (an input, and
+// whether access is expected), and modules of Rego tests. For modules it reports the coverage and
+// the expressions that failed.
 //
-// Cases run on the engine. Modules run on OPA's own evaluator and test runner, where
-// built-ins whose work can outgrow their arguments are bounded (bounded.go).
+// Cases run on the engine. Modules run on OPA's own evaluator and test runner, with bounds on
+// built-ins whose work can exceed the size of their arguments (bounded.go).
 package suite
 
 import (
@@ -30,7 +30,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// The bounds on a run of Rego tests, beside those on each source.
+// The bounds on a run of Rego tests, in addition to those on each source.
 const (
 	testTimeout    = 5 * time.Second // one test
 	maxTestOutput  = 8 << 10         // bytes that one test prints
@@ -38,19 +38,19 @@ const (
 	maxFailedCases = 100             // names of failed cases that one test lists
 )
 
-// TestSuffix ends the names of files that hold Rego tests.
+// TestSuffix is the end of the names of files with Rego tests.
 const TestSuffix = "_test.rego"
 
-// Module is a Rego file: a control, or tests where its path ends in TestSuffix.
+// Module is a Rego file: tests if its path ends in TestSuffix, otherwise a control or library.
 type Module struct {
 	Path    string `json:"path"`
 	Content string `json:"content"`
-	// Stored is a library that is no file of the repository but known to the
-	// service. One among the files takes its place, and it has no coverage.
+	// Stored marks a library that is not a file of the repository, but stored in the service. A
+	// library with the same package among the files replaces it. It has no coverage.
 	Stored bool `json:"stored,omitempty"`
 }
 
-// StoredModules are libraries of the service as TestModules takes them.
+// StoredModules converts libraries of the service to modules for TestModules.
 func StoredModules(libs []lang.Library) []Module {
 	out := make([]Module, 0, len(libs))
 	for _, l := range libs {
@@ -59,11 +59,11 @@ func StoredModules(libs []lang.Library) []Module {
 	return out
 }
 
-// IsTest reports whether the file holds tests.
+// IsTest reports whether the file has tests.
 func (m Module) IsTest() bool { return strings.HasSuffix(m.Path, TestSuffix) }
 
-// ModuleTest is how one test rule went. A rule with several cases
-// (`test_x[name] if …`) names those that failed.
+// ModuleTest is the result of one test rule. For a rule with several cases (`test_x[name] if …`) it
+// has the names of those that failed.
 type ModuleTest struct {
 	File        string   `json:"file" doc:"File that holds the test"`
 	Line        int      `json:"line" doc:"Line of the test rule, from 1"`
@@ -74,7 +74,7 @@ type ModuleTest struct {
 	Error       string   `json:"error,omitempty" doc:"Why it could not be evaluated"`
 	Output      string   `json:"output,omitempty" doc:"Its output, cut after 8 KiB"`
 	FailedCases []string `json:"failed_cases,omitempty" doc:"The failed cases, for a test with several cases"`
-	// FailedAt and Because say why a test failed, as far as that can be told.
+	// FailedAt and Because say why a test failed, if that is known.
 	FailedAt *Expression `json:"failed_at,omitempty" doc:"The expression of the test that did not hold"`
 	Because  *Expression `json:"because,omitempty" doc:"The last expression of the control that did not hold before that"`
 }
@@ -87,8 +87,8 @@ const (
 	TestError   = "error"
 )
 
-// Coverage is how much of a control the tests reached. A line is uncovered
-// when anything on it was not reached.
+// Coverage says how much of a control the tests reached. A line is uncovered if anything on it was
+// not reached.
 type Coverage struct {
 	File      string  `json:"file" doc:"File of the control"`
 	Percent   float64 `json:"percent" doc:"Share of lines that the tests covered, 0 to 100"`
@@ -96,18 +96,17 @@ type Coverage struct {
 	Uncovered []int   `json:"uncovered_lines" doc:"Lines that were not covered, from 1"`
 }
 
-// ModuleReport is the outcome of a run: issues that kept tests from running, or
-// the tests, by file and line, and the coverage of each control, by file.
+// ModuleReport is the result of a run: issues that kept tests from running, or the tests, sorted by
+// file and line, and the coverage of each control, sorted by file.
 type ModuleReport struct {
 	Issues   []lang.FileIssue `json:"issues,omitempty"`
 	Tests    []ModuleTest     `json:"tests"`
 	Coverage []Coverage       `json:"coverage"`
 }
 
-// TestModules runs the tests among mods, as `opa test` does, but with our
-// built-ins and bounds. The test files of a directory are compiled together
-// with the controls beside them and with the controls elsewhere whose packages
-// they name. ctx ends the run between two steps of an evaluation.
+// TestModules runs the tests among mods like `opa test`, but with our built-ins and bounds. The test
+// files of a directory are compiled together with the controls in the directory, and with other
+// controls whose packages they name. ctx can end the run between two steps of an evaluation.
 func TestModules(ctx context.Context, mods []Module) (ModuleReport, error) {
 	rep := ModuleReport{Tests: []ModuleTest{}, Coverage: []Coverage{}}
 	suite, issues := parseModules(mods)
@@ -132,7 +131,7 @@ func TestModules(ctx context.Context, mods []Module) (ModuleReport, error) {
 	return rep, ctx.Err()
 }
 
-// locateIn puts each issue at a character of its file.
+// locateIn moves each issue to a place that exists in its file.
 func locateIn(mods []Module, issues []lang.FileIssue) {
 	for i := range issues {
 		for _, m := range mods {
@@ -143,8 +142,8 @@ func locateIn(mods []Module, issues []lang.FileIssue) {
 	}
 }
 
-// CheckModules says what keeps controls from being stored and tests from
-// running, without running them.
+// CheckModules returns the issues that keep controls from being stored or tests from running. It
+// does not run the tests.
 func CheckModules(mods []Module) []lang.FileIssue {
 	suite, issues := parseModules(mods)
 	if len(issues) > 0 {
@@ -191,7 +190,7 @@ func parseModules(mods []Module) (*testSuite, []lang.FileIssue) {
 	return suite, out
 }
 
-// compiles says what the compiler has against a group.
+// compiles returns the issues that the compiler finds in a group.
 func compiles(group map[string]*ast.Module) (issues []lang.FileIssue) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -209,7 +208,7 @@ func panicIssue(p any) lang.FileIssue {
 	return lang.FileIssue{Issue: lang.CrashIssue("the tests cannot be compiled", p, "compiler")}
 }
 
-// testCompiler is a compiler for a group, and copies of its files to compile.
+// testCompiler returns a compiler for a group, and copies of the group's files to compile.
 func testCompiler(group map[string]*ast.Module) (*ast.Compiler, map[string]*ast.Module) {
 	copies := map[string]*ast.Module{}
 	for p, mod := range group {
@@ -227,17 +226,17 @@ func parseTestModule(m Module, libs []lang.Library) (*ast.Module, []lang.Issue) 
 	return lang.ParseChecked(m.Path, m.Content, others...)
 }
 
-// isLibrary tells a library among the files by its package.
+// isLibrary reports whether a file is a library, which its package shows.
 func isLibrary(m Module) bool { return !m.IsTest() && lang.Library{Source: m.Content}.Package() != "" }
 
-// testSuite is the parsed files of a run, by path.
+// testSuite has the parsed files of a run, by path.
 type testSuite struct {
 	modules map[string]*ast.Module
 	stored  map[string]bool
 	printed int
 }
 
-// paths lists the files, tests or controls, in order.
+// paths returns the paths of the tests or of the controls, sorted.
 func (s *testSuite) paths(tests bool) []string {
 	var out []string
 	for p := range s.modules {
@@ -249,7 +248,7 @@ func (s *testSuite) paths(tests bool) []string {
 	return out
 }
 
-// directories lists those with tests.
+// directories returns the directories with tests.
 func (s *testSuite) directories() []string {
 	var out []string
 	for _, p := range s.paths(true) {
@@ -258,7 +257,7 @@ func (s *testSuite) directories() []string {
 	return slices.Compact(out) // neighbours: the paths are sorted, all of a directory but for its subdirectories
 }
 
-// group gives the files that the tests of a directory are compiled with.
+// group returns the files that the tests of a directory are compiled with, and their issues.
 func (s *testSuite) group(dir string) (map[string]*ast.Module, []lang.FileIssue) {
 	in := map[string]*ast.Module{}
 	var queue []*ast.Module
@@ -286,7 +285,7 @@ func (s *testSuite) group(dir string) (map[string]*ast.Module, []lang.FileIssue)
 	return in, s.checkDistinct(in)
 }
 
-// provides tells whether a control among in already has a package that want names.
+// provides reports whether a control in a group has a package that want names.
 func (s *testSuite) provides(in map[string]*ast.Module, want ast.Ref) bool {
 	for p, mod := range in {
 		if !(Module{Path: p}).IsTest() && related(want, mod.Package.Path) {
@@ -296,8 +295,8 @@ func (s *testSuite) provides(in map[string]*ast.Module, want ast.Ref) bool {
 	return false
 }
 
-// checkDistinct refuses two controls of one package: each decides by itself, and a
-// test that saw both as one would prove nothing.
+// checkDistinct refuses two controls of one package. Each control decides by itself, so a test of
+// both as one package would prove nothing.
 func (s *testSuite) checkDistinct(in map[string]*ast.Module) []lang.FileIssue {
 	seen := map[string]string{}
 	var out []lang.FileIssue
@@ -317,7 +316,7 @@ func (s *testSuite) checkDistinct(in map[string]*ast.Module) []lang.FileIssue {
 	return out
 }
 
-// namedPackages lists what a file refers to under data, and its own package.
+// namedPackages returns the references of a file to data, and its own package.
 func namedPackages(mod *ast.Module) []ast.Ref {
 	out := []ast.Ref{mod.Package.Path}
 	note := func(ref ast.Ref) {
@@ -334,11 +333,11 @@ func namedPackages(mod *ast.Module) []ast.Ref {
 	return out
 }
 
-// related tells whether one of two references leads to the other.
+// related reports whether one of two references is a prefix of the other.
 func related(ref, pkg ast.Ref) bool { return ref.HasPrefix(pkg) || pkg.HasPrefix(ref) }
 
-// testCapabilities is what controls may call, and what the runner of the tests
-// puts into them; authors may not (ParseTests).
+// testCapabilities adds the built-in that OPA's test runner inserts into tests to those that
+// controls may call. Authors must not call it (ParseTests).
 var testCapabilities = sync.OnceValue(func() *ast.Capabilities {
 	c := *lang.Capabilities()
 	c.Builtins = append(slices.Clone(c.Builtins), ast.BuiltinMap["internal.test_case"])
@@ -348,7 +347,7 @@ var testCapabilities = sync.OnceValue(func() *ast.Capabilities {
 // run compiles a group and runs its tests, one after another.
 func (s *testSuite) run(ctx context.Context, group map[string]*ast.Module, tracer *cover.Cover) (out []ModuleTest, issues []lang.FileIssue) {
 	defer func() {
-		if p := recover(); p != nil { // other people's code on hostile text
+		if p := recover(); p != nil { // OPA's code may panic on hostile text
 			out, issues = nil, []lang.FileIssue{panicIssue(p)}
 		}
 	}()
@@ -373,14 +372,14 @@ func (s *testSuite) run(ctx context.Context, group map[string]*ast.Module, trace
 		out = append(out, testOutcome(r, printed))
 		ended = append(ended, r)
 	}
-	// A result comes while the next test runs, so what failed is read at the end.
+	// The runner sends a result while the next test runs, so failures are read at the end.
 	for i, r := range ended {
 		out[i].FailedAt, out[i].Because = watch.of(r, nextRule(group, r.Location))
 	}
 	return out, nil
 }
 
-// nextRule is the line on which the next rule of a file begins.
+// nextRule returns the line on which the next rule of a file begins.
 func nextRule(group map[string]*ast.Module, at *ast.Location) int {
 	next := math.MaxInt
 	if at == nil || group[at.File] == nil {
@@ -418,8 +417,7 @@ func testOutcome(r *tester.Result, printed []byte) ModuleTest {
 	return t
 }
 
-// testFailure is why a test could not be evaluated, in words of ours where it
-// was a bound.
+// testFailure returns why a test could not be evaluated, with texts of our own for bounds.
 func testFailure(err error) string {
 	switch {
 	case errors.Is(err, errAllowance):
@@ -431,8 +429,8 @@ func testFailure(err error) string {
 	}
 }
 
-// boundedForTests gives the runner the bounded built-ins. It calls each of them
-// at the start of each test, which is also when a test's output begins.
+// boundedForTests returns the bounded built-ins for OPA's test runner. The runner applies each of
+// them at the start of each test, so the first one also starts the test's output.
 func boundedForTests(prints *testPrints) []*tester.Builtin {
 	out := []*tester.Builtin{{Func: func(r *oparego.Rego) { oparego.PrintHook(prints.begin())(r) }}}
 	for _, b := range boundedBuiltins() {
@@ -456,7 +454,7 @@ func boundedForTests(prints *testPrints) []*tester.Builtin {
 	return out
 }
 
-// testPrints keeps what tests print, one after another, within bounds.
+// testPrints keeps the output of tests, in the order of the tests, within bounds.
 type testPrints struct {
 	mu    sync.Mutex
 	room  int
@@ -476,7 +474,7 @@ func (p *testPrints) begin() print.Hook {
 	return t
 }
 
-// next takes the output of the oldest test that was not taken.
+// next removes and returns the output of the oldest test.
 func (p *testPrints) next() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -489,7 +487,7 @@ func (p *testPrints) next() []byte {
 	return t.buf.Bytes()
 }
 
-// testPrint is the output of one test, cut at its room.
+// testPrint is the output of one test, cut after room bytes.
 type testPrint struct {
 	buf  bytes.Buffer
 	room int
@@ -511,7 +509,7 @@ func (t *testPrint) Print(_ print.Context, msg string) error {
 	return nil
 }
 
-// coverage reports on each control.
+// coverage returns the coverage of each control.
 func (s *testSuite) coverage(tracer *cover.Cover) []Coverage {
 	controls := map[string]*ast.Module{}
 	mine := slices.DeleteFunc(s.paths(false), func(p string) bool { return s.stored[p] })

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Compare orders values as Rego does: by type (null, boolean, number, string,
-// array, object, set), then by value. Numbers compare by value (1 == 1.0).
+// Compare compares two values in Rego's order: by type (null, boolean, number, string, array,
+// object, set), then by value. Numbers compare by value (1 == 1.0).
 func Compare(a, b Value) int {
 	if a.k != b.k {
 		return cmp.Compare(a.k, b.k)
@@ -55,7 +55,7 @@ func compareObjects(a, b Value) int {
 	return cmp.Compare(a.Len(), b.Len())
 }
 
-// Equal tells whether a and b are the same value to Rego. Undefined equals undefined.
+// Equal reports whether a and b are equal in Rego. Undefined equals undefined.
 func Equal(a, b Value) bool {
 	if a.k != b.k {
 		return false

@@ -11,9 +11,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// FromAny makes a Value of what encoding/json decodes to (float64 or
-// json.Number alike), of Go's scalars, of maps and slices of them, and of
-// Values. Anything else goes through encoding/json.
+// FromAny converts a Go value: what encoding/json decodes to (numbers as float64 or json.Number),
+// scalars, maps and slices of them, and Values. It converts anything else through encoding/json.
 func FromAny(x any) (Value, error) {
 	switch x := x.(type) {
 	case nil:
@@ -92,7 +91,7 @@ func fromMap[T any](m map[string]T) (Value, error) {
 	return objectOf(o), nil
 }
 
-// Any is v in encoding/json's terms: nil, bool, json.Number, string, []any and
+// Any returns v in the types of encoding/json: nil, bool, json.Number, string, []any and
 // map[string]any. Sets become sorted slices, undefined becomes nil.
 func (v Value) Any() any {
 	switch v.k {
@@ -122,7 +121,7 @@ func (v Value) Any() any {
 	return nil
 }
 
-// AST is v in OPA's terms; nil where v is undefined.
+// AST converts v to a value of OPA; nil if v is undefined.
 func (v Value) AST() ast.Value {
 	switch v.k {
 	case NullKind:
@@ -148,7 +147,7 @@ func (v Value) AST() ast.Value {
 	return nil
 }
 
-// Term is v as a term of OPA's; nil where v is undefined.
+// Term converts v to a term of OPA; nil if v is undefined.
 func (v Value) Term() *ast.Term {
 	switch {
 	case v.k == UndefinedKind:
@@ -170,8 +169,8 @@ func (v Value) terms() []*ast.Term {
 	return out
 }
 
-// FromAST makes a Value of a ground value of OPA's; a variable, a reference or
-// a comprehension is an error. nil gives undefined.
+// FromAST converts a ground value of OPA. It fails for a variable, a reference or a comprehension.
+// nil becomes undefined.
 func FromAST(x ast.Value) (Value, error) {
 	switch x := x.(type) {
 	case nil:

@@ -11,13 +11,14 @@ import (
 	"unicode/utf8"
 )
 
-// Limits bound what Decode accepts. Zero members stand for the defaults.
+// Limits limit the documents that Decode accepts. A limit of zero means the default.
 type Limits struct {
-	// Depth is the deepest nesting of arrays and objects (64).
+	// Depth limits the nesting of arrays and objects. The default is 64.
 	Depth int
-	// Bytes is the longest document (no limit: the reader of the body has one).
+	// Bytes limits the length of the document. The default is no limit.
 	Bytes int
-	// Values is the number of values and members in all (200,000), which bounds memory.
+	// Values limits the number of values and members in all, and thereby memory. The default is
+	// 200,000.
 	Values int
 }
 
@@ -26,23 +27,23 @@ const (
 	defaultValues = MostValues
 )
 
-// MostValues is the number of values and members that a document may have by default.
+// MostValues is the default of Limits.Values.
 const MostValues = 200_000
 
-// Parts returns how many values and members a JSON document has at most, without decoding it. It
-// counts what can separate values, also within strings. Decode refuses more than MostValues, so
-// that it does not return more.
+// Parts returns an upper bound on the number of values and members of a JSON document, without
+// decoding it. It counts the characters that can separate values, also within strings. It returns
+// at most MostValues, because Decode refuses more.
 func Parts(doc []byte) int {
 	n := bytes.Count(doc, comma) + bytes.Count(doc, bracket) + bytes.Count(doc, brace)
 	return min(n, MostValues)
 }
 
-// PartBytes is how many bytes a decoded value or member takes at most, with its key and its garbage
-// but without its text.
+// PartBytes is the maximum number of bytes of a decoded value or member, including its key and its
+// garbage, but not its text.
 const PartBytes = 64
 
-// Weight returns how many bytes a JSON document takes at most if each of its parts takes that many:
-// PartBytes for what Decode returns.
+// Weight returns an upper bound on the bytes that a JSON document takes if each of its parts takes
+// this many. For a document from Decode that is PartBytes.
 func Weight(doc []byte, part int) int { return len(doc) + part*Parts(doc) }
 
 var comma, bracket, brace = []byte{','}, []byte{'['}, []byte{'{'}
@@ -57,10 +58,10 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("%s at byte %d", e.Message, e.Offset)
 }
 
-// Decode reads one JSON document (RFC 8259) strictly: members that occur twice
-// or differ only in case, integers outside int64, numbers outside double, bad
-// UTF-8, lone surrogates and bytes after the document are a *SyntaxError. The
-// result does not alias data.
+// Decode reads one JSON document (RFC 8259) strictly. It fails with a *SyntaxError for members that
+// occur twice or differ only in case, integers outside int64, other numbers outside the range of an
+// IEEE double, invalid UTF-8, lone surrogates and bytes after the document. The result does not
+// alias data.
 func Decode(data []byte, lim Limits) (Value, error) {
 	if lim.Depth == 0 {
 		lim.Depth = defaultDepth
@@ -78,11 +79,11 @@ func Decode(data []byte, lim Limits) (Value, error) {
 	return v, err
 }
 
-// decoders is shared by all callers: it holds scratch space only.
+// decoders holds idle decoders for all callers. They have only scratch space.
 var decoders = sync.Pool{New: func() any { return new(decoder) }}
 
-// decoder reads s. Elements and members are gathered in scratch stacks and
-// moved to slices of exact size that are cut from a few larger ones.
+// decoder reads s. It collects elements and members on scratch stacks, and copies them to slices of
+// exact size that are cut from a few larger ones.
 type decoder struct {
 	s     string
 	i     int
@@ -102,9 +103,9 @@ const keepScratch = 1024
 
 func (d *decoder) release() {
 	if cap(d.vals) > keepScratch || cap(d.pairs) > keepScratch {
-		return // let a big document's scratch go
+		return // do not keep the large scratch space of a big document
 	}
-	clear(d.vals) // not empty after an error only
+	clear(d.vals) // not empty only after an error
 	clear(d.pairs)
 	d.vals, d.pairs, d.folds = d.vals[:0], d.pairs[:0], d.folds[:0]
 	d.s, d.valRoom, d.pairRoom, d.objRoom = "", nil, nil, nil
@@ -305,8 +306,8 @@ func (d *decoder) object() (Value, error) {
 	}
 	n := len(mem)
 	if n > len(d.pairRoom) {
-		// What is left of the text bounds what is still to come; a small
-		// document gets its members in one piece.
+		// The rest of the text limits the number of members that follow. A small document gets
+		// its members in one piece.
 		d.pairRoom = make([]Pair, max(n, min(32, n+d.ahead(":"))))
 	}
 	out := d.pairRoom[:n:n]
@@ -317,8 +318,8 @@ func (d *decoder) object() (Value, error) {
 	return objectOf(d.newObject(out)), nil
 }
 
-// ahead counts how often mark is in what comes next. It does not look to the end:
-// for many small objects that would be to read a long text again and again.
+// ahead counts the occurrences of mark in the next part of the text. It does not read to the end,
+// because it would read a long text again for each of many small objects.
 func (d *decoder) ahead(mark string) int {
 	return strings.Count(d.s[d.i:min(len(d.s), d.i+1024)], mark)
 }
@@ -333,8 +334,8 @@ func (d *decoder) newObject(mem []Pair) *object {
 	return o
 }
 
-// pairwise is the number of members up to which twins are found by comparing
-// each with each, by a hash that does not see case.
+// pairwise is the number of members up to which duplicates are found by comparing each with each, by
+// a hash that ignores case.
 const pairwise = 24
 
 func (d *decoder) member(base int) error {
@@ -360,7 +361,7 @@ func (d *decoder) member(base int) error {
 			}
 		}
 	}
-	// The place is taken before the value is read: nested objects push above it.
+	// Reserve the place before the value is read: nested objects push above it.
 	slot := len(d.pairs)
 	d.pairs = append(d.pairs, Pair{K: String(key)})
 	d.folds = append(d.folds, fold)
@@ -372,7 +373,7 @@ func (d *decoder) member(base int) error {
 	return nil
 }
 
-// foldHash is equal for strings that differ only in case.
+// foldHash returns a hash that is equal for strings that differ only in case.
 func foldHash(s string) uint32 {
 	h := uint32(2166136261)
 	for i := range len(s) {
@@ -397,7 +398,7 @@ func foldHashSlow(s string) uint32 {
 	return h
 }
 
-// foldRune is the least rune that r equals but for case.
+// foldRune returns the least rune that differs from r only in case.
 func foldRune(r rune) rune {
 	least := r
 	for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
@@ -406,7 +407,7 @@ func foldRune(r rune) rune {
 	return least
 }
 
-// hasDuplicates tells whether two of many members are equal but for case.
+// hasDuplicates reports whether the keys of two members are equal apart from case.
 func hasDuplicates(mem []Pair) bool {
 	seen := make(map[string]struct{}, len(mem))
 	for i := range mem {
@@ -421,7 +422,7 @@ func hasDuplicates(mem []Pair) bool {
 	return false
 }
 
-// foldedAlready tells whether s is plain ASCII without letters that folding changes.
+// foldedAlready reports whether s is ASCII without letters that folding changes.
 func foldedAlready(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c >= utf8.RuneSelf || c-'a' < 26 {
@@ -431,7 +432,8 @@ func foldedAlready(s string) bool {
 	return true
 }
 
-// str reads a string whose opening quote was read. Without escapes it aliases the document's copy.
+// str reads the rest of a string after its opening quote. A string without escapes aliases the copy
+// of the document.
 func (d *decoder) str() (string, error) {
 	s, from := d.s, d.i
 	for i := from; i < len(s); i++ {
@@ -486,7 +488,7 @@ func (d *decoder) escaped(from, i int) (string, error) {
 	return "", d.fail(len(s), "unexpected end of the document")
 }
 
-// unescapeRune reads \uXXXX, or a pair of them for a surrogate pair; n is 0 where that fails.
+// unescapeRune reads \uXXXX, or two of them for a surrogate pair; n is 0 if that fails.
 func unescapeRune(s string) (r rune, n int) {
 	r = hex4(s)
 	if r < 0 {

@@ -7,17 +7,17 @@ import (
 	"unicode/utf8"
 )
 
-// MarshalJSON is AppendJSON for encoding/json.
+// MarshalJSON implements json.Marshaler with AppendJSON.
 func (v Value) MarshalJSON() ([]byte, error) { return v.AppendJSON(nil), nil }
 
-// UnmarshalJSON is Decode with the default limits for encoding/json.
+// UnmarshalJSON implements json.Unmarshaler with Decode and its default limits.
 func (v *Value) UnmarshalJSON(data []byte) (err error) {
 	*v, err = Decode(data, Limits{})
 	return err
 }
 
-// AppendJSON appends v as JSON: members as decoded, sets as sorted arrays, keys
-// that are no strings as the text of their JSON, undefined as null.
+// AppendJSON appends v as JSON. Members keep their order, sets become sorted arrays, keys that are
+// not strings become their JSON text, and undefined becomes null.
 func (v Value) AppendJSON(dst []byte) []byte {
 	switch v.k {
 	case BoolKind:
@@ -63,7 +63,7 @@ func (v Value) appendNumber(dst []byte) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// verbatim are the bytes of ASCII that stand in a JSON string as they are.
+// verbatim are the ASCII bytes that need no escape in a JSON string.
 var verbatim = func() (t [256]bool) {
 	for c := 0x20; c < utf8.RuneSelf; c++ {
 		t[c] = c != '"' && c != '\\'
@@ -109,10 +109,9 @@ func AppendString(dst []byte, s string) []byte {
 	return append(append(dst, s[from:]...), '"')
 }
 
-// AppendKey appends v in a canonical form: typed and length-prefixed, so that
-// forms written one after another cannot be taken for others, and equal if and
-// only if the values are equal to Rego (1 == 1.0, members in any order). Rego
-// can tell apart values that are equal to it, so a cache of answers needs
+// AppendKey appends v in a canonical form. Forms are equal if and only if the values are equal in
+// Rego (1 == 1.0, members in any order). They have types and lengths in front, so that a sequence of
+// forms is unambiguous. Rego can distinguish some equal values, so a cache of answers needs
 // AppendExact.
 func (v Value) AppendKey(dst []byte) []byte {
 	switch v.k {
@@ -151,9 +150,9 @@ func (v Value) AppendKey(dst []byte) []byte {
 	return append(dst, 'u')
 }
 
-// AppendExact appends v in a form that tells apart whatever Rego can tell
-// apart: like AppendKey, but numbers keep their spelling (1, 1.0 and 1e0 differ,
-// as they do to sprintf and json.marshal), and members keep their order.
+// AppendExact appends v in a form that is different for any two values that Rego can distinguish. It
+// is like AppendKey, but numbers keep their spelling (1, 1.0 and 1e0 differ, as in sprintf and
+// json.marshal), and members keep their order.
 func (v Value) AppendExact(dst []byte) []byte {
 	switch v.k {
 	case NumberKind:
@@ -185,7 +184,7 @@ func (v Value) AppendExact(dst []byte) []byte {
 	return v.AppendKey(dst)
 }
 
-// Identical tells whether Rego can tell a from b in no way: see AppendExact.
+// Identical reports whether Rego cannot distinguish a from b (see AppendExact).
 func Identical(a, b Value) bool {
 	return Same(a, b) || bytes.Equal(a.AppendExact(nil), b.AppendExact(nil))
 }

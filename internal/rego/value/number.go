@@ -9,8 +9,8 @@ import (
 	"unsafe"
 )
 
-// number is a number that is not a plain int64: its exact text, as JSON writes
-// it, and the nearest double, by which most comparisons are settled.
+// number is a number that is not held as an int64: its exact text in JSON's grammar, and the nearest
+// double, which decides most comparisons.
 type number struct {
 	text string
 	f    float64
@@ -18,20 +18,20 @@ type number struct {
 
 var errNumber = errors.New("not a number")
 
-// ErrRange says that a number is outside of the range of numbers, which is the
-// same wherever a number comes from: integers of at most MaxDigits digits, and
-// what an IEEE double holds without becoming infinite or, from something, zero.
+// ErrRange means that a number is outside the range of numbers, which is the same for all sources of
+// numbers: integers of at most MaxDigits digits, and other numbers whose nearest IEEE double is
+// neither infinite nor, unless the number is zero, zero.
 var ErrRange = errors.New("number outside of the range: a double, or an integer of at most 64 digits")
 
 // The bounds on a number.
 const (
-	// MaxDigits is how many decimal digits an integer may have.
+	// MaxDigits limits the decimal digits of an integer.
 	MaxDigits = 64
-	// maxNumberText is how long a number may be written: no double needs more.
+	// maxNumberText limits the length of a number's text in bytes: no double needs more.
 	maxNumberText = 1100
 )
 
-// Float is a number. Infinities and NaN, which JSON cannot say, become null.
+// Float returns a number. Infinities and NaN, which JSON does not have, become null.
 func Float(f float64) Value {
 	if math.IsInf(f, 0) || math.IsNaN(f) {
 		return Null()
@@ -46,8 +46,8 @@ func boxed(text string, f float64) Value {
 	return Value{k: NumberKind, p: unsafe.Pointer(&number{text, f})}
 }
 
-// Number is the number that text says in JSON's grammar, exactly. It is ErrRange
-// where that is outside of the range of numbers.
+// Number returns the exact number of a text in JSON's grammar. It fails with ErrRange if the number
+// is outside the range.
 func Number(text string) (Value, error) {
 	integer, ok := numberShape(text)
 	if !ok {
@@ -65,8 +65,8 @@ func Number(text string) (Value, error) {
 	return boxed(text, f), nil
 }
 
-// inRange gives the nearest double of a number in JSON's grammar, and whether
-// the number is in the range. It takes time in the length of the text only.
+// inRange returns the double nearest to a number in JSON's grammar, and whether the number is in the
+// range. Its time depends only on the length of the text.
 func inRange(text string, integer bool) (float64, bool) {
 	if len(text) > maxNumberText {
 		return 0, false
@@ -85,7 +85,8 @@ func inRange(text string, integer bool) (float64, bool) {
 	return f, true
 }
 
-// numberShape checks JSON's grammar of a number.
+// numberShape reports whether a text is a number in JSON's grammar, and whether it is written as an
+// integer.
 func numberShape(s string) (integer, ok bool) {
 	i := 0
 	digits := func() bool {
@@ -124,10 +125,10 @@ func numberShape(s string) (integer, ok bool) {
 	return integer, i == len(s)
 }
 
-// IsInt tells whether v is a number held as a plain int64, the common case.
+// IsInt reports whether v is a number that is held as an int64, which is the common case.
 func (v Value) IsInt() bool { return v.k == NumberKind && v.p == nil }
 
-// Int64 is the integer that v is: 1, 1.0 and 10e-1 alike.
+// Int64 returns the integer that v equals; 1, 1.0 and 10e-1 give the same.
 func (v Value) Int64() (int64, bool) {
 	if v.k != NumberKind {
 		return 0, false
@@ -138,8 +139,8 @@ func (v Value) Int64() (int64, bool) {
 	return parseDecimal((*number)(v.p).text).int64()
 }
 
-// Integer is Int64 for array indices and the integer operands of built-ins: OPA
-// takes 1 and 1.0, but neither 1e0 nor what is longer than 19 characters.
+// Integer is Int64 for array indices and the integer operands of built-ins: OPA accepts 1 and 1.0,
+// but not 1e0, and no text longer than 19 characters.
 func (v Value) Integer() (int64, bool) {
 	if v.k == NumberKind && v.p != nil {
 		text := strings.TrimPrefix((*number)(v.p).text, "-")
@@ -150,7 +151,7 @@ func (v Value) Integer() (int64, bool) {
 	return v.Int64()
 }
 
-// Float64 is the double nearest to the number that v is; infinite beyond its range.
+// Float64 returns the double nearest to a number.
 func (v Value) Float64() (float64, bool) {
 	if v.k != NumberKind {
 		return 0, false
@@ -161,7 +162,7 @@ func (v Value) Float64() (float64, bool) {
 	return (*number)(v.p).f, true
 }
 
-// NumberText is the exact text of the number that v is, "" for all else.
+// NumberText returns the exact text of a number; "" if v is not a number.
 func (v Value) NumberText() string {
 	if v.k != NumberKind {
 		return ""
@@ -188,9 +189,9 @@ func compareNumbers(a, b Value) int {
 	return parseDecimal(ta).compare(parseDecimal(tb))
 }
 
-// decimal is a number's canonical form: ±0.digits × 10^exp, without zeros at
-// either end of digits. Zero has no digits. Equal numbers have equal forms,
-// however they were written, and no exponent makes it costly.
+// decimal is the canonical form of a number: ±0.digits × 10^exp, without zeros at either end of
+// digits. Zero has no digits. Equal numbers have equal forms, whatever their spelling, and a large
+// exponent costs nothing.
 type decimal struct {
 	neg    bool
 	digits string

@@ -8,14 +8,14 @@ import (
 	"unsafe"
 )
 
-// ErrConflict says that an object was to have two values for one key.
+// ErrConflict means that an object would have two different values for one key.
 var ErrConflict = errors.New("object keys must be unique")
 
-// indexFrom is the number of members from which on an object is indexed by a map.
+// indexFrom is the number of members from which an object has a map as index.
 const indexFrom = 17
 
-// object keeps its members as they were decoded. Its sorted order and its index
-// are made when first asked for: a request's objects rarely need either.
+// object keeps its members in the order in which they were decoded. Its sorted order and its index
+// are built at the first use, because the objects of a request rarely need them.
 type object struct {
 	mem   []Pair
 	order atomic.Pointer[[]uint32]
@@ -32,7 +32,8 @@ func objectOf(o *object) Value {
 	return Value{k: ObjectKind, p: unsafe.Pointer(o), w: w}
 }
 
-// Object is an object with string keys in the order given. Of equal keys the last one counts; undefined members are left out.
+// Object returns an object with string keys in the given order. The last of equal keys counts;
+// undefined members are left out.
 func Object(members ...Member) Value {
 	o := room(len(members))
 	mem := o.mem
@@ -64,8 +65,8 @@ func Object(members ...Member) Value {
 	return objectOf(o)
 }
 
-// room is an empty object with room for n members. A small one, as most of a
-// request's are, is one piece of memory together with its members.
+// room returns an empty object with capacity for n members. A small object, like most in a request,
+// is in one piece of memory with its members.
 func room(n int) *object {
 	switch n {
 	case 0:
@@ -116,9 +117,8 @@ func room(n int) *object {
 	return &object{mem: make([]Pair, 0, n)}
 }
 
-// ObjectOf is an object of pairs with keys of any kind, sorted by key. It keeps
-// and reorders pairs. Equal keys with equal values are one member; with
-// different values the error is ErrConflict.
+// ObjectOf returns an object of pairs with keys of any kind. It keeps and reorders pairs. Equal keys
+// with equal values become one member; with different values the error is ErrConflict.
 func ObjectOf(pairs []Pair) (Value, error) {
 	sortPairs(pairs)
 	out := pairs[:0]
@@ -134,7 +134,7 @@ func ObjectOf(pairs []Pair) (Value, error) {
 	return objectOf(&object{mem: out}), nil
 }
 
-// LastOf is an object of pairs that are sorted by key: of equal keys the last one counts.
+// LastOf returns an object of pairs that are sorted by key. The last of equal keys counts.
 func LastOf(pairs []Pair) Value {
 	out := pairs[:0]
 	for i := range pairs {
@@ -147,9 +147,9 @@ func LastOf(pairs []Pair) Value {
 	return objectOf(&object{mem: out})
 }
 
-// LiteralOf is the object of an object literal with these pairs, whose keys may be of any
-// kind. It keeps and reorders pairs. Of equal keys, the first spelling counts (a number has
-// several) and the last value.
+// LiteralOf returns the object of an object literal with these pairs, whose keys may be of any kind.
+// It keeps and reorders pairs. For equal keys, the first spelling (a number has several) and the
+// last value count.
 func LiteralOf(pairs []Pair) Value {
 	sortPairs(pairs)
 	for i := 1; i < len(pairs); i++ {
@@ -168,7 +168,7 @@ func sortPairs(pairs []Pair) {
 
 func comparePairs(a, b Pair) int { return Compare(a.K, b.K) }
 
-// SetOf is a set. It keeps and reorders elems.
+// SetOf returns a set. It keeps and reorders elems.
 func SetOf(elems []Value) Value {
 	if !slices.IsSortedFunc(elems, Compare) {
 		slices.SortStableFunc(elems, Compare)
@@ -176,14 +176,13 @@ func SetOf(elems []Value) Value {
 	return SortedSet(slices.CompactFunc(elems, Equal))
 }
 
-// SortedSet is a set of elements that are already sorted and unique. It keeps elems.
+// SortedSet returns a set of elements that are already sorted and unique. It keeps elems.
 func SortedSet(elems []Value) Value {
 	return Value{k: SetKind, n: len(elems), p: unsafe.Pointer(unsafe.SliceData(elems)), w: sizeOf(elems)}
 }
 
-// With is v with the member key set to val: a copy, v stays as it is. An
-// undefined val takes the member away. On anything but an object it starts an
-// empty one.
+// With returns a copy of v with the member key set to val. If val is undefined, it removes the
+// member. If v is not an object, it starts with an empty one.
 func (v Value) With(key string, val Value) Value {
 	var old []Pair
 	at := -1
@@ -210,8 +209,8 @@ func (v Value) With(key string, val Value) Value {
 	return objectOf(&object{mem: mem})
 }
 
-// Pairs are the members of an object in Rego's order. The caller must not
-// change them. Nil for all else.
+// Pairs returns the members of an object in Rego's order; nil if v is not an object. The caller must
+// not change the slice.
 func (v Value) Pairs() []Pair {
 	if v.k != ObjectKind {
 		return nil
@@ -228,7 +227,7 @@ func (v Value) Pairs() []Pair {
 	return out
 }
 
-// Pair is member i of an object in Rego's order, without the copy that Pairs makes.
+// Pair returns member i of an object in Rego's order, without the copy that Pairs makes.
 func (v Value) Pair(i int) Pair {
 	o := v.obj()
 	if order := o.sorted(); order != nil {
@@ -237,7 +236,7 @@ func (v Value) Pair(i int) Pair {
 	return o.mem[i]
 }
 
-// sorted is the order of the members by key, nil where they are stored sorted.
+// sorted returns the order of the members by key; nil if they are stored in that order.
 func (o *object) sorted() []uint32 {
 	if p := o.order.Load(); p != nil {
 		return *p
@@ -254,7 +253,7 @@ func (o *object) sorted() []uint32 {
 	return order
 }
 
-// find is the position of a string key, or -1.
+// find returns the index of a string key, or -1.
 func (o *object) find(key string) int {
 	if len(o.mem) < indexFrom {
 		return scan(o.mem, key)
@@ -285,7 +284,7 @@ func scan(mem []Pair, key string) int {
 	return -1
 }
 
-// lookup is the position of a key of any kind, or -1.
+// lookup returns the index of a key of any kind, or -1.
 func (o *object) lookup(k Value) int {
 	if k.k == StringKind {
 		return o.find(k.str())
@@ -312,7 +311,7 @@ func (o *object) lookup(k Value) int {
 	return -1
 }
 
-// findIn is the position of k among the elements of a set.
+// findIn returns the index of k among the elements of a set.
 func findIn(elems []Value, k Value) (int, bool) {
 	if len(elems) <= 8 {
 		for i := range elems {

@@ -2,10 +2,10 @@ package value
 
 import "unsafe"
 
-// Pack copies values, with all that they hold, into few pieces of memory in which
-// neighbours lie side by side. Thousands of lists of constants that are read by turns
-// then take few lines of the processor's caches each, and few objects of the
-// collector's. A string that known has is not copied: the one of known stands for it.
+// Pack copies values, with everything in them, into a few pieces of memory, in which neighbours are
+// side by side. If thousands of lists of constants are read in turn, each then takes only a few
+// cache lines, and only a few objects of the garbage collector. A string that is in known is not
+// copied: the result uses the string in known.
 func Pack(vs []Value, known map[string]string) []Value {
 	p := packer{known: known}
 	for _, v := range vs {
@@ -18,8 +18,8 @@ func Pack(vs []Value, known map[string]string) []Value {
 	return p.all(vs)
 }
 
-// packer counts first what there is, and then copies it into lists that never grow:
-// values point into them.
+// packer first counts the elements, and then copies them into lists that never grow, because values
+// point into them.
 type packer struct {
 	known                        map[string]string
 	values, members, maps, bytes int

@@ -1,7 +1,6 @@
-// Package value holds JSON values as Rego sees them: immutable, compact and
-// quick to decode, compare and write. It is the one representation on the
-// decision path: requests are decoded into it strictly, controls are evaluated
-// over it, cache keys are made from it.
+// Package value has JSON values as Rego sees them. They are immutable, compact, and fast to decode,
+// compare and write. The whole decision path uses them: requests are strictly decoded to them,
+// controls are evaluated on them, and cache keys are made from them.
 package value
 
 import (
@@ -25,7 +24,7 @@ const (
 	SetKind
 )
 
-// String is the kind's name as Rego's type_name gives it.
+// String returns the kind's name like Rego's type_name.
 func (k Kind) String() string {
 	switch k {
 	case NullKind:
@@ -46,13 +45,12 @@ func (k Kind) String() string {
 	return "undefined"
 }
 
-// Value is an immutable JSON value or Rego set. It is three words, copied
-// freely and safe for concurrent use. The zero Value is undefined.
+// Value is an immutable JSON value or Rego set. It takes three words, is cheap to copy, and is safe
+// for concurrent use. The zero Value is undefined.
 //
-// The pointer and the word mean, by kind: string: its bytes and length; number:
-// nil and an int64, or a *number; array and set: the first element and the length;
-// object: an *object. Keeping them untagged by an interface halves the
-// cost of a decision against a tagged union of Go types.
+// The kind gives the meaning of the pointer and the word. String: its bytes and length. Number: nil
+// and an int64, or a *number. Array and set: the first element and the length. Object: an *object.
+// Compared with an interface that holds Go types, this halves the cost of a decision.
 type Value struct {
 	p unsafe.Pointer
 	n int
@@ -72,10 +70,10 @@ type Member struct {
 // Pair is one member of an object with a key of any kind, as Rego allows.
 type Pair struct{ K, V Value }
 
-// Null is JSON's null.
+// Null returns null.
 func Null() Value { return Value{k: NullKind} }
 
-// Bool is a boolean.
+// Bool returns a boolean.
 func Bool(b bool) Value {
 	if b {
 		return Value{k: BoolKind, n: 1}
@@ -83,16 +81,16 @@ func Bool(b bool) Value {
 	return Value{k: BoolKind}
 }
 
-// Int is a number that is an integer.
+// Int returns an integer.
 func Int(i int64) Value { return Value{k: NumberKind, n: int(i)} }
 
-// String is a string. It keeps s, which therefore must not alias a buffer that is used again.
+// String returns a string. It keeps s, which must not alias a buffer that is used again.
 func String(s string) Value {
 	return Value{k: StringKind, n: len(s), p: unsafe.Pointer(unsafe.StringData(s))}
 }
 
-// Array is an array. It keeps elems: the caller must not change them afterwards.
-// An undefined element becomes null.
+// Array returns an array. It keeps elems, which the caller must not change afterwards. Undefined
+// elements become null.
 func Array(elems ...Value) Value {
 	for i := range elems {
 		if elems[i].k == UndefinedKind {
@@ -121,9 +119,9 @@ func addSize(a, b uint32) uint32 {
 	return a + b
 }
 
-// Size is about how many bytes v takes as JSON, with every shared part counted
-// each time; it stops at 4 GiB. It costs nothing: a value made of parts that
-// are shared over and over has to be recognised before anyone walks it.
+// Size returns about how many bytes v takes as JSON, at most 4 GiB, with shared parts counted each
+// time. The size is stored in the value, so that a value with many shared parts can be refused
+// before anything walks it.
 func (v Value) Size() uint32 {
 	switch v.k {
 	case ArrayKind, ObjectKind, SetKind:
@@ -134,16 +132,16 @@ func (v Value) Size() uint32 {
 	return 8
 }
 
-// Kind is the value's type.
+// Kind returns the value's type.
 func (v Value) Kind() Kind { return v.k }
 
-// Defined tells whether there is a value at all.
+// Defined reports whether v is not undefined.
 func (v Value) Defined() bool { return v.k != UndefinedKind }
 
-// IsNull tells whether v is JSON's null.
+// IsNull reports whether v is null.
 func (v Value) IsNull() bool { return v.k == NullKind }
 
-// Str is the string that v is.
+// Str returns the content of a string. The result is false if v is not a string.
 func (v Value) Str() (string, bool) {
 	if v.k != StringKind {
 		return "", false
@@ -153,16 +151,16 @@ func (v Value) Str() (string, bool) {
 
 func (v Value) str() string { return unsafe.String((*byte)(v.p), v.n) }
 
-// Bool is the boolean that v is.
+// Bool returns the value of a boolean. ok is false if v is not a boolean.
 func (v Value) Bool() (b, ok bool) { return v.n != 0, v.k == BoolKind }
 
-// True tells whether v is the boolean true.
+// True reports whether v is true.
 func (v Value) True() bool { return v.k == BoolKind && v.n != 0 }
 
-// False tells whether v is the boolean false.
+// False reports whether v is false.
 func (v Value) False() bool { return v.k == BoolKind && v.n == 0 }
 
-// Len is the number of elements or members, or the bytes of a string; 0 for all else.
+// Len returns the number of elements or members, or the bytes of a string; 0 for other kinds.
 func (v Value) Len() int {
 	switch v.k {
 	case StringKind, ArrayKind, SetKind:
@@ -173,7 +171,7 @@ func (v Value) Len() int {
 	return 0
 }
 
-// Index is element i of an array, or of a set in Rego's order; undefined outside of it.
+// Index returns element i of an array, or of a set in Rego's order; undefined if there is none.
 func (v Value) Index(i int) Value {
 	e := v.elems()
 	if uint(i) >= uint(len(e)) {
@@ -182,8 +180,8 @@ func (v Value) Index(i int) Value {
 	return e[i]
 }
 
-// Elems are the elements of an array, or of a set in Rego's order; nil for all
-// else. The caller must not change them.
+// Elems returns the elements of an array, or of a set in Rego's order; nil for other kinds. The
+// caller must not change the slice.
 func (v Value) Elems() []Value { return v.elems() }
 
 func (v Value) elems() []Value {
@@ -193,7 +191,8 @@ func (v Value) elems() []Value {
 	return nil
 }
 
-// Get is the member named key of an object; undefined where there is none or v is no object.
+// Get returns the member of an object with this key; undefined if there is none, or if v is not an
+// object.
 func (v Value) Get(key string) Value {
 	if v.k != ObjectKind {
 		return Value{}
@@ -204,7 +203,8 @@ func (v Value) Get(key string) Value {
 	return Value{}
 }
 
-// At follows member names, and indices written in decimal through arrays.
+// At returns the value at a path of member names, and of decimal indices in arrays; undefined if
+// there is none.
 func (v Value) At(path ...string) Value {
 	for _, p := range path {
 		if v.k == ArrayKind {
@@ -220,8 +220,8 @@ func (v Value) At(path ...string) Value {
 	return v
 }
 
-// Members follows member names through objects alone, as Rego follows strings:
-// "0" is no index of an array. Undefined where a name leads nowhere.
+// Members returns the value at a path of member names; undefined if there is none. It follows only
+// objects, as Rego does for strings: "0" is not an index of an array.
 func (v Value) Members(path ...string) Value {
 	for _, p := range path {
 		v = v.Get(p)
@@ -229,8 +229,8 @@ func (v Value) Members(path ...string) Value {
 	return v
 }
 
-// Lookup is what Rego's v[k] is: an array's element, an object's member or, if
-// a set holds k, k itself. Undefined where there is none.
+// Lookup returns Rego's v[k]: an element of an array, a member of an object, or k itself if the set
+// v contains it; undefined if there is none.
 func (v Value) Lookup(k Value) Value {
 	switch v.k {
 	case ObjectKind:
@@ -249,7 +249,7 @@ func (v Value) Lookup(k Value) Value {
 	return Value{}
 }
 
-// Has tells whether a set holds k.
+// Has reports whether a set contains k.
 func (v Value) Has(k Value) bool {
 	if v.k != SetKind {
 		return false
@@ -258,8 +258,8 @@ func (v Value) Has(k Value) bool {
 	return ok
 }
 
-// Each calls fn for the members of an object in the order in which they were
-// decoded, until it answers false. Members whose key is no string are passed over.
+// Each calls fn for the members of an object in the order in which they were decoded, until fn
+// returns false. It skips members whose key is not a string.
 func (v Value) Each(fn func(key string, val Value) bool) {
 	if v.k != ObjectKind {
 		return
@@ -271,8 +271,8 @@ func (v Value) Each(fn func(key string, val Value) bool) {
 	}
 }
 
-// Same tells, without looking inside, that a and b are one value: equal
-// scalars, or arrays, objects and sets that share their storage. False says nothing.
+// Same reports whether a and b are certainly equal, without reading their content: they are equal
+// scalars, or arrays, objects or sets that share their storage. False says nothing.
 func Same(a, b Value) bool {
 	if a.k != b.k {
 		return false

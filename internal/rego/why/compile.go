@@ -12,7 +12,7 @@ import (
 
 const (
 	maxSource = 400 // limit on the text of a condition, in bytes
-	mostUses  = 8   // limit on the rules of one condition
+	maxUses   = 8   // limit on the rules that a condition uses
 )
 
 // clause compiles one rule for explanations. parsed is the rule as the author wrote it, r the same
@@ -62,7 +62,8 @@ func (w *Module) clause(c *native.Builder, wg *group, parsed, r *ast.Rule) *clau
 	return cl
 }
 
-// elseAgain matches the start of the next else: the location of an else spans all that follow it.
+// elseAgain matches the start of the next else. It is needed because the location of an else
+// includes all that follow it.
 var elseAgain = regexp.MustCompile(`[\s}]else\b`)
 
 // span is the location of a condition in the source: its text on one line, its first line, and its
@@ -170,7 +171,7 @@ func slotsRead(s *native.Scope, e *ast.Expr, before map[ast.Var]bool) []int {
 // noteUses records the rules of the module that an expression uses.
 func (w *Module) noteUses(s *native.Scope, cond *condition, e *ast.Expr, origins map[ast.Var]ast.Ref) {
 	ast.NewGenericVisitor(func(x any) bool {
-		if len(cond.uses) >= mostUses {
+		if len(cond.uses) >= maxUses {
 			return true
 		}
 		switch x := x.(type) {

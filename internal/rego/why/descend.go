@@ -7,7 +7,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// maxDescent limits how many rules deep an explanation goes, maxFacts the number of its facts.
+// maxDescent limits how deep an explanation follows rules that use other rules; maxFacts limits
+// the number of its facts.
 const (
 	maxDescent = 8
 	maxFacts   = 64
@@ -190,9 +191,9 @@ func sameSeen(a, b Seen) bool {
 }
 
 // facts explains one condition of a reading. A condition that uses another rule is explained by the
-// conditions of that rule. If it holds, they are its reasons; if it does not, the conditions that
-// have to change replace it. reached lists all that was evaluated, with the facts of a used rule
-// before the condition that uses it.
+// conditions of that rule. If it holds, they become its Because; if it does not, the conditions that
+// have to change replace it. reached lists all conditions that were evaluated, with the facts of a
+// used rule before the condition that uses it.
 func (q *Inquiry) facts(r *reading, i, depth int) (facts, reached []Fact) {
 	c := r.clause.conds[i]
 	q.restore(r)
@@ -227,6 +228,7 @@ func (q *Inquiry) facts(r *reading, i, depth int) (facts, reached []Fact) {
 // was evaluated for it.
 type explanation struct{ facts, reached []Fact }
 
+// keepShorter replaces b by o if o has facts, and fewer than b.
 func (b *explanation) keepShorter(o explanation) {
 	if len(o.facts) > 0 && (b.facts == nil || len(o.facts) < len(b.facts)) {
 		*b = o
@@ -269,7 +271,7 @@ func (q *Inquiry) explainUse(r *reading, c *condition, u use, holds bool, depth 
 				found.facts, found.reached = addFacts(found.facts, b.Held), addFacts(found.reached, b.Reached)
 			}
 		}
-		// Another rule may hold just because these do not.
+		// If these rules fail, another rule of the name may hold instead.
 		if then := q.wouldHold(all, found.facts, depth); !then.Defined() || turns(then) {
 			best.keepShorter(found)
 		}
@@ -333,13 +335,13 @@ func (q *Inquiry) fallback(g *group, args []value.Value, all []reading) value.Va
 	return g.Default(q.m)
 }
 
-// explainSetUse is through for a partial set: it looks for the rule that added the element, or that
-// would add it.
+// explainSetUse is explainUse for a partial set: it looks for the rule that added the element, or
+// that would add it.
 func (q *Inquiry) explainSetUse(r *reading, c *condition, g *group, holds bool, depth int, turns func(value.Value) bool) (best explanation) {
 	present := g.Value(q.m)
 	alone := func(clause *clause) func(m *native.Machine) bool {
-		// The element that matters: with it alone in the set, a condition that holds still holds,
-		// and one that does not would hold.
+		// Accept only the element that matters: a condition that holds still holds with this
+		// element alone in the set, and a condition that does not hold would hold if it were added.
 		return func(m *native.Machine) bool {
 			v := clause.value(m)
 			q.restore(r)

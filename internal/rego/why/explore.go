@@ -92,7 +92,7 @@ func (cl *clause) chain(i int) native.Step {
 		passed := sk.passed[i]
 		sk.passed[i] = before
 		if m.Err != nil && !isLimit(m.Err) && sk.n > 0 && !passed {
-			m.Err = nil // the rule itself would not have come this far
+			m.Err = nil // an evaluation would have stopped before this error
 		} else if stop || passed || m.Err != nil {
 			return stop || m.Err != nil
 		}
@@ -106,7 +106,7 @@ func (sk *exploration) continueFailed(m *native.Machine, seg segment, how uint8,
 		return m.Err != nil
 	}
 	if sk.left--; sk.left < 0 && sk.best.seen {
-		return false // a long loop: from here on, look only for a rule that holds
+		return false // a long loop: from now on, look only for a leaf without a failed condition
 	}
 	for _, at := range seg.binds {
 		m.Slots[at] = value.Value{}

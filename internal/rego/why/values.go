@@ -174,7 +174,7 @@ func (w *Module) shownRef(s *native.Scope, ref ast.Ref, origins map[ast.Var]ast.
 	}
 	ref = rooted(origins, ref)
 	if len(ref) < 2 {
-		return shown{}, false // input as a whole says nothing
+		return shown{}, false // input as a whole explains nothing
 	}
 	sh := shown{slot: -1, base: -1, root: "input"}
 	rest := ref[1:]
@@ -186,7 +186,7 @@ func (w *Module) shownRef(s *native.Scope, ref ast.Ref, origins map[ast.Var]ast.
 	return sh, true
 }
 
-// parts returns the steps of a path, up to the first whose key is unknown.
+// partsOf returns the steps of a path, up to the first whose key is unknown.
 func partsOf(s *native.Scope, terms []*ast.Term) []part {
 	var out []part
 	for _, t := range terms {
@@ -223,6 +223,7 @@ next:
 	return out
 }
 
+// read returns a value in the present state of the machine, with its path.
 func (q *Inquiry) read(sh *shown) Seen {
 	m := q.m
 	out := Seen{Variable: sh.variable}

@@ -1,4 +1,4 @@
-// Package why explains the rules of one module, condition by condition: which conditions held,
+// Package why explains the rules of one module condition by condition: which conditions held,
 // which did not, and which would have to change. It compiles the conditions a second time, with
 // package native.
 package why
@@ -36,7 +36,7 @@ type Fact struct {
 	Source string
 	Holds  bool
 	// Unreached means that the condition was not evaluated, because it needs a value from an
-	// earlier condition that failed. Holds is false.
+	// earlier condition that failed. Holds is then false.
 	Unreached bool
 	// Seen lists the values that the condition read.
 	Seen []Seen
@@ -95,7 +95,7 @@ type clause struct {
 type condition struct {
 	span
 	exprs []native.Expr
-	probe native.Step // does the condition hold, with the variables of a leaf?
+	probe native.Step // evaluates the condition with the variables of a leaf
 	uses  []use
 	shows []shown
 }

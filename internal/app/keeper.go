@@ -79,7 +79,7 @@ func (p *parts) keepLog() error {
 	}
 	p.closers.add("disk reserve", time.Second, func(context.Context) error { return reserve.Close() })
 	if p.cfg.DatabaseURL == "" { // the stores are on this disk
-		p.stores.MakeRoom(reserve.Release)
+		p.stores.OnDiskFull(reserve.Release)
 	}
 	dir := filepath.Join(p.cfg.DataDir, "spool")
 	log, err := spool.Open(spool.Config{Dir: dir, Sync: spool.SyncPolicy(p.cfg.AuditSync), MaxBytes: p.cfg.SpoolBytes, SegmentBytes: min(p.cfg.SpoolBytes/4, 64<<20), Reserve: reserve})

@@ -153,7 +153,7 @@ func Backup(ctx context.Context, cfg Config, to string, out io.Writer) error {
 	for _, id := range elsewhere {
 		fmt.Fprintf(out, "tenant %s is NOT in the copy: its region is in PostgreSQL; back that up with pg_dump\n", id)
 	}
-	if errors.Is(err, db.ErrNotHere) {
+	if errors.Is(err, db.ErrNotSQLite) {
 		return errors.New("GATEHOUSE_DATABASE_URL names PostgreSQL: back it up with pg_dump, or by its point-in-time recovery, after copying the data directory's spool")
 	}
 	if err == nil {

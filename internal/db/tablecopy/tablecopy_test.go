@@ -228,7 +228,7 @@ func checkID(t *testing.T, d *db.DB, name string, last int64) {
 		if err != nil {
 			return err
 		}
-		seq, err := lastID(context.Background(), tx, d.Kind(), table{name: name, counted: "id"})
+		seq, err := lastID(context.Background(), tx, d.Kind(), table{name: name, identity: "id"})
 		if err == nil && seq != last {
 			err = fmt.Errorf("%s goes on after the id %d, not %d", name, seq, last)
 		}

@@ -16,7 +16,7 @@ func TestWritesAskForRoom(t *testing.T) {
 	c := dbtest.Open(t, dbtest.SQLite)
 	full := fault.New(fault.StorageFull, "storage_full", "the disk is full")
 	asked, has := 0, true
-	c.MakeRoom(func() bool { asked++; return has })
+	c.OnDiskFull(func() bool { asked++; return has })
 	write := func(failures int, err error) (int, error) {
 		runs := 0
 		got := c.Write(context.Background(), scope.DefaultTenant, func(*db.Tx) error {

@@ -4,10 +4,10 @@ import "testing"
 
 func TestPositional(t *testing.T) {
 	for in, want := range map[string]string{
-		`SELECT 1`:                                 "SELECT 1",
-		`VALUES ($1,$2),($3, $4)`:                  "VALUES (?,?),(?, ?)",
-		`a = $1 AND b = $1`:                        `a = $1 AND b = $1`,
-		`a = $2 AND b = $1`:                        `a = $2 AND b = $1`,
+		`SELECT 1`:                "SELECT 1",
+		`VALUES ($1,$2),($3, $4)`: "VALUES (?,?),(?, ?)",
+		`a = $1 AND b = $1`:       `a = $1 AND b = $1`,
+		`a = $2 AND b = $1`:       `a = $2 AND b = $1`,
 		`a = '$2' AND "$3" = $1 -- $9 it's` + "\n": `a = '$2' AND "$3" = ? -- $9 it's` + "\n",
 		`a = 'it''s $2' AND b = $1`:                `a = 'it''s $2' AND b = ?`,
 		`a = $1 AND b LIKE '?' AND c = ?`:          `a = $1 AND b LIKE '?' AND c = ?`,

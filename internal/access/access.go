@@ -1,5 +1,6 @@
-// Package access keeps requests for access, and the grants that approved ones are. Controls read
-// grants as data.grants.<subject>, a list. A grant ends by the clock, wherever it was delivered.
+// Package access has requests for access, and the grants that approved requests become. Controls
+// read grants as data.grants.<subject>, a list. A grant ends at its time, wherever it was
+// delivered.
 package access
 
 import (
@@ -87,7 +88,7 @@ type Approval struct {
 	Reason   string `json:"reason,omitempty" maxLength:"500" doc:"Why access is granted."`
 }
 
-// Refusal is the decision to deny a request, or to revoke a grant.
+// Refusal is the decision to deny a request or to revoke a grant.
 type Refusal struct {
 	Reason string `json:"reason" minLength:"1" maxLength:"500" doc:"Why; the requester reads it." example:"Use the report instead"`
 }

@@ -19,10 +19,10 @@ const (
 	glassEnded  = "BREAK_GLASS_ENDED"
 )
 
-// LongestBreakGlass is the longest break-glass grant that a person can open, in seconds.
+// LongestBreakGlass limits the break-glass grants that people open, in seconds.
 const LongestBreakGlass = 24 * 60 * 60
 
-// Opening is a grant to open in an emergency, without a request.
+// Opening describes a break-glass grant: one in an emergency, without a request.
 type Opening struct {
 	Draft
 	// By is who opens it, as the system that sends it names them; "": it names nobody.
@@ -31,8 +31,8 @@ type Opening struct {
 	Longest int64
 }
 
-// BreakGlass opens a grant in an emergency, for somebody else. It is for people who decide
-// requests.
+// BreakGlass opens a break-glass grant for somebody else. The caller must be a person who may
+// decide requests.
 func (s *Service) BreakGlass(ctx context.Context, sc scope.Scope, d Draft) (Request, error) {
 	if sc.Actor.Kind != scope.Person {
 		return Request{}, fault.New(fault.Forbidden, "person_required", "only a person who is signed in can open a break-glass grant")
@@ -42,13 +42,13 @@ func (s *Service) BreakGlass(ctx context.Context, sc scope.Scope, d Draft) (Requ
 		return Request{}, err
 	}
 	if self {
-		return Request{}, fault.New(fault.Forbidden, "own_request", "nobody opens a break-glass grant for themselves")
+		return Request{}, fault.New(fault.Forbidden, "own_request", "a person cannot open a break-glass grant for themselves")
 	}
 	return s.Open(ctx, sc, Opening{Draft: d, Longest: LongestBreakGlass}, nil)
 }
 
-// Open opens a grant in an emergency. first is called in its transaction, before anything is
-// written; nil: nothing is.
+// Open opens a break-glass grant. If first is not nil, it runs in the transaction before anything
+// is written.
 func (s *Service) Open(ctx context.Context, sc scope.Scope, o Opening, first func(tx *db.Tx) error) (Request, error) {
 	env := sc.EnvOr(scope.Production)
 	subject := strings.TrimSpace(o.Subject.ID)
@@ -100,8 +100,8 @@ func (s *Service) Open(ctx context.Context, sc scope.Scope, o Opening, first fun
 	return r, err
 }
 
-// EndBy ends a break-glass grant before its time. It is for the system that opened it, which sc
-// names. first is that of Open.
+// EndBy ends a break-glass grant early, for the system that opened it, which is the actor of sc.
+// first is as for Open.
 func (s *Service) EndBy(ctx context.Context, sc scope.Scope, id int64, by, reason string, first func(tx *db.Tx) error) (Request, error) {
 	var r Request
 	err := s.Stores.WriteUnder(ctx, sc.Tenant, Lock, func(tx *db.Tx) (err error) {
@@ -125,7 +125,7 @@ func (s *Service) EndBy(ctx context.Context, sc scope.Scope, id int64, by, reaso
 	return r, err
 }
 
-// revoke ends a grant before its time.
+// revoke ends a grant early.
 func (r *Request) revoke(by, reason string, now time.Time) error {
 	if status := r.at(now).Status; status != Approved {
 		return fault.Newf(fault.Conflict, "not_granted", "this request is %s, so there is no grant to revoke", status)
@@ -134,8 +134,8 @@ func (r *Request) revoke(by, reason string, now time.Time) error {
 	return nil
 }
 
-// announceGlass tells the channels, and the tenant's break-glass systems, that a break-glass grant began
-// or ended.
+// announceGlass notifies the channels and the tenant's break-glass systems that a break-glass grant
+// began or ended.
 func (s *Service) announceGlass(ctx context.Context, tx *db.Tx, tenant scope.TenantID, r Request) error {
 	ended := r.Status != Approved
 	n := notify.Note{

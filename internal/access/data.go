@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Data is data.grants of an environment: for each subject a list of grants. It is undefined if
-// there is none. Evaluations leave out those whose time has not come or is over.
+// Data returns data.grants of an environment: for each subject a list of grants; undefined if there
+// are none. It includes grants that have not begun; evaluations select by time.
 func Data(ctx context.Context, tx *db.Tx, env scope.Env, now time.Time) (value.Value, error) {
 	all, err := grantsIn(ctx, tx, env, now)
 	if err != nil || len(all) == 0 {
@@ -28,7 +28,7 @@ func Data(ctx context.Context, tx *db.Tx, env scope.Env, now time.Time) (value.V
 	return value.Object(members...), nil
 }
 
-// document is a grant as controls see it.
+// document returns a grant in the form that controls see.
 func (r Request) document() value.Value {
 	members := []value.Member{
 		{Key: "id", Value: value.Int(r.ID)},

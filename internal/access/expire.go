@@ -9,11 +9,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// atOnce bounds how many ends one transaction records.
+// atOnce limits the ends that one transaction records.
 const atOnce = 100
 
-// Expire records the grants of a tenant that are over, and the requests that nobody decided in
-// time. Decisions do not wait for it.
+// Expire records which grants of a tenant have ended, and which requests were not decided in time.
+// Decisions do not depend on it.
 func (s *Service) Expire(ctx context.Context, sc scope.Scope) error {
 	for _, end := range []struct {
 		due    func(ctx context.Context, tx *db.Tx, now time.Time) ([]Request, error)
@@ -48,7 +48,7 @@ func (s *Service) Expire(ctx context.Context, sc scope.Scope) error {
 	return nil
 }
 
-// endGrants records that grants are over.
+// endGrants records that grants have ended.
 func (s *Service) endGrants(ctx context.Context, tx *db.Tx, sc scope.Scope, ended []Request) error {
 	var entries []audit.Entry
 	for _, r := range ended {
@@ -69,7 +69,7 @@ func (s *Service) endGrants(ctx context.Context, tx *db.Tx, sc scope.Scope, ende
 	return audit.Append(ctx, tx, sc, s.Now(), entries...)
 }
 
-// lapse records that nobody decided requests in time.
+// lapse records that requests were not decided in time.
 func (s *Service) lapse(ctx context.Context, tx *db.Tx, sc scope.Scope, ended []Request) error {
 	var entries []audit.Entry
 	for i, r := range ended {

@@ -23,16 +23,16 @@ import (
 type Asked struct {
 	ID         int64
 	Name, Type string
-	// Requestable: its denials may be requested, as it or a control says.
+	// Requestable is true if the resource or a control says that access may be requested.
 	Requestable bool
 }
 
-// Service is the use cases on requests and grants.
+// Service has the use cases of requests and grants.
 type Service struct {
 	Stores *db.Cluster
 	Now    func() time.Time
 	NewID  func() string
-	// Outbox tells the notification channels.
+	// Outbox notifies the channels.
 	Outbox notify.Outbox
 	// Resource finds a resource by its id or name; a NotFound fault: there is none.
 	Resource func(ctx context.Context, tenant scope.TenantID, env scope.Env, name string) (Asked, error)
@@ -59,8 +59,8 @@ const (
 	eventLapsed    = "ACCESS_LAPSED"
 )
 
-// Lock is held while requests change, so that their number and state hold. Take it before rows
-// that change with a request.
+// Lock is the name of the lock (db.Tx.Lock) that is held while requests change, so that counts and
+// states are consistent. Acquire it before rows that change with a request.
 const Lock = "access"
 
 const (
@@ -69,7 +69,7 @@ const (
 	seeing    scope.Permission = "audit:read"
 )
 
-// List is one page of the requests that the caller may read.
+// List returns one page of the requests that the caller may read.
 func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter, own bool) (Page, error) {
 	if own || !seesAll(sc) {
 		f.kind, f.id = string(sc.Actor.Kind), sc.Actor.ID
@@ -90,7 +90,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter, own bool) 
 	return page, err
 }
 
-// Get is one request that the caller may read.
+// Get returns one request that the caller may read.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Request, error) {
 	var r Request
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -148,8 +148,8 @@ func (s *Service) File(ctx context.Context, sc scope.Scope, d Draft) (Request, e
 	return r, err
 }
 
-// subject is who gets access. People and AI agents file for themselves, applications for their
-// users.
+// subject returns who gets access. People and AI agents request for themselves, applications for
+// their users.
 func (s *Service) subject(ctx context.Context, sc scope.Scope, d Draft) (string, error) {
 	subject := d.Subject.ID
 	if d.Subject.Type == "agent" && subject != "" && !scope.NamesAgent(subject) {
@@ -177,9 +177,9 @@ func (s *Service) subject(ctx context.Context, sc scope.Scope, d Draft) (string,
 	return spelling, err
 }
 
-// names reports whether a subject is the caller, by id, user name or address, and how the account
-// spells it. A grant is for the exact subject, and another spelling can be somebody else's in an
-// application.
+// names reports whether a subject is the caller, by id, user name or address, and returns the
+// spelling of the account. A grant is for the exact subject, and another spelling may be another
+// user of an application.
 func (s *Service) names(ctx context.Context, sc scope.Scope, subject string) (self bool, spelling string, err error) {
 	for _, own := range []string{sc.Actor.ID, sc.Actor.Name} {
 		if user.Fold(own) == user.Fold(subject) {
@@ -196,7 +196,7 @@ func checkRoom(ctx context.Context, tx *db.Tx, r Request) error {
 		return err
 	}
 	if same > 0 {
-		return fault.New(fault.Conflict, "already_requested", "this access is requested already, and waits for a decision")
+		return fault.New(fault.Conflict, "already_requested", "this access is already requested and waits for a decision")
 	}
 	n, err := countOpen(ctx, tx, r)
 	if err != nil {
@@ -207,14 +207,14 @@ func checkRoom(ctx context.Context, tx *db.Tx, r Request) error {
 		fault.CheckCount(n.OfCaller, maxFiled, "a person or key has at most %d open requests for access"))
 }
 
-// Approve grants what was requested for a time.
+// Approve grants a request for a limited time.
 func (s *Service) Approve(ctx context.Context, sc scope.Scope, id int64, a Approval) (Request, error) {
 	return s.decide(ctx, sc, id, eventApproved, func(ctx context.Context, tx *db.Tx, r *Request, now time.Time) error {
 		return grant(ctx, tx, r, now, a)
 	})
 }
 
-// grant makes a request a grant from now on.
+// grant turns a request into a grant that begins now.
 func grant(ctx context.Context, tx *db.Tx, r *Request, now time.Time, a Approval) error {
 	active, err := countGrants(ctx, tx, now)
 	if err != nil {
@@ -246,7 +246,7 @@ func (s *Service) Deny(ctx context.Context, sc scope.Scope, id int64, d Refusal)
 	})
 }
 
-// decide decides a request that waits. Only people decide, and not on what they requested.
+// decide decides a pending request. Only people decide, and not their own requests.
 func (s *Service) decide(ctx context.Context, sc scope.Scope, id int64, event string, edit func(ctx context.Context, tx *db.Tx, r *Request, now time.Time) error) (Request, error) {
 	old, err := s.Get(ctx, sc, id)
 	if err != nil {
@@ -260,7 +260,7 @@ func (s *Service) decide(ctx context.Context, sc scope.Scope, id int64, event st
 		return Request{}, err
 	}
 	if self || old.filedBy(sc) {
-		return Request{}, fault.New(fault.Forbidden, "own_request", "nobody decides their own request for access")
+		return Request{}, fault.New(fault.Forbidden, "own_request", "a person cannot decide their own request for access")
 	}
 	return s.change(ctx, sc, id, event, func(ctx context.Context, tx *db.Tx, r *Request, now time.Time) error {
 		if err := r.waits(now); err != nil {
@@ -271,8 +271,8 @@ func (s *Service) decide(ctx context.Context, sc scope.Scope, id int64, event st
 	})
 }
 
-// TakeBack withdraws a request that waits. Whoever filed it may, and the person or AI agent whom it
-// is for.
+// TakeBack withdraws a pending request. Its filer may do so, and the person or AI agent whom it is
+// for.
 func (s *Service) TakeBack(ctx context.Context, sc scope.Scope, id int64) (Request, error) {
 	old, err := s.Get(ctx, sc, id)
 	if err != nil {
@@ -285,7 +285,7 @@ func (s *Service) TakeBack(ctx context.Context, sc scope.Scope, id int64) (Reque
 			}
 		}
 		if !own && (sc.Actor.Kind != scope.Agent || old.SubjectID != sc.Actor.ID) {
-			return Request{}, fault.New(fault.Forbidden, "permission_denied", "only whoever filed a request for access, or whom it is for, can withdraw it")
+			return Request{}, fault.New(fault.Forbidden, "permission_denied", "only the filer of a request for access, or the person whom it is for, can withdraw it")
 		}
 	}
 	return s.change(ctx, sc, id, eventWithdrawn, func(_ context.Context, _ *db.Tx, r *Request, now time.Time) error {
@@ -297,7 +297,7 @@ func (s *Service) TakeBack(ctx context.Context, sc scope.Scope, id int64) (Reque
 	})
 }
 
-// Revoke ends a grant before its time.
+// Revoke ends a grant early.
 func (s *Service) Revoke(ctx context.Context, sc scope.Scope, id int64, d Refusal) (Request, error) {
 	return s.change(ctx, sc, id, "ACCESS_REVOKED", func(_ context.Context, _ *db.Tx, r *Request, now time.Time) error {
 		return r.revoke(sc.Actor.Name, d.Reason, now)
@@ -320,7 +320,7 @@ func (s *Service) change(ctx context.Context, sc scope.Scope, id int64, event st
 	return r, err
 }
 
-// save writes a request that changed, and lets decisions know if its grant changed.
+// save writes a changed request. If a grant changed, it makes decisions reload it.
 func (s *Service) save(ctx context.Context, tx *db.Tx, sc scope.Scope, event string, r Request) (Request, error) {
 	r, err := update(ctx, tx, r)
 	if err != nil {
@@ -350,12 +350,12 @@ func (s *Service) save(ctx context.Context, tx *db.Tx, sc scope.Scope, event str
 	return r, audit.Append(ctx, tx, sc, s.Now(), r.entry(event, changed))
 }
 
-// Forget removes requests that have been over for a year.
+// Forget deletes requests that ended a year ago or earlier.
 func (s *Service) Forget(ctx context.Context, tenant scope.TenantID) error {
 	return s.Stores.Write(ctx, tenant, func(tx *db.Tx) error { return forget(ctx, tx, s.Now().Add(-keptFor)) })
 }
 
-// noteChange increases the revision of an environment, and records that it is about grants.
+// noteChange increments the revision of an environment, and records that grants changed.
 func noteChange(ctx context.Context, tx *db.Tx, env scope.Env) error {
 	revision, err := tx.Bump(ctx, resource.Revision(env))
 	if err != nil {
@@ -364,7 +364,7 @@ func noteChange(ctx context.Context, tx *db.Tx, env scope.Env) error {
 	return insertChange(ctx, tx, env, revision, revision-resource.KeptRevisions)
 }
 
-// load is a request that the caller may read.
+// load returns a request that the caller may read. Fault: NotFound.
 func load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Request, error) {
 	r, err := get(ctx, tx, id)
 	self := sc.Actor.Kind == scope.Person || sc.Actor.Kind == scope.Agent
@@ -379,7 +379,7 @@ func seesAll(sc scope.Scope) bool {
 	return sc.Permissions.Has(Approving) || sc.Permissions.Has(seeing)
 }
 
-// at is the request at a time.
+// at returns the request with its status at a time.
 func (r Request) at(now time.Time) Request {
 	if r.Status == Approved && !now.Before(*r.ExpiresAt) || r.lapsed(now) {
 		r.Status = Expired
@@ -387,12 +387,12 @@ func (r Request) at(now time.Time) Request {
 	return r
 }
 
-// lapsed reports whether nobody decided a request in time.
+// lapsed reports whether the request was not decided in time.
 func (r Request) lapsed(now time.Time) bool {
 	return r.Status == Pending && r.LapsesAt != nil && !now.Before(*r.LapsesAt)
 }
 
-// waits refuses a request that does not wait for a decision at a time.
+// waits returns Conflict "already_decided" unless the request is pending.
 func (r Request) waits(now time.Time) error {
 	if status := r.at(now).Status; status != Pending {
 		return fault.Newf(fault.Conflict, "already_decided", "this request is %s", status)
@@ -409,12 +409,13 @@ func (r Request) entry(event string, changed map[string]any) audit.Entry {
 	return audit.Entry{Type: event, Object: "access_request", ObjectID: strconv.FormatInt(r.ID, 10), ObjectName: r.ResourceName, Env: r.Environment, Changes: changed}
 }
 
-// path is where the console shows the request.
+// path returns the path of the request in the console.
 func (r Request) path() string {
 	return "/requests?" + url.Values{"environment": {string(r.Environment)}, "request": {strconv.FormatInt(r.ID, 10)}}.Encode()
 }
 
-// announceEnd tells the channels and the approval systems that requests need no decision any more.
+// announceEnd notifies the channels and the approval systems that requests no longer need a
+// decision.
 func (s *Service) announceEnd(ctx context.Context, tx *db.Tx, tenant scope.TenantID, ended ...Request) error {
 	for _, r := range ended {
 		if err := s.Outbox.Broadcast(ctx, tx, tenant, s.endNote(r)); err != nil {
@@ -427,7 +428,7 @@ func (s *Service) announceEnd(ctx context.Context, tx *db.Tx, tenant scope.Tenan
 	return s.Ended(ctx, tx, tenant, ended...)
 }
 
-// endNote is the note that a request needs no decision any more.
+// endNote returns the notification that a request no longer needs a decision.
 func (s *Service) endNote(r Request) notify.Note {
 	n := s.note(r)
 	n.Resolved, n.Text, n.At = true, r.DecisionReason, db.Stamp(s.Now())
@@ -441,7 +442,7 @@ func (s *Service) endNote(r Request) notify.Note {
 	return n
 }
 
-// note tells approvers of a request.
+// note returns the notification of a request for its approvers.
 func (s *Service) note(r Request) notify.Note {
 	return notify.Note{
 		ID: s.NewID(), Alert: "access_requested", Severity: format.Warning, Env: r.Environment, Fault: "access:" + strconv.FormatInt(r.ID, 10),

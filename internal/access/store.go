@@ -44,54 +44,54 @@ func update(ctx context.Context, tx *db.Tx, r Request) (Request, error) {
 		r.ID, r.Status, r.DecidedBy, r.DecidedAt, r.DecisionReason, r.StartsAt, r.ExpiresAt, r.EndedBy, r.EndedAt)
 }
 
-// open are how many requests wait for a decision.
+// open has numbers of pending requests.
 type open struct {
 	All       int64 `db:"all_open"`
 	OfSubject int64 `db:"of_subject"`
 	OfCaller  int64 `db:"of_caller"`
 }
 
-// countOpen counts the requests that are open when r is filed: all, those for its subject, and
-// those of its caller.
+// countOpen counts the pending requests when r is filed: all, those for its subject, and those of
+// its caller.
 func countOpen(ctx context.Context, tx *db.Tx, r Request) (open, error) {
 	return db.One[open](ctx, tx, `SELECT COUNT(*) AS all_open, COUNT(CASE WHEN subject_id = $2 THEN 1 END) AS of_subject,
 		COUNT(CASE WHEN requested_by_kind = $3 AND requested_by_id = $4 THEN 1 END) AS of_caller FROM access_requests WHERE`+waits,
 		r.CreatedAt, r.SubjectID, r.CallerKind, r.CallerID)
 }
 
-// countGrants is how many grants last at a time.
+// countGrants counts the grants that are valid at a time.
 func countGrants(ctx context.Context, tx *db.Tx, now time.Time) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT COUNT(*) FROM access_requests WHERE status = 'approved' AND expires_at > $1`, now)
 }
 
-// countSame is how many requests for the same are open when r is filed.
+// countSame counts the pending requests for the same access when r is filed.
 func countSame(ctx context.Context, tx *db.Tx, r Request) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT COUNT(*) FROM access_requests WHERE`+waits+`AND subject_id = $2 AND resource_id = $3 AND action = $4`,
 		r.CreatedAt, r.SubjectID, r.ResourceID, r.Action)
 }
 
-// grantsIn are the grants of an environment that have not ended, by subject.
+// grantsIn returns the grants of an environment that have not ended, by subject.
 func grantsIn(ctx context.Context, tx *db.Tx, env scope.Env, now time.Time) ([]Request, error) {
 	return db.All[Request](ctx, tx, `SELECT `+columns+` FROM access_requests WHERE status = 'approved' AND environment = $1 AND expires_at > $2
 		ORDER BY subject_id, id`, string(env), now)
 }
 
-// lapsed are requests that nobody decided in time, and of which that is not recorded.
+// lapsed returns requests that were not decided in time and are not yet recorded as expired.
 func lapsed(ctx context.Context, tx *db.Tx, now time.Time) ([]Request, error) {
 	return db.All[Request](ctx, tx, `SELECT `+columns+` FROM access_requests WHERE status = 'pending' AND lapses_at <= $1 ORDER BY id LIMIT $2`, now, atOnce)
 }
 
-// over are grants whose end is not recorded.
+// over returns grants that have ended and are not yet recorded as expired.
 func over(ctx context.Context, tx *db.Tx, now time.Time) ([]Request, error) {
 	return db.All[Request](ctx, tx, `SELECT `+columns+` FROM access_requests WHERE status = 'approved' AND expires_at <= $1 ORDER BY id LIMIT $2`, now, atOnce)
 }
 
-// unended are the requests that wait, and the grants whose end is not recorded.
+// unended returns pending requests, and grants whose end is not recorded.
 func unended(ctx context.Context, tx *db.Tx) ([]Request, error) {
 	return db.All[Request](ctx, tx, `SELECT `+columns+` FROM access_requests WHERE status IN ('pending', 'approved') ORDER BY id`)
 }
 
-// deleteOf deletes the requests of a person who was removed.
+// deleteOf deletes the requests of a removed person.
 func deleteOf(ctx context.Context, tx *db.Tx, id string) error {
 	_, err := tx.Exec(ctx, `DELETE FROM access_requests WHERE subject_id = $1 OR (requested_by_kind = 'user' AND requested_by_id = $1)`, id)
 	return err
@@ -110,7 +110,7 @@ func insertChange(ctx context.Context, tx *db.Tx, env scope.Env, revision, oldes
 	return err
 }
 
-// ChangesSince is how many revisions of an environment after since were about grants.
+// ChangesSince counts the revisions of an environment after since that changed grants.
 func ChangesSince(ctx context.Context, tx *db.Tx, env scope.Env, since int64) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT COUNT(*) FROM access_changes WHERE environment = $1 AND revision > $2`, string(env), since)
 }

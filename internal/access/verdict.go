@@ -22,8 +22,8 @@ type Verdict struct {
 	Longest int64
 }
 
-// MayDecide refuses a verdict of the person who requested access, or gets it, whatever the
-// approval system calls them.
+// MayDecide returns Forbidden if a verdict comes from the person who requested access or gets it,
+// under any of their names.
 func (s *Service) MayDecide(ctx context.Context, tenant scope.TenantID, id int64, by string) error {
 	if by == "" {
 		return nil
@@ -49,15 +49,15 @@ func (s *Service) MayDecide(ctx context.Context, tenant scope.TenantID, id int64
 			return err
 		}
 		if strings.EqualFold(by, own) || decider != "" && decider == person {
-			return fault.New(fault.Forbidden, "own_request", "nobody decides their own request for access")
+			return fault.New(fault.Forbidden, "own_request", "a person cannot decide their own request for access")
 		}
 	}
 	return nil
 }
 
-// DecideBy records the verdict of an approval system, which sc names, in a transaction of that
-// system's answer. It grants what was requested and no more: not longer than requested, and not
-// longer than the system may grant. The caller asks MayDecide first.
+// DecideBy records the verdict of an approval system, which is the actor of sc, in the transaction
+// of that system's answer. A grant never exceeds what was requested, or what the system may grant.
+// Call MayDecide first.
 func (s *Service) DecideBy(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64, v Verdict) error {
 	if err := tx.Lock(ctx, Lock); err != nil {
 		return err
@@ -97,10 +97,10 @@ func (s *Service) DecideBy(ctx context.Context, tx *db.Tx, sc scope.Scope, id in
 	return err
 }
 
-// gone says that a request is not there any more.
+// gone returns Conflict "already_decided" if the request no longer exists.
 func gone(err error) error {
 	if errors.Is(err, db.ErrNoRows) {
-		return fault.New(fault.Conflict, "already_decided", "this request for access is not there any more")
+		return fault.New(fault.Conflict, "already_decided", "this request for access no longer exists")
 	}
 	return err
 }

@@ -10,10 +10,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// Withdraw ends within tx what a person has who was disabled or removed: grants are revoked,
-// and requests that wait are denied, by whichever name they were filed. Of a removed person
-// nothing is kept but the audit, so that a later one with the same id finds nothing. It is
-// user.Service.Withdraw.
+// Withdraw ends, within tx, the grants and pending requests of a person who was disabled or
+// removed, under all their names. For a removed person it keeps only the audit, so that a later
+// person with the same id gets nothing. It is user.Service.Withdraw.
 func (s *Service) Withdraw(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.User, removed bool) error {
 	why := "the person was disabled"
 	if removed {
@@ -26,20 +25,19 @@ func (s *Service) Withdraw(ctx context.Context, tx *db.Tx, sc scope.Scope, u use
 	return deleteOf(ctx, tx, u.ID)
 }
 
-// WithdrawOf ends within tx the grants of a resource that was removed, and the requests that
-// wait, so that they do not hold for a later one with the same name. It is
-// resource.Service.Withdraw.
+// WithdrawOf ends, within tx, the grants and pending requests of a removed resource, so that they
+// do not apply to a later one with the same name. It is resource.Service.Withdraw.
 func (s *Service) WithdrawOf(ctx context.Context, tx *db.Tx, sc scope.Scope, resource int64) error {
 	return s.withdraw(ctx, tx, sc, "the resource was removed", func(r Request) bool { return r.ResourceID == resource })
 }
 
-// WithdrawSubject ends within tx the grants of a subject that was removed, and its requests that
-// wait. It is agent.Service.Withdraw.
+// WithdrawSubject ends, within tx, the grants and pending requests of a removed subject. It is
+// agent.Service.Withdraw.
 func (s *Service) WithdrawSubject(ctx context.Context, tx *db.Tx, sc scope.Scope, subject string) error {
 	return s.withdraw(ctx, tx, sc, "the agent was removed", func(r Request) bool { return r.SubjectID == subject })
 }
 
-// withdraw ends those of the requests and grants that match.
+// withdraw ends the matching requests and grants.
 func (s *Service) withdraw(ctx context.Context, tx *db.Tx, sc scope.Scope, why string, match func(Request) bool) error {
 	if err := tx.Lock(ctx, Lock); err != nil {
 		return err
@@ -79,14 +77,13 @@ func (s *Service) withdraw(ctx context.Context, tx *db.Tx, sc scope.Scope, why s
 	return audit.Append(ctx, tx, sc, s.Now(), entries...)
 }
 
-// isFor reports whether a request is for a person, by id, user name or address, or was filed
-// by them.
+// isFor reports whether a person filed a request, or is its subject, by id, user name or address.
 func (r Request) isFor(u user.User) bool {
 	folded := user.Fold(r.SubjectID)
 	return r.SubjectID == u.ID || folded == user.Fold(u.Username) || folded == user.Fold(u.Email) || r.CallerKind == string(scope.Person) && r.CallerID == u.ID
 }
 
-// end ends a request that waits or was approved, and returns the name of the event.
+// end ends a request or grant, and returns the name of the event.
 func (r *Request) end(by, why string, now time.Time) string {
 	if r.lapsed(now) {
 		r.Status, r.EndedAt = Expired, r.LapsesAt

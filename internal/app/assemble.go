@@ -123,7 +123,7 @@ type parts struct {
 	sinks []event.Sink
 }
 
-// task runs until the context ends. An error stops the server.
+// task is background work that runs until the context ends. An error stops the server.
 type task struct {
 	name string
 	run  func(context.Context) error
@@ -133,15 +133,15 @@ func (p *parts) task(name string, run func(context.Context) error) {
 	p.tasks = append(p.tasks, task{name, run})
 }
 
-// clock is the wall clock in UTC. It has no monotonic reading: UTC strips it.
+// clock returns the wall-clock time in UTC. It has no monotonic reading, because UTC strips it.
 func clock() time.Time { return time.Now().UTC() }
 
-// ticks is the clock for deadlines. It keeps the monotonic reading, so that a change of
-// the wall clock does not expire anything.
+// ticks returns the time for deadlines. It keeps the monotonic reading, so that a change of the
+// wall clock does not expire anything.
 func ticks() time.Time { return time.Now() }
 
-// newID makes ids that sort by time. They name things and are not secret, so they use a
-// pool of randomness.
+// newID returns a new id. Ids sort by time. They are names, not secrets, so a pool of randomness is
+// sufficient.
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // assemble builds the control plane. If it fails, it closes what it opened.
@@ -173,7 +173,7 @@ func assemble(ctx context.Context, cfg Config, version string, log *slog.Logger)
 	return p, nil
 }
 
-// ground opens the stores and what everything else needs.
+// ground opens the stores, and what all other parts need.
 func (p *parts) ground(ctx context.Context) error {
 	if err := os.MkdirAll(p.cfg.DataDir, 0o700); err != nil {
 		return fmt.Errorf("data directory: %w", err)
@@ -211,8 +211,8 @@ func (p *parts) ground(ctx context.Context) error {
 	return nil
 }
 
-// openBox seals with the configured keys. In demo mode it makes a key once and keeps it
-// beside the data.
+// openBox returns the encryption of secrets with the configured keys. In demo mode it creates a key
+// once and keeps it beside the data.
 func (p *parts) openBox() (*secret.Box, error) {
 	keys, err := p.cfg.Keys()
 	if err != nil {
@@ -245,7 +245,7 @@ func (p *parts) people(ctx context.Context) error {
 		return err
 	}
 	if n, err := p.tenants.Recover(ctx, p.now()); err != nil || n > 0 {
-		p.log.Warn("an earlier process left changes to tenants unfinished", "made_good", n, "error", err)
+		p.log.Warn("an earlier process left changes to tenants unfinished", "repaired", n, "error", err)
 	}
 	p.users = &user.Service{
 		Stores: p.stores, Hasher: hasher, Now: p.now, NewID: newID,
@@ -265,7 +265,7 @@ func (p *parts) people(ctx context.Context) error {
 	}
 	p.closers.add("credentials", 2*time.Second, func(context.Context) error { p.auth.Close(); return nil })
 	p.task("credentials", func(ctx context.Context) error {
-		p.auth.Run(ctx, func(err error) { p.log.Warn("credentials", "error", err) })
+		p.auth.Run(ctx, func(err error) { p.log.Warn("background work on credentials failed", "error", err) })
 		return nil
 	})
 	p.hourly("secrets of second factors", p.auth.Factors.Reseal)
@@ -280,13 +280,13 @@ func blind(grace time.Duration) time.Duration {
 	return grace
 }
 
-// bouncerByToken finds the bouncer of a token, for auth.
+// bouncerByToken finds the bouncer of a token's digest, for package auth.
 func (p *parts) bouncerByToken(ctx context.Context, tx *db.Tx, digest string) (auth.BouncerIdentity, error) {
 	b, err := bouncer.ByToken(ctx, tx, digest)
 	return auth.BouncerIdentity{ID: strconv.FormatInt(b.ID, 10), Name: b.Name, Env: b.Environment}, err
 }
 
-// bouncerTimes is when a bouncer was created and changed, for auth.
+// bouncerTimes returns when a bouncer was created and last changed, for package auth.
 func (p *parts) bouncerTimes(ctx context.Context, tx *db.Tx, id string) (made, changed time.Time, err error) {
 	n, err := strconv.ParseInt(id, 10, 64)
 	if err != nil {
@@ -342,7 +342,7 @@ func (p *parts) decide(context.Context) error {
 	p.registry.MustRegister(evaluations{p.metrics})
 	people := &decision.People{Find: p.findPerson, Revision: p.peopleRevision, Now: p.now}
 	p.snapshots = &decision.Snapshots{Load: p.loadSnapshot, Changes: p.loadChanges, Revision: p.envRevision, Log: p.log, Idle: 10 * time.Minute, Now: p.now}
-	var cached *rego.Cache // nil caches nothing
+	var cached *rego.Cache // nil: no cache
 	if p.cfg.DecisionCache == "on" {
 		cached = rego.NewCache(decisionCacheBytes)
 	}
@@ -378,7 +378,7 @@ func (p *parts) decide(context.Context) error {
 	return nil
 }
 
-// deliver sets up the bridge, which delivers bundles to bouncers and takes their reports.
+// deliver sets up the bridge, which sends bundles to bouncers and receives their reports.
 func (p *parts) deliver(context.Context) error {
 	p.bridge = bridge.New(bridge.Config{
 		Stores: p.stores, Bouncers: p.bouncers, Snapshots: p.snapshots, Links: policy.BouncerLinks, Facts: p.tenants.Facts,
@@ -395,16 +395,16 @@ func (p *parts) background(context.Context) error {
 	p.task("purge of deleted tenants", func(ctx context.Context) error {
 		return every(ctx, time.Hour, func() {
 			if _, err := p.tenants.PurgeExpired(ctx); err != nil {
-				p.log.Warn("purge of deleted tenants", "error", err)
+				p.log.Warn("the purge of deleted tenants failed", "error", err)
 			}
 		})
 	})
 	watchPurges(p)
 	p.task("unfinished changes to tenants", func(ctx context.Context) error {
 		return every(ctx, time.Minute, func() {
-			// Those of the last minute may still be in progress.
+			// Changes of the last minute may still be in progress.
 			if n, err := p.tenants.Recover(ctx, p.now().Add(-time.Minute)); err != nil || n > 0 {
-				p.log.Warn("unfinished changes to tenants", "made_good", n, "error", err)
+				p.log.Warn("changes to tenants were left unfinished", "repaired", n, "error", err)
 			}
 		})
 	})

@@ -14,8 +14,8 @@ import (
 // assistTimeout is how long classification waits for the assistant.
 const assistTimeout = 20 * time.Second
 
-// assistant is the endpoint that classification may ask; nil if none is configured. Its
-// calls pass the same guard as every outbound call.
+// assistant returns the endpoint that classification may use; nil if none is configured. Its calls
+// are guarded like every outbound call.
 func (p *parts) assistant() (resource.Assistant, error) {
 	if p.cfg.AssistURL == "" {
 		return nil, nil

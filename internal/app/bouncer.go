@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 )
 
-// BouncerConfig is what a bouncer is started with. Everything else comes in its bundle.
+// BouncerConfig is the configuration of a bouncer at its start. Everything else is in its bundle.
 type BouncerConfig struct {
 	URL            string        `env:"GATEHOUSE_URL" required:"" help:"The server, such as https://gatehouse.example.com."`
 	Token          string        `env:"GATEHOUSE_BOUNCER_TOKEN" required:"" help:"This bouncer's token, shown once when it was registered."`
@@ -109,8 +109,8 @@ func verifyKey(setting string) (*bundle.Verify, error) {
 	return verify, nil
 }
 
-// sharedCount counts in Redis. Without an address, and while Redis is away, each bouncer
-// counts by itself.
+// sharedCount returns a counter in Redis. Without an address, and while Redis is unavailable, each
+// bouncer counts alone.
 func sharedCount(ctx context.Context, url string, log *slog.Logger) (usage.Count, func(), error) {
 	if url == "" {
 		return nil, func() {}, nil
@@ -120,9 +120,9 @@ func sharedCount(ctx context.Context, url string, log *slog.Logger) (usage.Count
 		return nil, nil, err
 	}
 	count := func(ctx context.Context, key string, n int64, window time.Duration) int64 {
-		tenant, rest, _ := strings.Cut(key, ":") // the prefix of everything that belongs to a tenant
+		tenant, rest, _ := strings.Cut(key, ":") // keys of counters begin with the tenant
 		w, err := c.Count(ctx, tenant, "usage:"+rest, n, window)
-		if err != nil { // a window without a length, which is never asked for
+		if err != nil { // only a window without a length is an error, and there is none
 			return 0
 		}
 		return w.Count

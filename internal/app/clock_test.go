@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// TestClockStep: deadlines are set from ticks, and must not move with the wall
-// clock. A moment of ticks carries the monotonic reading, and so do sums of it: a
-// deadline set from one whose wall clock is an hour behind, as after a step
-// forward, is not over.
+// TestClockStep: deadlines from ticks do not move with the wall clock. A time from ticks has a
+// monotonic reading, and so have sums of it. So a deadline from before the wall clock was set
+// forward by an hour has not expired.
 func TestClockStep(t *testing.T) {
 	now := ticks()
 	if wall := now.Round(0); now.String() == wall.String() {

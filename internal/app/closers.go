@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// closers are named clean-ups. They run in the reverse of the order in which they were
-// added, each with a time limit.
+// closers are named cleanup functions. They run in reverse order of their registration, each with a
+// time limit.
 type closers struct {
 	list []closer
 	log  *slog.Logger
@@ -24,7 +24,8 @@ func (c *closers) add(name string, limit time.Duration, run func(context.Context
 	c.list = append(c.list, closer{name, limit, run})
 }
 
-// close runs all clean-ups. One that takes too long is logged and left behind.
+// close runs all cleanup functions. It logs one that takes too long and does not wait for it. It
+// returns the first error.
 func (c *closers) close() error {
 	var first error
 	for i := len(c.list) - 1; i >= 0; i-- {
@@ -40,7 +41,7 @@ func (c *closers) close() error {
 		}
 		cancel()
 		if err != nil {
-			c.log.Error("stopping", "part", cl.name, "error", err)
+			c.log.Error("a part did not stop cleanly", "part", cl.name, "error", err)
 			if first == nil {
 				first = fmt.Errorf("%s: %w", cl.name, err)
 			}

@@ -17,7 +17,7 @@ const (
 	mostRoom     = 96 << 20
 )
 
-// percentFor is the value of GOGC for a number of bytes in use.
+// percentFor returns the value of GOGC for a heap with this many live bytes.
 func percentFor(live uint64) int {
 	if live == 0 {
 		return mostPercent
@@ -25,9 +25,9 @@ func percentFor(live uint64) int {
 	return int(min(max(mostRoom*100/live, leastPercent), mostPercent))
 }
 
-// collect adapts the collector's percentage to the bytes in use after each collection, until the
-// context ends. Between two collections would be too late: with the percentage of a small heap,
-// a few large requests leave hundreds of megabytes of garbage. It does nothing if GOGC is set.
+// collect adjusts GOGC to the live bytes after each garbage collection, until the context ends.
+// Doing so less often would be too late: with the GOGC of a small heap, a few large requests leave
+// hundreds of megabytes of garbage. It does nothing if GOGC is set.
 func (p *parts) collect(ctx context.Context) error {
 	if os.Getenv("GOGC") != "" {
 		return nil
@@ -59,10 +59,10 @@ func (p *parts) collect(ctx context.Context) error {
 	}
 }
 
-// afterCollection calls f after each collection until the context ends. The collector finalizes an
-// object that nothing refers to, which then makes the next one.
+// afterCollection calls f after each garbage collection, until the context ends. It relies on a
+// finalizer of an unreachable object, which creates the next such object.
 func afterCollection(ctx context.Context, f func()) {
-	type mark struct{ _ [16]byte } // not so small that it shares an allocation
+	type mark struct{ _ [16]byte } // tiny objects share an allocation, and their finalizers may never run
 	runtime.SetFinalizer(&mark{}, func(*mark) {
 		if ctx.Err() == nil {
 			f()

@@ -18,7 +18,8 @@ func TestCollectorPercent(t *testing.T) {
 	}
 }
 
-// TestAfterCollection: each collection is noticed, not only the first, until the context ends.
+// TestAfterCollection: f is called after every collection, not only the first, until the context
+// ends.
 func TestAfterCollection(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	var seen atomic.Int64

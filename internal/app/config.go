@@ -16,9 +16,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// Config is the configuration of the server. Each member is a flag, an environment
-// variable and a member of the configuration file, in falling order of precedence.
-// docs/configuration.md is generated from it.
+// Config is the configuration of the server. Each field is a flag, an environment variable, and a
+// member of the configuration file, in this order of precedence. docs/configuration.md is generated
+// from it.
 type Config struct {
 	Listen       string        `env:"GATEHOUSE_LISTEN" default:"127.0.0.1:8080" help:"Address that the API and the console are served on."`
 	DataDir      string        `env:"GATEHOUSE_DATA_DIR" default:"./.gatehouse" help:"Directory for SQLite files, the audit spool and generated keys."`
@@ -76,7 +76,7 @@ type Config struct {
 	MemoryLimit        int64         `env:"GATEHOUSE_MEMORY_LIMIT" default:"1073741824" help:"Soft memory limit of the process in bytes; near it, the garbage collector runs more often."`
 }
 
-// checkRegions checks what is said of regions.
+// checkRegions checks the settings of regions.
 func (c *Config) checkRegions() error {
 	if _, err := tenant.LoadRegions(c.Regions); err != nil {
 		return fmt.Errorf("GATEHOUSE_REGIONS: %w", err)
@@ -90,7 +90,7 @@ func (c *Config) checkRegions() error {
 // minSpoolBytes is the smallest limit of a spool: one record must fit.
 const minSpoolBytes = 16 << 20
 
-// Check returns the first setting that cannot work, by name.
+// Check returns an error for the first invalid setting. The text begins with its name.
 func (c *Config) Check() error {
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		return fmt.Errorf("GATEHOUSE_LISTEN: %q is not host:port", c.Listen)
@@ -166,7 +166,7 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// checkURL never shows the value, because a database URL holds a password.
+// checkURL checks a URL. Its error omits the value, because a database URL contains a password.
 func checkURL(name, text string, schemes ...string) error {
 	if text == "" {
 		return nil
@@ -183,7 +183,7 @@ func checkURL(name, text string, schemes ...string) error {
 	return fmt.Errorf("%s: the scheme must be one of %s", name, strings.Join(schemes, ", "))
 }
 
-// stores is where the data is.
+// stores returns the configuration of the stores.
 func (c *Config) stores() (db.Config, error) {
 	regions, err := tenant.LoadRegions(c.Regions)
 	if err != nil {
@@ -192,7 +192,7 @@ func (c *Config) stores() (db.Config, error) {
 	return db.Config{URL: c.DatabaseURL, Dir: c.DataDir, Now: clock, Regions: regions}, nil
 }
 
-// Targets are the private address ranges that outbound calls may reach.
+// Targets returns the private address ranges that outbound calls may reach.
 func (c *Config) Targets() ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, text := range c.AllowTargets {
@@ -205,7 +205,7 @@ func (c *Config) Targets() ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// Proxies are the addresses whose forwarding headers are believed.
+// Proxies returns the addresses of trusted proxies, whose forwarding headers are used.
 func (c *Config) Proxies() ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, text := range c.TrustedProxies {
@@ -223,7 +223,7 @@ func (c *Config) Proxies() ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// Keys are the encryption keys. The first one seals.
+// Keys returns the encryption keys. The first one encrypts; all of them decrypt.
 func (c *Config) Keys() ([][32]byte, error) {
 	var out [][32]byte
 	for _, text := range strings.Split(c.EncryptionKey, ",") {
@@ -239,7 +239,7 @@ func (c *Config) Keys() ([][32]byte, error) {
 	return out, nil
 }
 
-// URL is the address of this server.
+// URL returns the address at which clients reach this server.
 func (c *Config) URL() string {
 	if c.PublicURL != "" {
 		return strings.TrimRight(c.PublicURL, "/")
@@ -250,7 +250,7 @@ func (c *Config) URL() string {
 	return "http://" + c.Listen
 }
 
-// host is the host name of this server, or localhost if it is reached by an IP address.
+// host returns the host name of this server; localhost if its URL has an IP address.
 func (c *Config) host() string {
 	u, err := url.Parse(c.URL())
 	if err != nil || u.Hostname() == "" {
@@ -262,7 +262,7 @@ func (c *Config) host() string {
 	return strings.ToLower(u.Hostname())
 }
 
-// parseLimit reads 'plan', 'none' or a number. It returns -1 for plan and 0 for none.
+// parseLimit parses "plan", "none" or a number. It returns -1 for plan and 0 for none.
 func parseLimit(name, text string) (int64, error) {
 	switch text {
 	case "", "plan":
@@ -277,9 +277,9 @@ func parseLimit(name, text string) (int64, error) {
 	return n, nil
 }
 
-// passwordWeakness says why the first administrator's password would be refused for a person; ""
-// if it would not, or if it is generated. The server still takes it: one that has run
-// with it for years must start after an upgrade.
+// passwordWeakness returns why the first administrator's password would be refused for other
+// people; "" if it would not, or if it is generated. The server accepts it nevertheless: a
+// deployment that has used it for years must still start after an upgrade.
 func (c *Config) passwordWeakness() string {
 	if c.AdminPassword == "" {
 		return ""

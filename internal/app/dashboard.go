@@ -38,7 +38,7 @@ func (p *parts) overview(context.Context) error {
 	return nil
 }
 
-// anomalyTuning reads which anomalies a tenant wants to see.
+// anomalyTuning returns which anomalies a tenant wants to see.
 func (p *parts) anomalyTuning(ctx context.Context, id scope.TenantID) (t anomaly.Tuning, on bool, err error) {
 	err = p.stores.Read(ctx, id, func(tx *db.Tx) error {
 		settings, err := tenant.SettingsIn(ctx, tx)

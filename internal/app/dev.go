@@ -21,26 +21,25 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// DevPorts are the addresses of what `gatehouse dev` starts beside the server.
+// DevPorts are the addresses of the processes that `gatehouse dev` starts in addition to the
+// server.
 type DevPorts struct {
 	Sandbox     string `default:"127.0.0.1:8081" env:"GATEHOUSE_DEV_SANDBOX" help:"Address of the sandbox bouncer."`
 	Production  string `default:"127.0.0.1:8082" env:"GATEHOUSE_DEV_PRODUCTION" help:"Address of the production bouncer."`
 	Application string `default:"127.0.0.1:8083" env:"GATEHOUSE_DEV_APPLICATION" help:"Address of the demo application."`
 }
 
-// devState is what a second start needs, because the bouncers' tokens are shown only
-// once.
+// devState is what a later start needs, because tokens of bouncers are shown only once.
 type devState struct {
 	SandboxToken    string `json:"sandbox_token"`
 	ProductionToken string `json:"production_token"`
 }
 
-// Dev runs the server, a sandbox and a production bouncer, and a demo application in this
-// process until the context ends. The first start creates an example. Later ones keep
-// what is there.
+// Dev runs the server, a sandbox bouncer, a production bouncer, and a demo application in this
+// process until the context ends. The first start creates an example; later starts keep the data.
 func Dev(ctx context.Context, cfg Config, ports DevPorts, version string, out io.Writer) error {
 	cfg.Demo = true
-	cfg.StopDelay = 0 // no load balancer stands in front of it
+	cfg.StopDelay = 0 // there is no load balancer to wait for
 	if err := cfg.Check(); err != nil {
 		return err
 	}
@@ -79,7 +78,7 @@ func Dev(ctx context.Context, cfg Config, ports DevPorts, version string, out io
 	if err == nil {
 		var link string
 		if link, err = s.signInLink(ctx); err != nil {
-			log.Warn("no sign-in link", "error", err)
+			log.Warn("the sign-in link could not be created", "error", err)
 		}
 		printWelcome(out, cfg, ports, version, password, link)
 		<-ctx.Done()
@@ -92,7 +91,7 @@ func Dev(ctx context.Context, cfg Config, ports DevPorts, version string, out io
 	return nil
 }
 
-// devParts creates the example and starts everything beside the server.
+// devParts creates the example and starts everything except the server.
 func devParts(ctx context.Context, cfg Config, ports DevPorts, version, password string, launch func(string, func(context.Context) error)) error {
 	state, err := devSeed(ctx, cfg, ports, password)
 	if err != nil {
@@ -130,8 +129,8 @@ const devStateFile = "dev.json"
 // devPasswordFile holds the administrator's password, in the data directory.
 const devPasswordFile = "admin-password"
 
-// devPassword is the administrator's password: the configured one, the one of an earlier
-// start, or a new one that is kept for the next start.
+// devPassword returns the administrator's password: the configured one, that of an earlier start,
+// or a new one, which it stores for the next start.
 func devPassword(cfg Config) (string, error) {
 	path := filepath.Join(cfg.DataDir, devPasswordFile)
 	if cfg.AdminPassword != "" {
@@ -173,7 +172,7 @@ func awaitReady(ctx context.Context, url string) error {
 	}
 }
 
-// readState reads what an earlier start kept. ok is false on the first start.
+// readState reads the state of an earlier start. ok is false on the first start.
 func readState(path string) (s devState, ok bool, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -188,9 +187,8 @@ func readState(path string) (s devState, ok bool, err error) {
 // linkLife is how long the printed sign-in link works.
 const linkLife = 10 * time.Minute
 
-// signInLink is a link that signs the administrator in once, from this machine. The
-// secret follows #, so that it reaches no server and no log. The link is empty if the
-// console is not in the build.
+// signInLink returns a link that signs the administrator in once, from this machine. The secret
+// follows #, so that no server or log receives it. The link is empty if the build has no console.
 func (s *server) signInLink(ctx context.Context) (string, error) {
 	if !s.console.Built() {
 		return "", nil

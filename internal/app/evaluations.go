@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// evaluations shows /metrics the decisions that controls made.
+// evaluations exports the decisions of controls to /metrics.
 type evaluations struct{ of *policy.Metrics }
 
 var evaluationsTotal = prometheus.NewDesc("gatehouse_policy_evaluations_total",
@@ -33,7 +33,7 @@ func (e evaluations) Collect(out chan<- prometheus.Metric) {
 	})
 }
 
-// shareOf is a tenant's share of the processors.
+// shareOf returns a tenant's share of the processors.
 func (p *parts) shareOf(id scope.TenantID) int {
 	switch p.auth.Plan(id) {
 	case "enterprise":
@@ -45,7 +45,7 @@ func (p *parts) shareOf(id scope.TenantID) int {
 	}
 }
 
-// sourceAges shows /metrics how old the data of data sources is.
+// sourceAges exports the age of the data of data sources to /metrics.
 type sourceAges struct{ of *pip.Ages }
 
 var sourceAgeSeconds = prometheus.NewDesc("gatehouse_data_source_age_seconds",

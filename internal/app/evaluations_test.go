@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// TestEvaluationsByDecision: /metrics shows the decisions of each control that made one, and
-// nothing of controls that bouncers report.
+// TestEvaluationsByDecision: /metrics has the decisions of each control that decided, and nothing
+// about controls that bouncers report.
 func TestEvaluationsByDecision(t *testing.T) {
 	m, reg := policy.NewMetrics(nil, time.Hour), prometheus.NewPedanticRegistry()
 	reg.MustRegister(evaluations{m})

@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// apiConfig is the configuration of the API.
+// apiConfig returns the configuration of the API.
 func (p *parts) apiConfig(version string, console http.Handler) api.Config {
 	p.ide.Version, p.telemetry.Version = version, version
 	proxies, _ := p.cfg.Proxies() // checked by Check
@@ -38,7 +38,7 @@ func (p *parts) apiConfig(version string, console http.Handler) api.Config {
 	}
 }
 
-// authenticateWith connects the API to the auth service, which does not know the API.
+// authenticateWith adapts the auth service to the API.
 func authenticateWith(s *auth.Service) func(context.Context, rest.Credential) (scope.Scope, rest.Principal, error) {
 	return func(ctx context.Context, c rest.Credential) (scope.Scope, rest.Principal, error) {
 		sc, who, err := s.Authenticate(ctx, auth.Credential(c))
@@ -79,8 +79,8 @@ func databaseHealth(h db.Health) system.DatabaseHealth {
 // readyPatience is how long readiness waits for a store. A probe that hangs is useless.
 const readyPatience = 500 * time.Millisecond
 
-// ready says why the service cannot take requests at its usual speed: a store is down,
-// the start is not complete, or the decision log cannot be written and is required.
+// ready returns why the service cannot serve requests at its usual speed: a store is down, the
+// start is not complete, or the decision log is required and cannot be written.
 func (p *parts) ready(ctx context.Context) error {
 	if !p.warmed.Load() {
 		return fault.ErrStarting
@@ -94,7 +94,7 @@ func (p *parts) ready(ctx context.Context) error {
 	return err
 }
 
-// outcome finds in the audit log what a request had created before its process died.
+// outcome finds in the audit log what a request created before its process died.
 func (p *parts) outcome(ctx context.Context, sc scope.Scope, requestID string, since time.Time) (string, bool, error) {
 	f := audit.EventFilter{Start: since, Limit: 1000}
 	for {

@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// editors sets up what editors and repositories use. work runs their deployments.
+// editors sets up the services for editors and repositories. work runs their deployments.
 func (p *parts) editors(context.Context) error {
 	allow, err := p.cfg.Targets()
 	if err != nil {
@@ -45,7 +45,7 @@ func (p *parts) editors(context.Context) error {
 	return nil
 }
 
-// Templates are the shipped controls as editors offer them.
+// Templates returns the shipped controls in the form that editors offer.
 func Templates() ([]hint.Template, error) {
 	catalogue, err := template.Load()
 	if err != nil {
@@ -59,7 +59,7 @@ func Templates() ([]hint.Template, error) {
 	return out, nil
 }
 
-// asRepository is the scope of a repository's work, if its tenant is active.
+// asRepository returns the scope for the work of a repository, if its tenant is active.
 func (p *parts) asRepository(ctx context.Context, t scope.TenantID, name, requestID string) (scope.Scope, error) {
 	facts, err := p.tenants.Facts(ctx, t)
 	if err != nil {
@@ -74,7 +74,7 @@ func (p *parts) asRepository(ctx context.Context, t scope.TenantID, name, reques
 	return sc, nil
 }
 
-// linksExist refuses a resource or bouncer that is not in sandbox.
+// linksExist returns an error if a resource or bouncer does not exist in sandbox.
 func (p *parts) linksExist(ctx context.Context, sc scope.Scope, resource, bouncer *int64) error {
 	sc.Env = scope.Sandbox
 	if resource != nil {

@@ -49,23 +49,23 @@ type keeper struct {
 	reserve *spool.Reserve
 	audit   *audit.DecisionLog
 	stores  *db.Cluster
-	name    string // of this process, as the subject of alerts
+	name    string // the name of this process, as the subject of alerts
 	now     func() time.Time
 	log     *slog.Logger
 
 	mu      sync.Mutex
 	alarmed time.Time
-	quiet   int // alarms that were left out since then
+	quiet   int // alarms that were suppressed since then
 	raised  map[trouble]raised
 }
 
-// raised is what is known of an alert.
+// raised is the state of an alert.
 type raised struct {
-	logged bool // by this process
+	logged bool // this process has logged it
 	stored bool
 }
 
-// trouble is the subject of an alert.
+// trouble identifies an alert.
 type trouble struct {
 	tenant        scope.TenantID
 	kind, subject string
@@ -79,7 +79,7 @@ func (p *parts) keepLog() error {
 	}
 	p.closers.add("disk reserve", time.Second, func(context.Context) error { return reserve.Close() })
 	if p.cfg.DatabaseURL == "" { // the stores are on this disk
-		p.stores.MakeRoom(reserve.Release)
+		p.stores.OnDiskFull(reserve.Release)
 	}
 	dir := filepath.Join(p.cfg.DataDir, "spool")
 	log, err := spool.Open(spool.Config{Dir: dir, Sync: spool.SyncPolicy(p.cfg.AuditSync), MaxBytes: p.cfg.SpoolBytes, SegmentBytes: min(p.cfg.SpoolBytes/4, 64<<20), Reserve: reserve})
@@ -115,7 +115,7 @@ func (p *parts) keepLog() error {
 		{kind: auditPipeline, subject: "lagging"},
 		{kind: diskSpace, subject: "reserve in use"},
 		{kind: diskSpace, subject: "low"},
-	} { // an earlier process may have raised them
+	} { // an earlier process may have raised these alerts
 		k.raised[trouble{scope.DefaultTenant, t.kind, t.subject + " at " + k.name}] = raised{}
 	}
 	forget := k.audit.Forget
@@ -125,15 +125,15 @@ func (p *parts) keepLog() error {
 	return p.registry.Register(k)
 }
 
-// missingPlaces is the number of tenants and environments for which missing decisions are
-// noted on disk at a time, in 512 KiB.
+// missingPlaces is how many tenants and environments can have missing decisions recorded on disk at
+// the same time. The file takes 512 KiB.
 const missingPlaces = 2048
 
 // missingFile is their file in the data directory.
 const missingFile = "missing"
 
-// openMarks opens the the record of missing decisions. A server that cannot open them starts
-// all the same. Then only this process knows what is missing.
+// openMarks opens the record of missing decisions. If that fails, the server starts nevertheless,
+// but the counts are lost with the process.
 func (p *parts) openMarks() (*spool.Marks, map[int][]byte) {
 	marks, left, err := spool.OpenMarks(filepath.Join(p.cfg.DataDir, missingFile), missingPlaces)
 	if err != nil {
@@ -144,7 +144,7 @@ func (p *parts) openMarks() (*spool.Marks, map[int][]byte) {
 	return marks, left
 }
 
-// reportFailure reports a failing log to the operators, at most once every alarmEvery.
+// reportFailure logs that the decision log cannot be written, at most once every alarmEvery.
 func (k *keeper) reportFailure(t scope.TenantID, err error) {
 	k.mu.Lock()
 	now := k.now()
@@ -161,7 +161,7 @@ func (k *keeper) reportFailure(t scope.TenantID, err error) {
 	}
 }
 
-// health is the state of the log.
+// health returns the state of the log.
 func (k *keeper) health() system.AuditHealth {
 	s, r := k.spool.Stats(), k.reserve.Stats()
 	h := system.AuditHealth{
@@ -183,7 +183,7 @@ func (k *keeper) run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		k.reserve.Check()
-		_ = k.audit.WriteMissing() // it tries again
+		_ = k.audit.WriteMissing() // the next round tries again
 		k.reconcile(ctx)
 		select {
 		case <-tick.C:
@@ -199,7 +199,7 @@ const (
 	diskSpace     = "disk_space"
 )
 
-// problems are the current problems, with the alert for each.
+// problems returns the current problems, with the alert for each.
 func (k *keeper) problems() map[trouble]tenant.Alert {
 	s, r := k.spool.Stats(), k.reserve.Stats()
 	out := map[trouble]tenant.Alert{}
@@ -240,7 +240,7 @@ func (k *keeper) reconcile(ctx context.Context) {
 			continue
 		}
 		if !was.logged {
-			k.log.Error("alert", "type", t.kind, "subject", t.subject, "severity", alert.Severity, "message", alert.Message)
+			k.log.Error("alert raised", "type", t.kind, "subject", t.subject, "severity", alert.Severity, "message", alert.Message)
 		}
 		stored := k.write(ctx, t.tenant, func(tx *db.Tx) error { return tenant.OpenAlert(ctx, tx, alert) })
 		k.raised[t] = raised{logged: true, stored: stored}

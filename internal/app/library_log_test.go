@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestLibraryLog: what net/http writes of bytes that a server sent out of turn is one line of the
-// log, without the bytes.
+// TestLibraryLog: net/http's message about unexpected bytes of a server is one line of the log,
+// without the bytes.
 func TestLibraryLog(t *testing.T) {
 	var out bytes.Buffer
 	library := stdlog.New(libraryLog{newLogger("info", &out)}, "", 0)

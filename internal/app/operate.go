@@ -19,15 +19,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// ResetPassword sets a new password for an account and ends its sessions. It runs on the
-// server's host, also while the server runs. If password is empty, it generates one and
-// prints it. With dropFactor it also removes the account's second factor.
+// ResetPassword sets a new password for an account and ends its sessions. It runs on the server's
+// host, and may run while the server does. If password is empty, it generates and prints one. With
+// dropFactor it also removes the account's second factor.
 func ResetPassword(ctx context.Context, cfg Config, tenant, username, password string, dropFactor bool, out io.Writer) error {
 	if err := requireData(cfg); err != nil {
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(cfg.DataDir, devStateFile)); err == nil {
-		cfg.Demo = true // the data of `gatehouse dev`, which needs no key for secrets
+		cfg.Demo = true // so that data of `gatehouse dev`, which has no configured key, can be opened
 	}
 	if err := cfg.Check(); err != nil {
 		return err
@@ -58,18 +58,18 @@ func ResetPassword(ctx context.Context, cfg Config, tenant, username, password s
 	return nil
 }
 
-// keepDevPassword updates the password that `gatehouse dev` keeps beside its data, if it
-// keeps one, so that the next start prints the right one.
+// keepDevPassword updates the password file of `gatehouse dev`, if there is one, so that the next
+// start prints the right password.
 func keepDevPassword(cfg Config, tenant, username, password string) error {
 	path := filepath.Join(cfg.DataDir, devPasswordFile)
 	if _, err := os.Stat(path); err != nil || tenant != string(scope.DefaultTenant) || username != "admin" {
-		return nil //nolint:nilerr // there is none
+		return nil //nolint:nilerr // there is no password file
 	}
 	return os.WriteFile(path, []byte(password), 0o600)
 }
 
-// RotateMaskKey gives a tenant's masks a new key for hashed values. It also works while
-// the server runs, and bouncers fetch the key within seconds.
+// RotateMaskKey generates a new key for the hashed values of a tenant's masks. It may run while the
+// server does; bouncers fetch the key within seconds.
 func RotateMaskKey(ctx context.Context, cfg Config, tenant string, out io.Writer) error {
 	if err := cfg.Check(); err != nil {
 		return err
@@ -89,8 +89,7 @@ func RotateMaskKey(ctx context.Context, cfg Config, tenant string, out io.Writer
 	return nil
 }
 
-// VerifyAudit checks the hash chains of a tenant's logs. It returns an error at the first
-// break.
+// VerifyAudit checks the hash chains of a tenant's logs. It returns an error if a chain is broken.
 func VerifyAudit(ctx context.Context, cfg Config, tenant string, out io.Writer) error {
 	stores, err := openStores(ctx, cfg)
 	if err != nil {
@@ -124,10 +123,10 @@ func Migrate(ctx context.Context, cfg Config, out io.Writer) error {
 	return nil
 }
 
-// Backup copies the SQLite files of a data directory into a new directory, consistently,
-// even while a server runs. It first copies the counts of missing decisions, then the
-// decisions that are not in a store yet. What is stored meanwhile is in both copies, and
-// the log recognises it by its id.
+// Backup copies the SQLite files of a data directory to a new directory. Each copy is consistent,
+// even while a server runs. It copies the counts of missing decisions first, then decisions that
+// are not in a store yet. A decision that is stored during the backup is in both copies; the log
+// recognises it by its id.
 func Backup(ctx context.Context, cfg Config, to string, out io.Writer) error {
 	stores, err := openStores(ctx, cfg)
 	if err != nil {
@@ -153,7 +152,7 @@ func Backup(ctx context.Context, cfg Config, to string, out io.Writer) error {
 	for _, id := range elsewhere {
 		fmt.Fprintf(out, "tenant %s is NOT in the copy: its region is in PostgreSQL; back that up with pg_dump\n", id)
 	}
-	if errors.Is(err, db.ErrNotHere) {
+	if errors.Is(err, db.ErrNotSQLite) {
 		return errors.New("GATEHOUSE_DATABASE_URL names PostgreSQL: back it up with pg_dump, or by its point-in-time recovery, after copying the data directory's spool")
 	}
 	if err == nil {
@@ -162,8 +161,8 @@ func Backup(ctx context.Context, cfg Config, to string, out io.Writer) error {
 	return err
 }
 
-// requireData refuses a data directory without a store. A tool that is started in the
-// wrong place must not create one.
+// requireData returns an error for a data directory without a store: a command in the wrong
+// directory must not create one.
 func requireData(cfg Config) error {
 	if cfg.DatabaseURL != "" {
 		return nil
@@ -179,7 +178,7 @@ func requireData(cfg Config) error {
 	return fmt.Errorf("there is no gatehouse data in %s: name its directory with --data-dir or GATEHOUSE_DATA_DIR, or its database with GATEHOUSE_DATABASE_URL", dir)
 }
 
-// openStores opens the stores that a server has created. It creates none.
+// openStores opens existing stores. It creates none.
 func openStores(ctx context.Context, cfg Config) (*db.Cluster, error) {
 	if err := requireData(cfg); err != nil {
 		return nil, err
@@ -194,7 +193,7 @@ func openStores(ctx context.Context, cfg Config) (*db.Cluster, error) {
 	return db.Open(ctx, where)
 }
 
-// printReport prints what was checked. A break is an error.
+// printReport prints the result of a check. It returns an error if a chain is broken.
 func printReport(out io.Writer, report audit.Report) error {
 	for _, c := range report.Chains {
 		fmt.Fprintf(out, "%-24s %8d rows, head %.16s\n", c.Name, c.Checked, c.Head)

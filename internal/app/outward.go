@@ -72,7 +72,7 @@ func outward(p *parts) error {
 	return errors.Join(startNotifications(p, target, active), startIntegrations(p, target, active), startTelemetry(p, target, active), startDataSources(p, allow, active))
 }
 
-// startNotifications sets up the channels that alerts reach people by.
+// startNotifications sets up the channels through which people receive alerts.
 func startNotifications(p *parts, target *outbound.Client, active func(context.Context, scope.TenantID) (bool, error)) error {
 	box, err := p.box.For("notifications")
 	if err != nil {
@@ -96,8 +96,8 @@ func startNotifications(p *parts, target *outbound.Client, active func(context.C
 	return nil
 }
 
-// startDataSources sets up the syncs of data sources. Their answers may be larger, and take
-// longer, than those of other receivers.
+// startDataSources sets up the syncs of data sources. Their answers may be larger and slower than
+// those of other receivers.
 func startDataSources(p *parts, allow []netip.Prefix, active func(context.Context, scope.TenantID) (bool, error)) error {
 	box, err := p.box.For("data sources")
 	if err != nil {
@@ -118,7 +118,7 @@ func startDataSources(p *parts, allow []netip.Prefix, active func(context.Contex
 	return nil
 }
 
-// startIntegrations sets up the systems of tenants that get the audit or are called by actions.
+// startIntegrations sets up tenants' systems that receive the audit or are called by actions.
 func startIntegrations(p *parts, target *outbound.Client, active func(context.Context, scope.TenantID) (bool, error)) error {
 	box, err := p.box.For("integrations")
 	if err != nil {
@@ -141,7 +141,7 @@ func startIntegrations(p *parts, target *outbound.Client, active func(context.Co
 	return nil
 }
 
-// bundles gives integrations the bundles of bouncers.
+// bundles provides the bundles of bouncers to integrations.
 type bundles struct{ p *parts }
 
 // Bundle implements integration.Bundles. The bridge is set up after the integrations.
@@ -155,8 +155,7 @@ func (b bundles) Environment(ctx context.Context, tx *db.Tx, id int64) (scope.En
 	return bouncer.EnvironmentOf(ctx, tx, id)
 }
 
-// existsIn reports whether there is a resource, a control or a bouncer of an id in an
-// environment.
+// existsIn reports whether a resource, control or bouncer with an id exists in an environment.
 func existsIn(ctx context.Context, tx *db.Tx, env scope.Env, kind string, id int64) (bool, error) {
 	of := map[string]func(context.Context, *db.Tx, int64) (scope.Env, error){
 		"resource": resource.EnvironmentOf, "control": policy.EnvironmentOf, "bouncer": bouncer.EnvironmentOf,
@@ -168,7 +167,7 @@ func existsIn(ctx context.Context, tx *db.Tx, env scope.Env, kind string, id int
 	return err == nil && in == env, err
 }
 
-// startTelemetry sets up reports to license servers, and the gates that ask them.
+// startTelemetry sets up the reports to license servers, and the checks that use their answers.
 func startTelemetry(p *parts, target *outbound.Client, active func(context.Context, scope.TenantID) (bool, error)) error {
 	box, err := p.box.For("telemetry")
 	if err != nil {
@@ -199,7 +198,7 @@ func startAccess(p *parts, outbox notify.Outbox) {
 	p.hourly("old requests for access", p.access.Forget)
 }
 
-// requested is what an approval system gets of a request for access.
+// requested is the message to an approval system about a request for access.
 type requested struct {
 	ID          int64     `json:"access_request_id"`
 	Environment scope.Env `json:"environment"`
@@ -219,7 +218,7 @@ type requested struct {
 	EndedBy   *string    `json:"ended_by,omitempty"`
 }
 
-// messageOf is what a system gets of a request for access, or of a grant.
+// messageOf returns the message to a system about a request for access or a grant.
 func messageOf(r access.Request) (integration.Message, error) {
 	q := requested{ID: r.ID, Environment: r.Environment, Subject: r.SubjectID, Action: r.Action, Reason: r.Reason, Duration: r.Duration, RequestedBy: r.RequestedBy, ExpiresAt: r.ExpiresAt, EndedBy: r.EndedBy}
 	if r.ExpiresAt != nil {
@@ -233,7 +232,7 @@ func messageOf(r access.Request) (integration.Message, error) {
 	}, fault.Wrap(err, "write a request for access")
 }
 
-// queueRequest hands a request for access to the approval systems.
+// queueRequest queues a request for access for the approval systems.
 func queueRequest(ctx context.Context, tx *db.Tx, r access.Request) error {
 	m, err := messageOf(r)
 	if err != nil {
@@ -254,7 +253,7 @@ func supersede(p *parts) func(ctx context.Context, tx *db.Tx, t scope.TenantID, 
 	}
 }
 
-// queueGrant tells the break-glass systems that a grant began or ended.
+// queueGrant queues a message to the break-glass systems that a grant began or ended.
 func queueGrant(ctx context.Context, tx *db.Tx, r access.Request, ended bool) error {
 	m, err := messageOf(r)
 	if err != nil {
@@ -266,7 +265,7 @@ func queueGrant(ctx context.Context, tx *db.Tx, r access.Request, ended bool) er
 	return integration.QueueGrant(ctx, tx, r.Environment, ended, m)
 }
 
-// bridgeGrants opens and ends the grants of break-glass systems.
+// bridgeGrants opens and ends grants for break-glass systems.
 type bridgeGrants struct{ *access.Service }
 
 // OpenGrant implements integration.Grants.
@@ -312,7 +311,8 @@ func askedResource(p *parts) func(ctx context.Context, t scope.TenantID, env sco
 	}
 }
 
-// personNamed returns a function that returns the id of the person whom a subject of decisions names; "": nobody.
+// personNamed returns a function that finds the person whom a subject of decisions names. It
+// returns their id, and the spelling of the account; "" for nobody.
 func personNamed(p *parts) func(ctx context.Context, t scope.TenantID, subject string) (id, spelling string, err error) {
 	return func(ctx context.Context, t scope.TenantID, subject string) (id, spelling string, err error) {
 		u, err := p.users.Lookup(ctx, auth.SystemScope(t, "access", ""), subject)

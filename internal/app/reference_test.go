@@ -19,8 +19,7 @@ var update = flag.Bool("update", false, "write the generated files instead of co
 
 const referencePath = "../../docs/configuration.md"
 
-// TestConfigurationReference holds docs/configuration.md to the structs that
-// the settings are read into.
+// TestConfigurationReference: docs/configuration.md is what the configuration structs generate.
 func TestConfigurationReference(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString("# Configuration\n\nGenerated from the program (`make docs`). Each setting is an environment variable and a flag of the command; `--config FILE` reads a JSON file\n")
@@ -95,7 +94,7 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
-// TestWeakAdministrator: a weak first password is taken, and warned of.
+// TestWeakAdministrator: a weak first password is accepted, with a warning.
 func TestWeakAdministrator(t *testing.T) {
 	fulltest.Only(t)
 	for password, weak := range map[string]bool{"hunter2": true, "admin": true, "eight or more": false} {

@@ -1,6 +1,6 @@
-// Package app assembles the program by hand. It reads the configuration, fills in the
-// dependencies of each service, starts background work, serves, and closes everything in
-// reverse order. No other package knows the whole.
+// Package app assembles the program by hand. It reads the configuration, fills in the dependencies
+// of each service, starts background work, serves, and closes everything in reverse order. No other
+// package depends on all parts.
 package app
 
 import (
@@ -21,11 +21,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/webui"
 )
 
-// shutdownGrace is how long running requests may take to finish.
+// shutdownGrace is how long running requests may take to finish after a stop.
 const shutdownGrace = 5 * time.Second
 
-// Serve runs the control plane until the context ends. On out it prints the address and,
-// on the very first start, the administrator's password.
+// Serve runs the control plane until the context ends. It prints the address to out and, on the
+// very first start, the administrator's password.
 func Serve(ctx context.Context, cfg Config, version string, out io.Writer) error {
 	if err := cfg.Check(); err != nil {
 		return err
@@ -56,9 +56,8 @@ func newLogger(level string, w io.Writer) *slog.Logger {
 	return slog.New(tracing.Logs(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l})))
 }
 
-// libraryLog takes what libraries write to the log of the process. net/http writes there what a
-// server sent out of turn, which can be anything, also what we sent to it. So all from the first
-// quote on is left out.
+// libraryLog receives what libraries write to the standard log. net/http logs unexpected bytes from
+// a server, which may repeat what we sent. So everything from the first quote is omitted.
 type libraryLog struct{ *slog.Logger }
 
 // Write implements io.Writer.
@@ -68,10 +67,9 @@ func (l libraryLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// tune makes the garbage collector run less often and bounds the heap instead. That gave
-// 8 to 32 % more decisions a second for some memory under load. It leaves GOGC and
-// GOMEMLIMIT alone if they are set. Call it once everything is assembled, because it also
-// releases the memory of the assembly.
+// tune makes the garbage collector run less often, and limits the heap instead. Under load, that
+// gave 8 to 32 % more decisions a second for some memory. It does not change GOGC and GOMEMLIMIT if
+// they are set. Call it after assembly, because it also frees the memory that assembly used.
 func tune(limit int64) {
 	defer debug.FreeOSMemory()
 	if os.Getenv("GOMEMLIMIT") == "" {
@@ -82,7 +80,7 @@ func tune(limit int64) {
 	}
 }
 
-// server is a control plane that listens.
+// server is a control plane with its listeners.
 type server struct {
 	*parts
 	api       *api.API
@@ -91,8 +89,8 @@ type server struct {
 	generated string
 }
 
-// startServer assembles the server and listens before it is ready, so that early clients
-// wait instead of failing.
+// startServer assembles the server. It listens before it is ready, so that early clients wait
+// instead of failing.
 func startServer(ctx context.Context, cfg Config, version string, log *slog.Logger) (_ *server, err error) {
 	p, err := assemble(ctx, cfg, version, log)
 	if err != nil {
@@ -120,15 +118,15 @@ func startServer(ctx context.Context, cfg Config, version string, log *slog.Logg
 	s.task("kept answers", func(ctx context.Context) error {
 		return every(ctx, time.Hour, func() {
 			if err := s.api.PurgeIdempotency(ctx); err != nil {
-				log.Warn("purge of stored answers", "error", err)
+				log.Warn("the purge of stored answers failed", "error", err)
 			}
 		})
 	})
 	return s, s.listen(ctx)
 }
 
-// run serves until the context ends or a part fails. Then requests finish, background
-// work ends, and everything is closed.
+// run serves until the context ends or a part fails. Then it finishes running requests, ends
+// background work, and closes everything.
 func (s *server) run(ctx context.Context) error {
 	ctx, stopServing := context.WithCancelCause(ctx)
 	defer stopServing(nil)

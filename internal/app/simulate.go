@@ -28,11 +28,11 @@ func (p *parts) hourly(name string, do func(ctx context.Context, t scope.TenantI
 			tenants, err := p.stores.Tenants(ctx)
 			for _, t := range tenants {
 				if err = do(ctx, t); err != nil && ctx.Err() == nil {
-					p.log.Warn(name, "tenant", t, "error", err)
+					p.log.Warn("an hourly task failed", "task", name, "tenant", t, "error", err)
 				}
 			}
 			if err != nil && len(tenants) == 0 && ctx.Err() == nil {
-				p.log.Warn(name, "error", err)
+				p.log.Warn("an hourly task failed", "task", name, "error", err)
 			}
 		})
 	})

@@ -21,8 +21,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// loadSnapshot reads what the decisions of an environment need in one transaction, so
-// that the revision matches the rows.
+// loadSnapshot reads everything that decisions of an environment need in one transaction, so that
+// the revision matches the rows.
 func (p *parts) loadSnapshot(ctx context.Context, t scope.TenantID, env scope.Env) (decision.Source, error) {
 	var src decision.Source
 	err := p.stores.Read(ctx, t, func(tx *db.Tx) (err error) {
@@ -47,9 +47,9 @@ func (p *parts) loadSnapshot(ctx context.Context, t scope.TenantID, env scope.En
 	return src, err
 }
 
-// loadChanges reads the resources, data and controls that changed since a revision. If
-// some change is known to be none of them, it reads all controls, and the snapshot keeps those that
-// do not differ.
+// loadChanges reads the resources, data and controls that changed since a revision. If a change
+// cannot be attributed to one of them, it reads all controls, and the snapshot keeps those that are
+// equal.
 func (p *parts) loadChanges(ctx context.Context, t scope.TenantID, env scope.Env, since int64) (out decision.Delta, ok bool, err error) {
 	err = p.stores.Read(ctx, t, func(tx *db.Tx) error {
 		to, err := tx.Revision(ctx, resource.Revision(env))
@@ -93,7 +93,7 @@ func (p *parts) loadChanges(ctx context.Context, t scope.TenantID, env scope.Env
 	return out, ok, err
 }
 
-// controlTexts are the active controls as stored.
+// controlTexts returns the active controls as they are stored.
 func (p *parts) controlTexts(ctx context.Context, tx *db.Tx, env scope.Env) ([]decision.ControlText, error) {
 	controls, err := policy.ControlsFor(ctx, tx, env)
 	return controlTexts(controls), err
@@ -115,7 +115,7 @@ func (p *parts) envRevision(ctx context.Context, t scope.TenantID, env scope.Env
 	return p.revision(ctx, t, resource.Revision(env))
 }
 
-// revision is the value of a counter in a tenant's store.
+// revision returns the value of a counter in a tenant's store.
 func (p *parts) revision(ctx context.Context, t scope.TenantID, name string) (int64, error) {
 	store, err := p.stores.Tenant(ctx, t)
 	if err != nil {
@@ -124,7 +124,7 @@ func (p *parts) revision(ctx context.Context, t scope.TenantID, name string) (in
 	return store.Revision(ctx, name)
 }
 
-// dataOf is what the controls of an environment see below data.
+// dataOf returns the document data of an environment's controls.
 func (p *parts) dataOf(ctx context.Context, t scope.TenantID, env scope.Env) (rego.DataSource, error) {
 	set, err := p.snapshots.Get(ctx, t, env)
 	if err != nil {
@@ -133,7 +133,7 @@ func (p *parts) dataOf(ctx context.Context, t scope.TenantID, env scope.Env) (re
 	return set, nil
 }
 
-// findPerson is what input.user gets of a stored user.
+// findPerson returns the document input.user of a stored user.
 func (p *parts) findPerson(ctx context.Context, t scope.TenantID, id string) (value.Value, error) {
 	if scope.NamesAgent(id) {
 		return findAgent(ctx, p.agents, t, id)
@@ -148,8 +148,8 @@ func (p *parts) findPerson(ctx context.Context, t scope.TenantID, id string) (va
 	return personDocument(u)
 }
 
-// findSubject is findPerson for AuthZEN, where a subject is an id, a user name or an
-// e-mail address.
+// findSubject is like findPerson, for AuthZEN, where a subject is an id, a user name or an e-mail
+// address.
 func (p *parts) findSubject(ctx context.Context, t scope.TenantID, id string) (value.Value, error) {
 	if scope.NamesAgent(id) {
 		return findAgent(ctx, p.agents, t, id)
@@ -164,8 +164,8 @@ func (p *parts) findSubject(ctx context.Context, t scope.TenantID, id string) (v
 	return personDocument(u)
 }
 
-// findAgent is what input.user gets of the active agent with a subject id such as
-// agent:7; undefined: there is none.
+// findAgent returns the document input.user of the active agent with a subject id such as agent:7;
+// undefined if there is none.
 func findAgent(ctx context.Context, agents *agent.Service, t scope.TenantID, id string) (value.Value, error) {
 	n, ok := agent.ParseSubject(id)
 	if !ok {
@@ -185,7 +185,7 @@ func (p *parts) peopleRevision(ctx context.Context, t scope.TenantID) (int64, er
 	return p.revision(ctx, t, user.Revision)
 }
 
-// personDocument is what controls see of a stored user, without empty members.
+// personDocument returns a stored user in the form that controls see, without empty members.
 func personDocument(u user.User) (value.Value, error) {
 	roles := make([]any, len(u.Roles))
 	for i, r := range u.Roles {
@@ -207,7 +207,7 @@ func personDocument(u user.User) (value.Value, error) {
 	return value.FromAny(doc)
 }
 
-// syncErrors are the errors of bouncers, by control.
+// syncErrors returns the sync errors of bouncers, by control.
 func (p *parts) syncErrors(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]policy.SyncError, error) {
 	rows, err := bouncer.RefusalsOf(ctx, tx, first, last)
 	if err != nil {
@@ -222,7 +222,7 @@ func (p *parts) syncErrors(ctx context.Context, tx *db.Tx, first, last int64) (m
 	return out, nil
 }
 
-// keptInputs is how long and how many inputs of decisions a tenant keeps for replay.
+// keptInputs returns how long, and how many, inputs of decisions a tenant keeps for replay.
 func keptInputs(ctx context.Context, tx *db.Tx) (audit.Kept, error) {
 	settings, err := tenant.SettingsIn(ctx, tx)
 	return settings.Replay(), err

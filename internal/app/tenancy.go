@@ -19,8 +19,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/vendor"
 )
 
-// startDomains sets up tenants' domains: proof of ownership, and a daily check that they
-// still point here.
+// startDomains sets up tenants' domains: the proof of ownership, and a daily check that their DNS
+// records are still correct.
 func startDomains(ctx context.Context, p *parts) error {
 	box, err := p.box.For("domains")
 	if err != nil {
@@ -45,7 +45,7 @@ func startDomains(ctx context.Context, p *parts) error {
 		leases.Lead(ctx, "checking domains", time.Minute, func(ctx context.Context) {
 			_ = every(ctx, p.cfg.DomainInterval, func() {
 				if err := p.domains.Check(ctx); err != nil && ctx.Err() == nil {
-					p.log.Warn("checking domains", "error", err)
+					p.log.Warn("the check of domains failed", "error", err)
 				}
 			})
 		})
@@ -60,7 +60,7 @@ func startDeployments(p *parts) error {
 	p.tenants.OnPurge = append(p.tenants.OnPurge, p.deployments.Forget)
 	leases := &job.Leases{System: p.stores.System(), Holder: newID(), Now: p.now, Logger: p.log}
 	if p.cfg.DatabaseURL == "" {
-		leases.Holder = "server" // the only one: after a crash, it need not wait for itself
+		leases.Holder = "server" // there is one server only: after a crash, it must not wait for its own lease
 	}
 	p.task("deployments of tenants", func(ctx context.Context) error {
 		leases.Lead(ctx, "deployments of tenants", 15*time.Second, p.deployments.Run)
@@ -69,7 +69,7 @@ func startDeployments(p *parts) error {
 	return nil
 }
 
-// hostOf is the host that a URL names.
+// hostOf returns the host of a URL.
 func hostOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -78,7 +78,7 @@ func hostOf(address string) string {
 	return u.Hostname()
 }
 
-// hosts are the host names that name tenants.
+// hosts returns the host names that identify tenants.
 func hosts(cfg Config, routes *domain.Routes) site.Hosts {
 	return site.Hosts{BaseDomain: cfg.BaseDomain, Find: func(host string) (site.Site, bool) {
 		rt, ok := routes.Find(host)
@@ -101,7 +101,7 @@ func startVendors(p *parts) error {
 	p.task("unfinished tenants of vendors", func(ctx context.Context) error {
 		return every(ctx, time.Minute, func() {
 			if n, err := p.vendors.Recover(ctx); err != nil && ctx.Err() == nil || n > 0 {
-				p.log.Warn("unfinished tenants of vendors", "taken_back", n, "error", err)
+				p.log.Warn("unfinished tenants of vendors were found", "removed", n, "error", err)
 			}
 		})
 	})
@@ -133,7 +133,7 @@ func startMetering(p *parts) error {
 		leases.Lead(ctx, "old counts of API calls", time.Minute, func(ctx context.Context) {
 			_ = every(ctx, 24*time.Hour, func() {
 				if err := calls.Fold(ctx); err != nil && ctx.Err() == nil {
-					p.log.Warn("old counts of API calls", "error", err)
+					p.log.Warn("the removal of old counts of API calls failed", "error", err)
 				}
 			})
 		})
@@ -142,8 +142,8 @@ func startMetering(p *parts) error {
 	return nil
 }
 
-// watchPurges removes what this replica has on disk of tenants that are purged: those that another
-// replica purges, as soon as that is announced, and those of the time when it did not run.
+// watchPurges removes this replica's files of purged tenants: at once when another replica
+// announces a purge, and at the start for purges that it missed.
 func watchPurges(p *parts) {
 	changed := make(chan struct{}, 1)
 	stop := p.stores.Watch(func(t scope.TenantID, name string) {
@@ -159,14 +159,14 @@ func watchPurges(p *parts) {
 	p.task("purges of other replicas", func(ctx context.Context) error {
 		known := map[scope.TenantID]bool{}
 		var since time.Time
-		tick := time.NewTicker(time.Minute) // for what failed
+		tick := time.NewTicker(time.Minute) // retry after a failure
 		defer tick.Stop()
 		for {
 			began := p.now()
 			if err := p.tenants.ForgetPurged(ctx, since, known); err == nil {
-				since = began.Add(-time.Hour) // purges take time, and clocks differ
+				since = began.Add(-time.Hour) // a margin, because purges take time and clocks differ
 			} else if ctx.Err() == nil {
-				p.log.Warn("purges of other replicas", "error", err)
+				p.log.Warn("the removal of files of purged tenants failed", "error", err)
 			}
 			select {
 			case <-ctx.Done():

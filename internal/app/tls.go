@@ -23,7 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 )
 
-// checkTLS returns the first setting of TLS and ACME that cannot work.
+// checkTLS returns an error for the first invalid setting of TLS or ACME.
 func (c *Config) checkTLS() error {
 	if c.TLSListen == "" {
 		for name, value := range map[string]string{"GATEHOUSE_TLS_CERT": c.TLSCert, "GATEHOUSE_TLS_KEY": c.TLSKey, "GATEHOUSE_ACME_DIRECTORY": c.ACMEDirectory} {
@@ -65,8 +65,8 @@ func (c *Config) checkTLS() error {
 	return nil
 }
 
-// startEdge sets up what ends TLS: certificates by name, and their orders. Without a TLS
-// listener there is none.
+// startEdge sets up the termination of TLS: certificates by host name, and their orders. It does
+// nothing without a TLS listener.
 func startEdge(p *parts) error {
 	if p.cfg.TLSListen == "" {
 		return nil
@@ -112,9 +112,9 @@ func startEdge(p *parts) error {
 	return nil
 }
 
-// acmeBackoff is how long to wait before a request to an ACME server is sent again. A nonce
-// that the server refuses costs little (a 400, RFC 8555, section 6.5). A limit that is
-// reached is for the next order to respect.
+// acmeBackoff returns how long to wait before a request to an ACME server is repeated. A refused
+// nonce is cheap to retry (RFC 8555 section 6.5). A rate limit is not retried: the next order
+// respects it.
 func acmeBackoff(n int, _ *http.Request, res *http.Response) time.Duration {
 	tries, pause := 4, 500*time.Millisecond
 	if res != nil {
@@ -131,14 +131,13 @@ func acmeBackoff(n int, _ *http.Request, res *http.Response) time.Duration {
 	return time.Duration(n) * pause
 }
 
-// listeners are what the server listens on: the listen address, and one for TLS where that
-// is on.
+// listeners are the server's listeners: the listen address, and one for TLS if it is on.
 type listeners struct {
 	plain, secure net.Listener
 }
 
 func (s *server) listen(ctx context.Context) (err error) {
-	limit := framing.NewLimit(framing.Descriptors()/4*3, s.now, s.log) // the rest is for stores, logs and outgoing calls
+	limit := framing.NewLimit(framing.Descriptors()/4*3, s.now, s.log) // leave the rest for stores, logs and outbound calls
 	if s.listeners.plain, err = framing.Listen(ctx, s.cfg.Listen, limit); err != nil {
 		return fmt.Errorf("GATEHOUSE_LISTEN: %w", err)
 	}
@@ -154,8 +153,8 @@ func (s *server) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-// serve serves the API until ctx ends. With TLS, the listen address sends its clients to
-// the TLS listener.
+// serve serves the API until ctx ends. If TLS is on, the listen address redirects clients to the
+// TLS listener.
 func (s *server) serve(ctx context.Context, hang func()) error {
 	if s.edge == nil {
 		return s.api.Serve(ctx, rest.NewHTTPServer(s.api, s.log), s.listeners.plain, s.cfg.StopDelay, shutdownGrace, hang)
@@ -166,7 +165,7 @@ func (s *server) serve(ctx context.Context, hang func()) error {
 	ended := make(chan error, 1)
 	go func() {
 		err := s.api.Serve(ctx, rest.NewHTTPServer(plain, s.log), s.listeners.plain, s.cfg.StopDelay, shutdownGrace, nil)
-		stop(err) // one that fails ends the other
+		stop(err) // if one listener fails, the other stops
 		ended <- err
 	}()
 	err := s.api.Serve(ctx, rest.NewTLSServer(s.api, s.log), s.listeners.secure, s.cfg.StopDelay, shutdownGrace, hang)
@@ -177,8 +176,8 @@ func (s *server) serve(ctx context.Context, hang func()) error {
 	return err
 }
 
-// tlsPort is the port that clients reach the TLS listener on: that of the public URL, else
-// the listener's own.
+// tlsPort returns the port at which clients reach the TLS listener: that of the public URL,
+// otherwise the listener's own.
 func (c *Config) tlsPort() string {
 	if u, err := url.Parse(c.PublicURL); err == nil && u.Scheme == "https" {
 		return u.Port()

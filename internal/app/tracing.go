@@ -19,14 +19,14 @@ import (
 // tracingGrace is how long a stop waits for the OpenTelemetry collector.
 const tracingGrace = 3 * time.Second
 
-// openTracing prepares to send to a collector; nil without one. The operator chose it, so
-// it may be at a private address.
+// openTracing returns an exporter to a collector; nil if none is configured. The collector may have
+// a private address, because the operator chose it.
 func openTracing(ctx context.Context, cfg tracing.Config) (*tracing.Exporter, error) {
 	cfg.Client = outbound.Trusted(outbound.Config{}).HTTP()
 	return tracing.Open(ctx, cfg)
 }
 
-// gathered reads metrics that are written as text.
+// gathered parses metrics that are written as text.
 func gathered(write func(io.Writer)) prometheus.Gatherer {
 	return prometheus.GathererFunc(func() ([]*model.MetricFamily, error) {
 		var text bytes.Buffer

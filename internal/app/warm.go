@@ -12,9 +12,9 @@ import (
 // load with their first decision.
 const warmTime = 300 * time.Millisecond
 
-// warm prepares what the first decisions would wait for: the tables of the compiler and
-// the snapshots of tenants. The service is not ready before. It does not fail; what it
-// could not load is loaded when it is needed.
+// warm prepares what the first decisions would wait for: the tables of the compiler and the
+// snapshots of tenants. The service is ready only after it. It does not fail: what it could not
+// load is loaded when it is needed.
 func (p *parts) warm(ctx context.Context) {
 	defer p.warmed.Store(true)
 	until := p.now().Add(warmTime)
@@ -29,7 +29,7 @@ func (p *parts) warm(ctx context.Context) {
 				return
 			}
 			if _, err := p.snapshots.Get(ctx, t, env); err != nil {
-				p.log.Warn("load the controls and data for decisions", "tenant", t, "environment", env, "error", err)
+				p.log.Warn("loading the controls and data for decisions failed", "tenant", t, "environment", env, "error", err)
 			}
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// The service is ready once what decisions are made from is loaded, and not
-// before; it becomes so where nothing could be loaded, too.
+// TestReadyOnceWarm: the service is not ready before it has loaded the snapshots, and is ready
+// afterwards even if loading failed.
 func TestReadyOnceWarm(t *testing.T) {
 	for name, ctx := range map[string]func() context.Context{
 		"loaded":      t.Context,

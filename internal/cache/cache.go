@@ -1,9 +1,8 @@
-// Package cache counts in fixed windows (quotas, failed logins), shared by all
-// replicas through Redis, or in this process alone if no Redis is configured.
-// Correctness never depends on it: when Redis fails, each replica counts for
-// itself and reports that it is degraded until Redis answers again. While Redis
-// is slow, a caller waits 5 ms at most; after 250 ms Redis counts as failed and
-// nobody waits.
+// Package cache counts in fixed windows (quotas, failed logins). All replicas share the counters
+// through Redis; without Redis each process has its own. Correctness never depends on it: if Redis
+// fails, each replica counts alone and reports that it is degraded until Redis answers again. A
+// caller waits for Redis at most 5 ms. After 250 ms Redis counts as failed, and nobody waits for
+// it.
 package cache
 
 import (
@@ -28,17 +27,17 @@ type Config struct {
 	URL string
 	// Now is the clock that windows are cut by; nil means the wall clock in UTC.
 	Now func() time.Time
-	// Timeout bounds one call to Redis (250 ms); after a failed one Redis is left
-	// alone until a probe, one a second, gets an answer.
+	// Timeout limits one call to Redis (250 ms). After a failed call, Redis is not used until a
+	// probe, which runs every second, is answered.
 	Timeout time.Duration
-	// Patience is how long whoever counts waits for Redis (5 ms). Past it this
-	// process's own count holds, which goes on from what Redis said last.
+	// Patience is how long a caller of Count waits for Redis (5 ms). After that, this process's own
+	// count applies, which continues from the last answer of Redis.
 	Patience time.Duration
 	// Logger is told when Redis goes away and comes back; nil logs nothing.
 	Logger *slog.Logger
 }
 
-// Window is the state of a counter in its present window.
+// Window is the state of a counter in the current window.
 type Window struct {
 	Count int64
 	Reset time.Time // when the window ends and the count begins anew
@@ -64,8 +63,8 @@ type localWindow struct {
 	length time.Duration
 }
 
-// Open opens the cache. A Redis that does not answer is no error: the cache is
-// degraded until it does. An address that cannot be read is one.
+// Open opens the cache. A Redis that does not answer is not an error: the cache is degraded until
+// it does. Error: the address is not valid.
 func Open(ctx context.Context, cfg Config) (*Cache, error) {
 	if cfg.Now == nil {
 		cfg.Now = func() time.Time { return time.Now().UTC() }
@@ -98,7 +97,7 @@ func Open(ctx context.Context, cfg Config) (*Cache, error) {
 	return c, nil
 }
 
-// Close ends the connection and waits for what runs in the background.
+// Close closes the connection and waits for background work.
 func (c *Cache) Close() {
 	if c.redis != nil {
 		c.redis.close()
@@ -106,20 +105,19 @@ func (c *Cache) Close() {
 	c.local.StopAllGoroutines()
 }
 
-// windowAt is the window of the given length that now falls into.
+// windowAt returns the window of the given length that contains now.
 func windowAt(now time.Time, length time.Duration) (start, reset time.Time) {
 	start = now.UTC().Truncate(length)
 	return start, start.Add(length)
 }
 
-// counterKey begins with the tenant, whose name holds no colon.
+// counterKey returns the key of a counter. It begins with the tenant, whose id has no colon.
 func counterKey(tenant, key string, length time.Duration) string {
 	return "gh:" + tenant + ":" + strconv.FormatInt(length.Milliseconds(), 10) + ":" + key
 }
 
-// Count adds n to a tenant's counter and gives its state after that. Windows are
-// fixed and the same on every replica. It does not fail when Redis does; the
-// error is that of a bad window.
+// Count adds n to a tenant's counter and returns the new state. Windows are fixed and the same on
+// every replica. It does not fail if Redis does. Error: the window is not valid.
 func (c *Cache) Count(ctx context.Context, tenant, key string, n int64, window time.Duration) (Window, error) {
 	if window < time.Millisecond {
 		return Window{}, fault.Wrap(errWindow, "cache")
@@ -144,7 +142,7 @@ func (c *Cache) Count(ctx context.Context, tenant, key string, n int64, window t
 	return w.Window, nil
 }
 
-// Drop removes everything of one tenant.
+// Drop removes all counters of one tenant.
 func (c *Cache) Drop(ctx context.Context, tenant string) error {
 	prefix := "gh:" + tenant + ":"
 	for key := range c.local.Keys() {
@@ -158,7 +156,8 @@ func (c *Cache) Drop(ctx context.Context, tenant string) error {
 	return c.redis.drop(ctx, prefix)
 }
 
-// Health asks Redis for its memory, or says what the counters in this process take.
+// Health returns the state of the cache, with the memory of Redis or of the counters in this
+// process.
 func (c *Cache) Health(ctx context.Context) Health {
 	if c.redis != nil {
 		if c.degraded.Load() { // it is asked by the probe; nobody else waits for it
@@ -176,7 +175,7 @@ func (c *Cache) Health(ctx context.Context) Health {
 // the map and in the queue by which counters are dropped.
 const counterBytes = 160
 
-// localMB is the memory of the counters in this process.
+// localMB estimates the memory of the counters in this process, in MB.
 func (c *Cache) localMB() float64 {
 	total := 0
 	for key := range c.local.All() {

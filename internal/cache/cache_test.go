@@ -97,8 +97,8 @@ func TestConcurrentCount(t *testing.T) {
 	})
 }
 
-// TestRedisComesAndGoes: counting goes on without Redis, and replicas count
-// together again when it is back.
+// TestRedisComesAndGoes: counting continues without Redis, and replicas count together again once
+// it is back.
 func TestRedisComesAndGoes(t *testing.T) {
 	t.Parallel()
 	server := cachetest.Start(t)
@@ -192,7 +192,7 @@ func BenchmarkCount(b *testing.B) {
 	}
 }
 
-// syncBuffer is a log that is read while it is written.
+// syncBuffer is a log that can be read while it is written.
 type syncBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

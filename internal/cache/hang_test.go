@@ -9,9 +9,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cache/cachetest"
 )
 
-// TestRedisHangs: a Redis that keeps its connections and answers nothing holds
-// nobody up. Counts go on from what it said last, health says so at once, and it
-// is used again when it answers.
+// TestRedisHangs: a Redis that keeps its connections but does not answer delays no caller. Counts
+// continue from its last answer, Health reports it at once, and Redis is used again when it
+// answers.
 func TestRedisHangs(t *testing.T) {
 	t.Parallel()
 	server := cachetest.Start(t)

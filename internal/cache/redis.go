@@ -97,8 +97,8 @@ func (r *remote) connect() error {
 	return nil
 }
 
-// failed notes that a call failed; probe takes over. A caller who went away is
-// no failure.
+// failed records that a call failed; probe then takes over. It ignores a call whose caller has
+// disconnected.
 func (r *remote) failed(caller context.Context) {
 	if caller.Err() != nil {
 		return
@@ -125,9 +125,9 @@ func (r *remote) call(ctx context.Context, do func(context.Context, rueidis.Clie
 	return err
 }
 
-// doWithin is call for those who must not wait: past the patience it gives errSlow, and
-// the command goes on without them. What do finds is valid where soon gives nil;
-// done is called where the command succeeds, soon enough or late.
+// doWithin is like call, but returns errSlow if the caller's patience ends, while the command
+// continues in the background. The results of do are valid only if the error is nil. done is called
+// if the command succeeds, even if it is late.
 func (r *remote) doWithin(ctx context.Context, do func(context.Context, rueidis.Client) error, done func()) error {
 	select {
 	case r.underWay <- struct{}{}:
@@ -153,7 +153,7 @@ func (r *remote) doWithin(ctx context.Context, do func(context.Context, rueidis.
 	}
 }
 
-// probe waits for a failure, then asks Redis every second until it answers.
+// probe waits for a failure, and then pings Redis every second until it answers.
 func (r *remote) probe(ctx context.Context) {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
@@ -182,8 +182,8 @@ func (r *remote) probe(ctx context.Context) {
 	}
 }
 
-// connectionLost logs once that Redis does not answer. The cause may repeat the address
-// with its password, so only its kind is logged.
+// connectionLost logs once that Redis does not answer. It logs only the kind of the cause, because
+// its text may contain the address with its password.
 func (r *remote) connectionLost(err error) {
 	if r.gone.Swap(true) {
 		return
@@ -197,7 +197,7 @@ func (r *remote) connectionLost(err error) {
 	r.cfg.Logger.Warn("Redis does not answer: this process counts alone until it does", "address", r.address(), "reason", reason)
 }
 
-// address is Redis' host and port, without credentials.
+// address returns the host and port of Redis, without credentials.
 func (r *remote) address() string { return strings.Join(r.option.InitAddress, ",") }
 
 func (r *remote) ping(ctx context.Context) error {
@@ -214,7 +214,8 @@ func windowKey(key string, start time.Time) string {
 	return key + ":" + strconv.FormatInt(start.UnixMilli(), 10)
 }
 
-// count counts in Redis. known is called with the count, even where it comes too late.
+// count counts in Redis. known is called with the count, even if it arrives too late for the
+// caller.
 func (r *remote) count(ctx context.Context, key string, n int64, start time.Time, window time.Duration, known func(int64)) (int64, error) {
 	// The key outlives its window a little, for replicas whose clocks are behind.
 	keep := strconv.FormatInt((window + 10*time.Second).Milliseconds(), 10)

@@ -1,12 +1,11 @@
 // Package db is the store: one database per tenant and one for the deployment, on SQLite (a file
 // per tenant) or PostgreSQL (a schema and a role per tenant). Only this package knows the
-// differences between the two. Every other package writes one SQL text and never names a backend.
-// text and never names a backend.
+// differences between the two. Every other package writes one SQL text for both.
 //
 //	Cluster ── System()          tenants, credentials, leases
 //	        └─ Tenant(ctx, id)   everything a tenant owns
 //	              ├─ Read(ctx, func(tx))    one snapshot, read only
-//	              └─ Write(ctx, func(tx))   one transaction; may run again
+//	              └─ Write(ctx, func(tx))   one transaction; retried after a conflict
 //
 // Queries have no tenant column: a handle reaches one tenant's tables only. Inside a transaction,
 // One, All, Rows and Tx.Exec run SQL that both backends understand ($1, RETURNING, ON CONFLICT,
@@ -31,7 +30,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Config says where the data is. Zero values of the limits are good defaults.
+// Config says where the data is. A limit of zero selects the default in parentheses.
 type Config struct {
 	// URL is a postgres:// address; empty means SQLite in Dir.
 	URL string
@@ -39,21 +38,21 @@ type Config struct {
 	Dir string
 	// Now is the clock; nil means the wall clock in UTC.
 	Now func() time.Time
-	// MaxConns is the size of the PostgreSQL pool (20).
+	// MaxConns is the largest number of connections in the PostgreSQL pool (20).
 	MaxConns int
 	// MaxOpenTenants is how many SQLite tenant files stay open while idle (256).
 	MaxOpenTenants int
 	// Readers is how many readers a SQLite file may have at once (4).
 	Readers int
-	// SharedRole turns off the role per tenant, for a PostgreSQL login that may create
-	// roles but should not. Then only the schema separates tenants.
+	// SharedRole turns off the PostgreSQL role for each tenant, even if the login may create
+	// roles. Then only schemas separate tenants.
 	SharedRole bool
 	// Regions are the stores of tenants that live in a region. The system store, and all
 	// other tenants, are in the deployment's own store: URL or Dir.
 	Regions map[string]Region
 }
 
-// Health is the state of the store, for the health operations.
+// Health is the state of one store, as the health operations report it.
 type Health struct {
 	Status      string  `json:"status" enum:"up,down" doc:"Whether the store answers"`
 	LatencyMS   float64 `json:"latency_ms" doc:"Time of one round trip, in milliseconds"`
@@ -61,7 +60,7 @@ type Health struct {
 	Backend     string  `json:"backend" enum:"sqlite,postgres" doc:"Which kind of store"`
 }
 
-// txn is one transaction on either backend. It is used by one goroutine.
+// txn is one transaction on either backend. Only one goroutine may use it.
 type txn interface {
 	exec(ctx context.Context, sql string, args []any) (int64, error)
 	query(ctx context.Context, sql string, args []any) (cursor, error)
@@ -74,39 +73,41 @@ type txn interface {
 
 // cursor iterates over the rows of one query.
 type cursor interface {
-	// next returns the next row's values, valid until the call after; nil at the end.
+	// next returns the values of the next row, which are valid until the following call; nil at
+	// the end.
 	next(ctx context.Context) ([]any, error)
-	// columns is known once next has been called.
+	// columns returns the names of the columns. Call next first.
 	columns() []string
 	close() error
 }
 
-// part names a store inside a backend: a tenant's, or the system store if the tenant is empty.
-// Each move of a tenant makes a new generation, whose file or schema has a name of its own. So
-// no name is used twice, and what still uses an old store can never meet a new one.
+// part identifies a store inside a backend: a tenant's store, or the system store if the tenant is
+// empty. Each move of a tenant creates a new generation, whose file or schema has a new name.
+// Because no name is used twice, a connection to an old store can never reach a new one.
 type part struct {
 	tenant     scope.TenantID
 	generation string // empty: the tenant has never moved
 }
 
-// backend is the part in which SQLite and PostgreSQL differ.
+// backend contains everything in which SQLite and PostgreSQL differ.
 type backend interface {
 	name() string
 	begin(ctx context.Context, p part, write bool) (txn, error)
-	// provision creates the store if it is missing and migrates it. check, if there is one,
-	// may refuse to create it.
+	// provision creates the store if it is missing, and migrates it. If check is not nil and
+	// returns an error, a missing store is not created.
 	provision(ctx context.Context, p part, check func() error) error
-	// drop removes the store. check, if there is one, may refuse that; nobody else drops or
-	// creates the store meanwhile.
+	// drop removes the store. If check is not nil and returns an error, the store stays. On
+	// PostgreSQL, no other session creates or drops a store between check and the removal.
 	drop(ctx context.Context, p part, check func() error) error
-	// exists reports whether there is a store, migrated or not.
+	// exists reports whether the store exists, migrated or not.
 	exists(ctx context.Context, p part) (bool, error)
-	// parts lists the stores that a tenant has here, migrated or not.
+	// parts lists the tenant's stores in this backend, migrated or not.
 	parts(ctx context.Context, id scope.TenantID) ([]part, error)
+	// connections returns the number of open connections.
 	connections() int
-	// sizeQuery returns the size of the connection's store in bytes.
+	// sizeQuery returns the SQL that computes the size of the current store in bytes.
 	sizeQuery() string
-	// ping reads something from the store.
+	// ping checks that the store can be read.
 	ping(ctx context.Context) error
 	close() error
 }
@@ -114,45 +115,47 @@ type backend interface {
 // Cluster holds the stores of a deployment. It is safe for concurrent use.
 type Cluster struct {
 	now     func() time.Time
-	home    backend            // the system store, and tenants without a region's store
+	home    backend            // the system store, and tenants that are not in a region's store
 	regions map[string]backend // the stores of regions
 	cfg     Config
 	system  *DB
 	watch   watchers
-	room    atomic.Pointer[func() bool] // see MakeRoom
+	free    atomic.Pointer[func() bool] // see OnDiskFull
 
 	mu      sync.Mutex
 	tenants map[scope.TenantID]*tenantState
 	implied map[string]backend // see impliedRegion
 }
 
-// MakeRoom sets the function that frees disk space when a write finds the disk full; if it
-// returns true, the write runs once more. It has no effect on a store on another disk.
-func (c *Cluster) MakeRoom(room func() bool) { c.room.Store(&room) }
+// OnDiskFull sets a function that frees disk space. It is called when a write fails because the
+// store is full; if it returns true, the write runs once more. That does not help a store on
+// another disk.
+func (c *Cluster) OnDiskFull(free func() bool) { c.free.Store(&free) }
 
-// hasRoom frees disk space; false if there is none to free.
-func (c *Cluster) hasRoom() bool {
-	room := c.room.Load()
-	return room != nil && (*room)()
+// freeDisk frees disk space. It returns false if there was nothing to free.
+func (c *Cluster) freeDisk() bool {
+	free := c.free.Load()
+	return free != nil && (*free)()
 }
 
 // tenantState is what this replica knows about one tenant's store.
 type tenantState struct {
-	mu sync.Mutex // held while the store is being provisioned
+	mu sync.Mutex // held while the store is provisioned
 	at location   // empty until the store is ready
 	db *DB
 }
 
 var validTenant = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// TenantsRevision is incremented in the system store when a tenant is created or purged, or its store
-// moves.
+// TenantsRevision is the counter in the system store that is incremented when a tenant is created
+// or purged, or its store moves.
 const TenantsRevision = "db.tenants"
 
 const statusPurging = "purging"
 
-// Open opens the deployment's store and migrates the system schema. Several replicas may do
-// so at once. Close closes it. Error: ErrNewer if a newer program has changed the store.
+// Open opens the deployment's store and migrates the system schema. Several replicas may do so at
+// the same time. The caller must call Close. Error: ErrNewer if a newer program has changed the
+// schema.
 func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if cfg.Now == nil {
 		cfg.Now = func() time.Time { return time.Now().UTC() }
@@ -175,7 +178,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// open opens the stores. After an error, the caller closes those that are open.
+// open opens the stores. After an error, the caller must close those that were opened.
 func (c *Cluster) open(ctx context.Context, cfg Config) error {
 	home, err := openBackend(ctx, cfg, Region{URL: cfg.URL, Dir: cfg.Dir}, "", c.onAnnouncement)
 	if err != nil {
@@ -195,13 +198,13 @@ func (c *Cluster) open(ctx context.Context, cfg Config) error {
 	}
 	at, err := c.locate(ctx, scope.DefaultTenant)
 	if err != nil {
-		return nil //nolint:nilerr // it is not there yet; what else it may be, the first use says
+		return nil //nolint:nilerr // the tenant does not exist yet; the first use reports other errors
 	}
 	return refuseNewer(ctx, at)
 }
 
-// openBackend opens one store: that of a region, or with an empty name the deployment's own.
-func openBackend(ctx context.Context, cfg Config, where Region, name string, heard func(string)) (backend, error) {
+// openBackend opens the store of a region, or the deployment's own store if name is empty.
+func openBackend(ctx context.Context, cfg Config, where Region, name string, onMessage func(string)) (backend, error) {
 	if where.URL == "" {
 		b, err := openSQLite(cfg, where.Dir, name)
 		if err != nil {
@@ -209,7 +212,7 @@ func openBackend(ctx context.Context, cfg Config, where Region, name string, hea
 		}
 		return b, nil
 	}
-	b, err := openPostgres(ctx, cfg, where.URL, name, heard)
+	b, err := openPostgres(ctx, cfg, where.URL, name, onMessage)
 	if err != nil {
 		return nil, err
 	}
@@ -219,9 +222,9 @@ func openBackend(ctx context.Context, cfg Config, where Region, name string, hea
 // System returns the deployment's own store: tenants, credentials, leases.
 func (c *Cluster) System() *DB { return c.system }
 
-// Tenant returns the store of one tenant, created and migrated at first use. Fault:
-// NotFound tenant_not_found for a tenant without a row in the system store, or an id that
-// is not a DNS label.
+// Tenant returns the store of one tenant, and creates and migrates it at the first use. Fault:
+// NotFound "tenant_not_found" if the system store has no row for the tenant, or the id is not a
+// DNS label (RFC 1035 section 2.3.1).
 func (c *Cluster) Tenant(ctx context.Context, id scope.TenantID) (*DB, error) {
 	d, _, err := c.find(ctx, id)
 	return d, err
@@ -229,7 +232,7 @@ func (c *Cluster) Tenant(ctx context.Context, id scope.TenantID) (*DB, error) {
 
 // find returns a tenant's store and its location.
 func (c *Cluster) find(ctx context.Context, id scope.TenantID) (d *DB, at location, err error) {
-	err = retryLost(ctx, func() error {
+	err = retryConflicts(ctx, func() error {
 		d, at, err = c.findOnce(ctx, id)
 		return err
 	})
@@ -239,7 +242,7 @@ func (c *Cluster) find(ctx context.Context, id scope.TenantID) (d *DB, at locati
 func (c *Cluster) findOnce(ctx context.Context, id scope.TenantID) (*DB, location, error) {
 	c.mu.Lock()
 	st := c.tenants[id]
-	if st == nil { // only valid names are stored
+	if st == nil { // the map has valid names only
 		if !validTenant.MatchString(string(id)) {
 			c.mu.Unlock()
 			return nil, location{}, unknownTenant(id)
@@ -269,9 +272,9 @@ func (c *Cluster) findOnce(ctx context.Context, id scope.TenantID) (*DB, locatio
 	return st.db, at, nil
 }
 
-// CreateTenant adds a bare row for the tenant and creates its store. Fault: Conflict if the
-// tenant exists. A caller that inserts the row itself, in a transaction of the system
-// store, only needs Tenant afterwards.
+// CreateTenant inserts a minimal row for the tenant and creates its store. A caller that inserts
+// the row in its own transaction of the system store calls Tenant afterwards instead. Faults:
+// Conflict if the tenant exists; Invalid if the id is not a DNS label.
 func (c *Cluster) CreateTenant(ctx context.Context, id scope.TenantID) error {
 	if !validTenant.MatchString(string(id)) {
 		return fault.Invalidf("/id", "a tenant id must be a DNS label: lower-case letters, digits and hyphens")
@@ -288,8 +291,8 @@ func (c *Cluster) CreateTenant(ctx context.Context, id scope.TenantID) error {
 	return err
 }
 
-// DropTenant purges a tenant at once: its credentials, its store, its row. It can be
-// repeated after a failure; an unknown tenant is not an error.
+// DropTenant purges a tenant: its credentials, its stores, and its row. It can be repeated after a
+// failure. An unknown tenant is not an error, but an id that is not a DNS label is NotFound.
 func (c *Cluster) DropTenant(ctx context.Context, id scope.TenantID) error {
 	if !validTenant.MatchString(string(id)) {
 		return unknownTenant(id)
@@ -350,7 +353,7 @@ func (c *Cluster) WriteUnder(ctx context.Context, id scope.TenantID, lock string
 	})
 }
 
-// Tenants lists the ids of all tenants with a store, sorted.
+// Tenants lists the ids of all tenants that are not being purged, sorted.
 func (c *Cluster) Tenants(ctx context.Context) ([]scope.TenantID, error) {
 	var ids []scope.TenantID
 	err := c.system.Read(ctx, func(tx *Tx) (err error) {
@@ -361,17 +364,17 @@ func (c *Cluster) Tenants(ctx context.Context) ([]scope.TenantID, error) {
 	return ids, err
 }
 
-// sweepShare is the least time between two looks at tenants, on average, of those that are only
-// looked at in case that a notification was missed.
+// sweepShare is the minimum average time from one tenant to the next in a sweep. A sweep over all
+// tenants only catches what a lost notification left undone, so it may be slow.
 const sweepShare = 60 * time.Millisecond
 
-// SweepInterval is how long a sweep of n tenants takes: least, or so long that it costs a
-// processor no more than a sweep of a thousand tenants a minute.
+// SweepInterval returns the time in which a sweep visits n tenants once: least, or longer if there
+// are so many tenants that it would visit more than a thousand of them a minute.
 func SweepInterval(n int, least time.Duration) time.Duration {
 	return max(least, time.Duration(n)*sweepShare)
 }
 
-// Health reads one row from the deployment's own store, within at most a second.
+// Health reads one row from the deployment's own store. It waits a second at most.
 func (c *Cluster) Health(ctx context.Context) Health { return healthOf(ctx, c.home) }
 
 // Size returns the size of a tenant's store in bytes, including indexes.
@@ -384,8 +387,8 @@ func (c *Cluster) Size(ctx context.Context, id scope.TenantID) (int64, error) {
 	return n, err
 }
 
-// Close closes all connections. It does not wait for running transactions; their owners
-// must end them first.
+// Close closes all connections. Callers must end their transactions first: Close does not wait for
+// them.
 func (c *Cluster) Close() error {
 	var errs []error
 	for _, b := range c.opened() {
@@ -396,7 +399,8 @@ func (c *Cluster) Close() error {
 	return errors.Join(errs...)
 }
 
-// forget drops the state of tenants that were dropped or placed in another store.
+// forget discards what this replica knows about tenants that were dropped or placed in another
+// store.
 func (c *Cluster) forget(tenant scope.TenantID, name string) {
 	if placed, ok := strings.CutPrefix(name, placedTopic); ok && tenant == "" {
 		c.forgetPlace(scope.TenantID(placed))

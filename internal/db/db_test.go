@@ -57,7 +57,7 @@ func settings(t testing.TB, d *db.DB) []named {
 	return list
 }
 
-func TestTenantsAreApart(t *testing.T) {
+func TestTenantIsolation(t *testing.T) {
 	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		a, b := tenant(t, c, "default"), tenant(t, c, "t2")
 		put(t, a, "same", "of default")
@@ -114,7 +114,7 @@ func TestCommitAndRollback(t *testing.T) {
 	})
 }
 
-func TestLostTransactionStaysLost(t *testing.T) {
+func TestFailedTransactionStaysFailed(t *testing.T) {
 	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
 		d := tenant(t, c, "default")
@@ -128,7 +128,7 @@ func TestLostTransactionStaysLost(t *testing.T) {
 				t.Errorf("got %v, want a conflict", err)
 			}
 			if _, err := tx.Exec(ctx, insert, "c", "3"); err == nil {
-				t.Error("the transaction goes on after an error")
+				t.Error("the transaction continues after an error")
 			}
 			return nil
 		})
@@ -159,7 +159,7 @@ func TestErrors(t *testing.T) {
 		}
 		put(t, d, "a", "1")
 		if err := read(`SELECT name AS nmae FROM settings`); err == nil {
-			t.Error("an unknown column passes")
+			t.Error("an unknown column was accepted")
 		}
 		if _, err := c.Tenant(ctx, "nobody"); !fault.Is(err, fault.NotFound) {
 			t.Errorf("unknown tenant: %v", err)
@@ -286,7 +286,7 @@ func TestBumpAndWatch(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got := wait(t, heard); got != "t2/policies" {
-					t.Errorf("heard %q", got)
+					t.Errorf("notified of %q", got)
 				}
 			}
 			_ = d.Write(ctx, func(tx *db.Tx) error {
@@ -299,7 +299,7 @@ func TestBumpAndWatch(t *testing.T) {
 				t.Errorf("revision %d, %v", n, err)
 			}
 			if after.Load() != 3 || len(heard) != 0 {
-				t.Errorf("%d after commit, %d heard", after.Load(), len(heard))
+				t.Errorf("%d after commit, %d notifications", after.Load(), len(heard))
 			}
 		})
 	}
@@ -311,7 +311,7 @@ func wait(t *testing.T, heard <-chan string) string {
 	case s := <-heard:
 		return s
 	case <-time.After(30 * time.Second):
-		t.Fatal("nothing heard")
+		t.Fatal("no notification")
 		return ""
 	}
 }

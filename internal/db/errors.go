@@ -14,11 +14,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// ErrNoRows means that One found nothing. If nobody handles it, it counts as a NotFound fault.
+// ErrNoRows means that the query of One returned no row. A caller that does not handle it may
+// return it: as a fault, it is NotFound.
 var ErrNoRows error = noRows{}
 
-// CheckUnique returns Conflict "already_exists" if a search found another object than self. found
-// and err are the results of One; ErrNoRows means that there is no other.
+// CheckUnique returns Conflict "already_exists" if another object than self has the same name or
+// key. found and err are the results of One, which looked for the id of that object. format and
+// args are the message of the fault.
 func CheckUnique(found, self int64, err error, format string, args ...any) error {
 	if errors.Is(err, ErrNoRows) || err == nil && found == self {
 		return nil
@@ -29,8 +31,8 @@ func CheckUnique(found, self int64, err error, format string, args ...any) error
 	return fault.Newf(fault.Conflict, "already_exists", format, args...)
 }
 
-// Found returns v, or NotFound "no such <object>" if One found nothing or the caller may not see
-// it. v and err are the results of One.
+// Found returns v, or NotFound "no such <object>" if One returned no row, or the caller may not see
+// the object (seen is false). v and err are the results of One.
 func Found[T any](v T, err error, seen bool, object string) (T, error) {
 	if errors.Is(err, ErrNoRows) || err == nil && !seen {
 		var none T
@@ -43,7 +45,8 @@ type noRows struct{}
 
 func (noRows) Error() string { return "db: no rows" }
 
-// As converts the error to a fault that is created anew each time.
+// As implements errors.As for *fault.Error. Each call creates a new fault, which the caller may
+// change.
 func (noRows) As(target any) bool {
 	f, ok := target.(**fault.Error)
 	if ok {
@@ -52,17 +55,16 @@ func (noRows) As(target any) bool {
 	return ok
 }
 
-// errLostGroup says that a transaction was undone because another one failed that shared
-// its commit; it is safe to run it again.
+// errLostGroup means that a transaction was rolled back because another one that shared its commit
+// failed. It may run again.
 var errLostGroup = errors.New("the transaction shared a commit that failed")
 
-// errUnavailable marks errors because the store could not be reached.
+// errUnavailable marks an error as: the store could not be reached.
 var errUnavailable = errors.New("the store cannot be reached")
 
-// retryable reports whether the backend said that the transaction had no effect and may run
-// again.
+// retryable reports whether err means that the transaction had no effect and may run again.
 func retryable(err error) bool {
-	if errors.Is(err, errLostGroup) || errors.Is(err, errMovedOn) {
+	if errors.Is(err, errLostGroup) || errors.Is(err, errMoved) {
 		return true
 	}
 	var pg *pgconn.PgError

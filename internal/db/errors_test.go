@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// TestRetryable: what another session did is tried again, a fault of the statement or of
-// the server is not.
+// TestRetryable: conflicts with other sessions are retried; errors of the statement or the server
+// are not.
 func TestRetryable(t *testing.T) {
 	for _, c := range []struct {
 		code, message string

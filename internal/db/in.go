@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// keyPortions are the possible numbers of keys in one query of AllIn. A few sizes make few
-// texts, and each backend keeps a prepared statement for each.
+// keyPortions are the possible numbers of keys in one query of AllIn. There are only a few, so that
+// the backend can keep a prepared statement for each.
 var keyPortions = []int{500, 100, 20, 5, 1}
 
-// AllIn runs a query for many keys, a portion of them at a time, and maps all its rows. In
-// sql, each $in becomes the placeholders of a portion's keys, which come after args:
+// AllIn runs a query for any number of keys and maps all rows, like All. It runs the query several
+// times, each with some of the keys. In sql, $in stands for the placeholders of the keys, whose
+// numbers follow those of args:
 //
 //	SELECT a FROM t WHERE b = $1 AND c IN ($in)
 func AllIn[T, K any](ctx context.Context, tx *Tx, sql string, keys []K, args ...any) ([]T, error) {
@@ -40,7 +41,7 @@ func keyPortion(n int) int {
 	return 1
 }
 
-// Placeholders returns the placeholders of n arguments, starting with number first: $4, $5, $6.
+// Placeholders returns n numbered placeholders, such as "$4, $5, $6" for first 4 and n 3.
 func Placeholders(first, n int) string {
 	var b strings.Builder
 	for i := range n {

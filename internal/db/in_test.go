@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// TestAllIn: whatever the number of keys, each is looked up once, beside arguments of the
-// query's own and wherever the query names the keys.
+// TestAllIn: for any number of keys, each is looked up once, also if the query has other arguments
+// and names the keys in several places.
 func TestAllIn(t *testing.T) {
 	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()

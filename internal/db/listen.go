@@ -14,17 +14,18 @@ const channel = "gatehouse"
 
 // listener receives the announcements of other replicas, on its own connection.
 type listener struct {
-	cfg      *pgx.ConnConfig
-	instance string
-	heard    func(payload string)
-	cancel   context.CancelFunc
-	done     chan struct{}
+	cfg       *pgx.ConnConfig
+	instance  string
+	onMessage func(payload string)
+	cancel    context.CancelFunc
+	done      chan struct{}
 }
 
-// listen starts listening. It returns once announcements are received.
-func listen(ctx context.Context, cfg *pgx.ConnConfig, instance string, heard func(string)) (*listener, error) {
+// listen connects and starts to receive announcements. onMessage is called for each announcement of
+// another replica, and with "" if some may have been missed.
+func listen(ctx context.Context, cfg *pgx.ConnConfig, instance string, onMessage func(string)) (*listener, error) {
 	run, cancel := context.WithCancel(context.Background())
-	l := &listener{cfg: cfg, instance: instance, heard: heard, cancel: cancel, done: make(chan struct{})}
+	l := &listener{cfg: cfg, instance: instance, onMessage: onMessage, cancel: cancel, done: make(chan struct{})}
 	c, err := l.connect(ctx)
 	if err != nil {
 		cancel()
@@ -52,13 +53,13 @@ func (l *listener) connect(ctx context.Context) (*pgx.Conn, error) {
 	return c, nil
 }
 
-// run listens until stopped. After a lost connection it reconnects, with growing pauses,
-// and then reports that announcements may have been missed.
+// run receives announcements until stop is called. If the connection is lost, it reconnects, with
+// growing pauses, and then reports that announcements may have been missed.
 func (l *listener) run(ctx context.Context, c *pgx.Conn) {
 	defer close(l.done)
 	for {
 		l.receive(ctx, c)
-		_ = c.Close(context.WithoutCancel(ctx)) // lost already
+		_ = c.Close(context.WithoutCancel(ctx)) // the connection is lost already
 		for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 			if ctx.Err() != nil {
 				return
@@ -75,12 +76,12 @@ func (l *listener) run(ctx context.Context, c *pgx.Conn) {
 			case <-timer.C:
 			}
 		}
-		l.heard("")
+		l.onMessage("")
 	}
 }
 
-// receive passes on announcements until the connection fails. When nothing arrives it pings
-// the server, to notice a dead network.
+// receive passes on announcements until the connection fails. If nothing arrives for a while, it
+// pings the server to detect a dead connection.
 func (l *listener) receive(ctx context.Context, c *pgx.Conn) {
 	for {
 		quiet, cancel := context.WithTimeout(ctx, 15*time.Second)
@@ -90,7 +91,7 @@ func (l *listener) receive(ctx context.Context, c *pgx.Conn) {
 		switch {
 		case err == nil:
 			if from, payload, _ := strings.Cut(n.Payload, "\n"); from != l.instance {
-				l.heard(payload)
+				l.onMessage(payload)
 			}
 		case silent && !c.IsClosed():
 			ping, cancel := context.WithTimeout(ctx, 5*time.Second)

@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// TestExecRows: whatever the number of rows, each is written once, with NULL
-// and every type where no table gives the types.
+// TestExecRows: for any number of rows, each is written once, including NULL, and with explicit
+// types if no table gives them.
 func TestExecRows(t *testing.T) {
 	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -73,7 +73,7 @@ func TestExecRows(t *testing.T) {
 			return err
 		})
 		if err == nil {
-			t.Error("rows of different width were taken")
+			t.Error("rows of different lengths were accepted")
 		}
 	})
 }

@@ -20,15 +20,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// migrations holds one text per migration for both backends: where they differ there is a
-// token such as {{int}}. Areas own ranges of numbers, so a lower number may be newer than a
-// higher one.
+// migrations has one SQL file for each migration, for both backends. Where the dialects differ, the
+// file has a token such as {{int}}. Each area of the product has a range of numbers, so a lower
+// number may be newer than a higher one.
 //
 //go:embed migrations
 var migrations embed.FS
 
-// Migrations returns the text of all migrations, for tests that keep a template of a migrated
-// store.
+// Migrations returns the files of all migrations. Tests derive the name of their template store
+// from them.
 func Migrations() fs.FS { return migrations }
 
 // dialect replaces the tokens of the migrations.
@@ -49,7 +49,7 @@ func postgresDialect() dialect {
 		"{{text}}", "TEXT", "{{real}}", "DOUBLE PRECISION", "{{bytes}}", "BYTEA", "{{strict}}", "")}
 }
 
-// dirOf returns the folder of the migrations for the system store or a tenant's.
+// dirOf returns the folder with the migrations of the system store (empty id) or a tenant's store.
 func dirOf(id scope.TenantID) string {
 	if id == "" {
 		return "migrations/system"
@@ -57,7 +57,7 @@ func dirOf(id scope.TenantID) string {
 	return "migrations/tenant"
 }
 
-// versionsOf lists the numbers of the migrations of a store.
+// versionsOf lists the numbers of the migrations that this program has for a store.
 func versionsOf(id scope.TenantID) ([]int64, error) {
 	files, err := fs.Glob(migrations, dirOf(id)+"/*.sql")
 	if err != nil {
@@ -84,7 +84,7 @@ func upToDate(ctx context.Context, t txn, id scope.TenantID) (bool, error) {
 	}
 	have, err := applied(ctx, t)
 	if err != nil {
-		return false, ctx.Err() // a store without that table is new; else the migration reports the error
+		return false, ctx.Err() // the store is new and has no such table, or the migration reports the error
 	}
 	for _, v := range want {
 		if !have[v] {
@@ -94,7 +94,7 @@ func upToDate(ctx context.Context, t txn, id scope.TenantID) (bool, error) {
 	return true, nil
 }
 
-// applied returns the numbers of the migrations that t's store has.
+// applied returns the numbers of the migrations that were applied to t's store.
 func applied(ctx context.Context, t txn) (map[int64]bool, error) {
 	have := map[int64]bool{}
 	cur, err := t.query(ctx, `SELECT version_id FROM goose_db_version WHERE is_applied`, nil)
@@ -104,17 +104,17 @@ func applied(ctx context.Context, t txn) (map[int64]bool, error) {
 	return have, err
 }
 
-// ErrNewer means that a newer program has changed the store's schema.
+// ErrNewer means that a newer version of the program has changed the store's schema.
 var ErrNewer = errors.New("the data was written by a newer gatehouse")
 
-// refuseNewer returns ErrNewer if a store has a migration that this program does not know.
-// A program that starts must not write to an unknown schema; one that is already running
+// refuseNewer returns ErrNewer if a store has a migration that this program does not have. Open
+// calls it, because a program must not start on an unknown schema. A program that already runs
 // when a newer one starts continues.
 func refuseNewer(ctx context.Context, at location) error {
 	id := at.part.tenant
 	t, err := at.begin(ctx, at.part, false)
 	if err != nil {
-		return nil //nolint:nilerr // a store that is not there yet; what else it may be, the first use says
+		return nil //nolint:nilerr // the store does not exist yet; the first use reports other errors
 	}
 	defer t.rollback()
 	have, err := applied(ctx, t)
@@ -140,8 +140,8 @@ func refuseNewer(ctx context.Context, at location) error {
 		ErrNewer, what, slices.Max(slices.Collect(maps.Keys(have))), slices.Max(known))
 }
 
-// migrate brings a store up to date. The locker keeps replicas apart; nil if the database
-// does that itself.
+// migrate applies the missing migrations to a store. locker prevents two replicas from doing so at
+// once; it is nil for SQLite, which only one process uses.
 func migrate(ctx context.Context, db *sql.DB, d dialect, id scope.TenantID, locker lock.SessionLocker) error {
 	sub, err := fs.Sub(migrations, dirOf(id))
 	if err != nil {
@@ -163,13 +163,13 @@ func migrate(ctx context.Context, db *sql.DB, d dialect, id scope.TenantID, lock
 	return nil
 }
 
-// tokenFS provides the migrations of one dialect.
+// tokenFS contains the migrations with the tokens of one dialect replaced.
 type tokenFS struct {
 	fs.FS
 	tokens *strings.Replacer
 }
 
-// Open reads a file and replaces its tokens; folders pass.
+// Open implements fs.FS: it replaces the tokens of a file. Folders are unchanged.
 func (t tokenFS) Open(name string) (fs.File, error) {
 	f, err := t.FS.Open(name)
 	if err != nil {
@@ -191,5 +191,5 @@ type tokenFile struct {
 	text *bytes.Reader
 }
 
-// Read reads the text with its tokens replaced.
+// Read implements fs.File.
 func (f *tokenFile) Read(p []byte) (int, error) { return f.text.Read(p) }

@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestNewerSchema: a program that is older than the schema, of the system or of
-// tenants, does not start, and says why and what to do. One that runs goes on.
+// TestNewerSchema: a program that is older than the schema of the system or of a tenant does not
+// start. Its error says what to do. A program that already runs continues.
 func TestNewerSchema(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {

@@ -18,40 +18,41 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Region is where the tenants of one region are stored: a PostgreSQL database or a directory
-// of SQLite files. One of the two is set.
+// Region is where the tenants of one region are stored: a PostgreSQL database or a directory of
+// SQLite files. Set one of the two.
 type Region struct {
-	// URL is a postgres:// address. Regions may share a database: each has schemas of its own.
+	// URL is a postgres:// address. Regions may share a database, because each has its own schemas.
 	URL string
 	// Dir contains <region>/<tenant>.db. Only one server process may use it.
 	Dir string
 }
 
-// placedTopic begins the name of the notification that a tenant has another store.
+// placedTopic is the prefix of the notification that a tenant has another store. The tenant's id
+// follows it.
 const placedTopic = "db.placed/"
 
-// openRegions opens the stores of all regions. If one fails, the others stay in the map, so
-// that Close closes them.
-func openRegions(ctx context.Context, cfg Config, announced func(payload string)) (map[string]backend, error) {
+// openRegions opens the stores of all regions. After an error, the map has those that were opened,
+// so that Close can close them.
+func openRegions(ctx context.Context, cfg Config, onMessage func(payload string)) (map[string]backend, error) {
 	regions := map[string]backend{}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Regions)) {
-		b, err := openBackend(ctx, cfg, cfg.Regions[name], name, announced)
+		b, err := openBackend(ctx, cfg, cfg.Regions[name], name, onMessage)
 		if err != nil {
-			return regions, fmt.Errorf("the store of region %s: %w", name, err)
+			return regions, fmt.Errorf("open the store of region %s: %w", name, err)
 		}
 		regions[name] = b
 	}
 	return regions, nil
 }
 
-// Regions lists the regions with a store of their own, sorted; empty if all tenants are in
-// the deployment's own store.
+// Regions lists the configured regions, sorted. It is empty if all tenants are in the deployment's
+// own store.
 func (c *Cluster) Regions() []string { return slices.Sorted(maps.Keys(c.regions)) }
 
-// Serves reports whether the region has a store.
+// Serves reports whether a store is configured for the region.
 func (c *Cluster) Serves(region string) bool { return c.regions[region] != nil }
 
-// RegionHealth is the state of the store of each region.
+// RegionHealth returns the state of the store of each configured region.
 func (c *Cluster) RegionHealth(ctx context.Context) map[string]Health {
 	type answer struct {
 		region string
@@ -69,7 +70,7 @@ func (c *Cluster) RegionHealth(ctx context.Context) map[string]Health {
 	return out
 }
 
-// healthOf asks a store for one row, within at most a second.
+// healthOf pings a store. It waits a second at most.
 func healthOf(ctx context.Context, b backend) Health {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -97,33 +98,34 @@ func pingSystem(ctx context.Context, b backend) error {
 	return each(ctx, cur, func(int64) bool { return true })
 }
 
-// location is a store: where it is, and which one it is there.
+// location is the address of a store: its backend, and its part of it.
 type location struct {
 	backend
 	part part
 }
 
-// generationMark is between the name of a store's backend and its generation.
+// generationMark separates the name of a store's backend from its generation.
 const generationMark = "#"
 
-// NewStore names a store where the named one is, which no tenant has had before.
+// NewStore returns a new, unique name for a store in the same backend as the named store.
 func NewStore(store string) string {
 	base, _, _ := strings.Cut(store, generationMark)
 	id := uuid.New()
 	return base + generationMark + "g" + hex.EncodeToString(id[:generationBytes])
 }
 
-// A generation is g and this many random bytes in hexadecimal digits.
+// generationBytes is the number of random bytes in a generation. Its name is "g" and their
+// hexadecimal digits.
 const generationBytes = 6
 
-// storeOf is a tenant's store by its name in the system store.
+// storeOf returns the location of a tenant's store by its name in the system store.
 func (c *Cluster) storeOf(id scope.TenantID, store string) (location, error) {
 	base, generation, _ := strings.Cut(store, generationMark)
 	b, err := c.backendOf(base)
 	return location{b, part{id, generation}}, err
 }
 
-// backendOf is the backend with a name; the empty name is the deployment's own.
+// backendOf returns the backend with a name; the empty name is the deployment's own.
 func (c *Cluster) backendOf(store string) (backend, error) {
 	if store == "" {
 		return c.home, nil
@@ -137,13 +139,14 @@ func (c *Cluster) backendOf(store string) (backend, error) {
 	return nil, fault.New(fault.Unavailable, "store_unavailable", "the tenant's data is in region "+store+", which this server is not configured for").After(time.Minute)
 }
 
-// impliedStore begins the names of stores that are parts of the deployment's own one. They
-// differ from those of configured regions, so that a change of the configuration can never
-// make an empty store out of one with data.
+// impliedStore is the prefix of the names of stores of regions that are inside the deployment's own
+// store. It keeps them apart from the stores of configured regions: if a region is configured
+// later, its name must not suddenly refer to an empty store.
 const impliedStore = "own/"
 
-// StoreFor is the store of a region, as the system store names it; false if the region has
-// none. If no regions are configured, each has a part of the deployment's own store.
+// StoreFor returns the name of the store of a region, as the system store records it; false if the
+// region has no store. If no regions are configured, every region is inside the deployment's own
+// store.
 func (c *Cluster) StoreFor(region string) (string, bool) {
 	if len(c.regions) == 0 {
 		return impliedStore + region, validTenant.MatchString(region)
@@ -151,8 +154,8 @@ func (c *Cluster) StoreFor(region string) (string, bool) {
 	return region, c.Serves(region)
 }
 
-// impliedRegion opens a region's part of the deployment's own store: a directory inside the
-// data directory, or schemas with the region's name in its database.
+// impliedRegion opens the store of a region inside the deployment's own store: a directory of the
+// data directory, or schemas with a prefix in its database.
 func (c *Cluster) impliedRegion(name string) (backend, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,7 +178,7 @@ func (c *Cluster) impliedRegion(name string) (backend, error) {
 	return b, nil
 }
 
-// all are the configured backends of the deployment, its own first.
+// all returns the configured backends, the deployment's own first.
 func (c *Cluster) all() []backend {
 	out := []backend{c.home}
 	for _, name := range c.Regions() {
@@ -184,7 +187,7 @@ func (c *Cluster) all() []backend {
 	return out
 }
 
-// opened are all backends that are open.
+// opened returns all open backends. The deployment's own is nil if Open could not open it.
 func (c *Cluster) opened() []backend {
 	out := c.all()
 	c.mu.Lock()
@@ -195,8 +198,7 @@ func (c *Cluster) opened() []backend {
 	return out
 }
 
-// dropAll drops all stores of a tenant: also what it had before it moved, and what a move that
-// did not end left.
+// dropAll drops all stores of a tenant, including those of earlier and unfinished moves.
 func (c *Cluster) dropAll(ctx context.Context, id scope.TenantID) error {
 	stores, err := c.StoresOf(ctx, id)
 	if err != nil {
@@ -214,8 +216,8 @@ func (c *Cluster) dropAll(ctx context.Context, id scope.TenantID) error {
 	return nil
 }
 
-// StoresOf lists all stores that a tenant has, sorted: the one that it is in, those that it was
-// in, and those that a move has begun to fill.
+// StoresOf lists the names of all stores of a tenant, sorted: the current one, earlier ones that
+// still exist, and targets of moves.
 func (c *Cluster) StoresOf(ctx context.Context, id scope.TenantID) ([]string, error) {
 	var named []string
 	err := c.system.Read(ctx, func(tx *Tx) (err error) {
@@ -236,7 +238,7 @@ func (c *Cluster) StoresOf(ctx context.Context, id scope.TenantID) ([]string, er
 	for _, base := range slices.Compact(bases) {
 		b, err := c.backendOf(base)
 		if err != nil {
-			continue // a region that is configured no longer
+			continue // the region is no longer configured
 		}
 		parts, err := b.parts(ctx, id)
 		if err != nil {
@@ -253,33 +255,34 @@ func (c *Cluster) StoresOf(ctx context.Context, id scope.TenantID) ([]string, er
 	return out, nil
 }
 
-// placement is what the system store says of a tenant.
+// placement is what the system store records about where a tenant is.
 type placement struct {
 	Status string `db:"status"`
 	Store  string `db:"store"`
 }
 
-// mayCreate refuses to create a store that was dropped because the tenant has moved.
+// mayCreate returns an error if a missing store must not be created: the tenant has moved and the
+// store was dropped, or the store was made by a move, which only a move can do.
 func (c *Cluster) mayCreate(ctx context.Context, at location) error {
 	now, err := c.locate(ctx, at.part.tenant)
 	switch {
 	case err != nil:
 		return err
 	case now != at:
-		return errMovedOn
-	case at.part.generation != "": // only a move makes one
+		return errMoved
+	case at.part.generation != "": // only a move creates it
 		return unavailable(errors.New("the store of tenant " + string(at.part.tenant) + " is missing"))
 	}
 	return nil
 }
 
-// errMovedOn says that a transaction met a store that the tenant no longer has. It may run
-// again, in the present one.
-var errMovedOn = errors.New("the tenant has moved to another store")
+// errMoved means that a transaction used a store that the tenant no longer has. It may run again, in
+// the current store.
+var errMoved = errors.New("the tenant has moved to another store")
 
-// elsewhere marks err as errMovedOn if the store is gone because the tenant has another one by
-// now, of which this replica has not heard yet. cause is what the store said.
-func (d *DB) elsewhere(ctx context.Context, at location, cause, err error) error {
+// markMoved marks err as errMoved if the store no longer exists because the tenant has moved, and
+// this replica did not know it yet. cause is the error of the store.
+func (d *DB) markMoved(ctx context.Context, at location, cause, err error) error {
 	if d.at != nil || d.tenant == "" || !storeGone(cause) {
 		return err
 	}
@@ -288,10 +291,11 @@ func (d *DB) elsewhere(ctx context.Context, at location, cause, err error) error
 		return err
 	}
 	d.cluster.forgetPlace(d.tenant)
-	return fmt.Errorf("%w: %w", errMovedOn, err)
+	return fmt.Errorf("%w: %w", errMoved, err)
 }
 
-// locate reads where a tenant's store is. Fault: NotFound tenant_not_found.
+// locate reads from the system store where a tenant's store is. Fault: NotFound
+// "tenant_not_found".
 func (c *Cluster) locate(ctx context.Context, id scope.TenantID) (location, error) {
 	var at placement
 	err := c.system.Read(ctx, func(tx *Tx) (err error) {
@@ -307,9 +311,9 @@ func (c *Cluster) locate(ctx context.Context, id scope.TenantID) (location, erro
 	return c.storeOf(id, at.Store)
 }
 
-// Place sets the store of a tenant in a transaction of the system store, and has all replicas
-// look it up again once that has committed; the empty store is the deployment's own. It
-// reports false for an unknown tenant.
+// Place sets the store of a tenant, in a transaction of the system store; the empty name is the
+// deployment's own store. After the commit, all replicas look the store up again. It returns false
+// if the tenant is unknown or being purged.
 func (c *Cluster) Place(ctx context.Context, tx *Tx, id scope.TenantID, store string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE tenants SET store = $2 WHERE id = $1 AND status <> $3`, id, store, statusPurging)
 	if err != nil || n == 0 {
@@ -318,15 +322,15 @@ func (c *Cluster) Place(ctx context.Context, tx *Tx, id scope.TenantID, store st
 	return true, tx.Notify(ctx, placedTopic+string(id))
 }
 
-// forgetPlace has the store of a tenant looked up again.
+// forgetPlace makes this replica look up the tenant's store again at the next use.
 func (c *Cluster) forgetPlace(id scope.TenantID) {
 	c.mu.Lock()
 	delete(c.tenants, id)
 	c.mu.Unlock()
 }
 
-// PlaceOf is the name of the store that a tenant is in; empty: the deployment's own. Fault:
-// NotFound tenant_not_found.
+// PlaceOf returns the name of a tenant's store; empty for the deployment's own. tx is a transaction
+// of the system store. Fault: NotFound "tenant_not_found".
 func (c *Cluster) PlaceOf(ctx context.Context, tx *Tx, id scope.TenantID) (string, error) {
 	at, err := One[placement](ctx, tx, `SELECT status, store FROM tenants WHERE id = $1`, id)
 	if errors.Is(err, ErrNoRows) || err == nil && at.Status == statusPurging {
@@ -335,9 +339,10 @@ func (c *Cluster) PlaceOf(ctx context.Context, tx *Tx, id scope.TenantID) (strin
 	return at.Store, err
 }
 
-// At is a tenant's part of one store, whether or not the tenant is placed there. It is for
-// moving the tenant: it neither creates the part nor waits for a move. Fault: Unavailable for a
-// store that this server does not have.
+// At returns a handle for the named store of a tenant, whether or not the tenant is placed there.
+// Moves use it: unlike Tenant, it does not create the store, and its writes do not wait for a move
+// to end. Faults: NotFound "tenant_not_found" if the id is not a DNS label; Unavailable if the store
+// is in a region that this server is not configured for.
 func (c *Cluster) At(id scope.TenantID, store string) (*DB, error) {
 	if !validTenant.MatchString(string(id)) {
 		return nil, unknownTenant(id)
@@ -349,7 +354,7 @@ func (c *Cluster) At(id scope.TenantID, store string) (*DB, error) {
 	return &DB{cluster: c, tenant: id, at: &at}, nil
 }
 
-// Provision creates the part of a handle from At and migrates it.
+// Provision creates and migrates the store of a handle from At.
 func (d *DB) Provision(ctx context.Context) error {
 	if d.at == nil {
 		return errNoPart
@@ -357,10 +362,10 @@ func (d *DB) Provision(ctx context.Context) error {
 	return d.at.provision(ctx, d.at.part, nil)
 }
 
-var errNoPart = errors.New("db: this is no handle from Cluster.At")
+var errNoPart = errors.New("db: the handle does not come from Cluster.At")
 
-// Discard drops the part of a handle from At. check is asked first, if the part exists, and may
-// refuse; nobody else creates or drops the part until it is gone.
+// Discard drops the store of a handle from At. If the store exists, check runs first; its error
+// keeps the store. On PostgreSQL, no other session creates or drops the store meanwhile.
 func (d *DB) Discard(ctx context.Context, check func(tx *Tx) error) error {
 	if d.at == nil {
 		return errNoPart
@@ -379,37 +384,38 @@ func (d *DB) Discard(ctx context.Context, check func(tx *Tx) error) error {
 	return err
 }
 
-// Kind is the kind of store of a handle from At: sqlite or postgres.
+// Kind returns the kind of store of a handle from At: "sqlite" or "postgres".
 func (d *DB) Kind() string { return d.at.name() }
 
-// While a tenant is moved, triggers in its store refuse writes with one of these: an error
-// code of PostgreSQL, or a text of SQLite. DB.Write then waits, and looks the store up again.
+// Near the end of a tenant's move, triggers in its old store refuse writes with one of these: a
+// PostgreSQL error code or an SQLite error text. DB.Write then waits, and looks the store up again.
 const (
 	MovingState = "GH001"
 	MovingText  = "gatehouse: the tenant is being moved"
 )
 
-// errMoving says that a tenant's store takes no writes, because the tenant is being moved.
+// errMoving means that the store refused a write because its tenant is being moved.
 var errMoving = errors.New("the tenant is being moved")
 
-// A writer waits this long for a move, and looks this often whether it has ended.
+// A write waits this long for a move to end, and retries this often.
 const (
-	movePatience = 30 * time.Second
-	movePause    = 20 * time.Millisecond
+	moveTimeout = 30 * time.Second
+	movePoll    = 20 * time.Millisecond
 )
 
-// moving is the fault for a writer who has waited long enough.
+// moving returns the fault for a write to a store whose tenant is being moved.
 func moving(err error) error {
 	return fault.New(fault.Unavailable, "tenant_moving", "the tenant is being moved to another region").After(2 * time.Second).Because(errors.Join(errMoving, err))
 }
 
-// onceMoved runs a write again until the tenant's store takes it.
-func (d *DB) onceMoved(ctx context.Context, err error, write func() error) error {
+// retryWhileMoving repeats a write while the tenant is being moved, for at most moveTimeout. err is
+// the error of the first attempt.
+func (d *DB) retryWhileMoving(ctx context.Context, err error, write func() error) error {
 	if d.at != nil {
 		return err
 	}
-	for end := time.Now().Add(movePatience); errors.Is(err, errMoving) && time.Now().Before(end); {
-		timer := time.NewTimer(movePause)
+	for end := time.Now().Add(moveTimeout); errors.Is(err, errMoving) && time.Now().Before(end); {
+		timer := time.NewTimer(movePoll)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -417,7 +423,7 @@ func (d *DB) onceMoved(ctx context.Context, err error, write func() error) error
 		case <-timer.C:
 		}
 		d.cluster.forgetPlace(d.tenant)
-		err = retryLost(ctx, write)
+		err = retryConflicts(ctx, write)
 	}
 	return err
 }

@@ -19,7 +19,8 @@ const (
 	serverRegion = "eu-west-1"
 )
 
-// regions makes fresh stores: the deployment's own on the backend, and a region on each.
+// regions returns new stores: the deployment's own on the backend home, and a region on each
+// backend.
 func regions(t *testing.T, home string) db.Config {
 	t.Helper()
 	cfg := dbtest.Config(t, home)
@@ -27,7 +28,7 @@ func regions(t *testing.T, home string) db.Config {
 	return cfg
 }
 
-// stored are a tenant's settings.
+// stored returns a tenant's settings.
 func stored(t *testing.T, d *db.DB) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -37,7 +38,7 @@ func stored(t *testing.T, d *db.DB) map[string]string {
 	return out
 }
 
-// store sets one of them.
+// store sets one setting.
 func store(t *testing.T, d *db.DB, name, value string) {
 	t.Helper()
 	err := d.Write(context.Background(), func(tx *db.Tx) error {
@@ -49,7 +50,7 @@ func store(t *testing.T, d *db.DB, name, value string) {
 	}
 }
 
-// place puts an empty tenant into a region.
+// place creates an empty tenant in a region.
 func place(t *testing.T, c *db.Cluster, id scope.TenantID, region string) {
 	t.Helper()
 	err := c.System().Write(context.Background(), func(tx *db.Tx) error {
@@ -64,8 +65,8 @@ func place(t *testing.T, c *db.Cluster, id scope.TenantID, region string) {
 	}
 }
 
-// TestRegionsHoldTheirTenants: a tenant's rows are in its region's store and in no other one,
-// regions may share a database, and a purge leaves nothing anywhere.
+// TestRegionsHoldTheirTenants: a tenant's rows are in its region's store and nowhere else, regions
+// may share a database, and a purge removes everything.
 func TestRegionsHoldTheirTenants(t *testing.T) {
 	ctx := context.Background()
 	for _, home := range []string{dbtest.SQLite, dbtest.Postgres} {
@@ -115,8 +116,7 @@ func TestRegionsHoldTheirTenants(t *testing.T) {
 	}
 }
 
-// TestUnknownRegion: a tenant whose region the configuration does not name is not served from
-// another store.
+// TestUnknownRegion: a tenant in a region that is not configured is not served from another store.
 func TestUnknownRegion(t *testing.T) {
 	cfg := regions(t, dbtest.SQLite)
 	c := dbtest.OpenConfig(t, cfg)

@@ -23,46 +23,46 @@ const (
 	systemSchema   = "gatehouse"
 	acquireTimeout = 900 * time.Millisecond // a store that is down is reported within a second
 	commitTimeout  = 5 * time.Second
-	// answerTimeout is how long a server may take for one statement: longer than it waits
-	// for a lock. A server that hangs keeps its connections open.
+	// answerTimeout limits one statement. It is longer than lock_timeout. It detects a server that
+	// hangs, because such a server keeps its connections open.
 	answerTimeout  = 12 * time.Second
 	migrateTimeout = time.Minute
 )
 
-// pgBackend has a schema for each tenant, owned by a role of its own without other rights,
-// if the login may create roles. Every connection is bound to one schema and role when it
-// is taken from the pool.
+// pgBackend has a schema for each tenant. If the login may create roles, each schema is owned by its
+// own role, which has no other rights. A connection is bound to one schema and role when it is
+// acquired from the pool.
 type pgBackend struct {
 	pool     *pgxpool.Pool
 	instance string // distinguishes our own announcements from those of other replicas
-	// deployment is part of role names, because all databases of a server share roles; it
-	// is generated once per database. Empty without roles.
+	// deployment is a random part of role names, because all databases of a server share roles. It
+	// is generated once for each database. It is empty if tenants have no roles.
 	deployment string
-	// prefix begins the names of tenants: the region's name, so that regions may share a
-	// database. Empty in the deployment's own store.
-	prefix string
-	ears   *listener
-	shared bool // pool and ears are another backend's
-	// epoch counts the roles that were created or dropped. A connection that took a role
-	// before cannot use a new one of the same name, so it takes it again.
+	// prefix precedes the tenant in names of schemas and roles: the region's name, so that regions
+	// may share a database. It is empty in the deployment's own store.
+	prefix   string
+	listener *listener
+	shared   bool // pool and listener are another backend's
+	// epoch counts roles that were created or dropped. A connection that has set a role cannot use
+	// a new role of the same name, so after a change of epoch it sets its role again.
 	epoch *atomic.Int64
 }
 
-// bound is the key of a context's binding, and of a connection's.
+// bound is the context key of a binding. A connection has its binding under "bound".
 type bound struct{}
 
-// binding says whose tables a connection reaches.
+// binding is the schema and role of a connection, and so the tables that it reaches.
 type binding struct {
 	schema string
 	role   string // empty: the login itself
 	epoch  int64
 }
 
-// openPostgres opens a database: that of a region, or with an empty region the deployment's own.
-func openPostgres(ctx context.Context, cfg Config, url, region string, heard func(string)) (*pgBackend, error) {
+// openPostgres opens the database of a region, or the deployment's own if region is empty.
+func openPostgres(ctx context.Context, cfg Config, url, region string, onMessage func(string)) (*pgBackend, error) {
 	pc, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, errors.New("db: the database URL is not valid") // its text holds the password
+		return nil, errors.New("db: the database URL is not valid") // the cause contains the password
 	}
 	pc.MaxConns = int32(cfg.MaxConns)
 	if pc.ConnConfig.ConnectTimeout == 0 || pc.ConnConfig.ConnectTimeout > 5*time.Second {
@@ -85,7 +85,7 @@ func openPostgres(ctx context.Context, cfg Config, url, region string, heard fun
 		pool.Close()
 		return nil, translate(ctx, err)
 	}
-	b.ears, err = listen(ctx, pc.ConnConfig.Copy(), b.instance, heard)
+	b.listener, err = listen(ctx, pc.ConnConfig.Copy(), b.instance, onMessage)
 	if err != nil {
 		pool.Close()
 		return nil, translate(ctx, err)
@@ -93,12 +93,12 @@ func openPostgres(ctx context.Context, cfg Config, url, region string, heard fun
 	return b, nil
 }
 
-// prepareConn binds a connection to the tenant of the context. Without one it refuses, so
-// that nothing ever runs on another tenant's tables by accident.
+// prepareConn binds a connection to the schema and role of the context. Without a binding it
+// returns an error, so that no statement runs on the tables of the connection's last tenant.
 func prepareConn(ctx context.Context, c *pgx.Conn) (bool, error) {
 	want, ok := ctx.Value(bound{}).(binding)
 	if !ok {
-		return true, errors.New("db: a connection was asked for without a tenant")
+		return true, errors.New("db: acquire a connection: the context has no tenant")
 	}
 	data := c.PgConn().CustomData()
 	if have, ok := data["bound"].(binding); ok && have == want {
@@ -112,7 +112,7 @@ func prepareConn(ctx context.Context, c *pgx.Conn) (bool, error) {
 	text := role + "; SET search_path TO " + pgx.Identifier{want.schema}.Sanitize()
 	if _, err := c.PgConn().Exec(ctx, text).ReadAll(); err != nil {
 		if brokenConn(err) {
-			return false, nil // another connection is tried
+			return false, nil // the pool tries another connection
 		}
 		return false, err
 	}
@@ -120,7 +120,7 @@ func prepareConn(ctx context.Context, c *pgx.Conn) (bool, error) {
 	return true, nil
 }
 
-// bind puts a store's binding into the context of an acquire.
+// bind adds a store's binding to the context of Acquire.
 func (b *pgBackend) bind(ctx context.Context, p part) context.Context {
 	return context.WithValue(ctx, bound{}, b.bindingOf(p))
 }
@@ -136,11 +136,12 @@ func (b *pgBackend) bindingOf(p part) binding {
 	return out
 }
 
-// unbind has every connection take its role again before its next transaction.
+// unbind makes every connection set its role again before its next transaction.
 func (b *pgBackend) unbind() { b.epoch.Add(1) }
 
-// identifier names a part after a prefix, and shortens the tenant with a hash if PostgreSQL
-// would cut the name at 63 bytes. The underscore keeps it apart from the names of tenants.
+// identifier returns the name of a part's schema or role. PostgreSQL truncates names at 63 bytes, so
+// a long tenant id is shortened with a hash. Tenant ids have no underscore, so a shortened name
+// cannot be that of another tenant.
 func identifier(prefix string, p part) string {
 	if p.generation == "" {
 		return shorten(prefix, string(p.tenant), 63)
@@ -148,7 +149,7 @@ func identifier(prefix string, p part) string {
 	return generations(prefix, p.tenant) + p.generation
 }
 
-// generations begins the names of all generations of a tenant.
+// generations returns the common prefix of the names of a tenant's generations.
 func generations(prefix string, id scope.TenantID) string {
 	return shorten(prefix, string(id), 63-2-2*generationBytes) + "_"
 }
@@ -161,7 +162,7 @@ func shorten(prefix, name string, most int) string {
 	return prefix + name[:max(0, most-len(prefix)-17)] + "_" + hex.EncodeToString(sum[:8])
 }
 
-// parts looks for the schemas of a tenant.
+// parts finds the schemas of a tenant.
 func (b *pgBackend) parts(ctx context.Context, id scope.TenantID) ([]part, error) {
 	first, later := identifier("t_"+b.prefix, part{tenant: id}), generations("t_"+b.prefix, id)
 	var out []part
@@ -186,7 +187,7 @@ func (b *pgBackend) parts(ctx context.Context, id scope.TenantID) ([]part, error
 	return out, translate(ctx, err)
 }
 
-// prepareDatabase creates the system schema and finds out whether tenants get roles.
+// prepareDatabase creates the system schema. It sets deployment if tenants get roles.
 func (b *pgBackend) prepareDatabase(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
 	defer cancel()
@@ -258,14 +259,14 @@ func (b *pgBackend) begin(ctx context.Context, p part, write bool) (txn, error) 
 			return &pgTxn{conn: c, tx: tx, backend: b, tenant: p.tenant}, nil
 		}
 		c.Release()
-		// The server was restarted while the connections were idle: a new one may work.
+		// The server may have restarted while the connection was idle: try another one.
 		if try > int(b.pool.Config().MaxConns) || ctx.Err() != nil || !brokenConn(err) {
 			return nil, err
 		}
 	}
 }
 
-// beginTx begins a transaction, for which a server that does not hang needs no time.
+// beginTx begins a transaction. The timeout is short, because only a server that hangs needs long.
 func beginTx(ctx context.Context, c *pgxpool.Conn, opts pgx.TxOptions) (pgx.Tx, error) {
 	short, cancel := context.WithTimeout(ctx, acquireTimeout)
 	defer cancel()
@@ -273,8 +274,7 @@ func beginTx(ctx context.Context, c *pgxpool.Conn, opts pgx.TxOptions) (pgx.Tx, 
 	return tx, timeoutFault(ctx, short, err)
 }
 
-// timeoutFault converts an error from one of our own deadlines, not the caller's, to the fault
-// that the store does not answer.
+// timeoutFault marks err with errUnavailable if our own deadline has expired, and not the caller's.
 func timeoutFault(caller, ours context.Context, err error) error {
 	if err != nil && ours.Err() != nil && caller.Err() == nil {
 		return errors.Join(errUnavailable, err)
@@ -292,7 +292,7 @@ func (b *pgBackend) acquire(ctx context.Context, p part) (*pgxpool.Conn, error) 
 	return c, nil
 }
 
-// stateOf is the server's code for an error; empty for other errors.
+// stateOf returns the SQLSTATE of an error; empty if it is not from the server.
 func stateOf(err error) string {
 	var pg interface{ SQLState() string }
 	if errors.As(err, &pg) {
@@ -320,7 +320,7 @@ func (b *pgBackend) provision(ctx context.Context, p part, check func() error) e
 			return translate(ctx, err)
 		}
 	}
-	// A missing role is an error above, and harmless here.
+	// If begin failed because the role is missing, makeTenant creates it.
 	if p.tenant != "" {
 		there, err := b.exists(ctx, p)
 		if err != nil {
@@ -382,9 +382,8 @@ func (b *pgBackend) drop(ctx context.Context, p part, check func() error) error 
 					return err
 				}
 			}
-			// A transaction of the tenant may still run, and hold a table that this one
-			// waits for while it waits for one that this one holds.
-			return retryLost(ctx, func() error { return dropSchema(ctx, c, as) })
+			// A transaction of the tenant may still run, and DROP SCHEMA may deadlock with it.
+			return retryConflicts(ctx, func() error { return dropSchema(ctx, c, as) })
 		})
 	})
 	b.unbind()
@@ -398,7 +397,7 @@ func (b *pgBackend) exists(ctx context.Context, p part) (found bool, err error) 
 	return found, translate(ctx, err)
 }
 
-// dropSchema drops a schema as its owner does, then the owner.
+// dropSchema drops a schema under its owner's role, and then the role.
 func dropSchema(ctx context.Context, c *pgx.Conn, as binding) error {
 	drop := "DROP SCHEMA IF EXISTS " + pgx.Identifier{as.schema}.Sanitize() + " CASCADE"
 	if as.role == "" {
@@ -417,7 +416,7 @@ func dropSchema(ctx context.Context, c *pgx.Conn, as binding) error {
 	}
 	_, err = c.Exec(ctx, "DROP ROLE "+role)
 	if stateOf(err) == "2BP01" {
-		return nil // a copy of this database, on the same server, still needs the role
+		return nil // a copy of this database on the same server still uses the role
 	}
 	return err
 }
@@ -431,8 +430,8 @@ func (b *pgBackend) ping(ctx context.Context) error { return pingSystem(ctx, b) 
 
 func (b *pgBackend) connections() int { return int(b.pool.Stat().TotalConns()) }
 
-// inRegion is the part of the same database for the tenants of a region that has no database
-// of its own. No configured region has such a prefix.
+// inRegion returns a backend for a region inside the same database. The prefix "own_" keeps it apart
+// from configured regions.
 func (b *pgBackend) inRegion(region string) *pgBackend {
 	out := *b
 	out.prefix, out.shared = "own_"+region+"_", true
@@ -443,7 +442,7 @@ func (b *pgBackend) close() error {
 	if b.shared {
 		return nil
 	}
-	b.ears.stop()
+	b.listener.stop()
 	b.pool.Close()
 	return nil
 }
@@ -466,9 +465,9 @@ func (t *pgTxn) exec(ctx context.Context, sql string, args []any) (int64, error)
 func (t *pgTxn) query(ctx context.Context, sql string, args []any) (cursor, error) {
 	ours, cancel := context.WithCancel(ctx)
 	c := &pgCursor{caller: ctx, ours: ours, cancel: cancel}
-	c.patience = time.AfterFunc(answerTimeout, cancel)
+	c.timer = time.AfterFunc(answerTimeout, cancel)
 	rows, err := t.tx.Query(ours, sql, args...)
-	c.patience.Stop()
+	c.timer.Stop()
 	if err != nil {
 		cancel()
 		return nil, timeoutFault(ctx, ours, err)
@@ -487,7 +486,7 @@ func (t *pgTxn) announce(ctx context.Context, payload string) error {
 	return err
 }
 
-// a caller that disconnects does not stop the commit: its outcome would be unknown
+// commit ignores the cancellation of ctx: the outcome of a cancelled commit would be unknown.
 func (t *pgTxn) commit(ctx context.Context) error {
 	defer t.conn.Release()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
@@ -509,11 +508,11 @@ func (t *pgTxn) rollback() {
 type pgCursor struct {
 	rows  pgx.Rows
 	names []string
-	// our own deadline, when the server is silent for too long while a row is awaited: it
-	// does not run while the caller works on a row.
+	// timer cancels ours if the server does not send the next row in time. It is stopped while the
+	// caller works on a row.
 	caller, ours context.Context
 	cancel       context.CancelFunc
-	patience     *time.Timer
+	timer        *time.Timer
 }
 
 func (c *pgCursor) columns() []string {
@@ -526,9 +525,9 @@ func (c *pgCursor) columns() []string {
 }
 
 func (c *pgCursor) next(context.Context) ([]any, error) {
-	c.patience.Reset(answerTimeout)
+	c.timer.Reset(answerTimeout)
 	more := c.rows.Next()
-	c.patience.Stop()
+	c.timer.Stop()
 	if !more {
 		return nil, timeoutFault(c.caller, c.ours, c.rows.Err())
 	}
@@ -536,9 +535,9 @@ func (c *pgCursor) next(context.Context) ([]any, error) {
 }
 
 func (c *pgCursor) close() error {
-	c.patience.Reset(answerTimeout) // the rest is read
+	c.timer.Reset(answerTimeout) // Close reads the remaining rows
 	c.rows.Close()
-	c.patience.Stop()
+	c.timer.Stop()
 	defer c.cancel()
 	return timeoutFault(c.caller, c.ours, c.rows.Err())
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// exclusively runs f while no other session of the database holds that name.
+// exclusively runs f while it holds the advisory lock of a name.
 func exclusively(ctx context.Context, c *pgx.Conn, name string, f func() error) (err error) {
 	key := lockKey("", name)
 	if _, err := c.Exec(ctx, lockSession(key)); err != nil {
@@ -55,7 +55,7 @@ func sum64(s string) []byte {
 	return sum[:8]
 }
 
-// lockKey is the number of an advisory lock.
+// lockKey returns the number of the advisory lock of a name.
 func lockKey(id scope.TenantID, name string) int64 {
 	return int64(binary.BigEndian.Uint64(sum64(string(id) + "\n" + name)))
 }
@@ -69,7 +69,7 @@ func (l sessionLock) SessionLock(ctx context.Context, c *sql.Conn) error {
 	return err
 }
 
-// SessionUnlock frees it.
+// SessionUnlock releases it.
 func (l sessionLock) SessionUnlock(ctx context.Context, c *sql.Conn) error {
 	_, err := c.ExecContext(ctx, unlockSession(l.key))
 	return err

@@ -34,8 +34,7 @@ func admin(t testing.TB, address string, statements ...string) {
 	}
 }
 
-// emptyDatabase makes a database without anything in it, owned by a login that may
-// create roles but is no superuser.
+// emptyDatabase creates an empty database. Its owner may create roles but is not a superuser.
 func emptyDatabase(t testing.TB) string {
 	t.Helper()
 	server := dbtest.Server(t)
@@ -73,8 +72,8 @@ func emptyDatabase(t testing.TB) string {
 	return address
 }
 
-// TestReplicasStartAtOnce: several replicas open an empty database together, and
-// make the same tenants together.
+// TestReplicasStartAtOnce: several replicas open an empty database and create the same tenants at
+// the same time.
 func TestReplicasStartAtOnce(t *testing.T) {
 	t.Parallel()
 	address := emptyDatabase(t)
@@ -101,9 +100,8 @@ func TestReplicasStartAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// TestSchemasAreClosed: with a role per tenant not even a qualified name reaches
-// another tenant's tables or the system's, whether the login is a superuser or
-// not.
+// TestSchemasAreClosed: with a role for each tenant, even a qualified name does not reach the
+// tables of another tenant or the system, whether or not the login is a superuser.
 func TestSchemasAreClosed(t *testing.T) {
 	for name, address := range map[string]func() string{
 		"superuser": func() string { return dbtest.Config(t, dbtest.Postgres).URL },
@@ -137,7 +135,7 @@ func TestSchemasAreClosed(t *testing.T) {
 	}
 }
 
-// TestSharedRole: without roles the tenants are still apart by their schemas.
+// TestSharedRole: without roles, schemas separate tenants.
 func TestSharedRole(t *testing.T) {
 	ctx := context.Background()
 	c := dbtest.OpenConfig(t, db.Config{URL: emptyDatabase(t), SharedRole: true, MaxConns: 2})
@@ -155,7 +153,7 @@ func TestSharedRole(t *testing.T) {
 	}
 }
 
-// TestLongNamesWithRoles: ids that PostgreSQL would cut stay apart.
+// TestLongNamesWithRoles: ids that PostgreSQL would truncate stay different.
 func TestLongNamesWithRoles(t *testing.T) {
 	ctx := context.Background()
 	c := dbtest.OpenConfig(t, db.Config{URL: emptyDatabase(t), MaxConns: 2})
@@ -171,8 +169,8 @@ func TestLongNamesWithRoles(t *testing.T) {
 	}
 }
 
-// TestServerRestart: all connections die; the next transactions work, and those
-// who watch are told that something may have been missed.
+// TestServerRestart: after all connections were lost, the next transactions succeed, and watchers
+// are notified that changes may have been missed.
 func TestServerRestart(t *testing.T) {
 	ctx := context.Background()
 	cfg := dbtest.Config(t, dbtest.Postgres)
@@ -204,8 +202,7 @@ func TestServerRestart(t *testing.T) {
 	}
 }
 
-// TestDeadlock: two transactions that lock each other out both succeed, one of
-// them at its second attempt.
+// TestDeadlock: two transactions that deadlock both succeed, one of them at its second attempt.
 func TestDeadlock(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -243,7 +240,7 @@ func TestDeadlock(t *testing.T) {
 	}
 }
 
-func TestServerThatIsNotThere(t *testing.T) {
+func TestUnreachableServer(t *testing.T) {
 	start := time.Now()
 	_, err := db.Open(context.Background(), db.Config{URL: "postgres://user:topsecret@127.0.0.1:1/x"})
 	var f *fault.Error
@@ -258,7 +255,7 @@ func TestServerThatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestPoolExhausted: who finds no connection is told so within a second.
+// TestPoolExhausted: a caller for whom no connection is free gets an error within a second.
 func TestPoolExhausted(t *testing.T) {
 	ctx := context.Background()
 	cfg := dbtest.Config(t, dbtest.Postgres)
@@ -277,9 +274,9 @@ func TestPoolExhausted(t *testing.T) {
 	}
 }
 
-// TestDropMeetsATransaction: whichever table of a tenant that is dropped a
-// transaction holds first, and wants next, the tenant goes.
-func TestDropMeetsATransaction(t *testing.T) {
+// TestDropDuringTransaction: a tenant is dropped although a transaction uses its tables, in
+// whatever order.
+func TestDropDuringTransaction(t *testing.T) {
 	ctx := context.Background()
 	c := dbtest.Open(t, dbtest.Postgres)
 	lock := func(tx *db.Tx, table string) error {
@@ -310,7 +307,7 @@ func TestDropMeetsATransaction(t *testing.T) {
 	}
 }
 
-// waitsForLock returns once somebody waits to have a table alone.
+// waitsForLock waits until a session waits for an exclusive lock of a table.
 func waitsForLock(t *testing.T, c *db.Cluster) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

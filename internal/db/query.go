@@ -13,14 +13,14 @@ import (
 // One runs a query and maps its first row to a T: a struct with `db` tags, or a single
 // column's value. Without a row the error is ErrNoRows.
 func One[T any](ctx context.Context, tx *Tx, sql string, args ...any) (T, error) {
-	var found T
 	for row, err := range Rows[T](ctx, tx, sql, args...) {
 		return row, err
 	}
-	return found, ErrNoRows
+	var none T
+	return none, ErrNoRows
 }
 
-// All runs a query and maps all its rows. The slice is never nil.
+// All runs a query and maps all its rows, like One. The slice is never nil.
 func All[T any](ctx context.Context, tx *Tx, sql string, args ...any) ([]T, error) {
 	list := []T{}
 	for row, err := range Rows[T](ctx, tx, sql, args...) {
@@ -32,9 +32,8 @@ func All[T any](ctx context.Context, tx *Tx, sql string, args ...any) ([]T, erro
 	return list, nil
 }
 
-// Rows runs a query and yields its rows one at a time, for results that should not be held
-// in memory as a whole. An error comes last. No other statement may run on the transaction
-// until the loop ends.
+// Rows runs a query and yields its rows one at a time, for results that are too large for memory.
+// After an error, it ends. No other statement may run in the transaction until the loop ends.
 func Rows[T any](ctx context.Context, tx *Tx, sql string, args ...any) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
@@ -78,7 +77,7 @@ func Values(ctx context.Context, tx *Tx, sql string, args ...any) iter.Seq2[[]an
 				return
 			}
 			if !yield(slices.Clone(row), nil) {
-				_ = cur.close() // the caller has enough
+				_ = cur.close() // the caller stopped, so an error does not matter
 				return
 			}
 		}
@@ -127,7 +126,7 @@ func each[T any](ctx context.Context, cur cursor, do func(T) bool) (err error) {
 	}
 }
 
-// plan says how to convert rows to values of one type. It is made once per type.
+// plan says how to convert rows to values of one type. It is computed once for each type.
 type plan struct {
 	scalar  setter // set when the type takes a single column
 	columns map[string]field
@@ -139,8 +138,7 @@ type field struct {
 	set   setter
 }
 
-// plans caches the plan of each scanned type: pure results of reflection, the same for
-// every cluster.
+// plans caches the plans. It can be global because a plan depends on nothing but the type.
 var plans sync.Map // reflect.Type → *plan
 
 func planOf(t reflect.Type) *plan {
@@ -158,7 +156,7 @@ func planOf(t reflect.Type) *plan {
 	return actual.(*plan)
 }
 
-// collect adds the tagged fields of t, those of embedded structs included.
+// collect adds the tagged fields of t, including those of embedded structs.
 func (p *plan) collect(t reflect.Type, at []int) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -174,7 +172,7 @@ func (p *plan) collect(t reflect.Type, at []int) {
 	}
 }
 
-// fields matches a result's columns to fields; a column without one is an error.
+// fields matches a result's columns to fields. A column without a field is an error.
 func (p *plan) fields(names []string) ([]field, error) {
 	if p.scalar != nil {
 		if len(names) != 1 {

@@ -21,30 +21,30 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// sqliteBackend has one file per store, and closes unused files, because each connection
-// takes half a megabyte of memory. Work that goes over all tenants opens every file: so a
-// file counts as busy only if it is used again after a trim. Of the busy files maxIdle stay
-// open while unused, of the others newIdle; from one trim to the next all that are not used
-// close but keptIdle.
+// sqliteBackend has one file for each store. It closes unused files, because each connection takes
+// half a megabyte of memory. A sweep over all tenants opens every file, so a file counts as busy
+// only if it is used after a trim that followed its opening. At most maxIdle busy files and newIdle
+// other files stay open while unused. A trim closes files that were not used since the last trim,
+// down to keptIdle.
 type sqliteBackend struct {
-	dir     string // of the system store; empty in a region, which has none
-	tenants string // of the tenants' files
-	saved   string // the directory of a region's files in a backup
+	dir     string // directory of the system store; empty in a region, which has none
+	tenants string // directory of the tenants' files
+	saved   string // directory of a region's files in a backup
 	readers int
 	maxIdle int
 
 	mu     sync.Mutex
 	closed bool
 	open   map[part]*sqliteStore
-	// ghosts counts the stores that are out of open and still have connections. As long as
-	// there are some, no file of that name is made anew: SQLite removes the log of a database
-	// by its name when the last connection closes.
-	ghosts map[part]int
-	buried chan struct{} // closed when a ghost is gone
-	// Stores without users, the longest unused first.
+	// closing counts the stores that were removed from open and still have connections. Until they
+	// are closed, no new file of the same name may be created: SQLite deletes the WAL file by its
+	// name when the last connection closes.
+	closing   map[part]int
+	closeDone chan struct{} // closed and replaced when an entry of closing is removed
+	// unused has the stores without users, the longest unused first.
 	unused struct{ busy, others *list.List }
-	trims  int         // how many there were
-	timer  *time.Timer // of the next trim; nil: none is due
+	trims  int         // number of trims so far
+	timer  *time.Timer // of the next trim; nil: none is planned
 }
 
 const (
@@ -58,25 +58,25 @@ type sqliteStore struct {
 	part   part
 	writer *sqliteWriter
 	reads  *sqliteReaders
-	// All below are guarded by sqliteBackend.mu.
+	// sqliteBackend.mu guards the fields below.
 	users  int
-	list   *list.List // that it is in, at place; nil: it has users
-	place  *list.Element
-	gone   bool // dropped: the last user closes the connections
-	closed bool // with the backend: the same
-	opened int  // how many trims there were before
-	used   bool // since the last trim
+	list   *list.List    // the list of unused stores that has this one; nil if it has users
+	place  *list.Element // in list
+	gone   bool          // the store was dropped: the last user closes the connections
+	closed bool          // the backend was closed: the last user closes the connections
+	opened int           // value of trims when the store was opened
+	used   bool          // the store was used since the last trim
 }
 
-// openSQLite opens a directory: that of a region, or with an empty region the deployment's
-// own. Regions may share one: each has a directory of its own inside.
+// openSQLite opens the directory of a region, or the deployment's own if region is empty. Regions
+// may share a directory: each has its own subdirectory.
 func openSQLite(cfg Config, dir, region string) (*sqliteBackend, error) {
 	if dir == "" {
 		return nil, errors.New("db: neither a database URL nor a data directory is configured")
 	}
 	b := &sqliteBackend{
 		dir: dir, tenants: filepath.Join(dir, "tenants"), readers: cfg.Readers, maxIdle: cfg.MaxOpenTenants,
-		open: map[part]*sqliteStore{}, ghosts: map[part]int{}, buried: make(chan struct{}),
+		open: map[part]*sqliteStore{}, closing: map[part]int{}, closeDone: make(chan struct{}),
 	}
 	b.unused.busy, b.unused.others = list.New(), list.New()
 	if region != "" {
@@ -100,7 +100,7 @@ func (b *sqliteBackend) path(p part) string {
 	return filepath.Join(b.tenants, string(p.tenant)+"."+p.generation+".db")
 }
 
-// parts looks for the files of a tenant. Its id has no dot.
+// parts finds the files of a tenant. Ids have no dot.
 func (b *sqliteBackend) parts(_ context.Context, id scope.TenantID) ([]part, error) {
 	files, err := os.ReadDir(b.tenants)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -124,16 +124,16 @@ func (b *sqliteBackend) parts(_ context.Context, id scope.TenantID) ([]part, err
 	return slices.Collect(maps.Keys(found)), nil
 }
 
-// ownRegions is the directory, inside the data directory, of regions that have none of their own.
+// ownRegions is the subdirectory of the data directory for regions that are not configured.
 const ownRegions = "own-regions"
 
-// forWriter has further settings for the writer of a file: the changes of a transaction,
-// and what is needed to undo a statement, stay in memory; by default they go to the file
-// and back beyond 2 MB. Transactions here are bounded; migrations are not, and do without.
+// forWriter has more settings for the writer of a file: the changes of a transaction, and the
+// journals of its statements, stay in memory. By default SQLite writes changes beyond 2 MB to the
+// file before the commit. Transactions are bounded; migrations are not, and do not use forWriter.
 const forWriter = "&_pragma=cache_spill(0)&_pragma=temp_store(2)"
 
-// dsn is the file's address with the settings of every connection. A file must exist unless
-// mode is rwc: a dropped tenant must not come back empty.
+// dsn returns the address of a file with the settings of every connection. Only mode "rwc" creates a
+// missing file: a dropped tenant must not reappear as an empty store.
 func (b *sqliteBackend) dsn(p part, mode string, queryOnly bool) string {
 	q := url.Values{}
 	q.Set("mode", mode)
@@ -153,7 +153,7 @@ func (b *sqliteBackend) dsn(p part, mode string, queryOnly bool) string {
 	return u.String()
 }
 
-// use returns the store of a tenant and keeps it open until done is called.
+// use returns an open store and keeps it open until done is called.
 func (b *sqliteBackend) use(p part) (s *sqliteStore, done func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -183,7 +183,7 @@ func (b *sqliteBackend) done(s *sqliteStore) {
 	s.users--
 	switch {
 	case s.users > 0:
-	case s.gone || s.closed: // a ghost already
+	case s.gone || s.closed: // closing counts it already
 		excess = append(excess, s)
 	case s.part.tenant != "":
 		most := b.maxIdle
@@ -198,22 +198,22 @@ func (b *sqliteBackend) done(s *sqliteStore) {
 	}
 	b.mu.Unlock()
 	for _, old := range excess {
-		_ = b.bury(old) // an idle file that fails to close loses nothing
+		_ = b.finishClosing(old) // an idle file that fails to close loses nothing
 	}
 }
 
-// bury closes the connections of a ghost, which has no users.
-func (b *sqliteBackend) bury(s *sqliteStore) error {
+// finishClosing closes the connections of a store that closing counts and that has no users.
+func (b *sqliteBackend) finishClosing(s *sqliteStore) error {
 	err := s.closeAll()
-	if s.gone { // a connection that was being opened may have made them again
+	if s.gone { // a connection that was just opened may have created them again
 		err = errors.Join(err, b.unlink(s.part, "-wal", "-shm"))
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.ghosts[s.part]--; b.ghosts[s.part] == 0 {
-		delete(b.ghosts, s.part)
-		close(b.buried)
-		b.buried = make(chan struct{})
+	if b.closing[s.part]--; b.closing[s.part] == 0 {
+		delete(b.closing, s.part)
+		close(b.closeDone)
+		b.closeDone = make(chan struct{})
 	}
 	return err
 }
@@ -229,29 +229,29 @@ func (b *sqliteBackend) unlink(p part, suffixes ...string) error {
 	return errors.Join(errs...)
 }
 
-// waitBuried waits until no connection to an earlier file of that name is left.
-func (b *sqliteBackend) waitBuried(ctx context.Context, p part) error {
-	ctx, cancel := context.WithTimeout(ctx, buryPatience)
+// waitClosed waits until all connections to an earlier file of the same name are closed.
+func (b *sqliteBackend) waitClosed(ctx context.Context, p part) error {
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
 	for {
 		b.mu.Lock()
-		left, changed := b.ghosts[p], b.buried
+		left, changed := b.closing[p], b.closeDone
 		b.mu.Unlock()
 		if left == 0 {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w: an earlier store of that name is still read", errUnavailable)
+			return fmt.Errorf("%w: an earlier file of the same name is still in use", errUnavailable)
 		case <-changed:
 		}
 	}
 }
 
-// buryPatience is how long a new store waits for the readers of a dropped one.
-const buryPatience = 5 * time.Second
+// closeTimeout is how long a new store waits for the readers of a dropped one.
+const closeTimeout = 5 * time.Second
 
-// leave takes the store out of its list. The caller holds the backend's mu.
+// leave removes the store from its list of unused stores. The caller holds the backend's mu.
 func (s *sqliteStore) leave() {
 	if s.list != nil {
 		s.list.Remove(s.place)
@@ -259,26 +259,27 @@ func (s *sqliteStore) leave() {
 	}
 }
 
-// remove takes an unused store out, for the caller to close. The caller holds mu.
+// remove removes an unused store from open and counts it in closing. The caller holds mu, and must
+// call finishClosing without it.
 func (b *sqliteBackend) remove(e *list.Element) *sqliteStore {
 	s := e.Value.(*sqliteStore)
 	s.leave()
 	delete(b.open, s.part)
-	b.ghosts[s.part]++
+	b.closing[s.part]++
 	return s
 }
 
-// idle is how many stores have no user. The caller holds mu.
+// idle returns the number of stores without users. The caller holds mu.
 func (b *sqliteBackend) idle() int { return b.unused.busy.Len() + b.unused.others.Len() }
 
-// planTrim has the next trim run, if there is something to close. The caller holds mu.
+// planTrim starts the timer of the next trim if there may be files to close. The caller holds mu.
 func (b *sqliteBackend) planTrim() {
 	if b.timer == nil && b.idle() > keptIdle && !b.closed {
 		b.timer = time.AfterFunc(trimEvery, b.trim)
 	}
 }
 
-// trim closes what nobody has used since the last trim.
+// trim closes stores that were not used since the last trim, the longest unused first.
 func (b *sqliteBackend) trim() {
 	var excess []*sqliteStore
 	b.mu.Lock()
@@ -298,7 +299,7 @@ func (b *sqliteBackend) trim() {
 	b.planTrim()
 	b.mu.Unlock()
 	for _, s := range excess {
-		_ = b.bury(s) // an idle file that fails to close loses nothing
+		_ = b.finishClosing(s) // an idle file that fails to close loses nothing
 	}
 }
 
@@ -341,7 +342,7 @@ func (b *sqliteBackend) provision(ctx context.Context, p part, check func() erro
 			return translate(ctx, err)
 		}
 	default:
-		if err := b.waitBuried(ctx, p); err != nil {
+		if err := b.waitClosed(ctx, p); err != nil {
 			return translate(ctx, err)
 		}
 		if check != nil {
@@ -350,7 +351,7 @@ func (b *sqliteBackend) provision(ctx context.Context, p part, check func() erro
 			}
 		}
 	}
-	_, done, err := b.use(p) // so that a drop knows of the connection
+	_, done, err := b.use(p) // so that drop counts the connection below
 	if err != nil {
 		return translate(ctx, err)
 	}
@@ -368,7 +369,7 @@ func (b *sqliteBackend) provision(ctx context.Context, p part, check func() erro
 	return translate(ctx, err)
 }
 
-// syncDir makes sure that the name of a new file survives a power cut.
+// syncDir makes new and removed names of files in a directory durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -398,22 +399,22 @@ func (b *sqliteBackend) drop(_ context.Context, p part, check func() error) erro
 	if s != nil {
 		s.gone = true
 		s.leave()
-		b.ghosts[p]++
+		b.closing[p]++
 	}
 	b.mu.Unlock()
 	var errs []error
 	if idle {
-		errs = append(errs, b.bury(s))
+		errs = append(errs, b.finishClosing(s))
 	}
 	return errors.Join(append(errs, b.unlink(p, "", "-wal", "-shm"), syncDir(b.tenants))...)
 }
 
-// sizeQuery leaves out pages that wait to be used again.
+// sizeQuery omits free pages.
 func (b *sqliteBackend) sizeQuery() string {
 	return `SELECT (p.page_count - f.freelist_count) * s.page_size FROM pragma_page_count p, pragma_freelist_count f, pragma_page_size s`
 }
 
-// ping of a region, which has no system store, looks for its directory.
+// ping reads from the system store. A region has none, so there ping checks its directory.
 func (b *sqliteBackend) ping(ctx context.Context) error {
 	if b.dir != "" {
 		return pingSystem(ctx, b)
@@ -438,7 +439,7 @@ func (b *sqliteBackend) close() error {
 	var idle []*sqliteStore
 	for p, s := range b.open {
 		s.closed = true
-		b.ghosts[p]++
+		b.closing[p]++
 		if s.users == 0 {
 			idle = append(idle, s)
 		}
@@ -452,7 +453,7 @@ func (b *sqliteBackend) close() error {
 	b.mu.Unlock()
 	var errs []error
 	for _, s := range idle {
-		errs = append(errs, b.bury(s))
+		errs = append(errs, b.finishClosing(s))
 	}
 	return errors.Join(errs...)
 }

@@ -13,8 +13,8 @@ import (
 // maxStatements bounds the prepared statements that one connection keeps.
 const maxStatements = 256
 
-// sqliteConn is one connection with its prepared statements. It speaks to the
-// driver without database/sql, which would prepare every statement anew.
+// sqliteConn is one connection with its prepared statements. It uses the driver directly:
+// database/sql would prepare every statement again.
 type sqliteConn struct {
 	conn  driver.Conn
 	stmts map[string]driver.Stmt
@@ -39,7 +39,7 @@ func (c *sqliteConn) close() error {
 
 func (c *sqliteConn) clear() {
 	for text, s := range c.stmts {
-		_ = s.Close() // it repeats the error of its last run
+		_ = s.Close() // it returns the error of its last run again
 		delete(c.stmts, text)
 	}
 }
@@ -117,11 +117,11 @@ func (c *sqliteCursor) next(ctx context.Context) ([]any, error) {
 	return c.vals, nil
 }
 
-// close resets the statement. SQLite has made all changes of a RETURNING
-// statement before its first row, so stopping early loses none.
+// close resets the statement. SQLite makes all changes of a statement with RETURNING before it
+// returns the first row, so a caller may stop early.
 func (c *sqliteCursor) close() error { return c.rows.Close() }
 
-// sqliteReaders hands out a few read-only connections, opened when needed.
+// sqliteReaders is a pool of a few read-only connections. It opens them when they are needed.
 type sqliteReaders struct {
 	dsn   string
 	slots chan struct{}
@@ -141,10 +141,10 @@ func (r *sqliteReaders) begin(ctx context.Context, done func()) (txn, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	c, err := r.take(ctx)
+	c, err := r.get(ctx)
 	if err == nil {
 		if _, err = c.exec(context.Background(), "BEGIN DEFERRED", nil); err != nil {
-			r.give(c, false)
+			r.put(c, false)
 		}
 	}
 	if err != nil {
@@ -154,7 +154,7 @@ func (r *sqliteReaders) begin(ctx context.Context, done func()) (txn, error) {
 	return &sqliteRead{sqliteConn: c, from: r, done: done}, nil
 }
 
-func (r *sqliteReaders) take(ctx context.Context) (*sqliteConn, error) {
+func (r *sqliteReaders) get(ctx context.Context) (*sqliteConn, error) {
 	r.mu.Lock()
 	if n := len(r.idle); n > 0 {
 		c := r.idle[n-1]
@@ -173,7 +173,7 @@ func (r *sqliteReaders) take(ctx context.Context) (*sqliteConn, error) {
 	return c, err
 }
 
-func (r *sqliteReaders) give(c *sqliteConn, healthy bool) {
+func (r *sqliteReaders) put(c *sqliteConn, healthy bool) {
 	r.mu.Lock()
 	if healthy {
 		r.idle = append(r.idle, c)
@@ -182,7 +182,7 @@ func (r *sqliteReaders) give(c *sqliteConn, healthy bool) {
 	}
 	r.mu.Unlock()
 	if !healthy {
-		_ = c.close() // it was broken already
+		_ = c.close() // the connection was broken already
 	}
 }
 
@@ -204,7 +204,7 @@ func (r *sqliteReaders) close() error {
 	return errors.Join(errs...)
 }
 
-// sqliteRead is a read transaction: a snapshot on one of the readers.
+// sqliteRead is a read transaction on one connection of the pool.
 type sqliteRead struct {
 	*sqliteConn
 	from *sqliteReaders
@@ -224,7 +224,7 @@ func (t *sqliteRead) commit(context.Context) error {
 
 func (t *sqliteRead) rollback() {
 	_, err := t.exec(context.Background(), "ROLLBACK", nil)
-	t.from.give(t.sqliteConn, err == nil)
+	t.from.put(t.sqliteConn, err == nil)
 	<-t.from.slots
 	t.done()
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestIdleFilesAreClosed: of many tenants only some stay open, a file in use is
-// never closed, and handles work on.
+// TestIdleFilesAreClosed: only some files of many tenants stay open, a file in use is never closed,
+// and handles stay valid.
 func TestIdleFilesAreClosed(t *testing.T) {
 	ctx := context.Background()
 	cfg := dbtest.Config(t, dbtest.SQLite)
@@ -72,7 +72,7 @@ func TestIdleFilesAreClosed(t *testing.T) {
 	}
 }
 
-// TestFilesOfASweepAreClosed: work that goes over all tenants leaves few files open.
+// TestFilesOfASweepAreClosed: a sweep over all tenants leaves few files open.
 func TestFilesOfASweepAreClosed(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -104,8 +104,8 @@ func TestFilesOfASweepAreClosed(t *testing.T) {
 	}
 }
 
-// TestGroupMembersFailAlone: of transactions that share a commit, one that fails
-// undoes nothing but itself.
+// TestGroupMembersFailAlone: if one of the transactions that share a commit fails, only that one is
+// rolled back.
 func TestGroupMembersFailAlone(t *testing.T) {
 	ctx := context.Background()
 	d := tenant(t, dbtest.Open(t, dbtest.SQLite), "default")
@@ -150,8 +150,8 @@ func TestGroupMembersFailAlone(t *testing.T) {
 	}
 }
 
-// TestReadersSeeOneState: a read keeps its snapshot while others write.
-func TestReadersSeeOneState(t *testing.T) {
+// TestSnapshotReads: a read keeps its snapshot while others write.
+func TestSnapshotReads(t *testing.T) {
 	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
 		d := tenant(t, c, "default")
@@ -177,8 +177,7 @@ func TestReadersSeeOneState(t *testing.T) {
 	})
 }
 
-// TestCancelledQuery: a query that runs long ends with its context, and the
-// connection serves the next one.
+// TestCancelledQuery: a long query ends with its context, and the connection can be used again.
 func TestCancelledQuery(t *testing.T) {
 	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		d := tenant(t, c, "default")
@@ -199,8 +198,8 @@ func TestCancelledQuery(t *testing.T) {
 	})
 }
 
-// TestDamagedFile: a file that is no database, or is gone, is an error and stays
-// what it is.
+// TestDamagedFile: a file that is not a database, or is missing, causes an error and is not
+// changed.
 func TestDamagedFile(t *testing.T) {
 	ctx := context.Background()
 	cfg := dbtest.Config(t, dbtest.SQLite)
@@ -210,7 +209,7 @@ func TestDamagedFile(t *testing.T) {
 	}
 	c := dbtest.OpenConfig(t, cfg)
 	if _, err := c.Tenant(ctx, "t2"); err == nil {
-		t.Error("it opens")
+		t.Error("a damaged file was opened")
 	}
 	if data, _ := os.ReadFile(path); string(data[:4]) != "this" {
 		t.Error("it was overwritten")

@@ -5,10 +5,9 @@ import (
 	"strings"
 )
 
-// positional writes $1, $2 ... as ? where they stand in order, each once. To
-// SQLite $1 is a name, and the driver looks every name up by walking a list:
-// with the thousands of parameters of a multi-row INSERT that walk costs ten
-// times the insert. Any other text is left as it is.
+// positional replaces $1, $2, ... by ? if each occurs once and in order. Otherwise it returns the
+// text unchanged. SQLite takes $1 for a name, and the driver searches a list for each name: for a
+// multi-row INSERT with thousands of parameters, that costs ten times as much as the insert.
 func positional(text string) string {
 	if !strings.Contains(text, "$1") {
 		return text

@@ -9,10 +9,10 @@ import (
 // maxGroup is the largest number of transactions that share one commit.
 const maxGroup = 64
 
-// sqliteWriter is the only writer of a file. Transactions take turns; those that queue
-// while another one runs share its commit, so that one fsync serves them all. Each runs
-// under a savepoint, so that its failure undoes only itself, and none is acknowledged
-// before the shared commit.
+// sqliteWriter is the only writer of a file (group commit). Transactions run one after another.
+// Those that wait while another one runs share its commit, and so one fsync. Each runs in a
+// savepoint, so a failure rolls back only that transaction. None is acknowledged before the shared
+// commit.
 type sqliteWriter struct {
 	dsn     string
 	turn    chan struct{} // full while a transaction has its turn; guards conn and group
@@ -68,14 +68,14 @@ func (w *sqliteWriter) drop() error {
 	return err
 }
 
-// do runs a statement that no context may interrupt: an interrupted write would undo the
-// whole group.
+// do runs a statement without a context: SQLite rolls back the whole group if a write is
+// interrupted.
 func (w *sqliteWriter) do(text string) error {
 	_, err := w.conn.exec(context.Background(), text, nil)
 	return err
 }
 
-// finish commits the group and notifies its members. The caller has the turn.
+// finish commits the group and wakes its members. The caller has the turn.
 func (w *sqliteWriter) finish() error {
 	g := w.group
 	w.group = nil
@@ -87,17 +87,17 @@ func (w *sqliteWriter) finish() error {
 	return g.err
 }
 
-// undo ends the SQLite transaction without a commit. After some errors SQLite has already
-// done so. So a failure only means that a connection still inside a transaction must not be
-// used again; a new connection is safe in any case.
+// undo rolls back the SQLite transaction. After some errors SQLite has already done so, and then
+// ROLLBACK fails. In that case the connection is replaced, because it might still be inside a
+// transaction.
 func (w *sqliteWriter) undo() {
 	if w.do("ROLLBACK") != nil {
 		_ = w.drop()
 	}
 }
 
-// lose undoes the group; its members must run again.
-func (w *sqliteWriter) lose() {
+// abort rolls back the group. Its members must run again.
+func (w *sqliteWriter) abort() {
 	g := w.group
 	w.group = nil
 	w.undo()
@@ -152,7 +152,7 @@ func (t *sqliteWrite) commit(context.Context) error {
 	g := w.group
 	if !t.first {
 		if err := w.do("RELEASE member"); err != nil {
-			w.lose()
+			w.abort()
 			<-w.turn
 			return errors.Join(errLostGroup, err)
 		}
@@ -163,14 +163,14 @@ func (t *sqliteWrite) commit(context.Context) error {
 		<-w.turn
 		return err
 	}
-	<-w.turn // others wait: let them join; commit unless one of them does
+	<-w.turn // others wait: let them join, and commit unless one of them does
 	select {
 	case <-g.done:
 		return g.err
 	case w.turn <- struct{}{}:
 	}
 	if w.group == g {
-		_ = w.finish() // g.err holds it
+		_ = w.finish() // g.err has the result
 	}
 	<-w.turn
 	return g.err
@@ -186,6 +186,6 @@ func (t *sqliteWrite) rollback() {
 		return
 	}
 	if w.do("ROLLBACK TO member") != nil || w.do("RELEASE member") != nil {
-		w.lose()
+		w.abort()
 	}
 }

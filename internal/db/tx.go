@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// attempts is the largest number of runs of a transaction that lost against another one.
+// attempts limits how often a transaction runs if it conflicts with other transactions.
 const attempts = 6
 
 // DB is the store of one tenant, or the system store. It is safe for concurrent
@@ -17,19 +17,18 @@ const attempts = 6
 type DB struct {
 	cluster *Cluster
 	tenant  scope.TenantID
-	at      *location // set by At; nil: where the tenant is placed
+	at      *location // set by At; nil: wherever the tenant is placed
 }
 
-// Tx is one transaction. Only the goroutine and the function that it was passed to may use
-// it.
+// Tx is one transaction. Only the function that receives it may use it, in its own goroutine.
 type Tx struct {
-	db    *DB
-	at    backend
-	txn   txn
-	err   error // the first SQL error: it ends the transaction
-	write bool
-	after []func()
-	said  map[string]bool
+	db       *DB
+	at       backend
+	txn      txn
+	err      error // the first SQL error: it ends the transaction
+	write    bool
+	after    []func()
+	notified map[string]bool
 }
 
 // TenantID returns the tenant of this store; empty for the system store.
@@ -40,14 +39,14 @@ func (d *DB) Read(ctx context.Context, fn func(tx *Tx) error) error {
 	return d.run(ctx, false, fn)
 }
 
-// Write runs fn in a transaction and commits it when fn returns nil. If the backend says
-// that the transaction lost against another one, fn runs again, so fn may only change what
-// it sets anew each time. When Write returns nil, the change is durable.
+// Write runs fn in a transaction, and commits it if fn returns nil. After a conflict with another
+// transaction, fn runs again, so its variables outside must not keep values of an earlier run. When
+// Write returns nil, the change is durable.
 func (d *DB) Write(ctx context.Context, fn func(tx *Tx) error) error {
 	return d.run(ctx, true, fn)
 }
 
-// Revision returns the value of a counter that Bump increments; 0 before the first.
+// Revision returns the value of a counter that Bump increments; 0 before the first Bump.
 func (d *DB) Revision(ctx context.Context, name string) (int64, error) {
 	var value int64
 	err := d.Read(ctx, func(tx *Tx) (err error) {
@@ -59,19 +58,18 @@ func (d *DB) Revision(ctx context.Context, name string) (int64, error) {
 
 func (d *DB) run(ctx context.Context, write bool, fn func(tx *Tx) error) error {
 	once := func() error { return d.once(ctx, write, fn) }
-	err := retryLost(ctx, once)
-	if write && fault.Is(err, fault.StorageFull) && d.cluster.hasRoom() {
-		err = retryLost(ctx, once)
+	err := retryConflicts(ctx, once)
+	if write && fault.Is(err, fault.StorageFull) && d.cluster.freeDisk() {
+		err = retryConflicts(ctx, once)
 	}
 	if write && errors.Is(err, errMoving) {
-		err = d.onceMoved(ctx, err, once)
+		err = d.retryWhileMoving(ctx, err, once)
 	}
 	return err
 }
 
-// retryLost runs f, and runs it again if the backend says that it lost against another
-// transaction.
-func retryLost(ctx context.Context, f func() error) error {
+// retryConflicts runs f, and repeats it while its error is retryable, up to attempts runs.
+func retryConflicts(ctx context.Context, f func() error) error {
 	for try := 1; ; try++ {
 		err := f()
 		if err == nil || try == attempts || !retryable(err) {
@@ -104,7 +102,7 @@ func (d *DB) once(ctx context.Context, write bool, fn func(tx *Tx) error) error 
 	t, err := at.begin(ctx, at.part, write)
 	if err != nil {
 		err = translate(ctx, err)
-		return d.elsewhere(ctx, at, err, err)
+		return d.markMoved(ctx, at, err, err)
 	}
 	tx := &Tx{db: d, at: at, txn: t, write: write}
 	finished := false
@@ -114,19 +112,19 @@ func (d *DB) once(ctx context.Context, write bool, fn func(tx *Tx) error) error 
 		}
 	}()
 	if err := fn(tx); err != nil {
-		if errors.Is(tx.err, errMoving) { // whatever fn made of it
+		if errors.Is(tx.err, errMoving) { // fn may have replaced the error
 			return tx.err
 		}
-		return d.elsewhere(ctx, at, tx.err, err)
+		return d.markMoved(ctx, at, tx.err, err)
 	}
 	if tx.err != nil {
-		return d.elsewhere(ctx, at, tx.err, tx.err)
+		return d.markMoved(ctx, at, tx.err, tx.err)
 	}
 	finished = true
 	if err := t.commit(ctx); err != nil {
 		return translate(ctx, err)
 	}
-	for name := range tx.said {
+	for name := range tx.notified {
 		d.cluster.watch.notify(d.tenant, name)
 	}
 	for _, f := range tx.after {
@@ -145,7 +143,7 @@ func (tx *Tx) Exec(ctx context.Context, sql string, args ...any) (int64, error) 
 	return n, tx.failed(ctx, err)
 }
 
-// Revision returns the value of a counter that Bump increments; 0 before the first.
+// Revision returns the value of a counter that Bump increments; 0 before the first Bump.
 func (tx *Tx) Revision(ctx context.Context, name string) (int64, error) {
 	value, err := One[int64](ctx, tx, `SELECT value FROM revisions WHERE name = $1`, name)
 	if errors.Is(err, ErrNoRows) {
@@ -154,8 +152,8 @@ func (tx *Tx) Revision(ctx context.Context, name string) (int64, error) {
 	return value, err
 }
 
-// Bump increments the counter name, returns its new value, and notifies every Watch on
-// every replica once the transaction has committed.
+// Bump increments the counter name and returns its new value. After the commit, it notifies every
+// Watch on every replica.
 func (tx *Tx) Bump(ctx context.Context, name string) (int64, error) {
 	value, err := One[int64](ctx, tx, `INSERT INTO revisions (name, value) VALUES ($1, 1)
 		ON CONFLICT (name) DO UPDATE SET value = revisions.value + 1 RETURNING value`, name)
@@ -165,25 +163,25 @@ func (tx *Tx) Bump(ctx context.Context, name string) (int64, error) {
 	return value, tx.Notify(ctx, name)
 }
 
-// Notify notifies every Watch like Bump, without counting and so without making concurrent
-// transactions wait for each other.
+// Notify notifies every Watch like Bump, but without a counter. So concurrent transactions do not
+// wait for each other.
 func (tx *Tx) Notify(ctx context.Context, name string) error {
-	if tx.said[name] {
+	if tx.notified[name] {
 		return nil
 	}
-	if tx.said == nil {
-		tx.said = map[string]bool{}
+	if tx.notified == nil {
+		tx.notified = map[string]bool{}
 	}
-	tx.said[name] = true
+	tx.notified[name] = true
 	return tx.failed(ctx, tx.txn.announce(ctx, announcement(tx.db.tenant, name)))
 }
 
-// AfterCommit runs f once the transaction has committed, in the goroutine that called
-// Write. It does not run after a rollback.
+// AfterCommit registers f to run after the commit, in the goroutine that called Write. It does not
+// run after a rollback.
 func (tx *Tx) AfterCommit(f func()) { tx.after = append(tx.after, f) }
 
-// Lock waits until no other transaction of this tenant, on any replica, holds name, and
-// holds it until the end of the transaction.
+// Lock acquires the lock with this name and holds it until the end of the transaction. It waits
+// while another transaction of the tenant, on any replica, holds it.
 func (tx *Tx) Lock(ctx context.Context, name string) error {
 	if tx.err != nil {
 		return tx.err
@@ -194,7 +192,7 @@ func (tx *Tx) Lock(ctx context.Context, name string) error {
 // Now returns the store's clock.
 func (tx *Tx) Now() time.Time { return tx.db.cluster.now() }
 
-// args converts arguments for the driver, and refuses work on a lost transaction.
+// args converts arguments for the driver. It returns the error of a transaction that has failed.
 func (tx *Tx) args(ctx context.Context, args []any) ([]any, error) {
 	if tx.err != nil {
 		return nil, tx.err

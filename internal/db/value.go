@@ -24,8 +24,8 @@ var (
 	emptyMembers = map[reflect.Kind]string{reflect.Slice: "[]", reflect.Map: "{}"}
 )
 
-// value converts an argument to one of nil, int64, float64, bool, string, []byte: times
-// become microseconds, values with members become JSON.
+// value converts an argument to nil, int64, float64, bool, string or []byte. Times become
+// microseconds; structs, maps and slices become JSON or their own text form.
 func value(a any) (any, error) {
 	switch v := a.(type) {
 	case nil, int64, float64, bool:
@@ -83,13 +83,13 @@ func valueOf(v reflect.Value) (any, error) {
 	return string(b), err
 }
 
-// asText reports whether values with members are stored in their own text form, like UUIDs and
+// asText reports whether a composite type is stored in its own text form, like UUIDs and IP
 // addresses.
 func asText(t reflect.Type) bool {
 	return t.Implements(textEncoder) && !t.Implements(jsonEncoder) && reflect.PointerTo(t).Implements(textDecoder)
 }
 
-// text refuses what PostgreSQL cannot store, also on SQLite.
+// text refuses texts that PostgreSQL cannot store, so that both backends behave the same.
 func text(s string) (any, error) {
 	if strings.IndexByte(s, 0) >= 0 || !utf8.ValidString(s) {
 		return nil, badText(errBadText)
@@ -97,12 +97,12 @@ func text(s string) (any, error) {
 	return s, nil
 }
 
-// Stamp returns t as a store returns it: UTC, rounded to the microsecond. A time that is
-// stored and returned at once is stamped, so that the answer to a change and a later read
-// show the same time.
+// Stamp returns t as a store returns it: in UTC, truncated to the microsecond. Use it for a time
+// that is both stored and returned, so that the answer to a change and a later read have the same
+// time.
 func Stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
-// micros returns a time as stored: microseconds since 1970; the zero time is 0.
+// micros returns a time as it is stored: microseconds since 1970 (UTC); 0 for the zero time.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -184,8 +184,8 @@ func setBool(dst reflect.Value, src any) error {
 	return nil
 }
 
-// integer reads the drivers' forms of whole numbers; sums are numeric in PostgreSQL and
-// booleans are integers in SQLite.
+// integer converts the drivers' forms of whole numbers. PostgreSQL returns sums as numeric, and
+// SQLite returns booleans as integers.
 func integer(dst reflect.Value, src any) (int64, error) {
 	switch n := src.(type) {
 	case int64:
@@ -279,7 +279,7 @@ func setBytes(dst reflect.Value, src any) error {
 	return nil
 }
 
-// members returns the text of a value that is stored as text: JSON, or its own form.
+// members returns a value that is stored as text: JSON, or its own text form.
 func members(dst reflect.Value, src any) ([]byte, error) {
 	switch s := src.(type) {
 	case string:

@@ -18,11 +18,11 @@ type watcher struct {
 	fn func(tenant scope.TenantID, name string)
 }
 
-// Watch calls fn after the commit of each Bump and Notify, of all replicas; the empty
-// tenant is the system store. After the connection to other replicas was lost and restored,
-// fn is called once with an empty tenant and an empty name: anything may have changed. It
-// runs in the goroutine of the committer or of the listener, so it must return at once.
-// SQLite only reports changes of this process.
+// Watch calls fn after the commit of each Bump and Notify on any replica, until stop is called. An
+// empty tenant is the system store. If the connection to other replicas was lost, fn is called with
+// an empty tenant and an empty name once it is restored, because anything may have changed. fn must
+// return at once: it runs in the goroutine of the commit or of the listener. SQLite only reports
+// changes of this process.
 func (c *Cluster) Watch(fn func(tenant scope.TenantID, name string)) (stop func()) {
 	return c.watch.add(fn)
 }
@@ -53,7 +53,8 @@ func announcement(tenant scope.TenantID, name string) string {
 	return string(tenant) + "\n" + name
 }
 
-// onAnnouncement is called for an announcement of another replica; empty after a gap.
+// onAnnouncement handles an announcement of another replica. An empty payload means that some may
+// have been missed.
 func (c *Cluster) onAnnouncement(payload string) {
 	tenant, name, _ := strings.Cut(payload, "\n")
 	c.watch.notify(scope.TenantID(tenant), name)

@@ -1,7 +1,6 @@
-// Package fault holds the one error type of the service. A fault has a kind
-// (what went wrong, which package api maps to a status), a stable snake_case
-// code, a message for people, and details that point into the request. The
-// cause is for the log and never reaches an answer.
+// Package fault has the one error type of the service. A fault has a kind, which package rest maps
+// to an HTTP status; a stable code in snake_case; a message for people; and details that point into
+// the request. Its cause is for the log only and is never sent to a client.
 package fault
 
 import (
@@ -11,7 +10,7 @@ import (
 	"time"
 )
 
-// Kind is what went wrong, apart from any protocol.
+// Kind is the class of an error, independent of any protocol.
 type Kind uint8
 
 // The kinds, with the HTTP status that package api gives them.
@@ -36,7 +35,7 @@ const (
 	StorageFull                  // 507
 )
 
-// Detail is one offence: where it is and what is wrong with it.
+// Detail is one offence: its place and what is wrong there.
 type Detail struct {
 	// Pointer is a JSON pointer into the body, or `query.name`, `path.name`, `header.name`.
 	Pointer string `json:"pointer,omitempty"`
@@ -52,20 +51,20 @@ type Error struct {
 	Code    string
 	Message string
 	Details []Detail
-	// RetryAfter is how long a caller should wait; zero where that says nothing.
+	// RetryAfter is how long the caller should wait before it tries again; 0: unknown.
 	RetryAfter time.Duration
-	// Fields are further members of the error body, such as tenant_id or limit.
+	// Fields are additional members of the error body, such as tenant_id or limit.
 	Fields map[string]any
-	// Cause is kept for the log.
+	// Cause is for the log only.
 	Cause error
 }
 
-// New makes a fault.
+// New returns a fault.
 func New(k Kind, code, message string) *Error {
 	return &Error{Kind: k, Code: code, Message: message}
 }
 
-// Newf makes a fault with a formatted message.
+// Newf returns a fault with a formatted message.
 func Newf(k Kind, code, format string, args ...any) *Error {
 	return New(k, code, fmt.Sprintf(format, args...))
 }
@@ -73,8 +72,8 @@ func Newf(k Kind, code, format string, args ...any) *Error {
 // Unchanged is the expected version of settings that nobody has changed yet: their version is 0.
 const Unchanged = -1
 
-// CheckVersion is the fault of an object that is no longer of the expected version:
-// Precondition "precondition_failed". An expected version of 0 is any.
+// CheckVersion returns Precondition "precondition_failed" if an object does not have the expected
+// version. 0 means any version, and Unchanged means version 0.
 func CheckVersion(object string, current, expected int64) error {
 	if expected == 0 || expected == current || expected == Unchanged && current == 0 {
 		return nil
@@ -82,8 +81,8 @@ func CheckVersion(object string, current, expected int64) error {
 	return Newf(Precondition, "precondition_failed", "the %s is at version %d", object, current)
 }
 
-// Current is v, with the fault of CheckVersion where v is not of the expected version. err is
-// that of loading v.
+// Current returns v, and the fault of CheckVersion if v does not have the expected version. err is
+// the error of loading v, which takes precedence.
 func Current[T any](v T, err error, object string, current, expected int64) (T, error) {
 	if err == nil {
 		err = CheckVersion(object, current, expected)
@@ -91,12 +90,13 @@ func Current[T any](v T, err error, object string, current, expected int64) (T, 
 	return v, err
 }
 
-// NotFoundf is the fault of an object that is not there, or that this caller may not know of.
+// NotFoundf returns the fault for an object that does not exist, or that the caller may not know
+// of.
 func NotFoundf(format string, args ...any) *Error {
 	return Newf(NotFound, "not_found", format, args...)
 }
 
-// Invalidf is a 422 with one offence at pointer.
+// Invalidf returns Invalid with one offence at pointer.
 func Invalidf(pointer, format string, args ...any) *Error {
 	msg := fmt.Sprintf(format, args...)
 	e := New(Invalid, "validation_failed", msg)
@@ -104,7 +104,7 @@ func Invalidf(pointer, format string, args ...any) *Error {
 	return e
 }
 
-// CheckValues is a 422 with these offences; nil if there are none.
+// CheckValues returns Invalid with these offences; nil if there are none.
 func CheckValues(message string, offences []Detail) error {
 	if len(offences) == 0 {
 		return nil
@@ -114,8 +114,8 @@ func CheckValues(message string, offences []Detail) error {
 	return e
 }
 
-// CheckCount is the fault of an object beyond a limit: Forbidden "limit_exceeded", with limit and
-// used. The only operand of format is the limit.
+// CheckCount returns Forbidden "limit_exceeded", with the fields limit and used, if one more object
+// would exceed the limit. The only operand of format is the limit.
 func CheckCount(used, limit int64, format string) error {
 	if used < limit {
 		return nil
@@ -123,7 +123,7 @@ func CheckCount(used, limit int64, format string) error {
 	return Newf(Forbidden, "limit_exceeded", format, limit).With("limit", limit).With("used", used)
 }
 
-// Cancelled is the fault of work that ended because its caller went away. cause is the
+// Cancelled returns the fault for work that ended because its caller disconnected. cause is the
 // error of the caller's context.
 func Cancelled(cause error) *Error {
 	return New(Unavailable, "cancelled", "the caller disconnected").Because(cause)
@@ -132,7 +132,7 @@ func Cancelled(cause error) *Error {
 // codeStopping is the code of requests that a stopping server turns away.
 const codeStopping = "stopping"
 
-// Stopping is the fault of a request to a server that is stopping.
+// Stopping returns the fault for a request to a server that is stopping.
 func Stopping() *Error {
 	return New(Unavailable, codeStopping, "this server is stopping").After(time.Second)
 }
@@ -146,8 +146,8 @@ func IsTransient(err error) bool {
 	return errors.Is(err, ErrStarting) || errors.As(err, &f) && f.Code == codeStopping
 }
 
-// Join is one error of several checks: the first that is more than a refused
-// value, else one 422 with the offences of all; nil where all passed.
+// Join combines the errors of several checks. It returns the first one that is not an Invalid
+// fault, otherwise one Invalid fault with all offences; nil if all checks passed.
 func Join(errs ...error) error {
 	var all *Error
 	for _, err := range errs {
@@ -173,7 +173,7 @@ func Join(errs ...error) error {
 	return all
 }
 
-// Offences are the details of err, where it is a fault.
+// Offences returns the details of err if it is a fault.
 func Offences(err error) []Detail {
 	var f *Error
 	if errors.As(err, &f) {
@@ -182,7 +182,7 @@ func Offences(err error) []Detail {
 	return nil
 }
 
-// Wrap makes an internal fault of an unforeseen error; a fault passes unchanged.
+// Wrap returns an Internal fault with err as its cause. A fault is returned unchanged.
 func Wrap(err error, what string) error {
 	if err == nil {
 		return nil
@@ -194,7 +194,7 @@ func Wrap(err error, what string) error {
 	return &Error{Kind: Internal, Code: "internal_error", Message: "something went wrong on our side", Cause: fmt.Errorf("%s: %w", what, err)}
 }
 
-// With adds a further member to the error body.
+// With adds a member to the error body, and returns e.
 func (e *Error) With(name string, value any) *Error {
 	if e.Fields == nil {
 		e.Fields = map[string]any{}
@@ -203,19 +203,19 @@ func (e *Error) With(name string, value any) *Error {
 	return e
 }
 
-// Because keeps the cause for the log.
+// Because sets the cause, which is for the log only, and returns e.
 func (e *Error) Because(err error) *Error {
 	e.Cause = err
 	return e
 }
 
-// After says how long a caller should wait before trying again.
+// After sets RetryAfter and returns e.
 func (e *Error) After(d time.Duration) *Error {
 	e.RetryAfter = d
 	return e
 }
 
-// Error is the text for logs: code, message and cause.
+// Error returns code, message and cause, for logs.
 func (e *Error) Error() string {
 	if e.Cause != nil {
 		return e.Code + ": " + e.Message + ": " + e.Cause.Error()
@@ -223,10 +223,10 @@ func (e *Error) Error() string {
 	return e.Code + ": " + e.Message
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// KindOf is the kind of err: its own when it is a fault, else Internal.
+// KindOf returns the kind of a fault; Internal for other errors.
 func KindOf(err error) Kind {
 	var f *Error
 	if errors.As(err, &f) {
@@ -241,7 +241,8 @@ func Is(err error, k Kind) bool {
 	return errors.As(err, &f) && f.Kind == k
 }
 
-// Message is what may be shown of err: a fault's message, and nothing of others.
+// Message returns the message of a fault, which may be shown to callers; a general text for other
+// errors.
 func Message(err error) string {
 	var f *Error
 	if errors.As(err, &f) {

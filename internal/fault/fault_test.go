@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestJoin: all offences stand in one refusal, and what is more than one comes first.
+// TestJoin: Join reports all offences in one fault, and an error of another kind takes precedence.
 func TestJoin(t *testing.T) {
 	a, b, denied := Invalidf("/a", "is wrong"), Invalidf("/b", "is wrong too"), New(Forbidden, "permission_denied", "no")
 	if err := Join(nil, nil); err != nil {

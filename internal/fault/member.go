@@ -8,15 +8,14 @@ import (
 	"strings"
 )
 
-// FreePrefix begins the names of members that an object takes although nobody
-// here knows them: they are the caller's own.
+// FreePrefix is the prefix of members that callers may define themselves. They are never unknown.
 const FreePrefix = "x-"
 
-// UnknownMembers finds the members of an object that are neither among the known
-// names nor begin with FreePrefix, each with the nearest known name. at is the
-// object's JSON pointer. A member that stored holds with the same value is no offence: what
-// was read can be sent back. A null says that the member goes, and is none
-// either. A known name with dots that is sent as nested objects is told as one.
+// UnknownMembers returns an offence for each member of sent that is not in known and does not begin
+// with FreePrefix, with the nearest known name. at is the JSON pointer of sent. A member with the
+// same value in stored is accepted, so that a client can send back what it has read; so is a null,
+// which removes the member. If a known name has dots and is sent as nested objects, the offence
+// names the dotted spelling.
 func UnknownMembers(at string, sent, stored map[string]any, known []string) []Detail {
 	var out []Detail
 	for _, name := range slices.Sorted(maps.Keys(sent)) {
@@ -36,8 +35,8 @@ func UnknownMembers(at string, sent, stored map[string]any, known []string) []De
 	return out
 }
 
-// dotted tells of the leaves below an object whose name begins a known name with
-// dots; nil where name begins none.
+// dotted returns the offences for the leaves of an object whose name begins a known name with dots;
+// nil if it begins none.
 func dotted(at, name string, v any, known []string) []Detail {
 	object, ok := v.(map[string]any)
 	if !ok || !slices.ContainsFunc(known, func(k string) bool { return strings.HasPrefix(k, name+".") }) {
@@ -62,7 +61,7 @@ func dotted(at, name string, v any, known []string) []Detail {
 	return out
 }
 
-// PointerStep writes a name as a step of a JSON pointer (RFC 6901).
+// PointerStep escapes a name as a token of a JSON pointer (RFC 6901 section 3).
 func PointerStep(name string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }

@@ -5,10 +5,10 @@ import (
 	"unicode"
 )
 
-// NameOffence says what is wrong with the characters of a name, or "": a name has
-// no control characters, no line separators, none that change the direction of text
-// (Unicode's Bidi_Control) and none that nobody sees, for with those it is read as
-// another one. Joiners and variation selectors stay: scripts and emoji need them.
+// NameOffence returns what is wrong with the characters of a name; "" if it is valid. A name must
+// not contain control characters, line separators, characters that change the direction of text
+// (Unicode's Bidi_Control), or invisible characters, because people would read it as another name.
+// Joiners and variation selectors are allowed: some scripts and emoji need them.
 func NameOffence(name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool {
 		return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' || unicode.Is(unseen, r)

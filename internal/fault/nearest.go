@@ -2,10 +2,9 @@ package fault
 
 import "strings"
 
-// Nearest is the known name that a mistyped one was probably meant to be: the
-// one with the fewest differing bytes, whatever the case. It is empty where all
-// differ in more than a quarter of the name, and in more than two bytes. Of
-// equally near names it is the first.
+// Nearest returns the known name that a mistyped one probably means: the one with the fewest
+// differing bytes, ignoring case. It is empty if all of them differ in more than a quarter of the
+// name and in more than two bytes. Of equally near names it is the first.
 func Nearest(name string, known []string) string {
 	if len(name) > 100 {
 		return ""
@@ -20,8 +19,8 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
-// DidYouMean ends a message about an unknown name with the nearest known one;
-// empty where there is none.
+// DidYouMean returns the end of a message about an unknown name, with the nearest known name; empty
+// if there is none.
 func DidYouMean(name string, known []string) string {
 	if near := Nearest(name, known); near != "" {
 		return `; did you mean "` + near + `"?`
@@ -29,7 +28,7 @@ func DidYouMean(name string, known []string) string {
 	return ""
 }
 
-// distance is the Levenshtein distance of two texts in bytes.
+// distance returns the Levenshtein distance of two texts, in bytes.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

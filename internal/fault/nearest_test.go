@@ -2,7 +2,7 @@ package fault
 
 import "testing"
 
-// TestNearest: a typo finds its name, and a name that is like none finds none.
+// TestNearest: a typo finds the name that was meant, and an unrelated name finds none.
 func TestNearest(t *testing.T) {
 	known := []string{"decision", "user_id", "limit", "cache_ttl", "GATEHOUSE_LISTEN"}
 	for name, want := range map[string]string{

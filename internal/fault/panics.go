@@ -7,18 +7,17 @@ import (
 	"runtime"
 )
 
-// Panics is told of each panic that was recovered, so that none passes unseen. The
-// nil *Panics tells no one.
+// Panics logs and counts recovered panics. A nil *Panics does nothing.
 type Panics struct {
-	// Log gets a line with the stack.
+	// Log receives one line for each panic, with its stack.
 	Log *slog.Logger
 	// Add counts one in the place where it was recovered, such as decision; nil
 	// counts none.
 	Add func(where string)
 }
 
-// Caught logs and counts a panic. attrs are pairs for the log; neither they nor
-// the stack may hold what a caller sent.
+// Caught logs and counts a panic. attrs are key-value pairs for the log. Neither they nor the stack
+// may contain data of a caller.
 func (p *Panics) Caught(ctx context.Context, where string, thrown any, stack []byte, attrs ...any) {
 	if p == nil {
 		return
@@ -34,9 +33,9 @@ func (p *Panics) Count(where string) {
 	}
 }
 
-// DescribePanic is what a log may say of the value of a panic: the text of Go's own
-// errors, which name types, indices and lengths, and only the type of all else. A
-// text that somebody put together may hold a caller's data.
+// DescribePanic returns what a log may contain of a panic's value: the text of Go's runtime errors,
+// which name types, indices and lengths, and otherwise only the type. A text that was formatted by
+// code may contain a caller's data.
 func DescribePanic(v any) string {
 	switch v := v.(type) {
 	case runtime.Error:

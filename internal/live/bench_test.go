@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// BenchmarkRefresh is what a tenant that somebody watches costs every two seconds.
+// BenchmarkRefresh measures what a tenant with an open stream costs every two seconds.
 func BenchmarkRefresh(b *testing.B) {
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		b.Run(backend, func(b *testing.B) {

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// hub reads what changed in one tenant, once for all its streams.
+// hub reads the changes of one tenant, once for all its streams.
 type hub struct {
 	service *Service
 	tenant  scope.TenantID
@@ -18,28 +18,28 @@ type hub struct {
 	woken   chan struct{} // of capacity 1
 	members int           // guarded by Service.mu
 
-	reading sync.Mutex // held for a read and what follows from it
+	reading sync.Mutex // held while changes are read and distributed
 
 	mu      sync.Mutex
 	at      position
-	known   bool // whether at was read yet
+	loaded  bool // at has been read
 	streams map[*Stream]struct{}
 }
 
-// change is what a stream is told beside which Change it is.
+// change is a Change with its revision and its gauge.
 type change struct {
 	revision int64
-	gauge    gauge // gauges: the log tells of it
+	gauge    gauge // the value gauges: the change comes from the log
 }
 
-// news is what one read found.
-type news struct {
+// update is the result of one read. of has the revisions of changes.
+type update struct {
 	changes []Change
 	of      []change
 	reload  bool
 }
 
-func (n *news) add(c Change, of change) {
+func (n *update) add(c Change, of change) {
 	n.changes, n.of = append(n.changes, c), append(n.of, of)
 }
 
@@ -50,7 +50,7 @@ func (h *hub) wake() {
 	}
 }
 
-// run reads at each tick and whenever it is woken, until the hub ends.
+// run reads at each tick and after each wake, until the hub ends.
 func (h *hub) run(ctx context.Context) {
 	every := h.service.Tick
 	if every <= 0 {
@@ -58,8 +58,8 @@ func (h *hub) run(ctx context.Context) {
 	}
 	clock := time.NewTicker(every)
 	defer clock.Stop()
-	rest := time.NewTimer(0)
-	defer rest.Stop()
+	pause := time.NewTimer(0)
+	defer pause.Stop()
 	failing := false
 	for {
 		all := false
@@ -72,43 +72,43 @@ func (h *hub) run(ctx context.Context) {
 		}
 		err := h.refresh(ctx, all)
 		if err != nil && !failing && ctx.Err() == nil {
-			h.service.Log.Warn("changes cannot be read for open consoles", "tenant", h.tenant, "error", err)
+			h.service.Log.Warn("reading changes for open consoles failed", "tenant", h.tenant, "error", err)
 		}
 		failing = err != nil
-		rest.Reset(lull)
+		pause.Reset(pauseAfterRead)
 		select {
 		case <-ctx.Done():
 			return
-		case <-rest.C:
+		case <-pause.C:
 		}
 	}
 }
 
-// refresh reads what changed and tells the streams. Decisions, which change all the
-// time, are looked at where all is set.
+// refresh reads what changed and adds it to the streams. It reads the gauges of decisions only if
+// all is true, because they change all the time.
 func (h *hub) refresh(ctx context.Context, all bool) error {
 	h.reading.Lock()
 	defer h.reading.Unlock()
 	h.mu.Lock()
-	from, known := h.at, h.known
+	from, loaded := h.at, h.loaded
 	h.mu.Unlock()
 	to := position{}
-	var found news
+	var found update
 	err := h.service.Stores.Read(ctx, h.tenant, func(tx *db.Tx) (err error) {
 		to = position{gauges: from.gauges}
-		found = news{}
+		found = update{}
 		if to.seq, err = lastEntry(ctx, tx); err != nil {
 			return err
 		}
 		if err := readGauges(ctx, tx, &to); err != nil {
 			return err
 		}
-		if all || !known {
+		if all || !loaded {
 			if err := readDecisions(ctx, tx, h.service.Now(), &to); err != nil {
 				return err
 			}
 		}
-		if known {
+		if loaded {
 			found, err = between(ctx, tx, from, to)
 		}
 		return err
@@ -118,23 +118,23 @@ func (h *hub) refresh(ctx context.Context, all bool) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.at, h.known = to, true
+	h.at, h.loaded = to, true
 	for st := range h.streams {
 		st.add(found, to)
 	}
 	return nil
 }
 
-// between is what happened from one position to another.
-func between(ctx context.Context, tx *db.Tx, from, to position) (news, error) {
-	var n news
-	if from.seq > to.seq { // the store is an older one, of a backup
+// between returns what changed from one position to another.
+func between(ctx context.Context, tx *db.Tx, from, to position) (update, error) {
+	var n update
+	if from.seq > to.seq { // the store was restored from a backup
 		n.reload = true
 		return n, nil
 	}
 	for g, now := range to.gauges {
 		if from.gauges[g] != now {
-			n.add(tells[g], change{revision: now, gauge: gauge(g)})
+			n.add(gaugeChanges[g], change{revision: now, gauge: gauge(g)})
 		}
 	}
 	if from.seq == to.seq {
@@ -144,35 +144,35 @@ func between(ctx context.Context, tx *db.Tx, from, to position) (news, error) {
 	if err != nil {
 		return n, err
 	}
-	if len(entries) > maxEntries || len(entries) == 0 || entries[0].Seq != from.seq+1 { // some are kept no more
+	if len(entries) > maxEntries || len(entries) == 0 || entries[0].Seq != from.seq+1 { // some entries were deleted
 		n.reload = true
 		return n, nil
 	}
-	shelf, err := libraries(ctx, tx)
+	libs, err := libraries(ctx, tx)
 	if err != nil {
 		return n, err
 	}
 	for _, e := range entries {
-		for _, c := range e.changes(e.Object == "policy" && shelf[e.ObjectID]) {
+		for _, c := range e.changes(e.Object == "policy" && libs[e.ObjectID]) {
 			n.add(c, change{revision: e.Seq, gauge: gauges})
 		}
 	}
 	return n, nil
 }
 
-// join adds a stream whose client stands at the position of an id; empty: here.
+// join adds a stream. id is the position of its client; empty: the current position.
 func (h *hub) join(ctx context.Context, st *Stream, sc scope.Scope, id string) error {
 	if err := h.refresh(ctx, false); err != nil {
 		return err
 	}
-	h.reading.Lock() // so that at stays
+	h.reading.Lock() // so that at does not change
 	defer h.reading.Unlock()
 	h.mu.Lock()
 	at := h.at
 	h.mu.Unlock()
 	st.scope, st.at, st.latest = sc, at, at
 	if id != "" {
-		missed := news{reload: true}
+		missed := update{reload: true}
 		if from, ok := parsePosition(id); ok {
 			err := h.service.Stores.Read(ctx, h.tenant, func(tx *db.Tx) (err error) {
 				missed, err = between(ctx, tx, from, at)

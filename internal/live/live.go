@@ -1,18 +1,16 @@
-// Package live tells open consoles what changed, so that they need not ask.
+// Package live sends open consoles what changed, so that they need not poll.
 //
-// Each tenant that somebody watches has one hub:
+// Each tenant with an open stream has one hub:
 //
 //	db.Watch, a tick ──▶ hub ── one short read ──▶ changes ──▶ each stream ──▶ its client
 //
-// The hub reads the administrative log from where it stood, and a few gauges:
-// numbers that differ once something moved that the log does not tell of. Where it
-// stands is a position, and the id of each message is one, so a client that
-// reconnects, at any replica, is told what it missed. The tick finds what other
-// replicas changed; a commit in this process, or one that PostgreSQL announces,
-// wakes the hub at once.
+// A hub reads new entries of the administrative log, and a few gauges: numbers that change when
+// something changes that the log does not record. What it has read is a position. Each message has
+// a position as its id, so a client that reconnects, to any replica, gets what it missed. A commit
+// in this process, or one that PostgreSQL announces, wakes the hub at once; the tick finds the rest.
 //
-// A stream holds no connection of the store, and at most maxPending changes: a
-// client that reads too slowly is told to read everything anew.
+// A stream holds no connection to the store, and at most maxPending changes. A client that reads too
+// slowly must read everything again.
 package live
 
 import (
@@ -28,23 +26,24 @@ import (
 
 // Bounds on streams.
 const (
-	maxEach    = 10   // open at a time, of one person or key
-	maxTenant  = 500  // open at a time, of one tenant
-	maxAll     = 2000 // open at a time, of all
-	maxPending = 256  // changes that wait for one client; more become one reload
-	maxEntries = 1000 // entries of the log that are read at once; more become one reload
+	maxEach    = 10   // open streams of one person or key
+	maxTenant  = 500  // open streams of one tenant
+	maxAll     = 2000 // open streams of all tenants
+	maxPending = 256  // changes that wait for one client; more become a reload
+	maxEntries = 1000 // entries of the log that are read at once; more become a reload
 )
 
-// lull is how long a hub rests after a read, so that a burst of commits is one.
-const lull = 50 * time.Millisecond
+// pauseAfterRead is the minimum time between two reads of a hub, so that a burst of commits causes
+// one read.
+const pauseAfterRead = 50 * time.Millisecond
 
-// Service keeps the hubs. Its fields are its dependencies.
+// Service has the hubs. Its exported fields are its dependencies.
 type Service struct {
 	Stores *db.Cluster
 	Log    *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
-	// Tick is how often a hub reads without being woken; 0: two seconds.
+	// Tick is how often a hub reads without being woken; 0: every two seconds.
 	Tick time.Duration
 
 	mu     sync.Mutex
@@ -55,7 +54,7 @@ type Service struct {
 	run    sync.WaitGroup
 }
 
-// owner is whose streams are counted together.
+// owner identifies the person or key whose streams are counted together.
 type owner struct {
 	tenant scope.TenantID
 	kind   scope.ActorKind
@@ -64,13 +63,13 @@ type owner struct {
 
 func ownerOf(sc scope.Scope) owner { return owner{sc.Tenant, sc.Actor.Kind, sc.Actor.ID} }
 
-// OnChange wakes the hub of a tenant: what db.Watch calls. Without a tenant and a
-// name it wakes all, for anything may have happened.
+// OnChange wakes the hub of a tenant. Pass it to db.Watch. With an empty tenant and name it wakes
+// all hubs, because anything may have changed.
 func (s *Service) OnChange(tenant scope.TenantID, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if tenant == "" && name != "" {
-		return // of the system store
+		return // a change of the system store
 	}
 	for id, h := range s.hubs {
 		if tenant == "" || id == tenant {
@@ -79,10 +78,10 @@ func (s *Service) OnChange(tenant scope.TenantID, name string) {
 	}
 }
 
-// Open begins a stream of the changes that the scope may see. last is the id of the
-// last message that the client got, empty for a new client. The caller must Close
-// the stream. Faults: Forbidden where the scope may see no topic at all,
-// RateLimited where too many streams are open, and those of the store.
+// Open starts a stream of the changes that the scope may see. last is the id of the last message
+// that the client received; empty for a new client. The caller must Close the stream. Faults:
+// Forbidden if the scope may see no topic; RateLimited if too many streams are open; those of the
+// store.
 func (s *Service) Open(ctx context.Context, sc scope.Scope, last string) (*Stream, error) {
 	if !seesAny(sc) {
 		return nil, fault.New(fault.Forbidden, "permission_denied", "this credential may not read any of the topics")
@@ -99,7 +98,7 @@ func (s *Service) Open(ctx context.Context, sc scope.Scope, last string) (*Strea
 	return st, nil
 }
 
-// enter counts one more stream and gives the tenant's hub, which runs.
+// enter counts a new stream and returns the tenant's hub. It starts the hub if necessary.
 func (s *Service) enter(sc scope.Scope) (*hub, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +121,7 @@ func (s *Service) enter(sc scope.Scope) (*hub, error) {
 	return h, nil
 }
 
-// release gives back the place of a stream. The last of a tenant ends its hub.
+// release uncounts a stream. The last stream of a tenant stops its hub.
 func (s *Service) release(h *hub, who owner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

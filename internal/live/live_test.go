@@ -24,8 +24,7 @@ func reader(permissions ...scope.Permission) scope.Scope {
 
 var everything = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "root"}, Permissions: scope.Permissions{All: true}}
 
-// note writes an entry of the administrative log as audit.Append does, as far as a
-// stream reads it.
+// note writes the members of an entry of the administrative log that a stream reads.
 func note(t *testing.T, c *db.Cluster, tenant scope.TenantID, kind, object, id string, env scope.Env) {
 	t.Helper()
 	err := c.Write(t.Context(), tenant, func(tx *db.Tx) error {
@@ -87,8 +86,8 @@ func next(t *testing.T, st *Stream, sc scope.Scope) Message {
 	}
 }
 
-// TestResume: a client that comes back with the id of the last message is told what
-// it missed, and no more; where that is not known, it is told to read everything.
+// TestResume: a client that reconnects with the id of its last message gets only what it missed. If
+// that is not known, it must read everything again.
 func TestResume(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		s := service(t, c)
@@ -130,8 +129,7 @@ func TestResume(t *testing.T) {
 	})
 }
 
-// TestGauges: what the log does not tell of is told by the gauges, decisions at most
-// every two seconds.
+// TestGauges: gauges report what the log does not record, and decisions at most every two seconds.
 func TestGauges(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
@@ -164,7 +162,7 @@ func TestGauges(t *testing.T) {
 			count(scope.Production)
 			m := next(t, st, everything)
 			st.mu.Lock()
-			told[i] = st.told[decisionsProduction]
+			told[i] = st.sentAt[decisionsProduction]
 			st.mu.Unlock()
 			if want := (Change{Topic: Decisions, Environment: scope.Production}); len(m.Changes) != 1 || m.Changes[0].Change != want {
 				t.Fatalf("told %+v, want %+v", m, want)
@@ -210,12 +208,12 @@ func TestGauges(t *testing.T) {
 	})
 }
 
-// TestSlowClient: a client that takes nothing holds a bounded number of changes, and
-// is told to read everything once it does.
+// TestSlowClient: the changes that wait for a client are bounded. A client that reads too slowly
+// must read everything again.
 func TestSlowClient(t *testing.T) {
 	st := &Stream{service: &Service{Now: time.Now}, scope: everything, woken: make(chan struct{}, 1), pending: map[Change]change{}}
 	for round := range 10 {
-		var n news
+		var n update
 		for i := range maxPending {
 			n.add(Change{Policies, scope.Sandbox, fmt.Sprint(round, "-", i)}, change{revision: int64(i), gauge: gauges})
 		}
@@ -233,7 +231,7 @@ func TestSlowClient(t *testing.T) {
 	}
 }
 
-// TestSeen holds who is told of what to what its operations ask for.
+// TestSeen: a topic is visible to the callers who may call the operations that read it.
 func TestSeen(t *testing.T) {
 	bound := func(env scope.Env, p ...scope.Permission) scope.Scope {
 		sc := reader(p...)
@@ -285,8 +283,8 @@ func TestSeen(t *testing.T) {
 	}
 }
 
-// TestAuditedObjects: each kind of object that the administrative log names belongs to a
-// topic, so that a screen that shows it is told of its changes.
+// TestAuditedObjects: each kind of object in the administrative log belongs to a topic, so that
+// screens that show it are updated.
 func TestAuditedObjects(t *testing.T) {
 	named := regexp.MustCompile(`\bObject: +"([a-z_]+)"`)
 	found := map[string]bool{}
@@ -313,7 +311,8 @@ func TestAuditedObjects(t *testing.T) {
 	}
 }
 
-// TestPosition: an id reads as what it was written from, and nothing else reads.
+// TestPosition: an id is parsed to the position that it was made from, and nothing else is a valid
+// id.
 func TestPosition(t *testing.T) {
 	p := position{seq: 1 << 60}
 	for i := range p.gauges {
@@ -337,7 +336,7 @@ func TestPosition(t *testing.T) {
 	}
 }
 
-// TestBounds: so many streams and no more, and places are given back.
+// TestBounds: the number of streams is limited, and a closed stream makes room for another.
 func TestBounds(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		s := service(t, c)

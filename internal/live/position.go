@@ -7,8 +7,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// gauge is a number that differs once something has moved that the administrative
-// log does not tell of. It may also grow.
+// gauge identifies a number that changes when something changes that the administrative log does
+// not record. The number need not grow.
 type gauge int
 
 const (
@@ -26,11 +26,11 @@ const (
 	webhooksAll
 	telemetryAll
 	dataSourcesAll
-	gauges // how many there are
+	gauges // the number of gauges
 )
 
-// tells are the changes that the gauges stand for.
-var tells = [gauges]Change{
+// gaugeChanges are the changes that the gauges stand for.
+var gaugeChanges = [gauges]Change{
 	decisionsSandbox:        {Topic: Decisions, Environment: scope.Sandbox},
 	decisionsProduction:     {Topic: Decisions, Environment: scope.Production},
 	revisionsSandbox:        {Topic: Revisions, Environment: scope.Sandbox},
@@ -47,14 +47,14 @@ var tells = [gauges]Change{
 	dataSourcesAll:          {Topic: DataSources},
 }
 
-// position is where a hub or a client stands: the last entry of the administrative
-// log that it knows, and the gauges as it knows them.
+// position is the state that a hub or a client knows: the last entry of the administrative log, and
+// the values of the gauges.
 type position struct {
 	seq    int64
 	gauges [gauges]int64
 }
 
-// String is the position as the id of a message. Only position's own reader reads it.
+// String returns the position as the id of a message, for parsePosition.
 func (p position) String() string {
 	var b strings.Builder
 	b.WriteString(strconv.FormatInt(p.seq, 36))
@@ -65,7 +65,7 @@ func (p position) String() string {
 	return b.String()
 }
 
-// parsePosition reads an id; false where it is none of ours.
+// parsePosition parses the id of a message; false if it is not valid.
 func parsePosition(id string) (position, bool) {
 	var p position
 	parts := strings.Split(id, ".")
@@ -84,11 +84,10 @@ func parsePosition(id string) (position, bool) {
 	return p, true
 }
 
-// shownTo is the position as a client of the scope may know it: the gauges that it
-// may not see are 0.
+// shownTo returns the position with the gauges that the scope may not see set to 0.
 func (p position) shownTo(sc scope.Scope) position {
 	for i := range p.gauges {
-		if !tells[i].seenIn(sc) {
+		if !gaugeChanges[i].seenIn(sc) {
 			p.gauges[i] = 0
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-// entry is what a stream tells of an entry of the administrative log.
+// entry is the part of an entry of the administrative log that a stream needs.
 type entry struct {
 	Seq         int64  `db:"seq"`
 	Type        string `db:"type"`
@@ -18,7 +18,7 @@ type entry struct {
 	Environment string `db:"environment"`
 }
 
-// lastEntry is the sequence of the newest entry of the administrative log.
+// lastEntry returns the sequence number of the newest entry of the administrative log.
 func lastEntry(ctx context.Context, tx *db.Tx) (int64, error) {
 	seq, err := db.One[int64](ctx, tx, `SELECT last_seq FROM audit_chains WHERE name = 'events'`)
 	if errors.Is(err, db.ErrNoRows) {
@@ -27,14 +27,14 @@ func lastEntry(ctx context.Context, tx *db.Tx) (int64, error) {
 	return seq, err
 }
 
-// entriesBetween are the entries after one sequence up to and with another, oldest
-// first, n at most.
+// entriesBetween returns the entries with sequence numbers above after and up to last, oldest
+// first, at most n.
 func entriesBetween(ctx context.Context, tx *db.Tx, after, last int64, n int) ([]entry, error) {
 	return db.All[entry](ctx, tx, `SELECT seq, type, object, object_id, environment FROM audit_events
 		WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3`, after, last, n)
 }
 
-// libraries are the ids of the policies that are libraries, as the log has them.
+// libraries returns the ids of the policies that are libraries, in the form of the log.
 func libraries(ctx context.Context, tx *db.Tx) (map[string]bool, error) {
 	ids, err := db.All[int64](ctx, tx, `SELECT id FROM policies WHERE kind = 'library'`)
 	out := make(map[string]bool, len(ids))
@@ -44,12 +44,12 @@ func libraries(ctx context.Context, tx *db.Tx) (map[string]bool, error) {
 	return out, err
 }
 
-// recent is how far back decisions are counted: what a bouncer delivers later than
-// that moves no screen that is open.
+// recent is the period in which decisions are counted. A later delivery of a bouncer does not
+// update open screens.
 const recent = 8 * 24 * time.Hour
 
-// reading is one gauge's number in one environment; the environment is empty where
-// there is but one.
+// reading is the value of a gauge in one environment; the environment is empty for a gauge of the
+// whole tenant.
 type reading struct {
 	Environment string `db:"environment"`
 	N           int64  `db:"n"`
@@ -70,19 +70,19 @@ var gaugeQueries = []struct {
 	{replaysSandbox, `SELECT environment, CAST(SUM(1 + evaluated * 7 + CASE WHEN finished_at IS NULL THEN 0 ELSE 1000003 END) AS BIGINT) AS n
 		FROM replay_runs GROUP BY environment`},
 	{deploymentsAll, `SELECT '' AS environment, CAST(COUNT(*) + COUNT(finished_at) * 1000003 AS BIGINT) AS n FROM ide_deployments`},
-	// Each attempt moves one of the two times; a time is taken modulo a prime, so that no sum overflows.
+	// Each attempt changes one of the two times. They are taken modulo a prime, so that no sum overflows.
 	{notificationsSandbox, `SELECT environment, CAST(SUM(COALESCE(last_success_at, 0) % 1000003 + COALESCE(last_failure_at, 0) % 1000003 * 7
 		+ COALESCE((SELECT MAX(d.id) FROM notification_deliveries d WHERE d.channel_id = notification_channels.id), 0) * 31) AS BIGINT) AS n
 		FROM notification_channels GROUP BY environment`},
 	{webhooksAll, `SELECT '' AS environment, CAST(SUM(COALESCE(last_success_at, 0) % 1000003 + COALESCE(last_failure_at, 0) % 1000003 * 7
 		+ COALESCE((SELECT MAX(d.id) FROM webhook_deliveries d WHERE d.webhook_id = webhooks.id), 0) * 31) AS BIGINT) AS n FROM webhooks HAVING COUNT(*) > 0`},
-	// Calls of the license server are not part of it: a screen that shows the license makes some.
+	// Calls of the license server do not count: the screen that shows the license causes some.
 	{telemetryAll, `SELECT '' AS environment, CAST(COUNT(*) + SUM(retries) * 31 + COUNT(sent_at) * 1000003 + MAX(id) * 7 AS BIGINT) AS n
 		FROM telemetry_transmissions HAVING COUNT(*) > 0`},
 	{dataSourcesAll, `SELECT '' AS environment, CAST(COUNT(started_at) * 31 + COUNT(finished_at) * 1000003 + MAX(id) * 7 AS BIGINT) AS n FROM pip_syncs HAVING COUNT(*) > 0`},
 }
 
-// readGauges reads all gauges but those of decisions into p.
+// readGauges reads all gauges except those of decisions into p.
 func readGauges(ctx context.Context, tx *db.Tx, p *position) error {
 	for _, q := range gaugeQueries {
 		rows, err := db.All[reading](ctx, tx, q.text)
@@ -105,7 +105,7 @@ func readDecisions(ctx context.Context, tx *db.Tx, now time.Time, p *position) e
 	return err
 }
 
-// set puts the readings of a gauge of each environment, or of the one there is.
+// set stores the readings of a gauge: one for each environment, or the only one.
 func (p *position) set(first gauge, rows []reading) {
 	for _, r := range rows {
 		at := first

@@ -8,10 +8,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// decisionsEvery is how often a client is told of decisions at most.
+// decisionsEvery is the minimum time between two messages about decisions to one client.
 const decisionsEvery = 2 * time.Second
 
-// Stream is what waits for one client. Its methods may be called from one goroutine.
+// Stream has the changes that wait for one client. Only one goroutine may call its methods.
 type Stream struct {
 	service *Service
 	hub     *hub
@@ -22,34 +22,34 @@ type Stream struct {
 
 	mu      sync.Mutex
 	scope   scope.Scope
-	at      position // what the client was told; the log up to seq
-	latest  position // up to where pending tells
+	at      position // what the client has received
+	latest  position // the position after pending
 	order   []Change
 	pending map[Change]change
 	reload  bool
-	told    [gauges]time.Time // when decisions were told last
+	sentAt  [gauges]time.Time // when a change of decisions was last sent
 }
 
-// Message is what a client is told at once.
+// Message is what a client receives at once.
 type Message struct {
-	// Reload is set where more changed than is known: everything is to be read anew.
-	// There are no Changes then.
+	// Reload means that the changes are not known: the client must read everything again. Then
+	// there are no Changes.
 	Reload  bool
 	Changes []Told
-	// ID is the position after it: Open goes on from there.
+	// ID is the position after the message. Open continues from it.
 	ID string
 }
 
-// Told is a change and a number that differs with each state of what changed.
+// Told is a change with a number that is different for each state of what changed.
 type Told struct {
 	Change
 	Revision int64
 }
 
-// Woken gets a value once there is something to Take.
+// Woken receives a value when there is something to Take.
 func (st *Stream) Woken() <-chan struct{} { return st.woken }
 
-// Done is closed once the server ends.
+// Done is closed when the server stops.
 func (st *Stream) Done() <-chan struct{} { return st.done }
 
 // Close ends the stream.
@@ -60,8 +60,8 @@ func (st *Stream) Close() {
 	})
 }
 
-// add adds what a read found, which tells up to the position to.
-func (st *Stream) add(n news, to position) {
+// add adds the result of a read, which ended at the position to.
+func (st *Stream) add(n update, to position) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.latest = to
@@ -92,7 +92,7 @@ func (st *Stream) add(n news, to position) {
 	}
 }
 
-// Position is where the client stands, as the id of a message.
+// Position returns the position of the client, as the id of a message.
 func (st *Stream) Position() string {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -101,8 +101,8 @@ func (st *Stream) Position() string {
 
 func (st *Stream) position() string { return st.at.shownTo(st.scope).String() }
 
-// Take gives what waits, as the scope may know it now; false where there is
-// nothing. Decisions of which the client was told a moment ago wait on.
+// Take returns the pending changes that the scope may see now; false if there are none. Changes of
+// decisions stay pending if the client received some less than decisionsEvery ago.
 func (st *Stream) Take(sc scope.Scope) (Message, bool) {
 	now := st.service.Now()
 	st.mu.Lock()
@@ -117,10 +117,10 @@ func (st *Stream) Take(sc scope.Scope) (Message, bool) {
 	st.order = slices.DeleteFunc(st.order, func(c Change) bool {
 		of := st.pending[c]
 		if c.Topic == Decisions && of.gauge < gauges {
-			if since := now.Sub(st.told[of.gauge]); since >= 0 && since < decisionsEvery {
+			if since := now.Sub(st.sentAt[of.gauge]); since >= 0 && since < decisionsEvery {
 				return false
 			}
-			st.told[of.gauge] = now
+			st.sentAt[of.gauge] = now
 		}
 		delete(st.pending, c)
 		if of.gauge < gauges {

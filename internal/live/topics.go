@@ -34,16 +34,16 @@ const (
 	Telemetry = "telemetry"
 )
 
-// reach is to which credentials that are bound to one environment a topic is shown.
+// reach says which credentials that are bound to one environment may see a topic.
 type reach int
 
 const (
-	ofEnvironment reach = iota // those of the change's environment
-	ofTenant                   // to none
-	ofSandbox                  // those of sandbox
+	ofEnvironment reach = iota // credentials for the environment of the change
+	ofTenant                   // no bound credential
+	ofSandbox                  // credentials for sandbox
 )
 
-// topic says who may know of its changes: whoever holds one of needs, as for the
+// topic says who may see its changes: credentials with one of the permissions in needs, as for the
 // operations that read what changed.
 type topic struct {
 	needs []scope.Permission
@@ -107,17 +107,16 @@ var objects = map[string]string{
 // quiet are the types of entries that change nothing that a topic shows.
 var quiet = []string{"LOGIN", "LOGIN_FAILED", "LOGOUT", "SESSION_ENDED", "POLICY_SIMULATION_RUN"}
 
-// Change is what a client is told of. It is comparable: equal changes that wait for
-// a client are one.
+// Change identifies what changed. It is comparable, so that equal pending changes are sent once.
 type Change struct {
 	Topic string
-	// Environment is where it happened; scope.AnyEnv: it is of none, or of both.
+	// Environment is the environment of the change; scope.AnyEnv: none, or both.
 	Environment scope.Env
-	// ID is the object that changed; empty: the list did.
+	// ID is the object that changed; empty: the list changed.
 	ID string
 }
 
-// seenIn reports whether a scope may know of the change and asked for its environment.
+// seenIn reports whether a scope may see the change and includes its environment.
 func (c Change) seenIn(sc scope.Scope) bool {
 	t := topics[c.Topic]
 	if !slices.ContainsFunc(t.needs, sc.Permissions.Has) {
@@ -129,8 +128,8 @@ func (c Change) seenIn(sc scope.Scope) bool {
 	return t.reach != ofEnvironment || c.Environment == scope.AnyEnv || sc.Sees(c.Environment)
 }
 
-// shownTo is the change as a scope may know it. What is of no one environment may be
-// of the other one, so a bound credential is not told which object it is.
+// shownTo returns the change as a scope may see it. A change without an environment may concern the
+// other one, so a credential that is bound to one does not see the object's id.
 func (c Change) shownTo(sc scope.Scope) Change {
 	if sc.EnvBound && (c.Environment == scope.AnyEnv || c.Topic == Replays) {
 		c.ID = ""
@@ -138,7 +137,7 @@ func (c Change) shownTo(sc scope.Scope) Change {
 	return c
 }
 
-// seesAny reports whether a scope may know of any topic.
+// seesAny reports whether a scope may see any topic.
 func seesAny(sc scope.Scope) bool {
 	for name := range topics {
 		if (Change{Topic: name}).seenIn(sc) {
@@ -148,8 +147,8 @@ func seesAny(sc scope.Scope) bool {
 	return false
 }
 
-// changes are what an entry of the administrative log tells of. library says that
-// the policy that it is about is one.
+// changes returns the changes that an entry of the administrative log stands for. library is true
+// if the entry is about a policy that is a library.
 func (e entry) changes(library bool) []Change {
 	name := objects[e.Object]
 	if name == "" || slices.Contains(quiet, e.Type) {
@@ -162,7 +161,7 @@ func (e entry) changes(library bool) []Change {
 	switch {
 	case topics[name].reach != ofEnvironment:
 		envs[0] = scope.AnyEnv
-	case e.Type == "POLICY_PROMOTED": // it came from the other one
+	case e.Type == "POLICY_PROMOTED": // it was promoted from the other environment
 		envs = []scope.Env{scope.Sandbox, scope.Production}
 	}
 	out := make([]Change, 0, len(envs))

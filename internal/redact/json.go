@@ -9,11 +9,10 @@ import (
 // redacted stands where a secret stood.
 const redacted = `"` + Mark + `"`
 
-// JSON copies the JSON document src onto dst without what must never be
-// logged: the value of every member that is named like a secret becomes
-// "[redacted]", owner_email disappears with its name, at any depth. Booleans and
-// nulls pass, so that credential_set still says what it says. A document that
-// cannot be read is left out whole: null is written, and ok is false.
+// JSON appends the JSON document src to dst without secrets. At any depth, the value of every
+// member that is named like a secret becomes "[redacted]", and owner_email is removed with its
+// name. Booleans and nulls are kept, so that members such as credential_set keep their meaning. If
+// src cannot be read, JSON appends null and ok is false.
 func JSON(dst, src []byte) (out []byte, ok bool) {
 	r := redactor{src: src, dst: dst}
 	start := len(dst)
@@ -28,8 +27,8 @@ func JSON(dst, src []byte) (out []byte, ok bool) {
 	return r.dst, true
 }
 
-// redactor walks one document; it checks structure only as far as it must to
-// find names, for what it reads was already decoded strictly.
+// redactor scans one document. It checks the structure only as far as it needs to find names,
+// because its input was decoded strictly before.
 type redactor struct {
 	src, dst []byte
 	pos      int
@@ -135,7 +134,7 @@ func (r *redactor) object(depth int) bool {
 	}
 }
 
-// member writes one member whose quoted name is raw, unless it must go.
+// member writes one member, whose quoted name is raw, unless it must be removed.
 func (r *redactor) member(raw []byte, empty *bool, depth int) bool {
 	var buf [64]byte
 	name := foldedNameOf(buf[:0], raw)
@@ -176,7 +175,7 @@ func foldedNameOf(dst, raw []byte) []byte {
 	return foldName(dst, s)
 }
 
-// text consumes one string and answers it with its quotes.
+// text consumes one string and returns it with its quotes.
 func (r *redactor) text() ([]byte, bool) {
 	if r.peek() != '"' {
 		return nil, false

@@ -1,6 +1,6 @@
-// Package redact knows what no log may hold: the members of a document that are
-// named like secrets, and owner_email. It finds what stood under them, and takes
-// it out of the texts that a control made of it. It is pure.
+// Package redact removes from documents what must not be logged: the values of members that are
+// named like secrets, and owner_email. It also finds these values, and removes them from texts that
+// a control built from them. It is pure.
 package redact
 
 import (
@@ -12,13 +12,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Mark stands where a secret stood.
+// Mark replaces a secret.
 const Mark = "[redacted]"
 
-// secret reports whether a member of this name holds what must not be logged: its
-// name, folded to lower-case letters and digits so that api_key, API-Key and apiKey
-// are one, holds one of the words below. Names that end in token are secrets, those
-// that count tokens are not.
+// secret reports whether a member with this name has a secret value: whether one of the words below
+// occurs in the name, which is folded to lower-case letters and digits, so that api_key, API-Key
+// and apiKey are the same. Names that end in token are secrets, but names of counts of tokens are
+// not.
 func secret(folded []byte) bool {
 	for i := range folded {
 		if secretAt(folded[i:]) {
@@ -28,8 +28,8 @@ func secret(folded []byte) bool {
 	return bytes.HasSuffix(folded, []byte("token"))
 }
 
-// secretAt reports whether s begins with a word that names a secret. It is asked at
-// each byte of each name of an input: the first byte alone settles most.
+// secretAt reports whether s begins with a word that names a secret. It is called for each byte of
+// each name of an input, so it decides most cases by the first byte.
 func secretAt(s []byte) bool {
 	switch s[0] {
 	case 'a':
@@ -50,7 +50,7 @@ func begins(s []byte, word string) bool { return len(s) >= len(word) && string(s
 
 func personal(folded []byte) bool { return string(folded) == "owneremail" }
 
-// Hides reports whether what stands under a member of this name is hidden.
+// Hides reports whether the value of a member with this name is hidden.
 func Hides(name string) bool {
 	var buf [64]byte
 	folded := foldName(buf[:0], name)
@@ -74,10 +74,10 @@ func foldName[T string | []byte](dst []byte, name T) []byte {
 // sentence.
 const minText = 4
 
-// Found are the texts that stood under hidden members, the longest first.
+// Found has the texts of hidden members, the longest first.
 type Found []string
 
-// In is what the documents hold under members that are hidden.
+// In returns the texts of the hidden members of documents.
 func In(docs ...value.Value) Found {
 	var f Found
 	for _, doc := range docs {
@@ -86,8 +86,8 @@ func In(docs ...value.Value) Found {
 	return f
 }
 
-// With adds what v holds under members that are hidden, and all of it where v
-// itself stood under one. A text or a number that did not costs nothing.
+// With adds the texts of the hidden members of v; all texts of v if hidden is true. It allocates
+// nothing if there are none.
 func (f Found) With(v value.Value, hidden bool) Found {
 	switch v.Kind() {
 	case value.ObjectKind:
@@ -147,7 +147,7 @@ func (f Found) add(s string) Found {
 // cutFrom is the length from which on a text may have been cut within a secret.
 const cutFrom = 1000
 
-// Text is s with the mark in the place of all that was found.
+// Text returns s with Mark in place of every found text.
 func (f Found) Text(s string) string {
 	for _, secret := range f {
 		s = strings.ReplaceAll(s, secret, Mark)
@@ -165,8 +165,8 @@ func (f Found) Text(s string) string {
 	return s
 }
 
-// Value is v with the mark in the place of all that was found, in its texts and
-// names, and of numbers that are what was found.
+// Value returns v with Mark in place of every found text, in its texts and names, and of numbers
+// that equal a found text.
 func (f Found) Value(v value.Value) value.Value {
 	if len(f) == 0 {
 		return v
@@ -184,11 +184,11 @@ var ownMembers = []string{
 // bindingMembers are those of a value that an explanation shows.
 var bindingMembers = []string{"path", "variable", "value"}
 
-// Document is an explanation or a trace of ours, as JSON, without what was found;
-// null where it cannot be read.
+// Document returns one of our explanations or traces, as JSON, without the found texts; null if it
+// cannot be read.
 func (f Found) Document(text []byte) []byte { return f.document(text, ownMembers) }
 
-// Foreign is Document for one whose members have no meaning here.
+// Foreign is like Document, for a document whose members are not ours.
 func (f Found) Foreign(text []byte) []byte { return f.document(text, nil) }
 
 func (f Found) document(text []byte, own []string) []byte {

@@ -28,8 +28,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestText: what stood under hidden members is in no text, in whatever form a
-// control may show it; what stood elsewhere is.
+// TestText: texts of hidden members are removed from any text, in every form in which a control may
+// show them; other texts stay.
 func TestText(t *testing.T) {
 	for name, tc := range map[string]struct{ in, text, want string }{
 		"plain":           {`{"user":{"password":"hunter2"}}`, "no hunter2, please: hunter2", "no [redacted], please: [redacted]"},
@@ -50,8 +50,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestDocument: an explanation keeps its shape, whatever a secret has the luck
-// to be.
+// TestDocument: an explanation keeps its shape, even if a secret equals one of its own words.
 func TestDocument(t *testing.T) {
 	found := In(decode(t, `{"password":"condition_eval","secret":"deny","token":1234,"api_key":"path","cookie":"line 9"}`))
 	const doc = `{"step_type":"condition_eval","rule":"deny","line":1234,"description":"deny at line 9","details":{"source":"x == \"deny\"","values":{"input.deny":1234,"rule":"deny"}},
@@ -69,7 +68,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestNothingToHide: looking costs no memory where nothing is found.
+// TestNothingToHide: a search that finds nothing allocates nothing.
 func TestNothingToHide(t *testing.T) {
 	v := decode(t, `{"id":"ann","roles":["a","b"],"attributes":{"level":3,"password":null}}`)
 	if n := testing.AllocsPerRun(100, func() {

@@ -47,7 +47,7 @@ func drawValue(t *rapid.T, depth int) value.Value {
 	return value.Object(members...)
 }
 
-// TestAppendValue: a value is written as its text is redacted.
+// TestAppendValue: a value is redacted like its text.
 func TestAppendValue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := drawValue(t, 0)
@@ -63,7 +63,7 @@ func TestAppendValue(t *testing.T) {
 	})
 }
 
-// TestAppendDeepValue: what lies too deep is left out, not written in clear.
+// TestAppendDeepValue: values that are nested too deeply are omitted, not written in clear.
 func TestAppendDeepValue(t *testing.T) {
 	v := value.String("deep")
 	for range maxDepth + 2 {
@@ -74,8 +74,7 @@ func TestAppendDeepValue(t *testing.T) {
 	}
 }
 
-// TestSecretWords: each word is found wherever it stands in a name, and none is by its
-// beginning alone.
+// TestSecretWords: each word is found anywhere in a name, but not by its beginning alone.
 func TestSecretWords(t *testing.T) {
 	for _, word := range []string{"password", "passwd", "passphrase", "secret", "credential", "authorization", "apikey", "privatekey", "cookie", "bearer"} {
 		for _, name := range []string{word, "x" + word, word + "x", "my_" + strings.ToUpper(word) + "-9", word[:1] + word, word[:3] + word} {
@@ -91,7 +90,7 @@ func TestSecretWords(t *testing.T) {
 	}
 }
 
-// TestUsualNames: no name that is passed over quickly is one that hides.
+// TestUsualNames: no name on the fast path is one that hides its value.
 func TestUsualNames(t *testing.T) {
 	source, err := os.ReadFile("value.go")
 	if err != nil {

@@ -19,8 +19,8 @@ func (s *sink) Header() http.Header         { return s.h }
 func (s *sink) WriteHeader(int)             {}
 func (s *sink) Write(p []byte) (int, error) { return len(p), nil }
 
-// BenchmarkAdmission is all that the API adds to a Raw operation on the hot
-// path: routing, credential, rate limit, permission, body, metrics, headers.
+// BenchmarkAdmission measures what the API adds to a Raw operation on the hot path: routing,
+// credential, rate limit, permission, body, metrics, headers.
 func BenchmarkAdmission(b *testing.B) {
 	g := newRig(b, func(s *Config) {
 		w := cache.Window{Count: 1, Reset: time.Now()}
@@ -41,7 +41,7 @@ func BenchmarkAdmission(b *testing.B) {
 	}
 }
 
-// BenchmarkWrite is a Register operation with a body.
+// BenchmarkWrite measures a Register operation with a body.
 func BenchmarkWrite(b *testing.B) {
 	g := newRig(b, nil, nil)
 	const body = `{"name":"x","kind":"a","parts":[{"size":2,"material":"oak"}],"settings":{"a":1}}`
@@ -62,7 +62,7 @@ type readCloser struct{ *strings.Reader }
 
 func (readCloser) Close() error { return nil }
 
-// BenchmarkList is a Register operation that answers a list of 100 records.
+// BenchmarkList measures a Register operation that returns a list of 100 records.
 func BenchmarkList(b *testing.B) {
 	type out struct {
 		Body struct {

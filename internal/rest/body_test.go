@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
 )
 
-// FuzzBody: no body makes the checks fail, and what they let through is JSON.
+// FuzzBody: no body makes the checks panic, and a body that they accept is valid JSON.
 func FuzzBody(f *testing.F) {
 	g := newRig(f, nil, nil)
 	var rt *route
@@ -29,7 +29,7 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// BenchmarkRateLimit is the count of one request, in process.
+// BenchmarkRateLimit measures the count of one request in the process.
 func BenchmarkRateLimit(b *testing.B) {
 	c, err := cache.Open(b.Context(), cache.Config{Now: time.Now})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// TestContextErrors: an error of the request's context is no fault of ours.
+// TestContextErrors: an error of the request's context is not an internal error.
 func TestContextErrors(t *testing.T) {
 	for code, err := range map[string]error{
 		"cancelled": fmt.Errorf("read: %w", context.Canceled), "timeout": fmt.Errorf("read: %w", context.DeadlineExceeded),

@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// seal is a cipher of the tests: it shows whether anything is kept in clear.
+// seal is a test cipher: with it, a test finds out whether anything is stored in clear.
 func seal(plain []byte, aad string) ([]byte, error) {
 	out := []byte(aad + "\x00")
 	for _, b := range plain {
@@ -228,7 +228,7 @@ func refusals(t *testing.T, st *stand) {
 	}
 }
 
-// crashed claims a key as a process does that dies right afterwards.
+// crashed claims a key like a process that dies right afterwards.
 func crashed(t *testing.T, st *stand, c *db.Cluster) {
 	dead := func(key string, age time.Duration) {
 		t.Helper()

@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// manyMembers is a body that grows to many times its size when it is decoded.
+// manyMembers returns a body that takes many times its size when it is decoded.
 func manyMembers(n int) string {
 	var out strings.Builder
 	out.WriteString(`{"name":"x","settings":{"x":{"a":0`)
@@ -27,9 +27,9 @@ func manyMembers(n int) string {
 	return out.String()
 }
 
-// TestBodiesInFlight: the bodies of one tenant in flight together are bounded by what they decode
-// to, also small ones; what is too much is refused with a time to try again, and another tenant is
-// served meanwhile. Requests without a credential take nothing from any tenant.
+// TestBodiesInFlight: the decoded size of a tenant's concurrent bodies is limited, even if each
+// body is small. A request beyond the limit is refused with Retry-After, while another tenant is
+// served. Requests without a credential take no room from a tenant.
 func TestBodiesInFlight(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	g := newRig(t, nil, func(g *rig) {
@@ -111,8 +111,7 @@ func TestSlowOperationsBoundBodies(t *testing.T) {
 	}
 }
 
-// TestRoomOfRefusals: a refused body of a real connection, whose rest is discarded, gives its room back
-// once.
+// TestRoomOfRefusals: a refused body whose rest is discarded releases its room once.
 func TestRoomOfRefusals(t *testing.T) {
 	var g *rig
 	addr, stop := served(t, nil, func(of *rig) { g = of })

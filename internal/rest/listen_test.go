@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// served runs a rig behind a real server; change sets it up.
+// served runs a rig behind a real server. change configures the server.
 func served(t *testing.T, change func(*http.Server), register func(*rig)) (addr string, stop func() error) {
 	t.Helper()
 	g := newRig(t, nil, register)
@@ -38,7 +38,7 @@ func served(t *testing.T, change func(*http.Server), register func(*rig)) (addr 
 	return l.Addr().String(), func() error { cancel(); return <-done }
 }
 
-// rawStatus sends text and answers the status line.
+// rawStatus sends text and returns the status line.
 func rawStatus(t *testing.T, addr, text string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -92,7 +92,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// TestSlow: deadlines of the server end neither a long poll nor its context.
+// TestSlow: the server's deadlines end neither a long poll nor its context.
 func TestSlow(t *testing.T) {
 	const deadline = 50 * time.Millisecond
 	wait := func(ctx context.Context) error {
@@ -123,8 +123,7 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// TestGraceful: what runs when the end comes is finished, whoever reads its
-// connection; nothing more is taken.
+// TestGraceful: a stopping server finishes running requests and accepts no new ones.
 func TestGraceful(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	entered, leave := make(chan bool, 2), make(chan struct{})
@@ -174,9 +173,9 @@ func TestGraceful(t *testing.T) {
 	}
 }
 
-// TestRefusedOnTheWay: who writes his whole body before he reads has the answer
-// all the same, far beyond what buffers on the way hold.
-func TestRefusedOnTheWay(t *testing.T) {
+// TestRefusalDuringUpload: a client that writes its whole body before it reads still receives a
+// refusal, even if the body exceeds all buffers.
+func TestRefusalDuringUpload(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	addr, stop := served(t, nil, nil)
 	const large = 24 << 20
@@ -226,9 +225,9 @@ func (l heard) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// TestStopMeetsAClosedListener: a stop is orderly also where a part closes the listener
-// before the server does.
-func TestStopMeetsAClosedListener(t *testing.T) {
+// TestStopWithClosedListener: a stop is orderly even if another part has closed the listener
+// before.
+func TestStopWithClosedListener(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -247,10 +246,10 @@ func TestStopMeetsAClosedListener(t *testing.T) {
 	}
 }
 
-// TestClockStepCutsNoConnection: after a step forward of an hour, a deadline that
-// was set from the wall clock before it is over. As the wall clock of this test is
-// an hour behind, so would be all of them.
-func TestClockStepCutsNoConnection(t *testing.T) {
+// TestClockStepKeepsConnections: if the wall clock is set forward by an hour, no connection is cut.
+// The wall clock of this test is an hour behind, so deadlines that were computed from it would have
+// expired.
+func TestClockStepKeepsConnections(t *testing.T) {
 	addr, stop := served(t, nil, func(g *rig) {
 		g.cfg.Now = func() time.Time { return time.Now().UTC().Add(-time.Hour) }
 		g.cfg.Ticks = time.Now

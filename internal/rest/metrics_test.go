@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestWhoIsBilled: a request is on the bill of its credential's tenant, once, before
-// its answer leaves. Refused credentials, bouncers and our own errors are on none.
+// TestWhoIsBilled: a request is billed once to the tenant of its credential, before its answer is
+// sent. Refused credentials, bouncers and internal errors are not billed.
 func TestWhoIsBilled(t *testing.T) {
 	bills := map[string]int{}
 	g := newRig(t, func(c *Config) {

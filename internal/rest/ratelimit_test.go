@@ -140,7 +140,7 @@ func TestRateLimits(t *testing.T) {
 	})
 }
 
-// left is what a key may still send.
+// left returns how many requests a key may still send.
 func left(t *testing.T, g *rig, key string) int {
 	t.Helper()
 	w := g.Do(t, resttest.Call{Method: "GET", Path: "/v1/widgets", Key: key}.Request())

@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestRecheck: a credential that is refused, or has lost a permission, ends what stays
-// open; a store that does not answer leaves it as it was.
+// TestRecheck: a refused credential, or one that has lost a permission, ends an open stream. A
+// store that does not answer does not.
 func TestRecheck(t *testing.T) {
 	was := scope.Scope{Tenant: "was", Permissions: scope.Permissions{All: true}}
 	now := scope.Scope{Tenant: "now", Permissions: scope.Permissions{All: true}}

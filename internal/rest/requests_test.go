@@ -17,7 +17,7 @@ const canary = "C4NARY-do-not-echo"
 
 func deep(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 
-// TestRequests is the table of what callers send and what they get.
+// TestRequests is a table of requests and their answers.
 func TestRequests(t *testing.T) {
 	g := newRig(t, nil, nil)
 	put := func(body string) resttest.Call {
@@ -198,7 +198,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestReadOnly: what a caller may not set never reaches the handler's struct.
+// TestReadOnly: read-only members never reach the handler.
 func TestReadOnly(t *testing.T) {
 	g := newRig(t, nil, nil)
 	w := g.Do(t, resttest.Call{Method: "PUT", Path: "/v1/widgets/7", Body: `{"id":9,"name":"x","parts":[{"size":2}]}`, Key: "full"}.Request())
@@ -208,7 +208,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestAllow: a 405 says what would do.
+// TestAllow: a 405 lists the allowed methods.
 func TestAllow(t *testing.T) {
 	g := newRig(t, nil, nil)
 	for path, want := range map[string]string{"/v1/widgets/7": "PUT", "/v1/widgets": "GET, HEAD, POST", "/health": "GET, HEAD", "/v1/ide-integration/widgets/1": "PUT"} {
@@ -219,7 +219,7 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// TestErrorBodies: each area has its shape, also where no handler was reached.
+// TestErrorBodies: each area has its shape of errors, even if no handler was reached.
 func TestErrorBodies(t *testing.T) {
 	g := newRig(t, nil, nil)
 	for _, tc := range []struct {
@@ -263,7 +263,7 @@ func TestErrorBodies(t *testing.T) {
 	}
 }
 
-// TestAreas: protocols of others get the errors that their clients know.
+// TestAreas: foreign protocols get the errors that their clients expect.
 func TestAreas(t *testing.T) {
 	g := newRig(t, nil, nil)
 	for path, want := range map[string]string{
@@ -282,7 +282,7 @@ func TestAreas(t *testing.T) {
 	}
 }
 
-// TestRequestID: a sane id of the caller is echoed, any other replaced.
+// TestRequestID: a valid request id of the caller is returned; any other is replaced.
 func TestRequestID(t *testing.T) {
 	g := newRig(t, nil, nil)
 	for id, echoed := range map[string]bool{"abc-1.2_3:4": true, "": false, "a b": false, "a\nb": false, strings.Repeat("x", 129): false, strings.Repeat("x", 128): true, "<script>": false} {
@@ -299,8 +299,8 @@ func TestRequestID(t *testing.T) {
 	}
 }
 
-// TestHost: tenants are found by subdomain; a forwarded host counts only from a
-// proxy that is listed.
+// TestHost: tenants are found by subdomain. A forwarded host is used only if it comes from a
+// trusted proxy.
 func TestHost(t *testing.T) {
 	g := newRig(t, func(s *Config) { s.Hosts.BaseDomain = "gate.example" }, nil)
 	for _, tc := range []struct {
@@ -330,8 +330,8 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestConditions: a change happens where any of the tags listed is the object's,
-// once, and nowhere else.
+// TestConditions: a change is made, once, if one of the listed tags is the object's, and otherwise
+// not.
 func TestConditions(t *testing.T) {
 	many := strings.Repeat(`"9", `, maxTags)
 	for header, want := range map[string]fault.Kind{
@@ -361,8 +361,8 @@ func TestConditions(t *testing.T) {
 // ok is no fault.
 const ok fault.Kind = 255
 
-// TestLogLevel: a failure is logged as an error. A request that a stopping server turns away, such
-// as a readiness probe, is not a failure.
+// TestLogLevel: a failure is logged as an error. A request that a stopping server refuses, such as
+// a readiness probe, is not a failure.
 func TestLogLevel(t *testing.T) {
 	for how, level := range map[string]string{"down": "ERROR", "unforeseen": "ERROR", "stopping": "INFO", "starting": "INFO"} {
 		g := newRig(t, nil, nil)
@@ -373,7 +373,8 @@ func TestLogLevel(t *testing.T) {
 	}
 }
 
-// TestLatePanic: half an answer is cut off, not completed.
+// TestLatePanic: after a panic in the middle of an answer, the connection is cut, so that the
+// client sees that the answer is incomplete.
 func TestLatePanic(t *testing.T) {
 	g := newRig(t, nil, nil)
 	defer func() {
@@ -384,8 +385,7 @@ func TestLatePanic(t *testing.T) {
 	g.ServeHTTP(httptest.NewRecorder(), resttest.Call{Method: "GET", Path: "/v1/failing/late", Key: "full"}.Request())
 }
 
-// TestMessages: an offence is told in words that fit it, and never in the
-// caller's own.
+// TestMessages: messages of offences fit the offence, and never quote the caller's values.
 func TestMessages(t *testing.T) {
 	g := newRig(t, nil, nil)
 	for body, want := range map[string]string{

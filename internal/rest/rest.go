@@ -8,7 +8,7 @@
 //	rate limit                     ratelimit.go
 //	reach and permission           reach.go, exchange.go
 //	media type, size, body         body.go, largebody.go
-//	parameters and body by schema  params.go, validate.go
+//	parameters and body by schema  params.go, package schema
 //	idempotency                    idempotency.go
 //	the handler
 //	error bodies by area           errors.go

@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// widget is a record as the operations of the tests answer it.
+// widget is a record that the test operations return.
 type widget struct {
 	ID        int64          `json:"id" doc:"Id" readOnly:"true"`
 	Name      string         `json:"name" doc:"Name"`
@@ -71,7 +71,7 @@ type (
 	}
 )
 
-// rig is a Router with operations of the tests and what they need.
+// rig is a Router with test operations and their dependencies.
 type rig struct {
 	*Router
 	*resttest.Recorder
@@ -147,7 +147,7 @@ func newRig(t testing.TB, change func(*Config), register func(*rig)) *rig {
 	return g
 }
 
-// canonical knows the aliases that the tests use.
+// canonical maps the aliases of the tests.
 func canonical(path string) string {
 	switch {
 	case Under(path, Root+"/v1"):

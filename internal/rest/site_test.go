@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rest/site"
 )
 
-// TestHSTS: the header goes with answers over TLS, for the domain that asks for it.
+// TestHSTS: answers over TLS have the header if the domain asks for it.
 func TestHSTS(t *testing.T) {
 	proxy := netip.MustParsePrefix("192.0.2.0/24")
 	for _, c := range []struct {

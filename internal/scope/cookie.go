@@ -21,8 +21,8 @@ const (
 // base64url without padding.
 const sessionSecret = 43
 
-// SessionTenant reads the tenant off a value that has the form of a session
-// cookie: the tenant, a dot and a secret.
+// SessionTenant returns the tenant of a session cookie's value, if it has the form
+// <tenant>.<secret>. It does not check the secret.
 func SessionTenant(value string) (TenantID, bool) {
 	t, secret, ok := strings.Cut(value, ".")
 	if !ok || t == "" || len(t) > 63 || len(secret) != sessionSecret {

@@ -1,7 +1,6 @@
-// Package scope says who asks, in which tenant and environment, and what that
-// actor may do. A Scope is a value: it is made once per request by package
-// auth and handed down as the second argument of every service method, never
-// through a context, so a forgotten tenant does not compile.
+// Package scope says who calls, in which tenant and environment, and with which permissions.
+// Package auth creates one Scope for each request. It is a value and the second argument of every
+// service method, never a member of a context: so code that forgets the tenant does not compile.
 package scope
 
 import (
@@ -11,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// TenantID is a tenant's identifier: a DNS label, unique on the deployment.
+// TenantID identifies a tenant: a DNS label (RFC 1035), unique in the deployment.
 type TenantID string
 
 // DefaultTenant exists from the first start and needs no tenant header.
@@ -20,14 +19,14 @@ const DefaultTenant TenantID = "default"
 // AgentPrefix is what the id of an AI agent as a subject of decisions begins with: agent:7.
 const AgentPrefix = "agent:"
 
-// NamesAgent reports whether a subject's id is one of an AI agent, in upper or lower case.
-// No person has such an id, so that nobody takes the place of an agent.
+// NamesAgent reports whether the id of a subject is that of an AI agent, in upper or lower case. No
+// person can have such an id, so nobody can impersonate an agent.
 func NamesAgent(id string) bool {
 	return len(id) >= len(AgentPrefix) && strings.EqualFold(id[:len(AgentPrefix)], AgentPrefix)
 }
 
-// Env is an environment. Ids are unique over both environments of a tenant;
-// an object of one does not resolve when the other is asked for.
+// Env is an environment. Ids are unique over both environments of a tenant. An object of one
+// environment is not found in a request for the other.
 type Env string
 
 // The two environments of the specification. AnyEnv is the absence of a choice.
@@ -40,7 +39,7 @@ const (
 // Valid reports whether e names one of the two environments.
 func (e Env) Valid() bool { return e == Sandbox || e == Production }
 
-// ActorKind tells people, keys, bouncers and the service itself apart.
+// ActorKind is the kind of an actor, such as a person or an API key.
 type ActorKind string
 
 // The kinds of actor that act on the service.
@@ -49,25 +48,25 @@ const (
 	Key     ActorKind = "api_key"
 	Bouncer ActorKind = "bouncer"
 	System  ActorKind = "system"
-	// Directory is a directory that provisions people by SCIM.
+	// Directory is a directory that provisions people by SCIM (RFC 7644).
 	Directory ActorKind = "directory"
-	// Vendor is an embedding vendor, who provisions tenants.
+	// Vendor is an embedding vendor, which provisions tenants.
 	Vendor ActorKind = "vendor"
 	// Agent is an AI agent, which asks for decisions about itself. Its actor id is its id
 	// as a subject.
 	Agent ActorKind = "agent"
 )
 
-// Dedicated reports whether credentials of this kind are good for the operations of their
-// kind alone.
+// Dedicated reports whether credentials of this kind are valid only for operations that are made
+// for the kind.
 func (k ActorKind) Dedicated() bool { return k == Vendor || k == Directory || k == Agent }
 
-// Actor is who acts. It goes into every audit row.
+// Actor is who acts. Each entry of the administrative log names one.
 type Actor struct {
 	Kind ActorKind `json:"kind"`
 	// ID is the user id, the key id or the bouncer id, as text.
 	ID string `json:"id"`
-	// Name is what a person reads: a username, a key's or a bouncer's name.
+	// Name is for people to read: a username, or the name of a key or bouncer.
 	Name string `json:"name"`
 	// Roles are the actor's role names; empty for keys and bouncers.
 	Roles []string `json:"roles,omitempty"`
@@ -80,9 +79,9 @@ type Permission string
 
 // Permissions is what an actor may do; the zero value allows nothing.
 type Permissions struct {
-	// All is set for platform administrators and the service itself.
+	// All is true for platform administrators and the service itself.
 	All bool
-	// List is sorted and holds each permission once, implied ones included.
+	// List is sorted and has each permission once, including implied ones.
 	List []Permission
 }
 
@@ -95,31 +94,31 @@ func (ps Permissions) Has(p Permission) bool {
 	return ok
 }
 
-// Scope is one request's context of authority.
+// Scope is the authority of one request.
 type Scope struct {
 	// Tenant is the tenant that the request works in.
 	Tenant TenantID
 	// Env is the environment asked for, or that the credential is bound to;
 	// AnyEnv where the request named none.
 	Env Env
-	// EnvBound is set when the credential is good for Env alone.
+	// EnvBound is true if the credential is valid for Env only.
 	EnvBound bool
 	Actor    Actor
 	// Permissions are those of the credential, in Tenant.
 	Permissions Permissions
-	// Platform is set for platform administrators, who work across tenants.
+	// Platform is true for platform administrators, who work in all tenants.
 	Platform bool
 	// Session is the id of the session that the credential stands for; empty for
 	// API keys, bouncers and the service itself.
 	Session string
-	// EnrolOnly is set for a person who must enrol a second factor before anything else.
+	// EnrolOnly is true for a person who must enrol a second factor before anything else.
 	EnrolOnly bool
 	// RequestID ties logs, audit rows and answers together.
 	RequestID string
 }
 
-// Require answers a forbidden fault unless the actor holds p. The table of
-// operations in package api is the only caller in the request path.
+// Require returns Forbidden unless the actor has p. For requests, package rest calls it with the
+// permission of the operation.
 func (s Scope) Require(p Permission) error {
 	if s.Permissions.Has(p) {
 		return nil
@@ -127,7 +126,7 @@ func (s Scope) Require(p Permission) error {
 	return fault.Newf(fault.Forbidden, "permission_denied", "this needs the permission %q", p)
 }
 
-// EnvOr is the environment of the scope, or def where none was named.
+// EnvOr returns the environment of the scope, or def if the request named none.
 func (s Scope) EnvOr(def Env) Env {
 	if s.Env == AnyEnv {
 		return def
@@ -135,11 +134,11 @@ func (s Scope) EnvOr(def Env) Env {
 	return s.Env
 }
 
-// Sees reports whether an object of environment e resolves in this scope.
+// Sees reports whether an object of environment e is visible in this scope.
 func (s Scope) Sees(e Env) bool { return s.Env == AnyEnv || s.Env == e }
 
-// May refuses (403) an environment that the credential is not good for: one that
-// is bound to the other. Whatever names an environment is asked here.
+// May returns Forbidden if the credential is bound to the other environment than e. Call it for
+// every environment that a request names.
 func (s Scope) May(e Env) error {
 	if s.EnvBound && e != s.Env {
 		return fault.Newf(fault.Forbidden, "environment_denied", "this credential is valid for %s only", s.Env)
@@ -147,9 +146,9 @@ func (s Scope) May(e Env) error {
 	return nil
 }
 
-// CreateIn is the environment that a create lands in: asked (the body's), else
-// the scope's, else sandbox. A credential bound to one environment creates
-// nothing in the other (403); a body that contradicts the request is a 422.
+// CreateIn returns the environment of a new object: asked (from the body), else that of the scope,
+// else sandbox. Faults: Forbidden if the credential is bound to the other environment; Invalid if
+// the body contradicts the request.
 func (s Scope) CreateIn(asked Env) (Env, error) {
 	switch {
 	case asked == AnyEnv:

@@ -18,10 +18,10 @@ const (
 	LevelAttribute   = "acr"
 )
 
-// maxIdentities is how many identities a person may have.
+// maxIdentities limits the identities of one person.
 const maxIdentities = 20
 
-// Identity is who a person is at an identity provider.
+// Identity links a person to a subject of an identity provider.
 type Identity struct {
 	ID         string     `json:"id" db:"id" doc:"Id of the link."`
 	Issuer     string     `json:"issuer" db:"issuer" doc:"The provider's issuer identifier."`
@@ -32,13 +32,13 @@ type Identity struct {
 	LastUsedAt *time.Time `json:"last_used_at" db:"last_used_at" doc:"When the person last signed in with it; null if never."`
 }
 
-// IdentityDraft is what a link is made from.
+// IdentityDraft describes an identity to link.
 type IdentityDraft struct {
 	Issuer  string `json:"issuer" minLength:"1" maxLength:"512" doc:"The provider's issuer identifier, exactly as its tokens have it."`
 	Subject string `json:"subject" minLength:"1" maxLength:"255" doc:"The person's subject at the provider: the claim sub of its tokens."`
 }
 
-// Identities lists who a person is at identity providers, oldest first.
+// Identities lists a person's identities at identity providers, oldest first.
 func (s *Service) Identities(ctx context.Context, sc scope.Scope, userID string) ([]Identity, error) {
 	var list []Identity
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -50,9 +50,9 @@ func (s *Service) Identities(ctx context.Context, sc scope.Scope, userID string)
 	return list, err
 }
 
-// Link lets a person sign in as a subject of an identity provider. The caller must hold
-// what the person may do: a link is as good as a password. Faults: NotFound, Forbidden,
-// Conflict where the subject is a person's already.
+// Link allows a person to sign in as a subject of an identity provider. The caller must hold all
+// permissions of the person, because a link is as powerful as a password. Faults: NotFound;
+// Forbidden; Conflict if the subject is already linked.
 func (s *Service) Link(ctx context.Context, sc scope.Scope, userID string, d IdentityDraft) (Identity, error) {
 	made := Identity{ID: s.NewID(), Issuer: d.Issuer, Subject: d.Subject, UserID: userID, CreatedAt: db.Stamp(s.Now()), CreatedBy: sc.Actor.Name}
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
@@ -87,8 +87,8 @@ func (s *Service) link(ctx context.Context, tx *db.Tx, sc scope.Scope, u User, i
 	return s.recordLink(ctx, tx, sc, u, "USER_IDENTITY_LINKED", id)
 }
 
-// Unlink takes a link away and ends the person's sessions. The caller must hold what the
-// person may do.
+// Unlink removes a link and ends the person's sessions. The caller must hold all permissions of the
+// person.
 func (s *Service) Unlink(ctx context.Context, sc scope.Scope, userID, id string) error {
 	return s.write(ctx, sc, func(tx *db.Tx) error {
 		u, err := lockUser(ctx, tx, userID)
@@ -123,8 +123,8 @@ func (s *Service) recordLink(ctx context.Context, tx *db.Tx, sc scope.Scope, u U
 	})
 }
 
-// ByIdentity finds the person behind a subject of an identity provider, inside somebody
-// else's transaction, and keeps others from changing them until its end. Fault: NotFound.
+// ByIdentity finds the person who is linked to a subject of an identity provider, and locks the
+// person until the end of the caller's transaction. Fault: NotFound.
 func ByIdentity(ctx context.Context, tx *db.Tx, issuer, subject string) (User, error) {
 	id, err := selectIdentity(ctx, tx, issuer, subject)
 	if err != nil {
@@ -133,8 +133,8 @@ func ByIdentity(ctx context.Context, tx *db.Tx, issuer, subject string) (User, e
 	return lockUser(ctx, tx, id.UserID)
 }
 
-// Enrol adds a person on an identity provider's word, within tx, and links them. Its faults
-// are those of Create, and Conflict where the subject is a person's already.
+// Enrol creates a person from the data of an identity provider, within tx, and links them. Faults:
+// those of Create, and Conflict if the subject is already linked.
 func (s *Service) Enrol(ctx context.Context, tx *db.Tx, sc scope.Scope, d Draft, by IdentityDraft) (User, error) {
 	if err := fault.Join(d.check(), d.checkSizes()); err != nil {
 		return User{}, err
@@ -149,7 +149,7 @@ func (s *Service) Enrol(ctx context.Context, tx *db.Tx, sc scope.Scope, d Draft,
 	return u, s.link(ctx, tx, sc, u, Identity{ID: s.NewID(), Issuer: by.Issuer, Subject: by.Subject, UserID: u.ID, CreatedAt: u.CreatedAt, CreatedBy: sc.Actor.Name})
 }
 
-// LinkWithin is Link within tx, for a person who is found by what their directory says.
+// LinkWithin is Link within tx, for a person who was found by data of their directory.
 func (s *Service) LinkWithin(ctx context.Context, tx *db.Tx, sc scope.Scope, userID string, by IdentityDraft) (User, error) {
 	u, err := lockUser(ctx, tx, userID)
 	if err != nil {
@@ -163,13 +163,13 @@ func (s *Service) Adjust(ctx context.Context, tx *db.Tx, sc scope.Scope, id stri
 	return s.change(ctx, tx, sc, id, ch, "")
 }
 
-// UsedIdentity notes that a person signed in by an identity.
+// UsedIdentity records when a person signed in with an identity.
 func UsedIdentity(ctx context.Context, tx *db.Tx, issuer, subject string, at time.Time) error {
 	return touchIdentity(ctx, tx, issuer, subject, at)
 }
 
-// NotePassword records that a person signed in with a password, by these methods (RFC 8176).
-// A password alone leaves no trace in people who never signed in otherwise.
+// NotePassword records that a person signed in with a password, and by which methods (RFC 8176). It
+// stores nothing for a person who has only ever used a password alone.
 func NotePassword(ctx context.Context, tx *db.Tx, u User, by []string) error {
 	_, methods := u.Attributes[MethodsAttribute]
 	_, level := u.Attributes[LevelAttribute]
@@ -185,8 +185,8 @@ func NotePassword(ctx context.Context, tx *db.Tx, u User, by []string) error {
 	return err
 }
 
-// MayChange refuses with 403 to act on a person who may do what the caller may not.
+// MayChange returns Forbidden if a person has permissions that the caller lacks.
 func MayChange(sc scope.Scope, u User) error { return checkMayGrant(sc, u.Roles, u.Roles) }
 
-// MayGrantRoles refuses with 403 roles that allow what the caller may not do.
+// MayGrantRoles returns Forbidden if roles grant permissions that the caller lacks.
 func MayGrantRoles(sc scope.Scope, roles []string) error { return checkMayGrant(sc, nil, roles) }

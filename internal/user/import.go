@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// maxImport is how many people one import may hold.
+	// maxImport limits the people of one import.
 	maxImport = 5000
 	// maxImportOffences is how many offences an import reports. Whoever sent what holds
 	// more has sent something else: the rest is not read.
 	maxImportOffences = 1000
-	// maxEntry is how many bytes one person of an import may have, as in POST /users.
+	// maxEntry limits one person of an import, in bytes, as in POST /users.
 	maxEntry = 1 << 20
 )
 
-// Format is how an import is written.
+// Format is the format of an import.
 type Format int
 
 const (
@@ -39,7 +39,7 @@ const (
 	JSONLines
 )
 
-// Imported is the answer to an import.
+// Imported is the result of an import.
 type Imported struct {
 	DryRun  bool      `json:"dry_run" doc:"Whether nothing was stored."`
 	Created int       `json:"created" doc:"How many people were added, or would be."`
@@ -59,12 +59,12 @@ type entry struct {
 	draft Draft
 }
 
-// errDry ends the transaction of a dry run.
-var errDry = errors.New("user: a dry run ends here")
+// errDry rolls back the transaction of a dry run.
+var errDry = errors.New("user: dry run")
 
-// Import adds many people, all or none. It answers 422 import_failed with each line
-// that cannot be added and why, and 403 where roles go beyond the caller's or the
-// tenant's limit is reached. A dry run does the same and stores nothing.
+// Import creates many people, all or none. A dry run checks the same and stores nothing. Faults:
+// Invalid "import_failed" with each line that cannot be imported and the reason; Forbidden if roles
+// exceed the caller's permissions, or the tenant's limit is reached.
 func (s *Service) Import(ctx context.Context, sc scope.Scope, format Format, text []byte, dry bool) (Imported, error) {
 	var list []entry
 	var wrong offences
@@ -113,11 +113,11 @@ func (s *Service) Import(ctx context.Context, sc scope.Scope, format Format, tex
 	if err := wrong.err(); err != nil {
 		return Imported{}, err
 	}
-	return Imported{}, failed // whoever was in the way has gone meanwhile
+	return Imported{}, failed // the person with the same name or id was removed meanwhile
 }
 
-// checkImport makes people of entries, and notes what is wrong with them and between
-// them.
+// checkImport converts entries to people, and adds to wrong what is invalid in them and which of
+// them clash.
 func (s *Service) checkImport(sc scope.Scope, list []entry, wrong *offences) []User {
 	ids, names := map[string]int{}, map[string]int{}
 	people := make([]User, len(list))
@@ -150,7 +150,7 @@ func (s *Service) checkImport(sc scope.Scope, list []entry, wrong *offences) []U
 	return people
 }
 
-// checkSizes refuses what the document's schema refuses for a single person.
+// checkSizes checks the limits that the API document has for a single person.
 func (d Draft) checkSizes() error {
 	var errs []error
 	for _, f := range []struct {
@@ -170,7 +170,7 @@ func (d Draft) checkSizes() error {
 	return fault.Join(errs...)
 }
 
-// clashes notes which people of an import have the id or a name of a stored one.
+// clashes adds to wrong the people of an import whose id or name is in use.
 func (s *Service) clashes(ctx context.Context, sc scope.Scope, list []entry, people []User, wrong *offences) error {
 	return s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		for i, u := range people {
@@ -185,7 +185,7 @@ func (s *Service) clashes(ctx context.Context, sc scope.Scope, list []entry, peo
 	})
 }
 
-// clash notes that a person of an import has the id or a name of a stored one.
+// clash adds to wrong a person of an import whose id or name is in use.
 func clash(ctx context.Context, tx *db.Tx, u User, line int, wrong *offences) error {
 	if _, err := selectUser(ctx, tx, u.ID); err == nil {
 		wrong.add(line, "/id", "belongs to an existing person")
@@ -202,24 +202,24 @@ func clash(ctx context.Context, tx *db.Tx, u User, line int, wrong *offences) er
 	return nil
 }
 
-// offences are what is wrong with the lines of an import.
+// offences are the errors in the lines of an import.
 type offences []fault.Detail
 
 func (o *offences) add(line int, pointer, message string) {
 	*o = append(*o, fault.Detail{Pointer: fmt.Sprintf("/lines/%d%s", line, pointer), Message: fmt.Sprintf("line %d: %s", line, message)})
 }
 
-// all notes each offence of err.
+// all adds each offence of err.
 func (o *offences) all(line int, err error) {
 	for _, d := range fault.Offences(err) {
 		o.add(line, d.Pointer, d.Message)
 	}
 }
 
-// full reports whether no more offences are reported.
+// full reports whether the limit of reported offences is reached.
 func (o offences) full() bool { return len(o) >= maxImportOffences }
 
-// err is the fault of an import with offences.
+// err returns the fault for an import with offences; nil if there are none.
 func (o offences) err() error {
 	if len(o) == 0 {
 		return nil
@@ -229,8 +229,8 @@ func (o offences) err() error {
 	return f
 }
 
-// importFull reports whether the rest of an import need not be read: it holds too many
-// people or offences already.
+// importFull reports whether the rest of an import need not be read, because it has too many people
+// or offences already.
 func importFull(list []entry, wrong offences) bool { return len(list) > maxImport || wrong.full() }
 
 // readLines reads an import of JSON lines.
@@ -317,7 +317,7 @@ func readCSV(text []byte, wrong *offences) []entry {
 		if errors.As(err, &bad) {
 			wrong.add(bad.Line, "", bad.Err.Error())
 			if !errors.Is(err, csv.ErrFieldCount) {
-				return list // what follows cannot be told apart
+				return list // the following cells cannot be separated reliably
 			}
 			continue
 		}
@@ -340,7 +340,7 @@ func readCSV(text []byte, wrong *offences) []entry {
 	}
 }
 
-// set fills a member of a draft from a cell of CSV. An empty cell is nothing.
+// set sets a member of a draft from a cell of CSV. An empty cell sets nothing.
 func (d *Draft) set(column, cell string) error {
 	if cell == "" {
 		return nil

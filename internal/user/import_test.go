@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestImportIsReadInBounds: what is no import, or a larger one than is taken, is not
-// read further than its refusal needs.
+// TestImportIsReadInBounds: an invalid or too large import is read only as far as its refusal
+// needs.
 func TestImportIsReadInBounds(t *testing.T) {
 	for _, c := range []struct {
 		format Format
@@ -38,8 +38,8 @@ func TestImportIsReadInBounds(t *testing.T) {
 	}
 }
 
-// TestImportAgainstStoredPeople: where a stored person has an id or a name already, the
-// import adds nobody, and says which line is in the way.
+// TestImportAgainstStoredPeople: if a stored person has the same id or name, the import adds nobody
+// and names the line.
 func TestImportAgainstStoredPeople(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		s, _ := people(t, c)

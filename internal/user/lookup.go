@@ -10,8 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Lookup is the person with an id, else with that user name or e-mail address. An
-// unknown one is a NotFound fault.
+// Lookup finds a person by id, otherwise by user name or e-mail address. Fault: NotFound.
 func (s *Service) Lookup(ctx context.Context, sc scope.Scope, id string) (User, error) {
 	var u User
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -42,7 +41,7 @@ func findBySubject(ctx context.Context, tx *db.Tx, subject string) (User, error)
 	return u, err
 }
 
-// Usernames are the names of all who may sign in, sorted.
+// Usernames lists the names of all people who may sign in, sorted.
 func (s *Service) Usernames(ctx context.Context, sc scope.Scope) ([]string, error) {
 	var names []string
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {

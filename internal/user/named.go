@@ -9,8 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Named is the person whom a username, an e-mail address or an id stands for;
-// NotFound for nobody.
+// Named finds a person by user name, e-mail address or id. Fault: NotFound.
 func (s *Service) Named(ctx context.Context, sc scope.Scope, name string) (User, error) {
 	var found User
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {

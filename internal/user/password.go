@@ -13,10 +13,10 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// MaxPassword bounds a password in bytes: beyond it nothing is hashed.
+// MaxPassword limits a password, in bytes. Longer ones are refused before hashing.
 const MaxPassword = 1024
 
-// Cost is the work of argon2id (RFC 9106): passes, KiB of memory, lanes.
+// Cost is the cost of argon2id (RFC 9106): passes, memory in KiB, and lanes.
 type Cost struct {
 	Passes    uint32
 	MemoryKiB uint32
@@ -26,7 +26,7 @@ type Cost struct {
 // DefaultCost is t=2, 19 MiB, p=1: about 24 ms on the reference machine.
 func DefaultCost() Cost { return Cost{Passes: 2, MemoryKiB: 19 * 1024, Lanes: 1} }
 
-// maxCost bounds what a stored hash may ask of us, should a row be forged.
+// maxCostKiB and maxPasses limit the cost of a stored hash, in case a row was forged.
 const maxCostKiB, maxPasses = 256 * 1024, 16
 
 const (
@@ -34,9 +34,8 @@ const (
 	hashBytes = 32
 )
 
-// Hasher hashes passwords with argon2id. Its turns bound how many run at once,
-// for each takes a core and its megabytes. The zero value is not usable; see
-// NewHasher.
+// Hasher hashes passwords with argon2id. It limits how many hashes run at once, because each takes
+// a core and much memory. Create it with NewHasher.
 type Hasher struct {
 	cost  Cost
 	rand  io.Reader
@@ -44,8 +43,8 @@ type Hasher struct {
 	dummy string
 }
 
-// NewHasher makes a Hasher that runs at most parallel hashes at once (0: four)
-// and draws salts from random.
+// NewHasher returns a Hasher that runs at most parallel hashes at once (0: four) and reads salts
+// from random.
 func NewHasher(cost Cost, parallel int, random io.Reader) (*Hasher, error) {
 	if parallel <= 0 {
 		parallel = 4
@@ -56,11 +55,11 @@ func NewHasher(cost Cost, parallel int, random io.Reader) (*Hasher, error) {
 	return h, err
 }
 
-// prepare makes equal what looks equal: composed and decomposed characters
-// (RFC 8265 section 4.2, OpaqueString).
+// prepare normalizes a password, so that composed and decomposed characters are equal (RFC 8265
+// section 4.2, OpaqueString).
 func prepare(password string) []byte { return []byte(norm.NFC.String(password)) }
 
-// Hash gives the PHC string of password under a new salt. It waits for its turn.
+// Hash returns the PHC string of a password with a new salt. It waits for its turn.
 func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 	turn, err := h.Turn(ctx, true)
 	if err != nil {
@@ -81,10 +80,9 @@ func (h *Hasher) hash(password string) (string, error) {
 		h.cost.MemoryKiB, h.cost.Passes, h.cost.Lanes, enc.EncodeToString(salt), enc.EncodeToString(sum)), nil
 }
 
-// verify reports whether password has this hash. An empty or unreadable hash
-// costs the same time as a real one and is never right, so that nobody learns
-// from the clock which accounts exist. stale says that the hash was made with
-// another cost and should be renewed.
+// verify reports whether password has this hash. An empty or unreadable hash never matches, but
+// takes as long as a real one, so that response times do not reveal which accounts exist. stale is
+// true if the hash has another cost and should be renewed.
 func (h *Hasher) verify(hash, password string) (ok, stale bool) {
 	cost, salt, want, readable := parseHash(hash)
 	if !readable || len(password) > MaxPassword {
@@ -103,7 +101,7 @@ func run(password string, salt []byte, c Cost) []byte {
 	return argon2.IDKey(prepare(password), salt, c.Passes, c.MemoryKiB, c.Lanes, hashBytes)
 }
 
-// parseHash reads a PHC string of argon2id.
+// parseHash parses a PHC string of argon2id.
 func parseHash(s string) (c Cost, salt, sum []byte, ok bool) {
 	parts := strings.Split(s, "$")
 	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != "v="+strconv.Itoa(argon2.Version) {

@@ -68,8 +68,8 @@ func TestUnreadableHash(t *testing.T) {
 	}
 }
 
-// TestTurns: no more hash at once than may, those who are known go before
-// strangers but not for ever, and whoever gives up leaves no gap.
+// TestTurns: the number of concurrent hashes is limited, known people go before strangers but do
+// not starve them, and a caller that gives up frees its place.
 func TestTurns(t *testing.T) {
 	h, err := NewHasher(quick, 1, rand.Reader)
 	if err != nil {

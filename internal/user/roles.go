@@ -21,8 +21,7 @@ const (
 	RoleViewer          = "viewer"
 )
 
-// ResourcesEdit is the permission to edit enrichment; whoever holds
-// `resources:write` holds it.
+// ResourcesEdit is the permission to edit enrichment. `resources:write` implies it.
 const ResourcesEdit scope.Permission = "resources:edit"
 
 const (
@@ -38,9 +37,8 @@ func Areas() []string {
 	}
 }
 
-// FoldRole gives a role its stored name: display names such as
-// `Resource Manager` become resource_manager, anything else is kept as written
-// but for the space around it.
+// FoldRole returns the stored name of a role: display names such as `Resource Manager` become
+// resource_manager. Other names are only trimmed.
 func FoldRole(name string) string {
 	name = strings.TrimSpace(name)
 	folded := strings.Map(func(r rune) rune {
@@ -55,7 +53,7 @@ func FoldRole(name string) string {
 	return name
 }
 
-// FoldRoles folds each name and drops repetitions. It keeps the order.
+// FoldRoles folds each name and removes duplicates. It keeps the order.
 func FoldRoles(names []string) []string {
 	out := make([]string, 0, len(names))
 	for _, n := range names {
@@ -66,8 +64,8 @@ func FoldRoles(names []string) []string {
 	return out
 }
 
-// MappedRoles returns, sorted, all roles that a mapping of groups to roles can assign, with the
-// roles that everybody gets.
+// MappedRoles returns, sorted, all roles that a mapping of groups can assign, including those that
+// everybody gets.
 func MappedRoles(everybody []string, byGroup map[string][]string) []string {
 	all := slices.Clone(everybody)
 	for _, names := range byGroup {
@@ -78,7 +76,7 @@ func MappedRoles(everybody []string, byGroup map[string][]string) []string {
 	return all
 }
 
-// checkRole refuses an invalid name of a role.
+// checkRole checks the name of a role.
 func checkRole(pointer, role string) error {
 	if len(role) > 128 {
 		return fault.Invalidf(pointer, "must be at most 128 characters long")
@@ -86,7 +84,7 @@ func checkRole(pointer, role string) error {
 	return checkName(pointer, role)
 }
 
-// CheckRoles refuses names that no role can have, all at one pointer.
+// CheckRoles checks names of roles, and reports all offences at one pointer.
 func CheckRoles(pointer string, roles []string) error {
 	errs := make([]error, len(roles))
 	for i, r := range roles {
@@ -95,8 +93,7 @@ func CheckRoles(pointer string, roles []string) error {
 	return fault.Join(errs...)
 }
 
-// grants is the table of roles: what one role allows. The second
-// answer is false for names that carry nothing.
+// grants returns the permissions of a role. ok is false for a name that grants nothing.
 func grants(role string) ([]scope.Permission, bool) {
 	switch role {
 	case RolePlatformAdmin, RoleAdmin:
@@ -115,7 +112,7 @@ func grants(role string) ([]scope.Permission, bool) {
 	return nil, false
 }
 
-// each is one permission for every area that is not left out.
+// each returns one permission for every area that is not in without.
 func each(verb string, without []string) []scope.Permission {
 	out := make([]scope.Permission, 0, 2*len(Areas()))
 	for _, a := range Areas() {
@@ -126,9 +123,9 @@ func each(verb string, without []string) []scope.Permission {
 	return out
 }
 
-// Permissions is what a person with these (folded) roles may do in tenant t,
-// and whether that person is a platform administrator. The role platform_admin
-// means something in the tenant `default` alone.
+// Permissions returns what a person with these folded roles may do in tenant t, and whether the
+// person is a platform administrator. The role platform_admin has an effect only in the tenant
+// `default`.
 func Permissions(t scope.TenantID, roles []string) (ps scope.Permissions, platform bool) {
 	var list []scope.Permission
 	for _, r := range roles {
@@ -144,8 +141,8 @@ func Permissions(t scope.TenantID, roles []string) (ps scope.Permissions, platfo
 	return scope.Permissions{All: platform, List: Imply(list)}, platform
 }
 
-// Imply adds what permissions imply (`write` implies `read`, `resources:write`
-// implies `resources:edit`), and sorts them, each once.
+// Imply adds implied permissions (`write` implies `read`, `resources:write` implies
+// `resources:edit`), removes duplicates, and sorts.
 func Imply(list []scope.Permission) []scope.Permission {
 	out := make([]scope.Permission, 0, 2*len(list)+1)
 	for _, p := range list {
@@ -161,9 +158,9 @@ func Imply(list []scope.Permission) []scope.Permission {
 	return slices.Compact(out)
 }
 
-// ParseScopes reads scope strings as permissions, each at its place in the
-// body. A name that is no scope is refused with 422 at pointer/<index>. The
-// permission `resources:edit` is none: whoever has `resources:write` holds it.
+// ParseScopes parses scope strings as permissions, in the same order. A string that is not a scope
+// is Invalid, at pointer/<index>. `resources:edit` is not a scope: it follows from
+// `resources:write`.
 func ParseScopes(pointer string, scopes []string) ([]scope.Permission, error) {
 	out := make([]scope.Permission, 0, len(scopes))
 	var bad []fault.Detail
@@ -183,7 +180,7 @@ func ParseScopes(pointer string, scopes []string) ([]scope.Permission, error) {
 	return slices.Compact(out), nil
 }
 
-// MayGrant refuses with 403 to hand on permissions that the actor does not hold.
+// MayGrant returns Forbidden if the actor lacks one of the permissions.
 func MayGrant(sc scope.Scope, ps scope.Permissions) error {
 	if ps.All && !sc.Permissions.All {
 		return fault.New(fault.Forbidden, "permission_denied", "you cannot grant permissions that you do not hold")
@@ -196,7 +193,7 @@ func MayGrant(sc scope.Scope, ps scope.Permissions) error {
 	return nil
 }
 
-// Intersect is what both sides allow.
+// Intersect returns the permissions that both have.
 func Intersect(a, b scope.Permissions) scope.Permissions {
 	if a.All {
 		return b
@@ -213,14 +210,13 @@ func Intersect(a, b scope.Permissions) scope.Permissions {
 	return out
 }
 
-// Scopes is the list as a key or token holds it: without `resources:edit`, which
-// is no scope and follows from `resources:write`.
+// Scopes lists the permissions as scopes of a key or token. It omits `resources:edit`, which is not
+// a scope.
 func Scopes(ps scope.Permissions) []string {
 	return slices.DeleteFunc(Strings(ps), func(s string) bool { return s == string(ResourcesEdit) })
 }
 
-// Strings is the list as text, for the current-user view; for All every scope
-// there is.
+// Strings lists the permissions as text, for the current-user view; for All, every scope.
 func Strings(ps scope.Permissions) []string {
 	list := ps.List
 	if ps.All {

@@ -11,8 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestPermissionTable writes the table of roles out once more, whole: what each
-// role allows, and by that what it does not.
+// TestPermissionTable has a second copy of the table of roles: all that each role allows.
 func TestPermissionTable(t *testing.T) {
 	all := func(verbs ...string) (out []string) {
 		for _, a := range Areas() {
@@ -86,7 +85,7 @@ func TestParseScopes(t *testing.T) {
 	}
 }
 
-// permissions draws any set of permissions, as a credential would hold it.
+// permissions draws a random set of permissions, as a credential has them.
 func permissions(t *rapid.T, label string) scope.Permissions {
 	var every []string
 	for _, a := range Areas() {
@@ -100,8 +99,8 @@ func permissions(t *rapid.T, label string) scope.Permissions {
 	return scope.Permissions{List: Imply(out)}
 }
 
-// TestNobodyGrantsMore holds for all sets: what MayGrant lets through is held,
-// what Intersect leaves is held by both, and write implies read in all of them.
+// TestNobodyGrantsMore: for all sets, MayGrant only accepts permissions that the actor has, both
+// sides have what Intersect returns, and write implies read.
 func TestNobodyGrantsMore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		holder, wanted := permissions(t, "holder"), permissions(t, "wanted")

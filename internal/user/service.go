@@ -15,19 +15,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Revision is the name of the revision that is bumped whenever what people and
-// keys may do has changed; package auth watches it.
+// Revision is the counter that is incremented when permissions of people or keys may have changed.
+// Package auth watches it.
 const Revision = "auth"
 
-// LimitKind is what people are called in a tenant's limits.
+// LimitKind is the name of people in a tenant's limits.
 const LimitKind = "users"
 
-// Service holds the use cases on people. All fields but ForgetHooks and Withdraw are needed.
+// Service has the use cases of people. All exported fields except ForgetHooks and Withdraw are
+// required.
 type Service struct {
 	Stores *db.Cluster
 	Hasher *Hasher
 	Now    func() time.Time
-	// NewID gives a new, random id.
+	// NewID returns a new, random id.
 	NewID func() string
 	// CheckLimit refuses n more of a kind (tenant.Service.CheckLimit), and
 	// Released tells that there is one less.
@@ -44,7 +45,7 @@ type Service struct {
 	Withdraw func(ctx context.Context, tx *db.Tx, sc scope.Scope, u User, removed bool) error
 }
 
-// withdraw calls Withdraw.
+// withdraw calls Withdraw if it is set.
 func (s *Service) withdraw(ctx context.Context, tx *db.Tx, sc scope.Scope, u User, removed bool) error {
 	if s.Withdraw == nil {
 		return nil
@@ -52,9 +53,8 @@ func (s *Service) withdraw(ctx context.Context, tx *db.Tx, sc scope.Scope, u Use
 	return s.Withdraw(ctx, tx, sc, u, removed)
 }
 
-// Create adds a person. It answers 403 where the caller does not hold what the
-// roles allow or the tenant's max_users is reached, 409 where a name is taken,
-// 422 for names and passwords that cannot be.
+// Create adds a person. Faults: Forbidden if the caller lacks permissions of the roles, or
+// max_users is reached; Conflict if a name is in use; Invalid for invalid names and passwords.
 func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (User, error) {
 	u := s.userOf(d)
 	if err := d.check(); err != nil {
@@ -72,7 +72,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (User, er
 	return u, s.write(ctx, sc, func(tx *db.Tx) error { return s.insert(ctx, tx, sc, u) })
 }
 
-// userOf is the person that a draft describes, without a password.
+// userOf returns the person that a draft describes, without a password.
 func (s *Service) userOf(d Draft) User {
 	now := db.Stamp(s.Now())
 	u := User{
@@ -88,7 +88,7 @@ func (s *Service) userOf(d Draft) User {
 	return u
 }
 
-// insert adds people within tx: 409 where an id or a name is taken.
+// insert adds people within tx. Fault: Conflict if an id or a name is in use.
 func (s *Service) insert(ctx context.Context, tx *db.Tx, sc scope.Scope, people ...User) error {
 	if err := s.CheckLimit(ctx, tx, LimitKind, int64(len(people))); err != nil {
 		return err
@@ -109,8 +109,8 @@ func (s *Service) insert(ctx context.Context, tx *db.Tx, sc scope.Scope, people 
 	return event.Emit(ctx, tx, sc, events...)
 }
 
-// First adds a person where the tenant has none yet; made says whether it did.
-// Two replicas that start at once add one. It is for the first administrator.
+// First adds a person if the tenant has none. made reports whether it did. If two replicas start at
+// once, one person is added. It creates the first administrator.
 func (s *Service) First(ctx context.Context, sc scope.Scope, d Draft) (made bool, err error) {
 	now := db.Stamp(s.Now())
 	u := User{
@@ -142,8 +142,8 @@ func (s *Service) First(ctx context.Context, sc scope.Scope, d Draft) (made bool
 	return made && err == nil, err
 }
 
-// Recover gives a person a new password, enables them and ends their sessions,
-// on the word of whoever sits at the server's host.
+// Recover sets a new password, enables the person and ends their sessions. It needs no permission:
+// only a command on the server's host calls it.
 func (s *Service) Recover(ctx context.Context, sc scope.Scope, id, password string) error {
 	_, err := s.Update(ctx, sc, id, Change{Password: patch.Set(password), Status: patch.Set(Active)})
 	return err
@@ -159,7 +159,7 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id string) (User, err
 	return u, err
 }
 
-// List gives a page of people, oldest first.
+// List returns one page of people, oldest first.
 func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
 	var p Page
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -169,9 +169,9 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, err
 	return p, err
 }
 
-// Update changes what was sent. Whoever changes a person must hold all that the
-// person may do, before and after: nobody takes over a stronger account by
-// giving it a password.
+// Update changes the members that were sent. The caller must hold all permissions that the person
+// has before and after the change: otherwise a caller could take over a stronger account by setting
+// its password.
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id string, ch Change) (User, error) {
 	hash := ""
 	var weak error
@@ -192,8 +192,8 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id string, ch Chan
 	return after, err
 }
 
-// change is the transaction of Update. hash is that of a new password, empty for none;
-// offences are told with those of the names.
+// change is the transaction of Update. hash is that of a new password; empty for none. offences are
+// reported together with those of the names.
 func (s *Service) change(ctx context.Context, tx *db.Tx, sc scope.Scope, id string, ch Change, hash string, offences ...error) (User, error) {
 	before, err := lockUser(ctx, tx, id)
 	if err != nil {
@@ -210,8 +210,8 @@ func (s *Service) change(ctx context.Context, tx *db.Tx, sc scope.Scope, id stri
 	return after, s.replace(ctx, tx, sc, before, after, ends, "")
 }
 
-// SetRoles gives a person new roles, and ends the sessions that stood on the
-// old ones. The reason goes into the audit.
+// SetRoles changes the roles of a person, and ends the sessions that rely on the old ones. The
+// reason is recorded in the audit.
 func (s *Service) SetRoles(ctx context.Context, sc scope.Scope, id string, ch RolesChange) (User, error) {
 	var after User
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
@@ -233,7 +233,8 @@ func (s *Service) SetRoles(ctx context.Context, sc scope.Scope, id string, ch Ro
 	return after, err
 }
 
-// replace writes a change of a person that the caller may make, with everything that hangs on it.
+// replace writes a change of a person, which the caller is allowed to make, and all that follows
+// from it.
 func (s *Service) replace(ctx context.Context, tx *db.Tx, sc scope.Scope, before, after User, ends Ending, reason string) error {
 	if err := checkMayGrant(sc, before.Roles, after.Roles); err != nil {
 		return err
@@ -272,7 +273,7 @@ func (s *Service) replace(ctx context.Context, tx *db.Tx, sc scope.Scope, before
 	return s.record(ctx, tx, sc, after, "USER_UPDATED", event.UserUpdated, changes, nil)
 }
 
-// Delete removes a person for good, with sessions and own keys.
+// Delete removes a person permanently, with their sessions and keys.
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id string) (User, error) {
 	var u User
 	err := s.write(ctx, sc, func(tx *db.Tx) (err error) {
@@ -282,7 +283,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id string) (User, 
 	return u, err
 }
 
-// Remove is Delete within tx; the caller bumps Revision.
+// Remove is Delete within tx. The caller must increment Revision.
 func (s *Service) Remove(ctx context.Context, tx *db.Tx, sc scope.Scope, id string) (User, error) {
 	u, err := lockUser(ctx, tx, id)
 	if err != nil {
@@ -316,8 +317,8 @@ func (s *Service) Remove(ctx context.Context, tx *db.Tx, sc scope.Scope, id stri
 	return u, s.record(ctx, tx, sc, u, "USER_DELETED", event.UserDeleted, map[string]any{"username": u.Username}, nil)
 }
 
-// Add is Create within tx, without a password; the caller bumps Revision. status is Active
-// or Disabled.
+// Add is Create within tx, without a password. status is Active or Disabled. The caller must
+// increment Revision.
 func (s *Service) Add(ctx context.Context, tx *db.Tx, sc scope.Scope, d Draft, status string) (User, error) {
 	if err := fault.Join(d.check(), d.checkSizes()); err != nil {
 		return User{}, err
@@ -330,30 +331,29 @@ func (s *Service) Add(ctx context.Context, tx *db.Tx, sc scope.Scope, d Draft, s
 	return u, s.insert(ctx, tx, sc, u)
 }
 
-// ByName finds who signs in under a user name or an e-mail address. Unknown
-// names are db.ErrNoRows. It is for package auth, inside its transaction.
+// ByName finds a person by user name or e-mail address, for package auth, within its transaction.
+// Error: db.ErrNoRows.
 func ByName(ctx context.Context, tx *db.Tx, name string) (User, error) {
 	return selectByName(ctx, tx, Fold(name))
 }
 
-// Locked is ByID, and keeps others from changing the person until the transaction ends.
+// Locked is ByID, and locks the person until the transaction ends.
 func Locked(ctx context.Context, tx *db.Tx, id string) (User, error) { return lockUser(ctx, tx, id) }
 
-// ByID finds a person inside somebody else's transaction.
+// ByID finds a person within the caller's transaction.
 func ByID(ctx context.Context, tx *db.Tx, id string) (User, error) { return selectUser(ctx, tx, id) }
 
-// SignedIn notes the time of a sign-in and, where rehash is not empty, renews
-// the password's hash.
+// SignedIn records the time of a sign-in. If rehash is not empty, it replaces the password's hash.
 func SignedIn(ctx context.Context, tx *db.Tx, id string, at time.Time, rehash string) error {
 	return touchUser(ctx, tx, id, at, rehash)
 }
 
-// Count is how many people the tenant has, for its limits.
+// Count returns the number of people of the tenant, for its limits.
 func Count(ctx context.Context, tx *db.Tx) (int64, error) { return countUsers(ctx, tx) }
 
-// keepAdministrator refuses to leave the deployment without anybody who can administer it.
-// In other tenants a platform administrator can help, so only a directory is kept from
-// locking everybody out: nobody looks at what it does.
+// keepAdministrator returns Conflict "last_administrator" if nobody could administer the deployment
+// any more. In other tenants a platform administrator can help, so there it only stops a directory
+// from locking out everybody, because no person checks what a directory does.
 func keepAdministrator(ctx context.Context, tx *db.Tx, sc scope.Scope, before, after User) error {
 	role, what := RolePlatformAdmin, "platform administrator"
 	if sc.Tenant != scope.DefaultTenant {
@@ -378,7 +378,7 @@ func keepAdministrator(ctx context.Context, tx *db.Tx, sc scope.Scope, before, a
 	return fault.New(fault.Conflict, "last_administrator", "this is the last "+what+"; create another one first")
 }
 
-// write runs fn in the tenant's store and bumps the revision that auth watches.
+// write runs fn in the tenant's store and increments Revision.
 func (s *Service) write(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
 	return s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) error {
 		if err := fn(tx); err != nil {
@@ -403,9 +403,9 @@ func recordOf(u User, kind, ev string, changes, more map[string]any) (audit.Entr
 		event.Event{Type: ev, ObjectKind: "user", ObjectID: u.ID, ObjectName: u.Username, Data: changes}
 }
 
-// checkMayGrant refuses with 403 roles, before or after, that allow what the caller
-// may not do. platform_admin is a platform administrator's to hand out even in a
-// tenant where it allows nothing: controls read it there, and people believe it.
+// checkMayGrant returns Forbidden if roles before or after a change grant permissions that the
+// caller lacks. Only a platform administrator may assign platform_admin, even in a tenant where it
+// grants nothing, because controls may read it and people may trust it.
 func checkMayGrant(sc scope.Scope, before, after []string) error {
 	for _, roles := range [][]string{before, after} {
 		ps, _ := Permissions(sc.Tenant, roles)
@@ -419,8 +419,8 @@ func checkMayGrant(sc scope.Scope, before, after []string) error {
 	return nil
 }
 
-// checkNames gives all offences of what a change makes of names and roles. What
-// it leaves alone is not looked at: nobody is locked out by a newer rule.
+// checkNames returns all offences in names and roles that a change modifies. It ignores unchanged
+// ones, so that a newer rule locks nobody out.
 func checkNames(before, after User) error {
 	var errs []error
 	fresh := before.ID == ""
@@ -438,7 +438,7 @@ func checkNames(before, after User) error {
 	return fault.Join(errs...)
 }
 
-// changesOf names what differs; never a password.
+// changesOf lists the members that differ, never the password.
 func changesOf(before, after User) map[string]any {
 	out := map[string]any{}
 	put := func(name string, was, is any, same bool) {

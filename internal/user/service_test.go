@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// people is a Service on a fresh store that counts what it revoked.
+// people returns a Service on a new store, and the ids whose sessions it revoked.
 func people(t *testing.T, c *db.Cluster) (*Service, *[]string) {
 	t.Helper()
 	n, revoked := 0, &[]string{}
@@ -117,7 +117,7 @@ func TestPeople(t *testing.T) {
 	})
 }
 
-func TestNobodyTakesOver(t *testing.T) {
+func TestNoAccountTakeover(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
 		s, _ := people(t, c)
@@ -157,9 +157,9 @@ func TestNobodyTakesOver(t *testing.T) {
 	})
 }
 
-// TestOnlyThePlatformHandsOutItself: in a tenant where platform_admin allows
-// nothing, whoever does not hold it cannot give it either, and can take it away.
-func TestOnlyThePlatformHandsOutItself(t *testing.T) {
+// TestAssignPlatformAdmin: in a tenant where platform_admin allows nothing, a caller
+// without it cannot assign it, but can remove it.
+func TestAssignPlatformAdmin(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
 		s, _ := people(t, c)
@@ -190,7 +190,7 @@ func TestOnlyThePlatformHandsOutItself(t *testing.T) {
 	})
 }
 
-// TestBareAddresses: one mailbox is one name, however it could be written.
+// TestBareAddresses: one mailbox has one spelling.
 func TestBareAddresses(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -222,7 +222,7 @@ func TestBareAddresses(t *testing.T) {
 	})
 }
 
-// TestEveryOffenceOfAPerson: a refusal names all that is wrong.
+// TestEveryOffenceOfAPerson: a refusal lists all offences.
 func TestEveryOffenceOfAPerson(t *testing.T) {
 	s, _ := people(t, dbtest.Open(t, dbtest.SQLite))
 	ctx, admin := context.Background(), as(scope.DefaultTenant, RolePlatformAdmin)

@@ -12,7 +12,7 @@ import (
 
 const columns = `id, email, username, password_hash, roles, department, attributes, status, created_at, updated_at, last_login_at`
 
-// insertUsers adds people: 409 where somebody has an id already.
+// insertUsers adds people. Fault: Conflict if an id is in use.
 func insertUsers(ctx context.Context, tx *db.Tx, people []User) error {
 	rows := make([][]any, len(people))
 	for i, u := range people {
@@ -46,7 +46,7 @@ func selectUser(ctx context.Context, tx *db.Tx, id string) (User, error) {
 	return u, err
 }
 
-// lockUser reads a person for a change: until its end nobody else changes them.
+// lockUser reads a person, and locks the row until the transaction ends.
 func lockUser(ctx context.Context, tx *db.Tx, id string) (User, error) {
 	if err := tx.Lock(ctx, "user:"+id); err != nil {
 		return User{}, err
@@ -59,7 +59,8 @@ func selectByName(ctx context.Context, tx *db.Tx, folded string) (User, error) {
 		WHERE id = (SELECT user_id FROM user_names WHERE name = $1)`, folded)
 }
 
-// selectActive lists the active people who may have a role; the caller looks closer.
+// selectActive lists active people who may have a role. The match is coarse, so the caller must
+// check.
 func selectActive(ctx context.Context, tx *db.Tx, role string) ([]User, error) {
 	return db.All[User](ctx, tx, `SELECT `+columns+` FROM users WHERE status = $1 AND roles LIKE $2`, Active, "%"+role+"%")
 }
@@ -94,7 +95,7 @@ func deleteUser(ctx context.Context, tx *db.Tx, id string) error {
 	return nil
 }
 
-// putNames claims both names of each person: 409 where somebody else has one.
+// putNames claims both names of each person. Fault: Conflict if one is in use.
 func putNames(ctx context.Context, tx *db.Tx, people ...User) error {
 	var rows [][]any
 	for _, u := range people {
@@ -115,7 +116,7 @@ func dropNames(ctx context.Context, tx *db.Tx, id string) error {
 	return err
 }
 
-// DropPasswords takes the passwords of all people of a tenant: each needs a new one.
+// DropPasswords removes the passwords of all people of a tenant.
 func DropPasswords(ctx context.Context, tx *db.Tx) error {
 	_, err := tx.Exec(ctx, `UPDATE users SET password_hash = ''`)
 	return err

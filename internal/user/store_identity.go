@@ -11,7 +11,7 @@ import (
 
 const identityColumns = `id, issuer, subject, user_id, created_at, created_by, last_used_at`
 
-// insertIdentity reports whether it added the link: a subject is one person's only.
+// insertIdentity adds a link. It returns false if the subject is already linked.
 func insertIdentity(ctx context.Context, tx *db.Tx, i Identity) (bool, error) {
 	n, err := tx.Exec(ctx, `INSERT INTO user_identities (`+identityColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (issuer, subject) DO NOTHING`,
 		i.ID, i.Issuer, i.Subject, i.UserID, i.CreatedAt, i.CreatedBy, i.LastUsedAt)

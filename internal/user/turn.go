@@ -13,12 +13,12 @@ import (
 const (
 	maxWaiting  = 256
 	longestWait = 5 * time.Second
-	// strangersTurn: of so many turns that are waited for, one goes to a stranger.
+	// strangersTurn: one of this many turns goes to a stranger, if one waits.
 	strangersTurn = 4
 )
 
-// turns bounds how many hashes run at once. Those who signed in before from where
-// they are go first, so that a flood of strangers does not keep them waiting.
+// turns limits how many hashes run at once. People who have signed in from their location before go
+// first, so that a flood of strangers does not delay them.
 type turns struct {
 	mu               sync.Mutex
 	free             int
@@ -26,12 +26,12 @@ type turns struct {
 	known, strangers []chan struct{}
 }
 
-// busy is the answer to who would have to wait too long.
+// busy returns the fault for a caller who would have to wait too long.
 func busy() error {
 	return fault.New(fault.RateLimited, "too_many_sign_ins", "too many people are signing in; try again shortly").After(time.Second)
 }
 
-// enter waits for a turn. Whoever got one leaves.
+// enter waits for a turn. If it returns nil, the caller must call release.
 func (t *turns) enter(ctx context.Context, known bool) error {
 	t.mu.Lock()
 	if t.free > 0 {
@@ -69,11 +69,11 @@ func (t *turns) enter(ctx context.Context, known bool) error {
 		return err
 	}
 	t.mu.Unlock()
-	t.release() // the turn came as we gave up
+	t.release() // the turn was given just as the wait ended
 	return err
 }
 
-// release hands the turn on.
+// release passes the turn on.
 func (t *turns) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,14 +90,13 @@ func (t *turns) release() {
 	*queue = slices.Delete(*queue, 0, 1)
 }
 
-// Turn is the right to hash, one hash at a time. Done ends it.
+// Turn is the right to compute one hash at a time. End it with Done.
 type Turn struct {
 	h *Hasher
 }
 
-// Turn waits for the right to hash. known is set for somebody who signed in
-// before from where they are, or who is signed in. It answers 429 where the wait
-// would be too long.
+// Turn waits for the right to hash. known is true for somebody who is signed in, or has signed in
+// from their location before. Fault: RateLimited if the wait would be too long.
 func (h *Hasher) Turn(ctx context.Context, known bool) (Turn, error) {
 	return Turn{h}, h.turns.enter(ctx, known)
 }
@@ -105,9 +104,8 @@ func (h *Hasher) Turn(ctx context.Context, known bool) (Turn, error) {
 // Done ends the turn.
 func (t Turn) Done() { t.h.turns.release() }
 
-// Verify reports whether password has this hash. An empty or unreadable hash
-// costs the same time as a real one and is never right. stale says that the hash
-// was made with another cost and should be renewed.
+// Verify reports whether password has this hash. An empty or unreadable hash takes as long as a
+// real one and never matches. stale is true if the hash has another cost and should be renewed.
 func (t Turn) Verify(hash, password string) (ok, stale bool) { return t.h.verify(hash, password) }
 
 // Hash is Hasher.Hash within the turn.

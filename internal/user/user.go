@@ -1,11 +1,9 @@
-// Package user keeps the people of a tenant: their record, their names, their
-// roles and their passwords. What a role allows is one table (roles.go); who is
-// signed in is the business of package auth, which is told through
-// Service.Revoke when a change must end somebody's sessions.
+// Package user has the people of a tenant: their records, names, roles and passwords. roles.go has
+// the table of what a role allows. Package auth knows who is signed in; Service.Revoke informs it
+// when a change must end sessions.
 //
-// Names are folded before they are compared (NFKC, case, space), and user names
-// and e-mail addresses share one table of names, so that no two people can be
-// told apart by case or by a look-alike encoding only.
+// Names are folded before they are compared (NFKC, case, space). User names and e-mail addresses
+// share one table of names. So two people never differ only in case or in a look-alike encoding.
 package user
 
 import (
@@ -32,7 +30,7 @@ const (
 	Disabled = "disabled"
 )
 
-// User is a person of the tenant (specification, "User").
+// User is a person of the tenant.
 type User struct {
 	ID          string         `json:"id" db:"id" doc:"Identifies the person, also as the subject of decisions."`
 	Email       string         `json:"email" db:"email" doc:"E-mail address, unique in the tenant. It can be used to sign in."`
@@ -49,7 +47,7 @@ type User struct {
 	PasswordHash string `json:"-" db:"password_hash"`
 }
 
-// Draft is what a person is made from.
+// Draft describes a person to create.
 type Draft struct {
 	ID         string         `json:"id,omitempty" minLength:"1" maxLength:"128" pattern:"^[A-Za-z0-9._@:+-]+$" doc:"Id of the person in your own directory, so that decisions can name it; unique in the tenant. Absent: a random one."`
 	Email      string         `json:"email" format:"email" minLength:"3" maxLength:"254" doc:"E-mail address; unique in the tenant."`
@@ -60,11 +58,10 @@ type Draft struct {
 	Attributes map[string]any `json:"attributes,omitempty" doc:"Free-form attributes."`
 }
 
-// Offences are those of a draft that its schema cannot say, to be told with the
-// schema's.
+// Offences returns the offences of a draft that the schema of the API cannot express.
 func (d Draft) Offences() []fault.Detail { return fault.Offences(d.check()) }
 
-// check gives all offences of a draft.
+// check returns all offences of a draft.
 func (d Draft) check() error {
 	u := User{Email: strings.TrimSpace(d.Email), Username: strings.TrimSpace(d.Username), Roles: FoldRoles(d.Roles)}
 	var weak, badID error
@@ -77,7 +74,7 @@ func (d Draft) check() error {
 	return fault.Join(badID, checkNames(User{}, u), weak)
 }
 
-// checkID refuses what is no id, and what a path cannot hold as one segment.
+// checkID checks an id. It must also be usable as one segment of a path.
 func checkID(pointer, id string) error {
 	if !regexp.MustCompile(`^[A-Za-z0-9._@:+-]{1,128}$`).MatchString(id) {
 		return fault.Invalidf(pointer, "must have 1 to 128 characters of A-Z a-z 0-9 . _ @ : + -")
@@ -88,7 +85,7 @@ func checkID(pointer, id string) error {
 	return checkNoAgent(pointer, id)
 }
 
-// checkNoAgent refuses what a subject of decisions could be taken for an AI agent by.
+// checkNoAgent refuses a name that would identify an AI agent as a subject of decisions.
 func checkNoAgent(pointer, name string) error {
 	if scope.NamesAgent(name) {
 		return fault.Invalidf(pointer, "must not begin with %s: AI agents have such ids", scope.AgentPrefix)
@@ -96,7 +93,7 @@ func checkNoAgent(pointer, name string) error {
 	return nil
 }
 
-// Change is what of a person is to change; absent members stay.
+// Change is a change of a person. Absent members stay unchanged.
 type Change struct {
 	Email      patch.Field[string]         `json:"email,omitzero" format:"email" minLength:"3" maxLength:"254" doc:"New e-mail address."`
 	Username   patch.Field[string]         `json:"username,omitzero" minLength:"1" maxLength:"128" doc:"New name to sign in with."`
@@ -127,16 +124,16 @@ type Page struct {
 	Total int64  `json:"total" doc:"Total number that match the filter."`
 }
 
-// Fold gives a name the form in which it is compared: compatibility
-// composition, case folding, no space around it. Names that fold alike are one
-// name, so that nobody dodges a lock by writing theirs in another way.
+// Fold returns the form of a name in which it is compared: compatibility composition (NFKC), case
+// folding, and no surrounding space. Names with the same form are one name, so nobody can avoid a
+// lockout by another spelling.
 func Fold(name string) string {
 	// What no store takes as text becomes what no name may hold.
 	name = strings.ReplaceAll(strings.ToValidUTF8(name, "\ufffd"), "\x00", "\ufffd")
 	return norm.NFKC.String(cases.Fold().String(norm.NFKC.String(strings.TrimSpace(name))))
 }
 
-// checkName refuses names that cannot be told apart or shown.
+// checkName refuses names that cannot be distinguished or displayed.
 func checkName(pointer, name string) error {
 	if Fold(name) == "" {
 		return fault.Invalidf(pointer, "must not be empty")
@@ -152,8 +149,8 @@ func checkName(pointer, name string) error {
 	return nil
 }
 
-// checkEmail refuses what is no bare address. One with a display name or a
-// comment is another text for the same mailbox: two people could have it.
+// checkEmail requires a bare address. With a display name or a comment, two people could have the
+// same mailbox.
 func checkEmail(pointer, address string) error {
 	if err := checkName(pointer, address); err != nil {
 		return err
@@ -164,8 +161,8 @@ func checkEmail(pointer, address string) error {
 	return nil
 }
 
-// CheckPassword refuses what is no password at all; strength beyond that is
-// the length's (NIST SP 800-63B section 5.1.1).
+// CheckPassword checks a password. Beyond a few forbidden values, only its length counts (NIST SP
+// 800-63B section 5.1.1).
 func CheckPassword(pointer, password string, names ...string) error {
 	if utf8.RuneCountInString(password) < 8 {
 		return fault.Invalidf(pointer, "must be at least 8 characters long")
@@ -179,7 +176,7 @@ func CheckPassword(pointer, password string, names ...string) error {
 	return nil
 }
 
-// Ending is what ends with a change of a person.
+// Ending says what ends with a change of a person.
 type Ending uint8
 
 const (
@@ -193,7 +190,7 @@ const (
 	EndsAll
 )
 
-// decideChange applies ch to u, and says what must end for it.
+// decideChange applies ch to u, and returns what must end because of it.
 func decideChange(u User, ch Change) (after User, ends Ending) {
 	after = u
 	ch.Email.Apply(&after.Email)
@@ -219,7 +216,7 @@ func decideChange(u User, ch Change) (after User, ends Ending) {
 	return after, ends
 }
 
-// sameRoles compares regardless of order.
+// sameRoles compares roles regardless of order.
 func sameRoles(a, b []string) bool {
 	a, b = slices.Clone(a), slices.Clone(b)
 	slices.Sort(a)

@@ -1,6 +1,5 @@
-// Package apptest starts the real program for tests: a process of its own, on
-// a store of its own, spoken to over HTTP, so that what a test sees is what a
-// user meets. It can be killed and started again on the same data.
+// Package apptest runs the real program for tests: a process with its own store, called over HTTP.
+// So tests see what users see. A test can kill the process and start it again with the same data.
 package apptest
 
 import (
@@ -22,13 +21,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// Password is the first administrator's.
+// Password is that of the first administrator.
 const Password = "correct horse battery staple 9"
 
-// Binary is the program, built once a test process, and linked only where it
-// has changed since the last one of this checkout: what `go build` finds up to
-// date it leaves alone. Each process has a name of its own for it, so that the
-// next build does not take the file away.
+// Binary builds the program, once for each test process, and returns its path. `go build` only
+// links it if it has changed since the last build in this checkout. Each process has its own link
+// to the file, so that the next build does not remove it.
 func Binary(t testing.TB) string {
 	t.Helper()
 	skipInInnerLoop(t)
@@ -45,7 +43,7 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	name := fmt.Sprintf("gatehouse-test-bin-%d-%x", os.Getuid(), sha256.Sum256([]byte(root)))[:48]
-	args := []string{"build", "-ldflags=-s -w"} // without what only a debugger reads: that is half of the linking
+	args := []string{"build", "-ldflags=-s -w"} // without debug information, linking takes half the time
 	if Race {
 		args, name = append(args, "-race"), name+"-race"
 	}
@@ -75,9 +73,9 @@ var build = sync.OnceValues(func() (string, error) {
 	return out, os.Link(kept, out)
 })
 
-// statSources asks for the state of each source file of the program. `go test` keeps the
-// result of a package until a file changes that its tests asked about. It does not know
-// that they build the program: without this it answers "(cached)" after a change of it.
+// statSources stats each source file of the program. `go test` reuses a cached result until a file
+// changes that the tests have opened or inspected. It does not know that the tests build the
+// program, so without this it would answer "(cached)" after a change.
 func statSources() error {
 	const files = `{{if not .Standard}}{{$dir := .Dir}}{{$dir}}
 {{range .GoFiles}}{{$dir}}/{{.}}
@@ -97,7 +95,7 @@ func statSources() error {
 	return nil
 }
 
-// Root is the folder of the repository: that of go.mod, here or above.
+// Root returns the folder of the repository: the nearest one with a go.mod.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -115,12 +113,12 @@ func Root() (string, error) {
 	}
 }
 
-// ownDir is how the folder of a test process's program is called; own is ours.
+// ownDir is the prefix of the folder with a test process's program.
 const ownDir = "gatehouse-apptest-"
 
 var own string
 
-// Main runs the tests of a package, and removes this process's program after them.
+// Main runs the tests of a package, and then removes this process's program.
 func Main(m *testing.M) {
 	code := m.Run()
 	if own != "" {
@@ -129,9 +127,9 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// removeOld removes what test processes that were killed have left behind.
+// removeOld removes the programs of test processes that were killed.
 func removeOld() {
-	old, _ := filepath.Glob(filepath.Join(os.TempDir(), ownDir+"*")) // the pattern is a good one
+	old, _ := filepath.Glob(filepath.Join(os.TempDir(), ownDir+"*")) // the pattern is valid
 	for _, dir := range old {
 		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > 2*time.Hour {
 			_ = os.RemoveAll(dir)
@@ -141,9 +139,9 @@ func removeOld() {
 
 // Process is a running program.
 type Process struct {
-	// URL is where it answers, without a path.
+	// URL is its address, without a path.
 	URL string
-	// Log is what it wrote so far.
+	// Log has its output so far.
 	Log *Log
 
 	t    testing.TB
@@ -154,8 +152,8 @@ type Process struct {
 	done chan struct{}
 }
 
-// Launch starts the program and waits until the path wait answers 200. It is
-// stopped when the test ends.
+// Launch starts the program and waits until the path wait answers 200. The program stops when the
+// test ends.
 func Launch(t testing.TB, url, wait string, env []string, args ...string) *Process {
 	t.Helper()
 	p := &Process{URL: url, Log: &Log{}, t: t, args: args, env: env, wait: wait}
@@ -164,7 +162,7 @@ func Launch(t testing.TB, url, wait string, env []string, args ...string) *Proce
 	return p
 }
 
-// Start runs the program, again after Kill or Stop.
+// Start starts the program, also again after Kill or Stop.
 func (p *Process) Start() {
 	p.t.Helper()
 	p.cmd = exec.Command(Binary(p.t), p.args...)
@@ -203,13 +201,13 @@ func (p *Process) await() {
 	})
 }
 
-// Env is the settings that it runs with, for other commands on the same host.
+// Env returns the program's environment, for other commands on the same host.
 func (p *Process) Env() []string { return slices.Clone(p.env) }
 
-// Pid is the process's id.
+// Pid returns the id of the process.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Exited says whether the process has ended, and with which code.
+// Exited reports whether the process has ended, and its exit code.
 func (p *Process) Exited() (code int, ended bool) {
 	select {
 	case <-p.done:
@@ -219,7 +217,7 @@ func (p *Process) Exited() (code int, ended bool) {
 	}
 }
 
-// Wait waits for the process to end and gives its code.
+// Wait waits for the process to end and returns its exit code.
 func (p *Process) Wait(limit time.Duration) int {
 	p.t.Helper()
 	select {
@@ -230,16 +228,16 @@ func (p *Process) Wait(limit time.Duration) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Kill ends the process as kill -9 does.
+// Kill ends the process with SIGKILL.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
 }
 
-// Interrupt sends what Ctrl-C sends.
+// Interrupt sends SIGINT, as Ctrl-C does.
 func (p *Process) Interrupt() { _ = p.cmd.Process.Signal(os.Interrupt) }
 
-// Stop ends the process in good order, within ten seconds.
+// Stop interrupts the process and waits at most ten seconds for its end.
 func (p *Process) Stop() {
 	if _, ended := p.Exited(); ended {
 		return
@@ -253,7 +251,7 @@ func (p *Process) Stop() {
 	}
 }
 
-// Log collects output and can be read while it grows.
+// Log collects output. It can be read while it is written.
 type Log struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -266,15 +264,14 @@ func (l *Log) Write(b []byte) (int, error) {
 	return l.buf.Write(b)
 }
 
-// String is all output so far.
+// String returns the output so far.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()
 }
 
-// Eventually asks until check gives nil, and fails the test with its last
-// error when the time is up.
+// Eventually calls check until it returns nil. After limit, it fails the test with the last error.
 func Eventually(t testing.TB, limit time.Duration, check func() error) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -293,9 +290,9 @@ func Eventually(t testing.TB, limit time.Duration, check func() error) {
 	}
 }
 
-// Each runs a test on each backend, as subtests; in the inner loop on SQLite
-// alone. What differs between the stores has tests beside the stores, on both;
-// Both is for what must be seen on both by everybody. env are settings of the server.
+// Each runs a test on each backend, as subtests; in the inner loop on SQLite only. If the stores
+// differ in a behaviour, test it with Both, or in the packages of the stores. env are settings of
+// the server.
 func Each(t *testing.T, test func(t *testing.T, s *Server), env ...string) {
 	t.Helper()
 	skipInInnerLoop(t)
@@ -304,7 +301,7 @@ func Each(t *testing.T, test func(t *testing.T, s *Server), env ...string) {
 	}
 }
 
-// Both runs a test on each backend, as subtests.
+// Both runs a test on each backend, as subtests, also in the inner loop.
 func Both(t *testing.T, test func(t *testing.T, s *Server)) {
 	t.Helper()
 	skipInInnerLoop(t)

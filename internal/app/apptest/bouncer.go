@@ -7,18 +7,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
-// BouncerProcess is a running enforcement point.
+// BouncerProcess is a running bouncer.
 type BouncerProcess struct {
 	*Process
-	// ID and Token are those it was registered with.
+	// ID and Token are those of its registration.
 	ID    int64
 	Token string
 	// Dir is its data directory.
 	Dir string
 }
 
-// Bouncer registers a bouncer and starts it in front of an upstream
-// (host:port). It trusts identity headers from loopback.
+// Bouncer registers a bouncer and starts it in front of an upstream (host:port). It trusts identity
+// headers from loopback.
 func (s *Server) Bouncer(t testing.TB, by *Client, record Body, upstream string, env ...string) *BouncerProcess {
 	t.Helper()
 	b := s.Register(t, by, record, upstream)
@@ -26,8 +26,8 @@ func (s *Server) Bouncer(t testing.TB, by *Client, record Body, upstream string,
 	return b
 }
 
-// Detached starts a registered bouncer that need not find its server: it is
-// waited for until it serves, and not until it can decide.
+// Detached starts a registered bouncer that may not reach its server. It waits until the bouncer
+// serves requests, not until it can decide.
 func (b *BouncerProcess) Detached(t testing.TB, server, upstream string, env ...string) *BouncerProcess {
 	t.Helper()
 	b.launch(t, server, upstream, "/_bouncer/live", env)
@@ -63,7 +63,8 @@ func (s *Server) Register(t testing.TB, by *Client, record Body, upstream string
 	return &BouncerProcess{ID: made.ID, Token: made.Token}
 }
 
-// As is a client of the protected application that a trusted proxy vouches for.
+// As returns a client of the protected application whose identity headers come from a trusted
+// proxy.
 func (b *BouncerProcess) As(user, groups string) *Client {
 	return (&Client{Base: b.URL}).With("X-Auth-Request-User", user).With("X-Auth-Request-Groups", groups)
 }

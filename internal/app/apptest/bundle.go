@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Unpacked is all text of a bundle.
+// Unpacked returns the text of all files of a bundle.
 func Unpacked(t *testing.T, bundle []byte) string {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(bundle))

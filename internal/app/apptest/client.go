@@ -14,9 +14,9 @@ import (
 // Body is a JSON object.
 type Body = map[string]any
 
-// Client speaks HTTP with one credential.
+// Client calls an API with one credential.
 type Client struct {
-	// Base goes before each path: http://host/api/v1.
+	// Base is the prefix of each path, such as http://host/api/v1.
 	Base string
 	// Bearer and APIKey are the credential; set one.
 	Bearer, APIKey string
@@ -26,7 +26,7 @@ type Client struct {
 	Over *http.Transport
 }
 
-// With is the client with one more header.
+// With returns a copy of the client with one more header.
 func (c *Client) With(name, value string) *Client {
 	cp := *c
 	cp.Header = c.Header.Clone()
@@ -37,7 +37,7 @@ func (c *Client) With(name, value string) *Client {
 	return &cp
 }
 
-// Response is an answer, read whole.
+// Response is an answer with its whole body.
 type Response struct {
 	Status int
 	Header http.Header
@@ -53,7 +53,7 @@ var (
 	decisions   = &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
 )
 
-// transport is what a path is asked over.
+// transport returns the connections that are used for a path.
 func transport(path string) *http.Transport {
 	if strings.Contains(path, "/decisions/evaluate") || strings.Contains(path, "/data/gatehouse/decision") {
 		return decisions
@@ -61,7 +61,8 @@ func transport(path string) *http.Transport {
 	return connections
 }
 
-// Do sends a request; body may be nil, a []byte or anything that encodes to JSON.
+// Do sends a request. body may be nil, a []byte, or a value that is encoded as JSON. It fails the
+// test if there is no answer.
 func (c *Client) Do(t testing.TB, method, path string, body any) *Response {
 	t.Helper()
 	r, err := c.Try(method, path, body)
@@ -72,7 +73,7 @@ func (c *Client) Do(t testing.TB, method, path string, body any) *Response {
 	return r
 }
 
-// Try is Do that gives a failure to connect to the caller.
+// Try is like Do, but returns an error if there is no answer.
 func (c *Client) Try(method, path string, body any) (*Response, error) {
 	var in io.Reader
 	switch b := body.(type) {
@@ -124,7 +125,7 @@ func (c *Client) Try(method, path string, body any) (*Response, error) {
 	return &Response{Status: res.StatusCode, Header: res.Header, Body: text, what: method + " " + path}, nil
 }
 
-// Want fails the test unless the status is one of those.
+// Want fails the test unless the status is one of statuses.
 func (r *Response) Want(statuses ...int) *Response {
 	r.t.Helper()
 	if !slices.Contains(statuses, r.Status) {
@@ -133,7 +134,7 @@ func (r *Response) Want(statuses ...int) *Response {
 	return r
 }
 
-// Into decodes the body.
+// Into decodes the body into v, and fails the test if it cannot.
 func (r *Response) Into(v any) *Response {
 	r.t.Helper()
 	if err := json.Unmarshal(r.Body, v); err != nil {
@@ -142,7 +143,7 @@ func (r *Response) Into(v any) *Response {
 	return r
 }
 
-// Get is a member of the body's object, nil where there is none.
+// Get returns a member of the body's object; nil if it does not exist.
 func (r *Response) Get(path ...string) any {
 	r.t.Helper()
 	var v any
@@ -157,7 +158,7 @@ func (r *Response) Get(path ...string) any {
 	return v
 }
 
-// ID is the body's integer id.
+// ID returns the integer member id of the body.
 func (r *Response) ID() int64 {
 	r.t.Helper()
 	id, ok := r.Get("id").(float64)
@@ -167,5 +168,5 @@ func (r *Response) ID() int64 {
 	return int64(id)
 }
 
-// Decode is Into for callers that are not the test itself.
+// Decode is like Into, but returns an error.
 func (r *Response) Decode(v any) error { return json.Unmarshal(r.Body, v) }

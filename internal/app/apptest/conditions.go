@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Answers waits until a GET of the path is answered with the status.
+// Answers waits until a GET of the path has the status.
 func Answers(t testing.TB, c *Client, path string, status int, within time.Duration) *Response {
 	t.Helper()
 	var last *Response
@@ -24,7 +24,7 @@ func Answers(t testing.TB, c *Client, path string, status int, within time.Durat
 	return last
 }
 
-// Says waits until a process has written the text.
+// Says waits until the output of a process contains the text.
 func Says(t testing.TB, p *Process, text string, within time.Duration) {
 	t.Helper()
 	Eventually(t, within, func() error {

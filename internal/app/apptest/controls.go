@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// CodeFiles makes the files of a request: path, content, path, content.
+// CodeFiles returns the files of a request, given as path, content, path, content.
 func CodeFiles(pairs ...string) []Body {
 	out := []Body{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -14,7 +14,7 @@ func CodeFiles(pairs ...string) []Body {
 	return out
 }
 
-// Payroll lets HR at payroll, and staff read it without what is secret.
+// Payroll is a control: HR may read payroll, and staff get it with secret values masked.
 const Payroll = `package payroll
 
 default allow := false
@@ -34,7 +34,7 @@ mask contains path if {
 reason := "only HR and staff may read payroll" if not allow
 `
 
-// Activate makes an active control.
+// Activate creates an active control and returns its id.
 func Activate(t testing.TB, a *Client, name, env, rego string, members Body) int64 {
 	t.Helper()
 	full := Body{"name": name, "environment": env, "rego_code": rego, "status": "active"}
@@ -42,7 +42,7 @@ func Activate(t testing.TB, a *Client, name, env, rego string, members Body) int
 	return a.Do(t, "POST", "/policies", full).Want(201).ID()
 }
 
-// Enforce switches an environment to enforce; production follows sandbox.
+// Enforce makes environments enforce, in this order: production requires that sandbox enforces.
 func Enforce(t testing.TB, a *Client, envs ...string) {
 	t.Helper()
 	for _, env := range envs {

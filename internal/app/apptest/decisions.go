@@ -15,7 +15,7 @@ type LogEntry struct {
 	PolicyID  int64  `json:"policy_id"`
 }
 
-// DecisionLog reads all of an environment's decision log.
+// DecisionLog returns the whole decision log of an environment.
 func DecisionLog(t testing.TB, a *Client, env string) []LogEntry {
 	t.Helper()
 	var out []LogEntry
@@ -32,7 +32,7 @@ func DecisionLog(t testing.TB, a *Client, env string) []LogEntry {
 	}
 }
 
-// ByRequest groups a log by the ids of the requests.
+// ByRequest groups a log by request ids.
 func ByRequest(log []LogEntry) map[string][]LogEntry {
 	out := map[string][]LogEntry{}
 	for _, e := range log {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// SmallDisk mounts a file system of its own, such as "64m" in size. Where that is
-// not permitted the test is skipped; with GATEHOUSE_TEST_REQUIRE=all root fails.
+// SmallDisk mounts a file system of a size such as "64m" and returns its path. If that is not
+// permitted, the test is skipped; with GATEHOUSE_TEST_REQUIRE=all, it fails for root.
 func SmallDisk(t testing.TB, size string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -22,13 +22,13 @@ func SmallDisk(t testing.TB, size string) string {
 	return dir
 }
 
-// smallReserve sets the disk reserve of a process to 1 MiB. With the default, a process
-// warns as soon as its disk has less than 64 MiB free, and most tests must not depend on
-// how much room the machine has.
+// smallReserve sets the disk reserve of a process to 1 MiB. With the default, a process warns if
+// its disk has less than 64 MiB free, and most tests must not depend on the free space of the
+// machine.
 func smallReserve(name string) string { return name + "=1048576" }
 
-// Stuff fills the disk of a folder to the last byte, and more when it is called
-// again; free removes what it wrote.
+// Stuff fills the disk of a folder completely. It can be called again to fill space that was freed.
+// free removes what it wrote.
 func Stuff(t testing.TB, dir string) (free func()) {
 	t.Helper()
 	path := filepath.Join(dir, "stuffing")

@@ -12,8 +12,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// Ended holds that a socket is closed for its credential within the limit, and
-// that of what is sent meanwhile nothing is answered after it.
+// Ended checks that the server closes the socket within the limit because its credential is no
+// longer valid, and that it answers no message after that.
 func (k *EditorSocket) Ended(what string, limit time.Duration, silent bool) {
 	k.T.Helper()
 	began := time.Now()
@@ -53,19 +53,20 @@ func (k *EditorSocket) Ended(what string, limit time.Duration, silent bool) {
 	}
 }
 
-// EditorSocket is an editor's WebSocket.
+// EditorSocket is the WebSocket of an editor.
 type EditorSocket struct {
 	T    *testing.T
 	Conn *websocket.Conn
 }
 
-// OwnID is the id of the client's own account.
+// OwnID returns the id of the client's own account.
 func OwnID(t *testing.T, c *Client) string {
 	t.Helper()
 	return fmt.Sprint(c.Do(t, "GET", "/auth/me", nil).Want(200).Get("id"))
 }
 
-// DialEditor opens a socket; status is that of the answer where it is refused.
+// DialEditor opens a socket. If the server refuses it, the socket is nil and status is that of the
+// answer.
 func DialEditor(t *testing.T, s *Server, c *Client, user string, header http.Header) (*EditorSocket, int) {
 	t.Helper()
 	h := http.Header{}
@@ -99,7 +100,7 @@ func (k *EditorSocket) Send(text string) error {
 	return k.Conn.Write(ctx, websocket.MessageText, []byte(text))
 }
 
-// Next reads one message: its type, and what it carries.
+// Next reads one message and returns its type and data.
 func (k *EditorSocket) Next() (typ string, data map[string]any, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -115,7 +116,7 @@ func (k *EditorSocket) Next() (typ string, data map[string]any, err error) {
 	return m.Type, m.Data, err
 }
 
-// Ask sends a message and reads the answer to it.
+// Ask sends a message and returns the answer.
 func (k *EditorSocket) Ask(message any) (string, map[string]any) {
 	k.T.Helper()
 	text, err := json.Marshal(message)
@@ -132,7 +133,8 @@ func (k *EditorSocket) Ask(message any) (string, map[string]any) {
 	return typ, data
 }
 
-// ClosedWith reads on until the server closes, and gives the code.
+// ClosedWith reads until the server closes the socket, and returns the status code (RFC 6455
+// section 7.4).
 func (k *EditorSocket) ClosedWith() websocket.StatusCode {
 	k.T.Helper()
 	for {

@@ -22,9 +22,9 @@ type IDPUser struct {
 	EmailVerified                 bool
 }
 
-// StartIDP starts a certified OpenID Connect provider in a process of its own and returns
-// its issuer. Its client is web, with the secret "secret". Without the program the test
-// fails where everything is required, and is skipped elsewhere.
+// StartIDP starts a certified OpenID Connect provider as a process and returns its issuer. Its
+// client is "web" with the secret "secret". If the program is missing, the test is skipped, or
+// fails if everything is required.
 func StartIDP(t testing.TB, redirectURI string, people ...IDPUser) (issuer string) {
 	t.Helper()
 	path, err := buildIDP()
@@ -69,10 +69,10 @@ func StartIDP(t testing.TB, redirectURI string, people ...IDPUser) (issuer strin
 	return issuer
 }
 
-// Cookies are what a browser keeps of answers, to send along.
+// Cookies are the cookies that a browser keeps.
 type Cookies map[string]string
 
-// Keep takes the cookies of an answer.
+// Keep stores the cookies of an answer.
 func (c Cookies) Keep(h http.Header) {
 	for _, k := range (&http.Response{Header: h}).Cookies() {
 		if k.MaxAge < 0 || k.Value == "" {
@@ -83,7 +83,7 @@ func (c Cookies) Keep(h http.Header) {
 	}
 }
 
-// String is the header that sends them.
+// String returns the value of the Cookie header.
 func (c Cookies) String() string {
 	var list []string
 	for name, value := range c {

@@ -8,18 +8,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// inner are the names of the tests that the inner loop runs.
+// inner has the names of the tests that the inner loop runs.
 var inner sync.Map
 
-// Inner marks a test of the whole program as part of the inner loop. The inner loop skips
-// all others when they first need the program, because a start of the server costs a second
-// of processor time: mark one test of a topic.
+// Inner marks a test of the whole program as part of the inner loop. All other tests are skipped
+// there when they first need the program, because starting a server costs a second of processor
+// time. Mark one test of each topic.
 func Inner(t testing.TB) {
 	t.Helper()
 	inner.Store(t.Name(), true)
 }
 
-// skipInInnerLoop skips a test that is not marked, nor part of one that is.
+// skipInInnerLoop skips a test in the inner loop, unless it or its parent is marked.
 func skipInInnerLoop(t testing.TB) {
 	t.Helper()
 	name, _, _ := strings.Cut(t.Name(), "/")

@@ -11,13 +11,13 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Issuer signs callers' tokens.
+// Issuer signs tokens of callers.
 type Issuer struct {
 	Key ed25519.PrivateKey
 	Pem string
 }
 
-// NewIssuer makes an issuer with a key of its own.
+// NewIssuer returns an issuer with a new key.
 func NewIssuer(t testing.TB) *Issuer {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
@@ -31,18 +31,18 @@ func NewIssuer(t testing.TB) *Issuer {
 	return &Issuer{private, string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))}
 }
 
-// Identity is the bouncer's configuration that takes the issuer's tokens.
+// Identity returns the configuration of a bouncer that accepts the issuer's tokens.
 func (i *Issuer) Identity() Body {
 	return Body{"issuer": "https://issuer.test", "audience": "app", "public_keys": []string{i.Pem}}
 }
 
-// Token is a token of a user with roles.
+// Token returns a token of a user with roles.
 func (i *Issuer) Token(t testing.TB, user string, roles ...string) string {
 	t.Helper()
 	return i.With(t, user, map[string]any{"roles": roles})
 }
 
-// With is a token with further claims.
+// With returns a token with additional claims.
 func (i *Issuer) With(t testing.TB, user string, more map[string]any) string {
 	t.Helper()
 	claims := jwt.MapClaims{"iss": "https://issuer.test", "aud": "app", "sub": user, "exp": time.Now().Add(time.Hour).Unix()}

@@ -7,15 +7,16 @@ import (
 	"testing"
 )
 
-// Resident is the memory of the process in bytes, and from here on the most that it takes is
-// counted anew; 0 where the system does not tell.
+// Resident returns the current memory of the process in bytes, and resets its peak; 0 if the system
+// does not report it.
 func (p *Process) Resident(t testing.TB) int64 {
 	t.Helper()
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.Pid()), []byte("5"), 0) // without it the peak is older, and the test stricter
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.Pid()), []byte("5"), 0) // if it fails, the peak is an older one, and the test is stricter
 	return p.memory(t, "VmRSS:")
 }
 
-// Grew holds the most that the process took since before to a limit.
+// Grew fails the test if the peak of the process's memory exceeds before by more than limit, both
+// in bytes.
 func (p *Process) Grew(t testing.TB, before, limit int64) {
 	t.Helper()
 	if Race || before == 0 {
@@ -28,7 +29,7 @@ func (p *Process) Grew(t testing.TB, before, limit int64) {
 	}
 }
 
-// memory is one figure of the process in bytes.
+// memory returns one figure from the status of the process, in bytes.
 func (p *Process) memory(t testing.TB, name string) int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))

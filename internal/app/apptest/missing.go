@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Missing skips a test for want of a program; in CI (CI=true or
-// GATEHOUSE_TEST_REQUIRE=all) that is a failure.
+// Missing skips a test because a program is missing. If CI=true or GATEHOUSE_TEST_REQUIRE=all, it
+// fails the test.
 func Missing(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" || os.Getenv("GATEHOUSE_TEST_REQUIRE") == "all" {

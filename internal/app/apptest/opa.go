@@ -18,8 +18,7 @@ import (
 
 var buildOPA = builder("opa", "github.com/open-policy-agent/opa")
 
-// builder returns a function that finds a program in bin, or builds it once from
-// tools/go.mod.
+// builder returns a function that finds a program in bin, or builds it once from tools/go.mod.
 func builder(name, pkg string) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		root, err := Root()
@@ -39,9 +38,9 @@ func builder(name, pkg string) func() (string, error) {
 	})
 }
 
-// OPA is a stock OPA: GATEHOUSE_TEST_OPA, else bin/opa, else one built from
-// tools/go.mod. Without one the test fails where everything is required, and is
-// skipped elsewhere.
+// OPA returns the path of a stock OPA: GATEHOUSE_TEST_OPA, otherwise bin/opa, otherwise one that is
+// built from tools/go.mod. If there is none, the test is skipped, or fails if everything is
+// required.
 func OPA(t testing.TB) string {
 	t.Helper()
 	if path := os.Getenv("GATEHOUSE_TEST_OPA"); path != "" {
@@ -57,9 +56,8 @@ func OPA(t testing.TB) string {
 	return path
 }
 
-// ConfiguredOPA starts a stock OPA with what GET /bouncers/{id}/opa-config prints
-// and the token in its environment, as the printed text says. edit may change
-// the text.
+// ConfiguredOPA starts a stock OPA with the configuration of GET /bouncers/{id}/opa-config, and the
+// token in its environment, as that configuration says. edit may change the configuration.
 func ConfiguredOPA(t *testing.T, s *Server, b *BouncerProcess, edit func(string) string) *StockOPA {
 	t.Helper()
 	config := string(s.Admin.Do(t, "GET", fmt.Sprintf("/bouncers/%d/opa-config", b.ID), nil).Want(200).Body)
@@ -85,17 +83,16 @@ func ConfiguredOPA(t *testing.T, s *Server, b *BouncerProcess, edit func(string)
 	return o
 }
 
-// StockOPA is a stock OPA that was started with the configuration that
-// registering a bouncer answers, and nothing else.
+// StockOPA is a running stock OPA that was registered as a bouncer.
 type StockOPA struct {
 	*Client
-	// ID is the bouncer's that it is registered as.
+	// ID is that of its bouncer.
 	ID  int64
 	Log *Log
 	Cmd *exec.Cmd
 }
 
-// StartOPA registers a bouncer and starts a stock OPA as it.
+// StartOPA registers a bouncer and starts a stock OPA with the configuration from the answer.
 func StartOPA(t *testing.T, s *Server, members Body) *StockOPA {
 	t.Helper()
 	var made struct {
@@ -110,7 +107,7 @@ func StartOPA(t *testing.T, s *Server, members Body) *StockOPA {
 	return o
 }
 
-// Run starts it with a configuration.
+// Run starts OPA with a configuration.
 func (o *StockOPA) Run(t *testing.T, config string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "gatehouse.yaml")
@@ -133,7 +130,7 @@ func (o *StockOPA) Run(t *testing.T, config string) {
 	})
 }
 
-// Decides waits until OPA gives a decision for the user, within the limit.
+// Decides waits until OPA makes the wanted decision for the user, and returns how long that took.
 func (o *StockOPA) Decides(t *testing.T, limit time.Duration, user, want string) time.Duration {
 	t.Helper()
 	began := time.Now()

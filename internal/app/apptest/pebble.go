@@ -28,17 +28,17 @@ type Pebble struct {
 	// Directory is the address of its directory; CAFile has the authority that it is verified
 	// with.
 	Directory, CAFile string
-	// Log is what it wrote so far.
+	// Log has its output so far.
 	Log *Log
 
 	management string
 	client     *http.Client
 }
 
-// StartPebble starts Let's Encrypt's ACME server for tests, and its challenge test server,
-// which answers every DNS question with 127.0.0.1. It looks for the answers to challenges at
-// the ports of two addresses. Certificates last for life. Without the programs the test
-// fails where everything is required, and is skipped elsewhere.
+// StartPebble starts Pebble, the ACME server for tests of Let's Encrypt, and its challenge test
+// server, which answers every DNS question with 127.0.0.1. Pebble validates challenges at the ports
+// of the two addresses. Its certificates are valid for life. If the programs are missing, the test
+// is skipped, or fails if everything is required.
 func StartPebble(t testing.TB, http01, tlsALPN01 string, life time.Duration) *Pebble {
 	t.Helper()
 	pebble, err := buildPebble()
@@ -82,7 +82,7 @@ func StartPebble(t testing.TB, http01, tlsALPN01 string, life time.Duration) *Pe
 	return p
 }
 
-// Roots trusts the certificates that it issues.
+// Roots returns a pool that trusts the certificates that Pebble issues.
 func (p *Pebble) Roots(t testing.TB) *x509.CertPool {
 	t.Helper()
 	text, err := p.get(p.management + "/roots/0")
@@ -108,7 +108,7 @@ func (p *Pebble) get(url string) ([]byte, error) {
 	return io.ReadAll(res.Body)
 }
 
-// run starts a program that ends with the test.
+// run starts a program and stops it when the test ends.
 func run(t testing.TB, log *Log, cmd *exec.Cmd) {
 	t.Helper()
 	cmd.Stdout, cmd.Stderr = log, log

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Children are the processes that a server started.
+// Children returns the ids of a process's child processes.
 func Children(t testing.TB, pid int) []int {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -20,7 +20,7 @@ func Children(t testing.TB, pid int) []int {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		rest := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 		if len(rest) > 1 && rest[1] == strconv.Itoa(pid) {

@@ -2,6 +2,6 @@
 
 package apptest
 
-// Race says that the program under test is built with the race detector, as the
-// test is: it is slower then, and takes several times the memory.
+// Race is true if the test, and so the program under test, is built with the race detector. Then it
+// is slower and needs several times the memory.
 const Race = true

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Clerks lets clerks and managers at invoices.
+// Clerks is a control that admits clerks and managers to invoices.
 const Clerks = `package invoices
 
 default allow := false
@@ -13,8 +13,8 @@ default allow := false
 allow if input.user.role in {"clerk", "manager"}
 `
 
-// Recorded sets up a resource whose decisions keep their inputs, an active
-// control, and n decisions about it, of which some are a clerk's writes.
+// Recorded creates a resource whose decisions keep their inputs, an active control, and n
+// decisions, of which writes are writes of a clerk.
 func Recorded(t testing.TB, a *Client, env string, n, writes int) (resource, policy int64) {
 	t.Helper()
 	resource = a.Do(t, "POST", "/resources", Body{"name": "invoices", "type": "api", "path": "/invoices/**", "environment": env}).Want(201).ID()
@@ -24,7 +24,8 @@ func Recorded(t testing.TB, a *Client, env string, n, writes int) (resource, pol
 	return resource, policy
 }
 
-// Decide makes n decisions by managers who read, the first of them by clerks who write.
+// Decide makes n decisions: the first writes of them for clerks who write, the others for managers
+// who read.
 func Decide(t testing.TB, a *Client, env string, n, writes int) {
 	t.Helper()
 	for from := 0; from < n; from += 500 {
@@ -43,7 +44,7 @@ func Decide(t testing.TB, a *Client, env string, n, writes int) {
 	}
 }
 
-// ImpactFigures are what a replay answers.
+// ImpactFigures are the counts in the answer of a replay.
 type ImpactFigures struct {
 	Evaluated    int64   `json:"evaluated"`
 	WouldBlock   int64   `json:"would_block"`

@@ -8,19 +8,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
-// Server is a running control plane with its administrator signed in.
+// Server is a running control plane whose administrator is signed in.
 type Server struct {
 	*Process
 	// Admin is the first administrator, in the tenant "default".
 	Admin *Client
-	// Dir is the data directory; Config its store.
+	// Dir is the data directory.
 	Dir string
-	// TLS is its TLS listener; nil: it has none.
+	// TLS is its TLS listener; nil for none.
 	TLS *TLSListener
 }
 
-// StartServer starts a server on a fresh store of the backend. Further
-// environment settings go before ours.
+// StartServer starts a server on a new store of the backend. Settings in env take precedence over
+// the defaults.
 func StartServer(t testing.TB, backend string, env ...string) *Server {
 	t.Helper()
 	skipInInnerLoop(t)
@@ -32,13 +32,13 @@ func StartServer(t testing.TB, backend string, env ...string) *Server {
 	return startServer(t, dir, cfg.URL, env...)
 }
 
-// Replica starts one more server on the store of s.
+// Replica starts another server on the store of s.
 func (s *Server) Replica(t testing.TB, env ...string) *Server {
 	t.Helper()
 	return startServer(t, t.TempDir(), s.DatabaseURL(), append(env, "NOTIFICATION_ENCRYPTION_KEY="+testKey)...)
 }
 
-// DatabaseURL is the address of its PostgreSQL database; empty on SQLite.
+// DatabaseURL returns the address of its PostgreSQL database; empty on SQLite.
 func (s *Server) DatabaseURL() string {
 	const name = "GATEHOUSE_DATABASE_URL="
 	for _, e := range s.env {
@@ -49,7 +49,7 @@ func (s *Server) DatabaseURL() string {
 	return ""
 }
 
-// testKey seals secrets in tests: replicas must share one.
+// testKey encrypts secrets in tests. Replicas must share it.
 const testKey = "Z2F0ZWhvdXNlLXRlc3QtZW5jcnlwdGlvbi1rZXktMDE="
 
 func startServer(t testing.TB, dir, databaseURL string, env ...string) *Server {
@@ -69,7 +69,7 @@ func launchServer(t testing.TB, dir, databaseURL, addr string, env ...string) *S
 	return &Server{Process: Launch(t, "http://"+addr, "/health/ready", all, "server"), Dir: dir}
 }
 
-// Anonymous is a client without a credential.
+// Anonymous returns a client without a credential.
 func (s *Server) Anonymous() *Client {
 	if s.TLS != nil {
 		return s.At("localhost")
@@ -77,7 +77,7 @@ func (s *Server) Anonymous() *Client {
 	return &Client{Base: s.URL + "/api/v1"}
 }
 
-// Login signs a person in.
+// Login signs a person in and returns their client.
 func (s *Server) Login(t testing.TB, username, password string) *Client {
 	t.Helper()
 	c := s.Anonymous()
@@ -89,8 +89,7 @@ func (s *Server) Login(t testing.TB, username, password string) *Client {
 	return c
 }
 
-// Key makes an API key of the client's own tenant with the given scopes and
-// gives a client that uses it.
+// Key creates an API key in the client's tenant with the scopes, and returns a client that uses it.
 func (s *Server) Key(t testing.TB, by *Client, env string, scopes ...string) *Client {
 	t.Helper()
 	var out struct {
@@ -102,13 +101,13 @@ func (s *Server) Key(t testing.TB, by *Client, env string, scopes ...string) *Cl
 	return c
 }
 
-// StartServerIn starts a server on SQLite files that are there already.
+// StartServerIn starts a server on existing SQLite files.
 func StartServerIn(t testing.TB, dir string, env ...string) *Server {
 	t.Helper()
 	return startServer(t, dir, "", env...)
 }
 
-// StartServerOn starts a server in a directory, on a database that is there already.
+// StartServerOn starts a server in a directory, on an existing database.
 func StartServerOn(t testing.TB, dir, databaseURL string, env ...string) *Server {
 	t.Helper()
 	return startServer(t, dir, databaseURL, env...)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// PolicyCommand runs `gatehouse policy` and gives what it wrote and its exit code.
+// PolicyCommand runs `gatehouse policy` and returns its output and exit code.
 func PolicyCommand(t *testing.T, dir string, env []string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), Binary(t), append([]string{"policy"}, args...)...)
@@ -27,7 +27,7 @@ func PolicyCommand(t *testing.T, dir string, env []string, args ...string) (stdo
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// WriteFiles writes files: path, content, path, content.
+// WriteFiles writes files, given as path, content, path, content.
 func WriteFiles(t *testing.T, dir string, pairs ...string) {
 	t.Helper()
 	for pair := range slices.Chunk(pairs, 2) {
@@ -41,7 +41,7 @@ func WriteFiles(t *testing.T, dir string, pairs ...string) {
 	}
 }
 
-// Shell runs a script with the program on its path, and gives both outputs.
+// Shell runs a script with the program on its path, and returns its combined output and exit code.
 func Shell(t *testing.T, dir, script string) (string, int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -57,8 +57,8 @@ func Shell(t *testing.T, dir, script string) (string, int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// Fences are the shell blocks of a page, those without a language too, each with
-// what stands in it as its second element.
+// Fences returns the shell blocks of a page, and those without a language. The second element of
+// each is its content.
 func Fences(page string) [][]string {
 	return regexp.MustCompile("(?s)```(?:bash)?\n(.*?)```").FindAllStringSubmatch(page, -1)
 }

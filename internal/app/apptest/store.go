@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Kept is all text that the server keeps: the files of its data directory, and
-// on PostgreSQL the rows of all tables.
+// Kept returns all text that the server stores: the files of its data directory and, on PostgreSQL,
+// the rows of all tables.
 func (s *Server) Kept(t testing.TB) string {
 	t.Helper()
 	var all strings.Builder
@@ -48,7 +48,7 @@ func (s *Server) Kept(t testing.TB) string {
 	return all.String()
 }
 
-// Tables are all tables but the server's own, quoted.
+// Tables returns the quoted names of all tables except PostgreSQL's own.
 func Tables(t testing.TB, conn *pgx.Conn) []string {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), `SELECT format('%I.%I', table_schema, table_name) FROM information_schema.tables

@@ -23,7 +23,7 @@ import (
 
 // CA is a certificate authority for tests.
 type CA struct {
-	// Pool trusts it alone.
+	// Pool trusts only this authority.
 	Pool *x509.CertPool
 	// PEM is its certificate.
 	PEM string
@@ -32,7 +32,7 @@ type CA struct {
 	cert *x509.Certificate
 }
 
-// NewCA makes an authority.
+// NewCA returns a new certificate authority.
 func NewCA(t testing.TB) *CA {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -68,8 +68,8 @@ func block(kind string, der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 }
 
-// Issue makes a certificate for names that lasts from an hour ago for a time from now, and
-// its key, both in PEM.
+// Issue returns a certificate for names and its key, both in PEM. The certificate is valid from an
+// hour ago, until life from now.
 func (ca *CA) Issue(t testing.TB, life time.Duration, names ...string) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -91,7 +91,7 @@ func (ca *CA) Issue(t testing.TB, life time.Duration, names ...string) (certific
 	return block("CERTIFICATE", der), block("PRIVATE KEY", raw)
 }
 
-// TLSListener is where a server ends TLS.
+// TLSListener is the TLS listener of a server.
 type TLSListener struct {
 	// Addr is its host:port.
 	Addr string
@@ -100,7 +100,7 @@ type TLSListener struct {
 	CertFile, KeyFile string
 }
 
-// NewTLSListener makes a certificate for localhost and the names, and a free address.
+// NewTLSListener creates a certificate for localhost and the names, and chooses a free address.
 func NewTLSListener(t testing.TB, names ...string) *TLSListener {
 	t.Helper()
 	dir := t.TempDir()

@@ -1,6 +1,6 @@
-// Package cachetest gives tests a real Redis: a redis-server of their own, from
-// PATH, or the one of GATEHOUSE_TEST_REDIS_URL. Without either, tests on Redis
-// are skipped, but fail when CI=true or GATEHOUSE_TEST_REQUIRE=all.
+// Package cachetest provides tests with a real Redis: a redis-server from PATH for each test, or
+// that of GATEHOUSE_TEST_REDIS_URL. Without either, tests with Redis are skipped, but fail if
+// CI=true or GATEHOUSE_TEST_REQUIRE=all.
 package cachetest
 
 import (
@@ -19,14 +19,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
-// Each runs test on the cache within the process and on Redis, as subtests.
+// Each runs a test as subtests with a cache in the process and with Redis.
 func Each(t *testing.T, test func(t *testing.T, c *cache.Cache)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) { test(t, Open(t, cache.Config{})) })
 	t.Run("redis", func(t *testing.T) { test(t, Open(t, cache.Config{URL: Start(t).URL()})) })
 }
 
-// Open opens a cache that ends with the test.
+// Open opens a cache and closes it after the test.
 func Open(t testing.TB, cfg cache.Config) *cache.Cache {
 	t.Helper()
 	c, err := cache.Open(context.Background(), cfg)
@@ -37,7 +37,7 @@ func Open(t testing.TB, cfg cache.Config) *cache.Cache {
 	return c
 }
 
-// Server is a Redis server of the test's own.
+// Server is a Redis server for one test.
 type Server struct {
 	t       testing.TB
 	address string
@@ -46,7 +46,7 @@ type Server struct {
 	log     bytes.Buffer
 }
 
-// Start starts a server that ends with the test.
+// Start starts a server and stops it after the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{t: t, given: os.Getenv("GATEHOUSE_TEST_REDIS_URL")}
@@ -65,7 +65,7 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// URL is the server's address.
+// URL returns the server's address.
 func (s *Server) URL() string {
 	if s.given != "" {
 		return s.given
@@ -73,7 +73,7 @@ func (s *Server) URL() string {
 	return "redis://" + s.address
 }
 
-// Stop kills the server; Restart brings an empty one back at its address.
+// Stop kills the server. Restart starts an empty one at the same address.
 func (s *Server) Stop() {
 	if s.cmd != nil {
 		_ = s.cmd.Process.Kill()
@@ -101,11 +101,11 @@ func (s *Server) Restart() {
 	}
 }
 
-// Freeze stops the server without ending it: it keeps its connections, takes new
-// ones, and answers nothing until Thaw.
+// Freeze stops the process without ending it. It keeps its connections and accepts new ones, but
+// answers nothing until Thaw.
 func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
 
-// Thaw lets a frozen server go on.
+// Thaw continues a frozen process.
 func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig syscall.Signal) {

@@ -104,7 +104,7 @@ func shared(t testing.TB) string {
 	return dir
 }
 
-// exclusively runs f while no other test process runs it.
+// exclusively runs f while it holds the file lock of a name, which all test processes share.
 func exclusively(t testing.TB, name string, f func()) {
 	t.Helper()
 	lock, err := os.OpenFile(filepath.Join(shared(t), name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
@@ -136,7 +136,7 @@ func digest(t testing.TB) string {
 	return hex.EncodeToString(h.Sum(nil)[:6])
 }
 
-// fill creates the tenants of a template.
+// fill creates a template's schema and tenants.
 func fill(t testing.TB, cfg db.Config) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -153,7 +153,7 @@ func fill(t testing.TB, cfg db.Config) {
 	}
 }
 
-// sqliteCopy copies the template into a folder of the test's own.
+// sqliteCopy copies the template, which it creates if necessary, into a folder of the test.
 func sqliteCopy(t testing.TB) string {
 	t.Helper()
 	template := filepath.Join(shared(t), "sqlite-"+digest(t))

@@ -7,11 +7,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// Patience is how long Patiently continues.
+// Patience is how long Patiently retries.
 const Patience = 30 * time.Second
 
-// Patiently runs fn like a client that retries: until the result is not fault.Unavailable, which a
-// busy store returns without having done anything. After Patience, it returns an error.
+// Patiently retries fn, like a client does, while it returns fault.Unavailable: a busy store returns
+// that error before it has changed anything. After Patience, it returns an error.
 func Patiently(fn func() error) error {
 	return patiently(Patience, fn)
 }
@@ -24,7 +24,7 @@ func patiently(limit time.Duration, fn func() error) error {
 			return err
 		}
 		if time.Since(began) > limit {
-			return fmt.Errorf("told %d times in %s that the store is unavailable, the last time: %w", n, limit, err)
+			return fmt.Errorf("the store was unavailable %d times in %s: %w", n, limit, err)
 		}
 	}
 }

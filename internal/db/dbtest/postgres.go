@@ -25,11 +25,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
-// oldTests is the age in seconds at which databases that a killed test left
-// behind, and templates of other migrations, are removed.
+// oldTests is the age, in seconds, at which databases of killed tests are removed.
 const oldTests = 3600
 
-// postgresCopy makes a database from the template and gives its address.
+// postgresCopy creates a database from the template and returns its address.
 func postgresCopy(t testing.TB) string {
 	t.Helper()
 	admin := Server(t)
@@ -49,7 +48,7 @@ func postgresCopy(t testing.TB) string {
 	return database(t, admin, name)
 }
 
-// makeTemplate makes the template unless it is there, and removes what is old.
+// makeTemplate creates the template unless it exists. Before that, it removes old test databases.
 func makeTemplate(ctx context.Context, t testing.TB, admin, template string) {
 	t.Helper()
 	c := connect(ctx, t, admin)
@@ -104,7 +103,7 @@ func statement(ctx context.Context, t testing.TB, address, sql string) {
 	}
 }
 
-// database is the address of another database of the same server.
+// database returns the address of another database of the same server.
 func database(t testing.TB, admin, name string) string {
 	t.Helper()
 	u, err := url.Parse(admin)
@@ -115,8 +114,8 @@ func database(t testing.TB, admin, name string) string {
 	return u.String()
 }
 
-// Server is the address of a PostgreSQL server whose login may do everything.
-// It skips or fails the test if there is none.
+// Server returns the address of a PostgreSQL server. Its login may create databases and roles. If
+// there is no server, Server skips the test, or fails it if one is required.
 func Server(t testing.TB) string {
 	t.Helper()
 	if address := os.Getenv("GATEHOUSE_TEST_DATABASE_URL"); address != "" {
@@ -135,7 +134,7 @@ func Server(t testing.TB) string {
 	return ""
 }
 
-// sharedServer gives the machine's test server, started if it does not run.
+// sharedServer returns the address of the machine's test server, and starts it if necessary.
 func sharedServer(t testing.TB) (string, error) {
 	dir := filepath.Join(shared(t), "postgres")
 	addressFile := filepath.Join(shared(t), "postgres.address")
@@ -143,7 +142,7 @@ func sharedServer(t testing.TB) (string, error) {
 		if err := answers(string(b), time.Second); err == nil {
 			return string(b), nil
 		}
-		// One that is slow is waited for: to replace it would end every other test.
+		// Wait for a slow server: replacing it would break all other tests.
 		if listens(string(b)) && answers(string(b), time.Minute) == nil {
 			return string(b), nil
 		}
@@ -168,7 +167,7 @@ func sharedServer(t testing.TB) (string, error) {
 	// No durability: test data need not survive anything.
 	opts := fmt.Sprintf("-F -p %s -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=400 "+
 		"-c synchronous_commit=off -c full_page_writes=off -c autovacuum=off -c shared_buffers=64MB -c max_wal_size=256MB", port)
-	_ = as(exec.Command(filepath.Join(bin, "pg_ctl"), "-D", dir, "-m", "immediate", "stop"), owner).Run() // mostly there is none
+	_ = as(exec.Command(filepath.Join(bin, "pg_ctl"), "-D", dir, "-m", "immediate", "stop"), owner).Run() // usually none runs
 	start := as(exec.Command(filepath.Join(bin, "pg_ctl"), "-D", dir, "-w", "-l", filepath.Join(dir, "log"), "-o", opts, "start"), owner)
 	if err := start.Run(); err != nil {
 		return "", fmt.Errorf("pg_ctl start (see %s): %w", filepath.Join(dir, "log"), err)
@@ -199,7 +198,7 @@ func initServer(bin, dir string, owner *syscall.Credential) error {
 	return nil
 }
 
-// binaries finds the folder of PostgreSQL's programs.
+// binaries returns the folder of PostgreSQL's programs.
 func binaries() (string, error) {
 	if path, err := exec.LookPath("initdb"); err == nil {
 		return filepath.Dir(path), nil
@@ -211,7 +210,8 @@ func binaries() (string, error) {
 	return filepath.Dir(found[len(found)-1]), nil
 }
 
-// serverUser is whom the server runs as: PostgreSQL refuses to run as root.
+// serverUser returns the user of the server; nil for the current user. PostgreSQL refuses to run as
+// root.
 func serverUser() (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
@@ -228,16 +228,15 @@ func serverUser() (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, err
 }
 
-// as runs a command as another user, in a session of its own, so that the server
-// outlives the test.
+// as makes a command run as another user and in a new session, so that the server outlives the test.
 func as(c *exec.Cmd, owner *syscall.Credential) *exec.Cmd {
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: owner, Setsid: true}
 	c.Dir = "/"
 	return c
 }
 
-// listens reports whether a process of this machine listens at the address of a server,
-// which refuses no connection then, however busy the machine is.
+// listens reports whether a server listens at the address. A slow answer counts: only a refused
+// connection means that no server is there.
 func listens(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -252,7 +251,8 @@ func listens(address string) bool {
 	return true
 }
 
-// answers waits until the server takes connections.
+// answers waits until the server accepts connections. If within is a second or less, a refused
+// connection is an error at once.
 func answers(address string, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()

@@ -14,12 +14,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// The source has two tables and a trigger on each table while it is copied. gh_move_log says
-// which rows changed. gh_move_state says whose copy it is, and whether writes are refused; a
-// source that was switched away from keeps it, so that no writer that is late can write to it.
+// While the source is copied, it has two extra tables, and a trigger on each table. gh_move_log
+// lists the rows that changed. gh_move_state has the token of the copy, and whether writes are
+// refused. After the switch to the target, the source keeps it, so that late writers are refused.
 
-// capture has the source note changes from now on. It takes writes again, if an earlier copy
-// had paused it.
+// capture makes the source record changes from now on. If an earlier copy had paused the source, it
+// accepts writes again.
 func (c *Copy) capture(ctx context.Context) error {
 	err := c.From.Write(ctx, func(tx *db.Tx) error {
 		return execAll(ctx, tx,
@@ -52,12 +52,12 @@ func (c *Copy) capture(ctx context.Context) error {
 		return err
 	}
 	for _, t := range c.tables {
-		err := patiently(ctx, func() error {
+		err := retryUnavailable(ctx, func() error {
 			return c.From.Write(ctx, func(tx *db.Tx) error {
-				if err := hold(ctx, tx, "gh_move_state", c.Token); err != nil {
+				if err := lockToken(ctx, tx, "gh_move_state", c.Token); err != nil {
 					return err
 				}
-				if err := execAll(ctx, tx, untrigger(c.From.Kind(), t.name)...); err != nil {
+				if err := execAll(ctx, tx, dropTriggers(c.From.Kind(), t.name)...); err != nil {
 					return err
 				}
 				return execAll(ctx, tx, t.triggers(c.From)...)
@@ -86,8 +86,9 @@ func execAll(ctx context.Context, tx *db.Tx, statements ...string) error {
 	return nil
 }
 
-// patiently repeats what has to wait for the writers of a table.
-func patiently(ctx context.Context, f func() error) error {
+// retryUnavailable repeats f, at most ten times, while the store is unavailable: for example while
+// writers hold the table.
+func retryUnavailable(ctx context.Context, f func() error) error {
 	for try := 1; ; try++ {
 		err := f()
 		if err == nil || try == 10 || !fault.Is(err, fault.Unavailable) || ctx.Err() != nil {
@@ -103,31 +104,32 @@ func patiently(ctx context.Context, f func() error) error {
 	}
 }
 
-// fenceKey is the number of PostgreSQL's lock that each writer shares until its transaction
-// ends, and that Pause takes for itself: so Pause waits for the writers that are under way, and
-// later ones see that writes are refused.
+// fenceKey returns the key of the PostgreSQL advisory lock between writers and Pause. Each writer
+// holds it shared until its transaction ends; Pause takes it exclusively. So Pause waits for running
+// writers, and later ones see that writes are refused.
 func fenceKey(d *db.DB) string {
 	sum := sha256.Sum256([]byte("gh_move\n" + string(d.TenantID())))
 	return strconv.FormatInt(int64(binary.BigEndian.Uint64(sum[:8])), 10)
 }
 
-// triggers note the key of each row that is inserted, updated or deleted.
+// triggers returns the statements that create the triggers of a table. They record the key of each
+// row that is inserted, updated or deleted.
 func (t table) triggers(d *db.DB) []string {
 	name := "'" + strings.ReplaceAll(t.name, "'", "''") + "'"
 	if d.Kind() == sqlite {
 		body := ` BEGIN SELECT RAISE(ABORT, '` + db.MovingText + `') FROM gh_move_state WHERE fenced = 1; `
-		note := func(of string) string {
+		record := func(of string) string {
 			return `INSERT INTO gh_move_log (tbl, row_key) VALUES (` + name + `, json_array(` + t.keyNames(of) + `)); `
 		}
 		on := ` ON ` + quote(t.name) + body
 		moved := `INSERT INTO gh_move_log (tbl, row_key) SELECT ` + name + `, json_array(` + t.keyNames("OLD.") + `) WHERE json_array(` + t.keyNames("OLD.") + `) <> json_array(` + t.keyNames("NEW.") + `); `
 		return []string{
-			`CREATE TRIGGER ` + quote("gh_move_i_"+t.name) + ` AFTER INSERT` + on + note("NEW.") + `END`,
-			`CREATE TRIGGER ` + quote("gh_move_u_"+t.name) + ` AFTER UPDATE` + on + moved + note("NEW.") + `END`,
-			`CREATE TRIGGER ` + quote("gh_move_d_"+t.name) + ` AFTER DELETE` + on + note("OLD.") + `END`,
+			`CREATE TRIGGER ` + quote("gh_move_i_"+t.name) + ` AFTER INSERT` + on + record("NEW.") + `END`,
+			`CREATE TRIGGER ` + quote("gh_move_u_"+t.name) + ` AFTER UPDATE` + on + moved + record("NEW.") + `END`,
+			`CREATE TRIGGER ` + quote("gh_move_d_"+t.name) + ` AFTER DELETE` + on + record("OLD.") + `END`,
 		}
 	}
-	note := func(of string) string {
+	record := func(of string) string {
 		return `INSERT INTO gh_move_log (tbl, row_key) VALUES (` + name + `, json_build_array(` + t.keyNames(of) + `)::TEXT);`
 	}
 	return []string{
@@ -136,17 +138,17 @@ func (t table) triggers(d *db.DB) []string {
 			IF EXISTS (SELECT FROM gh_move_state WHERE fenced = 1) THEN
 				RAISE EXCEPTION '` + db.MovingText + `' USING ERRCODE = '` + db.MovingState + `';
 			END IF;
-			IF TG_OP = 'DELETE' THEN ` + note("OLD.") + ` END IF;
-			IF TG_OP = 'UPDATE' THEN IF (` + t.keyNames("OLD.") + `) IS DISTINCT FROM (` + t.keyNames("NEW.") + `) THEN ` + note("OLD.") + ` END IF; END IF;
-			IF TG_OP <> 'DELETE' THEN ` + note("NEW.") + ` END IF;
+			IF TG_OP = 'DELETE' THEN ` + record("OLD.") + ` END IF;
+			IF TG_OP = 'UPDATE' THEN IF (` + t.keyNames("OLD.") + `) IS DISTINCT FROM (` + t.keyNames("NEW.") + `) THEN ` + record("OLD.") + ` END IF; END IF;
+			IF TG_OP <> 'DELETE' THEN ` + record("NEW.") + ` END IF;
 			RETURN NULL;
 		END $gh$`,
 		`CREATE TRIGGER gh_move AFTER INSERT OR UPDATE OR DELETE ON ` + quote(t.name) + ` FOR EACH ROW EXECUTE FUNCTION ` + quote("gh_move_"+t.name) + `()`,
 	}
 }
 
-// untrigger removes the triggers of a table.
-func untrigger(kind, name string) []string {
+// dropTriggers returns the statements that drop the triggers of a table.
+func dropTriggers(kind, name string) []string {
 	if kind == sqlite {
 		return []string{
 			`DROP TRIGGER IF EXISTS ` + quote("gh_move_i_"+name), `DROP TRIGGER IF EXISTS ` + quote("gh_move_u_"+name), `DROP TRIGGER IF EXISTS ` + quote("gh_move_d_"+name),
@@ -159,16 +161,14 @@ func untrigger(kind, name string) []string {
 	}
 }
 
-// changes are the rows that changed: their keys by table and text, and the entries of the log
-// that say so.
+// changes are entries of the log of changes, and the keys of the rows that changed.
 type changes struct {
-	ids  []int64
-	keys map[string]map[string][]any
-	// left is how many entries of the log are not among ids, more or less.
-	left int64
+	ids  []int64                     // of the entries
+	keys map[string]map[string][]any // table → text of the key → key
+	left int64                       // about how many more entries the log has
 }
 
-// pending reads the log: its oldest entries, or all if most is 0.
+// pending reads the oldest entries of the log, at most that many; all if most is 0.
 func (c *Copy) pending(ctx context.Context, tx *db.Tx, most int64) (changes, error) {
 	out := changes{keys: map[string]map[string][]any{}}
 	tables := map[string]table{}
@@ -190,7 +190,7 @@ func (c *Copy) pending(ctx context.Context, tx *db.Tx, most int64) (changes, err
 		}
 		t, known := tables[e.Table]
 		if !known {
-			return changes{}, fmt.Errorf("the table %s is unknown", e.Table)
+			return changes{}, fmt.Errorf("the log of changes names the unknown table %s", e.Table)
 		}
 		key, err := t.parseKey(e.Key)
 		if err != nil {
@@ -207,18 +207,18 @@ func (c *Copy) pending(ctx context.Context, tx *db.Tx, most int64) (changes, err
 	return out, err
 }
 
-// forget removes entries of the log, which the target has.
-func (c *Copy) forget(ctx context.Context, ids []int64) error {
+// trimLog deletes entries of the log after their rows were copied.
+func (c *Copy) trimLog(ctx context.Context, ids []int64) error {
 	rows := make([][]any, len(ids))
 	for i, id := range ids {
 		rows[i] = []any{id}
 	}
 	last := slices.Max(ids)
 	return c.From.Write(ctx, func(tx *db.Tx) error {
-		if err := hold(ctx, tx, "gh_move_state", c.Token); err != nil {
+		if err := lockToken(ctx, tx, "gh_move_state", c.Token); err != nil {
 			return err
 		}
-		if c.From.Kind() == sqlite { // whose transactions commit in the order of their ids
+		if c.From.Kind() == sqlite { // transactions commit in the order of their ids, so none is missing below last
 			_, err := tx.Exec(ctx, `DELETE FROM gh_move_log WHERE id <= $1`, last)
 			return err
 		}
@@ -227,18 +227,19 @@ func (c *Copy) forget(ctx context.Context, ids []int64) error {
 	})
 }
 
-// Pause has the source refuse writes, once those that are under way have ended.
+// Pause waits for running writers of the source, and then makes it refuse writes. Errors: ErrLost;
+// Unavailable if the writers take more than a second.
 func (c *Copy) Pause(ctx context.Context) error {
 	return c.fence(ctx, true)
 }
 
-// Resume has the source take writes again.
+// Resume makes the source accept writes again. Error: ErrLost.
 func (c *Copy) Resume(ctx context.Context) error { return c.fence(ctx, false) }
 
 func (c *Copy) fence(ctx context.Context, fenced bool) error {
 	return c.From.Write(ctx, func(tx *db.Tx) error {
 		if c.From.Kind() == postgres {
-			// Writers that come while it waits queue behind it, so it may not wait for long.
+			// New writers queue behind this lock, so it must not wait for long.
 			if err := execAll(ctx, tx, `SET LOCAL lock_timeout = '1s'`, `SELECT pg_advisory_xact_lock(`+fenceKey(c.From)+`)`); err != nil {
 				return err
 			}
@@ -251,8 +252,9 @@ func (c *Copy) fence(ctx context.Context, fenced bool) error {
 	})
 }
 
-// Release ends what a copy with at most this token began: the store takes writes, and nothing
-// of the copy is left in it. A store without a copy is left as it is.
+// Release removes from a source what a copy with at most this token added: its triggers and tables.
+// The store accepts writes again. It does nothing if there is no copy. Error: ErrLost if a later
+// copy uses the store.
 func Release(ctx context.Context, d *db.DB, token int64) error {
 	var left []string
 	err := d.Read(ctx, func(tx *db.Tx) (err error) {
@@ -279,8 +281,8 @@ func Release(ctx context.Context, d *db.DB, token int64) error {
 		if ours(name) {
 			continue
 		}
-		err := patiently(ctx, func() error {
-			return d.Write(ctx, func(tx *db.Tx) error { return execAll(ctx, tx, untrigger(d.Kind(), name)...) })
+		err := retryUnavailable(ctx, func() error {
+			return d.Write(ctx, func(tx *db.Tx) error { return execAll(ctx, tx, dropTriggers(d.Kind(), name)...) })
 		})
 		if err != nil {
 			return err

@@ -13,7 +13,7 @@ const (
 	postgres = "postgres"
 )
 
-// kind is what a column holds.
+// kind is the type of a column, named as in PostgreSQL.
 type kind string
 
 const (
@@ -29,45 +29,45 @@ type column struct {
 	kind kind
 }
 
-// table is one table as both sides have it. Its key identifies a row: the primary key, or all
-// columns if there is none.
+// table is one table of both stores. Its key identifies a row: the primary key, or all columns if
+// there is none.
 type table struct {
-	name    string
-	columns []column
-	key     []int // of columns
-	counted string
+	name     string
+	columns  []column
+	key      []int // of columns
+	identity string
 }
 
-// columnRow is one column in the database's own words.
+// columnRow is one column as the database's catalogue describes it.
 type columnRow struct {
-	Table   string `db:"tbl"`
-	Column  string `db:"col"`
-	Type    string `db:"type"`
-	Key     int    `db:"pk"`      // place in the primary key, from 1; 0: not in it
-	Counted bool   `db:"counted"` // the database gives it its next value
+	Table    string `db:"tbl"`
+	Column   string `db:"col"`
+	Type     string `db:"type"`
+	Key      int    `db:"pk"`       // position in the primary key, from 1; 0: not part of it
+	Identity bool   `db:"identity"` // the database generates its values
 }
 
-// catalogues lists the columns of all tables by table and place.
+// catalogues are the queries for the columns of all tables, in order, by kind of store.
 var catalogues = map[string]string{
 	sqlite: `SELECT m.name AS tbl, p.name AS col, p.type AS type, p.pk AS pk,
-			CASE WHEN p.pk = 1 AND instr(upper(m.sql), 'AUTOINCREMENT') > 0 THEN 1 ELSE 0 END AS counted
+			CASE WHEN p.pk = 1 AND instr(upper(m.sql), 'AUTOINCREMENT') > 0 THEN 1 ELSE 0 END AS identity
 		FROM sqlite_schema m JOIN pragma_table_info(m.name) p WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite\_%' ESCAPE '\'
 		ORDER BY m.name, p.cid`,
 	postgres: `SELECT c.relname::TEXT AS tbl, a.attname::TEXT AS col, format_type(a.atttypid, NULL) AS type,
-			COALESCE(array_position(i.indkey::INT[], a.attnum::INT) + 1, 0)::BIGINT AS pk, a.attidentity <> '' AS counted
+			COALESCE(array_position(i.indkey::INT[], a.attnum::INT) + 1, 0)::BIGINT AS pk, a.attidentity <> '' AS identity
 		FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 		LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
 		WHERE c.relkind = 'r' AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())
 		ORDER BY c.relname, a.attnum`,
 }
 
-// kinds are the types that the migrations use.
+// kinds maps the types that the migrations use.
 var kinds = map[string]kind{
 	"INTEGER": integer, "TEXT": text, "REAL": real, "BLOB": blob,
 	"bigint": integer, "boolean": boolean, "text": text, "double precision": real, "bytea": blob,
 }
 
-// ours are tables that are not copied: those of the migrations, and of a copy.
+// ours reports whether a table is not copied, because it belongs to the migrations or to a copy.
 func ours(name string) bool {
 	return strings.HasPrefix(name, "goose_") || strings.HasPrefix(name, "gh_move_")
 }
@@ -97,8 +97,8 @@ func catalogue(ctx context.Context, d *db.DB) ([]table, error) {
 			return nil, fmt.Errorf("the column %s.%s has the type %s, which cannot be copied", r.Table, r.Column, r.Type)
 		}
 		t.columns, places = append(t.columns, column{r.Column, k}), append(places, r.Key)
-		if r.Counted {
-			t.counted = r.Column
+		if r.Identity {
+			t.identity = r.Column
 		}
 		if i == len(rows)-1 || rows[i+1].Table != r.Table {
 			t.key = keyColumns(places)
@@ -107,7 +107,7 @@ func catalogue(ctx context.Context, d *db.DB) ([]table, error) {
 	return out, nil
 }
 
-// names lists the tables of a store, also those that are not copied.
+// names lists the tables of a store, including those that are not copied.
 func names(ctx context.Context, tx *db.Tx, kind string) ([]string, error) {
 	rows, err := db.All[columnRow](ctx, tx, catalogues[kind])
 	var out []string
@@ -119,7 +119,7 @@ func names(ctx context.Context, tx *db.Tx, kind string) ([]string, error) {
 	return out, err
 }
 
-// keyColumns turns the places of columns in the key into the columns of the key.
+// keyColumns returns the columns of the key in order, given the position of each column in it.
 func keyColumns(places []int) []int {
 	var out []int
 	for n := 1; n <= len(places); n++ {
@@ -137,8 +137,8 @@ func keyColumns(places []int) []int {
 	return out
 }
 
-// merge makes tables of which both sides know what they hold, with the columns in the order of
-// the source.
+// merge compares the tables of both stores and returns them, with the columns in the order of the
+// source. It returns an error if they differ.
 func merge(from, to []table) ([]table, error) {
 	other := map[string]table{}
 	for _, t := range to {
@@ -178,7 +178,7 @@ func merge(from, to []table) ([]table, error) {
 	return from, nil
 }
 
-// version names the migrations that a store has.
+// version lists the migrations that were applied to a store, as a text for comparison.
 func version(ctx context.Context, d *db.DB) (string, error) {
 	var out string
 	err := d.Read(ctx, func(tx *db.Tx) error {
@@ -189,5 +189,5 @@ func version(ctx context.Context, d *db.DB) (string, error) {
 	return out, err
 }
 
-// quote writes a name of a table or column.
+// quote quotes the name of a table or column.
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

@@ -47,13 +47,13 @@ func (t table) all(ctx context.Context, tx *db.Tx) iter.Seq2[[]any, error] {
 	return t.query(ctx, tx, `SELECT `+t.names()+` FROM `+quote(t.name))
 }
 
-// query yields rows of all columns, in the form that both sides share.
+// query yields rows of all columns, normalized.
 func (t table) query(ctx context.Context, tx *db.Tx, text string, args ...any) iter.Seq2[[]any, error] {
 	return func(yield func([]any, error) bool) {
 		for row, err := range db.Values(ctx, tx, text, args...) {
 			for i := range row {
 				if err == nil {
-					row[i], err = shared(row[i], t.columns[i])
+					row[i], err = normalize(row[i], t.columns[i])
 				}
 			}
 			if !yield(row, err) || err != nil {
@@ -63,9 +63,9 @@ func (t table) query(ctx context.Context, tx *db.Tx, text string, args ...any) i
 	}
 }
 
-// shared is the form of a value that both kinds of store have: nil, int64, bool, string,
-// float64 or []byte.
-func shared(v any, c column) (any, error) {
+// normalize converts a value to a form that is the same for both kinds of store: nil, int64, bool,
+// string, float64 or []byte.
+func normalize(v any, c column) (any, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -130,8 +130,8 @@ func (t table) remove(ctx context.Context, tx *db.Tx, keys map[string][]any) err
 	return err
 }
 
-// lookups are the possible numbers of keys in one query: few texts, so that their plans are
-// kept.
+// lookups are the possible numbers of keys in one query. There are only a few, so that statements
+// stay prepared.
 var lookups = []int{500, 50, 1}
 
 // find reads the rows with the keys.
@@ -161,7 +161,7 @@ func (t table) find(ctx context.Context, tx *db.Tx, keys map[string][]any) ([][]
 	return out, nil
 }
 
-// lookup is the query for the rows with the keys.
+// lookup returns the query for the rows with the keys, and its arguments.
 func (t table) lookup(keys [][]any) (string, []any) {
 	var b strings.Builder
 	var args []any
@@ -184,7 +184,7 @@ func (t table) lookup(keys [][]any) (string, []any) {
 	return b.String(), args
 }
 
-// keyOf is the key of a row, as text.
+// keyOf returns the key of a row as text.
 func (t table) keyOf(row []any) string {
 	key := make([]any, len(t.key))
 	for i, n := range t.key {
@@ -218,14 +218,14 @@ func (t table) parseKey(s string) ([]any, error) {
 			v = whole
 		}
 		var err error
-		if key[i], err = shared(v, t.columns[t.key[i]]); err != nil {
+		if key[i], err = normalize(v, t.columns[t.key[i]]); err != nil {
 			return nil, err
 		}
 	}
 	return key, nil
 }
 
-// sum is a checksum of rows in any order.
+// sum is a checksum of rows that does not depend on their order.
 type sum struct {
 	rows int64
 	a, b uint64
@@ -244,7 +244,7 @@ func (t table) sumOf(rows [][]any) (out sum) {
 	return out
 }
 
-// hash tells rows with different values apart, and NULL from an empty value.
+// hash returns a hash of a row's values. It distinguishes types, and NULL from an empty value.
 func (t table) hash(row []any) [sha256.Size]byte {
 	var b bytes.Buffer
 	for _, v := range row {
@@ -273,8 +273,8 @@ func (t table) hash(row []any) [sha256.Size]byte {
 	return sha256.Sum256(b.Bytes())
 }
 
-// weight is about how many bytes a row takes.
-func weight(row []any) int {
+// rowSize estimates the size of a row in bytes.
+func rowSize(row []any) int {
 	n := 8 * len(row)
 	for _, v := range row {
 		switch v := v.(type) {

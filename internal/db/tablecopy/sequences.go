@@ -7,19 +7,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-// lastIDs are the last ids that the database gave out by itself, by table, also to rows that
-// are deleted: an id is never used twice.
+// lastIDs returns the last id that the database generated for each table, including ids of deleted
+// rows: the target must not use an id again.
 func (c *Copy) lastIDs(ctx context.Context, tx *db.Tx, kind string) (map[string]int64, error) {
 	out := map[string]int64{}
 	for _, t := range c.tables {
-		if t.counted == "" {
+		if t.identity == "" {
 			continue
 		}
 		last, err := lastID(ctx, tx, kind, t)
 		if err != nil {
 			return nil, err
 		}
-		highest, err := db.One[int64](ctx, tx, `SELECT COALESCE(max(`+quote(t.counted)+`), 0) FROM `+quote(t.name))
+		highest, err := db.One[int64](ctx, tx, `SELECT COALESCE(max(`+quote(t.identity)+`), 0) FROM `+quote(t.name))
 		if err != nil {
 			return nil, err
 		}
@@ -36,24 +36,24 @@ func lastID(ctx context.Context, tx *db.Tx, kind string, t table) (int64, error)
 		}
 		return n, err
 	}
-	name, err := db.One[string](ctx, tx, `SELECT pg_get_serial_sequence($1, $2)`, quote(t.name), t.counted)
+	name, err := db.One[string](ctx, tx, `SELECT pg_get_serial_sequence($1, $2)`, quote(t.name), t.identity)
 	if err != nil {
 		return 0, err
 	}
 	return db.One[int64](ctx, tx, `SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM `+name)
 }
 
-// setLastIDs has the database go on after the ids.
+// setLastIDs makes the database continue after these ids.
 func setLastIDs(ctx context.Context, tx *db.Tx, kind string, last map[string]int64) error {
-	counted := map[string]string{}
+	identity := map[string]string{}
 	if kind == postgres {
 		rows, err := db.All[columnRow](ctx, tx, catalogues[kind])
 		if err != nil {
 			return err
 		}
 		for _, r := range rows {
-			if r.Counted {
-				counted[r.Table] = r.Column
+			if r.Identity {
+				identity[r.Table] = r.Column
 			}
 		}
 	}
@@ -67,8 +67,8 @@ func setLastIDs(ctx context.Context, tx *db.Tx, kind string, last map[string]int
 			}
 			continue
 		}
-		// The next id is the one after the last, also when none was given out.
-		_, err := db.One[int64](ctx, tx, `SELECT setval(pg_get_serial_sequence($1, $2), $3, false)`, quote(name), counted[name], id+1)
+		// With false, the next id is exactly id+1, even if no id was generated yet.
+		_, err := db.One[int64](ctx, tx, `SELECT setval(pg_get_serial_sequence($1, $2), $3, false)`, quote(name), identity[name], id+1)
 		if err != nil {
 			return err
 		}

@@ -1,20 +1,20 @@
 // Package tablecopy copies one tenant's tables from one store to another while the tenant
 // is in use. The stores may be of different kinds.
 //
-//	Begin     triggers note which rows change from now on
-//	Tables    all rows, as of one moment
-//	CatchUp   the rows that changed since, the oldest changes first, again and again
-//	Verify    checksums of all rows on both sides, as of one moment
-//	Pause     the source refuses writes; reads go on
-//	Finish    the last changes, counts, the positions of the ids
-//	Detach    the target becomes a store like any other
+//	Begin     create triggers that record which rows change from now on
+//	Tables    copy all rows of a snapshot
+//	CatchUp   copy the rows that changed since, the oldest changes first; call it repeatedly
+//	Verify    compare checksums of all rows of both stores
+//	Pause     make the source refuse writes; reads continue
+//	Finish    copy the last changes, compare counts, set the positions of the ids
+//	Detach    remove what the copy added to the target
 //
-// A change is never read from the log of changes: the log says which rows to look at, and
-// CatchUp copies them as they are, compares what it wrote, and only then forgets the entries.
-// So Verify and each later CatchUp together prove that both sides are equal.
+// The log of changes has only keys, not values. CatchUp copies the current rows with these keys,
+// compares what it wrote, and then deletes the entries of the log. So Verify and all later calls of
+// CatchUp together prove that both stores are equal.
 //
-// The token keeps an earlier copier out, such as one that hung and was replaced: each of its
-// writes finds a higher token and fails with ErrLost.
+// The token stops an earlier copier that hung and was replaced: the stores have the higher token of
+// the later one, so each write of the earlier one fails with ErrLost.
 package tablecopy
 
 import (
@@ -28,19 +28,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// ErrLost says that a later copier has taken over.
+// ErrLost means that a later copier has taken over.
 var ErrLost = errors.New("tablecopy: another copier has taken over")
 
-// A batch of rows ends with this many rows, or this many bytes.
+// A batch has at most this many rows, and about this many bytes.
 const (
 	batchRows  = 500
 	batchBytes = 4 << 20
 )
 
-// chunk is how many changes CatchUp copies at once, as a rule.
+// chunk is how many changes CatchUp copies at once, unless they conflict.
 const chunk = 5000
 
-// Copy is one copy. It is used by one goroutine.
+// Copy copies one tenant. Only one goroutine may use it.
 type Copy struct {
 	// From and To are handles from db.Cluster.At.
 	From, To *db.DB
@@ -51,11 +51,11 @@ type Copy struct {
 
 	tables  []table
 	version string // of the source's schema, at Begin
-	// verified: from now on, CatchUp compares what it wrote.
+	// verified is true after Verify. Then CatchUp compares what it wrote.
 	verified bool
 }
 
-// Begin prepares both sides. The target is empty and migrated.
+// Begin prepares both stores. The target must be migrated and must not contain the tenant's data.
 func (c *Copy) Begin(ctx context.Context) error {
 	from, err := catalogue(ctx, c.From)
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *Copy) Begin(ctx context.Context) error {
 		if _, err := tx.Exec(ctx, `INSERT INTO gh_move_target (token) VALUES ($1)`, c.Token); err != nil {
 			return err
 		}
-		for _, t := range c.tables { // what migrations put there
+		for _, t := range c.tables { // migrations insert rows
 			if _, err := tx.Exec(ctx, `DELETE FROM `+quote(t.name)); err != nil {
 				return err
 			}
@@ -115,18 +115,19 @@ func (c *Copy) counts(ctx context.Context, tx *db.Tx) (map[string]int64, error) 
 	return out, nil
 }
 
-// write is a transaction on the target that only the present copier can commit.
+// write runs fn in a transaction on the target. It fails with ErrLost if a later copier has taken
+// over.
 func (c *Copy) write(ctx context.Context, fn func(tx *db.Tx) error) error {
 	return c.To.Write(ctx, func(tx *db.Tx) error {
-		if err := hold(ctx, tx, "gh_move_target", c.Token); err != nil {
+		if err := lockToken(ctx, tx, "gh_move_target", c.Token); err != nil {
 			return err
 		}
 		return fn(tx)
 	})
 }
 
-// hold takes the row with the token, and keeps it until the end of the transaction.
-func hold(ctx context.Context, tx *db.Tx, name string, token int64) error {
+// lockToken locks the row with the token until the end of the transaction. Error: ErrLost.
+func lockToken(ctx context.Context, tx *db.Tx, name string, token int64) error {
 	n, err := tx.Exec(ctx, `UPDATE `+name+` SET token = token WHERE token = $1`, token)
 	if err == nil && n != 1 {
 		err = ErrLost
@@ -134,7 +135,7 @@ func hold(ctx context.Context, tx *db.Tx, name string, token int64) error {
 	return err
 }
 
-// Tables copies all rows as of one moment.
+// Tables copies all rows of one snapshot of the source.
 func (c *Copy) Tables(ctx context.Context) error {
 	done := int64(0)
 	err := c.From.Read(ctx, func(tx *db.Tx) error {
@@ -148,7 +149,7 @@ func (c *Copy) Tables(ctx context.Context) error {
 	if err != nil || c.To.Kind() != postgres {
 		return err
 	}
-	return c.write(ctx, func(tx *db.Tx) error { // or PostgreSQL reads whole tables to find a row
+	return c.write(ctx, func(tx *db.Tx) error { // without statistics, PostgreSQL scans whole tables to find a row
 		for _, t := range c.tables {
 			if _, err := tx.Exec(ctx, `ANALYZE `+quote(t.name)); err != nil {
 				return err
@@ -158,7 +159,7 @@ func (c *Copy) Tables(ctx context.Context) error {
 	})
 }
 
-// copyTable copies the rows of one table that from sees, and adds to done.
+// copyTable copies the rows of one table, and adds their number to done.
 func (c *Copy) copyTable(ctx context.Context, from *db.Tx, t table, done *int64) error {
 	var batch [][]any
 	size := 0
@@ -181,7 +182,7 @@ func (c *Copy) copyTable(ctx context.Context, from *db.Tx, t table, done *int64)
 			return err
 		}
 		batch = append(batch, row)
-		size += weight(row)
+		size += rowSize(row)
 		if len(batch) >= batchRows || size >= batchBytes {
 			if err := flush(); err != nil {
 				return err
@@ -196,7 +197,7 @@ func (c *Copy) copyTable(ctx context.Context, from *db.Tx, t table, done *int64)
 func (c *Copy) CatchUp(ctx context.Context) (n int, left int64, err error) {
 	for most := int64(chunk); ; most *= 8 {
 		n, left, err = c.catchUp(ctx, most)
-		// Rows may have exchanged values that are unique. Then it takes the changes of both.
+		// Two rows may have exchanged unique values. Then both changes must be copied at once.
 		if !fault.Is(err, fault.Conflict) || left == 0 {
 			return n, left, err
 		}
@@ -224,10 +225,10 @@ func (c *Copy) catchUp(ctx context.Context, most int64) (n int, left int64, err 
 	if err := c.replace(ctx, log, current); err != nil {
 		return 0, log.left, err
 	}
-	return len(log.ids), log.left, c.forget(ctx, log.ids)
+	return len(log.ids), log.left, c.trimLog(ctx, log.ids)
 }
 
-// replace removes the rows that changed from the target, and inserts what they are now.
+// replace deletes the rows that changed from the target, and inserts their current values.
 func (c *Copy) replace(ctx context.Context, log changes, current map[string][][]any) error {
 	return c.write(ctx, func(tx *db.Tx) error {
 		for _, t := range c.tables {
@@ -247,15 +248,15 @@ func (c *Copy) replace(ctx context.Context, log changes, current map[string][][]
 				return fmt.Errorf("table %s: %w", t.name, err)
 			}
 			if a, b := t.sumOf(current[t.name]), t.sumOf(stored); a != b {
-				return fmt.Errorf("table %s: %d rows that changed were written, and %d with another content read", t.name, a.rows, b.rows)
+				return fmt.Errorf("table %s: the checksums of changed rows differ: %d rows written, %d rows read back", t.name, a.rows, b.rows)
 			}
 		}
 		return nil
 	})
 }
 
-// Verify compares counts and checksums of all tables. Rows that have changed since the last
-// CatchUp are left to the next one, which compares them.
+// Verify compares the counts and checksums of all tables. It omits rows that have changed since the
+// last CatchUp; the next CatchUp compares them.
 func (c *Copy) Verify(ctx context.Context) error {
 	var log changes
 	var from map[string]sum
@@ -283,7 +284,7 @@ func (c *Copy) Verify(ctx context.Context) error {
 	})
 }
 
-// sums are the checksums of all tables without the rows in log.
+// sums returns the checksums of all tables, without the rows in log.
 func (c *Copy) sums(ctx context.Context, tx *db.Tx, log changes) (map[string]sum, error) {
 	out := map[string]sum{}
 	for _, t := range c.tables {
@@ -301,7 +302,7 @@ func (c *Copy) sums(ctx context.Context, tx *db.Tx, log changes) (map[string]sum
 	return out, nil
 }
 
-// Finish copies what is left, after Pause. Then both sides are equal, and stay so as long as
+// Finish copies the remaining changes. Call it after Pause. Then both stores are equal as long as
 // the source refuses writes.
 func (c *Copy) Finish(ctx context.Context) error {
 	for {
@@ -318,7 +319,7 @@ func (c *Copy) Finish(ctx context.Context) error {
 		return err
 	}
 	if now != c.version {
-		return errors.New("the schema of the source was upgraded meanwhile")
+		return errors.New("the schema of the source was migrated during the copy")
 	}
 	var from, to map[string]int64
 	var next map[string]int64
@@ -344,16 +345,17 @@ func (c *Copy) Finish(ctx context.Context) error {
 	})
 }
 
-// Detach removes what a copy needed in its target, once the tenant is there.
+// Detach removes what the copy added to the target. Call it once the tenant is placed there.
 func Detach(ctx context.Context, to *db.DB) error {
 	return to.Write(ctx, func(tx *db.Tx) error { return execAll(ctx, tx, `DROP TABLE IF EXISTS gh_move_target`) })
 }
 
-// ErrInUse says that a store contains data that is not a copier's to remove.
+// ErrInUse means that a store contains data that does not come from a copy.
 var ErrInUse = errors.New("there is data of the tenant that this deployment did not put there")
 
-// Discard drops a store that only holds an unfinished copy, or what an earlier move left
-// behind, up to a token. It refuses any other store with data: ErrInUse.
+// Discard drops a store that is empty, that has an unfinished copy, or that an earlier move has left
+// behind. The copy's token must be at most token. Errors: ErrLost if it is higher; ErrInUse if the
+// store has other data.
 func Discard(ctx context.Context, d *db.DB, token int64) error {
 	return d.Discard(ctx, func(tx *db.Tx) error {
 		tables, err := names(ctx, tx, d.Kind())
@@ -393,12 +395,12 @@ func Discard(ctx context.Context, d *db.DB, token int64) error {
 	})
 }
 
-// revisionJump is how far the revisions of a tenant that starts empty go on: so far that
-// nobody takes what it has for a small change of what it had.
+// revisionJump is added to the revisions of a tenant that starts empty. It is large, so that no
+// client takes the new content for an old revision.
 const revisionJump = 1_000_000
 
-// Only copies the tables with these names and the positions of the ids, after Pause, in place
-// of everything else. All revisions go far ahead.
+// Only copies the named tables and the positions of the ids, and nothing else. Call it after Pause,
+// instead of Finish. It adds revisionJump to all revisions.
 func (c *Copy) Only(ctx context.Context, names ...string) error {
 	rows := map[string][][]any{}
 	var next map[string]int64

@@ -46,7 +46,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// stores opens a tenant's parts of two regions, the source full of rows.
+// stores opens a tenant's stores in two regions. The source has rows.
 func stores(t *testing.T, source, target string) (from, to *db.DB) {
 	t.Helper()
 	cfg := dbtest.Config(t, dbtest.SQLite)
@@ -138,7 +138,7 @@ func learnBooleans(t *testing.T) {
 	}
 }
 
-// dump is everything in a store, as text.
+// dump returns the content of a store as text.
 func dump(t *testing.T, d *db.DB, like []table) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
@@ -167,8 +167,8 @@ func same(t *testing.T, c *Copy) {
 	}
 }
 
-// TestCopiesWhileItChanges: between all kinds of stores, every value of every table arrives,
-// also those that change meanwhile; the source refuses writes once it is paused, and the ids go on.
+// TestCopiesWhileItChanges: between all kinds of stores, every value of every table is copied,
+// including concurrent changes. A paused source refuses writes, and the ids continue.
 func TestCopiesWhileItChanges(t *testing.T) {
 	learnBooleans(t)
 	for _, way := range [][2]string{{file, server}, {server, file}, {file, otherFile}, {server, otherServer}} {
@@ -228,7 +228,7 @@ func checkID(t *testing.T, d *db.DB, name string, last int64) {
 		if err != nil {
 			return err
 		}
-		seq, err := lastID(context.Background(), tx, d.Kind(), table{name: name, counted: "id"})
+		seq, err := lastID(context.Background(), tx, d.Kind(), table{name: name, identity: "id"})
 		if err == nil && seq != last {
 			err = fmt.Errorf("%s goes on after the id %d, not %d", name, seq, last)
 		}
@@ -236,7 +236,7 @@ func checkID(t *testing.T, d *db.DB, name string, last int64) {
 	}))
 }
 
-// leftovers are the tables and triggers of a copy.
+// leftovers returns the tables and triggers that a copy has left.
 func leftovers(t *testing.T, d *db.DB) (out []string) {
 	t.Helper()
 	text := `SELECT name FROM sqlite_schema WHERE name LIKE 'gh@_%' ESCAPE '@'`
@@ -300,7 +300,7 @@ func disturb(t *testing.T, d *db.DB) (stop func() (writes, refused int)) {
 	}
 }
 
-// TestFindsWhatDiffers: a target that lost, changed or invented a row is not accepted.
+// TestFindsWhatDiffers: Verify refuses a target that lost, changed or added a row.
 func TestFindsWhatDiffers(t *testing.T) {
 	ctx := context.Background()
 	for _, way := range [][2]string{{file, server}, {server, file}} {
@@ -318,7 +318,7 @@ func TestFindsWhatDiffers(t *testing.T) {
 	}
 }
 
-// TestLaterCopyWins: what an earlier copy still does has no effect.
+// TestLaterCopyWins: an earlier copy has no effect any more.
 func TestLaterCopyWins(t *testing.T) {
 	ctx := context.Background()
 	for _, way := range [][2]string{{file, server}, {server, file}} {
@@ -361,8 +361,8 @@ func TestLaterCopyWins(t *testing.T) {
 	}
 }
 
-// TestExchangedValues: rows that exchange unique values are copied, although there are so many
-// changes that CatchUp begins with a part of them.
+// TestExchangedValues: rows that exchange unique values are copied, even if there are so many
+// changes that CatchUp starts with a part of them.
 func TestExchangedValues(t *testing.T) {
 	learnBooleans(t)
 	for _, way := range [][2]string{{file, server}, {server, file}} {
@@ -397,7 +397,7 @@ func TestExchangedValues(t *testing.T) {
 	}
 }
 
-// TestCopiesInParts: CatchUp copies many changes in parts, and says how many are left.
+// TestCopiesInParts: CatchUp copies many changes in parts, and returns how many are left.
 func TestCopiesInParts(t *testing.T) {
 	learnBooleans(t)
 	for _, way := range [][2]string{{file, server}, {server, file}} {

@@ -68,7 +68,7 @@ func decode(t testing.TB, doc string) (gallery, error) {
 	return in.Body, err
 }
 
-// same compares two bodies by what they are as JSON, and by the states of their fields.
+// same compares two bodies by their JSON and by the states of their fields.
 func same(t testing.TB, a, b gallery) bool {
 	t.Helper()
 	one, err1 := json.Marshal(a)
@@ -88,7 +88,7 @@ var documents = []string{
 	`{"parts":[],"by_name":{},"any":{},"words":[]}`,
 }
 
-// TestLikeEncodingJSON: a body is what encoding/json makes of the same bytes.
+// TestLikeEncodingJSON: binding gives the same result as encoding/json.
 func TestLikeEncodingJSON(t *testing.T) {
 	for _, doc := range documents {
 		var want gallery
@@ -101,9 +101,9 @@ func TestLikeEncodingJSON(t *testing.T) {
 	}
 }
 
-// FuzzLikeEncodingJSON: the two agree on every document, also on which they refuse.
-// encoding/json matches names regardless of case, which strict documents make no use
-// of: those with such names are left out.
+// FuzzLikeEncodingJSON: binding and encoding/json accept the same documents with the same results.
+// encoding/json ignores the case of names, which strict documents do not rely on, so documents with
+// such names are skipped.
 func FuzzLikeEncodingJSON(f *testing.F) {
 	for _, doc := range documents {
 		f.Add([]byte(doc))
@@ -147,7 +147,7 @@ func folded(v value.Value) bool {
 	return found
 }
 
-// TestWrongForms: what does not fit is refused with its place.
+// TestWrongForms: a value that does not fit is refused with its place.
 func TestWrongForms(t *testing.T) {
 	for doc, want := range map[string][]string{
 		`[]`: {}, `{"id":"x"}`: {"id"}, `{"parts":[{},{"size":3000000000}]}`: {"parts", "1", "size"}, `{"by_name":{"a":{"next":{"ratio":"x"}}}}`: {"by_name", "a", "next", "ratio"},
@@ -161,7 +161,7 @@ func TestWrongForms(t *testing.T) {
 	}
 }
 
-// TestTextsAreCopied: a bound text outlives the bytes of the request.
+// TestTextsAreCopied: a bound text does not share memory with the request.
 func TestTextsAreCopied(t *testing.T) {
 	data := []byte(`{"name":"abc","words":["def"],"free":{"ghi":"jkl"},"labels":{"mno":"pqr"}}`)
 	v, err := value.Decode(data, value.Limits{})
@@ -237,7 +237,7 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// TestMistakes: a type that cannot be bound is found when it is registered.
+// TestMistakes: a type that cannot be bound is detected at registration.
 func TestMistakes(t *testing.T) {
 	for name, try := range map[string]func(){
 		"a channel": func() { InputOf(reflect.TypeFor[struct{ Body chan int }]()) },

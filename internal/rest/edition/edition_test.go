@@ -14,8 +14,8 @@ import (
 
 const english = `{"info":{"title":"Example"},"paths":{"/a":{"get":{"summary":"List","description":"Lists."}},"/b/c":{"get":{"summary":"Read"}}}}`
 
-// example is a set with one family and one translation, and the number of times that its
-// English document was made.
+// example returns a set with one family and one translation, and a count of how often its English
+// document was rendered.
 func example(t *testing.T) (*Set, *int) {
 	t.Helper()
 	made := new(int)
@@ -27,7 +27,7 @@ func example(t *testing.T) (*Set, *int) {
 	}), made
 }
 
-// TestRenderedOnce: nothing is rendered before somebody asks, and then once, however many ask.
+// TestRenderedOnce: an edition is rendered when it is first requested, and only once.
 func TestRenderedOnce(t *testing.T) {
 	s, made := example(t)
 	if *made != 0 {
@@ -47,7 +47,7 @@ func TestRenderedOnce(t *testing.T) {
 	}
 }
 
-// TestTranslated: texts of the catalog are replaced, and those that it lacks are named.
+// TestTranslated: texts of the catalog are replaced, and missing ones are listed.
 func TestTranslated(t *testing.T) {
 	s, _ := example(t)
 	e, err := s.Get("", "es")
@@ -63,8 +63,8 @@ func TestTranslated(t *testing.T) {
 	}
 }
 
-// TestUnknownEditions: a family or language that the document does not have is an error, and
-// so is a document that cannot be made.
+// TestUnknownEditions: an unknown family or language is an error, and so is a document that cannot
+// be rendered.
 func TestUnknownEditions(t *testing.T) {
 	s, _ := example(t)
 	for _, of := range []name{{"", "de"}, {"c", "en"}} {

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestRevision: a build says which commit it is of, as well as it knows.
+// TestRevision: a build reports its commit, if it knows it.
 func TestRevision(t *testing.T) {
 	found := func(settings ...debug.BuildSetting) *debug.BuildInfo { return &debug.BuildInfo{Settings: settings} }
 	at := debug.BuildSetting{Key: "vcs.revision", Value: "abc"}
@@ -32,8 +32,8 @@ func TestRevision(t *testing.T) {
 	}
 }
 
-// TestBillsAreByTenantAndOperation: each pair asks for its meter once, and counts by
-// it.
+// TestBillsAreByTenantAndOperation: each pair of tenant and operation looks its meter up once, and
+// then counts with it.
 func TestBillsAreByTenantAndOperation(t *testing.T) {
 	asked, counted := map[string]int{}, map[string]int{}
 	at := time.Unix(1000, 0)

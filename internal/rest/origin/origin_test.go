@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestParse: an origin is a scheme and a host, and nothing else is one.
+// TestParse: an origin is a scheme and a host; everything else is refused.
 func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
 		"http://example.com": "http example.com", "https://example.com:8443": "https example.com:8443", "http://[::1]:80": "http [::1]:80",
@@ -27,7 +27,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestRelayed knows proxies by what they add.
+// TestRelayed: proxies are detected by the header fields that they add.
 func TestRelayed(t *testing.T) {
 	for name, want := range map[string]bool{"Via": true, "X-Forwarded-Anything": true, "Cf-Connecting-Ip": true, "Accept": false, "X-Forward": false} {
 		if got := Relayed(http.Header{name: {"x"}}); got != want {

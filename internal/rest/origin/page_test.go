@@ -6,7 +6,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rest/origin"
 )
 
-// TestWantsPage: browsers get a page, and clients of the API the error's own form.
+// TestWantsPage: browsers get a page, and clients of the API get the error in its own form.
 func TestWantsPage(t *testing.T) {
 	for _, x := range []struct {
 		accept []string

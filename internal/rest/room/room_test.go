@@ -21,7 +21,7 @@ func take(t *testing.T, r *Room, who string, n int64) func() {
 	return free
 }
 
-// TestPart: a holder that has filled its part waits, and leaves the rest to the others.
+// TestPart: a holder that has filled its part waits, and the rest stays free for others.
 func TestPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New(100, 60, time.Second)
@@ -88,8 +88,8 @@ func TestStrangers(t *testing.T) {
 	})
 }
 
-// TestSum: whatever requests do, they never take more than there is, and at the end nothing is left
-// taken or remembered.
+// TestSum: requests never take more than the total. At the end nothing is taken, and no holder is
+// left.
 func TestSum(t *testing.T) {
 	r := New(1000, 500, time.Millisecond)
 	var taken atomic.Int64

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// hosts are those of a deployment at gate.test with two tenants that have domains.
+// hosts returns the hosts of a deployment at gate.test with two tenants that have domains.
 func hosts() Hosts {
 	known := map[string]Site{
 		"shop.a.test": {Tenant: "a", Certificate: true, HSTS: 60},
@@ -25,8 +25,8 @@ func hosts() Hosts {
 	}}
 }
 
-// TestAuthority: a request asks for a host that its connection was made for. The rule is
-// written a second time, over all pairs of names: who owns a certificate, and who a host.
+// TestAuthority: a request may only name a host that its connection was made for. The test has its
+// own version of the rule, and compares both for all pairs of names.
 func TestAuthority(t *testing.T) {
 	r := hosts()
 	certificate := map[string]string{"shop.a.test": "a", "www.a.test": "a", "shop.b.test": "b"}
@@ -68,8 +68,8 @@ func TestAuthority(t *testing.T) {
 	}
 }
 
-// TestPlainRedirects: what the listener without TLS sends elsewhere leads to the same
-// address over TLS, and to no other host.
+// TestPlainRedirects: a redirect of the listener without TLS leads to the same address over TLS,
+// and to no other host.
 func TestPlainRedirects(t *testing.T) {
 	for _, c := range []struct{ port, host, target, want string }{
 		{"", "gate.test", "/a/b?c=d", "https://gate.test/a/b?c=d"},

@@ -10,13 +10,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestWritesAskForRoom: a write that finds the disk full is run once more where room
-// was made, and a reading or another failure is not.
-func TestWritesAskForRoom(t *testing.T) {
+// TestFreeDiskAndRetry: a write that finds the disk full runs again if space was freed. A read, or
+// another failure, does not.
+func TestFreeDiskAndRetry(t *testing.T) {
 	c := dbtest.Open(t, dbtest.SQLite)
 	full := fault.New(fault.StorageFull, "storage_full", "the disk is full")
-	asked, has := 0, true
-	c.MakeRoom(func() bool { asked++; return has })
+	freed, has := 0, true
+	c.OnDiskFull(func() bool { freed++; return has })
 	write := func(failures int, err error) (int, error) {
 		runs := 0
 		got := c.Write(context.Background(), scope.DefaultTenant, func(*db.Tx) error {
@@ -27,22 +27,22 @@ func TestWritesAskForRoom(t *testing.T) {
 		})
 		return runs, got
 	}
-	if runs, err := write(1, full); runs != 2 || err != nil || asked != 1 {
-		t.Errorf("full once: %d runs, asked %d times, %v", runs, asked, err)
+	if runs, err := write(1, full); runs != 2 || err != nil || freed != 1 {
+		t.Errorf("full once: %d runs, freed %d times, %v", runs, freed, err)
 	}
 	if runs, err := write(9, full); runs != 2 || !fault.Is(err, fault.StorageFull) {
 		t.Errorf("full for good: %d runs, %v", runs, err)
 	}
 	has = false
-	if runs, err := write(1, full); runs != 1 || !fault.Is(err, fault.StorageFull) || asked != 3 {
-		t.Errorf("no room: %d runs, asked %d times, %v", runs, asked, err)
+	if runs, err := write(1, full); runs != 1 || !fault.Is(err, fault.StorageFull) || freed != 3 {
+		t.Errorf("no room: %d runs, freed %d times, %v", runs, freed, err)
 	}
-	if runs, _ := write(1, fault.New(fault.Conflict, "x", "y")); runs != 1 || asked != 3 {
-		t.Errorf("a conflict: %d runs, asked %d times", runs, asked)
+	if runs, _ := write(1, fault.New(fault.Conflict, "x", "y")); runs != 1 || freed != 3 {
+		t.Errorf("a conflict: %d runs, freed %d times", runs, freed)
 	}
 	runs := 0
 	_ = c.Read(context.Background(), scope.DefaultTenant, func(*db.Tx) error { runs++; return full })
-	if runs != 1 || asked != 3 {
-		t.Errorf("a reading: %d runs, asked %d times", runs, asked)
+	if runs != 1 || freed != 3 {
+		t.Errorf("a reading: %d runs, freed %d times", runs, freed)
 	}
 }

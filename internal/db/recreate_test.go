@@ -38,10 +38,9 @@ func atOnce(t *testing.T, c *db.Cluster, id scope.TenantID, n int) {
 	running.Wait()
 }
 
-// TestDroppedAndMadeAgain: what still uses the store of a dropped tenant does no harm to a new
-// one of the same name: neither a connection that took the old one's role, nor one that still
-// reads the old one's file.
-func TestDroppedAndMadeAgain(t *testing.T) {
+// TestRecreatedTenant: users of a dropped tenant's store do not affect a new store of the same
+// name: neither a connection with the role of the old one, nor a reader of the old file.
+func TestRecreatedTenant(t *testing.T) {
 	for _, kind := range []string{dbtest.SQLite, dbtest.Postgres} {
 		t.Run(kind, func(t *testing.T) {
 			ctx := context.Background()
@@ -64,10 +63,10 @@ func TestDroppedAndMadeAgain(t *testing.T) {
 	}
 }
 
-// TestFileIsReadWhileDropped: a reader of a file that is dropped ends in peace, and the new file
-// of the same name is made once it has: SQLite removes a file's log by name when its last
-// connection closes.
-func TestFileIsReadWhileDropped(t *testing.T) {
+// TestDropWhileRead: a reader of a dropped file finishes undisturbed, and only then is a
+// new file of the same name created. SQLite deletes the WAL file by name when the last connection
+// closes.
+func TestDropWhileRead(t *testing.T) {
 	ctx := context.Background()
 	cfg := dbtest.Config(t, dbtest.SQLite)
 	c := dbtest.OpenConfig(t, cfg)
@@ -99,10 +98,10 @@ func TestFileIsReadWhileDropped(t *testing.T) {
 	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
 	if err := c.CreateTenant(short, dbtest.Second); err == nil {
-		t.Error("the new store is there while the old one is read")
+		t.Error("the new store exists while the old one is read")
 	}
 	if _, err := os.Stat(filepath.Join(cfg.Dir, "tenants", string(dbtest.Second)+".db")); !os.IsNotExist(err) {
-		t.Errorf("the new file is there while the old one is read: %v", err)
+		t.Errorf("the new file exists while the old one is read: %v", err)
 	}
 	dropped.Done()
 	read.Wait()
@@ -116,9 +115,10 @@ func TestFileIsReadWhileDropped(t *testing.T) {
 	}
 }
 
-// TestStoresOfMoves: a transaction that meets a store that is gone runs again in the present
-// one, although nobody told this replica of the move; and nobody makes the old store again.
-func TestStoresOfMoves(t *testing.T) {
+// TestStaleStoreAfterMove: a transaction that uses a store that no longer exists runs again in the
+// current one, even if this replica was not notified of the move. The old store is not created
+// again.
+func TestStaleStoreAfterMove(t *testing.T) {
 	ctx := context.Background()
 	for _, kind := range []string{dbtest.SQLite, dbtest.Postgres} {
 		t.Run(kind, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestStoresOfMoves(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = c.System().Write(ctx, func(tx *db.Tx) error { // without a word to anybody
+			err = c.System().Write(ctx, func(tx *db.Tx) error { // without a notification
 				_, err := tx.Exec(ctx, `UPDATE tenants SET store = $2 WHERE id = $1`, dbtest.Second, name)
 				return err
 			})

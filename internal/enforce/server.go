@@ -161,26 +161,26 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 	}
 	st := b.state.Load()
-	in, no := b.reader.Arrive(r, st.Settings)
+	in, refusal := b.reader.Arrive(r, st.Settings)
 	defer b.recoverRequest(w, &in)
 	bodies.Bound(w, r, in.At)
 	if target, resource, asks := gateway.EnvoyTarget(r.RequestURI); asks {
 		b.gateway.EnvoyHTTP(w, r, &in, st, target, resource)
 		return
 	}
-	if no == nil && (strings.HasPrefix(in.Path, request.OwnPrefix) || in.Path+"/" == request.OwnPrefix) {
+	if refusal == nil && (strings.HasPrefix(in.Path, request.OwnPrefix) || in.Path+"/" == request.OwnPrefix) {
 		b.serveOwn(w, r, &in, st)
 		return
 	}
-	if no == nil && b.up == nil {
-		no = request.Refuse(http.StatusNotFound, "no_upstream", "this bouncer has no application; it answers only "+request.OwnPrefix+"auth")
+	if refusal == nil && b.up == nil {
+		refusal = request.Refuse(http.StatusNotFound, "no_upstream", "this bouncer has no application; it answers only "+request.OwnPrefix+"auth")
 	}
-	if no == nil {
-		no = in.Admit(r, st.Settings)
+	if refusal == nil {
+		refusal = in.Admit(r, st.Settings)
 	}
-	if no != nil {
+	if refusal != nil {
 		b.count.Refused.Add(1)
-		b.refusals.Write(w, &in, "", no)
+		b.refusals.Write(w, &in, "", refusal)
 		return
 	}
 	if b.metadata(w, &in, st) {
@@ -192,9 +192,9 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 		b.refusals.Write(w, &in, "", request.BadRequest("the request has two identities"))
 		return
 	}
-	if no := b.tools.Enter(r, &in, st, who); no != nil {
+	if refusal := b.tools.Enter(r, &in, st, who); refusal != nil {
 		b.count.Refused.Add(1)
-		b.refusals.Write(w, &in, "", no)
+		b.refusals.Write(w, &in, "", refusal)
 		return
 	}
 	refs, looks := in.Needs(st)
@@ -217,9 +217,9 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 		v.Mask = nil
 	}
 	if v.Pass && len(v.Mask) > 0 {
-		if no := b.masks.Request(w, r, st.Settings, &in, &v); no != nil {
+		if refusal := b.masks.Request(w, r, st.Settings, &in, &v); refusal != nil {
 			in.Seen.Metered().Refund(r.Context())
-			v.Resolve(no, nil)
+			v.Resolve(refusal, nil)
 			v.Mask = nil
 		}
 	}

@@ -123,7 +123,7 @@ func TestBounded(t *testing.T) {
 	}
 	flood(20_000, "a")
 	eventually(t, "a budget's worth of hosts", func() bool { return len(g.hosts()) == budget })
-	if n := g.count.HostsWithheld.Load(); !g.inside(func(s *Scout) bool { return len(s.until) <= memory })() || n != 20_000-budget {
+	if n := g.count.HostsWithheld.Load(); !g.inside(func(s *Scout) bool { return len(s.until) <= maxRemembered })() || n != 20_000-budget {
 		t.Errorf("%d hosts withheld", n)
 	}
 	g.pass(window + time.Minute)
@@ -156,21 +156,21 @@ func TestShare(t *testing.T) {
 					g.visit(fmt.Sprintf("%s%d.example", label, i), "/", client(i))
 				}
 			}
-			spent := func(want int) {
+			used := func(want int) {
 				t.Helper()
-				if !g.inside(func(s *Scout) bool { return s.spent == want })() {
+				if !g.inside(func(s *Scout) bool { return s.used == want })() {
 					t.Errorf("not %d of %d are taken", want, budget)
 				}
 			}
 			flood("a")
-			spent(share)
+			used(share)
 			for i := range budget - share {
 				g.visit(fmt.Sprintf("real%d.example", i), "/", []string{"198.51.100.7", "2001:db8:1:3::1"}[i%2])
 			}
-			spent(budget)
+			used(budget)
 			g.pass(window)
 			flood("b")
-			spent(share)
+			used(share)
 		})
 	}
 }
@@ -216,7 +216,7 @@ func TestFloodHidesNoHost(t *testing.T) {
 		}
 	}
 	eventually(t, "the real host", func() bool { return slices.Contains(g.hosts(), "real.example") })
-	if n := len(g.hosts()); n > budget+reserve || !g.inside(func(s *Scout) bool { return len(s.more) <= candidates })() {
+	if n := len(g.hosts()); n > budget+reserve || !g.inside(func(s *Scout) bool { return len(s.candidates) <= maxCandidates })() {
 		t.Errorf("%d hosts reported", n)
 	}
 }
@@ -227,19 +227,19 @@ func TestRefusedHostComesBackWithTraffic(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, func(g *rig, w http.ResponseWriter, hosts []sighting) {
 		g.seen = append(g.seen, hosts...)
-		if hosts[0].Requests < oftenSeen {
+		if hosts[0].Requests < minRequests {
 			fmt.Fprintf(w, `{"refused":[{"host":%q,"reason":"too_many_unreviewed"}]}`, hosts[0].Host)
 		}
 	})
 	g.visit("real.example", "/", "192.0.2.1")
-	eventually(t, "the report and its refusal", g.inside(func(s *Scout) bool { return s.more["real.example"] != nil }))
-	for range oftenSeen {
+	eventually(t, "the report and its refusal", g.inside(func(s *Scout) bool { return s.candidates["real.example"] != nil }))
+	for range minRequests {
 		g.visit("real.example", "/", "192.0.2.1")
 	}
 	eventually(t, "the second report", func() bool { return len(g.hosts()) == 2 })
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if last := g.seen[len(g.seen)-1]; last.Host != "real.example" || last.Requests < oftenSeen {
+	if last := g.seen[len(g.seen)-1]; last.Host != "real.example" || last.Requests < minRequests {
 		t.Errorf("reported %+v", g.seen)
 	}
 }

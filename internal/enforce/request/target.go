@@ -19,8 +19,8 @@ import (
 // accepted.
 func (in *Inbound) Adopt(method, host, target string, st *settings.Settings) *Refusal {
 	in.Method = method
-	if no := allowedMethod(method); no != nil {
-		return no
+	if refusal := allowedMethod(method); refusal != nil {
+		return refusal
 	}
 	var ok bool
 	if in.Host, ok = canonicalHost(host); !ok {

@@ -11,9 +11,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
-// Seal makes the ids of MCP sessions useless to everybody but the user who opened them.
-// The server's id is encrypted for the user with a key of the tenant. All bouncers of the
-// tenant have the key, so none has to remember anything.
+// Seal makes the ids of MCP sessions useless to anyone but the user who opened them. It
+// encrypts the server's id for the user with a key of the tenant. All bouncers of the tenant
+// have the key, so they need no shared state.
 type Seal struct {
 	aead cipher.AEAD
 	key  []byte // of nonces

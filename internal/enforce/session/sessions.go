@@ -19,8 +19,8 @@ const (
 	maxSessionMasks = 1000
 )
 
-// Book remembers the sessions that this bouncer saw: their users, if that is not in the
-// id, and the masks of their answers.
+// Book remembers the sessions that this bouncer saw: their users, if the ids do not prove
+// them, and the masks of their answers.
 type Book struct {
 	mu   sync.Mutex
 	seen map[string]*entry

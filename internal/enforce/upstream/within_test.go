@@ -22,7 +22,7 @@ func (n *noted) SetDeadline(t time.Time) error { n.set = append(n.set, t); retur
 func TestDeadlinesAreShared(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	conn := &noted{}
-	l := &lane{conn: framing.NewClientConn(conn, framing.NewTrust(time.Now, func() {}))}
+	l := &pooledConn{conn: framing.NewClientConn(conn, framing.NewTrust(time.Now, func() {}))}
 	const long = 64 * time.Second
 	at := func(after, long time.Duration) {
 		t.Helper()

@@ -384,7 +384,7 @@ func (u *Upstream) exchange(ctx context.Context, l *pooledConn, now time.Time, i
 		return nil, err // the client left before, and the new deadline has replaced the one that would end the exchange
 	}
 	l.out = appendRequest(l.out[:0], in, head, u.target.Host)
-	if err := l.conn.Ask(l.out); err != nil {
+	if err := l.conn.SendRequest(l.out); err != nil {
 		return nil, err
 	}
 	for range maxInterim {

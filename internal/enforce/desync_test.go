@@ -18,8 +18,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// hostile is an application that answers by hand. Of what it sends late it is told
-// when: between two waves of callers, when its connections rest.
+// hostile is an application that writes its answers byte by byte. It sends late bytes between two
+// waves of clients, while its connections are idle.
 type hostile struct {
 	url  string
 	mu   sync.Mutex
@@ -28,14 +28,14 @@ type hostile struct {
 	fed  atomic.Int32 // requests below /good/ that it answered
 }
 
-// lateBytes are what an application sends while a connection rests.
+// lateBytes are what an application sends on an idle connection.
 type lateBytes struct {
 	send func()
 	gone <-chan struct{} // closed when the connection has ended
 }
 
-// misbehave answers one request; late is called with what is to be sent while the
-// connection rests. False ends the connection.
+// misbehave answers one request. It calls late with bytes to send while the connection is idle. It
+// returns false to close the connection.
 type misbehave func(c net.Conn, r *http.Request, token string, late func(string)) bool
 
 func newHostile(t *testing.T, secure *tls.Config, answer misbehave) *hostile {
@@ -88,9 +88,9 @@ func (h *hostile) serve(c net.Conn, answer misbehave) {
 	}
 }
 
-// flush sends what was held back. With ends, it waits until the bouncer has ended the
-// connections: what the transport holds it watches while it rests, and a POST that
-// came before it noticed could not be sent again.
+// flush sends the late bytes. With ends, it waits until the bouncer has closed the connections. The
+// transport watches its idle connections, and a POST sent before it notices the bytes could not be
+// repeated.
 func (h *hostile) flush(t *testing.T, ends bool) {
 	t.Helper()
 	h.mu.Lock()
@@ -113,12 +113,12 @@ func (h *hostile) flush(t *testing.T, ends bool) {
 	}
 }
 
-// page is a whole, sound answer that names its caller.
+// page is a complete, valid answer that names the client it is for.
 func page(token string) string {
 	return fmt.Sprintf("HTTP/1.1 200 OK\r\nX-For: %[2]s\r\nContent-Length: %[1]d\r\n\r\n%[2]s", len(token), token)
 }
 
-// answerWith reads the request to its end and answers as format says.
+// answerWith reads the request to its end and answers with format.
 func answerWith(format string) misbehave {
 	return func(c net.Conn, r *http.Request, token string, late func(string)) bool {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -127,7 +127,7 @@ func answerWith(format string) misbehave {
 	}
 }
 
-// sendWhileIdle answers soundly, and sends more while the connection rests.
+// sendWhileIdle sends a valid answer, and more bytes while the connection is idle.
 func sendWhileIdle(format string) misbehave {
 	return func(c net.Conn, r *http.Request, token string, late func(string)) bool {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -143,8 +143,8 @@ func sendWhileIdle(format string) misbehave {
 
 const ok = "HTTP/1.1 200 OK\r\n"
 
-// misbehaviours are what applications do with the framing of their answers, by
-// mistake or to hand one caller's page to the next.
+// misbehaviours are errors in the framing of answers, made by mistake or to pass one client's page
+// to another.
 var misbehaviours = map[string]misbehave{
 	"HEAD with a body":            answerWith(ok + "Content-Length: {p}\r\n\r\n{page}"),
 	"HEAD with chunks":            answerWith(ok + "Transfer-Encoding: chunked\r\n\r\n{x}\r\n{token}\r\n0\r\n\r\n{page}"),
@@ -203,10 +203,10 @@ var misbehaviours = map[string]misbehave{
 
 var callerToken = regexp.MustCompile(`caller-\d+-`)
 
-// TestEachCallerHasHisOwnAnswer sends many callers at once to applications that say
-// more than they were asked, over the lean way (GET and HEAD), the transport's
-// (bodies) and TLS. Whatever comes back names nobody else.
-func TestEachCallerHasHisOwnAnswer(t *testing.T) {
+// TestEachClientGetsItsOwnAnswer sends many clients at once to applications that send more than the
+// answer: on the fast path (GET and HEAD), through the transport (bodies) and over TLS. No answer
+// names another client.
+func TestEachClientGetsItsOwnAnswer(t *testing.T) {
 	fulltest.Only(t)
 	files, roots := certificate(t)
 	pair, err := tls.LoadX509KeyPair(files["cert"], files["key"])
@@ -233,7 +233,7 @@ func TestEachCallerHasHisOwnAnswer(t *testing.T) {
 	}
 }
 
-// sendCrowd lets callers in, wave after wave; two in three ask for what is answered badly.
+// sendCrowd sends waves of clients. Two in three requests are answered badly.
 func sendCrowd(t *testing.T, url, way string, app *hostile) {
 	t.Helper()
 	waves, callers := fulltest.Rounds(3, 8), fulltest.Rounds(9, 24)

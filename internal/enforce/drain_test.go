@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// TestNoConnectionIsReset: a bouncer that stops under load answers each request whose
-// connection it took. Only connections that come too late are refused.
+// TestNoConnectionIsReset checks that a bouncer that stops under load answers each request on a
+// connection that it accepted. Only later connections are refused.
 func TestNoConnectionIsReset(t *testing.T) {
 	fulltest.Only(t)
 	if runtime.GOOS != "linux" {

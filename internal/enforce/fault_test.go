@@ -28,7 +28,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// wireApplication answers each connection by hand.
+// wireApplication serves each connection with serve, without an HTTP server.
 func wireApplication(t *testing.T, serve func(net.Conn, *bufio.Reader)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -49,7 +49,7 @@ func wireApplication(t *testing.T, serve func(net.Conn, *bufio.Reader)) string {
 	return "http://" + l.Addr().String()
 }
 
-// readHead reads a request's head; false at the end of the connection.
+// readHead reads the head of a request. It returns false at the end of the connection.
 func readHead(br *bufio.Reader) bool {
 	for {
 		line, err := br.ReadString('\n')
@@ -62,7 +62,7 @@ func readHead(br *bufio.Reader) bool {
 	}
 }
 
-// F11 and B5: whatever the application does, the client has an answer in time.
+// Whatever the application does, the client gets an answer in time.
 func TestApplicationFaults(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
@@ -158,8 +158,8 @@ func endless(first, again string) func(net.Conn, *bufio.Reader) {
 	}
 }
 
-// A connection that the application closed while it was idle costs no request.
-func TestIdleConnectionsThatDied(t *testing.T) {
+// No request fails because the application closed an idle connection.
+func TestClosedIdleConnections(t *testing.T) {
 	var conns atomic.Int32
 	url := wireApplication(t, func(c net.Conn, br *bufio.Reader) {
 		if !readHead(br) {
@@ -181,8 +181,9 @@ func TestIdleConnectionsThatDied(t *testing.T) {
 	}
 }
 
-// A client that leaves ends its request at the application, on both ways.
-func TestClientLeaves(t *testing.T) {
+// A client that disconnects cancels its request at the application, on the fast path and on the
+// transport.
+func TestClientDisconnects(t *testing.T) {
 	gone := make(chan struct{}, 2)
 	here := make(chan struct{}, 2)
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
@@ -215,7 +216,7 @@ func TestClientLeaves(t *testing.T) {
 	}
 }
 
-// B8: in shadow the client sees the application itself, whatever the controls do.
+// In shadow mode, the client gets the application's answer, whatever the controls do.
 func TestShadowChangesNothing(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
@@ -271,8 +272,8 @@ func TestShadowChangesNothing(t *testing.T) {
 	}
 }
 
-// The client of a body that stalls gets its answer, however the body is framed, and the
-// connection ends: the server does not wait for the rest.
+// A client whose body stalls gets an answer, with a length as well as in chunks. Then the connection
+// ends: the server does not wait for the rest.
 func TestStalledBodyIsAnswered(t *testing.T) {
 	t.Parallel()
 	b := startWithTemplates(t, http.NotFoundHandler())
@@ -310,7 +311,7 @@ func TestStalledBodyIsAnswered(t *testing.T) {
 	}
 }
 
-// F24: a panic is one request's affair.
+// A panic affects only the request in which it occurs.
 func TestPanicIsContained(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)
@@ -338,8 +339,8 @@ func TestPanicIsContained(t *testing.T) {
 	}
 }
 
-// TestEvaluatorPanics: a control in which the evaluator fails denies, and the log
-// has where that was, but nothing of the request.
+// TestEvaluatorPanics checks that a control in which the evaluator panics denies. The log has the
+// stack, but nothing of the request.
 func TestEvaluatorPanics(t *testing.T) {
 	own := topdown.GetBuiltin(ast.CryptoMd5.Name)
 	topdown.RegisterBuiltinFunc(ast.CryptoMd5.Name, func(_ topdown.BuiltinContext, args []*ast.Term, _ func(*ast.Term) error) error {
@@ -362,7 +363,7 @@ func TestEvaluatorPanics(t *testing.T) {
 	}
 }
 
-// lockedBuffer is a log that may be read while it is written.
+// lockedBuffer is a log that can be read while it is being written.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -380,7 +381,7 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// A stop lets requests that run come to an end.
+// A stop lets running requests finish.
 func TestGracefulStop(t *testing.T) {
 	release, here := make(chan struct{}), make(chan struct{})
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {

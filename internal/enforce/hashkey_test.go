@@ -17,9 +17,8 @@ import (
 
 const hashing = "package hashes\n\nallow := true\n\nmask := {\"id\": \"hash\", \"pii:emails\": \"hash\", \"header:X-Owner\": \"hash\"}\n"
 
-// Equal values have equal hashes wherever they stand and whichever bouncer of the
-// tenant masks them; in another tenant, they have others, and none is the value's
-// bare digest. Without a key nothing is hashed.
+// Equal values have equal hashes at any place and at each bouncer of the tenant, and other hashes in
+// another tenant. No hash is the plain digest of the value. Without a key nothing is hashed.
 func TestHashesAreKeyed(t *testing.T) {
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -60,8 +59,8 @@ func TestHashesAreKeyed(t *testing.T) {
 	}
 }
 
-// A bouncer whose token changed cannot open the key of the bundle that it saved: it
-// redacts, and fetches the bundle anew instead of asking for what is newer.
+// After a change of its token, a bouncer cannot decrypt the key in its saved bundle. It redacts
+// values, and downloads the whole bundle again.
 func TestHashKeyAfterANewToken(t *testing.T) {
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 )
 
-// The application gets no client's value of a reserved header, in no spelling that
-// a CGI gateway, WSGI, Rack or PHP folds into it; and Envoy is told to remove it.
+// The application never gets a client's value of a reserved header, in any spelling that CGI, WSGI,
+// Rack or PHP maps to it. Envoy is asked to remove it.
 func TestReservedHeadersDoNotPass(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)
@@ -50,9 +50,9 @@ func TestReservedHeadersDoNotPass(t *testing.T) {
 	}
 }
 
-// The console's session cookie stops at the bouncer, in the proxy and behind Envoy,
-// in both modes; an application sets none at the client.
-func TestConsoleSessionStopsHere(t *testing.T) {
+// The bouncer removes the console's session cookie, as a proxy and for Envoy, in both modes. An
+// application cannot set one at the client.
+func TestConsoleSessionIsNotForwarded(t *testing.T) {
 	session := "gatehouse=default." + strings.Repeat("A", 43)
 	app := newApplication(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Add("Set-Cookie", session+"; Path=/")

@@ -286,7 +286,7 @@ func TestSignedBundles(t *testing.T) {
 // Somebody on the way who answers "not modified" for ever, with no proof, an old one,
 // or one of another revision, confirms nothing: the report says so, and after max_stale
 // the bouncer decides no more. An older bundle is not taken.
-func TestFrozenPolls(t *testing.T) {
+func TestReplayedPolls(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -362,7 +362,7 @@ func TestRevokedToken(t *testing.T) {
 
 // Decisions that were taken while the log could not be shipped are shipped
 // later, each once, also over a restart.
-func TestDecisionLogSurvives(t *testing.T) {
+func TestDecisionLogSurvivesRestart(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
 	app := newApplication(t, nil)

@@ -116,7 +116,7 @@ func TestHeadMaskFamilies(t *testing.T) {
 	}
 }
 
-func TestHeadMasksThatCannotBe(t *testing.T) {
+func TestImpossibleHeadMasks(t *testing.T) {
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "canary") })
 	p := newPlane(t)
 	for i, path := range []string{
@@ -134,7 +134,7 @@ func TestHeadMasksThatCannotBe(t *testing.T) {
 }
 
 // No application speaks for the bouncer to its client.
-func TestOurFieldsAreOurs(t *testing.T) {
+func TestApplicationCannotSetBouncerFields(t *testing.T) {
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		for _, name := range []string{"X-Decision", "X-Decision-Id", "X-Decision-Reason", "X-Gatehouse-Status", "X-Gatehouse-Anything", "X_Decision", "x-decision_id", "X_GATEHOUSE_STATUS"} {

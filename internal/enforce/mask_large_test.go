@@ -97,7 +97,7 @@ func TestLargeAnswers(t *testing.T) {
 
 // Many large answers at once stay within the shared allowance, and each is masked
 // or refused by name.
-func TestLargeAnswersAtOnce(t *testing.T) {
+func TestConcurrentLargeAnswers(t *testing.T) {
 	fulltest.Only(t)
 	doc := rowsOf(4 << 20)
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {

@@ -93,10 +93,10 @@ func TestNoMessageIsOverlooked(t *testing.T) {
 	}
 }
 
-// TestNoSocketToTools: what is said in a socket is not seen, so none is opened to a server
+// TestNoWebSocketToTools: what is said in a socket is not seen, so none is opened to a server
 // of MCP, or in its subprotocol, where a control reads messages; nor to a model, whatever
 // harmless body the handshake has. Other applications keep their sockets.
-func TestNoSocketToTools(t *testing.T) {
+func TestNoWebSocketToTools(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)
 	policies := policySet{

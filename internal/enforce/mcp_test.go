@@ -309,7 +309,7 @@ func TestToolLists(t *testing.T) {
 }
 
 // A verified token was for us: the server behind does not get it.
-func TestMCPTokenStaysHere(t *testing.T) {
+func TestMCPTokenIsNotForwarded(t *testing.T) {
 	in := &request.Inbound{Headers: http.Header{"Authorization": {"Bearer x"}, "Accept": {"*/*"}}}
 	head := header.Outgoing{Names: header.DefaultNames(), Client: in.Headers, Named: []string{"Authorization"}}
 	if h := head.Map(); h.Get("Authorization") != "" || h.Get("Accept") == "" {

@@ -213,7 +213,7 @@ func TestHTTP2OnBothSides(t *testing.T) {
 }
 
 // Everything that ran has ended once Serve returned.
-func TestNothingIsLeft(t *testing.T) {
+func TestServeLeavesNothingRunning(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {}))
 	p := newPlane(t)

@@ -216,7 +216,7 @@ func windows(t *testing.T) string {
 
 // Real servers that fold paths: each of these spellings is tried on the server itself
 // first, and what it serves for an order is not served through the bouncer.
-func TestServersThatFold(t *testing.T) {
+func TestServersThatFoldPaths(t *testing.T) {
 	fulltest.Only(t)
 	if testing.Short() {
 		t.Skip("real servers take their time to start")

@@ -72,9 +72,9 @@ func readError(dialect string, status int, header http.Header, text string) stri
 	return "unknown dialect"
 }
 
-// TestRefusalsSpeakTheProvider: whatever stands in a request's way, the client of
+// TestRefusalsHaveTheProvidersForm: whatever stands in a request's way, the client of
 // a model reads why, at each of its provider's endpoints.
-func TestRefusalsSpeakTheProvider(t *testing.T) {
+func TestRefusalsHaveTheProvidersForm(t *testing.T) {
 	model := []rego.Resource{{ID: 5, Type: "llm", Path: "/**", Doc: doc(t, `{"id":5,"resource_kind":"llm_endpoint","ai_provider":"google"}`)}}
 	say := "package say\n\nallow if \"admin\" in input.user.roles\n\nreason := \"a plain reason\"\n"
 	never := "package never\n\nallow := false\n\nreason := \"a plain reason\"\n"
@@ -158,9 +158,9 @@ func TestRPCErrorSaysWhatCanBeRequested(t *testing.T) {
 	}
 }
 
-// TestAnonymousIsAskedWhereATokenHelps: 401 where keys are there and the control
+// TestChallengeOnlyWhereATokenHelps: 401 where keys are there and the control
 // asks who it is; 403 where a token would change nothing.
-func TestAnonymousIsAskedWhereATokenHelps(t *testing.T) {
+func TestChallengeOnlyWhereATokenHelps(t *testing.T) {
 	keys := newIssuer(t).config()
 	app := newApplication(t, nil)
 	for i, tc := range []struct {

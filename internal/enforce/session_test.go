@@ -137,7 +137,7 @@ func TestSessionsWithoutAKey(t *testing.T) {
 
 // A stream that is taken up again has the masks of the answers that come over it,
 // and lists no tool that may not be called, whatever the request accepts.
-func TestStreamsTakenUpAgain(t *testing.T) {
+func TestResumedStreams(t *testing.T) {
 	app := newApplication(t, sessionServer)
 	p := sessionPlane(t, masking.HashKey("one key that is thirty-two bytes"), "enforce")
 	b := start(t, p, app.URL, nil).at(t, 1)

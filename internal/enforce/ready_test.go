@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// fill takes the room of a bouncer's decision log away and gives it back.
+// fill fills a bouncer's decision log. free makes room again.
 func fill(t *testing.T, p *plane, b *running) (free func()) {
 	t.Helper()
 	// What is under way would make room again once it is acknowledged.
@@ -35,10 +35,10 @@ func fill(t *testing.T, p *plane, b *running) (free func()) {
 	return func() { p.set(func() { p.down = false }) }
 }
 
-// TestLogThatCannotBeKept: a full log refuses requests where it is required, and
-// lets them pass where it is not; either way it is told at once, and the log says
-// how many decisions are missing once it can be written again.
-func TestLogThatCannotBeKept(t *testing.T) {
+// TestFullLog checks that a full log refuses requests if it is required, and lets them pass if not.
+// Both are reported at once, and the log records how many decisions are missing as soon as it can be
+// written again.
+func TestFullLog(t *testing.T) {
 	t.Parallel()
 	for _, audit := range []string{"", "best_effort", "required"} {
 		t.Run("audit="+audit, func(t *testing.T) {
@@ -107,8 +107,8 @@ func TestLogThatCannotBeKept(t *testing.T) {
 	}
 }
 
-// TestRefusalsLeaveRoom: a flood of refused requests leaves room in the log for
-// those that are let pass, and does not close a bouncer that must log.
+// TestRefusalsLeaveRoom checks that a flood of refusals leaves room in the log for permitted
+// requests, and does not make a bouncer with a required log refuse them.
 func TestRefusalsLeaveRoom(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
@@ -128,8 +128,8 @@ func TestRefusalsLeaveRoom(t *testing.T) {
 	}
 }
 
-// In shadow mode nothing is refused, whatever the log does.
-func TestShadowPassesWithoutALog(t *testing.T) {
+// In shadow mode nothing is refused, even with a full log.
+func TestShadowPassesWithAFullLog(t *testing.T) {
 	t.Parallel()
 	app, p := newApplication(t, nil), newPlane(t)
 	p.publish(policySet{revision: 1, mode: "shadow", config: map[string]any{"audit": "required"}, controls: []control{{id: 1, source: denyAll}}})
@@ -140,9 +140,9 @@ func TestShadowPassesWithoutALog(t *testing.T) {
 	}
 }
 
-// TestLeaving: told to stop, a bouncer is not ready at once, ends the connections
-// that it answers on, and goes on serving for the time that is set.
-func TestLeaving(t *testing.T) {
+// TestStopDelay checks that a stopping bouncer is not ready at once, closes the connections that it
+// answers on, and serves for StopDelay.
+func TestStopDelay(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
 	app, p := newApplication(t, nil), newPlane(t)

@@ -88,8 +88,8 @@ func BenchmarkProxy(b *testing.B) {
 	}
 }
 
-// load asks for the paths in turn on one kept connection a goroutine, with as
-// little work of its own as can be.
+// load requests the paths in turn, on one kept connection for each goroutine, with little work of its
+// own.
 func load(b *testing.B, target string) {
 	addr := strings.TrimPrefix(target, "http://")
 	b.ReportAllocs()
@@ -136,8 +136,8 @@ func (s *bufferPool) Get() []byte {
 
 func (s *bufferPool) Put(p []byte) { s.pool.Put(&p) }
 
-// processorTime is what the whole process used: client, bouncer, application.
-// It moves less than the clock on a machine with other work.
+// processorTime is the processor time of the whole process: client, bouncer and application. It
+// varies less than the clock on a busy machine.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -99,7 +99,7 @@ func TestApplicationFaults(t *testing.T) {
 			p := newPlane(t)
 			p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
 			b := start(t, p, url, func(c *Config) { c.UpstreamTimeout, c.BodyIdle = 300*time.Millisecond, 300*time.Millisecond }).at(t, 1)
-			for _, method := range []string{"GET", "POST"} { // the lean way and the standard one
+			for _, method := range []string{"GET", "POST"} { // the fast path and the transport
 				for range 2 {
 					began := time.Now()
 					req, _ := http.NewRequest(method, b.url+"/x", nil)
@@ -165,7 +165,7 @@ func TestClosedIdleConnections(t *testing.T) {
 		if !readHead(br) {
 			return
 		}
-		conns.Add(1) // it promises to go on after its one answer, and does not
+		conns.Add(1) // it does not announce that it closes the connection
 		fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 	})
 	p := newPlane(t)
@@ -278,10 +278,10 @@ func TestStalledBodyIsAnswered(t *testing.T) {
 	t.Parallel()
 	b := startWithTemplates(t, http.NotFoundHandler())
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/mcp" { // a body that controls want to see
+		if r.URL.Path == "/mcp" { // a body that controls read
 			st, in := b.state.Load(), &request.Inbound{At: time.Now().Add(100*time.Millisecond - bodies.ClientPace), Method: r.Method, Path: r.URL.Path, Headers: r.Header}
 			if refs, looks := in.Needs(st); !looks || b.inspectRequest(w, r, st, in, refs) {
-				t.Error("the body was not looked at")
+				t.Error("the body was not inspected")
 			}
 			return
 		}

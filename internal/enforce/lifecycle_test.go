@@ -18,8 +18,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 )
 
-// F9: a first start without a control plane enforces, and answers nothing else
-// than 503; shadow passes, when the operator said so.
+// On the first start without a control plane, enforce mode answers only 503. Shadow mode, if the
+// operator configured it, passes requests.
 func TestNoBundleFailsClosed(t *testing.T) {
 	t.Parallel()
 	app := newApplication(t, nil)
@@ -96,8 +96,8 @@ func TestDefaultAction(t *testing.T) {
 	}
 }
 
-// TestEvaluatedControls: the log names the controls that ran where they are not
-// just the one that decided.
+// TestEvaluatedControls checks that the log names all controls that ran, unless only the deciding one
+// did.
 func TestEvaluatedControls(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)
@@ -121,8 +121,8 @@ func TestEvaluatedControls(t *testing.T) {
 	}
 }
 
-// TestHiddenReason: the caller is told the author's reason, and the log has no
-// secret in it, at the levels too that send no input by which it could be known.
+// TestHiddenReason checks that the client gets the author's reason, and that the log has no secret
+// in it, even at audit levels without the input that would reveal the secret.
 func TestHiddenReason(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)
@@ -146,8 +146,8 @@ func TestHiddenReason(t *testing.T) {
 	}
 }
 
-// F8: a bouncer whose control plane is away serves its last good bundle, also
-// after a restart; beyond max_stale it refuses while it enforces.
+// Without its control plane, a bouncer uses its last good bundle, also after a restart. After
+// max_stale, it refuses requests in enforce mode.
 func TestLastGoodBundle(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
@@ -197,8 +197,7 @@ func TestLastGoodBundle(t *testing.T) {
 	}
 }
 
-// F10: what is no good bundle leaves the last good one in place, is reported,
-// and is not asked for again.
+// A bad bundle does not replace the last good one. It is reported, and not downloaded again.
 func TestRefusedBundles(t *testing.T) {
 	t.Parallel()
 	app := newApplication(t, nil)
@@ -283,9 +282,9 @@ func TestSignedBundles(t *testing.T) {
 	}
 }
 
-// Somebody on the way who answers "not modified" for ever, with no proof, an old one,
-// or one of another revision, confirms nothing: the report says so, and after max_stale
-// the bouncer decides no more. An older bundle is not taken.
+// An attacker on the network path answers every poll with "not modified": without a proof, with an
+// old one, or with one of another revision. That confirms nothing. It is reported, and after
+// max_stale the bouncer refuses requests. It does not accept an older bundle either.
 func TestReplayedPolls(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
@@ -338,8 +337,8 @@ func TestReplayedPolls(t *testing.T) {
 	}
 }
 
-// A token that is revoked ends the updates, shows as degraded and changes no
-// decision; a new policy after its return is taken at once.
+// A revoked token ends updates and is reported as degraded, but does not change decisions. When the
+// token works again, a new policy is active at once.
 func TestRevokedToken(t *testing.T) {
 	t.Parallel()
 	app := newApplication(t, nil)
@@ -360,8 +359,7 @@ func TestRevokedToken(t *testing.T) {
 	b.at(t, 2)
 }
 
-// Decisions that were taken while the log could not be shipped are shipped
-// later, each once, also over a restart.
+// Decisions that could not be shipped are shipped later, each once, also after a restart.
 func TestDecisionLogSurvivesRestart(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()

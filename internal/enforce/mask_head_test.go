@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// Masks of the head drop or replace fields, in answers, their trailers and those
-// that have no body, and leave the body alone.
+// Masks of the head remove or replace fields in answers, in their trailers, and in answers without
+// a body. They do not change the body.
 func TestHeadMasks(t *testing.T) {
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -65,10 +65,9 @@ func TestHeadMasks(t *testing.T) {
 	}
 }
 
-// What says how an answer is read is masked by nobody, and a mask that cannot be
-// applied lets nothing pass.
-// A mask names a field in any case, and hides each of its values; of two masks on
-// one field the stricter counts. What is no field of the application's stays away.
+// A mask matches a field in any case and hides all its values. Of two masks on one field, the
+// stricter applies. Masks cannot change fields that say how to read the answer. If a mask cannot be
+// applied, the answer does not pass.
 func TestHeadMaskFamilies(t *testing.T) {
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -133,7 +132,7 @@ func TestImpossibleHeadMasks(t *testing.T) {
 	}
 }
 
-// No application speaks for the bouncer to its client.
+// An application cannot set the bouncer's own fields at the client.
 func TestApplicationCannotSetBouncerFields(t *testing.T) {
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

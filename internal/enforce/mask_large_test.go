@@ -17,14 +17,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// rowsOf is a JSON document of about size bytes.
+// rowsOf returns a JSON document of about size bytes.
 func rowsOf(size int) string {
 	row := `{"ssn":"canary-1","email":"bea@example.com","text":"nothing here, and nothing there"},`
 	return `{"rows":[` + strings.Repeat(row, size/len(row)) + `{}]}`
 }
 
-// Masks by path work on answers up to the limit, plain or packed, and the refusal of
-// a larger one names it. Nothing is left on disk or in the shared allowance.
+// Masks by path apply to answers up to the limit, compressed or not. The refusal of a larger answer
+// names the limit. Afterwards, no disk space or shared memory stays reserved.
 func TestLargeAnswers(t *testing.T) {
 	fulltest.Only(t)
 	var answer atomic.Pointer[http.HandlerFunc]
@@ -95,8 +95,8 @@ func TestLargeAnswers(t *testing.T) {
 	}
 }
 
-// Many large answers at once stay within the shared allowance, and each is masked
-// or refused by name.
+// Many large answers at once stay within the shared memory. Each is masked or refused with the name
+// of the limit.
 func TestConcurrentLargeAnswers(t *testing.T) {
 	fulltest.Only(t)
 	doc := rowsOf(4 << 20)

@@ -9,9 +9,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// TestNoMessageIsOverlooked: bodies that an MCP server of some language may take for a
-// call of delete_db. Whatever the type and the writing, the templates decide on the call
-// or it does not reach the server.
+// TestNoMessageIsOverlooked sends bodies that some MCP server may read as a call of delete_db.
+// Whatever the media type and the spelling, the templates decide on the call, or it does not reach
+// the server.
 func TestNoMessageIsOverlooked(t *testing.T) {
 	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"delete_db","arguments":{"q":"all"}}}`
 	var came executed
@@ -93,9 +93,9 @@ func TestNoMessageIsOverlooked(t *testing.T) {
 	}
 }
 
-// TestNoWebSocketToTools: what is said in a socket is not seen, so none is opened to a server
-// of MCP, or in its subprotocol, where a control reads messages; nor to a model, whatever
-// harmless body the handshake has. Other applications keep their sockets.
+// TestNoWebSocketToTools checks that no WebSocket opens to an MCP server or with its subprotocol if
+// a control reads messages, nor to a model, whatever body the handshake has: the bouncer does not
+// read messages in WebSockets. Other applications keep theirs.
 func TestNoWebSocketToTools(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)

@@ -19,11 +19,11 @@ import (
 // fill fills a bouncer's decision log. free makes room again.
 func fill(t *testing.T, p *plane, b *running) (free func()) {
 	t.Helper()
-	// What is under way would make room again once it is acknowledged.
+	// Events that are being shipped would make room when they are acknowledged.
 	eventually(t, "an empty log", func() bool { return b.journal.Spool.Depth() == 0 })
 	p.set(func() { p.down = true }) // nothing is shipped, so that nothing is trimmed
 	st := b.state.Load()
-	for _, path := range []string{"/" + strings.Repeat("x", 1000), "/"} { // the last gap is smaller than any event
+	for _, path := range []string{"/" + strings.Repeat("x", 1000), "/"} { // fill the last gap with small events
 		full := false
 		for i := 0; i < 10_000 && !full; i++ {
 			full = !b.recorder.Record(st, &request.Inbound{At: time.Now(), Path: path, Method: "GET"}, identity.Nobody(), &judge.Verdict{Outcome: metrics.Permit, Pass: true})
@@ -158,15 +158,15 @@ func TestStopDelay(t *testing.T) {
 	})
 	res, err := http.Get(b.url + "/x") //nolint:noctx // a test
 	if err != nil {
-		t.Fatalf("while leaving: %v", err)
+		t.Fatalf("while stopping: %v", err)
 	}
 	res.Body.Close()
 	if res.StatusCode != 200 || !res.Close {
-		t.Errorf("while leaving: %d, the connection ends: %v", res.StatusCode, res.Close)
+		t.Errorf("while stopping: %d, the connection ends: %v", res.StatusCode, res.Close)
 	}
 	<-stopped
 	if _, err := http.Get(b.url + "/x"); err == nil { //nolint:noctx,bodyclose // a test
-		t.Error("after the end it still answers")
+		t.Error("the bouncer answers after the stop")
 	}
 	if _, err := os.Stat(filepath.Join(b.cfg.DataDir, "decisions")); err != nil {
 		t.Error(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// modelCalls are requests of the providers' clients, and the dialect that they read.
+// modelCalls are requests of the providers' clients, and the error form that each client reads.
 var modelCalls = []struct{ method, path, header, dialect string }{
 	{"POST", "/v1/chat/completions", "", llm.OpenAI},
 	{"POST", "/v1/embeddings", "", llm.OpenAI},
@@ -36,8 +36,7 @@ var modelCalls = []struct{ method, path, header, dialect string }{
 	{"POST", "/anything", "", llm.Gemini}, // by the resource's ai_provider
 }
 
-// readError gives the message that a provider's client takes out of an error, or what
-// it misses.
+// readError returns the message that a provider's client finds in an error, or what is missing.
 func readError(dialect string, status int, header http.Header, text string) string {
 	var all map[string]any
 	if err := json.Unmarshal([]byte(text), &all); err != nil {
@@ -72,8 +71,8 @@ func readError(dialect string, status int, header http.Header, text string) stri
 	return "unknown dialect"
 }
 
-// TestRefusalsHaveTheProvidersForm: whatever stands in a request's way, the client of
-// a model reads why, at each of its provider's endpoints.
+// TestRefusalsHaveTheProvidersForm checks that the client of a model can read the reason of every
+// refusal, at each endpoint of its provider.
 func TestRefusalsHaveTheProvidersForm(t *testing.T) {
 	model := []rego.Resource{{ID: 5, Type: "llm", Path: "/**", Doc: doc(t, `{"id":5,"resource_kind":"llm_endpoint","ai_provider":"google"}`)}}
 	say := "package say\n\nallow if \"admin\" in input.user.roles\n\nreason := \"a plain reason\"\n"
@@ -139,7 +138,8 @@ func TestRefusalsHaveTheProvidersForm(t *testing.T) {
 	}
 }
 
-// TestRPCErrorSaysWhatCanBeRequested: the data of a JSON-RPC error carries it.
+// TestRPCErrorSaysWhatCanBeRequested checks that the data of a JSON-RPC error says which access can
+// be requested.
 func TestRPCErrorSaysWhatCanBeRequested(t *testing.T) {
 	in := &request.Inbound{ID: "r", Seen: &request.Inspection{RPC: &mcp.Message{ID: "7"}}}
 	no := request.Refuse(403, "access_denied", "no")
@@ -158,8 +158,8 @@ func TestRPCErrorSaysWhatCanBeRequested(t *testing.T) {
 	}
 }
 
-// TestChallengeOnlyWhereATokenHelps: 401 where keys are there and the control
-// asks who it is; 403 where a token would change nothing.
+// TestChallengeOnlyWhereATokenHelps checks that an anonymous caller gets 401 if keys are configured
+// and the control reads the caller's identity, and 403 if a token would not help.
 func TestChallengeOnlyWhereATokenHelps(t *testing.T) {
 	keys := newIssuer(t).config()
 	app := newApplication(t, nil)
@@ -198,7 +198,7 @@ func TestChallengeOnlyWhereATokenHelps(t *testing.T) {
 	}
 }
 
-// What nginx writes between quotes stays one JSON text.
+// The text that nginx inserts between quotes stays one JSON string.
 func TestReasonText(t *testing.T) {
 	for _, s := range []string{"plain", `a "quoted" \ one`, "ümlaut", "a\nline", "$gh_id", "😀", strings.Repeat("é", 5000)} {
 		out := gateway.ReasonText(s)

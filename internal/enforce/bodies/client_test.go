@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// closing is a body that the server closes with its last byte, as it does when
-// the head of the answer goes out.
+// closing is a body that the server closes with its last byte, as it does when the answer begins.
 type closing struct{ left string }
 
 func (c *closing) Read(p []byte) (int, error) {
@@ -27,8 +26,8 @@ func (c *closing) Read(p []byte) (int, error) {
 
 func (c *closing) Close() error { return nil }
 
-// A body at its end stays there: the transport, which looks whether there is
-// more, must not find an error and give up the answer.
+// After the end, a body returns io.EOF again. The transport reads once more, and on an error it
+// would abort the answer.
 func TestBodyEndsOnce(t *testing.T) {
 	body := FromClient(httptest.NewRecorder(), &closing{"abc"}, time.Now, time.Now())
 	data, err := io.ReadAll(body)
@@ -40,7 +39,7 @@ func TestBodyEndsOnce(t *testing.T) {
 	}
 }
 
-// trickle is a body that yields a byte after a while by the test's clock.
+// trickle is a body that yields a byte after some time on the test's clock.
 type trickle struct {
 	now   *time.Time
 	after time.Duration
@@ -54,8 +53,8 @@ func (t *trickle) Read(p []byte) (int, error) {
 
 func (t *trickle) Close() error { return nil }
 
-// A body that comes too slowly ends after thirty seconds, not with the deadline of
-// the read that began just before; a clock that steps forward ends none.
+// A body that arrives too slowly ends after thirty seconds in all, and not only at the deadline of
+// the read that is in progress. A clock that is set forward does not end a body.
 func TestSlowBody(t *testing.T) {
 	start := time.Now()
 	now := start
@@ -82,9 +81,8 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// The transport may read a body for longer than its request is served. It must not
-// lift the deadline under which the server ends its own reads then: the connection
-// would wait for ever.
+// The transport may read a body for longer than the handler runs. Then it must not remove the
+// deadline under which the server reads: the connection would wait for ever.
 func TestBodyOutlivesItsRequest(t *testing.T) {
 	w := &deadlines{}
 	body := FromClient(w, io.NopCloser(strings.NewReader("ab")), time.Now, time.Now())

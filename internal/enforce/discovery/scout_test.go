@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// rig is a scout with a control plane that takes its reports.
+// rig is a scout with a control plane that receives its reports.
 type rig struct {
 	*Scout
 	mu      sync.Mutex
@@ -74,7 +74,7 @@ func (g *rig) pass(d time.Duration) {
 	g.clock = g.clock.Add(d)
 }
 
-// visit notes a request to a host.
+// visit makes a request to a host.
 func (g *rig) visit(host, path, client string) {
 	at := g.time()
 	if !g.Quiet(host, at) {
@@ -111,8 +111,8 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// TestBounded: unknown hosts at full speed are one hour's budget, in few reports, and
-// take no memory.
+// TestBounded checks that many unknown hosts use up only the budget of an hour, in few reports, and
+// that the memory for them is limited.
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, nil)
@@ -137,9 +137,9 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestShare: a flood of unknown hosts from one source, however many addresses of its
-// network it uses, takes its share of the budget. Others have theirs reported at once,
-// and the source has a share again after an hour.
+// TestShare checks that many unknown hosts from one source use only its share of the budget, however
+// many addresses of its network it uses. Hosts from others are reported at once. After an hour, the
+// source has a share again.
 func TestShare(t *testing.T) {
 	t.Parallel()
 	for name, client := range map[string]func(i int) string{
@@ -175,9 +175,9 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestReportsGetThrough: a control plane that fails is asked again; one that does not
-// understand is not, and hosts that it refuses are reported later.
-func TestReportsGetThrough(t *testing.T) {
+// TestFailedReportsAreRepeated checks that a report that fails is sent again, unless the control
+// plane rejects it. Refused hosts are reported again later.
+func TestFailedReportsAreRepeated(t *testing.T) {
 	t.Parallel()
 	failures := 2
 	g := newRig(t, func(g *rig, w http.ResponseWriter, hosts []sighting) {
@@ -204,8 +204,8 @@ func TestReportsGetThrough(t *testing.T) {
 	}))
 }
 
-// TestFloodHidesNoHost: made-up hosts at full speed do not keep one with traffic from
-// being reported, and stay within their bound.
+// TestFloodHidesNoHost checks that a flood of invented hosts does not prevent the report of a host
+// with traffic, and that its own reports are limited.
 func TestFloodHidesNoHost(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, nil)
@@ -221,8 +221,8 @@ func TestFloodHidesNoHost(t *testing.T) {
 	}
 }
 
-// TestRefusedHostComesBackWithTraffic: a host that the control plane had no room for is
-// reported again once it has traffic.
+// TestRefusedHostComesBackWithTraffic checks that a host that the control plane had no room for is
+// reported again when it has traffic.
 func TestRefusedHostComesBackWithTraffic(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, func(g *rig, w http.ResponseWriter, hosts []sighting) {

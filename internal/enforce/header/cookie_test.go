@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestSessionStaysHere: no application sees the console's session cookie, or sets
-// one; every other cookie passes as it was written.
-func TestSessionStaysHere(t *testing.T) {
+// TestConsoleSessionIsRemoved checks that no application receives or sets the console's session
+// cookie. All other cookies pass unchanged.
+func TestConsoleSessionIsRemoved(t *testing.T) {
 	secret := strings.Repeat("s-_9", 11)[:43]
 	ours, host := "gatehouse=acme."+secret, "__Host-gatehouse=default."+secret
 	for line, want := range map[string]string{

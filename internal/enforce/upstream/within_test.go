@@ -17,8 +17,8 @@ type noted struct {
 
 func (n *noted) SetDeadline(t time.Time) error { n.set = append(n.set, t); return nil }
 
-// An exchange never has more time than it is given, nor less than 63/64 of it, and
-// those that follow closely share a deadline.
+// An exchange has at most its time and at least 63/64 of it. Exchanges that follow closely share a
+// deadline.
 func TestDeadlinesAreShared(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	conn := &noted{}

@@ -47,7 +47,7 @@ func Secure(c net.Conn, config *tls.Config) *tls.Conn { return tls.Client(newSoc
 func NewSecureConn(c *tls.Conn, trust *Trust) *ClientConn {
 	s, ok := c.NetConn().(*socket)
 	if !ok {
-		s = &socket{Conn: c.NetConn()} // cannot peek: the connection serves only one request
+		s = &socket{Conn: c.NetConn()} // cannot peek: the connection is never known to be idle
 	}
 	return &ClientConn{Conn: c, socket: s, secure: true, trust: trust}
 }

@@ -95,7 +95,7 @@ func wantFault(t *testing.T, err error, kind fault.Kind, pointer string) {
 	}
 }
 
-func TestLifeOfABouncer(t *testing.T) {
+func TestBouncerLifecycle(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, g := context.Background(), newGate(c)
 		r, err := g.Resources.Create(ctx, sc(""), resource.Draft{Name: "pay", Type: "api", Path: "/pay"})
@@ -186,7 +186,7 @@ func TestTokens(t *testing.T) {
 		if n, ok := opens(next.Token); n != 0 || ok {
 			t.Errorf("token of a deleted bouncer: %d rows, known %t", n, ok)
 		}
-		// A refused create leaves no row.
+		// A refused request leaves no row.
 		if _, err := g.Create(ctx, sc(""), Draft{Name: "x", ResourceIDs: []int64{99}}); !fault.Is(err, fault.Invalid) {
 			t.Error(err)
 		}
@@ -251,7 +251,7 @@ func TestParallelCreatesOfOneName(t *testing.T) {
 	})
 }
 
-func TestWhatTheBridgeReports(t *testing.T) {
+func TestBridgeReports(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, g := context.Background(), newGate(c)
 		made, err := g.Create(ctx, sc(""), Draft{Name: "edge"})
@@ -313,8 +313,7 @@ func TestWhatTheBridgeReports(t *testing.T) {
 			t.Errorf("after a heartbeat %+v, %v", got, err)
 		}
 
-		// Control 11 changes and is refused, control 10 leaves the bundle, and then control 11 is
-		// fixed.
+		// Control 11 changes and is refused; control 10 leaves the bundle; then all is corrected.
 		g.in(t, func(ctx context.Context, tx *db.Tx) error {
 			if _, _, err := g.publish(ctx, tx, id, "c"); err != nil {
 				return err
@@ -354,7 +353,7 @@ func TestWhatTheBridgeReports(t *testing.T) {
 		})
 		status(Synced, 5, Enabled, Enabled)
 
-		// A running revision is refused, as after a restart with another key, and then runs again.
+		// The active bundle is refused, as with another key after a restart, and then activated again.
 		g.in(t, func(ctx context.Context, tx *db.Tx) error {
 			is := func(active, refused int64) {
 				t.Helper()

@@ -9,9 +9,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// TestEverySyncCounts: every activated bundle is recorded as the last sync, even one without
-// controls, or one with an earlier content.
-func TestEverySyncCounts(t *testing.T) {
+// TestEveryActivationIsRecorded checks that each bundle that a bouncer activates counts as its last
+// sync, also one without controls and one with an earlier content.
+func TestEveryActivationIsRecorded(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, g := context.Background(), newGate(c)
 		made, err := g.Create(ctx, sc(""), Draft{Name: "edge"})
@@ -49,9 +49,9 @@ func TestEverySyncCounts(t *testing.T) {
 	})
 }
 
-// TestReachableIsWhatWasTried: an application is reachable only if a bouncer has reported so, and
-// while this bouncer is connected.
-func TestReachableIsWhatWasTried(t *testing.T) {
+// TestReachableOnlyIfReported checks that an application counts as reachable only if a connected
+// bouncer reports that it reached it.
+func TestReachableOnlyIfReported(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, g := context.Background(), newGate(c)
 		made, err := g.Create(ctx, sc(""), Draft{Name: "edge", TargetApp: "app.example:80"})

@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-// indexed counts the rows of the system's index for a digest, or all rows for "".
+// indexed counts the rows of the system index with a digest; "" counts all rows.
 func indexed(t *testing.T, c *db.Cluster, digest string) int {
 	t.Helper()
 	var n int64

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 )
 
-// TestStoredUnknownMembers: unknown members that an earlier version stored can be read, survive
-// other changes, and can be sent back.
+// TestStoredUnknownMembers checks that a stored configuration with unknown members can be read,
+// survives other changes, and can be sent back.
 func TestStoredUnknownMembers(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, g := context.Background(), newGate(c)

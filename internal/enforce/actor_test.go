@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// delegated allows reads by ann's agent 7, which the claim act must name, and refuses every other
-// actor.
+// delegated permits agent 7 to act for ann, and an agent to read /own by itself. It refuses all
+// other actors.
 const delegated = `package delegated
 
 allow if {
@@ -21,7 +21,7 @@ allow if {
 }
 `
 
-// chainOf returns a claim act with n actors, the current one first.
+// chainOf returns a claim act of n actors, the current one first.
 func chainOf(n int) map[string]any {
 	var act map[string]any
 	for ; n > 0; n-- {
@@ -34,8 +34,8 @@ func chainOf(n int) map[string]any {
 	return act
 }
 
-// TestActor: a control sees who acts for the user only in the claim act of a verified token. A
-// claim that names no actor is refused.
+// TestActor checks that a control sees who acts for the user, only by the claim act (RFC 8693) of a
+// verified token. A claim that names no actor is refused, not ignored.
 func TestActor(t *testing.T) {
 	is := newIssuer(t)
 	app := newApplication(t, nil)

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// customers is a JSON answer of about 20 kB as an API gives it, with personal
-// data in every record.
+// customers is a JSON answer of about 20 kB, with personal data in every record.
 func customers() string {
 	var list []string
 	for i := range 62 {

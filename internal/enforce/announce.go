@@ -2,20 +2,20 @@ package enforce
 
 import "sync"
 
-// announcement calls Config.Serving once.
+// announcement is the state that ensures that Config.Serving is called only once.
 type announcement struct {
 	mu      sync.Mutex
 	address string // of the open listener; empty: not open yet
 	done    bool
 }
 
-// listening notes that the listener is open.
-func (b *Bouncer) listening(address string) {
+// noteListening records that the listener is open.
+func (b *Bouncer) noteListening(address string) {
 	b.announced.mu.Lock()
 	b.announced.address = address
 	b.announced.mu.Unlock()
 	if b.state.Load().Set == nil {
-		b.log.Warn("there is no bundle yet: until the first one arrives, requests are refused, or pass in shadow mode", "url", b.cfg.URL)
+		b.log.Warn("there is no bundle yet; until the first one arrives, requests are refused, or pass in shadow mode", "url", b.cfg.URL)
 	}
 	b.announce()
 }

@@ -88,8 +88,8 @@ func BenchmarkProxy(b *testing.B) {
 	}
 }
 
-// load requests the paths in order on one kept connection for each goroutine, with little work of
-// its own.
+// load requests the paths in turn, on one kept connection for each goroutine, with little work of its
+// own.
 func load(b *testing.B, target string) {
 	addr := strings.TrimPrefix(target, "http://")
 	b.ReportAllocs()
@@ -136,8 +136,8 @@ func (s *bufferPool) Get() []byte {
 
 func (s *bufferPool) Put(p []byte) { s.pool.Put(&p) }
 
-// processorTime returns the processor time of the whole process: client, bouncer and application.
-// It varies less than wall time on a busy machine.
+// processorTime is the processor time of the whole process: client, bouncer and application. It
+// varies less than the clock on a busy machine.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

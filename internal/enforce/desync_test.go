@@ -18,8 +18,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// hostile is an application with handwritten answers. The test decides when it sends late bytes:
-// between two waves of callers, while its connections are idle.
+// hostile is an application that writes its answers byte by byte. It sends late bytes between two
+// waves of clients, while its connections are idle.
 type hostile struct {
 	url  string
 	mu   sync.Mutex
@@ -28,14 +28,14 @@ type hostile struct {
 	fed  atomic.Int32 // requests below /good/ that it answered
 }
 
-// lateBytes are bytes that an application sends while a connection is idle.
+// lateBytes are what an application sends on an idle connection.
 type lateBytes struct {
 	send func()
 	gone <-chan struct{} // closed when the connection has ended
 }
 
-// misbehave answers one request. It calls late with bytes to send while the connection is idle. If
-// it returns false, the connection ends.
+// misbehave answers one request. It calls late with bytes to send while the connection is idle. It
+// returns false to close the connection.
 type misbehave func(c net.Conn, r *http.Request, token string, late func(string)) bool
 
 func newHostile(t *testing.T, secure *tls.Config, answer misbehave) *hostile {
@@ -89,7 +89,7 @@ func (h *hostile) serve(c net.Conn, answer misbehave) {
 }
 
 // flush sends the late bytes. With ends, it waits until the bouncer has closed the connections. The
-// transport watches its idle connections, and a POST that was sent before it noticed could not be
+// transport watches its idle connections, and a POST sent before it notices the bytes could not be
 // repeated.
 func (h *hostile) flush(t *testing.T, ends bool) {
 	t.Helper()
@@ -113,12 +113,12 @@ func (h *hostile) flush(t *testing.T, ends bool) {
 	}
 }
 
-// page returns a complete, valid answer that names its caller.
+// page is a complete, valid answer that names the client it is for.
 func page(token string) string {
 	return fmt.Sprintf("HTTP/1.1 200 OK\r\nX-For: %[2]s\r\nContent-Length: %[1]d\r\n\r\n%[2]s", len(token), token)
 }
 
-// answerWith reads the whole request and answers in this format.
+// answerWith reads the request to its end and answers with format.
 func answerWith(format string) misbehave {
 	return func(c net.Conn, r *http.Request, token string, late func(string)) bool {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -143,8 +143,8 @@ func sendWhileIdle(format string) misbehave {
 
 const ok = "HTTP/1.1 200 OK\r\n"
 
-// misbehaviours are errors in the framing of answers, by mistake or to give one caller's page to
-// the next.
+// misbehaviours are errors in the framing of answers, made by mistake or to pass one client's page
+// to another.
 var misbehaviours = map[string]misbehave{
 	"HEAD with a body":            answerWith(ok + "Content-Length: {p}\r\n\r\n{page}"),
 	"HEAD with chunks":            answerWith(ok + "Transfer-Encoding: chunked\r\n\r\n{x}\r\n{token}\r\n0\r\n\r\n{page}"),
@@ -203,10 +203,10 @@ var misbehaviours = map[string]misbehave{
 
 var callerToken = regexp.MustCompile(`caller-\d+-`)
 
-// TestEachCallerHasHisOwnAnswer sends many concurrent requests to applications that send more than
-// was requested, over the lean path (GET and HEAD), the transport (bodies) and TLS. No answer may
-// name another caller.
-func TestEachCallerHasHisOwnAnswer(t *testing.T) {
+// TestEachClientGetsItsOwnAnswer sends many clients at once to applications that send more than the
+// answer: on the fast path (GET and HEAD), through the transport (bodies) and over TLS. No answer
+// names another client.
+func TestEachClientGetsItsOwnAnswer(t *testing.T) {
 	fulltest.Only(t)
 	files, roots := certificate(t)
 	pair, err := tls.LoadX509KeyPair(files["cert"], files["key"])
@@ -233,7 +233,7 @@ func TestEachCallerHasHisOwnAnswer(t *testing.T) {
 	}
 }
 
-// sendCrowd starts callers in waves. Two of three request a misbehaving path.
+// sendCrowd sends waves of clients. Two in three requests are answered badly.
 func sendCrowd(t *testing.T, url, way string, app *hostile) {
 	t.Helper()
 	waves, callers := fulltest.Rounds(3, 8), fulltest.Rounds(9, 24)

@@ -55,8 +55,8 @@ func at(host string) func(*http.Request) {
 	return func(r *http.Request) { r.Host = host }
 }
 
-// TestNotice: each host without a resource is reported once, whatever happens to the request.
-// Registered hosts, addresses and invalid names are not reported.
+// TestNotice checks that hosts without a resource are reported once, whether the request is refused
+// or not. Registered hosts, addresses and invalid names are not reported.
 func TestNotice(t *testing.T) {
 	for _, mode := range []string{"enforce", "shadow"} {
 		t.Run(mode, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestNotice(t *testing.T) {
 	}
 }
 
-// TestNoticeOff: a bouncer with discovery turned off reports nothing.
+// TestNoticeOff checks that a bouncer does not report hosts if discovery is off.
 func TestNoticeOff(t *testing.T) {
 	p, app := newPlane(t), newApplication(t, nil)
 	g := newRegistry(t, p)

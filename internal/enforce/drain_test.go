@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// TestNoConnectionIsReset: a bouncer that stops under load answers every request on an accepted
-// connection. Only later connections are refused.
+// TestNoConnectionIsReset checks that a bouncer that stops under load answers each request on a
+// connection that it accepted. Only later connections are refused.
 func TestNoConnectionIsReset(t *testing.T) {
 	fulltest.Only(t)
 	if runtime.GOOS != "linux" {

@@ -17,8 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 )
 
-// hostForms are hosts as clients may write them, and what the controls see; empty: the request is
-// refused.
+// hostForms are spellings of hosts, and the host that controls see; empty: the request is refused.
 var hostForms = map[string]string{
 	"app.example":               "app.example",
 	"app.example:8080":          "app.example:8080",
@@ -37,8 +36,8 @@ var hostForms = map[string]string{
 	"[fe80::1%25eth0]": "", "::1": "", "[[::1]]": "", "app[.example": "", "app.example:[1]": "",
 }
 
-// B4: a host that an application may read differently from the controls is refused. The forwarded
-// host is the one that was decided on.
+// A host that an application may read differently from the controls is refused. The host of the
+// decision is the one that is forwarded.
 func TestHostForms(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)
@@ -77,7 +76,7 @@ func TestHostForms(t *testing.T) {
 	}
 }
 
-// HEAD is GET without a body, so a control for GET also covers HEAD.
+// HEAD is GET without the body, so a control or resource that names GET also covers HEAD.
 func TestHeadIsGuardedAsGet(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)
@@ -96,8 +95,8 @@ func TestHeadIsGuardedAsGet(t *testing.T) {
 	}
 }
 
-// F10, with a key: a bundle without its signature is not loaded from disk either. A bouncer without
-// an active bundle does not report the refused one as active.
+// With a key, a saved bundle with another signature or none is not activated either. A bouncer
+// without an active bundle does not report the refused one as active.
 func TestSignedBundlesFromTheDisk(t *testing.T) {
 	t.Parallel()
 	public, private, _ := ed25519.GenerateKey(rand.Reader)
@@ -141,7 +140,7 @@ func TestSignedBundlesFromTheDisk(t *testing.T) {
 	}
 }
 
-// A cached decision is no older than configuration.cache_ttl.
+// A cached decision is never older than configuration.cache_ttl.
 func TestCacheTTL(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)
@@ -183,8 +182,8 @@ func TestCacheTTL(t *testing.T) {
 	eventually(t, "a refusal", func() bool { return b.count.BundlesRefused.Load() == 1 })
 }
 
-// The log records why an evaluation failed, and whether a refusal had another reason than a
-// control. The caller sees neither.
+// The log has the cause of a failed evaluation, and says so if a refusal does not come from the
+// controls. The client learns neither.
 func TestReasonsInTheLog(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)
@@ -231,8 +230,8 @@ func TestReasonsInTheLog(t *testing.T) {
 	}
 }
 
-// The control plane soon learns that the application is unreachable or reachable again. An
-// application that comes and goes causes no flood of reports.
+// The control plane learns at once that the application is unreachable or reachable again. An
+// unstable application does not cause a flood of reports.
 func TestReachabilityIsReportedAtOnce(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()

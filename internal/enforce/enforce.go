@@ -1,9 +1,9 @@
-// Package enforce is the bouncer: the data plane that stands in front of a
-// protected application and acts on the decisions of the controls it was given.
+// Package enforce is the bouncer: the policy enforcement point (PEP) in front of an
+// application. It enforces the decisions of the controls in its bundle.
 //
 //	client ─► framing ─► arrive, admit ─► identify ─► judge ─► relay ─► application
-//	          framing       one canonical    who is      rego.Set   lean or
-//	                        path and query   proven      .Decide    standard way
+//	          framing       one canonical    proven      rego.Set   fast path
+//	                        path and query   identity    .Decide    or net/http
 //
 // The bouncer forwards exactly the bytes that it decided on. In enforce mode nothing
 // fails open: without a bundle, with a stale bundle, or when a control cannot be
@@ -13,9 +13,9 @@
 // Gateways ask the bouncer before they forward: nginx, Traefik and Caddy by forward-auth,
 // Envoy by ext_authz over gRPC or HTTP.
 //
-// Loops run beside the traffic, and keep running while the control plane is down.
-// follow polls for bundles and keeps the last good one on disk. The shipper delivers the decision
-// log, which stays on disk until it is acknowledged. The status reporter reports the bouncer's
+// Background loops keep running while the control plane is down. follow polls for bundles
+// and keeps the last good one on disk. The shipper delivers the decision log, which stays
+// on disk until the control plane acknowledges it. The status reporter reports the bouncer's
 // state. discovery reports hosts that no resource names.
 package enforce
 
@@ -63,7 +63,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 )
 
-// Config is what a bouncer is started with. Everything else comes in its bundle.
+// Config holds the settings that a bouncer needs to start. All others are in its bundle.
 type Config struct {
 	// URL is the control plane: scheme://host[:port], with or without /api/v1.
 	URL string
@@ -79,8 +79,8 @@ type Config struct {
 	// MetricsListen is the address of /_bouncer/metrics. MetricsSame serves it with the
 	// traffic, MetricsOff or the empty string not at all.
 	MetricsListen string
-	// StopDelay is how long the bouncer goes on serving after it was told to stop. It is
-	// not ready in that time, and its answers carry Connection: close.
+	// StopDelay is how long the bouncer continues to serve after a stop was requested. In
+	// that time it reports that it is not ready, and its answers carry Connection: close.
 	StopDelay time.Duration
 	// TLSCert and TLSKey are PEM files; both empty: plain HTTP.
 	TLSCert, TLSKey string
@@ -95,8 +95,8 @@ type Config struct {
 	// InitialMode applies until the first bundle arrives: enforce (the default, which
 	// fails closed) or shadow.
 	InitialMode string
-	// Verify is the key that every bundle must be signed with, also the one on disk. When
-	// it is nil, signatures are not checked.
+	// Verify checks the signature of every bundle, including the one on disk. When it is
+	// nil, signatures are not checked.
 	Verify *bundle.Verify
 	// RootCAs are the authorities for the certificates of the control plane and of the
 	// application. When it is nil, those of the system apply.
@@ -119,26 +119,26 @@ type Config struct {
 	PollWait time.Duration
 	// CacheBytes bounds the decision cache (64 MiB).
 	CacheBytes int64
-	// SpoolBytes bounds the decision log on disk (1 GiB). Beyond it events are dropped,
-	// counted and reported. Events of refusals are dropped from nine tenths of it on.
+	// SpoolBytes bounds the decision log on disk (1 GiB). When the log is full, events are
+	// dropped, counted and reported. Events of refusals are dropped when it is 90% full.
 	SpoolBytes int64
-	// DiskReserve is how many bytes of disk space are reserved for the decision log, for
-	// when the disk is full. 0 reserves none.
+	// DiskReserve is how many bytes of disk space are reserved for the decision log, in
+	// case the disk fills up. 0 reserves none.
 	DiskReserve int64
 
 	// Fold says when refusals are counted together in the decision log (default
 	// fold.Defaults).
 	Fold fold.Limits
 
-	// Count counts requests and tokens for input.usage. When it is nil, this process
-	// counts by itself. Bouncers that share a Count share their limits.
+	// Count counts requests and tokens for input.usage. When it is nil, this process keeps
+	// its own counts. Bouncers that share a Count share their limits.
 	Count usage.Count
 
 	// Trace adds a span to each request of a handler. Decided records a decision on the span of its
 	// request. If they are nil, nothing is traced.
 	Trace   func(http.Handler) http.Handler
 	Decided func(ctx context.Context, id, effect string)
-	// TraceCheck is gateway.Gateway's.
+	// TraceCheck starts the span of a check that Envoy requests; see gateway.Gateway.
 	TraceCheck func(ctx context.Context, call map[string][]string, checked *http.Request) (_ context.Context, end func(status int))
 
 	// Now is the clock and Entropy the source of randomness. Both are required.
@@ -146,7 +146,7 @@ type Config struct {
 	Entropy io.Reader
 }
 
-// Validate fills in the defaults and reports what is missing.
+// Validate fills in the defaults. Its error names the first setting that is missing or invalid.
 func (c *Config) Validate() error {
 	def := func(d *time.Duration, v time.Duration) {
 		if *d <= 0 {
@@ -177,25 +177,25 @@ func (c *Config) Validate() error {
 	}
 	switch {
 	case c.Now == nil || c.Entropy == nil:
-		return errors.New("bouncer: a clock and a source of randomness are needed")
+		return errors.New("bouncer: a clock and a source of randomness are required")
 	case c.URL == "" || c.Token == "":
-		return errors.New("bouncer: the control plane's URL and the bouncer's token are needed (GATEHOUSE_URL, GATEHOUSE_BOUNCER_TOKEN)")
+		return errors.New("bouncer: the control plane's URL and the bouncer's token are required (GATEHOUSE_URL, GATEHOUSE_BOUNCER_TOKEN)")
 	case c.DiskReserve < 0:
 		return errors.New("bouncer: the disk reserve is negative (GATEHOUSE_BOUNCER_DISK_RESERVE)")
 	case c.StopDelay < 0:
 		return errors.New("bouncer: the stop delay is negative (GATEHOUSE_STOP_DELAY)")
 	case c.DataDir == "":
-		return errors.New("bouncer: a data directory is needed (GATEHOUSE_BOUNCER_DATA_DIR)")
+		return errors.New("bouncer: a data directory is required (GATEHOUSE_BOUNCER_DATA_DIR)")
 	case (c.TLSCert == "") != (c.TLSKey == ""):
-		return errors.New("bouncer: a certificate needs its key, and a key its certificate")
+		return errors.New("bouncer: TLS needs both a certificate and a key (GATEHOUSE_BOUNCER_TLS_CERT, GATEHOUSE_BOUNCER_TLS_KEY)")
 	case c.InitialMode != "" && c.InitialMode != "enforce" && c.InitialMode != "shadow":
 		return fmt.Errorf("bouncer: initial mode %q is neither enforce nor shadow", c.InitialMode)
 	}
 	return nil
 }
 
-// Bouncer is a running data plane. Make it with New. Serve with Run, or use Handler with
-// a server of your own.
+// Bouncer is one enforcement point. Make it with New. Serve with Run, or use Handler in
+// another server.
 type Bouncer struct {
 	cfg       Config
 	log       *slog.Logger
@@ -209,8 +209,8 @@ type Bouncer struct {
 	state     atomic.Pointer[settings.State]
 	count     metrics.Counters
 	announced announcement
-	activated chan struct{} // holds a token after a bundle became active
-	leaving   atomic.Bool   // the bouncer was told to stop
+	activated chan struct{} // receives a value when a bundle became active
+	leaving   atomic.Bool   // a stop was requested
 
 	panics   *panics.Reporter
 	reader   *request.Reader
@@ -342,10 +342,10 @@ func (b *Bouncer) Close() error {
 	return b.journal.Close()
 }
 
-// tunnelCheck is how often open sockets are decided on again.
+// tunnelCheck is how often the bouncer decides on open sockets again.
 const tunnelCheck = 15 * time.Second
 
-// runLoops runs everything beside the traffic until ctx ends.
+// runLoops runs the background loops until ctx ends.
 func (b *Bouncer) runLoops(ctx context.Context) {
 	var wg sync.WaitGroup
 	loops := []func(context.Context){b.bundles.Run, b.shipper.Run, b.reporter.Run, b.maintain, b.scout.Run, b.journal.Run, b.recorder.Run}
@@ -358,8 +358,8 @@ func (b *Bouncer) runLoops(ctx context.Context) {
 	wg.Wait()
 }
 
-// maintain sweeps idle connections, checks open sockets and refreshes the key set, each
-// when it is due.
+// maintain closes connections that were idle for too long, decides on open sockets again, and
+// refreshes the key set when it is due.
 func (b *Bouncer) maintain(ctx context.Context) {
 	tick := time.NewTicker(tunnelCheck)
 	defer tick.Stop()

@@ -8,9 +8,9 @@ import (
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 )
 
-// TestExtAuthzHostile: no malformed, empty or oversized check is answered OK, and the bouncer keeps
-// answering others.
-func TestExtAuthzHostile(t *testing.T) {
+// TestHostileExtAuthz checks that no malformed, empty or oversized check is allowed, and that the
+// bouncer continues to answer others.
+func TestHostileExtAuthz(t *testing.T) {
 	p := newPlane(t)
 	const source = "package p\n\nallow if not startswith(input.resource.path, \"/admin\")\n"
 	p.publish(policySet{revision: 1, mode: "enforce", config: map[string]any{"default_action": "deny"}, controls: []control{{id: 1, source: source}}})

@@ -26,7 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// envoy sends checks to a bouncer over a socket, like Envoy.
+// envoy asks a bouncer over gRPC, as Envoy does.
 type envoy struct {
 	t      testing.TB
 	client authv3.AuthorizationClient
@@ -41,7 +41,7 @@ func newEnvoy(t testing.TB, addr string) *envoy {
 	return &envoy{t, authv3.NewAuthorizationClient(conn)}
 }
 
-// newCheck is a request as Envoy describes it.
+// newCheck returns a check as Envoy sends it.
 func newCheck(method, host, path string, headers map[string]string) *authv3.CheckRequest {
 	all := map[string]string{":authority": host, ":method": method, ":path": path, ":scheme": "https", "x-request-id": "req-1", "x-forwarded-for": "198.51.100.7"}
 	for k, v := range headers {
@@ -69,7 +69,7 @@ func (e *envoy) ask(req *authv3.CheckRequest) *authv3.CheckResponse {
 	return res
 }
 
-// outcome is an answer in short: its status and our code.
+// outcome returns the status of an answer and our code.
 func outcome(res *authv3.CheckResponse) string {
 	m := res.GetDynamicMetadata().AsMap()
 	if res.GetStatus().GetCode() == int32(codes.OK) {
@@ -96,7 +96,7 @@ func values(list []*corev3.HeaderValueOption) map[string]string {
 	return out
 }
 
-// grpcBouncer is a bouncer that answers Envoy.
+// grpcBouncer starts a bouncer that answers Envoy over gRPC.
 func grpcBouncer(t testing.TB, p *plane, change func(*Config)) (*running, *envoy) {
 	addr := freeport.Addr(t)
 	b := start(t, p, "", func(c *Config) {
@@ -202,7 +202,7 @@ func TestExtAuthz(t *testing.T) {
 	}
 }
 
-// TestExtAuthzRawHeaders: with encode_raw_headers lines of one name stay apart.
+// TestExtAuthzRawHeaders checks that lines of one name stay separate with encode_raw_headers.
 func TestExtAuthzRawHeaders(t *testing.T) {
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, adminOnly}}, config: map[string]any{"identity": map[string]any{"forward_auth_headers": true}}})
@@ -233,7 +233,8 @@ allow := false if {
 }
 `
 
-// TestExtAuthzBody: a control that needs the body allows only a whole one.
+// TestExtAuthzBody checks that a control that reads the body allows a request only with its whole
+// body.
 func TestExtAuthzBody(t *testing.T) {
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 1, noAttacks}}, resources: []rego.Resource{{ID: 1, Type: "api", Path: "/v1/**"}}})
@@ -270,7 +271,7 @@ func TestExtAuthzBody(t *testing.T) {
 	expectOutcome(t, "what no control asks about", e.ask(newCheck("POST", "model.example", "/upload", map[string]string{"x-envoy-auth-partial-body": "true"})), "OK PASS_THROUGH ok")
 }
 
-// TestExtAuthzMCP: a denied call gets an answer in the form of MCP, and does not pass.
+// TestExtAuthzMCP checks that a denied call is answered in the form of MCP, and stays denied.
 func TestExtAuthzMCP(t *testing.T) {
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 1, `package tools
@@ -307,8 +308,8 @@ reason := "not this tool" if not allow
 	}
 }
 
-// TestExtAuthzShadow: in shadow mode every answer is OK and in time. The verdict is in its metadata
-// and in the log.
+// TestExtAuthzShadow checks that shadow mode allows every request within the deadline. The verdict
+// is in the metadata and in the log.
 func TestExtAuthzShadow(t *testing.T) {
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "shadow", controls: []control{
@@ -340,8 +341,8 @@ func TestExtAuthzShadow(t *testing.T) {
 	}
 }
 
-// TestExtAuthzFailsClosed: without a bundle, with a stale one, or when a
-// control takes too long, the answer is a denial, never a failure.
+// TestExtAuthzFailsClosed checks that the answer is a denial, not a failure, without a bundle, with
+// a stale one, and if a control takes too long.
 func TestExtAuthzFailsClosed(t *testing.T) {
 	p := newPlane(t)
 	b, e := grpcBouncer(t, p, func(c *Config) { c.DecisionDeadline = 2 * time.Second }) // longer than Envoy waits
@@ -360,7 +361,7 @@ func TestExtAuthzFailsClosed(t *testing.T) {
 	}
 }
 
-// TestExtAuthzPeers: only trusted proxies may send checks, or this host if none are configured.
+// TestExtAuthzPeers checks that only trusted proxies may ask or, if none are configured, this host.
 func TestExtAuthzPeers(t *testing.T) {
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, allowAll}}})
@@ -378,7 +379,7 @@ func TestExtAuthzPeers(t *testing.T) {
 	expectOutcome(t, "not a named proxy, in shadow", e.ask(newCheck("GET", "shop.example", "/x", nil)), "OK SHADOW_WOULD_DENY untrusted_proxy")
 }
 
-// TestExtAuthzHTTP: refusals over HTTP never have a 5xx status.
+// TestExtAuthzHTTP checks the HTTP variant, which never refuses with 5xx.
 func TestExtAuthzHTTP(t *testing.T) {
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, adminOnly}, {2, 5, noAttacks}, {3, 6, denyAll}}, resources: []rego.Resource{
@@ -450,8 +451,9 @@ type noClose struct{ *strings.Reader }
 
 func (noClose) Close() error { return nil }
 
-// TestExtAuthzAtOnce: concurrent checks while policies change, and a stop in between.
-func TestExtAuthzAtOnce(t *testing.T) {
+// TestConcurrentExtAuthz sends many checks at once while policies change, and stops the bouncer
+// meanwhile.
+func TestConcurrentExtAuthz(t *testing.T) {
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, adminOnly}}})
 	b, e := grpcBouncer(t, p, nil)
@@ -480,7 +482,7 @@ func TestExtAuthzAtOnce(t *testing.T) {
 	b.stop()
 }
 
-// TestExtAuthzTLS: with a certificate, the gRPC address accepts only TLS.
+// TestExtAuthzTLS checks that the gRPC address accepts only TLS if there is a certificate.
 func TestExtAuthzTLS(t *testing.T) {
 	files, roots := certificate(t)
 	p, addr := newPlane(t), freeport.Addr(t)

@@ -28,7 +28,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// wireApplication is an application with a handwritten answer for each connection.
+// wireApplication serves each connection with serve, without an HTTP server.
 func wireApplication(t *testing.T, serve func(net.Conn, *bufio.Reader)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -62,7 +62,7 @@ func readHead(br *bufio.Reader) bool {
 	}
 }
 
-// F11 and B5: the client gets an answer in time, whatever the application does.
+// Whatever the application does, the client gets an answer in time.
 func TestApplicationFaults(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
@@ -99,7 +99,7 @@ func TestApplicationFaults(t *testing.T) {
 			p := newPlane(t)
 			p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
 			b := start(t, p, url, func(c *Config) { c.UpstreamTimeout, c.BodyIdle = 300*time.Millisecond, 300*time.Millisecond }).at(t, 1)
-			for _, method := range []string{"GET", "POST"} { // the lean way and the standard one
+			for _, method := range []string{"GET", "POST"} { // the fast path and the transport
 				for range 2 {
 					began := time.Now()
 					req, _ := http.NewRequest(method, b.url+"/x", nil)
@@ -158,14 +158,14 @@ func endless(first, again string) func(net.Conn, *bufio.Reader) {
 	}
 }
 
-// An idle connection that the application closed causes no failed request.
-func TestIdleConnectionsThatDied(t *testing.T) {
+// No request fails because the application closed an idle connection.
+func TestClosedIdleConnections(t *testing.T) {
 	var conns atomic.Int32
 	url := wireApplication(t, func(c net.Conn, br *bufio.Reader) {
 		if !readHead(br) {
 			return
 		}
-		conns.Add(1) // it promises to go on after its one answer, and does not
+		conns.Add(1) // it does not announce that it closes the connection
 		fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 	})
 	p := newPlane(t)
@@ -181,8 +181,9 @@ func TestIdleConnectionsThatDied(t *testing.T) {
 	}
 }
 
-// If a client disconnects, its request to the application ends too, on both paths.
-func TestClientLeaves(t *testing.T) {
+// A client that disconnects cancels its request at the application, on the fast path and on the
+// transport.
+func TestClientDisconnects(t *testing.T) {
 	gone := make(chan struct{}, 2)
 	here := make(chan struct{}, 2)
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
@@ -215,7 +216,7 @@ func TestClientLeaves(t *testing.T) {
 	}
 }
 
-// B8: in shadow mode the client gets the application's own answer, whatever the controls do.
+// In shadow mode, the client gets the application's answer, whatever the controls do.
 func TestShadowChangesNothing(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
@@ -271,16 +272,16 @@ func TestShadowChangesNothing(t *testing.T) {
 	}
 }
 
-// If a body stalls, the client gets an answer, however the body is framed, and the connection ends
-// without waiting for the rest.
+// A client whose body stalls gets an answer, with a length as well as in chunks. Then the connection
+// ends: the server does not wait for the rest.
 func TestStalledBodyIsAnswered(t *testing.T) {
 	t.Parallel()
 	b := startWithTemplates(t, http.NotFoundHandler())
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/mcp" { // a body that controls want to see
+		if r.URL.Path == "/mcp" { // a body that controls read
 			st, in := b.state.Load(), &request.Inbound{At: time.Now().Add(100*time.Millisecond - bodies.ClientPace), Method: r.Method, Path: r.URL.Path, Headers: r.Header}
 			if refs, looks := in.Needs(st); !looks || b.inspectRequest(w, r, st, in, refs) {
-				t.Error("the body was not looked at")
+				t.Error("the body was not inspected")
 			}
 			return
 		}
@@ -310,7 +311,7 @@ func TestStalledBodyIsAnswered(t *testing.T) {
 	}
 }
 
-// F24: a panic affects only its own request.
+// A panic affects only the request in which it occurs.
 func TestPanicIsContained(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)
@@ -338,8 +339,8 @@ func TestPanicIsContained(t *testing.T) {
 	}
 }
 
-// TestEvaluatorPanics: if the evaluator panics in a control, the request is denied. The log
-// contains the stack, but nothing of the request.
+// TestEvaluatorPanics checks that a control in which the evaluator panics denies. The log has the
+// stack, but nothing of the request.
 func TestEvaluatorPanics(t *testing.T) {
 	own := topdown.GetBuiltin(ast.CryptoMd5.Name)
 	topdown.RegisterBuiltinFunc(ast.CryptoMd5.Name, func(_ topdown.BuiltinContext, args []*ast.Term, _ func(*ast.Term) error) error {
@@ -362,7 +363,7 @@ func TestEvaluatorPanics(t *testing.T) {
 	}
 }
 
-// lockedBuffer is a log that may be read while it is written.
+// lockedBuffer is a log that can be read while it is being written.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// Refusals of anonymous callers with long texts, through the proxy and by forward-auth, use little
-// space in the log. All of them are counted, and each request that passes has its own entry.
+// Refusals of anonymous clients with long texts, through the proxy and by forward-auth, take little
+// room in the log. Each is counted, and each permitted request has its own entry.
 func TestFloodOfRefusalsIsCounted(t *testing.T) {
 	fulltest.Only(t)
 	app, p := newApplication(t, nil), newPlane(t)

@@ -131,8 +131,7 @@ func TestForwardAuthCannotMaskAndObeysShadow(t *testing.T) {
 	}
 }
 
-// TestNginx runs a real nginx with auth_request in front, in the shape that
-// docs/integrations/nginx.md gives.
+// TestNginx runs nginx with auth_request, as docs/integrations/nginx.md configures it.
 func TestNginx(t *testing.T) {
 	bin, err := exec.LookPath("nginx")
 	if err != nil {
@@ -218,7 +217,7 @@ func TestNginxPage(t *testing.T) {
 
 func exists(path string) bool { _, err := os.Stat(path); return err == nil }
 
-// startNginx runs nginx on a free port with the configuration that is shipped.
+// startNginx runs nginx on a free port with the configuration of the page.
 func startNginx(t *testing.T, bin, bouncer, app string) string {
 	t.Helper()
 	dir := t.TempDir()

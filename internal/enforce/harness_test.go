@@ -26,7 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// policySet is what a test's bundle holds.
+// policySet is the content of a test's bundle.
 type policySet struct {
 	revision  int
 	controls  []control
@@ -44,7 +44,7 @@ type control struct {
 	source       string
 }
 
-// bundle is the policy set as the control plane sends it.
+// bundle returns the policy set as a bundle of the control plane.
 func (p policySet) bundle(t testing.TB) []byte {
 	t.Helper()
 	if p.bouncer == 0 {
@@ -78,7 +78,7 @@ func (p policySet) bundle(t testing.TB) []byte {
 	return data
 }
 
-// plane is a control plane that speaks the bridge protocol.
+// plane is a control plane with the bridge protocol.
 type plane struct {
 	t   testing.TB
 	srv *httptest.Server
@@ -91,8 +91,8 @@ type plane struct {
 	down     bool
 	logsDown bool
 	signing  *bundle.SigningKey
-	// stands, where it is set, is the revision that the plane says it stands by, and
-	// replays a proof that it gives to every poll: somebody on the way.
+	// stands, if set, is the revision that the plane confirms. replays, if set, is a proof that it
+	// repeats on every poll, as an attacker on the network path could.
 	stands, replays string
 	discard         bool     // takes the decision log without looking
 	polls           []string // If-None-Match of each
@@ -127,7 +127,7 @@ func newPlane(t testing.TB) *plane {
 	return p
 }
 
-// set changes the plane under its lock and wakes what waits on it.
+// set changes the plane under its lock, and wakes everything that waits for a change.
 func (p *plane) set(fn func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -219,7 +219,7 @@ func (p *plane) serveStatus(w http.ResponseWriter, r *http.Request) {
 	p.set(func() { p.statuses = append(p.statuses, s) })
 }
 
-// logged waits for n events.
+// logged waits for n events and returns them.
 func (p *plane) logged(n int) []map[string]any {
 	p.t.Helper()
 	var out []map[string]any
@@ -227,7 +227,7 @@ func (p *plane) logged(n int) []map[string]any {
 	return out
 }
 
-// wait waits until cond holds, which is asked under the lock at every change.
+// wait waits until cond is true. It checks under the lock after each change.
 func (p *plane) wait(what string, cond func() bool) {
 	p.t.Helper()
 	late := time.After(30 * time.Second)
@@ -241,12 +241,12 @@ func (p *plane) wait(what string, cond func() bool) {
 		select {
 		case <-changed:
 		case <-late:
-			p.t.Fatalf("waited in vain for %s", what)
+			p.t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }
 
-// eventually asks cond again and again.
+// eventually checks cond repeatedly until it is true.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -256,12 +256,12 @@ func eventually(t testing.TB, what string, cond func() bool) {
 		select {
 		case <-tick.C:
 		case <-late:
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }
 
-// running is a bouncer that serves.
+// running is a bouncer that is serving.
 type running struct {
 	*Bouncer
 	url  string
@@ -273,7 +273,7 @@ func start(t testing.TB, p *plane, upstream string, change func(*Config)) *runni
 	return startLogging(t, p, upstream, change, io.Discard)
 }
 
-// startLogging is start with a log.
+// startLogging is like start, and writes the log to log.
 func startLogging(t testing.TB, p *plane, upstream string, change func(*Config), log io.Writer) *running {
 	t.Helper()
 	cfg := Config{URL: p.srv.URL, Token: testToken, Upstream: upstream, DataDir: t.TempDir(), Version: "test", Now: time.Now, Entropy: rand.Reader, PollWait: 5 * time.Second}
@@ -304,7 +304,7 @@ func startLogging(t testing.TB, p *plane, upstream string, change func(*Config),
 	return &running{b, "http://" + l.Addr().String(), stop}
 }
 
-// at waits until the bouncer decides on revision n.
+// at waits until revision n is active.
 func (r *running) at(t testing.TB, n int) *running {
 	t.Helper()
 	eventually(t, fmt.Sprintf("revision %d", n), func() bool {
@@ -313,7 +313,7 @@ func (r *running) at(t testing.TB, n int) *running {
 	return r
 }
 
-// reply is an answer read whole.
+// reply is a complete answer.
 type reply struct {
 	status int
 	header http.Header
@@ -341,7 +341,7 @@ func fetch(t testing.TB, method, url string, edit func(*http.Request)) reply {
 	return reply{resp.StatusCode, resp.Header, string(body)}
 }
 
-// raw sends bytes and reads all that comes back until the connection ends.
+// raw sends wire and returns everything that is received until the connection ends.
 func raw(t testing.TB, url, wire string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
@@ -357,7 +357,7 @@ func raw(t testing.TB, url, wire string) string {
 	return string(data)
 }
 
-// application is an upstream that remembers what it saw.
+// application is an upstream that records the requests that it receives.
 type application struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -380,7 +380,7 @@ func newApplication(t testing.TB, h http.HandlerFunc) *application {
 	return a
 }
 
-// take takes what was seen since the last call.
+// take returns the requests since the last call.
 func (a *application) take() []*http.Request {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 
 const hashing = "package hashes\n\nallow := true\n\nmask := {\"id\": \"hash\", \"pii:emails\": \"hash\", \"header:X-Owner\": \"hash\"}\n"
 
-// Equal values have equal hashes at every bouncer of a tenant, and other hashes in other tenants.
-// No hash is the plain digest of the value. Without a key nothing is hashed.
+// Equal values have equal hashes at any place and at each bouncer of the tenant, and other hashes in
+// another tenant. No hash is the plain digest of the value. Without a key nothing is hashed.
 func TestHashesAreKeyed(t *testing.T) {
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -59,8 +59,8 @@ func TestHashesAreKeyed(t *testing.T) {
 	}
 }
 
-// A bouncer whose token changed cannot decrypt the key of its saved bundle. It redacts values, and
-// fetches the whole bundle again.
+// After a change of its token, a bouncer cannot decrypt the key in its saved bundle. It redacts
+// values, and downloads the whole bundle again.
 func TestHashKeyAfterANewToken(t *testing.T) {
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 )
 
-// The application never gets a client's value of a reserved header, in any spelling that CGI
-// gateways, WSGI, Rack or PHP map to it. Envoy is told to remove it.
+// The application never gets a client's value of a reserved header, in any spelling that CGI, WSGI,
+// Rack or PHP maps to it. Envoy is asked to remove it.
 func TestReservedHeadersDoNotPass(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)
@@ -50,9 +50,9 @@ func TestReservedHeadersDoNotPass(t *testing.T) {
 	}
 }
 
-// The session cookie of the console never reaches an application, in the proxy and behind Envoy, in
-// both modes. An application cannot set it.
-func TestConsoleSessionStopsHere(t *testing.T) {
+// The bouncer removes the console's session cookie, as a proxy and for Envoy, in both modes. An
+// application cannot set one at the client.
+func TestConsoleSessionIsNotForwarded(t *testing.T) {
 	session := "gatehouse=default." + strings.Repeat("A", 43)
 	app := newApplication(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Add("Set-Cookie", session+"; Path=/")

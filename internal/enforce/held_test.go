@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// heldRequests holds requests at the application until release. A request that ends earlier fails
-// the test, instead of making it wait for ever.
+// heldRequests holds requests at the application until release. A request that ends before it
+// arrives there fails the test, which would otherwise wait for ever.
 type heldRequests struct {
 	size     int
 	arrived  chan struct{}
@@ -21,16 +21,16 @@ func holdRequests(size int) *heldRequests {
 	return c
 }
 
-// hold is called by the application for each request.
+// hold is called by the application for each request. It returns after release.
 func (c *heldRequests) hold() {
 	c.arrived <- struct{}{}
 	<-c.end
 }
 
-// fail notes that a request failed.
+// fail records that a request failed.
 func (c *heldRequests) fail(problem string) { c.failures <- problem }
 
-// wait returns once all requests are at the application.
+// wait returns when all requests have arrived at the application.
 func (c *heldRequests) wait(t *testing.T) {
 	t.Helper()
 	for range c.size {
@@ -42,7 +42,7 @@ func (c *heldRequests) wait(t *testing.T) {
 	}
 }
 
-// check reports the requests that failed. Call it after they have all ended.
+// check reports the requests that failed. Call it after all of them have ended.
 func (c *heldRequests) check(t *testing.T) {
 	t.Helper()
 	close(c.failures)

@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// frames is an HTTP/2 connection to a bouncer, on which a test writes frames that no client library
-// would.
+// frames is an HTTP/2 connection to a bouncer, on which a test can write frames that no client
+// library would.
 type frames struct {
 	*http2.Framer
 	t    testing.TB
@@ -49,7 +49,7 @@ func dialFrames(t testing.TB, url string) *frames {
 	return f
 }
 
-// fields packs names and values, as they are.
+// fields encodes names and values without changes.
 func (f *frames) fields(list ...string) []byte {
 	f.head.Reset()
 	for i := 0; i+1 < len(list); i += 2 {
@@ -60,7 +60,7 @@ func (f *frames) fields(list ...string) []byte {
 	return bytes.Clone(f.head.Bytes())
 }
 
-// send begins a stream; the caller ends it where body or trailers follow.
+// send begins a stream. If a body or trailers follow, the caller must end it.
 func (f *frames) send(end bool, list ...string) (stream uint32) {
 	stream = f.next
 	f.next += 2
@@ -68,7 +68,7 @@ func (f *frames) send(end bool, list ...string) (stream uint32) {
 	return stream
 }
 
-// answer is the status of a stream's answer, or how it ended without one.
+// answer returns the status of a stream's answer, or how the stream ended without one.
 func (f *frames) answer(stream uint32) string {
 	for {
 		frame, err := f.ReadFrame()
@@ -104,8 +104,8 @@ func (f *frames) answer(stream uint32) string {
 	}
 }
 
-// TestHTTP2ControlData: the control data of an HTTP/2 request has only one reading, or the request
-// does not reach the application. The application receives what was decided on.
+// TestHTTP2ControlData checks that ambiguous control data never reaches the application, and that
+// the application receives what the decision was made on.
 func TestHTTP2ControlData(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)
@@ -227,8 +227,8 @@ func TestHTTP2ControlData(t *testing.T) {
 	}
 }
 
-// TestHTTP2Bodies: a body whose length differs from its Content-Length does not pass, nor do
-// trailers that only a bouncer may set.
+// TestHTTP2Bodies checks that a body of the wrong length is refused, and that trailers cannot set
+// fields that only a bouncer sets.
 func TestHTTP2Bodies(t *testing.T) {
 	trailers := make(chan string, 8)
 	app := newApplication(t, nil)
@@ -267,8 +267,8 @@ func TestHTTP2Bodies(t *testing.T) {
 	}
 }
 
-// TestHTTP2Floods: endless heads, too many or too large fields, and streams that are reset at once
-// end only their own connection. Other connections keep working.
+// TestHTTP2Floods checks that endless heads, too many or too large fields, and streams that are reset
+// at once end at most their own connection.
 func TestHTTP2Floods(t *testing.T) {
 	fulltest.Only(t)
 	app := newApplication(t, nil)
@@ -348,7 +348,7 @@ func TestHTTP2Floods(t *testing.T) {
 	}
 }
 
-// large sends a head with n more fields of size bytes.
+// large sends a head with n additional fields of size bytes.
 func (f *frames) large(head []string, n, size int) (stream uint32) {
 	list := append([]string{}, head...)
 	for i := range n {
@@ -357,7 +357,7 @@ func (f *frames) large(head []string, n, size int) (stream uint32) {
 	return f.continued(f.fields(list...))
 }
 
-// continued sends a head in as many frames as it takes.
+// continued sends a head in as many frames as it needs.
 func (f *frames) continued(block []byte) (stream uint32) {
 	const most = 16 << 10
 	stream = f.next
@@ -375,7 +375,7 @@ func (f *frames) continued(block []byte) (stream uint32) {
 	return stream
 }
 
-// echoTrailers says which trailers came.
+// echoTrailers reports the trailers that it receives.
 func echoTrailers(seen chan<- string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

@@ -25,7 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 )
 
-// issuer is an identity provider with one key of each kind.
+// issuer is an identity provider with one key of each type.
 type issuer struct {
 	*httptest.Server
 	rsa     *rsa.PrivateKey
@@ -218,7 +218,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-func TestKeysOutOfReachFailClosed(t *testing.T) {
+func TestUnreachableKeysFailClosed(t *testing.T) {
 	is := newIssuer(t)
 	is.down.Store(true)
 	app := newApplication(t, nil)
@@ -239,7 +239,7 @@ func TestKeysOutOfReachFailClosed(t *testing.T) {
 	}
 }
 
-func TestVerifiedTokensAreForgottenWithTheirKey(t *testing.T) {
+func TestTokensOfWithdrawnKeysFail(t *testing.T) {
 	is := newIssuer(t)
 	now := time.Now()
 	clock := func() time.Time { return now }

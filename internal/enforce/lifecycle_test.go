@@ -18,8 +18,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 )
 
-// F9: a bouncer that starts without a control plane answers only 503, or lets requests pass if it
-// was configured for shadow mode.
+// On the first start without a control plane, enforce mode answers only 503. Shadow mode, if the
+// operator configured it, passes requests.
 func TestNoBundleFailsClosed(t *testing.T) {
 	t.Parallel()
 	app := newApplication(t, nil)
@@ -96,7 +96,8 @@ func TestDefaultAction(t *testing.T) {
 	}
 }
 
-// TestEvaluatedControls: the log lists the controls that ran, unless only the deciding one ran.
+// TestEvaluatedControls checks that the log names all controls that ran, unless only the deciding one
+// did.
 func TestEvaluatedControls(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)
@@ -120,8 +121,8 @@ func TestEvaluatedControls(t *testing.T) {
 	}
 }
 
-// TestHiddenReason: the caller gets the author's reason. The log contains no secret of it, even at
-// levels without the input.
+// TestHiddenReason checks that the client gets the author's reason, and that the log has no secret
+// in it, even at audit levels without the input that would reveal the secret.
 func TestHiddenReason(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)
@@ -145,7 +146,7 @@ func TestHiddenReason(t *testing.T) {
 	}
 }
 
-// F8: a bouncer without a control plane uses its last good bundle, also after a restart. After
+// Without its control plane, a bouncer uses its last good bundle, also after a restart. After
 // max_stale, it refuses requests in enforce mode.
 func TestLastGoodBundle(t *testing.T) {
 	fulltest.Only(t)
@@ -196,8 +197,7 @@ func TestLastGoodBundle(t *testing.T) {
 	}
 }
 
-// F10: an invalid bundle does not replace the last good one. It is reported, and not requested
-// again.
+// A bad bundle does not replace the last good one. It is reported, and not downloaded again.
 func TestRefusedBundles(t *testing.T) {
 	t.Parallel()
 	app := newApplication(t, nil)
@@ -282,10 +282,10 @@ func TestSignedBundles(t *testing.T) {
 	}
 }
 
-// A man in the middle who keeps answering "not modified", without a proof, with an old one or with
-// one of another revision, confirms nothing. The bouncer reports this, and stops deciding after
-// max_stale. An older bundle is not activated.
-func TestFrozenPolls(t *testing.T) {
+// An attacker on the network path answers every poll with "not modified": without a proof, with an
+// old one, or with one of another revision. That confirms nothing. It is reported, and after
+// max_stale the bouncer refuses requests. It does not accept an older bundle either.
+func TestReplayedPolls(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -337,8 +337,8 @@ func TestFrozenPolls(t *testing.T) {
 	}
 }
 
-// A revoked token stops updates and shows as degraded, but decisions stay the same. When it is
-// valid again, a new policy is activated at once.
+// A revoked token ends updates and is reported as degraded, but does not change decisions. When the
+// token works again, a new policy is active at once.
 func TestRevokedToken(t *testing.T) {
 	t.Parallel()
 	app := newApplication(t, nil)
@@ -359,8 +359,8 @@ func TestRevokedToken(t *testing.T) {
 	b.at(t, 2)
 }
 
-// Decisions that could not be shipped are shipped later, each of them once, also after a restart.
-func TestDecisionLogSurvives(t *testing.T) {
+// Decisions that could not be shipped are shipped later, each once, also after a restart.
+func TestDecisionLogSurvivesRestart(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
 	app := newApplication(t, nil)

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// Masks drop or replace fields of heads and trailers, also in answers without a body. They do not
-// change the body.
+// Masks of the head remove or replace fields in answers, in their trailers, and in answers without
+// a body. They do not change the body.
 func TestHeadMasks(t *testing.T) {
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -65,9 +65,9 @@ func TestHeadMasks(t *testing.T) {
 	}
 }
 
-// Framing fields cannot be masked, and a mask that cannot be applied refuses the answer. A mask
-// matches a field in any case, and hides each of its values. Of two masks on one field, the
-// stricter one applies.
+// A mask matches a field in any case and hides all its values. Of two masks on one field, the
+// stricter applies. Masks cannot change fields that say how to read the answer. If a mask cannot be
+// applied, the answer does not pass.
 func TestHeadMaskFamilies(t *testing.T) {
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -115,7 +115,7 @@ func TestHeadMaskFamilies(t *testing.T) {
 	}
 }
 
-func TestHeadMasksThatCannotBe(t *testing.T) {
+func TestImpossibleHeadMasks(t *testing.T) {
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "canary") })
 	p := newPlane(t)
 	for i, path := range []string{
@@ -132,8 +132,8 @@ func TestHeadMasksThatCannotBe(t *testing.T) {
 	}
 }
 
-// An application cannot set the fields of the bouncer's own answers.
-func TestOurFieldsAreOurs(t *testing.T) {
+// An application cannot set the bouncer's own fields at the client.
+func TestApplicationCannotSetBouncerFields(t *testing.T) {
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		for _, name := range []string{"X-Decision", "X-Decision-Id", "X-Decision-Reason", "X-Gatehouse-Status", "X-Gatehouse-Anything", "X_Decision", "x-decision_id", "X_GATEHOUSE_STATUS"} {

@@ -17,14 +17,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// rowsOf is a JSON document of about size bytes.
+// rowsOf returns a JSON document of about size bytes.
 func rowsOf(size int) string {
 	row := `{"ssn":"canary-1","email":"bea@example.com","text":"nothing here, and nothing there"},`
 	return `{"rows":[` + strings.Repeat(row, size/len(row)) + `{}]}`
 }
 
-// Masks by path work on answers up to the limit, compressed or not. The refusal of a larger answer
-// names the limit. Afterwards, no disk space or memory stays reserved.
+// Masks by path apply to answers up to the limit, compressed or not. The refusal of a larger answer
+// names the limit. Afterwards, no disk space or shared memory stays reserved.
 func TestLargeAnswers(t *testing.T) {
 	fulltest.Only(t)
 	var answer atomic.Pointer[http.HandlerFunc]
@@ -95,9 +95,9 @@ func TestLargeAnswers(t *testing.T) {
 	}
 }
 
-// Many large answers at once stay within the shared limit. Each is masked, or refused with the name
+// Many large answers at once stay within the shared memory. Each is masked or refused with the name
 // of the limit.
-func TestLargeAnswersAtOnce(t *testing.T) {
+func TestConcurrentLargeAnswers(t *testing.T) {
 	fulltest.Only(t)
 	doc := rowsOf(4 << 20)
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {

@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// maskPII hides all personal data. The last four digits of card numbers stay.
+// maskPII hides all categories. Of card numbers, the last four digits stay.
 const maskPII = `package pii
 
 allow := true
@@ -27,7 +27,7 @@ mask[sprintf("pii:%s", [c])] := "redact" if some c in ["names", "emails", "ssn",
 mask["pii:card_numbers"] := "last4"
 `
 
-// personal is a sentence a category, and what it becomes.
+// personal has a sentence for each category, and its masked form.
 var personal = map[string][2]string{
 	"names":     {"ask Maria Quux about it", "ask [redacted] about it"},
 	"emails":    {"write to bea.stone@mail.example.com now", "write to [redacted] now"},
@@ -61,8 +61,8 @@ func chatText(t testing.TB, body string) (text string) {
 	return text
 }
 
-// A model splits its stream at every byte. As events, text or JSON, no personal data passes
-// unmasked.
+// A model may split its stream at any byte. Over real connections, nothing passes unmasked, in
+// events, text or JSON.
 func TestStreamsPartedAtEveryByte(t *testing.T) {
 	fulltest.Only(t)
 	var wire, kind atomic.Value
@@ -131,8 +131,8 @@ func TestStreamsPartedAtEveryByte(t *testing.T) {
 	}
 }
 
-// The first token is sent within 50 ms. Each further token is sent as soon as it cannot be the
-// beginning of personal data.
+// The first token is forwarded within 50 ms, and each further one as soon as the next shows that it
+// does not begin personal data.
 func TestFirstToken(t *testing.T) {
 	next := make(chan string)
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
@@ -177,7 +177,7 @@ func TestFirstToken(t *testing.T) {
 	}
 }
 
-// Answers that are larger than what is buffered, compressed ones, and ones of unknown type.
+// Answers that are larger than the memory limit, compressed, or of an unknown type.
 func TestAnswersWithPersonalData(t *testing.T) {
 	var h atomic.Pointer[http.HandlerFunc]
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) { (*h.Load())(w, r) })
@@ -248,7 +248,7 @@ func TestAnswersWithPersonalData(t *testing.T) {
 	}
 }
 
-// Masks of the request change what the application receives, and not the answer.
+// Masks of the request change what the application receives, and nothing of the answer.
 func TestRequestMasks(t *testing.T) {
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)

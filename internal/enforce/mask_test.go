@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// chunked answers with no length and no body.
+// chunked answers without a length and without a body.
 func chunked(status int, kind, encoding string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["Content-Type"] = nil // no guess either
@@ -32,12 +32,12 @@ func twoTypes(one, other, body string) http.HandlerFunc {
 	}
 }
 
-// asPart is a document as a part of several.
+// asPart returns a document as a part of a multipart body.
 func asPart(doc string) string {
 	return "--x\r\nContent-Type: application/json\r\n\r\n" + doc + "\r\n--x--\r\n"
 }
 
-// wide is a text in UTF-16, little or big end first.
+// wide returns a text in UTF-16, in big-endian or little-endian order.
 func wide(s string, big bool) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {
@@ -152,7 +152,7 @@ func TestMasks(t *testing.T) {
 	const want = `{"name":"Ann","ssn":"****6789","card":{"number":"[redacted]","brand":"visa"}}`
 	for name, tc := range cases {
 		handler.Store(&tc.h)
-		for _, method := range []string{"GET", "POST"} { // the lean way and the standard one
+		for _, method := range []string{"GET", "POST"} { // the fast path and the transport
 			answer := fetch(t, method, b.url+"/x", func(r *http.Request) {
 				r.Header.Set("Accept-Encoding", "gzip, br")
 				r.Header.Set("Range", "bytes=0-10")

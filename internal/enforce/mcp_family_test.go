@@ -9,8 +9,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// TestNoMessageIsOverlooked: bodies that some MCP server may read as a call of delete_db. Whatever
-// their type and encoding, the templates decide on the call, or it does not reach the server.
+// TestNoMessageIsOverlooked sends bodies that some MCP server may read as a call of delete_db.
+// Whatever the media type and the spelling, the templates decide on the call, or it does not reach
+// the server.
 func TestNoMessageIsOverlooked(t *testing.T) {
 	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"delete_db","arguments":{"q":"all"}}}`
 	var came executed
@@ -92,10 +93,10 @@ func TestNoMessageIsOverlooked(t *testing.T) {
 	}
 }
 
-// TestNoSocketToTools: the bouncer cannot read the messages of a socket. So it opens none to an MCP
-// server or with its subprotocol if a control reads messages, and none to a model, whatever the
-// body of the handshake. Sockets of other applications work.
-func TestNoSocketToTools(t *testing.T) {
+// TestNoWebSocketToTools checks that no WebSocket opens to an MCP server or with its subprotocol if
+// a control reads messages, nor to a model, whatever body the handshake has: the bouncer does not
+// read messages in WebSockets. Other applications keep theirs.
+func TestNoWebSocketToTools(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)
 	policies := policySet{

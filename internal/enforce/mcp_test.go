@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// guard refuses deleting tools, except to admins.
+// guard refuses tools that delete, unless the caller is an admin.
 const guard = `package guard
 
 allow if count(deny) == 0
@@ -72,7 +72,7 @@ func guarded(revision int, mode string, extra ...control) policySet {
 	}
 }
 
-// The official client and server, in every version, with both kinds of answers.
+// A real client and a real server, in each protocol version and with both forms of answers.
 func TestMCPWithRealPeers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		version string
@@ -160,7 +160,7 @@ func TestMCPWithRealPeers(t *testing.T) {
 	}
 }
 
-// rpc sends a message as it is.
+// rpc sends a message without changes.
 func rpc(t testing.TB, url, body string, head ...string) reply {
 	t.Helper()
 	return post(t, url+"/mcp", "application/json", body, func(r *http.Request) {
@@ -172,7 +172,7 @@ func rpc(t testing.TB, url, body string, head ...string) reply {
 	})
 }
 
-// Refusals before, by or after a control have the form that MCP clients read.
+// Every refusal, before or after a control decides, has a form that MCP clients read.
 func TestMCPRefusals(t *testing.T) {
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -229,7 +229,7 @@ func TestMCPRefusals(t *testing.T) {
 	}
 }
 
-// Unreadable lists of tools are not forwarded, also in a resumed stream.
+// Lists of tools that the bouncer cannot read are not forwarded, also in a resumed stream.
 func TestToolLists(t *testing.T) {
 	answers := map[string]func(http.ResponseWriter){}
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
@@ -309,7 +309,7 @@ func TestToolLists(t *testing.T) {
 }
 
 // A verified token was issued for the bouncer, so the server does not receive it.
-func TestMCPTokenStaysHere(t *testing.T) {
+func TestMCPTokenIsNotForwarded(t *testing.T) {
 	in := &request.Inbound{Headers: http.Header{"Authorization": {"Bearer x"}, "Accept": {"*/*"}}}
 	head := header.Outgoing{Names: header.DefaultNames(), Client: in.Headers, Named: []string{"Authorization"}}
 	if h := head.Map(); h.Get("Authorization") != "" || h.Get("Accept") == "" {

@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/template"
 )
 
-// templateSource is a shipped control as it is.
+// templateSource returns a shipped control without changes.
 func templateSource(t testing.TB, id string) string {
 	t.Helper()
 	catalogue, err := template.Load()
@@ -33,7 +33,7 @@ func templateSource(t testing.TB, id string) string {
 	return shipped.Source()
 }
 
-// executed are the tools that a server ran.
+// executed records the tools that a server ran.
 type executed struct {
 	mu    sync.Mutex
 	names []string
@@ -53,8 +53,8 @@ func (e *executed) take() []string {
 	return out
 }
 
-// mcpGoServer is a real server of mark3labs/mcp-go without sessions, which
-// decodes messages with encoding/json and so without regard to case.
+// mcpGoServer is a server of mark3labs/mcp-go without sessions. It decodes messages with
+// encoding/json, which ignores case.
 func mcpGoServer(ran *executed) http.Handler {
 	s := mcpserver.NewMCPServer("tools", "1", mcpserver.WithToolCapabilities(true))
 	for _, name := range []string{"search", "delete_db", "run_query"} {
@@ -66,7 +66,7 @@ func mcpGoServer(ran *executed) http.Handler {
 	return mcpserver.NewStreamableHTTPServer(s, mcpserver.WithStateLess(true), mcpserver.WithEndpointPath("/mcp"))
 }
 
-// officialServer is the same server made with the official library.
+// officialServer is the same server with the official library.
 func officialServer(ran *executed) http.Handler {
 	s := sdk.NewServer(&sdk.Implementation{Name: "tools", Version: "1"}, nil)
 	for _, name := range []string{"search", "delete_db", "run_query"} {
@@ -81,7 +81,7 @@ func officialServer(ran *executed) http.Handler {
 	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{Stateless: true})
 }
 
-// startWithTemplates is a bouncer with both MCP templates before an MCP server.
+// startWithTemplates starts a bouncer with both MCP templates in front of an MCP server.
 func startWithTemplates(t *testing.T, h http.Handler) *running {
 	t.Helper()
 	app := newApplication(t, h.ServeHTTP)
@@ -95,8 +95,8 @@ func startWithTemplates(t *testing.T, h http.Handler) *running {
 	return start(t, p, app.URL, nil).at(t, 1)
 }
 
-// secondReadings are bodies that call delete_db, or query with DROP, for a server
-// that decodes without regard to case or takes lists of lists apart.
+// secondReadings returns bodies that call delete_db, or run_query with DROP, for a server that
+// ignores case or unpacks nested lists.
 func secondReadings() []string {
 	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"delete_db","arguments":{"q":"all"}}}`
 	spelled := func(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(call) }
@@ -118,8 +118,8 @@ func secondReadings() []string {
 	}
 }
 
-// TestMCPGoReadsNothingElse: no spelling of a message makes a server run a tool
-// that the templates refuse.
+// TestMCPGoReadsNothingElse checks that no spelling of a message makes a server run a tool that the
+// templates refuse.
 func TestMCPGoReadsNothingElse(t *testing.T) {
 	var ran executed
 	server := mcpGoServer(&ran)
@@ -153,7 +153,7 @@ func TestMCPGoReadsNothingElse(t *testing.T) {
 	}
 }
 
-// TestMCPGoClientUnchanged: the client of mcp-go speaks through the bouncer.
+// TestMCPGoClientUnchanged checks that the client of mcp-go works through the bouncer.
 func TestMCPGoClientUnchanged(t *testing.T) {
 	var ran executed
 	b := startWithTemplates(t, mcpGoServer(&ran))

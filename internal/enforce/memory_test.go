@@ -12,15 +12,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// inFlight is how many requests are held up at once.
+// inFlight is the number of requests that are held at once.
 const inFlight = 24
 
-// overhead is what a request may hold beside its body, in bytes: goroutines,
-// connections and their buffers on both sides of the bouncer, which all run in
-// this process.
+// overhead is the memory that a request may use besides its body, in bytes: goroutines, connections
+// and buffers on both sides of the bouncer, which all run in this process.
 const overhead = 192 << 10
 
-// heap is the memory in use, in bytes.
+// heap returns the memory in use, in bytes.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -29,8 +28,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestMemoryInFlight: a request that waits for another party holds at most 1 MiB, however its body
-// or answer is read.
+// TestMemoryInFlight checks that a waiting request uses at most a mebibyte, however its body or its
+// answer is read.
 func TestMemoryInFlight(t *testing.T) {
 	fulltest.Only(t)
 	if testing.Short() {
@@ -93,14 +92,14 @@ func TestMemoryInFlight(t *testing.T) {
 				})
 			}
 			held.wait(t)
-			// What is on its way through the sockets arrives, and the log lets go of what it
-			// has synced: the least of some looks counts.
+			// Data in the sockets still arrives, and the log releases what it has synced, so the
+			// smallest of several measurements counts.
 			each := int64(1 << 62)
-			looks := 0
+			measurements := 0
 			eventually(t, "a request in flight holds a mebibyte at most", func() bool {
-				looks++
+				measurements++
 				each = min(each, (heap()-before)/inFlight)
-				return each <= 1<<20+overhead && (len(tc.Answer) == 0 || looks >= 20)
+				return each <= 1<<20+overhead && (len(tc.Answer) == 0 || measurements >= 20)
 			})
 			t.Logf("%s: %d KiB each", name, each>>10)
 			if each > 1<<20+overhead {

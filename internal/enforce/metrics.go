@@ -17,24 +17,24 @@ import (
 
 // Special values of Config.MetricsListen.
 const (
-	MetricsSame = "same" // with the traffic
-	MetricsOff  = "off"  // nowhere
-	// MetricsDefault is the default address. If another bouncer on the host has taken it,
+	MetricsSame = "same" // on the address of the traffic
+	MetricsOff  = "off"  // not served
+	// MetricsDefault is the default address. If it is in use, for example by another bouncer,
 	// a free port is used.
 	MetricsDefault = "127.0.0.1:9464"
 )
 
-// metricsServer serves the metrics on a separate address; nil: it is off.
+// metricsServer serves the metrics on a separate address. A nil one is off.
 type metricsServer struct {
 	srv  *http.Server
 	done chan struct{}
 }
 
-// openMetrics listens for metrics scrapers, if it is configured to.
+// openMetrics starts the server of the metrics, if one is configured.
 func (b *Bouncer) openMetrics(ctx context.Context) (*metricsServer, error) {
 	at := b.cfg.MetricsListen
 	if at == "" || at == MetricsOff || at == MetricsSame {
-		return nil, nil //nolint:nilnil // nobody listens
+		return nil, nil //nolint:nilnil // metrics have no address of their own
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", at)
 	if err != nil && at == MetricsDefault {
@@ -72,7 +72,7 @@ func (m *metricsServer) close() {
 // WriteMetrics writes the metrics in Prometheus' text format.
 func (b *Bouncer) WriteMetrics(w io.Writer) { b.count.WriteText(w, b.gauges()) }
 
-// gauges returns the metrics that are read on request and not counted.
+// gauges returns the metrics whose values are read at the time of the request.
 func (b *Bouncer) gauges() []metrics.Gauge {
 	st, logs, disk := b.state.Load(), b.journal.Spool.Stats(), b.journal.Disk()
 	return []metrics.Gauge{

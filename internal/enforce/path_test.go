@@ -125,7 +125,7 @@ var pathForms = []struct {
 
 var parameters = regexp.MustCompile(`([^/]);[^/]*`)
 
-// withoutParameters is a path without the parameters of its segments.
+// withoutParameters returns a path without the parameters of its segments.
 func withoutParameters(path string) string { return parameters.ReplaceAllString(path, "$1") }
 
 // tellPath permits all and says as its reason which path it decided on.
@@ -258,8 +258,8 @@ allow if input.action.method == "PROPFIND"
 	}
 }
 
-// FuzzDecidedIsForwarded sends any target: if the application sees it, it sees
-// the very bytes that were decided on.
+// FuzzDecidedIsForwarded sends any target. If it reaches the application, it has exactly the bytes
+// that were decided on.
 func FuzzDecidedIsForwarded(f *testing.F) {
 	for _, form := range pathForms {
 		f.Add(form.target)

@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// utf16le is a text in UTF-16, little-endian, with a byte order mark.
+// utf16le returns a text in UTF-16, little-endian, with a byte order mark.
 func utf16le(s string) string {
 	var b strings.Builder
 	for _, u := range append([]uint16{0xfeff}, utf16.Encode([]rune(s))...) {
@@ -22,8 +22,8 @@ func utf16le(s string) string {
 	return b.String()
 }
 
-// TestNoFormIsOverlooked: the request forms of providers, and forms that not every reader accepts.
-// X is the attack; no request with it reaches the model.
+// TestNoFormIsOverlooked sends the request forms of providers, and forms that some parsers accept
+// and others refuse. X stands for the attack. None of these requests reaches the model.
 func TestNoFormIsOverlooked(t *testing.T) {
 	fulltest.Only(t)
 	b, app := startWithAITemplates(t, func(w http.ResponseWriter, r *http.Request) {

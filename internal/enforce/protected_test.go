@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/judge"
 )
 
-// wallet authorizes as a client of MCP does: asked for a token, it reads what
-// the challenge names and brings one.
+// wallet authorizes as an MCP client does: after a challenge, it reads the metadata that the
+// challenge names, and gets a token.
 type wallet struct {
 	t        *testing.T
 	endpoint string
@@ -41,8 +41,8 @@ func (w *wallet) Authorize(ctx context.Context, _ *http.Request, res *http.Respo
 	return nil
 }
 
-// TestProtectedResource: the real client of MCP, which has no token, is told
-// where to get one (RFC 9728), gets one, and is let in.
+// TestProtectedResource checks that a real MCP client without a token learns where to get one
+// (RFC 9728), gets it, and is allowed.
 func TestProtectedResource(t *testing.T) {
 	var seen []string
 	tools := toolServer("", &sdk.StreamableHTTPOptions{})

@@ -177,7 +177,7 @@ func TestOtherUpgradesDoNotPass(t *testing.T) {
 	}
 }
 
-// HTTP/2 without TLS on both sides, with trailers: what gRPC needs.
+// HTTP/2 without TLS on both sides, with trailers, as gRPC needs it.
 func TestHTTP2OnBothSides(t *testing.T) {
 	both := new(http.Protocols)
 	both.SetUnencryptedHTTP2(true)
@@ -212,8 +212,8 @@ func TestHTTP2OnBothSides(t *testing.T) {
 	}
 }
 
-// Everything that ran has ended once Serve returned.
-func TestNothingIsLeft(t *testing.T) {
+// After Serve has returned, no goroutine is left.
+func TestServeLeavesNothingRunning(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {}))
 	p := newPlane(t)
@@ -228,7 +228,7 @@ func TestNothingIsLeft(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-// HTTP/2 frames carry what an HTTP/1.1 request line cannot: nothing of the kind
+// HTTP/2 frames can carry bytes that are not allowed in an HTTP/1.1 request line. No such target
 // reaches an application.
 func TestTargetsThatBreakARequestLine(t *testing.T) {
 	app := newApplication(t, nil)
@@ -245,7 +245,7 @@ func TestTargetsThatBreakARequestLine(t *testing.T) {
 		"/a b": 400, "/a b HTTP/1.1": 400, "/a?b c": 400, "/a? HTTP/1.1": 400, "/a?b=\u00e9": 400, "/\u00e9": 400,
 		"/a?b=\xff": 400, "/a?b=\x80": 400, `/a?b="c"`: 400, "/a?b=<c>": 400, "/a?b={c}": 400, "/a?b=c|d": 400, `/a?b=c\d`: 400, "/a?b^`c": 400,
 	} {
-		for _, method := range []string{"GET", "POST"} { // the lean way and the standard one
+		for _, method := range []string{"GET", "POST"} { // the fast path and the transport
 			req, err := http.NewRequest(method, b.url, strings.NewReader("x"))
 			if err != nil {
 				t.Fatal(err)

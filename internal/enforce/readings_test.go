@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// TestBothReadingsAreInspected: where a path names two resources, one folded and one as
-// it is spelled, a body is read as that of a model or an MCP server if either is one.
+// TestBothReadingsAreInspected checks a path that names two resources, one as it is spelled and one
+// after folding. If either is a model or an MCP server, the body is read as one.
 func TestBothReadingsAreInspected(t *testing.T) {
 	const open, deny = "package open\n\nallow := true\n", "package closed\n\nallow := false\n"
 	const noLLM = "package model\n\ndefault allow := false\n\nallow if not input.llm\n"

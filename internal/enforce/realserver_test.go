@@ -24,7 +24,7 @@ import (
 // orderText is what the servers serve below /orders.
 const orderText = "the secret of order 17"
 
-// startServer runs a server and returns its address, which it prints.
+// startServer starts a server and returns the address that it prints.
 func startServer(t *testing.T, cmd *exec.Cmd, address *regexp.Regexp) string {
 	t.Helper()
 	out, in, err := os.Pipe()
@@ -71,7 +71,7 @@ func startServer(t *testing.T, cmd *exec.Cmd, address *regexp.Regexp) string {
 
 const expressVersion = "4.21.2"
 
-// startExpress is an Express application with the default routing, from the npm registry.
+// startExpress starts an Express application with default routing, from the npm registry.
 func startExpress(t *testing.T) string {
 	t.Helper()
 	node, err := exec.LookPath("node")
@@ -214,9 +214,9 @@ func windows(t *testing.T) string {
 	return s.URL
 }
 
-// Real servers that fold paths: each of these spellings is tried on the server itself
-// first, and what it serves for an order is not served through the bouncer.
-func TestServersThatFold(t *testing.T) {
+// For real servers that fold paths, each spelling is first tried on the server itself. A spelling
+// that serves an order there must not serve one through the bouncer.
+func TestServersThatFoldPaths(t *testing.T) {
 	fulltest.Only(t)
 	if testing.Short() {
 		t.Skip("real servers take their time to start")
@@ -264,7 +264,7 @@ func TestServersThatFold(t *testing.T) {
 	}
 }
 
-// fetchTarget asks for a target as it is written and returns the answer on the wire.
+// fetchTarget requests a target without changes and returns the raw answer.
 func fetchTarget(t *testing.T, base, target string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// TestRecordedAsMasked: values that a request mask hides are in no event, in both modes, at the
-// levels that keep the input. Other values are.
+// TestRecordedAsMasked checks that records do not contain what a mask of the request hides, in either
+// mode, at the audit levels that keep the input. The rest of the input is recorded.
 func TestRecordedAsMasked(t *testing.T) {
 	const canary = "4111 1111 1111 1111"
 	const source = `package masks
@@ -45,9 +45,9 @@ used if input.mcp.arguments
 					t.Fatalf("%s: %d %s", mode, got.status, got.body)
 				}
 			}
-			told := fmt.Sprint(p.logged(2))
-			if strings.Contains(told, "4111 ") || strings.Contains(told, "canary") || strings.Count(told, "two socks") != 2 || strings.Count(told, "[redacted]") < 4 {
-				t.Errorf("%s, %s: %s", mode, level, told)
+			recorded := fmt.Sprint(p.logged(2))
+			if strings.Contains(recorded, "4111 ") || strings.Contains(recorded, "canary") || strings.Count(recorded, "two socks") != 2 || strings.Count(recorded, "[redacted]") < 4 {
+				t.Errorf("%s, %s: %s", mode, level, recorded)
 			}
 		}
 	}

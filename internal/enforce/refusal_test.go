@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// modelCalls are requests of the providers' clients, and the dialect that they read.
+// modelCalls are requests of the providers' clients, and the error form that each client reads.
 var modelCalls = []struct{ method, path, header, dialect string }{
 	{"POST", "/v1/chat/completions", "", llm.OpenAI},
 	{"POST", "/v1/embeddings", "", llm.OpenAI},
@@ -36,8 +36,7 @@ var modelCalls = []struct{ method, path, header, dialect string }{
 	{"POST", "/anything", "", llm.Gemini}, // by the resource's ai_provider
 }
 
-// readError returns the message that a provider's client reads from an error, or what is missing in
-// it.
+// readError returns the message that a provider's client finds in an error, or what is missing.
 func readError(dialect string, status int, header http.Header, text string) string {
 	var all map[string]any
 	if err := json.Unmarshal([]byte(text), &all); err != nil {
@@ -72,9 +71,9 @@ func readError(dialect string, status int, header http.Header, text string) stri
 	return "unknown dialect"
 }
 
-// TestRefusalsSpeakTheProvider: at every endpoint of every provider, the client can read the reason
-// of a refusal, whatever it is.
-func TestRefusalsSpeakTheProvider(t *testing.T) {
+// TestRefusalsHaveTheProvidersForm checks that the client of a model can read the reason of every
+// refusal, at each endpoint of its provider.
+func TestRefusalsHaveTheProvidersForm(t *testing.T) {
 	model := []rego.Resource{{ID: 5, Type: "llm", Path: "/**", Doc: doc(t, `{"id":5,"resource_kind":"llm_endpoint","ai_provider":"google"}`)}}
 	say := "package say\n\nallow if \"admin\" in input.user.roles\n\nreason := \"a plain reason\"\n"
 	never := "package never\n\nallow := false\n\nreason := \"a plain reason\"\n"
@@ -139,7 +138,8 @@ func TestRefusalsSpeakTheProvider(t *testing.T) {
 	}
 }
 
-// TestRPCErrorSaysWhatCanBeRequested: the data of a JSON-RPC error carries it.
+// TestRPCErrorSaysWhatCanBeRequested checks that the data of a JSON-RPC error says which access can
+// be requested.
 func TestRPCErrorSaysWhatCanBeRequested(t *testing.T) {
 	in := &request.Inbound{ID: "r", Seen: &request.Inspection{RPC: &mcp.Message{ID: "7"}}}
 	no := request.Refuse(403, "access_denied", "no")
@@ -158,9 +158,9 @@ func TestRPCErrorSaysWhatCanBeRequested(t *testing.T) {
 	}
 }
 
-// TestAnonymousIsAskedWhereATokenHelps: the answer is 401 if keys are configured and the control
-// depends on the caller, and 403 if a token would not help.
-func TestAnonymousIsAskedWhereATokenHelps(t *testing.T) {
+// TestChallengeOnlyWhereATokenHelps checks that an anonymous caller gets 401 if keys are configured
+// and the control reads the caller's identity, and 403 if a token would not help.
+func TestChallengeOnlyWhereATokenHelps(t *testing.T) {
 	keys := newIssuer(t).config()
 	app := newApplication(t, nil)
 	for i, tc := range []struct {
@@ -198,7 +198,7 @@ func TestAnonymousIsAskedWhereATokenHelps(t *testing.T) {
 	}
 }
 
-// What nginx writes between quotes stays one JSON text.
+// The text that nginx inserts between quotes stays one JSON string.
 func TestReasonText(t *testing.T) {
 	for _, s := range []string{"plain", `a "quoted" \ one`, "ümlaut", "a\nline", "$gh_id", "😀", strings.Repeat("é", 5000)} {
 		out := gateway.ReasonText(s)

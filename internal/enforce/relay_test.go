@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestBodyDeadlineEnds: the next answer on a connection has the time of an answer, not
-// what is left of the time that the body before it had.
+// TestBodyDeadlineEnds checks that the next answer on a connection gets its full time, and not the
+// rest of the previous body's time.
 func TestBodyDeadlineEnds(t *testing.T) {
 	t.Parallel()
 	const idle = time.Second

@@ -26,17 +26,17 @@ import (
 
 // Bounds of the server.
 const (
-	headTimeout   = 10 * time.Second
-	idleTimeout   = 60 * time.Second
-	maxHeadBytes  = 64 << 10
-	stopTimeout   = 10 * time.Second
-	serverSlop    = 4096 // net/http reads this many bytes more than its limit
-	maxHTTP2Loads = 250
+	headTimeout  = 10 * time.Second
+	idleTimeout  = 60 * time.Second
+	maxHeadBytes = 64 << 10
+	stopTimeout  = 10 * time.Second
+	serverSlop   = 4096 // net/http reads this many bytes more than its limit
+	maxStreams   = 250  // of one HTTP/2 connection
 )
 
-// Run serves until ctx ends and then stops within ten seconds. It takes no new requests,
-// lets running ones finish, closes tunnels and tries once more to ship the decision log.
-// Call it only once.
+// Run serves until ctx ends. It serves for StopDelay longer and then stops within ten seconds: it
+// accepts no new requests, lets running ones finish, closes tunnels and tries once more to ship the
+// decision log. Call it only once.
 func (b *Bouncer) Run(ctx context.Context) error {
 	l, err := framing.Listen(ctx, b.cfg.Listen, framing.NewLimit(framing.Descriptors()/2, b.cfg.Now, b.log)) // each client may need a connection to the application
 	if err != nil {
@@ -47,7 +47,7 @@ func (b *Bouncer) Run(ctx context.Context) error {
 
 // Serve is like Run, but uses a listener that the caller opened.
 func (b *Bouncer) Serve(ctx context.Context, l net.Listener) error {
-	strict, err := b.strict(l)
+	strict, err := b.strictListener(l)
 	if err != nil {
 		return errors.Join(fmt.Errorf("bouncer: %w", err), l.Close(), b.Close())
 	}
@@ -77,7 +77,7 @@ func (b *Bouncer) Serve(ctx context.Context, l net.Listener) error {
 	}
 	go func() { served <- srv.Serve(strict) }()
 	b.log.Info("the bouncer listens", "address", l.Addr().String(), "upstream", b.cfg.Upstream)
-	b.listening(l.Addr().String())
+	b.noteListening(l.Addr().String())
 	select {
 	case <-ctx.Done():
 		b.announceStop()
@@ -85,13 +85,13 @@ func (b *Bouncer) Serve(ctx context.Context, l net.Listener) error {
 			fresh.Drain(work, l)
 		}
 		err = b.shutdown(srv, checks)
-	case err = <-served: // one listener failed, so the bouncer must stop
+	case err = <-served: // one listener failed, so the other one stops too
 		running--
 		_ = srv.Close()
 		checks.Close()
 	}
 	for range running {
-		<-served //nolint:errcheck // the error of a server that was stopped
+		<-served //nolint:errcheck // a server that is being stopped always returns an error
 	}
 	b.gateway.Wait()
 	stopWork()
@@ -99,8 +99,8 @@ func (b *Bouncer) Serve(ctx context.Context, l net.Listener) error {
 	return errors.Join(err, b.Close())
 }
 
-// strict wraps l in framing checks, and in TLS where there is a certificate.
-func (b *Bouncer) strict(l net.Listener) (net.Listener, error) {
+// strictListener wraps l in framing checks, and in TLS if there is a certificate.
+func (b *Bouncer) strictListener(l net.Listener) (net.Listener, error) {
 	if b.cfg.TLSCert == "" {
 		return framing.Listener{Listener: l}, nil
 	}
@@ -119,13 +119,13 @@ func (b *Bouncer) server() *http.Server {
 	return &http.Server{
 		Handler: b.Handler(), ConnContext: wire.Mark, Protocols: protocols, ReadHeaderTimeout: headTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeadBytes - serverSlop, DisableGeneralOptionsHandler: true,
-		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxHTTP2Loads, SendPingTimeout: 30 * time.Second, WriteByteTimeout: bodies.ClientWrite},
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: 30 * time.Second, WriteByteTimeout: bodies.ClientWrite},
 		ErrorLog: slog.NewLogLogger(b.log.Handler(), slog.LevelDebug),
 	}
 }
 
-// announceStop gives load balancers time to notice: the bouncer is not ready, its answers close
-// their connections, and it serves requests as before.
+// announceStop reports that the bouncer is not ready and waits for StopDelay, so that load balancers
+// notice. Meanwhile the bouncer serves requests, and its answers close their connections.
 func (b *Bouncer) announceStop() {
 	b.leaving.Store(true)
 	if b.cfg.StopDelay > 0 {
@@ -133,7 +133,7 @@ func (b *Bouncer) announceStop() {
 	}
 }
 
-// shutdown stops the server gracefully, and forcibly if that takes too long.
+// shutdown stops the server gracefully, and closes it if that takes too long.
 func (b *Bouncer) shutdown(srv *http.Server, checks *gateway.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout-uplink.FlushTimeout)
 	defer cancel()
@@ -146,7 +146,7 @@ func (b *Bouncer) shutdown(srv *http.Server, checks *gateway.Server) error {
 	return err
 }
 
-// Handler returns the data plane as an HTTP handler. Its listener should check framing strictly, as
+// Handler returns the bouncer as an HTTP handler. Its listener should check framing strictly, as
 // the one of Run does.
 func (b *Bouncer) Handler() http.Handler {
 	if b.cfg.Trace != nil {
@@ -161,26 +161,26 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 	}
 	st := b.state.Load()
-	in, no := b.reader.Arrive(r, st.Settings)
+	in, refusal := b.reader.Arrive(r, st.Settings)
 	defer b.recoverRequest(w, &in)
 	bodies.Bound(w, r, in.At)
 	if target, resource, asks := gateway.EnvoyTarget(r.RequestURI); asks {
 		b.gateway.EnvoyHTTP(w, r, &in, st, target, resource)
 		return
 	}
-	if no == nil && (strings.HasPrefix(in.Path, request.OwnPrefix) || in.Path+"/" == request.OwnPrefix) {
+	if refusal == nil && (strings.HasPrefix(in.Path, request.OwnPrefix) || in.Path+"/" == request.OwnPrefix) {
 		b.serveOwn(w, r, &in, st)
 		return
 	}
-	if no == nil && b.up == nil {
-		no = request.Refuse(http.StatusNotFound, "no_upstream", "this bouncer answers "+request.OwnPrefix+"auth alone")
+	if refusal == nil && b.up == nil {
+		refusal = request.Refuse(http.StatusNotFound, "no_upstream", "this bouncer has no application; it answers only "+request.OwnPrefix+"auth")
 	}
-	if no == nil {
-		no = in.Admit(r, st.Settings)
+	if refusal == nil {
+		refusal = in.Admit(r, st.Settings)
 	}
-	if no != nil {
+	if refusal != nil {
 		b.count.Refused.Add(1)
-		b.refusals.Write(w, &in, "", no)
+		b.refusals.Write(w, &in, "", refusal)
 		return
 	}
 	if b.metadata(w, &in, st) {
@@ -192,9 +192,9 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 		b.refusals.Write(w, &in, "", request.BadRequest("the request has two identities"))
 		return
 	}
-	if no := b.tools.Enter(r, &in, st, who); no != nil {
+	if refusal := b.tools.Enter(r, &in, st, who); refusal != nil {
 		b.count.Refused.Add(1)
-		b.refusals.Write(w, &in, "", no)
+		b.refusals.Write(w, &in, "", refusal)
 		return
 	}
 	refs, looks := in.Needs(st)
@@ -217,9 +217,9 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 		v.Mask = nil
 	}
 	if v.Pass && len(v.Mask) > 0 {
-		if no := b.masks.Request(w, r, st.Settings, &in, &v); no != nil {
+		if refusal := b.masks.Request(w, r, st.Settings, &in, &v); refusal != nil {
 			in.Seen.Metered().Refund(r.Context())
-			v.Resolve(no, nil)
+			v.Resolve(refusal, nil)
 			v.Mask = nil
 		}
 	}
@@ -246,8 +246,8 @@ func (b *Bouncer) recoverRequest(w http.ResponseWriter, in *request.Inbound) {
 	}
 	b.panics.Panicked(context.Background(), "a request panicked", p, in.ID)
 	defer func() {
-		// The header may have been sent already. Then only a broken connection shows the
-		// error.
+		// If the header was sent already, only a broken connection can tell the client
+		// about the error.
 		if recover() != nil {
 			panic(http.ErrAbortHandler)
 		}
@@ -291,8 +291,8 @@ func (b *Bouncer) writeJSON(w http.ResponseWriter, status int, body string) {
 	_, _ = w.Write([]byte(body + "\n"))
 }
 
-// inspectRequest reads what the controls want to see before the decision. It returns
-// false when the request was answered already. in.Seen.Close releases what it holds.
+// inspectRequest reads the parts of the request that the controls need for the decision. It
+// returns false if it answered the request. in.Seen.Close releases the memory and files.
 func (b *Bouncer) inspectRequest(w http.ResponseWriter, r *http.Request, st *settings.State, in *request.Inbound, refs lang.Refs) bool {
 	wanted := request.MayBeJSON
 	if in.Serving(st).Model {
@@ -305,7 +305,7 @@ func (b *Bouncer) inspectRequest(w http.ResponseWriter, r *http.Request, st *set
 		return true
 	case errors.Is(err, bodies.ErrSlow): // the read timeout also ended the context
 		b.count.SlowClient.Add(1)
-		b.refusals.Write(w, in, "", request.Refuse(http.StatusRequestTimeout, "request_timeout", "the request's body came too slowly"))
+		b.refusals.Write(w, in, "", request.Refuse(http.StatusRequestTimeout, "request_timeout", "the request body arrived too slowly"))
 	case r.Context().Err() != nil:
 		b.count.ClientGone.Add(1)
 		panic(http.ErrAbortHandler)

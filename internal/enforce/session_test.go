@@ -23,8 +23,8 @@ allow if input.mcp.tool != "forbidden"
 mask["result.ssn"] := "redact" if input.mcp.tool == "read"
 `
 
-// sessionServer opens the session s-1, and answers a GET with a stream in which the
-// answers to other requests come.
+// sessionServer opens the session s-1, and answers a GET with a stream that carries the answers to
+// other requests.
 func sessionServer(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	switch {
@@ -53,7 +53,7 @@ const (
 	callList       = `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`
 )
 
-// as makes a request of a user whom a trusted proxy names, in a session.
+// as makes a request in a session, for a user whom a trusted proxy names.
 func as(user, id string, more ...string) func(*http.Request) {
 	return func(r *http.Request) {
 		r.Header.Set("X-Auth-Request-User", user)
@@ -75,8 +75,8 @@ func sessionPlane(t *testing.T, key masking.HashKey, mode string) *plane {
 	return p
 }
 
-// A session belongs to its user at every bouncer of the tenant, also after restarts. The server
-// receives its own id.
+// A session belongs to its user, at every bouncer of the tenant and after restarts. The server sees
+// its own id.
 func TestSessionsBelongToTheirUser(t *testing.T) {
 	app := newApplication(t, sessionServer)
 	p := sessionPlane(t, masking.HashKey("one key that is thirty-two bytes"), "enforce")
@@ -112,7 +112,7 @@ func TestSessionsBelongToTheirUser(t *testing.T) {
 	}
 }
 
-// Without a key, the bouncer remembers the owners of sessions. In shadow mode it does not change
+// Without a key, the bouncer remembers the user of each session. In shadow mode it does not change
 // ids.
 func TestSessionsWithoutAKey(t *testing.T) {
 	app := newApplication(t, sessionServer)
@@ -135,9 +135,9 @@ func TestSessionsWithoutAKey(t *testing.T) {
 	}
 }
 
-// A resumed stream gets the masks of the answers that it may carry, and lists no forbidden tool,
-// whatever the request accepts.
-func TestStreamsTakenUpAgain(t *testing.T) {
+// A resumed stream gets the masks of the answers that it carries, and does not list tools that the
+// caller may not call, whatever the request accepts.
+func TestResumedStreams(t *testing.T) {
 	app := newApplication(t, sessionServer)
 	p := sessionPlane(t, masking.HashKey("one key that is thirty-two bytes"), "enforce")
 	b := start(t, p, app.URL, nil).at(t, 1)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// decodeLeniently decodes what strict decoders leave: overlong UTF-8, UTF-16 escapes of IIS (%u002f),
-// and bytes of Latin-1.
+// decodeLeniently decodes what strict decoders do not: overlong UTF-8, UTF-16 escapes of IIS
+// (%u002f), and bytes of Latin-1.
 func decodeLeniently(s string) string {
 	for _, pair := range [][2]string{
 		{"%c0%af", "/"}, {"%e0%80%af", "/"}, {"%f0%80%80%af", "/"}, {"%c1%9c", `\`}, {"%c0%ae", "."}, {"%c1%af", "o"}, {"%c1%8f", "O"}, {"%c0%bb", ";"}, {"%c0%80", "\x00"},
@@ -38,14 +38,14 @@ func replaceFold(s, old, to string) string {
 	}
 }
 
-// endsAt ends a path where a server's string ends.
+// endsAt cuts a path at a text where a server's string would end.
 func endsAt(at string) reading {
 	return func(s string) string { before, _, _ := strings.Cut(s, at); return before }
 }
 
 func trimSpace(s string) string { return eachSegment(s, strings.TrimSpace) }
 
-// furtherReadings are servers beside those of TestEverySpellingIsDecidedOn.
+// furtherReadings are more servers, in addition to readings.
 var furtherReadings = map[string][]reading{
 	"overlong UTF-8":           {decodeLeniently, decode, slashes, clean},
 	"IIS with %u":              {decodeLeniently, decode, slashes, clean, trimEnds, strings.ToLower, clean},
@@ -60,8 +60,8 @@ var furtherReadings = map[string][]reading{
 	"host in the request line": {func(s string) string { return strings.TrimPrefix(strings.TrimPrefix(s, "http://a"), "https://a") }, decode, clean},
 }
 
-// TestFurtherSpellings: spellings of /orders/17, one by one, against all servers that
-// read paths in their own way: in the proxy and by forward-auth, in both of its headers.
+// TestFurtherSpellings tries spellings of /orders/17 against all servers that read paths differently,
+// in the proxy and by forward-auth with both of its headers.
 func TestFurtherSpellings(t *testing.T) {
 	app := newApplication(t, func(http.ResponseWriter, *http.Request) {})
 	p := newPlane(t)

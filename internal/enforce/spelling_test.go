@@ -21,7 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// guardOrders denies what is below /orders and permits all else.
+// guardOrders denies everything below /orders and permits the rest.
 func guardOrders(t testing.TB, p *plane, matching string) {
 	p.publish(policySet{
 		revision: 1, mode: "enforce", controls: []control{{id: 1, source: denyAll, resource: 5}, {id: 2, source: allowAll}},
@@ -33,8 +33,8 @@ func guardOrders(t testing.TB, p *plane, matching string) {
 	})
 }
 
-// TestExactPaths: if an application distinguishes spellings of a path, its resource covers only its
-// own spelling. Other spellings belong to the resource that they name.
+// TestExactPaths checks that a resource with exact matching covers only its own spelling. Other
+// spellings belong to the resources that they name.
 func TestExactPaths(t *testing.T) {
 	app := newApplication(t, nil)
 	for matching, others := range map[string]int{"": 403, rego.PathExact: 200} {
@@ -52,8 +52,8 @@ func TestExactPaths(t *testing.T) {
 	}
 }
 
-// TestBothReadings: if a path names two resources, one as spelled and one after folding, the
-// controls of both are evaluated, even if one of them has none or reads the body.
+// TestBothReadings checks a path that names one resource as it is spelled and another after folding.
+// The controls of both must allow it, also if one has none or reads the body.
 func TestBothReadings(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)
@@ -95,7 +95,7 @@ func TestBothReadings(t *testing.T) {
 	}
 }
 
-// A reading is what some server makes of a path.
+// reading is what a server does to a path.
 type reading func(string) string
 
 func decode(s string) string {
@@ -161,7 +161,7 @@ var readings = map[string][]reading{
 	"Django": {decode, clean, func(s string) string { return strings.TrimSuffix(s, "/") }},
 }
 
-// servedAs names a server that serves what is below /orders for a path; empty: none does.
+// servedAs returns the name of a server that serves an order for a path; empty: none does.
 func servedAs(raw string) string {
 	for name, steps := range readings {
 		s := raw

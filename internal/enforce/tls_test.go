@@ -56,8 +56,8 @@ func certificate(t testing.TB) (files map[string]string, roots *x509.CertPool) {
 	return files, roots
 }
 
-// TestTLS: with a certificate the bouncer speaks HTTP/1.1 and HTTP/2 over TLS,
-// is as strict about framing as without, and knows that it was asked securely.
+// TestTLS checks that, with a certificate, the bouncer accepts HTTP/1.1 and HTTP/2 over TLS, checks
+// framing as strictly as without, and forwards that the scheme is https.
 func TestTLS(t *testing.T) {
 	files, roots := certificate(t)
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -30,9 +30,9 @@ func reportedTools(p *plane, want int) (told []map[string]any) {
 	return told
 }
 
-// In shadow mode, changed descriptions of tools are reported too, and the client gets the server's
-// answer unchanged.
-func TestShadowHearsTools(t *testing.T) {
+// Shadow mode also reports a server that changes the descriptions of its tools. The client gets the
+// server's answer unchanged.
+func TestShadowReportsChangedTools(t *testing.T) {
 	for name, tc := range map[string]struct {
 		version string
 		opts    sdk.StreamableHTTPOptions
@@ -88,9 +88,9 @@ func TestShadowHearsTools(t *testing.T) {
 	}
 }
 
-// Answers that are no list, compressed, incomplete or too long are forwarded unchanged, and read as
+// A body that is not a list, is compressed, broken or too long is forwarded unchanged, and read as
 // far as possible.
-func TestShadowHearsOddLists(t *testing.T) {
+func TestShadowReadsMalformedLists(t *testing.T) {
 	const ask = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
 	list := func(describe string) string {
 		return `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"search","description":"` + describe + `"}]}}`
@@ -147,7 +147,7 @@ func TestShadowHearsOddLists(t *testing.T) {
 	p.wait("what was held is given back", func() bool { return b.shadow.Held.Load() == 0 })
 }
 
-// A header that repeats an argument must repeat the one that the tool's schema names.
+// A header that repeats an argument must repeat the argument that the tool's schema names.
 func TestParamHeadersBySchema(t *testing.T) {
 	s := sdk.NewServer(&sdk.Implementation{Name: "tools", Version: "1"}, nil)
 	schema := json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},"from":{"type":"object","properties":{"rows":{"type":"integer","x-mcp-header":"Rows"}}},"note":{"type":"string"}}}`)

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// post sends a body and reads the answer whole.
+// post sends a body and returns the complete answer.
 func post(t testing.TB, url, contentType, body string, edit func(*http.Request)) reply {
 	t.Helper()
 	return fetch(t, "POST", url, func(r *http.Request) {
@@ -40,7 +40,7 @@ deny contains "no model" if not input.llm.model
 
 const chat = `{"model":"gpt-4","messages":[{"role":"user","content":"Hi"}],"max_tokens":10}`
 
-// model answers as a model does, and says what that cost.
+// model answers as a model does, with the usage.
 func model(cost *atomic.Int64) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -54,8 +54,8 @@ func model(cost *atomic.Int64) http.HandlerFunc {
 	}
 }
 
-// A budget is charged with the cost that the answer reports, streamed or not. It belongs to one
-// caller, and is renewed with the window.
+// The budget is corrected by the usage in the answer, streamed or not. Each caller has its own, and
+// it starts again with the next window.
 func TestTokenBudget(t *testing.T) {
 	var cost, clock atomic.Int64
 	clock.Store(time.Date(2026, 5, 1, 12, 0, 1, 0, time.UTC).UnixNano())
@@ -72,7 +72,7 @@ func TestTokenBudget(t *testing.T) {
 		if got.status != want {
 			t.Errorf("request %d: %d %s", i, got.status, got.body)
 		}
-		// The form that clients of the model's provider read, and when to come again.
+		// The error has the form of the provider, and says when to retry.
 		if want == 429 && (!strings.Contains(got.body, `"error":{"message":"the budget is used up: 120","type":"rate_limit_error","param":null,"code":"budget_exhausted"}`) || got.header.Get("Retry-After") == "") {
 			t.Errorf("the reason: %s %v", got.body, got.header)
 		}
@@ -98,9 +98,9 @@ func TestTokenBudget(t *testing.T) {
 	}
 }
 
-// A stream is charged with its last event, because the caller's next request may arrive while the
+// A stream is counted at its last event, because the caller may send its next request while the
 // stream is still open.
-func TestStreamChargedAtLastEvent(t *testing.T) {
+func TestStreamIsCountedAtItsLastEvent(t *testing.T) {
 	over := make(chan struct{})
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -128,8 +128,8 @@ func TestStreamChargedAtLastEvent(t *testing.T) {
 	}
 }
 
-// Concurrent requests cannot exceed a limit together.
-func TestLimitHoldsAtOnce(t *testing.T) {
+// Requests at the same time cannot exceed a limit together.
+func TestConcurrentRequestsKeepTheLimit(t *testing.T) {
 	var cost, passed atomic.Int64
 	cost.Store(2)
 	app := newApplication(t, model(&cost))
@@ -153,8 +153,8 @@ func TestLimitHoldsAtOnce(t *testing.T) {
 	}
 }
 
-// A body that a control needs is read completely or refused. A body that cannot be relevant passes
-// at any size.
+// A body that a control needs is read whole or refused. A body that cannot contain what controls
+// read passes at any size.
 func TestBodiesThatControlsNeed(t *testing.T) {
 	fulltest.Only(t)
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
@@ -221,7 +221,7 @@ func TestBodiesThatControlsNeed(t *testing.T) {
 							r.ContentLength = -1
 						}
 						if tc.want == 413 {
-							// Who sends on after the answer may be cut off before reading it.
+							// A client that is still sending may lose the connection before it reads the answer.
 							r.Header.Set("Expect", "100-continue")
 						}
 					})
@@ -245,7 +245,7 @@ func TestBodiesThatControlsNeed(t *testing.T) {
 	}
 }
 
-// pngOf is a picture as base64, of n bytes or a few less.
+// pngOf returns a picture of about n bytes as base64.
 func pngOf(n int) string {
 	const head = "iVBORw0KGgoAAAANSUhEUgAA"
 	return head + strings.Repeat("A", (n-len(head))&^3)

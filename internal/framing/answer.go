@@ -5,11 +5,11 @@ import (
 	"errors"
 )
 
-// errIdleTimeout is a 408 in place of the answer to a request that an application
-// had not seen when it gave the connection up (RFC 9110 section 15.5.9).
+// errIdleTimeout means that a 408 arrived in place of an answer: the application closed the idle
+// connection before it saw the request (RFC 9110 section 15.5.9).
 var errIdleTimeout = errors.New("framing: the application closed the idle connection")
 
-// answers follows the answer to one request after the other.
+// answers tracks the answers on one connection.
 type answers struct {
 	at    int
 	lines lineReader
@@ -21,27 +21,27 @@ type answers struct {
 
 	status int
 	http10 bool
-	loose  bool // a line ended in a bare LF
+	bareLF bool // a line ended in a bare LF
 	closes bool // the application says that it closes the connection
 	body   lengths
 }
 
 // begin prepares for the answer to a request.
 func (a *answers) begin() {
-	a.at, a.lines.part = inStart, a.lines.part[:0]
-	a.loose, a.closes, a.status = false, false, 0
+	a.at, a.lines.partial = inStart, a.lines.partial[:0]
+	a.bareLF, a.closes, a.status = false, false, 0
 }
 
-// again reports whether another request may follow the answer. It may not after
-// an answer whose body nobody reads: applications write one by mistake, at once
-// or a moment later, and it would be taken for the next answer.
-func (a *answers) again() bool {
+// allowsNext reports whether another request may follow the answer. It may not follow an answer
+// whose body is not read, such as that to HEAD. Some applications send a body there by mistake, at
+// once or a moment later, and it would be taken for the next answer.
+func (a *answers) allowsNext() bool {
 	bodiless := a.head || a.status == 204 || a.status == 304
-	return !bodiless && !a.http10 && !a.loose && !a.closes && a.status != 408
+	return !bodiless && !a.http10 && !a.bareLF && !a.closes && a.status != 408
 }
 
-// scan follows data. It returns how many bytes of it belong to the answer, and
-// whether that has come to its end.
+// scan tracks received data. It returns how many bytes belong to the answer, and whether the answer
+// is complete.
 func (a *answers) scan(data []byte) (n int, done bool, err error) {
 	for i := 0; i < len(data); {
 		switch a.at {
@@ -68,40 +68,40 @@ func (a *answers) scan(data []byte) (n int, done bool, err error) {
 			return len(data), false, nil
 		}
 		i += n
-		if done, err := a.accept(line); done || err != nil {
+		if done, err := a.readLine(line); done || err != nil {
 			return i, done, err
 		}
 	}
 	return len(data), false, nil
 }
 
-// accept takes one line without its LF; done at the end of the answer.
-func (a *answers) accept(line []byte) (done bool, err error) {
-	line, ok := text(line)
+// readLine reads one line without its LF. done means that the answer is complete.
+func (a *answers) readLine(line []byte) (done bool, err error) {
+	line, ok := withoutCR(line)
 	if !ok {
-		// Some applications end the lines of a head in LF alone, which net/http reads
-		// as we do. Around chunks it is read in two ways.
-		if a.at != inStart && a.at != inHead || !clean(line) {
+		// Some applications end the lines of a head with a bare LF, and net/http accepts
+		// that too. Around chunks, parsers disagree on a bare LF.
+		if a.at != inStart && a.at != inHead || !isClean(line) {
 			return false, ErrFraming
 		}
-		a.loose = true
+		a.bareLF = true
 	}
 	switch a.at {
 	case inStart:
-		return false, a.start(line)
+		return false, a.statusLine(line)
 	case inHead:
 		if len(line) == 0 {
-			return a.frame()
+			return a.endHead()
 		}
 		name, value, ok := a.body.field(line, a.http10)
 		if !ok {
 			return false, ErrFraming
 		}
-		if named(name, "Connection") && closing(value) {
+		if isNamed(name, "Connection") && asksToClose(value) {
 			a.closes = true
 		}
 	case inSize:
-		return false, a.size(line)
+		return false, a.chunkLine(line)
 	case inTrailer:
 		if len(line) == 0 {
 			return true, nil
@@ -114,8 +114,8 @@ func (a *answers) accept(line []byte) (done bool, err error) {
 	return false, nil
 }
 
-// start reads a status line.
-func (a *answers) start(line []byte) error {
+// statusLine reads a status line.
+func (a *answers) statusLine(line []byte) error {
 	if len(line) < len("HTTP/1.1 200") || !bytes.HasPrefix(line, []byte("HTTP/1.")) || line[7] != '0' && line[7] != '1' || line[8] != ' ' ||
 		len(line) > 12 && line[12] != ' ' {
 		return ErrFraming
@@ -137,10 +137,10 @@ func (a *answers) start(line []byte) error {
 	return nil
 }
 
-// frame ends a head and says what follows.
-func (a *answers) frame() (done bool, err error) {
+// endHead determines from a complete head what follows it. done means that the answer is complete.
+func (a *answers) endHead() (done bool, err error) {
 	switch {
-	case a.body.chunks > 0 && a.body.given > 0:
+	case a.body.codingCount > 0 && a.body.lengthCount > 0:
 		return false, ErrFraming
 	case a.status == 101:
 		if !a.upgrade {
@@ -151,9 +151,9 @@ func (a *answers) frame() (done bool, err error) {
 		a.at = inStart
 	case a.head || a.status == 204 || a.status == 304:
 		return true, nil
-	case a.body.chunks > 0:
+	case a.body.codingCount > 0:
 		a.at = inSize
-	case a.body.given == 0:
+	case a.body.lengthCount == 0:
 		a.at = inRest
 	case a.body.length == 0:
 		return true, nil
@@ -163,9 +163,9 @@ func (a *answers) frame() (done bool, err error) {
 	return false, nil
 }
 
-// size reads a chunk's size line. Extensions and spaces behind the size are read
-// as net/http reads them.
-func (a *answers) size(line []byte) error {
+// chunkLine reads the size line of a chunk. It accepts extensions and spaces after the size as
+// net/http does.
+func (a *answers) chunkLine(line []byte) error {
 	digits, _, _ := bytes.Cut(line, []byte{';'})
 	n, ok := chunkSize(bytes.TrimRight(digits, " \t"))
 	switch {
@@ -179,8 +179,8 @@ func (a *answers) size(line []byte) error {
 	return nil
 }
 
-// closing reports whether a Connection field asks to close.
-func closing(value []byte) bool {
+// asksToClose reports whether a Connection field contains close.
+func asksToClose(value []byte) bool {
 	for part := range bytes.SplitSeq(value, []byte{','}) {
 		if bytes.EqualFold(trim(part), []byte("close")) {
 			return true
@@ -189,8 +189,8 @@ func closing(value []byte) bool {
 	return false
 }
 
-// isTimeout reports whether bytes begin a 408, by which an application says that
-// it closes an idle connection.
+// isTimeout reports whether b begins with a 408, with which an application closes an idle
+// connection.
 func isTimeout(b []byte) bool {
 	return len(b) >= 12 && bytes.HasPrefix(b, []byte("HTTP/1.")) && string(b[8:12]) == " 408"
 }

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// pair is a connection to an application and the application's end of it.
+// pair returns a connection to an application, the application's end of it, and the number of times
+// that the trust was revoked.
 func pair(t *testing.T) (*ClientConn, net.Conn, *int) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -59,7 +60,7 @@ func ask(t *testing.T, c *ClientConn, app net.Conn, answer string) (string, erro
 
 const sound = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-func TestSilentConnectionIsReused(t *testing.T) {
+func TestIdleConnectionIsReused(t *testing.T) {
 	c, app, lost := pair(t)
 	for range 3 {
 		for _, answer := range []string{sound, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX: y\r\n\r\n", "HTTP/1.1 103 Early Hints\r\n\r\n" + sound, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"} {
@@ -74,9 +75,9 @@ func TestSilentConnectionIsReused(t *testing.T) {
 	}
 }
 
-// Whatever a connection receives at rest, no further request is written on it, and
-// whoever reads it gets none of those bytes.
-func TestBytesAtRest(t *testing.T) {
+// TestUnsolicitedBytes checks that no request is written on a connection that received bytes while
+// idle, and that no reader gets those bytes.
+func TestUnsolicitedBytes(t *testing.T) {
 	for said, loses := range map[string]bool{
 		sound: true, "x": true, "\r\n": true, "HTTP/1.1 100 Continue\r\n\r\n": true,
 		"HTTP/1.1 408 Request Timeout\r\n\r\n": false, "HTTP/1.0 408 x\r\n\r\n": false,
@@ -105,8 +106,8 @@ func TestBytesAtRest(t *testing.T) {
 	}
 }
 
-// A request behind whose answer another may not follow ends its connection: net/http
-// must see the end in the same read.
+// TestLastAnswers checks that an answer that no request may follow ends the connection in the read
+// that returns its last byte, as net/http requires.
 func TestLastAnswers(t *testing.T) {
 	for name, answer := range map[string]string{
 		"204": "HTTP/1.1 204 No Content\r\n\r\n", "304": "HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n",
@@ -130,20 +131,20 @@ func TestLastAnswers(t *testing.T) {
 func TestDistrustEnds(t *testing.T) {
 	now := time.Unix(0, 0)
 	trust := NewTrust(func() time.Time { return now }, func() {})
-	if trust.once() {
-		t.Error("distrusted from the start")
+	if trust.singleUse() {
+		t.Error("the connection is single-use from the start")
 	}
-	trust.lose()
-	if !trust.once() {
+	trust.revoke()
+	if !trust.singleUse() {
 		t.Error("still trusted")
 	}
-	if now = now.Add(distrust); trust.once() {
+	if now = now.Add(distrustTime); trust.singleUse() {
 		t.Error("distrusted for ever")
 	}
 }
 
-// FuzzAnswers holds the follower to its invariants: however an answer is cut, it ends
-// at the same byte, and nothing behind that is passed on.
+// FuzzAnswers checks that an answer ends at the same byte however it is split, and that nothing
+// after it is passed on.
 func FuzzAnswers(f *testing.F) {
 	for _, s := range []string{sound, sound + sound, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x\r\nok\r\n0\r\nX: y\r\n\r\nrest", "HTTP/1.1 100 Continue\r\n\r\n" + sound, "HTTP/1.0 200 OK\n\nx"} {
 		f.Add(s, uint8(3))

@@ -5,12 +5,11 @@ import (
 	"strings"
 )
 
-// Consistent reports whether the control data of a request have one reading: its host, its
-// target, its header and the length of its body, as net/http has them. HTTP/2 lets a client
-// send a Host field beside another :authority, a :path that is an address, and a
-// Content-Length that is not that of the body (RFC 9113, sections 8.1.1 and 8.3.1);
-// receivers further on would choose for themselves. What HTTP/1.1 could say twice,
-// ServerConn has refused.
+// Consistent reports whether the control data of a request have only one reading: host, target,
+// header and body length, as net/http provides them. HTTP/2 lets a client send a Host field that
+// differs from :authority, an absolute URL as :path, and a Content-Length that is not the length of
+// the body (RFC 9113 sections 8.1.1 and 8.3.1). Receivers would disagree on which one counts. For
+// HTTP/1.1, ServerConn checks this.
 func Consistent(major int, host, target string, header map[string][]string, length int64) bool {
 	if major < 2 {
 		return true

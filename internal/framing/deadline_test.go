@@ -53,8 +53,7 @@ func ends(t *testing.T) (client net.Conn, server *timed) {
 	return client, &timed{Conn: accepted}
 }
 
-// A deadline is set once something waits under it, and only if the one that is set
-// does not do.
+// A deadline is set when a call begins to wait, and only if the present one is not close enough.
 func TestDeadlineIsSetWhenSomethingWaits(t *testing.T) {
 	start := time.Now()
 	at := func(d time.Duration) time.Time { return start.Add(d) }
@@ -62,29 +61,29 @@ func TestDeadlineIsSetWhenSomethingWaits(t *testing.T) {
 		wanted []time.Time // before each of the calls that wait
 		want   int
 	}{
-		"the same again":        {[]time.Time{at(time.Hour), at(time.Hour)}, 1},
-		"a little later":        {[]time.Time{at(time.Hour), at(time.Hour + deadlineGrain - 1)}, 1},
-		"later":                 {[]time.Time{at(time.Hour), at(time.Hour + deadlineGrain)}, 2},
-		"earlier":               {[]time.Time{at(time.Hour), at(time.Hour - 1)}, 2},
-		"lifted":                {[]time.Time{at(time.Hour), {}, {}}, 2},
-		"lifted, and set again": {[]time.Time{at(time.Hour), {}, at(time.Hour)}, 3},
-		"lifted at first":       {[]time.Time{{}}, 1}, // who had the connection before may have set one
-		"little by little":      {[]time.Time{at(time.Hour), at(time.Hour + deadlineGrain/2), at(time.Hour + deadlineGrain)}, 2},
+		"the same again":         {[]time.Time{at(time.Hour), at(time.Hour)}, 1},
+		"a little later":         {[]time.Time{at(time.Hour), at(time.Hour + deadlineGrain - 1)}, 1},
+		"later":                  {[]time.Time{at(time.Hour), at(time.Hour + deadlineGrain)}, 2},
+		"earlier":                {[]time.Time{at(time.Hour), at(time.Hour - 1)}, 2},
+		"removed":                {[]time.Time{at(time.Hour), {}, {}}, 2},
+		"removed, and set again": {[]time.Time{at(time.Hour), {}, at(time.Hour)}, 3},
+		"removed at first":       {[]time.Time{{}}, 1}, // an earlier owner of the connection may have set one
+		"little by little":       {[]time.Time{at(time.Hour), at(time.Hour + deadlineGrain/2), at(time.Hour + deadlineGrain)}, 2},
 	} {
 		var d deadline
 		var set []time.Time
 		on := func(t time.Time) error { set = append(set, t); return nil }
 		for _, w := range c.wanted {
 			for _, t2 := range []time.Time{at(time.Minute), {}, w} { // the last one counts
-				if err := d.want(t2, on); err != nil {
+				if err := d.schedule(t2, on); err != nil {
 					t.Fatal(err)
 				}
 			}
 			before := len(set)
-			if err := d.enter(on); err != nil {
+			if err := d.beginWait(on); err != nil {
 				t.Fatal(err)
 			}
-			d.leave()
+			d.endWait()
 			if len(set) > before && !set[len(set)-1].Equal(w) {
 				t.Errorf("%s: %v was set, not %v", name, set[len(set)-1], w)
 			}
@@ -95,9 +94,8 @@ func TestDeadlineIsSetWhenSomethingWaits(t *testing.T) {
 	}
 }
 
-// What waits already ends at a deadline that is set then: net/http stops its
-// reads so.
-func TestDeadlineEndsWhatWaits(t *testing.T) {
+// A new deadline ends calls that are already waiting. net/http ends its reads in this way.
+func TestDeadlineEndsWaitingCalls(t *testing.T) {
 	client, inner := ends(t)
 	inner.set = make(chan struct{}, 10)
 	c := NewServerConn(inner, nil)
@@ -133,8 +131,8 @@ func TestDeadlineEndsWhatWaits(t *testing.T) {
 	}
 }
 
-// A deadline that whoever had the connection before has set is lifted.
-func TestDeadlineOfBeforeIsLifted(t *testing.T) {
+// A deadline that was set before the connection was handed over is removed.
+func TestEarlierDeadlineIsRemoved(t *testing.T) {
 	client, inner := ends(t)
 	if err := inner.SetReadDeadline(time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
@@ -151,8 +149,8 @@ func TestDeadlineOfBeforeIsLifted(t *testing.T) {
 	}
 }
 
-// net/http sets eight deadlines a request; three of them are waited under.
-func TestDeadlinesOfARequest(t *testing.T) {
+// net/http sets eight deadlines for each request, and waits under three of them.
+func TestDeadlinesOfOneRequest(t *testing.T) {
 	client, inner := ends(t)
 	handed := make(chan net.Conn, 1)
 	handed <- NewServerConn(inner, nil)

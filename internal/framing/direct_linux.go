@@ -12,13 +12,12 @@ import (
 	"unsafe"
 )
 
-// directMost is how many bytes one call of the kernel takes, so that no call keeps its
-// processor for long.
-const directMost = 128 << 10
+// maxDirectIO limits the bytes of one system call, so that no call occupies its processor for long.
+const maxDirectIO = 128 << 10
 
-// direct is a TCP connection whose reads and writes do not tell Go's scheduler about their
-// system calls. The calls never wait, so the scheduler has no reason to give the processor
-// to another thread meanwhile. A loaded proxy spends up to a tenth of its time on that.
+// direct is a TCP connection whose reads and writes do not announce their system calls to Go's
+// scheduler. The calls do not block, so the scheduler need not prepare another thread. A loaded
+// proxy spends up to a tenth of its time on that.
 type direct struct {
 	*net.TCPConn
 	raw     syscall.RawConn
@@ -34,7 +33,7 @@ func (d *direct) Close() error {
 	return d.TCPConn.Close()
 }
 
-// transfer is a read or a write. Only the caller that holds mu uses the rest.
+// transfer is a read or a write. mu guards the other fields.
 type transfer struct {
 	mu  sync.Mutex
 	p   []byte
@@ -43,8 +42,8 @@ type transfer struct {
 	try func(fd uintptr) (done bool)
 }
 
-// directly is c with direct reads and writes if c is a TCP connection.
-func directly(c net.Conn) net.Conn {
+// withDirectIO returns c with direct reads and writes if it is a TCP connection, and otherwise c.
+func withDirectIO(c net.Conn) net.Conn {
 	tcp, ok := c.(*net.TCPConn)
 	of, isCounted := c.(*counted)
 	if isCounted {
@@ -77,8 +76,8 @@ func (d *direct) Read(p []byte) (int, error) {
 // Write implements net.Conn.
 func (d *direct) Write(p []byte) (int, error) { return d.out.run(p, d.raw.Write, "write") }
 
-// run moves bytes of p under the poller, which calls t.try until it is done. Errors have
-// the form of package net's.
+// run moves the bytes of p. The poller calls t.try until it is done. The errors are those of
+// package net.
 func (t *transfer) run(p []byte, poll func(func(uintptr) bool) error, op string) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,7 +96,7 @@ func (t *transfer) run(p []byte, poll func(func(uintptr) bool) error, op string)
 
 func (t *transfer) tryReceive(fd uintptr) (done bool) {
 	for {
-		n, errno := receive(fd, t.p[:min(len(t.p), directMost)], 0)
+		n, errno := receive(fd, t.p[:min(len(t.p), maxDirectIO)], 0)
 		switch errno {
 		case 0:
 			t.n = n
@@ -114,7 +113,7 @@ func (t *transfer) tryReceive(fd uintptr) (done bool) {
 
 func (t *transfer) trySend(fd uintptr) (done bool) {
 	for t.n < len(t.p) {
-		n, errno := transmit(fd, t.p[t.n:min(len(t.p), t.n+directMost)])
+		n, errno := transmit(fd, t.p[t.n:min(len(t.p), t.n+maxDirectIO)])
 		switch errno {
 		case 0:
 			t.n += n
@@ -129,19 +128,19 @@ func (t *transfer) trySend(fd uintptr) (done bool) {
 	return true
 }
 
-// receive is recvfrom(2) that does not wait. p is not empty.
+// receive is a non-blocking recvfrom(2). p must not be empty.
 func receive(fd uintptr, p []byte, flags uintptr) (int, syscall.Errno) {
 	n, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), flags|syscall.MSG_DONTWAIT, 0, 0)
 	return int(n), errno
 }
 
-// transmit is sendto(2) that does not wait.
+// transmit is a non-blocking sendto(2).
 func transmit(fd uintptr, p []byte) (int, syscall.Errno) {
 	n, _, errno := syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, 0, 0)
 	return int(n), errno
 }
 
-// peekSocket reads what the socket has received without taking it.
+// peekSocket reads received bytes without consuming them.
 func peekSocket(fd uintptr, into []byte) (n int, s state) {
 	for {
 		n, errno := receive(fd, into, syscall.MSG_PEEK)
@@ -149,18 +148,18 @@ func peekSocket(fd uintptr, into []byte) (n int, s state) {
 		case errno == syscall.EINTR:
 			continue
 		case errno == syscall.EAGAIN:
-			return 0, silent
+			return 0, noData
 		case errno != 0 || n <= 0:
-			return 0, ended
+			return 0, peerClosed
 		}
-		return n, speaking
+		return n, hasData
 	}
 }
 
-// send writes what the socket takes at once.
+// send writes as much as the socket accepts without blocking.
 func send(fd uintptr, p []byte) (int, error) {
 	for {
-		n, errno := transmit(fd, p[:min(len(p), directMost)])
+		n, errno := transmit(fd, p[:min(len(p), maxDirectIO)])
 		switch errno {
 		case 0:
 			return n, nil

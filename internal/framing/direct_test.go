@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// Both ends of a connection, first as package net has it and then with direct calls, so
-// that each case shows the same of both.
+// eachConn runs a test on a connection of package net and on one with direct calls, which must
+// behave alike.
 func eachConn(t *testing.T, test func(t *testing.T, c net.Conn, peer *net.TCPConn)) {
-	for name, wrap := range map[string]func(net.Conn) net.Conn{"net": func(c net.Conn) net.Conn { return c }, "direct": directly} {
+	for name, wrap := range map[string]func(net.Conn) net.Conn{"net": func(c net.Conn) net.Conn { return c }, "direct": withDirectIO} {
 		t.Run(name, func(t *testing.T) {
 			c, peer := tcpPair(t)
 			test(t, wrap(c), peer)
@@ -77,8 +77,8 @@ func TestDirectTransfers(t *testing.T) {
 	})
 }
 
-// Writes from several goroutines must not mix.
-func TestDirectWritesTogether(t *testing.T) {
+// Concurrent writes must not mix.
+func TestConcurrentDirectWrites(t *testing.T) {
 	eachConn(t, func(t *testing.T, c net.Conn, peer *net.TCPConn) {
 		const writers, size = 8, 300 << 10
 		var all sync.WaitGroup
@@ -150,10 +150,10 @@ func TestDirectFailures(t *testing.T) {
 	})
 }
 
-// What the callers of a connection ask of it by its type.
-func TestDirectFaces(t *testing.T) {
+// Callers find these interfaces by the type of a connection.
+func TestDirectInterfaces(t *testing.T) {
 	c, peer := tcpPair(t)
-	d := directly(c)
+	d := withDirectIO(c)
 	if _, ok := d.(interface{ SetLinger(sec int) error }); !ok {
 		t.Error("the connection cannot be reset")
 	}
@@ -165,7 +165,7 @@ func TestDirectFaces(t *testing.T) {
 		t.Errorf("the peer reads %d bytes, and %v", n, err)
 	}
 	one, _ := net.Pipe()
-	if directly(one) != one {
-		t.Error("a pipe was taken for a TCP connection")
+	if withDirectIO(one) != one {
+		t.Error("a pipe was trackErr for a TCP connection")
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"syscall"
 )
 
-// directly is c, which uses the system calls of package net: the race detector has to see
-// them.
-func directly(c net.Conn) net.Conn { return c }
+// withDirectIO returns c. It uses the system calls of package net here, which the race detector
+// knows.
+func withDirectIO(c net.Conn) net.Conn { return c }
 
-// peekSocket reads what the socket has received without taking it.
+// peekSocket reads received bytes without consuming them.
 func peekSocket(fd uintptr, into []byte) (n int, s state) {
 	for {
 		n, _, err := syscall.Recvfrom(int(fd), into, syscall.MSG_PEEK)
@@ -21,15 +21,15 @@ func peekSocket(fd uintptr, into []byte) (n int, s state) {
 		case errors.Is(err, syscall.EINTR):
 			continue
 		case errors.Is(err, syscall.EAGAIN):
-			return 0, silent
+			return 0, noData
 		case err != nil || n <= 0:
-			return 0, ended
+			return 0, peerClosed
 		}
-		return n, speaking
+		return n, hasData
 	}
 }
 
-// send writes what the socket takes at once.
+// send writes as much as the socket accepts without blocking.
 func send(fd uintptr, p []byte) (int, error) {
 	for {
 		n, err := syscall.Write(int(fd), p)

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Drain makes a TCP listener deaf to new connections. Those whose handshake has begun
-// still come, so that the listener can be closed without resetting any: the kernel
-// resets what nobody has accepted by then. A client that comes too late tries again
-// and is refused, as by a process that is gone. False: the system cannot do it.
+// Drain makes a TCP listener ignore new handshakes. Connections whose handshake has begun can still
+// be accepted, so that the listener can then be closed without resetting them: the kernel resets
+// connections that are not accepted. A client that comes later retries, and is refused once the
+// listener is closed. Drain returns false if the system cannot do it.
 func Drain(l net.Listener) bool {
 	raw, ok := l.(syscall.Conn)
 	if !ok {

@@ -4,5 +4,6 @@ package framing
 
 import "net"
 
-// Drain makes a TCP listener deaf to new connections. False: the system cannot do it.
+// Drain makes a TCP listener ignore new handshakes. It returns false, because this system cannot do
+// it.
 func Drain(net.Listener) bool { return false }

@@ -1,11 +1,11 @@
-// Package framing follows HTTP/1.1 messages byte by byte, so that no two parsers
-// can disagree on where one ends. net/http forgives what smuggling lives on: two
-// lengths in one message, the same length twice, folded lines, lines that end in
-// a bare LF. It repairs them before a handler could see.
+// Package framing tracks HTTP/1.1 messages byte by byte, so that no two parsers can disagree
+// on where a message ends. net/http accepts what request smuggling needs: two lengths in one
+// message, the same length twice, folded lines, and lines that end in a bare LF. It corrects
+// them before a handler could notice.
 //
-// ServerConn refuses such requests from clients. ClientConn refuses such answers
-// from applications, and closes a connection on which an application says more
-// than it was asked. Both leave the parsing of what is sound to net/http.
+// ServerConn refuses such requests from clients. ClientConn refuses such answers from
+// applications, and closes a connection on which an application sends more than the answer.
+// Both leave the parsing of valid messages to net/http.
 package framing
 
 import (
@@ -13,10 +13,10 @@ import (
 	"errors"
 )
 
-// ErrFraming is a message that two parsers might read in two ways.
+// ErrFraming means that two parsers could disagree on where a message ends (RFC 9112 section 6).
 var ErrFraming = errors.New("framing: the message's framing is ambiguous")
 
-// maxLine bounds what is kept of one unfinished line, in bytes.
+// maxLine limits the length of an unfinished line, in bytes.
 const maxLine = 128 << 10
 
 // Where in a message the next byte belongs.
@@ -28,41 +28,40 @@ const (
 	inChunk          // a chunk's data and its CRLF
 	inTrailer        // trailer fields
 	inRest           // a body that ends with its connection
-	inRaw            // no HTTP/1 any more: a tunnel, HTTP/2, or a head too long for the server
+	inRaw            // no longer HTTP/1: a tunnel, HTTP/2, or a head that is too long for the server
 )
 
-// lineReader joins lines that arrive in pieces.
-type lineReader struct{ part []byte }
+// lineReader joins lines that arrive in several pieces.
+type lineReader struct{ partial []byte }
 
-// next is the first line of data without its LF, and how many bytes of data it
-// took; n is 0 when the line is unfinished, and data was kept. ok is false when
-// the line is too long.
+// next returns the first line of data without its LF, and how many bytes of data it consumed. If
+// the line is unfinished, it keeps data and n is 0. ok is false if the line is too long.
 func (l *lineReader) next(data []byte) (line []byte, n int, ok bool) {
 	end := bytes.IndexByte(data, '\n')
 	if end < 0 {
-		if len(l.part)+len(data) > maxLine {
+		if len(l.partial)+len(data) > maxLine {
 			return nil, 0, false
 		}
-		l.part = append(l.part, data...)
+		l.partial = append(l.partial, data...)
 		return nil, 0, true
 	}
 	line = data[:end]
-	if len(l.part) > 0 {
-		line = append(l.part, line...)
-		l.part = line[:0]
+	if len(l.partial) > 0 {
+		line = append(l.partial, line...)
+		l.partial = line[:0]
 	}
 	return line, end + 1, true
 }
 
-// lengths is what a head says about the body that follows.
+// lengths is what a head says about the length of its body.
 type lengths struct {
-	given  int   // Content-Length fields
-	length int64 // the value of the one
-	chunks int   // Transfer-Encoding fields
+	lengthCount int   // Content-Length fields
+	length      int64 // the value of the one
+	codingCount int   // Transfer-Encoding fields
 }
 
-// field reads one header field line. It returns the name and the value, and
-// false for a line that is no field, is folded, or repeats or garbles a length.
+// field reads one line of the header. It returns the name and the value. ok is false if the line is
+// not a field, is folded, or repeats or malforms a length.
 func (l *lengths) field(line []byte, http10 bool) (name, value []byte, ok bool) {
 	if line[0] == ' ' || line[0] == '\t' {
 		return nil, nil, false // a folded line
@@ -73,8 +72,8 @@ func (l *lengths) field(line []byte, http10 bool) (name, value []byte, ok bool) 
 	}
 	name, value = line[:colon], trim(line[colon+1:])
 	switch {
-	case named(name, "Content-Length"):
-		if l.given++; l.given > 1 || len(value) == 0 || len(value) > 18 {
+	case isNamed(name, "Content-Length"):
+		if l.lengthCount++; l.lengthCount > 1 || len(value) == 0 || len(value) > 18 {
 			return nil, nil, false
 		}
 		for _, d := range value {
@@ -83,15 +82,15 @@ func (l *lengths) field(line []byte, http10 bool) (name, value []byte, ok bool) 
 			}
 			l.length = l.length*10 + int64(d-'0')
 		}
-	case named(name, "Transfer-Encoding"):
-		if l.chunks++; l.chunks > 1 || http10 || !bytes.EqualFold(value, []byte("chunked")) {
+	case isNamed(name, "Transfer-Encoding"):
+		if l.codingCount++; l.codingCount > 1 || http10 || !bytes.EqualFold(value, []byte("chunked")) {
 			return nil, nil, false
 		}
 	}
 	return name, value, true
 }
 
-// trim is s without the spaces and tabs at its ends.
+// trim returns s without spaces and tabs at both ends.
 func trim(s []byte) []byte {
 	for len(s) > 0 && (s[0] == ' ' || s[0] == '\t') {
 		s = s[1:]
@@ -102,21 +101,22 @@ func trim(s []byte) []byte {
 	return s
 }
 
-func named(name []byte, want string) bool {
+func isNamed(name []byte, want string) bool {
 	return len(name) == len(want) && bytes.EqualFold(name, []byte(want))
 }
 
-// text is a line without its CR; false when there is none, or when the line
-// holds a CR or NUL elsewhere.
-func text(line []byte) ([]byte, bool) {
+// withoutCR returns a line without its CR. ok is false if the line does not end in a CR, or
+// contains another CR or a NUL.
+func withoutCR(line []byte) ([]byte, bool) {
 	n := len(line) - 1
 	if n < 0 || line[n] != '\r' {
 		return line, false // a bare LF
 	}
-	return line[:n], clean(line[:n])
+	return line[:n], isClean(line[:n])
 }
 
-func clean(line []byte) bool {
+// isClean reports whether a line contains neither CR nor NUL.
+func isClean(line []byte) bool {
 	return bytes.IndexByte(line, '\r') < 0 && bytes.IndexByte(line, 0) < 0
 }
 

@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
-// freshTimeout is how long a stop waits for first requests. Some clients connect and ask
-// nothing.
+// freshTimeout limits how long a stop waits for first requests, because some clients connect and
+// send nothing.
 const freshTimeout = time.Second
 
-// FreshConns are a server's connections of which no request was read. net/http closes
-// them without an answer if it reads their request after Shutdown began.
+// FreshConns are the connections of a server on which no request was read yet. After Shutdown,
+// net/http closes them without an answer, even if a request arrives.
 type FreshConns struct {
 	mu   sync.Mutex
 	open map[net.Conn]struct{}
 }
 
-// Note is for an http.Server's ConnState; fresh says that the state is http.StateNew.
+// Note records a change of state; call it from the ConnState of an http.Server. fresh means that
+// the state is http.StateNew.
 func (f *FreshConns) Note(c net.Conn, fresh bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -32,9 +33,9 @@ func (f *FreshConns) Note(c net.Conn, fresh bool) {
 	f.open[c] = struct{}{}
 }
 
-// Drain makes the listener deaf (the function Drain) and waits for the connections that
-// are on their way, until there has been no fresh one for DrainTime. It returns after a
-// second at most, when ctx ends, and at once where the system cannot drain a listener.
+// Drain stops new handshakes (see the function Drain) and waits until there has been no fresh
+// connection for DrainTime. It waits for at most a second and ends with ctx. It returns at once if
+// the system cannot drain a listener.
 func (f *FreshConns) Drain(ctx context.Context, l net.Listener) {
 	if !Drain(l) {
 		return
@@ -49,13 +50,13 @@ func (f *FreshConns) Drain(ctx context.Context, l net.Listener) {
 			return
 		case <-ticks.C:
 		}
-		if quiet += step; f.any() {
+		if quiet += step; f.hasAny() {
 			quiet = 0
 		}
 	}
 }
 
-func (f *FreshConns) any() bool {
+func (f *FreshConns) hasAny() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.open) > 0

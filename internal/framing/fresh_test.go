@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestDrainWaitsForFreshConnections: a connection that was accepted before the stop has
-// its request answered, and one that asks nothing holds nobody up.
+// TestDrainWaitsForFreshConnections checks that the request on a connection accepted before the stop
+// is answered, and that a connection without a request does not delay the stop.
 func TestDrainWaitsForFreshConnections(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the kernel must help")
@@ -29,9 +29,9 @@ func TestDrainWaitsForFreshConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	for deadline := time.Now().Add(30 * time.Second); !fresh.any(); runtime.Gosched() {
+	for deadline := time.Now().Add(30 * time.Second); !fresh.hasAny(); runtime.Gosched() {
 		if time.Now().After(deadline) {
-			t.Fatal("the server does not accept")
+			t.Fatal("the server did not accept the connection")
 		}
 	}
 	began := time.Now()
@@ -48,7 +48,7 @@ func TestDrainWaitsForFreshConnections(t *testing.T) {
 		t.Errorf("%v, %v", res, err)
 	}
 	<-drained
-	if fresh.any() {
+	if fresh.hasAny() {
 		t.Error("a connection that asked counts as fresh")
 	}
 	if err := srv.Shutdown(t.Context()); err != nil {

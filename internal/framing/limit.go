@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Limit bounds the clients' connections of a process. Without it, whoever opens connections takes the
-// file descriptors that stores and logs need.
+// Limit limits the connections of clients to a process. Without it, a client could use up the file
+// descriptors that stores and logs need.
 //
-// When it is reached, a new connection displaces the oldest one of the address that has most of them.
-// A connection from that address itself is closed at once. So one client cannot shut out the others.
+// At the limit, a new connection displaces the oldest one of the address that has most connections.
+// A new connection from that address itself is closed. So one client cannot lock out the others.
 type Limit struct {
 	most int // 0: no bound
 	now  func() time.Time
@@ -31,13 +31,13 @@ type Limit struct {
 // warnEvery is how often a Limit warns.
 const warnEvery = time.Minute
 
-// NewLimit returns a Limit of this many connections; 0 means no limit. It warns in log, at most
-// once a minute, that it closes connections.
+// NewLimit returns a limit of most connections; 0 means no limit. It logs a warning when it closes
+// connections, at most once a minute.
 func NewLimit(most int, now func() time.Time, log *slog.Logger) *Limit {
 	return &Limit{most: most, now: now, log: log, peers: map[netip.Prefix]*list.List{}}
 }
 
-// warn logs that a connection was closed for want of room, unless that was logged lately.
+// warn counts a closed connection, and logs a warning unless there was one within warnEvery.
 func (l *Limit) warn() {
 	now := l.now()
 	l.warning.Lock()
@@ -46,7 +46,7 @@ func (l *Limit) warn() {
 	if now.Sub(l.warned) < warnEvery {
 		return
 	}
-	l.log.Warn("too many connections of clients: some are closed", "limit", l.most, "closed", l.closed)
+	l.log.Warn("too many client connections: some were closed", "limit", l.most, "closed", l.closed)
 	l.closed, l.warned = 0, now
 }
 
@@ -55,7 +55,7 @@ type counted struct {
 	*net.TCPConn
 	limit *Limit
 	peer  netip.Prefix
-	place *list.Element // nil: it is not counted any more
+	place *list.Element // nil: it is no longer counted
 }
 
 // Close implements net.Conn.
@@ -82,7 +82,7 @@ func (l *Limit) admit(conn *net.TCPConn) net.Conn {
 		l.warn()
 	}
 	if displaced != nil {
-		_ = displaced.TCPConn.Close() // its server notices
+		_ = displaced.TCPConn.Close() // the server gets an error from its next read
 	}
 	if !ok {
 		return nil
@@ -90,8 +90,8 @@ func (l *Limit) admit(conn *net.TCPConn) net.Conn {
 	return c
 }
 
-// makeRoom finds room for a connection of a peer, and returns what it displaces. The caller holds
-// mu.
+// makeRoom makes room for a connection of a peer. It returns the connection to close, if any, and
+// false if there is no room. The caller holds mu.
 func (l *Limit) makeRoom(peer netip.Prefix) (displaced *counted, ok bool) {
 	if l.open < l.most {
 		return nil, true
@@ -134,8 +134,8 @@ func (l *Limit) forget(c *counted) {
 	}
 }
 
-// peerOf returns the address of a client; for IPv6 its network, of which one client has all
-// addresses.
+// peerOf returns the address of a client or, for IPv6, its /64 network, because one client may use
+// all addresses of it.
 func peerOf(c net.Conn) netip.Prefix {
 	at, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -146,7 +146,7 @@ func peerOf(c net.Conn) netip.Prefix {
 	if addr.Is6() {
 		bits = 64
 	}
-	p, _ := addr.WithZone("").Prefix(bits) // the zero prefix for an address that is not known
+	p, _ := addr.WithZone("").Prefix(bits) // the zero prefix for an unknown address
 	return p
 }
 

@@ -64,8 +64,9 @@ func (r *record) text() string {
 	return r.kept.String()
 }
 
-// TestLimit: at the limit, the address with most connections loses its oldest one to another
-// address, gets no more itself, and gets some again when its own close; direct connections, too.
+// TestLimit checks that, at the limit, the address with most connections loses its oldest one to
+// another address, gets no new one itself, and gets new ones after its own close. Direct connections
+// behave alike.
 func TestLimit(t *testing.T) {
 	var logged record
 	l, err := Listen(t.Context(), "127.0.0.1:0", NewLimit(4, time.Now, slog.New(slog.NewTextHandler(&logged, nil))))

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// DrainTime is how long handshakes that have begun may take after Drain, before the
-// listener is closed.
+// DrainTime is how long handshakes that have begun may take after Drain, before the listener is
+// closed.
 const DrainTime = 50 * time.Millisecond
 
-// Listen listens on a TCP address, so that Drain works: Linux filters nothing on
-// the multipath sockets that package net would make. limit counts the connections, and may be that
-// of several listeners; nil for no limit.
+// Listen listens on a TCP address. Unlike package net, it does not use multipath TCP, because Linux
+// does not filter those sockets, so that Drain would not work. limit counts the connections, and
+// may be shared by several listeners; nil means no limit.
 func Listen(ctx context.Context, address string, limit *Limit) (net.Listener, error) {
 	var config net.ListenConfig
 	config.SetMultipathTCP(false)

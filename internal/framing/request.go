@@ -2,7 +2,7 @@ package framing
 
 import "bytes"
 
-// requests follows the requests of one connection, one after the other.
+// requests tracks the requests on one connection.
 type requests struct {
 	at    int
 	lines lineReader
@@ -14,11 +14,11 @@ type requests struct {
 	body    lengths
 }
 
-// between reports that no request is unfinished.
-func (r *requests) between() bool { return r.at == inStart && len(r.lines.part) == 0 }
+// atBoundary reports whether no request is unfinished.
+func (r *requests) atBoundary() bool { return r.at == inStart && len(r.lines.partial) == 0 }
 
-// scan follows data and returns how much of it may be read: all, or, where it is
-// ambiguous, what stands before the message in question.
+// scan tracks data, and returns how many bytes may be passed on: all of them or, if a message is
+// ambiguous, those before that message.
 func (r *requests) scan(data []byte) int {
 	messageAt := 0
 	for i := 0; i < len(data); {
@@ -42,27 +42,27 @@ func (r *requests) scan(data []byte) int {
 		}
 		line, n, ok := r.lines.next(data[i:])
 		if !ok {
-			r.at = inRaw // the server refuses it for its size
+			r.at = inRaw // the server refuses the request because of its size
 			return len(data)
 		}
 		if n == 0 {
 			return len(data)
 		}
 		i += n
-		was := r.at
-		if !r.accept(line) {
+		before := r.at
+		if !r.readLine(line) {
 			return messageAt
 		}
-		if r.at == inStart && was != inStart {
+		if r.at == inStart && before != inStart {
 			messageAt = i
 		}
 	}
 	return len(data)
 }
 
-// accept takes one line without its LF; false when it may be read in two ways.
-func (r *requests) accept(line []byte) bool {
-	line, ok := text(line)
+// readLine reads one line without its LF. It returns false if the line is ambiguous.
+func (r *requests) readLine(line []byte) bool {
+	line, ok := withoutCR(line)
 	if !ok {
 		return false
 	}
@@ -81,15 +81,15 @@ func (r *requests) accept(line []byte) bool {
 		return true
 	case inHead:
 		if n == 0 {
-			return r.frame()
+			return r.endHead()
 		}
 		name, _, ok := r.body.field(line, r.http10)
-		if named(name, "Upgrade") {
+		if isNamed(name, "Upgrade") {
 			r.upgrade = true
 		}
 		return ok
 	case inSize:
-		return r.size(line)
+		return r.chunkLine(line)
 	case inTrailer:
 		if n == 0 {
 			r.at = inStart
@@ -100,12 +100,13 @@ func (r *requests) accept(line []byte) bool {
 	return false
 }
 
-// frame ends a head and says what follows.
-func (r *requests) frame() bool {
+// endHead determines from a complete head what follows it. It returns false if the head is
+// ambiguous.
+func (r *requests) endHead() bool {
 	switch {
-	case r.body.chunks > 0 && r.body.given > 0:
+	case r.body.codingCount > 0 && r.body.lengthCount > 0:
 		return false
-	case r.body.chunks > 0:
+	case r.body.codingCount > 0:
 		r.at = inSize
 	case r.body.length > 0:
 		r.at, r.left = inBody, r.body.length
@@ -115,9 +116,9 @@ func (r *requests) frame() bool {
 	return true
 }
 
-// size reads a chunk's size line. Extensions have no use here and a history of
-// being read in several ways.
-func (r *requests) size(line []byte) bool {
+// chunkLine reads the size line of a chunk. It refuses extensions: nobody needs them, and parsers
+// have disagreed on them.
+func (r *requests) chunkLine(line []byte) bool {
 	n, ok := chunkSize(line)
 	switch {
 	case !ok:

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Listener hands out connections that refuse ambiguous requests. Those of HTTP/2 come as
-// they are.
+// Listener accepts connections that refuse ambiguous requests. Connections with HTTP/2 are not
+// changed.
 type Listener struct{ net.Listener }
 
 // Accept implements net.Listener.
@@ -23,15 +23,15 @@ func (l Listener) Accept() (net.Conn, error) {
 	return NewServerConn(c, nil), nil
 }
 
-// SpeaksHTTP2 reports whether a connection is one of TLS that agreed on HTTP/2. net/http
-// takes it up by its type, and HTTP/2 has a framing of its own.
+// SpeaksHTTP2 reports whether a TLS connection agreed on HTTP/2. net/http recognises such a
+// connection by its type, and HTTP/2 has its own framing.
 func SpeaksHTTP2(c net.Conn) bool {
 	state := TLSState(c)
 	return state != nil && state.NegotiatedProtocol == "h2"
 }
 
-// TLSState is what a TLS connection agreed on, also below a ServerConn, in which net/http
-// does not see it. It is nil for other connections. The handshake must be over.
+// TLSState returns the state of a TLS connection, also below a ServerConn, where net/http does not
+// find it. It returns nil for other connections. The handshake must be complete.
 func TLSState(c net.Conn) *tls.ConnectionState {
 	if strict, ok := c.(*ServerConn); ok {
 		c = strict.Conn
@@ -44,33 +44,33 @@ func TLSState(c net.Conn) *tls.ConnectionState {
 	return &state
 }
 
-// ServerConn is a client's connection that refuses ambiguous requests: the server
-// that reads it answers 400 and closes it.
+// ServerConn is a connection of a client that refuses ambiguous requests: the server that reads it
+// answers 400 and closes it.
 type ServerConn struct {
 	net.Conn
-	raw  atomic.Bool
-	bad  bool
-	seen []byte // was read off Conn before
-	// poison is what is left to say of nonsense.
-	poison string
-	follow requests
+	raw      atomic.Bool
+	bad      bool
+	buffered []byte // was read off Conn before
+	// unsentMalformed is the part of malformed that the server has not read yet.
+	unsentMalformed string
+	requests        requests
 
 	reads, writes deadline
 }
 
-// NewServerConn checks the requests on c. seen is what was read off c before, from
-// the first byte of a request.
-func NewServerConn(c net.Conn, seen []byte) *ServerConn {
-	return &ServerConn{Conn: directly(c), seen: seen}
+// NewServerConn returns a connection that checks the requests on c. buffered holds the bytes that
+// were already read from c, from the first byte of a request; it may be empty.
+func NewServerConn(c net.Conn, buffered []byte) *ServerConn {
+	return &ServerConn{Conn: withDirectIO(c), buffered: buffered}
 }
 
-// Release ends the checking: the connection is a tunnel from here on.
+// Release ends the checks, because the connection becomes a tunnel.
 func (c *ServerConn) Release() { c.raw.Store(true) }
 
-// nonsense is what the server gets in place of an ambiguous request of which
-// it has seen nothing yet: it answers 400. An error would have it close the
-// connection without a word, and end the request that it is busy with.
-const nonsense = "?\r\n\r\n"
+// malformed is what the server reads in place of an ambiguous request, so that it answers 400. On
+// a read error it would close the connection without an answer, and cancel the request that it is
+// serving.
+const malformed = "?\r\n\r\n"
 
 // Read implements net.Conn.
 func (c *ServerConn) Read(p []byte) (int, error) {
@@ -80,61 +80,61 @@ func (c *ServerConn) Read(p []byte) (int, error) {
 	if c.bad {
 		return c.refuse(p)
 	}
-	began := !c.follow.between()
+	inRequest := !c.requests.atBoundary()
 	n, err := c.next(p)
 	if n > 0 {
-		if good := c.follow.scan(p[:n]); good < n && !c.raw.Load() {
+		if sound := c.requests.scan(p[:n]); sound < n && !c.raw.Load() {
 			c.bad = true
-			if good > 0 || !began {
-				c.poison = nonsense
+			if sound > 0 || !inRequest {
+				c.unsentMalformed = malformed
 			}
-			if good == 0 {
+			if sound == 0 {
 				return c.refuse(p)
 			}
-			return good, nil
+			return sound, nil
 		}
-		if c.follow.at == inRaw {
+		if c.requests.at == inRaw {
 			c.Release()
 		}
 	}
 	return n, err
 }
 
-// next reads what was read before, and then the connection.
+// next reads the buffered bytes, and then the connection.
 func (c *ServerConn) next(p []byte) (int, error) {
-	if len(c.seen) == 0 {
-		if err := c.reads.enter(c.Conn.SetReadDeadline); err != nil {
+	if len(c.buffered) == 0 {
+		if err := c.reads.beginWait(c.Conn.SetReadDeadline); err != nil {
 			return 0, err
 		}
-		defer c.reads.leave()
+		defer c.reads.endWait()
 		return c.Conn.Read(p)
 	}
-	n := copy(p, c.seen)
-	if c.seen = c.seen[n:]; len(c.seen) == 0 {
-		c.seen = nil
+	n := copy(p, c.buffered)
+	if c.buffered = c.buffered[n:]; len(c.buffered) == 0 {
+		c.buffered = nil
 	}
 	return n, nil
 }
 
 func (c *ServerConn) refuse(p []byte) (int, error) {
-	if c.poison == "" {
+	if c.unsentMalformed == "" {
 		return 0, ErrFraming
 	}
-	n := copy(p, c.poison)
-	c.poison = c.poison[n:]
+	n := copy(p, c.unsentMalformed)
+	c.unsentMalformed = c.unsentMalformed[n:]
 	return n, nil
 }
 
 // Write implements net.Conn.
 func (c *ServerConn) Write(p []byte) (int, error) {
-	if err := c.writes.enter(c.Conn.SetWriteDeadline); err != nil {
+	if err := c.writes.beginWait(c.Conn.SetWriteDeadline); err != nil {
 		return 0, err
 	}
-	defer c.writes.leave()
+	defer c.writes.endWait()
 	return c.Conn.Write(p)
 }
 
-// SetDeadline implements net.Conn. Deadlines may come up to deadlineGrain early.
+// SetDeadline implements net.Conn. A call may time out up to deadlineGrain early.
 func (c *ServerConn) SetDeadline(t time.Time) error {
 	if err := c.SetReadDeadline(t); err != nil {
 		return err
@@ -144,16 +144,16 @@ func (c *ServerConn) SetDeadline(t time.Time) error {
 
 // SetReadDeadline implements net.Conn.
 func (c *ServerConn) SetReadDeadline(t time.Time) error {
-	return c.reads.want(t, c.Conn.SetReadDeadline)
+	return c.reads.schedule(t, c.Conn.SetReadDeadline)
 }
 
 // SetWriteDeadline implements net.Conn.
 func (c *ServerConn) SetWriteDeadline(t time.Time) error {
-	return c.writes.want(t, c.Conn.SetWriteDeadline)
+	return c.writes.schedule(t, c.Conn.SetWriteDeadline)
 }
 
-// CloseWrite ends what is written and leaves the rest to be read. net/http does so
-// before it closes a connection whose request it refused: the peer sees the answer.
+// CloseWrite closes only the direction to the client. net/http does so before it closes a
+// connection whose request it refused, so that the client can read the answer.
 func (c *ServerConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

@@ -63,8 +63,8 @@ func TestFraming(t *testing.T) {
 	}
 }
 
-// exchangeRaw sends wire to a server behind a strict listener and gives how
-// many requests its handler saw and the statuses that came back.
+// exchangeRaw sends wire to a server behind a strict listener. It returns how many requests the
+// handler saw, and the status codes of the answers.
 func exchangeRaw(t *testing.T, wire string, step int) (seen int, answers []int) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -109,9 +109,8 @@ func exchangeRaw(t *testing.T, wire string, step int) (seen int, answers []int) 
 	return int(count.Load()), answers
 }
 
-// FuzzServerConn holds the reader to its invariants: whatever the bytes and
-// however they are cut, it passes the same bytes on, and never more of them in
-// one cut than in another.
+// FuzzServerConn checks that the same bytes are passed on however they are split, and never more of
+// them for one split than for another.
 func FuzzServerConn(f *testing.F) {
 	for _, tc := range framings {
 		f.Add(tc.wire, uint8(3))
@@ -119,7 +118,7 @@ func FuzzServerConn(f *testing.F) {
 	f.Fuzz(func(t *testing.T, wire string, step uint8) {
 		whole, errWhole := readStrict(wire, 1<<20)
 		cut, errCut := readStrict(wire, int(step)+1)
-		whole, cut = strings.TrimSuffix(whole, nonsense), strings.TrimSuffix(cut, nonsense)
+		whole, cut = strings.TrimSuffix(whole, malformed), strings.TrimSuffix(cut, malformed)
 		if !strings.HasPrefix(wire, whole) || !strings.HasPrefix(wire, cut) {
 			t.Fatal("bytes were changed")
 		}
@@ -151,9 +150,8 @@ func readStrict(wire string, step int) (string, error) {
 	return string(data), err
 }
 
-// TestClientLeavesWhileServed: a client that leaves while its request is served ends the
-// request, on a fresh connection and after requests that were answered; and what a client
-// sends ahead while it waits is served afterwards.
+// TestClientLeavesWhileServed checks that a client that disconnects cancels its running request, on
+// a new and on a reused connection. A request that is sent ahead is served afterwards.
 func TestClientLeavesWhileServed(t *testing.T) {
 	arrived, left, goOn := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")

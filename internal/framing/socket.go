@@ -5,85 +5,84 @@ import (
 	"syscall"
 )
 
-// state is what a connection at rest has received.
+// state is what an idle connection has received.
 type state int
 
 const (
-	silent   state = iota // nothing
-	speaking              // bytes
-	ended                 // its end, or an error
+	noData     state = iota // nothing
+	hasData                 // bytes
+	peerClosed              // its end, or an error
 )
 
-// socket is a TCP connection whose received bytes can be looked at, and whose
-// reads can be kept from waiting.
+// socket is a TCP connection that can peek at received bytes, and whose reads can be made
+// non-blocking.
 type socket struct {
 	net.Conn
-	raw    syscall.RawConn
-	probed bool // reads do not wait; only the goroutine that reads sets it
+	raw         syscall.RawConn
+	nonblocking bool // reads return errNothing instead of waiting; only the reading goroutine sets it
 
-	// What peek found, for the caller that holds the lock of the connection.
-	peeked [16]byte
-	n      int
-	state  state
-	peeks  func(fd uintptr)
+	// The result of peek, for the caller that holds the lock of the connection.
+	peeked   [16]byte
+	n        int
+	state    state
+	peekFunc func(fd uintptr)
 
-	// What ask sends, how much of it was sent, and why no more.
-	asked  []byte
-	sent   int
-	failed error
-	asks   func(fd uintptr) (done bool)
+	// What sendAndWait sends, how much of it was sent, and the error.
+	toSend   []byte
+	sent     int
+	failed   error
+	sendFunc func(fd uintptr) (done bool)
 }
 
 func newSocket(c net.Conn) *socket {
-	s := &socket{Conn: directly(c)}
+	s := &socket{Conn: withDirectIO(c)}
 	if sc, ok := c.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
 			s.raw = raw
 		}
 	}
-	s.peeks = func(fd uintptr) { s.n, s.state = peekSocket(fd, s.peeked[:]) }
-	s.asks = s.askOnce
+	s.peekFunc = func(fd uintptr) { s.n, s.state = peekSocket(fd, s.peeked[:]) }
+	s.sendFunc = s.pollSend
 	return s
 }
 
-// ask writes a request to a silent socket and waits until it has received something. st
-// says what the socket had received before; unless that is silent, nothing was sent. sent
-// may be less than the length of p if the socket takes no more at once: then it did not
-// wait.
+// sendAndWait writes a request to an idle socket and waits until it receives something. st is what
+// the socket had received before; if that is not noData, nothing was sent. If the socket does not
+// accept all of p at once, sent is less than len(p), and it does not wait.
 //
-// A look, a write and a wait under one hold of the poller cost a system call less than
-// one after the other: a read that comes before its answer finds nothing and waits.
-func (s *socket) ask(p []byte) (sent int, st state, err error) {
+// Peeking, writing and waiting in one call of the poller saves a system call: a read before the
+// answer arrives would find nothing.
+func (s *socket) sendAndWait(p []byte) (sent int, st state, err error) {
 	if s.raw == nil {
-		return 0, ended, net.ErrClosed
+		return 0, peerClosed, net.ErrClosed
 	}
-	s.asked, s.sent, s.failed, s.state = p, 0, nil, silent
-	err = s.raw.Read(s.asks)
-	s.asked = nil
+	s.toSend, s.sent, s.failed, s.state = p, 0, nil, noData
+	err = s.raw.Read(s.sendFunc)
+	s.toSend = nil
 	if s.failed != nil {
 		err = s.failed
 	}
 	return s.sent, s.state, err
 }
 
-// askOnce is called by the poller before it waits, and after.
-func (s *socket) askOnce(fd uintptr) (done bool) {
-	if s.asked == nil {
+// pollSend is called by the poller, before it waits and after.
+func (s *socket) pollSend(fd uintptr) (done bool) {
+	if s.toSend == nil {
 		return true
 	}
-	if s.peeks(fd); s.state != silent {
+	if s.peekFunc(fd); s.state != noData {
 		return true
 	}
-	s.sent, s.failed = send(fd, s.asked)
-	done = s.failed != nil || s.sent < len(s.asked)
-	s.asked = nil
+	s.sent, s.failed = send(fd, s.toSend)
+	done = s.failed != nil || s.sent < len(s.toSend)
+	s.toSend = nil
 	return done
 }
 
-// peek says what has been received and not been read.
+// peek returns what was received and not read.
 func (s *socket) peek() state {
-	if s.raw == nil || s.raw.Control(s.peeks) != nil {
-		return ended
+	if s.raw == nil || s.raw.Control(s.peekFunc) != nil {
+		return peerClosed
 	}
 	return s.state
 }
@@ -96,12 +95,12 @@ func (s *socket) wait() error {
 	var one [1]byte
 	return s.raw.Read(func(fd uintptr) bool {
 		_, st := peekSocket(fd, one[:])
-		return st != silent
+		return st != noData
 	})
 }
 
-// errNothing is a read that would have to wait. crypto/tls goes on after an error
-// that is a timeout.
+// errNothing is the error of a non-blocking read without data. It is a timeout, because crypto/tls
+// can continue after one.
 type errNothing struct{}
 
 func (errNothing) Error() string   { return "framing: nothing to read" }
@@ -110,7 +109,7 @@ func (errNothing) Temporary() bool { return true }
 
 // Read implements net.Conn.
 func (s *socket) Read(p []byte) (int, error) {
-	if s.probed && s.peek() == silent {
+	if s.nonblocking && s.peek() == noData {
 		return 0, errNothing{}
 	}
 	return s.Conn.Read(p)

@@ -7,9 +7,9 @@ import (
 	"net"
 )
 
-func directly(c net.Conn) net.Conn { return c }
+func withDirectIO(c net.Conn) net.Conn { return c }
 
-// peekSocket cannot be had here, so that no connection is provably silent.
-func peekSocket(uintptr, []byte) (n int, s state) { return 0, ended }
+// peekSocket returns peerClosed: this system cannot peek, so no connection is known to be idle.
+func peekSocket(uintptr, []byte) (n int, s state) { return 0, peerClosed }
 
 func send(uintptr, []byte) (int, error) { return 0, errors.ErrUnsupported }

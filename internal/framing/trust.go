@@ -5,30 +5,31 @@ import (
 	"time"
 )
 
-// distrust is how long connections serve one request each after an application sent
-// what nobody asked for. What comes late once can come later still the next time,
-// when the connection serves somebody else.
-const distrust = 10 * time.Minute
+// distrustTime is how long each connection serves only one request after an application sent bytes
+// that belong to no request. Such bytes may be late the next time, and arrive when the connection
+// serves another client.
+const distrustTime = 10 * time.Minute
 
-// Trust is what the connections to one application share.
+// Trust is shared by the connections to one application. It ends for distrustTime when the
+// application sends bytes that belong to no request.
 type Trust struct {
 	now    func() time.Time
 	notify func()
 	until  atomic.Int64 // Unix time in nanoseconds
 }
 
-// NewTrust returns the trust in an application that did nothing wrong so far.
-// notify is called, by several goroutines, each time it sends bytes that belong to
-// no request.
+// NewTrust returns trust in an application. notify is called each time the application sends bytes
+// that belong to no request, possibly by several goroutines at once.
 func NewTrust(now func() time.Time, notify func()) *Trust { return &Trust{now: now, notify: notify} }
 
-func (t *Trust) lose() {
-	t.until.Store(t.now().Add(distrust).UnixNano())
+// revoke ends the trust for distrustTime.
+func (t *Trust) revoke() {
+	t.until.Store(t.now().Add(distrustTime).UnixNano())
 	t.notify()
 }
 
-// once reports that a connection must serve one request alone.
-func (t *Trust) once() bool {
+// singleUse reports whether each connection may serve only one request now.
+func (t *Trust) singleUse() bool {
 	until := t.until.Load()
 	return until != 0 && t.now().UnixNano() < until
 }

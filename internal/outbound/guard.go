@@ -17,28 +17,28 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// errRefused is the cause behind every target that the guard stops.
+// errRefused is the cause of the fault for each target that the guard refuses.
 var errRefused = errors.New("the target is refused")
 
 // hostName is a DNS name in ASCII: letters, digits, hyphens and underscores.
 var hostName = regexp.MustCompile(`^(?i:([a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?)$`)
 
-// target is a URL whose form is good.
+// target is a URL whose form was accepted.
 type target struct {
 	host string
 	port uint16
-	// listedOnly is set where only an address of AllowCIDRs will do: plain HTTP.
+	// listedOnly is set if only an address of AllowCIDRs may be called, because the URL is plain HTTP.
 	listedOnly bool
 }
 
-// form checks the spelling of a URL. Whatever could mean another host to another
-// parser is refused: userinfo, numbers that are no plain IPv4 address, a trailing
-// dot, anything beyond ASCII, zones.
+// form checks the form of a URL. It refuses everything that another parser could read as another
+// host: user information, numbers other than a plain IPv4 address, a trailing dot, non-ASCII
+// characters, and zones.
 func (c *Client) form(raw string) (target, error) {
 	refuse := func(why string) (target, error) { return target{}, fmt.Errorf("%w: %s", errRefused, why) }
 	for i := range len(raw) {
 		if raw[i] <= ' ' || raw[i] >= 0x7f || raw[i] == '\\' {
-			return refuse("a character that is not allowed in a URL")
+			return refuse("the URL contains a character that is not allowed")
 		}
 	}
 	u, err := url.Parse(raw)
@@ -53,39 +53,39 @@ func (c *Client) form(raw string) (target, error) {
 	plain := u.Scheme == "http" && !c.cfg.AllowHTTP
 	switch {
 	case !ok:
-		return refuse("its scheme")
+		return refuse("the scheme is not allowed")
 	case u.Opaque != "" || u.Host == "" || u.Hostname() == "":
-		return refuse("no host")
+		return refuse("the host is missing")
 	case u.User != nil:
-		return refuse("credentials in the URL")
+		return refuse("the URL contains credentials")
 	case strings.HasSuffix(u.Host, ":"):
-		return refuse("an empty port")
+		return refuse("the port is empty")
 	case strings.Contains(raw, "#"):
-		return refuse("a fragment")
+		return refuse("the URL has a fragment")
 	}
 	if text := u.Port(); text != "" {
 		n, err := strconv.ParseUint(text, 10, 16)
 		if err != nil || n == 0 || text[0] == '0' {
-			return refuse("its port")
+			return refuse("the port is invalid")
 		}
 		port = uint16(n)
 	}
 	host := u.Hostname()
 	if strings.Contains(host, "%") {
-		return refuse("a zone or an escape in the host")
+		return refuse("the host has a zone or an escape")
 	}
 	if _, err := netip.ParseAddr(host); err == nil {
 		return target{host, port, plain}, nil
 	}
 	last := host[strings.LastIndexByte(host, '.')+1:]
 	if !hostName.MatchString(host) || len(host) > 253 || number(last) {
-		return refuse("its host name")
+		return refuse("the host name is invalid")
 	}
 	return target{host, port, plain}, nil
 }
 
-// number reports whether a last label makes some parsers read a host as an IPv4
-// address: decimal, octal or hexadecimal.
+// number reports whether a last label makes some parsers read a host as an IPv4 address: it is
+// decimal, octal or hexadecimal.
 func number(label string) bool {
 	if hex, ok := strings.CutPrefix(strings.ToLower(label), "0x"); ok {
 		return strings.Trim(hex, "0123456789abcdef") == ""
@@ -93,9 +93,9 @@ func number(label string) bool {
 	return strings.Trim(label, "0123456789") == ""
 }
 
-// Check says whether a URL may be called, for when it is saved: a bad one is an
-// Invalid fault at pointer, with one text whatever the reason. A name that does
-// not resolve passes; the same checks run again on each call.
+// Check reports whether a URL may be called, before it is saved. The error is an Invalid fault at
+// pointer, with the same text for every reason. A name that does not resolve is accepted; each call
+// checks again.
 func (c *Client) Check(ctx context.Context, pointer, raw string) error {
 	t, err := c.form(raw)
 	if err == nil {
@@ -104,7 +104,7 @@ func (c *Client) Check(ctx context.Context, pointer, raw string) error {
 	return refusal(pointer, err)
 }
 
-// checkAddresses refuses a target whose name leads to an address that is refused.
+// checkAddresses refuses a target if its name resolves to a refused address.
 func (c *Client) checkAddresses(ctx context.Context, t target, low lowPorts) error {
 	if !c.guarded {
 		return nil
@@ -118,7 +118,7 @@ func (c *Client) checkAddresses(ctx context.Context, t target, low lowPorts) err
 	return c.permitAll(addrs, t.port, t.listedOnly, low)
 }
 
-// refusal is what a caller learns of a target that is refused.
+// refusal returns the fault for a refused target; nil for a nil cause.
 func refusal(pointer string, cause error) error {
 	if cause == nil {
 		return nil
@@ -139,12 +139,11 @@ func (c *Client) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 	return addrs, err
 }
 
-// permitAll refuses a name of which any address is refused: a mixed answer is an
-// attempt.
+// permitAll refuses a name if any of its addresses is refused: a mixed answer suggests an attack.
 func (c *Client) permitAll(addrs []netip.Addr, port uint16, listedOnly bool, low lowPorts) error {
 	for _, a := range addrs {
 		if listedOnly && !c.listed(a) {
-			return fmt.Errorf("%w: plain HTTP to %s", errRefused, a)
+			return fmt.Errorf("%w: plain HTTP to %s is not allowed", errRefused, a)
 		}
 		if err := c.permit(a, port, low); err != nil {
 			return err
@@ -153,7 +152,7 @@ func (c *Client) permitAll(addrs []netip.Addr, port uint16, listedOnly bool, low
 	return nil
 }
 
-// listed reports whether an address is one that the operator allows.
+// listed reports whether the operator allows an address (AllowCIDRs).
 func (c *Client) listed(addr netip.Addr) bool {
 	addr = addr.Unmap()
 	return slices.ContainsFunc(c.cfg.AllowCIDRs, func(p netip.Prefix) bool { return p.Contains(addr) })
@@ -164,7 +163,7 @@ type lowPorts [3]uint16
 
 var webPorts = lowPorts{80, 443}
 
-// permit decides on one address and port.
+// permit checks one address and port.
 func (c *Client) permit(addr netip.Addr, port uint16, low lowPorts) error {
 	if c.listed(addr) {
 		return nil
@@ -173,13 +172,13 @@ func (c *Client) permit(addr netip.Addr, port uint16, low lowPorts) error {
 		return fmt.Errorf("%w: %s is not public", errRefused, addr)
 	}
 	if port < 1024 && !slices.Contains(low[:], port) {
-		return fmt.Errorf("%w: port %d", errRefused, port)
+		return fmt.Errorf("%w: port %d is not allowed", errRefused, port)
 	}
 	return nil
 }
 
-// special4 are the IPv4 ranges that netip's own tests do not name (RFC 6890 and
-// its successors), and the metadata address that lies among public ones.
+// special4 are the special IPv4 ranges that netip does not know (RFC 6890 and its successors), and
+// the address of a cloud's metadata service that is in a public range.
 var special4 = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("100.64.0.0/10"),
@@ -193,8 +192,8 @@ var special4 = []netip.Prefix{
 	netip.MustParsePrefix("168.63.129.16/32"),
 }
 
-// global6 is the one IPv6 range that is routed; special6 are its parts that are
-// not, or that carry an IPv4 address inside. NAT64 lies outside of global6.
+// global6 is the only IPv6 range of public addresses. special6 are the ranges in it that are not
+// public, or that embed an IPv4 address. NAT64 is outside of global6.
 var (
 	global6  = netip.MustParsePrefix("2000::/3")
 	special6 = []netip.Prefix{
@@ -205,7 +204,7 @@ var (
 	}
 )
 
-// public reports whether an address is one of the internet at large.
+// public reports whether an address is a public one.
 func public(a netip.Addr) bool {
 	if !a.IsValid() || a.Zone() != "" || a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsUnspecified() || a.IsMulticast() {
 		return false
@@ -231,8 +230,8 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 	return c.connect(ctx, network, address, onlyListed, webPorts)
 }
 
-// connect resolves, checks every address, and connects to one of those that were
-// checked, never to the name again. The socket's own address is checked last.
+// connect resolves a name, checks every address, and connects to one of those that it checked. It
+// does not resolve the name again. The address of the socket is checked last.
 func (c *Client) connect(ctx context.Context, network, address string, onlyListed bool, low lowPorts) (net.Conn, error) {
 	host, portText, err := net.SplitHostPort(address)
 	if err != nil {
@@ -262,11 +261,11 @@ func (c *Client) connect(ctx context.Context, network, address string, onlyListe
 	return nil, errors.Join(errs...)
 }
 
-// control sees the address that a socket is about to connect to.
+// control checks the address that a socket is about to connect to.
 func (c *Client) control(address string, low lowPorts) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return fmt.Errorf("%w: %s", errRefused, address)
+		return fmt.Errorf("%w: %s is not an address with a port", errRefused, address)
 	}
 	return c.permit(ap.Addr(), ap.Port(), low)
 }

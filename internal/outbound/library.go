@@ -10,17 +10,16 @@ import (
 	"time"
 )
 
-// Bound is the client as libraries use it that speak a protocol over HTTP: guarded like Do. It is
-// for one piece of work.
+// Bound limits the calls of a library that speaks a protocol over HTTP. They are guarded like Do.
 type Bound struct {
-	// Plain permits http, to the addresses of Config.AllowCIDRs. Otherwise https alone is
-	// called, whatever the library or the other side wants.
+	// Plain permits http to the addresses of Config.AllowCIDRs. Otherwise only https is called, whatever
+	// the library or the server requests.
 	Plain bool
-	// MaxReply is the size of a reply, in bytes. Reading on is an error.
+	// MaxReply limits a reply, in bytes. Reading more is an error.
 	MaxReply int64
 }
 
-// Transport is the transport for a library. Its calls end with ctx.
+// Transport returns a transport for a library, for one task: its calls end with ctx.
 func (c *Client) Transport(ctx context.Context, b Bound) http.RoundTripper {
 	return &library{ctx: ctx, next: c.http.Transport, bound: b}
 }
@@ -40,13 +39,13 @@ type library struct {
 	bound Bound
 }
 
-// RoundTrip makes one call, which ends with the context of the work and with its own.
+// RoundTrip implements http.RoundTripper. The call ends with the context of the task or its own.
 func (l *library) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "https" && !l.bound.Plain {
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
-		return nil, fmt.Errorf("%w: its scheme", errRefused)
+		return nil, fmt.Errorf("%w: the scheme is not allowed", errRefused)
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	stop := context.AfterFunc(l.ctx, cancel)
@@ -63,7 +62,7 @@ func (l *library) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// endingBody ends the context of a call when its reply is closed.
+// endingBody cancels the context of a call when the body of its reply is closed.
 type endingBody struct {
 	io.ReadCloser
 	end func()
@@ -75,8 +74,8 @@ func (b *endingBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// DialStream connects to a server that is not called by HTTP, with the checks of CheckStream, and
-// with TLS unless the server is Plain. The caller bounds what it reads. The fault is that of Do.
+// DialStream connects to a server that does not speak HTTP, with the checks of CheckStream, and with
+// TLS unless the server is Plain. The caller must limit what it reads. The fault is that of Do.
 func (c *Client) DialStream(ctx context.Context, s StreamServer) (net.Conn, error) {
 	t, err := c.streamTarget(s)
 	if err != nil {
@@ -99,5 +98,5 @@ func (c *Client) DialStream(ctx context.Context, s StreamServer) (net.Conn, erro
 	return session, nil
 }
 
-// handshakeTime bounds how long a connection and its TLS handshake take.
+// handshakeTime limits the time to connect, including the TLS handshake.
 const handshakeTime = 8 * time.Second

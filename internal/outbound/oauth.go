@@ -8,17 +8,17 @@ import (
 	"net/url"
 )
 
-// ClientGrant asks for an access token with an OAuth client's own credentials (RFC 6749, 4.4).
+// ClientGrant is a client credentials grant of OAuth 2.0 (RFC 6749 section 4.4).
 type ClientGrant struct {
 	TokenURL, ID, Secret string
-	// Scope are the scopes to ask for, separated by spaces; empty: the server's default.
+	// Scope lists the requested scopes, separated by spaces; empty: the server's default.
 	Scope string
-	// Basic sends the client's credentials as HTTP Basic, not in the body.
+	// Basic sends the client's credentials with HTTP Basic authentication instead of in the body.
 	Basic bool
 }
 
-// ClientToken gets an access token. The token is empty where the endpoint answered without
-// one; status is that of its answer. The error is that of Do.
+// ClientToken requests an access token. The token is empty if the endpoint's answer contains none.
+// status is the HTTP status of that answer. The error is that of Do.
 func (c *Client) ClientToken(ctx context.Context, g ClientGrant) (token string, status int, err error) {
 	form := url.Values{"grant_type": {"client_credentials"}}
 	if g.Scope != "" {

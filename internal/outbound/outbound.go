@@ -1,13 +1,12 @@
-// Package outbound is the only way for gatehouse to call out. Where a tenant
-// names the target, the target is guarded: its form when it is saved (Check),
-// its addresses when it is resolved, and the address of the socket itself when
-// it connects, so that neither an odd spelling nor a name that changes its answer
-// reaches an inner network. Redirects are not followed, replies are bounded and
-// not decompressed, and no proxy of the environment is used. All failures to
-// reach a target read the same, so that they tell nothing about the network.
+// Package outbound makes all outbound calls of gatehouse. If a tenant names the target, the client
+// is guarded against server-side request forgery (SSRF): it checks the form of the URL when it is
+// saved (Check), the addresses when the name is resolved, and the address of the socket when it
+// connects. So neither an odd spelling nor a name whose address changes reaches an internal network.
+// It does not follow redirects, limits replies and does not decompress them, and uses no proxy of
+// the environment. All failures to reach a target look alike, so that they reveal nothing about the
+// network.
 //
-// Trusted is for the one target that the operator names: a bouncer's own control
-// plane.
+// Trusted is for a target that the operator names: the control plane of a bouncer.
 package outbound
 
 import (
@@ -30,18 +29,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// Config says what may be called, and how.
+// Config says which targets may be called, and sets limits.
 type Config struct {
-	// AllowCIDRs are ranges that may be called although they are not public, on
-	// any port: an intranet, or a test.
+	// AllowCIDRs are networks that may be called on any port although they are not public, such as an
+	// intranet.
 	AllowCIDRs []netip.Prefix
-	// AllowHTTP permits http:// beside https://.
+	// AllowHTTP permits http:// as well as https://.
 	AllowHTTP bool
-	// PlainToAllowed permits http:// to the addresses of AllowCIDRs alone.
+	// PlainToAllowed permits http://, but only to the addresses of AllowCIDRs.
 	PlainToAllowed bool
-	// Timeout bounds one Do, reply included (10 s).
+	// Timeout limits one Do, including the reply (10 s).
 	Timeout time.Duration
-	// MaxReply is how much of a reply's body is read, in bytes (64 KiB).
+	// MaxReply limits the body of a reply, in bytes (64 KiB).
 	MaxReply int64
 	// RootCAs replaces the system's certificate authorities.
 	RootCAs *x509.CertPool
@@ -60,23 +59,20 @@ type Request struct {
 	Large func(ctx context.Context) error
 }
 
-// SmallReply is how much of a reply is read without Request.Large, in bytes.
-const SmallReply = 256 << 10
-
-// Response is what came back.
+// Response is the answer of a target.
 type Response struct {
 	Status int
 	Header http.Header
-	// Body holds at most Config.MaxReply bytes; Truncated is set when more came.
+	// Body holds at most Config.MaxReply bytes. Truncated is set if the target sent more.
 	Body      []byte
 	Truncated bool
 }
 
-// OK reports whether the target took the call: a 2xx.
+// OK reports whether the status is 2xx.
 func (r Response) OK() bool { return r.Status >= 200 && r.Status < 300 }
 
-// RetryAfter is the pause that the target asks for, in seconds or until a date (RFC 9110),
-// at most longest; 0: none.
+// RetryAfter returns the pause that the target asks for, in seconds or until a date (RFC 9110 section
+// 10.2.3), at most longest; 0: it asks for none.
 func (r Response) RetryAfter(now time.Time, longest time.Duration) time.Duration {
 	value := r.Header.Get("Retry-After")
 	if seconds, err := strconv.Atoi(value); err == nil {
@@ -88,27 +84,27 @@ func (r Response) RetryAfter(now time.Time, longest time.Duration) time.Duration
 	return 0
 }
 
-// Refused reports whether the target does not take the credential: 401 or 403.
+// Refused reports whether the target rejects the credential: 401 or 403.
 func (r Response) Refused() bool {
 	return r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden
 }
 
-// StatusText is the text of the status; empty without an answer.
+// StatusText returns the text of the status; empty without an answer.
 func (r Response) StatusText() string { return http.StatusText(r.Status) }
 
-// Client calls out. It is safe for concurrent use and keeps connections.
+// Client makes outbound calls. It is safe for concurrent use and reuses connections.
 type Client struct {
 	cfg     Config
 	guarded bool
 	http    *http.Client
 }
 
-// New makes a guarded client.
+// New returns a guarded client.
 func New(cfg Config) *Client { return newClient(cfg, true) }
 
-// Trusted makes a client without the guard, for a target that the operator
-// configured. It still follows no redirects. AllowCIDRs, AllowHTTP and Resolve
-// say nothing to it.
+// Trusted returns a client without the guard, for a target that the operator configured. It does not
+// follow redirects either. It ignores AllowCIDRs, AllowHTTP and Resolve, and uses the proxy of the
+// environment.
 func Trusted(cfg Config) *Client { return newClient(cfg, false) }
 
 func newClient(cfg Config, guarded bool) *Client {
@@ -133,7 +129,7 @@ func newClient(cfg Config, guarded bool) *Client {
 		MaxIdleConns:           100,
 		MaxIdleConnsPerHost:    4,
 		IdleConnTimeout:        60 * time.Second,
-		DisableCompression:     guarded, // an inflated reply would count for nothing
+		DisableCompression:     guarded, // MaxReply must limit the decompressed size
 		ForceAttemptHTTP2:      true,
 	}
 	if guarded {
@@ -151,43 +147,43 @@ func newClient(cfg Config, guarded bool) *Client {
 	return c
 }
 
-// gate checks the form of every URL before anything is resolved.
+// gate checks the form of each URL before its name is resolved.
 type gate struct {
 	client *Client
 	next   *http.Transport
 }
 
-// listedOnly marks the context of a request that only an address of AllowCIDRs may get.
+// listedOnly marks the context of a request that may be sent only to an address of AllowCIDRs.
 type listedOnly struct{}
 
-// RoundTrip refuses targets whose form is refused.
+// RoundTrip implements http.RoundTripper. It refuses a URL with a refused form.
 func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
 	t, err := g.client.form(r.URL.String())
 	if err != nil {
 		if r.Body != nil {
-			_ = r.Body.Close() // a transport closes it, also when it fails
+			_ = r.Body.Close() // a RoundTripper must close it, also on errors
 		}
 		return nil, err
 	}
-	if t.listedOnly { // the dialer of a connection gets the values of its request's context
+	if t.listedOnly { // the dialer receives the values of the request's context
 		r = r.WithContext(context.WithValue(r.Context(), listedOnly{}, true))
 	}
 	return g.next.RoundTrip(r)
 }
 
-// CloseIdleConnections is what http.Client looks for.
+// CloseIdleConnections is called by http.Client.
 func (g *gate) CloseIdleConnections() { g.next.CloseIdleConnections() }
 
-// HTTP is the client behind Do, guarded alike, for long polls and streams: only
-// the request's context bounds them.
+// HTTP returns the client behind Do, with the same guard, for long polls and streams. Only the
+// context of each request limits their time.
 func (c *Client) HTTP() *http.Client { return c.http }
 
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Do sends a request and reads its reply, within Config.Timeout. An answer with
-// any status, 3xx included, is a Response; whatever else goes wrong is one and
-// the same fault (BadGateway, target_unreachable), with the cause for the log.
+// Do sends a request and reads the reply within Config.Timeout. An answer with any status, including
+// 3xx, is a Response. All other outcomes are the same fault (BadGateway, target_unreachable), whose
+// cause goes to the log.
 func (c *Client) Do(ctx context.Context, req Request) (Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -196,7 +192,7 @@ func (c *Client) Do(ctx context.Context, req Request) (Response, error) {
 		method = http.MethodGet
 	}
 	if _, err := c.form(req.URL); err != nil && c.guarded {
-		return Response{}, unreachable(err) // NewRequest would mend some of it
+		return Response{}, unreachable(err) // NewRequest would correct some of these URLs
 	}
 	r, err := http.NewRequestWithContext(ctx, method, req.URL, bytes.NewReader(req.Body))
 	if err != nil {
@@ -233,15 +229,15 @@ func (c *Client) Do(ctx context.Context, req Request) (Response, error) {
 	return out, nil
 }
 
-// Signature is what signs an outgoing body: `sha256=` and the lower hex of its
-// HMAC-SHA256 (specification, webhooks).
+// Signature returns the signature of a webhook body: `sha256=` and its HMAC-SHA256 (RFC 2104) in
+// lower hex.
 func Signature(secret, body []byte) string {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write(body)
 	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// SignatureValid compares a signature in constant time.
+// SignatureValid compares a signature in constant time. It returns false for an empty secret.
 func SignatureValid(secret, body []byte, signature string) bool {
 	return len(secret) > 0 && hmac.Equal([]byte(Signature(secret, body)), []byte(signature))
 }
@@ -250,7 +246,7 @@ func unreachable(err error) error {
 	return fault.New(fault.BadGateway, "target_unreachable", "the target could not be reached").Because(err)
 }
 
-// Bounded is HTTP with replies of at most limit bytes each: reading on is an error.
+// Bounded returns HTTP with replies limited to limit bytes each. Reading more is an error.
 func (c *Client) Bounded(limit int64) *http.Client {
 	return &http.Client{Transport: &bounded{c.http.Transport, limit}, CheckRedirect: c.http.CheckRedirect}
 }
@@ -260,7 +256,7 @@ type bounded struct {
 	limit int64
 }
 
-// RoundTrip gives the reply with its body bounded.
+// RoundTrip implements http.RoundTripper.
 func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := b.next.RoundTrip(r)
 	if err == nil {
@@ -269,9 +265,9 @@ func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// Origin is scheme and host of a URL: what may be written into the audit, and what a
-// stored credential is bound to. The path is often a secret itself. It is empty for an
-// empty URL, and for what is not a URL.
+// Origin returns the scheme and host of a URL, to write into the audit log or to bind a stored
+// credential to. The path is left out, because it may be a secret. It returns "" for text that is
+// not a URL with a host.
 func Origin(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
@@ -280,6 +276,6 @@ func Origin(raw string) string {
 	return u.Scheme + "://" + strings.ToLower(u.Host)
 }
 
-// SameOrigin reports whether two URLs have the same scheme and host. What is not a URL has
-// the origin of no other.
+// SameOrigin reports whether two URLs have the same scheme and host. It returns false for text that
+// is not a URL.
 func SameOrigin(a, b string) bool { return Origin(a) != "" && Origin(a) == Origin(b) }

@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// refusedForms are spellings of inner addresses, and of what is no web address.
+// refusedForms are spellings of internal addresses, and texts that are not web addresses.
 var refusedForms = []string{
 	"http://127.0.0.1/", "http://127.1/", "http://127.0.1/", "http://2130706433/", "http://0x7f000001/", "http://0x7f.0.0.1/",
 	"http://0177.0.0.1/", "http://017700000001/", "http://127.0.0.1./", "http://localhost./", "http://127.0.0.010/", "http://0/", "http://0.0.0.0/",
@@ -67,7 +67,7 @@ func TestRefusedForms(t *testing.T) {
 			continue
 		}
 		called = append(called, f.Message)
-		if raw == "http://8.8.8.8:/" { // net/http mends it before anybody sees it
+		if raw == "http://8.8.8.8:/" { // net/http corrects it before the guard sees it
 			continue
 		}
 		if res, err := c.HTTP().Get(raw); err == nil {
@@ -78,7 +78,7 @@ func TestRefusedForms(t *testing.T) {
 	for _, list := range [][]string{checked, called} {
 		for _, m := range list {
 			if m != list[0] {
-				t.Errorf("the text tells why: %q, %q", m, list[0])
+				t.Errorf("the text reveals the reason: %q, %q", m, list[0])
 			}
 		}
 	}
@@ -106,7 +106,7 @@ func TestAllowedForms(t *testing.T) {
 	}
 }
 
-// local is a server and a client that may call it.
+// local starts a server, and returns a client that may call it and its URL.
 func local(t *testing.T, h http.HandlerFunc, change func(*Config)) (*Client, string) {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -181,8 +181,8 @@ func TestSlowReply(t *testing.T) {
 	}
 }
 
-// TestRebinding: a name that was public when it was saved is not called once it
-// points inside, and the address that was checked is the one that is called.
+// TestRebinding checks that a name that was public when it was saved is not called after it changes
+// to an internal address, and that the address that was checked is the one that is called.
 func TestRebinding(t *testing.T) {
 	var hits, lookups atomic.Int32
 	inner := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
@@ -222,7 +222,7 @@ func TestTrusted(t *testing.T) {
 	}
 }
 
-func TestProxyOfTheEnvironment(t *testing.T) {
+func TestNoProxyOfTheEnvironment(t *testing.T) {
 	var hits atomic.Int32
 	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
 	defer proxy.Close()
@@ -231,7 +231,7 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 	c := New(Config{AllowHTTP: true, Resolve: resolver, Timeout: time.Second})
 	_, _ = c.Do(context.Background(), Request{URL: "http://inner.test/"})
 	if hits.Load() != 0 {
-		t.Error("a proxy was asked")
+		t.Error("a proxy was used")
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 // emptySum is the SHA-256 of the body of a GET.
 const emptySum = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// SignS3 signs a GET of an object with AWS Signature Version 4. sessionToken belongs to keys that
-// are temporary; empty: they are not.
+// SignS3 signs a GET of an object with AWS Signature Version 4. sessionToken is the session token of
+// temporary keys; empty for permanent keys.
 func (r *Request) SignS3(ctx context.Context, accessKey, secretKey, sessionToken, region string) error {
 	bare, err := http.NewRequestWithContext(ctx, http.MethodGet, r.URL, http.NoBody)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// Protocol is what a server that is not called by HTTP speaks.
+// Protocol is the protocol of a server that does not speak HTTP.
 type Protocol int
 
 // The protocols of servers.
@@ -19,7 +19,7 @@ const (
 	Database                  // PostgreSQL
 )
 
-// ports are the low ports of a protocol.
+// ports returns the ports below 1024 of a protocol.
 func (p Protocol) ports() lowPorts {
 	switch p {
 	case Directory:
@@ -30,18 +30,18 @@ func (p Protocol) ports() lowPorts {
 	return lowPorts{25, 465, 587}
 }
 
-// Server is the address of a server that is not called by HTTP.
+// Server is the address of a server that does not speak HTTP.
 type Server struct {
 	Protocol Protocol
 	Host     string
 	Port     uint16
-	// Plain means that the connection is not encrypted. Only an address of AllowCIDRs
-	// may be reached so.
+	// Plain means that the connection is not encrypted. It is permitted only to an address of
+	// AllowCIDRs.
 	Plain bool
 }
 
-// CheckServer says whether a server may be called, for when it is saved: a bad one
-// is an Invalid fault at pointer, like that of Check.
+// CheckServer reports whether a server may be called, before it is saved. The error is an Invalid
+// fault at pointer, like that of Check.
 func (c *Client) CheckServer(ctx context.Context, pointer string, s Server) error {
 	t, err := c.serverTarget(s)
 	if err == nil {
@@ -50,9 +50,9 @@ func (c *Client) CheckServer(ctx context.Context, pointer string, s Server) erro
 	return refusal(pointer, err)
 }
 
-// Dial connects to a server, with the checks of Check: on public addresses the ports of
-// its protocol and those from 1024 on. It reads at most Config.MaxReply bytes in all,
-// until the deadline of ctx (WithTimeout). The fault is that of Do.
+// Dial connects to a server, with the checks of Check. On public addresses it permits the ports of
+// the protocol and those from 1024 on. The connection reads at most Config.MaxReply bytes in all and
+// ends at the deadline of ctx (WithTimeout). The fault is that of Do.
 func (c *Client) Dial(ctx context.Context, s Server) (net.Conn, error) {
 	t, err := c.serverTarget(s)
 	if err != nil {
@@ -71,34 +71,34 @@ func (c *Client) Dial(ctx context.Context, s Server) (net.Conn, error) {
 	return &boundedConn{conn, io.LimitReader(conn, c.cfg.MaxReply)}, nil
 }
 
-// TLS is the configuration for a connection of Dial.
+// TLS returns the TLS configuration for a connection of Dial to host.
 func (c *Client) TLS(host string) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.cfg.RootCAs, ServerName: host}
 }
 
-// WithTimeout bounds a call that is not made by Do.
+// WithTimeout returns a context that limits a call outside of Do to Config.Timeout.
 func (c *Client) WithTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, c.cfg.Timeout)
 }
 
-// serverTarget holds the spelling of a server to the rules for URLs.
+// serverTarget checks the form of a server's address by the rules for URLs.
 func (c *Client) serverTarget(s Server) (target, error) {
 	t, err := c.form("https://" + net.JoinHostPort(s.Host, strconv.Itoa(int(s.Port))))
 	if err != nil {
 		return t, err
 	}
 	if t.host != s.Host || t.port != s.Port {
-		return t, fmt.Errorf("%w: its host", errRefused)
+		return t, fmt.Errorf("%w: the host is invalid", errRefused)
 	}
 	t.listedOnly = s.Plain
 	return t, nil
 }
 
-// boundedConn reads at most so much.
+// boundedConn is a connection that reads a limited number of bytes.
 type boundedConn struct {
 	net.Conn
 	from io.Reader
 }
 
-// Read ends with io.EOF at the limit.
+// Read implements net.Conn. It returns io.EOF at the limit.
 func (b *boundedConn) Read(p []byte) (int, error) { return b.from.Read(p) }

@@ -10,24 +10,24 @@ import (
 	"strconv"
 )
 
-// StreamServer is the address of a server that takes a stream of bytes over TLS.
+// StreamServer is the address of a server that receives a stream of bytes over TLS.
 type StreamServer struct {
 	Host string
 	Port uint16
-	// Plain means that the connection is not encrypted. Only an address of AllowCIDRs may be
-	// reached so, and SendStream never does.
+	// Plain means that the connection is not encrypted. It is permitted only to an address of
+	// AllowCIDRs. SendStream always uses TLS.
 	Plain bool
-	// RootCAs replaces the certificate authorities of the client; nil: it does not.
+	// RootCAs replaces the certificate authorities of the client; nil keeps them.
 	RootCAs *x509.CertPool
-	// Certificate is what the client proves itself with, if the server asks; nil: nothing.
+	// Certificate is the client certificate, for a server that asks for one; nil: none.
 	Certificate *tls.Certificate
 }
 
-// errCut means that the server ended a stream before it had read all of it.
-var errCut = errors.New("the server ended the connection before it had read everything")
+// errCut means that the server closed a connection before it had read the whole stream.
+var errCut = errors.New("the server closed the connection before it had read everything")
 
-// CheckStream says whether a server may be called, for when it is saved: a bad one is an
-// Invalid fault at pointer, like that of Check.
+// CheckStream reports whether a server may be called, before it is saved. The error is an Invalid
+// fault at pointer, like that of Check.
 func (c *Client) CheckStream(ctx context.Context, pointer string, s StreamServer) error {
 	t, err := c.streamTarget(s)
 	if err == nil {
@@ -36,19 +36,20 @@ func (c *Client) CheckStream(ctx context.Context, pointer string, s StreamServer
 	return refusal(pointer, err)
 }
 
-// streamTarget holds the spelling of a server to the rules for URLs.
+// streamTarget checks the form of a server's address by the rules for URLs.
 func (c *Client) streamTarget(s StreamServer) (target, error) {
 	return c.serverTarget(Server{Host: s.Host, Port: s.Port, Plain: s.Plain})
 }
 
-// SendStream sends a body over a TLS connection of its own, within Config.Timeout, and ends the
-// connection with close_notify. The error is nil if the server read all of it:
+// SendStream sends a body over a new TLS connection, within Config.Timeout, and ends it with
+// close_notify (RFC 8446 section 6.1). The error is nil if the server has read the whole body, which
+// these conditions show:
 //
-//   - It ended the connection in its turn. notified says whether it did so with a close_notify.
-//   - Its system had acknowledged every byte by then. A program that ends in the middle leaves
-//     bytes that are not acknowledged.
-//   - The connection was closed, not reset. A system resets the connection of a program that
-//     ends and leaves bytes unread.
+//   - The server has closed the connection. notified reports whether it sent a close_notify.
+//   - By then, its system had acknowledged every byte. A program that exits early leaves bytes
+//     unacknowledged.
+//   - The connection was closed, not reset. The system resets the connection of a program that
+//     exits and leaves bytes unread.
 //
 // The fault is that of Do.
 func (c *Client) SendStream(ctx context.Context, s StreamServer, body []byte) (notified bool, err error) {
@@ -63,7 +64,7 @@ func (c *Client) SendStream(ctx context.Context, s StreamServer, body []byte) (n
 		return false, unreachable(err)
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends a wait that is not needed any more
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends a read or write when ctx ends
 	defer stop()
 	raw := &endConn{Conn: conn}
 	if notified, err = exchange(ctx, raw, c.secure(raw, t.host, s), body, c.cfg.MaxReply); err != nil {
@@ -72,7 +73,7 @@ func (c *Client) SendStream(ctx context.Context, s StreamServer, body []byte) (n
 	return notified, nil
 }
 
-// secure is the TLS session of a connection to a server.
+// secure returns a TLS client on a connection to a server.
 func (c *Client) secure(conn net.Conn, host string, s StreamServer) *tls.Conn {
 	cfg := c.TLS(host)
 	if s.RootCAs != nil {
@@ -98,17 +99,17 @@ func exchange(ctx context.Context, raw *endConn, session *tls.Conn, body []byte,
 	}
 	n, err := io.Copy(io.Discard, io.LimitReader(session, maxReply))
 	if err == nil && n == maxReply {
-		err = errors.New("the server sends without an end")
+		err = errors.New("the server sent more than the limit")
 	}
 	if err != nil {
 		return false, err
 	}
-	// crypto/tls gives io.EOF for a close_notify, and also if the connection ends without.
+	// crypto/tls returns io.EOF after a close_notify, and also if the connection ends without one.
 	notified = !raw.ended
 	if left, err := unacknowledged(conn); err != nil || left > 0 {
 		return false, errors.Join(errCut, err)
 	}
-	if half, can := conn.(interface{ CloseWrite() error }); can { // a server may wait for this
+	if half, can := conn.(interface{ CloseWrite() error }); can { // some servers wait for this
 		if err := half.CloseWrite(); err != nil {
 			return false, err
 		}
@@ -119,13 +120,13 @@ func exchange(ctx context.Context, raw *endConn, session *tls.Conn, body []byte,
 	return notified, nil
 }
 
-// endConn notes the end of a connection.
+// endConn records that a connection has ended.
 type endConn struct {
 	net.Conn
 	ended bool
 }
 
-// Read notes that the connection ended.
+// Read implements net.Conn. It records the end of the connection.
 func (c *endConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.ended = c.ended || err != nil

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unacknowledged is how many bytes that were written to a connection its peer has not yet
-// acknowledged.
+// unacknowledged returns how many bytes were written to a connection and not yet acknowledged by its
+// peer.
 func unacknowledged(conn net.Conn) (n int, err error) {
 	c, ok := conn.(syscall.Conn)
 	if !ok {

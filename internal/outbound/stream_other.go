@@ -4,5 +4,5 @@ package outbound
 
 import "net"
 
-// unacknowledged is unknown on this system: what a server resets is still noticed.
+// unacknowledged returns 0, because this system cannot tell. A reset by the server is still noticed.
 func unacknowledged(net.Conn) (int, error) { return 0, nil }

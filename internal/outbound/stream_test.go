@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestStreamIsGuarded: a stream goes to no inner network, also where a name leads there only when
-// it is called.
+// TestStreamIsGuarded checks that a stream reaches no internal network, not even if a name changes to
+// an internal address after it was saved.
 func TestStreamIsGuarded(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

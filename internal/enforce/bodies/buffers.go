@@ -4,7 +4,7 @@ import (
 	"sync"
 )
 
-// Buffers are 32 KiB copy buffers.
+// Buffers is a pool of 32 KiB buffers for copying.
 type Buffers struct{ pool sync.Pool }
 
 // Get takes a buffer from the pool.

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// closing is a body that the server closes with its last byte, as it does when it writes the head
-// of the answer.
+// closing is a body that the server closes with its last byte, as it does when the answer begins.
 type closing struct{ left string }
 
 func (c *closing) Read(p []byte) (int, error) {
@@ -27,7 +26,7 @@ func (c *closing) Read(p []byte) (int, error) {
 
 func (c *closing) Close() error { return nil }
 
-// After its end, a body keeps returning io.EOF. The transport tries to read more, and an error
+// After the end, a body returns io.EOF again. The transport reads once more, and on an error it
 // would abort the answer.
 func TestBodyEndsOnce(t *testing.T) {
 	body := FromClient(httptest.NewRecorder(), &closing{"abc"}, time.Now, time.Now())
@@ -40,7 +39,7 @@ func TestBodyEndsOnce(t *testing.T) {
 	}
 }
 
-// trickle is a body that yields a byte after a while by the test's clock.
+// trickle is a body that yields a byte after some time on the test's clock.
 type trickle struct {
 	now   *time.Time
 	after time.Duration
@@ -54,8 +53,8 @@ func (t *trickle) Read(p []byte) (int, error) {
 
 func (t *trickle) Close() error { return nil }
 
-// A body that is too slow ends after thirty seconds, whatever the deadline of the current read. A
-// clock that is set forward ends no body.
+// A body that arrives too slowly ends after thirty seconds in all, and not only at the deadline of
+// the read that is in progress. A clock that is set forward does not end a body.
 func TestSlowBody(t *testing.T) {
 	start := time.Now()
 	now := start
@@ -82,8 +81,8 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// The transport may read a body after its request was served. It must not remove the deadline under
-// which the server then reads, because the connection would wait for ever.
+// The transport may read a body for longer than the handler runs. Then it must not remove the
+// deadline under which the server reads: the connection would wait for ever.
 func TestBodyOutlivesItsRequest(t *testing.T) {
 	w := &deadlines{}
 	body := FromClient(w, io.NopCloser(strings.NewReader("ab")), time.Now, time.Now())

@@ -6,22 +6,22 @@ import (
 	"sync"
 )
 
-// Sent is a body in memory. The memory is released when the body has been read.
+// Sent is a body in memory. Its memory is released as soon as it has been read.
 type Sent struct {
-	mu   sync.Mutex // the transport may still read after the answer is complete
-	rest []byte
-	done func() // releases the body's room
+	mu     sync.Mutex // the transport may still read after the answer is complete
+	unread []byte
+	done   func() // releases the body's room
 }
 
 // NewSent returns a body of these bytes. done, if not nil, is called once they have been read.
-func NewSent(data []byte, done func()) *Sent { return &Sent{rest: data, done: done} }
+func NewSent(data []byte, done func()) *Sent { return &Sent{unread: data, done: done} }
 
 // Read implements io.Reader.
 func (s *Sent) Read(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := copy(p, s.rest)
-	if s.rest = s.rest[n:]; len(s.rest) > 0 {
+	n := copy(p, s.unread)
+	if s.unread = s.unread[n:]; len(s.unread) > 0 {
 		return n, nil
 	}
 	s.drop()
@@ -29,7 +29,7 @@ func (s *Sent) Read(p []byte) (int, error) {
 }
 
 func (s *Sent) drop() {
-	s.rest = nil
+	s.unread = nil
 	if s.done != nil {
 		s.done()
 		s.done = nil
@@ -55,7 +55,7 @@ func Prepend(begun []byte, body io.ReadCloser) io.ReadCloser {
 	return &replayed{io.MultiReader(bytes.NewReader(begun), body), body}
 }
 
-// Tapped is a body that also passes what it reads to a listener.
+// Tapped is a body whose bytes are also written to To as they are read.
 type Tapped struct {
 	io.ReadCloser
 	To io.Writer

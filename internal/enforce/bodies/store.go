@@ -1,6 +1,6 @@
 // Package bodies holds the bodies of requests and answers. It reads them from clients,
-// which must keep a pace, and keeps them in memory or on disk within limits for all
-// requests together.
+// which must send at a minimum rate, and keeps them in memory or on disk. Limits apply to
+// all requests together.
 package bodies
 
 import (
@@ -29,8 +29,8 @@ const (
 	// MaxFromGateway is the largest body that a gateway may send: limit "gateway". It
 	// arrives in one message.
 	MaxFromGateway = 1 << 20
-	// MaxInMemory is how much of its body one request keeps in memory while it waits. A
-	// larger body waits on disk.
+	// MaxInMemory is how much of its body one request keeps in memory. A larger body is
+	// kept on disk.
 	MaxInMemory = 1 << 20
 	// MaxHeld limits all bodies in memory together, and maxBodiesOnDisk those on disk:
 	// limit "all_bodies".
@@ -42,10 +42,10 @@ const (
 	MaxDepth = 64
 )
 
-// ErrTooMany says that the other bodies leave no room for this one.
+// ErrTooMany means that the other bodies leave no room for this one.
 var ErrTooMany = errors.New("too many request bodies are waiting")
 
-// Store counts the room that all bodies take.
+// Store keeps bodies, and counts the memory and disk space that they take together.
 type Store struct {
 	memory, disk atomic.Int64
 	files        atomic.Uint64
@@ -53,8 +53,8 @@ type Store struct {
 	block        cipher.Block
 }
 
-// Open prepares dir for bodies. It deletes what a killed process left there, which nobody
-// can read.
+// Open prepares dir for bodies. It deletes files that a killed process left there: their
+// key is lost.
 func Open(dir string, entropy io.Reader) (*Store, error) {
 	left, err := filepath.Glob(filepath.Join(dir, "body-*"))
 	if err != nil {
@@ -74,7 +74,7 @@ func Open(dir string, entropy io.Reader) (*Store, error) {
 	return &Store{dir: dir, block: block}, nil
 }
 
-// Room returns an empty reservation of memory for a body. Grow extends it.
+// Room returns an empty reservation of memory for a body.
 func (all *Store) Room() *Hold { return &Hold{of: all} }
 
 // InMemory returns how many bytes bodies take in memory.
@@ -83,14 +83,13 @@ func (all *Store) InMemory() int64 { return all.memory.Load() }
 // OnDisk returns how many bytes bodies take on disk.
 func (all *Store) OnDisk() int64 { return all.disk.Load() }
 
-// Hold is memory reserved for a body. It is released once.
+// Hold is memory that is reserved for a body.
 type Hold struct {
 	of *Store
 	n  atomic.Int64
 }
 
-// Beside returns another reservation in the same store, with its own Release. It returns nil for
-// nil.
+// Beside returns another empty reservation in the same store. It returns nil for nil.
 func (h *Hold) Beside() *Hold {
 	if h == nil {
 		return nil
@@ -108,15 +107,15 @@ func (h *Hold) Grow(n int) bool {
 	return true
 }
 
-// Release releases the memory.
+// Release releases the memory. It may be called more than once, and on nil.
 func (h *Hold) Release() {
 	if h != nil {
 		h.of.memory.Add(-h.n.Swap(0))
 	}
 }
 
-// File is a body in a file without a name, encrypted with a key that only this process
-// has, so that nobody can find prompts on the disk.
+// File is a body in a file without a name. It is encrypted with a key that only this
+// process has, so that nobody can read prompts on the disk.
 type File struct {
 	all  *Store
 	size int64
@@ -153,9 +152,9 @@ func (d *File) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Keep writes the part of a body that was read, and its rest, to disk. tooLong is true if the body
-// is larger than limit, in bytes.
-func (all *Store) Keep(begun []byte, rest io.Reader, limit int64) (kept *File, tooLong bool, err error) {
+// Keep writes a body to disk: begun, which was read already, and then the rest. tooLong
+// means that it is larger than most bytes.
+func (all *Store) Keep(begun []byte, rest io.Reader, most int64) (kept *File, tooLong bool, err error) {
 	if kept, err = all.Create(); err != nil {
 		return nil, false, err
 	}
@@ -170,12 +169,13 @@ func (all *Store) Keep(begun []byte, rest io.Reader, limit int64) (kept *File, t
 // Length returns the body's length in bytes.
 func (d *File) Length() int64 { return d.size }
 
-// Open reads the body from its beginning.
+// Open returns a reader of the body, from its beginning.
 func (d *File) Open() io.ReadCloser {
 	return &fromDisk{of: d, stream: cipher.NewCTR(d.all.block, d.iv[:])}
 }
 
-// Close releases the room. It may be called more than once.
+// Close deletes the body and releases its disk space. It may be called more than once, and
+// on nil.
 func (d *File) Close() {
 	if d == nil {
 		return

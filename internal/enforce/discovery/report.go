@@ -10,10 +10,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
 )
 
-// Run reports hosts until ctx ends. A report that fails is sent again. One that the
-// control plane cannot read is dropped.
+// Run reports hosts until ctx ends. A report that fails is sent again, unless the control
+// plane does not accept it: then its hosts are reported again later.
 func (s *Scout) Run(ctx context.Context) {
-	tick := time.NewTicker(pace)
+	tick := time.NewTicker(promoteEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -25,19 +25,19 @@ func (s *Scout) Run(ctx context.Context) {
 				continue
 			}
 		}
-		if !ids.Pause(ctx, linger) {
+		if !ids.Pause(ctx, collectTime) {
 			return
 		}
 		list := s.drainQueue()
 		for wait := uplink.RetryMin; len(list) > 0; wait = min(2*wait, uplink.RetryMax) {
 			refused, err := s.report(ctx, list)
-			var no *uplink.StatusError
+			var statusErr *uplink.StatusError
 			if err == nil {
 				s.count.HostsReported.Add(uint64(len(list)))
 				s.refuse(list, refused, s.now().Add(refusedFor))
 				break
 			}
-			if errors.As(err, &no) && no.Final() {
+			if errors.As(err, &statusErr) && statusErr.Final() {
 				s.log.WarnContext(ctx, "the control plane did not accept the report of hosts", "error", err)
 				s.postpone(hostsOf(list), s.now().Add(refusedFor))
 				break
@@ -57,7 +57,7 @@ func hostsOf(list []sighting) []string {
 	return out
 }
 
-// report sends one report. It returns the hosts that were refused, with the reasons.
+// report sends one report. It returns the refused hosts with the reasons.
 func (s *Scout) report(ctx context.Context, list []sighting) (refused map[string]string, err error) {
 	body, err := json.Marshal(map[string]any{"hosts": list})
 	if err != nil {

@@ -1,6 +1,5 @@
 // Package discovery finds hosts that no resource names and reports them to the control
-// plane, within limits. Of what clients send, it reports only the host and where it came
-// from.
+// plane, within limits. Of each request, it reports only the host, the scheme and the path.
 package discovery
 
 import (
@@ -26,22 +25,22 @@ const (
 	// share is the part of the budget for one source: an IPv4 address or an IPv6 /64 network. Its
 	// other hosts count as beyond the budget.
 	share = budget / 2
-	// memory is how many reported or known hosts are remembered.
-	memory = 4096
-	// reportedFor is how long a host is not reported again once the control plane knows
-	// it, and refusedFor is the same after a refusal.
+	// maxRemembered is the maximum number of reported or known hosts that are remembered.
+	maxRemembered = 4096
+	// reportedFor is how long a host is not reported again after a report, refusedFor the
+	// same after a refusal.
 	reportedFor = 24 * time.Hour
 	refusedFor  = time.Hour
-	// linger is how long hosts collect before a report.
-	linger      = 200 * time.Millisecond
+	// collectTime is how long hosts are collected before a report.
+	collectTime = 200 * time.Millisecond
 	longestPath = 512
 	// reserve is kept beyond the budget for hosts with traffic, so that invented names,
-	// sent once each, cannot hide a real one. One is reported every pace: the host with
-	// the most clients, then the most requests, and at least oftenSeen of them.
-	reserve    = 20
-	pace       = time.Second
-	candidates = 512
-	oftenSeen  = 3
+	// sent once each, cannot hide a real one. One host is reported every promoteEvery:
+	// the one with the most clients, then the most requests, and at least minRequests.
+	reserve       = 20
+	promoteEvery  = time.Second
+	maxCandidates = 512
+	minRequests   = 3
 )
 
 // sighting is a host that no resource of the bundle names.
@@ -78,20 +77,20 @@ type Scout struct {
 	now    func() time.Time
 	set    func() *rego.Set // the active one; nil: none yet
 
-	last atomic.Pointer[quietHost] // the last host that needed nothing
+	last atomic.Pointer[quietHost] // the last host that was not to be reported
 	wake chan struct{}
 
-	mu    sync.Mutex
-	until map[string]time.Time // by host name: when it may be reported again
-	began time.Time            // of the budget's window
-	spent int
-	from  map[string]int // of spent, by source
-	queue []sighting
-	more  map[string]*candidate // by host name: beyond the budget
-	extra int                   // how many of those were reported in the window
+	mu          sync.Mutex
+	until       map[string]time.Time // by host name: when it may be reported again
+	windowStart time.Time            // of the budget's window
+	used        int
+	usedBy      map[string]int // of spent, by source
+	queue       []sighting
+	candidates  map[string]*candidate // by host name: beyond the budget
+	promoted    int                   // how many of those were reported in the window
 }
 
-// quietHost is a host, as requests name it, that needs nothing for a while.
+// quietHost is a host, as requests name it, that is not reported before a time.
 type quietHost struct {
 	host  string
 	until time.Time
@@ -101,7 +100,7 @@ type quietHost struct {
 func New(client *uplink.Client, chance *ids.Source, count *metrics.Counters, log *slog.Logger, now func() time.Time, set func() *rego.Set) *Scout {
 	return &Scout{
 		client: client, ids: chance, count: count, log: log, now: now, set: set,
-		until: map[string]time.Time{}, from: map[string]int{}, more: map[string]*candidate{}, wake: make(chan struct{}, 1),
+		until: map[string]time.Time{}, usedBy: map[string]int{}, candidates: map[string]*candidate{}, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -114,14 +113,14 @@ type Seen struct {
 	At             time.Time
 }
 
-// Quiet reports whether there is nothing to note about a host. It is the cheap check
-// before Note.
+// Quiet reports whether Note would do nothing for a host. It is cheap.
 func (s *Scout) Quiet(host string, at time.Time) bool {
 	last := s.last.Load()
 	return last != nil && last.host == host && at.Before(last.until)
 }
 
-// Note notes the host of a request that no resource of set covers. It decides nothing.
+// Note queues the host of a request that no resource of set covers for a report, or counts
+// the request if the budget is used up.
 func (s *Scout) Note(set *rego.Set, seen *Seen) {
 	name, ok := rego.HostName(seen.By.Host)
 	if !ok {
@@ -133,12 +132,12 @@ func (s *Scout) Note(set *rego.Set, seen *Seen) {
 		s.last.Store(&quietHost{strings.Clone(seen.By.Host), until})
 		return
 	}
-	if seen.At.Sub(s.began) >= window {
-		s.began, s.spent, s.extra = seen.At, 0, 0
-		clear(s.from)
+	if seen.At.Sub(s.windowStart) >= window {
+		s.windowStart, s.used, s.promoted = seen.At, 0, 0
+		clear(s.usedBy)
 	}
 	source := sourceOf(seen.Client)
-	if c := s.more[name]; s.spent >= budget || s.from[source] >= share || c != nil && c.refused || !s.hasRoom(seen.At) {
+	if c := s.candidates[name]; s.used >= budget || s.usedBy[source] >= share || c != nil && c.refused || !s.hasRoom(seen.At) {
 		s.count.HostsWithheld.Add(1)
 		s.consider(name, seen)
 		return
@@ -147,8 +146,8 @@ func (s *Scout) Note(set *rego.Set, seen *Seen) {
 		s.until[name] = seen.At.Add(refusedFor) // another path of a registered host
 		return
 	}
-	s.spent++
-	s.from[strings.Clone(source)]++
+	s.used++
+	s.usedBy[strings.Clone(source)]++
 	name = strings.Clone(name) // a substring would keep the whole request in memory
 	s.until[name] = seen.At.Add(reportedFor)
 	s.queue = append(s.queue, sightingOf(name, seen))
@@ -167,8 +166,8 @@ func sightingOf(name string, seen *Seen) sighting {
 	return out
 }
 
-// sourceOf returns the source of an address for shares of the budget: the address, or the /64
-// network of an IPv6 address, which usually has one owner.
+// sourceOf returns the source that a client's share of the budget belongs to. A client with one
+// IPv6 address usually has the whole /64.
 func sourceOf(client string) string {
 	addr, err := netip.ParseAddr(client)
 	if err != nil || addr.Unmap().Is4() {
@@ -181,10 +180,9 @@ func sourceOf(client string) string {
 	return network.String()
 }
 
-// consider counts a request to a host beyond the budget. If there are too many such
-// hosts, the one with the least traffic makes room. The caller holds mu.
+// consider counts a request to a host beyond the budget. The caller holds mu.
 func (s *Scout) consider(name string, seen *Seen) {
-	c := s.more[name]
+	c := s.candidates[name]
 	if c == nil {
 		c = &candidate{sight: sightingOf(strings.Clone(name), seen)}
 		s.watch(c)
@@ -195,32 +193,33 @@ func (s *Scout) consider(name string, seen *Seen) {
 	}
 }
 
-// watch starts to count the requests to a host. The caller holds mu.
+// watch starts to count the requests to a host. If there are too many such hosts, it drops
+// the one with the least traffic of a sample. The caller holds mu.
 func (s *Scout) watch(c *candidate) {
-	if len(s.more) >= candidates {
+	if len(s.candidates) >= maxCandidates {
 		least, looked := "", 0
-		for n, o := range s.more {
-			if least == "" || s.more[least].outranks(o) {
+		for n, o := range s.candidates {
+			if least == "" || s.candidates[least].outranks(o) {
 				least = n
 			}
 			if looked++; looked == 8 {
 				break
 			}
 		}
-		delete(s.more, least)
+		delete(s.candidates, least)
 	}
-	s.more[c.sight.Host] = c
+	s.candidates[c.sight.Host] = c
 }
 
-// refuse notes hosts that the control plane refused. One that it had no room for is
-// reported again once it has traffic, the others after a while.
+// refuse handles the hosts that the control plane refused. A host that it had no room for
+// is reported again once it has traffic, the others after refusedFor.
 func (s *Scout) refuse(list []sighting, refused map[string]string, at time.Time) {
 	var others []string
 	s.mu.Lock()
 	for _, sight := range list {
-		switch reason, no := refused[sight.Host]; {
-		case !no:
-		case reason == refusedFull && sight.Requests < oftenSeen:
+		switch reason, isRefused := refused[sight.Host]; {
+		case !isRefused:
+		case reason == refusedFull && sight.Requests < minRequests:
 			delete(s.until, sight.Host)
 			sight.Requests = max(sight.Requests, 1)
 			s.watch(&candidate{sight: sight, refused: true})
@@ -240,23 +239,23 @@ const refusedFull = "too_many_unreviewed"
 func (s *Scout) promote(now time.Time, set *rego.Set) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.extra >= reserve || len(s.more) == 0 {
+	if s.promoted >= reserve || len(s.candidates) == 0 {
 		return false
 	}
 	var best *candidate
-	for _, c := range s.more {
-		if c.sight.Requests >= oftenSeen && (best == nil || c.outranks(best)) {
+	for _, c := range s.candidates {
+		if c.sight.Requests >= minRequests && (best == nil || c.outranks(best)) {
 			best = c
 		}
 	}
 	if best == nil {
 		return false
 	}
-	delete(s.more, best.sight.Host)
+	delete(s.candidates, best.sight.Host)
 	if set == nil || len(set.UnknownHosts([]string{best.sight.Host})) == 0 {
-		return false // it has been registered meanwhile
+		return false // it has been registered since
 	}
-	s.extra++
+	s.promoted++
 	s.until[best.sight.Host] = now.Add(reportedFor)
 	s.queue = append(s.queue, best.sight)
 	return true
@@ -264,7 +263,7 @@ func (s *Scout) promote(now time.Time, set *rego.Set) bool {
 
 // hasRoom reports whether one more host can be remembered. The caller holds mu.
 func (s *Scout) hasRoom(now time.Time) bool {
-	if len(s.until) < memory {
+	if len(s.until) < maxRemembered {
 		return true
 	}
 	for name, until := range s.until {
@@ -272,7 +271,7 @@ func (s *Scout) hasRoom(now time.Time) bool {
 			delete(s.until, name)
 		}
 	}
-	return len(s.until) < memory
+	return len(s.until) < maxRemembered
 }
 
 func (s *Scout) drainQueue() []sighting {
@@ -283,7 +282,7 @@ func (s *Scout) drainQueue() []sighting {
 	return out
 }
 
-// postpone lets hosts be reported again after a while.
+// postpone allows hosts to be reported again from a time on.
 func (s *Scout) postpone(hosts []string, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// rig is a scout with a control plane that takes its reports.
+// rig is a scout with a control plane that receives its reports.
 type rig struct {
 	*Scout
 	mu      sync.Mutex
@@ -74,7 +74,7 @@ func (g *rig) pass(d time.Duration) {
 	g.clock = g.clock.Add(d)
 }
 
-// visit notes a request to a host.
+// visit makes a request to a host.
 func (g *rig) visit(host, path, client string) {
 	at := g.time()
 	if !g.Quiet(host, at) {
@@ -111,8 +111,8 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// TestBounded: a flood of unknown hosts uses at most the budget of an hour, in few reports, and
-// bounded memory.
+// TestBounded checks that many unknown hosts use up only the budget of an hour, in few reports, and
+// that the memory for them is limited.
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, nil)
@@ -123,7 +123,7 @@ func TestBounded(t *testing.T) {
 	}
 	flood(20_000, "a")
 	eventually(t, "a budget's worth of hosts", func() bool { return len(g.hosts()) == budget })
-	if n := g.count.HostsWithheld.Load(); !g.inside(func(s *Scout) bool { return len(s.until) <= memory })() || n != 20_000-budget {
+	if n := g.count.HostsWithheld.Load(); !g.inside(func(s *Scout) bool { return len(s.until) <= maxRemembered })() || n != 20_000-budget {
 		t.Errorf("%d hosts withheld", n)
 	}
 	g.pass(window + time.Minute)
@@ -137,9 +137,9 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestShare: a flood of unknown hosts from one source, even with many addresses of its network,
-// uses only its share of the budget. Hosts of other sources are reported at once. The source gets a
-// new share after an hour.
+// TestShare checks that many unknown hosts from one source use only its share of the budget, however
+// many addresses of its network it uses. Hosts from others are reported at once. After an hour, the
+// source has a share again.
 func TestShare(t *testing.T) {
 	t.Parallel()
 	for name, client := range map[string]func(i int) string{
@@ -156,28 +156,28 @@ func TestShare(t *testing.T) {
 					g.visit(fmt.Sprintf("%s%d.example", label, i), "/", client(i))
 				}
 			}
-			spent := func(want int) {
+			used := func(want int) {
 				t.Helper()
-				if !g.inside(func(s *Scout) bool { return s.spent == want })() {
+				if !g.inside(func(s *Scout) bool { return s.used == want })() {
 					t.Errorf("not %d of %d are taken", want, budget)
 				}
 			}
 			flood("a")
-			spent(share)
+			used(share)
 			for i := range budget - share {
 				g.visit(fmt.Sprintf("real%d.example", i), "/", []string{"198.51.100.7", "2001:db8:1:3::1"}[i%2])
 			}
-			spent(budget)
+			used(budget)
 			g.pass(window)
 			flood("b")
-			spent(share)
+			used(share)
 		})
 	}
 }
 
-// TestReportsGetThrough: a report is repeated if the control plane fails, but not if it cannot read
-// the report. Refused hosts are reported later.
-func TestReportsGetThrough(t *testing.T) {
+// TestFailedReportsAreRepeated checks that a report that fails is sent again, unless the control
+// plane rejects it. Refused hosts are reported again later.
+func TestFailedReportsAreRepeated(t *testing.T) {
 	t.Parallel()
 	failures := 2
 	g := newRig(t, func(g *rig, w http.ResponseWriter, hosts []sighting) {
@@ -204,8 +204,8 @@ func TestReportsGetThrough(t *testing.T) {
 	}))
 }
 
-// TestFloodHidesNoHost: a flood of invented hosts does not prevent the report of a host with
-// traffic, and stays within its limit.
+// TestFloodHidesNoHost checks that a flood of invented hosts does not prevent the report of a host
+// with traffic, and that its own reports are limited.
 func TestFloodHidesNoHost(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, nil)
@@ -216,30 +216,30 @@ func TestFloodHidesNoHost(t *testing.T) {
 		}
 	}
 	eventually(t, "the real host", func() bool { return slices.Contains(g.hosts(), "real.example") })
-	if n := len(g.hosts()); n > budget+reserve || !g.inside(func(s *Scout) bool { return len(s.more) <= candidates })() {
+	if n := len(g.hosts()); n > budget+reserve || !g.inside(func(s *Scout) bool { return len(s.candidates) <= maxCandidates })() {
 		t.Errorf("%d hosts reported", n)
 	}
 }
 
-// TestRefusedHostComesBackWithTraffic: a host that the control plane had no room for is
-// reported again once it has traffic.
+// TestRefusedHostComesBackWithTraffic checks that a host that the control plane had no room for is
+// reported again when it has traffic.
 func TestRefusedHostComesBackWithTraffic(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, func(g *rig, w http.ResponseWriter, hosts []sighting) {
 		g.seen = append(g.seen, hosts...)
-		if hosts[0].Requests < oftenSeen {
+		if hosts[0].Requests < minRequests {
 			fmt.Fprintf(w, `{"refused":[{"host":%q,"reason":"too_many_unreviewed"}]}`, hosts[0].Host)
 		}
 	})
 	g.visit("real.example", "/", "192.0.2.1")
-	eventually(t, "the report and its refusal", g.inside(func(s *Scout) bool { return s.more["real.example"] != nil }))
-	for range oftenSeen {
+	eventually(t, "the report and its refusal", g.inside(func(s *Scout) bool { return s.candidates["real.example"] != nil }))
+	for range minRequests {
 		g.visit("real.example", "/", "192.0.2.1")
 	}
 	eventually(t, "the second report", func() bool { return len(g.hosts()) == 2 })
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if last := g.seen[len(g.seen)-1]; last.Host != "real.example" || last.Requests < oftenSeen {
+	if last := g.seen[len(g.seen)-1]; last.Host != "real.example" || last.Requests < minRequests {
 		t.Errorf("reported %+v", g.seen)
 	}
 }

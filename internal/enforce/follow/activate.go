@@ -96,10 +96,10 @@ func (f *Follower) activate(data []byte, id string, stored bool, obtain func(id 
 // refusedBundle keeps the location in the control that a bundle was refused for.
 func refusedBundle(err error) error {
 	e := &SyncError{Code: "bundle_error", Message: err.Error()}
-	var no *bundle.RefusedError
-	if errors.As(err, &no) {
-		e.Code, e.Issues = "rego_compile_error", no.Issues
-		e.File = "gatehouse/controls/c" + strconv.FormatInt(no.Control, 10) + ".rego"
+	var cause *bundle.RefusedError
+	if errors.As(err, &cause) {
+		e.Code, e.Issues = "rego_compile_error", cause.Issues
+		e.File = "gatehouse/controls/c" + strconv.FormatInt(cause.Control, 10) + ".rego"
 	}
 	return e
 }

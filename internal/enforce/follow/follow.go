@@ -250,7 +250,7 @@ func (f *Follower) RefusedTag() string {
 func (f *Follower) noteOutcome(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var no *uplink.StatusError
+	var statusErr *uplink.StatusError
 	var refused *SyncError
 	switch {
 	case err == nil:
@@ -260,9 +260,9 @@ func (f *Follower) noteOutcome(err error) {
 		}
 	case errors.As(err, &refused):
 		f.sync.Err = refused
-	case errors.As(err, &no):
-		f.sync.Err = &SyncError{Code: "bundle_error", Message: no.Error(), HTTPCode: no.Code}
-		f.sync.Denied = no.Code == http.StatusUnauthorized || no.Code == http.StatusForbidden
+	case errors.As(err, &statusErr):
+		f.sync.Err = &SyncError{Code: "bundle_error", Message: statusErr.Error(), HTTPCode: statusErr.Code}
+		f.sync.Denied = statusErr.Code == http.StatusUnauthorized || statusErr.Code == http.StatusForbidden
 	default:
 		f.sync.Err = &SyncError{Code: "bundle_error", Message: err.Error()}
 	}

@@ -37,7 +37,7 @@ const (
 	// defaultCheckTime is how long a check may take when Envoy sends no deadline. Envoy's
 	// own default is 200ms; after that it refuses or passes the request by itself.
 	defaultCheckTime = 150 * time.Millisecond
-	// maxPending bounds the shadow decisions that outlive their answers.
+	// maxPending limits the shadow decisions that are running.
 	maxPending = 256
 )
 
@@ -60,17 +60,18 @@ type Gateway struct {
 	Count    *metrics.Counters
 	Log      *slog.Logger
 	Now      func() time.Time
-	// TraceCheck, if set, starts a span for a check over gRPC, with the metadata of the call and
-	// the request that Envoy holds. end receives the status of the answer.
+	// TraceCheck starts a span for a check over gRPC. call is the metadata of the call, checked the
+	// request that Envoy asks about. end takes the HTTP status of the answer. If TraceCheck is nil,
+	// nothing is traced.
 	TraceCheck func(ctx context.Context, call map[string][]string, checked *http.Request) (_ context.Context, end func(status int))
 	pending    atomic.Int64   // shadow decisions for Envoy that are running
-	checking   sync.WaitGroup // waits for them
+	checking   sync.WaitGroup // of those decisions
 }
 
-// Wait waits for the decisions that outlived their answers.
+// Wait waits for decisions in shadow mode that take longer than their answers.
 func (g *Gateway) Wait() { g.checking.Wait() }
 
-// checkCall is check with a span.
+// checkCall answers a check, with a span if tracing is on.
 func (g *Gateway) checkCall(ctx context.Context, c *extauthz.Check) *extauthz.Answer {
 	if g.TraceCheck == nil {
 		return g.check(ctx, c)
@@ -86,15 +87,15 @@ func (g *Gateway) checkCall(ctx context.Context, c *extauthz.Check) *extauthz.An
 	return a
 }
 
-// check decides whether the request that Envoy holds may proceed. Every refusal is an answer and
-// never an error, because Envoy can be configured to let requests pass on errors. In shadow mode
-// the answer is always OK, in time, with the verdict in its metadata.
+// check decides whether Envoy may forward a request. Every refusal is an answer, never an
+// error, because Envoy can be configured to let requests pass on errors. In shadow mode the
+// answer always allows the request, within the deadline, with the verdict in its metadata.
 func (g *Gateway) check(ctx context.Context, c *extauthz.Check) (a *extauthz.Answer) {
 	st := g.State.Load()
 	in := g.requestOf(st, c)
 	defer g.recoverCheck(ctx, st, &in, &a)
-	if no := validateCheck(&in, c, st); no != nil {
-		return g.refuseCheck(st, &in, no)
+	if refusal := validateCheck(&in, c, st); refusal != nil {
+		return g.refuseCheck(st, &in, refusal)
 	}
 	patience := defaultCheckTime
 	if end, set := ctx.Deadline(); set {
@@ -135,14 +136,14 @@ func (g *Gateway) recoverCheck(ctx context.Context, st *settings.State, in *requ
 	}
 }
 
-// passCheck returns an answer of shadow mode without a decision.
+// passCheck returns the answer of shadow mode if there is no decision yet.
 func (g *Gateway) passCheck(st *settings.State, in *request.Inbound, code string) *extauthz.Answer {
 	v := judge.Verdict{Mode: st.Mode, Pass: true, Outcome: metrics.PassThrough}
 	v.Refusal.Code = code
 	return g.envoyAnswer(st, in, identity.Nobody(), &v)
 }
 
-// requestOf returns the request, before it is checked.
+// requestOf returns the request of a check, before it is validated.
 func (g *Gateway) requestOf(st *settings.State, c *extauthz.Check) request.Inbound {
 	in := request.Inbound{At: g.Now(), Method: c.Method, Headers: http.Header(c.Header), Secure: c.Scheme == "https", Peer: c.Peer}
 	if c.ID != "" && len(in.Headers[header.RequestID]) == 0 && request.SaneID(c.ID) {
@@ -159,8 +160,7 @@ func (g *Gateway) requestOf(st *settings.State, c *extauthz.Check) request.Inbou
 	return in
 }
 
-// mayAsk reports whether a peer may ask: a trusted proxy, or this host itself while no
-// proxies are named.
+// mayAsk reports whether a peer may ask: a trusted proxy or, if none is configured, this host.
 func mayAsk(trusted identity.Proxies, peer netip.Addr) bool {
 	if len(trusted) == 0 {
 		return !peer.IsValid() || peer.IsLoopback()
@@ -173,8 +173,8 @@ func validateCheck(in *request.Inbound, c *extauthz.Check, st *settings.State) *
 	if !in.Trusted {
 		return request.Refuse(http.StatusForbidden, "untrusted_proxy", "only the proxies that the bouncer trusts may use this endpoint")
 	}
-	if no := in.Adopt(c.Method, c.Host, c.Target, st.Settings); no != nil {
-		return no
+	if refusal := in.Adopt(c.Method, c.Host, c.Target, st.Settings); refusal != nil {
+		return refusal
 	}
 	splitMerged(in.Headers, c.Merged, st.Names)
 	return checkRoute(in, c, st)
@@ -203,10 +203,10 @@ func (g *Gateway) decideCheck(ctx context.Context, st *settings.State, in reques
 }
 
 // refuseCheck refuses a request without a decision. In shadow mode it passes.
-func (g *Gateway) refuseCheck(st *settings.State, in *request.Inbound, no *request.Refusal) *extauthz.Answer {
+func (g *Gateway) refuseCheck(st *settings.State, in *request.Inbound, refusal *request.Refusal) *extauthz.Answer {
 	g.Count.Refused.Add(1)
 	v := judge.Verdict{Mode: st.Mode}
-	v.Resolve(no, nil)
+	v.Resolve(refusal, nil)
 	return g.envoyAnswer(st, in, identity.Nobody(), &v)
 }
 
@@ -329,14 +329,13 @@ func metadata(v *judge.Verdict, st *settings.State) map[string]any {
 	return m
 }
 
-// SetByEnvoy are the forwarding fields that Envoy itself sets. They alone stay as they
-// are.
+// SetByEnvoy are the forwarding fields that Envoy itself sets. Only these are not removed.
 var SetByEnvoy = map[string]bool{
 	"X-Forwarded-For": true, "X-Forwarded-Proto": true, "X-Forwarded-Port": true, "X-Forwarded-Host": true, "X-Forwarded-Client-Cert": true,
 	"X-Envoy-External-Address": true, "X-Envoy-Original-Path": true, header.RequestID: true,
 }
 
-// untrustedHeaders are the fields that Envoy must remove: those that only the bouncer may set,
+// untrustedHeaders returns the fields that Envoy must remove: those that only the bouncer may set,
 // in any spelling, and that it has not set.
 func untrustedHeaders(h http.Header, st *settings.State, set []extauthz.Field, drop []string) []string {
 	out, names := []string{}, st.Names

@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/wire"
 )
 
-// Server serves ext_authz over gRPC; nil serves nothing.
+// Server serves ext_authz over gRPC. All methods of a nil Server do nothing.
 type Server struct {
 	srv *extauthz.Server
 	l   net.Listener
@@ -46,7 +46,7 @@ func (g *Gateway) Listen(ctx context.Context, address, certFile, keyFile string)
 	return &Server{extauthz.NewServer(g.checkCall, secure), l}, nil
 }
 
-// Serve answers until Stop. A nil Server returns at once.
+// Serve answers checks until Stop.
 func (c *Server) Serve() error {
 	if c == nil {
 		return nil
@@ -54,14 +54,14 @@ func (c *Server) Serve() error {
 	return c.srv.Serve(c.l)
 }
 
-// Close aborts running checks.
+// Close stops the server and aborts running checks.
 func (c *Server) Close() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	c.Stop(ctx)
 }
 
-// Stop lets running checks finish, until ctx ends.
+// Stop stops the server. It lets running checks finish until ctx ends.
 func (c *Server) Stop(ctx context.Context) {
 	if c != nil {
 		c.srv.Stop(ctx)
@@ -76,8 +76,8 @@ const (
 	envoyForPrefix = request.OwnPrefix + "ext_authz_for/"
 )
 
-// EnvoyTarget extracts the original target from a raw one. ok is false if the request is not a
-// check.
+// EnvoyTarget returns the original target in a raw one, and the resource that it names. ok is
+// false if the request is not a check.
 func EnvoyTarget(raw string) (target, resource string, ok bool) {
 	if rest, found := strings.CutPrefix(raw, envoyPrefix); found && (rest == "" || rest[0] == '/' || rest[0] == '?') {
 		return rest, "", true
@@ -92,9 +92,10 @@ func EnvoyTarget(raw string) (target, resource string, ok bool) {
 	return "", rest, true
 }
 
-// EnvoyHTTP answers ext_authz over HTTP, where Envoy sends the original method, path, host and the
-// allowed headers. 200 lets the request pass, and Envoy forwards any other answer to the client.
-// Refusals with 5xx become 403, because Envoy can be configured to let requests pass on 5xx.
+// EnvoyHTTP answers ext_authz over HTTP, where Envoy sends the original method, path,
+// host and the allowed headers. Status 200 allows the request. Envoy sends any other answer
+// to the client, but takes 5xx as a failure, which it can be configured to let pass. So 5xx
+// becomes 403.
 func (g *Gateway) EnvoyHTTP(w http.ResponseWriter, r *http.Request, outer *request.Inbound, st *settings.State, target, resource string) {
 	c := &extauthz.Check{
 		Peer: outer.Peer, Method: r.Method, Host: r.Host, Target: target, ID: outer.ID, Header: textproto.MIMEHeader(r.Header),
@@ -147,7 +148,7 @@ func (g *Gateway) writeEnvoy(w http.ResponseWriter, a *extauthz.Answer) {
 		return
 	}
 	status := a.Status
-	if status >= 500 || status < 400 { // 200 would let pass
+	if status >= 500 || status < 400 { // 200 would allow the request
 		status = http.StatusForbidden
 	}
 	h.Set("Content-Length", strconv.Itoa(len(a.Text)))
@@ -155,8 +156,8 @@ func (g *Gateway) writeEnvoy(w http.ResponseWriter, a *extauthz.Answer) {
 	_, _ = io.WriteString(w, a.Text)
 }
 
-// allReserved returns the fields that Envoy must remove with ext_authz over HTTP. Envoy sends only
-// the allowed headers, so all reserved fields are removed.
+// allReserved returns the fields that Envoy must remove with ext_authz over HTTP. Envoy
+// sends only some headers of the request, so all reserved fields are removed.
 func allReserved(a *extauthz.Answer) []string {
 	out := slices.Clone(a.Remove)
 	for _, name := range header.Reserved() {

@@ -16,14 +16,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 )
 
-// ForwardAuth answers nginx's auth_request, Traefik's ForwardAuth and Caddy's forward_auth. It
-// answers only 200, 401 or 403, because nginx turns any other status into 500. X-Gatehouse-Status
-// has the exact status. The query of the subrequest is ignored.
+// ForwardAuth answers nginx's auth_request, Traefik's ForwardAuth and Caddy's
+// forward_auth. It answers only 200, 401 or 403, because nginx turns anything else into
+// 500. X-Gatehouse-Status has the exact reason. The query of the request is ignored.
 func (g *Gateway) ForwardAuth(w http.ResponseWriter, r *http.Request, outer *request.Inbound, st *settings.State) {
-	in, no := g.original(r, outer, st)
-	if no != nil {
+	in, refusal := g.original(r, outer, st)
+	if refusal != nil {
 		g.Count.Refused.Add(1)
-		g.authAnswer(w, outer, st, nil, &judge.Verdict{Outcome: metrics.Deny, Refusal: *no})
+		g.authAnswer(w, outer, st, nil, &judge.Verdict{Outcome: metrics.Deny, Refusal: *refusal})
 		return
 	}
 	who, idErr := identity.Identify(r.Context(), r.Header, st.Names, st.Tokens, st.ByHeaders)
@@ -36,8 +36,7 @@ func (g *Gateway) ForwardAuth(w http.ResponseWriter, r *http.Request, outer *req
 	v := g.Judge.Decide(r.Context(), st, &in, who, idErr)
 	switch {
 	case len(v.Mask) > 0:
-		// The proxy in front sends the application's answer, and the bouncer never sees
-		// it.
+		// The bouncer never sees the application's answer.
 		v.Resolve(request.Refuse(http.StatusForbidden, "mask_impossible", "the answer would have to be masked, which forward-auth cannot do"), nil)
 		v.Mask = nil
 	case errors.Is(idErr, identity.ErrAmbiguous) && v.Mode == settings.Enforcing:
@@ -65,14 +64,14 @@ func (g *Gateway) authAnswer(w http.ResponseWriter, in *request.Inbound, st *set
 		return
 	}
 	h.Set(header.Reason, ReasonText(v.Refusal.Message))
-	no := v.Refusal
-	if no.Status != http.StatusUnauthorized {
-		no.Status = http.StatusForbidden
+	refusal := v.Refusal
+	if refusal.Status != http.StatusUnauthorized {
+		refusal.Status = http.StatusForbidden
 	}
-	g.Refusals.Write(w, in, v.ID, &no)
+	g.Refusals.Write(w, in, v.ID, &refusal)
 }
 
-// original reads the request that the proxy in front holds.
+// original returns the request that the proxy asks about.
 func (g *Gateway) original(r *http.Request, outer *request.Inbound, st *settings.State) (request.Inbound, *request.Refusal) {
 	deny := func(code, message string) (request.Inbound, *request.Refusal) {
 		return request.Inbound{}, request.Refuse(http.StatusForbidden, code, message)
@@ -98,11 +97,11 @@ func (g *Gateway) original(r *http.Request, outer *request.Inbound, st *settings
 		return deny("bad_request", "the proxy's headers contradict each other")
 	}
 	if method == "" || target == "" || host == "" {
-		return deny("bad_request", "method, host and target of the request are needed: X-Forwarded-Method|-Host|-Uri or X-Original-Method|-Host|-URI")
+		return deny("bad_request", "the method, host and target of the request are required: X-Forwarded-Method|-Host|-Uri or X-Original-Method|-Host|-URI")
 	}
 	in := *outer
-	if no := in.Adopt(method, host, target, st.Settings); no != nil {
-		return deny(no.Code, no.Message)
+	if refusal := in.Adopt(method, host, target, st.Settings); refusal != nil {
+		return deny(refusal.Code, refusal.Message)
 	}
 	return in, nil
 }
@@ -134,8 +133,9 @@ func sameValue(h http.Header, a, b string) (string, bool) {
 // MaxReason bounds the reason in a header, in bytes.
 const MaxReason = 1 << 10
 
-// ReasonText returns the reason of a refusal, encoded as the content of a JSON string in ASCII.
-// nginx discards the bouncer's answer, and writes this text between quotes in its own.
+// ReasonText returns the reason of a refusal as the content of a JSON string, in ASCII and
+// without the quotes. nginx does not forward the bouncer's answer; it inserts this text into
+// its own.
 func ReasonText(s string) string {
 	var b strings.Builder
 	for _, r := range s {

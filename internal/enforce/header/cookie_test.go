@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestSessionStaysHere: no application receives or sets the session cookie of the console. All
-// other cookies pass unchanged.
-func TestSessionStaysHere(t *testing.T) {
+// TestConsoleSessionIsRemoved checks that no application receives or sets the console's session
+// cookie. All other cookies pass unchanged.
+func TestConsoleSessionIsRemoved(t *testing.T) {
 	secret := strings.Repeat("s-_9", 11)[:43]
 	ours, host := "gatehouse=acme."+secret, "__Host-gatehouse=default."+secret
 	for line, want := range map[string]string{

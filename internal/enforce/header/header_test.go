@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestOutgoingHeaderDropsWhatIsOurs(t *testing.T) {
+func TestOutgoingHeaderDropsReservedFields(t *testing.T) {
 	o := Outgoing{Names: DefaultNames(), Client: http.Header{
 		"X-Auth-Request-User": {"root"}, "X_auth_request_user": {"root"}, "X.auth.request.user": {"root"},
 		"X-Auth-Request-Access-Token": {"t"}, "X-Forwarded-For": {"1.2.3.4"}, "X_forwarded_for": {"1.2.3.4"},
@@ -24,7 +24,7 @@ func TestOutgoingHeaderDropsWhatIsOurs(t *testing.T) {
 	}
 }
 
-func TestConnectionMayNotNameOurs(t *testing.T) {
+func TestConnectionMayNotNameReservedFields(t *testing.T) {
 	for _, tc := range []struct {
 		value string
 		ok    bool

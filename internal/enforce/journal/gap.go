@@ -10,14 +10,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// Gap counts decisions that the log could not keep, until the log records the gap. A mark on disk
-// repeats it, so that it survives the process.
+// Gap counts decisions that could not be written to the log, until the log records the gap. A copy
+// on disk, the mark, survives the process.
 type Gap struct {
 	// ID is the id of the event for the gap, so that an event that is written twice is
 	// stored once.
 	ID string `json:"id"`
-	// Count is the number of missing decisions. Passed is how many of their requests were
-	// let pass.
+	// Count is the number of missing decisions. Passed is how many of their requests
+	// passed.
 	Count, Passed uint64
 	First, Last   time.Time
 	place         int // of the mark; -1: there is none
@@ -28,11 +28,11 @@ type gaps struct {
 	marks *spool.Marks
 
 	mu   sync.Mutex
-	list []*Gap // the last one is counted up; the others are from earlier processes
-	own  *Gap   // the gap of this process, if there is one
+	list []*Gap // those of earlier processes first
+	own  *Gap   // the gap of this process, also in list; nil: none
 }
 
-// gapPlaces is how many processes in a row may leave a mark.
+// gapPlaces is the number of marks: that many processes in a row may leave one.
 const gapPlaces = 64
 
 // open opens the marks of missing decisions below dir. A bouncer that cannot open them still

@@ -36,7 +36,7 @@ type Config struct {
 // Journal is the decision log on disk. Make it with Open.
 type Journal struct {
 	Config
-	// Spool holds what is not shipped yet.
+	// Spool holds the events that are not shipped yet.
 	Spool   *spool.Log
 	reserve *spool.Reserve
 	missing gaps
@@ -65,10 +65,10 @@ func (j *Journal) Close() error {
 	return errors.Join(j.Spool.Close(), j.missing.marks.Close(), j.reserve.Close())
 }
 
-// Write writes the event of a decision. It returns false if the event is lost. That is
-// counted, reported at once, and recorded in the log once it can be written. Events of
-// refusals leave the last room to those of requests that passed, so that no permitted
-// request is lost to make room for a refused one.
+// Write writes the event of a decision. It returns false if the event is lost. A lost event
+// is counted, reported at once, and recorded in the log as soon as the log can be written
+// again. Events of refusals must leave some room, so that a flood of them cannot displace
+// the events of permitted requests.
 func (j *Journal) Write(at time.Time, passed bool, event []byte) (kept bool) {
 	var err error
 	if passed {
@@ -99,7 +99,7 @@ func (j *Journal) noteLost(at time.Time, passed bool, err error) {
 	}
 }
 
-// writeGaps records missing decisions in the log, before what follows.
+// writeGaps records the missing decisions in the log.
 func (j *Journal) writeGaps(now time.Time) {
 	g := &j.missing
 	g.mu.Lock()
@@ -122,7 +122,7 @@ func (j *Journal) writeGaps(now time.Time) {
 const checkEvery = 250 * time.Millisecond
 
 // Run maintains the log and its disk until ctx ends. It reserves disk space, records
-// missing decisions even if no new ones come, and reports trouble.
+// missing decisions even if no new decision arrives, and reports trouble.
 func (j *Journal) Run(ctx context.Context) {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
@@ -173,10 +173,10 @@ func (j *Journal) problem(disk spool.ReserveStats) string {
 // Failing reports whether decisions are missing that the log has not recorded.
 func (j *Journal) Failing() bool { return j.failing.Load() }
 
-// NoteFailing notes that the log could not be read or written.
+// NoteFailing records that the log could not be read or written.
 func (j *Journal) NoteFailing() { j.failing.Store(true) }
 
-// Refuses reports whether the log takes no events now.
+// Refuses reports whether the log accepts no events now.
 func (j *Journal) Refuses() bool { return j.Spool.Stats().Refuses() }
 
 // Disk returns the state of the reserved disk space.

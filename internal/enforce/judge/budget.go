@@ -15,10 +15,10 @@ import (
 // CodeBudget is the error code of a request that is refused only because of earlier use.
 const CodeBudget = "budget_exhausted"
 
-// outOfBudget turns a refusal into 429 where use alone is the reason: the same request
-// would be granted once the window's counts start again. Retry-After says when that is,
-// so that clients of models wait and try again. Only a refused request is decided on
-// again, and at most once for each window.
+// outOfBudget turns a refusal into 429 if only the usage is the reason: the same request
+// would be granted once a window's counts start again. Retry-After says when that is, so
+// that clients of models wait and try again. To find out, it decides on a refused request
+// again, at most once for each window.
 func (j *Judge) outOfBudget(ctx context.Context, st *settings.State, in *request.Inbound, who *identity.Caller, v *Verdict) {
 	if v.Refusal.Code != "access_denied" || in.Seen == nil || !in.Seen.Usage.Defined() {
 		return

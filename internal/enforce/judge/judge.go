@@ -62,17 +62,17 @@ func (j *Judge) Decide(ctx context.Context, st *settings.State, in *request.Inbo
 		return v
 	}
 	var cache *rego.Cache
-	if st.Cache && in.Seen == nil { // bodies and counts hardly ever repeat
+	if st.Cache && in.Seen == nil { // bodies and counts rarely repeat
 		cache = j.Cache
 	}
 	if in.Seen != nil {
 		j.addDeclaredParams(st, in)
 		in.Seen.Serves = in.Serving(st)
 		in.Seen.Read(in)
-		if no := in.Seen.Refusal; no != nil {
+		if refusal := in.Seen.Refusal; refusal != nil {
 			v.Decision.Resource = st.Set.Match(in.Locator())
-			v.Failure = no.Message
-			v.Resolve(no, nil)
+			v.Failure = refusal.Message
+			v.Resolve(refusal, nil)
 			return v
 		}
 		j.reserveUsage(ctx, st, in, who)
@@ -119,9 +119,9 @@ func (j *Judge) reserveUsage(ctx context.Context, st *settings.State, in *reques
 	s.Usage = s.Meter.Reserve(ctx, in.At, s.LLM)
 }
 
-// addDeclaredParams adds the parameters that the MCP server's tools declare, for requests whose
-// headers must match them.
-func (j *Judge) addDeclaredParams(st *settings.State, in *request.Inbound) {
+// schemas adds the parameters that the MCP server's tools declare, if the request's headers
+// must match them.
+func (j *Judge) schemas(st *settings.State, in *request.Inbound) {
 	if s := in.Seen; s.Refs.MCP && (len(s.Head.MCP.Params) > 0 || s.Head.MCP.Name != "") {
 		s.Head.MCP.Declared = j.Tools.Declared(in.ServerKey(st))
 	}

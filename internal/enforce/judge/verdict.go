@@ -32,13 +32,13 @@ type Verdict struct {
 	// Asked is the request that was decided on. Recording clears it.
 	Asked    rego.Request
 	Decision rego.Decision
-	// Mask is how the answer must be rewritten. It is empty in shadow mode.
+	// Mask says how the answer must be rewritten. It is empty in shadow mode.
 	Mask []rego.MaskRule
 	// KeepTool reports whether a list may contain a tool; nil: the list is not filtered.
 	// ToolsListed receives all tools of the server.
 	KeepTool    func(name string) bool
 	ToolsListed func([]mcp.Tool)
-	// TapAnswer, if set, reads the answer without changing it.
+	// TapAnswer reads the answer without changing it; nil: it is not needed.
 	TapAnswer func(ans *upstream.Answer) (done func())
 	// EventsOnly is set when only a stream of events is filtered.
 	EventsOnly bool
@@ -47,7 +47,7 @@ type Verdict struct {
 	// Explanation and Trace explain the decision, as JSON, at the audit levels that keep
 	// them.
 	Explanation, Trace []byte
-	// Hidden is what the texts in the log must not show.
+	// Hidden holds the secrets that texts in the log must not show.
 	Hidden redact.Found
 	// Failure says why there was no proper decision. The event records it as an error.
 	Failure string
@@ -73,9 +73,9 @@ func (v *Verdict) NamesControl() bool {
 	return v.Decision.PolicyName != "" && (v.Effect() == v.Decision.Effect || v.Decision.Effect == rego.Mask)
 }
 
-// explain stores the reasons of a decision. The server redacts values at secret paths when it
-// receives the log. Values that a control derived from them are removed here, because a mask may
-// hide their source from the log.
+// explain keeps the explanation of a decision. The server redacts values at secret paths when
+// it receives the log. Texts that repeat such values are removed here, because a mask may keep
+// the values themselves out of the log, so that the server does not know them.
 func (v *Verdict) explain(ctx context.Context, st *settings.State, req *rego.Request, opt rego.Options) {
 	v.Hidden = v.Decision.HiddenInput(req)
 	var why []reason.Explanation
@@ -126,20 +126,20 @@ func (v *Verdict) takeDecision(st *settings.State, idErr error) {
 	case d.Effect == rego.Allow:
 		v.Resolve(nil, nil)
 	default:
-		no := request.Refuse(http.StatusForbidden, "access_denied", d.Public())
+		refusal := request.Refuse(http.StatusForbidden, "access_denied", d.Public())
 		if hint, ok := d.AccessHint(&v.Asked); ok {
-			no.Access = string(hint.AppendJSON(nil))
+			refusal.Access = string(hint.AppendJSON(nil))
 		}
-		v.Resolve(no, nil)
+		v.Resolve(refusal, nil)
 	}
 }
 
 // Resolve applies the mode: shadow mode passes what enforce mode would refuse or mask.
-func (v *Verdict) Resolve(no *request.Refusal, mask []rego.MaskRule) {
+func (v *Verdict) Resolve(refusal *request.Refusal, mask []rego.MaskRule) {
 	v.Refusal.Code = "ok"
 	switch {
-	case no != nil:
-		v.Refusal, v.Pass, v.Outcome = *no, false, metrics.Deny
+	case refusal != nil:
+		v.Refusal, v.Pass, v.Outcome = *refusal, false, metrics.Deny
 		if v.Mode == settings.Shadowing {
 			v.Pass, v.Outcome = true, metrics.ShadowDeny
 		}
@@ -164,10 +164,10 @@ func (v *Verdict) RefuseUnlogged(ctx context.Context, in *request.Inbound, st *s
 	v.Mask = nil
 }
 
-// ChallengeCaller replaces 403 by 401 if a token could help: the caller has none, keys are
-// configured, and the decision depends on the caller. MCP clients start to authorize after a 401
-// that names the metadata, so they get one for every denial. inPath means that the bouncer serves
-// the metadata itself, which it does not do behind a gateway.
+// ChallengeCaller answers 401 in place of 403 if a token could help: the caller has
+// none, keys are configured, and the decision depends on who asks. MCP clients start to
+// authorize at a 401 that names the metadata, so they get one at every denial. inPath
+// says that the bouncer serves the metadata itself; behind a gateway it does not.
 func (v *Verdict) ChallengeCaller(st *settings.State, in *request.Inbound, who *identity.Caller, inPath bool) {
 	if st.Tokens == nil || v.Pass {
 		return
@@ -183,8 +183,8 @@ func (v *Verdict) ChallengeCaller(st *settings.State, in *request.Inbound, who *
 	}
 }
 
-// readsUser reports whether the control that denied reads the user. If no control denied or
-// allowed, any control that ran counts.
+// readsUser reports whether the control that denied reads the caller's identity. If no control
+// denied or allowed, any control that ran counts.
 func (v *Verdict) readsUser() bool {
 	for _, c := range v.Decision.Ran {
 		if v.Decision.PolicyName != "" && c.Meta().ID != v.Decision.PolicyID {

@@ -124,9 +124,9 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// TestMeterHearsTheEnd: a stream is over at the empty line after its last event, neither earlier
+// TestMeterFindsTheEnd: a stream is over at the empty line after its last event, neither earlier
 // nor because of text that the model writes.
-func TestMeterHearsTheEnd(t *testing.T) {
+func TestMeterFindsTheEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
 		events bool
 		body   string

@@ -35,8 +35,9 @@ func shown(t testing.TB, src Source, body string) (*Request, string) {
 	return r, string(r.Texts.AppendJSON(nil))
 }
 
-// TestAllThatAModelIsTold: controls see a text wherever it is, and the estimate includes it.
-func TestAllThatAModelIsTold(t *testing.T) {
+// TestControlsSeeAllTexts checks that controls see a text wherever it is, and that the estimate
+// includes it.
+func TestControlsSeeAllTexts(t *testing.T) {
 	hi := `"model":"m","messages":[{"role":"user","content":"hi"}]`
 	for name, body := range map[string]string{
 		"prompt beside messages":   `{` + hi + `,"prompt":"X"}`,
@@ -108,7 +109,8 @@ func TestAllThatAModelIsTold(t *testing.T) {
 	}
 }
 
-// TestUnionProperty: the same for any place in any body, because the known places are not all.
+// TestUnionProperty checks the same for random places in random bodies, because the list of known
+// places is not complete.
 func TestUnionProperty(t *testing.T) {
 	names := rapid.SampledFrom([]string{"messages", "prompt", "input", "contents", "inputs", "system", "tools", "type", "id", "url", "data", "image_url", "source", "x", "options", "metadata", "requests", "params", "role", "content", "text", "parts"})
 	var draw func(t *rapid.T, depth int) value.Value
@@ -142,8 +144,8 @@ func TestUnionProperty(t *testing.T) {
 	})
 }
 
-// TestDecoysAreNotBelieved: if a body has two prompts, a role of system is not trusted.
-func TestDecoysAreNotBelieved(t *testing.T) {
+// TestDecoysAreNotTrusted: if a body has two prompts, a role of system is not trusted.
+func TestDecoysAreNotTrusted(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"messages":[{"role":"system","content":"s"},{"role":"user","content":"hi"}]}`:                  "system user",
 		`{"messages":[{"role":"system","content":"s"},{"role":"assistant","content":"a"}],"prompt":"p"}`: "user user user",
@@ -196,7 +198,7 @@ func TestNoSecondReading(t *testing.T) {
 	}
 }
 
-// TestLimits: all that a request may cost counts.
+// TestLimits checks that everything that a request may cost is counted.
 func TestLimits(t *testing.T) {
 	for body, want := range map[string]int64{
 		`{"messages":[],"max_tokens":10,"n":3}`:                                                                                    30,

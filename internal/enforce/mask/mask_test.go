@@ -83,7 +83,7 @@ func TestTextInPieces(t *testing.T) {
 	}
 }
 
-func TestPiecesNeverMatter(t *testing.T) {
+func TestResultIsIndependentOfPieces(t *testing.T) {
 	words := []string{
 		"4111", "1111", " ", "-", "@", ".", "com", "bea", "example", "Ann", "Smith", "Street", "12", "123", "45", "6789", "SSN", ": ", "+", "(", ")", "0", "55", "\n", ",", "diabetes",
 		"type", "2", "é", "漢", "–", "\u00a0", "Dr.", "van", "Hauptstraße", "P.O.", "Box", "NW1", "6XE", "IL", "62704", "MRN", "E11.9", "%40", "&#52;", "\u200b", "４", "e\u0301", "\\u0034", "call", "415", "_",
@@ -332,9 +332,9 @@ func TestEventsKeepTheirBytes(t *testing.T) {
 	}
 }
 
-// TestEventsGoOnAtOnce: what cannot be personal data passes at once, and so does an answer's first
+// TestEventsPassAtOnce: what cannot be personal data passes at once, and so does an answer's first
 // word.
-func TestEventsGoOnAtOnce(t *testing.T) {
+func TestEventsPassAtOnce(t *testing.T) {
 	for text, now := range map[string]bool{
 		"Hello": true, " The": true, "Sure": true, "Done. ": true, "Hi!": true, "": true,
 		"Bea": false, "4111": false, "zorblax": false,

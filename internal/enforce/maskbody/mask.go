@@ -98,10 +98,11 @@ func (m *Masker) Answer(ctx context.Context, w http.ResponseWriter, in *request.
 	case empty:
 		clean = true
 	case ans.StatusCode == http.StatusPartialContent:
-		// The bouncer requested the whole document, so it is unknown which part this is.
+		// The bouncer asked for the whole document, and this is an unknown part of it.
 		err = ErrUnmaskable
 	case how == unreadableType && ans.StatusCode >= 300:
-		// The status of a redirect or an error page is still useful. Only its text is removed.
+		// The status of a redirect or an error page is still useful, so only the body is
+		// left out.
 		h.Del("Content-Type")
 	case how == unreadableType:
 		err = ErrUnmaskable
@@ -109,9 +110,9 @@ func (m *Masker) Answer(ctx context.Context, w http.ResponseWriter, in *request.
 		var rest io.Reader
 		doc, rest, err = m.readWhole(ans, !rules.Structured())
 		if err == nil && rest != nil && rules.Structured() {
-			stored, no := m.maskLarge(ctx, doc, rest, rules)
-			if no != nil {
-				m.refuseUnmasked(w, in, v, no)
+			stored, refusal := m.maskLarge(ctx, doc, rest, rules)
+			if refusal != nil {
+				m.refuseUnmasked(w, in, v, refusal)
 				return
 			}
 			clean = true
@@ -145,10 +146,10 @@ func (m *Masker) Answer(ctx context.Context, w http.ResponseWriter, in *request.
 }
 
 // refuseUnmasked refuses a request whose answer could not be masked.
-func (m *Masker) refuseUnmasked(w http.ResponseWriter, in *request.Inbound, v *judge.Verdict, no *request.Refusal) {
+func (m *Masker) refuseUnmasked(w http.ResponseWriter, in *request.Inbound, v *judge.Verdict, refusal *request.Refusal) {
 	m.Count.MaskFailures.Add(1)
 	clear(w.Header())
-	m.Refusals.Write(w, in, v.ID, no)
+	m.Refusals.Write(w, in, v.ID, refusal)
 }
 
 // hasNoBody reports whether an answer has no body, whatever its header says (RFC 9110
@@ -403,8 +404,8 @@ func (t *timedBody) Read(p []byte) (int, error) {
 // noRules mask nothing. Do not change them.
 var noRules = &mask.Rules{}
 
-// Rules compiles the masks of a verdict. An invalid mask is an error, because it is unknown what it
-// should hide.
+// Rules prepares the masks of a verdict. An invalid mask is an error, because it is unknown
+// what it should hide.
 func (m *Masker) Rules(st *settings.Settings, v *judge.Verdict) (*mask.Rules, error) {
 	answer, _ := mask.Split(v.Mask)
 	if len(answer) == 0 && v.KeepTool == nil {

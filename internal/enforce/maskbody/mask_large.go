@@ -29,8 +29,8 @@ func unmaskable(limit string, bytes int) *request.Refusal {
 }
 
 // maskLarge masks a document that is larger than MaxHeld; begun is the part that was
-// read. The document is on disk before and after, so that neither a slow application nor
-// a slow client costs memory. Nothing is sent before all of it is masked.
+// read. The document is on disk before and after masking, so that neither a slow application
+// nor a slow client costs memory. Nothing is sent before all of it is masked.
 func (m *Masker) maskLarge(ctx context.Context, begun []byte, rest io.Reader, rules *mask.Rules) (*bodies.File, *request.Refusal) {
 	failed := request.Refuse(http.StatusBadGateway, "mask_failed", "the application's answer could not be masked")
 	if rules.Rewrite != nil {

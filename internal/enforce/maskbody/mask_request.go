@@ -38,10 +38,10 @@ func (m *Masker) Request(w http.ResponseWriter, r *http.Request, st *settings.Se
 	if head.Encoding != "" && head.Encoding != "identity" {
 		return cannot("it is compressed")
 	}
-	seen, no := m.readForMask(w, r, in)
+	seen, refusal := m.readForMask(w, r, in)
 	switch {
-	case no != nil:
-		return no
+	case refusal != nil:
+		return refusal
 	case seen.Kept != nil:
 		return m.maskKept(r, in, seen, rules, cannot)
 	}
@@ -151,7 +151,7 @@ func (m *Masker) readForMask(w http.ResponseWriter, r *http.Request, in *request
 		read, err := m.Reader.Inspect(w, r, in, lang.Refs{LLM: true}, func(request.BodyHead, []byte) bool { return true })
 		switch {
 		case errors.Is(err, bodies.ErrSlow):
-			return nil, request.Refuse(http.StatusRequestTimeout, "request_timeout", "the request's body came too slowly")
+			return nil, request.Refuse(http.StatusRequestTimeout, "request_timeout", "the request body arrived too slowly")
 		case err != nil:
 			return nil, request.BadRequest("the request body is incomplete")
 		case seen == nil:

@@ -23,8 +23,8 @@ func New(count *metrics.Counters, logger *slog.Logger) *Reporter {
 	return &Reporter{count, logger}
 }
 
-// Panicked counts and logs a panic. The deferred function that recovered it calls this,
-// so that the stack is the one that panicked. id is the request's; empty: there is none.
+// Panicked counts and logs a panic. It must be called by the deferred function that recovered
+// the panic, so that it logs the stack of the panic. id is the request's id, or empty.
 func (r *Reporter) Panicked(ctx context.Context, what string, p any, id string) {
 	r.count.Panics.Add(1)
 	r.log.ErrorContext(ctx, what, "panic", fault.DescribePanic(p), "request_id", id, "stack", string(debug.Stack()))

@@ -40,8 +40,8 @@ type Recorder struct {
 	decided func(ctx context.Context, id, effect string)
 }
 
-// New writes to log. limits say when refusals are counted together. decided notes a verdict
-// on the span of its request; nil: nothing is traced.
+// New returns a recorder that writes to log. limits say when refusals are counted together. decided
+// adds a decision to the span of its request; nil: nothing is traced.
 func New(log *journal.Journal, bundles *follow.Follower, scout *discovery.Scout, panics *panics.Reporter, limits fold.Limits, decided func(ctx context.Context, id, effect string)) *Recorder {
 	return &Recorder{
 		journal: log, bundles: bundles, scout: scout, panics: panics, count: log.Count, log: log.Log, now: log.Now, decided: decided,
@@ -49,8 +49,8 @@ func New(log *journal.Journal, bundles *follow.Follower, scout *discovery.Scout,
 	}
 }
 
-// Commit records a verdict before it takes effect. Where the log is required and cannot
-// be written, the request is refused.
+// Commit records a verdict before it takes effect. If the log is required and cannot be
+// written, it changes the verdict to a refusal.
 func (r *Recorder) Commit(ctx context.Context, st *settings.State, in *request.Inbound, who *identity.Caller, v *judge.Verdict) {
 	if r.decided != nil {
 		r.decided(ctx, v.ID, v.Decision.Effect.String())
@@ -66,24 +66,24 @@ func (r *Recorder) Commit(ctx context.Context, st *settings.State, in *request.I
 func (r *Recorder) Record(st *settings.State, in *request.Inbound, who *identity.Caller, v *judge.Verdict) (kept bool) {
 	r.count.Verdict(v.Outcome, v.Failure != "")
 	r.noteHost(st, in, v)
-	told, said, short := in, v, false
+	req, verdict, short := in, v, false
 	switch r.foldRefusal(st, in, who, v) {
 	case fold.Folded:
 		r.count.LogsFolded.Add(1)
 		return true
 	case fold.Brief:
-		told, said = shorten(in, v)
+		req, verdict = shorten(in, v)
 		short = true
 	}
 	buf := r.events.Get().(*[]byte)
-	*buf = r.appendEvent((*buf)[:0], st, told, who, said, short)
+	*buf = r.appendEvent((*buf)[:0], st, req, who, verdict, short)
 	kept = r.journal.Write(in.At, v.Pass, *buf)
 	r.events.Put(buf)
-	v.Asked = rego.Request{} // the parts of a body need not outlive their record
+	v.Asked = rego.Request{} // release the parts of the body
 	return kept
 }
 
-// noteHost notes the host of a request that no resource covers.
+// noteHost tells the scout about the host of a request that no resource covers.
 func (r *Recorder) noteHost(st *settings.State, in *request.Inbound, v *judge.Verdict) {
 	if !st.Discovery || st.Set == nil || v.Decision.Resource != nil || r.scout.Quiet(in.Host, in.At) {
 		return
@@ -92,8 +92,8 @@ func (r *Recorder) noteHost(st *settings.State, in *request.Inbound, v *judge.Ve
 }
 
 // appendEvent writes one event in the shape of OPA's Decision Log Service API. What OPA
-// does not have goes under `custom`. short keeps only the input that every audit level
-// has.
+// does not have goes under `custom`. short limits the input to the part that every audit
+// level keeps.
 func (r *Recorder) appendEvent(dst []byte, st *settings.State, in *request.Inbound, who *identity.Caller, v *judge.Verdict, short bool) []byte {
 	level := ""
 	if v.Decision.Resource != nil {

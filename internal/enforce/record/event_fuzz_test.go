@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// The event that is appended by hand is JSON, whatever is in it.
+// An event is valid JSON, whatever its contents.
 func FuzzEvent(f *testing.F) {
 	f.Add("ann", "/a", "because", "id")
 	f.Add("a\"\\\x00\x1f\u2028", "/\xff", "<script>", "\n")

@@ -13,20 +13,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// Limits of the inputs that events carry for replay at the lower audit levels. After a burst, only
-// inputRate inputs a second are kept. Large inputs are left out, and so are all inputs while the
-// log fills up, because an input must never displace a decision.
+// Limits on the inputs that events carry for replay at the lower audit levels. The first
+// inputBurst decisions keep their inputs, later ones only inputRate a second. Large inputs
+// are left out, and all inputs if the log fills up, so that they never take the room of a
+// decision.
 const (
 	inputBurst     = 20_000
 	inputRate      = 500
 	inputMost      = 16 << 10 // bytes
-	inputSpoolPart = 4        // of the log's bound
+	inputSpoolPart = 4        // no inputs while the log is fuller than 1/inputSpoolPart of its limit
 )
 
 func newInputAllowance() *spool.Allowance { return spool.NewAllowance(inputBurst, inputRate) }
 
-// appendEventInput writes the input of an event, redacted. It writes all of it where the
-// audit level or replay keeps it, and otherwise the part that every level keeps.
+// appendEventInput writes the redacted input of an event: the whole input if the audit
+// level or replay keeps it, and otherwise the part that every level keeps.
 func (r *Recorder) appendEventInput(dst []byte, st *settings.State, in *request.Inbound, who *identity.Caller, v *judge.Verdict, level string) []byte {
 	kept := level == judge.AuditDetailed || level == judge.AuditComprehensive
 	if !kept && !r.carriesInput(st, in) {
@@ -34,10 +35,10 @@ func (r *Recorder) appendEventInput(dst []byte, st *settings.State, in *request.
 	}
 	from := len(dst)
 	var q rego.Request
-	if told := r.recordable(in, v); told == in && v.Asked.User.Defined() {
+	if req := r.recordable(in, v); req == in && v.Asked.User.Defined() {
 		q = in.WithHead(st.Settings, v.Asked)
 	} else {
-		q = told.Question(st.Settings, who, true)
+		q = req.Question(st.Settings, who, true)
 	}
 	dst = appendInput(dst, &q)
 	if !kept && len(dst)-from > inputMost {
@@ -71,20 +72,20 @@ func (r *Recorder) carriesInput(st *settings.State, in *request.Inbound) bool {
 	return r.inputs.Take(in.At) && r.journal.Spool.Bytes() < r.journal.MaxBytes/inputSpoolPart
 }
 
-// recordable returns the request as the decision log may store it. Masks of the request also apply
-// to the log, even in shadow mode, where the application receives the body unmasked. Content that
-// cannot be masked is left out.
+// recordable returns the request as the decision log may hold it. Masks of the request also apply
+// to the log, even in shadow mode, where the application gets the body unmasked. If masking fails,
+// the contents of the body are left out.
 func (r *Recorder) recordable(in *request.Inbound, v *judge.Verdict) *request.Inbound {
 	_, list := mask.Split(v.Decision.Mask)
 	if len(list) == 0 || in.Seen == nil || in.Seen.RPC == nil && in.Seen.LLM == nil {
 		return in
 	}
-	seen, told := *in.Seen, *in
-	told.Seen = &seen
+	seen, req := *in.Seen, *in
+	req.Seen = &seen
 	seen.RPC, seen.LLM = nil, nil
 	rules, err := mask.New(list, nil)
 	if err != nil {
-		return &told
+		return &req
 	}
 	var body []byte
 	err = r.panics.Contain("a mask panicked", func() error {
@@ -92,7 +93,7 @@ func (r *Recorder) recordable(in *request.Inbound, v *judge.Verdict) *request.In
 		return err
 	})
 	if err != nil {
-		return &told
+		return &req
 	}
 	clean := request.Inspection{Refs: seen.Refs, Serves: seen.Serves, Head: seen.Head, Body: body, Whole: true} // its media are left out already
 	clean.Head.MCP = mcp.Headers{Session: seen.Head.MCP.Session}                                                // the other fields repeat what is masked
@@ -101,5 +102,5 @@ func (r *Recorder) recordable(in *request.Inbound, v *judge.Verdict) *request.In
 	if seen.LLM != nil && in.Seen.LLM != nil {
 		seen.LLM.Estimated = in.Seen.LLM.Estimated
 	}
-	return &told
+	return &req
 }

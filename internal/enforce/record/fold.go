@@ -20,7 +20,7 @@ import (
 // foldEvery is how often counted refusals are written.
 const foldEvery = time.Second
 
-// briefText is how many bytes of a text a short event keeps.
+// briefText is the maximum length of a text in a short event, in bytes.
 const briefText = 256
 
 // foldRefusal decides whether a refusal gets an event of its own. Events of requests that
@@ -61,11 +61,11 @@ func bodyBytes(s *request.Inspection) int {
 
 // shorten copies a request and a verdict without their documents, and cuts their texts.
 func shorten(in *request.Inbound, v *judge.Verdict) (*request.Inbound, *judge.Verdict) {
-	told, said := *in, *v
-	told.Seen, told.Query, told.Path, told.ID = nil, "", truncate(in.Path), truncate(in.ID)
-	said.Explanation, said.Trace = nil, nil
-	said.Decision.Reason, said.Refusal.Message, said.Failure = truncate(v.Decision.Reason), truncate(v.Refusal.Message), truncate(v.Failure)
-	return &told, &said
+	req, verdict := *in, *v
+	req.Seen, req.Query, req.Path, req.ID = nil, "", truncate(in.Path), truncate(in.ID)
+	verdict.Explanation, verdict.Trace = nil, nil
+	verdict.Decision.Reason, verdict.Refusal.Message, verdict.Failure = truncate(v.Decision.Reason), truncate(v.Refusal.Message), truncate(v.Failure)
+	return &req, &verdict
 }
 
 func truncate(s string) string {
@@ -78,17 +78,17 @@ func truncate(s string) string {
 // exampleEvent returns the event of refusals that are counted together. It holds what they have in
 // common.
 func (r *Recorder) exampleEvent(st *settings.State, in *request.Inbound, who *identity.Caller, v *judge.Verdict, by fold.Grade) []byte {
-	told, said := shorten(in, v)
+	req, verdict := shorten(in, v)
 	if by != fold.Equal {
-		who, told.Path, told.Host, told.Method, told.ID, said.Failure = nil, "", "", "", "", ""
-		said.Decision.Reason = "refusals of one address, counted together"
-		said.Refusal.Message = said.Decision.Reason
+		who, req.Path, req.Host, req.Method, req.ID, verdict.Failure = nil, "", "", "", "", ""
+		verdict.Decision.Reason = "refusals of one address, counted together"
+		verdict.Refusal.Message = verdict.Decision.Reason
 	}
 	if by == fold.Rest {
-		told.Client = ""
-		said.Decision = rego.Decision{Effect: rego.Deny, Reason: "refusals of many kinds, counted together"}
+		req.Client = ""
+		verdict.Decision = rego.Decision{Effect: rego.Deny, Reason: "refusals of many kinds, counted together"}
 	}
-	return r.appendEvent(nil, st, told, who, said, true)
+	return r.appendEvent(nil, st, req, who, verdict, true)
 }
 
 // Run writes counted refusals until ctx ends.
@@ -99,8 +99,8 @@ func (r *Recorder) Run(ctx context.Context) {
 	r.WriteFolded(true)
 }
 
-// WriteFolded writes the counts that are due, or all of them. If the log does not accept a count,
-// it is kept and continues.
+// WriteFolded writes the counts that are due, or all of them. A count that cannot be
+// written is kept, and grows.
 func (r *Recorder) WriteFolded(all bool) {
 	now := r.now()
 	sums := r.folder.Due(now, all)
@@ -111,7 +111,7 @@ func (r *Recorder) WriteFolded(all bool) {
 		}
 	}
 	if len(sums) > 0 {
-		r.log.Warn("refusals came too fast to log each one and were counted together", "entries", len(sums))
+		r.log.Warn("too many refusals to log each one: they were counted together", "entries", len(sums))
 	}
 }
 

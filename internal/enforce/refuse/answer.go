@@ -27,14 +27,14 @@ type Writer struct {
 }
 
 // Write writes a refusal. decision is the id of the decision; empty: there was none.
-func (rw *Writer) Write(w http.ResponseWriter, in *request.Inbound, decision string, no *request.Refusal) {
+func (rw *Writer) Write(w http.ResponseWriter, in *request.Inbound, decision string, refusal *request.Refusal) {
 	provider := rw.ProviderOf(in)
-	body := Body(in, provider, decision, no)
-	status := StatusFor(no, in)
+	body := Body(in, provider, decision, refusal)
+	status := StatusFor(refusal, in)
 	h := w.Header()
-	Header(h.Set, in, provider, decision, no)
+	Header(h.Set, in, provider, decision, refusal)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	switch no.Status {
+	switch refusal.Status {
 	case http.StatusBadRequest, http.StatusRequestTimeout:
 		// If two servers could read the client's request differently, its connection is closed.
 		h.Set("Connection", "close")
@@ -45,13 +45,13 @@ func (rw *Writer) Write(w http.ResponseWriter, in *request.Inbound, decision str
 }
 
 // StatusFor returns the HTTP status that the client gets.
-func StatusFor(no *request.Refusal, in *request.Inbound) int {
-	if in.Calls() && (no.Code == "access_denied" || no.Code == judge.CodeBudget || no.Code == "unknown_method") {
-		// The JSON-RPC answer carries the error. MCP clients treat any other status as a broken
-		// connection.
+func StatusFor(refusal *request.Refusal, in *request.Inbound) int {
+	if in.Calls() && (refusal.Code == "access_denied" || refusal.Code == judge.CodeBudget || refusal.Code == "unknown_method") {
+		// The answer to a call carries the error. MCP clients take any other status for a
+		// broken connection.
 		return http.StatusOK
 	}
-	return no.Status
+	return refusal.Status
 }
 
 // ProviderOf returns the model provider whose error format the client expects; "": none. The form
@@ -85,19 +85,19 @@ func (rw *Writer) ProviderOf(in *request.Inbound) string {
 
 // Body returns JSON {error, message, decision_id?, request_id, request_access?}. MCP clients and
 // clients of models get the error format of their protocol.
-func Body(in *request.Inbound, provider, decision string, no *request.Refusal) []byte {
+func Body(in *request.Inbound, provider, decision string, refusal *request.Refusal) []byte {
 	if in.Seen != nil && (in.Seen.RPC != nil || in.Seen.MCPError != nil) {
-		return rpcError(in.Seen, in, decision, no)
+		return rpcError(in.Seen, in, decision, refusal)
 	}
 	body := append(make([]byte, 0, 256), '{')
 	named := false
 	if provider != "" {
-		body, named = llm.AppendRefusal(body, provider, no.Status, no.Code, no.Message)
+		body, named = llm.AppendRefusal(body, provider, refusal.Status, refusal.Code, refusal.Message)
 	} else {
-		body = value.AppendString(append(body, `"error":`...), no.Code)
+		body = value.AppendString(append(body, `"error":`...), refusal.Code)
 	}
 	if !named {
-		body = value.AppendString(append(body, `,"message":`...), no.Message)
+		body = value.AppendString(append(body, `,"message":`...), refusal.Message)
 	}
 	if decision != "" {
 		body = append(body, `,"decision_id":`...)
@@ -105,11 +105,11 @@ func Body(in *request.Inbound, provider, decision string, no *request.Refusal) [
 	}
 	body = append(body, `,"request_id":`...)
 	body = value.AppendString(body, in.ID)
-	return append(appendAccess(body, no), '}', '\n')
+	return append(appendAccess(body, refusal), '}', '\n')
 }
 
 // Header sets the header fields of a refusal, apart from those about the connection.
-func Header(set func(name, value string), in *request.Inbound, provider, decision string, no *request.Refusal) {
+func Header(set func(name, value string), in *request.Inbound, provider, decision string, refusal *request.Refusal) {
 	set("Content-Type", "application/json; charset=utf-8")
 	set("Cache-Control", "no-store")
 	set("X-Content-Type-Options", "nosniff")
@@ -117,12 +117,12 @@ func Header(set func(name, value string), in *request.Inbound, provider, decisio
 	if decision != "" {
 		set(header.DecisionID, decision)
 	}
-	if name, text := llm.RefusalHeader(provider, no.Status); name != "" {
+	if name, text := llm.RefusalHeader(provider, refusal.Status); name != "" {
 		set(name, text)
 	}
-	switch no.Status {
+	switch refusal.Status {
 	case http.StatusUnauthorized:
-		set("WWW-Authenticate", challenge(in, no))
+		set("WWW-Authenticate", challenge(in, refusal))
 	case http.StatusTooManyRequests:
 		set("Retry-After", strconv.Itoa(int(in.RetryAfter.Seconds())))
 	case http.StatusServiceUnavailable:
@@ -133,12 +133,12 @@ func Header(set func(name, value string), in *request.Inbound, provider, decisio
 }
 
 // rpcError returns a refusal as a JSON-RPC error with the id of the message.
-func rpcError(s *request.Inspection, in *request.Inbound, decision string, no *request.Refusal) []byte {
+func rpcError(s *request.Inspection, in *request.Inbound, decision string, refusal *request.Refusal) []byte {
 	code, id := mcp.CodeDenied, ""
 	switch {
 	case s.MCPError != nil:
 		code, id = s.MCPError.Code, s.MCPError.ID
-	case no.Status >= 500:
+	case refusal.Status >= 500:
 		code = mcp.CodeUnavailable
 	}
 	if s.RPC != nil {
@@ -149,27 +149,27 @@ func rpcError(s *request.Inspection, in *request.Inbound, decision string, no *r
 		out = append(append(append(out, `"id":`...), id...), ',')
 	}
 	out = strconv.AppendInt(append(out, `"error":{"code":`...), int64(code), 10)
-	out = value.AppendString(append(out, `,"message":`...), no.Message)
-	out = value.AppendString(append(out, `,"data":{"error":`...), no.Code)
+	out = value.AppendString(append(out, `,"message":`...), refusal.Message)
+	out = value.AppendString(append(out, `,"data":{"error":`...), refusal.Code)
 	if decision != "" {
 		out = value.AppendString(append(out, `,"decision_id":`...), decision)
 	}
 	out = value.AppendString(append(out, `,"request_id":`...), in.ID)
-	return append(appendAccess(out, no), "}}}\n"...)
+	return append(appendAccess(out, refusal), "}}}\n"...)
 }
 
-// appendAccess appends which access can be requested after a denial.
-func appendAccess(dst []byte, no *request.Refusal) []byte {
-	if no.Access == "" {
+// appendAccess appends what may be requested after a denial.
+func appendAccess(dst []byte, refusal *request.Refusal) []byte {
+	if refusal.Access == "" {
 		return dst
 	}
-	return append(append(dst, `,"request_access":`...), no.Access...)
+	return append(append(dst, `,"request_access":`...), refusal.Access...)
 }
 
 // challenge returns the value of WWW-Authenticate (RFC 6750 section 3, RFC 9728 section 5.1).
-func challenge(in *request.Inbound, no *request.Refusal) string {
+func challenge(in *request.Inbound, refusal *request.Refusal) string {
 	var with []string
-	if no.Code != judge.CodeNoToken {
+	if refusal.Code != judge.CodeNoToken {
 		with = append(with, `error="invalid_token"`)
 	}
 	if in.MetadataURL != "" {

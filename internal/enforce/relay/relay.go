@@ -41,7 +41,7 @@ type Relay struct {
 	Count    *metrics.Counters
 	Log      *slog.Logger
 	Now      func() time.Time
-	BodyIdle time.Duration // the longest pause inside an answer's body
+	BodyIdle time.Duration // the longest pause within the body of an answer
 	// NoteAppLost is called when the application refuses a connection.
 	NoteAppLost func()
 	tunnels     tunnels
@@ -61,15 +61,15 @@ func (l *Relay) Forward(w http.ResponseWriter, r *http.Request, in *request.Inbo
 		return
 	}
 	head.Masked = !rules.Empty()
-	// Shadow mode must not differ from direct access. It lets the application compress
-	// its answer, and does not read that.
+	// In shadow mode the answer must be the one of direct access. The application may
+	// compress it, and the bouncer does not read it then.
 	head.Unencoded = meter != nil && v.Mode == settings.Enforcing
 	if head.Masked || head.Unencoded {
 		head.Ours = append(head.Ours, header.Field{Name: "Accept-Encoding", Value: "identity"})
 	}
 	interim := func(status int, h http.Header) {
-		// A proxy forwards interim answers (RFC 9110 section 15.2), except for those that cannot be
-		// masked.
+		// A proxy forwards interim answers (RFC 9110 section 15.2), except one that cannot
+		// be masked.
 		if head.Masked || status != http.StatusEarlyHints {
 			return
 		}
@@ -91,7 +91,7 @@ func (l *Relay) Forward(w http.ResponseWriter, r *http.Request, in *request.Inbo
 	l.Tools.Open(in, st, who, ans.Header)
 	if meter != nil {
 		model := ""
-		if v.Mode == settings.Enforcing && in.Seen.LLM != nil { // in shadow mode the body may still be coming in
+		if v.Mode == settings.Enforcing && in.Seen.LLM != nil { // in shadow mode the body may not be complete yet
 			model = in.Seen.LLM.Model
 		}
 		defer meter.Meter(r.Context(), model, ans)()
@@ -110,7 +110,7 @@ func (l *Relay) Forward(w http.ResponseWriter, r *http.Request, in *request.Inbo
 }
 
 // outgoingHeader returns the header that the application gets: the client's fields that may pass,
-// the identity that the bouncer proved, and forwarding facts that it saw itself.
+// the identity that the bouncer proved, and forwarding fields from what it saw itself.
 func (l *Relay) outgoingHeader(in *request.Inbound, st *settings.Settings, who *identity.Caller) *header.Outgoing {
 	made := &struct { // one allocation
 		header.Outgoing
@@ -153,7 +153,7 @@ func (l *Relay) outgoingHeader(in *request.Inbound, st *settings.Settings, who *
 func (l *Relay) answerUpstreamError(w http.ResponseWriter, r *http.Request, in *request.Inbound, err error) {
 	if body, ok := r.Body.(*bodies.Client); ok && body.TooSlow() {
 		l.Count.SlowClient.Add(1)
-		l.Refusals.Write(w, in, "", request.Refuse(http.StatusRequestTimeout, "request_timeout", "the request's body came too slowly"))
+		l.Refusals.Write(w, in, "", request.Refuse(http.StatusRequestTimeout, "request_timeout", "the request body arrived too slowly"))
 		return
 	}
 	if isDialError(err) && r.Context().Err() == nil {
@@ -168,7 +168,7 @@ func (l *Relay) answerUpstreamError(w http.ResponseWriter, r *http.Request, in *
 		l.Refusals.Write(w, in, "", request.BadRequest("the request body is incomplete"))
 	case errors.Is(err, upstream.ErrSaturated):
 		l.Count.UpstreamTimeouts.Add(1)
-		l.Refusals.Write(w, in, "", request.Refuse(http.StatusServiceUnavailable, "upstream_saturated", "too many requests wait for the application"))
+		l.Refusals.Write(w, in, "", request.Refuse(http.StatusServiceUnavailable, "upstream_saturated", "too many requests are waiting for the application"))
 	case bodies.IsTimeout(err):
 		l.Count.UpstreamTimeouts.Add(1)
 		l.Refusals.Write(w, in, "", request.Refuse(http.StatusGatewayTimeout, "upstream_timeout", "the application did not answer in time"))
@@ -179,7 +179,7 @@ func (l *Relay) answerUpstreamError(w http.ResponseWriter, r *http.Request, in *
 	}
 }
 
-// isDialError reports whether the application refused the connection.
+// isDialError reports whether no connection to the application could be opened.
 func isDialError(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
@@ -269,15 +269,15 @@ func (l *Relay) copyBody(w http.ResponseWriter, rc *http.ResponseController, ans
 // tunnel connects client and application after a WebSocket handshake, until one side ends
 // it, the bouncer stops, or a new decision closes it.
 func (l *Relay) tunnel(w http.ResponseWriter, r *http.Request, in *request.Inbound, who *identity.Caller, ans *upstream.Answer, rules *mask.Rules) {
-	back, ok := ans.Body.(io.ReadWriteCloser)
+	appConn, ok := ans.Body.(io.ReadWriteCloser)
 	if !in.Upgrade || !ok || !strings.EqualFold(ans.Header.Get("Upgrade"), "websocket") {
 		ans.Finish(false)
-		l.answerUpstreamError(w, r, in, errors.New("the application switched protocols without being asked"))
+		l.answerUpstreamError(w, r, in, errors.New("the application switched protocols although the request did not ask for it"))
 		return
 	}
 	defer ans.Finish(false)
 	rc := http.NewResponseController(w)
-	conn, front, err := rc.Hijack()
+	conn, clientConn, err := rc.Hijack()
 	if err != nil {
 		l.answerUpstreamError(w, r, in, err)
 		return
@@ -291,21 +291,21 @@ func (l *Relay) tunnel(w http.ResponseWriter, r *http.Request, in *request.Inbou
 	rules.Head(head)
 	head.Set("Connection", "Upgrade")
 	head.Set("Upgrade", "websocket")
-	_, _ = front.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
-	if head.Write(front) != nil {
+	_, _ = clientConn.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
+	if head.Write(clientConn) != nil {
 		return
 	}
-	_, _ = front.WriteString("\r\n")
-	if front.Flush() != nil {
+	_, _ = clientConn.WriteString("\r\n")
+	if clientConn.Flush() != nil {
 		return
 	}
-	// A copy that ends closes both sides; otherwise the other one would wait for ever.
-	shut := func() { _ = conn.Close(); _ = back.Close() }
-	leave := l.tunnels.add(in, who, shut)
-	defer leave()
+	// When one copy ends, it closes both sides, so that the other copy ends too.
+	closeBoth := func() { _ = conn.Close(); _ = appConn.Close() }
+	remove := l.tunnels.add(in, who, closeBoth)
+	defer remove()
 	var both sync.WaitGroup
-	both.Go(func() { defer shut(); _, _ = io.Copy(back, front.Reader) })
-	both.Go(func() { defer shut(); _, _ = io.Copy(conn, back) })
+	both.Go(func() { defer closeBoth(); _, _ = io.Copy(appConn, clientConn.Reader) })
+	both.Go(func() { defer closeBoth(); _, _ = io.Copy(conn, appConn) })
 	both.Wait()
 }
 
@@ -316,13 +316,13 @@ type tunnels struct {
 }
 
 type openTunnel struct {
-	in   request.Inbound
-	who  *identity.Caller
-	shut func()
+	in        request.Inbound
+	who       *identity.Caller
+	closeBoth func()
 }
 
-func (t *tunnels) add(in *request.Inbound, who *identity.Caller, shut func()) (leave func()) {
-	o := &openTunnel{*in, who, shut}
+func (t *tunnels) add(in *request.Inbound, who *identity.Caller, closeBoth func()) (remove func()) {
+	o := &openTunnel{*in, who, closeBoth}
 	t.mu.Lock()
 	if t.open == nil {
 		t.open = map[*openTunnel]struct{}{}
@@ -356,7 +356,7 @@ func (t *tunnels) count() int {
 }
 
 // CloseTunnels closes every open socket.
-func (l *Relay) CloseTunnels() { l.tunnels.each(func(o *openTunnel) { o.shut() }) }
+func (l *Relay) CloseTunnels() { l.tunnels.each(func(o *openTunnel) { o.closeBoth() }) }
 
 // OpenTunnels returns the number of open sockets.
 func (l *Relay) OpenTunnels() int { return l.tunnels.count() }
@@ -378,7 +378,7 @@ func (l *Relay) RecheckTunnels(ctx context.Context) {
 		v := l.Judge.Decide(ctx, st, &in, who, err)
 		if !v.Pass || !mask.HeadOnly(v.Mask) {
 			l.Count.TunnelsClosed.Add(1)
-			o.shut()
+			o.closeBoth()
 		}
 	})
 }

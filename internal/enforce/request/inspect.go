@@ -20,8 +20,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Inspection is what the controls may see of a request beyond its head. It exists only if a control
-// in scope needs it.
+// Inspection is what the controls may see of a request beyond its head. A request has one
+// only if a control in scope refers to it.
 type Inspection struct {
 	Refs   lang.Refs
 	Serves serving
@@ -32,14 +32,14 @@ type Inspection struct {
 	Body  []byte
 	Kept  *bodies.File
 	Whole bool
-	// Cut is set when media were left out of Body.
+	// Cut is set if media were left out of Body.
 	Cut  bool
-	Hold *bodies.Hold // the room that Body takes
-	// parsed is the room that the decoded Body takes until it is decided on.
+	Hold *bodies.Hold // the memory of Body
+	// parsed is the memory of the decoded Body, until the decision.
 	parsed *bodies.Hold
-	// ShadowBytes is the room that Body takes in shadow mode, in bytes.
+	// ShadowBytes is the memory of Body in shadow mode, in bytes.
 	ShadowBytes int64
-	// Refusal says why the body cannot be decided on.
+	// Refusal says why no decision on the body is possible; nil: one is.
 	Refusal *Refusal
 
 	RPC      *mcp.Message
@@ -47,7 +47,7 @@ type Inspection struct {
 	LLM      *llm.Request
 	Meter    *usage.Account
 	Usage    value.Value
-	// Counted is set when usage was counted already and the request is decided on again.
+	// Counted is set if the request is decided on again, so its usage was counted before.
 	Counted bool
 }
 
@@ -68,8 +68,8 @@ func HeadOf(h http.Header, length int64) BodyHead {
 	}
 }
 
-// Needs returns what the controls in scope want to see beyond the head. It returns false when that
-// is nothing. It costs one lookup.
+// Needs returns what the controls in scope read beyond the head. It returns false if they read only
+// the head. It costs one lookup.
 func (in *Inbound) Needs(st *settings.State) (lang.Refs, bool) {
 	if st.Set == nil {
 		return lang.Refs{}, false
@@ -78,8 +78,8 @@ func (in *Inbound) Needs(st *settings.State) (lang.Refs, bool) {
 	return refs, refs.MCP || refs.LLM || refs.Usage
 }
 
-// Inspect reads what the controls want to see. wanted decides from the beginning of the
-// body whether the rest is read.
+// Inspect reads what the controls need. wanted decides from the beginning of the body
+// whether the rest is read.
 func (rd *Reader) Inspect(w http.ResponseWriter, r *http.Request, in *Inbound, refs lang.Refs, wanted func(head BodyHead, begin []byte) bool) (*Inspection, error) {
 	seen := &Inspection{Refs: refs, Head: HeadOf(r.Header, r.ContentLength)}
 	if r.Body == nil || r.Body == http.NoBody || !NeedsBody(refs) {
@@ -140,7 +140,7 @@ func (rd *Reader) storeBody(r *http.Request, seen *Inspection, begun []byte, bod
 	return nil
 }
 
-// Close releases what the request kept of its body.
+// Close releases the memory and disk space of the body.
 func (s *Inspection) Close() {
 	if s != nil {
 		s.Kept.Close()
@@ -156,7 +156,8 @@ func NeedsBody(refs lang.Refs) bool {
 	})
 }
 
-// Unreadable refuses a body whose content is ambiguous.
+// Unreadable returns the refusal of a body that the bouncer cannot read, because it is encoded
+// or too large; nil: it can.
 func Unreadable(h BodyHead) *Refusal {
 	if h.Encoding != "" && !strings.EqualFold(h.Encoding, "identity") {
 		return Refuse(http.StatusUnsupportedMediaType, "body_encoded", "a control needs this body, which is compressed")
@@ -167,8 +168,8 @@ func Unreadable(h BodyHead) *Refusal {
 	return nil
 }
 
-// readBounded reads the whole body, or its beginning: until it is clear that the body is
-// not wanted, or bodies.MaxInMemory bytes.
+// readBounded reads a body. It stops early if the body turns out not to be wanted, or after
+// bodies.MaxInMemory bytes.
 func readBounded(body io.Reader, h BodyHead, held *bodies.Hold, wanted func(BodyHead, []byte) bool) (data []byte, whole bool, err error) {
 	size := 4096
 	if h.length >= 0 && h.length <= bodies.MaxInMemory {
@@ -219,7 +220,7 @@ func MayBeJSON(h BodyHead, data []byte) bool {
 	return len(data) == 0 || data[0] == '{' || data[0] == '['
 }
 
-// UsageSubject says whose usage a request counts towards.
+// UsageSubject returns the subject that the usage of a request counts towards.
 func (in *Inbound) UsageSubject(st *settings.State, who *identity.Caller) usage.Subject {
 	return usage.Subject{Tenant: st.Tenant, Environment: st.Environment, Resource: in.ResourceKey(st), Client: in.Client, Who: who}
 }
@@ -263,12 +264,12 @@ func TooLarge(limit string, bytes int) *Refusal {
 	return Refuse(http.StatusRequestEntityTooLarge, "body_too_large", "a control needs this body, which is larger than the limit \""+limit+"\" of "+strconv.Itoa(bytes)+" bytes")
 }
 
-// TooMany refuses a body that there is no room for.
+// TooMany refuses a body because other bodies use up the memory.
 func TooMany() *Refusal {
 	return Refuse(http.StatusServiceUnavailable, "bodies_saturated", "a control needs this body, and the waiting bodies have reached the limit \"all_bodies\"")
 }
 
-// Unfit returns why an MCP message is refused without a decision; nil: it is decided on.
+// Unfit returns the refusal of an MCP message on which no decision is made; nil: there is a decision.
 func (s *Inspection) Unfit(host string) *Refusal {
 	switch {
 	case s.MCPError != nil:
@@ -304,8 +305,8 @@ func (in *Inbound) Calls() bool {
 	return in.Seen != nil && in.Seen.RPC != nil && in.Seen.RPC.ID != ""
 }
 
-// DropParsed drops what only the decision needed. While the application works, a request
-// holds no more of its body than is still to be sent.
+// DropParsed drops what only the decision needed. While the application works on it, a request
+// holds only the part of its body that is still to be sent.
 func (s *Inspection) DropParsed() {
 	if s == nil {
 		return

@@ -11,9 +11,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// TestDecodedBodiesTakeRoom: what bodies decode to counts with all bodies in memory until it is decided
-// on: short members take many times their own bytes.
-func TestDecodedBodiesTakeRoom(t *testing.T) {
+// TestDecodedBodiesCountAsMemory checks that a decoded body counts towards the memory of all bodies
+// until it is decided on: decoding short members takes many times their size.
+func TestDecodedBodiesCountAsMemory(t *testing.T) {
 	store, err := bodies.Open(t.TempDir(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)

@@ -208,8 +208,8 @@ func (s *Inspection) withoutBody(in *Inbound, model bool) {
 
 // document reads a JSON body.
 func (s *Inspection) document(in *Inbound, model bool) {
-	if no := s.reduce(); no != nil {
-		s.Refusal = no
+	if refusal := s.reduce(); refusal != nil {
+		s.Refusal = refusal
 		return
 	}
 	s.parsed.Release() // of an earlier reading

@@ -64,7 +64,7 @@ type Inbound struct {
 	Session         string // key of its MCP session; empty: none
 	At              time.Time
 	Peer            netip.Addr
-	PeerName        string // Peer as text, of a request that is forwarded
+	PeerName        string // Peer as text; empty if a gateway asks
 	Trusted         bool   // the peer is a trusted proxy
 	Client          string
 	Method          string
@@ -93,7 +93,7 @@ func (in *Inbound) Locator() *rego.Request {
 	return &rego.Request{ResourceID: in.Resource, Host: in.Host, Path: in.Path, Method: in.Method}
 }
 
-// Placed returns where the set finds the request. The lookup happens once.
+// Placed returns the resources that the set finds for the request. It looks them up only once.
 func (in *Inbound) Placed(set *rego.Set) *rego.Place {
 	if by := in.Locator(); !in.Place.IsFor(set, by) {
 		in.Place = set.Find(by)
@@ -109,8 +109,9 @@ func (in *Inbound) Deadline(most time.Duration) time.Duration {
 	return most
 }
 
-// Arrive checks what the bouncer's own endpoints need too: the client and the canonical path.
-func (rd *Reader) Arrive(r *http.Request, st *settings.Settings) (in Inbound, no *Refusal) {
+// Arrive checks what every request needs, also one to the bouncer's own endpoints: who sent
+// it, and its canonical path.
+func (rd *Reader) Arrive(r *http.Request, st *settings.Settings) (in Inbound, refusal *Refusal) {
 	from := wire.ClientOf(r)
 	in = Inbound{At: rd.now(), Method: r.Method, Headers: r.Header, Peer: from.Peer, PeerName: from.Name, Secure: from.Secure}
 	in.ID = rd.RequestID(r.Header, in.At)
@@ -130,10 +131,10 @@ func (rd *Reader) Arrive(r *http.Request, st *settings.Settings) (in Inbound, no
 	return in, nil
 }
 
-// Admit checks the other parts that are decided on and forwarded.
+// Admit checks the other parts of a request that is to be decided on and forwarded.
 func (in *Inbound) Admit(r *http.Request, st *settings.Settings) *Refusal {
-	if no := allowedMethod(r.Method); no != nil {
-		return no
+	if refusal := allowedMethod(r.Method); refusal != nil {
+		return refusal
 	}
 	var ok bool
 	if in.Host, ok = canonicalHost(r.Host); !ok || !framing.Consistent(r.ProtoMajor, r.Host, r.RequestURI, r.Header, r.ContentLength) {
@@ -289,7 +290,7 @@ func (in *Inbound) head(st *settings.Settings, method, path, host value.Value) v
 
 var emptyObject = value.Object()
 
-// Credit returns what the application gets in place of the caller's credentials.
+// Credit returns the changes of the header that replace the caller's credentials.
 func (in *Inbound) Credit(st *settings.State, res *rego.Resource, who *identity.Caller) header.Changes {
 	if res == nil && st.Set != nil && st.HasResourceCredentials() {
 		res = st.Set.Match(in.Locator())
@@ -297,7 +298,7 @@ func (in *Inbound) Credit(st *settings.State, res *rego.Resource, who *identity.
 	return st.Credit(in.Headers, res, who)
 }
 
-// Scheme returns the scheme that the client used, as seen here or by the trusted proxy in front.
+// Scheme returns the scheme that the client used, as seen by the bouncer or by a trusted proxy.
 func (in *Inbound) Scheme() string {
 	if p := in.Headers["X-Forwarded-Proto"]; in.Trusted && len(p) == 1 && (p[0] == "http" || p[0] == "https") {
 		return p[0]

@@ -18,8 +18,8 @@ import (
 // raw path, so the path must have only one reading.
 func (in *Inbound) Adopt(method, host, target string, st *settings.Settings) *Refusal {
 	in.Method = method
-	if no := allowedMethod(method); no != nil {
-		return no
+	if refusal := allowedMethod(method); refusal != nil {
+		return refusal
 	}
 	var ok bool
 	if in.Host, ok = canonicalHost(host); !ok {

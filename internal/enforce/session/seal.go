@@ -11,8 +11,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
-// Seal encrypts the ids of MCP sessions, so that each is valid only for the user who opened the
-// session. All bouncers of the tenant share the key, so none has to store sessions.
+// Seal makes the ids of MCP sessions useless to anyone but the user who opened them. It
+// encrypts the server's id for the user with a key of the tenant. All bouncers of the tenant
+// have the key, so they need no shared state.
 type Seal struct {
 	aead cipher.AEAD
 	key  []byte // of nonces

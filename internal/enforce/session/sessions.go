@@ -19,8 +19,8 @@ const (
 	maxSessionMasks = 1000
 )
 
-// Book stores the sessions that this bouncer has seen: their users, unless the id contains them,
-// and the masks of their answers.
+// Book remembers the sessions that this bouncer saw: their users, if the ids do not prove
+// them, and the masks of their answers.
 type Book struct {
 	mu   sync.Mutex
 	seen map[string]*entry

@@ -8,19 +8,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
 )
 
-// A server whose name goes on where another's ends does not speak for it.
-func TestToolsAreTheirServers(t *testing.T) {
+// Servers and tools whose joined names are equal stay distinct.
+func TestToolsBelongToTheirServer(t *testing.T) {
 	b := OpenTools(t.TempDir())
 	b.Note("a", []mcp.Tool{{Name: "b c", Digest: "1"}})
 	if changed := b.Note("a b", []mcp.Tool{{Name: "c", Digest: "2"}}); len(changed) > 0 {
 		t.Errorf("changed: %v", changed)
 	}
 	if changed := b.Note("a", []mcp.Tool{{Name: "b c", Digest: "3"}}); len(changed) != 1 {
-		t.Errorf("a changed tool was not told: %v", changed)
+		t.Errorf("a changed tool was not reported: %v", changed)
 	}
 }
 
-// What is remembered of schemas is bounded.
+// The memory for schemas is limited.
 func TestParamMemory(t *testing.T) {
 	b := OpenTools(t.TempDir())
 	for i := range maxServers + 50 {

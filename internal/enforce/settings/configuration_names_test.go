@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 )
 
-// TestConfigurationNames: the control plane takes each member of a configuration that
-// this data plane reads.
+// TestConfigurationNames checks that the control plane accepts each member of a configuration that
+// the data plane reads.
 func TestConfigurationNames(t *testing.T) {
 	known := func(at string, members map[string]any) {
 		for _, d := range (bouncer.Draft{Name: "x", Configuration: members}).Offences() {

@@ -42,7 +42,7 @@ func (s *Decider) Relay(w http.ResponseWriter, r *http.Request, st *settings.Sta
 		case overLimit:
 			seen.Refusal = request.TooLarge("body", bodies.MaxBody)
 		case collecting:
-			seen.Refusal = request.BadRequest("the body is incomplete")
+			seen.Refusal = request.BadRequest("the request body is incomplete")
 		case overRoom:
 			s.RecordSkipped(Job{st, decided, who, idErr})
 			return

@@ -25,7 +25,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Whatever Go's own decoder takes for a known name is found.
+// Every spelling that Go's decoder reads as a known name is found.
 func TestGoDecodesNothingElse(t *testing.T) {
 	set := Known("method", "taskid", "keys")
 	letters := []rune("methodaskiMETHODASKI\u212a\u017f\u0130\u0131\u0307y")

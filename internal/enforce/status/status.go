@@ -25,18 +25,18 @@ const statusEvery = 30 * time.Second
 
 // Intervals of reports about the application.
 const (
-	// AppRest is the shortest time between two reports that the application went away. An
-	// application that comes and goes must not cause a flood of reports.
+	// AppRest is the shortest time between two reports that the application is unreachable,
+	// so that an unstable application does not cause a flood of reports.
 	AppRest = time.Second
-	// AppProbe is how often an application that is away is tried.
+	// AppProbe is how often the bouncer tries an unreachable application.
 	AppProbe = 2 * time.Second
 )
 
 // Signals cause a report before it is due.
 type Signals struct {
 	wake chan struct{}
-	app  chan struct{} // the application went away
-	Lost atomic.Bool   // the application was away when a request or a report last tried it
+	app  chan struct{} // the application became unreachable
+	Lost atomic.Bool   // the application was unreachable when a request or a report last tried it
 }
 
 // NewSignals returns signals that have not fired.
@@ -44,9 +44,8 @@ func NewSignals() *Signals {
 	return &Signals{wake: make(chan struct{}, 1), app: make(chan struct{}, 1)}
 }
 
-// NoteAppLost notes that a request got no connection to the application. The first call
-// since the last report causes a report now. The report loop itself finds out when the
-// application is back.
+// NoteAppLost records that a request got no connection to the application. The first call
+// since the last report causes a report now. Run detects when the application is back.
 func (r *Signals) NoteAppLost() {
 	if r.Lost.Swap(true) {
 		return

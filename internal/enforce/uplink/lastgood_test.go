@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// F10: every flipped bit of the saved bundle is seen, and so is every cut.
+// Every flipped bit and every truncation of the saved bundle is detected.
 func TestSavedBundleDetectsEveryChange(t *testing.T) {
 	bundle := bytes.Repeat([]byte("bundle bytes "), 100)
 	good, err := encodeLastGood(SavedHead{Bouncer: "7", Revision: "r12", ETag: `"r12"`}, bundle)

@@ -1,5 +1,5 @@
 // Package upstream connects the bouncer to the protected application. It pools
-// connections, and discards bytes that answer no request.
+// connections, and never passes on bytes that answer no request.
 package upstream
 
 import (
@@ -39,10 +39,10 @@ var (
 )
 
 // Upstream sends requests to the protected application. Most requests have no body and use plain
-// HTTP/1.1. For them, the goroutine that serves the client writes and reads on a pooled connection:
-// the lean way. All others (bodies, upgrades, TLS, HTTP/2) use the standard transport.
-// framing.ClientConn guards the HTTP/1.1 connections of both: no client receives what an
-// application sends unasked.
+// HTTP/1.1. They take the fast path: the goroutine that serves the client writes to and reads from
+// a pooled connection. All others (bodies, upgrades, TLS, HTTP/2) use http.Transport.
+// framing.ClientConn guards the HTTP/1.1 connections of both: no client receives bytes that belong
+// to no request.
 type Upstream struct {
 	target    *url.URL
 	address   string // host:port
@@ -51,29 +51,29 @@ type Upstream struct {
 	dialer    net.Dialer
 	transport *http.Transport
 	trust     *framing.Trust
-	lean      bool
-	limit     chan struct{} // one token for each lean exchange that runs
+	fastPath  bool
+	limit     chan struct{} // one value for each exchange on the fast path that is running
 
 	mu     sync.Mutex
-	idle   []*lane // the latest used last
+	idle   []*pooledConn // the most recently used one is last
 	closed bool
 }
 
 // New returns an Upstream for raw, scheme://host[:port]. roots are the authorities for the
-// application's certificate; nil means those of the system. unasked is called each time the
+// application's certificate; nil means those of the system. unsolicited is called each time the
 // application sends bytes that belong to no request.
-func New(raw string, roots *x509.CertPool, timeout time.Duration, maxConns int, now func() time.Time, unasked func()) (*Upstream, error) {
+func New(raw string, roots *x509.CertPool, timeout time.Duration, maxConns int, now func() time.Time, unsolicited func()) (*Upstream, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" || u.User != nil || (u.Path != "" && u.Path != "/") || u.RawQuery != "" {
-		return nil, fmt.Errorf("the upstream %q must be scheme://host[:port] and nothing else", raw)
+		return nil, fmt.Errorf("the upstream %q is not scheme://host[:port]", raw)
 	}
 	up := &Upstream{target: u, timeout: timeout, now: now, dialer: net.Dialer{Timeout: dialTimeout}, limit: make(chan struct{}, maxConns)}
-	up.trust = framing.NewTrust(now, unasked)
+	up.trust = framing.NewTrust(now, unsolicited)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	switch u.Scheme {
 	case "http":
-		up.address, up.lean = withPort(u.Host, "80"), true
+		up.address, up.fastPath = withPort(u.Host, "80"), true
 	case "https":
 		up.address = withPort(u.Host, "443")
 		protocols.SetHTTP2(true)
@@ -83,7 +83,7 @@ func New(raw string, roots *x509.CertPool, timeout time.Duration, maxConns int, 
 		protocols.SetHTTP1(false)
 		protocols.SetUnencryptedHTTP2(true)
 	default:
-		return nil, fmt.Errorf("the upstream %q must be http, https or h2c", raw)
+		return nil, fmt.Errorf("the scheme of the upstream %q is not http, https or h2c", raw)
 	}
 	up.transport = &http.Transport{
 		DialContext: up.dialer.DialContext, Protocols: protocols, DisableCompression: true,
@@ -143,7 +143,7 @@ func withPort(host, port string) string {
 	return net.JoinHostPort(strings.Trim(host, "[]"), port)
 }
 
-// Reachable tries a connection.
+// Reachable reports whether the application accepts a connection within two seconds.
 func (u *Upstream) Reachable(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -164,49 +164,49 @@ type Request struct {
 // Do sends a request with the body of r and returns the application's answer. interim is
 // called for each 1xx answer before it.
 func (u *Upstream) Do(r *http.Request, in *Request, head *header.Outgoing, interim func(int, http.Header)) (*Answer, error) {
-	if u.mayGoLean(r, in) {
-		return u.sendLean(r.Context(), in, head, interim)
+	if u.fitsFastPath(r, in) {
+		return u.sendFast(r.Context(), in, head, interim)
 	}
 	return u.send(r.Context(), r, in, head, interim)
 }
 
-// mayGoLean reports whether a request can take the lean way.
-func (u *Upstream) mayGoLean(r *http.Request, in *Request) bool {
-	return u.lean && !in.Upgrade && r.ContentLength == 0 && r.Body == http.NoBody &&
+// fitsFastPath reports whether a request can take the fast path.
+func (u *Upstream) fitsFastPath(r *http.Request, in *Request) bool {
+	return u.fastPath && !in.Upgrade && r.ContentLength == 0 && r.Body == http.NoBody &&
 		(in.Method == http.MethodGet || in.Method == http.MethodHead || in.Method == http.MethodOptions)
 }
 
-// lane is a pooled connection to the application.
-type lane struct {
-	conn *framing.ClientConn
-	br   *bufio.Reader
-	out  []byte
-	left int64 // how much of the head may still be read; negative: no bound
-	used bool
-	last time.Time
+// pooledConn is one connection of the fast path.
+type pooledConn struct {
+	conn     *framing.ClientConn
+	br       *bufio.Reader
+	out      []byte
+	headLeft int64 // how many bytes of the head may still be read; negative: no limit
+	used     bool
+	lastUsed time.Time
 	// until is the deadline that is set on conn; zero: unknown.
 	until time.Time
-	// got is true after the first byte of the current answer. failed is the error of the
+	// answering is true after the first byte of the current answer. failed is the error of the
 	// connection, which http.ReadResponse hides.
-	got    bool
-	failed error
+	answering bool
+	failed    error
 }
 
-// Read reads from the connection, at most left bytes. br reads from it.
-func (l *lane) Read(p []byte) (int, error) {
-	if l.left == 0 {
+// Read reads from the connection, at most headLeft bytes. br reads from it.
+func (l *pooledConn) Read(p []byte) (int, error) {
+	if l.headLeft == 0 {
 		l.failed = errAnswerHead
 		return 0, errAnswerHead
 	}
-	if l.left > 0 && int64(len(p)) > l.left {
-		p = p[:l.left]
+	if l.headLeft > 0 && int64(len(p)) > l.headLeft {
+		p = p[:l.headLeft]
 	}
 	n, err := l.conn.Read(p)
 	if n > 0 {
-		l.got = true
+		l.answering = true
 	}
-	if l.left > 0 {
-		l.left -= int64(n)
+	if l.headLeft > 0 {
+		l.headLeft -= int64(n)
 	}
 	if err != nil {
 		l.failed = err
@@ -216,7 +216,7 @@ func (l *lane) Read(p []byte) (int, error) {
 
 // extendDeadline gives an exchange that begins now at most d. It keeps the deadline of the
 // previous exchange if that is less than d/64 earlier, because setting one costs two timers.
-func (l *lane) extendDeadline(now time.Time, d time.Duration) error {
+func (l *pooledConn) extendDeadline(now time.Time, d time.Duration) error {
 	until := now.Add(d)
 	if late := until.Sub(l.until); late >= 0 && late < d/64 {
 		return nil
@@ -226,14 +226,14 @@ func (l *lane) extendDeadline(now time.Time, d time.Duration) error {
 }
 
 // acquire returns an idle connection or a new one, and the time. fresh asks for a new one.
-func (u *Upstream) acquire(ctx context.Context, fresh bool) (l *lane, now time.Time, err error) {
+func (u *Upstream) acquire(ctx context.Context, fresh bool) (l *pooledConn, now time.Time, err error) {
 	if !fresh {
 		now = u.now()
 		u.mu.Lock()
 		for len(u.idle) > 0 {
 			l := u.idle[len(u.idle)-1]
 			u.idle = u.idle[:len(u.idle)-1]
-			if now.Sub(l.last) < idleConnectionLife {
+			if now.Sub(l.lastUsed) < idleConnectionLife {
 				u.mu.Unlock()
 				return l, now, nil
 			}
@@ -245,19 +245,19 @@ func (u *Upstream) acquire(ctx context.Context, fresh bool) (l *lane, now time.T
 	if err != nil {
 		return nil, now, err
 	}
-	l = &lane{conn: c, out: make([]byte, 0, 2048)}
+	l = &pooledConn{conn: c, out: make([]byte, 0, 2048)}
 	l.br = bufio.NewReaderSize(l, 4096)
 	return l, u.now(), nil
 }
 
 // release returns a connection to the pool if it can carry another request, and closes it
-// otherwise. The next request checks again that the application has sent nothing unasked.
-func (u *Upstream) release(l *lane) {
+// otherwise. The next request checks again that the application has sent nothing in between.
+func (u *Upstream) release(l *pooledConn) {
 	if l.br.Buffered() > 0 || !l.conn.Reusable() {
 		_ = l.conn.Close()
 		return
 	}
-	l.used, l.last = true, u.now()
+	l.used, l.lastUsed = true, u.now()
 	if cap(l.out) > 64<<10 {
 		l.out = make([]byte, 0, 2048)
 	}
@@ -271,14 +271,14 @@ func (u *Upstream) release(l *lane) {
 	u.mu.Unlock()
 }
 
-// Sweep closes connections that were idle too long. Call it regularly.
+// Sweep closes connections that were idle for too long. Call it regularly.
 func (u *Upstream) Sweep() {
 	now := u.now()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	keep := u.idle[:0]
 	for _, l := range u.idle {
-		if now.Sub(l.last) < idleConnectionLife {
+		if now.Sub(l.lastUsed) < idleConnectionLife {
 			keep = append(keep, l)
 		} else {
 			_ = l.conn.Close()
@@ -288,7 +288,7 @@ func (u *Upstream) Sweep() {
 	u.idle = keep
 }
 
-// Close drops every idle connection.
+// Close closes all idle connections.
 func (u *Upstream) Close() {
 	u.mu.Lock()
 	u.closed = true
@@ -300,8 +300,8 @@ func (u *Upstream) Close() {
 	u.transport.CloseIdleConnections()
 }
 
-// Answer is the application's answer. Call Finish when you have read its body to the end
-// (clean), or when you give up.
+// Answer is the application's answer. The caller must call Finish: with clean set if it has read
+// the body to the end.
 type Answer struct {
 	*http.Response
 	Finish func(clean bool)
@@ -309,12 +309,12 @@ type Answer struct {
 	Extend func(time.Duration) error
 }
 
-// ErrSaturated says that too many exchanges are in progress.
+// ErrSaturated means that no connection to the application became free in time.
 var ErrSaturated = errors.New("too many requests to the application are in progress")
 
-// sendLean sends a request without a body the lean way. If the application closed an idle
-// connection meanwhile, it tries once more on a new one: the methods are safe.
-func (u *Upstream) sendLean(ctx context.Context, in *Request, head *header.Outgoing, interim func(int, http.Header)) (*Answer, error) {
+// sendFast sends a request on the fast path. If the application has closed an idle connection, it
+// tries once more on a new one. That is safe for these methods (RFC 9110 section 9.2.1).
+func (u *Upstream) sendFast(ctx context.Context, in *Request, head *header.Outgoing, interim func(int, http.Header)) (*Answer, error) {
 	select {
 	case u.limit <- struct{}{}:
 	default:
@@ -328,7 +328,7 @@ func (u *Upstream) sendLean(ctx context.Context, in *Request, head *header.Outgo
 			return nil, ctx.Err()
 		}
 	}
-	var l *lane
+	var l *pooledConn
 	var resp *http.Response
 	var stop func() bool
 	for fresh := false; ; fresh = true {
@@ -341,13 +341,13 @@ func (u *Upstream) sendLean(ctx context.Context, in *Request, head *header.Outgo
 		again := l.used && !fresh
 		conn := l.conn
 		stop = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-		if resp, err = u.exchange(ctx, l, now, in, head, interim); err == nil { //nolint:bodyclose // whoever relays the answer closes it
+		if resp, err = u.exchange(ctx, l, now, in, head, interim); err == nil { //nolint:bodyclose // Finish closes it
 			break
 		}
 		stop()
 		_ = l.conn.Close()
 		var late net.Error
-		if again && !l.got && ctx.Err() == nil && (!errors.As(err, &late) || !late.Timeout()) {
+		if again && !l.answering && ctx.Err() == nil && (!errors.As(err, &late) || !late.Timeout()) {
 			continue
 		}
 		<-u.limit
@@ -375,20 +375,20 @@ func (u *Upstream) sendLean(ctx context.Context, in *Request, head *header.Outgo
 }
 
 // exchange writes the request and reads the head of the answer. now is the current time.
-func (u *Upstream) exchange(ctx context.Context, l *lane, now time.Time, in *Request, head *header.Outgoing, interim func(int, http.Header)) (*http.Response, error) {
-	l.got, l.failed = false, nil
+func (u *Upstream) exchange(ctx context.Context, l *pooledConn, now time.Time, in *Request, head *header.Outgoing, interim func(int, http.Header)) (*http.Response, error) {
+	l.answering, l.failed = false, nil
 	if err := l.extendDeadline(now, u.timeout); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, err // the client disconnected before the deadline was set
+		return nil, err // the client left before, and the new deadline has replaced the one that would end the exchange
 	}
 	l.out = appendRequest(l.out[:0], in, head, u.target.Host)
-	if err := l.conn.Ask(l.out); err != nil {
+	if err := l.conn.SendRequest(l.out); err != nil {
 		return nil, err
 	}
 	for range maxInterim {
-		l.left = maxAnswerHead
+		l.headLeft = maxAnswerHead
 		resp, err := http.ReadResponse(l.br, methodOnly(in.Method))
 		if err != nil {
 			if l.failed != nil && !errors.Is(l.failed, io.EOF) {
@@ -397,11 +397,11 @@ func (u *Upstream) exchange(ctx context.Context, l *lane, now time.Time, in *Req
 			return nil, err
 		}
 		if resp.StatusCode >= 200 {
-			l.left = -1
+			l.headLeft = -1
 			return resp, nil
 		}
 		if resp.StatusCode == http.StatusSwitchingProtocols {
-			return nil, errors.New("the application switched protocols without being asked")
+			return nil, errors.New("the application switched protocols although the request did not ask for it")
 		}
 		interim(resp.StatusCode, resp.Header)
 	}
@@ -421,8 +421,8 @@ func methodOnly(m string) *http.Request {
 	return getOnly
 }
 
-// appendRequest appends the head of a request. All its values are checked: the client's
-// when they were parsed, ours when they were made.
+// appendRequest appends the head of a request. All its values were checked: the client's
+// when they were parsed, and the bouncer's when they were made.
 func appendRequest(dst []byte, in *Request, head *header.Outgoing, host string) []byte {
 	dst = append(dst, in.Method...)
 	dst = append(dst, ' ')
@@ -446,7 +446,7 @@ func appendRequest(dst []byte, in *Request, head *header.Outgoing, host string) 
 	return append(dst, '\r', '\n')
 }
 
-// send uses the standard transport.
+// send sends a request with http.Transport.
 func (u *Upstream) send(ctx context.Context, r *http.Request, in *Request, head *header.Outgoing, interim func(int, http.Header)) (*Answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	interims := 0
@@ -469,7 +469,7 @@ func (u *Upstream) send(ctx context.Context, r *http.Request, in *Request, head 
 		out.Header.Set("Connection", "Upgrade")
 		out.Header.Set("Upgrade", "websocket")
 	}
-	resp, err := u.transport.RoundTrip(out.WithContext(ctx)) //nolint:bodyclose // whoever relays the answer closes it
+	resp, err := u.transport.RoundTrip(out.WithContext(ctx)) //nolint:bodyclose // Finish closes it
 	if err != nil {
 		cancel()
 		return nil, err
@@ -487,7 +487,8 @@ func (u *Upstream) send(ctx context.Context, r *http.Request, in *Request, head 
 	}, nil
 }
 
-// Drain reads the rest of a small body, so that its connection can be used again.
+// Drain reads the rest of a body, so that its connection can be used again. It returns false if
+// more than 64 KiB were left or an error occurred.
 func Drain(body io.Reader) bool {
 	n, err := io.CopyN(io.Discard, body, 64<<10)
 	return errors.Is(err, io.EOF) && n < 64<<10

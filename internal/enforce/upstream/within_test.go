@@ -17,12 +17,12 @@ type noted struct {
 
 func (n *noted) SetDeadline(t time.Time) error { n.set = append(n.set, t); return nil }
 
-// An exchange never gets more time than its limit, nor less than 63/64 of it. Consecutive exchanges
-// share a deadline.
+// An exchange has at most its time and at least 63/64 of it. Exchanges that follow closely share a
+// deadline.
 func TestDeadlinesAreShared(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	conn := &noted{}
-	l := &lane{conn: framing.NewClientConn(conn, framing.NewTrust(time.Now, func() {}))}
+	l := &pooledConn{conn: framing.NewClientConn(conn, framing.NewTrust(time.Now, func() {}))}
 	const long = 64 * time.Second
 	at := func(after, long time.Duration) {
 		t.Helper()

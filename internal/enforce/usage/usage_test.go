@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 )
 
-// Names that hold separators are nobody else's subject.
-func TestSubjectsAreTheirOwn(t *testing.T) {
+// Names that contain separators do not collide with other subjects.
+func TestSubjectsAreDistinct(t *testing.T) {
 	all := New(nil, time.Now)
 	seen := map[string]string{}
 	for _, c := range [][2]string{{"a", "q id:a"}, {"a id:q", "a"}, {"a", "a"}, {"host:a", "x\" \"id:y"}, {"host:a\" \"id:x", "y"}} {
@@ -43,7 +43,7 @@ func TestMetering(t *testing.T) {
 	if got := peek(); !strings.HasPrefix(got, `{"requests":{"minute":0`) {
 		t.Errorf("a refused request was counted: %s", got)
 	}
-	// What was reserved in a window that is over is not given back to the next.
+	// A reservation in a window that has ended is not returned to the next one.
 	m = one()
 	m.Reserve(ctx, now, nil)
 	m.prompted, m.reserved = true, 50

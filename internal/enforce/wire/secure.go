@@ -1,4 +1,4 @@
-// Package wire accepts TLS connections of clients, and records what is at their other end.
+// Package wire accepts TLS connections of clients, and records the address of each client.
 package wire
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 )
 
-// handshakeTimeout is how long a client may take to shake hands.
+// handshakeTimeout is how long a TLS handshake may take.
 const handshakeTimeout = 10 * time.Second
 
 // SecureListener returns TLS connections after their handshake. It closes a connection that agreed

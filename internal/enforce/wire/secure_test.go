@@ -29,9 +29,9 @@ func (s *short) Accept() (net.Conn, error) {
 func (s *short) Close() error   { close(s.conns); return nil }
 func (s *short) Addr() net.Addr { return &net.TCPAddr{} }
 
-// TestSecureListenerGoesOn: a listener that runs out of file descriptors continues afterwards. A
-// closed listener returns an error on each call.
-func TestSecureListenerGoesOn(t *testing.T) {
+// TestSecureListenerContinuesAfterErrors checks that a listener continues after an error, such as a
+// lack of file descriptors, and that a closed one returns an error each time.
+func TestSecureListenerContinuesAfterErrors(t *testing.T) {
 	inner := &short{conns: make(chan net.Conn)}
 	l := NewSecureListener(inner, &tls.Config{MinVersion: tls.VersionTLS12})
 	for range 3 {

@@ -16,14 +16,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// fill uses up the space of a bouncer's decision log. free ends this.
+// fill fills a bouncer's decision log. free makes room again.
 func fill(t *testing.T, p *plane, b *running) (free func()) {
 	t.Helper()
-	// What is under way would make room again once it is acknowledged.
+	// Events that are being shipped would make room when they are acknowledged.
 	eventually(t, "an empty log", func() bool { return b.journal.Spool.Depth() == 0 })
 	p.set(func() { p.down = true }) // nothing is shipped, so that nothing is trimmed
 	st := b.state.Load()
-	for _, path := range []string{"/" + strings.Repeat("x", 1000), "/"} { // the last gap is smaller than any event
+	for _, path := range []string{"/" + strings.Repeat("x", 1000), "/"} { // fill the last gap with small events
 		full := false
 		for i := 0; i < 10_000 && !full; i++ {
 			full = !b.recorder.Record(st, &request.Inbound{At: time.Now(), Path: path, Method: "GET"}, identity.Nobody(), &judge.Verdict{Outcome: metrics.Permit, Pass: true})
@@ -35,10 +35,10 @@ func fill(t *testing.T, p *plane, b *running) (free func()) {
 	return func() { p.set(func() { p.down = false }) }
 }
 
-// TestLogThatCannotBeKept: if the log is full, requests are refused where the log is required, and
-// pass otherwise. Both are reported at once. When the log can be written again, it records the
-// number of missing decisions.
-func TestLogThatCannotBeKept(t *testing.T) {
+// TestFullLog checks that a full log refuses requests if it is required, and lets them pass if not.
+// Both are reported at once, and the log records how many decisions are missing as soon as it can be
+// written again.
+func TestFullLog(t *testing.T) {
 	t.Parallel()
 	for _, audit := range []string{"", "best_effort", "required"} {
 		t.Run("audit="+audit, func(t *testing.T) {
@@ -107,8 +107,8 @@ func TestLogThatCannotBeKept(t *testing.T) {
 	}
 }
 
-// TestRefusalsLeaveRoom: a flood of refused requests leaves space in the log for permitted ones,
-// and does not stop a bouncer with a required log.
+// TestRefusalsLeaveRoom checks that a flood of refusals leaves room in the log for permitted
+// requests, and does not make a bouncer with a required log refuse them.
 func TestRefusalsLeaveRoom(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
@@ -128,8 +128,8 @@ func TestRefusalsLeaveRoom(t *testing.T) {
 	}
 }
 
-// In shadow mode nothing is refused, whatever the state of the log.
-func TestShadowPassesWithoutALog(t *testing.T) {
+// In shadow mode nothing is refused, even with a full log.
+func TestShadowPassesWithAFullLog(t *testing.T) {
 	t.Parallel()
 	app, p := newApplication(t, nil), newPlane(t)
 	p.publish(policySet{revision: 1, mode: "shadow", config: map[string]any{"audit": "required"}, controls: []control{{id: 1, source: denyAll}}})
@@ -140,9 +140,9 @@ func TestShadowPassesWithoutALog(t *testing.T) {
 	}
 }
 
-// TestLeaving: after the signal to stop, a bouncer is not ready, closes connections after their
-// answers, and serves requests for the configured delay.
-func TestLeaving(t *testing.T) {
+// TestStopDelay checks that a stopping bouncer is not ready at once, closes the connections that it
+// answers on, and serves for StopDelay.
+func TestStopDelay(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
 	app, p := newApplication(t, nil), newPlane(t)
@@ -158,15 +158,15 @@ func TestLeaving(t *testing.T) {
 	})
 	res, err := http.Get(b.url + "/x") //nolint:noctx // a test
 	if err != nil {
-		t.Fatalf("while leaving: %v", err)
+		t.Fatalf("while stopping: %v", err)
 	}
 	res.Body.Close()
 	if res.StatusCode != 200 || !res.Close {
-		t.Errorf("while leaving: %d, the connection ends: %v", res.StatusCode, res.Close)
+		t.Errorf("while stopping: %d, the connection ends: %v", res.StatusCode, res.Close)
 	}
 	<-stopped
 	if _, err := http.Get(b.url + "/x"); err == nil { //nolint:noctx,bodyclose // a test
-		t.Error("after the end it still answers")
+		t.Error("the bouncer answers after the stop")
 	}
 	if _, err := os.Stat(filepath.Join(b.cfg.DataDir, "decisions")); err != nil {
 		t.Error(err)

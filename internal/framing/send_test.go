@@ -20,16 +20,16 @@ func serve(app net.Conn, request string, answers ...string) {
 	}
 }
 
-// TestAsk: requests and answers alternate on one connection, also when a request is
-// longer than what the socket takes at once.
-func TestAsk(t *testing.T) {
+// TestSendRequest alternates requests and answers on one connection, also with a request that is
+// longer than the socket accepts at once.
+func TestSendRequest(t *testing.T) {
 	long := "GET / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 8<<20) + "\r\n\r\n"
 	for name, request := range map[string]string{"short": get, "long": long} {
 		t.Run(name, func(t *testing.T) {
 			c, app, lost := pair(t)
 			go serve(app, request, sound, sound, sound)
 			for range 3 {
-				if err := c.Ask([]byte(request)); err != nil {
+				if err := c.SendRequest([]byte(request)); err != nil {
 					t.Fatal(err)
 				}
 				got := make([]byte, len(sound))
@@ -44,9 +44,9 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestAskAfterBytesAtRest: nothing is sent on a connection that received something, or its
-// end, at rest.
-func TestAskAfterBytesAtRest(t *testing.T) {
+// TestSendRequestOnBusyConnection checks that nothing is sent on a connection that received bytes,
+// or was closed by the peer, while it was idle.
+func TestSendRequestOnBusyConnection(t *testing.T) {
 	for name, upset := range map[string]func(net.Conn){
 		"bytes":   func(app net.Conn) { _, _ = io.WriteString(app, sound) },
 		"its end": func(app net.Conn) { _ = app.(*net.TCPConn).CloseWrite() },
@@ -57,10 +57,10 @@ func TestAskAfterBytesAtRest(t *testing.T) {
 				t.Fatal(got, err)
 			}
 			upset(app)
-			for deadline := time.Now().Add(10 * time.Second); c.socket.peek() == silent && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(10 * time.Second); c.socket.peek() == noData && time.Now().Before(deadline); {
 				_ = c.socket.wait()
 			}
-			if err := c.Ask([]byte(get)); !errors.Is(err, errUnasked) {
+			if err := c.SendRequest([]byte(get)); !errors.Is(err, errUnsolicited) {
 				t.Fatal(err)
 			}
 			if c.Reusable() || (*lost == 1) != (name == "bytes") {
@@ -74,12 +74,12 @@ func TestAskAfterBytesAtRest(t *testing.T) {
 	}
 }
 
-// TestAskEnds: a deadline and a Close from elsewhere end the wait, and a refused request
-// is not sent.
-func TestAskEnds(t *testing.T) {
+// TestSendRequestEnds checks that a deadline and a concurrent Close end the wait, and that a refused
+// request is not sent.
+func TestSendRequestEnds(t *testing.T) {
 	c, _, _ := pair(t)
 	_ = c.SetDeadline(time.Now().Add(20 * time.Millisecond))
-	if err := c.Ask([]byte(get)); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err := c.SendRequest([]byte(get)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a deadline: %v", err)
 	}
 	c, app, _ := pair(t)
@@ -87,11 +87,11 @@ func TestAskEnds(t *testing.T) {
 		_, _ = io.ReadFull(app, make([]byte, len(get)))
 		_ = c.Close()
 	}()
-	if err := c.Ask([]byte(get)); !errors.Is(err, net.ErrClosed) {
+	if err := c.SendRequest([]byte(get)); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("a close: %v", err)
 	}
 	c, _, _ = pair(t)
-	if err := c.Ask([]byte("GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n")); !errors.Is(err, ErrFraming) {
+	if err := c.SendRequest([]byte("GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n")); !errors.Is(err, ErrFraming) {
 		t.Errorf("an ambiguous request: %v", err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// activity is the last time when this process stored decisions of each tenant.
+// activity holds when this process last stored decisions of each tenant.
 type activity struct {
 	mu   sync.Mutex
 	last map[scope.TenantID]time.Time

@@ -9,7 +9,8 @@
 //	        one transaction: drop known ids · chain · rows · counters
 //
 // Record returns when the operating system has the line, so a killed process loses nothing. The
-// shipper recognises decisions by their ids, so a batch may be repeated and nothing counts twice.
+// shipper recognises decisions by their ids. It may therefore repeat a batch: no decision is
+// counted twice.
 //
 // decision_counts makes counting cheap. For each hour, environment and decision, it has the number
 // of rows: in all, for each policy, for each resource, and for each pair of them. It also has the
@@ -109,8 +110,8 @@ type Decision struct {
 	// Agent is set when an AI agent asked: for itself, or for the user.
 	Agent *actor.AgentUse `json:"agent,omitempty" doc:"The AI agent that asked, for itself or for the user; absent when none did."`
 	// Input and Explanation are stored at levels detailed and comprehensive, Trace only at
-	// comprehensive. All have passed through redact.JSON. At basic, an Input is stored for
-	// replay (Kept), and is not part of the entry.
+	// comprehensive. All are redacted. At basic, an Input is not part of the entry, but may be
+	// stored for replay (Kept).
 	Input json.RawMessage `json:"input,omitempty" doc:"The redacted input; at audit levels detailed and comprehensive."`
 	Trace json.RawMessage `json:"trace,omitempty" doc:"The evaluation's steps; at audit level comprehensive."`
 	// Explanation is a list of rego.Explanation: of the control that decided, or of the controls
@@ -118,7 +119,7 @@ type Decision struct {
 	Explanation json.RawMessage `json:"explanation,omitempty" doc:"The reason for the decision: rule, line, conditions and values; at audit levels detailed and comprehensive."`
 	// Folded is set when the entry stands for many refusals.
 	Folded *FoldedCount `json:"folded,omitempty" doc:"Set when the entry stands for many refusals that came too fast to store each one."`
-	// Gap marks a bouncer's note that decisions are missing. It is never folded.
+	// Gap is set in a bouncer's note that decisions are missing, which is never folded.
 	Gap bool `json:"-"`
 	// Hidden holds the secrets of the input. They are removed from Reason, Error, Trace and
 	// Explanation when the decision is recorded.

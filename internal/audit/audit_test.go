@@ -24,7 +24,7 @@ var (
 	admin = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice", IP: "10.0.0.9"}, RequestID: "r1"}
 )
 
-// storeOnly is a log whose rows are put straight into the store.
+// storeOnly makes a log for tests that write rows directly into the store.
 func storeOnly(t testing.TB, c *db.Cluster, now func() time.Time) *DecisionLog {
 	t.Helper()
 	return NewDecisionLog(Config{Cluster: c, Spool: openSpool(t, t.TempDir()), SetAside: t.TempDir(), Now: now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
@@ -59,7 +59,7 @@ func (l *DecisionLog) put(t testing.TB, tenant scope.TenantID, ds ...Decision) {
 	}
 }
 
-// made makes one decision out of few values, so that filters meet.
+// made makes one random decision. It uses few different values, so that filters overlap.
 func made(r *rand.Rand, i int, when time.Time) Decision {
 	name := "control"
 	d := Decision{
@@ -111,7 +111,7 @@ func TestQueryAgainstEveryFilter(t *testing.T) {
 			all = append(all, made(r, i, noon.Add(-time.Duration(r.IntN(50*3600))*time.Second)))
 		}
 		l.put(t, scope.DefaultTenant, all[:350]...)
-		l.put(t, scope.DefaultTenant, all[300:]...) // fifty of them again
+		l.put(t, scope.DefaultTenant, all[300:]...) // send fifty of them again
 		logged := 0
 		for _, d := range all {
 			if d.AuditLevel != None {
@@ -136,7 +136,7 @@ func TestQueryAgainstEveryFilter(t *testing.T) {
 	})
 }
 
-// checkQuery pages through f and compares with what a plain loop finds.
+// checkQuery reads all pages of f and compares them with the result of a plain loop.
 func checkQuery(t *testing.T, l *DecisionLog, ctx context.Context, f Filter, all []Decision, logged int64) {
 	t.Helper()
 	want := map[string]bool{}
@@ -206,7 +206,7 @@ func TestScopesAndTenants(t *testing.T) {
 	})
 }
 
-func TestLevelsKeepWhatTheyMay(t *testing.T) {
+func TestLevelsLimitWhatIsStored(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
 		l := storeOnly(t, c, at(noon))

@@ -18,8 +18,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestMillionRows loads a million decisions and holds every kind of page, with
-// both counts, to the time that it may take. It takes minutes:
+// TestMillionRows loads a million decisions and checks that every kind of page, with both counts,
+// is fast enough. It takes minutes:
 //
 //	GATEHOUSE_AUDIT_ROWS=1000000 go test -run TestMillionRows -v -timeout 30m ./internal/audit
 func TestMillionRows(t *testing.T) {
@@ -35,8 +35,8 @@ func TestMillionRows(t *testing.T) {
 			took := load(t, l, 0, n, 30*day)
 			t.Logf("loaded %d rows in %s: %.0f rows/s", n, took.Round(time.Millisecond), float64(n)/took.Seconds())
 			vacuum(t, cfg)
-			for _, q := range questions() {
-				ask(t, l, q.name, q.f)
+			for _, q := range filters() {
+				measure(t, l, q.name, q.f)
 			}
 			began := time.Now()
 			rep, err := l.Verify(context.Background(), admin)
@@ -49,8 +49,7 @@ func TestMillionRows(t *testing.T) {
 	}
 }
 
-// vacuum does at once what PostgreSQL's autovacuum, which test servers have
-// switched off, does within its minute.
+// vacuum runs VACUUM ANALYZE, because autovacuum is off on the test servers.
 func vacuum(t *testing.T, cfg db.Config) {
 	t.Helper()
 	if cfg.URL == "" {
@@ -69,8 +68,8 @@ func vacuum(t *testing.T, cfg db.Config) {
 	}
 }
 
-// prune lets retention work for some seconds on a log that is all too old, and
-// watches what a writer feels of it.
+// prune runs retention for some seconds on a log that is completely past its retention, and
+// measures how long a writer waits meanwhile.
 func prune(t *testing.T, l *DecisionLog) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
@@ -92,7 +91,7 @@ func prune(t *testing.T, l *DecisionLog) {
 	t.Logf("retention removed %d rows in 8 s; %d writes meanwhile: median %s, p99 %s, worst %s", removed, len(times), times[len(times)/2], times[len(times)*99/100], times[len(times)-1])
 }
 
-const loadBatch = most
+const loadBatch = maxBatch
 
 // load spreads n decisions of a part over a time up to noon: 2,000 users, of whom one makes half
 // of all requests, 200 controls, of which one decides a quarter, one denial in
@@ -146,7 +145,7 @@ type namedFilter struct {
 	f    Filter
 }
 
-func questions() []namedFilter {
+func filters() []namedFilter {
 	odd := noon.Add(-9*day - 17*time.Minute - 13*time.Second)
 	return []namedFilter{
 		{"nothing", Filter{}},
@@ -168,8 +167,8 @@ func questions() []namedFilter {
 	}
 }
 
-// ask runs one question a few times and holds its middle to 200 ms.
-func ask(t *testing.T, l *DecisionLog, name string, f Filter) {
+// measure runs one query a few times and checks that the median takes at most 200 ms.
+func measure(t *testing.T, l *DecisionLog, name string, f Filter) {
 	t.Helper()
 	var times []time.Duration
 	var page Page
@@ -190,8 +189,8 @@ func ask(t *testing.T, l *DecisionLog, name string, f Filter) {
 
 const benchRows = 25_000
 
-// BenchmarkStore measures what it costs to bring decisions from the spool's form
-// into the store, in batches as the shipper takes them.
+// BenchmarkStore measures the cost of storing decisions, from spool record to row, in batches of
+// the shipper's size.
 func BenchmarkStore(b *testing.B) {
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		b.Run(backend, func(b *testing.B) {

@@ -53,8 +53,8 @@ type row struct {
 	EvaluationUS int64     `db:"evaluation_us"`
 	Record       string    `db:"record"`
 	Hash         string    `db:"hash"`
-	// CallerID is the key of the caller's own id of the decision; nil: there is none, or the row is
-	// older than the column.
+	// CallerID is the key of the id that the caller gave to the decision. It is nil if there is
+	// none, or if the row is older than the column.
 	CallerID *string `db:"caller_id"`
 
 	// input is stored for replay outside the row; "" means none.
@@ -63,12 +63,12 @@ type row struct {
 	tally Tally
 	// masked reports whether the decision masks; the roll-ups count it.
 	masked bool
-	// agent is the AI agent that asked; nil: none did.
+	// agent is the AI agent that asked; nil if none did.
 	agent *actor.AgentUse
 }
 
-// seal computes the hash of the row that follows prev.
-func (r *row) seal(prev string) string {
+// hashAfter returns the hash of the row; prev is the hash of the row before it.
+func (r *row) hashAfter(prev string) string {
 	d := digest.New(prev)
 	d.Number(r.Seq)
 	d.Text(r.DecisionID)
@@ -85,7 +85,7 @@ func (r *row) seal(prev string) string {
 	d.Text(r.IPAddress)
 	d.Number(r.EvaluationUS)
 	d.Text(r.Record)
-	if r.CallerID != nil { // rows without one keep the hash that they had before the column existed
+	if r.CallerID != nil { // without it, the hash is the same as before the column existed
 		d.Text(*r.CallerID)
 	}
 	return d.Sum()
@@ -110,8 +110,8 @@ type eventRow struct {
 	Hash         string    `db:"hash"`
 }
 
-// seal computes the hash of the entry that follows prev.
-func (r *eventRow) seal(prev string) string {
+// hashAfter returns the hash of the entry; prev is the hash of the entry before it.
+func (r *eventRow) hashAfter(prev string) string {
 	d := digest.New(prev)
 	d.Number(r.Seq)
 	d.Time(r.At)
@@ -132,7 +132,7 @@ func (r *row) decided() stats.Decided {
 	}
 }
 
-// series returns what series compare of a decision.
+// series returns the members of the row that stats.Series.Has compares.
 func (r *row) series() stats.Series {
 	return stats.Series{Environment: scope.Env(r.Environment), Resource: r.ResourceKey, Control: r.PolicyID, Bouncer: r.BouncerID, Subject: r.UserID}
 }

@@ -40,7 +40,8 @@ const (
 	day  = 24 * time.Hour
 )
 
-// The keys of decision_counts. A user's is by day, all others by hour.
+// The keys of decision_counts. allKey counts every decision. The counters of users are by day,
+// all others by hour.
 const allKey = ""
 
 func policyKey(id int64) string { return string(stats.TopPolicies) + strconv.FormatInt(id, 10) }
@@ -58,8 +59,8 @@ type cellID struct {
 // tallies collects the cells that a batch of rows changes.
 type tallies map[cellID]*cell
 
-// add counts one decision under all its keys. sign is -1 when a row leaves the log; then only
-// Logged changes.
+// add adds t to the counters of all keys of the row. With loggedOnly it adds only Logged, for a
+// row that leaves the log: Counted includes rows past retention.
 func (ts tallies) add(r *row, t Tally, loggedOnly bool) {
 	if loggedOnly {
 		t = Tally{Logged: t.Logged}
@@ -96,8 +97,8 @@ type span struct{ lo, hi time.Time }
 
 func (s span) empty() bool { return !s.lo.Before(s.hi) }
 
-// cover splits s into the whole buckets of the width inside it and the partial ones before and
-// after. inside may be empty; then only the ends remain.
+// cover splits s into the whole buckets inside it and the partial ones before and after them. If
+// no whole bucket fits, inside is empty.
 func (s span) cover(width time.Duration) (inside span, ends []span) {
 	lo, hi := bucketOf(s.lo, width), bucketOf(s.hi, width)
 	if lo.Before(s.lo) {

@@ -19,8 +19,7 @@ type Bucket struct {
 	Tally
 }
 
-// Of selects counters: all of the tenant, of a policy, of a resource, or of a policy on a
-// resource.
+// Of selects the counters of the tenant, of a policy, of a resource, or of a policy and a resource.
 type Of struct {
 	PolicyID   int64
 	ResourceID string
@@ -56,8 +55,8 @@ func (rd *Reader) Counters(ctx context.Context, sc scope.Scope, of Of, from, to 
 
 // tallyBy adds up one key's cells over whole buckets, one row for each bucket.
 func tallyBy(ctx context.Context, tx *db.Tx, key string, s span, pairs []pair) ([]cell, error) {
-	q := question{pairs: pairs}
-	envs, decisions := q.sides()
+	q := query{pairs: pairs}
+	envs, decisions := q.splitPairs()
 	args := []any{key, s.lo, s.hi}
 	for _, v := range append(envs, decisions...) {
 		args = append(args, v)

@@ -15,11 +15,11 @@ import (
 )
 
 // A spool record is a version byte, the tenant, a newline, and the decision as JSON. Tenant ids
-// are DNS labels, so they contain no newline. A record with an input for replay has another
-// version: the length of the JSON and a newline come before the JSON, and the input follows it.
+// are DNS labels, so they contain no newline. In a record with an input for replay, the version
+// differs, the length of the JSON and a newline come before the JSON, and the input follows it.
 const (
-	recordVersion  = '1'
-	versionOfInput = '2'
+	recordVersion = '1'
+	inputVersion  = '2'
 )
 
 // errRecord is a spool record that this program cannot read.
@@ -40,10 +40,10 @@ func appendRecord(dst []byte, tenant scope.TenantID, d *Decision) []byte {
 	dst = appendDecision(dst, d)
 	n := len(dst) - length - digits - 1
 	dst, ok := redact.JSON(dst, d.Replay)
-	if !ok { // an unreadable input is not stored
+	if !ok { // the input is not valid JSON: store the decision without it
 		return append(dst[:length], dst[length+digits+1:length+digits+1+n]...)
 	}
-	dst[start] = versionOfInput
+	dst[start] = inputVersion
 	for i := length + digits - 1; n > 0; i-- {
 		dst[i] = byte('0' + n%10)
 		n /= 10
@@ -54,7 +54,7 @@ func appendRecord(dst []byte, tenant scope.TenantID, d *Decision) []byte {
 // parseRecord splits a spool record; line and input alias rec. input is empty when none is
 // stored for replay.
 func parseRecord(rec []byte) (tenant scope.TenantID, line, input []byte, err error) {
-	if len(rec) < 3 || rec[0] != recordVersion && rec[0] != versionOfInput {
+	if len(rec) < 3 || rec[0] != recordVersion && rec[0] != inputVersion {
 		return "", nil, nil, errRecord
 	}
 	name, rest, ok := bytes.Cut(rec[1:], []byte{'\n'})
@@ -112,11 +112,11 @@ func appendDecision(dst []byte, d *Decision) []byte {
 	dst = appendFloat(dst, d.EvaluationTimeMS)
 	dst = append(dst, `,"ip_address":`...)
 	dst = appendString(dst, d.IPAddress)
-	return appendOurs(dst, d)
+	return appendExtensions(dst, d)
 }
 
-// appendOurs writes the members that go beyond the published entry format.
-func appendOurs(dst []byte, d *Decision) []byte {
+// appendExtensions writes the members that go beyond the published entry format.
+func appendExtensions(dst []byte, d *Decision) []byte {
 	dst = append(dst, `,"environment":`...)
 	dst = appendString(dst, string(d.Environment))
 	dst = optInt(dst, "resource_id", d.ResourceID)
@@ -185,8 +185,8 @@ func appendFloat(dst []byte, f float64) []byte {
 	return strconv.AppendFloat(dst, f, 'f', -1, 64)
 }
 
-// appendString quotes s as JSON. Invalid UTF-8 becomes U+FFFD, and so does NUL, which PostgreSQL
-// cannot store in a text; a value of a decision keeps its NUL.
+// appendString appends s as a JSON string. It replaces invalid UTF-8 by U+FFFD, and NUL too,
+// because PostgreSQL cannot store NUL in a text.
 func appendString(dst []byte, s string) []byte {
 	if strings.IndexByte(s, 0) >= 0 {
 		s = strings.ReplaceAll(s, "\x00", "\uFFFD")

@@ -43,7 +43,7 @@ func TestDecisionRoundTrip(t *testing.T) {
 	})
 }
 
-// clean is what the log promises to change in a text: NUL and bad UTF-8.
+// clean changes d as the log does: it replaces NUL and invalid UTF-8.
 func clean(d Decision) Decision {
 	fix := func(s string) string { return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD") }
 	for _, s := range []*string{&d.DecisionID, &d.User.ID, &d.User.Email, &d.Resource.ID, &d.Resource.Path, &d.Action, &d.Effect, &d.Reason, d.PolicyName, &d.RegulationTags[1]} {
@@ -71,7 +71,7 @@ func TestRedact(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			out, _ := redact.JSON([]byte("x"), []byte(in))
 			if strings.Contains(string(out), canary) || strings.Contains(string(out), "7123") {
-				t.Errorf("%s let it through: %s", in, out)
+				t.Errorf("the secret of %s was not redacted: %s", in, out)
 			}
 			if !json.Valid(out[1:]) || out[0] != 'x' {
 				t.Errorf("%s became %s", in, out)
@@ -83,7 +83,7 @@ func TestRedact(t *testing.T) {
 	}
 	keep := `{"credential_set":true,"max_tokens":512,"estimated_tokens":3,"user":{"id":"a","email":"a@b"},"list":[1,"two",{},[]]}`
 	if out, ok := redact.JSON(nil, []byte(keep)); !ok || string(out) != keep {
-		t.Errorf("changed what is no secret: %s", out)
+		t.Errorf("something that is not a secret was changed: %s", out)
 	}
 }
 

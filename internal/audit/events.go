@@ -13,12 +13,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Lock is held by Append until its transaction ends, so that the chain has one end. Package
-// event takes the same lock, so a transaction that uses both waits only once.
+// Lock is the lock that Append holds until its transaction ends, so that the chain does not fork.
+// Package event takes the same lock, so a transaction that uses both waits only once.
 const Lock = "audit"
 
-// Append writes entries to the end of the administrative log, in the transaction of the change that they describe. It
-// redacts secrets in them, and leaves owner_email out. Call it late: until the commit, the tenant's other changes wait.
+// Append adds entries to the administrative log, in the transaction of the change that they
+// describe. It redacts secrets and removes owner_email. Call it late in the transaction: the
+// tenant's other changes wait until the commit.
 func Append(ctx context.Context, tx *db.Tx, sc scope.Scope, now time.Time, entries ...Entry) error {
 	rows := make([]eventRow, len(entries))
 	for i, e := range entries {
@@ -41,7 +42,7 @@ func Append(ctx context.Context, tx *db.Tx, sc scope.Scope, now time.Time, entri
 	}
 	for i := range rows {
 		rows[i].Seq = c.LastSeq + 1
-		rows[i].Hash = rows[i].seal(c.Head)
+		rows[i].Hash = rows[i].hashAfter(c.Head)
 		c.add(rows[i].Seq, rows[i].Hash)
 	}
 	if err := insertEvents(ctx, tx, rows); err != nil {
@@ -50,7 +51,8 @@ func Append(ctx context.Context, tx *db.Tx, sc scope.Scope, now time.Time, entri
 	return saveChain(ctx, tx, c)
 }
 
-// WasRecorded reports whether the log has an entry of a type about an object at the time of its Append.
+// WasRecorded reports whether the log has an entry of this type about the object with exactly
+// this time, to the microsecond.
 func WasRecorded(ctx context.Context, tx *db.Tx, kind, objectID string, at time.Time) (bool, error) {
 	n, err := countEntries(ctx, tx, kind, cleanText(objectID), at.UTC().Truncate(time.Microsecond))
 	return n > 0, err

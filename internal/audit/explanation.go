@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Explanation is what the log stores about the reason for a decision.
+// Explanation is what the log knows about the reason for a decision.
 type Explanation struct {
 	DecisionID string `json:"decision_id" doc:"The decision"`
 	AuditLevel Level  `json:"audit_level" enum:"basic,detailed,comprehensive" doc:"How much was stored of it"`
@@ -37,7 +37,7 @@ type Explanation struct {
 // One returns a decision by its id. Fault: NotFound when the log has none that the caller may
 // see.
 func (rd *Reader) One(ctx context.Context, sc scope.Scope, id string) (Decision, error) {
-	rd.shipped(ctx)
+	rd.waitShipped(ctx)
 	var line string
 	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		line, err = recordByID(ctx, tx, id, stats.Visible(sc, scope.AnyEnv))
@@ -77,8 +77,8 @@ func Hide(path string, v value.Value) value.Value {
 	return clean
 }
 
-// hiderOf returns Hide for a decision whose input held these secrets: no value may show any of
-// them.
+// hiderOf returns Hide for a decision whose input contained these secrets. It also removes them
+// from every value.
 func hiderOf(found redact.Found) func(path string, v value.Value) value.Value {
 	if len(found) == 0 {
 		return Hide
@@ -86,12 +86,12 @@ func hiderOf(found redact.Found) func(path string, v value.Value) value.Value {
 	return func(path string, v value.Value) value.Value { return found.Value(Hide(path, v)) }
 }
 
-// appendExplanation writes the explanations of a decision without secrets. Unreadable ones, for
-// example made up by a bouncer, are left out.
+// appendExplanation writes the explanations of a decision without secrets. A document in another
+// format, such as the note about one that was too long, is redacted by member names.
 func appendExplanation(dst, src []byte, found redact.Found) []byte {
 	var list []reason.Explanation
 	if json.Unmarshal(src, &list) != nil {
-		return appendForeign(dst, src, found) // the note of an explanation that was too long
+		return appendForeign(dst, src, found)
 	}
 	for i := range list {
 		list[i] = list[i].Redacted(hiderOf(found))
@@ -99,8 +99,7 @@ func appendExplanation(dst, src []byte, found redact.Found) []byte {
 	return append(dst, found.Document(marshalled(list))...)
 }
 
-// appendTrace writes the steps of a decision without secrets. A trace in another format is
-// redacted by member names.
+// appendTrace writes the trace of a decision without secrets, in the same way.
 func appendTrace(dst, src []byte, found redact.Found) []byte {
 	var steps []reason.Step
 	if json.Unmarshal(src, &steps) != nil || len(steps) == 0 || steps[0].Type == "" {

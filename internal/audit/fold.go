@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// FoldedCount says that an entry stands for many refusals. It is written when they come too fast
-// to log each one (package fold).
+// FoldedCount is set in an entry that stands for many refusals. The log writes such entries when
+// refusals come too fast to log each one (package fold).
 type FoldedCount struct {
 	Count  int64     `json:"count" doc:"Number of refusals that this entry stands for."`
 	First  time.Time `json:"first" doc:"Time of the first of these decisions."`
@@ -62,12 +62,13 @@ func (f *folders) folder(s source) *fold.Folder[Decision] {
 }
 
 // foldable reports whether a decision is a refusal that may be folded. Permitted requests (also
-// in shadow mode) and the record of missing decisions are never folded.
+// in shadow mode) and notes about missing decisions are never folded.
 func (d *Decision) foldable() bool {
 	return d.Decision != Permit && !strings.HasPrefix(d.Effect, "SHADOW_WOULD_") && !d.Gap
 }
 
-// fold decides what to do with a decision. resent: it may come again.
+// fold decides whether a decision gets its own entry. resent says that the sender may send the
+// same decision again.
 func (l *DecisionLog) fold(tenant scope.TenantID, d *Decision, resent bool) fold.Verdict {
 	if l.folders.limits == nil || !d.foldable() {
 		return fold.Own
@@ -106,10 +107,10 @@ func (l *DecisionLog) fold(tenant scope.TenantID, d *Decision, resent bool) fold
 // because they were counted together.
 func (l *DecisionLog) FoldedTotal() int64 { return l.folders.total.Load() }
 
-// entryBytes is the approximate size of an entry without its texts.
+// entryBytes is the approximate size of an entry without its texts, in bytes.
 const entryBytes = 600
 
-// briefText is the length to which an entry's texts are cut while bytes are scarce.
+// briefText is the length, in bytes, to which brief cuts an entry's texts.
 const briefText = 256
 
 // brief returns the entry without its documents and with its texts cut.
@@ -129,7 +130,7 @@ func (d *Decision) brief() Decision {
 	return out
 }
 
-// example returns the part that refusals counted together have in common.
+// example returns an entry with only the members that the refusals of this grade have in common.
 func (d *Decision) example(by fold.Grade) Decision {
 	out := d.brief()
 	out.Input, out.RequestID, out.CallerID = nil, "", ""
@@ -157,13 +158,14 @@ func (l *DecisionLog) foldLoop(ctx context.Context) {
 	}
 }
 
-// beginFolding and endFolding are called by Run. At the end all counts are written.
+// beginFolding allows folding. Run calls it at its start.
 func (l *DecisionLog) beginFolding() {
 	l.folders.mu.Lock()
 	defer l.folders.mu.Unlock()
 	l.folders.open, l.folders.of = true, map[source]*fold.Folder[Decision]{}
 }
 
+// endFolding stops folding and writes all counts. Run calls it at its end.
 func (l *DecisionLog) endFolding() {
 	l.folders.mu.Lock()
 	l.folders.open = false

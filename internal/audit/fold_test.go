@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// spoolBytes is how many bytes the folder of a spool takes.
+// spoolBytes returns the size of the files of a spool, in bytes.
 func spoolBytes(t *testing.T, dir string) (n int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
@@ -37,8 +37,8 @@ func spoolBytes(t *testing.T, dir string) (n int64) {
 	return n
 }
 
-// A flood of refusals, equal, alike and of all kinds, small and large, takes little of
-// the disk; each counts, nothing permitted is folded, and the log can be verified.
+// TestFloodOfRefusals sends a flood of refusals, equal, alike and different, small and large. They
+// take little space on disk. Each is counted, no permit is folded, and the log is valid.
 func TestFloodOfRefusals(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		dir := t.TempDir()
@@ -147,7 +147,7 @@ func TestFloodOfRefusals(t *testing.T) {
 	})
 }
 
-// counter is how many decisions the counters hold.
+// counter returns the number of decisions in the counters.
 func counter(store *db.DB) (n int64, err error) {
 	err = store.Read(context.Background(), func(tx *db.Tx) error {
 		n, err = db.One[int64](context.Background(), tx, `SELECT CAST(COALESCE(sum(counted), 0) AS BIGINT) FROM decision_counts WHERE key = ''`)
@@ -167,10 +167,10 @@ func waitOpen(t *testing.T, l *DecisionLog) {
 		<-ctx.Done()
 		cancel()
 	}
-	t.Fatal("Run does not begin")
+	t.Fatal("Run has not started")
 }
 
-// The digest of an entry is that of the ids that it stands for.
+// TestFoldedDigest checks that the digest of a folded entry is that of the ids of its refusals.
 func TestFoldedDigest(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		s := openSpool(t, t.TempDir())
@@ -184,7 +184,7 @@ func TestFoldedDigest(t *testing.T) {
 			if i >= 3 {
 				fmt.Fprintln(h, d.DecisionID)
 			}
-			// A bouncer sends what it got no answer for again.
+			// A bouncer sends a request again if it got no answer.
 			for range 2 {
 				if _, err := l.Ingest(context.Background(), scope.DefaultTenant, []Decision{d}); err != nil {
 					t.Fatal(err)

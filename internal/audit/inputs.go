@@ -12,14 +12,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// Kept is a tenant's setting for storing the inputs of its decisions for replay. Decisions at
-// audit level none store nothing; at detailed and comprehensive, the input is in the log.
+// Kept is a tenant's setting for storing the inputs of its decisions for replay. It applies to
+// audit level basic: at level none no input is stored, and at detailed and comprehensive the
+// input is in the log.
 type Kept struct {
-	// Off stores nothing, and removes what is stored.
+	// Off means that no input is stored, and stored ones are removed.
 	Off bool
 	// For is how long an input is stored.
 	For time.Duration
-	// Rows and Bytes limit how much is stored; the oldest inputs go first.
+	// Rows and Bytes limit how much is stored. The oldest inputs are removed first.
 	Rows, Bytes int64
 }
 
@@ -30,26 +31,27 @@ const (
 	KeptBytes = 256 << 20
 )
 
-// For a tenant with faster decisions, not every input is stored: building and storing all of
-// them would cost more than the decisions, and they would be removed again within seconds. A
-// burst is stored completely, after that so many inputs a second for each process.
+// inputBurst and inputRate limit how many inputs each process stores for one tenant: a burst, and
+// then so many a second. To build and store every input of a busy tenant would cost more than the
+// decisions, and retention would remove them again within seconds.
 const (
 	inputBurst = 20_000
 	inputRate  = 500
 )
 
-// keepers knows whose inputs are stored now, by tenant. Reading takes no lock.
-type keepers struct {
-	by atomic.Pointer[map[scope.TenantID]*keeper]
+// inputQuotas holds the quota of each tenant. Reading takes no lock.
+type inputQuotas struct {
+	by atomic.Pointer[map[scope.TenantID]*inputQuota]
 	mu sync.Mutex // held while a tenant is added
 }
 
-type keeper struct {
+// inputQuota limits the inputs of one tenant.
+type inputQuota struct {
 	allowance *spool.Allowance
-	off       atomic.Bool // as last read from the store
+	off       atomic.Bool // Kept.Off as last read from the store
 }
 
-func (ks *keepers) of(tenant scope.TenantID) *keeper {
+func (ks *inputQuotas) of(tenant scope.TenantID) *inputQuota {
 	if m := ks.by.Load(); m != nil {
 		if k := (*m)[tenant]; k != nil {
 			return k
@@ -57,14 +59,14 @@ func (ks *keepers) of(tenant scope.TenantID) *keeper {
 	}
 	ks.mu.Lock()
 	defer ks.mu.Unlock()
-	next := map[scope.TenantID]*keeper{}
+	next := map[scope.TenantID]*inputQuota{}
 	if m := ks.by.Load(); m != nil {
 		for t, k := range *m {
 			next[t] = k
 		}
 	}
 	if next[tenant] == nil {
-		next[tenant] = &keeper{allowance: spool.NewAllowance(inputBurst, inputRate)}
+		next[tenant] = &inputQuota{allowance: spool.NewAllowance(inputBurst, inputRate)}
 	}
 	ks.by.Store(&next)
 	return next[tenant]
@@ -76,7 +78,7 @@ func (l *DecisionLog) KeepsInput(tenant scope.TenantID, now time.Time) bool {
 	if l.cfg.Kept == nil {
 		return false
 	}
-	k := l.keepers.of(tenant)
+	k := l.quotas.of(tenant)
 	return !k.off.Load() && k.allowance.Take(now)
 }
 
@@ -90,7 +92,7 @@ func (l *DecisionLog) keepInputs(ctx context.Context, tx *db.Tx, tenant scope.Te
 	if err != nil {
 		return err
 	}
-	l.keepers.of(tenant).off.Store(kept.Off)
+	l.quotas.of(tenant).off.Store(kept.Off)
 	with := rows[:0:0]
 	for i := range rows {
 		if rows[i].input != "" && !kept.Off {
@@ -112,10 +114,10 @@ func (l *DecisionLog) keepInputs(ctx context.Context, tx *db.Tx, tenant scope.Te
 }
 
 // pruneInputs is how many inputs one transaction removes: more than one transaction adds.
-const pruneInputs = 2 * most
+const pruneInputs = 2 * maxBatch
 
-// retainInputs removes inputs that are older than the tenant's setting or beyond its limits, one
-// portion a call. It returns how many it removed.
+// retainInputs removes inputs that are too old or beyond the limits of the tenant's setting, at
+// most pruneChunk in one call. It returns how many it removed.
 func (l *DecisionLog) retainInputs(ctx context.Context, tx *db.Tx, now time.Time) (int64, error) {
 	if l.cfg.Kept == nil {
 		return 0, nil
@@ -138,8 +140,8 @@ func (l *DecisionLog) retainInputs(ctx context.Context, tx *db.Tx, now time.Time
 	return deleteInputs(ctx, tx, end.Pos-kept.Rows, end.Total-kept.Bytes, pruneChunk)
 }
 
-// narrowToInputs limits a recording to the inputs that are still stored outside the log; false:
-// there are none.
+// narrowToInputs limits a recording to the period whose inputs are still stored outside the log.
+// It returns false if there are none.
 func (rd *Reader) narrowToInputs(ctx context.Context, tx *db.Tx, r Recording) (Recording, bool, error) {
 	if rd.kept == nil {
 		return r, false, nil
@@ -164,8 +166,8 @@ func withInputOf(record, input string) []byte {
 	return append(out, '}')
 }
 
-// FillInputs adds the inputs that are stored for replay to decisions that were read from the log
-// without one.
+// FillInputs sets the Input of decisions that were read from the log without one, if their input
+// is stored for replay.
 func (rd *Reader) FillInputs(ctx context.Context, sc scope.Scope, ds []Decision) error {
 	var ids []string
 	for i := range ds {

@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// keeping is a log that keeps inputs as kept says.
+// keeping makes a log that stores inputs according to kept.
 func keeping(t testing.TB, c *db.Cluster, kept *Kept, now func() time.Time) *DecisionLog {
 	t.Helper()
 	return NewDecisionLog(Config{
@@ -57,7 +57,7 @@ func withInputs(from, n int, at time.Time) []Decision {
 	return out
 }
 
-// recordedInputs reads all pages and gives the inputs by decision, in their order.
+// recordedInputs reads all pages and returns the ids in order and the inputs by id.
 func recordedInputs(t testing.TB, l *DecisionLog, r Recording, n int) (ids []string, inputs map[string]string) {
 	t.Helper()
 	inputs = map[string]string{}
@@ -81,9 +81,9 @@ func recordedInputs(t testing.TB, l *DecisionLog, r Recording, n int) (ids []str
 	}
 }
 
-// TestInputsForReplay: the inputs of decisions at level basic are kept beside the
-// log, redacted, within time, count and size; at level none nothing is, and the
-// entries of the log show none.
+// TestInputsForReplay: the inputs of decisions at level basic are stored beside the log, redacted
+// and within the limits of time, count and size. At level none nothing is stored. The entries of
+// the log do not show the inputs.
 func TestInputsForReplay(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		now := noon
@@ -142,7 +142,7 @@ func TestInputsForReplay(t *testing.T) {
 	})
 }
 
-// stored checks how many inputs the store holds.
+// stored checks the number of inputs in the store.
 func stored(t *testing.T, l *DecisionLog, want int64) {
 	t.Helper()
 	store, err := l.cfg.Cluster.Tenant(context.Background(), scope.DefaultTenant)
@@ -161,8 +161,8 @@ func stored(t *testing.T, l *DecisionLog, want int64) {
 	}
 }
 
-// TestInputsOff: a tenant that keeps nothing has nothing kept, of bouncers either,
-// and what it had goes; from the first record that is shipped no input is made any more.
+// TestInputsOff: if a tenant switches inputs off, new ones are not stored, including those of
+// bouncers, and stored ones are removed. KeepsInput returns false from the first shipped record on.
 func TestInputsOff(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		kept := Kept{For: time.Hour, Rows: 1000, Bytes: 1 << 20}

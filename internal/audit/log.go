@@ -27,25 +27,27 @@ type Config struct {
 	Cluster *db.Cluster
 	// Spool belongs to this process; no other one writes to it or reads from it.
 	Spool *spool.Log
-	// SetAside is a directory for records that no store accepts, however often it is tried. They
-	// are stored there as lines, one file for each tenant.
+	// SetAside is a directory for records that the store does not accept after several attempts.
+	// Each tenant has one file, with one record a line.
 	SetAside string
 	Now      func() time.Time
 	Logger   *slog.Logger
-	// Kept returns what a tenant stores for replay; nil: nothing. It reads the tenant's store.
+	// Kept reads a tenant's setting for inputs for replay from its store. If it is nil, no inputs
+	// are stored.
 	Kept func(ctx context.Context, tx *db.Tx) (Kept, error)
-	// Fold sets when refusals are folded while Run runs; nil: never.
+	// Fold sets when refusals are folded while Run runs. If it is nil, none are folded.
 	Fold *fold.Limits
 	// BestEffort lets decisions continue while the log cannot be written; WriteMissing later
 	// logs how many are missing. Without it, such decisions are refused.
 	BestEffort bool
-	// Marks stores the number of missing decisions on disk until the log contains it. Left is
-	// what an earlier process left there. With nil, a process that is killed forgets the number.
+	// Marks stores the number of missing decisions on disk until the log contains it. If it is
+	// nil, the number is lost when the process is killed. Left holds the marks of earlier
+	// processes.
 	Marks *spool.Marks
 	Left  map[int][]byte
-	// Stored receives the decisions of controls, and those that AI agents asked for, that a
-	// tenant's log has just stored, at every level, in the transaction that stores them. An
-	// error rolls the transaction back, and Stored receives them again later. It may be nil.
+	// Stored receives the newly stored decisions that a control made or that an AI agent asked
+	// for, at every audit level, in the transaction that stores them. An error rolls the
+	// transaction back, and Stored receives them again later. It may be nil.
 	Stored func(ctx context.Context, tx *db.Tx, tenant scope.TenantID, fresh []Fresh) error
 	// Alarm is called when a tenant's records cannot be recorded or stored: the built-in alert
 	// "audit pipeline error". It must return at once, and is called again at each attempt.
@@ -60,11 +62,11 @@ type DecisionLog struct {
 	bufs sync.Pool
 	pace *spool.Pace // nil without a spool
 
-	appended atomic.Int64 // records in the spool since the process started, including older ones
+	appended atomic.Int64 // records added to the spool by this process, and those found there at its start
 	running  atomic.Bool
-	dropped  bool // by Run: records of a tenant that is gone were in the batch
+	dropped  bool // the batch had records of a deleted tenant; used only by Run
 
-	keepers keepers
+	quotas  inputQuotas
 	missing missing
 	folders folders
 	active  activity
@@ -74,22 +76,22 @@ type DecisionLog struct {
 	moved   chan struct{} // closed and renewed with every change of shipped
 }
 
-// NewDecisionLog makes the log with a spool that may still contain records of an earlier
-// process; Run ships them first.
+// NewDecisionLog makes the log. The spool may still contain records of an earlier process; Run
+// ships them first.
 func NewDecisionLog(cfg Config) *DecisionLog {
 	if cfg.Alarm == nil {
 		cfg.Alarm = func(scope.TenantID, error) {}
 	}
 	l := &DecisionLog{cfg: cfg, moved: make(chan struct{}), folders: folders{limits: cfg.Fold}}
-	l.Reader = &Reader{Reader: &stats.Reader{Cluster: cfg.Cluster}, cluster: cfg.Cluster, now: cfg.Now, kept: cfg.Kept, shipped: l.WaitShipped}
+	l.Reader = &Reader{Reader: &stats.Reader{Cluster: cfg.Cluster}, cluster: cfg.Cluster, now: cfg.Now, kept: cfg.Kept, waitShipped: l.WaitShipped}
 	l.bufs.New = func() any { b := make([]byte, 0, 2048); return &b }
 	if cfg.Spool != nil {
 		l.appended.Store(cfg.Spool.Depth())
 		procs := float64(runtime.GOMAXPROCS(0))
-		l.pace = spool.NewPace(cfg.Spool, cfg.Now, busy*procs, rests, deepDepth)
-		l.pace.Share = share * procs
+		l.pace = spool.NewPace(cfg.Spool, cfg.Now, busyRate*procs, restFactor, deepBacklog)
+		l.pace.Share = maxShare * procs
 	}
-	l.recallMissing(cfg.Left)
+	l.loadMissing(cfg.Left)
 	return l
 }
 
@@ -113,14 +115,13 @@ func (l *DecisionLog) Record(tenant scope.TenantID, d *Decision) error {
 	return err
 }
 
-// record is Record without BestEffort. resent: the decision came over a network and may come
-// again.
+// record is Record without BestEffort. resent says that the sender may send the decision again.
 func (l *DecisionLog) record(tenant scope.TenantID, d *Decision, resent bool) error {
 	if d.DecisionID == "" {
 		return fault.New(fault.Internal, "internal_error", "a decision without an id")
 	}
 	if l.missing.open.Load() > 0 {
-		_ = l.WriteMissing() // the record meets the same fault
+		_ = l.WriteMissing() // if this fails, storing the record fails too and returns the error
 	}
 	switch l.fold(tenant, d, resent) {
 	case fold.Folded:
@@ -167,7 +168,7 @@ func (l *DecisionLog) RecordAll(tenant scope.TenantID, ds []Decision) error {
 		ends = append(ends, len(text))
 	}
 	if l.missing.open.Load() > 0 {
-		_ = l.WriteMissing() // the records meet the same fault
+		_ = l.WriteMissing() // if this fails, storing the records fails too and returns the error
 	}
 	recs := make([][]byte, len(ends))
 	start := 0
@@ -186,7 +187,7 @@ func (l *DecisionLog) RecordAll(tenant scope.TenantID, ds []Decision) error {
 	return l.handleUnlogged(tenant, ds, err)
 }
 
-// encode appends a decision in the form of the spool.
+// encode appends a decision as a spool record, without the secrets of its input.
 func (l *DecisionLog) encode(dst []byte, tenant scope.TenantID, d *Decision) []byte {
 	rec := *d
 	if len(rec.Hidden) > 0 {
@@ -196,8 +197,8 @@ func (l *DecisionLog) encode(dst []byte, tenant scope.TenantID, d *Decision) []b
 	return appendRecord(dst, tenant, &rec)
 }
 
-// spool writes records to the spool. Denials must leave some room for records with must set, so
-// that no permitted request is lost to make room for a denied one.
+// spool writes records to the spool. Without must, it leaves some room free in the spool for
+// records with must: denials must not take the room of permits.
 func (l *DecisionLog) spool(must bool, recs ...[]byte) error {
 	if len(recs) == 0 {
 		return nil
@@ -214,8 +215,8 @@ func (l *DecisionLog) spool(must bool, recs ...[]byte) error {
 }
 
 // Ingest stores decisions of a bouncer for the tenant. When it returns, all are as safe as after
-// Record, and each counts once, however often it is sent. It returns the indexes of the decisions
-// without a usable id, which it skips.
+// Record. Each is counted once, however often the bouncer sends it. Ingest skips decisions
+// without an id or with one that is too long, and returns their indexes.
 func (l *DecisionLog) Ingest(ctx context.Context, tenant scope.TenantID, ds []Decision) (refused []int, err error) {
 	for i := range ds {
 		if err := ctx.Err(); err != nil {
@@ -235,7 +236,8 @@ func (l *DecisionLog) Ingest(ctx context.Context, tenant scope.TenantID, ds []De
 	return refused, nil
 }
 
-// normalise changes d to the form that the log stores at its level.
+// normalise sets defaults, removes what the log does not store at the decision's level, and
+// shortens what is too long.
 func (l *DecisionLog) normalise(d *Decision) {
 	if d.Timestamp.IsZero() {
 		d.Timestamp = l.cfg.Now()
@@ -289,7 +291,7 @@ func firstOf(ok bool, s string) string {
 	return ""
 }
 
-// bounded replaces a document that is too large by a note of its size.
+// bounded replaces a document that is too large by a note with its size.
 func bounded(doc json.RawMessage) json.RawMessage {
 	if len(doc) <= maxDocument {
 		return doc
@@ -297,28 +299,30 @@ func bounded(doc json.RawMessage) json.RawMessage {
 	return json.RawMessage(`{"truncated":true,"bytes":` + strconv.Itoa(len(doc)) + `}`)
 }
 
-// Pending returns how many records wait in the spool.
+// Pending returns how many records in the spool are not shipped yet.
 func (l *DecisionLog) Pending() int64 { return l.cfg.Spool.Depth() }
 
+// Limits of WaitShipped: how long it waits, and the backlog beyond which it does not wait,
+// because so many records would not be stored in time.
 const (
-	settleWait = 500 * time.Millisecond
-	settleMost = 5000 // records; more than that do not arrive in time anyway
+	maxShipWait    = 500 * time.Millisecond
+	maxShipBacklog = 5000 // records
 )
 
 // WaitShipped waits, for at most half a second, until everything that this process has recorded
-// so far is in the store.
+// so far is in the store. It returns at once if Run does not run or the backlog is too long.
 func (l *DecisionLog) WaitShipped(ctx context.Context) {
 	if !l.running.Load() {
 		return
 	}
 	target := l.appended.Load()
-	timer := time.NewTimer(settleWait)
+	timer := time.NewTimer(maxShipWait)
 	defer timer.Stop()
 	for {
 		l.mu.Lock()
 		shipped, moved := l.shipped, l.moved
 		l.mu.Unlock()
-		if shipped >= target || target-shipped > settleMost {
+		if shipped >= target || target-shipped > maxShipBacklog {
 			return
 		}
 		l.pace.Hurry()

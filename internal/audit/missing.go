@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Missing counts decisions that were answered and are not in the log: it could not be written,
-// and Config.BestEffort let them continue.
+// Missing counts decisions that were answered but are not in the log: the log could not be
+// written, and Config.BestEffort was set.
 type Missing struct {
 	Permits, Denials int64
 	First, Last      time.Time
@@ -29,9 +29,9 @@ type missing struct {
 	open  atomic.Int64 // not in the log yet
 	total atomic.Int64 // since the process started
 
-	mu     sync.Mutex
-	by     map[missingKey]*unsaid
-	before []*unsaid // left by earlier processes; their entries already have ids
+	mu      sync.Mutex
+	by      map[missingKey]*unlogged
+	earlier []*unlogged // of earlier processes; their entries already have ids
 }
 
 type missingKey struct {
@@ -39,16 +39,16 @@ type missingKey struct {
 	env    scope.Env
 }
 
-// unsaid is a count that the log does not contain yet, for one tenant and environment. A mark on
-// disk holds the same data, so that it survives the process.
-type unsaid struct {
+// unlogged is a count that the log does not contain yet, for one tenant and environment. A mark
+// on disk holds the same data, so that it survives the process.
+type unlogged struct {
 	missingKey
 	Missing
-	id    string // of the future entry: if it is written twice, it is stored once
+	id    string // of the entry to be written: if it is sent twice, it is stored once
 	place int    // of the mark; -1: none
 }
 
-// mark is an unsaid in the form stored on disk.
+// mark is the form of unlogged on disk.
 type mark struct {
 	ID      string         `json:"id"`
 	Tenant  scope.TenantID `json:"t"`
@@ -59,19 +59,19 @@ type mark struct {
 	Last    int64          `json:"l"`
 }
 
-// recallMissing loads the counts that earlier processes could not log.
-func (l *DecisionLog) recallMissing(left map[int][]byte) {
+// loadMissing takes over the counts that earlier processes could not log.
+func (l *DecisionLog) loadMissing(left map[int][]byte) {
 	for place, text := range left {
 		var m mark
 		if err := json.Unmarshal(text, &m); err != nil || m.ID == "" {
-			l.cfg.Logger.Error("the record of missing decisions cannot be read", "error", err)
+			l.cfg.Logger.Error("a mark of missing decisions cannot be read", "error", err)
 			continue
 		}
-		u := &unsaid{
+		u := &unlogged{
 			missingKey: missingKey{m.Tenant, m.Env}, id: m.ID, place: place,
 			Missing: Missing{Permits: m.Permits, Denials: m.Denials, First: time.UnixMicro(m.First), Last: time.UnixMicro(m.Last)},
 		}
-		l.missing.before = append(l.missing.before, u)
+		l.missing.earlier = append(l.missing.earlier, u)
 		l.missing.open.Add(u.Count())
 	}
 }
@@ -82,9 +82,9 @@ func (l *DecisionLog) countMissing(tenant scope.TenantID, ds []Decision, now tim
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.by == nil {
-		m.by = map[missingKey]*unsaid{}
+		m.by = map[missingKey]*unlogged{}
 	}
-	touched := map[*unsaid]bool{}
+	touched := map[*unlogged]bool{}
 	for i := range ds {
 		key := missingKey{tenant, ds[i].Environment}
 		if !key.env.Valid() {
@@ -92,7 +92,7 @@ func (l *DecisionLog) countMissing(tenant scope.TenantID, ds []Decision, now tim
 		}
 		u := m.by[key]
 		if u == nil {
-			u = &unsaid{missingKey: key, id: "missing-" + rand.Text(), place: -1}
+			u = &unlogged{missingKey: key, id: "missing-" + rand.Text(), place: -1}
 			u.First = now
 			if place, ok := l.cfg.Marks.Take(); ok {
 				u.place = place
@@ -114,8 +114,8 @@ func (l *DecisionLog) countMissing(tenant scope.TenantID, ds []Decision, now tim
 	}
 }
 
-// saveMark brings the mark up to date.
-func (l *DecisionLog) saveMark(u *unsaid) {
+// saveMark writes the count to its mark.
+func (l *DecisionLog) saveMark(u *unlogged) {
 	if u.place < 0 {
 		return
 	}
@@ -128,14 +128,14 @@ func (l *DecisionLog) saveMark(u *unsaid) {
 	}
 }
 
-// clearMark frees the mark once the log contains the count. A mark that stays is logged again
-// after a restart, with the same id.
-func (l *DecisionLog) clearMark(u *unsaid) {
+// clearMark removes the mark once the log contains the count. If this fails, the next process
+// logs the count again with the same id, and the store drops it.
+func (l *DecisionLog) clearMark(u *unlogged) {
 	if u.place < 0 {
 		return
 	}
 	if err := l.cfg.Marks.Clear(u.place); err != nil {
-		l.cfg.Logger.Warn("the record of missing decisions cannot be removed", "error", err)
+		l.cfg.Logger.Warn("a mark of missing decisions cannot be removed", "error", err)
 	}
 }
 
@@ -164,13 +164,13 @@ func (l *DecisionLog) MissingNow() map[scope.TenantID]Missing {
 }
 
 // list returns all counts that are not logged yet. The caller holds mu.
-func (m *missing) list() []*unsaid {
-	return slices.AppendSeq(slices.Clone(m.before), maps.Values(m.by))
+func (m *missing) list() []*unlogged {
+	return slices.AppendSeq(slices.Clone(m.earlier), maps.Values(m.by))
 }
 
-// WriteMissing logs how many decisions are missing before the next record, in one entry for each
-// tenant and environment. The entries are part of the hash chain. It stops at the first entry
-// that the log does not accept.
+// WriteMissing adds an entry to the decision log for each tenant and environment with missing
+// decisions. The entries are part of the hash chain. It stops at the first entry that the spool
+// does not accept, and returns its error.
 func (l *DecisionLog) WriteMissing() error {
 	m := &l.missing
 	if m.open.Load() == 0 {
@@ -186,15 +186,15 @@ func (l *DecisionLog) WriteMissing() error {
 		if m.by[u.missingKey] == u {
 			delete(m.by, u.missingKey)
 		}
-		m.before = slices.DeleteFunc(m.before, func(o *unsaid) bool { return o == u })
+		m.earlier = slices.DeleteFunc(m.earlier, func(o *unlogged) bool { return o == u })
 		m.open.Add(-u.Count())
 		l.clearMark(u)
 	}
 	return nil
 }
 
-// gapEntry returns the entry in the decision log about missing decisions.
-func gapEntry(g *unsaid, now time.Time) *Decision {
+// gapEntry returns the decision log's entry about missing decisions.
+func gapEntry(g *unlogged, now time.Time) *Decision {
 	message := fmt.Sprintf("%d decisions are missing (%d PERMIT, %d DENY): the server could not write its log from %s to %s",
 		g.Count(), g.Permits, g.Denials, g.First.UTC().Format(time.RFC3339Nano), g.Last.UTC().Format(time.RFC3339Nano))
 	return &Decision{
@@ -203,8 +203,8 @@ func gapEntry(g *unsaid, now time.Time) *Decision {
 	}
 }
 
-// handleUnlogged decides what to do with decisions that the log could not store: they are counted
-// as missing and continue, or their caller gets a fault.
+// handleUnlogged handles decisions that the log could not store. With BestEffort it counts them
+// as missing and returns nil, otherwise it returns err.
 func (l *DecisionLog) handleUnlogged(tenant scope.TenantID, ds []Decision, err error) error {
 	if !l.cfg.BestEffort {
 		return err

@@ -17,9 +17,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// TestPosture: a log that cannot be kept refuses decisions, or lets them go on
-// and says later how many are missing, in the hash chain. What a bouncer sends is
-// refused in either case: the bouncer has it still.
+// TestPosture: if the log cannot be written, decisions are refused, or with BestEffort they
+// continue and an entry in the hash chain later says how many are missing. Decisions of a bouncer
+// are refused in both cases, because the bouncer still has them.
 func TestPosture(t *testing.T) {
 	for _, bestEffort := range []bool{false, true} {
 		t.Run(map[bool]string{false: "required", true: "best_effort"}[bestEffort], func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestPosture(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			said := map[scope.Env][2]int{} // a small entry may find room before the last loss
+			logged := map[scope.Env][2]int{} // a small entry may fit before the last loss
 			for _, d := range page.Logs {
 				var n, permits, denials int
 				if d.Action != "decisions_missing" {
@@ -87,24 +87,24 @@ func TestPosture(t *testing.T) {
 				if _, err := fmt.Sscanf(d.Reason, "%d decisions are missing (%d PERMIT, %d DENY): the server", &n, &permits, &denials); err != nil || n != permits+denials {
 					t.Errorf("%s: %v", d.Reason, err)
 				}
-				sum := said[d.Environment]
-				said[d.Environment] = [2]int{sum[0] + permits, sum[1] + denials}
+				sum := logged[d.Environment]
+				logged[d.Environment] = [2]int{sum[0] + permits, sum[1] + denials}
 			}
-			if !bestEffort && len(said) != 0 || bestEffort && (said[scope.Production] != [2]int{1, 2} || said[scope.Sandbox] != [2]int{1, 0}) {
-				t.Errorf("the log says %v", said)
+			if !bestEffort && len(logged) != 0 || bestEffort && (logged[scope.Production] != [2]int{1, 2} || logged[scope.Sandbox] != [2]int{1, 0}) {
+				t.Errorf("the log contains %v", logged)
 			}
 			if rep, err := l.Verify(ctx, admin); err != nil || !rep.Valid {
 				t.Errorf("%+v %v", rep, err)
 			}
 			if n := len(l.MissingNow()); n != 0 {
-				t.Errorf("%d tenants miss decisions still", n)
+				t.Errorf("%d tenants still have missing decisions", n)
 			}
 		})
 	}
 }
 
-// TestRunGoesOn: a spool that cannot be read does not end the server.
-func TestRunGoesOn(t *testing.T) {
+// TestRunContinues: Run does not end when the spool cannot be read.
+func TestRunContinues(t *testing.T) {
 	c := dbtest.Open(t, dbtest.SQLite)
 	dir := t.TempDir()
 	s := openSpool(t, dir)
@@ -135,7 +135,7 @@ func TestRunGoesOn(t *testing.T) {
 	case err := <-done:
 		t.Fatalf("the shipper ended: %v", err)
 	case <-time.After(20 * time.Second):
-		t.Fatal("nobody is told")
+		t.Fatal("no alarm was raised")
 	}
 	hide(t, paths[0]+".away", paths[0])
 	waitShipped(t, s)

@@ -25,8 +25,8 @@ type Filter struct {
 	ResourceID string
 	Decision   string
 	PolicyID   int64
-	// DecisionID is the id of one decision, or the caller's name for it: several may have the
-	// same name.
+	// DecisionID is the id of one decision, or the id that a caller gave to it. Several decisions
+	// may have the same caller's id.
 	DecisionID  string
 	Environment scope.Env
 	// Limit is 1..1000; 0 means 100.
@@ -58,18 +58,18 @@ var (
 // Reader answers queries about the decisions in the tenants' stores. It is safe for concurrent
 // use.
 type Reader struct {
-	*stats.Reader // what was counted, without reading decisions
+	*stats.Reader // answers from counters, without reading decisions
 	cluster       *db.Cluster
 	now           func() time.Time
 	kept          func(ctx context.Context, tx *db.Tx) (Kept, error)
-	// shipped waits until everything that this process has recorded is in the store, so that
+	// waitShipped waits until everything that this process has recorded is in the store, so that
 	// callers can read their own decisions.
-	shipped func(ctx context.Context)
+	waitShipped func(ctx context.Context)
 }
 
 // NewReader makes a Reader for a process that records no decisions.
 func NewReader(cluster *db.Cluster, now func() time.Time) *Reader {
-	return &Reader{Reader: &stats.Reader{Cluster: cluster}, cluster: cluster, now: now, shipped: func(context.Context) {}}
+	return &Reader{Reader: &stats.Reader{Cluster: cluster}, cluster: cluster, now: now, waitShipped: func(context.Context) {}}
 }
 
 // Query returns a page of the decision log with both counts. It first waits, for at most half a
@@ -80,18 +80,18 @@ func (rd *Reader) Query(ctx context.Context, sc scope.Scope, f Filter) (Page, er
 	if err != nil {
 		return Page{}, err
 	}
-	q, err := newQuestion(sc, f)
+	q, err := newQuery(sc, f)
 	if err != nil {
 		return Page{}, err
 	}
-	rd.shipped(ctx)
+	rd.waitShipped(ctx)
 	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
 	if err != nil {
 		return Page{}, err
 	}
 	page := Page{Logs: []Decision{}}
 	err = store.Read(ctx, func(tx *db.Tx) error {
-		all := question{span: span{startOfTime, endOfTime}, pairs: pairsOf(stats.Visible(sc, scope.AnyEnv), "")}
+		all := query{span: span{startOfTime, endOfTime}, pairs: pairsOf(stats.Visible(sc, scope.AnyEnv), "")}
 		if page.Total, err = all.countCells(ctx, tx, allKey, all.span); err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func (rd *Reader) Query(ctx context.Context, sc scope.Scope, f Filter) (Page, er
 // Each calls fn for every decision that matches the filter, newest first, until there are no
 // more, fn fails, or the context ends. It holds one page in memory at a time.
 func (rd *Reader) Each(ctx context.Context, sc scope.Scope, f Filter, fn func(*Decision) error) error {
-	q, err := newQuestion(sc, f)
+	q, err := newQuery(sc, f)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func pairsOf(envs []string, decision string) []pair {
 	return out
 }
 
-func newQuestion(sc scope.Scope, f Filter) (*question, error) {
+func newQuery(sc scope.Scope, f Filter) (*query, error) {
 	if f.Decision != "" && f.Decision != Permit && f.Decision != Deny {
 		return nil, fault.New(fault.BadRequest, "invalid_parameter", "decision must be PERMIT or DENY")
 	}
@@ -173,7 +173,7 @@ func newQuestion(sc scope.Scope, f Filter) (*question, error) {
 	if env == scope.AnyEnv {
 		env = sc.Env
 	}
-	q := &question{
+	q := &query{
 		span: span{startOfTime, endOfTime}, user: digest.Key(clip(f.UserID)), policy: f.PolicyID, resource: digest.Key(clip(f.ResourceID)),
 		id: clip(f.DecisionID), pairs: pairsOf(stats.Visible(sc, env), f.Decision),
 	}
@@ -190,8 +190,9 @@ func newQuestion(sc scope.Scope, f Filter) (*question, error) {
 	return q, err
 }
 
-// key returns the counter that answers q except at the ends of its window, if there is one.
-func (q *question) key() (key string, width time.Duration, ok bool) {
+// key returns the key and the bucket width of the counters that answer q for whole buckets. It
+// returns false if no counter covers the filter.
+func (q *query) key() (key string, width time.Duration, ok bool) {
 	switch {
 	case q.id != "":
 		return "", 0, false
@@ -209,8 +210,8 @@ func (q *question) key() (key string, width time.Duration, ok bool) {
 	return allKey, hour, true
 }
 
-// choose picks the driver: of the filtered columns, the one with the fewest rows.
-func (q *question) choose(ctx context.Context, tx *db.Tx) error {
+// choose sets the driver to the filtered column that matches the fewest rows.
+func (q *query) choose(ctx context.Context, tx *db.Tx) error {
 	if q.id != "" {
 		seq, err := seqOf(ctx, tx, q.id)
 		if q.seq, q.driver = seq, byCaller; seq != 0 {
@@ -250,8 +251,8 @@ func (q *question) choose(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-// count returns how many rows match q, whatever its cursor.
-func (q *question) count(ctx context.Context, tx *db.Tx) (int64, error) {
+// count returns how many rows match q. It ignores the cursor.
+func (q *query) count(ctx context.Context, tx *db.Tx) (int64, error) {
 	if q.empty() {
 		return 0, nil
 	}
@@ -281,9 +282,9 @@ func (q *question) count(ctx context.Context, tx *db.Tx) (int64, error) {
 	return total, nil
 }
 
-// countEnd counts a part of one or two buckets. If the part is more than half of its bucket, it
-// counts the rest and subtracts it from the bucket's sum.
-func (q *question) countEnd(ctx context.Context, tx *db.Tx, key string, width time.Duration, end span) (int64, error) {
+// countEnd counts the rows in a part of one or two buckets. If the part is more than half of one
+// bucket, it counts the rows outside the part and subtracts them from the bucket's counter.
+func (q *query) countEnd(ctx context.Context, tx *db.Tx, key string, width time.Duration, end span) (int64, error) {
 	lo := bucketOf(end.lo, width)
 	hi := lo.Add(width)
 	if end.hi.After(hi) || end.hi.Sub(end.lo) <= width/2 {
@@ -301,8 +302,8 @@ func (q *question) countEnd(ctx context.Context, tx *db.Tx, key string, width ti
 	return total, err
 }
 
-// page returns the newest n rows of q from its cursor on.
-func (q *question) page(ctx context.Context, tx *db.Tx, n int) ([]Decision, string, error) {
+// page returns the newest n rows of q after its cursor, and the cursor of the next page.
+func (q *query) page(ctx context.Context, tx *db.Tx, n int) ([]Decision, string, error) {
 	out := []Decision{}
 	if q.empty() {
 		return out, "", nil

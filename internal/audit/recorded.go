@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Recording is a part of one environment's log whose decisions are needed with their inputs:
-// those at the levels detailed and comprehensive, and those whose input is stored for replay.
+// Recording selects the decisions of one environment and period that have an input: those at the
+// levels detailed and comprehensive, and those whose input is stored for replay.
 type Recording struct {
 	Env scope.Env
 	// From and To limit the time of the decision; To is exclusive.
@@ -27,8 +27,8 @@ type Lines struct {
 // More reports whether more records follow.
 func (l Lines) More() bool { return l.more }
 
-// Recorded returns the records that follow after (zero: from the newest on), at most n of them
-// and little more than maxBytes.
+// Recorded returns the page of records that follows the page after; the zero Lines is before the
+// newest record. A page has at most n records and little more than maxBytes bytes.
 func (rd *Reader) Recorded(ctx context.Context, sc scope.Scope, r Recording, after Lines, n, maxBytes int) (Lines, error) {
 	var out Lines
 	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -39,8 +39,7 @@ func (rd *Reader) Recorded(ctx context.Context, sc scope.Scope, r Recording, aft
 }
 
 // page merges two lists, newest first: records whose input is in the log, and records whose
-// input is stored beside it. What one list has beyond the end of the other is left for the next
-// page.
+// input is stored beside it. If one list was cut off, the page ends where that list ends.
 func (rd *Reader) page(ctx context.Context, tx *db.Tx, r Recording, before position, n, maxBytes int) (Lines, error) {
 	if before.Seq == 0 {
 		before = position{At: r.To}
@@ -79,15 +78,16 @@ func (rd *Reader) page(ctx context.Context, tx *db.Tx, r Recording, before posit
 	}
 }
 
-// isLater orders positions in the log as its answers do.
+// isLater reports whether a position comes first in an answer, which begins with the newest.
 func isLater(at time.Time, seq int64, than time.Time, thanSeq int64) bool {
 	return at.After(than) || at.Equal(than) && seq > thanSeq
 }
 
-// CountRecorded counts the decisions of a recording, and how many of them have an input.
+// CountRecorded returns the number of all decisions in the recording's environment and period,
+// and how many of them have an input.
 func (rd *Reader) CountRecorded(ctx context.Context, sc scope.Scope, r Recording) (all, withInput int64, err error) {
 	err = rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		q := question{span: span{r.From, r.To}, pairs: pairsOf([]string{string(r.Env)}, "")}
+		q := query{span: span{r.From, r.To}, pairs: pairsOf([]string{string(r.Env)}, "")}
 		if all, err = q.count(ctx, tx); err != nil {
 			return err
 		}
@@ -105,11 +105,11 @@ func (rd *Reader) CountRecorded(ctx context.Context, sc scope.Scope, r Recording
 	return all, withInput, err
 }
 
-// ByID returns those decisions with these ids that are in the log, in any order, with the inputs
-// that are stored for replay. It leaves out decisions of environments that the scope does not
-// see.
+// ByID returns the decisions with these ids, in any order, with the inputs that are stored for
+// replay. It leaves out ids that are not in the log and decisions of environments that the scope
+// does not include.
 func (rd *Reader) ByID(ctx context.Context, sc scope.Scope, ids []string) ([]Decision, error) {
-	rd.shipped(ctx)
+	rd.waitShipped(ctx)
 	var lines []string
 	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		lines, err = recordsByID(ctx, tx, ids)
@@ -131,10 +131,10 @@ func (rd *Reader) ByID(ctx context.Context, sc scope.Scope, ids []string) ([]Dec
 	return out, rd.FillInputs(ctx, sc, out)
 }
 
-// LastDecided returns the hour of the last decision of each of these controls that has ever
-// decided in the environment.
+// LastDecided returns the start of the hour in which each of these controls last decided in the
+// environment. Controls that have never decided are missing.
 func (rd *Reader) LastDecided(ctx context.Context, sc scope.Scope, env scope.Env, policies []int64) (map[int64]time.Time, error) {
-	rd.shipped(ctx)
+	rd.waitShipped(ctx)
 	out := map[int64]time.Time{}
 	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		for _, id := range policies {

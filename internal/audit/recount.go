@@ -8,9 +8,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-// Recount rolls up the entries of the log that belong to a series, by minutes, oldest first. It is
-// for series that were not counted yet. It reads the newest n entries of [from, to); since is the
-// time from which they are complete.
+// Recount computes the roll-ups of a series by minutes, oldest first, from the entries of the
+// decision log. Use it for a series that was not counted when its decisions were stored. It reads
+// the newest n entries of [from, to); since is the time from which the roll-ups are complete.
 func Recount(ctx context.Context, tx *db.Tx, s stats.Series, from, to time.Time, n int) (minutes []stats.Rollup, since time.Time, err error) {
 	rows, err := entriesOf(ctx, tx, s, from, to, n)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
 )
 
-// redactMap returns m as JSON without what must not be logged; nil is {}.
+// redactMap returns m as JSON with secrets redacted. An empty map is {}.
 func redactMap(m map[string]any) (string, error) {
 	if len(m) == 0 {
 		return "{}", nil

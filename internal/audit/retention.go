@@ -16,9 +16,9 @@ const (
 	prunePause = 10 * time.Millisecond
 )
 
-// Retain removes from the tenant's logs what is past its retention: each level of decisions from
-// its oldest end, counters without rows, and administrative entries after the longest period. It
-// returns the number of log rows removed. Several replicas may run it at once.
+// Retain removes everything in the tenant's logs that is past its retention: decisions by audit
+// level, administrative entries after the longest period, inputs, roll-ups, and counters without
+// rows. It returns the number of log rows removed. Several replicas may run it at once.
 func (l *DecisionLog) Retain(ctx context.Context, tenant scope.TenantID) (int64, error) {
 	store, err := l.cfg.Cluster.Tenant(ctx, tenant)
 	if err != nil {
@@ -43,7 +43,9 @@ func (l *DecisionLog) Retain(ctx context.Context, tenant scope.TenantID) (int64,
 		func(tx *db.Tx) (int64, error) { return l.retainInputs(ctx, tx, now) },
 		func(tx *db.Tx) (int64, error) { return deleteSeen(ctx, tx, now.Add(-day), pruneChunk) },
 		func(tx *db.Tx) (int64, error) { return stats.Prune(ctx, tx, now, pruneChunk) },
-		func(tx *db.Tx) (int64, error) { return deleteSpentCounts(ctx, tx, now.Add(-None.Keep()), pruneChunk) },
+		func(tx *db.Tx) (int64, error) {
+			return deleteUnloggedCounts(ctx, tx, now.Add(-None.Keep()), pruneChunk)
+		},
 	} {
 		if _, err := drain(ctx, store, step); err != nil {
 			return removed, err
@@ -52,8 +54,8 @@ func (l *DecisionLog) Retain(ctx context.Context, tenant scope.TenantID) (int64,
 	return removed, nil
 }
 
-// RunRetention calls Retain for every tenant, at the start and then at this interval, until ctx
-// ends.
+// RunRetention calls Retain for every tenant, once at the start and then at this interval, until
+// ctx ends.
 func (l *DecisionLog) RunRetention(ctx context.Context, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -77,7 +79,8 @@ func (l *DecisionLog) RunRetention(ctx context.Context, every time.Duration) err
 	}
 }
 
-// drain repeats step in separate transactions until it removes nothing more.
+// drain runs step in separate transactions until it removes nothing more. It returns how many
+// rows were removed.
 func drain(ctx context.Context, store *db.DB, step func(tx *db.Tx) (int64, error)) (int64, error) {
 	var total int64
 	pause := time.NewTimer(0)
@@ -113,8 +116,8 @@ func pruneLevel(ctx context.Context, tx *db.Tx, level Level, cutoff time.Time) (
 	if err != nil {
 		return 0, err
 	}
-	// Only an unbroken beginning is removed: a clock that went back, or a row that somebody
-	// deleted, must stay visible.
+	// Stop at the first gap: if a clock went back or somebody deleted a row, Verify must still
+	// show it.
 	counts := tallies{}
 	first := c.FirstSeq
 	n := 0

@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestRollupsAgreeWithTheLog stores decisions, some of them twice and at every
-// audit level, and counts them again by hand, for every width.
+// TestRollupsAgreeWithTheLog stores decisions at every audit level, some of them twice, and
+// compares the roll-ups of every width with its own counts.
 func TestRollupsAgreeWithTheLog(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		l := storeOnly(t, c, at(noon))
@@ -89,7 +89,7 @@ func TestRollupsAgreeWithTheLog(t *testing.T) {
 	})
 }
 
-// count adds a decision to a roll-up, as its documentation says.
+// count adds a decision to a roll-up, independently of Rollup.Count.
 func count(u *stats.Rollup, d *Decision) {
 	if d.Decision == Permit {
 		u.Permitted++
@@ -113,7 +113,7 @@ func count(u *stats.Rollup, d *Decision) {
 	u.Latencies.Add(us, 1)
 }
 
-// TestRollupsEnd keeps each width for as long as it says.
+// TestRollupsEnd checks that the roll-ups of each width are stored until their retention ends.
 func TestRollupsEnd(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		l := storeOnly(t, c, at(noon))
@@ -135,7 +135,7 @@ func TestRollupsEnd(t *testing.T) {
 			if err != nil || len(list) != want {
 				t.Errorf("%v: %d left, want %d, error %v", time.Duration(w), len(list), want, err)
 			}
-			for _, r := range list { // the histograms of minutes end before their counts
+			for _, r := range list { // the histograms of minutes are removed before their counts
 				if kept := w != stats.Minute || r.Start.After(noon.Add(-2*day)); (r.Latencies.Count() > 0) != kept || r.Total() == 0 {
 					t.Errorf("%v of %s: %d decisions, %d latencies", time.Duration(w), r.Start, r.Total(), r.Latencies.Count())
 				}
@@ -144,8 +144,8 @@ func TestRollupsEnd(t *testing.T) {
 	})
 }
 
-// BenchmarkRollupsOfADay reads what the dashboard reads, of a day with decisions in
-// each ten seconds of both environments.
+// BenchmarkRollupsOfADay reads the roll-ups that the dashboard reads, for a day with decisions in
+// every ten seconds in both environments.
 func BenchmarkRollupsOfADay(b *testing.B) {
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		b.Run(backend, func(b *testing.B) {
@@ -182,8 +182,8 @@ func BenchmarkRollupsOfADay(b *testing.B) {
 	}
 }
 
-// TestRollupsOfOlderVersions makes hours and days of the counters that older
-// versions kept, and compares them with those that were counted.
+// TestRollupsOfOlderVersions derives the roll-ups of hours and days from the counters of older
+// versions, and compares them with roll-ups that were counted.
 func TestRollupsOfOlderVersions(t *testing.T) {
 	text, err := fs.ReadFile(db.Migrations(), "migrations/tenant/0100_rollups.sql")
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestSeries: what is counted of a part of the decisions while they are stored, and what is
-// recounted from the log, is that part, with folded entries, and nothing of it reaches the
-// counts of whole environments.
+// TestSeries: the counts of a series are the same whether they were made when its decisions were
+// stored or recounted from the log, including folded entries. They are not added to the counts of
+// whole environments.
 func TestSeries(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()

@@ -19,19 +19,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// most is the number of records in one transaction.
-const most = 2000
+// maxBatch is the largest number of records in one transaction.
+const maxBatch = 2000
 
-// The backoff for a store that does not accept records, and the number of other failures after
-// which records are tried one by one.
+// The backoff between attempts to store a batch, and the number of attempts after which a batch
+// with a bad record is split.
 const (
-	firstWait = 50 * time.Millisecond
-	longWait  = 2 * time.Second
-	patience  = 5
+	minBackoff  = 50 * time.Millisecond
+	maxBackoff  = 2 * time.Second
+	maxAttempts = 5
 )
 
-// Run ships the records in the spool to the tenants' stores until ctx ends. A batch that it has
-// begun is finished, or stays in the spool for the next start.
+// Run ships the records in the spool to the tenants' stores until ctx ends. A batch that is not
+// stored completely by then stays in the spool for the next start.
 func (l *DecisionLog) Run(ctx context.Context) error {
 	l.running.Store(true)
 	defer l.running.Store(false)
@@ -45,13 +45,13 @@ func (l *DecisionLog) Run(ctx context.Context) error {
 		l.endFolding()
 	}()
 	for {
-		batch, err := l.cfg.Spool.Next(ctx, most)
+		batch, err := l.cfg.Spool.Next(ctx, maxBatch)
 		if ctx.Err() != nil || errors.Is(err, spool.ErrClosed) {
 			return nil
 		}
-		if err != nil { // the disk fails: decisions continue if they may, and the disk may recover
+		if err != nil { // try again: the disk may recover
 			l.cfg.Alarm(scope.DefaultTenant, fmt.Errorf("reading the audit spool: %w", err))
-			pause(ctx, longWait)
+			pause(ctx, maxBackoff)
 			continue
 		}
 		began := l.cfg.Now()
@@ -59,11 +59,11 @@ func (l *DecisionLog) Run(ctx context.Context) error {
 			return nil
 		}
 		err = l.cfg.Spool.Ack(batch)
-		if l.dropped { // nothing of a tenant that is gone stays until the file is full
+		if l.dropped { // begin a new file, so that the deleted tenant's records are removed soon
 			l.dropped = false
 			err = errors.Join(err, l.cfg.Spool.Turn())
 		}
-		if err != nil { // records that are shipped again are recognised by their ids
+		if err != nil { // the records are shipped again, and the store drops them by their ids
 			l.cfg.Alarm(scope.DefaultTenant, fmt.Errorf("acknowledging the audit spool: %w", err))
 		}
 		l.advance(len(batch.Records))
@@ -71,18 +71,19 @@ func (l *DecisionLog) Run(ctx context.Context) error {
 	}
 }
 
-// If decisions come faster than busy a second for each processor, or storing them would take
-// more than share of each, the shipper rests after each batch, until the backlog is deep. The
-// cost of a record varies: it is higher when many controls decide, and on a processor that
-// others use too.
+// Limits of the shipper, so that it leaves processor time for decisions (see spool.Pace). It rests
+// after each batch if decisions come faster than busyRate for each processor, or if storing them
+// would take more than maxShare of the processors' time. It does not rest once the backlog has
+// deepBacklog records. The cost of a record varies: it is higher when many controls decide, and
+// on a processor that others use too.
 const (
-	busy      = 8000 // records a second
-	share     = 0.15
-	rests     = 30
-	deepDepth = 2_000_000 // records
+	busyRate    = 8000 // records a second
+	maxShare    = 0.15
+	restFactor  = 30
+	deepBacklog = 2_000_000 // records
 )
 
-// pause waits; false when ctx ended before.
+// pause waits for d. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -94,7 +95,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// shipAll ships records to their tenants; it returns false when ctx ends first.
+// shipAll stores records in the stores of their tenants. It returns false if ctx ends first.
 func (l *DecisionLog) shipAll(ctx context.Context, records [][]byte) bool {
 	byTenant := map[scope.TenantID][]row{}
 	var order []scope.TenantID
@@ -122,10 +123,11 @@ func (l *DecisionLog) shipAll(ctx context.Context, records [][]byte) bool {
 	return true
 }
 
-// persist stores rows, and waits as long as necessary for a store that is down. Rows that a
-// working store refuses are found one by one and set aside.
+// persist stores rows, and waits as long as necessary for a store that is down. If a working
+// store refuses a batch, persist splits it until it finds the bad rows, and sets those aside. It
+// returns false if ctx ends first.
 func (l *DecisionLog) persist(ctx context.Context, tenant scope.TenantID, rows []row) bool {
-	wait := firstWait
+	wait := minBackoff
 	for try := 1; ; try++ {
 		err := l.store(ctx, tenant, rows)
 		switch {
@@ -141,7 +143,7 @@ func (l *DecisionLog) persist(ctx context.Context, tenant scope.TenantID, rows [
 		}
 		l.cfg.Alarm(tenant, err)
 		l.cfg.Logger.Error("decisions could not be stored", "tenant", tenant, "records", len(rows), "attempt", try, "error", err)
-		if !waitable(err) && try >= patience {
+		if !isStoreFailure(err) && try >= maxAttempts {
 			if len(rows) == 1 {
 				l.setAside(string(tenant), []byte(rows[0].Record), err)
 				return true
@@ -152,15 +154,16 @@ func (l *DecisionLog) persist(ctx context.Context, tenant scope.TenantID, rows [
 		if !pause(ctx, wait) {
 			return false
 		}
-		wait = min(wait*2, longWait)
+		wait = min(wait*2, maxBackoff)
 	}
 }
 
-// waitable reports whether the store caused the failure, not the records.
-func waitable(err error) bool {
+// isStoreFailure reports whether the store caused the failure, not the records.
+func isStoreFailure(err error) bool {
 	return fault.Is(err, fault.Unavailable) || fault.Is(err, fault.StorageFull)
 }
 
+// setAside stores a record that cannot be stored anywhere else, and raises an alarm.
 func (l *DecisionLog) setAside(name string, line []byte, cause error) {
 	l.cfg.Logger.Error("a decision record was set aside", "tenant", name, "error", cause)
 	l.cfg.Alarm(scope.TenantID(name), cause)
@@ -181,7 +184,7 @@ func (l *DecisionLog) setAsideLine(name string, line []byte) {
 	}
 }
 
-// toRow reads a record's line and extracts the search columns.
+// toRow parses the JSON of a record and fills in the columns.
 func toRow(line []byte) (row, error) {
 	d, err := decodeDecision(line)
 	if err != nil {
@@ -253,7 +256,8 @@ func (l *DecisionLog) store(ctx context.Context, tenant scope.TenantID, rows []r
 	})
 }
 
-// DecisionLock is held by every operation that moves an end of a decision chain.
+// DecisionLock is the lock that every operation holds that adds rows to a decision chain or
+// removes its oldest ones.
 const DecisionLock = "audit.decisions"
 
 // dropKnown drops rows that are already in the log, and duplicates within rows.
@@ -276,7 +280,8 @@ func dropKnown(ctx context.Context, tx *db.Tx, rows []row) ([]row, error) {
 	return fresh, nil
 }
 
-// append adds rows to the ends of their chains and returns those that are in the log.
+// append adds rows to their chains and to all counters. It returns the rows that are now in the
+// log: all except those at level none.
 func (l *DecisionLog) append(ctx context.Context, tx *db.Tx, rows []row) (logged []row, err error) {
 	chains, err := loadChains(ctx, tx)
 	if err != nil {
@@ -317,7 +322,7 @@ func (l *DecisionLog) append(ctx context.Context, tx *db.Tx, rows []row) (logged
 		}
 		seq++
 		r.Seq, r.Pos = seq, c.LastPos+1
-		r.Hash = r.seal(c.Head)
+		r.Hash = r.hashAfter(c.Head)
 		c.add(r.Seq, r.Hash)
 		chains[name], touched[name] = c, true
 		logged = append(logged, *r)
@@ -346,16 +351,17 @@ func (l *DecisionLog) append(ctx context.Context, tx *db.Tx, rows []row) (logged
 // a limit: a bouncer must not be able to fill the disk.
 func (l *DecisionLog) SetAside(tenant scope.TenantID, bouncer int64, line []byte, why error) {
 	name := string(tenant) + ".bouncers"
-	if info, err := os.Stat(filepath.Join(l.cfg.SetAside, name+".jsonl")); err == nil && info.Size() > maxAside {
+	if info, err := os.Stat(filepath.Join(l.cfg.SetAside, name+".jsonl")); err == nil && info.Size() > maxInvalidFile {
 		return
 	}
 	l.cfg.Logger.Warn("a bouncer's event was set aside", "tenant", tenant, "bouncer", bouncer, "error", why)
 	l.setAsideLine(name, line[:min(len(line), maxDocument)])
 }
 
-// Forget removes what this process has on disk of a tenant that is being purged: records that
-// were set aside, and the file of the spool that is written to now, which goes once its records
-// are shipped. Call it when the tenant's store is gone, too: until then it takes records.
+// Forget removes what this process has on disk of a tenant that is being purged: the records that
+// were set aside, and those in the spool. To remove the latter, the spool begins a new file; the
+// old one is deleted once its records are shipped. Call Forget again after the tenant's store is
+// gone, because the store accepts records until then.
 func (l *DecisionLog) Forget(tenant scope.TenantID) error {
 	var errs []error
 	for _, name := range []string{string(tenant), string(tenant) + ".bouncers"} {
@@ -366,5 +372,6 @@ func (l *DecisionLog) Forget(tenant scope.TenantID) error {
 	return errors.Join(append(errs, l.cfg.Spool.Turn())...)
 }
 
-// maxAside is the largest size of the file of invalid lines from bouncers.
-const maxAside = 16 << 20
+// maxInvalidFile is the size, in bytes, from which on a tenant's file of invalid lines from
+// bouncers does not grow.
+const maxInvalidFile = 16 << 20

@@ -25,7 +25,7 @@ func newLog(c *db.Cluster, s *spool.Log, aside string) *DecisionLog {
 	return NewDecisionLog(Config{Cluster: c, Spool: s, SetAside: aside, Now: func() time.Time { return time.Now().UTC() }, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 }
 
-// running ships in the background until the test stops it.
+// running runs the shipper in the background until the test calls stop.
 func running(t *testing.T, l *DecisionLog) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -48,7 +48,7 @@ func waitShipped(t *testing.T, s *spool.Log) {
 	}
 }
 
-func TestRecordedArrivesOnceForEachTenant(t *testing.T) {
+func TestEachTenantGetsDecisionsOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 		s := openSpool(t, t.TempDir())
@@ -83,8 +83,8 @@ func TestRecordedArrivesOnceForEachTenant(t *testing.T) {
 	})
 }
 
-// TestRepeatedAfterACrash ships the same spool twice, as after a crash between
-// storing and acknowledging.
+// TestRepeatedAfterACrash ships the same spool twice, as happens after a crash between storing a
+// batch and acknowledging it.
 func TestRepeatedAfterACrash(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		dir := t.TempDir()
@@ -96,7 +96,7 @@ func TestRepeatedAfterACrash(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		batch, err := first.Next(context.Background(), most)
+		batch, err := first.Next(context.Background(), maxBatch)
 		if err != nil || !l.shipAll(context.Background(), batch.Records) {
 			t.Fatal("not shipped", err)
 		}
@@ -119,7 +119,7 @@ func TestRepeatedAfterACrash(t *testing.T) {
 	})
 }
 
-func TestAQuerySeesWhatWasJustRecorded(t *testing.T) {
+func TestQueryReturnsJustRecorded(t *testing.T) {
 	c := dbtest.Open(t, dbtest.SQLite)
 	l := newLog(c, openSpool(t, t.TempDir()), t.TempDir())
 	defer running(t, l)()
@@ -128,10 +128,10 @@ func TestAQuerySeesWhatWasJustRecorded(t *testing.T) {
 		if err := l.Record(scope.DefaultTenant, &d); err != nil {
 			t.Fatal(err)
 		}
-		if i == 0 { // the shipper is up from here on
+		if i == 0 { // the shipper runs from here on
 			waitShipped(t, l.cfg.Spool)
 		}
-		// On an idle machine the first query sees it; a loaded one may need more.
+		// On an idle machine the first query returns it; a busy one may need several.
 		for asked := 1; ; asked++ {
 			page, err := l.Query(context.Background(), admin, Filter{})
 			if err == nil && page.Total == int64(i+1) {
@@ -190,6 +190,6 @@ func TestIngest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := l.Ingest(context.Background(), scope.DefaultTenant, ds); err == nil || errors.Is(err, context.Canceled) {
-		t.Error("a closed spool took a decision")
+		t.Error("a closed spool accepted a decision")
 	}
 }

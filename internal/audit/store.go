@@ -34,11 +34,11 @@ func insertRows(ctx context.Context, tx *db.Tx, rows []row) error {
 			r.UserID, r.PolicyID, r.ResourceKey, r.BouncerID, r.IPAddress, r.EvaluationUS, r.Record, r.Hash, r.CallerID,
 		}
 	}
-	// Known ids were dropped before, under the lock; a conflict here would mean a gap in the
-	// chain, so it counts as a failure of the batch.
+	// The caller holds the lock and has dropped known ids. A conflict here would leave a gap in
+	// the chain, so the batch fails.
 	stored, err := db.ExecRows(ctx, tx, insertDecisions, list, ` ON CONFLICT (decision_id) DO NOTHING`)
 	if err == nil && stored != int64(len(rows)) {
-		err = errors.New("audit: a decision was stored twice at once")
+		err = errors.New("audit: two writers stored the same decision at once")
 	}
 	return err
 }
@@ -52,8 +52,8 @@ func insertSeenIDs(ctx context.Context, tx *db.Tx, rows []row) error {
 	return err
 }
 
-// addTallies processes the cells in the order of their keys: neighbours are on one page of the
-// index, and thousands of controls make thousands of cells.
+// addTallies adds counts to decision_counts. It sorts them by key, so that consecutive writes go
+// to the same page of the index: a batch may change thousands of cells.
 func addTallies(ctx context.Context, tx *db.Tx, ts tallies) error {
 	list := make([][]any, 0, len(ts))
 	for _, c := range slices.SortedFunc(maps.Values(ts), func(a, b *cell) int { return strings.Compare(a.Key, b.Key) }) {
@@ -121,7 +121,7 @@ func deleteSeen(ctx context.Context, tx *db.Tx, before time.Time, n int) (int64,
 	return tx.Exec(ctx, `DELETE FROM decision_seen WHERE decision_id IN (SELECT decision_id FROM decision_seen WHERE at < $1 ORDER BY at LIMIT $2)`, before, n)
 }
 
-func deleteSpentCounts(ctx context.Context, tx *db.Tx, before time.Time, n int) (int64, error) {
+func deleteUnloggedCounts(ctx context.Context, tx *db.Tx, before time.Time, n int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM decision_counts WHERE (key, bucket, environment, decision) IN
 		(SELECT key, bucket, environment, decision FROM decision_counts WHERE logged = 0 AND bucket < $1 ORDER BY bucket LIMIT $2)`, before, n)
 }

@@ -13,7 +13,8 @@ type inputEnd struct {
 	Total int64 `db:"total"`
 }
 
-// inputsEnd returns the position for the next input; zero when there is none yet.
+// inputsEnd returns the position and the total size of the newest input; both are zero if there
+// is none.
 func inputsEnd(ctx context.Context, tx *db.Tx) (inputEnd, error) {
 	rows, err := db.All[inputEnd](ctx, tx, `SELECT pos, total FROM replay_inputs ORDER BY pos DESC LIMIT 1`)
 	if err != nil || len(rows) == 0 {
@@ -35,8 +36,8 @@ func insertInputs(ctx context.Context, tx *db.Tx, end inputEnd, rows []row) (inp
 	return end, err
 }
 
-// deleteInputs removes at most n of the oldest inputs: up to a position, and those that begin
-// before a total.
+// deleteInputs removes inputs among the n oldest: those up to the position pos, and those that
+// began before the running total of bytes had reached total.
 func deleteInputs(ctx context.Context, tx *db.Tx, pos, total int64, n int) (int64, error) {
 	if pos <= 0 && total <= 0 {
 		return 0, nil
@@ -82,7 +83,7 @@ type inputOfID struct {
 	Input string `db:"input"`
 }
 
-// inputsByID finds the inputs of decisions made at or after from.
+// inputsByID adds the inputs of decisions made at or after from to found, by decision id.
 func inputsByID(ctx context.Context, tx *db.Tx, ids []string, from time.Time, found map[string]string) error {
 	rows, err := db.AllIn[inputOfID](ctx, tx, `SELECT d.decision_id, i.input FROM decisions d JOIN replay_inputs i ON i.seq = d.seq
 		WHERE i.at >= $1 AND d.decision_id IN ($in)`, ids, from)

@@ -12,22 +12,23 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// question is a prepared Filter: equality conditions, a window, and pairs of environment and
-// decision. Each pair is queried separately, so that every index serves its first three columns
-// exactly.
-type question struct {
+// query is a prepared Filter: equality conditions, a window, and pairs of environment and
+// decision. It runs one statement for each pair, so that the first three columns of an index are
+// all compared for equality.
+type query struct {
 	span
 	user     string
 	policy   int64
 	resource string
-	// id is a decision's id, or the caller's name for it; seq is the row that has it as its
-	// own, set by choose.
+	// id is a decision's id, or the id that a caller gave to it. choose sets seq to the row whose
+	// own id it is; 0 if there is none.
 	id    string
 	seq   int64
 	pairs []pair
 	// driver is the column whose index is scanned.
 	driver string
-	// before is the row after which the page continues; a zero seq means the newest.
+	// before is the last row of the previous page. If its Seq is 0, the page begins with the
+	// newest row.
 	before position
 }
 
@@ -38,7 +39,7 @@ type position struct {
 	Seq int64     `db:"seq"`
 }
 
-// Columns that an index begins with. The time index begins with the pair.
+// The values of driver: the first columns of the indexes. The index by time begins with the pair.
 const (
 	byUser     = "user_id"
 	byPolicy   = "policy_id"
@@ -48,10 +49,11 @@ const (
 	byTime     = ""
 )
 
-// where writes the conditions of q for one pair. A column that is not the driver's is written as
-// a range of one value: SQLite, which has no statistics, then uses the driver's index, and
-// PostgreSQL still compares the column inside that index, before it reads a row.
-func (q *question) where(b *strings.Builder, p pair) []any {
+// where writes the conditions of q for one pair to b and returns their arguments. It writes other
+// columns than the driver as a range of one value. SQLite, which has no statistics, then uses the
+// driver's index, and PostgreSQL still compares the column inside that index, before it reads a
+// row.
+func (q *query) where(b *strings.Builder, p pair) []any {
 	var args []any
 	add := func(v any, text ...string) {
 		if len(args) > 0 {
@@ -90,7 +92,7 @@ func (q *question) where(b *strings.Builder, p pair) []any {
 		equal(byPolicy, q.policy)
 	}
 	if q.driver == byTime {
-		add(0, "seq > ") // tells the planner that the partial index may serve
+		add(0, "seq > ") // the condition of the partial index, so that the planner can use it
 	}
 	add(p.environment, "environment = ")
 	add(p.decision, "decision = ")
@@ -100,7 +102,7 @@ func (q *question) where(b *strings.Builder, p pair) []any {
 }
 
 // countRows counts with a scan of the driver's index.
-func (q *question) countRows(ctx context.Context, tx *db.Tx, s span) (int64, error) {
+func (q *query) countRows(ctx context.Context, tx *db.Tx, s span) (int64, error) {
 	var total int64
 	part := *q
 	part.span = s
@@ -118,8 +120,8 @@ func (q *question) countRows(ctx context.Context, tx *db.Tx, s span) (int64, err
 }
 
 // countCells adds up decision_counts for one key over whole buckets.
-func (q *question) countCells(ctx context.Context, tx *db.Tx, key string, s span) (int64, error) {
-	envs, decisions := q.sides()
+func (q *query) countCells(ctx context.Context, tx *db.Tx, key string, s span) (int64, error) {
+	envs, decisions := q.splitPairs()
 	args := []any{key, s.lo, s.hi}
 	for _, v := range append(envs, decisions...) {
 		args = append(args, v)
@@ -133,8 +135,8 @@ func (q *question) countCells(ctx context.Context, tx *db.Tx, key string, s span
 	return db.One[int64](ctx, tx, b.String(), args...)
 }
 
-// sides returns the environments and the decisions of the pairs.
-func (q *question) sides() (envs, decisions []string) {
+// splitPairs returns the environments and the decisions of the pairs.
+func (q *query) splitPairs() (envs, decisions []string) {
 	seen := map[string]bool{}
 	for _, p := range q.pairs {
 		if !seen[p.environment] {
@@ -148,8 +150,8 @@ func (q *question) sides() (envs, decisions []string) {
 	return envs, decisions
 }
 
-// positions returns the newest n positions of one pair, in order, from the index alone.
-func (q *question) positions(ctx context.Context, tx *db.Tx, p pair, n int) ([]position, error) {
+// positions returns the newest n positions of one pair, newest first. It reads only the index.
+func (q *query) positions(ctx context.Context, tx *db.Tx, p pair, n int) ([]position, error) {
 	var b strings.Builder
 	b.WriteString(`SELECT at, seq FROM decisions WHERE `)
 	args := q.where(&b, p)
@@ -169,7 +171,7 @@ type storedRecord struct {
 	Record string `db:"record"`
 }
 
-// records fetches the entries at the positions, in their order.
+// records returns the entries at the positions, in the same order.
 func records(ctx context.Context, tx *db.Tx, at []position) ([]string, error) {
 	seqs := make([]int64, len(at))
 	for i, p := range at {
@@ -202,7 +204,7 @@ func recordByID(ctx context.Context, tx *db.Tx, id string, envs []string) (strin
 	return rows[0].Record, nil
 }
 
-// seqOf returns the row of the decision with this id; 0 if there is none.
+// seqOf returns the sequence number of the decision with this id; 0 if there is none.
 func seqOf(ctx context.Context, tx *db.Tx, id string) (int64, error) {
 	seq, err := db.One[int64](ctx, tx, `SELECT seq FROM decisions WHERE decision_id = $1`, id)
 	if errors.Is(err, db.ErrNoRows) {
@@ -211,8 +213,8 @@ func seqOf(ctx context.Context, tx *db.Tx, id string) (int64, error) {
 	return seq, err
 }
 
-// eventsPage returns the administrative entries of a filter, newest first, and their total
-// number.
+// eventsPage returns the newest n administrative entries of a filter before a sequence number (0:
+// from the newest on), and the number of all entries of the filter.
 func eventsPage(ctx context.Context, tx *db.Tx, f EventFilter, before int64, n int) ([]Event, int64, error) {
 	var b strings.Builder
 	var args []any

@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// withInput is written exactly as in the partial index decisions_replayable, so that the index
-// serves.
+// withInput is exactly the condition of the partial index decisions_replayable, so that the
+// planner can use the index.
 const withInput = `level IN ('detailed', 'comprehensive')`
 
 type recordedRow struct {

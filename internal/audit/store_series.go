@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-// entriesOf returns the newest entries of a series.
+// entriesOf returns the newest n entries of a series in [from, to), newest first.
 func entriesOf(ctx context.Context, tx *db.Tx, s stats.Series, from, to time.Time, n int) ([]row, error) {
 	where, args := `environment = $1 AND decision IN ('PERMIT', 'DENY') AND at >= $2 AND at < $3 AND seq > 0`, []any{string(s.Environment), from, to}
 	add := func(column string, value any) {

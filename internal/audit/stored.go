@@ -11,12 +11,12 @@ import (
 
 // Fresh is a decision that the log has just stored for the first time.
 type Fresh struct {
-	// PolicyID is the control that decided; 0: none did.
+	// PolicyID is the control that decided; 0 if none did.
 	PolicyID int64
-	// Agent is the AI agent that asked; nil: none did.
+	// Agent is the AI agent that asked; nil if none did.
 	Agent *actor.AgentUse
 	At    time.Time
-	// Count is how many decisions it is: more than one for refusals that were folded.
+	// Count is the number of decisions that it stands for: more than one if refusals were folded.
 	Count  int64
 	Permit bool
 	record string

@@ -107,13 +107,13 @@ func (v *verifier) begin(ctx context.Context) error {
 
 func (v *verifier) decisions(ctx context.Context) error {
 	return checkRows(ctx, v, func(ctx context.Context, tx *db.Tx, seq int64) ([]row, error) {
-		return decisionsAfter(ctx, tx, seq, v.last, most/5)
+		return decisionsAfter(ctx, tx, seq, v.last, maxBatch/5)
 	}, func(r *row) int64 {
 		c := v.chains[DecisionsChain(r.Level)]
 		if c == nil {
 			c = v.checkUnchained(DecisionsChain(r.Level))
 		}
-		c.check(r.Pos, r.DecisionID, r.Hash, r.seal(c.prev))
+		c.check(r.Pos, r.DecisionID, r.Hash, r.hashAfter(c.prev))
 		return r.Seq
 	})
 }
@@ -124,15 +124,15 @@ func (v *verifier) events(ctx context.Context) error {
 		return nil
 	}
 	return checkRows(ctx, v, func(ctx context.Context, tx *db.Tx, seq int64) ([]eventRow, error) {
-		return eventsAfter(ctx, tx, seq, c.LastSeq, most/5)
+		return eventsAfter(ctx, tx, seq, c.LastSeq, maxBatch/5)
 	}, func(r *eventRow) int64 {
-		c.check(r.Seq, strconv.FormatInt(r.Seq, 10), r.Hash, r.seal(c.prev))
+		c.check(r.Seq, strconv.FormatInt(r.Seq, 10), r.Hash, r.hashAfter(c.prev))
 		return r.Seq
 	})
 }
 
-// checkRows checks all rows of a log. after reads some of those that follow a sequence
-// number, and check checks one and returns its number.
+// checkRows checks all rows of a log. after reads some of the rows after a sequence number. check
+// checks one row and returns its sequence number.
 func checkRows[R any](ctx context.Context, v *verifier, after func(ctx context.Context, tx *db.Tx, seq int64) ([]R, error), check func(*R) int64) error {
 	for seq := int64(0); ; {
 		var rows []R
@@ -146,7 +146,7 @@ func checkRows[R any](ctx context.Context, v *verifier, after func(ctx context.C
 		if err != nil {
 			return err
 		}
-		v.pruned(bases)
+		v.skipPruned(bases)
 		for i := range rows {
 			seq = check(&rows[i])
 		}
@@ -156,8 +156,8 @@ func checkRows[R any](ctx context.Context, v *verifier, after func(ctx context.C
 	}
 }
 
-// pruned moves the check forward when retention has removed rows that it had not read yet.
-func (v *verifier) pruned(now map[string]chain) {
+// skipPruned moves the check forward if retention has removed rows that were not checked yet.
+func (v *verifier) skipPruned(now map[string]chain) {
 	for name, c := range v.chains {
 		if n, ok := now[name]; ok && n.FirstPos > c.pos+1 {
 			c.pos, c.prev = n.FirstPos-1, n.Base
@@ -165,7 +165,7 @@ func (v *verifier) pruned(now map[string]chain) {
 	}
 }
 
-// checkUnchained checks rows whose level has no chain: somebody inserted them.
+// checkUnchained begins the check of rows whose level has no chain: somebody inserted them.
 func (v *verifier) checkUnchained(name string) *chainCheck {
 	c := &chainCheck{chain: newChain(name), info: ChainInfo{Name: name, Valid: true, Breaks: []Break{}}}
 	v.chains[name] = c
@@ -178,11 +178,11 @@ func (c *chainCheck) check(pos int64, id, stored, computed string) {
 	c.info.Checked++
 	switch {
 	case pos > c.pos+1:
-		c.broken("removed", pos, id, fmt.Sprintf("rows %d to %d are missing before this one", c.pos+1, pos-1))
+		c.addBreak("removed", pos, id, fmt.Sprintf("rows %d to %d are missing before this one", c.pos+1, pos-1))
 	case pos < c.pos+1:
-		c.broken("edited", pos, id, "this row is not where it was written")
+		c.addBreak("edited", pos, id, "this row is not where it was written")
 	case stored != computed:
-		c.broken("edited", pos, id, "this row or its position has changed")
+		c.addBreak("edited", pos, id, "this row or its position has changed")
 	}
 	c.pos, c.prev = max(c.pos, pos), stored
 }
@@ -190,13 +190,13 @@ func (c *chainCheck) check(pos int64, id, stored, computed string) {
 func (c *chainCheck) end() {
 	switch {
 	case c.pos < c.LastPos:
-		c.broken("head", c.LastPos, "", fmt.Sprintf("rows %d to %d at the end are missing", c.pos+1, c.LastPos))
+		c.addBreak("head", c.LastPos, "", fmt.Sprintf("rows %d to %d at the end are missing", c.pos+1, c.LastPos))
 	case c.pos > c.LastPos || c.prev != c.Head:
-		c.broken("head", c.pos, "", "the newest row is not the one that was written last")
+		c.addBreak("head", c.pos, "", "the newest row is not the one that was written last")
 	}
 }
 
-func (c *chainCheck) broken(kind string, pos int64, id, message string) {
+func (c *chainCheck) addBreak(kind string, pos int64, id, message string) {
 	c.info.Valid = false
 	if len(c.info.Breaks) < maxBreaks {
 		c.info.Breaks = append(c.info.Breaks, Break{Kind: kind, Position: pos, ID: id, Message: message})

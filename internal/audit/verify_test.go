@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// tamper changes the store behind the log's back.
+// tamper changes rows of the store directly.
 func tamper(t *testing.T, c *db.Cluster, statements ...string) {
 	t.Helper()
 	ctx := context.Background()

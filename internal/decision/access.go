@@ -10,20 +10,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Snapshot returns the controls and resources that decide now in the scope's environment;
-// production if it names none.
+// Snapshot returns the set of controls and resources that decides now in the scope's environment, or
+// in production if the scope has none.
 func (s *Service) Snapshot(ctx context.Context, sc scope.Scope) (*rego.Set, error) {
 	return s.Snapshots.Get(ctx, sc.Tenant, sc.EnvOr(scope.Production))
 }
 
-// DecideSeveral decides requests of one call against one snapshot, in order, and
-// makes their records safe together. Their users are looked up by stored. more gets
-// each decision, and ends the call by answering false. A nil request is left out: more
-// gets a nil decision.
+// DecideSeveral decides the requests of one call with one snapshot, in order, and stores all their
+// records before it returns. It looks up their users with stored. It calls more with each decision,
+// and stops if more returns false. For a nil request, more gets a nil decision.
 //
-// The call has a deadline as a whole, as a bulk call has: a request that it leaves no
-// time for is DENY with the reason evaluation_limit. It ends early, with nothing
-// recorded, when its caller leaves (Unavailable "cancelled").
+// The whole call has a deadline, like a bulk call. Requests for which no time is left are DENY with
+// the reason evaluation_limit. If the caller disconnects, it stops and records nothing (Unavailable
+// "cancelled").
 func (s *Service) DecideSeveral(ctx context.Context, sc scope.Scope, set *rego.Set, requests []*rego.Request, stored Lookup, more func(i int, d *rego.Decision) bool) error {
 	records := make([]audit.Decision, 0, len(requests))
 	caller := ctx
@@ -70,10 +69,9 @@ func (s *Service) DecideSeveral(ctx context.Context, sc scope.Scope, set *rego.S
 	return s.RecordAll(sc.Tenant, records)
 }
 
-// Try decides requests without recording or counting them, one after the other, until next
-// returns nil. A search uses it: nobody acts on the decisions that it tries. Their users
-// are looked up by stored. Faults: those of stored, Unavailable "timeout" after the
-// deadline of a bulk call, and "cancelled".
+// Try decides requests without recording or counting them, one after the other, until next returns
+// nil. It is for searches, whose decisions nobody enforces. It looks up their users with stored.
+// Faults: those of stored, Unavailable "timeout" after the deadline of a bulk call, and "cancelled".
 func (s *Service) Try(ctx context.Context, sc scope.Scope, set *rego.Set, stored Lookup, next func() *rego.Request, got func(*rego.Decision)) error {
 	return s.withinShare(ctx, sc, func(ctx context.Context, t *turn) error {
 		for req := next(); req != nil; req = next() {
@@ -95,9 +93,9 @@ func (s *Service) Try(ctx context.Context, sc scope.Scope, set *rego.Set, stored
 	})
 }
 
-// Work does n steps of work outside of an evaluation, within the tenant's share of the
-// processors and the deadline of a bulk call. Faults: Unavailable "timeout" or "cancelled"
-// if it could not do all steps.
+// Work calls step for 0 to n-1, for work outside of an evaluation. The work counts against the
+// tenant's share of the processors and has the deadline of a bulk call. Faults: Unavailable
+// "timeout" or "cancelled" if it could not do all steps.
 func (s *Service) Work(ctx context.Context, sc scope.Scope, n int, step func(i int)) error {
 	return s.withinShare(ctx, sc, func(ctx context.Context, t *turn) error {
 		for i := range n {
@@ -113,7 +111,7 @@ func (s *Service) Work(ctx context.Context, sc scope.Scope, n int, step func(i i
 // workPause is the number of steps between two pauses.
 const workPause = 8
 
-// ended is the fault for work that was stopped by its context or its share of the
+// ended returns the fault for work that was stopped by its context or by its share of the
 // processors.
 func ended(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.Canceled) {

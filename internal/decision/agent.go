@@ -7,9 +7,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// limitAgent lets the key of an AI agent ask only about the agent itself, as it is stored:
-// an agent that could send its own roles or attributes would decide about its own rights. A
-// request without a user is about the agent. Fault: Forbidden "permission_denied".
+// limitAgent restricts the key of an AI agent to requests about the agent itself, without roles or
+// attributes in the request: otherwise the agent could give itself rights. A request without a user
+// is about the agent. Fault: Forbidden "permission_denied".
 func limitAgent(sc scope.Scope, req *rego.Request) error {
 	if sc.Actor.Kind != scope.Agent {
 		return nil

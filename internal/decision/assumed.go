@@ -2,19 +2,19 @@ package decision
 
 import "sync/atomic"
 
-// assumedEnvironment ends the generated reason of a decision whose request names no
-// environment: a control that seems to have no effect is often in the other one.
+// assumedEnvironment is added to the generated reason of a decision whose request names no
+// environment. If a control seems to have no effect, it is often in the other environment.
 const assumedEnvironment = " (decided in production: the request names no environment)"
 
-// assumed caches the last of these reasons. There are only a few, by control and effect, so
-// most decisions build no text.
+// assumed caches the last of these reasons. There are only a few different ones, so most decisions
+// need not build the text.
 type assumed struct {
 	kept [16]atomic.Pointer[assumedReason]
 }
 
 type assumedReason struct{ own, whole string }
 
-// reason returns a reason with this ending.
+// reason returns own with assumedEnvironment added.
 func (a *assumed) reason(own string) string {
 	place := len(own)
 	if place > 0 {

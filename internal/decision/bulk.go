@@ -13,13 +13,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// EvaluateBulk decides up to MaxBulk requests against one snapshot. read gives
-// the items; it is called within the tenant's share of the processors. All are
-// read before the first is decided, so a call with offences decides nothing.
+// EvaluateBulk decides up to MaxBulk requests with one snapshot. read returns the items; it runs
+// within the tenant's share of the processors. All items are checked before the first one is
+// decided, so a call with an invalid item decides nothing.
 //
-// The call has a deadline as a whole: an item that it leaves no time for is DENY
-// with the reason evaluation_limit. It ends early, with nothing recorded, when its
-// caller leaves (Unavailable "cancelled").
+// The whole call has a deadline. Items for which no time is left are DENY with the reason
+// evaluation_limit. If the caller disconnects, it stops and records nothing (Unavailable
+// "cancelled").
 func (s *Service) EvaluateBulk(ctx context.Context, sc scope.Scope, read func() ([]value.Value, error)) (Bulk, error) {
 	env := sc.EnvOr(scope.Production)
 	set, err := s.Snapshots.Get(ctx, sc.Tenant, env)
@@ -126,8 +126,8 @@ func (b *bulkCall) run(ctx context.Context, sc scope.Scope, env scope.Env, read 
 	return out, records, nil
 }
 
-// pauseBetween pauses between two items when it is time to. took is the time of the last item.
-// It returns false if no time is left.
+// pauseBetween pauses between two items if the items since the last pause took bulkPause. took is
+// the time of the last item. It returns false if no time is left.
 func (b *bulkCall) pauseBetween(took time.Duration) bool {
 	if b.spent += took; b.spent < bulkPause {
 		return true
@@ -138,7 +138,7 @@ func (b *bulkCall) pauseBetween(took time.Duration) bool {
 
 func (b *bulkCall) pause() bool { return b.turn == nil || b.turn.pause() }
 
-// timedOut is the decision on an item that the call's deadline left no time for.
+// timedOut returns the decision on an item for which no time is left.
 func (s *Service) timedOut(sc scope.Scope, set *rego.Set, req *rego.Request, id string, rec *audit.Decision) rego.Decision {
 	d := set.Refuse(req, rego.ErrLimit)
 	record(rec, sc, req, &d, id, s.Now().Truncate(time.Microsecond))
@@ -187,8 +187,8 @@ func parseBulk(env scope.Env, items []value.Value) ([]bulkItem, error) {
 	return out, nil
 }
 
-// parse reads one decision request. Its decision_id is the caller's own: an item
-// of a bulk call can be sent alone.
+// parse reads one decision request. It accepts a decision_id, so that an item of a bulk call is also
+// a valid single request.
 func parse(body value.Value) (rego.Request, []fault.Detail) {
 	req, offences := rego.ParseRequest(body)
 	if id := body.Get("decision_id"); id.Defined() {
@@ -212,8 +212,8 @@ func environment(body value.Value) (scope.Env, []fault.Detail) {
 	return scope.AnyEnv, []fault.Detail{{Pointer: "/environment", Message: "must be sandbox or production"}}
 }
 
-// scopeFor returns the scope of a decision whose request names env itself. The body is one
-// more source besides the query, the header and the credential.
+// scopeFor returns the scope of a decision whose body names env. The environment can also come from
+// the query, the header and the credential.
 func scopeFor(sc scope.Scope, env scope.Env) (scope.Scope, error) {
 	switch {
 	case env == scope.AnyEnv || env == sc.Env:

@@ -1,16 +1,14 @@
 // Package decision answers "may this subject do this to that resource" for
 // API callers.
 //
-// For each tenant and environment it holds a snapshot: an immutable rego.Set
-// (matcher, compiled controls, data) behind an atomic pointer. A change of a
-// control, resource or person marks the snapshot stale; the next decision
-// builds the new one, compiling only what changed, and swaps it in. While a
-// store is down, decisions go on from the last snapshot.
+// For each tenant and environment it has a snapshot: an immutable rego.Set (matcher, controls, data)
+// behind an atomic pointer. A change of a control or resource marks the snapshot stale. The next
+// decision builds a new one, reuses what did not change, and replaces the old one. While a store is
+// down, decisions use the last snapshot.
 //
 //	body ─► rego.ParseRequest ─► stored user fills gaps ─► Set.Decide ─► audit.Record ─► Result
 //
-// The audit record is safe from a crash of the process before the answer
-// leaves.
+// The audit record survives a crash of the process before the answer is sent.
 package decision
 
 import (
@@ -70,7 +68,7 @@ type Source struct {
 // Delta is the change of a Source since a revision.
 type Delta struct {
 	Revision int64
-	// Resources are the new or changed ones, RemovedResources the removed ones.
+	// Resources are those that are new or changed, RemovedResources those that were removed.
 	Resources        []rego.Resource
 	RemovedResources []int64
 	// Rest is set when something other than resources and data.pip changed. Controls are then new or
@@ -79,12 +77,12 @@ type Delta struct {
 	Controls        []ControlText
 	RemovedControls []int64
 	Libraries       []lang.Library
-	// PIP are the members of data.pip that are new or changed. An undefined value says that
-	// there is no such member any more.
+	// PIP are the members of data.pip that are new or changed. An undefined value means that the
+	// member was removed.
 	PIP []value.Member
 	// Grants is all of data.grants.
 	Grants value.Value
-	// Whole: Controls lists all active controls, and there are no others.
+	// Whole means that Controls lists all active controls.
 	Whole bool
 }
 

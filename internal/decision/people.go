@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Limits of the cache: this many people for each tenant, and this long until the store is
-// asked again (the notification of another replica may be lost).
+// Limits of the cache: the number of people for each tenant, and the time after which it checks the
+// store for changes, because the notification of another replica may be lost.
 const (
 	maxPeople  = 10_000
 	peopleTime = 4 * time.Second
@@ -22,19 +22,21 @@ const (
 	peoplePause    = time.Second
 )
 
-// ErrPersonUnknown says that a store did not look up a user in time. The decision is then
-// made as for a user who is not stored.
+// ErrPersonUnknown means that the store did not look up a user in time. The decision is then made as
+// for a user who is not stored.
 var ErrPersonUnknown error = fault.New(fault.Unavailable, "store_unavailable", "the stored user was not looked up: the store did not answer in time").After(time.Second)
 
-// People caches stored users, also unknown ones, so that a decision rarely needs the store.
+// People caches stored users, and which users are not stored, so that a decision rarely needs the
+// store.
 type People struct {
-	// Find reads the members of one user from the store; undefined: there is no such user.
+	// Find reads the members of one user from the store. It returns undefined if there is no such
+	// user.
 	Find func(ctx context.Context, tenant scope.TenantID, id string) (value.Value, error)
 	// Revision names the counter that changes with every change that Find would see.
 	Revision func(ctx context.Context, tenant scope.TenantID) (int64, error)
 	Now      func() time.Time
 
-	away atomic.Int64 // until when the store is not asked, in Unix nanoseconds
+	away atomic.Int64 // until when the store is not used after a failure, in Unix nanoseconds
 
 	mu  sync.RWMutex // guards everything, and byID of each tenant
 	all map[scope.TenantID]*peopleOf
@@ -52,8 +54,8 @@ func (of *peopleOf) isFresh(now time.Time) bool {
 	return now.UnixNano()-of.asked.Load() < int64(peopleTime)
 }
 
-// Person returns the stored members of a user. While the store is down or does not answer,
-// cached users keep their values, as controls do, and others are ErrPersonUnknown.
+// Person returns the stored members of a user. While the store is down or does not answer, cached
+// users keep their values, and for others the error is ErrPersonUnknown.
 func (p *People) Person(ctx context.Context, tenant scope.TenantID, id string) (value.Value, error) {
 	now := p.Now()
 	p.mu.RLock()
@@ -110,8 +112,8 @@ func (of *peopleOf) find(id string) (value.Value, bool) {
 	return v, ok
 }
 
-// store caches a user. A value that was read before a change must not stay after it: a
-// change replaces the whole set.
+// store caches a user in of, unless a change has replaced of meanwhile: the value may be older than
+// the change.
 func (p *People) store(tenant scope.TenantID, of *peopleOf, id string, v value.Value) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,13 +126,13 @@ func (p *People) store(tenant scope.TenantID, of *peopleOf, id string, v value.V
 	of.byID[id] = v
 }
 
-// current returns the tenant's set: of, if it is still valid, else a new one.
+// current returns the tenant's set: of if it is still valid, otherwise a new one.
 func (p *People) current(ctx context.Context, tenant scope.TenantID, of *peopleOf, now time.Time) (*peopleOf, error) {
 	if of != nil {
 		of.asking.Lock()
 		defer of.asking.Unlock()
 		if of.isFresh(now) || now.UnixNano() < p.away.Load() {
-			return of, nil // another caller has asked meanwhile
+			return of, nil // another caller has checked it meanwhile
 		}
 	}
 	revision, err := p.Revision(ctx, tenant)
@@ -144,7 +146,7 @@ func (p *People) current(ctx context.Context, tenant scope.TenantID, of *peopleO
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if other := p.all[tenant]; other != nil && other != of {
-		return other, nil // just as new
+		return other, nil // another caller has replaced it meanwhile
 	}
 	if p.all == nil {
 		p.all = map[scope.TenantID]*peopleOf{}

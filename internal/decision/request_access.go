@@ -2,7 +2,8 @@ package decision
 
 import "github.com/gatehouse-dev/gatehouse/internal/rego"
 
-// RequestAccess is a request for access that may be filed after a denial, but for its reason.
+// RequestAccess is a request for access that the caller may file after a denial. Only its reason is
+// missing.
 type RequestAccess struct {
 	Subject  RequestSubject `json:"subject" doc:"Who was denied"`
 	Action   RequestAction  `json:"action" doc:"What was denied"`
@@ -19,7 +20,7 @@ type RequestAction struct {
 	Name string `json:"name" doc:"Name of the action" example:"read"`
 }
 
-// RequestAccessFor is what may be requested after a decision; nil: nothing.
+// RequestAccessFor returns the request for access that may be filed after a decision; nil if none.
 func RequestAccessFor(d *rego.Decision, req *rego.Request) *RequestAccess {
 	h, ok := d.AccessHint(req)
 	if !ok {
@@ -28,7 +29,8 @@ func RequestAccessFor(d *rego.Decision, req *rego.Request) *RequestAccess {
 	return &RequestAccess{RequestSubject{h.Subject}, RequestAction{h.Action}, RequestSubject{h.Resource}}
 }
 
-// append appends it as a member after others, if it is there.
+// append appends the request as a member of a JSON object that already has members; nothing if it is
+// nil.
 func (a *RequestAccess) append(dst []byte) []byte {
 	if a == nil {
 		return dst

@@ -20,21 +20,21 @@ import (
 // Faults: those of the store, and ErrPersonUnknown.
 type Lookup func(ctx context.Context, tenant scope.TenantID, id string) (value.Value, error)
 
-// Service decides. Its fields are its dependencies; all but Cache are required.
+// Service makes decisions. Its fields are its dependencies. Cache, and those whose comments mention
+// nil or 0, are optional.
 type Service struct {
 	Snapshots *Snapshots
 	// Person looks up the user of a decision.
 	Person Lookup
-	// Record stores an audit record safely, RecordAll those of a bulk call; the answer
-	// waits for it.
+	// Record stores an audit record, RecordAll those of a bulk call. The answer is sent only after
+	// they return.
 	Record    func(tenant scope.TenantID, d *audit.Decision) error
 	RecordAll func(tenant scope.TenantID, ds []audit.Decision) error
 	// KeepsInput reports whether the input of a decision at audit level basic is stored for
-	// replay; nil: never.
+	// replay. If it is nil, none is.
 	KeepsInput func(tenant scope.TenantID, now time.Time) bool
-	// Tally returns where the evaluations and decisions of a control are counted, and with
-	// policy 0 the decisions that no control made: the same for the same control. An
-	// evaluation counts its share of the decision's time.
+	// Tally returns the tally of a control, always the same one. Policy 0 is for decisions that
+	// no control made. Each evaluation counts its part of the decision's time.
 	Tally func(tenant scope.TenantID, policy int64) *rego.Tally
 	// Cache is the decision cache; nil turns it off.
 	Cache *rego.Cache
@@ -46,9 +46,9 @@ type Service struct {
 	Deadline, BulkDeadline time.Duration
 	Now                    func() time.Time
 	NewID                  func() string
-	// Traced is called for each single decision; nil: for none.
+	// Traced is called for each single decision. It may be nil.
 	Traced func(ctx context.Context, id, effect string)
-	// Panics is called for faults of the evaluator; may be nil.
+	// Panics is called for panics of the evaluator. It may be nil.
 	Panics *fault.Panics
 
 	assumed assumed
@@ -57,9 +57,9 @@ type Service struct {
 }
 
 // Evaluate decides one request, in the environment that the scope or the request names.
-// Faults: Invalid with every error in the request; BadRequest "environment_conflict" and
-// Forbidden "environment_denied" if the two name different ones; Unavailable when the audit
-// cannot be written: then there is no answer.
+// Faults: Invalid with every error in the request; BadRequest "environment_conflict" and Forbidden
+// "environment_denied" if the two name different ones; Unavailable if the decision log cannot be
+// written: then there is no decision.
 func (s *Service) Evaluate(ctx context.Context, sc scope.Scope, body value.Value) (Result, error) {
 	asked, offences := environment(body)
 	sc, err := scopeFor(sc, asked)
@@ -75,8 +75,8 @@ func (s *Service) Evaluate(ctx context.Context, sc scope.Scope, body value.Value
 		return Result{}, invalid(offences)
 	}
 	id := s.NewID()
-	theirs, _ := body.Get("decision_id").Str()
-	d, at, err := s.decide(ctx, sc, set, &req, id, theirs)
+	callerID, _ := body.Get("decision_id").Str()
+	d, at, err := s.decide(ctx, sc, set, &req, id, callerID)
 	if err != nil {
 		return Result{}, err
 	}
@@ -86,9 +86,9 @@ func (s *Service) Evaluate(ctx context.Context, sc scope.Scope, body value.Value
 	}, nil
 }
 
-// DecideOpen is Evaluate for other protocols: members of the input besides the four parts
-// reach the controls unchanged, and it returns the decision itself with its id, and what may be
-// requested after it (nil: nothing).
+// DecideOpen is Evaluate for other protocols. Controls can read all members of the input, not only
+// the four parts. It returns the decision, its id, and the request for access that may follow it
+// (nil if none).
 func (s *Service) DecideOpen(ctx context.Context, sc scope.Scope, input value.Value) (rego.Decision, string, *RequestAccess, error) {
 	set, err := s.Snapshots.Get(ctx, sc.Tenant, sc.EnvOr(scope.Production))
 	if err != nil {
@@ -99,16 +99,16 @@ func (s *Service) DecideOpen(ctx context.Context, sc scope.Scope, input value.Va
 		return rego.Decision{}, "", nil, invalid(offences)
 	}
 	id := s.NewID()
-	// From here on the environment is named: these protocols have the same reasons as a
-	// bundle, word for word.
+	// With the environment set, no reason gets the ending assumedEnvironment: in these protocols,
+	// reasons must be equal to those of a bundle.
 	sc.Env = sc.EnvOr(scope.Production)
 	d, _, err := s.decide(ctx, sc, set, &req, id, "")
 	return d, id, RequestAccessFor(&d, &req), err
 }
 
-// decide decides one request and stores its record. theirs is the caller's own id for it,
+// decide decides one request and stores its record. callerID is the caller's own id for the decision;
 // "" if there is none.
-func (s *Service) decide(ctx context.Context, sc scope.Scope, set *rego.Set, req *rego.Request, id, theirs string) (rego.Decision, time.Time, error) {
+func (s *Service) decide(ctx context.Context, sc scope.Scope, set *rego.Set, req *rego.Request, id, callerID string) (rego.Decision, time.Time, error) {
 	rec, ok := s.single.Get().(*audit.Decision)
 	if !ok {
 		rec = new(audit.Decision)
@@ -119,7 +119,7 @@ func (s *Service) decide(ctx context.Context, sc scope.Scope, set *rego.Set, req
 	if s.Traced != nil {
 		s.Traced(ctx, id, d.Effect.String())
 	}
-	if rec.CallerID = theirs; err == nil {
+	if rec.CallerID = callerID; err == nil {
 		err = s.Record(sc.Tenant, rec)
 	}
 	at := rec.Timestamp
@@ -128,9 +128,9 @@ func (s *Service) decide(ctx context.Context, sc scope.Scope, set *rego.Set, req
 	return d, at, err
 }
 
-// Read calls parse, which reads a request of this many bytes. Reading a large one takes as
-// long as a slow evaluation, so it needs a share of the processors too. Faults: those of
-// parse, and RateLimited when the share is used up.
+// Read calls parse, which parses a request of this many bytes. A large request takes as long as a
+// slow evaluation, so parsing it counts against the tenant's share of the processors. Faults: those
+// of parse, and RateLimited if no slot becomes free in time.
 func (s *Service) Read(ctx context.Context, tenant scope.TenantID, size int, parse func() (value.Value, error)) (value.Value, error) {
 	if s.Share != nil && size > largeRequest {
 		done, err := s.Share.Hold(ctx, tenant, waitFactor*s.Deadline)
@@ -145,7 +145,7 @@ func (s *Service) Read(ctx context.Context, tenant scope.TenantID, size int, par
 // largeRequest is the size of a request in bytes that takes about 100 us to read.
 const largeRequest = 16 << 10
 
-// startTurn starts a piece of work under the share; nil if there is no share.
+// startTurn begins a turn of the tenant's share. It returns nil if there is no share.
 func (s *Service) startTurn(ctx context.Context, tenant scope.TenantID, now time.Time, most time.Duration) *turn {
 	if s.Share == nil {
 		return nil
@@ -153,8 +153,8 @@ func (s *Service) startTurn(ctx context.Context, tenant scope.TenantID, now time
 	return s.Share.begin(ctx, tenant, now, most)
 }
 
-// decideInto decides one request and fills in its record. It pauses when t says so. Its
-// user is looked up by stored.
+// decideInto decides one request and fills in its record. It yields to other work as t requires. It
+// looks up the user with stored.
 func (s *Service) decideInto(ctx context.Context, sc scope.Scope, set *rego.Set, req *rego.Request, id string, rec *audit.Decision, t *turn, stored Lookup) (rego.Decision, error) {
 	if err := limitAgent(sc, req); err != nil {
 		return rego.Decision{}, err
@@ -194,14 +194,14 @@ func (s *Service) decideInto(ctx context.Context, sc scope.Scope, set *rego.Set,
 	return d, nil
 }
 
-// panicHandler logs and counts faults of the evaluator in a decision.
+// panicHandler returns a function that reports a panic of the evaluator in a decision.
 func (s *Service) panicHandler(ctx context.Context, sc scope.Scope, id string) func(*rego.Panic) {
 	return func(p *rego.Panic) {
 		s.Panics.Caught(ctx, "decision", p.Value, p.Stack, "tenant", sc.Tenant, "request_id", sc.RequestID, "decision_id", id)
 	}
 }
 
-// count counts the decision, and the evaluation of each control that took part.
+// count counts the decision and the evaluation of each of its controls.
 func (s *Service) count(tenant scope.TenantID, d *rego.Decision) {
 	find := func(control int64) *rego.Tally { return s.Tally(tenant, control) }
 	for _, c := range d.Ran {
@@ -214,9 +214,8 @@ func (s *Service) count(tenant scope.TenantID, d *rego.Decision) {
 	find(0).Decided[d.Effect].Add(1)
 }
 
-// fillUser adds the members of input.user that were not sent and that a stored user with
-// the same id has. Faults: those of stored, and Unavailable "cancelled" when the caller
-// disconnected.
+// fillUser adds members of the stored user with the same id to input.user, unless the request has
+// them. Faults: those of stored, and Unavailable "cancelled" if the caller disconnected.
 func fillUser(ctx context.Context, tenant scope.TenantID, req *rego.Request, stored Lookup) error {
 	id, ok := req.User.Get("id").Str()
 	if !ok || id == "" || req.NotStored {
@@ -270,8 +269,8 @@ func record(rec *audit.Decision, sc scope.Scope, req *rego.Request, d *rego.Deci
 	}
 }
 
-// addExplanation adds what higher audit levels store: input and explanation, and at
-// comprehensive the trace.
+// addExplanation adds what the higher audit levels store: input and explanation, and at level
+// comprehensive also the trace.
 func addExplanation(ctx context.Context, rec *audit.Decision, set *rego.Set, req *rego.Request, opt rego.Options, d rego.Decision) {
 	rec.Input, rec.Hidden = appendInput(nil, req), d.HiddenInput(req)
 	if rec.AuditLevel == audit.Detailed {
@@ -282,7 +281,7 @@ func addExplanation(ctx context.Context, rec *audit.Decision, set *rego.Set, req
 	rec.Trace, rec.Explanation = document(steps), document(why)
 }
 
-// document returns a list as JSON; nothing if it is empty.
+// document returns a list as JSON; nil if it is empty.
 func document[T any](list []T) json.RawMessage {
 	if len(list) == 0 {
 		return nil
@@ -318,7 +317,7 @@ func appendInput(dst []byte, req *rego.Request) []byte {
 	return append(dst, '}')
 }
 
-// text returns a member as text: a string as it is, a number as it is written.
+// text returns a member as text: a string unchanged, a number as in the request.
 func text(v value.Value, member string) string {
 	m := v.Get(member)
 	if s, ok := m.Str(); ok {
@@ -341,7 +340,7 @@ func name(d *rego.Decision) *string {
 	if d.PolicyID == 0 {
 		return nil
 	}
-	text := d.PolicyName // on its own: a pointer into the decision would move all of it to the heap
+	text := d.PolicyName // a copy, because a pointer into the decision would move all of it to the heap
 	return &text
 }
 

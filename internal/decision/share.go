@@ -14,23 +14,21 @@ import (
 
 // Share divides the processors between the evaluations of tenants.
 //
-// Go's scheduler has no priorities: an evaluation that takes long holds a
-// processor, and whoever comes meanwhile waits behind it. So an evaluation that
-// is not done at its first pause (some 50 us, rego.Limits.Pause) needs one of a
-// few slots to go on. There is one slot fewer than processors, so that short
-// decisions and the network always find a processor; while one tenant decides
-// alone, there is a slot for every processor.
+// Go's scheduler has no priorities: a long evaluation holds a processor, and later requests wait for
+// it. So an evaluation that has not ended at its first pause (after about 50 us, rego.Limits.Pause)
+// needs one of a few slots to continue. There is one slot less than processors, so that short
+// decisions and the network always have a processor. While only one tenant decides, there is a slot
+// for every processor.
 //
-// A slot is held for a slice. At the end of it the slot passes to the waiting
-// tenant that used the least processor time for its weight (start-time fair
-// queueing); within a tenant those that waited longest come first, and an
-// evaluation gives way to the others of its tenant after a longer turn only, so
-// that most of them end in one. What nobody waits for is never given away.
+// A slot is held for a slice. Then it goes to the waiting tenant that has used the least processor
+// time relative to its weight (start-time fair queueing). Within a tenant, the evaluation that waited
+// longest is first. An evaluation yields to others of its own tenant only after a longer time, so
+// that most of them end in one turn. If nobody waits, it keeps the slot.
 //
 // A decision that ends before its first pause takes no lock.
 type Share struct {
-	// Weight is a tenant's weight relative to others; nil or below 1 means 1. It is called
-	// under a lock and must not block.
+	// Weight returns a tenant's weight relative to others. If it is nil or returns less than 1,
+	// the weight is 1. It is called under a lock and must not block.
 	Weight func(scope.TenantID) int
 
 	few, all int // slots while several tenants decide, and while only one does
@@ -52,11 +50,11 @@ const (
 	slice = 2 * time.Millisecond
 	// stretch is how long a slot is held while only others of the same tenant wait.
 	stretch = 20 * time.Millisecond
-	// company is how long a tenant counts as one of several after the last decision of
-	// another one; companyLook is the precision of that.
+	// company is how long several tenants count as active after a decision of one followed that
+	// of another; companyLook is the precision of this time.
 	company     = time.Second
 	companyLook = 250 * time.Millisecond
-	// waitFactor is how many deadlines an evaluation may wait for its slots.
+	// waitFactor times its deadline is how long an evaluation may wait for slots in total.
 	waitFactor = 4
 )
 
@@ -97,8 +95,8 @@ type turn struct {
 	granted chan struct{}
 }
 
-// begin starts a piece of work of a tenant, which may wait for at most most in total. The
-// caller must call end.
+// begin begins a turn of a tenant. The turn may wait for slots for at most most in total. The caller
+// must call end.
 func (s *Share) begin(ctx context.Context, tenant scope.TenantID, now time.Time, most time.Duration) *turn {
 	s.noteTenant(tenant, now)
 	t := s.pool.Get().(*turn)
@@ -106,9 +104,9 @@ func (s *Share) begin(ctx context.Context, tenant scope.TenantID, now time.Time,
 	return t
 }
 
-// Hold gives a tenant a slot for work outside of an evaluation, such as reading a large
-// request. The caller must call done. Faults: RateLimited when no slot became free within
-// most, or the caller disconnected.
+// Hold waits for a slot for work outside of an evaluation, such as parsing a large request. The
+// caller must call done. Fault: RateLimited if no slot became free within most, or if the caller
+// disconnected.
 func (s *Share) Hold(ctx context.Context, tenant scope.TenantID, most time.Duration) (done func(), err error) {
 	t := s.begin(ctx, tenant, s.now(), most)
 	if !t.pause() {
@@ -118,7 +116,7 @@ func (s *Share) Hold(ctx context.Context, tenant scope.TenantID, most time.Durat
 	return t.end, nil
 }
 
-// noteTenant records which tenant decides, to know whether one tenant decides alone.
+// noteTenant records which tenant decides, for slots.
 func (s *Share) noteTenant(tenant scope.TenantID, now time.Time) {
 	last := s.latest.Load()
 	if last != nil && *last == tenant {
@@ -131,11 +129,11 @@ func (s *Share) noteTenant(tenant scope.TenantID, now time.Time) {
 	if last != nil {
 		s.mixed.Store(at)
 	}
-	name := tenant // alone, so that the argument does not escape on the short way
+	name := tenant // a copy, so that the argument does not escape to the heap in the usual case
 	s.latest.Store(&name)
 }
 
-// slots is how many slots may be held now.
+// slots returns how many slots may be held now.
 func (s *Share) slots(now time.Time) int {
 	if now.UnixNano()-s.mixed.Load() < int64(company) {
 		return s.few
@@ -143,7 +141,7 @@ func (s *Share) slots(now time.Time) int {
 	return s.all
 }
 
-// end returns what the turn holds.
+// end ends the turn and frees its slot.
 func (t *turn) end() {
 	if t == nil {
 		return
@@ -160,11 +158,11 @@ func (t *turn) end() {
 	t.share.pool.Put(t)
 }
 
-// time is the clock of the work: it stops while the turn waits.
+// time returns the time of the turn's clock, which stops while the turn waits.
 func (t *turn) time() time.Time { return t.share.now().Add(-t.waited) }
 
-// yield is called by work that has run for a while. It returns once the work may continue;
-// false: it must stop, because its caller disconnected or it waited too long.
+// yield waits until the turn's work may continue. The work calls it after it has run for a while. It
+// returns false if the work must stop, because the caller disconnected or the turn waited too long.
 func (t *turn) yield() bool {
 	s := t.share
 	now := s.now()
@@ -192,9 +190,8 @@ func (t *turn) yield() bool {
 	return t.await(now)
 }
 
-// yieldProcessor lets requests run for which there is no slot: those that have just
-// arrived. The only processor must become idle for that, because the network is polled when
-// nothing runs.
+// yieldProcessor lets new requests run, which need no slot. With only one processor it sleeps,
+// because Go polls the network when nothing runs.
 func (s *Share) yieldProcessor() {
 	if s.all == 1 {
 		time.Sleep(50 * time.Microsecond)
@@ -203,7 +200,7 @@ func (s *Share) yieldProcessor() {
 	runtime.Gosched()
 }
 
-// mustYield reports whether the slot goes to another turn. The caller holds mu.
+// mustYield reports whether t must free its slot for another turn. The caller holds mu.
 func (s *Share) mustYield(a *account, t *turn, now time.Time) bool {
 	if s.running > s.slots(now) {
 		return true
@@ -218,8 +215,9 @@ func (s *Share) mustYield(a *account, t *turn, now time.Time) bool {
 	return t.ran >= stretch
 }
 
-// account returns the tenant's account, a new one if it had none. A tenant that starts gets the
-// level of those that are served: idle time earns nothing. The caller holds mu.
+// account returns the tenant's account, and makes one if there is none. A new account begins with the
+// processor time of those that are served now, so that a tenant gets no credit for idle time. The
+// caller holds mu.
 func (s *Share) account(tenant scope.TenantID) *account {
 	a := s.accounts[tenant]
 	if a == nil {
@@ -238,7 +236,7 @@ func (s *Share) charge(a *account, t *turn, now time.Time) {
 	a.used += took / a.weight
 	t.ran += took
 	t.since = now
-	if s.waits.Load() == 0 { // nobody waited, so it is no debt
+	if s.waits.Load() == 0 { // nobody waited, so it does not count against the tenant
 		s.floor = max(s.floor, a.used)
 	}
 }
@@ -263,8 +261,8 @@ func (s *Share) drop(tenant scope.TenantID, a *account) {
 	}
 }
 
-// enqueue puts t among the waiting turns: before those of its tenant while its turn is not
-// over, else behind them. The caller holds mu.
+// enqueue adds t to the waiting turns of its tenant: in front if it has run for less than stretch,
+// otherwise at the end. The caller holds mu.
 func (s *Share) enqueue(a *account, t *turn) {
 	s.waits.Add(1)
 	if t.ran > 0 && t.ran < stretch {
@@ -275,7 +273,7 @@ func (s *Share) enqueue(a *account, t *turn) {
 	a.queue = append(a.queue, t)
 }
 
-// next returns the account that is served next; nil when none waits. The caller holds mu.
+// next returns the account that gets the next slot; nil if none waits. The caller holds mu.
 func (s *Share) next() *account {
 	var best *account
 	if s.waits.Load() == 0 {
@@ -307,7 +305,8 @@ func (s *Share) grant(now time.Time) {
 	}
 }
 
-// await waits for the slot of a queued turn.
+// await waits until a queued turn has a slot. It returns false if the caller disconnected or the turn
+// waited too long.
 func (t *turn) await(began time.Time) bool {
 	s := t.share
 	select {
@@ -334,7 +333,7 @@ func (t *turn) await(began time.Time) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t.holds { // granted meanwhile: end returns it
+	if t.holds { // granted meanwhile: end frees it
 		<-t.granted
 		t.since = now
 		return false

@@ -22,13 +22,13 @@ type place struct {
 	env    scope.Env
 }
 
-// Snapshots holds the immutable sets that decisions read, one for each tenant and
-// environment. They are loaded at first use and dropped when idle.
+// Snapshots contains the immutable sets that decisions read, one for each tenant and environment. A
+// set is loaded at its first use and dropped when it is idle.
 type Snapshots struct {
 	// Load reads the source of a set and its revision in one transaction.
 	Load func(ctx context.Context, tenant scope.TenantID, env scope.Env) (Source, error)
-	// Changes reads what changed since a revision, in one transaction; false if that is
-	// unknown or not worthwhile. Nil: every change loads everything.
+	// Changes reads what changed since a revision, in one transaction. It returns false if that is
+	// unknown or if a full load is cheaper. If Changes is nil, every change loads everything.
 	Changes func(ctx context.Context, tenant scope.TenantID, env scope.Env, since int64) (Delta, bool, error)
 	// Revision names the counter that changes with every change that Load would see.
 	Revision func(ctx context.Context, tenant scope.TenantID, env scope.Env) (int64, error)
@@ -43,16 +43,16 @@ type Snapshots struct {
 type snapshot struct {
 	place place
 	set   atomic.Pointer[rego.Set]
-	// stale counts the announced changes; built is the count that set reflects.
+	// stale counts the changes; built is the value of stale for which set was built.
 	stale, built atomic.Int64
 	used         atomic.Int64 // unix seconds
 	load         sync.Mutex
-	// renewing counts the calls that rebuild or wait to. late says that one of them takes
-	// longer than a decision waits.
+	// renewing counts the calls that rebuild or wait for a rebuild. late means that one of them
+	// takes longer than a decision waits.
 	renewing atomic.Int64
 	late     atomic.Bool
-	// Guarded by load: the positions of removed resources that set still has, and the
-	// libraries that its controls may import.
+	// Guarded by load: the number of gaps that removed resources left in set, and the libraries
+	// that its controls may import.
 	holes     int
 	libraries []lang.Library
 }
@@ -61,9 +61,8 @@ type snapshot struct {
 // they left.
 const maxHoles = 10_000
 
-// Get returns the set to decide with. It builds the set when there is none or after a
-// change. Callers then wait for one build, so the next decision after a change sees the
-// change.
+// Get returns the set for a decision. If there is none, or after a change, it builds a new one.
+// Concurrent callers wait for the same build, so the next decision after a change uses the change.
 func (s *Snapshots) Get(ctx context.Context, tenant scope.TenantID, env scope.Env) (*rego.Set, error) {
 	key := place{tenant, env}
 	v, ok := s.all.Load(key)
@@ -78,12 +77,12 @@ func (s *Snapshots) Get(ctx context.Context, tenant scope.TenantID, env scope.En
 	return s.rebuilt(ctx, snap)
 }
 
-// renewPatience is how long a decision waits for the new set after a change, if there is an
-// older one. A store that hangs must not delay decisions.
+// renewPatience is how long a decision waits for the new set after a change if there is an older
+// one, so that a store that hangs does not delay decisions.
 const renewPatience = 250 * time.Millisecond
 
-// rebuilt returns the set after a rebuild. If the rebuild takes too long, it returns the
-// older one, and nobody else waits while that rebuild runs.
+// rebuilt returns the set after a rebuild. If the rebuild takes longer than renewPatience, it returns
+// the older set, and other callers do not wait while that rebuild runs.
 func (s *Snapshots) rebuilt(ctx context.Context, snap *snapshot) (*rego.Set, error) {
 	old := snap.set.Load()
 	if old == nil {
@@ -98,7 +97,7 @@ func (s *Snapshots) rebuilt(ctx context.Context, snap *snapshot) (*rego.Set, err
 	}
 	done := make(chan result, 1)
 	snap.renewing.Add(1)
-	go func() { // ends by itself: each call to a store has a deadline
+	go func() { // it ends, because each call to a store has a deadline
 		set, err := s.rebuild(context.WithoutCancel(ctx), snap)
 		if snap.renewing.Add(-1) == 0 {
 			snap.late.Store(false)
@@ -121,7 +120,7 @@ func (s *Snapshots) rebuilt(ctx context.Context, snap *snapshot) (*rego.Set, err
 	}
 }
 
-// Loaded reports whether there is a snapshot, so that decisions need not wait for one.
+// Loaded reports whether there is a snapshot.
 func (s *Snapshots) Loaded(tenant scope.TenantID, env scope.Env) bool {
 	v, ok := s.all.Load(place{tenant, env})
 	return ok && v.(*snapshot).set.Load() != nil
@@ -147,8 +146,8 @@ func (s *Snapshots) rebuild(ctx context.Context, snap *snapshot) (*rego.Set, err
 	return set, nil
 }
 
-// next returns the set for the store's current state: the old one updated if possible, else
-// one built from scratch.
+// next returns the set for the store's current state. It updates the old one if possible, otherwise it
+// builds a new one.
 func (s *Snapshots) next(ctx context.Context, snap *snapshot, old *rego.Set) (*rego.Set, error) {
 	at := snap.place
 	if old != nil && s.Changes != nil && snap.holes < maxHoles {
@@ -173,8 +172,8 @@ func (s *Snapshots) next(ctx context.Context, snap *snapshot, old *rego.Set) (*r
 	return build(src, at.env, old), nil
 }
 
-// applyDelta makes the set after a change from the one before: parts that the change does
-// not touch are shared, and not even read from the store.
+// applyDelta makes the set after a change from the old set. Both share the parts that did not change,
+// and those are not read from the store.
 func applyDelta(d Delta, old *rego.Set, newLibraries bool) *rego.Set {
 	c := rego.Change{Revision: d.Revision, Resources: d.Resources, RemovedResources: d.RemovedResources, PIP: changedPIP(d.PIP, old.PIP())}
 	if !value.Identical(d.Grants, old.Grants()) {
@@ -213,14 +212,14 @@ func applyDelta(d Delta, old *rego.Set, newLibraries bool) *rego.Set {
 	return old.With(c)
 }
 
-// changedPIP is data.pip with the members of a delta; nil: nothing differs. A member that
-// reads the same stays the old one, so that what was made of it is kept.
+// changedPIP returns data.pip with the members of a delta; nil if nothing differs. A member that is
+// identical keeps its old value, so that data derived from it can be reused.
 func changedPIP(delta []value.Member, old value.Value) *value.Value {
 	differs := false
 	next := map[string]value.Value{}
 	for _, m := range delta {
 		was := old.Get(m.Key)
-		if !value.Identical(m.Value, was) { // equality is not enough: controls see spellings
+		if !value.Identical(m.Value, was) { // equal values may be written differently, and controls can see that
 			differs = true
 			was = m.Value
 		}
@@ -244,9 +243,9 @@ func changedPIP(delta []value.Member, old value.Value) *value.Value {
 	return &pip
 }
 
-// control returns the control of a text: was, if it and its libraries are the same. It
-// compiles at first use: the cost of a change of one control, or of a start, does not grow
-// with the number of controls.
+// control returns the control of a text. It returns was if the text and the libraries are the same. A
+// control compiles at its first use, so the cost of a start or of a change does not grow with the
+// number of controls.
 func control(text ControlText, libs []lang.Library, was *rego.Control) *rego.Control {
 	if was != nil && was.BuiltFrom(text.Meta, text.Source, libs) {
 		return was
@@ -254,7 +253,7 @@ func control(text ControlText, libs []lang.Library, was *rego.Control) *rego.Con
 	return rego.Defer(text.Meta, text.Source, libs)
 }
 
-// build makes a set, and reuses from the old one what did not change.
+// build makes a set. It reuses the parts of the old one that did not change.
 func build(src Source, env scope.Env, old *rego.Set) *rego.Set {
 	controls := make([]*rego.Control, len(src.Controls))
 	for i, text := range src.Controls {
@@ -267,8 +266,8 @@ func build(src Source, env scope.Env, old *rego.Set) *rego.Set {
 	return rego.NewSet(rego.SetSpec{Revision: src.Revision, Env: string(env), Controls: controls, Resources: src.Resources, PIP: src.PIP, Grants: src.Grants})
 }
 
-// Changed records a change; it can be used as a watcher of the store. Only names of
-// environments matter; an empty tenant and name mean that anything may have changed.
+// Changed records a change. It can be used as a watcher of the store. It ignores names other than
+// those of environments. An empty tenant and name mean that anything may have changed.
 func (s *Snapshots) Changed(tenant scope.TenantID, name string) {
 	env, isEnv := strings.CutPrefix(name, "env:")
 	if tenant != "" && !isEnv {
@@ -315,7 +314,7 @@ func (s *Snapshots) sweep(ctx context.Context) {
 		rev, err := s.Revision(ctx, snap.place.tenant, snap.place.env)
 		switch {
 		case fault.Is(err, fault.NotFound):
-			s.all.Delete(key) // the tenant is gone
+			s.all.Delete(key) // the tenant was deleted
 		case err != nil:
 			s.Log.Warn("snapshot: check for changes", "tenant", snap.place.tenant, "error", err)
 		case rev != set.Revision():

@@ -11,34 +11,34 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Sink takes events: webhook deliveries, alerts, sockets.
+// Sink receives events. Webhook deliveries, alerts and sockets are sinks.
 type Sink interface {
-	// Name keeps the sink's place; it never changes.
+	// Name is the name of the sink's cursor. It must never change.
 	Name() string
-	// Take is called for every event of every tenant, in the order of each
-	// tenant, within tx, which is of the tenant's store. An error rolls tx back
-	// and the same events come again later. It must not call out: a slow Take
-	// holds the transaction.
+	// Take is called for every event of every tenant, in the tenant's order. tx is a transaction
+	// of the tenant's store. If Take returns an error, tx is rolled back, and Take gets the same
+	// events again later. It must not call other services, because the transaction is open
+	// meanwhile.
 	Take(ctx context.Context, tx *db.Tx, tenant scope.TenantID, o Occurrence) error
 }
 
-// Dispatcher hands events to sinks. All fields must be set before Run.
+// Dispatcher delivers events to sinks. All fields must be set before Run.
 type Dispatcher struct {
 	Cluster *db.Cluster
 	Sinks   []Sink
 	Now     func() time.Time
 	Logger  *slog.Logger
-	// Sweep is how often all tenants are looked at, for events whose wake-up was
-	// missed, unless there are so many that it is less often (db.SweepInterval); 0 means
-	// a minute.
+	// Sweep is how often all tenants are checked for events whose notification was lost. With
+	// very many tenants, it is less often (db.SweepInterval). 0 means a minute.
 	Sweep time.Duration
-	// Keep is how long events stay after every sink has them; 0 means a week.
+	// Keep is how long events are stored at least, even if every sink has received them. 0 means a
+	// week.
 	Keep time.Duration
 }
 
 const batch = 200
 
-// Run hands over events until ctx ends, on any number of replicas at once.
+// Run delivers events until ctx ends. Several replicas may run it at once.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	dirty := newDirty()
 	stop := d.Cluster.Watch(func(tenant scope.TenantID, name string) {
@@ -62,7 +62,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		if all {
 			ids, err := d.Cluster.Tenants(ctx)
 			if err != nil && ctx.Err() == nil {
-				d.Logger.Error("events: the tenants cannot be listed", "error", err)
+				d.Logger.Error("the event dispatcher could not list the tenants", "error", err)
 			}
 			tenants = ids
 			timer.Reset(db.SweepInterval(len(ids), every))
@@ -75,7 +75,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			if behind { // after the others
+			if behind { // continue after the other tenants
 				dirty.add(t)
 			}
 		}
@@ -89,9 +89,10 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 }
 
-// Tenant hands over one batch to each sink of a tenant that lacks events, and reports
-// whether a sink has more to get: a tenant with many events holds up no other. A sink's
-// failure does not keep the others from theirs; all failures are joined.
+// Tenant delivers one batch of a tenant's events to each sink that has not received them yet, and
+// reports whether there are more. It delivers only one batch, so that a tenant with many events
+// does not delay the others. If a sink fails, the other sinks still get their batch. The error
+// joins all failures.
 func (d *Dispatcher) Tenant(ctx context.Context, tenant scope.TenantID) (behind bool, err error) {
 	store, err := d.Cluster.Tenant(ctx, tenant)
 	if err != nil {
@@ -117,10 +118,10 @@ func (d *Dispatcher) Tenant(ctx context.Context, tenant scope.TenantID) (behind 
 	return false, d.remove(ctx, store, d.Now().Add(-keep), upTo)
 }
 
-// deliver gives one sink the next batch. It tells how far the sink is, and whether there
-// may be more.
+// deliver delivers the next batch to one sink. It returns the sink's cursor, and whether there may
+// be more events.
 func (d *Dispatcher) deliver(ctx context.Context, store *db.DB, tenant scope.TenantID, s Sink) (seq int64, more bool, err error) {
-	// A look without the lock first: most of the time there is nothing.
+	// Check without the lock first: usually there is nothing to deliver.
 	err = store.Read(ctx, func(tx *db.Tx) (err error) {
 		if seq, err = cursorOf(ctx, tx, s.Name()); err != nil {
 			return err
@@ -156,7 +157,7 @@ func (d *Dispatcher) deliver(ctx context.Context, store *db.DB, tenant scope.Ten
 	return seq, true, err
 }
 
-// remove drops what all sinks have had, when it is old, in small transactions.
+// remove deletes events from before a time that all sinks have received, in small transactions.
 func (d *Dispatcher) remove(ctx context.Context, store *db.DB, before time.Time, upTo int64) error {
 	var old bool
 	err := store.Read(ctx, func(tx *db.Tx) error {
@@ -179,7 +180,7 @@ func (d *Dispatcher) remove(ctx context.Context, store *db.DB, before time.Time,
 	}
 }
 
-// dirty gathers which tenants have something new.
+// dirty is the set of tenants that may have new events.
 type dirty struct {
 	wake chan struct{}
 	mu   sync.Mutex

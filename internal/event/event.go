@@ -1,6 +1,6 @@
-// Package event tells others what happened. Emit writes an event into the
-// tenant's own store, in the transaction of the change; the Dispatcher hands
-// each event to each sink, in order, in a transaction of the sink's own:
+// Package event delivers events about changes. Emit writes an event to the tenant's store, in the
+// transaction of the change. The Dispatcher delivers each event to each sink, in order, with one
+// transaction for each sink:
 //
 //	change ─┬─ row            one transaction
 //	        └─ Emit ─▶ events
@@ -8,9 +8,9 @@
 //	                     ├─▶ sink "webhooks"  Take + its cursor: one transaction
 //	                     └─▶ sink "alerts"    Take + its cursor: one transaction
 //
-// A sink that only writes to the tx that it is given takes each event exactly
-// once; what it does beside that, such as pushing to a socket, it may do again
-// after a crash. A sink that fails holds up nobody but itself.
+// A sink that only writes to its transaction processes each event exactly once. Other effects, such
+// as a message on a socket, may be repeated after a crash. A sink that fails does not delay the
+// other sinks.
 package event
 
 import (
@@ -24,8 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// The event types that can be subscribed to (specification, "Webhook
-// subscription events").
+// The event types that webhooks can subscribe to.
 const (
 	PolicyCreated    = "policy.created"
 	PolicyUpdated    = "policy.updated"
@@ -47,16 +46,16 @@ const (
 	SyncFailed       = "policy-bridge.sync_failed"
 )
 
-// The types of events that nobody can subscribe to: they are for channels.
+// The types of events that only channels receive. Webhooks cannot subscribe to them.
 const (
-	// FailedLogins tells of an account whose password was guessed at.
+	// FailedLogins reports repeated failed logins to an account.
 	FailedLogins = "alert.failed_logins"
-	// AlertOpened and AlertResolved tell of an alert of the tenant.
+	// AlertOpened and AlertResolved report the state of an alert of the tenant.
 	AlertOpened   = "alert.opened"
 	AlertResolved = "alert.resolved"
 )
 
-// Types lists every type that can be subscribed to, in the specification's order.
+// Types returns the types that webhooks can subscribe to, in the order of the documentation.
 func Types() []string {
 	return []string{
 		PolicyCreated, PolicyUpdated, PolicyDeleted, PolicyDeployed, PolicyPromoted,
@@ -66,23 +65,23 @@ func Types() []string {
 	}
 }
 
-// Event is what happened, as its author tells it.
+// Event is the input of Emit.
 type Event struct {
 	// Type is one of Types.
 	Type string
-	// ObjectKind, ObjectID and ObjectName become `<kind>_id` and `<kind>_name`
-	// in the event's data. An id that is a number stays one, but for a user's.
+	// ObjectKind, ObjectID and ObjectName become `<kind>_id` and `<kind>_name` in the event's
+	// data. A numeric id becomes a number, except that of a user.
 	ObjectKind, ObjectID, ObjectName string
 	Env                              scope.Env
-	// Data is what belongs to the event beside object, environment and actor.
+	// Data has the other members of the event's data, besides object, environment and actor.
 	Data map[string]any
 }
 
-// Occurrence is an event as sinks get it and subscribers see it.
+// Occurrence is an event as sinks and subscribers receive it.
 type Occurrence struct {
-	// ID is the same however often the event is handed over.
+	// ID identifies the event. It is the same in every delivery.
 	ID string `json:"event_id"`
-	// Seq is its position in the tenant's outbox: it only grows.
+	// Seq is its position in the tenant's outbox. Later events have higher positions.
 	Seq       int64          `json:"-"`
 	Type      string         `json:"event_type"`
 	Timestamp time.Time      `json:"timestamp"`
@@ -90,17 +89,16 @@ type Occurrence struct {
 	Data      map[string]any `json:"data"`
 }
 
-// lock is audit.Lock: a change that is audited and emitted waits once. Under it
-// positions are given out in the order of commits, so no cursor passes a row
-// that is not there yet.
+// lock is the same lock as audit.Lock, so that a change with an audit entry and an event waits only
+// once. It is held until the commit, so positions have the order of commits, and no cursor can skip
+// an event that is not committed yet.
 const lock = "audit"
 
-// Topic is what the Dispatcher listens to: a Notify of this name tells that a
-// tenant has new events.
+// Topic is the name of the notification that a tenant has new events. The Dispatcher listens to it.
 const Topic = "events"
 
-// Emit writes events into the outbox, in their order, in the transaction of the
-// change. Like audit.Append it belongs near the end of the transaction.
+// Emit writes events to the outbox, in this order, in the transaction of the change. Like
+// audit.Append, call it late in the transaction: the tenant's other changes wait until the commit.
 func Emit(ctx context.Context, tx *db.Tx, sc scope.Scope, events ...Event) error {
 	if len(events) == 0 {
 		return nil
@@ -118,12 +116,11 @@ func Emit(ctx context.Context, tx *db.Tx, sc scope.Scope, events ...Event) error
 	return tx.Notify(ctx, Topic)
 }
 
-// Last is the position of the tenant's newest event; 0 before the first. Only a
-// transaction that has called Emit or audit.Append sees one that stays the newest
-// until it ends.
+// Last returns the position of the tenant's newest event; 0 if there was none. Another transaction
+// may add events meanwhile, unless tx has called Emit or audit.Append.
 func Last(ctx context.Context, tx *db.Tx) (int64, error) { return cursorOf(ctx, tx, "") }
 
-// data is what subscribers see of the event: object, environment, actor and its own.
+// data returns the event's data as subscribers receive it: object, environment, actor and Data.
 func (e Event) data(sc scope.Scope) map[string]any {
 	data := make(map[string]any, len(e.Data)+4)
 	if e.ObjectKind != "" {
@@ -140,7 +137,8 @@ func (e Event) data(sc scope.Scope) map[string]any {
 	return data
 }
 
-// objectID is the id as the API shows it: a user's is text, also one of digits.
+// objectID returns the id as the API shows it: a number if it is numeric, but always text for a
+// user.
 func objectID(e Event) any {
 	if n, err := strconv.ParseInt(e.ObjectID, 10, 64); err == nil && strconv.FormatInt(n, 10) == e.ObjectID && e.ObjectKind != "user" {
 		return n
@@ -157,7 +155,8 @@ type stored struct {
 	Data map[string]any `db:"data"`
 }
 
-// occurrence gives the event its lasting id: a function of where it stands.
+// occurrence converts the row. It derives the event's id from the tenant and the row, so that it
+// is the same in every delivery.
 func (s stored) occurrence(tenant scope.TenantID) Occurrence {
 	sum := sha256.Sum256([]byte(string(tenant) + "\n" + strconv.FormatInt(s.Seq, 10) + "\n" + s.Type + "\n" + strconv.FormatInt(s.At.UnixMicro(), 10)))
 	return Occurrence{ID: "evt_" + hex.EncodeToString(sum[:16]), Seq: s.Seq, Type: s.Type, Timestamp: s.At.UTC(), Env: s.Env, Data: s.Data}

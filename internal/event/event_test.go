@@ -39,7 +39,7 @@ func emit(t *testing.T, c *db.Cluster, tenant scope.TenantID, events ...Event) {
 	}
 }
 
-// memory is a sink that remembers what was committed.
+// memory is a sink that stores the events that were committed.
 type memory struct {
 	name string
 	fail func(Occurrence) error
@@ -75,8 +75,8 @@ func (m *memory) list(t scope.TenantID) []Occurrence {
 	return append([]Occurrence{}, m.got[t]...)
 }
 
-// handOver hands over all that the default tenant's sinks lack.
-func handOver(ctx context.Context, d *Dispatcher) error {
+// deliverAll delivers all events that the default tenant's sinks have not received.
+func deliverAll(ctx context.Context, d *Dispatcher) error {
 	for {
 		behind, err := d.Tenant(ctx, scope.DefaultTenant)
 		if err != nil || !behind {
@@ -89,7 +89,7 @@ func dispatcher(c *db.Cluster, sinks ...Sink) *Dispatcher {
 	return &Dispatcher{Cluster: c, Sinks: sinks, Now: time.Now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 }
 
-func TestEachSinkTakesEachEventOnce(t *testing.T) {
+func TestEachSinkReceivesEachEventOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
 		steady, shaky := newMemory("steady"), newMemory("shaky")
@@ -104,7 +104,7 @@ func TestEachSinkTakesEachEventOnce(t *testing.T) {
 			Event{Type: PolicyCreated, ObjectKind: "policy", ObjectID: "7", ObjectName: "p", Env: scope.Sandbox, Data: map[string]any{"version": 1}},
 			Event{Type: UserCreated, ObjectKind: "user", ObjectID: "u-9", ObjectName: "bob"})
 		d := dispatcher(c, shaky, steady)
-		if err := handOver(ctx, d); err == nil {
+		if err := deliverAll(ctx, d); err == nil {
 			t.Error("the failure of a sink was not told")
 		}
 		if n := len(steady.list(scope.DefaultTenant)); n != 2 {
@@ -112,7 +112,7 @@ func TestEachSinkTakesEachEventOnce(t *testing.T) {
 		}
 		broken = false
 		for range 2 {
-			if err := handOver(ctx, d); err != nil {
+			if err := deliverAll(ctx, d); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -151,14 +151,14 @@ func TestRollbackEmitsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := newMemory("m")
-		if err := handOver(ctx, dispatcher(c, m)); err != nil || len(m.list(scope.DefaultTenant)) != 0 {
+		if err := deliverAll(ctx, dispatcher(c, m)); err != nil || len(m.list(scope.DefaultTenant)) != 0 {
 			t.Errorf("error %v, events %v", err, m.list(scope.DefaultTenant))
 		}
 	})
 }
 
-// TestEmitMany: events of one call stand in their order, between those of the
-// calls before and after, and no position is left out.
+// TestEmitMany: the events of one call have their order, between those of the calls before and
+// after it, and the positions have no gaps.
 func TestEmitMany(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -244,7 +244,7 @@ func TestTwoReplicasUnderLoad(t *testing.T) {
 	}
 }
 
-func TestOldEventsGo(t *testing.T) {
+func TestOldEventsAreRemoved(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
 		for i := range 3 {
@@ -252,11 +252,11 @@ func TestOldEventsGo(t *testing.T) {
 		}
 		m := newMemory("m")
 		d := dispatcher(c, m)
-		if err := handOver(ctx, d); err != nil {
+		if err := deliverAll(ctx, d); err != nil {
 			t.Fatal(err)
 		}
 		d.Now = func() time.Time { return time.Now().Add(30 * 24 * time.Hour) }
-		if err := handOver(ctx, d); err != nil {
+		if err := deliverAll(ctx, d); err != nil {
 			t.Fatal(err)
 		}
 		store, _ := c.Tenant(ctx, scope.DefaultTenant)
@@ -268,7 +268,7 @@ func TestOldEventsGo(t *testing.T) {
 			return nil
 		})
 		emit(t, c, scope.DefaultTenant, Event{Type: PolicyDeleted, ObjectKind: "policy", ObjectID: "1"})
-		if err := handOver(ctx, d); err != nil || len(m.list(scope.DefaultTenant)) != 4 {
+		if err := deliverAll(ctx, d); err != nil || len(m.list(scope.DefaultTenant)) != 4 {
 			t.Errorf("error %v, %d events, want 4: positions must go on growing", err, len(m.list(scope.DefaultTenant)))
 		}
 	})
@@ -280,7 +280,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// TestTenantsTakeTurns: many events of one tenant hold up no other tenant's.
+// TestTenantsTakeTurns: many events of one tenant do not delay those of other tenants.
 func TestTenantsTakeTurns(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		many := make([]Event, 3*batch)
@@ -292,7 +292,7 @@ func TestTenantsTakeTurns(t *testing.T) {
 		if err != nil || len(ids) < 2 {
 			t.Fatalf("tenants %v, %v", ids, err)
 		}
-		emit(t, c, ids[0], many...) // the tenant that is looked at first
+		emit(t, c, ids[0], many...) // this tenant is checked first
 		emit(t, c, ids[1], Event{Type: PolicyCreated, ObjectKind: "policy", ObjectID: "2"})
 		m, first := newMemory("turns"), -1
 		m.fail = func(o Occurrence) error {

@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-// insertEvents gives the rows the next positions. The highest position ever given
-// is kept in event_cursors under the empty name, for rows are removed in time.
+// insertEvents stores events at the next positions. The highest position so far is in event_cursors
+// under the empty name, because old events are removed.
 func insertEvents(ctx context.Context, tx *db.Tx, events []stored) error {
 	last, err := db.One[int64](ctx, tx, `INSERT INTO event_cursors (sink, seq) VALUES ('', $1)
 		ON CONFLICT (sink) DO UPDATE SET seq = event_cursors.seq + excluded.seq RETURNING seq`, len(events))
@@ -24,8 +24,8 @@ func insertEvents(ctx context.Context, tx *db.Tx, events []stored) error {
 	return err
 }
 
-// cursorOf is how far a sink has come. A sink that is new begins with what is
-// still there.
+// cursorOf returns the position of the last event that a sink has received. It is 0 for a new sink,
+// which begins with the oldest stored event.
 func cursorOf(ctx context.Context, tx *db.Tx, sink string) (int64, error) {
 	seq, err := db.One[int64](ctx, tx, `SELECT seq FROM event_cursors WHERE sink = $1`, sink)
 	if errors.Is(err, db.ErrNoRows) {
@@ -43,7 +43,7 @@ func eventsAfter(ctx context.Context, tx *db.Tx, seq int64, n int) ([]stored, er
 	return db.All[stored](ctx, tx, `SELECT seq, at, type, environment, data FROM events WHERE seq > $1 ORDER BY seq LIMIT $2`, seq, n)
 }
 
-// deleteOld removes events that are older than before and that every sink has.
+// deleteOld removes at most n events from before a time with positions up to upTo.
 func deleteOld(ctx context.Context, tx *db.Tx, before time.Time, upTo int64, n int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE seq <= $1 AND at < $2 ORDER BY seq LIMIT $3)`, upTo, before, n)
 }

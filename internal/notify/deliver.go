@@ -18,7 +18,7 @@ import (
 
 // How a lane works.
 const (
-	// turnTime is how long a lane goes on taking deliveries; one last call may follow.
+	// turnTime is how long a lane takes new deliveries in one turn. One last call may follow.
 	turnTime = 10 * time.Second
 	// perTurn is how many deliveries a lane takes at a time.
 	perTurn = 16
@@ -33,14 +33,14 @@ func Backoff(attempt int) time.Duration {
 	return min(15*time.Minute<<min(max(attempt-1, 0), 4), time.Hour)
 }
 
-// Deliverer sends what waits, for all tenants. Replicas each have one.
+// Deliverer sends the waiting deliveries of all tenants. Each replica has one.
 type Deliverer struct {
 	*Service
 	// Holder names this process; it differs from that of every other.
 	Holder string
 	// Active reports whether a tenant's messages are to be sent.
 	Active func(ctx context.Context, tenant scope.TenantID) (bool, error)
-	// Poll is how often all tenants are looked at, in case that a wake was missed.
+	// Poll is how often all tenants are checked, because a notification may be lost.
 	Poll   time.Duration
 	Logger *slog.Logger
 }
@@ -54,11 +54,11 @@ func (d *Deliverer) Run(ctx context.Context) error {
 	return l.Run(ctx)
 }
 
-// errLost rolls back what a lane did that another replica has taken meanwhile.
+// errLost rolls back the transaction of a lane that another replica has taken over meanwhile.
 var errLost = errors.New("another replica has taken over the queue")
 
-// runLane takes the lane of a channel and sends what is due. It says when to look again;
-// the zero time is at once.
+// runLane takes the lane of a channel and sends the deliveries that are due. It returns when to run
+// the lane again; the zero time means at once.
 func (d *Deliverer) runLane(ctx context.Context, key job.LaneKey, renew func()) (time.Time, error) {
 	tenant, id := key.Tenant, key.Lane
 	var c Channel
@@ -92,8 +92,8 @@ func (d *Deliverer) runLane(ctx context.Context, key job.LaneKey, renew func()) 
 	}))
 }
 
-// sendAll sends parcels one after another. After a failure it leaves the others of the
-// same fault, so that none overtakes it.
+// sendAll sends parcels one after another. After a failure it skips the others of the same fault, so
+// that the order is kept.
 func (d *Deliverer) sendAll(ctx context.Context, tenant scope.TenantID, c Channel, due []parcel, renew func()) error {
 	until := d.Now().Add(turnTime)
 	failed, tickets := map[string]bool{}, map[string]string{}
@@ -122,7 +122,7 @@ func (d *Deliverer) sendAll(ctx context.Context, tenant scope.TenantID, c Channe
 	return nil
 }
 
-// deliver sends one parcel and writes down what became of it.
+// deliver sends one parcel and stores the result.
 func (d *Deliverer) deliver(ctx context.Context, tenant scope.TenantID, c Channel, p parcel) (Attempt, error) {
 	var m format.Message
 	if err := json.Unmarshal(p.Message, &m); err != nil {
@@ -134,14 +134,14 @@ func (d *Deliverer) deliver(ctx context.Context, tenant scope.TenantID, c Channe
 		a = d.send(ctx, c.Type, target, m)
 	}
 	if ctx.Err() != nil && !a.ok() {
-		return a, nil // our own end, not the receiver's fault: it stays due
+		return a, nil // this process is stopping: the delivery stays due
 	}
 	return d.finishAttempt(ctx, tenant, c, p, a)
 }
 
-// finishAttempt writes down how an attempt ended, and returns it as written. An answer that the
-// store refuses counts as a failed attempt: were it not counted, the message would be sent
-// again for ever.
+// finishAttempt stores the result of an attempt, and returns it as stored. If the store refuses the
+// receiver's answer, the attempt counts as failed. Otherwise the message would be sent again and
+// again.
 func (d *Deliverer) finishAttempt(ctx context.Context, tenant scope.TenantID, c Channel, p parcel, a Attempt) (Attempt, error) {
 	done, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer stop()
@@ -156,7 +156,7 @@ func (d *Deliverer) finishAttempt(ctx context.Context, tenant scope.TenantID, c 
 	return a, err
 }
 
-// storeAttempt writes down an attempt.
+// storeAttempt stores the result of an attempt.
 func (d *Deliverer) storeAttempt(ctx context.Context, tx *db.Tx, tenant scope.TenantID, c Channel, p parcel, a Attempt) error {
 	now := db.Stamp(d.Now())
 	ours, err := noteAttempt(ctx, tx, c.ID, d.Holder, now, a.ok())

@@ -26,8 +26,8 @@ const (
 )
 
 const (
-	// keepDeliveries is how long a delivery that ended is listed, and keepFaults how
-	// long a fault is known that nothing was heard of.
+	// keepDeliveries is how long a finished delivery is listed, and keepFaults how long a fault is
+	// stored after its last message.
 	keepDeliveries = 30 * 24 * time.Hour
 	keepFaults     = 90 * 24 * time.Hour
 	// keptAttempts is how many attempts of a delivery are listed.
@@ -42,8 +42,8 @@ type Attempt struct {
 	DurationMS   int64     `json:"duration_ms" doc:"Duration in milliseconds."`
 	Error        string    `json:"error,omitempty" doc:"Why it failed."`
 
-	// ticket is the ticket that is open for the fault since then, and pause how long the
-	// receiver wants to be left alone.
+	// ticket is the ticket that is open for the fault after the attempt. pause is how long the
+	// receiver asks the sender to wait.
 	ticket string
 	pause  time.Duration
 }
@@ -99,7 +99,7 @@ type DeliveryPage struct {
 	NextCursor string     `json:"next_cursor,omitempty" doc:"For the next page; absent on the last."`
 }
 
-// TestResult is how a receiver took a test message.
+// TestResult is the result of a test message.
 type TestResult struct {
 	Delivered    bool   `json:"delivered" doc:"Whether the receiver accepted it."`
 	DeliveryID   int64  `json:"delivery_id" doc:"The delivery in the list. A test is tried once."`
@@ -192,8 +192,8 @@ func (s *Service) Retry(ctx context.Context, sc scope.Scope, id int64) (Delivery
 	return d.filled(), err
 }
 
-// Test sends a message at once and shows how the receiver took it. It is tried once,
-// also while the channel is off, whatever the severity threshold.
+// Test sends a message at once and returns the receiver's answer. It makes one attempt, even if the
+// channel is disabled, and ignores the severity threshold.
 func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64) (TestResult, error) {
 	c, err := s.load(ctx, sc, id)
 	if err != nil {
@@ -230,7 +230,7 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64) (TestResul
 	return out, err
 }
 
-// endTest ends what a test opened: an incident or a ticket.
+// endTest closes the incident or ticket that a test has opened.
 func (s *Service) endTest(ctx context.Context, kind string, c format.Channel, m format.Message, a Attempt) {
 	t, _ := format.Find(kind)
 	if !t.Lasting {

@@ -21,15 +21,15 @@ const (
 	AlertAuditPipeline    = "audit_pipeline_error"
 )
 
-// Sink tells the channels of events. It is an event.Sink.
+// Sink queues messages about events for channels. It is an event.Sink.
 type Sink struct {
 	Outbox Outbox
 }
 
-// Name keeps the sink's place.
+// Name returns the name of the sink's cursor.
 func (Sink) Name() string { return "notifications" }
 
-// Take queues what channels are told of an event.
+// Take queues the messages about an event.
 func (s Sink) Take(ctx context.Context, tx *db.Tx, tenant scope.TenantID, o event.Occurrence) error {
 	n, told := noteOf(o)
 	if !told {
@@ -39,7 +39,7 @@ func (s Sink) Take(ctx context.Context, tx *db.Tx, tenant scope.TenantID, o even
 	return s.Outbox.Broadcast(ctx, tx, tenant, n)
 }
 
-// noteOf is what channels are told of an event; false: nothing.
+// noteOf returns the message about an event. It returns false if channels get none.
 func noteOf(o event.Occurrence) (Note, bool) {
 	switch o.Type {
 	case event.FailedLogins:
@@ -72,7 +72,7 @@ func noteOf(o event.Occurrence) (Note, bool) {
 	return Note{}, false
 }
 
-// anomalyNote tells of an anomaly: critical where it is at least twice the threshold.
+// anomalyNote returns the message about an anomaly. It is critical at twice the threshold or more.
 func anomalyNote(o event.Occurrence) Note {
 	kind, subject := text(o.Data, "anomaly_name"), text(o.Data, "subject")
 	evidence, _ := o.Data["evidence"].(map[string]any)
@@ -92,7 +92,7 @@ func anomalyNote(o event.Occurrence) Note {
 	return n
 }
 
-// tenantNote tells of an alert of the tenant, or of its end.
+// tenantNote returns the message about an alert of the tenant, or about its end.
 func tenantNote(o event.Occurrence) Note {
 	kind, subject := text(o.Data, "type"), text(o.Data, "subject")
 	n := Note{
@@ -126,7 +126,7 @@ func builtIn(kind string) string {
 	return kind
 }
 
-// facts are members of an event's data, as far as they are there.
+// facts returns the members of an event's data with these names, without those that are absent.
 func facts(data map[string]any, names ...string) []format.Fact {
 	var out []format.Fact
 	for _, name := range names {
@@ -137,7 +137,7 @@ func facts(data map[string]any, names ...string) []format.Fact {
 	return out
 }
 
-// text is a member of an event's data as text; "" where it is absent.
+// text returns a member of an event's data as text; "" if it is absent.
 func text(data map[string]any, name string) string {
 	switch v := data[name].(type) {
 	case nil:

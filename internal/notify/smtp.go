@@ -47,14 +47,14 @@ func (s *Service) mail(ctx context.Context, c format.Channel, m format.Message) 
 	return smtpResult(reply, err, c)
 }
 
-// smtpResult is what became of a conversation: the server accepted the mail with a
-// reply, or err says why not.
-func smtpResult(said string, err error, c format.Channel) Attempt {
+// smtpResult returns the result of a conversation: the server accepted the mail with a reply, or err
+// is why it did not.
+func smtpResult(answer string, err error, c format.Channel) Attempt {
 	var reply *textproto.Error
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case err == nil:
-		return Attempt{ResponseCode: accepted, Response: format.Line(c.Redact(said))}
+		return Attempt{ResponseCode: accepted, Response: format.Line(c.Redact(answer))}
 	case errors.As(err, &reply):
 		return Attempt{ResponseCode: reply.Code, Response: format.Line(c.Redact(reply.Msg)), Error: "the mail server refused the message"}
 	case errors.As(err, &certificate):
@@ -65,7 +65,7 @@ func smtpResult(said string, err error, c format.Channel) Attempt {
 	return Attempt{Error: "the target could not be reached"}
 }
 
-// converse hands a mail over, and answers the server's reply to it.
+// converse sends a mail and returns the server's reply to it.
 func (s *Service) converse(ctx context.Context, conn net.Conn, server outbound.Server, c format.Channel, mail format.Mail) (reply string, err error) {
 	settings := s.Target.TLS(server.Host)
 	if c.Encryption() == format.ImplicitTLS {
@@ -112,8 +112,8 @@ func (s *Service) converse(ctx context.Context, conn net.Conn, server outbound.S
 	return reply, nil
 }
 
-// sendData sends the body of a mail. It answers the server's reply, which often has the
-// number of the mail in the server's queue; smtp.Client.Data would drop it.
+// sendData sends the body of a mail and returns the server's reply, which often contains the mail's
+// id in the server's queue. smtp.Client.Data would drop it.
 func sendData(client *smtp.Client, body []byte) (reply string, err error) {
 	if err := client.Text.PrintfLine("DATA"); err != nil {
 		return "", err
@@ -157,7 +157,7 @@ func signIn(client *smtp.Client, method, host string, c format.Channel) error {
 	return client.Auth(smtp.PlainAuth("", user, password, host))
 }
 
-// errNotEncrypted keeps secrets from a connection without TLS.
+// errNotEncrypted is returned instead of sending secrets over a connection without TLS.
 var errNotEncrypted = errors.New("the connection is not encrypted")
 
 // loginAuth is the method LOGIN: the server asks for the name, then for the password.
@@ -192,7 +192,7 @@ func (a *loginAuth) Next(_ []byte, more bool) ([]byte, error) {
 // tokenAuth is the method XOAUTH2.
 type tokenAuth struct{ user, token string }
 
-// Start begins, with all that there is to say.
+// Start sends the initial response, which contains all that the method needs.
 func (a *tokenAuth) Start(server *smtp.ServerInfo) (string, []byte, error) {
 	if !server.TLS {
 		return "", nil, errNotEncrypted
@@ -201,8 +201,8 @@ func (a *tokenAuth) Start(server *smtp.ServerInfo) (string, []byte, error) {
 	return "XOAUTH2", []byte(response), nil
 }
 
-// Next answers the description of an error with nothing, so that the server says the
-// error.
+// Next sends an empty response to the description of an error, so that the server ends the exchange
+// with the error.
 func (a *tokenAuth) Next(_ []byte, more bool) ([]byte, error) {
 	if more {
 		return []byte{}, nil

@@ -49,15 +49,15 @@ func Placeholders() []string {
 
 var placeholder = regexp.MustCompile(`\{\{([^{}]*)\}\}`)
 
-// Text returns the message with values in place of its placeholders. A value is not read for
-// placeholders in turn.
+// Text returns the message with its placeholders replaced by their values. Placeholders inside a
+// value are not replaced.
 func (p Payload) Text(value func(name string) string) string {
 	return placeholder.ReplaceAllStringFunc(p.Message, func(found string) string {
 		return value(strings.TrimSpace(found[2 : len(found)-2]))
 	})
 }
 
-// offence says what is wrong with the message, or "".
+// offence returns what is wrong with the message; "" if nothing is.
 func (p Payload) offence() string {
 	for _, found := range placeholder.FindAllStringSubmatch(p.Message, -1) {
 		if name := strings.TrimSpace(found[1]); !slices.Contains(Placeholders(), name) {
@@ -80,7 +80,7 @@ func (a Action) Destination() (kind string, id int64) {
 	return kind, id
 }
 
-// offence says why an action's target does not fit its type, or "".
+// offence returns why an action's target does not fit its type; "" if it fits.
 func (a Action) offence() string {
 	kind, _ := a.Destination()
 	if want := map[bool]string{true: "channel", false: "integration"}[a.Type == Notification]; kind != want {
@@ -89,7 +89,7 @@ func (a Action) offence() string {
 	return ""
 }
 
-// checkActions lists what is wrong with the actions of a control of an environment.
+// checkActions returns what is wrong with the actions of a control in an environment.
 func (l *Links) checkActions(ctx context.Context, tx *db.Tx, env scope.Env, actions []Action) ([]fault.Detail, error) {
 	var offences []fault.Detail
 	for i, a := range actions {
@@ -114,9 +114,9 @@ func (l *Links) checkActions(ctx context.Context, tx *db.Tx, env scope.Env, acti
 	return offences, nil
 }
 
-// leaveActions removes from p the actions whose targets its environment does not have, and
-// warns of them. It is for a control that was promoted: a channel belongs to one environment.
-func (l *Links) leaveActions(ctx context.Context, tx *db.Tx, p *Policy) ([]Warning, error) {
+// dropActions removes from p the actions whose targets its environment does not have, and returns
+// a warning about them. A promotion calls it, because a channel belongs to one environment.
+func (l *Links) dropActions(ctx context.Context, tx *db.Tx, p *Policy) ([]Warning, error) {
 	var kept []Action
 	var left []string
 	for _, a := range p.Actions {
@@ -145,8 +145,8 @@ type Acting struct {
 	Actions     []Action  `db:"actions"`
 }
 
-// WithActions returns those of the controls that have actions, with their present actions. The
-// ids must be sorted.
+// WithActions returns the controls with these ids that have actions, with their current actions.
+// The ids must be sorted.
 func WithActions(ctx context.Context, tx *db.Tx, ids []int64) ([]Acting, error) {
 	all, err := db.All[int64](ctx, tx, actingIDs)
 	if err != nil {

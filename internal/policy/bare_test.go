@@ -8,9 +8,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// TestBare: a library that has what only a control can have is told all of it, in
-// the order of the members; a control may have it all.
-func TestBare(t *testing.T) {
+// TestCheckLibrary: the fault for a library with members that only a control can have names all of
+// them, in the order of the members. A control may have them all.
+func TestCheckLibrary(t *testing.T) {
 	full := Policy{Kind: KindLibrary, Content: Content{ResourceID: ptr(int64(1)), BouncerID: ptr(int64(2)), TestCases: passing, Actions: []Action{{}}}}
 	some := full
 	some.BouncerID, some.Actions = nil, nil

@@ -11,11 +11,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestCasesOverData: cases run over the data of the control's environment, and
-// on promotion over production's; what a case sets takes its place.
+// TestCasesOverData: cases run with the data of the control's environment, and for a promotion with
+// that of production. Data that a case sets replaces it.
 func TestCasesOverData(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, h := context.Background(), newHouse(t, c)
+		ctx, h := context.Background(), newFixture(t, c)
 		sandbox := h.resource(t, scope.Sandbox, "ledger")
 		const source = "package p\n\nallow if { some r in data.resources; r.path == input.path; r.environment == input.environment }\n"
 		in := func(env scope.Env) map[string]any {

@@ -11,16 +11,16 @@ import (
 
 // Delta is the change of an environment's controls since a revision.
 type Delta struct {
-	// Controls are the touched controls that are active, Removed the ids of touched
-	// policies that are not active controls (any more).
+	// Controls are the changed controls that are active now. Removed are the ids of the changed
+	// policies that are not active controls now.
 	Controls []Control
 	Removed  []int64
-	// Revisions is how many of the revisions concerned policies.
+	// Revisions is the number of revisions that changed policies.
 	Revisions int64
 }
 
-// ControlsSince returns the changes after a revision, up to that of the transaction. Its
-// journal reaches as far back as that of resources.
+// ControlsSince returns the changes after a revision, up to that of the transaction. The journal
+// of changes contains the last resource.KeptRevisions revisions.
 func ControlsSince(ctx context.Context, tx *db.Tx, env scope.Env, since int64) (d Delta, err error) {
 	if d.Revisions, err = countChanged(ctx, tx, env, since); err != nil || d.Revisions == 0 {
 		return d, err
@@ -39,12 +39,11 @@ func ControlsSince(ctx context.Context, tx *db.Tx, env scope.Env, since int64) (
 	return d, nil
 }
 
-// noteChange records that a revision concerns a policy. Every write to the table of
-// policies calls it (bump): a change that is not recorded would be missing from every
-// snapshot that is updated.
-func noteChange(ctx context.Context, tx *db.Tx, env scope.Env, revision, id int64) error {
+// recordChange records that a revision changed a policy. Every write to the table of policies
+// must call it (see bump): snapshots are updated from these records.
+func recordChange(ctx context.Context, tx *db.Tx, env scope.Env, revision, id int64) error {
 	if err := insertChange(ctx, tx, env, revision, id); err != nil {
 		return err
 	}
-	return forgetChanges(ctx, tx, env, revision-resource.KeptRevisions)
+	return deleteChanges(ctx, tx, env, revision-resource.KeptRevisions)
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Whoever follows the journal of changes has the active controls, after each way
-// to change them.
+// TestFollowingChangesGivesTheControls: a reader that applies ControlsSince has the active controls
+// after every kind of change.
 func TestFollowingChangesGivesTheControls(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, h := context.Background(), newHouse(t, c)
+		ctx, h := context.Background(), newFixture(t, c)
 		type follower struct {
 			at   int64
 			have map[int64]Control

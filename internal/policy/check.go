@@ -20,9 +20,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
-// Validate compiles and lints a source; a source that does not compile is an answer, not a
-// fault. It may import the libraries of the scope's environment, or of sandbox if the scope
-// names none.
+// Validate compiles and lints a source. If it does not compile, the answer contains the errors;
+// this is not a fault. The source may import the libraries of the scope's environment, or of
+// sandbox if the scope has none.
 func (s *Service) Validate(ctx context.Context, sc scope.Scope, source string) (Validation, error) {
 	libs, err := s.Libraries(ctx, sc, sc.EnvOr(scope.Sandbox))
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *Service) Validate(ctx context.Context, sc scope.Scope, source string) (
 
 // Test runs cases against a control: those sent, or the stored ones when cases is nil.
 // Unless a case sets its own data, the control reads the same data as decisions of its
-// environment. Forbidden where the license does not allow tests.
+// environment. Fault: Forbidden if the license does not allow tests.
 func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64, cases []TestCase) (TestReport, error) {
 	if err := s.MayTest.Check(ctx, sc); err != nil {
 		return TestReport{}, err
@@ -48,7 +48,7 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64, cases []Te
 	return s.Try(ctx, sc, id, cases)
 }
 
-// Try is Test without the license, for what runs tests on the way to something else.
+// Try is Test without the license check, for operations that run tests as one of their steps.
 func (s *Service) Try(ctx context.Context, sc scope.Scope, id int64, cases []TestCase) (TestReport, error) {
 	p, err := s.stored(ctx, sc, id)
 	if err != nil {
@@ -65,10 +65,11 @@ func (s *Service) Try(ctx context.Context, sc scope.Scope, id int64, cases []Tes
 	return report, err
 }
 
-// Gate refuses (Forbidden) what the license does not allow. A nil Gate allows everything.
+// Gate returns a Forbidden fault if the license does not allow an operation. A nil Gate allows
+// everything.
 type Gate func(ctx context.Context, sc scope.Scope) error
 
-// Check asks the gate.
+// Check calls the gate. A nil gate returns nil.
 func (g Gate) Check(ctx context.Context, sc scope.Scope) error {
 	if g == nil {
 		return nil
@@ -102,9 +103,9 @@ func (s *Service) run(ctx context.Context, sc scope.Scope, p Policy, cases []Tes
 	return summarise(results), nil
 }
 
-// RunCases runs cases in the worker with the data of an environment. The attributes of
-// resources are left out for a caller who may not read them, because a control can reveal
-// what it reads. Faults: those of worker.Pool.Test.
+// RunCases runs cases in the worker with the data of an environment. For a caller without
+// resources:read, the data has no attributes of resources, because a control can reveal what it
+// reads. Faults: those of worker.Pool.Test.
 func (s *Service) RunCases(ctx context.Context, sc scope.Scope, env scope.Env, r worker.TestRequest) ([]suite.TestResult, error) {
 	r.Data = func(ctx context.Context) (rego.DataSource, error) {
 		data, err := s.Data(ctx, sc.Tenant, env)
@@ -138,15 +139,15 @@ func (d *TestData) Members() map[string]any {
 	return out
 }
 
-// Compiler checks in a separate process that controls and libraries compile. Compilations
-// of one tenant take turns, because the worker pool answers 429 when there are too many. It
-// caches what compiled, and compiles it only once.
+// Compiler checks in a separate process that controls and libraries compile. It runs one
+// compilation of a tenant at a time, because the worker pool answers 429 when there are too many.
+// It caches which sources compiled.
 type Compiler struct {
 	// Evaluator runs the checks.
 	Evaluator Evaluator
 
 	compilations turns
-	known        compiledCache
+	compiled     compiledCache
 }
 
 // checkCompiles calls checkCompilesWith with the libraries of p's environment.
@@ -158,14 +159,14 @@ func (s *Service) checkCompiles(ctx context.Context, sc scope.Scope, p Policy) e
 	return s.checkCompilesWith(ctx, sc, p, libs)
 }
 
-// checkCompilesWith refuses a policy that does not compile as its kind (fault Invalid
-// "invalid_policy").
+// checkCompilesWith returns the fault Invalid "invalid_policy" if a policy does not compile with
+// libs, or does not fit its kind.
 func (c *Compiler) checkCompilesWith(ctx context.Context, sc scope.Scope, p Policy, libs []lang.Library) error {
 	if issues := lang.Misplaced(p.RegoCode, p.Kind == KindLibrary); issues != nil {
 		return uncompiled(issues)
 	}
 	digest := digestOf(p.RegoCode, libs)
-	if c.known.has(digest) {
+	if c.compiled.has(digest) {
 		return nil
 	}
 	leave, err := c.compilations.enter(ctx, string(sc.Tenant))
@@ -173,7 +174,7 @@ func (c *Compiler) checkCompilesWith(ctx context.Context, sc scope.Scope, p Poli
 		return err
 	}
 	defer leave()
-	if c.known.has(digest) {
+	if c.compiled.has(digest) {
 		return nil
 	}
 	v, err := c.Evaluator.Check(ctx, sc.Tenant, p.RegoCode, libs...)
@@ -183,7 +184,7 @@ func (c *Compiler) checkCompilesWith(ctx context.Context, sc scope.Scope, p Poli
 	if !v.Valid {
 		return uncompiled(v.Errors)
 	}
-	c.known.add(digest)
+	c.compiled.add(digest)
 	return nil
 }
 
@@ -207,15 +208,16 @@ func uncompiled(issues []lang.Issue) error {
 	return f
 }
 
-// Links checks and moves the references of policies: resource, bouncer, destinations.
+// Links checks the references of policies to resources, bouncers and destinations, and moves them
+// to production.
 type Links struct {
 	Resources *resource.Service
 	// BouncerEnv returns the environment of a bouncer. Fault: NotFound.
 	BouncerEnv func(ctx context.Context, tx *db.Tx, id int64) (scope.Env, error)
-	// BouncerTwin returns the production bouncer of the same name; nil for none.
+	// BouncerTwin returns the production bouncer of the same name; nil if there is none.
 	BouncerTwin func(ctx context.Context, tx *db.Tx, id int64) (*int64, error)
-	// DestinationExists reports whether env has the target of an action, and it fits the
-	// action's type.
+	// DestinationExists reports whether env has the target of an action and whether the target
+	// fits the action's type.
 	DestinationExists func(ctx context.Context, tx *db.Tx, env scope.Env, a Action) (bool, error)
 }
 
@@ -261,7 +263,7 @@ func (l *Links) checkLinks(ctx context.Context, tx *db.Tx, old, next Policy) err
 	return fault.CheckValues(offences[0].Message, offences)
 }
 
-// turns makes callers with the same name take turns, in this process.
+// turns lets one caller for each name run at a time, in this process.
 type turns struct {
 	mu   sync.Mutex
 	open map[string]*turn
@@ -272,7 +274,8 @@ type turn struct {
 	waiting int
 }
 
-// enter waits for the name's turn; leave passes it on.
+// enter waits until no other caller with the name runs. The caller must call leave at its end.
+// Fault: that of a cancelled context.
 func (t *turns) enter(ctx context.Context, name string) (leave func(), err error) {
 	t.mu.Lock()
 	if t.open == nil {
@@ -308,8 +311,9 @@ type compiledCache struct {
 	seen map[[sha256.Size]byte]struct{}
 }
 
-// knownMax is the largest size of known: about 100 KB.
-const knownMax = 2048
+// maxCompiled is the largest number of hashes in the cache, about 100 KB. Beyond it, the cache is
+// cleared.
+const maxCompiled = 2048
 
 func (k *compiledCache) has(d [sha256.Size]byte) bool {
 	k.mu.Lock()
@@ -321,7 +325,7 @@ func (k *compiledCache) has(d [sha256.Size]byte) bool {
 func (k *compiledCache) add(d [sha256.Size]byte) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.seen == nil || len(k.seen) >= knownMax {
+	if k.seen == nil || len(k.seen) >= maxCompiled {
 		k.seen = map[[sha256.Size]byte]struct{}{}
 	}
 	k.seen[d] = struct{}{}

@@ -22,9 +22,9 @@ const (
 	Unchanged = "unchanged"
 )
 
-// Placement is one control or library of a deployment: the name by which it is found in
-// sandbox, and the members to set. RegoCode is always set. A control that does not exist is
-// created, active unless Status says otherwise.
+// Placement is one control or library of a deployment: its name in sandbox, and the members to
+// set. RegoCode is always set. If it does not exist, it is created, and is active unless Status is
+// set.
 type Placement struct {
 	Name   string
 	Change Change
@@ -33,7 +33,7 @@ type Placement struct {
 	Extra map[string]any
 }
 
-// kind returns the kind that a placement creates, given by its package.
+// kind returns the kind of the policy, which its package determines.
 func (p Placement) kind() string {
 	if (lang.Library{Source: *p.Change.RegoCode}).Package() != "" {
 		return KindLibrary
@@ -41,7 +41,7 @@ func (p Placement) kind() string {
 	return KindControl
 }
 
-// librariesAfter returns the libraries of an environment, including those among the items.
+// librariesAfter returns the libraries of an environment after the placements.
 func (s *Service) librariesAfter(ctx context.Context, sc scope.Scope, env scope.Env, items []Placement) ([]lang.Library, error) {
 	libs, err := s.Libraries(ctx, sc, env)
 	for _, item := range items {
@@ -75,9 +75,9 @@ func (e *PlacementError) Unwrap() error { return e.Err }
 // errRehearsed rolls back a rehearsal.
 var errRehearsed = errors.New("rehearsed")
 
-// Deploy makes all placements in sandbox, or none: in one transaction, in which finish runs
-// last. A rehearsal does the same and rolls back, so that it fails as the deployment would.
-// If one control caused the error, it is a PlacementError.
+// Deploy makes all placements in sandbox, or none, in one transaction; finish runs as its last
+// step. With rehearse, it does the same and rolls back, so that it returns the same errors. If one
+// control caused the error, the error is a PlacementError.
 func (s *Service) Deploy(ctx context.Context, sc scope.Scope, items []Placement, rehearse bool, finish func(context.Context, *db.Tx, []Placed) error) ([]Placed, error) {
 	env, err := sc.CreateIn(scope.Sandbox)
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *Service) Deploy(ctx context.Context, sc scope.Scope, items []Placement,
 			}
 			out = append(out, placed)
 		}
-		// Only at the end: a library and its users may change together.
+		// Check only after all placements: a library and its users may change together.
 		for i, p := range out {
 			if p.Outcome == Unchanged {
 				continue
@@ -168,7 +168,7 @@ func (s *Service) placeNew(ctx context.Context, tx *db.Tx, sc scope.Scope, env s
 	return Placed{Outcome: Created, Policy: p}, err
 }
 
-// insertNew stores a new control within the tenant's limit.
+// insertNew stores a new control if the tenant's limit allows it.
 func (s *Service) insertNew(ctx context.Context, tx *db.Tx, sc scope.Scope, next Policy, st step) (Policy, error) {
 	if err := s.Tenants.CheckLimit(ctx, tx, tenant.Policies, 1); err != nil {
 		return Policy{}, err
@@ -212,9 +212,8 @@ func (s *Service) storeNext(ctx context.Context, tx *db.Tx, sc scope.Scope, old,
 	return p, err
 }
 
-// Preview returns the control that a placement would make, and the differences, without a
-// transaction. If the control cannot be changed that way, it is returned unchanged, with
-// the fault.
+// Preview returns the control as a change would make it, and the differences, without writing to
+// the store. If the change is not allowed, it returns the control unchanged and the fault.
 func (p Policy) Preview(sc scope.Scope, c Change) (Policy, []MemberDifference, error) {
 	next, err := p.apply(c)
 	if err != nil {
@@ -223,8 +222,8 @@ func (p Policy) Preview(sc scope.Scope, c Change) (Policy, []MemberDifference, e
 	return next, p.Differences(sc, next), nil
 }
 
-// Differences returns the members in which next differs, except rego_code, as the scope may
-// see them.
+// Differences returns the members in which next differs from p, except rego_code. It hides what
+// the scope may not see.
 func (p Policy) Differences(sc scope.Scope, next Policy) []MemberDifference {
 	differ := changed(p, next)
 	return shownDifferences(sc, slices.DeleteFunc(compare(Version{Content: p.Content}, Version{Content: next.Content}).Changes, func(d MemberDifference) bool {

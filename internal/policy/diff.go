@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// diffCells limits the size of the comparison table; beyond it the changed middle is shown
-// as one block, which is still a correct diff.
+// diffCells is the largest size of the comparison table. For larger texts, the diff shows all
+// lines between the first and the last change as one block.
 const diffCells = 4 << 20
 
 // diffContext is how many unchanged lines surround a change.
@@ -76,7 +76,8 @@ func lines(s string) []string {
 	return strings.Split(strings.TrimSuffix(s, "\n"), "\n")
 }
 
-// script converts a to b: common ends first, the middle by longest common subsequence.
+// script returns the edits that turn a into b. It skips the common lines at the beginning and the
+// end, and compares the rest by longest common subsequence.
 func script(a, b []string) []edit {
 	head := 0
 	for head < len(a) && head < len(b) && a[head] == b[head] {
@@ -104,7 +105,7 @@ func script(a, b []string) []edit {
 	return out
 }
 
-// middle returns the edit script by a table of longest common subsequences.
+// middle returns the edits that turn a into b, from a table of longest common subsequences.
 func middle(a, b []string) []edit {
 	width := len(b) + 1
 	table := make([]int32, (len(a)+1)*width)

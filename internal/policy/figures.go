@@ -17,7 +17,8 @@ type Figures struct {
 	Protecting int64 `db:"protecting"`
 }
 
-// LoadFigures counts within the caller's transaction.
+// LoadFigures returns the figures of an environment, or of both for AnyEnv, in the caller's
+// transaction.
 func LoadFigures(ctx context.Context, tx *db.Tx, env scope.Env) (Figures, error) {
 	return figures(ctx, tx, env)
 }

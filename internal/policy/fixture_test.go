@@ -34,7 +34,7 @@ var (
 	}
 )
 
-// inProcess evaluates here what the worker's processes evaluate.
+// inProcess is an Evaluator that runs in the test's process instead of a worker.
 type inProcess struct{ checks, tests atomic.Int64 }
 
 func (e *inProcess) Validate(_ context.Context, _ scope.TenantID, source string, libs ...lang.Library) (worker.Validation, error) {
@@ -63,18 +63,18 @@ func (e *inProcess) Test(ctx context.Context, _ scope.TenantID, r worker.TestReq
 	return suite.RunTests(ctx, c, r.Cases, data, rego.Limits{Now: now}, nil), nil
 }
 
-// house is a Service with what is around it. Bouncers 71 (sandbox) and 72
-// (production) are one name; 73 is in sandbox alone.
-type house struct {
+// fixture is a Service with its dependencies. The bouncers 71 (sandbox) and 72 (production) have
+// the same name; 73 exists only in sandbox.
+type fixture struct {
 	*Service
 	eval    *inProcess
 	stores  *db.Cluster
 	license error
 }
 
-func newHouse(t *testing.T, c *db.Cluster) *house {
+func newFixture(t *testing.T, c *db.Cluster) *fixture {
 	t.Helper()
-	h := &house{eval: &inProcess{}, stores: c}
+	h := &fixture{eval: &inProcess{}, stores: c}
 	tick := atomic.Int64{}
 	clock := func() time.Time { return now.Add(time.Duration(tick.Add(1)) * time.Millisecond) }
 	tenants := &tenant.Service{Stores: c, Now: clock}
@@ -141,7 +141,7 @@ func admin() scope.Scope {
 	return s
 }
 
-func (h *house) resource(t *testing.T, env scope.Env, name string) resource.Resource {
+func (h *fixture) resource(t *testing.T, env scope.Env, name string) resource.Resource {
 	t.Helper()
 	r, err := h.Resources.Create(context.Background(), sc(""), resource.Draft{Name: name, Type: "api", Path: "/" + name, Environment: env})
 	if err != nil {
@@ -150,7 +150,7 @@ func (h *house) resource(t *testing.T, env scope.Env, name string) resource.Reso
 	return r
 }
 
-func (h *house) create(t *testing.T, d Draft) Policy {
+func (h *fixture) create(t *testing.T, d Draft) Policy {
 	t.Helper()
 	if d.Name == "" {
 		d.Name = "control"
@@ -165,7 +165,7 @@ func (h *house) create(t *testing.T, d Draft) Policy {
 	return p
 }
 
-func (h *house) in(t *testing.T, fn func(ctx context.Context, tx *db.Tx) error) {
+func (h *fixture) in(t *testing.T, fn func(ctx context.Context, tx *db.Tx) error) {
 	t.Helper()
 	ctx := context.Background()
 	store, err := h.stores.Tenant(ctx, scope.DefaultTenant)
@@ -177,7 +177,7 @@ func (h *house) in(t *testing.T, fn func(ctx context.Context, tx *db.Tx) error) 
 	}
 }
 
-func (h *house) revision(t *testing.T, env scope.Env) (n int64) {
+func (h *fixture) revision(t *testing.T, env scope.Env) (n int64) {
 	t.Helper()
 	h.in(t, func(ctx context.Context, tx *db.Tx) (err error) {
 		n, err = tx.Revision(ctx, resource.Revision(env))

@@ -40,9 +40,9 @@ func (l shelved) library() lang.Library {
 	return lang.Library{ID: l.ID, Name: l.Name, Version: l.Version, Source: l.Source}
 }
 
-// forEnv returns the libraries that modules of an environment may import: its own, and in
-// sandbox also those of production whose package has no library in sandbox. So a promoted
-// library still serves its users.
+// forEnv returns the libraries that modules of an environment may import: its own, and in sandbox
+// also those of production whose package has no library in sandbox. The users of a library can
+// therefore still import it after its promotion.
 func (s shelf) forEnv(env scope.Env) []lang.Library {
 	var out []lang.Library
 	own := map[string]bool{}
@@ -60,7 +60,8 @@ func (s shelf) forEnv(env scope.Env) []lang.Library {
 	return out
 }
 
-// with returns the shelf with the library p. A library that is not active is not on it.
+// with returns the shelf with p in its current state: an active library is on it, any other policy
+// is not.
 func (s shelf) with(p Policy) shelf {
 	out := slices.DeleteFunc(slices.Clone(s), func(l shelved) bool { return l.ID == p.ID })
 	if p.Kind == KindLibrary && p.live() {
@@ -107,8 +108,7 @@ func library(p Policy) lang.Library {
 	return lang.Library{ID: p.ID, Name: p.Name, Version: p.Version, Source: p.RegoCode}
 }
 
-// affectedBy returns the policies that use a library as stored, as far as the scope sees
-// them.
+// affectedBy returns the policies that use a library, in the environments that the scope sees.
 func affectedBy(ctx context.Context, tx *db.Tx, sc scope.Scope, p Policy) ([]User, error) {
 	out := []User{}
 	all, err := activeLibraries(ctx, tx)
@@ -132,8 +132,8 @@ func affectedBy(ctx context.Context, tx *db.Tx, sc scope.Scope, p Policy) ([]Use
 	return out, nil
 }
 
-// usersOf returns the live policies of an environment, except the library itself, that use
-// one of the packages.
+// usersOf returns the policies of an environment that use one of the packages, except the library
+// itself and deleted policies.
 func usersOf(ctx context.Context, tx *db.Tx, env scope.Env, libs []lang.Library, id int64, packages ...string) ([]Policy, error) {
 	list, err := importers(ctx, tx, env)
 	return slices.DeleteFunc(list, func(p Policy) bool {
@@ -141,10 +141,9 @@ func usersOf(ctx context.Context, tx *db.Tx, env scope.Env, libs []lang.Library,
 	}), err
 }
 
-// checkUses checks a change that is already written: a control must compile with the
-// libraries of its environment, and all users of a library must still compile. It runs in
-// the transaction of the change, so that nothing changes meanwhile. superseded are the
-// replaced libraries, as they were.
+// checkUses checks a change that is already written, in the transaction of the change: a control
+// must compile with the libraries of its environment, and all users of a library must still
+// compile. superseded are the replaced libraries, as they were before.
 func (c *Compiler) checkUses(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next Policy, superseded ...Policy) error {
 	all, err := activeLibraries(ctx, tx)
 	if err != nil {
@@ -192,8 +191,8 @@ func (c *Compiler) checkUses(ctx context.Context, tx *db.Tx, sc scope.Scope, old
 	return h.err()
 }
 
-// checkPackageName refuses a library whose package would contain another library's package,
-// or be inside it, in an environment that sees both: a name would be ambiguous.
+// checkPackageName returns Conflict "library_exists" if a library's package would contain another
+// library's package, or be inside it, in an environment that sees both: a name would be ambiguous.
 func checkPackageName(pkg string, next Policy, after shelf) error {
 	for _, env := range bothEnvironments {
 		for _, l := range after.forEnv(env) {
@@ -206,11 +205,12 @@ func checkPackageName(pkg string, next Policy, after shelf) error {
 	return nil
 }
 
-// harm is the effect of a change of a library on its users.
+// harm lists the users of a library that a change of it would break: lost are those with an import
+// that would be missing, broken those that would not compile for another reason.
 type harm struct{ lost, broken []fault.Detail }
 
-// err returns Conflict "library_in_use" if an import of the users is gone, Invalid
-// "library_breaks_users" if they no longer compile.
+// err returns Conflict "library_in_use" if an import would be missing, Invalid
+// "library_breaks_users" if a user would not compile for another reason, and nil without harm.
 func (h *harm) err() error {
 	var f *fault.Error
 	switch {
@@ -226,7 +226,7 @@ func (h *harm) err() error {
 	return f
 }
 
-// findHarm finds the harm to users that compiled with had and would now compile with has.
+// findHarm adds to h the users that compiled with the libraries had and do not compile with has.
 func (c *Compiler) findHarm(ctx context.Context, sc scope.Scope, h *harm, users []Policy, had, has []lang.Library) error {
 	lost := func(l lang.Library) bool {
 		return !slices.ContainsFunc(has, func(o lang.Library) bool { return o.Package() == l.Package() })
@@ -253,8 +253,7 @@ func (c *Compiler) findHarm(ctx context.Context, sc scope.Scope, h *harm, users 
 	return nil
 }
 
-// checkLibrary refuses members that a library cannot have, all of them at once: it decides
-// nothing.
+// checkLibrary returns a fault with all members that are set but that a library cannot have.
 func (p Policy) checkLibrary() error {
 	if p.Kind != KindLibrary {
 		return nil
@@ -273,8 +272,8 @@ func (p Policy) checkLibrary() error {
 	return fault.Join(errs...)
 }
 
-// checkLibrariesInProduction refuses the promotion of a policy that uses libraries which
-// only exist in sandbox.
+// checkLibrariesInProduction returns Conflict "libraries_not_promoted" if a policy uses libraries
+// that exist only in sandbox.
 func (s *Service) checkLibrariesInProduction(ctx context.Context, sc scope.Scope, p Policy) error {
 	var all shelf
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {

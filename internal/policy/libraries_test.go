@@ -17,12 +17,12 @@ const (
 	usesText = "package p\n\nimport data.lib.text\n\nallow if text.same(input.user.id, \"alice\")\n"
 )
 
-func (h *house) library(t *testing.T, env scope.Env, source string) Policy {
+func (h *fixture) library(t *testing.T, env scope.Env, source string) Policy {
 	t.Helper()
 	return h.create(t, Draft{Kind: KindLibrary, Name: "library", RegoCode: source, Environment: env, Status: Active})
 }
 
-// wantCode checks a fault's code and that what it says names all of those.
+// wantCode checks a fault's code, and that its text contains all names.
 func wantCode(t *testing.T, err error, kind fault.Kind, code string, names ...string) {
 	t.Helper()
 	wantFault(t, err, kind, "")
@@ -44,7 +44,7 @@ func wantCode(t *testing.T, err error, kind fault.Kind, code string, names ...st
 
 func TestLibraries(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		h, ctx := newHouse(t, c), context.Background()
+		h, ctx := newFixture(t, c), context.Background()
 		_, err := h.Create(ctx, sc(""), Draft{Name: "early", RegoCode: usesText})
 		wantCode(t, err, fault.Invalid, "invalid_policy", "no active library lib.text")
 		lib := h.library(t, scope.Sandbox, textLib)
@@ -75,7 +75,7 @@ func TestLibraries(t *testing.T) {
 			return nil
 		})
 
-		// What would leave a user without it, or not compiling, is refused, and changes nothing.
+		// A change that would remove an import of a user, or break it, is refused and changes nothing.
 		_, err = h.Delete(ctx, sc(""), lib.ID, false, 0)
 		wantCode(t, err, fault.Conflict, "library_in_use", "direct", "far")
 		_, err = h.Update(ctx, sc(""), lib.ID, Change{Status: ptr(Inactive)}, 0)
@@ -98,9 +98,9 @@ func TestLibraries(t *testing.T) {
 	})
 }
 
-func TestLibrariesAreKept(t *testing.T) {
+func TestLibrariesInUse(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		h, ctx := newHouse(t, c), context.Background()
+		h, ctx := newFixture(t, c), context.Background()
 		for pointer, d := range map[string]Draft{
 			"/resource_id": {ResourceID: ptr(h.resource(t, scope.Sandbox, "r").ID)}, "/bouncer_id": {BouncerID: ptr(int64(71))},
 			"/test_cases": {TestCases: passing}, "/actions": {Actions: []Action{{Type: "notification", DestinationRef: "channel:1", Trigger: "on_deny"}}},
@@ -133,7 +133,7 @@ func TestLibrariesAreKept(t *testing.T) {
 
 func TestPromoteWithLibraries(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		h, ctx := newHouse(t, c), context.Background()
+		h, ctx := newFixture(t, c), context.Background()
 		lib := h.library(t, scope.Sandbox, textLib)
 		user := h.create(t, Draft{Name: "user", RegoCode: usesText, TestCases: passing, Status: Active})
 		stays := h.create(t, Draft{Name: "stays", RegoCode: usesText, Status: Active})
@@ -145,7 +145,7 @@ func TestPromoteWithLibraries(t *testing.T) {
 		if _, err := h.Promote(ctx, sc(""), user.ID, Promotion{}, 0); err != nil {
 			t.Fatal(err)
 		}
-		// Who stays in sandbox goes on with the library of production.
+		// Controls that stay in sandbox now use the library of production.
 		u, err := h.Users(ctx, sc(""), lib.ID)
 		if err != nil || u.Total != 2 || u.Users[1].ID != stays.ID {
 			t.Errorf("users %+v %v", u, err)
@@ -157,19 +157,19 @@ func TestPromoteWithLibraries(t *testing.T) {
 		if _, err := h.Update(ctx, sc(""), lib.ID, Change{RegoCode: ptr(textLib + "\nmore := 1\n")}, 0); err != nil || h.revision(t, scope.Sandbox) == sandbox {
 			t.Errorf("sandbox does not hear of it: %v", err)
 		}
-		// A sandbox library of the package stands in front of it, and its users must like that.
+		// A sandbox library with the same package takes precedence, and its users must compile with it.
 		_, err = h.Create(ctx, sc(""), Draft{Kind: KindLibrary, Name: "trial", Status: Active, RegoCode: "package lib.text\n\nother := 1\n"})
 		wantCode(t, err, fault.Invalid, "library_breaks_users", "stays")
 		trial := h.library(t, scope.Sandbox, strings.ReplaceAll(textLib, "lower", "upper"))
 		_, err = h.Promote(ctx, sc(""), trial.ID, Promotion{}, 0)
 		wantCode(t, err, fault.Conflict, "library_exists")
-		// Nor may one lie within another, seen from sandbox.
+		// A package must not be inside another one that sandbox can see.
 		_, err = h.Create(ctx, sc(""), Draft{Kind: KindLibrary, Name: "deep", Status: Active, RegoCode: "package lib.text.deep\n\nx := 1\n"})
 		wantCode(t, err, fault.Invalid, "invalid_policy", "there is already a library lib.text")
 		h.library(t, scope.Sandbox, "package lib.deep.er\n\nx := 1\n")
 		_, err = h.Create(ctx, sc(""), Draft{Kind: KindLibrary, Name: "deep", Status: Active, Environment: scope.Production, RegoCode: "package lib.deep\n\nx := 1\n"})
 		wantCode(t, err, fault.Conflict, "library_exists", "lib.deep.er")
-		// It can go: the one of production is there again.
+		// It can be deleted, because the users can import the one of production again.
 		if _, err := h.Delete(ctx, sc(""), trial.ID, false, 0); err != nil {
 			t.Error(err)
 		}

@@ -12,8 +12,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// Delete removes a control from reads and decisions at once. It can be restored, unless
-// hard deletes it for good with its versions; hard also works after a soft delete.
+// Delete deletes a control: reads and decisions ignore it at once. It can be restored. With hard,
+// the control and its versions are removed for good, also if it is deleted already. Faults:
+// NotFound, Precondition.
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id int64, hard bool, ifVersion int64) (time.Time, error) {
 	var at time.Time
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
@@ -78,8 +79,8 @@ func (s *Service) Restore(ctx context.Context, sc scope.Scope, id int64) (Policy
 	return p, err
 }
 
-// dropDeadLinks removes links to objects that no longer exist, and deactivates a control
-// that lost one.
+// dropDeadLinks removes links to objects that no longer exist. If it removes one, it deactivates
+// the control.
 func (l *Links) dropDeadLinks(ctx context.Context, tx *db.Tx, p *Policy) error {
 	for _, link := range []struct {
 		id  **int64
@@ -108,7 +109,7 @@ func loadAny(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Policy, 
 	return db.Found(p, err, sc.Sees(p.Environment), "policy")
 }
 
-// ControlsFor returns the active controls of an environment with their sources, by id.
+// ControlsFor returns the active controls of an environment with their sources, sorted by id.
 func ControlsFor(ctx context.Context, tx *db.Tx, env scope.Env) ([]Control, error) {
 	return controls(ctx, tx, env)
 }

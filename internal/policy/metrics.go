@@ -11,9 +11,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Metrics counts evaluations of controls in memory and adds them to the store in batches.
-// Counts since the last flush are lost with the process: these are figures for people; the
-// audit is the record.
+// Metrics counts evaluations of controls in memory and adds the counts to the store in batches. If
+// the process ends without a flush, the counts since the last one are lost: they are figures for
+// people, and the decision log is the record.
 type Metrics struct {
 	stores *db.Cluster
 	every  time.Duration
@@ -28,10 +28,10 @@ type tallyKey struct {
 	policy int64
 }
 
-// tally is a tally and how much of it the store has.
+// tally is a tally and the part of it that is in the store.
 type tally struct {
 	*rego.Tally
-	// held is true if somebody keeps a pointer to it, so it must stay.
+	// held is true if a caller has a pointer to it. Then it must not be dropped.
 	held   bool
 	stored counts
 }
@@ -39,7 +39,7 @@ type tally struct {
 // counts are the values of a tally at one moment.
 type counts struct{ evaluations, hits, nanos int64 }
 
-// read reads the hits first: there are never more of them than evaluations.
+// read reads the hits first, so that it never returns more hits than evaluations.
 func (t *tally) read() counts {
 	hits := t.CacheHits.Load()
 	return counts{t.Evaluations.Load(), hits, t.Nanoseconds.Load()}
@@ -54,8 +54,8 @@ func NewMetrics(stores *db.Cluster, every time.Duration) *Metrics {
 	return &Metrics{stores: stores, every: every, tallies: map[tallyKey]*tally{}}
 }
 
-// Tally returns where a control's uses are counted, always the same for one control. The
-// caller may keep it. policy 0 is for decisions that no control made.
+// Tally returns the tally of a control, always the same one. The caller may keep the pointer.
+// Policy 0 is for decisions that no control made.
 func (m *Metrics) Tally(tenant scope.TenantID, policy int64) *rego.Tally {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,16 +73,16 @@ func (m *Metrics) find(key tallyKey) *tally {
 	return t
 }
 
-// Add counts one evaluation of a control, or one answer from the cache, that a bouncer
-// reports. The id is as the bouncer sent it, so a tally that is only added to is dropped
-// once it is stored.
+// Add counts one evaluation of a control, or one answer from the cache, that a bouncer reports.
+// The id comes from the bouncer and may be wrong, so Metrics does not keep the tally after its
+// counts are stored.
 func (m *Metrics) Add(tenant scope.TenantID, policyID int64, d time.Duration, cacheHit bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.find(tallyKey{tenant, policyID}).Evaluated(d, cacheHit)
 }
 
-// Each calls f with the tallies that somebody holds, in no particular order.
+// Each calls f with the tallies that Tally has returned, in no particular order.
 func (m *Metrics) Each(f func(tenant scope.TenantID, policy int64, t *rego.Tally)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,7 +100,7 @@ func (m *Metrics) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-tick.C:
-			// If the store is down, a later flush adds the figures.
+			// If the store is down, a later flush adds the counts.
 			_ = m.Flush(ctx)
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -117,18 +117,18 @@ func (m *Metrics) Flush(ctx context.Context) error {
 	m.flushes.Lock()
 	defer m.flushes.Unlock()
 	var failed error
-	for tenant, grown := range m.grown() {
-		if err := m.flush(ctx, tenant, grown); err != nil {
+	for tenant, unstored := range m.unstored() {
+		if err := m.flush(ctx, tenant, unstored); err != nil {
 			failed = errors.Join(failed, err)
 			continue
 		}
-		m.stored(tenant, grown)
+		m.markStored(tenant, unstored)
 	}
 	return failed
 }
 
-// grown returns the counts of the controls that were used since the last flush.
-func (m *Metrics) grown() map[scope.TenantID]map[int64]counts {
+// unstored returns the counts since the last flush of the controls that were used.
+func (m *Metrics) unstored() map[scope.TenantID]map[int64]counts {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[scope.TenantID]map[int64]counts{}
@@ -145,11 +145,11 @@ func (m *Metrics) grown() map[scope.TenantID]map[int64]counts {
 	return out
 }
 
-// stored notes that the store has these counts.
-func (m *Metrics) stored(tenant scope.TenantID, grown map[int64]counts) {
+// markStored records that these counts are in the store.
+func (m *Metrics) markStored(tenant scope.TenantID, unstored map[int64]counts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for id, more := range grown {
+	for id, more := range unstored {
 		key := tallyKey{tenant, id}
 		t := m.tallies[key]
 		t.stored = counts{t.stored.evaluations + more.evaluations, t.stored.hits + more.hits, t.stored.nanos + more.nanos}
@@ -159,7 +159,7 @@ func (m *Metrics) stored(tenant scope.TenantID, grown map[int64]counts) {
 	}
 }
 
-func (m *Metrics) flush(ctx context.Context, tenant scope.TenantID, grown map[int64]counts) error {
+func (m *Metrics) flush(ctx context.Context, tenant scope.TenantID, unstored map[int64]counts) error {
 	store, err := m.stores.Tenant(ctx, tenant)
 	if isNotFound(err) {
 		return nil
@@ -168,8 +168,8 @@ func (m *Metrics) flush(ctx context.Context, tenant scope.TenantID, grown map[in
 		return err
 	}
 	return store.Write(ctx, func(tx *db.Tx) error {
-		for _, id := range sortedKeys(grown) {
-			more := grown[id]
+		for _, id := range sortedKeys(unstored) {
+			more := unstored[id]
 			if err := addCounts(ctx, tx, id, more.evaluations, more.hits, more.nanos); err != nil {
 				return err
 			}

@@ -15,7 +15,7 @@ import (
 
 func TestMetrics(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, h := context.Background(), newHouse(t, c)
+		ctx, h := context.Background(), newFixture(t, c)
 		p := h.create(t, Draft{})
 		m := NewMetrics(c, time.Hour)
 		var wg sync.WaitGroup
@@ -55,7 +55,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("after the end %+v, %v", got.Metrics, err)
 		}
 		own := m.Tally(scope.DefaultTenant, p.ID)
-		for range 2 { // in the same tally as what comes from elsewhere, each time once
+		for range 2 { // counted in the same tally as local evaluations, once each time
 			own.Evaluated(2*time.Millisecond, false)
 			m.Add(scope.DefaultTenant, p.ID, 2*time.Millisecond, false)
 			if err := m.Flush(ctx); err != nil {
@@ -68,11 +68,11 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// TestReportedIDsAreNotKept: a bouncer may report any id, so what it reports is forgotten
-// once it is stored. A tally that somebody holds stays.
+// TestReportedIDsAreNotKept: a bouncer may report any id, so a tally for a report is dropped once it
+// is stored. A tally that Tally returned is kept.
 func TestReportedIDsAreNotKept(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		newHouse(t, c)
+		newFixture(t, c)
 		m := NewMetrics(c, time.Hour)
 		own := m.Tally(scope.DefaultTenant, 1)
 		for id := range int64(1000) {

@@ -43,11 +43,11 @@ type TestCase struct {
 	Data     *TestData      `json:"data,omitempty" doc:"What the control reads below data, in place of the environment's own. Absent: the same as in a decision."`
 	// Source is FromDecision for a case that was made from a recorded decision.
 	Source string `json:"source,omitempty" enum:"decision" doc:"decision: the case was created from a recorded decision."`
-	// InputHidden is set when the caller may not see Input and Data; never in the store.
+	// InputHidden is set if the caller may not see Input and Data. It is never stored.
 	InputHidden bool `json:"input_hidden,omitempty" doc:"The input comes from a recorded decision and the caller lacks audit:read: input is empty and data absent. If the case is sent back, it keeps the stored input."`
 }
 
-// TestData replaces what a decision would read below data, each member as a whole, as `with
+// TestData replaces members of data for a test. Each is replaced completely, as `with
 // data.resources as …` does in a Rego test.
 type TestData struct {
 	Resources map[string]any `json:"resources,omitzero" doc:"Replaces data.resources: resources, by their id as a string."`
@@ -82,21 +82,22 @@ type Policy struct {
 	SyncErrors []SyncError `json:"sync_errors" db:"-" doc:"Bouncers that refused a bundle because of this control."`
 	// Affected is set in the answer to a change of a library.
 	Affected []User `json:"affected_policies,omitempty" db:"-" doc:"In the answer to a change of a library: the policies that use it."`
-	// Impact is set in the answer to a promotion that was measured.
+	// Impact is set in the answer to a promotion whose impact was measured.
 	Impact *Impact `json:"-" db:"-"`
-	// Replaced is set in the answers to a promotion and to Reinstate, Warnings in that to a
-	// create, too.
+	// Replaced is set in the answers to a promotion and to Reinstate. Warnings is set in those
+	// and in the answer to a create.
 	Replaced []Superseded `json:"-" db:"-"`
 	Warnings []Warning    `json:"-" db:"-"`
-	// SandboxCopyID is set in the answer to a promotion that left a copy in sandbox;
-	// otherwise 0.
+	// SandboxCopyID is set in the answer to a promotion that left a copy in sandbox. It is 0 if
+	// there is no copy.
 	SandboxCopyID int64 `json:"-" db:"-"`
 	Evaluations   int64 `json:"-" db:"evaluations"`
 	CacheHits     int64 `json:"-" db:"cache_hits"`
 	Nanoseconds   int64 `json:"-" db:"nanoseconds"`
 }
 
-// Performance comes from live evaluations, in the service and its bouncers.
+// Performance contains figures about the control's evaluations for decisions, in the service and
+// in bouncers.
 type Performance struct {
 	AvgEvaluationTimeMS float64 `json:"avg_evaluation_time_ms" doc:"Mean evaluation time in milliseconds."`
 	TotalEvaluations    int64   `json:"total_evaluations" doc:"How often it was evaluated."`
@@ -137,8 +138,8 @@ type Change struct {
 	BouncerID   patch.Field[int64]      `json:"bouncer_id,omitzero" minimum:"1" doc:"Linked bouncer; null removes the link."`
 	TestCases   patch.Field[[]TestCase] `json:"test_cases,omitzero" maxItems:"1000" doc:"Test cases; replaces all of them."`
 	Actions     patch.Field[[]Action]   `json:"actions,omitzero" maxItems:"50" doc:"Actions after a decision; replaces all of them."`
-	// KeepRecorded keeps stored cases of recorded decisions that TestCases does not
-	// contain: the change comes from files, which omit them for those who may not read the
+	// KeepRecorded keeps stored cases of recorded decisions that TestCases does not contain. It
+	// is set for changes from files, which omit these cases if their author may not read the
 	// audit.
 	KeepRecorded bool `json:"-"`
 }
@@ -164,8 +165,8 @@ type Page struct {
 	PageSize int64    `json:"page_size" doc:"The limit of the page."`
 }
 
-// Validation is the answer to POST /policies/validate: 200 in both cases. A source that
-// compiles has a list of warnings, any other a list of errors.
+// Validation is the answer to POST /policies/validate, with the status 200 in both cases. For a
+// source that compiles it has a list of warnings, for any other a list of errors.
 type Validation struct {
 	Valid    bool         `json:"valid" doc:"Whether the source compiles."`
 	Message  string       `json:"message,omitempty" doc:"Which decisions trigger it."`
@@ -187,7 +188,7 @@ type Summary struct {
 	PassRate float64 `json:"pass_rate" doc:"Share of passed cases, 0 to 1; 0 without cases."`
 }
 
-// Control is an active control in the form for snapshots and bundles.
+// Control is an active control with the members that snapshots and bundles need.
 type Control struct {
 	ID         int64     `db:"id"`
 	Name       string    `db:"name"`

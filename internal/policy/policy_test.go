@@ -18,7 +18,7 @@ import (
 
 func TestLifeOfAControl(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, h := context.Background(), newHouse(t, c)
+		ctx, h := context.Background(), newFixture(t, c)
 		p := h.create(t, Draft{Name: "Pay_50%", TestCases: passing})
 		if p.Status != Drafted || p.Environment != scope.Sandbox || p.Version != 1 || p.CreatedBy != "alice" || p.SyncErrors == nil {
 			t.Errorf("created %+v", p)
@@ -60,8 +60,8 @@ func TestLifeOfAControl(t *testing.T) {
 			}
 			return nil
 		})
-		h.audited(t, "POLICY_CREATED", "POLICY_UPDATED", "POLICY_UPDATED")
-		h.told(t, "policy.created", "policy.updated", "policy.deployed", "policy.updated")
+		h.wantAudit(t, "POLICY_CREATED", "POLICY_UPDATED", "POLICY_UPDATED")
+		h.wantEvents(t, "policy.created", "policy.updated", "policy.deployed", "policy.updated")
 	})
 }
 
@@ -87,7 +87,7 @@ func TestTransitions(t *testing.T) {
 
 func TestForeignIDs(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, h := context.Background(), newHouse(t, c)
+		ctx, h := context.Background(), newFixture(t, c)
 		prod, here := h.resource(t, scope.Production, "prod"), h.resource(t, scope.Sandbox, "here")
 		channel := func(ref, kind string) []Action {
 			return []Action{{Type: kind, DestinationRef: ref, Trigger: "on_deny"}}
@@ -128,7 +128,7 @@ func TestForeignIDs(t *testing.T) {
 
 func TestListAndSearch(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, h := context.Background(), newHouse(t, c)
+		ctx, h := context.Background(), newFixture(t, c)
 		for _, d := range []Draft{{Name: "ÄPFEL 50%"}, {Name: "a_b", Status: Active}, {Name: "axb"}, {Name: `back\slash`}, {Name: "Prod", Environment: scope.Production}} {
 			h.create(t, d)
 		}
@@ -169,7 +169,7 @@ func TestListAndSearch(t *testing.T) {
 
 func TestDeleteAndRestore(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, h := context.Background(), newHouse(t, c)
+		ctx, h := context.Background(), newFixture(t, c)
 		r := h.resource(t, scope.Sandbox, "pay")
 		p := h.create(t, Draft{Status: Active, ResourceID: &r.ID})
 		if _, err := h.Delete(ctx, sc(""), p.ID, false, 7); !fault.Is(err, fault.Precondition) {
@@ -207,7 +207,7 @@ func TestDeleteAndRestore(t *testing.T) {
 		_, err = h.Restore(ctx, sc(""), p.ID)
 		wantFault(t, err, fault.Conflict, "")
 
-		// Its resource goes while it is deleted: it must not come back tenant-wide and active.
+		// Its resource is removed while it is deleted. It must not be restored tenant-wide and active.
 		if _, err := h.Delete(ctx, sc(""), p.ID, false, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -223,14 +223,14 @@ func TestDeleteAndRestore(t *testing.T) {
 		}
 		_, err = h.Restore(ctx, sc(""), p.ID)
 		wantFault(t, err, fault.NotFound, "")
-		h.told(t, "resource.created", "policy.created", "policy.deployed", "policy.deleted", "policy.updated", "policy.deployed",
+		h.wantEvents(t, "resource.created", "policy.created", "policy.deployed", "policy.deleted", "policy.updated", "policy.deployed",
 			"policy.deleted", "resource.deleted", "policy.updated", "policy.deleted")
 	})
 }
 
 func TestLimit(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, h := context.Background(), newHouse(t, c)
+		ctx, h := context.Background(), newFixture(t, c)
 		_, err := h.Tenants.Update(ctx, admin(), scope.DefaultTenant, tenant.Change{Settings: patch.Set(tenant.Settings{"max_policies": int64(10)})})
 		if err != nil {
 			t.Fatal(err)

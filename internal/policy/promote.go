@@ -24,25 +24,31 @@ type Promotion struct {
 	KeepInSandbox   bool   `json:"keep_in_sandbox,omitempty" doc:"Leave a copy in sandbox, with the same name, status, links and content, and an id of its own."`
 }
 
-// errMoved says that the control changed while its tests ran.
-var errMoved = errors.New("another request changed the control")
+// errChanged means that the control changed while its tests ran.
+var errChanged = errors.New("another request changed the control")
 
-// Promote moves a control to production under the same id. The gates, in order: the credential is
-// not bound to one environment (403), the control exists (404), is not in production yet (409), is
-// licensed (403) and approved (422), is active if it replaces another one (409 "not_active"), its
-// libraries are in production (409), it compiles with them and passes its stored tests (422 with
-// the failures), and it does not flip too many recorded decisions, if the tenant measures that (422
-// "impact_blocked"). Its resource becomes the production counterpart, its bouncer the production
-// one of the same name or null. With KeepInSandbox, a copy stays in sandbox (403 "limit_exceeded"
-// beyond the tenant's limit). The answer lists what was replaced in Replaced, the copy's id in
+// Promote moves a control to production under the same id. These gates must pass, in this order:
+//
+//   - The credential is not bound to one environment (403).
+//   - The control exists (404) and is not in production yet (409).
+//   - The license allows the promotion (403), and it is approved (422).
+//   - The control is active if it replaces another one (409 "not_active").
+//   - Its libraries are in production (409).
+//   - It compiles with them and passes its stored tests (422 with the failures).
+//   - It does not flip too many recorded decisions, if the tenant measures that (422
+//     "impact_blocked").
+//
+// Its resource becomes the production counterpart. Its bouncer becomes the production one of the
+// same name, or null. With KeepInSandbox, a copy stays in sandbox (403 "limit_exceeded" beyond the
+// tenant's limit). The answer has the replaced controls in Replaced, the copy's id in
 // SandboxCopyID, and unexpected consequences in Warnings.
 func (s *Service) Promote(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (Policy, error) {
 	if sc.EnvBound {
-		// It writes to both environments, the control's and production.
+		// A promotion writes to sandbox and to production.
 		return Policy{}, fault.New(fault.Forbidden, "environment_denied", "this credential is valid for one environment, and a promotion changes two")
 	}
-	// Callers for one control take turns, so its tests run once and the other callers get a
-	// 409.
+	// Only one caller for each control runs at a time. Its tests therefore run once, and the
+	// other callers get a 409.
 	leave, err := s.promotions.enter(ctx, fmt.Sprintf("promote/%s/%d", sc.Tenant, id))
 	if err != nil {
 		return Policy{}, err
@@ -50,15 +56,15 @@ func (s *Service) Promote(ctx context.Context, sc scope.Scope, id int64, pr Prom
 	defer leave()
 	for range 3 {
 		p, err := s.promote(ctx, sc, id, pr, ifVersion)
-		if !errors.Is(err, errMoved) {
+		if !errors.Is(err, errChanged) {
 			return p, err
 		}
 	}
 	return Policy{}, fault.New(fault.Conflict, "conflict", "other requests keep changing the policy")
 }
 
-// promote makes one attempt. It fails with errMoved if the control, or what it replaces,
-// changed after the gates saw it.
+// promote makes one attempt. It returns errChanged if the control, or one that it replaces, changed
+// after the gates had checked it.
 func (s *Service) promote(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (p Policy, err error) {
 	g, err := s.checkGates(ctx, sc, id, pr, ifVersion)
 	if err != nil {
@@ -73,7 +79,7 @@ func (s *Service) promote(ctx context.Context, sc scope.Scope, id int64, pr Prom
 			return err
 		}
 		if old.Version != g.seen.Version {
-			return errMoved
+			return errChanged
 		}
 		p, err = move{s, sc, pr, g}.apply(ctx, tx, old)
 		return err
@@ -89,7 +95,7 @@ type move struct {
 	gated
 }
 
-// apply makes old a control of production.
+// apply writes the promotion of old.
 func (m move) apply(ctx context.Context, tx *db.Tx, old Policy) (p Policy, err error) {
 	next := old
 	if err := m.moveLinks(ctx, tx, m.sc, &next); err != nil {
@@ -97,7 +103,7 @@ func (m move) apply(ctx context.Context, tx *db.Tx, old Policy) (p Policy, err e
 	}
 	now := m.Now()
 	next.Environment, next.Version, next.UpdatedAt, next.PromotedAt = scope.Production, old.Version+1, now, &now
-	left, err := m.leaveActions(ctx, tx, &next)
+	left, err := m.dropActions(ctx, tx, &next)
 	if err != nil {
 		return p, err
 	}
@@ -112,7 +118,7 @@ func (m move) apply(ctx context.Context, tx *db.Tx, old Policy) (p Policy, err e
 	var replaced []Superseded
 	if m.Replace {
 		if !sameRows(beside.same, m.replaced) {
-			return p, errMoved
+			return p, errChanged
 		}
 		if replaced, err = m.deactivate(ctx, tx, m.sc, next, beside.same, &st); err != nil {
 			return p, err
@@ -159,8 +165,8 @@ func (m move) keepCopy(ctx context.Context, tx *db.Tx, old Policy) (int64, error
 	return made.ID, m.RecordCopy(ctx, tx, old.ID, made.ID)
 }
 
-// gated is a promotion that passed its gates: the control as the gates saw it, the policies
-// that it replaces, and the measurement.
+// gated is the result of the gates: the control as they checked it, the policies that it replaces,
+// and the measured impact.
 type gated struct {
 	seen     Policy
 	replaced []Policy
@@ -179,7 +185,7 @@ func (s *Service) checkGates(ctx context.Context, sc scope.Scope, id int64, pr P
 		err = s.checkApproval(ctx, sc, pr.Approver)
 	}
 	next := g.seen
-	next.Environment = scope.Production // with its libraries
+	next.Environment = scope.Production // so that it is checked with the libraries of production
 	if err == nil && pr.Replace {
 		g.replaced, err = s.findReplaced(ctx, sc, next)
 	}
@@ -203,9 +209,9 @@ func promotable(p Policy, ifVersion int64) error {
 	return fault.CheckVersion("policy", p.Version, ifVersion)
 }
 
-// checkApproval is the four-eyes gate: when it is on, the request names an approver who could
-// have promoted the control too and is not the caller. (A person's own keys are for one
-// environment, and cannot promote.)
+// checkApproval is the four-eyes gate. If it is on, the request must name an approver who may
+// promote the control too and who is not the caller. Personal keys need no check: they are bound
+// to one environment and cannot promote.
 func (s *Service) checkApproval(ctx context.Context, sc scope.Scope, approver string) error {
 	on := false
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
@@ -236,9 +242,9 @@ func (s *Service) checkApproval(ctx context.Context, sc scope.Scope, approver st
 	return nil
 }
 
-// checkTests runs the stored tests with all data, whoever promotes. A failure is Invalid
-// "tests_failed" with the results, without what controls said about data that the caller
-// may not read.
+// checkTests runs the stored tests with all data, whatever the caller may read. If one fails, it
+// returns Invalid "tests_failed" with the results. It hides the texts of controls from a caller
+// without resources:read, because they may contain data of resources.
 func (s *Service) checkTests(ctx context.Context, sc scope.Scope, p Policy) error {
 	if err := s.checkCompiles(ctx, sc, p); err != nil || p.Kind == KindLibrary {
 		return err

@@ -17,7 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// together runs fn n times at once, each until the store has time for it, and gives the results.
+// together runs fn n times concurrently, repeats each call while the store is busy, and returns
+// the results.
 func together(n int, fn func() error) iter.Seq[error] {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -36,7 +37,7 @@ func together(n int, fn func() error) iter.Seq[error] {
 
 func TestPromote(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, h := context.Background(), newHouse(t, c)
+		ctx, h := context.Background(), newFixture(t, c)
 		r := h.resource(t, scope.Sandbox, "pay")
 		p := h.create(t, Draft{Status: Active, ResourceID: &r.ID, BouncerID: ptr(int64(71)), TestCases: passing})
 		up, err := h.Promote(ctx, sc(""), p.ID, Promotion{DeploymentNotes: "go"}, 0)
@@ -65,13 +66,13 @@ func TestPromote(t *testing.T) {
 		if err != nil || *up.ResourceID != twin.ID || up.BouncerID != nil || up.Status != Drafted {
 			t.Errorf("second promoted %+v, %v", up, err)
 		}
-		h.audited(t, "RESOURCE_CREATED", "POLICY_CREATED", "RESOURCE_CREATED", "POLICY_PROMOTED", "POLICY_CREATED", "POLICY_PROMOTED")
+		h.wantAudit(t, "RESOURCE_CREATED", "POLICY_CREATED", "RESOURCE_CREATED", "POLICY_PROMOTED", "POLICY_CREATED", "POLICY_PROMOTED")
 	})
 }
 
 func TestPromotionGates(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, h := context.Background(), newHouse(t, c)
+		ctx, h := context.Background(), newFixture(t, c)
 		failing := append([]TestCase{{Name: "eve may", Input: map[string]any{"user": map[string]any{"id": "eve"}}, Expected: true}}, passing...)
 		p := h.create(t, Draft{TestCases: failing})
 		_, err := h.Promote(ctx, sc(""), p.ID, Promotion{}, 0)
@@ -110,15 +111,15 @@ func TestPromotionGates(t *testing.T) {
 
 func TestFiftyPromotes(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		// Two replicas on one store: the turns of one process do not help across them.
-		ctx, a, b := context.Background(), newHouse(t, c), newHouse(t, c)
+		// Two replicas share one store: the turns of a process do not apply to the other one.
+		ctx, a, b := context.Background(), newFixture(t, c), newFixture(t, c)
 		p := a.create(t, Draft{Status: Active, TestCases: passing})
 		turn, promoted, refused := 0, 0, 0
 		var mu sync.Mutex
 		for err := range together(50, func() error {
 			mu.Lock()
 			turn++
-			h := []*house{a, b}[turn%2]
+			h := []*fixture{a, b}[turn%2]
 			mu.Unlock()
 			_, err := h.Promote(ctx, sc(""), p.ID, Promotion{}, 0)
 			return err
@@ -135,14 +136,14 @@ func TestFiftyPromotes(t *testing.T) {
 		if promoted != 1 || refused != 49 {
 			t.Errorf("%d promoted, %d refused", promoted, refused)
 		}
-		a.audited(t, "POLICY_CREATED", "POLICY_PROMOTED")
-		a.told(t, "policy.created", "policy.deployed", "policy.promoted")
+		a.wantAudit(t, "POLICY_CREATED", "POLICY_PROMOTED")
+		a.wantEvents(t, "policy.created", "policy.deployed", "policy.promoted")
 	})
 }
 
 func TestHundredUpdates(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, h := context.Background(), newHouse(t, c)
+		ctx, h := context.Background(), newFixture(t, c)
 		p := h.create(t, Draft{})
 		n := 0
 		var mu sync.Mutex
@@ -174,7 +175,7 @@ func TestHundredUpdates(t *testing.T) {
 
 func TestVersions(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, h := context.Background(), newHouse(t, c)
+		ctx, h := context.Background(), newFixture(t, c)
 		p := h.create(t, Draft{TestCases: passing})
 		if _, err := h.Update(ctx, sc(""), p.ID, Change{RegoCode: ptr(better), Status: ptr(Active)}, 0); err != nil {
 			t.Fatal(err)
@@ -204,7 +205,7 @@ func TestVersions(t *testing.T) {
 
 func TestRunTestsAndValidate(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, h := context.Background(), newHouse(t, c)
+		ctx, h := context.Background(), newFixture(t, c)
 		p := h.create(t, Draft{TestCases: passing})
 		r, err := h.Test(ctx, sc(""), p.ID, nil)
 		if err != nil || r.Summary != (Summary{Total: 2, Passed: 2, PassRate: 1}) {
@@ -229,11 +230,11 @@ func TestRunTestsAndValidate(t *testing.T) {
 	})
 }
 
-// TestErrorIsADenial: a stored case that expects no access passes where the
-// control fails, so that it keeps nothing from production; the error is told.
+// TestErrorIsADenial: a stored case that expects no access passes if the control fails, and does
+// not prevent a promotion. The result contains the error.
 func TestErrorIsADenial(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, h := context.Background(), newHouse(t, c)
+		ctx, h := context.Background(), newFixture(t, c)
 		p := h.create(t, Draft{
 			RegoCode:  "package p\n\nallow if to_number(input.user.id) > 7\n",
 			TestCases: []TestCase{{Name: "no number", Input: map[string]any{"user": map[string]any{"id": "alice"}}}},

@@ -14,21 +14,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// step is one change of a control: its verb, and a note for the version.
+// step describes one change of a control, for its version, its audit entry and its event.
 type step struct {
-	// verb is created, updated, promoted, deleted, erased or restored.
+	// verb is created, updated, promoted, deleted, erased or restored. note is stored with the
+	// version.
 	verb, note string
 	// extra is added to the audit entry and the event.
 	extra map[string]any
-	// together: the change is one of several, and libraries are checked after the last.
+	// together means that the change is one of several, and that the caller checks the users of
+	// libraries after the last one.
 	together bool
-	// superseded are the policies that the change replaces, as they were.
+	// superseded are the policies that the change replaces, as they were before.
 	superseded []Policy
-	// at is the time, when several changes are one; zero: now.
+	// at is the time of the change. It is set if several changes must have the same time; zero
+	// means now.
 	at time.Time
 }
 
-// the names of a verb in the audit and among the events
+// The types of the audit entry and of the event for each verb.
 var (
 	auditTypes = map[string]string{
 		"created": "POLICY_CREATED", "updated": "POLICY_UPDATED", "promoted": "POLICY_PROMOTED",
@@ -40,9 +43,10 @@ var (
 	}
 )
 
-// record checks that a change from old (zero for a create) to next keeps all users of libraries
-// compiling. Then it writes the version, the audit entry, the event, policy.deployed if the control
-// became active, and the revision of each environment that the change touches.
+// record checks that all users of libraries still compile after a change from old (zero for a
+// create) to next. Then it increments the revision of each environment that the change affects,
+// and writes the version, the audit entry, the event, and the event policy.deployed if the control
+// became active.
 func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next Policy, st step) error {
 	if !st.together {
 		if err := s.checkUses(ctx, tx, sc, old, next, st.superseded...); err != nil {
@@ -73,11 +77,11 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, old, ne
 	if err != nil {
 		return err
 	}
-	told := []event.Event{{Type: eventTypes[st.verb], Data: summary(changes)}}
+	events := []event.Event{{Type: eventTypes[st.verb], Data: summary(changes)}}
 	if next.live() && !old.live() && st.verb != "promoted" {
-		told = append(told, event.Event{Type: "policy.deployed", Data: map[string]any{"deployed_by": actor(sc), "version": next.Version}})
+		events = append(events, event.Event{Type: "policy.deployed", Data: map[string]any{"deployed_by": actor(sc), "version": next.Version}})
 	}
-	for _, e := range told {
+	for _, e := range events {
 		e.ObjectKind, e.ObjectID, e.ObjectName, e.Env = "policy", id, next.Name, next.Environment
 		if err := event.Emit(ctx, tx, sc, e); err != nil {
 			return err
@@ -86,9 +90,8 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, old, ne
 	return nil
 }
 
-// bump increments the revision of each environment that a change touches, records there
-// which policy it concerns (ControlsSince), and returns the revisions from which the
-// version is valid.
+// bump increments the revision of each environment that a change affects, records for
+// ControlsSince which policy changed, and returns the new revisions.
 func bump(ctx context.Context, tx *db.Tx, old, next Policy) (since revisions, err error) {
 	// Controls of sandbox may import libraries of production.
 	other := old.Environment
@@ -101,7 +104,7 @@ func bump(ctx context.Context, tx *db.Tx, old, next Policy) (since revisions, er
 			if err != nil {
 				return since, err
 			}
-			if err := noteChange(ctx, tx, env, revision, next.ID); err != nil {
+			if err := recordChange(ctx, tx, env, revision, next.ID); err != nil {
 				return since, err
 			}
 			*at = &revision
@@ -113,8 +116,8 @@ func bump(ctx context.Context, tx *db.Tx, old, next Policy) (since revisions, er
 // live reports whether the control decides.
 func (p Policy) live() bool { return p.Status == Active && p.DeletedAt == nil }
 
-// changed lists what differs, with old and new value; for long members only that they
-// differ.
+// changed returns the members that differ, with their old and new values. Of rego_code it returns
+// only that it differs, of test_cases only their numbers.
 func changed(old, next Policy) map[string]any {
 	out := patch.Differences{}
 	out.Note("name", old.Name, next.Name)
@@ -135,7 +138,8 @@ func changed(old, next Policy) map[string]any {
 	return out
 }
 
-// summary describes a change for an event.
+// summary returns the data of an event about a change: the version and the names of the changed
+// members, without their values.
 func summary(changes map[string]any) map[string]any {
 	members := make([]string, 0, len(changes))
 	out := map[string]any{"version": changes["version"]}

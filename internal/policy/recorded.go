@@ -12,14 +12,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// FromDecision is the source of test cases that were made from recorded decisions.
+// FromDecision is the Source of test cases that were made from recorded decisions.
 const FromDecision = "decision"
 
-// recordedInputs is the permission for seeing what recorded requests contained.
+// recordedInputs is the permission to see the inputs of recorded decisions.
 const recordedInputs scope.Permission = "audit:read"
 
-// recordedName matches the names of cases that are made from decisions. It recognises cases
-// that were stored before cases had a source.
+// recordedName matches the names of cases that are made from decisions. Cases that were stored
+// before cases had a source are recognised by it.
 var recordedName = regexp.MustCompile(`^decision \S+ (permits|denies)( |$)`)
 
 // recorded reports whether the case contains the input of a recorded decision.
@@ -46,7 +46,7 @@ func shownCases(sc scope.Scope, cases []TestCase) []TestCase {
 }
 
 // shownResults returns the results of cases as a caller may see them. A control's texts can
-// contain its input, so a hidden case only shows its outcome.
+// contain its input, so the result of a hidden case has only its outcome.
 func shownResults(sc scope.Scope, cases []TestCase, results []suite.TestResult) []suite.TestResult {
 	if SeesRecorded(sc) {
 		return results
@@ -79,10 +79,10 @@ func shownDifferences(sc scope.Scope, differences []MemberDifference) []MemberDi
 	return differences
 }
 
-// mergeCases returns the cases to store when sent replaces old. A sent case with a hidden
-// input gets the stored input of the case of its name. A sent case with the input of a
-// recorded one stays a recorded one, whatever its name. With keep, recorded cases that were
-// not sent stay in place.
+// mergeCases returns the cases to store if sent replaces old. A sent case with a hidden input gets
+// the stored input of the recorded case with its name. A sent case with the input of a recorded
+// case counts as recorded, whatever its name. With keep, recorded cases that were not sent are
+// kept.
 func mergeCases(old, sent []TestCase, keep bool) ([]TestCase, error) {
 	inputs, named := map[string]bool{}, map[string][]TestCase{}
 	for _, c := range old {
@@ -96,7 +96,7 @@ func mergeCases(old, sent []TestCase, keep bool) ([]TestCase, error) {
 	for i, c := range sent {
 		was := named[c.Name]
 		if len(was) > 0 && len(c.Input) == 0 && c.Data == nil {
-			c.InputHidden = true // a client that drops the mark sends back the empty input
+			c.InputHidden = true // some clients drop input_hidden and send back the empty input
 		}
 		switch {
 		case c.InputHidden && len(was) == 0:
@@ -122,8 +122,8 @@ func mergeCases(old, sent []TestCase, keep bool) ([]TestCase, error) {
 	return out, nil
 }
 
-// keepRecorded adds the recorded cases of old that next does not have, each after the case
-// that it followed.
+// keepRecorded adds the recorded cases of old that next does not have. Each comes after the case
+// that it followed in old.
 func keepRecorded(old, next []TestCase) []TestCase {
 	at := func(name string) int {
 		return slices.IndexFunc(next, func(c TestCase) bool { return c.Name == name })
@@ -143,6 +143,6 @@ func keepRecorded(old, next []TestCase) []TestCase {
 
 // inputText returns a case's input as canonical text.
 func inputText(c TestCase) string {
-	text, _ := json.Marshal(c.Input) // JSON that was received is returned as JSON
+	text, _ := json.Marshal(c.Input) // never fails: the input was decoded from JSON
 	return string(text)
 }

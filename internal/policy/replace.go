@@ -26,12 +26,12 @@ type Warning struct {
 	ResourceIDs []int64 `json:"resource_ids,omitempty" doc:"sandbox_uncovered: the resources without a control; shadowed: those that take precedence; 10 at most."`
 }
 
-// beside are the active policies that p would have beside it in its environment: same in
-// p's own place; elsewhere with its name, for another resource.
+// beside are other active policies in p's environment: same are those in the same place as p,
+// elsewhere those with the same name for another resource.
 type beside struct{ same, elsewhere []Policy }
 
-// findBeside finds them. The place of a control is its name and its resource. The place of
-// a library is its package; an environment has one active library for each.
+// findBeside returns the policies beside p. The place of a control is its name and its resource.
+// The place of a library is its package: an environment has at most one active library for it.
 func findBeside(ctx context.Context, tx *db.Tx, p Policy) (beside, error) {
 	var b beside
 	if p.Kind == KindLibrary {
@@ -59,7 +59,7 @@ func findBeside(ctx context.Context, tx *db.Tx, p Policy) (beside, error) {
 	return b, err
 }
 
-// warnings reports what stays active beside p.
+// warnings returns warnings about the policies that stay active beside p.
 func (b beside) warnings(p Policy) []Warning {
 	var out []Warning
 	warn := func(code, text string, list []Policy) {
@@ -82,15 +82,15 @@ func (b beside) warnings(p Policy) []Warning {
 	return out
 }
 
-// findReplaced returns what a promotion of p would replace, as if p were already in
-// production, except for its resource. A policy that is not active replaces nothing:
-// production would be left with neither.
+// findReplaced returns the policies that a promotion of p would replace. p must have the
+// environment production, but still its resource of sandbox. If p is not active but would replace
+// others, the fault is Conflict "not_active": production would be left without any of them.
 func (s *Service) findReplaced(ctx context.Context, sc scope.Scope, p Policy) ([]Policy, error) {
 	var b beside
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		if p.ResourceID != nil {
-			// Without a counterpart there is no control for it either. The transaction
-			// reports that the resource is gone.
+			// If there is no counterpart, production has no control for it either. If the
+			// resource was deleted, the promotion's transaction returns the fault.
 			twin, _, err := resource.FindTwin(ctx, tx, scope.Production, *p.ResourceID)
 			if err != nil && !isNotFound(err) {
 				return err
@@ -112,8 +112,8 @@ func sameRows(a, b []Policy) bool {
 	return slices.EqualFunc(a, b, func(x, y Policy) bool { return x.ID == y.ID && x.Version == y.Version })
 }
 
-// deactivate makes the policies inactive that next replaces, and records this in next's own
-// step. All of it is one change: one transaction, one time.
+// deactivate makes the policies inactive that next replaces, and adds them to the step of next.
+// Their changes have the same time as that of next.
 func (s *Service) deactivate(ctx context.Context, tx *db.Tx, sc scope.Scope, next Policy, list []Policy, st *step) ([]Superseded, error) {
 	var out []Superseded
 	ids := make([]int64, 0, len(list))
@@ -136,15 +136,15 @@ func (s *Service) deactivate(ctx context.Context, tx *db.Tx, sc scope.Scope, nex
 	return out, nil
 }
 
-// Reinstatement is the input of a reinstate.
+// Reinstatement is the input of Reinstate.
 type Reinstatement struct {
 	DeploymentNotes string `json:"deployment_notes,omitempty" maxLength:"4000" doc:"The reason; stored with the version and in the audit."`
 }
 
-// Reinstate makes a policy active, and makes those inactive that are active in its place,
-// in one transaction. It undoes a promotion that replaced the policy, and can be undone the
-// same way. It has the requirements of an update to active: the control compiles with its
-// libraries, and a library leaves its users compiling. If there is nothing to change,
+// Reinstate makes a policy active and the active policies in its place inactive, in one
+// transaction. It undoes a promotion that replaced the policy, and another Reinstate can undo it.
+// The requirements are those of an update to active: the control must compile with its libraries,
+// and the users of a library must still compile. If the policy is active and alone in its place,
 // nothing changes.
 func (s *Service) Reinstate(ctx context.Context, sc scope.Scope, id int64, r Reinstatement, ifVersion int64) (Policy, error) {
 	var p Policy

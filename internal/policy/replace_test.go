@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// inProduction are the ids of the active controls of production.
-func (h *house) inProduction(t *testing.T) (ids []int64) {
+// inProduction returns the ids of the active controls of production.
+func (h *fixture) inProduction(t *testing.T) (ids []int64) {
 	t.Helper()
 	h.in(t, func(ctx context.Context, tx *db.Tx) error {
 		list, err := ControlsFor(ctx, tx, scope.Production)
@@ -27,7 +27,7 @@ func (h *house) inProduction(t *testing.T) (ids []int64) {
 
 func TestReplace(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, h := context.Background(), newHouse(t, c)
+		ctx, h := context.Background(), newFixture(t, c)
 		pay, ship := h.resource(t, scope.Sandbox, "pay"), h.resource(t, scope.Sandbox, "ship")
 		promote := func(d Draft, replace bool) Policy {
 			t.Helper()
@@ -49,7 +49,7 @@ func TestReplace(t *testing.T) {
 		if len(wide.Replaced) != 0 || len(second.Warnings) != 2 || second.Warnings[0].Code != "same_name_active" || !slices.Equal(second.Warnings[0].PolicyIDs, []int64{first.ID}) {
 			t.Errorf("%+v, %+v", wide, second.Warnings)
 		}
-		// The next one takes the place of both, and of nobody else.
+		// The next one replaces both, and no other.
 		before := h.revision(t, scope.Production)
 		third := promote(draft, true)
 		if len(third.Replaced) != 2 || third.Replaced[0] != (Superseded{first.ID, "owners", 3}) || third.Replaced[1].PolicyID != second.ID || len(third.Warnings) != 1 {
@@ -64,7 +64,7 @@ func TestReplace(t *testing.T) {
 			t.Errorf("%+v, %v, %v", history, err, err2)
 		}
 
-		// Back, which changes nothing but the states, and forth.
+		// Undo the replacement, which changes only the states, and redo it.
 		for _, step := range []struct{ to, from int64 }{{first.ID, third.ID}, {third.ID, first.ID}} {
 			p, err := h.Reinstate(ctx, sc(""), step.to, Reinstatement{DeploymentNotes: "back"}, 0)
 			if err != nil || p.Status != Active || len(p.Replaced) != 1 || p.Replaced[0].PolicyID != step.from {
@@ -87,10 +87,10 @@ func TestReplace(t *testing.T) {
 	})
 }
 
-// TestReplaceRefused: production keeps what it has where the new one may not go.
+// TestReplaceRefused: if the new control may not be promoted, production does not change.
 func TestReplaceRefused(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, h := context.Background(), newHouse(t, c)
+		ctx, h := context.Background(), newFixture(t, c)
 		old, err := h.Promote(ctx, sc(""), h.create(t, Draft{Name: "owners", Status: Active}).ID, Promotion{}, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -111,7 +111,7 @@ func TestReplaceRefused(t *testing.T) {
 		if got := h.inProduction(t); !slices.Equal(got, []int64{old.ID}) || measured != 1 {
 			t.Errorf("active %v, measured %d times", got, measured)
 		}
-		// What changes between the gates and the transaction is looked at again.
+		// A change between the gates and the transaction makes the gates run again.
 		measured = 0
 		h.Impact = func(context.Context, scope.Scope, Policy, []Policy) (*Impact, error) {
 			if measured++; measured == 1 {
@@ -125,16 +125,16 @@ func TestReplaceRefused(t *testing.T) {
 		if err != nil || measured != 2 || len(p.Replaced) != 1 || p.Replaced[0].Version != 4 || !slices.Equal(h.inProduction(t), []int64{next.ID}) {
 			t.Errorf("%+v, %v, measured %d times", p, err, measured)
 		}
-		h.audited(t, "POLICY_CREATED", "POLICY_PROMOTED", "POLICY_CREATED", "POLICY_CREATED", "POLICY_UPDATED", "POLICY_UPDATED", "POLICY_PROMOTED")
-		h.told(t, "policy.created", "policy.deployed", "policy.promoted", "policy.created", "policy.created", "policy.deployed", "policy.updated", "policy.updated", "policy.promoted")
+		h.wantAudit(t, "POLICY_CREATED", "POLICY_PROMOTED", "POLICY_CREATED", "POLICY_CREATED", "POLICY_UPDATED", "POLICY_UPDATED", "POLICY_PROMOTED")
+		h.wantEvents(t, "policy.created", "policy.deployed", "policy.promoted", "policy.created", "policy.created", "policy.deployed", "policy.updated", "policy.updated", "policy.promoted")
 	})
 }
 
-// TestReplaceLibrary: a library takes the place of the one of its package, under
-// whatever name, and its users must compile with it.
+// TestReplaceLibrary: a library replaces the active one of its package, whatever its name is, and
+// the users must compile with it.
 func TestReplaceLibrary(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, h := context.Background(), newHouse(t, c)
+		ctx, h := context.Background(), newFixture(t, c)
 		promote := func(id int64, replace bool) (Policy, error) {
 			return h.Promote(ctx, sc(""), id, Promotion{Replace: replace}, 0)
 		}

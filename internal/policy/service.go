@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
-// Evaluator tries the Rego of authors in another process (package worker).
+// Evaluator compiles and tests the Rego of authors in another process (package worker).
 type Evaluator interface {
 	Validate(ctx context.Context, tenant scope.TenantID, source string, libs ...lang.Library) (worker.Validation, error)
 	Check(ctx context.Context, tenant scope.TenantID, source string, libs ...lang.Library) (worker.Validation, error)
@@ -35,23 +35,24 @@ type Service struct {
 	Stores  *db.Cluster
 	Now     func() time.Time
 	Tenants *tenant.Service
-	// Data returns what decisions of an environment have below data.
+	// Data returns the document data that decisions of an environment read.
 	Data func(ctx context.Context, tenant scope.TenantID, env scope.Env) (rego.DataSource, error)
 	// MayPromote checks the license; a refusal is a Forbidden fault. Nil allows everything.
 	MayPromote Gate
 	// MayTest checks the license before tests run; a refusal is a Forbidden fault. Nil allows
 	// everything.
 	MayTest Gate
-	// Impact replays production's decisions with the control to promote and without those
-	// that it replaces. If too many decisions flip, the fault is Invalid "impact_blocked".
-	// Nil, and a nil answer, allow everything.
+	// Impact replays production's decisions with the control to promote and without those that
+	// it replaces. If too many decisions flip, the fault is Invalid "impact_blocked". If Impact
+	// is nil or returns nil, the promotion is not limited.
 	Impact func(ctx context.Context, sc scope.Scope, p Policy, replaced []Policy) (*Impact, error)
 	// RecordCopy records, in the transaction of the promotion, that policy id to stays in
 	// sandbox as a copy of policy id from.
 	RecordCopy func(ctx context.Context, tx *db.Tx, from, to int64) error
 	// Person finds a user by username, e-mail address or id. Fault: NotFound.
 	Person func(ctx context.Context, sc scope.Scope, name string) (user.User, error)
-	// SyncErrors lists the bouncers' refusals of the controls with ids from first to last.
+	// SyncErrors returns the bouncers' refusals of the controls with ids from first to last, by
+	// control.
 	SyncErrors func(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]SyncError, error)
 
 	promotions turns
@@ -82,7 +83,8 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Policy, er
 	return p, err
 }
 
-// stored returns one live control with hidden members: not for answers.
+// stored returns one live control, including members that the scope may not see. Do not put it
+// into an answer.
 func (s *Service) stored(ctx context.Context, sc scope.Scope, id int64) (Policy, error) {
 	var p Policy
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -140,10 +142,11 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Policy, 
 	return made, err
 }
 
-// Update changes the members that were sent; each call makes a new version. If ifVersion is
-// not 0, it must be the current version. Fault: Precondition.
+// Update changes the members that were sent and makes a new version, unless nothing changes. If
+// ifVersion is not 0, it must be the current version. Fault: Precondition.
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change, ifVersion int64) (Policy, error) {
-	// Checked early, so that nobody waits for a compilation to learn of a 404 or 412.
+	// Checked again in the transaction. This check is first, so that a 404 or 412 does not wait
+	// for a compilation.
 	old, err := s.stored(ctx, sc, id)
 	if err == nil {
 		err = fault.CheckVersion("policy", old.Version, ifVersion)
@@ -161,7 +164,8 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 	return p, err
 }
 
-// change runs one change of a live control: load, decide, refs, write.
+// change makes one change of a live control: it loads the control, calls decide for the new state,
+// checks its links, and writes it.
 func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifVersion int64, st step, decide func(*db.Tx, Policy) (Policy, error)) (Policy, error) {
 	var p Policy
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
@@ -186,7 +190,7 @@ func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifVersion int6
 	return p, err
 }
 
-// apply returns p with the members of c that were sent, or a fault if that is not allowed.
+// apply returns p with the members of c that were sent, or a fault if the change is not allowed.
 func (p Policy) apply(c Change) (Policy, error) {
 	if c.Environment != nil && *c.Environment != p.Environment {
 		return Policy{}, fault.Invalidf("/environment", "only a promotion changes the environment of a control")
@@ -239,7 +243,7 @@ func loadLive(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Policy,
 	return p, err
 }
 
-// addSyncErrors fills in SyncErrors of policies, which are sorted by id.
+// addSyncErrors sets SyncErrors of policies, which must be sorted by id.
 func addSyncErrors(ctx context.Context, tx *db.Tx, ps []Policy, list func(context.Context, *db.Tx, int64, int64) (map[int64][]SyncError, error)) error {
 	if len(ps) == 0 {
 		return nil
@@ -253,7 +257,7 @@ func addSyncErrors(ctx context.Context, tx *db.Tx, ps []Policy, list func(contex
 	return err
 }
 
-// actor returns the name of the caller, for people.
+// actor returns the name of the caller, or the id if there is no name.
 func actor(sc scope.Scope) string {
 	if sc.Actor.Name != "" {
 		return sc.Actor.Name

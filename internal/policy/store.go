@@ -54,7 +54,8 @@ func contains(part string) string {
 	return "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(fold(part)) + "%"
 }
 
-// fold folds here and not with lower(), because the backends fold letters differently.
+// fold returns s in lower case, for searches. SQL's lower() treats letters differently in the two
+// backends.
 func fold(s string) string { return strings.ToLower(s) }
 
 func insert(ctx context.Context, tx *db.Tx, p Policy) (int64, error) {
@@ -127,7 +128,8 @@ func controls(ctx context.Context, tx *db.Tx, env scope.Env) ([]Control, error) 
 	return db.All[Control](ctx, tx, liveControls+`ORDER BY id`, string(env))
 }
 
-// actingIDs selects the controls that have actions. The index policies_acting lists those alone.
+// actingIDs selects the controls that have actions. The partial index policies_acting contains
+// exactly those.
 const actingIDs = `SELECT id FROM policies WHERE substr(actions, 1, 2) = '[{' ORDER BY id`
 
 func listActing(ctx context.Context, tx *db.Tx, ids []int64) ([]Acting, error) {
@@ -148,7 +150,7 @@ func activeLibraries(ctx context.Context, tx *db.Tx) ([]shelved, error) {
 		WHERE kind = 'library' AND status = 'active' AND deleted_at IS NULL ORDER BY id`)
 }
 
-// importers returns the live policies of an environment whose text may name a library.
+// importers returns the live policies of an environment whose source may import a library.
 func importers(ctx context.Context, tx *db.Tx, env scope.Env) ([]Policy, error) {
 	return db.All[Policy](ctx, tx, `SELECT `+columns+from+`WHERE p.deleted_at IS NULL AND p.environment = $1
 		AND p.rego_code LIKE '%lib%' ORDER BY p.id`, string(env))

@@ -12,17 +12,17 @@ func insertChange(ctx context.Context, tx *db.Tx, env scope.Env, revision, id in
 	return err
 }
 
-func forgetChanges(ctx context.Context, tx *db.Tx, env scope.Env, upTo int64) error {
+func deleteChanges(ctx context.Context, tx *db.Tx, env scope.Env, upTo int64) error {
 	_, err := tx.Exec(ctx, `DELETE FROM control_changes WHERE environment = $1 AND revision <= $2`, string(env), upTo)
 	return err
 }
 
-// countChanged returns how many revisions after since touched policies.
+// countChanged returns how many revisions after since changed policies.
 func countChanged(ctx context.Context, tx *db.Tx, env scope.Env, since int64) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(DISTINCT revision) FROM control_changes WHERE environment = $1 AND revision > $2`, string(env), since)
 }
 
-// changedSince returns the ids that revisions after since touched.
+// changedSince returns the ids of the policies that revisions after since changed, sorted.
 func changedSince(ctx context.Context, tx *db.Tx, env scope.Env, since int64) ([]int64, error) {
 	return db.All[int64](ctx, tx, `SELECT DISTINCT policy_id FROM control_changes WHERE environment = $1 AND revision > $2 ORDER BY policy_id`,
 		string(env), since)

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// audited gives the types of the administrative log, oldest first.
-func (h *house) audited(t *testing.T, want ...string) {
+// wantAudit checks the types of the entries in the administrative log, oldest first.
+func (h *fixture) wantAudit(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
 	h.in(t, func(ctx context.Context, tx *db.Tx) error {
@@ -24,8 +24,8 @@ func (h *house) audited(t *testing.T, want ...string) {
 	}
 }
 
-// told gives the types of the events emitted, oldest first.
-func (h *house) told(t *testing.T, want ...string) {
+// wantEvents checks the types of the emitted events, oldest first.
+func (h *fixture) wantEvents(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
 	h.in(t, func(ctx context.Context, tx *db.Tx) error {
@@ -38,11 +38,12 @@ func (h *house) told(t *testing.T, want ...string) {
 	}
 }
 
-// TestWithActions: of the controls asked about, those with actions come back, whichever others
-// have some. The list of all that have any is an index: each batch of decisions asks for it.
+// TestWithActions: WithActions returns the controls with actions, and only those that were asked
+// for. The query for all controls with actions must use the index, because every batch of decisions
+// runs it.
 func TestWithActions(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		h := newHouse(t, c)
+		h := newFixture(t, c)
 		note := []Action{{Type: Notification, DestinationRef: "channel:1", Trigger: OnDeny}}
 		quiet := h.create(t, Draft{Name: "quiet"})
 		acts := h.create(t, Draft{Name: "acts", Actions: note})
@@ -56,7 +57,7 @@ func TestWithActions(t *testing.T) {
 		})
 	})
 	t.Run("plan", func(t *testing.T) {
-		h := newHouse(t, dbtest.Open(t, dbtest.SQLite))
+		h := newFixture(t, dbtest.Open(t, dbtest.SQLite))
 		h.in(t, func(ctx context.Context, tx *db.Tx) error {
 			plan, err := db.All[struct {
 				ID     int64  `db:"id"`

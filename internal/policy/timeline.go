@@ -19,14 +19,14 @@ type Moment struct {
 	revisions
 }
 
-// revisions are the revisions of the environments from which a version is valid; nil if it makes no
-// difference there, or if that was not recorded yet.
+// revisions are the revisions of the environments from which a version is valid. One is nil if the
+// version does not affect the environment, or is older than the column.
 type revisions struct {
 	Sandbox    *int64 `db:"sandbox_revision"`
 	Production *int64 `db:"production_revision"`
 }
 
-// in returns the revision of an environment; nil for any other value.
+// in returns a pointer to the revision of an environment; nil for any other value.
 func (r *revisions) in(env scope.Env) **int64 {
 	switch env {
 	case scope.Sandbox:
@@ -37,8 +37,8 @@ func (r *revisions) in(env scope.Env) **int64 {
 	return nil
 }
 
-// Since returns the revision of env from which the version is valid there; 0 if it makes no
-// difference there, or if it is older than these records.
+// Since returns the revision of env from which the version is valid there. It is 0 if the version
+// does not affect env, or is older than the column.
 func (m Moment) Since(env scope.Env) int64 {
 	if at := m.in(env); at != nil && *at != nil {
 		return **at
@@ -46,9 +46,8 @@ func (m Moment) Since(env scope.Env) int64 {
 	return 0
 }
 
-// Timeline returns, oldest first, the versions of all controls and libraries since a time,
-// and before them the newest older version of each: enough to know what was active at any
-// moment since.
+// Timeline returns the versions of all controls and libraries since a time, and the newest earlier
+// version of each, oldest first. Together they say what was active at any time since then.
 func (s *Service) Timeline(ctx context.Context, sc scope.Scope, from time.Time) ([]Moment, error) {
 	var out []Moment
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -63,8 +62,8 @@ func (v Version) ActiveIn(env scope.Env) bool {
 	return v.Environment == env && v.Status == Active && v.Change != "deleted"
 }
 
-// Shelf returns the libraries that modules of env may import if these libraries are the
-// active ones, each in its environment.
+// Shelf returns the libraries that modules of env may import, given the active libraries of each
+// environment.
 func Shelf(env scope.Env, active map[scope.Env][]lang.Library) []lang.Library {
 	var all shelf
 	for _, of := range bothEnvironments {

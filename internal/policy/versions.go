@@ -65,7 +65,8 @@ func (s *Service) Version(ctx context.Context, sc scope.Scope, id, v int64) (Ver
 	return out, err
 }
 
-// storedVersion returns a version with hidden members: not for answers.
+// storedVersion returns a version, including members that the scope may not see. Do not put it
+// into an answer.
 func (s *Service) storedVersion(ctx context.Context, sc scope.Scope, id, v int64) (Version, error) {
 	var out Version
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -86,7 +87,8 @@ func loadVersion(ctx context.Context, tx *db.Tx, id, v int64) (Version, error) {
 	return out, err
 }
 
-// Diff compares two versions; to 0 is the newest, from 0 the one before to.
+// Diff compares two versions of a control. If to is 0, it is the newest version. If from is 0, it
+// is the version before to.
 func (s *Service) Diff(ctx context.Context, sc scope.Scope, id, from, to int64) (Difference, error) {
 	var a, b Version
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
@@ -137,9 +139,9 @@ func compare(a, b Version) Difference {
 	return d
 }
 
-// RestoreVersion makes a new version with the content of an old one. Status and environment
-// do not change. Links do not change either if the old version was of the other
-// environment, whose ids mean nothing here.
+// RestoreVersion makes a new version with the content of an old one. Status and environment do not
+// change. If the old version was in the other environment, the links do not change either, because
+// its ids are those of that environment.
 func (s *Service) RestoreVersion(ctx context.Context, sc scope.Scope, id, v, ifVersion int64) (Policy, error) {
 	old, err := s.storedVersion(ctx, sc, id, v)
 	if err == nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Codes of the warnings of a promotion, about the promoted policy and about what it leaves
-// behind.
+// Codes of the warnings of a promotion about the promoted policy and about sandbox.
 const (
 	warnNotEnforced = "not_enforced"
 	warnTenantWide  = "tenant_wide"
@@ -93,8 +92,8 @@ func uncoveredBy(ctx context.Context, tx *db.Tx, old Policy, wide int64) ([]unco
 	return withoutControl(ctx, tx, scope.Sandbox, 0)
 }
 
-// shadowWarnings reports requests that do not reach p, because a resource that names a host
-// and has no active control matches them before p's resource, which names none.
+// shadowWarnings returns a warning if some requests do not reach p, because a resource that names
+// a host and has no active control matches them before p's resource, which names none.
 func shadowWarnings(ctx context.Context, tx *db.Tx, p Policy) ([]Warning, error) {
 	if p.ResourceID == nil || p.Kind == KindLibrary {
 		return nil, nil

@@ -15,29 +15,29 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// TestPromotionWarnings: a promotion warns of a control that is not active, of a
-// tenant-wide one, and of sandbox resources that it leaves without a control.
+// TestPromotionWarnings: a promotion warns about a control that is not active, about a tenant-wide
+// one, and about sandbox resources that it leaves without a control.
 func TestPromotionWarnings(t *testing.T) {
 	linked := func(d Draft, to int64) Draft { d.ResourceID = &to; return d }
 	active := Draft{Status: Active}
 	cases := map[string]struct {
-		// pay and ship are resources of sandbox; each gives the control to promote,
-		// after it made what is around it.
-		arrange   func(h *house, pay, ship int64) Draft
+		// pay and ship are resources of sandbox. Each function prepares the store and returns
+		// the control to promote.
+		arrange   func(h *fixture, pay, ship int64) Draft
 		promotion Promotion
 		want      []string
 		uncovered []string
 		text      []string
 	}{
 		"a draft that was alone": {
-			func(_ *house, pay, _ int64) Draft { return linked(Draft{}, pay) },
+			func(_ *fixture, pay, _ int64) Draft { return linked(Draft{}, pay) },
 			Promotion{},
 			[]string{"not_enforced", "sandbox_uncovered"},
 			[]string{"pay"},
 			[]string{"is a draft", "enforces nothing", "(pay)", "keep_in_sandbox"},
 		},
 		"the last active one": {
-			func(h *house, pay, _ int64) Draft {
+			func(h *fixture, pay, _ int64) Draft {
 				h.create(t, linked(Draft{Name: "a draft beside it"}, pay))
 				return linked(active, pay)
 			},
@@ -47,56 +47,56 @@ func TestPromotionWarnings(t *testing.T) {
 			[]string{"without any control for", "(pay)"},
 		},
 		"the last one, but for a tenant-wide one": {
-			func(h *house, pay, _ int64) Draft { h.create(t, active); return linked(active, pay) },
+			func(h *fixture, pay, _ int64) Draft { h.create(t, active); return linked(active, pay) },
 			Promotion{},
 			[]string{"sandbox_uncovered"},
 			[]string{"pay"},
 			[]string{"any control but the tenant-wide ones"},
 		},
 		"one of two": {
-			func(h *house, pay, _ int64) Draft { h.create(t, linked(active, pay)); return linked(active, pay) },
+			func(h *fixture, pay, _ int64) Draft { h.create(t, linked(active, pay)); return linked(active, pay) },
 			Promotion{},
 			nil, nil, nil,
 		},
 		"tenant-wide, the last of all": {
-			func(h *house, pay, _ int64) Draft { h.create(t, linked(active, pay)); return active },
+			func(h *fixture, pay, _ int64) Draft { h.create(t, linked(active, pay)); return active },
 			Promotion{},
 			[]string{"tenant_wide", "sandbox_uncovered"},
 			[]string{"ship"},
 			[]string{"tenant-wide", "every request of production", "(ship)"},
 		},
 		"tenant-wide, one of two": {
-			func(h *house, _, _ int64) Draft { h.create(t, active); return active },
+			func(h *fixture, _, _ int64) Draft { h.create(t, active); return active },
 			Promotion{},
 			[]string{"tenant_wide"},
 			nil, nil,
 		},
 		"a tenant-wide draft": {
-			func(*house, int64, int64) Draft { return Draft{} },
+			func(*fixture, int64, int64) Draft { return Draft{} },
 			Promotion{},
 			[]string{"not_enforced", "tenant_wide"},
 			nil, nil,
 		},
 		"kept": {
-			func(_ *house, pay, _ int64) Draft { return linked(active, pay) },
+			func(_ *fixture, pay, _ int64) Draft { return linked(active, pay) },
 			Promotion{KeepInSandbox: true},
 			nil, nil, nil,
 		},
 		"kept as a draft": {
-			func(_ *house, pay, _ int64) Draft { return linked(Draft{}, pay) },
+			func(_ *fixture, pay, _ int64) Draft { return linked(Draft{}, pay) },
 			Promotion{KeepInSandbox: true},
 			[]string{"not_enforced", "sandbox_uncovered"},
 			[]string{"pay"},
 			nil,
 		},
 		"tenant-wide, kept": {
-			func(*house, int64, int64) Draft { return active },
+			func(*fixture, int64, int64) Draft { return active },
 			Promotion{KeepInSandbox: true},
 			[]string{"tenant_wide"},
 			nil, nil,
 		},
 		"a library that is a draft": {
-			func(*house, int64, int64) Draft { return Draft{Kind: KindLibrary, RegoCode: textLib} },
+			func(*fixture, int64, int64) Draft { return Draft{Kind: KindLibrary, RegoCode: textLib} },
 			Promotion{},
 			[]string{"not_enforced"},
 			nil,
@@ -104,7 +104,7 @@ func TestPromotionWarnings(t *testing.T) {
 		},
 	}
 	dbtest.Each(t, func(t *testing.T, cl *db.Cluster) {
-		h := newHouse(t, cl)
+		h := newFixture(t, cl)
 		for name, c := range cases {
 			h.empty(t)
 			pay, ship := h.resource(t, scope.Sandbox, "pay"), h.resource(t, scope.Sandbox, "ship")
@@ -135,7 +135,7 @@ func TestPromotionWarnings(t *testing.T) {
 }
 
 // empty removes all controls and resources.
-func (h *house) empty(t *testing.T) {
+func (h *fixture) empty(t *testing.T) {
 	t.Helper()
 	h.in(t, func(ctx context.Context, tx *db.Tx) error {
 		for _, table := range []string{"policies", "resources"} {
@@ -147,10 +147,10 @@ func (h *house) empty(t *testing.T) {
 	})
 }
 
-// TestPromotionUncoversMany: a warning lists ten resources, and says that there are more.
+// TestPromotionUncoversMany: a warning lists at most ten resources and says that there are more.
 func TestPromotionUncoversMany(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		h := newHouse(t, c)
+		h := newFixture(t, c)
 		for i := range 12 {
 			h.resource(t, scope.Sandbox, fmt.Sprint("r", i))
 		}
@@ -161,11 +161,11 @@ func TestPromotionUncoversMany(t *testing.T) {
 	})
 }
 
-// TestKeepInSandbox: the copy has all that the promoted control had in sandbox and
-// an id of its own; nothing of it is stored where the promotion is refused.
+// TestKeepInSandbox: the copy has the content that the promoted control had in sandbox, and its own
+// id. If the promotion is refused, no copy is stored.
 func TestKeepInSandbox(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, h := context.Background(), newHouse(t, c)
+		ctx, h := context.Background(), newFixture(t, c)
 		r := h.resource(t, scope.Sandbox, "pay")
 		old := h.create(t, Draft{
 			Name: "owners", Description: "who owns", Status: Active, ResourceID: &r.ID, BouncerID: ptr(int64(71)), TestCases: passing,
@@ -179,8 +179,8 @@ func TestKeepInSandbox(t *testing.T) {
 			*kept.ResourceID != r.ID || *kept.BouncerID != 71 || len(kept.TestCases) != len(passing) || kept.Version != 1 || kept.PromotedAt != nil {
 			t.Errorf("kept %+v, %v", kept, err)
 		}
-		h.audited(t, "RESOURCE_CREATED", "POLICY_CREATED", "RESOURCE_CREATED", "POLICY_PROMOTED", "POLICY_CREATED")
-		h.told(t, "resource.created", "policy.created", "policy.deployed", "resource.created", "policy.promoted", "policy.created", "policy.deployed")
+		h.wantAudit(t, "RESOURCE_CREATED", "POLICY_CREATED", "RESOURCE_CREATED", "POLICY_PROMOTED", "POLICY_CREATED")
+		h.wantEvents(t, "resource.created", "policy.created", "policy.deployed", "resource.created", "policy.promoted", "policy.created", "policy.deployed")
 
 		lib := h.library(t, scope.Sandbox, textLib)
 		up, err := h.Promote(ctx, sc(""), lib.ID, Promotion{KeepInSandbox: true}, 0)
@@ -188,7 +188,7 @@ func TestKeepInSandbox(t *testing.T) {
 			t.Errorf("library: %+v, %v", up, err)
 		}
 
-		// Without room for the copy nothing is promoted.
+		// If the tenant's limit does not allow the copy, nothing is promoted.
 		last := h.create(t, Draft{Name: "last", Status: Active})
 		n := int64(5)
 		if _, err := h.Tenants.Update(ctx, admin(), scope.DefaultTenant, tenant.Change{Settings: patch.Set(tenant.Settings{"max_policies": n})}); err != nil {

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Allowance limits how many records may carry an optional part: a whole burst, then so many
-// a second. A refusal costs one memory access. It is safe for concurrent use.
+// Allowance is a rate limit for an optional part of records: a burst, and then so many a second. It
+// takes no lock and is safe for concurrent use.
 type Allowance struct {
-	each, span int64        // nanoseconds a record, and for how many a burst is ahead
-	next       atomic.Int64 // until when the used records are paid for, in Unix nanoseconds
+	each, span int64        // time of one record, and of a burst, in nanoseconds
+	next       atomic.Int64 // the time up to which the allowance is used, in Unix nanoseconds
 }
 
-// NewAllowance allows a burst of so many records, then rate a second.
+// NewAllowance makes an allowance for a burst of this many records, and then rate records a second.
 func NewAllowance(burst, rate int) *Allowance {
 	each := int64(time.Second) / int64(rate)
 	return &Allowance{each: each, span: each * int64(burst)}
 }
 
-// Take reports whether the current record may carry the part.
+// Take reports whether the allowance has room for one more record, and uses it.
 func (a *Allowance) Take(now time.Time) bool {
 	at := now.UnixNano()
 	for {

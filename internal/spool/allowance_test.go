@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestAllowance: a burst passes whole, after it so many a second, and a rest
-// earns a burst again, no more.
+// TestAllowance: a complete burst is allowed, then so many a second. After a pause of any length,
+// at most one burst is allowed again.
 func TestAllowance(t *testing.T) {
 	a := NewAllowance(100, 10)
 	now := time.Unix(1_800_000_000, 0)

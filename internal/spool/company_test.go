@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestCompany: who appends alone expects nobody; a batch that others joined makes
-// the next ones wait for company, for a while.
+// TestCompany: a single appender does not wait for others. After a batch that others joined, the
+// next batches wait, up to a number.
 func TestCompany(t *testing.T) {
 	l := open(t, Config{Dir: t.TempDir(), Sync: SyncNever})
 	add(t, l, "alone", "alone again")
@@ -20,7 +20,7 @@ func TestCompany(t *testing.T) {
 		return l.pending.count
 	}
 	ended := make(chan error, 2)
-	l.writing.Lock() // the first waits for it, the second joins meanwhile
+	l.writing.Lock() // the first append waits for it, and the second joins its batch
 	for n := 1; n <= 2; n++ {
 		go func() { ended <- l.Append([]byte("together")) }()
 		for late := time.Now().Add(30 * time.Second); pending() < n; runtime.Gosched() {

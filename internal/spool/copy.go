@@ -11,10 +11,10 @@ import (
 	"slices"
 )
 
-// Copy writes what a log holds into a new folder, while a process may use the
-// log, and gives the number of files with records. What is acknowledged meanwhile
-// may be missing, so it is called before that is copied where it is stored; what
-// is appended meanwhile may be missing too. A log that is not there holds nothing.
+// Copy copies a log to a new folder, also while a process uses the log. It returns the number of
+// files with records. Records that are acknowledged meanwhile may be missing, so a backup must call
+// Copy before it copies the store to which they are shipped. Records that are appended meanwhile may
+// be missing too. A log that does not exist counts as empty.
 func Copy(dir, to string) (files int, err error) {
 	paths, err := filepath.Glob(filepath.Join(globSafe(dir), "*.seg"))
 	if err != nil {
@@ -23,12 +23,12 @@ func Copy(dir, to string) (files int, err error) {
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return 0, fmt.Errorf("spool: copy: %w", err)
 	}
-	// The position first: records behind an older one are delivered twice, which is
-	// harmless, and behind a newer one never.
+	// Copy the position first: if it is too old, records are delivered twice, which is harmless.
+	// If it were too new, records would never be delivered.
 	for _, path := range append([]string{filepath.Join(dir, "ack")}, paths...) {
 		err := copyFile(path, filepath.Join(to, filepath.Base(path)))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // acknowledged meanwhile
+			continue // acknowledged and removed meanwhile
 		}
 		if err != nil {
 			return files, fmt.Errorf("spool: copy: %w", err)
@@ -40,12 +40,12 @@ func Copy(dir, to string) (files int, err error) {
 	return files, syncDir(to)
 }
 
-// copyTries is how often the marks are read again where one is being overwritten.
+// copyTries is how often the marks are read if one is being overwritten.
 const copyTries = 100
 
-// CopyMarks writes the marks of a file into a new file, while a process may use
-// them, and gives their number. A file that is not there holds none. It is called
-// before Copy: what a mark says goes into the log before the mark is cleared.
+// CopyMarks copies the marks of a file to a new file, also while a process uses them. It returns
+// their number. A file that does not exist has none. Call it before Copy: a mark is cleared only
+// after its count was appended to the log, so that at least one copy contains it.
 func CopyMarks(from, to string) (marks int, err error) {
 	var data []byte
 	for range copyTries {
@@ -87,7 +87,7 @@ func copyFile(from, to string) error {
 	return writeNew(to, in)
 }
 
-// writeNew writes a file that must not be there yet, and syncs it.
+// writeNew writes a file that must not exist yet, and syncs it.
 func writeNew(to string, in io.Reader) (err error) {
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

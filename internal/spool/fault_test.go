@@ -15,9 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// disk is a disk that fails as told. After a sync that failed, what had not been
-// synced of the file is lost, and the next sync claims success: as the page cache
-// of Linux does (the "fsync gate").
+// disk is a disk that fails as the test sets it. After a failed sync, the unsynced data of the file
+// is lost, and the next sync reports success, like the page cache of Linux.
 type disk struct {
 	mu                          sync.Mutex
 	write, truncate, sync, open error
@@ -109,7 +108,7 @@ func TestFailingDisk(t *testing.T) {
 				t.Errorf("broken disk: %v, %+v", err, l.Stats())
 			}
 			d.heal()
-			l.tried = time.Time{} // the pause between two tries is over
+			l.tried = time.Time{} // end the pause between two attempts
 			add(t, l, "c")
 			if got, _ := drain(t, l, 100); fmt.Sprint(got) != "[a b c]" {
 				t.Errorf("while open: %v", got)
@@ -121,8 +120,8 @@ func TestFailingDisk(t *testing.T) {
 	}
 }
 
-// TestFailedSync: after a sync that failed the log goes on in a new file, with
-// everything that the old one may have lost.
+// TestFailedSync: after a failed sync, the log continues in a new file, with everything that the old
+// one may have lost.
 func TestFailedSync(t *testing.T) {
 	for _, read := range []int{0, 2, 3, 5} { // before the sync fails
 		for _, synced := range []int{0, 3} {
@@ -172,8 +171,8 @@ func TestFailedSync(t *testing.T) {
 	}
 }
 
-// TestHealsUnasked: a log that cannot be written heals although nobody appends.
-func TestHealsUnasked(t *testing.T) {
+// TestHealsWithoutAppends: a log that cannot be written recovers even if nobody appends.
+func TestHealsWithoutAppends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{}
 		l := open(t, Config{Dir: t.TempDir(), Sync: SyncInterval, create: d.create})
@@ -208,8 +207,8 @@ func TestHealsUnasked(t *testing.T) {
 	})
 }
 
-// TestFaultsAtRandom appends while the disk fails in every way at random, and the
-// process dies now and then: what Append returned nil for comes out once, in order.
+// TestFaultsAtRandom appends while the disk fails at random in every way, and sometimes simulates a
+// crash. Each record whose Append returned nil must be delivered once, in order.
 func TestFaultsAtRandom(t *testing.T) {
 	for seed := range uint64(fulltest.Rounds(15, 400)) {
 		for _, policy := range []SyncPolicy{SyncAlways, SyncInterval} {
@@ -259,10 +258,10 @@ func faultsAtRandom(t *testing.T, seed uint64, policy SyncPolicy) {
 		case 8:
 			take(1 + rng.IntN(5))
 		case 14:
-			_ = l.Turn() // where the disk fails it does not
+			_ = l.Turn() // it may fail because the disk does
 		case 9:
 			if rng.IntN(4) > 0 || l.Stats().Failing != nil {
-				break // a process that dies with what it could not write loses it
+				break // a process loses what it could not write before it ends
 			}
 			d.heal()
 			_ = l.Close()
@@ -304,8 +303,8 @@ func faultsAtRandom(t *testing.T, seed uint64, policy SyncPolicy) {
 	}
 }
 
-// TestCopy: a copy that is taken while records come and go holds every record that
-// was not acknowledged before it began and is not acknowledged by its end.
+// TestCopy: a copy that is made while records are appended and acknowledged contains every record
+// that was appended before it began and is not acknowledged when it ends.
 func TestCopy(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, Config{Dir: dir, SegmentBytes: 500})

@@ -5,10 +5,10 @@ import (
 	"hash/crc32"
 )
 
-// A record on disk: its length, the CRC32C of all else, its number, its bytes.
+// A frame is a record on disk: its length, the CRC-32C of all other fields, its number, its bytes.
 const headerBytes = 4 + 4 + 8
 
-// castagnoli is the polynomial that processors compute themselves.
+// castagnoli is the table of CRC-32C, for which processors have an instruction.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func frameSize(n int) int64 { return headerBytes + int64(n) }
@@ -31,7 +31,7 @@ func appendFrame(dst []byte, seq uint64, payload []byte) []byte {
 	return dst
 }
 
-// frame is one record as found in a segment.
+// frame is one record in a segment.
 type frame struct {
 	seq     uint64
 	payload []byte // part of the data that was searched
@@ -39,8 +39,8 @@ type frame struct {
 	end     int
 }
 
-// frameAt reads the frame at off, if a whole and undamaged one is there whose
-// number is at least min. need is how many bytes from off it seems to take.
+// frameAt reads the frame at off. ok is false unless it is complete and undamaged and its number is
+// at least min. need is the length of the frame according to its header, from off on.
 func frameAt(data []byte, off int, min uint64) (f frame, need int, ok bool) {
 	if len(data)-off < headerBytes {
 		return frame{}, headerBytes, false
@@ -62,12 +62,12 @@ func frameAt(data []byte, off int, min uint64) (f frame, need int, ok bool) {
 	return frame{seq: seq, payload: payload, start: off, end: int(end)}, 0, true
 }
 
-// findFrame gives the first undamaged frame at off or behind it. A header has
-// zero bytes, which the records of gatehouse, being JSON, have not: what lies
-// inside a damaged record is never taken for one.
+// findFrame returns the first undamaged frame at off or after it. It cannot mistake a part of a
+// damaged record for a frame: a header contains zero bytes, and the records of gatehouse are JSON
+// and contain none.
 func findFrame(data []byte, off int, min uint64) (frame, bool) {
-	// A number far beyond what the data could hold is no record of ours; it
-	// keeps a search through garbage from computing checksums.
+	// A number that is too high for the amount of data is not valid. This check avoids computing
+	// checksums in damaged data.
 	most := min + uint64(len(data)) + 1<<32
 	for ; len(data)-off >= headerBytes; off++ {
 		if binary.LittleEndian.Uint64(data[off+8:]) > most {

@@ -11,20 +11,19 @@ import (
 )
 
 const (
-	// maxHeld bounds the frames that are kept in memory between two syncs. Beyond
-	// it whoever appends waits for the disk.
+	// maxHeld limits the frames in memory between two syncs, in bytes. Beyond it, appends wait
+	// for a sync.
 	maxHeld = 32 << 20
-	// maxRoom is the room for frames that is kept for those after the next sync.
+	// maxRoom is the capacity, in bytes, up to which the buffer of frames is reused after a sync.
 	maxRoom = 8 << 20
-	// healEvery is how often a new file is tried while the disk fails.
+	// healEvery is the pause between two attempts to write a new file while the disk fails.
 	healEvery = 100 * time.Millisecond
-	// healing is how the name of a file ends that does not count yet.
+	// healing is the extension of a file that is not complete yet.
 	healing = ".heal"
 )
 
-// output is a file that is written to. After a sync of it has failed nobody knows
-// which of its pages are on disk, and the next sync may claim that all are: so it
-// is never synced again.
+// output is the file that is written to. After a failed sync, it is unknown which of its pages are
+// on disk, and the next sync may report success for all of them. So it is never synced again.
 type output struct {
 	file
 	mu     sync.Mutex
@@ -41,8 +40,8 @@ func (o *output) flush() error {
 	return o.failed
 }
 
-// sync forces what was written to disk, in the active file or else in a new one.
-// Caller holds writing.
+// sync forces everything that was written to disk, in the active file or, if that fails, in a new
+// one. The caller holds writing.
 func (l *Log) sync() error {
 	if len(l.held) == 0 || l.active == nil {
 		return l.retryReplace()
@@ -54,15 +53,15 @@ func (l *Log) sync() error {
 	return nil
 }
 
-// syncBatch is sync for a batch that is not promised before it is on disk; the
-// first bytes of held are those that were promised before it.
+// syncBatch is sync for a batch whose Append has not returned yet. promised is how many bytes of
+// held belong to earlier batches, whose Append has returned.
 func (l *Log) syncBatch(b *batch, promised int) error {
 	err := l.active.flush()
 	if err == nil {
 		l.release(len(l.held))
 		return nil
 	}
-	l.mu.Lock() // the batch counts as written, so that healing takes it along
+	l.mu.Lock() // count the batch as written, so that a new file contains it
 	s := l.segments[len(l.segments)-1]
 	s.end += int64(len(b.buf))
 	l.mu.Unlock()
@@ -70,14 +69,14 @@ func (l *Log) syncBatch(b *batch, promised int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s = l.segments[len(l.segments)-1]
-	s.end -= int64(len(b.buf)) // write adds it
+	s.end -= int64(len(b.buf)) // write adds it again
 	if err != nil {
 		l.held = l.held[:promised]
 	}
 	return err
 }
 
-// release forgets the first n bytes of held: they are on disk.
+// release removes the first n bytes of held, which are on disk.
 func (l *Log) release(n int) {
 	rest := l.held[n:]
 	if cap(l.held) > maxRoom {
@@ -87,7 +86,8 @@ func (l *Log) release(n int) {
 	l.flushed++
 }
 
-// retryReplace tries again to find a file for what could not be synced. Caller holds writing.
+// retryReplace tries again to write a new file after a failure. It returns the failure if there
+// still is no file to write to. The caller holds writing.
 func (l *Log) retryReplace() error {
 	if l.broken == nil || time.Since(l.tried) < healEvery {
 		return l.broken
@@ -95,16 +95,16 @@ func (l *Log) retryReplace() error {
 	return l.replaceFile(l.broken)
 }
 
-// replaceFile goes on in a new file after the active one failed, and writes everything
-// there that the old one was not known to have on disk. Until that has worked
-// the log takes nothing more. Caller holds writing.
+// replaceFile continues in a new file after the active one failed. It writes everything there that
+// may not be on disk in the old one. If that fails, the log accepts no records until a later attempt
+// succeeds. The caller holds writing.
 //
 //	1  2  3 | 4  5  6     the old file: 1 to 3 are on disk, 4 to 6 may be lost
-//	          4  5  6     the new one counts from 4 on, once it is on disk as a whole
+//	          4  5  6     the new file: used from 4 on, once it is completely on disk
 func (l *Log) replaceFile(cause error) error {
 	failed := l.active != nil || len(l.held) > 0
 	if l.active != nil {
-		_ = l.active.Close() // nothing that it could say would be believed
+		_ = l.active.Close() // the file has failed already, so its error does not matter
 		l.active = nil
 	}
 	l.broken, l.tried = cause, time.Now()
@@ -135,14 +135,14 @@ func (l *Log) replaceFile(cause error) error {
 	return nil
 }
 
-// forceSync forces what was written to disk, and reports whether it is there now.
+// forceSync forces everything that was written to disk, and reports whether it succeeded.
 func (l *Log) forceSync() bool {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	return l.sync() == nil
 }
 
-// rewrite makes the new file. It has its proper name only when all of it is on disk.
+// rewrite writes held to a new file. It gives the file its final name only when all of it is on disk.
 func (l *Log) rewrite() (_ file, path string, err error) {
 	path = segmentPath(l.cfg.Dir, binary.LittleEndian.Uint64(l.held[8:]))
 	f, err := l.cfg.create(path + healing)
@@ -169,9 +169,9 @@ func (l *Log) rewrite() (_ file, path string, err error) {
 	return f, path, syncDir(l.cfg.Dir)
 }
 
-// replace puts the new file into the list of segments: in the place of the old
-// one where it holds all of it, else behind it. What the reader has not read of
-// the old one yet, it reads in the new one; what it has, it knows by the number.
+// replace adds the new file to the list of segments. If it contains all records of the old one, it
+// takes its place, otherwise it follows it. The reader reads the records that it has not read yet
+// from the new file, and skips the others by their numbers.
 func (l *Log) replace(path string) {
 	first, size := binary.LittleEndian.Uint64(l.held[8:]), int64(len(l.held))
 	l.mu.Lock()
@@ -183,18 +183,17 @@ func (l *Log) replace(path string) {
 	}
 	end, last := old.end, old.last
 	old.end, old.last = end-size, first-1
-	if r := &l.reader; r.seg == old && r.off > old.end { // a part was read in the old file
+	if r := &l.reader; r.seg == old && r.off > old.end { // the reader has read a part from the old file
 		old.end, old.last = r.off, r.min-1
 	}
 	l.queued += size - (end - old.end)
 	l.segments = append(l.segments, &segment{path: path, first: first, last: last, end: size})
 }
 
-// syncConcurrently forces what has been written to disk while others go on writing,
-// so that nobody who appends waits for the disk.
+// syncConcurrently forces everything that was written to disk, without blocking appends meanwhile.
 func (l *Log) syncConcurrently() {
 	l.writing.Lock()
-	_ = l.retryReplace() // its failure is in Stats
+	_ = l.retryReplace() // Stats reports its error
 	f, n, flushed := l.active, len(l.held), l.flushed
 	l.writing.Unlock()
 	if n == 0 || f == nil {
@@ -204,15 +203,15 @@ func (l *Log) syncConcurrently() {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	switch {
-	case l.active != f: // whoever took it away saw to what it held
+	case l.active != f: // the one who replaced the file has also written its records
 	case err != nil:
-		_ = l.replaceFile(err) // its failure is in Stats
+		_ = l.replaceFile(err) // Stats reports its error
 	case l.flushed == flushed:
 		l.release(n)
 	}
 }
 
-// runPeriodic does what is due at intervals until the log is closed.
+// runPeriodic syncs (SyncInterval) and updates Stats at intervals until the log is closed.
 func (l *Log) runPeriodic() {
 	tick := time.NewTicker(l.cfg.Interval)
 	defer tick.Stop()
@@ -229,7 +228,7 @@ func (l *Log) runPeriodic() {
 	}
 }
 
-// probe tries whether the disk takes anything again, while nobody appends.
+// probe tests whether the disk can be written again, with a file that it removes.
 func probe(cfg Config) error {
 	path := filepath.Join(cfg.Dir, "probe")
 	f, err := cfg.create(path)
@@ -243,7 +242,7 @@ func probe(cfg Config) error {
 	return errors.Join(err, f.Close(), os.Remove(path))
 }
 
-// isFull reports whether the disk, or what we may take of it, is full.
+// isFull reports whether the disk or the user's quota on it is full.
 func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

@@ -11,15 +11,15 @@ import (
 	"testing"
 )
 
-// dyingFile is a file whose sync fails when it is told to, and whose process is
-// killed at one step of the healing that follows.
+// dyingFile is a file whose sync fails when failing is set, and whose process is killed at one step
+// of the recovery that follows.
 type dyingFile struct {
 	*os.File
-	heals bool // it is the file that healing makes
+	heals bool // it is the new file of the recovery
 	at    string
 }
 
-// failing says that syncs of files that healing did not make fail from now on.
+// failing makes syncs fail from now on, except those of the new file of a recovery.
 var failing bool //nolint:gochecknoglobals // of the process that is killed
 
 // die ends this process as kill -9 does.
@@ -60,8 +60,8 @@ func (f *dyingFile) Sync() error {
 	return err
 }
 
-// healAndDie appends, and is killed at a step of healing; after a step that is
-// called "renamed" with the next record.
+// healAndDie appends, and its process is killed at a step of the recovery. For the step "renamed",
+// it is killed at the next record.
 func healAndDie(dir, step string) {
 	at := step
 	l, err := Open(Config{Dir: dir, Sync: SyncInterval, Interval: 1 << 62, create: func(path string) (file, error) {
@@ -78,7 +78,7 @@ func healAndDie(dir, step string) {
 	}
 	at += fmt.Sprint("-", l.recovery.Records)
 	for i := range 40 {
-		if i == 20 { // half is on disk for certain
+		if i == 20 { // half of the records are on disk now
 			l.forceSync()
 		}
 		name := at + "." + strconv.Itoa(i)
@@ -99,14 +99,14 @@ func healAndDie(dir, step string) {
 	os.Exit(1)
 }
 
-// TestKillInHealing kills a process at each step of healing: every record whose
-// Append returned is there afterwards, once, and the log goes on.
+// TestKillInHealing kills a process at each step of a recovery. Afterwards every record whose Append
+// returned is delivered once, and the log works.
 func TestKillInHealing(t *testing.T) {
 	for _, at := range []string{"made", "truncate", "write", "half", "written", "sync", "synced", "renamed"} {
 		t.Run(at, func(t *testing.T) {
 			dir := t.TempDir()
 			want := map[string]bool{}
-			for range 2 { // the second time on what the first one left
+			for range 2 { // the second time in the folder of the first
 				cmd := exec.Command(os.Args[0])
 				cmd.Env = append(os.Environ(), "SPOOL_TEST_HEAL="+at, "SPOOL_TEST_HEAL_DIR="+dir)
 				out, err := cmd.Output()

@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// writeForever appends from several goroutines, and says after each append that
-// it returned, until it is killed. Meanwhile it begins one file after the other.
+// writeForever appends from several goroutines until it is killed, and prints a line after each
+// append that returned. Meanwhile it begins new files all the time.
 func writeForever(dir string) {
 	l, err := Open(Config{Dir: dir, SegmentBytes: 50_000})
 	if err != nil {
@@ -52,8 +52,8 @@ func writeForever(dir string) {
 	}
 }
 
-// TestKill kills a writing process with SIGKILL again and again: every record
-// whose Append returned is there afterwards, once.
+// TestKill kills a writing process with SIGKILL repeatedly. Afterwards every record whose Append
+// returned is delivered once.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	acked := map[string]bool{}

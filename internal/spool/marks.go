@@ -11,26 +11,25 @@ import (
 )
 
 const (
-	// markBytes is the place of one mark: its length, its checksum, its data. A place
-	// lies within one page and one sector, so it is overwritten as a whole.
+	// markBytes is the size of the place of one mark, in bytes: its length, its checksum and its
+	// data. A place lies within one page and one sector, so that a write of it is atomic.
 	markBytes = 256
 	// MaxMark is the size of the largest mark, in bytes.
 	MaxMark = markBytes - 8
 )
 
-// Marks is a small file of marks that are overwritten in place. The file is written
-// out when it is made, so a mark needs no new disk block, and a full disk takes it.
-// A mark survives the death of the process, as a record of a Log does. On a file
-// system that copies on write, a full disk may refuse a mark. A nil Marks keeps
-// nothing. It is safe for concurrent use.
+// Marks is a small file of marks that are overwritten in place. The file gets its full size when it
+// is made, so a mark can be written even when the disk is full, except on a file system that copies
+// on write. Like a record of a Log, a mark survives the end of the process. A nil Marks stores
+// nothing. Marks is safe for concurrent use.
 type Marks struct {
 	mu    sync.Mutex
 	file  *os.File
 	taken []bool
 }
 
-// OpenMarks opens the file, or makes it with so many places; its folder must exist.
-// It gives the marks that an earlier process left, by their places.
+// OpenMarks opens the file, or makes it with this many places. Its folder must exist. It returns the
+// marks of earlier processes by their places.
 func OpenMarks(path string, places int) (*Marks, map[int][]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -44,7 +43,7 @@ func OpenMarks(path string, places int) (*Marks, map[int][]byte, error) {
 	return m, left, nil
 }
 
-// load reads what is there, and writes out the places that are not.
+// load reads the marks, and writes the places that the file does not have yet.
 func (m *Marks) load() (map[int][]byte, error) {
 	info, err := m.file.Stat()
 	if err != nil {
@@ -73,7 +72,7 @@ func (m *Marks) load() (map[int][]byte, error) {
 	return left, nil
 }
 
-// What is at a place.
+// The states of a place.
 const (
 	markNone = iota
 	markHeld
@@ -95,7 +94,7 @@ func readMark(place []byte) (data []byte, state int) {
 	return place[8 : 8+n], markHeld
 }
 
-// Take gives a free place; false: there is none.
+// Take returns a free place and reserves it. It returns false if there is none.
 func (m *Marks) Take() (place int, ok bool) {
 	if m == nil {
 		return 0, false
@@ -111,7 +110,7 @@ func (m *Marks) Take() (place int, ok bool) {
 	return 0, false
 }
 
-// Set overwrites the mark of a place that was taken. It has 1 to MaxMark bytes.
+// Set overwrites the mark of a place that Take returned. data must have 1 to MaxMark bytes.
 func (m *Marks) Set(place int, data []byte) error {
 	if len(data) == 0 || len(data) > MaxMark {
 		return fmt.Errorf("marks: a mark must have 1 to %d bytes, not %d", MaxMark, len(data))
@@ -124,7 +123,7 @@ func (m *Marks) Set(place int, data []byte) error {
 	return err
 }
 
-// Clear gives a place back. Where the disk fails the mark stays for the next process.
+// Clear removes a mark and frees its place. If the disk fails, the next process gets the mark.
 func (m *Marks) Clear(place int) error {
 	_, err := m.file.WriteAt(make([]byte, markBytes), int64(place)*markBytes)
 	m.mu.Lock()
@@ -133,7 +132,7 @@ func (m *Marks) Clear(place int) error {
 	return err
 }
 
-// Close closes the file; its marks stay.
+// Close closes the file. The marks stay in it.
 func (m *Marks) Close() error {
 	if m == nil {
 		return nil

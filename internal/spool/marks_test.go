@@ -17,8 +17,8 @@ func openMarks(t *testing.T, path string, places int) (*Marks, map[int][]byte) {
 	return m, left
 }
 
-// TestMarks: a mark is there for the next process until it is cleared, one that was
-// damaged is left out, and places run out.
+// TestMarks: the next process gets a mark until it is cleared, damaged marks are skipped, and Take
+// returns false when all places are used.
 func TestMarks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "marks")
 	m, left := openMarks(t, path, 3)
@@ -71,8 +71,7 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// TestCopyMarks: a copy that is taken while marks are overwritten has each of them
-// whole, as it was at some moment.
+// TestCopyMarks: in a copy that is made while marks are overwritten, each mark is complete.
 func TestCopyMarks(t *testing.T) {
 	dir := t.TempDir()
 	if n, err := CopyMarks(filepath.Join(dir, "none"), filepath.Join(dir, "copy-of-none")); n != 0 || err != nil {

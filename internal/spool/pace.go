@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Pace tells the consumer of a Log when to rest. Storing a record costs many times as much
-// as making it, on the same processors, and the log keeps it safe meanwhile. So in a burst
-// the consumer works only a part of the time. The part grows with the backlog, up to all of
-// it; after the burst, nothing delays the consumer.
+// Pace makes the consumer of a Log rest during a burst of records. Storing a record costs many
+// times as much as making it, on the same processors, and the record is safe in the log meanwhile.
+// The rests get shorter when the backlog grows, and after the burst there are none.
 type Pace struct {
 	Log *Log
 	Now func() time.Time
 	// Busy is the rate of appends, in records a second, above which there is a burst.
 	Busy float64
-	// Share is how much of a processor storing may take before a lower rate counts as a
-	// burst too, judged by the cost of the last batch; 0: any.
+	// Share is the part of a processor's time that storing may take. If it would take more at
+	// the current rate, judged by the cost of the last batch, that counts as a burst too. 0 means
+	// no limit.
 	Share float64
-	// Rests is the length of a rest in a burst, as a multiple of the time of the last
-	// batch, while there is no backlog; it falls to 0 at Deep records.
+	// Rests is the length of a rest without a backlog, as a multiple of the time of the last
+	// batch. With a backlog it is shorter, down to 0 at Deep records.
 	Rests float64
 	Deep  int64
 
@@ -31,12 +31,12 @@ type Pace struct {
 }
 
 const (
-	// paceLook is how long appends are counted to measure a rate.
+	// paceLook is the shortest time over which the rate of appends is measured.
 	paceLook = 20 * time.Millisecond
-	// paceMost is the longest rest: somebody may look for a decision.
+	// paceMost is the longest rest, because a user may look for a recent decision.
 	paceMost = 3 * time.Second
-	// paceBatch is the smallest batch whose cost counts: in small ones the transaction
-	// dominates, and nothing waits behind them.
+	// paceBatch is the smallest batch whose cost counts, in records. For smaller ones most of the
+	// cost is that of the transaction, and there is no backlog.
 	paceBatch = 500
 )
 
@@ -45,8 +45,8 @@ func NewPace(log *Log, now func() time.Time, busy, rests float64, deep int64) *P
 	return &Pace{Log: log, Now: now, Busy: busy, Rests: rests, Deep: deep, most: paceMost, hurry: make(chan struct{}, 1), since: now(), seen: log.written()}
 }
 
-// Hurry ends the current rest, or else the next one, because somebody waits for records. It
-// is safe for concurrent use.
+// Hurry ends the current rest, or the next one if there is none now. Call it if somebody waits for
+// records to be stored. It is safe for concurrent use.
 func (p *Pace) Hurry() {
 	select {
 	case p.hurry <- struct{}{}:
@@ -54,8 +54,8 @@ func (p *Pace) Hurry() {
 	}
 }
 
-// Rest is called by the consumer after a batch of n records that took this long. It returns
-// when the next one is due; at once when there is no burst.
+// Rest waits until the consumer should process the next batch. The consumer calls it after a batch
+// of n records that took this long. Without a burst, it returns at once.
 func (p *Pace) Rest(ctx context.Context, took time.Duration, n int) {
 	p.cost = 0
 	if n >= paceBatch {
@@ -80,13 +80,13 @@ func (p *Pace) Rest(ctx context.Context, took time.Duration, n int) {
 	}
 }
 
-// rest is how long the consumer may rest at this backlog.
+// rest returns how long the consumer may rest at this backlog, in records.
 func (p *Pace) rest(took time.Duration, backlog int64) time.Duration {
 	room := 1 - float64(backlog)/float64(p.Deep)
 	return min(p.most, time.Duration(float64(took)*p.Rests*max(room, 0)))
 }
 
-// updateRate measures the rate since the last time, unless that was just now.
+// updateRate measures the rate of appends since the last measurement, if that is long enough ago.
 func (p *Pace) updateRate() {
 	now := p.Now()
 	passed := now.Sub(p.since)

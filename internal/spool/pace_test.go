@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// paced is a pace over a log of its own, on a clock that the test moves.
+// paced is a Pace with its own log and a clock that the test moves.
 func paced(t *testing.T) (*Pace, *time.Time) {
 	t.Helper()
 	l, err := Open(Config{Dir: t.TempDir(), Sync: SyncNever})
@@ -20,8 +20,8 @@ func paced(t *testing.T) (*Pace, *time.Time) {
 	return p, &now
 }
 
-// come lets n records come in over a while.
-func come(t *testing.T, p *Pace, now *time.Time, n int, while time.Duration) {
+// appendOver appends n records while the clock moves on by a period.
+func appendOver(t *testing.T, p *Pace, now *time.Time, n int, while time.Duration) {
 	t.Helper()
 	for range n {
 		if err := p.Log.Append([]byte("x")); err != nil {
@@ -34,19 +34,19 @@ func come(t *testing.T, p *Pace, now *time.Time, n int, while time.Duration) {
 
 func TestPaceKnowsABurst(t *testing.T) {
 	p, now := paced(t)
-	come(t, p, now, 100, 100*time.Millisecond)
+	appendOver(t, p, now, 100, 100*time.Millisecond)
 	if p.burst {
 		t.Error("as many as the rate allows are taken for a burst")
 	}
-	come(t, p, now, 101, 100*time.Millisecond)
+	appendOver(t, p, now, 101, 100*time.Millisecond)
 	if !p.burst {
 		t.Error("more than the rate allows are no burst")
 	}
-	come(t, p, now, 0, paceLook-1)
+	appendOver(t, p, now, 0, paceLook-1)
 	if !p.burst {
 		t.Error("a look that is too short ended the burst")
 	}
-	come(t, p, now, 0, 1)
+	appendOver(t, p, now, 0, 1)
 	if p.burst {
 		t.Error("silence does not end a burst")
 	}
@@ -79,8 +79,8 @@ func TestPaceEndsARest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, now := paced(t)
-			come(t, p, now, 10, time.Millisecond)
-			come(t, p, now, 190, paceLook)
+			appendOver(t, p, now, 10, time.Millisecond)
+			appendOver(t, p, now, 190, paceLook)
 			if !p.burst {
 				t.Fatal("no burst")
 			}
@@ -103,15 +103,15 @@ func TestPaceEndsARest(t *testing.T) {
 
 func TestPaceDoesNotRestWithoutABurst(t *testing.T) {
 	p, now := paced(t)
-	come(t, p, now, 1, time.Second)
+	appendOver(t, p, now, 1, time.Second)
 	p.Rest(context.Background(), 100*time.Hour, 1)
 	if p.burst {
 		t.Error("one record a second is no burst")
 	}
 }
 
-// Records that cost much to store make a burst at a slower rate. The cost of a few
-// says nothing: it is that of a transaction.
+// If records cost much to store, a lower rate counts as a burst. The cost of a small batch does not
+// count, because most of it is that of the transaction.
 func TestPaceWeighsTheCost(t *testing.T) {
 	for _, c := range []struct {
 		took time.Duration
@@ -128,7 +128,7 @@ func TestPaceWeighsTheCost(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		p.Rest(ctx, c.took, c.n)
-		come(t, p, now, 10, 100*time.Millisecond)
+		appendOver(t, p, now, 10, 100*time.Millisecond)
 		if p.burst != c.want {
 			t.Errorf("a batch of %d in %v: burst %v", c.n, c.took, p.burst)
 		}

@@ -18,23 +18,23 @@ import (
 
 // Batch is what Next delivers: records in the order in which they were written.
 type Batch struct {
-	// Records are good until the consumer drops them; nobody reuses their memory.
+	// Records are not overwritten: the consumer may keep them.
 	Records [][]byte
 	last    uint64
 }
 
-// extent is what was delivered and not acknowledged yet.
+// extent is a batch that was delivered and is not acknowledged yet.
 type extent struct {
 	last  uint64
 	bytes int64
 	count int64
 }
 
-// reader is the consumer's side of the log. Log.mu guards it, but for file and
-// slot, which only the consumer uses.
+// reader is the state of the consumer. Log.mu guards it, except for file and slot, which only the
+// consumer uses.
 type reader struct {
 	ackSeq    uint64 // the first record that is not acknowledged
-	saved     uint64 // ackSeq as the ack file has it
+	saved     uint64 // ackSeq in the ack file
 	depth     int64  // records not acknowledged
 	seg       *segment
 	off       int64
@@ -50,14 +50,14 @@ type reader struct {
 	stepped  chan struct{}
 }
 
-// progress is signalled after each Ack.
+// progress returns the channel that Ack signals.
 func (r *reader) progress() chan struct{} {
 	r.stepOnce.Do(func() { r.stepped = make(chan struct{}, 1) })
 	return r.stepped
 }
 
-// Next waits for records and delivers up to max of them, those after the ones
-// that it delivered before. After Close it gives ErrClosed.
+// Next waits for records and returns up to max of them, after those that it returned before. After
+// Close it returns ErrClosed.
 func (l *Log) Next(ctx context.Context, max int) (Batch, error) {
 	for {
 		select {
@@ -79,9 +79,9 @@ func (l *Log) Next(ctx context.Context, max int) (Batch, error) {
 	}
 }
 
-// read takes what is there now.
+// read returns the next batch; it is empty if there are no records now.
 func (l *Log) read(max int) (Batch, error) {
-	var sure int64 // how often the log had healed when everything was known to be on disk
+	var sure int64 // 1 + the number of replaced files when everything was known to be on disk; 0: never
 	for {
 		healed := l.countReplaced()
 		seg, made, off, end, last := l.position()
@@ -92,7 +92,7 @@ func (l *Log) read(max int) (Batch, error) {
 		if err != nil {
 			return Batch{}, fmt.Errorf("spool: read: %w", err)
 		}
-		if !whole(b, used) && (sure != healed+1 || healed != l.countReplaced()) { // lost by a sync that failed: it is written anew, and read then
+		if !whole(b, used) && (sure != healed+1 || healed != l.countReplaced()) { // a failed sync may have lost records: force them to disk, perhaps in a new file, and read again
 			if !l.forceSync() {
 				return Batch{}, nil
 			}
@@ -100,7 +100,7 @@ func (l *Log) read(max int) (Batch, error) {
 			continue
 		}
 		if len(b.Records) == 0 {
-			used = int(end - off) // nothing but damage up to the end, or nothing at all
+			used = int(end - off) // there is only damaged data up to the end, or none
 			b.last = last
 		}
 		l.deliver(b, int64(used))
@@ -126,7 +126,7 @@ func (l *Log) readAt(seg *segment, made int, off, end int64, max int) (Batch, in
 	return b, used, nil
 }
 
-// whole reports whether there is nothing between the records of a batch.
+// whole reports whether a batch has records and no damaged data between them.
 func whole(b Batch, used int) bool {
 	size := int64(0)
 	for _, r := range b.Records {
@@ -135,8 +135,9 @@ func whole(b Batch, used int) bool {
 	return len(b.Records) > 0 && size == int64(used)
 }
 
-// position is where the next record is, moved on to the segment that has it,
-// where the records end that are there now, and the number of the last of them.
+// position moves to the segment with the next record. It returns the segment, the position of the
+// record, the end of the segment's records, and the number of the last one. seg is nil if there is
+// nothing to read.
 func (l *Log) position() (seg *segment, made int, off, end int64, last uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,7 +148,8 @@ func (l *Log) position() (seg *segment, made int, off, end int64, last uint64) {
 	return r.seg, r.seg.made, r.off, r.seg.end, r.seg.last
 }
 
-// moveOn leaves segments of which everything was delivered; false: there is nothing to read.
+// moveOn skips segments whose records were all delivered. It returns false if there is nothing to
+// read.
 func (r *reader) moveOn(segments []*segment) bool {
 	for r.off >= r.seg.end {
 		next := segmentAfter(segments, r.seg)
@@ -184,14 +186,14 @@ func (l *Log) load(seg *segment, made int, off, end, limit int64) ([]byte, error
 	}
 	data := make([]byte, min(end-off, limit))
 	n, err := r.file.ReadAt(data, off)
-	if errors.Is(err, io.EOF) { // somebody cut the file short: what is left is searched
+	if errors.Is(err, io.EOF) { // the file was truncated by somebody: use the rest
 		err = nil
 	}
 	return data[:n], err
 }
 
-// collect gathers up to max records that lie in data; used is where the last of
-// them ends. Unless data is the whole rest, what seems to go on behind it is left.
+// collect returns up to max records of data; used is the end of the last one. Unless whole says that
+// data reaches to the end of the segment, it stops at a record that seems to continue after data.
 func collect(data []byte, min uint64, max int, whole bool) (b Batch, used int) {
 	for len(b.Records) < max {
 		f, need, ok := frameAt(data, used, min)
@@ -221,7 +223,7 @@ func (l *Log) deliver(b Batch, used int64) {
 	}
 }
 
-// acknowledge counts everything up to record last as acknowledged. Caller holds mu.
+// acknowledge counts everything up to record last as acknowledged. The caller holds mu.
 func (l *Log) acknowledge(last uint64) {
 	r := &l.reader
 	for len(r.delivered) > 0 && r.delivered[0].last <= last {
@@ -230,14 +232,14 @@ func (l *Log) acknowledge(last uint64) {
 		r.ackSeq = r.delivered[0].last + 1
 		r.delivered = r.delivered[1:]
 	}
-	l.acked = min(l.acked, l.queued) // what was written anew may have been read twice
-	if r.ackSeq > l.lastSeq {        // those that were found damaged wait no more either
+	l.acked = min(l.acked, l.queued) // records that were written again may have been counted twice
+	if r.ackSeq > l.lastSeq {        // damaged records were not delivered, but do not wait either
 		r.depth = 0
 	}
 }
 
-// Ack says that a batch, and all those delivered before it, are stored
-// elsewhere: they are not delivered again, and files without others go.
+// Ack acknowledges a batch and all batches before it: they are stored elsewhere, and are not
+// delivered again. It removes files whose records are all acknowledged.
 func (l *Log) Ack(b Batch) error {
 	l.mu.Lock()
 	r := &l.reader
@@ -257,8 +259,7 @@ func (l *Log) Ack(b Batch) error {
 	return r.sweep(l)
 }
 
-// sweep removes the files of which everything is acknowledged, but for the one that is
-// written to.
+// sweep removes the files whose records are all acknowledged, except the one that is written to.
 func (r *reader) sweep(l *Log) error {
 	l.mu.Lock()
 	r.moveOn(l.segments)
@@ -276,11 +277,11 @@ func (r *reader) sweep(l *Log) error {
 	return nil
 }
 
-// ackBytes is the size of one of the two slots of the ack file: number, CRC.
+// ackBytes is the size of one of the two slots of the ack file, in bytes: the number and its CRC.
 const ackBytes = 16
 
-// saveAck writes the acknowledged position into the slot that does not hold the
-// present one, so that a torn write leaves that.
+// saveAck writes the acknowledged position to the older of the two slots, so that a torn write does
+// not destroy the current position.
 func (r *reader) saveAck(dir string, seq uint64) error {
 	if r.ackFile == nil {
 		f, err := os.OpenFile(filepath.Join(dir, "ack"), os.O_RDWR|os.O_CREATE, 0o600)
@@ -328,8 +329,8 @@ func segmentPath(dir string, first uint64) string {
 	return filepath.Join(dir, fmt.Sprintf("%020d.seg", first))
 }
 
-// recover finds the segments of an earlier process, cuts a torn tail, and puts
-// the reader behind the last acknowledged record.
+// recover loads the segments of an earlier process, truncates a torn tail, and positions the reader
+// after the last acknowledged record.
 func (l *Log) recover() error {
 	r := &l.reader
 	acked, err := r.loadAck(l.cfg.Dir)
@@ -367,8 +368,7 @@ func (l *Log) recover() error {
 	return nil
 }
 
-// removeLeftovers removes what an earlier process was writing when it died. No Append
-// relied on it.
+// removeLeftovers removes temporary files of an earlier process. No Append relied on them.
 func removeLeftovers(dir string) error {
 	left, err := filepath.Glob(filepath.Join(globSafe(dir), "*"+healing))
 	for _, path := range append(left, filepath.Join(dir, "probe")) {
@@ -379,8 +379,8 @@ func removeLeftovers(dir string) error {
 	return err
 }
 
-// recoverSegment takes one file in, up to the record that the next file begins
-// with. Files of which everything is acknowledged go.
+// recoverSegment loads one file, up to the first record of the next file. It removes a file whose
+// records are all acknowledged.
 func (l *Log) recoverSegment(path string, first, next uint64, newest bool) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -394,7 +394,7 @@ func (l *Log) recoverSegment(path string, first, next uint64, newest bool) error
 		if !ok {
 			break
 		}
-		if f.seq >= next { // the rest was written anew there, after a sync of this file had failed
+		if f.seq >= next { // the next file has the rest: a sync of this file had failed
 			data = data[:off]
 			break
 		}
@@ -432,7 +432,7 @@ func (l *Log) recoverSegment(path string, first, next uint64, newest bool) error
 	return nil
 }
 
-// globSafe escapes what Glob would take for a pattern in a folder's name.
+// globSafe escapes the characters of a folder's name that have a meaning in a Glob pattern.
 func globSafe(dir string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
 }

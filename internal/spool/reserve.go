@@ -10,13 +10,13 @@ import (
 	"syscall"
 )
 
-// reserveSteps is the number of parts in which a reserve is released, so that whoever
-// filled the disk does not get all of it at once.
+// reserveSteps is the number of parts in which a reserve is released, so that another program that
+// fills the disk does not use all of it at once.
 const reserveSteps = 8
 
-// Reserve is disk space that a file of that size reserves. When the disk is full, parts are
-// released for those who must continue to write; the space is reserved again when there is
-// room. A nil Reserve reserves nothing. It is safe for concurrent use.
+// Reserve keeps disk space free with a file of that size. When the disk is full, Release frees a
+// part of it for writes that must succeed. Check reserves the space again when there is room. A nil
+// Reserve reserves nothing. It is safe for concurrent use.
 type Reserve struct {
 	path  string
 	size  int64
@@ -33,14 +33,15 @@ type Reserve struct {
 // ReserveStats is the state of a Reserve, in bytes.
 type ReserveStats struct {
 	Size int64 // the configured size
-	Held int64 // what is
+	Held int64 // the space reserved now
 	Free int64 // free on the disk besides the reserve
-	// Low: less than Size is free besides the reserve; InUse: a part was released.
+	// Low means that less than Size is free besides the reserve. InUse means that a part of the
+	// reserve was released.
 	Low, InUse bool
 }
 
-// HoldBack reserves space in a folder. If the disk has too little, it reserves less, and
-// Low says so. With size 0 or less there is no reserve.
+// HoldBack reserves size bytes in a folder. If the disk has too little space, it reserves less, and
+// ReserveStats.Low is set. If size is 0 or less, it returns nil.
 func HoldBack(dir string, size int64) (*Reserve, error) {
 	if size <= 0 {
 		return nil, nil //nolint:nilnil // a nil Reserve holds nothing
@@ -67,7 +68,7 @@ func HoldBack(dir string, size int64) (*Reserve, error) {
 // InUse reports whether a part of the reserve was released: work that can wait should wait.
 func (r *Reserve) InUse() bool { return r != nil && r.inUse.Load() }
 
-// Release returns a part to the disk; false: there is none left.
+// Release frees a part of the reserve. It returns false if nothing is left.
 func (r *Reserve) Release() bool {
 	if r == nil {
 		return false
@@ -90,9 +91,9 @@ func (r *Reserve) release() bool {
 	return true
 }
 
-// Check measures the disk. It releases a part before the disk is full, so that others than
-// the log find space too, and reserves all of it again when there is room for twice its
-// size. Call it at intervals.
+// Check measures the free space. It releases a part before the disk is full, so that other writers
+// than the log have space too, and reserves all of it again when there is room for twice its size.
+// Call it at intervals.
 func (r *Reserve) Check() ReserveStats {
 	if r == nil {
 		return ReserveStats{}
@@ -111,7 +112,7 @@ func (r *Reserve) Check() ReserveStats {
 			r.free = freeBytes(filepath.Dir(r.path))
 			r.inUse.Store(false)
 		} else {
-			_ = r.file.Truncate(r.held) // a part may have come about
+			_ = r.file.Truncate(r.held) // a failed allocation may have made the file larger
 		}
 	}
 	r.low.Store(r.free < r.size)
@@ -140,8 +141,8 @@ func (r *Reserve) Close() error {
 	return r.file.Close()
 }
 
-// freeBytes returns what an ordinary user may still write to the disk of a folder; a large
-// number if that is unknown.
+// freeBytes returns how many bytes an ordinary user may still write to the disk of a folder. If that
+// is unknown, it returns a large number.
 func freeBytes(dir string) int64 {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {

@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// fill takes n bytes of the disk for a file by writing them, for file systems
-// that cannot allocate. What is written does not compress.
+// fill allocates n bytes for a file by writing them, for file systems without an allocation call. It
+// writes random bytes, which a file system cannot compress.
 func fill(f *os.File, off, n int64) error {
 	block := make([]byte, 256<<10)
 	rng := rand.NewChaCha8([32]byte{})

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// allocate takes n bytes of the disk for a file, from off on.
+// allocate allocates n bytes on disk for a file, from off on.
 func allocate(f *os.File, off, n int64) error {
 	err := syscall.Fallocate(int(f.Fd()), 0, off, n)
 	if errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.ENOSYS) {

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// smallDisk is a file system of its own of about that many bytes.
+// smallDisk mounts a file system of about that many bytes.
 func smallDisk(t *testing.T, bytes string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -24,8 +24,8 @@ func smallDisk(t *testing.T, bytes string) string {
 	return dir
 }
 
-// stuff fills the disk of a folder to the last byte.
-func stuff(t *testing.T, dir string) (free func()) {
+// fillDisk fills the disk of a folder completely.
+func fillDisk(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	path := filepath.Join(dir, "stuffing")
 	f, err := os.Create(path)
@@ -47,8 +47,8 @@ func stuff(t *testing.T, dir string) (free func()) {
 	}
 }
 
-// TestReserve: on a full disk records go on until the room held back is used up,
-// those that matter less do not touch it, and all is well again when there is room.
+// TestReserve: on a full disk, records are accepted until the reserve is used up, less important
+// records do not use it, and the log works normally again when there is room.
 func TestReserve(t *testing.T) {
 	dir := smallDisk(t, "16m")
 	r, err := HoldBack(dir, 4<<20)
@@ -61,7 +61,7 @@ func TestReserve(t *testing.T) {
 	}
 	l := open(t, Config{Dir: filepath.Join(dir, "log"), Reserve: r, SegmentBytes: 1 << 20})
 	add(t, l, "before")
-	free := stuff(t, dir)
+	free := fillDisk(t, dir)
 	if s := r.Check(); !s.Low {
 		t.Errorf("a full disk: %+v", s)
 	}
@@ -104,8 +104,7 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestReserveSurvives: a process that starts on a full disk finds what was held
-// back by the one before.
+// TestReserveSurvives: a process that starts on a full disk has the reserve of the previous one.
 func TestReserveSurvives(t *testing.T) {
 	dir := smallDisk(t, "8m")
 	r, err := HoldBack(dir, 1<<20)
@@ -113,7 +112,7 @@ func TestReserveSurvives(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = r.Close()
-	stuff(t, dir)
+	fillDisk(t, dir)
 	if r, err = HoldBack(dir, 1<<20); err != nil {
 		t.Fatal(err)
 	}
@@ -126,8 +125,8 @@ func TestReserveSurvives(t *testing.T) {
 	}
 }
 
-// TestCeiling: records that matter less leave the last tenth to the others, and
-// what was refused is counted.
+// TestCeiling: less important records leave the last tenth of the limit to the others, and refused
+// records are counted.
 func TestCeiling(t *testing.T) {
 	l := open(t, Config{Dir: t.TempDir(), MaxBytes: 100 * frameSize(100)})
 	rec := make([]byte, 100)

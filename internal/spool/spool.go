@@ -1,19 +1,17 @@
-// Package spool is an append-only log of records on the local disk, between
-// those who must not wait (a decision, a request through a bouncer) and those
-// who store what happened (the shipper of package audit, the bridge).
+// Package spool is an append-only log of records on the local disk. It is between producers that
+// must not wait (decisions, requests through a bouncer) and the consumers that store the records
+// (the shipper of package audit, the bridge).
 //
 //	Append ─┐                                    ┌─ Next ─ store ─ Ack
 //	Append ─┼─ one write(2) ─► 0000000000000001.seg ──────────────► (deleted)
 //	Append ─┘                  0000000000004711.seg
 //
-// When Append returns nil the record has been given to the kernel: it survives
-// the death of the process, and with SyncAlways that of the machine. Concurrent
-// appends share one write and one sync. Every record carries its number and a
-// checksum; on Open a torn tail is cut off and damaged records are left out,
-// while all others are kept.
+// When Append returns nil, the kernel has the record: it survives a crash of the process, and with
+// SyncAlways also one of the machine. Concurrent appends share one write and one sync. Every record
+// has a number and a checksum. Open truncates a torn tail and skips damaged records.
 //
-// A record is delivered until it is acknowledged: a consumer that dies between
-// storing and Ack sees it again, so it stores by an id of the record's own.
+// A record is delivered again after a restart until it is acknowledged. A consumer must therefore
+// recognise records that it has stored already, by an id in the record.
 package spool
 
 import (
@@ -30,10 +28,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// SyncPolicy says when records are forced to the disk itself.
+// SyncPolicy is when records are forced to disk.
 type SyncPolicy string
 
-// The policies. Each of them survives the death of the process.
+// The policies. With each of them, records survive a crash of the process.
 const (
 	SyncNever    SyncPolicy = "never"    // the kernel decides; a power cut may lose some seconds
 	SyncInterval SyncPolicy = "interval" // every Config.Interval
@@ -43,37 +41,37 @@ const (
 // MaxRecord is the size of the largest record, in bytes.
 const MaxRecord = 16 << 20
 
-// maxBatchBytes bounds what Next holds in memory, but for one larger record.
+// maxBatchBytes limits how much Next reads at once, in bytes, except for a larger single record.
 const maxBatchBytes = 4 << 20
 
-// ErrClosed says that the log was closed.
+// ErrClosed means that the log is closed.
 var ErrClosed = errors.New("spool: closed")
 
-// Config says where and how records are kept.
+// Config is the configuration of a Log. All but Dir have defaults.
 type Config struct {
-	// Dir is the log's own folder; it is made if missing. One process at a time
-	// may have it open.
+	// Dir is the log's own folder. Open makes it if it is missing. Only one process at a time can
+	// open it.
 	Dir string
 	// Sync is when records are forced to disk; empty means SyncInterval.
 	Sync SyncPolicy
 	// Interval is the pause of SyncInterval (100 ms).
 	Interval time.Duration
-	// SegmentBytes is the size at which a new file is begun (64 MiB). Files are
-	// deleted as a whole, so this much more than MaxBytes may be on disk.
+	// SegmentBytes is the size at which a new file is begun (64 MiB). Acknowledged records are
+	// removed by whole files, so the log can use this much more disk than MaxBytes.
 	SegmentBytes int64
-	// MaxBytes bounds the records that are not acknowledged (8 GiB). Beyond it
-	// Append answers a StorageFull fault. AppendIfRoom leaves the last tenth to Append.
+	// MaxBytes limits the size of the records that are not acknowledged (8 GiB). Beyond it, Append
+	// returns a StorageFull fault. AppendIfRoom leaves the last tenth to Append.
 	MaxBytes int64
-	// Reserve is room on the same disk that a full disk gives back to the log; nil: none.
+	// Reserve is space on the same disk that the log uses when the disk is full. It may be nil.
 	Reserve *Reserve
 
-	create func(path string) (file, error) // tests put failing disks here
+	create func(path string) (file, error) // tests set it to simulate failing disks
 }
 
-// A write costs more than the records that it carries, so where several append at
-// a time, the first lets the others go on before it writes. It knows that there
-// are others by batches that had company: of companyLook one tries, and for
-// companyLasts after one that had, all do. Somebody alone waits for nobody.
+// A write costs more than its records. If there are concurrent appends, the first one of a batch
+// therefore yields once before it writes, so that others can join. Whether there are concurrent
+// appends is found out by trying: one of companyLook batches yields, and if others join a batch, the
+// next companyLasts batches yield too. A single appender almost never yields.
 const (
 	companyLook  = 32
 	companyLasts = 64
@@ -89,9 +87,9 @@ type file interface {
 
 // recovery is what Open found.
 type recovery struct {
-	Records      int64 // records that wait to be delivered
-	CutBytes     int64 // the torn tail: no Append returned for what is in it
-	DamagedBytes int64 // bytes among the records that were none
+	Records      int64 // records to deliver
+	CutBytes     int64 // size of the torn tail; no Append had returned for its records
+	DamagedBytes int64 // size of damaged data between the records
 }
 
 // Log is an open spool. Append is safe for concurrent use; Next and Ack are for
@@ -112,18 +110,18 @@ type Log struct {
 	nextSeq  uint64
 	lastSeq  uint64     // the last record that was written
 	segments []*segment // oldest first; the last one is written to
-	closed   bool       // nothing more comes in
-	over     bool       // nothing more is written
+	closed   bool       // no record is accepted any more
+	over     bool       // nothing is written any more
 	led      uint       // batches that were begun
 	company  int        // batches for which others are still expected to join
 	tally    tally      // see Stats
 
-	writing sync.Mutex // held by the one who writes to disk; guards what follows
+	writing sync.Mutex // held while writing to disk; guards what follows
 	active  *output
 	held    []byte    // the frames since the last sync, in case the next one fails
 	flushed uint64    // how often held was emptied
-	broken  error     // the active file failed and no other could take its place yet
-	tried   time.Time // when another file was tried last
+	broken  error     // why there is no file to write to, after the active one failed; else nil
+	tried   time.Time // when the log last tried to write a new file
 
 	reader reader
 }
@@ -137,7 +135,7 @@ type segment struct {
 	made  int    // how often its file was replaced
 }
 
-// batch is what concurrent appends write together.
+// batch contains the records that concurrent appends write together.
 type batch struct {
 	buf   []byte
 	first uint64
@@ -148,7 +146,7 @@ type batch struct {
 	err  error
 }
 
-// Open opens the log and recovers what an earlier process left in it.
+// Open opens the log and recovers the records of earlier processes.
 func Open(cfg Config) (*Log, error) {
 	if cfg.Sync == "" {
 		cfg.Sync = SyncInterval
@@ -182,7 +180,7 @@ func Open(cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// lockDir keeps a second process out; the lock ends with the process.
+// lockDir locks the folder, so that no other process can open it. The lock ends with the process.
 func lockDir(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -196,13 +194,13 @@ func lockDir(dir string) (*os.File, error) {
 
 func newBatch(buf []byte) *batch { return &batch{buf: buf[:0]} }
 
-// Append adds records and returns once they are written, together or not at
-// all. An empty record, one over MaxRecord, a full log or a failing disk are
-// faults, and then the records are not in the log, or were not promised to be.
+// Append adds records and returns once they are written. Faults: TooLarge for an empty record or one
+// over MaxRecord, StorageFull if the log or the disk is full, Unavailable if the disk fails. After a
+// fault, the caller must treat the records as not logged; rarely, they are delivered nevertheless.
 func (l *Log) Append(recs ...[]byte) error { return l.append(l.cfg.MaxBytes, recs) }
 
-// AppendIfRoom is Append for records that matter less. It leaves the last tenth
-// of MaxBytes to Append, and the whole Reserve: then it answers a StorageFull fault.
+// AppendIfRoom is Append for less important records. It leaves the last tenth of MaxBytes and the
+// whole Reserve to Append, and returns a StorageFull fault instead of using them.
 func (l *Log) AppendIfRoom(recs ...[]byte) error {
 	if l.cfg.Reserve.InUse() {
 		l.refuse(len(recs))
@@ -251,9 +249,9 @@ func (l *Log) append(limit int64, recs [][]byte) error {
 		return b.err
 	}
 	if yields {
-		runtime.Gosched() // those that are about to append join this batch
+		runtime.Gosched() // other appends can join this batch meanwhile
 	}
-	l.writing.Lock() // while the batch before is being written, others join this one
+	l.writing.Lock() // other appends can join until the previous batch is written
 	l.mu.Lock()
 	if b.count > len(recs) {
 		l.company = companyLasts
@@ -271,8 +269,7 @@ func (l *Log) append(limit int64, recs [][]byte) error {
 	return b.err
 }
 
-// admit checks that frames of n bytes may come in below the limit, and counts
-// them. Caller holds mu.
+// admit checks that frames of n bytes fit below the limit, and counts them. The caller holds mu.
 func (l *Log) admit(n, limit int64, count int) error {
 	switch {
 	case l.closed:
@@ -286,7 +283,7 @@ func (l *Log) admit(n, limit int64, count int) error {
 	return nil
 }
 
-// write puts a batch on disk. Caller holds writing.
+// write writes a batch to disk and counts its records. The caller holds writing.
 func (l *Log) write(b *batch) error {
 	err := l.put(b)
 	l.mu.Lock()
@@ -311,9 +308,9 @@ func (l *Log) write(b *batch) error {
 	return nil
 }
 
-// put writes a batch at the end of the active segment, a new one if that is
-// full. Where the disk fails the batch is tried once more, in a new file, and
-// where it is full once more with the room that was held back.
+// put writes a batch at the end of the active segment, or to a new one if that is full. If the disk
+// is full, it releases parts of the reserve and tries again. If the disk fails, it tries once more
+// in a new file.
 func (l *Log) put(b *batch) error {
 	err := l.putOnce(b)
 	for isFull(err) && l.cfg.Reserve.Release() {
@@ -352,7 +349,7 @@ func (l *Log) putOnce(b *batch) error {
 		}
 	}
 	if _, err := l.active.WriteAt(b.buf, s.end); err != nil {
-		// What came through must not be taken for records later on.
+		// Remove what was written, so that it is not read as records later.
 		if cut := l.active.Truncate(s.end); cut != nil {
 			return errors.Join(err, l.replaceFile(cut))
 		}
@@ -369,7 +366,7 @@ func (l *Log) putOnce(b *batch) error {
 	return l.syncBatch(b, promised)
 }
 
-// rotate begins a new segment whose first record is seq. Caller holds writing.
+// rotate begins a new segment whose first record is seq. The caller holds writing.
 func (l *Log) rotate(seq uint64) (*segment, error) {
 	if l.active != nil {
 		if err := l.sync(); err != nil {
@@ -394,20 +391,20 @@ func (l *Log) rotate(seq uint64) (*segment, error) {
 	l.active = &output{file: f}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if old := l.segments[len(l.segments)-1]; old.first == seq { // nothing came into it; the reader may know it
+	if old := l.segments[len(l.segments)-1]; old.first == seq { // it is empty: keep it, because the reader may have it
 		return old, nil
 	}
 	l.segments = append(l.segments, s)
 	return s, nil
 }
 
-// Turn closes the file that is written to. Like every closed file it is removed once all of
-// its records are acknowledged, which may be at once: so what was acknowledged before does
-// not wait on disk for the file to be full. The next record begins a file. A process that is
-// killed meanwhile loses nothing, for the next one never writes to an old file.
+// Turn closes the file that is written to, and the next record begins a new one. Like every closed
+// file, it is removed once all of its records are acknowledged, perhaps at once. Without Turn,
+// acknowledged records stay on disk until the file is full. A crash meanwhile loses nothing: a new
+// process never writes to an old file.
 func (l *Log) Turn() error {
 	l.writing.Lock()
-	err := beginAnew(l)
+	err := endSegment(l)
 	l.writing.Unlock()
 	if err != nil {
 		return diskFault(err)
@@ -415,8 +412,9 @@ func (l *Log) Turn() error {
 	return l.reader.sweep(l)
 }
 
-// beginAnew has the next record begin a file. Caller holds writing.
-func beginAnew(l *Log) error {
+// endSegment closes the active segment, so that the next record begins a new one. The caller holds
+// writing.
+func endSegment(l *Log) error {
 	l.mu.Lock()
 	over, empty := l.over, l.segments[len(l.segments)-1].end == 0
 	l.mu.Unlock()
@@ -447,14 +445,14 @@ func (l *Log) wake() {
 	}
 }
 
-// refuse counts records that were not taken in.
+// refuse counts records that were not accepted.
 func (l *Log) refuse(n int) {
 	l.mu.Lock()
 	l.tally.refused += int64(n)
 	l.mu.Unlock()
 }
 
-// Depth is the number of records that are not acknowledged.
+// Depth returns the number of records that are not acknowledged.
 func (l *Log) Depth() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -464,21 +462,21 @@ func (l *Log) Depth() int64 {
 	return max(1, l.reader.depth)
 }
 
-// written is the number of the last record that was written.
+// written returns the number of the last record that was written.
 func (l *Log) written() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lastSeq
 }
 
-// Bytes is the size of the records that are not acknowledged.
+// Bytes returns the size of the records that are not acknowledged, in bytes.
 func (l *Log) Bytes() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.queued - l.acked
 }
 
-// Close ends the log. What was appended stays for the next Open.
+// Close closes the log. Records that are not acknowledged stay for the next Open.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	if l.closed {
@@ -503,8 +501,8 @@ func (l *Log) Close() error {
 	return errors.Join(append(errs, l.reader.close(), l.lockFile.Close())...)
 }
 
-// Wait returns when the log holds nothing that is not acknowledged, for a
-// shutdown that ships everything first.
+// Wait waits until all records are acknowledged. A shutdown that ships everything first calls it. It
+// returns the error of ctx, or ErrClosed.
 func (l *Log) Wait(ctx context.Context) error {
 	for {
 		if l.Depth() == 0 {

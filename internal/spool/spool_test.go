@@ -35,7 +35,7 @@ func add(t testing.TB, l *Log, recs ...string) {
 	}
 }
 
-// drain reads everything that is there.
+// drain reads all records.
 func drain(t testing.TB, l *Log, max int) (recs []string, last Batch) {
 	t.Helper()
 	for {
@@ -208,8 +208,8 @@ func TestLargeRecords(t *testing.T) {
 	same(t, got, want)
 }
 
-// TestDamage changes every byte of a log in turn, and cuts it at every length:
-// all records but the touched one come back, on Open and while it is open.
+// TestDamage changes every byte of a log, and truncates it to every length. All records except the
+// damaged one are delivered, after Open and while the log is open.
 func TestDamage(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, Config{Dir: dir, Sync: SyncNever})
@@ -248,8 +248,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// What somebody cuts out of a file that is in use is lost, and no more than that:
-// the consumer gets what comes after it, and rests where nothing does.
+// If somebody removes a part of a file in use, only that part is lost. The consumer gets the records
+// after it, and waits if there are none.
 func TestCutWhileOpen(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, Config{Dir: dir, Sync: SyncNever})

@@ -7,36 +7,36 @@ import (
 )
 
 const (
-	// probeEvery is how often a failed disk is tried while nobody appends.
+	// probeEvery is the pause between two tests of a failed disk.
 	probeEvery = time.Second
-	// probeBytes is what it must take then.
+	// probeBytes is how many bytes a test writes.
 	probeBytes = 64 << 10
-	// maxMarks is the number of moments that are kept to find the age of records.
+	// maxMarks is the largest number of marks from which the age of records is found.
 	maxMarks = 4096
 )
 
 // Stats is the state of a log.
 type Stats struct {
-	Records  int64         // that are not acknowledged
-	Bytes    int64         // of these
+	Records  int64         // records that are not acknowledged
+	Bytes    int64         // size of these records
 	MaxBytes int64         // the limit of Bytes
 	Lag      time.Duration // approximate age of the oldest of these; 0 if there is none
 	Refused  int64         // records that were refused since Open
 	Healed   int64         // how often the log continued in a new file after a failure
-	// Failing is why the log cannot be written now; nil if it can.
+	// Failing is the error because of which the log cannot be written now; nil if it can.
 	Failing error
-	// Full says that the limit was reached, and that little has been shipped since.
+	// Full means that the limit was reached, and that Bytes has not fallen much since.
 	Full bool
 }
 
 // Refuses reports whether the log accepts nothing now.
 func (s Stats) Refuses() bool { return s.Failing != nil || s.Full }
 
-// Filling reports whether the log is over 80 % of its limit: find out why nothing is
+// Filling reports whether the log is at 80 % of its limit or more, probably because records are not
 // shipped.
 func (s Stats) Filling() bool { return s.Bytes >= s.MaxBytes/5*4 }
 
-// tally is the source of Stats. Log.mu guards it.
+// tally contains the counts for Stats. Log.mu guards it.
 type tally struct {
 	refused, healed int64
 	failing         error
@@ -45,20 +45,20 @@ type tally struct {
 	marks           []mark // oldest first
 }
 
-// mark says that all records up to seq had been appended at a moment.
+// mark means that all records up to seq had been appended at a time.
 type mark struct {
 	seq uint64
 	at  time.Time
 }
 
-// setStart notes since when there are the records of an earlier process.
+// setStart sets the age of the records up to last, which an earlier process appended.
 func (t *tally) setStart(last uint64, at time.Time) {
 	if !at.IsZero() {
 		t.marks = append(t.marks, mark{last, at})
 	}
 }
 
-// oldest is when the oldest segment was last written to; zero: there is none.
+// oldest returns when the oldest segment was last written to. It is zero if there is none.
 func oldest(segments []*segment) time.Time {
 	info, err := os.Stat(segments[0].path)
 	if err != nil {
@@ -92,7 +92,7 @@ func (l *Log) countReplaced() int64 {
 	return l.tally.healed
 }
 
-// observe notes how far the log is, and tries a disk that has failed.
+// observe adds a mark for the last record, and tests the disk if it has failed.
 func (l *Log) observe(now time.Time) {
 	l.mu.Lock()
 	t := &l.tally
@@ -102,7 +102,7 @@ func (l *Log) observe(now time.Time) {
 	if n := len(t.marks); l.lastSeq >= l.reader.ackSeq && (n == 0 || t.marks[n-1].seq < l.lastSeq) {
 		t.marks = append(t.marks, mark{l.lastSeq, now})
 	}
-	if len(t.marks) > maxMarks { // a long outage: every second moment will do
+	if len(t.marks) > maxMarks { // a long outage: keep every second mark
 		for i := 1; i < len(t.marks); i += 2 {
 			t.marks[i/2] = t.marks[i]
 		}

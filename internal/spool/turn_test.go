@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// holding are the files of a folder that have a text.
+// holding returns the files of a folder that contain a text.
 func holding(t *testing.T, dir, text string) (found []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(globSafe(dir), "*"))
@@ -28,8 +28,8 @@ func holding(t *testing.T, dir, text string) (found []string) {
 	return found
 }
 
-// TestTurn: after Turn no acknowledged record is on disk, and all others are; what is
-// acknowledged later goes then.
+// TestTurn: after Turn, no acknowledged record is on disk, and all others are. Records that are
+// acknowledged later are removed then.
 func TestTurn(t *testing.T) {
 	for _, policy := range []SyncPolicy{SyncNever, SyncInterval, SyncAlways} {
 		t.Run(string(policy), func(t *testing.T) {
@@ -80,8 +80,8 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// TestTurnMeanwhile: a log that turns while others append and read loses nothing, brings
-// nothing twice, and keeps the order.
+// TestTurnMeanwhile: if Turn is called during appends and reads, every record is delivered once and
+// in order.
 func TestTurnMeanwhile(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, Config{Dir: dir, SegmentBytes: 4000})

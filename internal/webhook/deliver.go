@@ -14,21 +14,21 @@ import (
 
 // How a lane works.
 const (
-	// batchTime is after how long a lane writes down what it has sent so far.
+	// batchTime is the time after which a lane stores the results so far.
 	batchTime  = 10 * time.Second
 	settleTime = 30 * time.Second
 	// perBatch is how many deliveries a lane takes at a time, and abreast how many of
 	// different objects are sent at once.
 	perBatch = 64
 	abreast  = 4
-	// recheck is how old what a lane knows of its subscription may be when it sends.
+	// recheck is the time after which a lane checks again that its subscription is unchanged.
 	recheck = time.Second
-	// longGone is after how many failures in a row a receiver counts as away.
+	// longGone is the number of failures in a row after which a receiver counts as away.
 	longGone = 5
-	// outage is how long a receiver that answers has taken nothing, before its next
-	// success makes all that waits due.
+	// outage is how long a receiver must have accepted nothing for its next success to make all
+	// waiting deliveries due.
 	outage = time.Minute
-	// longestPause is how long a receiver may ask to be left alone.
+	// longestPause is the longest pause that a receiver may ask for.
 	longestPause = 12 * time.Hour
 )
 
@@ -45,14 +45,14 @@ func Backoff(attempt int) time.Duration {
 	return steps[min(max(attempt, 1), len(steps))-1]
 }
 
-// Deliverer sends what waits, for all tenants. Replicas each have one.
+// Deliverer sends the waiting deliveries of all tenants. Each replica has one.
 type Deliverer struct {
 	*Service
 	// Holder names this process; it differs from that of every other.
 	Holder string
 	// Active reports whether a tenant's events are to be sent.
 	Active func(ctx context.Context, tenant scope.TenantID) (bool, error)
-	// Poll is how often all tenants are looked at, in case that a wake was missed.
+	// Poll is how often all tenants are checked, because a notification may be lost.
 	Poll   time.Duration
 	Logger *slog.Logger
 	// Backoff is the pause after the nth failed attempt; nil means the package's.
@@ -68,8 +68,8 @@ func (d *Deliverer) Run(ctx context.Context) error {
 	return l.Run(ctx)
 }
 
-// runLane takes a lane, sends what is due, writes down what became of it, and goes on while
-// more is due, for batchTime at most.
+// runLane takes a lane, sends the deliveries that are due and stores their results. It continues
+// while more are due, for at most batchTime.
 func (d *Deliverer) runLane(ctx context.Context, key job.LaneKey, renew func()) (time.Time, error) {
 	var b batch
 	err := d.Stores.Write(ctx, key.Tenant, func(tx *db.Tx) (err error) {
@@ -122,7 +122,7 @@ func (d *Deliverer) takeBatch(ctx context.Context, tx *db.Tx, webhook int64) (b 
 		if paused.After(now) {
 			return b, job.FreeLane(ctx, tx, lanes, webhook, d.Holder)
 		}
-		n = abreast // a few show whether the receiver is back
+		n = abreast // a few are enough to find out whether the receiver is back
 	}
 	if b.due, err = dueParcels(ctx, tx, webhook, now, n); err != nil || len(b.due) > 0 {
 		return b, err
@@ -130,11 +130,11 @@ func (d *Deliverer) takeBatch(ctx context.Context, tx *db.Tx, webhook int64) (b 
 	return b, job.FreeLane(ctx, tx, lanes, webhook, d.Holder)
 }
 
-// errLost rolls back what a lane did that another replica has taken meanwhile.
+// errLost rolls back the transaction of a lane that another replica has taken over meanwhile.
 var errLost = errors.New("another replica has taken over the queue")
 
-// storeOutcomes writes down what a lane has sent, and takes the next batch or frees the lane. It
-// keeps trying while the lane is ours: what is not written down is sent again.
+// storeOutcomes stores the results of a lane, and takes the next batch or frees the lane. It retries
+// while this process has the lane, because a delivery without a stored result is sent again.
 func (d *Deliverer) storeOutcomes(ctx context.Context, key job.LaneKey, hook Webhook, sent outcome, last bool) (next batch, err error) {
 	limit := settleTime
 	if ctx.Err() != nil {
@@ -171,7 +171,7 @@ func (d *Deliverer) storeOutcomes(ctx context.Context, key job.LaneKey, hook Web
 	return next, err
 }
 
-// record writes down what a lane has sent, and reports whether its receiver is away.
+// record stores the results of a lane, and reports whether its receiver is away.
 func (d *Deliverer) record(ctx context.Context, tx *db.Tx, hook Webhook, sent outcome) (away bool, err error) {
 	now := db.Stamp(d.Now())
 	failures, err := noteOutcome(ctx, tx, hook.ID, d.Holder, now, sent)
@@ -236,8 +236,8 @@ func (d *Deliverer) pauseAfter(n int) time.Duration {
 	return Backoff(n)
 }
 
-// expire gives up what a receiver that is away has not taken in three days: an attempt at
-// each would only wait for nothing.
+// expire ends the deliveries that a receiver that is away has not accepted in three days, without
+// further attempts.
 func (d *Deliverer) expire(ctx context.Context, key job.LaneKey) error {
 	const portion = 1000
 	for {

@@ -19,7 +19,7 @@ type outcome struct {
 	unreached int
 	// failedSince is how many failed after the last that was delivered.
 	failedSince int
-	// asked is the longest pause that the receiver asked for.
+	// asked is the longest pause for which the receiver asked.
 	asked   time.Duration
 	results []result
 }
@@ -27,7 +27,7 @@ type outcome struct {
 type result struct {
 	parcel  parcel
 	attempt Attempt
-	// asked is how long the receiver asked to be left alone; 0: it did not.
+	// asked is the pause for which the receiver asked; 0 if it did not.
 	asked time.Duration
 }
 
@@ -60,8 +60,8 @@ type sender struct {
 	stopped bool
 }
 
-// send sends parcels: several objects abreast, those of one object one after another
-// until one fails. What it does not come to stays due.
+// send sends parcels: those of different objects concurrently, those of one object one after another
+// until one fails. Parcels that it does not send stay due.
 func (s *sender) send(ctx context.Context, due []parcel) outcome {
 	var objects []string
 	byObject := map[string][]parcel{}
@@ -119,7 +119,7 @@ func (s *sender) isCurrent(ctx context.Context) bool {
 func (s *sender) deliver(ctx context.Context, p parcel) bool {
 	res := s.attempt(ctx, s.hook.URL, s.secrets, p)
 	if ctx.Err() != nil && !res.attempt.ok() {
-		return false // our own end, not the receiver's fault
+		return false // this process is stopping: the delivery stays due
 	}
 	s.mu.Lock()
 	s.sent.add(res)

@@ -13,19 +13,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Topic is what a tenant with new deliveries is notified by.
+// Topic is the name of the notification that a tenant has new deliveries.
 const Topic = "webhooks"
 
 // Sink makes deliveries of events. It is an event.Sink.
 type Sink struct{}
 
-// Name keeps the sink's place.
+// Name returns the name of the sink's cursor.
 func (Sink) Name() string { return "webhooks" }
 
 // Take queues an event for each subscription that wants it.
 func (Sink) Take(ctx context.Context, tx *db.Tx, _ scope.TenantID, o event.Occurrence) error {
 	if !slices.Contains(event.Types(), o.Type) {
-		return nil // an event of our own, such as failed sign-ins
+		return nil // an internal event, such as failed sign-ins
 	}
 	n, err := queueEvent(ctx, tx, o, objectOf(o), tx.Now())
 	if err != nil || n == 0 {

@@ -1,6 +1,5 @@
-// Package webhook tells subscribers' own servers what happened. The Sink turns each
-// event into one delivery a subscription, in the transaction that moves its cursor;
-// the Deliverer sends them:
+// Package webhook sends events to the servers of subscribers. The Sink makes one delivery of each
+// event for each subscription, in the transaction that moves its cursor. The Deliverer sends them:
 //
 //	event.Dispatcher ─▶ Sink.Take ─▶ webhook_deliveries (pending)
 //	                                     │ Deliverer: one lane a subscription
@@ -13,9 +12,9 @@
 // killed after sending and before writing that down leaves it to be sent again, with
 // the same event_id.
 //
-// A slow or dead receiver holds up no other: lanes whose receivers hang have places of
-// their own (job.Lanes). A receiver that cannot be reached several times in a row is away:
-// its lane pauses, and then sends a few deliveries to see whether it is back.
+// A slow or dead receiver does not delay the others: lanes whose receivers hang run separately
+// (job.Lanes). A receiver that cannot be reached several times in a row counts as away: its lane
+// pauses, and then sends a few deliveries to find out whether it is back.
 package webhook
 
 import (

@@ -1,4 +1,4 @@
-// Package actor says which AI agent asked for a decision, and what it did. It is pure.
+// Package actor finds the AI agent that asked for a decision, and what it did. It does no I/O.
 package actor
 
 import (
@@ -16,8 +16,9 @@ type AgentUse struct {
 	EstimatedTokens int64  `json:"estimated_tokens,omitempty" doc:"The tokens of its prompt, as the bouncer estimates them."`
 }
 
-// Find returns the AI agent of a decision: the actor of user, else user itself where it is an
-// agent. mcp and llm are the parts of the input that say what it did. Nil: there is none.
+// Find returns the AI agent that asked for a decision: the actor in the user's claim act (RFC
+// 8693, section 4.1), or the user itself if it is an agent. mcp and llm are members of the input,
+// from which it takes the tool and the number of tokens. It returns nil if no agent asked.
 func Find(user, mcp, llm value.Value) *AgentUse {
 	id, _ := user.At("act", "sub").Str()
 	if id == "" {
@@ -36,10 +37,11 @@ func Find(user, mcp, llm value.Value) *AgentUse {
 // maxText is the length to which the names of agents and tools are cut, in bytes.
 const maxText = 200
 
-// maxTokens bounds what one decision counts.
+// maxTokens is the largest number of tokens that one decision may count.
 const maxTokens = 1 << 40
 
-// Bounded returns what the log keeps of what a bouncer or a caller said; nil: nothing.
+// Bounded returns the agent as the log stores it, with names and numbers from a bouncer or caller
+// cut to their limits. It returns nil if there is no agent.
 func (a *AgentUse) Bounded() *AgentUse {
 	if a == nil || a.ID == "" {
 		return nil
@@ -47,7 +49,7 @@ func (a *AgentUse) Bounded() *AgentUse {
 	return &AgentUse{ID: cut(a.ID), Tool: cut(a.Tool), EstimatedTokens: min(max(a.EstimatedTokens, 0), maxTokens)}
 }
 
-// cut makes a text valid in both backends, which take no NUL, and short.
+// cut replaces NUL, which PostgreSQL cannot store, and shortens a text that is too long.
 func cut(s string) string {
 	s = strings.ReplaceAll(s, "\x00", "\uFFFD")
 	if len(s) > maxText {
@@ -56,7 +58,8 @@ func cut(s string) string {
 	return s
 }
 
-// AppendJSON appends it as the member agent, after others; nothing if there is no agent.
+// AppendJSON appends the agent as the member agent of a JSON object that already has members. It
+// appends nothing if there is no agent.
 func (a *AgentUse) AppendJSON(dst []byte) []byte {
 	if a == nil {
 		return dst

@@ -12,8 +12,9 @@ import (
 	"unicode/utf8"
 )
 
-// Digest hashes the fields of a row, each after its length, and first the hash of the row before:
-// H(prev | len f1 | f1 | len f2 ...).
+// Digest hashes the fields of a row, each with its length before it. The first field is the hash
+// of the previous row: H(len prev | prev | len f1 | f1 | ...), where H is SHA-256 and each length
+// has 64 bits, big-endian.
 type Digest struct {
 	h   hash.Hash
 	buf [8]byte
@@ -39,7 +40,7 @@ func (d *Digest) Number(n int64) { d.Text(strconv.FormatInt(n, 10)) }
 // Time adds a time, as microseconds since 1970.
 func (d *Digest) Time(t time.Time) { d.Number(t.UnixMicro()) }
 
-// Sum returns the hash as hexadecimal text.
+// Sum returns the hash in hexadecimal.
 func (d *Digest) Sum() string { return hex.EncodeToString(d.h.Sum(nil)) }
 
 // maxKey is the longest text, in bytes, that is indexed unchanged.

@@ -1,5 +1,5 @@
-// Package follow reads both logs of a tenant in order, from a given place on, for systems that
-// keep a copy of them.
+// Package follow reads both logs of a tenant in order from a given place on, for forwarders that
+// send a copy to other systems.
 package follow
 
 import (
@@ -33,7 +33,7 @@ type Line struct {
 type Place struct {
 	Decisions int64 `json:"decisions"`
 	Events    int64 `json:"events"`
-	// Ends are the last lines that the follower has, by chain.
+	// Ends are the last lines that the follower has received, by chain.
 	Ends map[string]End `json:"ends"`
 }
 
@@ -46,7 +46,7 @@ type End struct {
 // NewPlace returns the place of a new follower, which begins with the oldest stored entries or
 // with the next new ones.
 func NewPlace(ctx context.Context, tx *db.Tx, oldest bool) (Place, error) {
-	// The locks keep others from adding to the chains until the transaction ends.
+	// With the locks, no other transaction adds to the chains until this one ends.
 	for _, name := range []string{audit.DecisionLock, audit.Lock} {
 		if err := tx.Lock(ctx, name); err != nil {
 			return Place{}, err
@@ -80,9 +80,10 @@ func Behind(ctx context.Context, tx *db.Tx, p Place) (bool, error) {
 	return false, err
 }
 
-// Read returns the entries after a place and the place after those: at most n entries and little
-// more than maxBytes of each log, each log in order. Entries of another environment than env have
-// no content, so that the chains stay whole. AnyEnv selects both environments.
+// Read returns the entries after a place, and the place after those. It returns at most n entries
+// and little more than maxBytes bytes of each log, each log in order. Entries of another
+// environment than env have no content, but are returned so that the chains have no gaps. AnyEnv
+// selects both environments.
 func Read(ctx context.Context, tx *db.Tx, tenant scope.TenantID, env scope.Env, from Place, n, maxBytes int) ([]Line, Place, error) {
 	next := Place{from.Decisions, from.Events, maps.Clone(from.Ends)}
 	if next.Ends == nil {
@@ -95,7 +96,7 @@ func Read(ctx context.Context, tx *db.Tx, tenant scope.TenantID, env scope.Env, 
 	f := &follower{tenant: tenant, env: env, chains: chains, place: next, bytes: maxBytes}
 	err = followLog(f, n, func(n int) ([]decision, error) { return decisionsAfter(ctx, tx, f.place.Decisions, n) }, f.decision)
 	if err == nil {
-		f.bytes = maxBytes // a flood in one log does not hold up the other
+		f.bytes = maxBytes // a separate limit, so that many decisions do not delay the events
 		err = followLog(f, n, func(n int) ([]event, error) { return eventsAfter(ctx, tx, f.place.Events, n) }, f.event)
 	}
 	if err != nil {
@@ -104,10 +105,11 @@ func Read(ctx context.Context, tx *db.Tx, tenant scope.TenantID, env scope.Env, 
 	return f.lines, f.place, nil
 }
 
-// fewRows is how many rows are read at once: a row may be hundreds of kilobytes long.
+// fewRows is how many rows one query reads: a row may be hundreds of kilobytes long.
 const fewRows = 50
 
-// followLog passes the rows of one log after the place of f to take, and reads a few at a time.
+// followLog reads at most n rows of one log after the place of f, a few at a time, and passes
+// them to take.
 func followLog[R any](f *follower, n int, read func(n int) ([]R, error), take func(*R)) error {
 	for n > 0 && f.bytes > 0 {
 		rows, err := read(min(n, fewRows))
@@ -128,7 +130,7 @@ func followLog[R any](f *follower, n int, read func(n int) ([]R, error), take fu
 // overhead is the approximate size of a line without its entry, in bytes.
 const overhead = 400
 
-// follower makes lines of rows.
+// follower converts rows to lines.
 type follower struct {
 	tenant scope.TenantID
 	env    scope.Env
@@ -158,8 +160,8 @@ func (f *follower) event(r *event) {
 	f.lines = append(f.lines, l)
 }
 
-// line returns a row's line, with its place in the chain. If retention has removed the row
-// before it, the previous hash is the base of the chain.
+// line returns the line of a row, without its content. If retention has removed the row before
+// it, the previous hash is the base of the chain.
 func (f *follower) line(name string, position int64, hash string, env scope.Env, at time.Time) Line {
 	end := f.place.Ends[name]
 	if c := f.chains[name]; end.Position != position-1 && c.FirstPos == position {

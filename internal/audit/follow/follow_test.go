@@ -133,8 +133,8 @@ func (l *logs) checkLinks(ends map[string]End, lines []Line) {
 	}
 }
 
-// TestReadInPieces: a follower of the oldest entries gets each entry of both logs once, linked
-// to the one before, however few it reads at a time.
+// TestReadInPieces: a follower that begins with the oldest entries gets each entry of both logs
+// once, linked to the previous one, however few it reads at a time.
 func TestReadInPieces(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		l := newLogs(t, c)
@@ -181,7 +181,7 @@ func TestReadInPieces(t *testing.T) {
 }
 
 // TestNewPlaceFromNow: a follower that begins now gets only later entries. The first ones link to
-// what was there before.
+// the entries before them.
 func TestNewPlaceFromNow(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		l := newLogs(t, c)
@@ -209,7 +209,7 @@ func TestNewPlaceFromNow(t *testing.T) {
 	})
 }
 
-// TestReadOneEnvironment: entries of the other environment keep their links and lose their content.
+// TestReadOneEnvironment: entries of the other environment have links but no content.
 func TestReadOneEnvironment(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		l := newLogs(t, c)
@@ -236,8 +236,8 @@ func TestReadOneEnvironment(t *testing.T) {
 	})
 }
 
-// TestReadAfterRetention: once retention has removed the oldest entries, a follower that had none
-// of them continues at the base of the chain, and the gap in the positions is visible.
+// TestReadAfterRetention: if retention removes the oldest entries before a follower reads them, it
+// continues at the base of the chain, and the gap in the positions is visible.
 func TestReadAfterRetention(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		l := newLogs(t, c)

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// chain is where a chain begins and ends.
+// chain is the beginning and the end of a chain.
 type chain struct {
 	Name     string `db:"name"`
 	FirstPos int64  `db:"first_pos"`
@@ -47,7 +47,7 @@ func decisionsAfter(ctx context.Context, tx *db.Tx, seq int64, n int) ([]decisio
 type event struct {
 	audit.Event
 	Hash string `db:"hash"`
-	// Bytes is the length of what changed.
+	// Bytes is the length of Changes and EventContext as stored.
 	Bytes int `db:"bytes"`
 }
 

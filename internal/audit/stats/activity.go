@@ -8,20 +8,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// BusyUsers is the third kind of counter, by the day.
+// BusyUsers is the kind of the counters of users. They are by day, those of the other kinds by
+// hour.
 const BusyUsers Kind = "u|"
 
 // Activity is the number of decisions of one user or resource.
 type Activity struct {
 	Subject string
-	// Now counts the current day or hour, Before the earlier ones with any decisions, oldest
-	// first.
+	// Now counts the current day or hour. Before counts the earlier ones that have decisions,
+	// oldest first.
 	Now    int64
 	Before []int64
 }
 
-// Activity returns the users (by the day) or resources (by the hour) with at least so many
-// decisions in the current day or hour, with their history since from.
+// Activity returns the users (by day) or resources (by hour) with at least this many decisions in
+// the current day or hour, the busiest first, with their history since from.
 func (rd *Reader) Activity(ctx context.Context, tenant scope.TenantID, env scope.Env, kind Kind, now, from time.Time, least int64) ([]Activity, error) {
 	width := Hour
 	if kind == BusyUsers {
@@ -55,11 +56,11 @@ func (rd *Reader) Activity(ctx context.Context, tenant scope.TenantID, env scope
 type Source struct {
 	Address           string
 	Permitted, Denied int64
-	// Users and Resources count the different ones that were denied.
+	// Users and Resources count the different users and resources of the denials.
 	Users, Resources int
 }
 
-// maxSampled is the largest number of decisions of each kind that are read to find sources.
+// maxSampled is the largest number of permits, and of denials, that Sources reads.
 const maxSampled = 20_000
 
 // Sources groups the newest decisions of [from, to) by the address of the caller. It returns the

@@ -1,5 +1,6 @@
-// Package stats counts decisions as they are stored, and answers from the counts: roll-ups by
-// period, the busiest controls and resources, and what is unusual for a user or an address.
+// Package stats counts decisions when they are stored, and answers queries from the counts:
+// roll-ups by period, the busiest controls and resources, and the activity of users, resources and
+// addresses.
 package stats
 
 import (
@@ -16,7 +17,7 @@ import (
 // Width is the period that one roll-up covers.
 type Width time.Duration
 
-// The widths of roll-ups. (Width).keep says how long each is stored.
+// The widths of roll-ups.
 const (
 	TenSeconds = Width(10 * time.Second)
 	Minute     = Width(time.Minute)
@@ -33,7 +34,7 @@ func (w Width) retention() time.Duration {
 	case TenSeconds:
 		return 3 * time.Hour
 	case Minute:
-		return 8 * 24 * time.Hour // what previews of alert rules read
+		return 8 * 24 * time.Hour // previews of alert rules read this much
 	case Hour:
 		return 35 * 24 * time.Hour
 	default:
@@ -50,7 +51,7 @@ type Rollup struct {
 	// Permitted and Denied count all decisions. Masked is the part of Permitted that masks,
 	// PolicyDenials the part of Denied that a control made.
 	Permitted, Denied, Masked, PolicyDenials int64
-	// Errors counts denials because a control failed or reached a limit.
+	// Errors counts decisions in which a control failed or reached a limit.
 	Errors    int64
 	CacheHits int64
 	// EvaluationUS is the total time of all evaluations in microseconds.
@@ -97,7 +98,7 @@ const (
 	measureStep       = "t"
 )
 
-// measures are the measures that a query reads.
+// measures selects the measures that a query reads.
 type measures uint8
 
 const (
@@ -105,7 +106,7 @@ const (
 	outcomes             // permit and deny
 )
 
-// put sets the measure of a row that was read.
+// put adds n to the field of a measure.
 func (r *Rollup) put(measure string, n int64) {
 	switch measure {
 	case measurePermit:
@@ -152,8 +153,8 @@ type rollupID struct {
 	environment string
 }
 
-// Rollups collects what a batch of rows adds, by periods of the narrowest width; the wider ones
-// are derived from those.
+// Rollups collects the counts of a batch of decisions in periods of the narrowest width. Store
+// derives the wider ones from them.
 type Rollups map[rollupID]*Rollup
 
 // Rollups returns the roll-ups from the period of from to that of to, both included, oldest
@@ -183,12 +184,13 @@ func (rd *Reader) Totals(ctx context.Context, sc scope.Scope, w Width, from, to 
 type Decided struct {
 	At          time.Time
 	Environment string
-	// Permitted, or denied, by a control or by default. masked is a part of permitted.
+	// Permitted is false for denials. ByControl means that a control decided, not the default.
+	// Masked is true only for permits.
 	Permitted, ByControl, Masked bool
-	// N is the number of decisions, errors and cacheHits the number of them with an error and
-	// from the cache.
+	// N is the number of decisions. Errors and CacheHits are how many of them had an error and
+	// came from the cache.
 	N, Errors, CacheHits int64
-	// TotalUS is the time of all of them, and eachUS that of each, in microseconds.
+	// TotalUS is the evaluation time of all of them, and EachUS that of each, in microseconds.
 	TotalUS, EachUS int64
 }
 
@@ -224,10 +226,12 @@ func (r *Rollup) Count(d Decided) {
 	r.Latencies.Add(d.EachUS, d.N)
 }
 
-// keepSteps is how long the histograms of minutes are stored: they are most of the rows.
+// keepSteps is how long the histograms of minutes are stored. It is shorter than the retention of
+// their other measures, because histograms are most of the rows.
 const keepSteps = 2 * 24 * time.Hour
 
-// Prune removes roll-ups that are past their retention: at most n of each width.
+// Prune removes roll-ups that are past their retention: at most n periods of each width. It
+// returns the number of rows removed.
 func Prune(ctx context.Context, tx *db.Tx, now time.Time, n int) (int64, error) {
 	var removed int64
 	for _, w := range Widths() {

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Series is a part of the decisions of one environment that is counted by itself. Its empty
-// members do not restrict it.
+// Series selects decisions of one environment that are counted separately. Empty members select
+// all.
 type Series struct {
 	Environment scope.Env `db:"environment"`
 	// Resource is the id of a resource, or the name that callers use if it is not registered.
@@ -22,7 +22,7 @@ type Series struct {
 	Subject string `db:"user_id"`
 }
 
-// whole reports whether the series is all of the environment, which is counted anyway.
+// whole reports whether the series is the whole environment, which is always counted.
 func (s Series) whole() bool { return s == Series{Environment: s.Environment} }
 
 // key returns the value of the environment column in the roll-ups of the series.
@@ -39,13 +39,13 @@ func (s Series) Has(d Series) bool {
 		(s.Bouncer == 0 || s.Bouncer == d.Bouncer) && (s.Subject == "" || digest.Key(s.Subject) == d.Subject)
 }
 
-// Counted returns the series that are counted beside whole environments.
+// Counted returns the series that are counted in addition to whole environments.
 func Counted(ctx context.Context, tx *db.Tx) ([]Series, error) {
 	return listSeries(ctx, tx)
 }
 
-// Count sets the series that are counted from now on. What was counted of others stays until
-// its retention ends.
+// Count sets the series that are counted from now on. The counts of earlier series stay until
+// their retention ends.
 func Count(ctx context.Context, tx *db.Tx, all []Series) error {
 	parts := map[Series]bool{}
 	for _, s := range all {
@@ -62,14 +62,14 @@ func (rs Rollups) AddTo(s Series, d Decided) {
 	rs.Add(d)
 }
 
-// Sum adds up a series in [from, to), whose ends are those of periods of the width.
+// Sum adds up a series in [from, to). Both are rounded down to the start of a period of the width.
 func Sum(ctx context.Context, tx *db.Tx, w Width, s Series, from, to time.Time) (Rollup, error) {
 	sum := Rollup{Start: w.Start(from)}
 	return sum, sumRollups(ctx, tx, w, sum.Start, w.Start(to), []string{s.key()}, allMeasures, &sum)
 }
 
-// Read returns the roll-ups of a series in [from, to), oldest first, without those that are
-// empty.
+// Read returns the roll-ups of a series in [from, to), oldest first. Periods without decisions
+// are left out.
 func Read(ctx context.Context, tx *db.Tx, w Width, s Series, from, to time.Time) ([]Rollup, error) {
 	return readRollups(ctx, tx, w, w.Start(from), w.Start(to), []string{s.key()})
 }

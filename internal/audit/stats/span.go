@@ -9,20 +9,20 @@ import (
 )
 
 // Minutes adds up the decisions from the minute of from to that of to, both included, in the
-// scope's environment or in all. from is at most two days ago, as histograms of minutes are
-// not stored longer.
+// scope's environment or in all. from must be at most two days ago: histograms of minutes are not
+// stored longer.
 func (rd *Reader) Minutes(ctx context.Context, sc scope.Scope, from, to time.Time) (Rollup, error) {
 	return rd.minutes(ctx, sc, from, to, allMeasures)
 }
 
-// Outcomes is like Minutes, but counts only Permitted and Denied, which is a tenth of the work.
+// Outcomes is like Minutes, but counts only Permitted and Denied, which costs a tenth.
 func (rd *Reader) Outcomes(ctx context.Context, sc scope.Scope, from, to time.Time) (Rollup, error) {
 	return rd.minutes(ctx, sc, from, to, outcomes)
 }
 
-// minutes reads whole hours. Of the hour in which the span begins it reads the fewer minutes:
-// those in the span, or those before it, which it subtracts. So it never reads more than 30
-// minutes that have decisions, unless there are some after the span.
+// minutes reads the roll-ups of whole hours. For the hour in which the span begins, it reads the
+// minutes inside the span or subtracts those before it, whichever are fewer: at most 30. It also
+// subtracts the minutes after the span in its last hour, which usually have no decisions yet.
 func (rd *Reader) minutes(ctx context.Context, sc scope.Scope, from, to time.Time, which measures) (Rollup, error) {
 	first, end := Minute.Start(from), Minute.Start(to).Add(time.Minute)
 	sum := Rollup{Start: first}
@@ -51,20 +51,8 @@ func (rd *Reader) minutes(ctx context.Context, sc scope.Scope, from, to time.Tim
 				return err
 			}
 		}
-		sum.subtract(&less)
+		sum.Subtract(&less)
 		return nil
 	})
 	return sum, err
-}
-
-// subtract takes away the counts of o, which are part of r.
-func (r *Rollup) subtract(o *Rollup) {
-	r.Permitted -= o.Permitted
-	r.Denied -= o.Denied
-	r.Masked -= o.Masked
-	r.PolicyDenials -= o.PolicyDenials
-	r.Errors -= o.Errors
-	r.CacheHits -= o.CacheHits
-	r.EvaluationUS -= o.EvaluationUS
-	r.Latencies.Subtract(&o.Latencies)
 }

@@ -82,7 +82,7 @@ func deleteRollups(ctx context.Context, tx *db.Tx, w Width, before time.Time, n 
 		(SELECT DISTINCT bucket FROM decision_rollups WHERE width = $1 AND bucket < $2 ORDER BY bucket LIMIT $3)`, time.Duration(w).Microseconds(), before, n)
 }
 
-// deleteSteps removes histograms before a time, of at most n rows.
+// deleteSteps removes at most n rows of histograms of periods that began before a time.
 func deleteSteps(ctx context.Context, tx *db.Tx, w Width, before time.Time, n int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM decision_rollups WHERE (width, bucket, environment, measure) IN
 		(SELECT width, bucket, environment, measure FROM decision_rollups WHERE width = $1 AND bucket < $2 AND bucket >= $3
@@ -90,9 +90,9 @@ func deleteSteps(ctx context.Context, tx *db.Tx, w Width, before time.Time, n in
 		time.Duration(w).Microseconds(), before, before.Add(-w.retention()), n)
 }
 
-// topCounts adds up the counters of all controls or resources. The keys of pairs begin with
-// those of controls and contain a second "|". The kind is compared with substr, so that the
-// index by time is used and not the one by key.
+// topCounts adds up the counters of controls or resources. It leaves out the keys of pairs, which
+// begin like those of controls and contain a second "|". It compares the kind with substr, so that
+// the store uses the index by time and not the one by key.
 func topCounts(ctx context.Context, tx *db.Tx, kind Kind, from time.Time, envs []string, n int) ([]Share, error) {
 	return db.All[Share](ctx, tx, `SELECT name, CAST(SUM(permitted) AS BIGINT) AS permitted, CAST(SUM(denied) AS BIGINT) AS denied, CAST(SUM(errors) AS BIGINT) AS errors FROM (
 			SELECT substr(key, 3) AS name, CASE decision WHEN 'PERMIT' THEN counted ELSE 0 END AS permitted,
@@ -109,15 +109,15 @@ type countOf struct {
 	N      int64     `db:"n"`
 }
 
-// busyIn returns the subjects of a kind with at least so many decisions in one bucket.
+// busyIn returns the subjects of a kind with at least this many decisions in one bucket, the
+// busiest first.
 func busyIn(ctx context.Context, tx *db.Tx, kind Kind, bucket time.Time, env scope.Env, least int64) ([]countOf, error) {
 	return db.All[countOf](ctx, tx, `SELECT substr(key, 3) AS name, bucket, CAST(SUM(counted) AS BIGINT) AS n FROM decision_counts
 		WHERE bucket = $1 AND substr(key, 1, 2) = $2 AND environment = $3 GROUP BY key, bucket HAVING SUM(counted) >= $4 ORDER BY n DESC, name LIMIT $5`,
 		bucket, string(kind), string(env), least, busiestSubjects)
 }
 
-// historyOf returns the counts of subjects in the buckets of [from, to), several subjects in
-// each query.
+// historyOf returns the counts of subjects in the buckets of [from, to).
 func historyOf(ctx context.Context, tx *db.Tx, kind Kind, env scope.Env, names []string, from, to time.Time) ([]countOf, error) {
 	keys := make([]string, len(names))
 	for i, name := range names {
@@ -133,7 +133,7 @@ type sourceRow struct {
 	Resource string `db:"resource_key"`
 }
 
-// newestFrom returns the newest decisions of a kind in the window, at most n.
+// newestFrom returns the newest n decisions in [from, to): the permits or the denials.
 func newestFrom(ctx context.Context, tx *db.Tx, env scope.Env, decision string, from, to time.Time, n int) ([]sourceRow, error) {
 	return db.All[sourceRow](ctx, tx, `SELECT ip_address, user_id, resource_key FROM decisions
 		WHERE seq > 0 AND environment = $1 AND decision = $2 AND at >= $3 AND at < $4 ORDER BY at DESC, seq DESC LIMIT $5`,

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Reader reads what was counted.
+// Reader reads the counters in the tenants' stores. It is safe for concurrent use.
 type Reader struct{ Cluster *db.Cluster }
 
 // Kind is the kind of subject that Top ranks.
@@ -20,7 +20,7 @@ const (
 	TopResources Kind = "r|"
 )
 
-// Share counts the decisions about one subject.
+// Share counts the decisions of one control or about one resource.
 type Share struct {
 	// Name is the id of a control, or the key of a resource: its id, or the name that callers
 	// used if it is not registered.
@@ -41,7 +41,7 @@ func (rd *Reader) Top(ctx context.Context, sc scope.Scope, kind Kind, from time.
 	return out, err
 }
 
-// Visible returns the environments that a filter for env leaves to the scope.
+// Visible returns the environments that a scope sees with a filter for env.
 func Visible(sc scope.Scope, env scope.Env) []string {
 	if sc.EnvBound {
 		env = sc.Env

@@ -54,10 +54,13 @@ type Request struct {
 	URL    string
 	Header http.Header
 	Body   []byte
-	// Large, if set, is called before more than its first SmallReply bytes of a reply are read. The
-	// other side waits meanwhile. Its error ends the call, and Do returns it.
+	// Large, if set, is called before more than the first SmallReply bytes of a reply are read, while
+	// the target waits. If it returns an error, the call ends and Do returns that error.
 	Large func(ctx context.Context) error
 }
+
+// SmallReply is how much of a reply is read before Request.Large is called, in bytes.
+const SmallReply = 256 << 10
 
 // Response is the answer of a target.
 type Response struct {

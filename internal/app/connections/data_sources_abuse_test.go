@@ -111,7 +111,6 @@ func TestTestsAtOnce(t *testing.T) {
 // TestManyLargeSources: all data sources of a tenant that answer at the same moment with as much as
 // is read do not make the server large, and each of them is synced. A small source does not wait.
 func TestManyLargeSources(t *testing.T) {
-	fulltest.Only(t)
 	each(t, func(t *testing.T, s *apptest.Server) {
 		const sources = 20
 		large := `{"few":[{"id":1}],"many":[` + strings.TrimSuffix(strings.Repeat(`{"a":"b","c":"d","e":[0,0]},`, 48_000), ",") + `]` + strings.Repeat(" ", 6<<20) + `}`

@@ -108,6 +108,18 @@ func (c *Client) Read(p []byte) (int, error) {
 // TooSlow reports whether the body ended because the client was too slow.
 func (c *Client) TooSlow() bool { return c.slow }
 
+// brokenBody is the error of a body that ends early, or that contradicts its headers.
+type brokenBody struct{ cause error }
+
+// Error implements error.
+func (e brokenBody) Error() string { return "the client's body is incomplete: " + e.cause.Error() }
+
+// Unwrap returns the cause.
+func (e brokenBody) Unwrap() error { return e.cause }
+
+// IsBroken reports whether an exchange failed because the client's body is incomplete.
+func IsBroken(err error) bool { return errors.As(err, new(brokenBody)) }
+
 // ErrSlow means that a client sends its body too slowly.
 var ErrSlow = errors.New("the client sends its body too slowly")
 

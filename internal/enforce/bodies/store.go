@@ -152,9 +152,9 @@ func (d *File) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Keep writes a body to disk: begun, which was read already, and then the rest. tooLong
-// means that it is larger than most bytes.
-func (all *Store) Keep(begun []byte, rest io.Reader, most int64) (kept *File, tooLong bool, err error) {
+// Keep writes the part of a body that was read, and its rest, to disk. tooLong is true if the body
+// is longer than limit bytes.
+func (all *Store) Keep(begun []byte, rest io.Reader, limit int64) (kept *File, tooLong bool, err error) {
 	if kept, err = all.Create(); err != nil {
 		return nil, false, err
 	}

@@ -119,9 +119,9 @@ func (j *Judge) reserveUsage(ctx context.Context, st *settings.State, in *reques
 	s.Usage = s.Meter.Reserve(ctx, in.At, s.LLM)
 }
 
-// schemas adds the parameters that the MCP server's tools declare, if the request's headers
+// addDeclaredParams adds the parameters that the MCP server's tools declare, if the request's headers
 // must match them.
-func (j *Judge) schemas(st *settings.State, in *request.Inbound) {
+func (j *Judge) addDeclaredParams(st *settings.State, in *request.Inbound) {
 	if s := in.Seen; s.Refs.MCP && (len(s.Head.MCP.Params) > 0 || s.Head.MCP.Name != "") {
 		s.Head.MCP.Declared = j.Tools.Declared(in.ServerKey(st))
 	}

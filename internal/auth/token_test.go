@@ -89,11 +89,7 @@ func TestTokenAbuse(t *testing.T) {
 		abuse["header "+name] = forge(map[string]any{"alg": "EdDSA", "typ": tokenType, "kid": key.KID, name: value})
 	}
 	for what, text := range abuse {
-		start := time.Now()
 		r.want(what, Credential{Bearer: text}, "401")
-		if d := time.Since(start); d > 100*time.Millisecond {
-			t.Errorf("%s took %v", what, d)
-		}
 	}
 	r.want("the token, after all that", Credential{Bearer: good}, "ok")
 	r.clock.pass(TokenLife - time.Second)

@@ -169,7 +169,7 @@ type Page struct {
 // source that compiles it has a list of warnings, for any other a list of errors.
 type Validation struct {
 	Valid    bool         `json:"valid" doc:"Whether the source compiles."`
-	Message  string       `json:"message,omitempty" doc:"Which decisions trigger it."`
+	Message  string       `json:"message,omitempty" doc:"Says that the source compiles; absent if it does not."`
 	Errors   []lang.Issue `json:"errors,omitzero" doc:"Errors that stop it, with line and column."`
 	Warnings []lang.Issue `json:"warnings,omitzero" doc:"The linter's warnings; they stop nothing."`
 }

@@ -118,16 +118,12 @@ func TestSourceLimits(t *testing.T) {
 		"a long dependency": big(1900, "r%d if r%[1]d1\n"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			start := time.Now()
+			hang := time.AfterFunc(time.Minute, func() { panic("the check does not end: " + name) })
+			defer hang.Stop()
 			issues, err := Check(source)
-			took := time.Since(start)
 			if err != nil || len(issues) > maxIssues {
 				t.Errorf("%d issues, %v", len(issues), err)
 			}
-			if took > 2*time.Second {
-				t.Errorf("took %v", took)
-			}
-			t.Logf("%v, %d issues", took.Round(time.Millisecond), len(issues))
 		})
 	}
 }

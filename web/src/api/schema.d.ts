@@ -9432,7 +9432,7 @@ export interface components {
         PolicyValidation: {
             /** @description Errors that stop it, with line and column. */
             errors?: components["schemas"]["RegoIssue"][];
-            /** @description Which decisions trigger it. */
+            /** @description Says that the source compiles; absent if it does not. */
             message?: string;
             /** @description Whether the source compiles. */
             valid: boolean;

@@ -1,14 +1,14 @@
-// Package action runs the actions of controls after decisions. It works behind the decision
-// log, never in the way of a decision:
+// Package action runs the actions of controls after decisions. It works behind the decision log, so
+// a decision never waits for its actions:
 //
 //	server ──┐
 //	         ├─▶ audit.DecisionLog ─▶ Service.Take ─┬─▶ notify.Outbox ─────▶ channel
 //	bouncer ─┘                                      └─▶ integration.Queue ─▶ webhook, workflow
 //	              one transaction: the decisions, and what their actions send
 //
-// So the actions of a decision run once, wherever it was made. A control sets off its actions for
-// a few decisions a minute. Those beyond are counted, and told as one message when the minute
-// is over.
+// So the actions of a decision run once, wherever it was made. A control runs its actions for a
+// limited number of decisions a minute. Further decisions are counted, and reported in one message
+// when the minute is over.
 package action
 
 import (
@@ -31,7 +31,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// PerMinute is how many decisions of one control set off its actions in a minute.
+// PerMinute is the number of decisions a minute for which a control runs its actions.
 const PerMinute = 10
 
 // Service runs actions.
@@ -42,7 +42,8 @@ type Service struct {
 	Outbox notify.Outbox
 }
 
-// Take queues what the actions of controls send about decisions. It is audit.Config.Stored.
+// Take queues the messages that the actions of controls send about decisions. It is
+// audit.Config.Stored.
 func (s *Service) Take(ctx context.Context, tx *db.Tx, tenant scope.TenantID, fresh []audit.Fresh) error {
 	acting, err := policy.WithActions(ctx, tx, controlsOf(fresh))
 	if err != nil || len(acting) == 0 {
@@ -76,7 +77,8 @@ func (s *Service) Take(ctx context.Context, tx *db.Tx, tenant scope.TenantID, fr
 	return nil
 }
 
-// take runs the actions of one decision, or counts it where its minute is full.
+// take runs the actions of one decision, or counts the decision if the limit of its minute is
+// reached.
 func (s *Service) take(ctx context.Context, tx *db.Tx, tenant scope.TenantID, m *minute, d *audit.Decision) error {
 	var wanted []policy.Action
 	for _, a := range m.control.Actions {
@@ -84,7 +86,7 @@ func (s *Service) take(ctx context.Context, tx *db.Tx, tenant scope.TenantID, m 
 			wanted = append(wanted, a)
 		}
 	}
-	if len(wanted) == 0 || d.Environment != m.control.Environment { // it was promoted since
+	if len(wanted) == 0 || d.Environment != m.control.Environment { // the control was promoted since
 		return nil
 	}
 	m.touched = true
@@ -103,8 +105,8 @@ func (s *Service) take(ctx context.Context, tx *db.Tx, tenant scope.TenantID, m 
 	return nil
 }
 
-// send queues a message for the target of an action. d is the decision; nil: the message is
-// about those that were folded.
+// send queues a message for the target of an action. d is the decision; nil: the message reports
+// decisions that were only counted.
 func (s *Service) send(ctx context.Context, tx *db.Tx, tenant scope.TenantID, a policy.Action, n notify.Note, c policy.Acting, d *audit.Decision) error {
 	if a.Type == policy.Notification {
 		return s.Outbox.Broadcast(ctx, tx, tenant, n)
@@ -121,7 +123,7 @@ func (s *Service) send(ctx context.Context, tx *db.Tx, tenant scope.TenantID, a 
 	return integration.Queue(ctx, tx, id, n.Env, m)
 }
 
-// called is what a webhook gets of an action.
+// called is the data that the system of an action receives.
 type called struct {
 	PolicyID    int64           `json:"policy_id"`
 	PolicyName  string          `json:"policy_name"`
@@ -132,7 +134,8 @@ type called struct {
 	Decision    *audit.Decision `json:"decision,omitempty"`
 }
 
-// save writes a minute, and has a job tell of it when it is over, if decisions were folded.
+// save stores a minute. If decisions were only counted, it adds a job that reports them when the
+// minute is over.
 func (s *Service) save(ctx context.Context, tx *db.Tx, m *minute) error {
 	if !m.touched {
 		return nil
@@ -147,7 +150,7 @@ func (s *Service) save(ctx context.Context, tx *db.Tx, m *minute) error {
 	return err
 }
 
-// controlsOf are the controls that made decisions, each once.
+// controlsOf returns the controls that made decisions, each once.
 func controlsOf(fresh []audit.Fresh) []int64 {
 	ids := make([]int64, len(fresh))
 	for i, f := range fresh {
@@ -171,7 +174,7 @@ func triggers(trigger string, d *audit.Decision) bool {
 	return trigger == policy.Always
 }
 
-// decisions is how many decisions an entry of the log stands for.
+// decisions returns how many decisions an entry of the log stands for.
 func decisions(d *audit.Decision) int64 {
 	if d.Folded == nil {
 		return 1
@@ -179,7 +182,7 @@ func decisions(d *audit.Decision) int64 {
 	return max(1, d.Folded.Count)
 }
 
-// severityOf is the severity of an action's message.
+// severityOf returns the severity of an action's message.
 func severityOf(a policy.Action, denied bool) string {
 	switch {
 	case a.Payload.Severity != "":
@@ -190,7 +193,7 @@ func severityOf(a policy.Action, denied bool) string {
 	return format.Info
 }
 
-// noteOf is what an action tells of a decision.
+// noteOf returns the message of an action about a decision.
 func noteOf(tenant scope.TenantID, c policy.Acting, a policy.Action, d *audit.Decision) notify.Note {
 	value := valuesOf(c, d)
 	n := notify.Note{
@@ -202,7 +205,7 @@ func noteOf(tenant scope.TenantID, c policy.Acting, a policy.Action, d *audit.De
 		n.Text = d.Reason
 	}
 	if d.AuditLevel == audit.None {
-		n.Path = "" // nothing of it is in the log
+		n.Path = "" // the decision is not in the log
 	}
 	for _, name := range []string{"user.id", "resource.type", "resource.path", "action", "reason", "decision_id"} {
 		if v := value(name); v != "" {
@@ -215,7 +218,7 @@ func noteOf(tenant scope.TenantID, c policy.Acting, a policy.Action, d *audit.De
 	return n
 }
 
-// effectOf is the effect of a decision, or what it answered where none is known.
+// effectOf returns the effect of a decision, or the decision itself if it has no effect.
 func effectOf(d *audit.Decision) string {
 	if d.Effect != "" {
 		return d.Effect
@@ -223,19 +226,19 @@ func effectOf(d *audit.Decision) string {
 	return d.Decision
 }
 
-// faultOf is the same in all messages of an action, so that a pager or a ticketing system
-// sees one matter.
+// faultOf returns the fault of an action's messages. It is the same in all of them, so that a pager
+// or a ticketing system keeps one incident or ticket.
 func faultOf(control int64, trigger string) string {
 	return "control:" + strconv.FormatInt(control, 10) + ":" + trigger
 }
 
-// channelsOf are the channels that an action sends to.
+// channelsOf returns the channels that an action sends to.
 func channelsOf(a policy.Action) []int64 {
 	_, id := a.Destination()
 	return []int64{id}
 }
 
-// noteID identifies a message.
+// noteID returns the id of a message, derived from what it is about.
 func noteID(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -244,7 +247,7 @@ func noteID(parts ...string) string {
 	return "act_" + hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// valuesOf gives the values of policy.Placeholders, from the entry as the log has it.
+// valuesOf returns the values of policy.Placeholders, from the decision as the log has it.
 func valuesOf(c policy.Acting, d *audit.Decision) func(name string) string {
 	values := map[string]string{
 		"user.id": d.User.ID, "user.email": d.User.Email, "resource.id": d.Resource.ID, "resource.type": d.Resource.Type, "resource.path": d.Resource.Path,

@@ -15,14 +15,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// jobKind is the job that tells of the decisions that were folded.
+// jobKind is the kind of the jobs that report the decisions that were only counted.
 const jobKind = "actions.folded"
 
-// minute is what the actions of one control did in a minute.
+// minute records what the actions of one control did in a minute.
 type minute struct {
-	// At is when it began.
+	// At is when the minute began.
 	At time.Time `db:"minute"`
-	// Sent is how many decisions set off actions.
+	// Sent is the number of decisions for which actions ran.
 	Sent   int64    `db:"sent"`
 	Folded []folded `db:"folded"`
 
@@ -30,7 +30,7 @@ type minute struct {
 	touched bool
 }
 
-// folded is decisions that an action did not tell one by one.
+// folded counts decisions for which an action sent no message of its own.
 type folded struct {
 	Action      policy.Action `json:"action"`
 	Severity    string        `json:"severity"`
@@ -38,7 +38,7 @@ type folded struct {
 	Decisions   int64         `json:"decisions"`
 }
 
-// fold counts a decision that an action does not tell.
+// fold counts a decision for which an action sends no message of its own.
 func (m *minute) fold(a policy.Action, d *audit.Decision) {
 	severity := severityOf(a, d.Decision == audit.Deny)
 	for i := range m.Folded {
@@ -56,11 +56,11 @@ type ended struct {
 	Minute  time.Time `json:"minute"`
 }
 
-// Jobs are the kinds of jobs that this package handles.
+// Jobs returns the kinds of jobs that this package handles.
 func (s *Service) Jobs() []job.Kind { return []job.Kind{{Name: jobKind, Work: s.sendFolded}} }
 
-// sendFolded tells the channels how many decisions of a minute they were not told one by one,
-// and writes it into the audit.
+// sendFolded reports the decisions of a minute that were only counted, to the targets of the
+// actions and in the audit.
 func (s *Service) sendFolded(ctx context.Context, t job.Task) error {
 	var over ended
 	if err := t.Decode(&over); err != nil {
@@ -89,7 +89,8 @@ func (s *Service) sendFolded(ctx context.Context, t job.Task) error {
 	})
 }
 
-// controlNow is the control, or its id alone where it is gone or has no actions any more.
+// controlNow returns the control, or only its id and a name made from it if the control is deleted
+// or has no actions any more.
 func controlNow(ctx context.Context, tx *db.Tx, id int64) (policy.Acting, error) {
 	found, err := policy.WithActions(ctx, tx, []int64{id})
 	if err != nil || len(found) == 0 {
@@ -98,7 +99,7 @@ func controlNow(ctx context.Context, tx *db.Tx, id int64) (policy.Acting, error)
 	return found[0], nil
 }
 
-// note tells a channel of folded decisions.
+// note returns the message about folded decisions.
 func (f folded) note(tenant scope.TenantID, m *minute) notify.Note {
 	at := m.At.UTC().Format(time.RFC3339)
 	return notify.Note{
@@ -110,7 +111,7 @@ func (f folded) note(tenant scope.TenantID, m *minute) notify.Note {
 	}
 }
 
-// entry records in the audit what was folded.
+// entry returns the audit entry about folded decisions.
 func (m *minute) entry() audit.Entry {
 	var list []map[string]any
 	for _, f := range m.Folded {

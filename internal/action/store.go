@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 )
 
-// loadMinute is what the actions of a control did in a minute so far.
+// loadMinute returns what the actions of a control did in a minute so far.
 func loadMinute(ctx context.Context, tx *db.Tx, c policy.Acting, at time.Time) (*minute, error) {
 	m, err := db.One[minute](ctx, tx, `SELECT minute, sent, folded FROM policy_action_minutes WHERE policy_id = $1 AND minute = $2`, c.ID, at)
 	if errors.Is(err, db.ErrNoRows) {
@@ -19,7 +19,7 @@ func loadMinute(ctx context.Context, tx *db.Tx, c policy.Acting, at time.Time) (
 	return &m, err
 }
 
-// saveMinute writes a minute, and removes the earlier ones that nobody has to be told of.
+// saveMinute stores a minute, and removes the earlier ones that need no report.
 func saveMinute(ctx context.Context, tx *db.Tx, m *minute) error {
 	_, err := tx.Exec(ctx, `INSERT INTO policy_action_minutes (policy_id, minute, sent, folded) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (policy_id, minute) DO UPDATE SET sent = excluded.sent, folded = excluded.folded`, m.control.ID, m.At, m.Sent, m.Folded)

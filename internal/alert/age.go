@@ -8,14 +8,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-// sourceAge is the metric of how old the data of data sources is.
+// sourceAge is the metric for the age of the data of data sources.
 const sourceAge = "data_source_age"
 
 // keptSyncs is how many syncs of a data source are kept (package pip).
 const keptSyncs = 100
 
-// ageAt is the age of the oldest data at a time, in seconds; false: there is no data source. The
-// age of a source without data counts from when it was created.
+// ageAt returns the age of the oldest data at a time, in seconds. It returns false if there is no
+// data source. The age of a source without data counts from its creation.
 func ageAt(ctx context.Context, tx *db.Tx, connection int64, at time.Time) (float64, bool, error) {
 	all, err := sourcesOf(ctx, tx, connection)
 	oldest, there := 0.0, false
@@ -25,11 +25,11 @@ func ageAt(ctx context.Context, tx *db.Tx, connection int64, at time.Time) (floa
 	return oldest, there, err
 }
 
-// freshness is when the data of one source was read or confirmed, oldest first.
+// freshness lists when the data of one source was read or confirmed, oldest first.
 type freshness []time.Time
 
-// ages reads the freshness of the data sources that a rule is about, as far as it is known, and
-// from when on it is known of all.
+// ages returns the freshness of the data sources of a rule, as far as it is known, and the time
+// from which it is known for all of them, at the earliest from.
 func ages(ctx context.Context, tx *db.Tx, connection int64, from time.Time) ([]freshness, time.Time, error) {
 	all, err := sourcesOf(ctx, tx, connection)
 	if err != nil {
@@ -45,10 +45,10 @@ func ages(ctx context.Context, tx *db.Tx, connection int64, from time.Time) ([]f
 		for _, g := range good {
 			f = append(f, g.At)
 		}
-		if len(f) == 0 || s.Since.Before(f[0]) { // its last good sync is before the kept ones
+		if len(f) == 0 || s.Since.Before(f[0]) { // its last good sync is older than the kept ones
 			f = slices.Insert(f, 0, s.Since)
 		}
-		if s.Syncs < keptSyncs { // all of them are kept
+		if s.Syncs < keptSyncs { // all its syncs are kept
 			f = slices.Insert(f, 0, s.CreatedAt)
 		} else if f[0].After(from) {
 			from = f[0]
@@ -58,7 +58,8 @@ func ages(ctx context.Context, tx *db.Tx, connection int64, from time.Time) ([]f
 	return out, from, nil
 }
 
-// age is the age of the data at a time, in seconds; false: the source was not there yet.
+// age returns the age of the data at a time, in seconds. It returns false if the source did not
+// exist yet.
 func (f freshness) age(at time.Time) (float64, bool) {
 	i, exact := slices.BinarySearchFunc(f, at, time.Time.Compare)
 	if !exact {
@@ -70,7 +71,7 @@ func (f freshness) age(at time.Time) (float64, bool) {
 	return at.Sub(f[i]).Seconds(), true
 }
 
-// oldest is the greatest age of several sources at a time.
+// oldest returns the greatest age of several sources at a time. It returns false if there are none.
 func oldest(all []freshness, at time.Time) (float64, bool) {
 	most, there := 0.0, false
 	for _, f := range all {

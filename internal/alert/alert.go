@@ -1,12 +1,12 @@
-// Package alert watches what tenants decide and what they change: a Rule compares a metric
-// with a threshold, and tells notification channels when it is passed and when it no longer
-// is. Rules read roll-ups; decisions do not wait for them.
+// Package alert evaluates tenants' rules. A Rule compares a metric with a threshold, and tells
+// notification channels when the metric passes the threshold and when it no longer does. Rules read
+// roll-ups; decisions do not wait for them.
 //
 //	Evaluator, one replica ─▶ each minute, or every five ─▶ value of the metric over the window
 //	   holds, and neither cooldown nor the day's maximum is in the way ─▶ CUSTOM_ALERT_FIRED, message
 //	   held before, holds no more ─▶ CUSTOM_ALERT_RESOLVED, message
 //
-// What a rule found, its audit entry and its messages are one transaction.
+// The new state of a rule, its audit entry and its messages are stored in one transaction.
 package alert
 
 import (
@@ -16,9 +16,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// The bounds of rules.
+// The limit on rules, and the defaults of Frequency, in seconds and firings a day.
 const (
-	// MaxRules bounds the rules of a tenant.
+	// MaxRules is the largest number of rules of a tenant.
 	MaxRules        = 50
 	defaultWindow   = 5 * 60
 	defaultCooldown = 60 * 60
@@ -31,7 +31,7 @@ type Filter struct {
 	ControlID  int64  `json:"control_id,omitempty" minimum:"1" doc:"Only decisions that this control made."`
 	BouncerID  int64  `json:"bouncer_id,omitempty" minimum:"1" doc:"Only decisions of this bouncer."`
 	SubjectID  string `json:"subject_id,omitempty" maxLength:"500" doc:"Only decisions about this subject: a user or an agent."`
-	// ConnectionID is for data_source_age.
+	// ConnectionID is only for data_source_age.
 	ConnectionID int64  `json:"connection_id,omitempty" minimum:"1" doc:"For data_source_age: only this data source; absent: all that are synced on a schedule."`
 	EventType    string `json:"event_type,omitempty" maxLength:"100" doc:"For audit_event_count: only entries of this type." example:"POLICY_UPDATED"`
 }
@@ -44,21 +44,21 @@ type Trigger struct {
 	Threshold float64 `json:"threshold" minimum:"0" maximum:"1000000000000" doc:"The threshold." example:"20"`
 }
 
-// Frequency says how often a rule looks, and how often it may fire.
+// Frequency says over which window a rule computes its metric, and how often it may fire.
 type Frequency struct {
 	Window   int  `json:"evaluation_window_seconds,omitempty" minimum:"60" maximum:"86400" doc:"Length of the time that is measured, in seconds, rounded up to minutes; 300 by default. Up to an hour it is evaluated each minute, else every 5 minutes, as audit_event_count is."`
 	Cooldown *int `json:"cooldown_seconds,omitempty" minimum:"0" maximum:"604800" doc:"While the condition holds, the rule fires again after this time, in seconds; 3600 by default."`
 	MaxFires int  `json:"max_fires_per_day,omitempty" minimum:"1" maximum:"1000" doc:"How often it fires in a day (UTC), 10 by default."`
 }
 
-// window is the window in whole minutes.
+// window returns the window, rounded up to whole minutes.
 func (f Frequency) window() time.Duration {
 	return (time.Duration(f.Window)*time.Second + time.Minute - 1).Truncate(time.Minute)
 }
 
 func (f Frequency) cooldown() time.Duration { return time.Duration(*f.Cooldown) * time.Second }
 
-// filled is f with the defaults.
+// filled returns f with defaults filled in.
 func (f Frequency) filled() Frequency {
 	if f.Window == 0 {
 		f.Window = defaultWindow
@@ -96,11 +96,11 @@ type Rule struct {
 	Day         int64      `json:"-" db:"day"`
 	Fires       int        `json:"-" db:"fires_in_day"`
 
-	// ChangeNo is the ETag: it grows with changes by people, not with evaluations.
+	// ChangeNo is the ETag. Changes by people increase it; evaluations do not.
 	ChangeNo int64 `json:"-" db:"change_no"`
 }
 
-// Draft is what a create takes.
+// Draft is the input of Create and Preview.
 type Draft struct {
 	Name        string    `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique." example:"many denials of payments"`
 	Description string    `json:"description,omitempty" maxLength:"2000" doc:"Description, for the people who read its messages."`
@@ -112,7 +112,7 @@ type Draft struct {
 	Channels    []int64   `json:"channel_ids,omitempty" maxItems:"50" doc:"The channels that get its messages, from their severity thresholds on; absent: all of the environment."`
 }
 
-// Change is what an update takes: the members sent change, the others stay.
+// Change is the input of Update. Only the members that are sent change.
 type Change struct {
 	Name        *string    `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique."`
 	Description *string    `json:"description,omitempty" maxLength:"2000" doc:"Description, for the people who read its messages."`
@@ -123,13 +123,13 @@ type Change struct {
 	Channels    *[]int64   `json:"channel_ids,omitempty" maxItems:"50" doc:"The channels that get its messages; empty: all of the environment."`
 }
 
-// Page is one page of the rules, by id.
+// Page is one page of the rules, sorted by id.
 type Page struct {
 	Rules []Rule `json:"alert_rules" doc:"The page, sorted by id."`
 	Total int64  `json:"total" doc:"How many there are."`
 }
 
-// rule is a draft with its defaults.
+// rule returns the rule of a draft, with defaults filled in.
 func (d Draft) rule() Rule {
 	r := Rule{
 		Name: d.Name, Description: d.Description, Severity: d.Severity, Enabled: d.Enabled == nil || *d.Enabled, Trigger: d.Trigger,

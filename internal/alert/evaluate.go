@@ -14,22 +14,23 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// lag is how long after the end of a minute its decisions are counted: until then most of
-// them are stored.
+// lag is how long after the end of a minute it is evaluated. By then most of its decisions are
+// stored.
 const lag = 10 * time.Second
 
-// Evaluator evaluates the rules of all tenants. One replica at a time runs it; a second one
-// that runs for a moment does no harm, because what a rule found is in its row.
+// Evaluator evaluates the rules of all tenants. One replica at a time runs it. If two run for a
+// moment, no harm is done, because the state of a rule is in its row.
 type Evaluator struct {
 	*Service
-	// Active reports whether a tenant's rules are to be evaluated.
+	// Active reports whether the rules of a tenant are evaluated.
 	Active func(ctx context.Context, tenant scope.TenantID) (bool, error)
-	// Poll is how often all tenants are looked at, in case that a wake was missed.
+	// Poll is how often all tenants are checked. It covers notifications that were lost.
 	Poll   time.Duration
 	Logger *slog.Logger
 }
 
-// Run evaluates until ctx ends. A tenant without rules costs nothing between two polls.
+// Run evaluates until ctx ends. Between two polls it does not read the stores of tenants without
+// rules.
 func (e *Evaluator) Run(ctx context.Context) {
 	agenda := &job.Agenda{Cluster: e.Stores, Topic: Topic, Now: e.Now, Poll: e.Poll, Logger: e.Logger}
 	defer agenda.Begin()()
@@ -48,7 +49,8 @@ func (e *Evaluator) Run(ctx context.Context) {
 	}
 }
 
-// evaluateTenant evaluates the rules of a tenant that are due, and reports whether it has any.
+// evaluateTenant evaluates the due rules of a tenant. It reports whether the tenant has enabled
+// rules.
 func (e *Evaluator) evaluateTenant(ctx context.Context, tenant scope.TenantID) (some bool, err error) {
 	var due []Rule
 	now := e.Now().Add(-lag)
@@ -72,14 +74,14 @@ func (e *Evaluator) evaluateTenant(ctx context.Context, tenant scope.TenantID) (
 	return some, e.evaluate(ctx, tenant, now)
 }
 
-// due gives the end of the window to evaluate, and whether it was not yet. A clock that was
-// set back does not stop a rule: what is in the future counts as never.
+// due returns the end of the window to evaluate, and whether that window was not evaluated yet. An
+// evaluation in the future does not count, so a clock that is set back does not stop a rule.
 func (r Rule) due(now time.Time) (time.Time, bool) {
 	end := now.UTC().Truncate(r.interval())
 	return end, r.EvaluatedAt == nil || r.EvaluatedAt.Before(end) || r.EvaluatedAt.After(now)
 }
 
-// evaluate evaluates the rules that are due, in one transaction with what follows.
+// evaluate evaluates the due rules, and stores and reports the results, in one transaction.
 func (e *Evaluator) evaluate(ctx context.Context, tenant scope.TenantID, now time.Time) error {
 	return e.Stores.WriteUnder(ctx, tenant, changes, func(tx *db.Tx) error {
 		rules, err := enabledRules(ctx, tx)
@@ -110,7 +112,7 @@ func (e *Evaluator) evaluate(ctx context.Context, tenant scope.TenantID, now tim
 	})
 }
 
-// next says what a value does to a rule: it fires, or what it told of ends.
+// next returns what a value does to a rule: the rule fires, or its firing ends.
 func (r Rule) next(end time.Time, value float64, there bool) (fires, ends bool) {
 	if !r.Trigger.holds(value, there) {
 		return false, r.Firing
@@ -121,7 +123,7 @@ func (r Rule) next(end time.Time, value float64, there bool) (fires, ends bool) 
 	return r.Day != dayOf(end) || r.Fires < r.Frequency.MaxFires, false
 }
 
-// after is the rule after an evaluation.
+// after returns the rule after an evaluation.
 func (r Rule) after(end time.Time, value float64, there, fires, ends bool) Rule {
 	r.EvaluatedAt, r.Value = &end, nil
 	if there {
@@ -139,10 +141,10 @@ func (r Rule) after(end time.Time, value float64, there, fires, ends bool) Rule 
 	return r
 }
 
-// dayOf numbers the days (UTC).
+// dayOf returns the number of the day (UTC) since 1970.
 func dayOf(t time.Time) int64 { return t.Unix() / int64(24*time.Hour/time.Second) }
 
-// report writes down that a rule fired or ended, and tells the channels.
+// report records that a rule fired or ended, and tells the channels.
 func (e *Evaluator) report(ctx context.Context, tx *db.Tx, tenant scope.TenantID, r Rule, value float64, ends bool) error {
 	kind, text := "CUSTOM_ALERT_FIRED", "The value is "+rounded(value)+unit(r.Trigger.Metric)+"."
 	if ends {

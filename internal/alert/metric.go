@@ -13,7 +13,7 @@ import (
 // auditEvents is the metric that counts entries of the administrative log.
 const auditEvents = "audit_event_count"
 
-// unit is what the values of a metric are followed by.
+// unit returns the text that follows the values of a metric: a space and the unit, or "".
 func unit(metric string) string {
 	switch metric {
 	case "denial_rate", "error_rate", "mask_rate":
@@ -26,7 +26,7 @@ func unit(metric string) string {
 	return ""
 }
 
-// measure is the value of a metric of decisions; false: it has none.
+// measure returns the value of a metric of decisions. It returns false if there is none.
 func measure(metric string, r *stats.Rollup) (float64, bool) {
 	switch metric {
 	case "decision_count":
@@ -58,7 +58,7 @@ func measure(metric string, r *stats.Rollup) (float64, bool) {
 	return r.Latencies.Quantile(q), true
 }
 
-// holds reports whether a value passes the threshold.
+// holds reports whether the condition holds for a value. there is false if there is no value.
 func (t Trigger) holds(value float64, there bool) bool {
 	if !there {
 		return false
@@ -72,8 +72,8 @@ func (t Trigger) holds(value float64, there bool) bool {
 	return value == t.Threshold
 }
 
-// interval is how often a rule is evaluated: each minute, or every five where it adds up
-// more.
+// interval returns how often a rule is evaluated: each minute, or every five minutes if one
+// evaluation reads more rows.
 func (r Rule) interval() time.Duration {
 	if r.Trigger.Metric == auditEvents || r.Frequency.window() > time.Hour {
 		return 5 * time.Minute
@@ -81,13 +81,13 @@ func (r Rule) interval() time.Duration {
 	return time.Minute
 }
 
-// series is what a rule counts of the decisions.
+// series returns the roll-ups that a rule reads.
 func (r Rule) series() stats.Series {
 	f := r.Trigger.Filter
 	return stats.Series{Environment: r.Environment, Resource: f.ResourceID, Control: f.ControlID, Bouncer: f.BouncerID, Subject: f.SubjectID}
 }
 
-// sums remembers what was added up in one evaluation, so that rules share it.
+// sums caches roll-ups during one evaluation, so that rules share them.
 type sums map[sumKey]stats.Rollup
 
 type sumKey struct {
@@ -95,7 +95,8 @@ type sumKey struct {
 	from   time.Time
 }
 
-// value is the value of a rule over its window, which ends at a time.
+// value returns the value of a rule over its window, which ends at a time. It returns false if
+// there is none.
 func (s sums) value(ctx context.Context, tx *db.Tx, r Rule, end time.Time) (float64, bool, error) {
 	window := r.Frequency.window()
 	if r.Trigger.Metric == auditEvents {
@@ -118,14 +119,14 @@ func (s sums) value(ctx context.Context, tx *db.Tx, r Rule, end time.Time) (floa
 	return v, there, nil
 }
 
-// sentence says a condition.
+// sentence returns a condition as text.
 func (t Trigger) sentence(window time.Duration) string {
 	return fmt.Sprintf("%s %s %s%s in %s", t.Metric, t.Operator, number(t.Threshold), unit(t.Metric), window)
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// rounded is a value with as many digits as a person reads.
+// rounded returns a value with at most two decimals.
 func rounded(v float64) string {
 	s := strconv.FormatFloat(v, 'f', 2, 64)
 	for s[len(s)-1] == '0' {

@@ -14,16 +14,16 @@ import (
 const (
 	// previewed is how far a preview looks back.
 	previewed = 7 * 24 * time.Hour
-	// keptSteps is how long minutes keep latencies (package stats).
+	// keptSteps is how long roll-ups of minutes keep their latencies (package stats).
 	keptSteps = 2 * 24 * time.Hour
-	// maxEntries bounds the entries of the decision log that a preview reads for a filter
-	// that was not counted.
+	// maxEntries is how many entries of the decision log a preview reads at most, if there are no
+	// roll-ups for the filter.
 	maxEntries = 50_000
-	// maxShown bounds the firings that a preview lists.
+	// maxShown is how many firings a preview lists at most.
 	maxShown = 50
 )
 
-// Firing is one time that a rule would have fired.
+// Firing is one time at which a rule would have fired.
 type Firing struct {
 	At    time.Time `json:"at" doc:"When it would have fired."`
 	Value float64   `json:"value" doc:"The value at that time."`
@@ -41,7 +41,8 @@ type Preview struct {
 	Firings  []Firing  `json:"firings" doc:"The last times that it would have fired, newest first, at most 50."`
 }
 
-// Preview runs a rule that is not stored over the last 7 days.
+// Preview evaluates a rule that is not stored over the last 7 days, or as far back as there is
+// data.
 func (s *Service) Preview(ctx context.Context, sc scope.Scope, d Draft) (Preview, error) {
 	env, err := sc.CreateIn(d.Environment)
 	if err != nil {
@@ -67,14 +68,15 @@ func (s *Service) Preview(ctx context.Context, sc scope.Scope, d Draft) (Preview
 	return p, err
 }
 
-// minute is what one minute adds to a window, or what is in one.
+// minute holds the counts of one minute, or the sum over a window.
 type minute struct {
 	at      time.Time
 	sum     stats.Rollup
 	entries int64
 }
 
-// history is what the windows of the last 7 days are made of.
+// history returns the minutes that the windows of the last 7 days consist of, and the time from
+// which they are known.
 func history(ctx context.Context, tx *db.Tx, r Rule, until time.Time) ([]minute, time.Time, error) {
 	from := until.Add(-previewed - r.Frequency.window())
 	if r.Trigger.Metric == auditEvents {
@@ -102,7 +104,7 @@ func history(ctx context.Context, tx *db.Tx, r Rule, until time.Time) ([]minute,
 	return out, from, err
 }
 
-// previewRule evaluates a rule at each of its times, as the Evaluator would have.
+// previewRule evaluates a rule at each of its times, as the Evaluator would have done.
 func previewRule(r Rule, minutes []minute, since, until time.Time) Preview {
 	window := r.Frequency.window()
 	first, last, in := 0, 0, minute{}
@@ -119,7 +121,8 @@ func previewRule(r Rule, minutes []minute, since, until time.Time) Preview {
 	})
 }
 
-// previewAt evaluates a rule from begin until a time by its values, which it asks for in their order.
+// previewAt evaluates a rule from begin until a time. It calls valueAt for each evaluation, in the
+// order of time.
 func previewAt(r Rule, begin, until time.Time, valueAt func(end time.Time) (float64, bool)) Preview {
 	p := Preview{Since: begin, Until: until, Firings: []Firing{}}
 	for end := begin; !end.After(until); end = end.Add(r.interval()) {
@@ -146,8 +149,8 @@ func previewAt(r Rule, begin, until time.Time, valueAt func(end time.Time) (floa
 	return p
 }
 
-// enter adds a minute to a window, leave takes it away again: each minute is added once,
-// however long the window is.
+// enter adds a minute to a window, and leave removes it. So each minute is added once, however long
+// the window is.
 func (m *minute) enter(o *minute) {
 	m.sum.Merge(&o.sum)
 	m.entries += o.entries
@@ -158,7 +161,7 @@ func (m *minute) leave(o *minute) {
 	m.entries -= o.entries
 }
 
-// measure is the value of a metric over a window.
+// measure returns the value of a metric over a window. It returns false if there is none.
 func (m *minute) measure(metric string) (float64, bool) {
 	if metric == auditEvents {
 		return float64(m.entries), true

@@ -17,24 +17,26 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Topic is what a tenant whose rules changed is notified by.
+// Topic is the topic of the notifications that wake the Evaluator when the rules of a tenant
+// change.
 const Topic = "alert_rules"
 
-// changes is held while rules change, so that names, their number and the series hold.
+// changes is the lock held while rules change or are evaluated, so that names stay unique, the
+// limit on their number holds, and the right series are counted.
 const changes = "alert rules"
 
-// Service is the use cases on alert rules.
+// Service has the use cases of alert rules.
 type Service struct {
 	Stores *db.Cluster
 	Now    func() time.Time
 	// Outbox queues the messages.
 	Outbox notify.Outbox
-	// Exists reports whether there is an object of a kind in an environment: a resource, a
-	// control or a bouncer.
+	// Exists reports whether an object exists in an environment. kind is resource, control or
+	// bouncer.
 	Exists func(ctx context.Context, tx *db.Tx, env scope.Env, kind string, id int64) (bool, error)
 }
 
-// List is one page of the rules in the scope's environment or in both, by id.
+// List returns one page of the rules in the scope's environment, or in both, sorted by id.
 func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int64) (Page, error) {
 	var page Page
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -54,7 +56,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int64) (
 	return page, err
 }
 
-// Get is one rule.
+// Get returns one rule, or NotFound.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Rule, error) {
 	var r Rule
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -67,7 +69,7 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Rule, erro
 	return r, err
 }
 
-// Create makes a rule.
+// Create adds a rule.
 func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Rule, error) {
 	env, err := sc.CreateIn(d.Environment)
 	if err != nil {
@@ -96,9 +98,9 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Rule, er
 	return r, err
 }
 
-// Update changes the members that were sent. ifChange other than 0 must be the rule's
-// ChangeNo, else Precondition. A rule that fires begins anew if its condition changes or it
-// is switched off; its messages are told of the end.
+// Update changes the members that are sent. If ifChange is not 0, it must be the rule's ChangeNo;
+// otherwise Update returns Precondition. If a firing rule is disabled or its condition changes, its
+// firing ends and the channels are told.
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Change, ifChange int64) (Rule, error) {
 	var r Rule
 	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
@@ -129,7 +131,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Chang
 	return r, err
 }
 
-// Delete removes a rule. If it fires, the channels are told of the end.
+// Delete removes a rule. If it is firing, the channels are told that it ended.
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64) error {
 	return s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
 		r, err := loadCurrent(ctx, tx, sc, id, ifChange)
@@ -148,7 +150,8 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64
 	})
 }
 
-// changed renews what is counted for the rules, wakes the Evaluator and records the change.
+// changed updates which series are counted for the rules, wakes the Evaluator and records the
+// change.
 func (s *Service) changed(ctx context.Context, tx *db.Tx, sc scope.Scope, r Rule, kind string, what map[string]any) error {
 	rules, err := enabledRules(ctx, tx)
 	if err != nil {
@@ -169,7 +172,7 @@ func (s *Service) changed(ctx context.Context, tx *db.Tx, sc scope.Scope, r Rule
 	return audit.Append(ctx, tx, sc, s.Now(), r.entry(kind, what))
 }
 
-// apply gives the rule with the change.
+// apply returns the rule with the change applied.
 func (ch Change) apply(r Rule) Rule {
 	if ch.Name != nil {
 		r.Name = *ch.Name
@@ -195,7 +198,7 @@ func (ch Change) apply(r Rule) Rule {
 	return r
 }
 
-// differences names what differs.
+// differences lists the differences between two rules for the audit.
 func differences(old, next Rule) map[string]any {
 	out := patch.Differences{}
 	out.Note("name", old.Name, next.Name)
@@ -208,7 +211,7 @@ func differences(old, next Rule) map[string]any {
 	return out
 }
 
-// check checks a rule that is to be stored as id; 0: a new one.
+// check normalizes and validates a rule that will be stored with an id; 0: a new rule.
 func (s *Service) check(ctx context.Context, tx *db.Tx, r *Rule, id int64) error {
 	r.Name = strings.TrimSpace(r.Name)
 	var wrong []fault.Detail
@@ -246,7 +249,7 @@ func invalid(wrong []fault.Detail) error {
 	return fault.CheckValues("the alert rule is not valid", wrong)
 }
 
-// offences lists what is wrong with a condition by itself.
+// offences returns the errors in a condition that need no store.
 func (t Trigger) offences() []fault.Detail {
 	var wrong []fault.Detail
 	decisions := t.Filter
@@ -269,7 +272,7 @@ func (t Trigger) offences() []fault.Detail {
 	return wrong
 }
 
-// problem says which object of the filter does not exist; "": all do.
+// problem says which object of the filter does not exist; "": all exist.
 func (s *Service) problem(ctx context.Context, tx *db.Tx, r Rule) (string, error) {
 	f := r.Trigger.Filter
 	if f.ConnectionID != 0 {
@@ -281,7 +284,7 @@ func (s *Service) problem(ctx context.Context, tx *db.Tx, r Rule) (string, error
 	}
 	resource, err := strconv.ParseInt(f.ResourceID, 10, 64)
 	if err != nil {
-		resource = 0 // a name that callers use
+		resource = 0 // a name, not an id
 	}
 	for _, o := range []struct {
 		kind string

@@ -46,9 +46,10 @@ type Evidence struct {
 	Baseline  int64   `json:"baseline_seconds" doc:"Length of history that the baseline is based on, in seconds."`
 }
 
-// Tuning sets how far from usual an anomaly is.
+// Tuning sets how far from its usual value an anomaly is.
 type Tuning struct {
-	// Factor times the usual value is flagged. The default is 3; a tenant may set another.
+	// Factor is how many times the usual value is flagged. The default is 3; a tenant may set
+	// another.
 	Factor float64
 }
 

@@ -13,35 +13,35 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// How far back the detectors look.
+// How far back the detectors read.
 const (
 	window   = 5 * time.Minute    // for shares and latency
 	sources  = 10 * time.Minute   // for addresses
 	baseline = 7 * 24 * time.Hour // hours before the window
 	days     = 14 * 24 * time.Hour
-	// pause ends an anomaly that was not seen again for so long.
+	// pause is how long an anomaly is not found before it ends.
 	pause = 15 * time.Minute
-	// keep is how long anomalies are listed.
+	// keep is how long anomalies are listed after they were last found.
 	keep = 90 * 24 * time.Hour
 )
 
-// Event is the type of the audit entry that each anomaly makes when it begins.
+// Event is the type of the audit entry that is written when an anomaly begins.
 const Event = "AI_ANOMALY_DETECTED"
 
-// Service looks for anomalies. Its fields are its dependencies.
+// Service finds and stores anomalies. Its fields are its dependencies.
 type Service struct {
 	Stores *db.Cluster
 	Log    *audit.DecisionLog
-	// Tuning is what the tenant wants; false: nothing is looked for.
+	// Tuning returns the tenant's setting. If it returns false, detection is off.
 	Tuning func(ctx context.Context, tenant scope.TenantID) (Tuning, bool, error)
 	Now    func() time.Time
 	Logger *slog.Logger
 
-	// looked is set once Run has looked at every tenant. Only Run uses it.
+	// looked is set once Run has checked every tenant. Only Run uses it.
 	looked bool
 }
 
-// Anomaly is one that was found.
+// Anomaly is a stored anomaly.
 type Anomaly struct {
 	ID          int64     `json:"id" db:"id" doc:"Identifies the anomaly."`
 	Kind        Kind      `json:"kind" db:"kind" enum:"denial_spike,error_spike,latency_anomaly,resource_access_spike,user_activity,suspicious_source_ip" doc:"The anomalies."`
@@ -59,11 +59,11 @@ type Page struct {
 	Total     int64     `json:"total" doc:"Number that match the filter."`
 }
 
-// Run looks at the tenants whose decisions this process stored within the window of
-// the detectors; the others cost nothing. No detector looks for an absence of
-// traffic, and an anomaly ends by not being seen again. The first Run looks at every
-// tenant, because it does not know what was stored before the process started. A
-// tenant whose store fails is left for the next time. One Run may be active at a time.
+// Run checks the tenants whose decisions this process stored within the window of the detectors. It
+// does not read the stores of the others: no detector looks for missing traffic, and an anomaly
+// ends when it is not found again. The first Run checks every tenant, because it does not know what
+// was stored before the process started. A tenant whose store fails is skipped until the next Run.
+// Only one Run may be active at a time.
 func (s *Service) Run(ctx context.Context) {
 	tenants := s.Log.Active(s.Now().Add(-window))
 	if !s.looked {
@@ -81,7 +81,7 @@ func (s *Service) Run(ctx context.Context) {
 	}
 }
 
-// Detect runs all detectors on one tenant and keeps what they find.
+// Detect runs all detectors on one tenant and stores their findings.
 func (s *Service) Detect(ctx context.Context, tenant scope.TenantID) error {
 	tuning, on, err := s.Tuning(ctx, tenant)
 	if err != nil || !on {
@@ -107,13 +107,13 @@ func (s *Service) detect(ctx context.Context, tenant scope.TenantID, env scope.E
 	sc := scope.Scope{Tenant: tenant, Env: env}
 	recent, err := s.Log.Rollups(ctx, sc, stats.TenSeconds, now.Add(-window), now)
 	if err != nil || len(recent) == 0 {
-		return nil, err // nobody asks: nothing is unusual
+		return nil, err // no decisions: nothing is unusual
 	}
 	var current stats.Rollup
 	for i := range recent {
 		current.Merge(&recent[i])
 	}
-	// The baseline ends with the last hour that is over before the window begins.
+	// The baseline ends with the last full hour before the window.
 	hours, err := s.Log.Rollups(ctx, sc, stats.Hour, now.Add(-baseline), now.Add(-window-time.Hour))
 	if err != nil {
 		return nil, err
@@ -139,11 +139,11 @@ func (s *Service) detect(ctx context.Context, tenant scope.TenantID, env scope.E
 	return append(found, Sources(from, sources, hours, tuning)...), nil
 }
 
-// lock is held while a finding is stored: two replicas may find the same thing.
+// lock is held while a finding is stored, because two replicas may find the same anomaly.
 const lock = "anomalies"
 
-// record stores a finding: as a new anomaly with its audit entry, or as more of one
-// that was seen a short while ago.
+// record stores a finding: as a new anomaly with its audit entry and event, or as the continuation
+// of one that was found within pause.
 func (s *Service) record(ctx context.Context, tenant scope.TenantID, env scope.Env, f Finding) error {
 	return s.Stores.WriteUnder(ctx, tenant, lock, func(tx *db.Tx) error {
 		now := s.Now().UTC().Truncate(time.Microsecond)
@@ -170,7 +170,7 @@ func (s *Service) record(ctx context.Context, tenant scope.TenantID, env scope.E
 	})
 }
 
-// eventType is what subscribers are told of a kind of anomaly.
+// eventType returns the event type for a kind of anomaly.
 func (k Kind) eventType() string {
 	if k == DenialSpike {
 		return event.HighDenyRate
@@ -178,8 +178,8 @@ func (k Kind) eventType() string {
 	return event.Suspicious
 }
 
-// List gives the anomalies that lasted until since or longer, in the scope's
-// environment or in both.
+// List returns the anomalies that were last found at since or later, in the scope's environment or
+// in both.
 func (s *Service) List(ctx context.Context, sc scope.Scope, kind Kind, since time.Time, skip, limit int64) (Page, error) {
 	page := Page{}
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -192,13 +192,14 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, kind Kind, since tim
 	return page, err
 }
 
-// Count is how many anomalies lasted until since or longer, within the caller's
+// Count returns how many anomalies were last found at since or later, within the caller's
 // transaction.
 func (s *Service) Count(ctx context.Context, tx *db.Tx, env scope.Env, since time.Time) (int64, error) {
 	return countKind(ctx, tx, env, "", since)
 }
 
-// Forget removes anomalies that were listed long enough.
+// Forget removes anomalies of all tenants that were last found more than keep ago. It stops at the
+// first tenant whose store fails.
 func (s *Service) Forget(ctx context.Context) {
 	tenants, err := s.Stores.Tenants(ctx)
 	for _, t := range tenants {

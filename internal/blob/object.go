@@ -1,5 +1,5 @@
-// Package blob stores objects in S3 buckets that tenants name. Every call goes through the guard of
-// outbound.
+// Package blob stores objects in S3 buckets that tenants name. All calls go through package
+// outbound, which refuses addresses that the operator does not allow.
 package blob
 
 import (
@@ -18,26 +18,26 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
-// The schemes of addresses of objects: TLS, and plain HTTP for addresses that the operator allows.
+// The schemes of object addresses: TLS, and plain HTTP for addresses that the operator allows.
 const (
 	ObjectScheme      = "s3://"
 	PlainObjectScheme = "s3+http://"
 )
 
-// maxReply bounds a reply of a store that a tenant names, in bytes.
+// maxReply is the largest reply of a store, in bytes.
 const maxReply = 1 << 20
 
-// Object is one object in a bucket that a tenant names. Nothing else in the bucket is touched.
+// Object is one object in a bucket that a tenant names.
 type Object struct {
 	host, bucket, key string
 	plain             bool
-	// Region is that of the bucket.
+	// Region is the region of the bucket.
 	Region string
-	// AccessKey and SecretKey sign the calls. SessionToken belongs to temporary ones; empty: none.
+	// AccessKey and SecretKey sign the calls. SessionToken belongs to temporary keys; "": none.
 	AccessKey, SecretKey, SessionToken string
 }
 
-// ErrObject says how the address of an object must look.
+// ErrObject is the error for an address that is not that of an object.
 var ErrObject = errors.New("must be s3://host/bucket/key")
 
 // ParseObject reads the address of an object: s3://host[:port]/bucket/key.
@@ -62,7 +62,7 @@ func ParseObject(address string) (Object, error) {
 	return Object{host: host, bucket: name, key: key, plain: plain}, nil
 }
 
-// URL is the address of the bucket's host.
+// URL returns the URL of the bucket's host.
 func (o Object) URL() string {
 	scheme := "https"
 	if o.plain {
@@ -71,7 +71,7 @@ func (o Object) URL() string {
 	return (&url.URL{Scheme: scheme, Host: o.host, Path: "/"}).String()
 }
 
-// client calls the store, guarded and once: whoever calls tries again.
+// client returns a client for the store. It does not retry, because the callers do.
 func (o Object) client(ctx context.Context, via *outbound.Client) (*minio.Client, error) {
 	return minio.New(o.host, &minio.Options{
 		Creds:     credentials.NewStaticV4(o.AccessKey, o.SecretKey, o.SessionToken),
@@ -80,7 +80,7 @@ func (o Object) client(ctx context.Context, via *outbound.Client) (*minio.Client
 	})
 }
 
-// Put stores data as the object. Readers see the old content or the new one.
+// Put stores data as the object. Readers see either the old content or the new one.
 func (o Object) Put(ctx context.Context, via *outbound.Client, data []byte, contentType string) error {
 	client, err := o.client(ctx, via)
 	if err != nil {
@@ -93,8 +93,8 @@ func (o Object) Put(ctx context.Context, via *outbound.Client, data []byte, cont
 	return err
 }
 
-// Try stores and removes an object beside o, whose key ends in .test. The error is that of storing
-// it: keys that may only store are enough.
+// Try stores a test object, whose key is that of o with .test appended, and removes it. It returns
+// only errors of storing it, because keys without permission to delete are enough.
 func (o Object) Try(ctx context.Context, via *outbound.Client, data []byte) error {
 	o.key += ".test"
 	if err := o.Put(ctx, via, data, "text/plain"); err != nil {
@@ -108,18 +108,18 @@ func (o Object) Try(ctx context.Context, via *outbound.Client, data []byte) erro
 	return nil
 }
 
-// validKey is a key that no client and no server spells in another way.
+// validKey matches keys that all clients and servers spell in the same way.
 var validKey = regexp.MustCompile(`^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$`)
 
-// errNoStore says that an answer is none of S3: every store gives an object that it stored an ETag.
-// A proxy or a portal that answers everything with 200 does not.
+// errNoStore means that an answer does not come from an S3 store: every store returns an ETag for
+// an object that it stored. A proxy or a portal that answers everything with 200 does not.
 var errNoStore = errors.New("blob: the answer has no ETag")
 
-// errorCode is an error code of S3. Other texts of a store are not shown.
+// errorCode matches an error code of S3. Other texts of a store are not shown.
 var errorCode = regexp.MustCompile(`^[A-Za-z]{1,60}$`)
 
-// ObjectAnswer is what a store answered in place of taking an object: the HTTP status, and a text
-// for people. The status is 0 if it did not answer.
+// ObjectAnswer describes why a store refused a call: the HTTP status, and a text for people. The
+// status is 0 if the store did not answer.
 func ObjectAnswer(err error) (status int, text string) {
 	if errors.Is(err, errNoStore) {
 		return 0, "the answer is not that of an object store: something else may answer in its place"

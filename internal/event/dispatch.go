@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Sink receives events. Webhook deliveries, alerts and sockets are sinks.
+// Sink receives events: webhook deliveries and notifications are sinks.
 type Sink interface {
 	// Name is the name of the sink's cursor. It must never change.
 	Name() string
@@ -45,7 +45,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		switch {
 		case name == Topic && tenant != "":
 			dirty.add(tenant)
-		case name == "": // anything may have happened
+		case name == "": // notifications may be lost
 			dirty.sweep()
 		}
 	})

@@ -5,8 +5,8 @@
 //	change ─┬─ row            one transaction
 //	        └─ Emit ─▶ events
 //	                     │  Dispatcher, woken by the commit on any replica
-//	                     ├─▶ sink "webhooks"  Take + its cursor: one transaction
-//	                     └─▶ sink "alerts"    Take + its cursor: one transaction
+//	                     ├─▶ sink "webhooks"       Take + its cursor: one transaction
+//	                     └─▶ sink "notifications"  Take + its cursor: one transaction
 //
 // A sink that only writes to its transaction processes each event exactly once. Other effects, such
 // as a message on a socket, may be repeated after a crash. A sink that fails does not delay the

@@ -17,17 +17,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
 
-// callbackHead marks the tokens of callbacks.
+// callbackHead is the prefix of callback tokens.
 const callbackHead = "gh_callback"
 
-// callback is how a system answers back.
+// callback tells a system how to answer.
 type callback struct {
 	URL       string    `json:"url"`
 	Token     string    `json:"token"`
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
-// Answer is what a system answers.
+// Answer is a system's answer to a run.
 type Answer struct {
 	Token      string `json:"token" minLength:"1" maxLength:"200" writeOnly:"true" doc:"The token of the callback. It is good for one answer."`
 	Status     string `json:"status" enum:"succeeded,failed,approved,denied" doc:"How the run ended: succeeded or failed for a workflow, approved or denied for an approval_queue."`
@@ -40,19 +40,19 @@ type Answer struct {
 type Verdict struct {
 	Approved   bool
 	By, Reason string
-	// Seconds is how long the grant lasts; 0: as long as it may. Longest is the limit of the
-	// integration.
+	// Seconds is how long the grant lasts; 0: as long as is allowed. Longest is the limit of the
+	// integration, in seconds.
 	Seconds, Longest int64
 }
 
-// span is a length of time that a setting names.
+// span is a named duration, the value of a setting.
 type span struct {
 	name string
 	time time.Duration
 }
 
-// answerTimes are the values of the setting answer_within, and grantTimes those of
-// longest_grant; a break_glass_bridge has glassTimes. The first of each is the default.
+// answerTimes are the values of the setting answer_within. grantTimes are those of longest_grant,
+// except that a break_glass_bridge has glassTimes. The first value is the default.
 var (
 	answerTimes = []span{{"24h", 24 * time.Hour}, {"1h", time.Hour}, {"7d", 7 * 24 * time.Hour}, {"30d", 30 * 24 * time.Hour}}
 	glassTimes  = []span{{"1h", time.Hour}, {"15m", 15 * time.Minute}, {"4h", 4 * time.Hour}, {"8h", 8 * time.Hour}, {"24h", 24 * time.Hour}}
@@ -67,7 +67,7 @@ func spanNames(of []span) []string {
 	return out
 }
 
-// spanOf is the length of time that a setting of an integration names.
+// spanOf returns the duration that a setting of an integration names, or the default.
 func (it Integration) spanOf(setting string, of []span) time.Duration {
 	for _, s := range of {
 		if it.Settings[setting] == s.name {
@@ -77,11 +77,11 @@ func (it Integration) spanOf(setting string, of []span) time.Duration {
 	return of[0].time
 }
 
-// errRunEnded means that a message need not be sent any more.
+// errRunEnded means that a message need not be sent any more, because its run has ended.
 var errRunEnded = errors.New("the run has ended")
 
-// openCallback gives the data of a run's message with the callback. Each attempt has the same
-// token, until the system has accepted the message; the time to answer starts anew.
+// openCallback returns the data of a run's message with the callback added. Each attempt has the
+// same token, until the system has accepted the message. Each attempt restarts the time to answer.
 func (s *Service) openCallback(ctx context.Context, tenant scope.TenantID, it Integration, run int64, data []byte) ([]byte, error) {
 	var c callback
 	err := s.Stores.Write(ctx, tenant, func(tx *db.Tx) error {
@@ -113,14 +113,14 @@ func (s *Service) openCallback(ctx context.Context, tenant scope.TenantID, it In
 	if err != nil {
 		return nil, fault.Wrap(err, "write a callback")
 	}
-	return append(append(head[:len(head)-1], ','), data[1:]...), nil // data is an object with members
+	return append(append(head[:len(head)-1], ','), data[1:]...), nil // data is an object with at least one member
 }
 
-// tokenOf is the token of a run. The first attempt to send makes it.
+// tokenOf returns the token of a run. The first attempt to send generates it.
 func (s *Service) tokenOf(tenant scope.TenantID, r *Run) (string, error) {
 	at := "integration_runs:" + string(tenant) + ":" + strconv.FormatInt(r.ID, 10)
 	if len(r.TokenSealed) > 0 {
-		if kept, err := s.Box.Open(r.TokenSealed, at); err == nil { // else its key is gone
+		if kept, err := s.Box.Open(r.TokenSealed, at); err == nil { // otherwise the encryption key no longer exists
 			return string(kept), nil
 		}
 	}
@@ -133,7 +133,8 @@ func (s *Service) tokenOf(tenant scope.TenantID, r *Run) (string, error) {
 	return token, err
 }
 
-// Answer ends a run with what its system says. Whoever has the token may answer, once.
+// Answer ends a run with the answer of its system. Anybody who has the token may answer, once.
+// Without the token it returns Unauthenticated.
 func (s *Service) Answer(ctx context.Context, sc scope.Scope, integration, id int64, a Answer) (Run, error) {
 	if _, ok := secret.ParseToken(a.Token); !ok {
 		return Run{}, errNoCallback()
@@ -149,7 +150,7 @@ func (s *Service) Answer(ctx context.Context, sc scope.Scope, integration, id in
 	if err == nil {
 		request := r.Cause.RequestID
 		err = s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-			if request != 0 { // before the run, as people do
+			if request != 0 { // take this lock before the row of the run, as decisions by people do
 				if err := tx.Lock(ctx, s.RequestLock); err != nil {
 					return err
 				}
@@ -164,26 +165,26 @@ func (s *Service) Answer(ctx context.Context, sc scope.Scope, integration, id in
 			return err
 		})
 	}
-	if fault.Is(err, fault.NotFound) { // no such tenant, or its store is not there
+	if fault.Is(err, fault.NotFound) { // no such tenant or integration: do not say which
 		err = errNoCallback()
 	}
 	return r, err
 }
 
-// answeredRun is the run that an answer is about, if its token is right.
+// answeredRun returns the run that an answer is about, if its token is valid.
 func answeredRun(ctx context.Context, tx *db.Tx, integration, id int64, a Answer) (Run, error) {
 	r, err := runOf(ctx, tx, integration, id)
 	if err != nil && !errors.Is(err, db.ErrNoRows) {
 		return r, err
 	}
-	// Without a run the digests differ, and the answer takes the same time.
+	// If there is no run, the digests differ, and the answer takes the same time.
 	if subtle.ConstantTimeCompare([]byte(secret.DigestOf(a.Token)), []byte(r.TokenHash)) != 1 {
 		return r, errNoCallback()
 	}
 	return r, nil
 }
 
-// fits refuses an answer that is not one of the integration's kind.
+// fits checks that an answer is possible for a kind of integration.
 func (a Answer) fits(kind string) error {
 	approval := a.Status == RunApproved || a.Status == RunDenied
 	switch {
@@ -197,7 +198,7 @@ func (a Answer) fits(kind string) error {
 	return nil
 }
 
-// answer records an answer whose token is right.
+// answer records an answer with a valid token.
 func (s *Service) answer(ctx context.Context, tx *db.Tx, sc scope.Scope, it Integration, r Run, a Answer) (Run, error) {
 	now := db.Stamp(s.Now())
 	switch {
@@ -235,7 +236,8 @@ func (s *Service) answer(ctx context.Context, tx *db.Tx, sc scope.Scope, it Inte
 	return r, audit.Append(ctx, tx, by, now, it.ended(r))
 }
 
-// answering is the scope of a system that answers: where it calls from is in the audit.
+// answering returns the scope of a system that answers. It keeps the IP address of the caller for
+// the audit.
 func (it Integration) answering(sc scope.Scope) scope.Scope {
 	out := it.system(sc.Tenant)
 	out.Actor = scope.Actor{Kind: scope.System, ID: "integration:" + strconv.FormatInt(it.ID, 10), Name: it.Name, IP: sc.Actor.IP}

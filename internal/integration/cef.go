@@ -11,29 +11,29 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// The severities of entries, as CEF counts them.
+// The severities of entries in CEF.
 const (
 	cefLow    = "3"
 	cefMedium = "6"
 )
 
-// The longest values of CEF, in bytes before they are escaped. With them a message stays below
-// maxMessage.
+// The longest values in a CEF line, in bytes before escaping. With these limits a message is
+// shorter than maxMessage.
 const (
 	longValue  = 1000
 	shortValue = 200
 )
 
-// cef is a line of ArcSight's Common Event Format under construction.
+// cef builds a line of ArcSight's Common Event Format.
 type cef struct{ strings.Builder }
 
-// head writes the header: what happened, and how severe it is.
+// head writes the header: the class of the event, its name and its severity.
 func (c *cef) head(class, name, severity string) {
 	escape := strings.NewReplacer(`\`, `\\`, `|`, `\|`, "\r", " ", "\n", " ")
 	c.WriteString("CEF:0|gatehouse|gatehouse|1|" + escape.Replace(cut(class, shortValue)) + "|" + escape.Replace(cut(name, shortValue)) + "|" + severity + "|")
 }
 
-// add adds a member of the extension; an empty one is left out.
+// add adds a member to the extension. It skips empty values.
 func (c *cef) add(name, value string) { c.addLong(name, cut(value, shortValue)) }
 
 func (c *cef) addLong(name, value string) {
@@ -44,7 +44,7 @@ func (c *cef) addLong(name, value string) {
 	c.WriteString(name + "=" + escape.Replace(cut(value, longValue)) + " ")
 }
 
-// custom adds a member that CEF has no name for.
+// custom adds a member for which CEF has no name.
 func (c *cef) custom(name, label, value string) {
 	if value != "" {
 		c.add(name+"Label", label)
@@ -52,7 +52,7 @@ func (c *cef) custom(name, label, value string) {
 	}
 }
 
-// address adds where a request came from.
+// address adds the IP address of a request. It skips text that is not an address.
 func (c *cef) address(text string) {
 	a, err := netip.ParseAddr(text)
 	switch {
@@ -64,7 +64,7 @@ func (c *cef) address(text string) {
 	}
 }
 
-// cut shortens a text to so many bytes of valid UTF-8.
+// cut shortens text to at most most bytes of valid UTF-8.
 func cut(text string, most int) string {
 	if len(text) > most {
 		text = text[:most]
@@ -72,7 +72,7 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// cefLine writes the main facts of an entry as a line of CEF.
+// cefLine returns the main facts of an entry as a CEF line.
 func cefLine(l follow.Line) ([]byte, error) {
 	c := &cef{}
 	switch {

@@ -30,14 +30,14 @@ const (
 )
 
 const (
-	// pushTime bounds one push. A replica keeps its turn for longer.
+	// pushTime is the longest time for one push. A replica holds its lane for longer.
 	pushTime = 45 * time.Second
-	// defaultRegion is the region of a bucket without the setting.
+	// defaultRegion is the region of a bucket if the setting is absent.
 	defaultRegion = "us-east-1"
 	// bundleType is the media type of a bundle in S3.
 	bundleType    = "application/gzip"
 	noSuchBouncer = "the bouncer whose bundle is pushed does not exist any more"
-	// revisionName is the annotation with the revision of an image's bundle.
+	// revisionName is the annotation that contains the revision of an image's bundle.
 	revisionName = "org.opencontainers.image.revision"
 )
 
@@ -45,19 +45,19 @@ const (
 type Bundle struct {
 	Revision int64
 	Data     []byte
-	// Controls and Bouncers are the revisions of the store that it reflects.
+	// Controls and Bouncers are the revisions of the store from which it was built.
 	Controls, Bouncers int64
 }
 
-// Bundles gives the bundles of bouncers.
+// Bundles provides the bundles of bouncers.
 type Bundles interface {
-	// Bundle is the current bundle of a bouncer. Fault: NotFound.
+	// Bundle returns the current bundle of a bouncer, or NotFound.
 	Bundle(ctx context.Context, tenant scope.TenantID, bouncer int64) (Bundle, error)
-	// Environment is that of a bouncer. Fault: NotFound.
+	// Environment returns the environment of a bouncer, or NotFound.
 	Environment(ctx context.Context, tx *db.Tx, bouncer int64) (scope.Env, error)
 }
 
-// Pushed is the bundle that the store of a policy engine has.
+// Pushed describes the bundle that the store of a policy engine has.
 type Pushed struct {
 	Revision int64     `json:"revision" doc:"Revision of the bundle, as in its manifest."`
 	Digest   string    `json:"digest" doc:"In a registry the digest of the image, in S3 that of the bundle: sha256: and lower hex."`
@@ -65,14 +65,14 @@ type Pushed struct {
 	At       time.Time `json:"pushed_at" doc:"When it was pushed."`
 }
 
-// looked is what a bundle was last compared with: revisions of the store. While the store has
-// them, there is nothing new to push.
+// looked is the revisions of the store at the last comparison of the bundle. While they are
+// unchanged, there is no new bundle to push.
 type looked struct {
 	Controls int64 `json:"controls"`
 	Bouncers int64 `json:"bouncers"`
 }
 
-// look reads the revisions of the store on which the bundles of an environment depend.
+// look returns the revisions of the store on which the bundles of an environment depend.
 func look(ctx context.Context, tx *db.Tx, env scope.Env) (looked, error) {
 	controls, err := tx.Revision(ctx, resource.Revision(env))
 	if err != nil {
@@ -82,7 +82,7 @@ func look(ctx context.Context, tx *db.Tx, env scope.Env) (looked, error) {
 	return looked{controls, bouncers}, err
 }
 
-// bouncerOf is the bouncer whose bundle is pushed; 0: the setting is not an id.
+// bouncerOf returns the id of the bouncer whose bundle is pushed; 0: the setting is not an id.
 func bouncerOf(it Integration) int64 {
 	text, _ := it.Settings[settingBouncer].(string)
 	id, err := strconv.ParseInt(text, 10, 64)
@@ -92,8 +92,8 @@ func bouncerOf(it Integration) int64 {
 	return id
 }
 
-// placeBouncer checks the bouncer of a policy engine and gives the integration with its
-// environment.
+// placeBouncer checks the bouncer of a policy engine, and returns the integration with the
+// bouncer's environment.
 func (s *Service) placeBouncer(ctx context.Context, tx *db.Tx, it Integration) (Integration, error) {
 	env, err := s.Bundles.Environment(ctx, tx, bouncerOf(it))
 	if fault.Is(err, fault.NotFound) {
@@ -106,7 +106,7 @@ func (s *Service) placeBouncer(ctx context.Context, tx *db.Tx, it Integration) (
 	return it, err
 }
 
-// checkEngine lists what does not fit the store of a policy engine.
+// checkEngine returns the errors in the settings, endpoint and credential of a policy engine.
 func checkEngine(it Integration, secrets map[string]string) (offences []fault.Detail) {
 	if bouncerOf(it) == 0 {
 		offences = append(offences, fault.Detail{Pointer: "/settings/" + settingBouncer, Message: "must be the id of a bouncer"})
@@ -133,7 +133,7 @@ func checkEngine(it Integration, secrets map[string]string) (offences []fault.De
 	return offences
 }
 
-// checkEngineTarget refuses an address that may not be called.
+// checkEngineTarget refuses an address that the operator does not allow.
 func (s *Service) checkEngineTarget(ctx context.Context, it Integration) error {
 	if p, err := oci.Parse(it.Endpoint); err == nil {
 		return s.Target.Check(ctx, "/endpoint", p.URL())
@@ -145,7 +145,8 @@ func (s *Service) checkEngineTarget(ctx context.Context, it Integration) error {
 	return s.Target.Check(ctx, "/endpoint", o.URL())
 }
 
-// nextBundle is the parcel of a policy engine: its bundle, if the store does not have it yet.
+// nextBundle returns the parcel of a policy engine: its bundle, if the engine's store does not have
+// it yet.
 func (f *Forwarder) nextBundle(ctx context.Context, tenantID scope.TenantID, it Integration) (p parcel, err error) {
 	b, err := f.Bundles.Bundle(ctx, tenantID, bouncerOf(it))
 	switch {
@@ -163,8 +164,8 @@ func (f *Forwarder) nextBundle(ctx context.Context, tenantID scope.TenantID, it 
 	return p, f.Stores.Write(ctx, tenantID, func(tx *db.Tx) error { return saveLooked(ctx, tx, it, f.Holder, at) })
 }
 
-// push pushes a bundle, or without one asks the store whether it would take one. It returns the
-// digest of what was pushed.
+// push pushes a bundle and returns the digest of what was pushed. If b is nil, it only asks the
+// store whether it would accept one.
 func (s *Service) push(ctx context.Context, it Integration, secrets map[string]string, b *Bundle) (digest string, a answer) {
 	ctx, cancel := context.WithTimeout(ctx, pushTime)
 	defer cancel()
@@ -208,8 +209,8 @@ func (s *Service) push(ctx context.Context, it Integration, secrets map[string]s
 	return digest, a
 }
 
-// exampleBundle is the parcel of a test: the bundle is built, and the store is asked whether it
-// would take one.
+// exampleBundle returns the parcel of a test. It builds the bundle to find errors; the test then
+// asks the store whether it would accept one.
 func (s *Service) exampleBundle(ctx context.Context, sc scope.Scope, it Integration) (parcel, error) {
 	_, err := s.Bundles.Bundle(ctx, sc.Tenant, bouncerOf(it))
 	if fault.Is(err, fault.NotFound) {
@@ -227,14 +228,16 @@ func (s *Service) postBundle(ctx context.Context, it Integration, secrets map[st
 	return a
 }
 
-// distrust makes the store of a policy engine get its bundle again. A replica that was frozen, or cut
-// off from our own store, may have replaced a newer bundle by its own, before or after the replica
-// that took over wrote down what it pushed. So that one loses its turn, too.
+// distrust makes sure that the store of a policy engine gets its bundle again. A replica that was
+// suspended, or could not reach our store, may have overwritten a newer bundle with its own, even
+// after the replica that took over the lane recorded its push. So distrust deletes that record, and
+// ends the turn of the other replica.
 func (f *Forwarder) distrust(ctx context.Context, tenantID scope.TenantID, it Integration) error {
 	return f.Stores.Write(ctx, tenantID, func(tx *db.Tx) error { return forgetPushed(ctx, tx, it.ID, f.Holder) })
 }
 
-// stored records that the store of a policy engine has a bundle.
+// stored records that the store of a policy engine has a bundle. It returns errLost if another
+// replica has taken over the lane.
 func (f *Forwarder) stored(ctx context.Context, tx *db.Tx, tenantID scope.TenantID, it Integration, b Bundle, p *Pushed) error {
 	ours, err := savePushed(ctx, tx, it, f.Holder, p, looked{b.Controls, b.Bouncers})
 	if err != nil {

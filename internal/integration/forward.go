@@ -13,44 +13,45 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Topic notifies the Forwarder of a tenant that has something to send.
+// Topic is the topic of the notifications that wake the Forwarder when a tenant has something to
+// send.
 const Topic = "integrations"
 
-// lanes is the table whose rows are the lanes: one for each integration.
+// lanes is the table with one lane for each integration.
 const lanes job.LaneTable = "integrations"
 
 const (
-	// perRequest is how many entries of each log one request has at most.
+	// perRequest is the largest number of entries of each log in one request.
 	perRequest = 500
-	// requestBytes is about how much of each log one request has at most.
+	// requestBytes is the approximate limit for the entries of each log in one request, in bytes.
 	requestBytes = 4 << 20
-	// turnTime is how long a lane sends before it gives others a turn.
+	// turnTime is how long a lane sends before other lanes get a turn.
 	turnTime = 20 * time.Second
 	// lookEvery is how often the logs are checked for a forwarder that has sent all of them.
 	lookEvery = 2 * time.Second
-	// longestWait is the longest pause after a failure, longestPause the longest pause that
-	// a system can ask for.
+	// longestWait is the longest pause after a failure. longestPause is the longest pause that a
+	// system can ask for with Retry-After.
 	longestWait  = 5 * time.Minute
 	longestPause = time.Hour
-	// outage is how many failures in a row the audit reports as an outage.
+	// outage is the number of failures in a row after which the audit reports an outage.
 	outage = 5
-	// maxAttempts is how often a message of an action is tried.
+	// maxAttempts is how often a message of an action is tried before it is dropped.
 	maxAttempts = 20
 )
 
-// Backoff is the pause after the nth failure in a row, the first being 1.
+// Backoff returns the pause after the nth failure in a row, counted from 1.
 func Backoff(failures int64) time.Duration {
 	return min(time.Second<<min(max(failures, 1), 12), longestWait)
 }
 
-// Forwarder sends what waits, for all tenants. Replicas each have one.
+// Forwarder sends everything that waits for the integrations of all tenants. Each replica has one.
 type Forwarder struct {
 	*Service
-	// Holder names this process; it differs from that of every other.
+	// Holder identifies this process. No other process has the same value.
 	Holder string
-	// Active reports whether anything is to be sent for a tenant.
+	// Active reports whether data is sent for a tenant.
 	Active func(ctx context.Context, tenant scope.TenantID) (bool, error)
-	// Poll is how often all tenants are checked, in case a notification was missed.
+	// Poll is how often all tenants are checked. It covers notifications that were lost.
 	Poll   time.Duration
 	Logger *slog.Logger
 
@@ -67,7 +68,7 @@ func (f *Forwarder) Run(ctx context.Context) error {
 	return l.Run(ctx)
 }
 
-// closeProducers ends the connections to Kafka.
+// closeProducers closes the connections to Kafka.
 func (f *Forwarder) closeProducers() { f.producers.tidy(f.Now().Add(time.Hour)) }
 
 // list returns when each lane has something to send. The logs do not announce new entries, so a
@@ -96,7 +97,8 @@ func (f *Forwarder) list(ctx context.Context, tx *db.Tx) ([]job.Lane, error) {
 	return out, nil
 }
 
-// due is when a lane has something to send. The logs and the bundles are looked at again soon.
+// due returns when a lane has something to send, and false if nothing waits. The logs and the
+// bundles are checked again after lookEvery.
 func (l lane) due(ctx context.Context, tx *db.Tx, now time.Time) (due time.Time, waits bool, err error) {
 	var behind bool
 	switch {
@@ -115,14 +117,14 @@ func (l lane) due(ctx context.Context, tx *db.Tx, now time.Time) (due time.Time,
 	return now, true, err
 }
 
-// errLost rolls back the work of a lane that another replica has taken meanwhile.
+// errLost rolls back the transaction of a lane that another replica has taken over meanwhile.
 var errLost = errors.New("another replica has taken over the queue")
 
-// runLane takes a lane and sends until nothing waits, a request fails or the time is up.
+// runLane takes a lane and sends until nothing waits, a request fails or turnTime is over.
 func (f *Forwarder) runLane(ctx context.Context, key job.LaneKey, renew func()) (time.Time, error) {
 	for began := f.Now(); ; {
 		it, ours, err := f.acquireLane(ctx, key)
-		if err != nil || !ours { // disabled, or another replica was faster: its next turn is soon
+		if err != nil || !ours { // disabled, or another replica holds it: try again soon
 			return f.Now().Add(time.Second), err
 		}
 		p, err := f.next(ctx, key.Tenant, it)
@@ -162,7 +164,7 @@ func (f *Forwarder) send(ctx context.Context, tenant scope.TenantID, it Integrat
 	var a answer
 	body, err := f.withCallback(ctx, tenant, it, p)
 	switch {
-	case errors.Is(err, errRunEnded): // it was answered, although the message was not accepted
+	case errors.Is(err, errRunEnded): // the run ended meanwhile: do not send its message
 	case err != nil:
 		return err
 	default:
@@ -170,7 +172,7 @@ func (f *Forwarder) send(ctx context.Context, tenant scope.TenantID, it Integrat
 		a = f.post(ctx, tenant, it, p)
 	}
 	if ctx.Err() != nil && a.Error != "" {
-		return nil // our own end, not the system's fault
+		return nil // this process is stopping: not a failure of the system
 	}
 	done, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer stop()
@@ -188,13 +190,13 @@ func (f *Forwarder) send(ctx context.Context, tenant scope.TenantID, it Integrat
 	if err == nil && a.Error != "" {
 		return errFailed
 	}
-	if errors.Is(err, errLost) && p.bundle != nil { // also after a failure: the answer may have been lost
+	if errors.Is(err, errLost) && p.bundle != nil { // even after a failure: only the answer may have been lost
 		err = errors.Join(err, f.distrust(done, tenant, it))
 	}
 	return err
 }
 
-// withCallback is the body of a parcel, with the callback if it starts a run.
+// withCallback returns the body of a parcel, with the callback if the parcel starts a run.
 func (f *Forwarder) withCallback(ctx context.Context, tenant scope.TenantID, it Integration, p parcel) ([]byte, error) {
 	if p.message == nil || p.message.Run == nil {
 		return p.body, nil
@@ -202,6 +204,7 @@ func (f *Forwarder) withCallback(ctx context.Context, tenant scope.TenantID, it 
 	return f.openCallback(ctx, tenant, it, *p.message.Run, p.body)
 }
 
+// succeeded records that the system accepted a parcel, or that its run has ended.
 func (f *Forwarder) succeeded(ctx context.Context, tx *db.Tx, tenant scope.TenantID, it Integration, p parcel) error {
 	now := db.Stamp(f.Now())
 	ours, err := saveSuccess(ctx, tx, it.ID, f.Holder, now, p.place)
@@ -220,6 +223,7 @@ func (f *Forwarder) succeeded(ctx context.Context, tx *db.Tx, tenant scope.Tenan
 	return err
 }
 
+// failed records a failed attempt. After maxAttempts it drops the message, and its run fails.
 func (f *Forwarder) failed(ctx context.Context, tx *db.Tx, tenant scope.TenantID, it Integration, p parcel, a answer) error {
 	now := db.Stamp(f.Now())
 	ours, err := saveFailure(ctx, tx, it.ID, f.Holder, now, now.Add(max(Backoff(it.Failures+1), a.pause)), a.Error)
@@ -259,7 +263,7 @@ func (f *Forwarder) failed(ctx context.Context, tx *db.Tx, tenant scope.TenantID
 	return record("INTEGRATION_MESSAGE_DROPPED", map[string]any{"event_id": p.message.EventID, "event_type": p.message.Type, "attempts": p.message.Attempts + 1})
 }
 
-// system is the scope of the Forwarder's own audit entries.
+// system returns the scope of the Forwarder's own audit entries.
 func (it Integration) system(tenant scope.TenantID) scope.Scope {
 	return scope.Scope{Tenant: tenant, Env: it.Environment, Actor: scope.Actor{Kind: scope.System, ID: "integrations", Name: "integrations"}}
 }

@@ -18,29 +18,32 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/webhook"
 )
 
-// signedWithin is how far the time of a signed message may be from ours, and keptInbound how
-// long its id is kept. A message that is older than that is refused by its time.
+// signedWithin is the largest difference between the time of a signed message and our time.
+// keptInbound is how long the id of a message is kept; a message that is sent again later is
+// refused because of its time.
 const (
 	signedWithin = 5 * time.Minute
 	keptInbound  = time.Hour
 )
 
-// weakKey is how many bytes the key of a bridge has at least: whoever guesses it can open grants.
+// weakKey is the minimum length of a bridge's key, in bytes. Anybody who guesses the key can open
+// grants.
 const weakKey = 24
 
-// The types of messages of a bridge.
+// The types of messages from a bridge.
 const (
 	typeOpen = "open"
 	typeEnd  = "end"
 )
 
-// Inbound is a message that a system sends of its own accord, signed as Standard Webhooks are.
+// Inbound is a message that a system sends on its own initiative, signed as in Standard Webhooks.
 type Inbound struct {
 	ID, Timestamp, Signature string
 	Body                     []byte
 }
 
-// BridgeMessage is what a break-glass system sends: it opens a grant, or ends one of its own.
+// BridgeMessage is a message of a break-glass system: it opens a grant, or ends one that the system
+// opened.
 type BridgeMessage struct {
 	Type    string `json:"type" enum:"open,end" doc:"open: opens a grant. end: ends one that this bridge opened."`
 	Subject struct {
@@ -67,13 +70,15 @@ type BridgeResult struct {
 	ExpiresAt *time.Time `json:"expires_at" doc:"When the grant ends by itself."`
 }
 
-// Grants opens and ends break-glass grants. once is called in the transaction of each.
+// Grants opens and ends break-glass grants. It calls once in the transaction of the grant; the
+// error of once rolls it back.
 type Grants interface {
 	OpenGrant(ctx context.Context, sc scope.Scope, m BridgeMessage, longest int64, once func(tx *db.Tx) error) (BridgeResult, error)
 	EndGrant(ctx context.Context, sc scope.Scope, m BridgeMessage, once func(tx *db.Tx) error) (BridgeResult, error)
 }
 
-// TakeBridge takes a message of a break-glass system.
+// TakeBridge handles a message of a break-glass system. It returns Unauthenticated if the signature
+// is not valid, and Conflict if the message was received before or the integration is disabled.
 func (s *Service) TakeBridge(ctx context.Context, sc scope.Scope, id int64, in Inbound) (BridgeResult, error) {
 	it, err := s.signed(ctx, sc.Tenant, id, in)
 	if err != nil {
@@ -106,8 +111,8 @@ func (s *Service) TakeBridge(ctx context.Context, sc scope.Scope, id int64, in I
 	return s.Grants.OpenGrant(ctx, by, m, int64(it.spanOf(settingLongest, glassTimes)/time.Second), once)
 }
 
-// signed is the bridge whose message this is. All that is wrong with its signature is answered
-// alike, and so is a bridge that is not there.
+// signed returns the bridge whose key signed a message. It returns the same error for every problem
+// with the signature and for a bridge that does not exist.
 func (s *Service) signed(ctx context.Context, tenant scope.TenantID, id int64, in Inbound) (Integration, error) {
 	wrong := fault.New(fault.Unauthenticated, "invalid_signature", "the message is not signed with the key of this integration, or its time is not ours")
 	var it Integration
@@ -134,7 +139,8 @@ func (s *Service) signed(ctx context.Context, tenant scope.TenantID, id int64, i
 	return it, nil
 }
 
-// readBridge reads the body of a message. It has no member twice: its caller has checked that.
+// readBridge reads and validates the body of a message. The caller has checked that no member
+// occurs twice.
 func readBridge(body []byte) (BridgeMessage, error) {
 	var m BridgeMessage
 	d := json.NewDecoder(bytes.NewReader(body))
@@ -171,7 +177,7 @@ func readBridge(body []byte) (BridgeMessage, error) {
 	return m, fault.CheckValues("the message is not valid", offences)
 }
 
-// QueueGrant queues for the break-glass systems of an environment that a grant began or ended.
+// QueueGrant queues a message to the break-glass systems of an environment: a grant began or ended.
 func QueueGrant(ctx context.Context, tx *db.Tx, env scope.Env, ended bool, m Message) error {
 	m.Type = EventOpened
 	if ended {

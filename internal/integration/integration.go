@@ -1,6 +1,6 @@
-// Package integration sends what happens to systems of the tenant: its SIEM, and programs that
-// the actions of controls call. An Integration says where. What waits for it is sent by one
-// replica at a time, in order:
+// Package integration connects gatehouse to systems of the tenant: its SIEM, stores of policy
+// engines, and programs that the actions of controls call. An Integration says where such a system
+// is. One replica at a time sends what waits for an integration, in order:
 //
 //	audit logs ────────────▶ place of a siem_forwarder ─┐
 //	bundle of a bouncer ───▶ pushed, of a policy_engine ┤
@@ -10,14 +10,14 @@
 //	                                                    ├─ accepted ─▶ the place moves on, the message goes
 //	                                                    └─ else ─▶ the same again, later
 //
-// The logs are the queue of a SIEM: nothing is copied, and nothing is lost while the target is
-// away or the server restarts. What was sent and not written down is sent again.
+// The logs are the queue of a SIEM: nothing is copied, and nothing is lost while the target is away
+// or the server restarts. Entries that were sent are sent again if the result was not stored.
 //
-// A policy_engine is told nothing that happens. Its store, a registry or a bucket, gets the bundle
-// of a bouncer whenever the revision of that bundle is not the one that was pushed last.
+// A policy_engine gets no messages. Its store, a registry or a bucket, gets the bundle of a bouncer
+// whenever its revision is not the one that was pushed last.
 //
-// A syslog server (RFC 5425) sends no answers. Each parcel has a TLS connection of its own, and
-// is delivered once the server has ended that connection in order (outbound.SendStream).
+// A syslog server (RFC 5425) sends no answers. Each parcel has its own TLS connection, and is
+// delivered once the server has closed that connection in order (outbound.SendStream).
 package integration
 
 import (
@@ -32,9 +32,9 @@ import (
 )
 
 const (
-	// maxIntegrations bounds the integrations of a tenant.
+	// maxIntegrations is the largest number of integrations of a tenant.
 	maxIntegrations = 50
-	// maxSettings bounds the settings of an integration, in bytes of JSON.
+	// maxSettings is the largest size of an integration's settings, in bytes of JSON.
 	maxSettings = 16 << 10
 )
 
@@ -44,13 +44,13 @@ const (
 	SIEM     = "siem_forwarder"
 	Workflow = "workflow"
 	Approval = "approval_queue"
-	// PolicyEngine is the store from which a policy engine fetches its bundle.
+	// PolicyEngine is a store from which a policy engine fetches its bundle.
 	PolicyEngine = "policy_engine"
-	// BreakGlass opens grants in emergencies.
+	// BreakGlass is a system that opens grants in emergencies.
 	BreakGlass = "break_glass_bridge"
 )
 
-// Integration is a system that is called.
+// Integration is a system of the tenant that is called.
 type Integration struct {
 	ID            int64          `json:"id" db:"id" doc:"Identifier."`
 	Name          string         `json:"name" db:"name" doc:"Name, unique." example:"siem"`
@@ -72,13 +72,13 @@ type Integration struct {
 	CreatedAt     time.Time      `json:"created_at" db:"created_at" doc:"When it was created."`
 	UpdatedAt     time.Time      `json:"updated_at" db:"updated_at" doc:"When it was last changed."`
 
-	// ChangeNo is the ETag: it grows with changes by people.
+	// ChangeNo is the ETag. Only changes by people increase it.
 	ChangeNo int64 `json:"-" db:"change_no"`
-	// Credential is sealed.
+	// Credential is encrypted.
 	Credential []byte `json:"-" db:"credential"`
 }
 
-// Draft is what a create takes.
+// Draft is the input of Create.
 type Draft struct {
 	Name        string         `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique." example:"siem"`
 	Kind        string         `json:"kind" enum:"webhook,workflow,approval_queue,policy_engine,break_glass_bridge,siem_forwarder" doc:"webhook: actions of controls post their decision. workflow: actions start it, and it answers back. approval_queue: decides requests for access. policy_engine: a registry or bucket that gets the bundle of a bouncer. break_glass_bridge: opens grants in emergencies. siem_forwarder: gets both audit logs."`
@@ -89,7 +89,7 @@ type Draft struct {
 	Enabled     *bool          `json:"enabled,omitempty" doc:"Whether gatehouse sends anything to it; true by default."`
 }
 
-// Change is what an update takes: the members sent change, the others stay.
+// Change is the input of Update. Only the members that are sent change.
 type Change struct {
 	Name       *string                     `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique."`
 	Endpoint   *string                     `json:"endpoint,omitempty" minLength:"1" maxLength:"2000" doc:"Address of the system. A change to another host needs the credential again: the stored one is sent only to the host that it was given for."`
@@ -98,13 +98,13 @@ type Change struct {
 	Enabled    *bool                       `json:"enabled,omitempty" doc:"Whether gatehouse sends anything to it."`
 }
 
-// Page is one page of the integrations, by id.
+// Page is one page of the integrations, sorted by id.
 type Page struct {
 	Integrations []Integration `json:"integrations" doc:"The page, sorted by id."`
 	Total        int64         `json:"total" doc:"How many there are."`
 }
 
-// TestResult is how a system took a test.
+// TestResult is the result of a test.
 type TestResult struct {
 	Delivered    bool   `json:"delivered" doc:"Whether the system accepted it."`
 	ResponseCode int    `json:"response_code" doc:"HTTP status; 0: the system could not be reached, or it is a syslog server or Kafka, which have no status."`
@@ -119,7 +119,7 @@ type Kind struct {
 	Credentials [][]string       `json:"credentials" doc:"The sets of members that a credential may have. An empty set: it may be absent."`
 }
 
-// Kinds lists the kinds of integrations.
+// Kinds returns the descriptions of all kinds of integrations.
 func Kinds() []Kind {
 	var out []Kind
 	for _, t := range types() {
@@ -149,7 +149,7 @@ const (
 	settingRegion    = "region"
 )
 
-// The members of a credential with a certificate for TLS syslog, in PEM.
+// The members of a credential with a TLS client certificate, in PEM.
 const (
 	clientCertificate = "client_certificate"
 	clientKey         = "client_key"

@@ -17,11 +17,11 @@ const (
 	formatSyslog = "rfc5424"
 )
 
-// maxMessage is the longest message that a syslog server gets, in bytes. RFC 5425 asks servers
-// to take 8192; many cut what is longer.
+// maxMessage is the longest message to a syslog server, in bytes. RFC 5425 asks servers to accept
+// 8192 bytes; many truncate longer messages.
 const maxMessage = 8192
 
-// formatOf is the format of the entries that a SIEM gets.
+// formatOf returns the format of the entries that a SIEM gets.
 func formatOf(it Integration) string {
 	chosen, _ := it.Settings[settingFormat].(string)
 	if _, stream := syslogAddress(it.Endpoint); stream && chosen == "" {
@@ -30,7 +30,7 @@ func formatOf(it Integration) string {
 	return cmp.Or(chosen, formatJSON)
 }
 
-// contentType is the media type of a request to a SIEM.
+// contentType returns the media type of a request to a SIEM.
 func contentType(it Integration) string {
 	if formatOf(it) == formatJSON {
 		return "application/x-ndjson"
@@ -38,8 +38,8 @@ func contentType(it Integration) string {
 	return "text/plain; charset=utf-8"
 }
 
-// encode writes entries in the format of an integration: one a line, or for a syslog server
-// each with its length before it (RFC 5425).
+// encode writes entries in the format of an integration: one on each line, or for a syslog server
+// each after its length (RFC 5425).
 func encode(it Integration, lines []follow.Line) ([]byte, error) {
 	var b bytes.Buffer
 	_, stream := syslogAddress(it.Endpoint)
@@ -60,7 +60,7 @@ func encode(it Integration, lines []follow.Line) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// entryText writes one entry.
+// entryText returns one entry as text.
 func entryText(kind string, stream bool, l follow.Line) ([]byte, error) {
 	switch {
 	case kind == formatJSON:
@@ -77,7 +77,7 @@ func entryText(kind string, stream bool, l follow.Line) ([]byte, error) {
 	return append(head, line...), err
 }
 
-// jsonLine writes a value as JSON, without a line feed.
+// jsonLine returns a value as JSON, without a line feed.
 func jsonLine(value any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -88,7 +88,7 @@ func jsonLine(value any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// shortened is a line that is too long for a syslog server. It says what was left out.
+// shortened is an entry that was too long for its target. It says which members were left out.
 type shortened struct {
 	follow.Line
 	Decision  json.RawMessage `json:"decision,omitempty"`
@@ -96,11 +96,12 @@ type shortened struct {
 	Shortened []string        `json:"shortened"`
 }
 
-// large are the members of a decision or an event that can be large, the least needed first.
+// large lists the members of a decision or an event that can be large, the least important first.
 var large = []string{"trace", "explanation", "input", "event_context", "changes"}
 
-// shortLine writes an entry as JSON of at most so many bytes: members that are large are left
-// out, and at last the whole entry. Its place in its chain always stays.
+// shortLine returns an entry as JSON of at most most bytes. It leaves out large members, and if
+// that is not enough, the whole decision or event. It always keeps the position in the chain, even
+// if that is longer.
 func shortLine(l follow.Line, most int) ([]byte, error) {
 	text, err := jsonLine(l)
 	if err != nil || len(text) <= most {

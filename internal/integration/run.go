@@ -22,17 +22,18 @@ const (
 	RunExpired   = "expired"
 	RunApproved  = "approved"
 	RunDenied    = "denied"
-	// RunSuperseded is a run whose request for access was decided elsewhere, or ended undecided.
+	// RunSuperseded is the state of a run whose request for access was decided elsewhere, or ended
+	// without a decision.
 	RunSuperseded = "superseded"
 )
 
 // keptRuns is how long runs are kept after their end.
 const keptRuns = 90 * 24 * time.Hour
 
-// endedAtOnce bounds how many runs one transaction ends for want of an answer.
+// endedAtOnce is how many overdue runs one transaction ends at most.
 const endedAtOnce = 200
 
-// Cause is why a run was started. It has no secrets.
+// Cause is why a run was started. It contains no secrets.
 type Cause struct {
 	PolicyID   int64  `json:"policy_id,omitempty" doc:"The control whose action started it; absent: none."`
 	PolicyName string `json:"policy_name,omitempty" doc:"Name of the control."`
@@ -42,7 +43,7 @@ type Cause struct {
 	Summary    string `json:"summary" doc:"What the system was told, as text."`
 }
 
-// Run is one message to a system that answers back.
+// Run is one message to a system that answers back, and its answer.
 type Run struct {
 	ID            int64      `json:"id" db:"id" doc:"Identifier. The system gets it as run_id."`
 	IntegrationID int64      `json:"integration_id" db:"integration_id" doc:"Id of the integration."`
@@ -57,8 +58,8 @@ type Run struct {
 	StartedAt     *time.Time `json:"started_at" db:"started_at" doc:"When the system accepted it; null: it has not."`
 	EndedAt       *time.Time `json:"ended_at" db:"ended_at" doc:"When it ended; null: it has not."`
 
-	// TokenHash is the digest of the callback's token, and TokenSealed the token until the
-	// system has it.
+	// TokenHash is the digest of the callback's token. TokenSealed is the encrypted token, kept
+	// until the system has accepted the message.
 	TokenHash   string `json:"-" db:"token_hash"`
 	TokenSealed []byte `json:"-" db:"token_sealed"`
 }
@@ -69,7 +70,7 @@ type RunPage struct {
 	Total int64 `json:"total" doc:"How many there are."`
 }
 
-// answers reports whether systems of a kind answer back.
+// answers reports whether systems of a kind answer their messages.
 func answers(kind string) bool { return kind == Workflow || kind == Approval }
 
 // Called reports whether the actions of controls can call systems of a kind.
@@ -77,7 +78,7 @@ func Called(kind string) bool {
 	return slices.Contains([]string{Webhook, Workflow, Approval, BreakGlass}, kind)
 }
 
-// Runs is one page of the runs of an integration, in one state or ("") in all.
+// Runs returns one page of the runs of an integration, in one state; "": in all states.
 func (s *Service) Runs(ctx context.Context, sc scope.Scope, id int64, status string, skip, limit int64) (RunPage, error) {
 	var page RunPage
 	now := db.Stamp(s.Now())
@@ -98,7 +99,8 @@ func (s *Service) Runs(ctx context.Context, sc scope.Scope, id int64, status str
 	return page, err
 }
 
-// at is the run at a time: one whose answer is overdue is expired before that is recorded.
+// at returns the run as it is at a time. An overdue run counts as expired even before that is
+// recorded.
 func (r Run) at(now time.Time) Run {
 	if r.Status == RunRunning && r.ExpiresAt != nil && !now.Before(*r.ExpiresAt) {
 		r.Status = RunExpired
@@ -106,13 +108,13 @@ func (r Run) at(now time.Time) Run {
 	return r
 }
 
-// end ends a run. The row keeps no trace of its token but in Status.
+// end returns the run as ended. It deletes the encrypted token.
 func (r Run) end(status, message string, now time.Time) Run {
 	r.Status, r.Message, r.EndedAt, r.TokenSealed = status, message, &now, []byte{}
 	return r
 }
 
-// ended is the audit entry of a run that ended.
+// ended returns the audit entry of a run that ended.
 func (it Integration) ended(r Run) audit.Entry {
 	e := it.entry("INTEGRATION_RUN_ENDED", nil)
 	e.Env = r.Environment
@@ -123,7 +125,7 @@ func (it Integration) ended(r Run) audit.Entry {
 	return e
 }
 
-// started records that the system accepted the message of a run. An answer may have come before.
+// started records that the system accepted the message of a run. The answer may have come before.
 func (s *Service) started(ctx context.Context, tx *db.Tx, tenant scope.TenantID, it Integration, id int64) error {
 	now := db.Stamp(s.Now())
 	r, err := startRun(ctx, tx, id, now)
@@ -136,10 +138,10 @@ func (s *Service) started(ctx context.Context, tx *db.Tx, tenant scope.TenantID,
 	return audit.Append(ctx, tx, it.system(tenant), now, e)
 }
 
-// fails ends a run whose message the system did not accept.
+// fails ends a run whose message was not accepted by the system.
 func (s *Service) fails(ctx context.Context, tx *db.Tx, tenant scope.TenantID, it Integration, id int64, why string) error {
 	r, err := getRun(ctx, tx, id)
-	if err != nil || r.EndedAt != nil { // it was answered, although the message was not accepted
+	if err != nil || r.EndedAt != nil { // the run may have been answered all the same
 		return err
 	}
 	now := db.Stamp(s.Now())
@@ -151,8 +153,8 @@ func (s *Service) fails(ctx context.Context, tx *db.Tx, tenant scope.TenantID, i
 	return audit.Append(ctx, tx, it.system(tenant), now, it.ended(r))
 }
 
-// TidyRuns ends the runs of a tenant whose answers are overdue, and removes those that are over
-// for long.
+// TidyRuns ends the overdue runs of a tenant. It removes runs that ended more than keptRuns ago,
+// and the ids of messages received more than keptInbound ago.
 func (s *Service) TidyRuns(ctx context.Context, tenant scope.TenantID) error {
 	now := db.Stamp(s.Now())
 	for more := true; more; {
@@ -189,8 +191,8 @@ func (s *Service) TidyRuns(ctx context.Context, tenant scope.TenantID) error {
 	return nil
 }
 
-// Supersede ends within tx the runs of requests for access that need no decision any more; why says
-// of each why. The caller holds RequestLock.
+// Supersede ends, within tx, the runs of requests for access that need no decision any more. why
+// gives the reason for each request. The caller holds RequestLock.
 func (s *Service) Supersede(ctx context.Context, tx *db.Tx, tenant scope.TenantID, why map[int64]string) error {
 	now := db.Stamp(s.Now())
 	var open []Run
@@ -201,7 +203,8 @@ func (s *Service) Supersede(ctx context.Context, tx *db.Tx, tenant scope.TenantI
 		}
 		open = append(open, of...)
 	}
-	// All rows come before the audit, as in other transactions, so that none waits for another.
+	// Change all rows before the audit takes its lock, as other transactions do, to avoid
+	// deadlocks.
 	var entries []audit.Entry
 	for _, r := range open {
 		it, err := load(ctx, tx, r.IntegrationID)
@@ -222,7 +225,7 @@ func (s *Service) Supersede(ctx context.Context, tx *db.Tx, tenant scope.TenantI
 	return audit.Append(ctx, tx, Integration{}.system(tenant), now, entries...)
 }
 
-// unlessEnded is the error of a change of a run, but nil where the run has ended meanwhile.
+// unlessEnded returns the error of updateRun, or nil if the run has ended meanwhile.
 func unlessEnded(err error) error {
 	if errors.Is(err, db.ErrNoRows) {
 		return nil
@@ -230,7 +233,8 @@ func unlessEnded(err error) error {
 	return err
 }
 
-// dropCallbacks ends what a host may still answer, because the integration has another one now.
+// dropCallbacks invalidates the callbacks that the previous host of an integration may still have.
+// Running runs fail.
 func (s *Service) dropCallbacks(ctx context.Context, tx *db.Tx, sc scope.Scope, it Integration) error {
 	open, err := openRuns(ctx, tx, it.ID)
 	if err != nil {
@@ -254,8 +258,8 @@ func (s *Service) dropCallbacks(ctx context.Context, tx *db.Tx, sc scope.Scope, 
 	return nil
 }
 
-// errNoCallback is the answer to whoever does not have the token of a callback. It does not say
-// whether there is such a run.
+// errNoCallback is the error for a caller without the token of a callback. It does not say whether
+// the run exists.
 func errNoCallback() error {
 	return fault.New(fault.Unauthenticated, "invalid_callback", "there is no such callback, or its token is wrong")
 }

@@ -21,17 +21,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/webhook"
 )
 
-// parcel is the content of one request.
+// parcel is the content of one attempt to send.
 type parcel struct {
-	// body is nil if nothing waits, or something else than a request.
+	// body is the body of a request. It is nil if nothing waits, or if another member has the
+	// content.
 	body []byte
-	// records are for Kafka. keep are the producers of the replica; nil: in a test.
+	// records are for Kafka. keep holds the producers of the replica; nil in a test.
 	records []kafka.Record
 	keep    *producers
-	// bundle is for a policy engine. problem is why there is none.
+	// bundle is for a policy engine. problem says why there is none.
 	bundle  *Bundle
 	problem string
-	// place is the forwarder's place once the parcel is delivered.
+	// place is the position in the logs after the parcel is delivered.
 	place *follow.Place
 	// message is set for the kinds that actions call.
 	message *message
@@ -42,15 +43,15 @@ func (p parcel) empty() bool {
 	return p.body == nil && p.records == nil && p.bundle == nil && p.problem == ""
 }
 
-// answer is the outcome of a request.
+// answer is the result of an attempt. pause is how long the system asks us to wait.
 type answer struct {
 	TestResult
 	pause time.Duration
-	// pushed is the bundle that a policy engine's store has now.
+	// pushed describes the bundle that a policy engine's store has now.
 	pushed *Pushed
 }
 
-// next returns what to send next.
+// next returns the next parcel of an integration. It is empty if nothing waits.
 func (f *Forwarder) next(ctx context.Context, tenant scope.TenantID, it Integration) (p parcel, err error) {
 	if it.Kind == PolicyEngine {
 		return f.nextBundle(ctx, tenant, it)
@@ -122,7 +123,7 @@ func (s *Service) post(ctx context.Context, tenant scope.TenantID, it Integratio
 	return a
 }
 
-// requestOf returns the request of a parcel, signed and with the credential.
+// requestOf returns the request for a parcel, signed and with the credential.
 func requestOf(it Integration, secrets map[string]string, p parcel, at time.Time) (outbound.Request, error) {
 	r := outbound.Request{Method: "POST", URL: it.Endpoint, Body: p.body}
 	if p.message != nil {
@@ -141,8 +142,8 @@ func requestOf(it Integration, secrets map[string]string, p parcel, at time.Time
 	return r, nil
 }
 
-// Test sends an example at once and returns the system's answer, even if the integration is
-// disabled.
+// Test sends an example and returns the system's answer. It makes one attempt, even if the
+// integration is disabled.
 func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64) (TestResult, error) {
 	it, err := s.load(ctx, sc, id)
 	if err != nil {
@@ -176,7 +177,7 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64) (TestResul
 	return a.TestResult, err
 }
 
-// exampleRun starts a run for a test, so that the system can try its answer too.
+// exampleRun starts a run for a test, so that the system can also test its answer.
 func (s *Service) exampleRun(ctx context.Context, sc scope.Scope, it Integration, p *parcel) error {
 	err := s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) error {
 		r, err := insertRun(ctx, tx, Run{
@@ -191,7 +192,7 @@ func (s *Service) exampleRun(ctx context.Context, sc scope.Scope, it Integration
 	return err
 }
 
-// example returns what a test sends.
+// example returns the parcel that a test sends.
 func (s *Service) example(ctx context.Context, sc scope.Scope, it Integration) (parcel, error) {
 	random := make([]byte, 16)
 	if _, err := io.ReadFull(s.Random, random); err != nil {
@@ -221,8 +222,8 @@ const (
 	EventEnded   = "break_glass.ended"
 )
 
-// QueueRequest queues a request for access for the approval systems that decide requests of its
-// environment.
+// QueueRequest queues a request for access for the approval systems of its environment, except
+// those that ignore requests.
 func QueueRequest(ctx context.Context, tx *db.Tx, env scope.Env, m Message) error {
 	all, err := enabledOf(ctx, tx, Approval, env)
 	if err != nil {
@@ -240,19 +241,19 @@ func QueueRequest(ctx context.Context, tx *db.Tx, env scope.Env, m Message) erro
 	return nil
 }
 
-// Message is what an action sends to an integration.
+// Message is a message to an integration, for example of an action.
 type Message struct {
 	EventID string
 	// Type is the event type; "": EventAction.
 	Type string
 	At   time.Time
-	// Data is a JSON object with members, without secrets.
+	// Data is a JSON object with at least one member, without secrets.
 	Data  []byte
 	Cause Cause
 }
 
-// Queue queues a message for an integration that actions call, in the transaction that stores
-// the decision. It does nothing if the integration is off, or not of the environment.
+// Queue queues a message for an integration of a kind that Called accepts, in the transaction of
+// its cause. It does nothing if the integration is disabled or belongs to another environment.
 func Queue(ctx context.Context, tx *db.Tx, id int64, env scope.Env, m Message) error {
 	kind, err := takesFrom(ctx, tx, id, env)
 	if errors.Is(err, db.ErrNoRows) || err == nil && !Called(kind) {

@@ -22,33 +22,34 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
 
-// Service is the use cases on integrations.
+// Service has the use cases of integrations.
 type Service struct {
 	Stores *db.Cluster
 	Now    func() time.Time
 	Random io.Reader
-	// Box seals the credentials.
+	// Box encrypts the credentials.
 	Box *secret.Box
-	// Target calls the systems, guarded.
+	// Target calls the systems. It refuses addresses that the operator does not allow.
 	Target *outbound.Client
-	// URL is where systems reach this service to answer back.
+	// URL is the base URL at which systems reach this server to answer.
 	URL string
-	// MayDecide refuses a verdict on a request for access by who may not give it, and Decide
-	// records a verdict.
+	// MayDecide returns an error if by must not decide a request for access. Decide records a
+	// verdict.
 	MayDecide func(ctx context.Context, sc scope.Scope, request int64, by string) error
 	Decide    func(ctx context.Context, tx *db.Tx, sc scope.Scope, request int64, v Verdict) error
-	// RequestLock is held while requests for access change.
+	// RequestLock is the name of the lock held while requests for access change.
 	RequestLock string
-	// Grants opens the grants of break-glass systems.
+	// Grants opens and ends the grants of break-glass systems.
 	Grants Grants
-	// Bundles gives what policy engines get.
+	// Bundles provides the bundles for policy engines.
 	Bundles Bundles
 }
 
-// changes is held while integrations change, so that names and their number hold.
+// changes is the lock held while integrations change, so that names stay unique and the limit on
+// their number holds.
 const changes = "integrations"
 
-// List is one page of the integrations of a kind ("": of all), by id.
+// List returns one page of the integrations of a kind, sorted by id; "": of all kinds.
 func (s *Service) List(ctx context.Context, sc scope.Scope, kind string, skip, limit int64) (Page, error) {
 	var page Page
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -64,13 +65,13 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, kind string, skip, l
 	return page, err
 }
 
-// Get is one integration.
+// Get returns one integration, or NotFound.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Integration, error) {
 	it, err := s.load(ctx, sc, id)
 	return it.withComputed(), err
 }
 
-// Create makes an integration.
+// Create adds an integration.
 func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Integration, error) {
 	t, known := typeOf(d.Kind)
 	if !known {
@@ -129,8 +130,8 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Integrat
 	return it.withComputed(), err
 }
 
-// Update changes the members that were sent. ifChange other than 0 must be the
-// integration's ChangeNo, else Precondition.
+// Update changes the members that are sent. If ifChange is not 0, it must be the integration's
+// ChangeNo; otherwise Update returns Precondition.
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Change, ifChange int64) (Integration, error) {
 	old, err := s.load(ctx, sc, id)
 	if err != nil {
@@ -178,7 +179,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Chang
 				return err
 			}
 		}
-		if err := tx.Notify(ctx, Topic); err != nil { // what waits may go now
+		if err := tx.Notify(ctx, Topic); err != nil { // what waits may be due now
 			return err
 		}
 		return audit.Append(ctx, tx, sc, s.Now(), it.entry("INTEGRATION_UPDATED", changed(old, it)))
@@ -186,9 +187,9 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Chang
 	return it.withComputed(), err
 }
 
-// fits checks a change against what else is stored.
+// fits checks a change against the rest of the store: the bouncer and the names.
 func (s *Service) fits(ctx context.Context, tx *db.Tx, old, next Integration) error {
-	// One whose bouncer was removed can still be switched off, or get another one.
+	// If the bouncer was deleted, the integration can still be disabled or get another bouncer.
 	if next.Kind == PolicyEngine && (next.Enabled && !old.Enabled || bouncerOf(next) != bouncerOf(old)) {
 		if _, err := s.placeBouncer(ctx, tx, next); err != nil {
 			return err
@@ -200,9 +201,9 @@ func (s *Service) fits(ctx context.Context, tx *db.Tx, old, next Integration) er
 	return checkNameFree(ctx, tx, next.Name, next.ID)
 }
 
-// apply gives an integration with a change, its credential in clear, and what is wrong with the
-// credential that was sent. A stored credential does not go to another host than it was given
-// for.
+// apply returns an integration with a change applied, its decrypted credential, and the errors in
+// the credential that was sent. It refuses to use a stored credential for another host than the one
+// it was given for.
 func (s *Service) apply(tenant scope.TenantID, t format.Type, it Integration, ch Change) (Integration, map[string]string, []fault.Detail, error) {
 	secrets, err := s.open(tenant, it)
 	if err != nil {
@@ -234,7 +235,7 @@ func (s *Service) apply(tenant scope.TenantID, t format.Type, it Integration, ch
 	return it, secrets, nil, nil
 }
 
-// Delete removes an integration with what waits for it.
+// Delete removes an integration with everything that waits for it.
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64) (Integration, error) {
 	var it Integration
 	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) (err error) {
@@ -249,7 +250,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64
 	return it, err
 }
 
-// check checks an integration whose secrets are in clear.
+// check validates an integration with decrypted secrets, and that its address is allowed.
 func (s *Service) check(ctx context.Context, t format.Type, it Integration, secrets map[string]string, offences []fault.Detail) error {
 	if it.Name == "" {
 		offences = append(offences, fault.Detail{Pointer: "/name", Message: "an integration needs a name"})
@@ -283,7 +284,8 @@ func (s *Service) check(ctx context.Context, t format.Type, it Integration, secr
 	return s.Target.Check(ctx, "/endpoint", it.Endpoint)
 }
 
-// checkTarget lists what does not fit the kind of an integration and the scheme of its endpoint.
+// checkTarget returns the errors in settings and credential that depend on the kind of the
+// integration and the scheme of its endpoint.
 func checkTarget(it Integration, secrets map[string]string) []fault.Detail {
 	switch {
 	case it.Kind == PolicyEngine:
@@ -305,18 +307,19 @@ func Exists(ctx context.Context, tx *db.Tx, env scope.Env, kind string, id int64
 	return err == nil && it.Kind == kind && (it.Environment == scope.AnyEnv || it.Environment == env), err
 }
 
-// sealedAt is what a sealed credential is bound to.
+// sealedAt returns the associated data that binds an encrypted credential to one integration of one
+// tenant.
 func sealedAt(tenant scope.TenantID, id int64) string {
 	return "integrations:" + string(tenant) + ":" + strconv.FormatInt(id, 10)
 }
 
-// open gives the secrets of an integration in clear.
+// open decrypts the secrets of an integration.
 func (s *Service) open(tenant scope.TenantID, it Integration) (map[string]string, error) {
 	return s.Box.OpenMembers(it.Credential, sealedAt(tenant, it.ID))
 }
 
-// Reseal seals a tenant's credentials anew that are still under an old key, so that the
-// operator can drop that key.
+// Reseal encrypts a tenant's credentials again that use an old key, so that the operator can drop
+// that key.
 func (s *Service) Reseal(ctx context.Context, tenant scope.TenantID) error {
 	return s.Stores.WriteUnder(ctx, tenant, changes, func(tx *db.Tx) error {
 		all, err := listIntegrations(ctx, tx, "", 0, maxIntegrations)
@@ -339,7 +342,8 @@ func (s *Service) Reseal(ctx context.Context, tenant scope.TenantID) error {
 	})
 }
 
-// changed names what differs; of the endpoint only scheme and host, of the credential nothing.
+// changed lists the differences between two integrations for the audit. It gives only scheme and
+// host of endpoints, and only the fact of a change for settings and credentials.
 func changed(old, next Integration) map[string]any {
 	out := patch.Differences{}
 	out.Note("name", old.Name, next.Name)
@@ -360,7 +364,7 @@ func (it Integration) entry(kind string, changes map[string]any) audit.Entry {
 	return audit.Entry{Type: kind, Object: "integration", ObjectID: strconv.FormatInt(it.ID, 10), ObjectName: it.Name, Env: it.Environment, Changes: changes}
 }
 
-// withComputed fills in what is not stored.
+// withComputed sets the members that are not stored.
 func (it Integration) withComputed() Integration {
 	it.CredentialSet = len(it.Credential) > 0
 	return it

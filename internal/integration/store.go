@@ -37,8 +37,9 @@ func insertIntegration(ctx context.Context, tx *db.Tx, it Integration) (Integrat
 		it.Name, it.Kind, it.Endpoint, string(it.Environment), it.Settings, it.Enabled, it.Place, it.Credential, it.CreatedBy, it.CreatedAt, it.UpdatedAt, it.ChangeNo)
 }
 
-// updateIntegration writes what people change, and ends the pause after a failure. The other
-// columns are the Forwarder's. Another address does not have the bundle that was pushed.
+// updateIntegration writes the columns that people change, and ends the pause after a failure. The
+// Forwarder writes the others. If the endpoint or the settings change, the record of the pushed
+// bundle is deleted, because another store may not have it.
 func updateIntegration(ctx context.Context, tx *db.Tx, it Integration) (Integration, error) {
 	return db.One[Integration](ctx, tx, `UPDATE integrations SET name = $2, endpoint = $3, settings = $4, enabled = $5, credential = $6, updated_at = $7,
 			change_no = $8, next_at = NULL,
@@ -58,7 +59,7 @@ func deleteIntegration(ctx context.Context, tx *db.Tx, id int64) error {
 	return nil
 }
 
-// lane is an enabled integration as the Forwarder looks at it.
+// lane is an enabled integration, with what the Forwarder needs to schedule it.
 type lane struct {
 	ID          int64         `db:"id"`
 	Kind        string        `db:"kind"`
@@ -77,7 +78,7 @@ func enabledLanes(ctx context.Context, tx *db.Tx) ([]lane, error) {
 		FROM integrations WHERE enabled ORDER BY id`)
 }
 
-// message is what waits for an integration that actions call.
+// message is a message that waits for an integration.
 type message struct {
 	ID       int64     `db:"id"`
 	EventID  string    `db:"event_id"`
@@ -85,22 +86,23 @@ type message struct {
 	At       time.Time `db:"at"`
 	Data     []byte    `db:"data"`
 	Attempts int64     `db:"attempts"`
-	// Run is the run that it starts; nil: none.
+	// Run is the run that the message starts; nil: none.
 	Run *int64 `db:"run_id"`
 }
 
-// takesFrom is the kind of an integration that is on and gets what happens in an environment.
+// takesFrom returns the kind of an enabled integration that gets messages of an environment, or
+// ErrNoRows.
 func takesFrom(ctx context.Context, tx *db.Tx, id int64, env scope.Env) (string, error) {
 	return db.One[string](ctx, tx, `SELECT kind FROM integrations WHERE id = $1 AND enabled AND (environment = '' OR environment = $2)`, id, string(env))
 }
 
-// enabledOf are the integrations of a kind that are on and get what happens in an environment.
+// enabledOf returns the enabled integrations of a kind that get messages of an environment.
 func enabledOf(ctx context.Context, tx *db.Tx, kind string, env scope.Env) ([]Integration, error) {
 	return db.All[Integration](ctx, tx, `SELECT `+columns+` FROM integrations WHERE kind = $1 AND enabled AND (environment = '' OR environment = $2) ORDER BY id`, kind, string(env))
 }
 
-// insertInbound keeps the id of a message that a system sent. It gives false for one that was
-// there.
+// insertInbound stores the id of a message that a system sent. It returns false if the id was
+// stored before.
 func insertInbound(ctx context.Context, tx *db.Tx, integration int64, id string, at time.Time) (bool, error) {
 	n, err := tx.Exec(ctx, `INSERT INTO integration_inbound (integration_id, message_id, at) VALUES ($1, $2, $3) ON CONFLICT (integration_id, message_id) DO NOTHING`, integration, id, at)
 	return n == 1, err
@@ -131,35 +133,36 @@ func noteAttempt(ctx context.Context, tx *db.Tx, id int64) error {
 	return err
 }
 
-// saveSuccess writes that the system took something, and how far it has come. It gives false
-// where the lane is not ours any more.
+// saveSuccess records that the system accepted a parcel, and the new position in the logs. It
+// returns false if another replica has taken over the lane.
 func saveSuccess(ctx context.Context, tx *db.Tx, id int64, holder string, now time.Time, place *follow.Place) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE integrations SET failures = 0, last_error = '', next_at = NULL, last_success_at = $3, place = $4
 		WHERE id = $1 AND lane_holder = $2`, id, holder, now, place)
 	return n == 1, err
 }
 
-// savePushed writes which bundle the store of a policy engine has. It gives false where the lane is
-// not ours any more, or the integration has changed: then it may be another store.
+// savePushed records which bundle the store of a policy engine has. It returns false if another
+// replica has taken over the lane, or if the integration has changed and may have another store.
 func savePushed(ctx context.Context, tx *db.Tx, it Integration, holder string, p *Pushed, at looked) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE integrations SET pushed = $4, looked = $5 WHERE id = $1 AND lane_holder = $2 AND change_no = $3`, it.ID, holder, it.ChangeNo, p, &at)
 	return n == 1, err
 }
 
-// forgetPushed ends the turn of another replica, and what it wrote about the store of a policy
-// engine.
+// forgetPushed ends the turn of another replica, and deletes what it recorded about the store of a
+// policy engine.
 func forgetPushed(ctx context.Context, tx *db.Tx, id int64, holder string) error {
 	_, err := tx.Exec(ctx, `UPDATE integrations SET pushed = NULL, looked = NULL, lane_holder = '', lane_until = 0 WHERE id = $1 AND lane_holder <> $2`, id, holder)
 	return err
 }
 
-// saveLooked writes that the bundle is the one that was pushed.
+// saveLooked records that the bundle is still the one that was pushed.
 func saveLooked(ctx context.Context, tx *db.Tx, it Integration, holder string, at looked) error {
 	_, err := tx.Exec(ctx, `UPDATE integrations SET looked = $4 WHERE id = $1 AND lane_holder = $2 AND change_no = $3`, it.ID, holder, it.ChangeNo, &at)
 	return err
 }
 
-// saveFailure writes that an attempt failed, and when the next one is.
+// saveFailure records a failed attempt, and when the next one is due. It returns false if another
+// replica has taken over the lane.
 func saveFailure(ctx context.Context, tx *db.Tx, id int64, holder string, now, next time.Time, why string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE integrations SET failures = failures + 1, last_error = $5, next_at = $4, last_failure_at = $3
 		WHERE id = $1 AND lane_holder = $2`, id, holder, now, next, why)

@@ -24,27 +24,27 @@ const (
 	plainKafkaScheme = "kafka://"
 	kafkaPort        = 9093
 	plainKafkaPort   = 9092
-	// maxBrokers bounds the brokers of an endpoint.
+	// maxBrokers is the largest number of brokers in an endpoint.
 	maxBrokers = 10
-	// maxRecord is the longest value of a record, in bytes. Brokers take one of about a
-	// megabyte, unless they are told otherwise.
+	// maxRecord is the longest value of a record, in bytes. By default brokers accept about a
+	// megabyte.
 	maxRecord = 900_000
 	// keepProducer is how long a producer is kept after its last use.
 	keepProducer = 10 * time.Minute
-	// sendTime bounds one request to a cluster.
+	// sendTime is the longest time for sending one parcel to a cluster.
 	sendTime = 20 * time.Second
 )
 
-// topicName is the name of a topic as Kafka takes it.
+// topicName matches the names that Kafka allows for topics.
 var topicName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
 
-// inKafka reports whether the endpoint of a SIEM is one of Kafka.
+// inKafka reports whether an integration is a SIEM with a Kafka endpoint.
 func inKafka(it Integration) bool {
 	return it.Kind == SIEM && (strings.HasPrefix(it.Endpoint, kafkaScheme) || strings.HasPrefix(it.Endpoint, plainKafkaScheme))
 }
 
-// clusterOf is the cluster of an integration in Kafka. Where its address is not spelled well, the
-// error says what is wrong where.
+// clusterOf returns the Kafka cluster of an integration. Its error names the member that is not
+// valid.
 func clusterOf(it Integration, secrets map[string]string) (kafka.Cluster, error) {
 	list, encrypted := strings.CutPrefix(it.Endpoint, kafkaScheme)
 	c := kafka.Cluster{Plain: !encrypted}
@@ -80,7 +80,7 @@ func clusterOf(it Integration, secrets map[string]string) (kafka.Cluster, error)
 	return c, nil
 }
 
-// brokerOf reads host and port.
+// brokerOf reads host and port of a broker. port is the default.
 func brokerOf(text string, port uint16) (b kafka.Broker, ok bool) {
 	u, err := url.Parse("https://" + text)
 	if err != nil || u.Host != text || u.Hostname() == "" {
@@ -97,7 +97,7 @@ func brokerOf(text string, port uint16) (b kafka.Broker, ok bool) {
 	return b, !strings.HasSuffix(text, ":")
 }
 
-// checkKafka lists what does not fit a SIEM in Kafka.
+// checkKafka returns the errors in the settings and the credential of a SIEM in Kafka.
 func checkKafka(it Integration, secrets map[string]string) (offences []fault.Detail) {
 	add := func(pointer, message string) {
 		offences = append(offences, fault.Detail{Pointer: pointer, Message: message})
@@ -127,7 +127,7 @@ func checkKafka(it Integration, secrets map[string]string) (offences []fault.Det
 	return offences
 }
 
-// checkKafkaTarget refuses brokers that may not be called.
+// checkKafkaTarget refuses brokers that the operator does not allow.
 func (s *Service) checkKafkaTarget(ctx context.Context, it Integration, secrets map[string]string) error {
 	c, err := clusterOf(it, secrets)
 	if err != nil {
@@ -141,8 +141,8 @@ func (s *Service) checkKafkaTarget(ctx context.Context, it Integration, secrets 
 	return nil
 }
 
-// records are the records of entries. The key is tenant and chain: a partition has all of a
-// chain, in order.
+// records returns the records of entries. The key consists of tenant and chain, so one partition
+// contains a whole chain, in order.
 func records(it Integration, lines []follow.Line) ([]kafka.Record, error) {
 	kind := formatOf(it)
 	out := make([]kafka.Record, 0, len(lines))
@@ -160,8 +160,8 @@ func records(it Integration, lines []follow.Line) ([]kafka.Record, error) {
 	return out, nil
 }
 
-// producers keeps the producers of a replica's lanes, because each new one costs the cluster an
-// id.
+// producers keeps the producers of a replica's lanes open, because each new one costs the cluster a
+// producer id.
 type producers struct {
 	mu   sync.Mutex
 	open map[job.LaneKey]*kept
@@ -173,7 +173,7 @@ type kept struct {
 	used     time.Time
 }
 
-// take returns the producer of a lane, a new one if there is none for this version of the
+// take returns the producer of a lane. It opens a new one if there is none for this version of the
 // integration.
 func (ps *producers) take(key job.LaneKey, changeNo int64, now time.Time, open func() (*kafka.Producer, error)) (*kafka.Producer, error) {
 	ps.end(func(at job.LaneKey, k *kept) bool { return at == key && k.changeNo != changeNo })
@@ -195,17 +195,18 @@ func (ps *producers) take(key job.LaneKey, changeNo int64, now time.Time, open f
 	return k.Producer, nil
 }
 
-// drop ends the producer of a lane.
+// drop closes the producer of a lane.
 func (ps *producers) drop(key job.LaneKey) {
 	ps.end(func(at job.LaneKey, _ *kept) bool { return at == key })
 }
 
-// tidy ends the producers that were last used before a time.
+// tidy closes the producers that were last used before a time.
 func (ps *producers) tidy(before time.Time) {
 	ps.end(func(_ job.LaneKey, k *kept) bool { return k.used.Before(before) })
 }
 
-// end ends some producers. No other lane waits while their connections close.
+// end closes the producers that which selects. It does not hold the lock while their connections
+// close, so other lanes do not wait.
 func (ps *producers) end(which func(job.LaneKey, *kept) bool) {
 	var over []*kept
 	ps.mu.Lock()
@@ -221,8 +222,8 @@ func (ps *producers) end(which func(job.LaneKey, *kept) bool) {
 	}
 }
 
-// produce sends the records of a parcel and says why they were not acknowledged. With keep the
-// producer serves the next parcel of its lane too.
+// produce sends the records of a parcel. It returns why they were not acknowledged; "": they were.
+// keep holds producers for later parcels; nil: the producer is used once.
 func (s *Service) produce(ctx context.Context, key job.LaneKey, it Integration, secrets map[string]string, rs []kafka.Record, keep *producers) string {
 	open := func() (*kafka.Producer, error) {
 		c, err := clusterOf(it, secrets)
@@ -251,8 +252,8 @@ func (s *Service) produce(ctx context.Context, key job.LaneKey, it Integration, 
 	return ""
 }
 
-// origin is scheme and host of an endpoint, in Kafka all its brokers: what a credential is bound
-// to, and what may be written into the audit.
+// origin returns scheme and host of an endpoint, for Kafka all its brokers. A credential is bound
+// to it, and the audit shows it.
 func origin(endpoint string) string {
 	for _, scheme := range []string{kafkaScheme, plainKafkaScheme} {
 		if list, ok := strings.CutPrefix(endpoint, scheme); ok && list != "" {

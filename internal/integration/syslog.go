@@ -17,10 +17,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
-// The values of the setting confirmation. A syslog server sends no answers. confirmNotify: a
-// parcel is delivered once the server answers its end with a close_notify, as RFC 5425 demands.
-// confirmClose: it is enough that the server closes the connection in order, for servers that
-// send no close_notify.
+// The values of the setting confirmation. A syslog server sends no answers. With confirmNotify a
+// parcel is delivered once the server has answered its end with a close_notify, as RFC 5425
+// requires. With confirmClose it is enough that the server closes the connection in order, for
+// servers that send no close_notify.
 const (
 	confirmNotify = "close_notify"
 	confirmClose  = "close"
@@ -37,13 +37,13 @@ const (
 	priorityWarning = 13*8 + 4
 )
 
-// syslogAddress is host and port of an endpoint, if it is one of a syslog server.
+// syslogAddress returns host and port of a syslog endpoint. It returns false for other endpoints.
 func syslogAddress(endpoint string) (address string, ok bool) {
 	return strings.CutPrefix(endpoint, syslogScheme)
 }
 
-// syslogServer is the syslog server of an integration; ok: it has one. Where its address is not
-// spelled well, the server has no host, which the guard refuses.
+// syslogServer returns the syslog server of an integration. It returns false if there is none. If
+// the address is not valid, the server has no host, and package outbound refuses it.
 func syslogServer(it Integration) (s outbound.StreamServer, ok bool, err error) {
 	address, ok := syslogAddress(it.Endpoint)
 	if !ok || it.Kind != SIEM {
@@ -65,7 +65,8 @@ func syslogServer(it Integration) (s outbound.StreamServer, ok bool, err error) 
 	return s, true, err
 }
 
-// authorities reads certificates in PEM: one text, or a list of texts. Without any it is nil.
+// authorities reads PEM certificates from one string or a list of strings. It returns nil if there
+// are none.
 func authorities(setting any) (*x509.CertPool, error) {
 	var texts []any
 	switch v := setting.(type) {
@@ -87,7 +88,7 @@ func authorities(setting any) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// checkSyslog lists what does not fit the protocol of a SIEM.
+// checkSyslog returns the errors in the settings and the credential of a SIEM outside Kafka.
 func checkSyslog(it Integration, secrets map[string]string) (offences []fault.Detail) {
 	_, stream := syslogAddress(it.Endpoint)
 	for _, name := range []string{settingTopic, settingMechanism} {
@@ -124,10 +125,11 @@ func checkSyslog(it Integration, secrets map[string]string) (offences []fault.De
 	return offences
 }
 
-// stream sends a parcel to a syslog server and says why it was not delivered.
+// stream sends a parcel to a syslog server. It returns why the parcel was not delivered; "": it
+// was. err is the error of syslogServer.
 //
-// Each parcel has a connection of its own. Its end, in order, is the only thing by which such a
-// server can confirm that it has read everything. A parcel without that is sent again.
+// Each parcel has its own connection. Closing it in order is the only way in which such a server
+// can confirm that it has read everything. A parcel without this confirmation is sent again.
 func (s *Service) stream(ctx context.Context, it Integration, server outbound.StreamServer, secrets map[string]string, body []byte, err error) string {
 	if err != nil {
 		return "ca_certificates: " + err.Error()
@@ -149,8 +151,8 @@ func (s *Service) stream(ctx context.Context, it Integration, server outbound.St
 	return ""
 }
 
-// syslogHead is the header of an entry as a message of RFC 5424, with a space at its end. 32473
-// is the enterprise number for examples.
+// syslogHead returns the header of an entry as an RFC 5424 message, with a space at its end. 32473
+// is the enterprise number for examples (RFC 5612).
 func syslogHead(l follow.Line) []byte {
 	priority, kind := priorityInfo, "entry"
 	switch {

@@ -1,5 +1,5 @@
-// Package kafka sends records to a topic of a Kafka cluster: in order for each key, and
-// acknowledged by all replicas that are in sync.
+// Package kafka sends records to a topic of a Kafka cluster. Records with one key keep their order,
+// and all in-sync replicas acknowledge each record.
 package kafka
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
-// The mechanisms of SASL by which a producer signs in.
+// The SASL mechanisms with which a producer can sign in.
 const (
 	Plain       = "PLAIN"
 	ScramSHA256 = "SCRAM-SHA-256"
@@ -31,27 +31,27 @@ const (
 )
 
 const (
-	// maxReply bounds a reply of a broker, in bytes.
+	// maxReply is the largest reply of a broker, in bytes.
 	maxReply = 4 << 20
 	// ackTime is how long a broker waits for its replicas.
 	ackTime = 5 * time.Second
-	// deliveryTime is how long a record is tried.
+	// deliveryTime is how long the client tries to deliver a record.
 	deliveryTime = 8 * time.Second
 )
 
-// Cluster is a topic, and how its cluster is reached.
+// Cluster is a topic, and how to reach its cluster.
 type Cluster struct {
-	// Brokers are those that are asked first for the others.
+	// Brokers are the brokers that are asked first; they name the others.
 	Brokers []Broker
 	Topic   string
-	// Plain means that connections are not encrypted. Only addresses that the operator allows
-	// are reached so.
+	// Plain means that connections are not encrypted. This works only for addresses that the
+	// operator allows.
 	Plain bool
-	// RootCAs replaces the certificate authorities of the client; nil: it does not.
+	// RootCAs replaces the client's certificate authorities; nil: keep them.
 	RootCAs *x509.CertPool
-	// Certificate is what the producer proves itself with; nil: nothing.
+	// Certificate is the producer's TLS client certificate; nil: none.
 	Certificate *tls.Certificate
-	// Mechanism is that of SASL; empty: the producer does not sign in.
+	// Mechanism is the SASL mechanism; "": the producer does not sign in.
 	Mechanism, User, Password string
 }
 
@@ -61,29 +61,29 @@ type Broker struct {
 	Port uint16
 }
 
-// Record is one record. Records with the same key are in one partition, in their order.
+// Record is one record. Records with the same key go to one partition, in their order.
 type Record struct {
 	Key, Value []byte
-	// Shorten returns a form of the value of about so many bytes at most, for a topic that does
-	// not take the value as it is; nil: there is none.
+	// Shorten returns a shorter form of the value, of about most bytes, for a topic that refuses
+	// the whole value; nil: there is none.
 	Shorten func(most int) ([]byte, error)
 }
 
-// Producer sends to one topic. A Send that failed ends it: make another one.
+// Producer sends to one topic. Do not use it after a Send has failed: open another one.
 type Producer struct {
 	client *kgo.Client
 	topic  string
-	known  bool // the topic is there, and we may see it
-	most   int  // how many records the topic takes at once; 0: all so far
+	known  bool // the topic exists, and we may see it
+	most   int  // how many records the topic accepts at once; 0: no limit is known
 }
 
-// Server is a broker for the guard of outbound.
+// Server returns a broker as the server that outbound checks and calls.
 func (c Cluster) Server(b Broker) outbound.StreamServer {
 	return outbound.StreamServer{Host: b.Host, Port: b.Port, Plain: c.Plain, RootCAs: c.RootCAs, Certificate: c.Certificate}
 }
 
-// Open makes a producer. It connects when it first sends. Every connection goes through the
-// guard, also those to brokers that the cluster names.
+// Open returns a producer. It connects at the first Send. Every connection goes through via,
+// including those to brokers that the cluster names.
 func Open(via *outbound.Client, c Cluster) (*Producer, error) {
 	dial := func(ctx context.Context, _, address string) (net.Conn, error) {
 		host, text, err := net.SplitHostPort(address)
@@ -104,8 +104,9 @@ func Open(via *outbound.Client, c Cluster) (*Producer, error) {
 		kgo.SeedBrokers(seeds...), kgo.ClientID("gatehouse"), kgo.Dialer(dial), kgo.BrokerMaxReadBytes(maxReply), kgo.FetchMaxBytes(maxReply),
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProduceRequestTimeout(ackTime), kgo.RecordDeliveryTimeout(deliveryTime),
 		kgo.RequestRetries(2), kgo.RetryTimeout(deliveryTime), kgo.UnknownTopicRetries(1),
-		// A record that is in flight at the end of its time fails, and its producer ends with
-		// it. The same record comes again from another producer: at least once.
+		// A record that is in flight when its time ends fails, and its producer ends with it. The
+		// caller sends the same record again with another producer, so it is delivered at least
+		// once.
 		kgo.AllowIdempotentProduceCancellation(),
 	}
 	if m := c.mechanism(); m != nil {
@@ -118,6 +119,7 @@ func Open(via *outbound.Client, c Cluster) (*Producer, error) {
 	return &Producer{client: client, topic: c.Topic}, nil
 }
 
+// mechanism returns the SASL mechanism with its credential; nil: none.
 func (c Cluster) mechanism() sasl.Mechanism {
 	login := scram.Auth{User: c.User, Pass: c.Password}
 	switch c.Mechanism {
@@ -131,11 +133,11 @@ func (c Cluster) mechanism() sasl.Mechanism {
 	return nil
 }
 
-// Close ends the connections. Records that are on their way fail.
+// Close ends the connections. Records in flight fail.
 func (p *Producer) Close() { p.client.Close() }
 
-// Send sends records and returns once all of them are acknowledged, or with the first error. It
-// ends with ctx.
+// Send sends records, and returns when all of them are acknowledged, or the first error. When ctx
+// ends, it closes the producer.
 func (p *Producer) Send(ctx context.Context, records []Record) error {
 	stop := context.AfterFunc(ctx, p.client.Close)
 	defer stop()
@@ -151,7 +153,7 @@ func (p *Producer) Send(ctx context.Context, records []Record) error {
 		switch {
 		case err == nil:
 			records = records[n:]
-			if p.most > 0 { // one long record does not slow down all that come after it
+			if p.most > 0 { // one long record must not slow down all that follow
 				p.most = 2 * n
 			}
 		case !errors.Is(err, kerr.MessageTooLarge):
@@ -169,8 +171,8 @@ func (p *Producer) Send(ctx context.Context, records []Record) error {
 	return nil
 }
 
-// produce sends records at once. A topic has a limit for what comes at once (max.message.bytes),
-// which a producer does not learn before it exceeds it.
+// produce sends records in one batch. A topic limits the size of a batch (max.message.bytes), and a
+// producer learns the limit only by exceeding it.
 func (p *Producer) produce(ctx context.Context, records []Record) error {
 	batch := make([]*kgo.Record, len(records))
 	for i, r := range records {
@@ -179,7 +181,8 @@ func (p *Producer) produce(ctx context.Context, records []Record) error {
 	return p.client.ProduceSync(ctx, batch...).FirstErr()
 }
 
-// shorten returns a record with at most half of its value; false: its value cannot be shorter.
+// shorten returns a record whose value has about half the length. It returns false if the value
+// cannot be shortened.
 func shorten(r Record) (Record, bool) {
 	if r.Shorten == nil {
 		return r, false
@@ -192,8 +195,9 @@ func shorten(r Record) (Record, bool) {
 	return r, true
 }
 
-// findTopic asks for the topic once, because its absence and a refused sign-in show at once here.
-// While it sends, the library tries both again.
+// findTopic asks for the topic before the first batch, because this request fails at once if the
+// topic does not exist or the sign-in is refused. When it produces, the library retries in both
+// cases.
 func (p *Producer) findTopic(ctx context.Context) error {
 	if p.known {
 		return nil
@@ -207,7 +211,7 @@ func (p *Producer) findTopic(ctx context.Context) error {
 		return err
 	}
 	for _, t := range answer.Topics {
-		// Elections pass: the producer waits for them.
+		// An election of a leader ends soon, and the producer waits for it.
 		if err := kerr.ErrorForCode(t.ErrorCode); err != nil && !errors.Is(err, kerr.LeaderNotAvailable) {
 			return err
 		}
@@ -216,7 +220,7 @@ func (p *Producer) findTopic(ctx context.Context) error {
 	return nil
 }
 
-// Reason is why records were not sent, for people.
+// Reason returns a text for people: why records were not sent.
 func Reason(err error) string {
 	if answered, ok := errors.AsType[*kerr.Error](err); ok {
 		switch answered {

@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// most is how large a buffer may be that is kept for the next answer.
+// most is the largest buffer that is kept for the next answer, in bytes.
 const most = 64 << 10
 
-// answer is the http.ResponseWriter of a connection: it holds an answer until
-// it is whole, and is reused.
+// answer is the http.ResponseWriter of a connection. It buffers the whole answer, and is reused.
 type answer struct {
 	header http.Header
 	status int
@@ -55,7 +54,7 @@ func (a *answer) WriteHeader(status int) {
 	}
 	for name, values := range a.header {
 		switch name {
-		case "Date", "Content-Length", "Transfer-Encoding": // ours to say
+		case "Date", "Content-Length", "Transfer-Encoding": // finish and this method set these
 		case "Connection":
 			a.last = a.last || len(values) > 0 && strings.EqualFold(values[0], "close")
 		default:
@@ -64,8 +63,8 @@ func (a *answer) WriteHeader(status int) {
 	}
 }
 
-// fields writes the fields of one name. What would begin a new line becomes a
-// space, as net/http has it.
+// fields writes the header fields of one name. Like net/http, it replaces line breaks in values by
+// spaces, so that a value cannot start a new field.
 func (a *answer) fields(name string, values []string) {
 	for _, v := range values {
 		if strings.ContainsAny(v, "\r\n") {
@@ -85,7 +84,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// finish answers the bytes to send; last says that the connection ends with them.
+// finish returns the bytes to send. If last is set, the connection ends after them.
 func (a *answer) finish(last bool) []byte {
 	if a.status == 0 {
 		a.WriteHeader(http.StatusOK)

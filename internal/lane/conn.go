@@ -14,11 +14,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 )
 
-// room is how much of a connection is held: what does not fit, header and body
-// together, is net/http's.
+// room is the size of a connection's buffer, in bytes. Requests whose header and body do not fit go
+// to net/http.
 const room = 8 << 10
 
-// The states of a connection; only one that rests is closed from outside.
+// The states of a connection. Only a resting connection may be closed by another goroutine.
 const (
 	resting int32 = iota
 	working
@@ -30,11 +30,11 @@ type conn struct {
 	net.Conn
 	l     *Listener
 	state atomic.Int32
-	until time.Time // the deadline that stands
-	buf   []byte    // what was read and is not answered: from the first byte of a request
+	until time.Time // the current deadline
+	buf   []byte    // what was read and not answered yet; begins with a request
 	head  head
 	body  body
-	blank *http.Request // what all requests of the connection have in common
+	blank *http.Request // the parts that all requests of the connection share
 	req   http.Request
 	out   answer
 }
@@ -46,16 +46,16 @@ func newConn(l *Listener, nc net.Conn) *conn {
 	return &conn{Conn: nc, l: l, buf: make([]byte, 0, room), blank: blank, head: head{header: http.Header{}}, out: answer{header: http.Header{}}}
 }
 
-// serve answers requests until the connection ends or becomes net/http's.
+// serve answers requests until the connection ends or goes to net/http.
 func (c *conn) serve() {
 	keep := c.run()
 	c.l.forget(c)
 	if !keep || !c.handOver() {
-		_ = c.Close() // the peer may have done so before
+		_ = c.Close() // the peer may have closed it before
 	}
 }
 
-// run answers requests; true: what comes next is for net/http.
+// run answers requests. It returns true if the connection goes to net/http, and false if it ends.
 func (c *conn) run() bool {
 	c.arm(c.l.Now().Add(c.l.First))
 	for {
@@ -78,7 +78,7 @@ func (c *conn) run() bool {
 	}
 }
 
-// waitForRequest waits for the next request; false: the connection has ended.
+// waitForRequest waits for the next request. It returns false if the connection has ended.
 func (c *conn) waitForRequest() bool {
 	c.state.Store(resting)
 	if c.l.closing() {
@@ -91,19 +91,19 @@ func (c *conn) waitForRequest() bool {
 	c.buf = c.buf[:n]
 	now := c.l.moment.Load().at
 	if left := c.until.Sub(now); left < c.l.Idle*3/4 || left > c.l.Idle+grain {
-		c.arm(now.Add(c.l.Idle + grain)) // now and then: a deadline costs as much as a header
+		c.arm(now.Add(c.l.Idle + grain)) // only now and then: setting a deadline costs as much as parsing a header
 	}
 	return err == nil
 }
 
-// release closes the connection if it rests.
+// release closes the connection if it is resting.
 func (c *conn) release() {
 	if c.state.CompareAndSwap(resting, released) {
 		_ = c.Close()
 	}
 }
 
-// more reads the rest of a body.
+// more reads the rest of a body, until the buffer holds whole bytes.
 func (c *conn) more(whole int) bool {
 	c.arm(c.l.Now().Add(c.l.Body))
 	n, err := io.ReadFull(c.Conn, c.buf[len(c.buf):whole])
@@ -111,14 +111,14 @@ func (c *conn) more(whole int) bool {
 	return err == nil
 }
 
-// arm sets the deadline of all that is read and written.
+// arm sets the deadline of all reads and writes.
 func (c *conn) arm(t time.Time) {
 	c.until = t
-	_ = c.SetDeadline(t) // a closed connection says so when it is read
+	_ = c.SetDeadline(t) // a closed connection fails at the next read
 }
 
-// answer serves the request that the buffer begins with; false: the connection
-// is not to be kept.
+// answer serves the request at the beginning of the buffer. It returns false if the connection must
+// end.
 func (c *conn) answer() (keep bool) {
 	h := &c.head
 	c.body.rest = c.buf[h.size : h.size+h.length]
@@ -134,7 +134,7 @@ func (c *conn) answer() (keep bool) {
 	return err == nil && !c.out.last
 }
 
-// handle calls the handler; false: it gave up, and what it wrote is not sent.
+// handle calls the handler. It returns false if the handler panicked; then its answer is not sent.
 func (c *conn) handle() (ok bool) {
 	defer func() {
 		p := recover()
@@ -151,15 +151,15 @@ func (c *conn) handle() (ok bool) {
 	return true
 }
 
-// handOver gives the connection to net/http with all that was read of it; false:
-// nobody takes it. net/http gets no request that another parser might read in another
-// way: what the lane serves itself is of one form alone.
+// handOver gives the connection to net/http, with everything that was read and not answered. It
+// returns false if the listener is closed. The two parsers cannot disagree about where a request
+// ends, because the lane serves only requests of one simple form.
 func (c *conn) handOver() bool {
 	c.arm(time.Time{})
 	return c.l.passOn(accepted{conn: framing.NewServerConn(c.Conn, append([]byte(nil), c.buf...))})
 }
 
-// body is a request's body: bytes that are there already.
+// body is the body of a request, which is in memory already.
 type body struct{ rest []byte }
 
 // Read implements io.Reader.

@@ -8,32 +8,30 @@ import (
 	"strings"
 )
 
-// maxFields is how many header fields a request of ours may have.
+// maxFields is how many header fields a request in the lane may have.
 const maxFields = 64
 
-// head is the header of a request, in the one form that the lane takes:
+// head is the header of a request, in the only form that the lane accepts:
 //
 //	POST /path?query HTTP/1.1
 //	Host: name
 //	Content-Length: digits
 //	Name: visible characters
 //
-// It is reused; its strings are not.
+// It is reused for the next request; its strings are not.
 type head struct {
 	target, host string
 	url          url.URL
 	header       http.Header
-	values       []string // room for the header's
+	values       []string // backs the values of header
 	size         int      // bytes up to the body
 	length       int      // bytes of the body
 }
 
-// parse reads the header at the beginning of data. It is false for a header
-// that has not come to its end, and for all that has to be thought about:
-// another method, version or form of the target, transfer codings,
-// expectations, upgrades, connections to be closed, fields that come twice and
-// must not, characters that are seldom. What it takes, net/http reads in the
-// same way (FuzzParse).
+// parse reads the header at the beginning of data. It returns false if the header is incomplete, or
+// has anything that needs care: another method, version or form of the target, transfer codings,
+// expectations, upgrades, connections to close, a second Host or Content-Length, or unusual
+// characters. net/http reads the headers that it accepts in the same way (FuzzParse).
 func (h *head) parse(data []byte, brief func(path string) bool) bool {
 	const method, version = "POST ", " HTTP/1.1"
 	if !bytes.HasPrefix(data, []byte(method)) {
@@ -49,7 +47,7 @@ func (h *head) parse(data []byte, brief func(path string) bool) bool {
 	return ok && h.parseTarget(target) && brief(h.url.Path) && h.fields(rest)
 }
 
-// parseTarget reads the target of a request, in origin form.
+// parseTarget reads a request target in origin form (RFC 9112).
 func (h *head) parseTarget(target string) bool {
 	path, query, asked := strings.Cut(target, "?")
 	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || !all(path, inPath) || asked && query == "" || !all(query, inQuery) {
@@ -59,7 +57,7 @@ func (h *head) parseTarget(target string) bool {
 	return true
 }
 
-// fields reads the header fields, each of which ends with CR and LF.
+// fields reads the header fields. Each ends with CR LF.
 func (h *head) fields(rest string) bool {
 	clear(h.header)
 	h.values, h.host, h.length = h.values[:0], "", -1
@@ -75,7 +73,8 @@ func (h *head) fields(rest string) bool {
 	return h.host != "" && h.length >= 0
 }
 
-// field takes one field, unless it changes what the request is.
+// field stores one header field. It returns false for fields that change how the message is framed
+// or handled.
 func (h *head) field(name, value string) bool {
 	switch name {
 	case "Host":
@@ -105,7 +104,7 @@ func (h *head) field(name, value string) bool {
 	return true
 }
 
-// measure reads a Content-Length: up to five digits, more has no room here.
+// measure reads a Content-Length of at most five digits. Longer bodies do not fit into the buffer.
 func (h *head) measure(value string) bool {
 	if len(value) == 0 || len(value) > 5 {
 		return false
@@ -121,7 +120,7 @@ func (h *head) measure(value string) bool {
 	return true
 }
 
-// Where a character may stand.
+// The parts of a header in which a character can be allowed.
 const (
 	inPath uint8 = 1 << iota
 	inQuery
@@ -130,7 +129,7 @@ const (
 	inHost
 )
 
-// places tells for each character where it may stand.
+// places lists for each character the parts in which it is allowed.
 var places = func() (t [256]uint8) {
 	for c := 0x20; c < 0x7f; c++ {
 		t[c] |= inValue
@@ -149,6 +148,7 @@ var places = func() (t [256]uint8) {
 	return t
 }()
 
+// all reports whether all characters of s are allowed in a place.
 func all(s string, place uint8) bool {
 	for i := range len(s) {
 		if places[s[i]]&place == 0 {

@@ -1,9 +1,8 @@
-// Package lane serves the short requests of kept connections, one after the
-// other and without what net/http prepares for each: it is for operations that
-// answer at once, from memory, where HTTP itself is half of what a request
-// costs. It takes requests of the plainest form only, whole and unambiguous
-// (RFC 9112); with the first one that is anything else, the connection goes to
-// net/http as it came, and stays there.
+// Package lane serves short requests on kept connections, one after another, without the work that
+// net/http does for each request. It is for operations that answer at once from memory, where HTTP
+// itself is half of the cost of a request. It accepts only complete, unambiguous requests of the
+// simplest form (RFC 9112). At the first request that has any other form, the connection goes to
+// net/http with that request, and stays there.
 package lane
 
 import (
@@ -19,35 +18,34 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 )
 
-// Config says what is served, and under which deadlines.
+// Config says what is served, and with which deadlines.
 type Config struct {
-	// Handler answers the requests. It may keep neither the request nor what
-	// hangs on it, but for strings; the request's context ends with Wait, not
-	// when its caller goes away.
+	// Handler answers the requests. It must not keep the request or anything that belongs to it,
+	// except strings. The context of a request ends with Wait, not when the client disconnects.
 	Handler http.Handler
-	// Brief reports whether a POST to a path, without its query, is answered at
-	// once. All others are net/http's.
+	// Brief reports whether a POST to a path, without its query, is answered at once. All other
+	// requests go to net/http.
 	Brief func(path string) bool
-	// First bounds how long a new connection may say nothing, Body how long a
-	// body may take once its header is there, Idle how long a kept connection
-	// may rest, and an answer may wait to be taken.
+	// First is how long a new connection may be silent. Body is how long a body may take after its
+	// header. Idle is how long a kept connection may rest, and how long the client may take to read
+	// an answer.
 	First, Body, Idle time.Duration
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
 	Log *slog.Logger
 	// Panics counts the panics of handlers.
 	Panics *fault.Panics
 }
 
-// Listener is a net.Listener whose connections are those that the lane does not
-// serve itself: give it to an http.Server.
+// Listener is a net.Listener for an http.Server. It accepts the connections that the lane does not
+// serve itself.
 type Listener struct {
 	Config
 	inner   net.Listener
 	handed  chan accepted
 	ending  chan struct{} // closed by Close
 	end     sync.Once
-	ctx     context.Context // that of the requests
+	ctx     context.Context // the context of all requests
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	moment  atomic.Pointer[moment]
@@ -56,23 +54,23 @@ type Listener struct {
 	conns map[*conn]struct{}
 }
 
-// accepted is what Accept answers.
+// accepted is a result of Accept.
 type accepted struct {
 	conn net.Conn
 	err  error
 }
 
-// grain is how far the time that the lane knows may lag behind: to look at the
-// clock for each request would cost as much as reading its header.
+// grain is how far the time of the lane may lag behind the clock. Reading the clock for each
+// request would cost as much as reading its header.
 const grain = time.Second
 
-// moment is the time as the lane knows it.
+// moment is the time that the lane uses.
 type moment struct {
 	at   time.Time
-	date string // as the header Date has it
+	date string // the value of the header Date
 }
 
-// Listen begins to serve the connections of l.
+// Listen starts to serve the connections of l.
 func Listen(l net.Listener, c Config) *Listener {
 	out := &Listener{Config: c, inner: l, handed: make(chan accepted), ending: make(chan struct{}), conns: map[*conn]struct{}{}}
 	out.ctx, out.cancel = context.WithCancel(context.Background())
@@ -82,7 +80,7 @@ func Listen(l net.Listener, c Config) *Listener {
 	return out
 }
 
-// Accept implements net.Listener: it answers the next connection for net/http.
+// Accept implements net.Listener. It returns the next connection for net/http.
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case a := <-l.handed:
@@ -95,8 +93,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 // Addr implements net.Listener.
 func (l *Listener) Addr() net.Addr { return l.inner.Addr() }
 
-// Close implements net.Listener: no further connection is taken, those that
-// rest are closed, and the others end with the answer that they wait for.
+// Close implements net.Listener. It accepts no more connections and closes resting ones. The others
+// end after their current answer.
 func (l *Listener) Close() error {
 	var err error
 	l.end.Do(func() {
@@ -107,9 +105,8 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// Wait closes the listener and waits until what is served here has ended; what
-// takes longer than grace is cut off. It answers the error of Close, if it is
-// the first to call it.
+// Wait closes the listener and waits until the connections of the lane have ended. After grace it
+// closes those that remain. It returns the error of Close if it is the first to call it.
 func (l *Listener) Wait(grace time.Duration) error {
 	err := l.Close()
 	cut := time.AfterFunc(grace, func() {
@@ -130,8 +127,8 @@ func (l *Listener) each(do func(*conn)) {
 	}
 }
 
-// accept takes connections until the listener is closed. An error goes to
-// net/http, which knows how long to wait before it asks again.
+// accept accepts connections until the listener is closed. Errors go to net/http, which waits
+// before it calls Accept again.
 func (l *Listener) accept() {
 	for {
 		nc, err := l.inner.Accept()
@@ -156,7 +153,7 @@ func (l *Listener) accept() {
 	}
 }
 
-// passOn gives a connection or an error to net/http; false: nobody takes it any more.
+// passOn gives a connection or an error to net/http. It returns false if the listener is closed.
 func (l *Listener) passOn(a accepted) bool {
 	select {
 	case l.handed <- a:

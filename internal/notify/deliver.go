@@ -16,19 +16,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// How a lane works.
+// The limits of one turn of a lane.
 const (
-	// turnTime is how long a lane takes new deliveries in one turn. One last call may follow.
+	// turnTime is how long a lane starts new deliveries in one turn. The last one may end later.
 	turnTime = 10 * time.Second
-	// perTurn is how many deliveries a lane takes at a time.
+	// perTurn is how many deliveries a lane reads for one turn.
 	perTurn = 16
 )
 
-// lanes are the channels.
+// lanes is the table with one lane for each channel.
 const lanes job.LaneTable = "notification_channels"
 
-// Backoff is the pause after the nth failed attempt, the first being 1: 15 minutes,
-// doubled each time, at most an hour.
+// Backoff returns the pause after the nth failed attempt, counted from 1: 15 minutes, doubled each
+// time, at most an hour.
 func Backoff(attempt int) time.Duration {
 	return min(15*time.Minute<<min(max(attempt-1, 0), 4), time.Hour)
 }
@@ -36,11 +36,11 @@ func Backoff(attempt int) time.Duration {
 // Deliverer sends the waiting deliveries of all tenants. Each replica has one.
 type Deliverer struct {
 	*Service
-	// Holder names this process; it differs from that of every other.
+	// Holder identifies this process. No other process has the same value.
 	Holder string
-	// Active reports whether a tenant's messages are to be sent.
+	// Active reports whether the messages of a tenant are sent.
 	Active func(ctx context.Context, tenant scope.TenantID) (bool, error)
-	// Poll is how often all tenants are checked, because a notification may be lost.
+	// Poll is how often all tenants are checked. It covers notifications that were lost.
 	Poll   time.Duration
 	Logger *slog.Logger
 }
@@ -81,7 +81,7 @@ func (d *Deliverer) runLane(ctx context.Context, key job.LaneKey, renew func()) 
 	if err != nil {
 		return time.Time{}, err
 	}
-	if !ours { // disabled, or another replica was faster: its next turn is soon
+	if !ours { // disabled, or another replica holds it: try again soon
 		return d.Now().Add(time.Second), nil
 	}
 	err = d.sendAll(ctx, tenant, c, due, renew)
@@ -92,8 +92,8 @@ func (d *Deliverer) runLane(ctx context.Context, key job.LaneKey, renew func()) 
 	}))
 }
 
-// sendAll sends parcels one after another. After a failure it skips the others of the same fault, so
-// that the order is kept.
+// sendAll sends parcels one after another. After a failure it skips the other parcels of the same
+// fault, so that messages about one fault keep their order.
 func (d *Deliverer) sendAll(ctx context.Context, tenant scope.TenantID, c Channel, due []parcel, renew func()) error {
 	until := d.Now().Add(turnTime)
 	failed, tickets := map[string]bool{}, map[string]string{}
@@ -116,7 +116,7 @@ func (d *Deliverer) sendAll(ctx context.Context, tenant scope.TenantID, c Channe
 			tickets[p.Fault] = a.ticket
 		}
 		if a.pause > 0 || p.Size > 0 && !a.ok() {
-			return nil // settle has postponed the rest, or what is about the faults of the digest
+			return nil // storeAttempt has postponed the rest, or the parcels about the faults of the digest
 		}
 	}
 	return nil
@@ -134,7 +134,7 @@ func (d *Deliverer) deliver(ctx context.Context, tenant scope.TenantID, c Channe
 		a = d.send(ctx, c.Type, target, m)
 	}
 	if ctx.Err() != nil && !a.ok() {
-		return a, nil // this process is stopping: the delivery stays due
+		return a, nil // this process is stopping, and the delivery stays due
 	}
 	return d.finishAttempt(ctx, tenant, c, p, a)
 }
@@ -156,7 +156,8 @@ func (d *Deliverer) finishAttempt(ctx context.Context, tenant scope.TenantID, c 
 	return a, err
 }
 
-// storeAttempt stores the result of an attempt.
+// storeAttempt stores the result of an attempt and its audit entry. It postpones deliveries that
+// must wait after a failure. It returns errLost if another replica has taken over the lane.
 func (d *Deliverer) storeAttempt(ctx context.Context, tx *db.Tx, tenant scope.TenantID, c Channel, p parcel, a Attempt) error {
 	now := db.Stamp(d.Now())
 	ours, err := noteAttempt(ctx, tx, c.ID, d.Holder, now, a.ok())

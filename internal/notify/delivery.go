@@ -20,17 +20,17 @@ const (
 	Sent    = "sent"
 	Failed  = "failed"
 	DLQ     = "dlq"
-	// Held waits for quiet hours to end or for a digest, and Digested is in one.
+	// Held waits for quiet hours to end or for a digest. Digested is part of a digest.
 	Held     = "held"
 	Digested = "digested"
 )
 
 const (
-	// keepDeliveries is how long a finished delivery is listed, and keepFaults how long a fault is
+	// keepDeliveries is how long a finished delivery is listed. keepFaults is how long a fault is
 	// stored after its last message.
 	keepDeliveries = 30 * 24 * time.Hour
 	keepFaults     = 90 * 24 * time.Hour
-	// keptAttempts is how many attempts of a delivery are listed.
+	// keptAttempts is how many of the last attempts of a delivery are listed.
 	keptAttempts = 25
 )
 
@@ -43,12 +43,12 @@ type Attempt struct {
 	Error        string    `json:"error,omitempty" doc:"Why it failed."`
 
 	// ticket is the ticket that is open for the fault after the attempt. pause is how long the
-	// receiver asks the sender to wait.
+	// receiver asks us to wait.
 	ticket string
 	pause  time.Duration
 }
 
-// ok reports whether the receiver accepted it.
+// ok reports whether the receiver accepted the message.
 func (a Attempt) ok() bool { return a.Error == "" }
 
 // Delivery is one message on its way to one channel.
@@ -74,7 +74,7 @@ type Delivery struct {
 	Payload       format.Message `json:"payload" db:"message" doc:"The message. Members with secret names are redacted, here and in what is sent."`
 }
 
-// filled fills in what is not stored.
+// filled sets the members that are not stored.
 func (d Delivery) filled() Delivery {
 	d.RetryCount = max(0, d.Attempts-1)
 	return d
@@ -88,7 +88,7 @@ type DeliveryFilter struct {
 	Digest int64
 	// Status and Alert are empty for all.
 	Status, Alert string
-	// Start and End bound when they were queued; zero: they do not.
+	// Start and End bound the time at which deliveries were queued; zero: no bound.
 	Start, End time.Time
 }
 
@@ -109,7 +109,7 @@ type TestResult struct {
 	Error        string `json:"error" doc:"Why it failed; empty if it did not."`
 }
 
-// Deliveries is one page of the deliveries in the scope's environment or in both, newest
+// Deliveries returns one page of the deliveries in the scope's environment, or in both, newest
 // first.
 func (s *Service) Deliveries(ctx context.Context, sc scope.Scope, f DeliveryFilter, cursor string, limit int) (DeliveryPage, error) {
 	var page DeliveryPage
@@ -145,7 +145,7 @@ func (s *Service) Deliveries(ctx context.Context, sc scope.Scope, f DeliveryFilt
 	return page, nil
 }
 
-// Delivery is one delivery.
+// Delivery returns one delivery, or NotFound.
 func (s *Service) Delivery(ctx context.Context, sc scope.Scope, id int64) (Delivery, error) {
 	var d Delivery
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -155,7 +155,8 @@ func (s *Service) Delivery(ctx context.Context, sc scope.Scope, id int64) (Deliv
 	return d.filled(), err
 }
 
-// Retry has a delivery tried again at once, with all its attempts.
+// Retry queues a failed delivery again, due now, with all its attempts. It returns Conflict if the
+// delivery was not tried yet, was sent, is in a digest, or if its channel is disabled.
 func (s *Service) Retry(ctx context.Context, sc scope.Scope, id int64) (Delivery, error) {
 	var d Delivery
 	err := s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -230,17 +231,18 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64) (TestResul
 	return out, err
 }
 
-// endTest closes the incident or ticket that a test has opened.
+// endTest closes the incident or ticket that a test opened.
 func (s *Service) endTest(ctx context.Context, kind string, c format.Channel, m format.Message, a Attempt) {
 	t, _ := format.Find(kind)
 	if !t.Lasting {
 		return
 	}
 	c.Ticket, m.Status = a.ticket, format.Resolved
-	_ = s.send(ctx, kind, c, m) // the test was about the first message; a person can end what is left
+	_ = s.send(ctx, kind, c, m) // best effort: the test is over, and a person can close the ticket
 }
 
-// Forget removes deliveries of a tenant that were listed long enough.
+// Forget removes deliveries of a tenant that ended more than keepDeliveries ago, and faults without
+// a message for keepFaults.
 func (s *Service) Forget(ctx context.Context, tenant scope.TenantID) error {
 	const batch = 500
 	for {

@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// AlertDigest is the alert of a message that sums up others.
+	// AlertDigest is the alert of a digest.
 	AlertDigest = "digest"
-	// perDigest is how many messages one digest sums up. Where more were held, there are
-	// several.
+	// perDigest is the largest number of messages in one digest. If more were held, there are
+	// several digests.
 	perDigest = 500
-	// listedInDigest and digestText bound what a digest says of them, the latter in bytes.
+	// listedInDigest is how many of them a digest lists; digestText bounds its text, in bytes.
 	listedInDigest = 100
 	digestText     = 1800
 )
 
-// arrange decides what of what is due in a channel at a time goes then. In quiet hours, and within the
-// window of a digest after a message, messages are held; those that were held become one
-// digest. What was tried already, and what waits behind it about the same fault, is put off
-// by quiet hours only, and goes by itself.
+// arrange decides which of the due deliveries of a channel are sent now. It holds messages in quiet
+// hours, and in the digest window after a message. It combines messages that were held into one
+// digest. A delivery that was tried before, and one that waits behind it with the same fault, is
+// held only in quiet hours, and is then sent on its own.
 func (d *Deliverer) arrange(ctx context.Context, tx *db.Tx, tenant scope.TenantID, c Channel, now time.Time) error {
 	if until, quiet := c.QuietHours.until(now); quiet {
 		return holdQuiet(ctx, tx, c.ID, now, db.Stamp(until), c.QuietHours.Except)
@@ -45,7 +45,7 @@ func (d *Deliverer) arrange(ctx context.Context, tx *db.Tx, tenant scope.TenantI
 		return holdBurst(ctx, tx, c.ID, now, *c.DigestUntil, 0)
 	}
 	var first int64
-	if !summed { // else the digest is what goes now
+	if !summed { // otherwise the digest is sent now
 		if first, err = firstFresh(ctx, tx, c.ID, now); err != nil || first == 0 {
 			return err
 		}
@@ -57,9 +57,9 @@ func (d *Deliverer) arrange(ctx context.Context, tx *db.Tx, tenant scope.TenantI
 	return holdBurst(ctx, tx, c.ID, now, until, first)
 }
 
-// sumUp makes one digest of the messages that were held until now, and reports whether it
-// made one. A single message goes as it is, and so do those of a type that keeps an
-// incident or a ticket for each fault.
+// sumUp makes one digest of the messages whose hold has ended, and reports whether it made one. A
+// single message is sent as it is. So are all messages of a type that keeps an incident or a ticket
+// for each fault.
 func (d *Deliverer) sumUp(ctx context.Context, tx *db.Tx, tenant scope.TenantID, c Channel, lasting bool, now time.Time) (bool, error) {
 	held, err := heldParcels(ctx, tx, c.ID, now, perDigest)
 	if err != nil || len(held) == 0 {
@@ -85,8 +85,8 @@ func (d *Deliverer) sumUp(ctx context.Context, tx *db.Tx, tenant scope.TenantID,
 	return true, noteDigested(ctx, tx, c.ID, id, held[len(held)-1].ID, now)
 }
 
-// digestOf is the message that sums up others, which come in the order in which they were
-// queued.
+// digestOf returns the digest of messages, and its stored form. The messages come in the order in
+// which they were queued.
 func (d *Deliverer) digestOf(tenant scope.TenantID, c Channel, held []parcel) (format.Message, []byte, error) {
 	zone := time.UTC
 	if c.QuietHours != nil {
@@ -123,7 +123,8 @@ func (d *Deliverer) digestOf(tenant scope.TenantID, c Channel, held []parcel) (f
 	return d.Outbox.compose(tenant, n)
 }
 
-// digestLines is a line for each message as far as there is room, and how many more there are.
+// digestLines returns a line for each message as far as there is room, and says how many more there
+// are.
 func digestLines(list []format.Summary, total int, when func(at time.Time) string) string {
 	var b strings.Builder
 	for i, s := range list {

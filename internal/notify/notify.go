@@ -1,6 +1,5 @@
 // Package notify tells people what happened: by mail, in chats, by pagers, in tickets and by
-// webhooks. A Channel says
-// where; each Message that a channel gets is a Delivery:
+// webhooks. A Channel says where messages go. A Delivery is one Message on its way to one channel:
 //
 //	event ─▶ Sink.Take ─┐
 //	Queue, Broadcast ───┴─▶ notification_deliveries (pending)
@@ -10,10 +9,10 @@
 //	                            ├─ else, 15 min … 1 h ─────▶ failed, tried again
 //	                            └─ after max_attempts ─────▶ dlq
 //
-// One replica at a time serves a channel. A delivery is sent at least once: a process
-// that is killed between sending and writing that down leaves it to be sent again, with
-// the same id. Messages about one fault keep their order. Channels share nothing but the
-// number of lanes, so a slow or dead receiver holds up no other.
+// One replica at a time serves a channel. A delivery is sent at least once: if a process is killed
+// after it sent a message and before it stored the result, the message is sent again with the same
+// id. Messages about one fault keep their order. Channels share only the number of lanes, so a slow
+// or dead receiver does not delay the others.
 package notify
 
 import (
@@ -27,17 +26,17 @@ import (
 )
 
 const (
-	// maxChannels bounds the channels of a tenant.
+	// maxChannels is the largest number of channels of a tenant.
 	maxChannels = 200
-	// defaultAttempts is how often a delivery is tried.
+	// defaultAttempts is how often a delivery is tried if the channel does not say.
 	defaultAttempts = 5
-	// maxDigestWindow bounds the window of a digest, in seconds.
+	// maxDigestWindow is the longest window of a digest, in seconds.
 	maxDigestWindow = 24 * 60 * 60
-	// maxSettings bounds the settings of a channel, in bytes of JSON.
+	// maxSettings is the largest size of a channel's settings, in bytes of JSON.
 	maxSettings = 16 << 10
 )
 
-// Channel is a place that messages go to.
+// Channel is a place to which messages are sent.
 type Channel struct {
 	ID                int64          `json:"id" db:"id" doc:"Identifier."`
 	Name              string         `json:"name" db:"name" doc:"Name, unique." example:"on call"`
@@ -60,15 +59,16 @@ type Channel struct {
 	CreatedAt         time.Time      `json:"created_at" db:"created_at" doc:"When it was created."`
 	UpdatedAt         time.Time      `json:"updated_at" db:"updated_at" doc:"When it was last changed."`
 
-	// ChangeNo is the ETag: it grows with changes by people, not with deliveries.
+	// ChangeNo is the ETag. Changes by people increase it; deliveries do not.
 	ChangeNo int64 `json:"-" db:"change_no"`
-	// Credential is sealed.
+	// Credential is encrypted.
 	Credential []byte `json:"-" db:"credential"`
-	// DigestUntil is until when messages are held because one was sent; nil: there was none.
+	// DigestUntil is the end of the digest window that the last message opened; nil: there was
+	// none.
 	DigestUntil *time.Time `json:"-" db:"digest_until"`
 }
 
-// Draft is what a create takes.
+// Draft is the input of Create.
 type Draft struct {
 	Name              string         `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique." example:"on call"`
 	Type              string         `json:"type" enum:"email,slack,teams,pagerduty,servicenow,jira,webhook" doc:"Type of receiver."`
@@ -83,7 +83,7 @@ type Draft struct {
 	Credential        any            `json:"credential,omitempty" writeOnly:"true" doc:"An object with the secrets of the type, or a string for its main secret. It is stored encrypted and never returned."`
 }
 
-// Change is what an update takes: the members sent change, the others stay.
+// Change is the input of Update. Only the members that are sent change.
 type Change struct {
 	Name              *string                     `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique."`
 	Endpoint          *string                     `json:"endpoint,omitempty" maxLength:"2000" doc:"Address of the receiver. A change to another host needs the credential again: the stored one is sent only to the host that it was given for."`
@@ -96,16 +96,16 @@ type Change struct {
 	Credential        any                         `json:"credential,omitempty" writeOnly:"true" doc:"Replaces the credential: an object with the secrets of the type, or a string for its main secret; an empty object removes it."`
 }
 
-// Page is one page of the channels, by id.
+// Page is one page of the channels, sorted by id.
 type Page struct {
 	Channels []Channel `json:"channels" doc:"The page, sorted by id."`
 	Total    int64     `json:"total" doc:"How many there are."`
 }
 
-// rank orders severities.
+// rank returns the position of a severity, from 0 for the least severe.
 func rank(severity string) int { return slices.Index(format.Severities(), severity) }
 
-// tooLarge reports whether settings are larger than a channel may have.
+// tooLarge reports whether settings are larger than maxSettings.
 func tooLarge(settings map[string]any) bool {
 	text, err := json.Marshal(settings)
 	return err != nil || len(text) > maxSettings

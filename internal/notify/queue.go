@@ -14,41 +14,42 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Topic is what a tenant with new deliveries is notified by.
+// Topic is the topic of the notifications that wake the Deliverer when a tenant has new deliveries.
 const Topic = "notifications"
 
-// Note is what happened, as its author tells it.
+// Note is something that happened, before it is formatted as a message.
 type Note struct {
-	// ID identifies the message: the same in each attempt.
+	// ID identifies the message. It is the same in each attempt.
 	ID string
-	// Alert says what it is about, such as bouncer_offline.
+	// Alert is the kind of event, such as bouncer_offline.
 	Alert    string
 	Severity string
-	// Env is AnyEnv for what concerns the whole tenant.
+	// Env is AnyEnv for a note about the whole tenant.
 	Env scope.Env
-	// Fault is the same in all notes about one fault, and in that about its end.
+	// Fault identifies the fault. It is the same in all notes about one fault, including the one
+	// about its end.
 	Fault string
-	// Resolved is set in the note about the end.
+	// Resolved is set in the note about the end of the fault.
 	Resolved    bool
 	Title, Text string
 	Facts       []format.Fact
-	// Digest is what it sums up; nil: it is no digest.
+	// Digest lists the messages in the digest; nil: this is not a digest.
 	Digest []format.Summary
-	// Channels are the only ones that are told; empty: all.
+	// Channels are the channels that get the note; empty: all.
 	Channels []int64
-	// Path is the object's in the console; "": there is none.
+	// Path is the path of the object in the console; "": there is none.
 	Path string
 	At   time.Time
 }
 
-// Outbox queues messages, in the transaction of what they are about.
+// Outbox queues messages, in the transaction of the change that they are about.
 type Outbox struct {
 	// Root is the URL of the console.
 	Root string
 }
 
-// Broadcast queues a note for all channels that want it, or its end for all that were
-// told of its beginning.
+// Broadcast queues a note for all channels that want it. A note about the end of a fault goes to
+// the channels that were told of its beginning.
 func (o Outbox) Broadcast(ctx context.Context, tx *db.Tx, tenant scope.TenantID, n Note) error {
 	m, stored, err := o.compose(tenant, n)
 	if err != nil {
@@ -75,7 +76,7 @@ func (o Outbox) Broadcast(ctx context.Context, tx *db.Tx, tenant scope.TenantID,
 	return tx.Notify(ctx, Topic)
 }
 
-// compose gives the message of a note, bounded and redacted, and as it is stored.
+// compose returns the message of a note, bounded and redacted, and its stored form.
 func (o Outbox) compose(tenant scope.TenantID, n Note) (format.Message, []byte, error) {
 	m := format.Message{
 		ID: n.ID, Alert: n.Alert, Severity: n.Severity, Status: format.Firing, Title: n.Title, Text: n.Text, Facts: n.Facts,
@@ -87,7 +88,7 @@ func (o Outbox) compose(tenant scope.TenantID, n Note) (format.Message, []byte, 
 	if n.Path != "" {
 		m.Link = o.Root + n.Path
 	}
-	for i, f := range m.Facts { // a fact is named like a member
+	for i, f := range m.Facts { // redaction judges a fact by its name, as a member
 		clean, ok := redact.JSON(nil, mustJSON(map[string]string{f.Name: f.Value}))
 		var one map[string]string
 		if !ok || json.Unmarshal(clean, &one) != nil {
@@ -105,12 +106,12 @@ func (o Outbox) compose(tenant scope.TenantID, n Note) (format.Message, []byte, 
 func mustJSON(v map[string]string) []byte {
 	out, err := json.Marshal(v)
 	if err != nil {
-		return nil // texts never fail
+		return nil // maps of strings always encode
 	}
 	return out
 }
 
-// testMessage is a message that is sent at once.
+// testMessage returns the message of a note that is sent at once, and its stored form.
 func (s *Service) testMessage(tenant scope.TenantID, n Note) (format.Message, []byte, error) {
 	id, err := s.newID()
 	if err != nil {
@@ -120,7 +121,7 @@ func (s *Service) testMessage(tenant scope.TenantID, n Note) (format.Message, []
 	return s.Outbox.compose(tenant, n)
 }
 
-// newID is an id for a message that no event has.
+// newID returns a random id for a message without an event.
 func (s *Service) newID() (string, error) {
 	random := make([]byte, 16)
 	if _, err := io.ReadFull(s.Random, random); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
 )
 
-// QuietHours is a part of the day in which a channel holds its messages.
+// QuietHours is a daily period in which a channel holds its messages.
 type QuietHours struct {
 	From     string   `json:"from" pattern:"^([01][0-9]|2[0-3]):[0-5][0-9]$" doc:"When they begin, hh:mm." example:"22:00"`
 	To       string   `json:"to" pattern:"^([01][0-9]|2[0-3]):[0-5][0-9]$" doc:"When they end, hh:mm. If this is not after from, they end on the next day." example:"07:00"`
@@ -18,12 +18,12 @@ type QuietHours struct {
 	Except   string   `json:"except_severity,omitempty" enum:"warning,error,critical" doc:"Messages of this severity or a higher one are sent anyway; critical by default."`
 }
 
-// weekdays are the days as QuietHours names them, by time.Weekday.
+// weekdays returns the names of the days in QuietHours, in the order of time.Weekday.
 func weekdays() []string {
 	return []string{"sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"}
 }
 
-// filled is q with its defaults; nil stays nil.
+// filled returns q with defaults filled in; nil stays nil.
 func (q *QuietHours) filled() *QuietHours {
 	if q == nil {
 		return nil
@@ -41,13 +41,13 @@ func (q *QuietHours) filled() *QuietHours {
 	return &out
 }
 
-// zone is the time zone. Local would be that of the server, which nobody chose.
+// zone returns the time zone. It refuses Local, which would be the zone of the server.
 func (q *QuietHours) zone() (*time.Location, bool) {
 	zone, err := time.LoadLocation(q.TimeZone)
 	return zone, err == nil && q.TimeZone != "Local"
 }
 
-// offences lists what is wrong with quiet hours; nil has nothing wrong.
+// offences returns the errors in quiet hours. It returns none for nil.
 func (q *QuietHours) offences() []fault.Detail {
 	var wrong []fault.Detail
 	if q == nil {
@@ -70,15 +70,15 @@ func (q *QuietHours) offences() []fault.Detail {
 	return wrong
 }
 
-// until is the end of the quiet hours that a time is in; false: it is in none. Hours that
-// go on as those of the next day end with these.
+// until returns the end of the quiet hours that contain now. It returns false if none do. If the
+// hours of the next day follow without a gap, it returns the end of those.
 func (q *QuietHours) until(now time.Time) (time.Time, bool) {
 	if q == nil {
 		return now, false
 	}
 	zone, known := q.zone()
 	if !known {
-		return now, false // the database of time zones has dropped it: nothing is held back for good
+		return now, false // the time zone database no longer has it: hold nothing
 	}
 	end, quiet := now, false
 	for range weekdays() {
@@ -91,8 +91,8 @@ func (q *QuietHours) until(now time.Time) (time.Time, bool) {
 	return end.UTC(), quiet
 }
 
-// endAfter is the end of the hours that a time is in which began on its day or on the day
-// before; false: it is in none.
+// endAfter returns the end of the quiet hours that contain at and began on that day or the day
+// before. It returns false if there are none.
 func (q *QuietHours) endAfter(at time.Time) (time.Time, bool) {
 	year, month, day := at.Date()
 	on := func(day int, clock string) time.Time {

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
-// send sends a message once.
+// send makes one attempt to send a message.
 func (s *Service) send(ctx context.Context, kind string, c format.Channel, m format.Message) Attempt {
 	began := s.Now()
 	a := s.exchange(ctx, kind, c, m)
@@ -44,10 +44,11 @@ func (s *Service) exchange(ctx context.Context, kind string, c format.Channel, m
 	return a
 }
 
-// longestPause is the longest time for which a receiver can keep messages waiting.
+// longestPause is the longest pause that a receiver can ask for with Retry-After.
 const longestPause = time.Hour
 
-// obtainToken gets an access token for an OAuth client (RFC 6749, 4.4).
+// obtainToken gets an access token for an OAuth client (RFC 6749, section 4.4). The Attempt says
+// why there is none.
 func (s *Service) obtainToken(ctx context.Context, t format.Type, c format.Channel) (string, Attempt) {
 	g := outbound.ClientGrant{ID: c.Credential[format.ClientID], Secret: c.Credential[format.ClientSecret]}
 	g.TokenURL, _ = c.Settings["token_url"].(string)

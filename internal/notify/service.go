@@ -20,23 +20,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
 
-// Service is the use cases on channels and their deliveries.
+// Service has the use cases of channels and their deliveries.
 type Service struct {
 	Stores *db.Cluster
 	Now    func() time.Time
 	Random io.Reader
-	// Box seals the credentials.
+	// Box encrypts the credentials.
 	Box *secret.Box
-	// Target calls the receivers, guarded.
+	// Target calls the receivers. It refuses addresses that the operator does not allow.
 	Target *outbound.Client
 	// Outbox composes the messages.
 	Outbox Outbox
 }
 
-// changes is held while channels change, so that names and their number hold.
+// changes is the lock held while channels change, so that names stay unique and the limit on their
+// number holds.
 const changes = "notification channels"
 
-// List is one page of the channels in the scope's environment or in both, by id.
+// List returns one page of the channels in the scope's environment, or in both, sorted by id.
 func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int64) (Page, error) {
 	var page Page
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -52,7 +53,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int64) (
 	return page, err
 }
 
-// Get is one channel.
+// Get returns one channel, or NotFound.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Channel, error) {
 	var c Channel
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -62,7 +63,7 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Channel, e
 	return c.withComputed(), err
 }
 
-// Create makes a channel. It gets the messages that are queued from here on.
+// Create adds a channel. It gets the messages that are queued from now on.
 func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Channel, error) {
 	env, err := sc.CreateIn(d.Environment)
 	if err != nil {
@@ -123,8 +124,8 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Channel,
 	return c.withComputed(), err
 }
 
-// Update changes the members that were sent. ifChange other than 0 must be the
-// channel's ChangeNo, else Precondition.
+// Update changes the members that are sent. If ifChange is not 0, it must be the channel's
+// ChangeNo; otherwise Update returns Precondition.
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Change, ifChange int64) (Channel, error) {
 	old, err := s.load(ctx, sc, id)
 	if err != nil {
@@ -154,8 +155,8 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Chang
 	})
 }
 
-// apply gives a channel with a change, its endpoint and its credential in clear. A
-// stored credential does not go to another host than it was given for.
+// apply returns a channel with a change applied, and its decrypted credential. It refuses to use a
+// stored credential for another host than the one it was given for.
 func (s *Service) apply(tenant scope.TenantID, t format.Type, c Channel, ch Change) (Channel, map[string]string, error) {
 	secrets, err := s.open(tenant, c)
 	if err != nil {
@@ -209,7 +210,7 @@ func (s *Service) apply(tenant scope.TenantID, t format.Type, c Channel, ch Chan
 	return c, secrets, nil
 }
 
-// Enable switches a channel on or off.
+// Enable enables or disables a channel.
 func (s *Service) Enable(ctx context.Context, sc scope.Scope, id int64, on bool) (Channel, error) {
 	kind := "NOTIFICATION_CHANNEL_DISABLED"
 	if on {
@@ -218,7 +219,7 @@ func (s *Service) Enable(ctx context.Context, sc scope.Scope, id int64, on bool)
 	return s.change(ctx, sc, id, 0, kind, func(c *Channel) error { c.Enabled = on; return nil })
 }
 
-// Delete removes a channel with its deliveries, also those that wait.
+// Delete removes a channel with all its deliveries, including waiting ones.
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64) (Channel, error) {
 	var c Channel
 	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) (err error) {
@@ -233,8 +234,8 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64
 	return c, err
 }
 
-// change loads, changes and records a channel. One that does not change makes no version
-// and no audit entry.
+// change edits and stores a channel, and records the change. If the edit changes nothing, there is
+// no new version and no audit entry.
 func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifChange int64, kind string, edit func(c *Channel) error) (Channel, error) {
 	var c Channel
 	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
@@ -264,7 +265,7 @@ func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifChange int64
 				return err
 			}
 		}
-		if err := tx.Notify(ctx, Topic); err != nil { // what waits may go now
+		if err := tx.Notify(ctx, Topic); err != nil { // waiting deliveries may be due now
 			return err
 		}
 		return audit.Append(ctx, tx, sc, s.Now(), c.entry(kind, changed(old, c)))
@@ -272,8 +273,8 @@ func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifChange int64
 	return c.withComputed(), err
 }
 
-// changed names what differs; of the endpoint only scheme and host, of the credential
-// nothing.
+// changed lists the differences between two channels for the audit. It gives only scheme and host
+// of endpoints, and only the fact of a change for settings and credentials.
 func changed(old, next Channel) map[string]any {
 	out := patch.Differences{}
 	out.Note("name", old.Name, next.Name)
@@ -294,7 +295,7 @@ func changed(old, next Channel) map[string]any {
 	return out
 }
 
-// target is the host of a channel, for the audit.
+// target returns scheme and host of a channel's endpoint, for the audit.
 func (c Channel) target() string {
 	return outbound.Origin(format.Channel{Endpoint: c.Endpoint}.URL())
 }
@@ -303,13 +304,13 @@ func (c Channel) entry(kind string, changes map[string]any) audit.Entry {
 	return audit.Entry{Type: kind, Object: "notification_channel", ObjectID: strconv.FormatInt(c.ID, 10), ObjectName: c.Name, Env: c.Environment, Changes: changes}
 }
 
-// withComputed fills in what is not stored.
+// withComputed sets the members that are not stored.
 func (c Channel) withComputed() Channel {
 	c.CredentialSet = len(c.Credential) > 0
 	return c
 }
 
-// check checks a channel whose secrets are in clear.
+// check validates a channel with decrypted secrets, and that its addresses are allowed.
 func (s *Service) check(ctx context.Context, t format.Type, c Channel, secrets map[string]string, offences []fault.Detail) error {
 	if c.Name == "" {
 		offences = append(offences, fault.Detail{Pointer: "/name", Message: "a channel needs a name"})
@@ -354,13 +355,13 @@ func (s *Service) check(ctx context.Context, t format.Type, c Channel, secrets m
 	return nil
 }
 
-// Missing returns those ids that no channel of the environment has.
+// Missing returns the ids for which the environment has no channel.
 func Missing(ctx context.Context, tx *db.Tx, env scope.Env, ids []int64) ([]int64, error) {
 	there, err := channelsAmong(ctx, tx, env, ids)
 	return slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(there, id) }), err
 }
 
-// load is one channel as it is stored.
+// load returns one channel as it is stored.
 func (s *Service) load(ctx context.Context, sc scope.Scope, id int64) (Channel, error) {
 	var c Channel
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {

@@ -102,7 +102,7 @@ func tenantNote(o event.Occurrence) Note {
 	switch n.Alert {
 	case AlertBouncerOffline:
 		n.Path = "/bouncers/" + subject
-	case AlertLicense: // the warning at 80 % and the critical one at 100 % are two
+	case AlertLicense: // the warning at 80 % and the critical alert at 100 % are separate faults
 		n.Fault += ":" + n.Severity
 		n.Path = "/tenant"
 	}
@@ -112,8 +112,8 @@ func tenantNote(o event.Occurrence) Note {
 	return n
 }
 
-// builtIn is the built-in alert that a type of alert belongs to; without one, the type
-// itself.
+// builtIn returns the built-in alert that a type of alert belongs to, or the type itself if there
+// is none.
 func builtIn(kind string) string {
 	switch {
 	case kind == "bouncer_disconnected" || kind == "bouncer_trouble":
@@ -144,7 +144,7 @@ func text(data map[string]any, name string) string {
 		return ""
 	case string:
 		return v
-	case float64: // as numbers of events come from the store
+	case float64: // the store returns numbers of events as float64
 		return strconv.FormatFloat(v, 'f', -1, 64)
 	}
 	return ""

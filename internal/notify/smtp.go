@@ -14,19 +14,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
-// errNoStartTLS: the server offers no encryption, and we insist on it.
+// errNoStartTLS means that the server offers no encryption, which the channel requires.
 var errNoStartTLS = errors.New("the server does not offer STARTTLS")
 
-// errNoAuth: the server offers no AUTH with the method of the channel.
+// errNoAuth means that the server does not offer the authentication method of the channel.
 var errNoAuth = errors.New("the server does not offer this way to sign in")
 
-// Codes of replies (RFC 5321): the server waits for the mail, and the server took it.
+// Reply codes (RFC 5321): the server waits for the mail; the server accepted it.
 const (
 	startMail = 354
 	accepted  = 250
 )
 
-// mail sends a message to all recipients of a channel, in one transaction.
+// mail sends a message to all recipients of a channel in one SMTP transaction.
 func (s *Service) mail(ctx context.Context, c format.Channel, m format.Message) Attempt {
 	ctx, cancel := s.Target.WithTimeout(ctx)
 	defer cancel()
@@ -47,8 +47,8 @@ func (s *Service) mail(ctx context.Context, c format.Channel, m format.Message) 
 	return smtpResult(reply, err, c)
 }
 
-// smtpResult returns the result of a conversation: the server accepted the mail with a reply, or err
-// is why it did not.
+// smtpResult turns the end of an SMTP session into an Attempt. answer is the server's reply to the
+// mail; err says why the server did not accept it.
 func smtpResult(answer string, err error, c format.Channel) Attempt {
 	var reply *textproto.Error
 	var certificate *tls.CertificateVerificationError
@@ -108,7 +108,7 @@ func (s *Service) converse(ctx context.Context, conn net.Conn, server outbound.S
 	if err != nil {
 		return "", err
 	}
-	_ = client.Quit() // the mail is accepted, whatever comes now
+	_ = client.Quit() // the server has accepted the mail already
 	return reply, nil
 }
 
@@ -132,7 +132,8 @@ func sendData(client *smtp.Client, body []byte) (reply string, err error) {
 	return reply, err
 }
 
-// signIn uses the method of the channel. The methods send secrets, and so need TLS.
+// signIn authenticates with the method of the channel. The methods send secrets in clear, so they
+// need TLS.
 func signIn(client *smtp.Client, method, host string, c format.Channel) error {
 	offered, methods := client.Extension("AUTH")
 	name := map[string]string{format.AuthPlain: "PLAIN", format.AuthLogin: "LOGIN", format.AuthXOAUTH2: "XOAUTH2"}[method]
@@ -160,13 +161,13 @@ func signIn(client *smtp.Client, method, host string, c format.Channel) error {
 // errNotEncrypted is returned instead of sending secrets over a connection without TLS.
 var errNotEncrypted = errors.New("the connection is not encrypted")
 
-// loginAuth is the method LOGIN: the server asks for the name, then for the password.
+// loginAuth is the AUTH method LOGIN: the server asks for the user name, then for the password.
 type loginAuth struct {
 	user, password string
 	asked          int
 }
 
-// Start begins.
+// Start selects the method. It fails without TLS.
 func (a *loginAuth) Start(server *smtp.ServerInfo) (string, []byte, error) {
 	if !server.TLS {
 		return "", nil, errNotEncrypted
@@ -174,7 +175,7 @@ func (a *loginAuth) Start(server *smtp.ServerInfo) (string, []byte, error) {
 	return "LOGIN", nil, nil
 }
 
-// Next answers a question.
+// Next sends the user name, then the password.
 func (a *loginAuth) Next(_ []byte, more bool) ([]byte, error) {
 	if !more {
 		return nil, nil
@@ -189,10 +190,11 @@ func (a *loginAuth) Next(_ []byte, more bool) ([]byte, error) {
 	return nil, errors.New("the server requires more than name and password")
 }
 
-// tokenAuth is the method XOAUTH2.
+// tokenAuth is the AUTH method XOAUTH2.
 type tokenAuth struct{ user, token string }
 
-// Start sends the initial response, which contains all that the method needs.
+// Start sends the initial response, which contains everything that the method needs. It fails
+// without TLS.
 func (a *tokenAuth) Start(server *smtp.ServerInfo) (string, []byte, error) {
 	if !server.TLS {
 		return "", nil, errNotEncrypted
@@ -201,8 +203,8 @@ func (a *tokenAuth) Start(server *smtp.ServerInfo) (string, []byte, error) {
 	return "XOAUTH2", []byte(response), nil
 }
 
-// Next sends an empty response to the description of an error, so that the server ends the exchange
-// with the error.
+// Next answers the description of an error with an empty response, so that the server ends the
+// exchange with the error.
 func (a *tokenAuth) Next(_ []byte, more bool) ([]byte, error) {
 	if more {
 		return []byte{}, nil

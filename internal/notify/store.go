@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// laneColumns are what sending needs; to count deliveries takes time.
+// laneColumns are the columns that sending needs. They leave out the counts, which are slow.
 const laneColumns = `id, name, type, endpoint, environment, severity_threshold, max_attempts, enabled, settings, credential, created_by,
 	created_at, updated_at, change_no, last_success_at, last_failure_at, quiet_hours, digest_window, digest_until`
 
@@ -40,7 +40,7 @@ func channelNamed(ctx context.Context, tx *db.Tx, name string) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT id FROM notification_channels WHERE name = $1`, name)
 }
 
-// channelsAmong are those ids that channels of an environment have.
+// channelsAmong returns those ids that channels of an environment have.
 func channelsAmong(ctx context.Context, tx *db.Tx, env scope.Env, ids []int64) ([]int64, error) {
 	return db.AllIn[int64](ctx, tx, `SELECT id FROM notification_channels WHERE environment = $1 AND id IN ($in)`, ids, string(env))
 }
@@ -53,7 +53,7 @@ func insertChannel(ctx context.Context, tx *db.Tx, c Channel) (Channel, error) {
 		c.Enabled, c.Settings, c.Credential, c.CreatedBy, c.CreatedAt, c.UpdatedAt, c.ChangeNo, c.QuietHours, c.DigestWindow)
 }
 
-// updateChannel writes what people change. The other columns are the Deliverer's.
+// updateChannel writes the columns that people change. The Deliverer writes the others.
 func updateChannel(ctx context.Context, tx *db.Tx, c Channel) (Channel, error) {
 	return db.One[Channel](ctx, tx, `UPDATE notification_channels SET name = $2, endpoint = $3, severity_threshold = $4, severity_rank = $5,
 			max_attempts = $6, enabled = $7, settings = $8, credential = $9, updated_at = $10, change_no = $11,
@@ -76,20 +76,22 @@ func deleteChannel(ctx context.Context, tx *db.Tx, id int64) error {
 	return nil
 }
 
-// saveCredential replaces a sealed credential by the same one under another key.
+// saveCredential stores a credential that was encrypted with another key. It does nothing if the
+// channel has changed meanwhile.
 func saveCredential(ctx context.Context, tx *db.Tx, c Channel, sealed []byte) error {
 	_, err := tx.Exec(ctx, `UPDATE notification_channels SET credential = $3 WHERE id = $1 AND change_no = $2`, c.ID, c.ChangeNo, sealed)
 	return err
 }
 
-// channelLanes are the enabled channels and when each has something to send.
+// channelLanes returns the enabled channels, and when each has something to send.
 func channelLanes(ctx context.Context, tx *db.Tx) ([]job.Lane, error) {
 	return db.All[job.Lane](ctx, tx, `SELECT id, lane_until, lane_holder,
 			(SELECT MIN(d.next_at) FROM notification_deliveries d WHERE d.channel_id = notification_channels.id AND d.next_at IS NOT NULL) AS due
 		FROM notification_channels WHERE enabled ORDER BY id`)
 }
 
-// noteAttempt writes how an attempt went. It gives false where the lane is not ours any more.
+// noteAttempt records when an attempt succeeded or failed. It returns false if another replica has
+// taken over the lane.
 func noteAttempt(ctx context.Context, tx *db.Tx, id int64, holder string, now time.Time, ok bool) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE notification_channels SET last_success_at = CASE WHEN $4 THEN $3 ELSE last_success_at END,
 			last_failure_at = CASE WHEN $4 THEN last_failure_at ELSE $3 END

@@ -13,15 +13,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// afterFault is when a new delivery about the fault $1 to the channel c is due: now, $5, or
-// when what failed about the fault is tried again, by itself or in a digest. It does not
-// wait for what is held.
+// afterFault is an SQL expression: when a new delivery about the fault $1 to the channel c is due.
+// This is now ($5), or the next attempt of a failed delivery about the same fault, on its own or in
+// a digest. Held deliveries do not delay it.
 const afterFault = `COALESCE((SELECT MAX(d.next_at) FROM notification_deliveries d
 	WHERE d.channel_id = c.id AND d.next_at > $5 AND d.status <> 'held' AND (d.fault = $1 OR d.digest_size > 0 AND EXISTS (
 		SELECT 1 FROM notification_deliveries m WHERE m.digest_id = d.id AND m.fault = $1))), $5)`
 
-// queueMessage makes a delivery for each channel that wants the message, or for those of
-// only that do, and says how many: a message without an environment goes to the channels of both.
+// queueMessage makes a delivery for each channel that wants the message, and returns how many it
+// made. If only is not empty, only these channels get it. A message without an environment goes to
+// the channels of both.
 func queueMessage(ctx context.Context, tx *db.Tx, m format.Message, stored []byte, only []int64, now time.Time) (int64, error) {
 	among := ""
 	if len(only) > 0 {
@@ -39,8 +40,8 @@ func queueMessage(ctx context.Context, tx *db.Tx, m format.Message, stored []byt
 		m.Fault, m.Alert, m.Severity, string(stored), now, rank(m.Severity), m.Environment)
 }
 
-// queueResolved makes a delivery for each channel that was told of the fault and not
-// yet of its end.
+// queueResolved makes a delivery for each channel that was told of the fault and not yet of its
+// end. It returns how many it made.
 func queueResolved(ctx context.Context, tx *db.Tx, m format.Message, stored []byte, now time.Time) (int64, error) {
 	return tx.Exec(ctx, `INSERT INTO notification_deliveries (channel_id, fault, alert, severity, status, message, created_at, next_at)
 		SELECT c.id, CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS TEXT), 'pending', CAST($4 AS TEXT), CAST($5 AS BIGINT),
@@ -50,7 +51,7 @@ func queueResolved(ctx context.Context, tx *db.Tx, m format.Message, stored []by
 		m.Fault, m.Alert, m.Severity, string(stored), now)
 }
 
-// openFault notes for all channels with a delivery of a fault that it is open.
+// openFault marks a fault as open for all channels for which a delivery was just queued.
 func openFault(ctx context.Context, tx *db.Tx, fault string, now time.Time) error {
 	_, err := tx.Exec(ctx, `INSERT INTO notification_faults (channel_id, fault, opened, last_at)
 		SELECT DISTINCT d.channel_id, CAST($1 AS TEXT), TRUE, CAST($2 AS BIGINT) FROM notification_deliveries d
@@ -59,13 +60,13 @@ func openFault(ctx context.Context, tx *db.Tx, fault string, now time.Time) erro
 	return err
 }
 
-// closeFault notes that the end of a fault was told.
+// closeFault marks a fault as ended in all channels.
 func closeFault(ctx context.Context, tx *db.Tx, fault string) error {
 	_, err := tx.Exec(ctx, `UPDATE notification_faults SET opened = FALSE WHERE fault = $1`, fault)
 	return err
 }
 
-// parcel is a delivery as a lane takes it.
+// parcel is a delivery with what a lane needs to send it.
 type parcel struct {
 	ID       int64     `db:"id"`
 	Fault    string    `db:"fault"`
@@ -73,7 +74,7 @@ type parcel struct {
 	Attempts int       `db:"attempts"`
 	Log      []Attempt `db:"log"`
 	Ticket   string    `db:"ticket"`
-	// Size is how many messages it sums up; 0: it is no digest.
+	// Size is the number of messages in the digest; 0: it is not a digest.
 	Size    int             `db:"digest_size"`
 	Message json.RawMessage `db:"message"`
 }
@@ -84,8 +85,8 @@ func dueParcels(ctx context.Context, tx *db.Tx, channel int64, now time.Time, n 
 		WHERE d.channel_id = $1 AND d.next_at <= $2 ORDER BY d.next_at, d.id LIMIT $3`, channel, now, n)
 }
 
-// saveAttempt writes how an attempt at a delivery ended. next is nil once it is not
-// tried any more, and finished is set then.
+// saveAttempt stores how an attempt at a delivery ended. If the delivery is not tried again, next
+// is nil and finished is set.
 func saveAttempt(ctx context.Context, tx *db.Tx, p parcel, status string, a Attempt, next, finished *time.Time) error {
 	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET status = $2, attempts = $3, log = $4, response_code = $5, response = $6, error = $7,
 			next_at = $8, finished_at = $9
@@ -93,21 +94,21 @@ func saveAttempt(ctx context.Context, tx *db.Tx, p parcel, status string, a Atte
 	return err
 }
 
-// postpone moves all that waits of the fault of a delivery, or of the faults that are in a
-// digest, so that nothing overtakes what failed.
+// postpone delays the waiting deliveries about the same fault, or about the faults in a digest, so
+// that they do not overtake the failed one.
 func postpone(ctx context.Context, tx *db.Tx, channel int64, p parcel, until time.Time) error {
 	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET next_at = $3 WHERE channel_id = $1 AND next_at < $3
 		AND (fault = $2 OR fault IN (SELECT m.fault FROM notification_deliveries m WHERE m.digest_id = $4))`, channel, p.Fault, until, p.ID)
 	return err
 }
 
-// postponeAll moves all that waits in a channel, because its receiver asks for a pause.
+// postponeAll delays all waiting deliveries of a channel, because its receiver asks for a pause.
 func postponeAll(ctx context.Context, tx *db.Tx, channel int64, until time.Time) error {
 	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET next_at = $2 WHERE channel_id = $1 AND next_at < $2`, channel, until)
 	return err
 }
 
-// saveTicket notes the ticket that is open for a fault; "": none is.
+// saveTicket stores the ticket that is open for a fault; "": there is none.
 func saveTicket(ctx context.Context, tx *db.Tx, channel int64, fault, ticket string, now time.Time) error {
 	if ticket == "" {
 		_, err := tx.Exec(ctx, `UPDATE notification_faults SET ticket = '' WHERE channel_id = $1 AND fault = $2 AND ticket <> ''`, channel, fault)
@@ -118,7 +119,7 @@ func saveTicket(ctx context.Context, tx *db.Tx, channel int64, fault, ticket str
 	return err
 }
 
-// insertTested notes an attempt that was made at once: it is not tried again.
+// insertTested stores the delivery of a test message. It is not tried again.
 func insertTested(ctx context.Context, tx *db.Tx, channel int64, m format.Message, stored []byte, status string, a Attempt) (int64, error) {
 	return db.One[int64](ctx, tx, `INSERT INTO notification_deliveries (channel_id, fault, alert, severity, status, message, attempts, log, response_code,
 			response, error, created_at, finished_at)
@@ -131,7 +132,7 @@ const deliveryColumns = `d.id, d.channel_id, c.name AS channel_name, c.environme
 
 const deliveryTables = ` FROM notification_deliveries d JOIN notification_channels c ON c.id = d.channel_id WHERE `
 
-// where is the condition of a filter and its arguments.
+// where returns the SQL condition of a filter and its arguments.
 func (f DeliveryFilter) where(env scope.Env) (string, []any) {
 	var b strings.Builder
 	args := []any{string(env)}
@@ -166,7 +167,7 @@ func countDeliveries(ctx context.Context, tx *db.Tx, env scope.Env, f DeliveryFi
 	return db.One[int64](ctx, tx, `SELECT COUNT(*)`+deliveryTables+where, args...)
 }
 
-// listDeliveries are the newest first, below before if that is not 0.
+// listDeliveries returns up to n deliveries, newest first, with ids below before if that is not 0.
 func listDeliveries(ctx context.Context, tx *db.Tx, env scope.Env, f DeliveryFilter, before int64, n int) ([]Delivery, error) {
 	where, args := f.where(env)
 	if before > 0 {
@@ -181,14 +182,14 @@ func getDelivery(ctx context.Context, tx *db.Tx, id int64) (Delivery, error) {
 	return db.One[Delivery](ctx, tx, `SELECT `+deliveryColumns+deliveryTables+`d.id = $1`, id)
 }
 
-// retryDelivery has a delivery tried again, with all its attempts.
+// retryDelivery makes a delivery due now, with all its attempts.
 func retryDelivery(ctx context.Context, tx *db.Tx, id int64, now time.Time) error {
 	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET status = 'pending', attempts = 0, next_at = $2, finished_at = NULL WHERE id = $1`, id, now)
 	return err
 }
 
-// forgetDeliveries removes what ended before a time, and faults that have been quiet
-// since a time before that.
+// forgetDeliveries removes up to n deliveries that ended before a time, and all faults without a
+// message since the time quiet. It returns how many deliveries it removed.
 func forgetDeliveries(ctx context.Context, tx *db.Tx, before, quiet time.Time, n int) (int64, error) {
 	gone, err := tx.Exec(ctx, `DELETE FROM notification_deliveries WHERE id IN (SELECT id FROM notification_deliveries
 		WHERE finished_at < $1 ORDER BY finished_at LIMIT $2)`, before, n)

@@ -9,32 +9,31 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
 )
 
-// apart is true of a delivery that goes by itself: a digest, one that was tried, and one
-// that waits behind one of the same fault that was tried. All others are fresh.
+// apart is the condition for a delivery that is sent on its own: a digest, a delivery that was
+// tried before, or one that waits behind such a delivery with the same fault. All others are fresh.
 const apart = `(digest_size > 0 OR EXISTS (SELECT 1 FROM notification_deliveries e
 	WHERE e.channel_id = notification_deliveries.channel_id AND e.fault = notification_deliveries.fault AND e.attempts > 0 AND e.next_at IS NOT NULL))`
 
-// below is a list of SQL with the severities below one.
+// below returns an SQL list of the severities below one.
 func below(severity string) string {
 	return `('` + strings.Join(format.Severities()[:max(rank(severity), 1)], `', '`) + `')`
 }
 
-// holdQuiet puts off what is due, below a severity, until quiet hours end.
+// holdQuiet holds the due deliveries whose severity is below except, until the quiet hours end.
 func holdQuiet(ctx context.Context, tx *db.Tx, channel int64, now, until time.Time, except string) error {
 	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET next_at = $3, status = 'held'
 		WHERE channel_id = $1 AND next_at <= $2 AND severity IN `+below(except), channel, now, until)
 	return err
 }
 
-// holdBurst holds what is due and fresh, but one delivery and what is critical.
+// holdBurst holds the due, fresh deliveries, but not critical ones and not the one with the id but.
 func holdBurst(ctx context.Context, tx *db.Tx, channel int64, now, until time.Time, but int64) error {
 	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET next_at = $3, status = 'held'
 		WHERE channel_id = $1 AND next_at <= $2 AND id <> $4 AND severity IN `+below(format.Critical)+` AND NOT `+apart, channel, now, until, but)
 	return err
 }
 
-// firstFresh is the delivery that goes first of those that holdBurst would hold; 0: there
-// is none.
+// firstFresh returns the first of the deliveries that holdBurst would hold; 0: there is none.
 func firstFresh(ctx context.Context, tx *db.Tx, channel int64, now time.Time) (int64, error) {
 	ids, err := db.All[int64](ctx, tx, `SELECT id FROM notification_deliveries
 		WHERE channel_id = $1 AND next_at <= $2 AND severity IN `+below(format.Critical)+` AND NOT `+apart+` ORDER BY next_at, id LIMIT 1`, channel, now)
@@ -44,14 +43,14 @@ func firstFresh(ctx context.Context, tx *db.Tx, channel int64, now time.Time) (i
 	return ids[0], nil
 }
 
-// heldParcels are the first n that were held until a time.
+// heldParcels returns the first n deliveries whose hold has ended.
 func heldParcels(ctx context.Context, tx *db.Tx, channel int64, now time.Time, n int) ([]parcel, error) {
 	return db.All[parcel](ctx, tx, `SELECT id, fault, alert, attempts, log, message FROM notification_deliveries
 		WHERE channel_id = $1 AND next_at <= $2 AND status = 'held' ORDER BY id LIMIT $3`, channel, now, n)
 }
 
-// releaseHeld has those that were held until a time sent by themselves: all, or those that
-// go apart.
+// releaseHeld makes deliveries whose hold has ended pending again, to be sent on their own: all of
+// them, or only those that are apart.
 func releaseHeld(ctx context.Context, tx *db.Tx, channel int64, now time.Time, all bool) error {
 	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET status = 'pending'
 		WHERE channel_id = $1 AND next_at <= $2 AND status = 'held' AND ($3 OR `+apart+`)`, channel, now, all)
@@ -63,7 +62,7 @@ func releaseOne(ctx context.Context, tx *db.Tx, id int64) error {
 	return err
 }
 
-// endHold has what a channel holds looked at anew, at once.
+// endHold makes the held deliveries of a channel due now, so that arrange looks at them again.
 func endHold(ctx context.Context, tx *db.Tx, channel int64, now time.Time) error {
 	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET next_at = $2 WHERE channel_id = $1 AND status = 'held' AND next_at > $2`, channel, now)
 	return err
@@ -75,14 +74,14 @@ func insertDigest(ctx context.Context, tx *db.Tx, channel int64, m format.Messag
 		channel, m.Fault, m.Alert, m.Severity, string(stored), now, size)
 }
 
-// noteDigested notes that held deliveries, up to one, are in a digest.
+// noteDigested marks the held deliveries up to the id last as part of a digest.
 func noteDigested(ctx context.Context, tx *db.Tx, channel, digest, last int64, now time.Time) error {
 	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET status = 'digested', digest_id = $2, next_at = NULL, finished_at = $4
 		WHERE channel_id = $1 AND status = 'held' AND next_at <= $4 AND id <= $3`, channel, digest, last, now)
 	return err
 }
 
-// saveDigestUntil notes until when messages are held for the next digest.
+// saveDigestUntil stores until when messages are held for the next digest.
 func saveDigestUntil(ctx context.Context, tx *db.Tx, channel int64, until time.Time) error {
 	_, err := tx.Exec(ctx, `UPDATE notification_channels SET digest_until = $2 WHERE id = $1`, channel, until)
 	return err

@@ -1,5 +1,5 @@
-// Package oci pushes one file to a registry of the OCI distribution specification, as the only
-// layer of an image: the form in which OPA's bundle plugin and the policy CLI read bundles.
+// Package oci pushes one file to a registry (OCI Distribution Specification), as the only layer of
+// an image. OPA's bundle plugin and the policy CLI read bundles in this form.
 package oci
 
 import (
@@ -31,13 +31,14 @@ import (
 const LayerType = types.OCILayer
 
 const (
-	// maxReply bounds a reply of a registry, in bytes.
+	// maxReply is the largest reply of a registry, in bytes.
 	maxReply = 1 << 20
-	// cancelTime is how long the end of a check may take, which nobody waits for.
+	// cancelTime is how long a check may take, including the canceling of its upload in the
+	// background.
 	cancelTime = 15 * time.Second
 )
 
-// Schemes of addresses: TLS, and plain HTTP for addresses that the operator allows.
+// The schemes of addresses: TLS, and plain HTTP for addresses that the operator allows.
 const (
 	Scheme      = "oci://"
 	PlainScheme = "oci+http://"
@@ -49,11 +50,11 @@ type Place struct {
 	plain bool
 }
 
-// ErrPlace says how the address of a place must look.
+// ErrPlace is the error for an address that is not a place.
 var ErrPlace = errors.New("must be oci://registry/repository:tag")
 
-// Parse reads the address of a place: oci://registry[:port]/repository[:tag]. The tag is "latest"
-// if there is none.
+// Parse reads the address of a place: oci://registry[:port]/repository[:tag]. The default tag is
+// "latest".
 func Parse(address string) (Place, error) {
 	rest, plain := strings.CutPrefix(address, PlainScheme)
 	if !plain {
@@ -70,14 +71,15 @@ func Parse(address string) (Place, error) {
 		return Place{}, ErrPlace
 	}
 	tag, err := name.NewTag(rest)
-	// The library takes a host without dot, colon or "localhost" for a part of the repository.
+	// The library would read a host without a dot or a colon as a part of the repository, unless it
+	// is localhost.
 	if err != nil || tag.RegistryStr() != host && host != "docker.io" {
 		return Place{}, ErrPlace
 	}
 	return Place{tag, plain}, nil
 }
 
-// URL is the address of the registry.
+// URL returns the address of the registry.
 func (p Place) URL() string {
 	scheme := "https"
 	if p.plain {
@@ -86,7 +88,8 @@ func (p Place) URL() string {
 	return (&url.URL{Scheme: scheme, Host: p.tag.RegistryStr(), Path: "/v2/"}).String()
 }
 
-// Login is what a registry is shown: a user with a password, or a token, or nothing.
+// Login is the credential for a registry: a user with a password, or a token. The zero value signs
+// in anonymously.
 type Login struct{ User, Password, Token string }
 
 func (l Login) authenticator() authn.Authenticator {
@@ -102,8 +105,9 @@ func (l Login) authenticator() authn.Authenticator {
 // Resolve implements authn.Keychain.
 func (l Login) Resolve(authn.Resource) (authn.Authenticator, error) { return l.authenticator(), nil }
 
-// Push writes a gzipped tar as an image with one layer, and moves the tag to it when it is whole.
-// It returns the digest of the image. What the registry has already is not sent again.
+// Push stores a gzipped tar as an image with one layer, and moves the tag to it once it is
+// complete. It returns the digest of the image. It does not send blobs again that the registry has
+// already.
 func Push(ctx context.Context, via *outbound.Client, p Place, l Login, data []byte, annotations map[string]string) (digest string, err error) {
 	image, err := imageOf(data, annotations)
 	if err != nil {
@@ -124,11 +128,12 @@ func Push(ctx context.Context, via *outbound.Client, p Place, l Login, data []by
 	return sum.String(), confirm(p, sum, options)
 }
 
-// errNotStored says that a registry accepted an image and does not have it.
+// errNotStored means that a registry accepted an image but does not have it.
 var errNotStored = errors.New("oci: the registry does not have the image")
 
-// confirm checks that the registry has the image. A proxy or a portal that answers everything with
-// 200 has stored nothing. A registry that does not let us read is believed.
+// confirm checks that the registry has the image, because a proxy or a portal that answers
+// everything with 200 has not stored it. If the registry does not allow us to read, confirm assumes
+// that it has the image.
 func confirm(p Place, image v1.Hash, options []remote.Option) error {
 	_, err := remote.Get(p.tag.Context().Digest(image.String()), options...)
 	if err == nil {
@@ -146,15 +151,15 @@ func confirm(p Place, image v1.Hash, options []remote.Option) error {
 	return errors.Join(errNotStored, err)
 }
 
-// Check asks a registry whether it would take a push: it begins an upload and gives it up.
+// Check asks a registry whether it would accept a push: it starts an upload and cancels it.
 func Check(ctx context.Context, via *outbound.Client, p Place, l Login) error {
-	// The library gives the upload up in the background.
+	// The library cancels the upload in the background, so the context must outlive this call.
 	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
 	context.AfterFunc(work, cancel)
 	return remote.CheckPushPermission(p.tag, l, via.Transport(work, outbound.Bound{Plain: p.plain, MaxReply: maxReply}))
 }
 
-// imageOf is an image with one layer.
+// imageOf returns an image with one layer.
 func imageOf(data []byte, annotations map[string]string) (v1.Image, error) {
 	layer, err := partial.CompressedToLayer(file(data))
 	if err != nil {
@@ -189,12 +194,12 @@ func (f file) Size() (int64, error) { return int64(len(f)), nil }
 // MediaType implements partial.CompressedLayer.
 func (f file) MediaType() (types.MediaType, error) { return LayerType, nil }
 
-// code is an error code of the distribution specification. Other texts of a registry are not
-// shown.
+// code matches the error codes of the OCI Distribution Specification. Other texts of a registry are
+// not shown.
 var code = regexp.MustCompile(`^[A-Z_]{1,40}$`)
 
-// Answer is what a registry answered in place of taking something: the HTTP status, and a text
-// for people. The status is 0 if it did not answer.
+// Answer describes why a registry refused a call: the HTTP status, and a text for people. The
+// status is 0 if the registry did not answer.
 func Answer(err error) (status int, text string) {
 	refused, ok := errors.AsType[*transport.Error](err)
 	if errors.Is(err, errNotStored) {

@@ -21,9 +21,9 @@ type EventActor struct {
 	Name string `json:"name" doc:"Its name."`
 }
 
-// The data of events. Members beyond those listed tell what changed.
+// The data of events. Further members describe what changed.
 type (
-	// PolicyData is what policy.* carry.
+	// PolicyData is the data of policy.* events.
 	PolicyData struct {
 		_           struct{}   `additionalProperties:"true"`
 		PolicyID    int64      `json:"policy_id" doc:"The policy."`
@@ -32,7 +32,7 @@ type (
 		Actor       EventActor `json:"actor" doc:"Who caused it."`
 		Version     int64      `json:"version" doc:"Its version after the change."`
 	}
-	// PolicyDeployedData is what policy.deployed carries.
+	// PolicyDeployedData is the data of policy.deployed.
 	PolicyDeployedData struct {
 		_           struct{}   `additionalProperties:"true"`
 		PolicyID    int64      `json:"policy_id" doc:"The policy."`
@@ -42,7 +42,7 @@ type (
 		DeployedBy  string     `json:"deployed_by" doc:"Name of the person or key that activated it."`
 		Version     int64      `json:"version" doc:"Its version after the change."`
 	}
-	// ResourceData is what resource.* carry.
+	// ResourceData is the data of resource.* events.
 	ResourceData struct {
 		_            struct{}   `additionalProperties:"true"`
 		ResourceID   int64      `json:"resource_id" doc:"The resource."`
@@ -50,14 +50,14 @@ type (
 		Environment  string     `json:"environment" enum:"sandbox,production" doc:"Where it is."`
 		Actor        EventActor `json:"actor" doc:"Who caused it."`
 	}
-	// UserData is what user.* carry.
+	// UserData is the data of user.* events.
 	UserData struct {
 		_        struct{}   `additionalProperties:"true"`
 		UserID   string     `json:"user_id" doc:"The user."`
 		UserName string     `json:"user_name" doc:"Its username."`
 		Actor    EventActor `json:"actor" doc:"Who caused it."`
 	}
-	// AnomalyData is what decision.* carry.
+	// AnomalyData is the data of decision.* events.
 	AnomalyData struct {
 		_           struct{}       `additionalProperties:"true"`
 		AnomalyID   int64          `json:"anomaly_id" doc:"The anomaly; GET /dashboard/anomalies lists it."`
@@ -67,7 +67,7 @@ type (
 		Subject     string         `json:"subject" doc:"The user, resource or address that it concerns; empty: the whole environment."`
 		Evidence    map[string]any `json:"evidence" doc:"Evidence: summary, measured, usual, threshold, unit and more."`
 	}
-	// BouncerData is what bouncer.* carry.
+	// BouncerData is the data of bouncer.* events.
 	BouncerData struct {
 		_           struct{}   `additionalProperties:"true"`
 		BouncerID   int64      `json:"bouncer_id" doc:"The bouncer."`
@@ -76,7 +76,7 @@ type (
 		Actor       EventActor `json:"actor" doc:"Who caused it."`
 		Reason      string     `json:"reason,omitempty" doc:"Reason, if something failed."`
 	}
-	// SyncData is what policy-bridge.* carry.
+	// SyncData is the data of policy-bridge.* events.
 	SyncData struct {
 		_           struct{}   `additionalProperties:"true"`
 		BouncerID   int64      `json:"bouncer_id" doc:"The bouncer."`
@@ -99,7 +99,7 @@ type EventType struct {
 	Data reflect.Type `json:"-"`
 }
 
-// Catalogue lists the types of events in the specification's order.
+// Catalogue returns all event types, in the order of the specification.
 func Catalogue() []EventType {
 	actor := EventActor{"user", "u-1", "alice"}
 	policy := PolicyData{PolicyID: 7, PolicyName: "payments", Environment: "sandbox", Actor: actor, Version: 3}
@@ -153,7 +153,7 @@ func Catalogue() []EventType {
 	return out
 }
 
-// schemaOf is the JSON Schema of one of the types above.
+// schemaOf returns the JSON Schema of one of the types above.
 func schemaOf(t reflect.Type) map[string]any {
 	properties, required := map[string]any{}, []string{}
 	for i := range t.NumField() {
@@ -185,7 +185,7 @@ func schemaOf(t reflect.Type) map[string]any {
 	return map[string]any{"type": "object", "properties": properties, "required": required}
 }
 
-// membersOf is one of the types above as what it is in JSON.
+// membersOf converts a value of one of the types above to its JSON members.
 func membersOf(data any) map[string]any {
 	out := map[string]any{}
 	text, err := json.Marshal(data)
@@ -193,18 +193,18 @@ func membersOf(data any) map[string]any {
 		err = json.Unmarshal(text, &out)
 	}
 	if err != nil {
-		return nil // none of the types fails
+		return nil // these types always encode
 	}
 	return out
 }
 
-// TestSend is what a test takes.
+// TestSend is the input of Test.
 type TestSend struct {
 	EventType string `json:"event_type,omitempty" maxLength:"100" doc:"Type of the event to send; absent: the first that the webhook subscribes to."`
 }
 
-// Test sends an example event at once and shows how the receiver took it. It is tried
-// once, also while the subscription is off.
+// Test sends an example event and returns the receiver's answer. It makes one attempt, even if the
+// subscription is disabled.
 func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64, t TestSend) (TestResult, error) {
 	w, err := s.Get(ctx, sc, id)
 	if err != nil {
@@ -255,7 +255,7 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64, t TestSend
 		if out.DeliveryID, err = insertTested(ctx, tx, id, p, a, state); err != nil {
 			return err
 		}
-		if a.ok() { // a receiver that was away is back
+		if a.ok() { // a receiver that was away can be reached again
 			if err := wake(ctx, tx, id); err != nil {
 				return err
 			}

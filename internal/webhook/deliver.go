@@ -12,31 +12,31 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// How a lane works.
+// The limits of a lane.
 const (
-	// batchTime is the time after which a lane stores the results so far.
+	// batchTime is how long a lane sends before it stores the results.
 	batchTime  = 10 * time.Second
 	settleTime = 30 * time.Second
-	// perBatch is how many deliveries a lane takes at a time, and abreast how many of
-	// different objects are sent at once.
+	// perBatch is how many deliveries a lane reads at a time. abreast is how many deliveries about
+	// different objects it sends at once.
 	perBatch = 64
 	abreast  = 4
-	// recheck is the time after which a lane checks again that its subscription is unchanged.
+	// recheck is how often a lane checks that its subscription is unchanged.
 	recheck = time.Second
 	// longGone is the number of failures in a row after which a receiver counts as away.
 	longGone = 5
-	// outage is how long a receiver must have accepted nothing for its next success to make all
+	// outage is how long a receiver must have accepted nothing before its next success makes all
 	// waiting deliveries due.
 	outage = time.Minute
-	// longestPause is the longest pause that a receiver may ask for.
+	// longestPause is the longest pause that a receiver can ask for with Retry-After.
 	longestPause = 12 * time.Hour
 )
 
-// lanes are the subscriptions. job.LaneTime is longer than batchTime, one last call and
-// settleTime together.
+// lanes is the table with one lane for each subscription. job.LaneTime is longer than batchTime,
+// one more call and settleTime together.
 const lanes job.LaneTable = "webhooks"
 
-// Backoff is the pause after the nth failed attempt, the first being 1.
+// Backoff returns the pause after the nth failed attempt, counted from 1.
 func Backoff(attempt int) time.Duration {
 	steps := []time.Duration{
 		5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute,
@@ -48,14 +48,14 @@ func Backoff(attempt int) time.Duration {
 // Deliverer sends the waiting deliveries of all tenants. Each replica has one.
 type Deliverer struct {
 	*Service
-	// Holder names this process; it differs from that of every other.
+	// Holder identifies this process. No other process has the same value.
 	Holder string
-	// Active reports whether a tenant's events are to be sent.
+	// Active reports whether the events of a tenant are sent.
 	Active func(ctx context.Context, tenant scope.TenantID) (bool, error)
-	// Poll is how often all tenants are checked, because a notification may be lost.
+	// Poll is how often all tenants are checked. It covers notifications that were lost.
 	Poll   time.Duration
 	Logger *slog.Logger
-	// Backoff is the pause after the nth failed attempt; nil means the package's.
+	// Backoff returns the pause after the nth failed attempt; nil: the function Backoff.
 	Backoff func(attempt int) time.Duration
 }
 
@@ -79,7 +79,7 @@ func (d *Deliverer) runLane(ctx context.Context, key job.LaneKey, renew func()) 
 	if err != nil {
 		return time.Time{}, err
 	}
-	if !b.ours { // disabled, or another replica was faster: its next turn is soon
+	if !b.ours { // disabled, or another replica holds it: try again soon
 		return d.Now().Add(time.Second), nil
 	}
 	for began := d.Now(); len(b.due) > 0; {
@@ -100,15 +100,15 @@ func (d *Deliverer) runLane(ctx context.Context, key job.LaneKey, renew func()) 
 	return time.Time{}, nil
 }
 
-// batch is what a lane takes at a time.
+// batch is a set of deliveries that a lane sends before it stores their results.
 type batch struct {
 	ours bool
 	hook Webhook
 	due  []parcel
 }
 
-// takeBatch takes or prolongs the lane and reads what is due. A lane without anything
-// that is due is free again.
+// takeBatch takes or renews the lane, and reads the deliveries that are due. It frees the lane if
+// nothing is due.
 func (d *Deliverer) takeBatch(ctx context.Context, tx *db.Tx, webhook int64) (b batch, err error) {
 	now := d.Now()
 	if b.ours, err = job.HoldLane(ctx, tx, lanes, webhook, d.Holder, now); err != nil || !b.ours {
@@ -122,7 +122,7 @@ func (d *Deliverer) takeBatch(ctx context.Context, tx *db.Tx, webhook int64) (b 
 		if paused.After(now) {
 			return b, job.FreeLane(ctx, tx, lanes, webhook, d.Holder)
 		}
-		n = abreast // a few are enough to find out whether the receiver is back
+		n = abreast // a few show whether the receiver is back
 	}
 	if b.due, err = dueParcels(ctx, tx, webhook, now, n); err != nil || len(b.due) > 0 {
 		return b, err
@@ -177,7 +177,7 @@ func (d *Deliverer) record(ctx context.Context, tx *db.Tx, hook Webhook, sent ou
 	failures, err := noteOutcome(ctx, tx, hook.ID, d.Holder, now, sent)
 	if errors.Is(err, db.ErrNoRows) {
 		if _, err := load(ctx, tx, hook.ID); err != nil {
-			return false, err // deleted: there is nothing to write to
+			return false, err // deleted: the results have no row
 		}
 		return false, errLost
 	}
@@ -208,12 +208,14 @@ func (d *Deliverer) record(ctx context.Context, tx *db.Tx, hook Webhook, sent ou
 	switch {
 	case pause > 0:
 		err = pauseLane(ctx, tx, hook.ID, now.Add(pause))
-	case paused: // it answers again, although not well
+	case paused: // it answers again, with errors
 		err = resumeLane(ctx, tx, hook.ID)
 	}
 	return away, err
 }
 
+// recordOne stores the result of one delivery. If it failed, the waiting deliveries of the same
+// object are postponed.
 func (d *Deliverer) recordOne(ctx context.Context, tx *db.Tx, webhook int64, res result, now time.Time) error {
 	p := res.parcel
 	switch {
@@ -228,7 +230,7 @@ func (d *Deliverer) recordOne(ctx context.Context, tx *db.Tx, webhook int64, res
 	return postpone(ctx, tx, webhook, p.Object, now.Add(max(d.pauseAfter(p.Attempts), res.asked)))
 }
 
-// pauseAfter is the pause after the nth failed attempt.
+// pauseAfter returns the pause after the nth failed attempt.
 func (d *Deliverer) pauseAfter(n int) time.Duration {
 	if d.Backoff != nil {
 		return d.Backoff(n)
@@ -236,8 +238,8 @@ func (d *Deliverer) pauseAfter(n int) time.Duration {
 	return Backoff(n)
 }
 
-// expire ends the deliveries that a receiver that is away has not accepted in three days, without
-// further attempts.
+// expire ends, without further attempts, the deliveries of a receiver that is away which are three
+// days old.
 func (d *Deliverer) expire(ctx context.Context, key job.LaneKey) error {
 	const portion = 1000
 	for {

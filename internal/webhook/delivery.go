@@ -22,9 +22,9 @@ const (
 const (
 	// patience is how long a delivery is tried.
 	patience = 3 * 24 * time.Hour
-	// keepDeliveries is how long one that ended is listed.
+	// keepDeliveries is how long a finished delivery is listed.
 	keepDeliveries = 30 * 24 * time.Hour
-	// keptAttempts is how many attempts of a delivery are listed.
+	// keptAttempts is how many of the last attempts of a delivery are listed.
 	keptAttempts = 25
 )
 
@@ -36,7 +36,7 @@ type Attempt struct {
 	Error          string    `json:"error,omitempty" doc:"Why it failed."`
 }
 
-// ok reports whether the receiver took it.
+// ok reports whether the receiver accepted the delivery.
 func (a Attempt) ok() bool { return a.Error == "" }
 
 // Delivery is one event on its way to one subscription.
@@ -72,7 +72,7 @@ type Payload struct {
 type DeliveryFilter struct {
 	// Status and EventType are empty for all.
 	Status, EventType string
-	// Start and End bound when they were queued; zero: they do not.
+	// Start and End bound the time at which deliveries were queued; zero: no bound.
 	Start, End time.Time
 }
 
@@ -83,7 +83,7 @@ type DeliveryPage struct {
 	NextCursor string     `json:"next_cursor,omitempty" doc:"For the next page; absent on the last."`
 }
 
-// Range is which deliveries to send again.
+// Range selects the deliveries to send again.
 type Range struct {
 	Start     *time.Time `json:"start_date,omitempty" doc:"Only deliveries queued at this time or later."`
 	End       *time.Time `json:"end_date,omitempty" doc:"Only deliveries queued at this time or before."`
@@ -97,7 +97,7 @@ type Requeued struct {
 	Queued  int64  `json:"queued" doc:"Number of queued deliveries, at most 10,000; at that number, repeat the call for more."`
 }
 
-// TestResult is how a receiver took a test event.
+// TestResult is the result of a test event.
 type TestResult struct {
 	Delivered      bool   `json:"delivered" doc:"Whether the receiver answered 2xx within 10 s."`
 	DeliveryID     int64  `json:"delivery_id" doc:"The delivery in the list. A test is tried once."`
@@ -108,7 +108,7 @@ type TestResult struct {
 	Error          string `json:"error" doc:"Reason of the failure; empty: none."`
 }
 
-// Deliveries is one page of a subscription's deliveries, newest first.
+// Deliveries returns one page of a subscription's deliveries, newest first.
 func (s *Service) Deliveries(ctx context.Context, sc scope.Scope, webhook int64, f DeliveryFilter, cursor string, limit int) (DeliveryPage, error) {
 	var page DeliveryPage
 	before := int64(0)
@@ -143,7 +143,7 @@ func (s *Service) Deliveries(ctx context.Context, sc scope.Scope, webhook int64,
 	return page, nil
 }
 
-// Delivery is one delivery of a subscription.
+// Delivery returns one delivery of a subscription, or NotFound.
 func (s *Service) Delivery(ctx context.Context, sc scope.Scope, webhook, id int64) (Delivery, error) {
 	var d Delivery
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -156,7 +156,8 @@ func (s *Service) Delivery(ctx context.Context, sc scope.Scope, webhook, id int6
 	return d, d.fill()
 }
 
-// Redeliver queues the event of a delivery again, whatever became of it.
+// Redeliver queues the event of a delivery again, whatever the state of that delivery. It returns
+// Conflict if the event is still waiting or the subscription is disabled.
 func (s *Service) Redeliver(ctx context.Context, sc scope.Scope, webhook, id int64) (Delivery, error) {
 	var d Delivery
 	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
@@ -188,7 +189,8 @@ func (s *Service) Redeliver(ctx context.Context, sc scope.Scope, webhook, id int
 	return d, d.fill()
 }
 
-// RedeliverRange queues again what a range names, each event once, in their order.
+// RedeliverRange queues the events of the deliveries in a range again, each event once, in their
+// order. Without a status in the range it takes the dead ones.
 func (s *Service) RedeliverRange(ctx context.Context, sc scope.Scope, webhook int64, r Range) (Requeued, error) {
 	f := DeliveryFilter{Status: r.Status, EventType: r.EventType}
 	if f.Status == "" {
@@ -217,7 +219,7 @@ func (s *Service) RedeliverRange(ctx context.Context, sc scope.Scope, webhook in
 	return out, err
 }
 
-// requeued wakes the lanes and records who asked.
+// requeued wakes the lane and records who asked for the deliveries.
 func (s *Service) requeued(ctx context.Context, tx *db.Tx, sc scope.Scope, w Webhook, what map[string]any) error {
 	if err := wake(ctx, tx, w.ID); err != nil {
 		return err
@@ -225,7 +227,7 @@ func (s *Service) requeued(ctx context.Context, tx *db.Tx, sc scope.Scope, w Web
 	return audit.Append(ctx, tx, sc, s.Now(), w.entry("WEBHOOK_REDELIVERED", what))
 }
 
-// wake has a lane send what is due now, also to a receiver that was away.
+// wake makes a lane send the due deliveries now, even if its receiver is away.
 func wake(ctx context.Context, tx *db.Tx, webhook int64) error {
 	if err := resumeLane(ctx, tx, webhook); err != nil {
 		return err
@@ -233,7 +235,7 @@ func wake(ctx context.Context, tx *db.Tx, webhook int64) error {
 	return tx.Notify(ctx, Topic)
 }
 
-// Forget removes deliveries of a tenant that were listed long enough.
+// Forget removes deliveries of a tenant that ended more than keepDeliveries ago.
 func (s *Service) Forget(ctx context.Context, tenant scope.TenantID) error {
 	const batch = 500
 	for {
@@ -248,7 +250,7 @@ func (s *Service) Forget(ctx context.Context, tenant scope.TenantID) error {
 	}
 }
 
-// fill makes the payload of what is stored.
+// fill sets the payload from the stored columns.
 func (d *Delivery) fill() error {
 	d.Payload = Payload{EventID: d.EventID, EventType: d.EventType, Timestamp: d.At.UTC()}
 	if err := json.Unmarshal(d.Data, &d.Payload.Data); err != nil {
@@ -265,7 +267,7 @@ func loadDelivery(ctx context.Context, tx *db.Tx, webhook, id int64) (Delivery, 
 	return db.Found(d, err, true, "delivery")
 }
 
-// loadEnabled refuses a subscription that sends nothing.
+// loadEnabled loads a subscription. It returns Conflict if it is disabled.
 func loadEnabled(ctx context.Context, tx *db.Tx, id int64) (Webhook, error) {
 	w, err := load(ctx, tx, id)
 	if err == nil && !w.Enabled {

@@ -12,14 +12,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
-// outcome is what became of a batch.
+// outcome is the result of a batch.
 type outcome struct {
 	delivered, failed int
-	// unreached is how many of the failed got no answer at all.
+	// unreached is how many of the failed deliveries got no answer at all.
 	unreached int
-	// failedSince is how many failed after the last that was delivered.
+	// failedSince is how many failed since the last success.
 	failedSince int
-	// asked is the longest pause for which the receiver asked.
+	// asked is the longest pause that the receiver asked for.
 	asked   time.Duration
 	results []result
 }
@@ -27,7 +27,7 @@ type outcome struct {
 type result struct {
 	parcel  parcel
 	attempt Attempt
-	// asked is the pause for which the receiver asked; 0 if it did not.
+	// asked is the pause that the receiver asked for; 0: none.
 	asked time.Duration
 }
 
@@ -46,7 +46,7 @@ func (o *outcome) add(res result) {
 	}
 }
 
-// sender sends one batch.
+// sender sends one batch of deliveries.
 type sender struct {
 	*Deliverer
 	key     job.LaneKey
@@ -56,12 +56,12 @@ type sender struct {
 
 	mu      sync.Mutex
 	sent    outcome
-	checked time.Time // when the subscription was last known to be as it is
+	checked time.Time // when the subscription was last known to be unchanged
 	stopped bool
 }
 
-// send sends parcels: those of different objects concurrently, those of one object one after another
-// until one fails. Parcels that it does not send stay due.
+// send sends parcels. It sends those of different objects concurrently, and those of one object one
+// after another until one fails. Parcels that it does not send stay due.
 func (s *sender) send(ctx context.Context, due []parcel) outcome {
 	var objects []string
 	byObject := map[string][]parcel{}
@@ -88,8 +88,8 @@ func (s *sender) send(ctx context.Context, due []parcel) outcome {
 	return s.sent
 }
 
-// mayContinue reports whether the next parcel may be sent: there is time left, the receiver
-// is not away, and nobody has changed the subscription.
+// mayContinue reports whether the next parcel may be sent: time is left, the receiver is not away,
+// and nobody has changed the subscription.
 func (s *sender) mayContinue(ctx context.Context) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +105,7 @@ func (s *sender) mayContinue(ctx context.Context) bool {
 	return !s.stopped
 }
 
-// isCurrent reports whether the subscription is as it was when the batch was taken.
+// isCurrent reports whether the subscription is unchanged since the batch was taken.
 func (s *sender) isCurrent(ctx context.Context) bool {
 	var change int64
 	err := s.Stores.Read(ctx, s.key.Tenant, func(tx *db.Tx) (err error) {
@@ -115,11 +115,11 @@ func (s *sender) isCurrent(ctx context.Context) bool {
 	return err == nil && change == s.hook.ChangeNo
 }
 
-// deliver sends one parcel, and reports whether the receiver took it.
+// deliver sends one parcel, and reports whether the receiver accepted it.
 func (s *sender) deliver(ctx context.Context, p parcel) bool {
 	res := s.attempt(ctx, s.hook.URL, s.secrets, p)
 	if ctx.Err() != nil && !res.attempt.ok() {
-		return false // this process is stopping: the delivery stays due
+		return false // this process is stopping, and the delivery stays due
 	}
 	s.mu.Lock()
 	s.sent.add(res)
@@ -127,7 +127,7 @@ func (s *sender) deliver(ctx context.Context, p parcel) bool {
 	return res.attempt.ok()
 }
 
-// attempt sends one parcel.
+// attempt sends one parcel and adds the attempt to its log.
 func (d *Deliverer) attempt(ctx context.Context, url string, secrets [][]byte, p parcel) result {
 	began := d.Now()
 	a, pause := d.post(ctx, url, secrets, payload{p.EventID, p.EventType, p.OccurredAt.UTC(), p.Data}, began)
@@ -137,7 +137,7 @@ func (d *Deliverer) attempt(ctx context.Context, url string, secrets [][]byte, p
 	return result{p, a, pause}
 }
 
-// post sends a payload once.
+// post sends a payload once. It also returns the pause that the receiver asked for after a failure.
 func (s *Service) post(ctx context.Context, url string, secrets [][]byte, p payload, began time.Time) (Attempt, time.Duration) {
 	a := Attempt{At: db.Stamp(began)}
 	m, err := compose(p, began, secrets)

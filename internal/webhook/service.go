@@ -19,21 +19,22 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
 
-// Service is the use cases on subscriptions and their deliveries.
+// Service has the use cases of subscriptions and their deliveries.
 type Service struct {
 	Stores *db.Cluster
 	Now    func() time.Time
 	Random io.Reader
-	// Box seals the secrets.
+	// Box encrypts the secrets.
 	Box *secret.Box
-	// Target calls the receivers, guarded.
+	// Target calls the receivers. It refuses addresses that the operator does not allow.
 	Target *outbound.Client
 }
 
-// changes is held while subscriptions change, so that names and their number hold.
+// changes is the lock held while subscriptions change, so that names stay unique and the limit on
+// their number holds.
 const changes = "webhooks"
 
-// List is one page of the subscriptions, by id.
+// List returns one page of the subscriptions, sorted by id.
 func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int64) (Page, error) {
 	var page Page
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -49,7 +50,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int64) (
 	return page, err
 }
 
-// Get is one subscription.
+// Get returns one subscription, or NotFound.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Webhook, error) {
 	var w Webhook
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -59,7 +60,7 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Webhook, e
 	return s.withComputed(w), err
 }
 
-// Create makes a subscription. It gets the events that are emitted from here on.
+// Create adds a subscription. It gets the events that are emitted from now on.
 func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, error) {
 	next := Webhook{
 		Name: strings.TrimSpace(d.Name), URL: d.URL, Events: ordered(d.Events), Environment: d.Environment,
@@ -99,7 +100,8 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, 
 		if err != nil {
 			return err
 		}
-		// Under the lock that Append has taken no event is on its way.
+		// Append has taken the lock under which events are emitted, so no event can come in
+		// between.
 		if made.SinceSeq, err = event.Last(ctx, tx); err != nil {
 			return err
 		}
@@ -109,8 +111,8 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, 
 	return Issued{s.withComputed(made), drawn}, err
 }
 
-// Update changes the members that were sent. ifChange other than 0 must be the
-// subscription's ChangeNo, else Precondition.
+// Update changes the members that are sent. If ifChange is not 0, it must be the subscription's
+// ChangeNo; otherwise Update returns Precondition.
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change, ifChange int64) (Webhook, error) {
 	old, err := s.Get(ctx, sc, id)
 	if err != nil {
@@ -139,7 +141,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 	})
 }
 
-// Enable switches a subscription on or off.
+// Enable enables or disables a subscription.
 func (s *Service) Enable(ctx context.Context, sc scope.Scope, id int64, on bool) (Webhook, error) {
 	kind := "WEBHOOK_DISABLED"
 	if on {
@@ -148,7 +150,8 @@ func (s *Service) Enable(ctx context.Context, sc scope.Scope, id int64, on bool)
 	return s.change(ctx, sc, id, 0, kind, func(w *Webhook) error { w.Enabled = on; return nil })
 }
 
-// RotateSecret replaces the secret; the old one signs beside it for the overlap.
+// RotateSecret replaces the secret. Until the overlap ends, deliveries are signed with both
+// secrets.
 func (s *Service) RotateSecret(ctx context.Context, sc scope.Scope, id int64, r Rotation) (Issued, error) {
 	clear, drawn, err := s.secretOr(r.Secret)
 	if err != nil {
@@ -171,7 +174,7 @@ func (s *Service) RotateSecret(ctx context.Context, sc scope.Scope, id int64, r 
 	return Issued{w, drawn}, err
 }
 
-// Delete removes a subscription with its deliveries, also those that wait.
+// Delete removes a subscription with all its deliveries, including waiting ones.
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64) (Webhook, error) {
 	var w Webhook
 	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) (err error) {
@@ -186,8 +189,8 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64
 	return w, err
 }
 
-// change loads, changes and records a subscription. One that does not change makes no
-// version and no audit entry.
+// change edits and stores a subscription, and records the change. If the edit changes nothing,
+// there is no new version and no audit entry.
 func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifChange int64, kind string, edit func(w *Webhook) error) (Webhook, error) {
 	var w Webhook
 	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
@@ -220,14 +223,14 @@ func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifChange int64
 		if w, err = updateWebhook(ctx, tx, next); err != nil {
 			return err
 		}
-		return tx.Notify(ctx, Topic) // what waits may go now
+		return tx.Notify(ctx, Topic) // waiting deliveries may be due now
 	})
 	return s.withComputed(w), err
 }
 
-// mark notes from where a subscription that was just switched on or off misses events, or
-// no longer does: by when they happened, not by when they are queued. It comes after
-// audit.Append, under whose lock no event is on its way.
+// mark records the event after which a subscription, which was just enabled or disabled, gets
+// events or no longer gets them. The emission of an event counts, not the time at which it is
+// queued. Call mark after audit.Append, which holds the lock under which events are emitted.
 func (w *Webhook) mark(ctx context.Context, tx *db.Tx) error {
 	last, err := event.Last(ctx, tx)
 	if w.Enabled {
@@ -238,7 +241,8 @@ func (w *Webhook) mark(ctx context.Context, tx *db.Tx) error {
 	return err
 }
 
-// changed names what differs; of the URL only scheme and host, of the secret nothing.
+// changed lists the differences between two subscriptions for the audit. It gives only scheme and
+// host of URLs, and only the fact that the secret changed.
 func changed(old, next Webhook) map[string]any {
 	out := patch.Differences{}
 	out.Note("name", old.Name, next.Name)
@@ -258,7 +262,7 @@ func (w Webhook) entry(kind string, changes map[string]any) audit.Entry {
 	return audit.Entry{Type: kind, Object: "webhook", ObjectID: strconv.FormatInt(w.ID, 10), ObjectName: w.Name, Env: w.Environment, Changes: changes}
 }
 
-// check checks what needs no row: a name, events, and a URL that may be called.
+// check validates what needs no row: the name, the events, and that the URL is allowed.
 func (s *Service) check(ctx context.Context, w Webhook, offences []fault.Detail) error {
 	if w.Name == "" {
 		offences = append(offences, fault.Detail{Pointer: "/name", Message: "a webhook needs a name"})
@@ -269,7 +273,7 @@ func (s *Service) check(ctx context.Context, w Webhook, offences []fault.Detail)
 	return s.Target.Check(ctx, "/url", w.URL)
 }
 
-// withComputed fills in what is not stored.
+// withComputed sets the members that are not stored.
 func (s *Service) withComputed(w Webhook) Webhook {
 	w.SecretSet = len(w.Secret) > 0
 	if w.PreviousSecretUntil != nil && !w.PreviousSecretUntil.After(s.Now()) {
@@ -278,7 +282,8 @@ func (s *Service) withComputed(w Webhook) Webhook {
 	return w
 }
 
-// secretOr is the secret that was sent, or one that is drawn and to be shown.
+// secretOr returns the secret that was sent, or generates one. drawn is the generated secret, to be
+// shown once; "": none was generated.
 func (s *Service) secretOr(sent string) (clear []byte, drawn string, err error) {
 	if sent != "" {
 		return []byte(sent), "", checkSecret(sent)
@@ -291,7 +296,8 @@ func (s *Service) secretOr(sent string) (clear []byte, drawn string, err error) 
 	return []byte(drawn), drawn, nil
 }
 
-// place is what a sealed secret is bound to.
+// place returns the associated data that binds an encrypted secret to one subscription of one
+// tenant.
 func place(tenant scope.TenantID, id int64) string {
 	return "webhooks:" + string(tenant) + ":" + strconv.FormatInt(id, 10)
 }
@@ -304,7 +310,7 @@ func (s *Service) seal(tenant scope.TenantID, id int64, clear []byte) ([]byte, e
 	return sealed, nil
 }
 
-// secrets are those that sign now, in clear, the present one first.
+// secrets returns the decrypted secrets that sign now, the current one first.
 func (s *Service) secrets(tenant scope.TenantID, w Webhook) ([][]byte, error) {
 	present, err := s.Box.Open(w.Secret, place(tenant, w.ID))
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
-// secretPrefix marks secrets whose rest is the key in base64 (Standard Webhooks).
+// secretPrefix begins secrets whose rest is the base64 key (Standard Webhooks).
 const secretPrefix = "whsec_"
 
-// payload is the body without its signature, in the order in which it is written.
+// payload is the body without its signature. Its members are written in this order.
 type payload struct {
 	EventID   string          `json:"event_id"`
 	EventType string          `json:"event_type"`
@@ -25,20 +25,19 @@ type payload struct {
 	Data      json.RawMessage `json:"data"`
 }
 
-// message is one request: its body and the headers that sign it.
+// message is the body and the signed headers of one request.
 type message struct {
 	body   []byte
 	header map[string][]string
 }
 
-// compose writes and signs a request for at. secrets are in clear, the present one
-// first; the one before may follow.
+// compose writes and signs a request that is sent at the time at. secrets are the decrypted
+// secrets: the current one, and the previous one if it still signs.
 //
-// The member signature is the HMAC of the body as it is without that member, keyed
-// with the present secret. X-Service-Signature signs the body as it is sent. The
-// headers webhook-* follow Standard Webhooks; webhook-signature lists one signature a
-// secret, so a receiver that knows either accepts. For receivers that read
-// X-Service-Signature, X-Service-Signature-Previous is that of the secret before.
+// The member signature is the HMAC of the body without that member, with the current secret.
+// X-Service-Signature signs the body as it is sent. X-Service-Signature-Previous signs it with the
+// previous secret. The headers webhook-* follow Standard Webhooks: webhook-signature lists a
+// signature with each secret, so a receiver that knows either of them accepts the request.
 func compose(p payload, at time.Time, secrets [][]byte) (message, error) {
 	unsigned, err := json.Marshal(p)
 	if err != nil {
@@ -72,8 +71,8 @@ func compose(p payload, at time.Time, secrets [][]byte) (message, error) {
 	return message{body, header}, nil
 }
 
-// SignatureMatches reports whether a header of Standard Webhooks has the signature of a message
-// by a secret. It takes the same time for all signatures of a length.
+// SignatureMatches reports whether a webhook-signature header (Standard Webhooks) contains the
+// signature of a message with a secret. It compares signatures in constant time.
 func SignatureMatches(id, timestamp string, body []byte, header, secret string) bool {
 	mac := hmac.New(sha256.New, standardKey([]byte(secret)))
 	mac.Write([]byte(id + "." + timestamp + "."))
@@ -85,15 +84,15 @@ func SignatureMatches(id, timestamp string, body []byte, header, secret string) 
 	return matches
 }
 
-// Signed writes an event and signs it as a subscription does, with one secret: the body and its
-// headers. data is JSON.
+// Signed writes and signs an event like a delivery to a subscription with one secret. It returns
+// the body and the headers. data is JSON.
 func Signed(id, kind string, occurred time.Time, data []byte, at time.Time, secret string) (body []byte, header map[string][]string, err error) {
 	m, err := compose(payload{id, kind, occurred.UTC(), data}, at, [][]byte{[]byte(secret)})
 	return m.body, m.header, err
 }
 
-// checkSecret refuses a secret of which nothing is secret: blanks, or a key of Standard
-// Webhooks without a byte. Whoever knows that could sign.
+// checkSecret refuses a secret that is blank, or that contains an empty or blank key after whsec_.
+// Anybody could sign with such a secret.
 func checkSecret(secret string) error {
 	if strings.TrimSpace(secret) == "" || strings.TrimSpace(string(standardKey([]byte(secret)))) == "" {
 		return fault.Invalidf("/secret", "the secret is empty; use 24 random bytes or more")
@@ -103,8 +102,8 @@ func checkSecret(secret string) error {
 
 func hexOf(b []byte) string { return hex.EncodeToString(b) }
 
-// standardKey is the key of Standard Webhooks: what follows whsec_, decoded, else the
-// secret as it is.
+// standardKey returns the key for Standard Webhooks: the decoded base64 after whsec_, or the secret
+// itself if it has no such form.
 func standardKey(secret []byte) []byte {
 	if text, ok := strings.CutPrefix(string(secret), secretPrefix); ok {
 		if key, err := base64.StdEncoding.DecodeString(text); err == nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Topic is the name of the notification that a tenant has new deliveries.
+// Topic is the topic of the notifications that wake the Deliverer when a tenant has new deliveries.
 const Topic = "webhooks"
 
-// Sink makes deliveries of events. It is an event.Sink.
+// Sink queues deliveries of events. It is an event.Sink.
 type Sink struct{}
 
 // Name returns the name of the sink's cursor.
@@ -45,8 +45,8 @@ func (Sink) Take(ctx context.Context, tx *db.Tx, _ scope.TenantID, o event.Occur
 	return tx.Notify(ctx, Topic)
 }
 
-// objectOf names the object that an event is about. Deliveries of one object keep
-// their order.
+// objectOf identifies the object that an event is about. Deliveries about one object keep their
+// order.
 func objectOf(o event.Occurrence) string {
 	kind, _, _ := strings.Cut(o.Type, ".")
 	switch kind {

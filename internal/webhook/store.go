@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 )
 
-// laneColumns are what sending needs; to count deliveries takes time.
+// laneColumns are the columns that sending needs. They leave out the counts, which are slow.
 const laneColumns = `id, name, url, events, environment, enabled, secret, previous_secret, previous_until, since_seq, until_seq, created_by, created_at,
 	updated_at, change_no, failures, last_success_at, last_failure_at, paused_until`
 
@@ -39,8 +39,8 @@ func insertWebhook(ctx context.Context, tx *db.Tx, w Webhook) (Webhook, error) {
 		w.Name, w.URL, w.Events, w.Environment, w.Enabled, w.Secret, w.Previous, w.CreatedBy, w.CreatedAt, w.UpdatedAt, w.ChangeNo)
 }
 
-// updateWebhook writes what people change, and ends the pause of the receiver. The lane's
-// other columns are the Deliverer's.
+// updateWebhook writes the columns that people change, and ends the pause of the receiver. The
+// Deliverer writes the others.
 func updateWebhook(ctx context.Context, tx *db.Tx, w Webhook) (Webhook, error) {
 	return db.One[Webhook](ctx, tx, `UPDATE webhooks SET name = $2, url = $3, events = $4, environment = $5, enabled = $6, secret = $7,
 			previous_secret = $8, previous_until = $9, since_seq = $10, updated_at = $11, change_no = $12, until_seq = $13, paused_until = NULL
@@ -56,7 +56,7 @@ func deleteWebhook(ctx context.Context, tx *db.Tx, id int64) error {
 	return err
 }
 
-// laneStates are the enabled subscriptions and when each has something to send.
+// laneStates returns the enabled subscriptions, and when each has something to send.
 func laneStates(ctx context.Context, tx *db.Tx) ([]job.Lane, error) {
 	return db.All[job.Lane](ctx, tx, `SELECT id, lane_until, lane_holder, paused_until,
 			(SELECT MIN(d.next_at) FROM webhook_deliveries d WHERE d.webhook_id = webhooks.id AND d.state = 'pending') AS due
@@ -67,13 +67,13 @@ func getLane(ctx context.Context, tx *db.Tx, id int64) (Webhook, error) {
 	return db.One[Webhook](ctx, tx, `SELECT `+laneColumns+` FROM webhooks WHERE id = $1`, id)
 }
 
-// changeOf is the ChangeNo of a subscription that is enabled.
+// changeOf returns the ChangeNo of an enabled subscription; ErrNoRows: it is disabled or deleted.
 func changeOf(ctx context.Context, tx *db.Tx, id int64) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT change_no FROM webhooks WHERE id = $1 AND enabled`, id)
 }
 
-// noteOutcome writes how a batch went, and gives how many attempts have failed since the
-// last success. ErrNoRows: the lane is not ours any more.
+// noteOutcome records the result of a batch, and returns how many attempts have failed since the
+// last success. It returns ErrNoRows if another replica has taken over the lane.
 func noteOutcome(ctx context.Context, tx *db.Tx, id int64, holder string, now time.Time, o outcome) (int64, error) {
 	var failed, succeeded *time.Time
 	if o.failed > 0 {
@@ -88,13 +88,13 @@ func noteOutcome(ctx context.Context, tx *db.Tx, id int64, holder string, now ti
 		WHERE id = $1 AND lane_holder = $2 RETURNING failures`, id, holder, o.delivered > 0, o.failedSince, succeeded, failed)
 }
 
-// pauseLane leaves the receiver alone until a time.
+// pauseLane stops calls of the receiver until a time.
 func pauseLane(ctx context.Context, tx *db.Tx, id int64, until time.Time) error {
 	_, err := tx.Exec(ctx, `UPDATE webhooks SET paused_until = $2 WHERE id = $1`, id, until)
 	return err
 }
 
-// resumeLane ends the pause of a receiver: somebody asked for a delivery.
+// resumeLane ends the pause of a receiver.
 func resumeLane(ctx context.Context, tx *db.Tx, id int64) error {
 	_, err := tx.Exec(ctx, `UPDATE webhooks SET paused_until = NULL WHERE id = $1`, id)
 	return err

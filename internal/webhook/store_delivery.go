@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/event"
 )
 
-// queueEvent makes a delivery for each subscription that wants the event, behind what
-// waits of the same object, and says how many.
+// queueEvent makes a delivery for each subscription that wants the event, and returns how many it
+// made. A delivery is due no earlier than the waiting ones about the same object.
 func queueEvent(ctx context.Context, tx *db.Tx, o event.Occurrence, object string, now time.Time) (int64, error) {
 	return tx.Exec(ctx, `INSERT INTO webhook_deliveries (webhook_id, event_id, event_type, object, state, redelivery, created_at, next_at, expires_at)
 		SELECT w.id, CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS TEXT), 'pending', FALSE, CAST($4 AS BIGINT),
@@ -29,7 +29,7 @@ func insertPayload(ctx context.Context, tx *db.Tx, p payload) error {
 	return err
 }
 
-// parcel is a delivery with what it carries, as a lane takes it.
+// parcel is a delivery with its event, as a lane sends it.
 type parcel struct {
 	ID         int64           `db:"id"`
 	EventID    string          `db:"event_id"`
@@ -48,33 +48,35 @@ func dueParcels(ctx context.Context, tx *db.Tx, webhook int64, now time.Time, n 
 		WHERE d.webhook_id = $1 AND d.state = 'pending' AND d.next_at <= $2 ORDER BY d.next_at, d.id LIMIT $3`, webhook, now, n)
 }
 
-// updateDelivery writes how an attempt at one delivery ended. finished is nil while it waits.
+// updateDelivery stores how an attempt at one delivery ended. finished is nil while the delivery
+// waits.
 func updateDelivery(ctx context.Context, tx *db.Tx, p parcel, state string, last Attempt, finished *time.Time) error {
 	_, err := tx.Exec(ctx, `UPDATE webhook_deliveries SET state = $2, attempts = $3, log = $4, response_status = $5, error = $6, finished_at = $7
 		WHERE id = $1 AND state = 'pending'`, p.ID, state, p.Attempts, p.Log, last.ResponseStatus, last.Error, finished)
 	return err
 }
 
-// postpone moves all that waits of an object, so that nothing overtakes what failed.
+// postpone delays the waiting deliveries about an object, so that they do not overtake the failed
+// one.
 func postpone(ctx context.Context, tx *db.Tx, webhook int64, object string, until time.Time) error {
 	_, err := tx.Exec(ctx, `UPDATE webhook_deliveries SET next_at = $3 WHERE webhook_id = $1 AND object = $2 AND state = 'pending' AND next_at < $3`,
 		webhook, object, until)
 	return err
 }
 
-// makeAllDue makes all that waits due: the receiver is back.
+// makeAllDue makes all waiting deliveries due, because the receiver is back.
 func makeAllDue(ctx context.Context, tx *db.Tx, webhook int64, now time.Time) error {
 	_, err := tx.Exec(ctx, `UPDATE webhook_deliveries SET next_at = $2 WHERE webhook_id = $1 AND state = 'pending' AND next_at > $2`, webhook, now)
 	return err
 }
 
-// expireDeliveries gives up at most n deliveries whose time is over, and says how many.
+// expireDeliveries gives up at most n deliveries that have expired, and returns how many.
 func expireDeliveries(ctx context.Context, tx *db.Tx, webhook int64, now time.Time, n int) (int64, error) {
 	return tx.Exec(ctx, `UPDATE webhook_deliveries SET state = 'dead', finished_at = $2, error = 'the receiver could not be reached for three days'
 		WHERE id IN (SELECT id FROM webhook_deliveries WHERE webhook_id = $1 AND state = 'pending' AND expires_at <= $2 LIMIT $3)`, webhook, now, n)
 }
 
-// isWaiting reports whether an event is to be sent to a subscription.
+// isWaiting reports whether an event waits to be sent to a subscription.
 func isWaiting(ctx context.Context, tx *db.Tx, webhook int64, event string) (bool, error) {
 	n, err := db.One[int64](ctx, tx, `SELECT COUNT(*) FROM webhook_deliveries WHERE event_id = $2 AND webhook_id = $1 AND state = 'pending'`, webhook, event)
 	return n > 0, err
@@ -83,7 +85,7 @@ func isWaiting(ctx context.Context, tx *db.Tx, webhook int64, event string) (boo
 const deliveryColumns = `d.id, d.webhook_id, d.event_id, d.event_type, d.state, d.redelivery, d.attempts, d.log, d.response_status, d.error, d.created_at,
 	CASE WHEN d.state <> 'pending' THEN NULL WHEN w.paused_until > d.next_at THEN w.paused_until ELSE d.next_at END AS next_at, d.finished_at, e.at, e.data`
 
-// where is the condition of a filter and its arguments.
+// where returns the SQL condition of a filter and its arguments.
 func (f DeliveryFilter) where(webhook int64) (string, []any) {
 	var b strings.Builder
 	args := []any{webhook}
@@ -112,7 +114,7 @@ func countDeliveries(ctx context.Context, tx *db.Tx, webhook int64, f DeliveryFi
 	return db.One[int64](ctx, tx, `SELECT COUNT(*) FROM webhook_deliveries d WHERE `+where, args...)
 }
 
-// listDeliveries are the newest first, below before if that is not 0.
+// listDeliveries returns up to n deliveries, newest first, with ids below before if that is not 0.
 func listDeliveries(ctx context.Context, tx *db.Tx, webhook int64, f DeliveryFilter, before int64, n int) ([]Delivery, error) {
 	where, args := f.where(webhook)
 	if before > 0 {
@@ -129,7 +131,7 @@ func getDelivery(ctx context.Context, tx *db.Tx, webhook, id int64) (Delivery, e
 		WHERE d.webhook_id = $1 AND d.id = $2`, webhook, id)
 }
 
-// insertTested notes an attempt that was made at once: it does not wait.
+// insertTested stores the delivery of a test event. It is not tried again.
 func insertTested(ctx context.Context, tx *db.Tx, webhook int64, p payload, a Attempt, state string) (int64, error) {
 	return db.One[int64](ctx, tx, `INSERT INTO webhook_deliveries (webhook_id, event_id, event_type, object, state, redelivery, attempts, log, response_status,
 			error, created_at, next_at, expires_at, finished_at)
@@ -137,16 +139,16 @@ func insertTested(ctx context.Context, tx *db.Tx, webhook int64, p payload, a At
 		webhook, p.EventID, p.EventType, state, []Attempt{a}, a.ResponseStatus, a.Error, a.At)
 }
 
-// requeue makes a new delivery of the event of an old one.
+// requeue makes a new delivery of the event of an old one, and returns its id.
 func requeue(ctx context.Context, tx *db.Tx, webhook, id int64, now time.Time) (int64, error) {
 	return db.One[int64](ctx, tx, `INSERT INTO webhook_deliveries (webhook_id, event_id, event_type, object, state, redelivery, created_at, next_at, expires_at)
 		SELECT webhook_id, event_id, event_type, object, 'pending', TRUE, CAST($3 AS BIGINT), CAST($3 AS BIGINT), CAST($4 AS BIGINT)
 		FROM webhook_deliveries WHERE webhook_id = $1 AND id = $2 RETURNING id`, webhook, id, now, now.Add(patience))
 }
 
-// requeueMany is requeue for the events of the deliveries that a filter leaves, each
-// once, in their order. What waits is left out; of the dead, also what was delivered
-// since.
+// requeueMany makes new deliveries of the events of at most n deliveries that a filter selects,
+// each event once, in their order. It leaves out events that wait to be sent and, if the filter
+// selects dead deliveries, events that were delivered. It returns how many it made.
 func requeueMany(ctx context.Context, tx *db.Tx, webhook int64, f DeliveryFilter, now time.Time, n int) (int64, error) {
 	where, args := f.where(webhook)
 	waits := `'pending'`
@@ -164,7 +166,8 @@ func requeueMany(ctx context.Context, tx *db.Tx, webhook int64, f DeliveryFilter
 		ORDER BY first`, k-2, k-2, k-1, k), args...)
 }
 
-// forgetDeliveries removes what ended before a time, and payloads that nobody needs.
+// forgetDeliveries removes up to n deliveries that ended before a time, and up to n payloads
+// without deliveries. It returns the larger number.
 func forgetDeliveries(ctx context.Context, tx *db.Tx, before time.Time, n int) (int64, error) {
 	gone, err := tx.Exec(ctx, `DELETE FROM webhook_deliveries WHERE id IN (SELECT id FROM webhook_deliveries
 		WHERE state <> 'pending' AND finished_at < $1 ORDER BY finished_at LIMIT $2)`, before, n)

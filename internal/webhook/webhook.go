@@ -1,4 +1,4 @@
-// Package webhook sends events to the servers of subscribers. The Sink makes one delivery of each
+// Package webhook sends events to the servers of subscribers. The Sink queues a delivery of each
 // event for each subscription, in the transaction that moves its cursor. The Deliverer sends them:
 //
 //	event.Dispatcher ─▶ Sink.Take ─▶ webhook_deliveries (pending)
@@ -7,10 +7,9 @@
 //	                                     ├─ else, 5 s … 12 h ─▶ pending
 //	                                     └─ after three days ─▶ dead
 //
-// A lane is leased by one replica at a time, so the deliveries of one object go out
-// in the order of its events. A delivery is sent at least once: a process that is
-// killed after sending and before writing that down leaves it to be sent again, with
-// the same event_id.
+// One replica at a time leases a lane, so the deliveries about one object are sent in the order of
+// its events. A delivery is sent at least once: if a process is killed after it sent an event and
+// before it stored the result, the event is sent again with the same event_id.
 //
 // A slow or dead receiver does not delay the others: lanes whose receivers hang run separately
 // (job.Lanes). A receiver that cannot be reached several times in a row counts as away: its lane
@@ -29,11 +28,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Bounds of a tenant's subscriptions.
+// The limits of a tenant's subscriptions.
 const (
 	maxWebhooks     = 200
 	maxRedeliveries = 10_000
-	// defaultOverlap is how long an old secret signs beside the new one.
+	// defaultOverlap is how long the previous secret signs too, if a rotation does not say.
 	defaultOverlap = 24 * time.Hour
 )
 
@@ -43,7 +42,7 @@ type Webhook struct {
 	Name   string   `json:"name" db:"name" doc:"Name, unique." example:"audit trail"`
 	URL    string   `json:"url" db:"url" doc:"Where events are posted." example:"https://hooks.example.com/gatehouse"`
 	Events []string `json:"events" db:"events" doc:"Types of the events that are sent; GET /webhooks/event-types lists them."`
-	// Environment is AnyEnv for events of both.
+	// Environment is AnyEnv for events of both environments.
 	Environment         scope.Env  `json:"environment" db:"environment" enum:",sandbox,production" doc:"Only events of this environment, and those without one; empty: both."`
 	Enabled             bool       `json:"enabled" db:"enabled" doc:"Whether events are sent. Events from the time while it is disabled are never sent."`
 	SecretSet           bool       `json:"secret_set" db:"-" doc:"Whether a secret is stored. It is never returned."`
@@ -57,26 +56,27 @@ type Webhook struct {
 	CreatedAt           time.Time  `json:"created_at" db:"created_at" doc:"When it was created."`
 	UpdatedAt           time.Time  `json:"updated_at" db:"updated_at" doc:"When a person last changed it."`
 
-	// ChangeNo is the ETag: it grows with changes by people, not with deliveries.
+	// ChangeNo is the ETag. Changes by people increase it; deliveries do not.
 	ChangeNo int64 `json:"-" db:"change_no"`
-	// Secret and Previous are sealed.
+	// Secret and Previous are encrypted.
 	Secret   []byte `json:"-" db:"secret"`
 	Previous []byte `json:"-" db:"previous_secret"`
-	// SinceSeq is the position of the last event before the subscription.
+	// SinceSeq is the position of the last event before the subscription was created or enabled.
 	SinceSeq int64 `json:"-" db:"since_seq"`
 	// UntilSeq is the position of the last event before it was disabled.
 	UntilSeq int64 `json:"-" db:"until_seq"`
-	// PausedUntil is when a receiver that is away is called next; nil: it is not away.
+	// PausedUntil is when a receiver that is away, or that asked for a pause, is called next; nil:
+	// there is no pause.
 	PausedUntil *time.Time `json:"-" db:"paused_until"`
 }
 
-// Issued is a subscription with its secret, where it was drawn here.
+// Issued is a subscription with its secret, if the server generated it.
 type Issued struct {
 	Webhook
 	Secret string `json:"secret,omitempty" doc:"The secret, shown only once; absent if the request set it."`
 }
 
-// Draft is what a create takes.
+// Draft is the input of Create.
 type Draft struct {
 	Name        string    `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique." example:"audit trail"`
 	URL         string    `json:"url" minLength:"1" maxLength:"2000" doc:"URL that events are posted to: https, or http to an address that the operator allows; no internal network." example:"https://hooks.example.com/gatehouse"`
@@ -86,7 +86,7 @@ type Draft struct {
 	Enabled     *bool     `json:"enabled,omitempty" doc:"Whether events are sent; true by default."`
 }
 
-// Change is what an update takes: the members sent change, the others stay.
+// Change is the input of Update. Only the members that are sent change.
 type Change struct {
 	Name        *string                `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique."`
 	URL         *string                `json:"url,omitempty" minLength:"1" maxLength:"2000" doc:"URL that events are posted to. A change to another host needs secret: the stored one is used only for the host that it was given for."`
@@ -96,22 +96,22 @@ type Change struct {
 	Enabled     *bool                  `json:"enabled,omitempty" doc:"Whether events are sent."`
 }
 
-// Rotation is what a change of the secret takes.
+// Rotation is the input of RotateSecret.
 type Rotation struct {
 	Secret  string `json:"secret,omitempty" writeOnly:"true" maxLength:"500" doc:"The new secret; absent: one is generated and shown once."`
 	Overlap *int   `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" doc:"How long the old secret also signs, in seconds; a day by default."`
 }
 
-// Page is one page of the subscriptions, by id.
+// Page is one page of the subscriptions, sorted by id.
 type Page struct {
 	Webhooks []Webhook `json:"webhooks" doc:"The page, sorted by id."`
 	Total    int64     `json:"total" doc:"How many there are."`
 }
 
-// Offences are those of a draft that its schema cannot say.
+// Offences returns the errors in a draft that its schema cannot express.
 func (d Draft) Offences() []fault.Detail { return unknownEvents(d.Events) }
 
-// Offences are those of a change that its schema cannot say.
+// Offences returns the errors in a change that its schema cannot express.
 func (c Change) Offences() []fault.Detail {
 	if c.Events == nil {
 		return nil
@@ -148,7 +148,7 @@ func (w Webhook) apply(c Change) Webhook {
 	return w
 }
 
-// ordered is the list in the order of the catalogue, each type once.
+// ordered returns the event types in the order of the catalogue, each once.
 func ordered(names []string) []string {
 	out := []string{}
 	for _, t := range event.Types() {

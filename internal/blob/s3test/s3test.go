@@ -1,6 +1,5 @@
-// Package s3test is a small S3 server for tests: path style, one bucket, single uploads. It
-// checks the signature of each call (AWS Signature Version 4), so that a client
-// which signs wrongly fails.
+// Package s3test is a small S3 server for tests: path style, one bucket, single uploads. It checks
+// the signature of each call (AWS Signature Version 4), so a client with wrong signatures fails.
 package s3test
 
 import (
@@ -18,7 +17,7 @@ import (
 	"time"
 )
 
-// The credential that the server knows.
+// The only credential that the server accepts.
 const (
 	AccessKey = "key"
 	SecretKey = "secret"
@@ -32,20 +31,20 @@ type Server struct {
 	puts    []string
 }
 
-// modified is when each object was stored, as the server says.
+// modified is the time that the server gives as the last change of each object.
 var modified = time.Date(2026, 1, 15, 9, 30, 0, 0, time.UTC)
 
-// New makes a server with an empty bucket.
+// New returns a server with an empty bucket.
 func New(bucket string) *Server { return &Server{bucket: bucket, objects: map[string][]byte{}} }
 
-// Object is an object of the bucket; nil: there is none.
+// Object returns the content of an object in the bucket; nil: there is none.
 func (s *Server) Object(key string) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.objects[key]
 }
 
-// Puts are the keys of the objects that were stored, in order.
+// Puts returns the keys of the objects that were stored, in order.
 func (s *Server) Puts() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +97,8 @@ func (s *Server) fail(w http.ResponseWriter, status int, code string) {
 	fmt.Fprintf(w, "<Error><Code>%s</Code></Error>", code)
 }
 
-// checkSignature checks the signature of the head of a call, and gives the code of an error; empty:
-// it is right.
+// checkSignature checks the signature of the head of a call. It returns an S3 error code; "": the
+// signature is valid.
 func checkSignature(r *http.Request) string {
 	sent, ok := strings.CutPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 ")
 	if !ok {
@@ -146,7 +145,7 @@ func mac(key []byte, text string) []byte {
 	return h.Sum(nil)
 }
 
-// payload undoes the chunks in which signed bodies come.
+// payload reads the body of a call. It removes the chunk format of signed streaming bodies.
 func payload(r *http.Request) ([]byte, error) {
 	if !strings.HasPrefix(r.Header.Get("X-Amz-Content-Sha256"), "STREAMING-") {
 		return io.ReadAll(r.Body)

@@ -7,8 +7,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// ReadCredential reads a credential as it was sent: an object of texts, or the text of the
-// main secret of the type.
+// ReadCredential reads a credential from a request: an object of strings, or the main secret of the
+// type as a string. It also returns the errors in it.
 func (t Type) ReadCredential(sent any) (map[string]string, []fault.Detail) {
 	switch v := sent.(type) {
 	case nil:

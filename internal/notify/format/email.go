@@ -16,21 +16,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
-// How the connection to a mail server is encrypted.
+// The ways to encrypt the connection to a mail server.
 const (
 	StartTLS    = "starttls"
 	ImplicitTLS = "implicit"
 	NoTLS       = "none"
 )
 
-// How to sign in to a mail server.
+// The methods to sign in to a mail server.
 const (
 	AuthPlain   = "plain"
 	AuthLogin   = "login"
 	AuthXOAUTH2 = "xoauth2"
 )
 
-// maxRecipients bounds the recipients of one channel.
+// maxRecipients is the largest number of recipients of one channel.
 const maxRecipients = 50
 
 // emailType sends mail.
@@ -69,27 +69,28 @@ func emailType() Type {
 	}
 }
 
-// plainAddress is an address that means the same to every mail server: its local part needs
+// plainAddress matches an address that every mail server reads the same way: its local part needs
 // no quotes, and its domain is a host name.
 var plainAddress = regexp.MustCompile(`^[^\s<>()\[\]\\,;:@"[:cntrl:]]+@[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$`)
 
-// parseAddress reads a mail address, with or without a name. It goes into SMTP commands
-// without quotes, where "x> SIZE=1"@example.com would say more than an address.
+// parseAddress reads a mail address, with or without a name. It accepts only addresses that need no
+// quotes, because the address is written into SMTP commands without them. There, "x>
+// SIZE=1"@example.com could add parameters.
 func parseAddress(text string) (*mail.Address, error) {
 	a, err := mail.ParseAddress(text)
 	if err != nil {
 		return nil, err
 	}
-	if len(a.Address) > 254 || !plainAddress.MatchString(a.Address) { // RFC 5321, 4.5.3.1.3
+	if len(a.Address) > 254 || !plainAddress.MatchString(a.Address) { // RFC 5321, section 4.5.3.1.3
 		return nil, errors.New("not an address that every mail server accepts")
 	}
 	return a, nil
 }
 
-// clientAuth is how an OAuth client signs in at its token endpoint.
+// clientAuth lists the ways an OAuth client can authenticate at its token endpoint.
 func clientAuth() []string { return []string{"body", "basic"} }
 
-// recipients checks the addresses of the setting to.
+// recipients checks the addresses in the setting "to".
 func (c *checks) recipients() {
 	to, _ := c.list("to")
 	if len(to) > maxRecipients {
@@ -102,7 +103,7 @@ func (c *checks) recipients() {
 	}
 }
 
-// Encryption is how the connection to the mail server is encrypted.
+// Encryption returns how the connection to the mail server is encrypted.
 func (c Channel) Encryption() string {
 	if s := c.text("tls"); s != "" {
 		return s
@@ -113,7 +114,7 @@ func (c Channel) Encryption() string {
 	return StartTLS
 }
 
-// MailAuth is how to sign in to the mail server: a method, or "" for not at all.
+// MailAuth returns the method to sign in to the mail server; "": no sign-in.
 func (c Channel) MailAuth() string {
 	if len(c.Credential) == 0 {
 		return ""
@@ -124,8 +125,8 @@ func (c Channel) MailAuth() string {
 	return AuthPlain
 }
 
-// MailServer is the server of a mail channel: smtp://host:port, smtps://host:port or
-// host:port. Without a port it is 465 with implicit TLS, else 587.
+// MailServer returns the server of a mail channel, whose endpoint is smtp://host:port,
+// smtps://host:port or host:port. The default port is 465 with implicit TLS and 587 otherwise.
 func (c Channel) MailServer() (outbound.Server, error) {
 	none := outbound.Server{}
 	u, err := url.Parse(c.URL())
@@ -150,15 +151,15 @@ func (c Channel) MailServer() (outbound.Server, error) {
 	return m, nil
 }
 
-// Mail is a message for SMTP.
+// Mail is a mail to be sent over SMTP.
 type Mail struct {
 	From string
 	To   []string
-	// Body has headers and text, with CRLF.
+	// Body contains headers and text, with CRLF line ends.
 	Body []byte
 }
 
-// Compose writes the mail for a message. sent is when it is sent.
+// Compose returns the mail for a message. sent becomes its Date.
 func Compose(c Channel, m Message, sent time.Time) (Mail, error) {
 	from, err := parseAddress(c.text("from"))
 	if err != nil {
@@ -182,7 +183,7 @@ func Compose(c Channel, m Message, sent time.Time) (Mail, error) {
 	header("Subject", mime.QEncoding.Encode("utf-8", m.head()))
 	header("Date", sent.UTC().Format(time.RFC1123Z))
 	header("Message-ID", "<"+m.ID+"@"+domain+">")
-	header("Auto-Submitted", "auto-generated") // RFC 3834: nobody's absence note answers
+	header("Auto-Submitted", "auto-generated") // RFC 3834: no automatic replies
 	if m.Severity == Critical && m.Status == Firing {
 		header("Importance", "high")
 	}

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// jiraSummary bounds the summary of an issue, in characters.
+// jiraSummary is the longest summary of an issue, in characters.
 const jiraSummary = 255
 
-// jiraProject is a project's key, which goes into a query.
+// jiraProject matches the key of a project. It is strict because the key goes into a query.
 var jiraProject = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,254}$`)
 
-// jiraType keeps an issue for each fault (Jira Cloud's REST API v3).
+// jiraType keeps one issue for each fault (Jira Cloud REST API v3).
 func jiraType() Type {
 	t := ticketType(Jira, []Setting{
 		{Name: "project", Kind: kindText, Required: true}, {Name: "issue_type", Kind: kindText}, {Name: "resolve_transition", Kind: kindText},
@@ -85,8 +85,9 @@ func (d jiraDesk) comment(ticket string, m Message) Outcome {
 	return out
 }
 
-// resolve moves an issue to a status of the category done, by the transition that the
-// channel names or the first one that leads there.
+// resolve adds a comment and moves the issue to a status of the category done. It uses the
+// transition that the channel names, or the first one that leads there. If there is none, the issue
+// gets only the comment.
 func (d jiraDesk) resolve(ticket string, m Message) Outcome {
 	res, out := d.do("GET", d.issue(ticket, "/transitions"), nil, jiraWords)
 	if out.Error != "" {
@@ -122,7 +123,7 @@ func (d jiraDesk) resolve(ticket string, m Message) Outcome {
 	return out
 }
 
-// adf is a message in the Atlassian Document Format. Its texts are not interpreted.
+// adf returns a message in the Atlassian Document Format. Jira does not interpret its texts.
 func adf(m Message) map[string]any {
 	var content []any
 	paragraph := func(nodes ...any) {
@@ -138,7 +139,7 @@ func adf(m Message) map[string]any {
 	strong := map[string]any{"type": "strong"}
 	paragraph(node(m.head(), strong))
 	for _, line := range strings.Split(m.Text, "\n") {
-		if strings.TrimSpace(line) != "" { // a text must not be empty
+		if strings.TrimSpace(line) != "" { // Jira refuses empty texts
 			paragraph(node(line))
 		}
 	}
@@ -155,7 +156,7 @@ func adf(m Message) map[string]any {
 	return map[string]any{"type": "doc", "version": 1, "content": content}
 }
 
-// jiraWords is what an answer says went wrong: for the whole, and for each field.
+// jiraWords returns the errors in an answer, the general ones and those of each field.
 func jiraWords(body []byte) string {
 	var answer struct {
 		Messages []string          `json:"errorMessages"`

@@ -1,6 +1,5 @@
-// Package format is pure: it says how a notification looks to each type of receiver.
-// A Type checks the settings of a channel, makes the request that sends a Message, and
-// reads the answer.
+// Package format is pure. It formats a notification for each type of receiver. A Type checks the
+// settings of a channel, builds the request that sends a Message, and reads the answer.
 package format
 
 import (
@@ -20,16 +19,16 @@ const (
 	Critical = "critical"
 )
 
-// Severities lists them, the least severe first.
+// Severities returns all severities, the least severe first.
 func Severities() []string { return []string{Info, Warning, Error, Critical} }
 
-// The states of what a message is about.
+// The states of the fault that a message is about.
 const (
 	Firing   = "firing"
 	Resolved = "resolved"
 )
 
-// Message is one notification, as a generic webhook receives it.
+// Message is one notification. A generic webhook receives it in this form.
 type Message struct {
 	ID          string    `json:"id" doc:"Identifies the notification; the same in each attempt."`
 	Alert       string    `json:"alert" doc:"The subject."`
@@ -58,12 +57,12 @@ type Summary struct {
 	At       time.Time `json:"timestamp" doc:"When it happened."`
 }
 
-// Summary is the message as one of a digest.
+// Summary returns the message as an entry of a digest.
 func (m Message) Summary() Summary {
 	return Summary{ID: m.ID, Alert: m.Alert, Severity: m.Severity, Status: m.Status, Title: m.Title, Fault: m.Fault, Link: m.Link, At: m.At}
 }
 
-// Line is the summary in one line, with when it happened as text.
+// Line returns the summary in one line. at is the time as text.
 func (s Summary) Line(at string) string {
 	return at + " " + Message{Severity: s.Severity, Status: s.Status, Title: s.Title}.head()
 }
@@ -74,7 +73,7 @@ type Fact struct {
 	Value string `json:"value" doc:"Value."`
 }
 
-// Clean bounds the texts of a message, and removes control characters from them.
+// Clean shortens the texts of a message to their limits, and removes control characters.
 func (m Message) Clean() Message {
 	m.Title = line(m.Title, 200)
 	m.Text = text(m.Text, 2000)
@@ -86,7 +85,7 @@ func (m Message) Clean() Message {
 	return m
 }
 
-// head is the title with what a reader must see first.
+// head returns the title, with the severity or "resolved" before it.
 func (m Message) head() string {
 	if m.Status == Resolved {
 		return "[resolved] " + m.Title
@@ -94,7 +93,7 @@ func (m Message) head() string {
 	return "[" + m.Severity + "] " + m.Title
 }
 
-// facts are all details, those that every message has last.
+// facts returns all details. Those that every message has come last.
 func (m Message) facts() []Fact {
 	out := append([]Fact{}, m.Facts...)
 	if m.Environment != "" {
@@ -103,7 +102,7 @@ func (m Message) facts() []Fact {
 	return append(out, Fact{"tenant", m.Tenant}, Fact{"time", m.At.UTC().Format(time.RFC3339)})
 }
 
-// plain is the message as text.
+// plain returns the message as plain text.
 func (m Message) plain() string {
 	var b strings.Builder
 	b.WriteString(m.Text)
@@ -117,7 +116,7 @@ func (m Message) plain() string {
 	return b.String()
 }
 
-// source is where it happened, in few words.
+// source returns where it happened: tenant and environment.
 func (m Message) source() string {
 	if m.Environment != "" {
 		return "gatehouse " + m.Tenant + "/" + m.Environment
@@ -125,8 +124,8 @@ func (m Message) source() string {
 	return "gatehouse " + m.Tenant
 }
 
-// fit makes what is sent of a message, with as many of its facts and as much of its text
-// as fit into a number of bytes.
+// fit calls write with as many facts and as much text of the message as fit into limit bytes of
+// JSON.
 func fit(m Message, limit int, write func(m Message) any) any {
 	for {
 		out := write(m)
@@ -145,7 +144,7 @@ func fit(m Message, limit int, write func(m Message) any) any {
 	}
 }
 
-// runes is s in at most n characters, as receivers count them: in UTF-16.
+// runes shortens s to at most n characters, counted in UTF-16 code units, as receivers count them.
 func runes(s string, n int) string {
 	length := 0
 	for _, r := range s {
@@ -163,13 +162,13 @@ func runes(s string, n int) string {
 	return s
 }
 
-// Line is a text of somebody else in one line, short enough to show.
+// Line returns a foreign text in one line, short enough to show.
 func Line(s string) string { return line(s, 200) }
 
-// line is text in one line of at most n bytes.
+// line returns text in one line of at most n bytes.
 func line(s string, n int) string { return text(strings.Join(strings.Fields(s), " "), n) }
 
-// text is s without control characters, of at most n bytes.
+// text returns s without control characters, shortened to at most n bytes.
 func text(s string, n int) string {
 	s = strings.Map(func(r rune) rune {
 		if r != '\n' && unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r) {

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// pagerSummary bounds the summary of an event, in characters.
+// pagerSummary is the longest summary of an event, in characters.
 const pagerSummary = 1024
 
-// pagerEvents is where events are sent to.
+// pagerEvents is the path to which events are sent.
 const pagerEvents = "/v2/enqueue"
 
-// pagerDutyType sends events to PagerDuty (Events API v2). The messages about one fault
-// have one dedup key, so that they make one incident, and the end resolves it.
+// pagerDutyType sends events to PagerDuty (Events API v2). All messages about one fault have the
+// same dedup key, so they make one incident. The message about its end resolves the incident.
 func pagerDutyType() Type {
 	return Type{
 		Name: PagerDuty, Endpoint: "https://events.pagerduty.com", Secrets: []string{RoutingKey}, Lasting: true,
@@ -36,7 +36,7 @@ func pagerDutyType() Type {
 	}
 }
 
-// pagerEvent is the event of a message.
+// pagerEvent returns the event for a message.
 func pagerEvent(c Channel, m Message) map[string]any {
 	event := map[string]any{"routing_key": c.Credential[RoutingKey], "event_action": "trigger", "dedup_key": c.key(m)}
 	if m.Status == Resolved {
@@ -59,7 +59,7 @@ func pagerEvent(c Channel, m Message) map[string]any {
 	return event
 }
 
-// pagerWords is what an answer says: its message, and each error.
+// pagerWords returns the message and the errors in an answer.
 func pagerWords(body []byte) string {
 	var answer struct {
 		Message string   `json:"message"`

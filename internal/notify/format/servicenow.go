@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// The limits of the fields of an incident, in characters.
+// The longest fields of an incident, in characters.
 const (
 	nowShort       = 160
 	nowDescription = 4000
 )
 
-// serviceNowType keeps an incident for each fault (Table API).
+// serviceNowType keeps one incident for each fault (Table API).
 func serviceNowType() Type {
 	return ticketType(ServiceNow, []Setting{
 		{Name: "assignment_group", Kind: kindText},
@@ -26,7 +26,7 @@ func serviceNowType() Type {
 
 type nowDesk struct{ exchange }
 
-// nowRecord is an incident as an answer has it.
+// nowRecord is an incident in an answer.
 type nowRecord struct {
 	ID string `json:"sys_id"`
 }
@@ -102,16 +102,16 @@ func (d nowDesk) update(ticket string, fields map[string]string) Outcome {
 	return out
 }
 
-// nowCode begins or ends what a journal field takes for HTML.
+// nowCode matches the marks around text that a journal field would interpret as HTML.
 var nowCode = regexp.MustCompile(`(?i)\[(/?)code\]`)
 
-// nowText is text for a field of at most n characters.
+// nowText returns text for a field of at most n characters.
 func nowText(s string, n int) string { return runes(nowCode.ReplaceAllString(s, "($1 code)"), n) }
 
-// nowJournal is a message for a journal field.
+// nowJournal returns a message for a journal field.
 func nowJournal(m Message) string { return nowText(m.head()+"\n\n"+m.plain(), nowDescription) }
 
-// nowWords is what an answer says went wrong.
+// nowWords returns the error in an answer.
 func nowWords(body []byte) string {
 	var answer struct {
 		Error struct {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// The limits of Slack's blocks, in characters and numbers.
+// Slack's limits: characters of a header and of a text, number of fields in a section, and
+// characters of a message.
 const (
 	slackHeader  = 150
 	slackText    = 3000
@@ -14,10 +15,10 @@ const (
 	slackMessage = 4000
 )
 
-// slackPost is the method that posts a message with a bot token.
+// slackPost is the API method that posts a message with a bot token.
 const slackPost = "/chat.postMessage"
 
-// slackType posts to a channel of Slack, by its incoming webhook or with a bot token.
+// slackType sends to a Slack channel, through its incoming webhook or with a bot token.
 func slackType() Type {
 	return Type{
 		Name: Slack, Endpoint: "https://slack.com/api", Secrets: []string{BotToken, WebhookURL},
@@ -34,7 +35,8 @@ func slackType() Type {
 			if out.Error != "" {
 				return out
 			}
-			// The Web API answers 200 to what it refuses; an incoming webhook says "ok".
+			// The Web API answers 200 even if it refuses a message; an incoming webhook answers
+			// "ok".
 			var answer struct {
 				OK *bool `json:"ok"`
 			}
@@ -47,10 +49,11 @@ func slackType() Type {
 	}
 }
 
-// slackCode is an error of Slack's, such as channel_not_found.
+// slackCode matches an error code of Slack, such as channel_not_found.
 var slackCode = regexp.MustCompile(`^[a-z_]{1,60}$`)
 
-// slackWords is the error that an answer names: as JSON, or as the whole text of a webhook's.
+// slackWords returns the error in an answer. The Web API sends it as JSON, a webhook as the whole
+// text.
 func slackWords(body []byte) string {
 	var answer struct {
 		Error string `json:"error"`
@@ -66,18 +69,18 @@ func slackWords(body []byte) string {
 
 type slackBlock map[string]any
 
-// slackPlain is text that Slack does not interpret.
+// slackPlain returns text that Slack does not interpret, shortened to a number of characters.
 func slackPlain(s string, most int) map[string]any {
 	return map[string]any{"type": "plain_text", "text": runes(s, most), "emoji": false}
 }
 
-// slackEscape makes text harmless where Slack interprets it: no mentions, no links.
+// slackEscape escapes text where Slack interprets it, so that it contains no mentions and no links.
 var slackEscape = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
-// slackLink is a URL as it is written within <url|text>.
+// slackLink escapes a URL for use within <url|text>.
 var slackLink = strings.NewReplacer("&", "&amp;", "<", "%3C", ">", "%3E", "|", "%7C")
 
-// slackBody is the message. text is what notifications of a device show.
+// slackBody returns the body of a message. Its member text is what device notifications show.
 func slackBody(m Message) map[string]any {
 	blocks := []slackBlock{{"type": "header", "text": slackPlain(m.head(), slackHeader)}}
 	if m.Text != "" {

@@ -5,14 +5,13 @@ import (
 	"strings"
 )
 
-// teamsLimit bounds a message to Teams, in bytes; its own limit is 28 KB.
+// teamsLimit is the largest message to Teams, in bytes. Teams accepts 28 KB.
 const teamsLimit = 27_000
 
-// teamsConversations is where a bot starts a thread in a channel.
+// teamsConversations is the path at which a bot starts a thread in a channel.
 const teamsConversations = "/v3/conversations"
 
-// teamsType posts an Adaptive Card to a channel of Teams: to the URL of a workflow, or as
-// a bot.
+// teamsType sends an Adaptive Card to a Teams channel, either to the URL of a workflow or as a bot.
 func teamsType() Type {
 	return Type{
 		Name: Teams, Endpoint: "https://smba.trafficmanager.net/teams", Scope: "https://api.botframework.com/.default",
@@ -40,7 +39,7 @@ func teamsType() Type {
 				return out
 			}
 			res, out := x.do("POST", c.address(""), fit(m, teamsLimit, func(m Message) any { return teamsMessage(m) }), teamsWords)
-			// The old connectors say with 200 that the channel did not accept the card.
+			// Old connectors answer 200 even if the channel did not accept the card.
 			if out.Error == "" && strings.Contains(string(res.Body), "endpoint returned HTTP error") {
 				return out.refuse("Teams refused the message")
 			}
@@ -49,7 +48,7 @@ func teamsType() Type {
 	}
 }
 
-// teamsWords is what an answer says went wrong.
+// teamsWords returns the error in an answer.
 func teamsWords(body []byte) string {
 	var answer struct {
 		Error struct {
@@ -66,7 +65,7 @@ func teamsWords(body []byte) string {
 	return ""
 }
 
-// teamsRun is a piece of text that Teams does not interpret, as it does in a TextBlock.
+// teamsRun returns a TextRun. Unlike in a TextBlock, Teams does not interpret its text.
 func teamsRun(s string, more map[string]any) map[string]any {
 	if s == "" {
 		s = " "
@@ -82,7 +81,7 @@ func teamsBlock(runs ...any) map[string]any {
 	return map[string]any{"type": "RichTextBlock", "inlines": runs}
 }
 
-// teamsMessage is the message with its card.
+// teamsMessage returns a message as an Adaptive Card.
 func teamsMessage(m Message) map[string]any {
 	bold := map[string]any{"weight": "Bolder"}
 	colour := map[string]string{Info: "Accent", Warning: "Warning", Error: "Attention", Critical: "Attention"}[m.Severity]

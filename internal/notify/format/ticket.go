@@ -2,24 +2,24 @@ package format
 
 import "regexp"
 
-// ticketID is the id of a ticket. It is stored and goes into URLs, so that an answer with
-// anything else names none.
+// ticketID matches valid ids of tickets. The id is stored and used in URLs, so an answer with any
+// other id is refused.
 var ticketID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
 
-// noTicket is why an answer with an odd id is a failure.
+// noTicket is the error for an answer with an invalid id.
 const noTicket = "the answer names an invalid ticket"
 
-// missing is the status of what does not exist (RFC 9110).
+// missing is the HTTP status Not Found (RFC 9110).
 const missing = 404
 
-// What a ticketing channel does at the end of a fault.
+// What a ticketing channel does when a fault ends.
 const (
 	OnResolveClose   = "resolve"
 	OnResolveComment = "comment"
 )
 
-// desk is a ticketing system. A method gives the outcome of its last call; find gives ""
-// where no ticket of the fault is open.
+// desk is a ticketing system. Each method returns the outcome of its last call. find returns "" if
+// no ticket is open for the fault.
 type desk interface {
 	find(m Message) (ticket string, out Outcome)
 	create(m Message) (ticket string, out Outcome)
@@ -27,9 +27,10 @@ type desk interface {
 	resolve(ticket string, m Message) Outcome
 }
 
-// handle keeps one ticket for each fault: its first message opens the ticket, each other
-// one is a comment, and the end resolves it. A ticket that is not remembered is looked
-// for, because this process may have ended between opening it and writing that down.
+// handle keeps one ticket for each fault. The first message opens the ticket, further messages are
+// comments, and the end of the fault resolves it or adds a comment. If no ticket is stored, handle
+// searches for one, because a process may have stopped after it opened the ticket and before it
+// stored the id.
 func handle(d desk, c Channel, m Message) Outcome {
 	ticket := c.Ticket
 	if ticket == "" {
@@ -52,7 +53,7 @@ func handle(d desk, c Channel, m Message) Outcome {
 	if ticket != "" {
 		out = d.comment(ticket, m)
 	}
-	if ticket == "" || out.Status == missing { // somebody may have removed it
+	if ticket == "" || out.Status == missing { // somebody may have deleted the ticket
 		if ticket, out = d.create(m); out.Error == "" && !ticketID.MatchString(ticket) {
 			return out.refuse(noTicket)
 		}
@@ -63,7 +64,7 @@ func handle(d desk, c Channel, m Message) Outcome {
 	return out
 }
 
-// finish tells a ticket of the end.
+// finish resolves a ticket, or adds a comment, when the fault ends.
 func finish(d desk, c Channel, ticket string, m Message) Outcome {
 	out := Outcome{}
 	if c.text("on_resolve") == OnResolveComment {
@@ -79,7 +80,7 @@ func finish(d desk, c Channel, ticket string, m Message) Outcome {
 	return out
 }
 
-// ticketType is a type of ticketing system. settings are those that the others do not have.
+// ticketType returns the type of a ticketing system. settings are those that only this type has.
 func ticketType(name string, settings []Setting, open func(x exchange) desk) Type {
 	return Type{
 		Name: name, Secrets: []string{Password, Username, AccessToken, ClientID, ClientSecret}, Lasting: true,

@@ -39,34 +39,33 @@ const (
 	RoutingKey   = "routing_key"
 )
 
-// Channel is what a Type has to know of a channel.
+// Channel is what a Type needs to know about a channel.
 type Channel struct {
 	Endpoint   string
 	Settings   map[string]any
 	Credential map[string]string
-	// Token is the access token that was obtained for the credential, if it is an OAuth
-	// client.
+	// Token is the access token of an OAuth client; "": none was obtained.
 	Token string
-	// Source is the URL of this installation's console. It keeps the faults of two
-	// installations apart that send to one receiver.
+	// Source is the URL of this installation's console. It separates the faults of two
+	// installations that send to the same receiver.
 	Source string
-	// Ticket is the ticket that the channel has for the fault of the message; "": none is
-	// known.
+	// Ticket is the stored ticket for the fault of the message; "": none is known.
 	Ticket string
 }
 
 // Call sends one request to a receiver.
 type Call func(r outbound.Request) (outbound.Response, error)
 
-// Outcome is how a receiver took a message.
+// Outcome is the receiver's reaction to a message.
 type Outcome struct {
-	// Status is that of its last answer; 0: there was none.
+	// Status is the HTTP status of the last answer; 0: there was none.
 	Status int
-	// Response is what the receiver said in the members that its API has for that.
+	// Response is the text in the receiver's last answer, from the members that its API has for
+	// that.
 	Response string
 	// Error says why the message was not accepted; "": it was.
 	Error string
-	// Ticket is the ticket that is open for the fault from now on; "": none.
+	// Ticket is the ticket that is open for the fault after this message; "": there is none.
 	Ticket string
 }
 
@@ -76,7 +75,8 @@ type Setting struct {
 	Kind     string   `json:"kind" enum:"text,list,choice" doc:"text; list: one text or several; choice: one of values."`
 	Values   []string `json:"values,omitempty" doc:"Values of the setting. The first is the default."`
 	Required bool     `json:"required" doc:"Whether the member is required."`
-	// With is a member of the credential.
+	// With names a member of the credential. The setting is required if the credential has that
+	// member.
 	With string `json:"credential,omitempty" doc:"Member of the credential with which it is required."`
 }
 
@@ -111,22 +111,23 @@ func (t Type) Describe() Description {
 // Type is one type of channel.
 type Type struct {
 	Name string
-	// Endpoint is the address of channels that name none; "": they must name one.
+	// Endpoint is the default address of channels; "": a channel must name one.
 	Endpoint string
-	// Settings and Credentials are what Check takes.
+	// Settings and Credentials are the settings and the sets of credential members that Check
+	// accepts.
 	Settings    []Setting
 	Credentials [][]string
-	// Scope is what an OAuth client asks for without the setting scope.
+	// Scope is the default OAuth scope, used without the setting scope.
 	Scope string
-	// Secrets are the members that a credential may have. The first is the one that a
-	// credential given as text stands for.
+	// Secrets are the members that a credential may have. A credential that is a string sets the
+	// first one, see MainSecret.
 	Secrets []string
-	// Lasting is set where a message opens something that stays until its end is told: an
-	// incident or a ticket.
+	// Lasting is set if a message opens something that stays open until the fault ends: an incident
+	// or a ticket.
 	Lasting bool
-	// more checks what Settings and Credentials do not say; nil: nothing.
+	// more does checks that Settings and Credentials cannot express; nil: none.
 	more func(c *checks)
-	// Send sends a message, with as many calls as it takes. It is nil for mail.
+	// Send sends a message, with as many calls as needed. It is nil for mail.
 	Send func(call Call, c Channel, m Message) Outcome
 }
 
@@ -135,7 +136,7 @@ func Types() []Type {
 	return []Type{emailType(), slackType(), teamsType(), pagerDutyType(), serviceNowType(), jiraType(), webhookType()}
 }
 
-// Find is the type of a name.
+// Find returns the type with a name.
 func Find(name string) (Type, bool) {
 	all := Types()
 	i := slices.IndexFunc(all, func(t Type) bool { return t.Name == name })
@@ -145,7 +146,7 @@ func Find(name string) (Type, bool) {
 	return all[i], true
 }
 
-// Check lists what is wrong with a channel.
+// Check returns the errors in a channel.
 func (t Type) Check(ch Channel) []fault.Detail {
 	c := &checks{Channel: ch}
 	c.secrets(t.Credentials...)
@@ -158,8 +159,9 @@ func (t Type) Check(ch Channel) []fault.Detail {
 	return c.found
 }
 
-// Conceal moves an endpoint that is a secret itself, such as the URL of a chat's incoming
-// webhook, into the credential, and leaves its origin. It reports whether it moved one.
+// Conceal moves an endpoint that is itself a secret, such as the URL of a chat's incoming webhook,
+// into the credential. It returns the endpoint to show, which is then only scheme and host, and
+// whether it moved one.
 func (t Type) Conceal(endpoint string, secrets map[string]string) (string, bool) {
 	url := secrets[WebhookURL]
 	if !slices.Contains(t.Secrets, WebhookURL) || len(secrets) > 1 || len(secrets) == 1 && url == "" {
@@ -176,7 +178,7 @@ func (t Type) Conceal(endpoint string, secrets map[string]string) (string, bool)
 	return origin, true
 }
 
-// MainSecret is the member that a credential given as text stands for.
+// MainSecret returns the credential member that a credential given as a string sets.
 func (t Type) MainSecret(text string) string {
 	if slices.Contains(t.Secrets, WebhookURL) && outbound.Origin(text) != "" {
 		return WebhookURL
@@ -184,7 +186,8 @@ func (t Type) MainSecret(text string) string {
 	return t.Secrets[0]
 }
 
-// address is where a channel with an incoming webhook sends, or what follows its endpoint.
+// address returns the URL to call: the incoming webhook if the channel has one, otherwise the
+// endpoint followed by path.
 func (c Channel) address(path string) string {
 	if hook := c.Credential[WebhookURL]; hook != "" {
 		return hook
@@ -192,14 +195,14 @@ func (c Channel) address(path string) string {
 	return strings.TrimSuffix(strings.TrimRight(c.Endpoint, "/"), path) + path
 }
 
-// key identifies a fault to a receiver that has to recognise it: the same in each message
-// about it, and another one for each installation and tenant.
+// key identifies a fault to a receiver. It is the same in each message about the fault, and
+// different for each installation and tenant.
 func (c Channel) key(m Message) string {
 	sum := sha256.Sum256([]byte(c.Source + "\x00" + m.Tenant + "\x00" + m.Fault))
 	return "gatehouse-" + hex.EncodeToString(sum[:16])
 }
 
-// URL is the endpoint as a URL: a mail server may be written without smtp://.
+// URL returns the endpoint as a URL. The endpoint of a mail server may omit smtp://.
 func (c Channel) URL() string {
 	if strings.Contains(c.Endpoint, "://") {
 		return c.Endpoint
@@ -212,7 +215,7 @@ func (c Channel) SameHosts(other Channel) bool {
 	return slices.EqualFunc(c.receivers(), other.receivers(), outbound.SameOrigin)
 }
 
-// receivers are the URLs that a channel sends its credential to.
+// receivers returns the URLs to which a channel sends its credential.
 func (c Channel) receivers() []string {
 	out := []string{c.URL()}
 	if t := c.text("token_url"); t != "" {
@@ -221,13 +224,13 @@ func (c Channel) receivers() []string {
 	return out
 }
 
-// text is a setting that is text; "" where it is absent.
+// text returns a text setting; "" if it is absent.
 func (c Channel) text(name string) string {
 	s, _ := c.Settings[name].(string)
 	return s
 }
 
-// list is a setting that is one text or several.
+// list returns a setting that is one string or a list of strings. It returns false for other types.
 func (c Channel) list(name string) ([]string, bool) {
 	switch v := c.Settings[name].(type) {
 	case nil:
@@ -248,7 +251,7 @@ func (c Channel) list(name string) ([]string, bool) {
 	return nil, false
 }
 
-// checks gathers what is wrong with a channel.
+// checks collects the errors in a channel.
 type checks struct {
 	Channel
 	found []fault.Detail
@@ -280,7 +283,7 @@ func (c *checks) setting(s Setting) {
 		c.add(pointer, "must be a string")
 	case len(value) > 2000:
 		c.add(pointer, "must not be longer than 2000 characters")
-	case strings.ContainsFunc(value, unicode.IsControl): // it may end up in a header field
+	case strings.ContainsFunc(value, unicode.IsControl): // the value may be used in a header field
 		c.add(pointer, "must not have control characters")
 	case s.Kind == kindChoice && !slices.Contains(s.Values, value):
 		c.add(pointer, "must be one of "+strings.Join(s.Values, ", "))
@@ -289,7 +292,7 @@ func (c *checks) setting(s Setting) {
 	}
 }
 
-// secrets says that a credential has one of several sets of members, and nothing else.
+// secrets checks that the credential has exactly the members of one of the sets.
 func (c *checks) secrets(sets ...[]string) {
 	var names []string
 	for _, set := range sets {
@@ -309,8 +312,8 @@ func (c *checks) secrets(sets ...[]string) {
 	c.add("/credential", "must have "+strings.Join(names, ", or "))
 }
 
-// jsonRequest is a request with a value as JSON; nil: without a body. Signs such as < stay
-// as they are, because the limits of receivers count bytes.
+// jsonRequest returns a request with value as its JSON body; nil: no body. It does not escape
+// characters such as <, because receivers limit the number of bytes.
 func jsonRequest(method, url string, value any) (outbound.Request, error) {
 	r := outbound.Request{Method: method, URL: url, Header: map[string][]string{
 		"Accept": {"application/json"}, "User-Agent": {"gatehouse-notifications"},
@@ -335,9 +338,9 @@ type exchange struct {
 	call Call
 }
 
-// do sends a value as JSON with the credential of the channel, and gives the answer. The
-// outcome has an Error where there was no answer, or one that is not 2xx; words reads what
-// such an answer says.
+// do sends a value as JSON with the credential of the channel, and returns the answer. The outcome
+// has an Error if there was no answer, or if its status is not 2xx. words extracts the text of an
+// answer.
 func (x exchange) do(method, url string, value any, words func(body []byte) string) (outbound.Response, Outcome) {
 	r, err := jsonRequest(method, url, value)
 	if err != nil {
@@ -347,7 +350,7 @@ func (x exchange) do(method, url string, value any, words func(body []byte) stri
 	return x.send(r, words)
 }
 
-// send sends a request that is ready.
+// send sends a complete request. words may be nil.
 func (x exchange) send(r outbound.Request, words func(body []byte) string) (outbound.Response, Outcome) {
 	res, err := x.call(r)
 	if err != nil {
@@ -363,14 +366,14 @@ func (x exchange) send(r outbound.Request, words func(body []byte) string) (outb
 	return res, out
 }
 
-// refuse makes an outcome a failure.
+// refuse returns the outcome as a failure.
 func (o Outcome) refuse(why string) Outcome {
 	o.Error = why
 	return o
 }
 
-// authorize adds the credential of a channel to a request: a token that was obtained
-// for it, a token, or name and password.
+// authorize adds the Authorization header to a request: an access token that was obtained, a stored
+// token, or user name and password.
 func (c Channel) authorize(r outbound.Request) {
 	token := c.Token
 	for _, name := range []string{AccessToken, BearerToken, BotToken} {

@@ -6,7 +6,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
-// webhookType posts the message as it is. X-Service-Signature signs the body as sent.
+// webhookType posts the message as JSON. The header X-Service-Signature signs the body.
 func webhookType() Type {
 	return Type{
 		Name: Webhook, Secrets: []string{HMACSecret, BearerToken},
@@ -26,6 +26,7 @@ func webhookType() Type {
 	}
 }
 
+// basic returns the credentials of HTTP Basic authentication (RFC 7617).
 func basic(user, password string) string {
 	return base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// seenFor is how long a tenant that is not looked at any more is remembered.
+// seenFor is how long the ages of a tenant are kept after the Syncer last checked it.
 const seenFor = 15 * time.Minute
 
-// Ages are how old the data of each tenant's sources is, as the Syncer of this process last saw
-// it. A tenant has at most maxConnections.
+// Ages holds the age of the data of each tenant's sources, as the Syncer of this process last saw
+// it. A tenant has at most maxConnections entries.
 type Ages struct {
 	Now func() time.Time
 
@@ -21,13 +21,13 @@ type Ages struct {
 	tenants map[scope.TenantID]seen
 }
 
-// seen is what a look at a tenant found.
+// seen is what the last check of a tenant found.
 type seen struct {
 	at    time.Time
 	since []since
 }
 
-// look reads how old the data of a tenant is.
+// look reads the ages of a tenant's data, and replaces those that are held.
 func (a *Ages) look(ctx context.Context, tenant scope.TenantID, tx *db.Tx) error {
 	all, err := agesOf(ctx, tx)
 	if err != nil {
@@ -44,8 +44,8 @@ func (a *Ages) look(ctx context.Context, tenant scope.TenantID, tx *db.Tx) error
 	return nil
 }
 
-// Each calls f with the age of each source's data: the time since it was last read or confirmed,
-// or else since the source was created.
+// Each calls f with the age of each source's data: the time since it was last read or confirmed
+// to be unchanged, or else since the source was created.
 func (a *Ages) Each(f func(tenant scope.TenantID, connection int64, age time.Duration)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

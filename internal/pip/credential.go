@@ -12,12 +12,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// place is what sealed credentials are bound to.
+// place names the connection that sealed credentials are bound to: they open nowhere else.
 func place(tenant scope.TenantID, id int64) string {
 	return "pip_connections:" + string(tenant) + ":" + strconv.FormatInt(id, 10)
 }
 
-// seal gives credentials as they are stored; none are nothing.
+// seal returns credentials as they are stored: sealed, or empty if there are none.
 func (s *Service) seal(tenant scope.TenantID, id int64, secrets source.Credentials) ([]byte, error) {
 	if secrets.Empty() {
 		return []byte{}, nil
@@ -33,7 +33,7 @@ func (s *Service) seal(tenant scope.TenantID, id int64, secrets source.Credentia
 	return sealed, nil
 }
 
-// open gives the credentials of a connection in clear.
+// open returns the credentials of a connection in clear.
 func (s *Service) open(tenant scope.TenantID, c Connection) (source.Credentials, error) {
 	var out source.Credentials
 	if len(c.Credentials) == 0 {
@@ -49,7 +49,8 @@ func (s *Service) open(tenant scope.TenantID, c Connection) (source.Credentials,
 	return out, nil
 }
 
-// reseal seals the credentials of a connection, if they differ from those that it has.
+// reseal returns credentials as they are stored. If they are equal to those of the connection, it
+// returns its stored bytes: sealing again would make an update without a change look like one.
 func (s *Service) reseal(tenant scope.TenantID, c Connection, secrets source.Credentials) ([]byte, error) {
 	was, err := s.open(tenant, c)
 	if err != nil || reflect.DeepEqual(was, secrets) {
@@ -58,8 +59,8 @@ func (s *Service) reseal(tenant scope.TenantID, c Connection, secrets source.Cre
 	return s.seal(tenant, c.ID, secrets)
 }
 
-// Reseal seals a tenant's credentials anew that are still under an old key, so that the
-// operator can drop that key.
+// Reseal seals again each of a tenant's credentials that is still under an old key, so that the
+// operator can remove that key.
 func (s *Service) Reseal(ctx context.Context, tenant scope.TenantID) error {
 	return s.Stores.WriteUnder(ctx, tenant, changes, func(tx *db.Tx) error {
 		all, err := list(ctx, tx, Filter{Limit: maxConnections})

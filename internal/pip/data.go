@@ -19,13 +19,13 @@ import (
 
 // Delta is what changed in data.pip between two revisions of an environment.
 type Delta struct {
-	// Members are new or changed. An undefined value says that there is no such member any more.
+	// Members are the new and changed members. An undefined value means that the member was removed.
 	Members []value.Member
-	// Revisions is how many of the revisions concerned data sources.
+	// Revisions is how many of the revisions changed data sources.
 	Revisions int64
 }
 
-// Data is all of data.pip: the data of each connection by its name, and rego.PIPMeta.
+// Data returns all of data.pip: the data of each connection by its name, and rego.PIPMeta.
 func Data(ctx context.Context, tx *db.Tx) (value.Value, error) {
 	rows, err := allData(ctx, tx)
 	if err != nil {
@@ -46,8 +46,9 @@ func Data(ctx context.Context, tx *db.Tx) (value.Value, error) {
 	return value.Object(append(members, value.Member{Key: rego.PIPMeta, Value: meta})...), nil
 }
 
-// DataSince is what changed in data.pip after a revision of an environment, up to that of
-// the transaction. Its journal reaches as far back as that of resources.
+// DataSince returns what changed in data.pip after the revision since of an environment, up to
+// the revision that the transaction sees. The journal is kept for the last
+// resource.KeptRevisions revisions, like that of resources.
 func DataSince(ctx context.Context, tx *db.Tx, env scope.Env, since int64) (d Delta, err error) {
 	if d.Revisions, err = countChanged(ctx, tx, env, since); err != nil || d.Revisions == 0 {
 		return d, err
@@ -76,10 +77,10 @@ func DataSince(ctx context.Context, tx *db.Tx, env scope.Env, since int64) (d De
 	return d, err
 }
 
-// noteChange increases the revisions of both environments, and records that they concern
-// these connections. Every change of data.pip calls it in its transaction: one that is not
-// recorded would be missing from every snapshot that is updated. sandbox comes first, as
-// elsewhere: two transactions that take both wait for each other, and never crosswise.
+// noteChange increases the revisions of both environments, and records that these connections
+// changed in them. Every change of data.pip must call it in its transaction: snapshots are
+// updated from these records, and would miss a change without one. It increases the revision of
+// sandbox first, as other code does, so that two transactions cannot deadlock.
 func noteChange(ctx context.Context, tx *db.Tx, names ...string) error {
 	for _, env := range []scope.Env{scope.Sandbox, scope.Production} {
 		revision, err := tx.Bump(ctx, resource.Revision(env))
@@ -112,7 +113,7 @@ func (r row) value() (value.Value, error) {
 	return v, nil
 }
 
-// facts is what is known of a connection's data.
+// facts describes the data of a connection: its size and how fresh it is.
 type facts struct {
 	Name    string     `db:"name"`
 	Records int64      `db:"records"`
@@ -120,7 +121,7 @@ type facts struct {
 	Error   *string    `db:"last_error"`
 }
 
-// metaOf is the member rego.PIPMeta: for each connection that has data, how fresh it is.
+// metaOf returns the member rego.PIPMeta: for each connection that has data, how fresh it is.
 func metaOf(ctx context.Context, tx *db.Tx) (value.Value, error) {
 	all, err := allFacts(ctx, tx)
 	members := make([]value.Member, 0, len(all))
@@ -135,14 +136,15 @@ func metaOf(ctx context.Context, tx *db.Tx) (value.Value, error) {
 	return value.Object(members...), err
 }
 
-// document is data as it is stored.
+// document returns data as it is stored: as JSON, with its SHA-256 in hex.
 func document(v value.Value) (text []byte, sum string) {
 	text = v.AppendJSON(nil)
 	h := sha256.Sum256(text)
 	return text, hex.EncodeToString(h[:])
 }
 
-// previous is what the last good fetch of a connection left; the zero values: there is none.
+// previous returns what the last good fetch of a connection stored, or zero values if there was
+// none.
 func (s *Service) previous(ctx context.Context, tenant scope.TenantID, id int64) (d stored, v value.Value, err error) {
 	err = s.Stores.Read(ctx, tenant, func(tx *db.Tx) error {
 		d, err = getData(ctx, tx, id)

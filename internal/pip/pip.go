@@ -1,12 +1,12 @@
-// Package pip keeps a tenant's data sources (policy information points) and what they
-// delivered. Controls read it as data.pip.<connection>.
+// Package pip keeps a tenant's data sources (policy information points, PIPs) and the data that
+// they returned. Controls read it as data.pip.<connection>.
 //
 //	next_at ─▶ Syncer: one lane a connection ─▶ source.Fetch
 //	                 │ data ───▶ pip_data, revision of both environments ─▶ snapshots, bundles
 //	                 └ failure ▶ the last good data stays, marked stale; tried again
 //
-// A document is replaced whole, in one transaction with all that follows from it: a process
-// that is killed during a sync leaves the last good one.
+// A sync replaces the whole document and increases the revisions in one transaction: if the
+// process is killed during a sync, the last good document stays.
 package pip
 
 import (
@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// maxConnections bounds the connections of a tenant.
+	// maxConnections is how many connections a tenant may have.
 	maxConnections = 50
-	// maxData bounds the data of all connections of a tenant, in bytes of JSON.
+	// maxData is how large the data of all connections of a tenant may be together, in bytes of JSON.
 	maxData = 32 << 20
-	// keptSyncs is how many syncs of a connection are listed.
+	// keptSyncs is how many syncs of a connection are kept.
 	keptSyncs = 100
 )
 
-// The states of a connection.
+// The states of a connection. The doc tags of Connection explain them.
 const (
 	Pending  = "pending"
 	Active   = "active"
@@ -36,7 +36,7 @@ const (
 	Disabled = "disabled"
 )
 
-// The health of a connection.
+// The health of a connection. The doc tags of Connection explain it.
 const (
 	Unknown   = "unknown"
 	Healthy   = "healthy"
@@ -67,14 +67,15 @@ type Connection struct {
 	CreatedAt      time.Time     `json:"created_at" db:"created_at" doc:"When it was created."`
 	UpdatedAt      time.Time     `json:"updated_at" db:"updated_at" doc:"When it was last changed by a person."`
 
-	// ChangeNo is the ETag: it grows with changes by people, not with syncs.
+	// ChangeNo is the ETag. Changes by people increase it; syncs do not.
 	ChangeNo int64 `json:"-" db:"change_no"`
-	// Credentials are sealed.
+	// Credentials are sealed by Service.Box; empty: none.
 	Credentials []byte `json:"-" db:"credentials"`
-	Failures    int    `json:"-" db:"failures"`
+	// Failures is how many syncs in a row failed.
+	Failures int `json:"-" db:"failures"`
 }
 
-// Draft is what a create takes.
+// Draft is the body of a create.
 type Draft struct {
 	Name           string             `json:"name" minLength:"1" maxLength:"100" doc:"Name, unique ignoring case. Controls read the data as data.pip.<name>, or as data.pip[\"a b\"] if the name is not an identifier. It must not begin with _." example:"hr"`
 	Provider       string             `json:"provider" enum:"http_json,scim,s3,sql,ldap,git" doc:"Kind of source."`
@@ -85,7 +86,7 @@ type Draft struct {
 	SyncFrequency  string             `json:"sync_frequency,omitempty" enum:"manual,every_5_minutes,every_15_minutes,hourly,every_6_hours,daily,weekly" doc:"How often it is synced; hourly by default."`
 }
 
-// Change is what an update takes: the members sent change, the others stay.
+// Change is the body of an update: members that are sent change, the others stay.
 type Change struct {
 	Name           *string                         `json:"name,omitempty" minLength:"1" maxLength:"100" doc:"Name, unique ignoring case. Controls must use the new name."`
 	ConnectionType patch.Field[string]             `json:"connection_type,omitzero" maxLength:"100" doc:"Kind of data."`
@@ -97,18 +98,18 @@ type Change struct {
 
 // Filter narrows a list.
 type Filter struct {
-	// Provider, Type and Health are empty for all.
+	// Provider, Type and Health select connections with that value; empty: all.
 	Provider, Type, Health string
 	Skip, Limit            int64
 }
 
-// Page is one page of the connections, by id.
+// Page is one page of the connections, sorted by id.
 type Page struct {
 	Connections []Connection `json:"connections" doc:"The page, sorted by id."`
 	Total       int64        `json:"total" doc:"Number of data sources that match the filters."`
 }
 
-// interval is the time between two syncs; 0: none by itself.
+// interval returns the time between two scheduled syncs; 0: there are none.
 func interval(frequency string) time.Duration {
 	return map[string]time.Duration{
 		"every_5_minutes": 5 * time.Minute, "every_15_minutes": 15 * time.Minute, "hourly": time.Hour,
@@ -116,10 +117,10 @@ func interval(frequency string) time.Duration {
 	}[frequency]
 }
 
-// scheduled reports whether the connection is synced by itself.
+// scheduled reports whether the connection is synced on a schedule.
 func (c Connection) scheduled() bool { return c.SyncEnabled && interval(c.SyncFrequency) > 0 }
 
-// connection is a draft with its defaults, without its credentials.
+// connection returns the connection that a draft describes, with defaults, without credentials.
 func (d Draft) connection() Connection {
 	c := Connection{
 		Name: strings.TrimSpace(d.Name), Provider: d.Provider, ConnectionType: strings.TrimSpace(d.ConnectionType), Configuration: d.Configuration,
@@ -131,7 +132,7 @@ func (d Draft) connection() Connection {
 	return c
 }
 
-// apply is the connection after a change, without its credentials.
+// apply returns the connection with a change made. It leaves the credentials alone.
 func (c Connection) apply(ch Change) Connection {
 	if ch.Name != nil {
 		c.Name = strings.TrimSpace(*ch.Name)
@@ -150,7 +151,7 @@ func (c Connection) apply(ch Change) Connection {
 	return c
 }
 
-// withComputed fills in what follows from the rest at a time.
+// withComputed fills in the members that are computed from the others at a time.
 func (c Connection) withComputed(now time.Time) Connection {
 	c.CredentialsSet = len(c.Credentials) > 0
 	if c.LastSync != nil {
@@ -173,7 +174,7 @@ func (c Connection) withComputed(now time.Time) Connection {
 	return c
 }
 
-// checkName refuses names that nobody could tell apart or that are ours.
+// checkName refuses empty names, names that gatehouse reserves, and characters that do not print.
 func checkName(name string) []fault.Detail {
 	wrong := func(message string) []fault.Detail { return []fault.Detail{{Pointer: "/name", Message: message}} }
 	switch {

@@ -19,19 +19,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
 
-// changes is held while connections change, so that names and their number hold.
+// changes is the lock under which connections change, so that names stay unique and the number
+// of connections stays bounded.
 const changes = "pip connections"
 
-// Topic is what a tenant with something to sync is notified by.
+// Topic is the notification that a tenant has something to sync.
 const Topic = "pip_syncs"
 
-// Service is the use cases on data sources.
+// Service has the use cases on data sources.
 type Service struct {
 	Stores *db.Cluster
 	Now    func() time.Time
 	// Box seals the credentials.
 	Box *secret.Box
-	// Target calls the sources, guarded.
+	// Target calls the sources. It refuses addresses that the operator does not allow.
 	Target *outbound.Client
 	// Repository reads a file of a git repository for a tenant (package ide); nil: sources cannot be
 	// repositories.
@@ -44,7 +45,7 @@ type Service struct {
 	turns  turns
 }
 
-// List is one page of the connections, by id.
+// List returns one page of the connections that match a filter, sorted by id.
 func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
 	var page Page
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -60,13 +61,13 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, err
 	return page, err
 }
 
-// Get is one connection.
+// Get returns one connection.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Connection, error) {
 	c, err := s.load(ctx, sc.Tenant, id)
 	return c.withComputed(s.Now()), err
 }
 
-// Create stores a connection, and has it synced if it has a schedule.
+// Create stores a connection. If it has a schedule, it is synced at once.
 func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Connection, error) {
 	c := d.connection()
 	c.CreatedBy = sc.Actor.Name
@@ -102,9 +103,9 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Connecti
 	return c.withComputed(s.Now()), err
 }
 
-// Update changes the members that were sent. ifChange other than 0 must be the
-// connection's ChangeNo, else Precondition. A new configuration is synced at once if the
-// connection has a schedule.
+// Update changes the members that were sent. If ifChange is not 0, it must be the connection's
+// ChangeNo; if it is not, Update fails with a Precondition fault. After a change of the
+// configuration, the credentials or the schedule, a connection with a schedule is synced at once.
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Change, ifChange int64) (Connection, error) {
 	old, err := s.load(ctx, sc.Tenant, id)
 	if err != nil {
@@ -131,7 +132,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Chang
 			return err
 		}
 		if reflect.DeepEqual(next, old) {
-			c = old // no version, no audit entry
+			c = old // nothing changed: no new ChangeNo, no audit entry
 			return nil
 		}
 		next.ChangeNo, next.UpdatedAt = old.ChangeNo+1, db.Stamp(s.Now())
@@ -143,7 +144,8 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Chang
 	return c.withComputed(s.Now()), err
 }
 
-// save writes a changed connection with what follows from the change.
+// save writes a changed connection. It also records a new name as a change of data.pip, schedules
+// the next sync, and has that sync read everything if the configuration or credentials changed.
 func (s *Service) save(ctx context.Context, tx *db.Tx, old, next Connection) (Connection, error) {
 	if next.Name != old.Name {
 		if err := checkNameFree(ctx, tx, next.Name, next.ID); err != nil {
@@ -164,7 +166,7 @@ func (s *Service) save(ctx context.Context, tx *db.Tx, old, next Connection) (Co
 			next.NextSync = &next.UpdatedAt
 		}
 	}
-	if reads { // what the last fetch left says nothing about this one
+	if reads { // the state of the last fetch belongs to the old configuration
 		if err := forgetState(ctx, tx, next.ID); err != nil {
 			return next, err
 		}
@@ -172,7 +174,7 @@ func (s *Service) save(ctx context.Context, tx *db.Tx, old, next Connection) (Co
 	return update(ctx, tx, next)
 }
 
-// due has a connection synced at a time, or never if it has no schedule.
+// due returns the connection with its next sync at a time, or with none if it has no schedule.
 func (c Connection) due(at time.Time) Connection {
 	c.NextSync = nil
 	if c.scheduled() {
@@ -181,8 +183,8 @@ func (c Connection) due(at time.Time) Connection {
 	return c
 }
 
-// apply gives a connection with a change, and its credentials in clear. Stored credentials
-// do not go to another host than they were given for.
+// apply returns a connection with a change made, and its credentials in clear. It fails if stored
+// credentials would go to another host than the one that they were given for.
 func (s *Service) apply(tenant scope.TenantID, old Connection, ch Change) (Connection, source.Credentials, error) {
 	next := old.apply(ch)
 	if ch.Credentials.Sent {
@@ -197,7 +199,8 @@ func (s *Service) apply(tenant scope.TenantID, old Connection, ch Change) (Conne
 	return next, secrets, err
 }
 
-// Delete removes a connection with its data: controls do not find it any more.
+// Delete removes a connection and its data. Controls then find data.pip.<name> undefined. ifChange
+// is that of Update.
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64) error {
 	return s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
 		c, err := loadCurrent(ctx, tx, id, ifChange)
@@ -214,7 +217,8 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64
 	})
 }
 
-// check checks a connection with its credentials in clear.
+// check validates a connection and its credentials, which are in clear, and checks that its
+// addresses may be called.
 func (s *Service) check(ctx context.Context, c Connection, secrets source.Credentials) error {
 	wrong := append(checkName(c.Name), source.Check(c.Provider, c.Configuration, secrets)...)
 	if text, err := json.Marshal(c.Configuration); err != nil || len(text) > 32<<10 {
@@ -226,8 +230,8 @@ func (s *Service) check(ctx context.Context, c Connection, secrets source.Creden
 	return source.CheckTargets(ctx, s.Target, c.Provider, c.Configuration)
 }
 
-// changed names what differs; of the configuration only that it does and its host, of the
-// credentials that they do.
+// changed lists the differences for the audit. Of the configuration it gives the host, and that
+// the rest changed; of the credentials only that they changed.
 func changed(old, next Connection) map[string]any {
 	out := patch.Differences{}
 	out.Note("name", old.Name, next.Name)
@@ -244,7 +248,7 @@ func changed(old, next Connection) map[string]any {
 	return out
 }
 
-// record writes the audit entry of a change, and has the Syncer look.
+// record writes the audit entry of a change, and notifies the Syncer.
 func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, c Connection, kind string, changes map[string]any) error {
 	if err := tx.Notify(ctx, Topic); err != nil {
 		return err
@@ -273,8 +277,8 @@ func loadCurrent(ctx context.Context, tx *db.Tx, id, ifChange int64) (Connection
 	return fault.Current(c, err, "data source", c.ChangeNo, ifChange)
 }
 
-// checkNameFree refuses a name that another connection has, whatever its case: JSON whose
-// members differ only in case is refused by bouncers.
+// checkNameFree refuses a name that another connection has, ignoring case: bouncers refuse JSON
+// whose members differ only in case.
 func checkNameFree(ctx context.Context, tx *db.Tx, name string, self int64) error {
 	all, err := names(ctx, tx)
 	if err != nil {

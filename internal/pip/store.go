@@ -44,7 +44,7 @@ func insert(ctx context.Context, tx *db.Tx, c Connection) (Connection, error) {
 		c.Name, c.Provider, c.ConnectionType, c.Configuration, c.Credentials, c.SyncEnabled, c.SyncFrequency, c.CreatedBy, c.CreatedAt, c.UpdatedAt, c.ChangeNo, c.NextSync)
 }
 
-// update writes what people change. The other columns are the Syncer's.
+// update writes the columns that people change. The Syncer writes the others.
 func update(ctx context.Context, tx *db.Tx, c Connection) (Connection, error) {
 	return db.One[Connection](ctx, tx, `UPDATE pip_connections SET name = $2, connection_type = $3, configuration = $4, credentials = $5, sync_enabled = $6,
 			sync_frequency = $7, updated_at = $8, change_no = $9, next_at = $10 WHERE id = $1 RETURNING `+columns,
@@ -64,13 +64,13 @@ func remove(ctx context.Context, tx *db.Tx, id int64) error {
 	return nil
 }
 
-// saveCredentials replaces sealed credentials by the same ones under another key.
+// saveCredentials stores the same credentials sealed under another key. ChangeNo stays.
 func saveCredentials(ctx context.Context, tx *db.Tx, id int64, sealed []byte) error {
 	_, err := tx.Exec(ctx, `UPDATE pip_connections SET credentials = $2 WHERE id = $1`, id, sealed)
 	return err
 }
 
-// makeDue has a connection synced now.
+// makeDue sets the next sync of a connection to now.
 func makeDue(ctx context.Context, tx *db.Tx, id int64, now time.Time) error {
 	_, err := tx.Exec(ctx, `UPDATE pip_connections SET next_at = $2 WHERE id = $1`, id, now)
 	return err
@@ -81,21 +81,21 @@ type since struct {
 	At time.Time `db:"since"`
 }
 
-// agesOf are the connections with the times since when their data is as old as it is: when it
-// was last read or confirmed, or else when the connection was created.
+// agesOf returns, for each connection, when its data was last read or confirmed, or else when the
+// connection was created.
 func agesOf(ctx context.Context, tx *db.Tx) ([]since, error) {
 	return db.All[since](ctx, tx, `SELECT id, COALESCE(last_sync_at, created_at) AS since FROM pip_connections ORDER BY id`)
 }
 
-// lanes are the connections, each synced by one replica at a time.
+// lanes is the table of the lanes: each connection is one, and one replica at a time syncs it.
 const lanes job.LaneTable = "pip_connections"
 
 func laneStates(ctx context.Context, tx *db.Tx) ([]job.Lane, error) {
 	return db.All[job.Lane](ctx, tx, `SELECT id, lane_until, lane_holder, next_at AS due FROM pip_connections ORDER BY id`)
 }
 
-// saveOutcome writes how a sync ended, and frees the lane. It gives false where the lane is
-// not ours any more, or the connection was changed since the sync began.
+// saveOutcome writes how a sync ended, and frees the lane. It returns false if this replica does
+// not hold the lane any more, or if somebody changed the connection since the sync began.
 func saveOutcome(ctx context.Context, tx *db.Tx, c Connection, holder string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE pip_connections SET next_at = $4, last_attempt_at = $5, last_sync_at = $6, last_error = $7, failures = $8, records = $9,
 			data_bytes = $10, lane_holder = '', lane_until = 0
@@ -118,12 +118,12 @@ func getSync(ctx context.Context, tx *db.Tx, connection, id int64) (Sync, error)
 	return db.One[Sync](ctx, tx, `SELECT `+syncColumns+` FROM pip_syncs WHERE connection_id = $1 AND id = $2`, connection, id)
 }
 
-// openSync is the sync of a connection that has not ended.
+// openSync returns the sync of a connection that has not ended, or db.ErrNoRows.
 func openSync(ctx context.Context, tx *db.Tx, connection int64) (Sync, error) {
 	return db.One[Sync](ctx, tx, `SELECT `+syncColumns+` FROM pip_syncs WHERE connection_id = $1 AND finished_at IS NULL ORDER BY id LIMIT 1`, connection)
 }
 
-// insertSync adds a sync, and forgets the oldest ones.
+// insertSync adds a sync, and deletes the oldest ones that have ended beyond keptSyncs.
 func insertSync(ctx context.Context, tx *db.Tx, y Sync) (Sync, error) {
 	_, err := tx.Exec(ctx, `DELETE FROM pip_syncs WHERE connection_id = $1 AND finished_at IS NOT NULL AND id NOT IN (
 			SELECT id FROM pip_syncs WHERE connection_id = $1 ORDER BY id DESC LIMIT $2)`, y.ConnectionID, keptSyncs-1)
@@ -141,7 +141,8 @@ func updateSync(ctx context.Context, tx *db.Tx, y Sync) error {
 	return err
 }
 
-// stored is what the last good fetch left.
+// stored is what the last good fetch stored: the document, its hash, and the state for the next
+// fetch.
 type stored struct {
 	Data  []byte       `db:"data"`
 	Sum   string       `db:"sum"`
@@ -163,12 +164,12 @@ func putState(ctx context.Context, tx *db.Tx, connection int64, state source.Sta
 	return err
 }
 
-// forgetState has the next fetch read everything.
+// forgetState makes the next fetch read everything.
 func forgetState(ctx context.Context, tx *db.Tx, connection int64) error {
 	return putState(ctx, tx, connection, source.State{})
 }
 
-// dataOfOthers is the size of the data of all connections but one.
+// dataOfOthers returns the size of the data of all connections but one, in bytes of JSON.
 func dataOfOthers(ctx context.Context, tx *db.Tx, connection int64) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT COALESCE(CAST(SUM(data_bytes) AS BIGINT), 0) FROM pip_connections WHERE id <> $1`, connection)
 }

@@ -13,7 +13,7 @@ func allData(ctx context.Context, tx *db.Tx) ([]row, error) {
 	return db.All[row](ctx, tx, dataRows+` ORDER BY c.name`)
 }
 
-// dataSince are the rows of connections that revisions after since touched.
+// dataSince returns the data of the connections that revisions after since changed.
 func dataSince(ctx context.Context, tx *db.Tx, env scope.Env, since int64) ([]row, error) {
 	return db.All[row](ctx, tx, dataRows+` WHERE c.name IN (SELECT name FROM pip_changes WHERE environment = $1 AND revision > $2) ORDER BY c.name`, string(env), since)
 }
@@ -33,12 +33,12 @@ func forgetChanges(ctx context.Context, tx *db.Tx, env scope.Env, upTo int64) er
 	return err
 }
 
-// countChanged is how many revisions after since touched data sources.
+// countChanged returns how many revisions after since changed data sources.
 func countChanged(ctx context.Context, tx *db.Tx, env scope.Env, since int64) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(DISTINCT revision) FROM pip_changes WHERE environment = $1 AND revision > $2`, string(env), since)
 }
 
-// changedSince are the names that revisions after since touched.
+// changedSince returns the names of the connections that revisions after since changed.
 func changedSince(ctx context.Context, tx *db.Tx, env scope.Env, since int64) ([]string, error) {
 	return db.All[string](ctx, tx, `SELECT DISTINCT name FROM pip_changes WHERE environment = $1 AND revision > $2 ORDER BY name`, string(env), since)
 }

@@ -30,11 +30,12 @@ const (
 )
 
 const (
-	// maxAttempts is how often a sync is begun whose servers all stop.
+	// maxAttempts is how often a sync is started before it fails because each time its server
+	// stopped.
 	maxAttempts = 3
-	// renewAfter is the age at which the hold on a lane is extended.
+	// renewAfter is how old the hold on a lane may get before it is extended.
 	renewAfter = job.LaneTime / 3
-	// settleTime is how long the outcome of a sync may take to be written.
+	// settleTime is how long writing the outcome of a sync may take.
 	settleTime = 30 * time.Second
 )
 
@@ -60,7 +61,7 @@ type SyncPage struct {
 	Total int64  `json:"total" doc:"How many there are. The last 100 are kept."`
 }
 
-// Syncs is one page of the syncs of a connection.
+// Syncs returns one page of the syncs of a connection, newest first.
 func (s *Service) Syncs(ctx context.Context, sc scope.Scope, id, skip, limit int64) (SyncPage, error) {
 	var page SyncPage
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
@@ -77,7 +78,7 @@ func (s *Service) Syncs(ctx context.Context, sc scope.Scope, id, skip, limit int
 	return page, err
 }
 
-// Sync is one sync of a connection.
+// Sync returns one sync of a connection.
 func (s *Service) Sync(ctx context.Context, sc scope.Scope, id, sync int64) (Sync, error) {
 	var y Sync
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -92,7 +93,7 @@ func (s *Service) Sync(ctx context.Context, sc scope.Scope, id, sync int64) (Syn
 	return y, err
 }
 
-// Trigger has a connection synced now. If a sync waits or runs, it is that one.
+// Trigger requests a sync of a connection now. If a sync already waits or runs, Trigger returns it.
 func (s *Service) Trigger(ctx context.Context, sc scope.Scope, id int64) (Sync, error) {
 	var y Sync
 	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
@@ -115,7 +116,7 @@ func (s *Service) Trigger(ctx context.Context, sc scope.Scope, id int64) (Sync, 
 	return y, err
 }
 
-// isRequested reports whether somebody requested a sync of the connection that has not ended.
+// isRequested reports whether a person requested a sync of the connection that has not ended.
 func isRequested(ctx context.Context, tx *db.Tx, id int64) (bool, error) {
 	y, err := openSync(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) {
@@ -124,20 +125,20 @@ func isRequested(ctx context.Context, tx *db.Tx, id int64) (bool, error) {
 	return err == nil && y.Reason == byHand, err
 }
 
-// Syncer syncs what is due, for all tenants. Replicas each have one.
+// Syncer syncs the connections that are due, for all tenants. Each replica has one.
 type Syncer struct {
 	*Service
-	// Holder names this process; it differs from that of every other.
+	// Holder names this process. It is unique among the processes.
 	Holder string
-	// Active reports whether a tenant's sources are to be read.
+	// Active reports whether a tenant's sources are synced.
 	Active func(ctx context.Context, tenant scope.TenantID) (bool, error)
 	// Poll is how often all tenants are checked, in case a notification was missed.
 	Poll time.Duration
-	// Ages learns how old the data is; nil: nobody asks.
+	// Ages receives how old the data is; nil: it is not collected.
 	Ages *Ages
 }
 
-// Run syncs until ctx ends, and returns when the last sync has stopped.
+// Run syncs until ctx ends, and returns once all syncs have stopped.
 func (s *Syncer) Run(ctx context.Context) error {
 	l := &job.Lanes{
 		Cluster: s.Stores, Topic: Topic, Holder: s.Holder, Active: s.Active, Now: s.Now, Poll: s.Poll, Logger: s.Logger,
@@ -149,13 +150,14 @@ func (s *Syncer) Run(ctx context.Context) error {
 	return l.Run(ctx)
 }
 
-// runLane takes the lane of a connection and syncs it, if it is due.
+// runLane takes the lane of a connection, and syncs it if it is due. It returns when to look again;
+// zero: at once.
 func (s *Syncer) runLane(ctx context.Context, key job.LaneKey, renew func()) (time.Time, error) {
 	c, y, err := s.begin(ctx, key)
 	switch {
 	case err != nil:
 		return time.Time{}, err
-	case y.ID == 0: // not due, or another replica was faster: its next turn is soon
+	case y.ID == 0: // not due, or another replica holds the lane: look again soon
 		return s.Now().Add(time.Second), nil
 	}
 	var out outcome
@@ -171,7 +173,7 @@ func (s *Syncer) runLane(ctx context.Context, key job.LaneKey, renew func()) (ti
 }
 
 // begin takes the lane and returns the sync to do: a requested one, one whose server stopped,
-// or a new one. It returns none if another replica holds the lane.
+// or a new one. The sync has no ID if another replica holds the lane, or nothing is due.
 func (s *Syncer) begin(ctx context.Context, key job.LaneKey) (c Connection, y Sync, err error) {
 	err = s.Stores.Write(ctx, key.Tenant, func(tx *db.Tx) error {
 		y = Sync{}
@@ -204,13 +206,14 @@ type outcome struct {
 	text []byte
 	sum  string
 	err  error
-	// leave ends the turn of a large fetch, once its data is stored; nil: it is none.
+	// leave ends the turn of a large fetch. It is called once the data is stored; nil: the fetch
+	// was not large.
 	leave func()
 }
 
 var errLost = errors.New("pip: another replica syncs this connection now")
 
-// fetch reads the source, outside of any transaction.
+// fetch reads the source. It runs outside any transaction, because it can take minutes.
 func (s *Syncer) fetch(ctx context.Context, key job.LaneKey, c Connection, renew func()) (out outcome) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -259,7 +262,8 @@ func (s *Syncer) fetch(ctx context.Context, key job.LaneKey, c Connection, renew
 	return out
 }
 
-// end records how a sync ended. An interrupted sync is repeated.
+// end records how a sync ended. An interrupted sync, or one whose connection was changed
+// meanwhile, waits to be started again.
 func (s *Syncer) end(ctx context.Context, key job.LaneKey, c Connection, y Sync, out outcome) error {
 	var failure *source.Failure
 	interrupted := out.err != nil && !errors.As(out.err, &failure)
@@ -279,7 +283,7 @@ func (s *Syncer) end(ctx context.Context, key job.LaneKey, c Connection, y Sync,
 			return err
 		}
 		if interrupted || now.ChangeNo != c.ChangeNo {
-			// The connection was changed, or this server stops: discard what was read.
+			// Discard what was read. The attempt does not count.
 			y.Status, y.Attempts, y.StartedAt = Waiting, y.Attempts-1, nil
 			if err := updateSync(bounded, tx, y); err != nil {
 				return err
@@ -289,12 +293,12 @@ func (s *Syncer) end(ctx context.Context, key job.LaneKey, c Connection, y Sync,
 		return s.finishSync(bounded, tx, key, now, y, out, failure)
 	})
 	if err == nil && interrupted && ctx.Err() == nil {
-		err = out.err // the store, or a lane that was lost: later
+		err = out.err // the store failed, the lane was lost, or too many large fetches ran: retry later
 	}
 	return err
 }
 
-// finishSync stores the outcome and the data, and reports them.
+// finishSync stores the outcome and the data of a sync, and writes its audit entry.
 func (s *Syncer) finishSync(ctx context.Context, tx *db.Tx, key job.LaneKey, c Connection, y Sync, out outcome, failure *source.Failure) error {
 	at := db.Stamp(s.Now())
 	was := c
@@ -317,7 +321,8 @@ func (s *Syncer) finishSync(ctx context.Context, tx *db.Tx, key job.LaneKey, c C
 	if ours, err := saveOutcome(ctx, tx, c, s.Holder); err != nil || !ours {
 		return errors.Join(err, errLost)
 	}
-	// Controls see the data, and how fresh it is.
+	// Controls see how fresh the data is, too: a success, and the first failure after it, changes
+	// data.pip.
 	if failure == nil || was.LastError == nil && c.LastSync != nil {
 		if err := noteChange(ctx, tx, c.Name); err != nil {
 			return err
@@ -326,7 +331,8 @@ func (s *Syncer) finishSync(ctx context.Context, tx *db.Tx, key job.LaneKey, c C
 	return s.report(ctx, tx, key.Tenant, was, c, y)
 }
 
-// storeData stores what was read. The failure says that there is no room for it.
+// storeData stores what was read. It returns a Failure if the data of the tenant would exceed
+// maxData.
 func (s *Syncer) storeData(ctx context.Context, tx *db.Tx, c *Connection, out outcome, at time.Time) (*source.Failure, error) {
 	if out.Unchanged {
 		if err := putState(ctx, tx, c.ID, out.State); err != nil {
@@ -349,8 +355,8 @@ func (s *Syncer) storeData(ctx context.Context, tx *db.Tx, c *Connection, out ou
 	return nil, nil
 }
 
-// next returns when a connection is synced after a sync that ended at a time. The first
-// attempts after a failure come sooner than the schedule says.
+// next returns when the connection is synced again after a sync that ended at a time; nil: only on
+// request. After failures it waits 1, 2, 4 … up to 64 minutes, but never longer than the schedule.
 func (c Connection) next(at time.Time) *time.Time {
 	if !c.scheduled() {
 		return nil
@@ -363,9 +369,8 @@ func (c Connection) next(at time.Time) *time.Time {
 	return &next
 }
 
-// report writes the audit entry of a sync that somebody asked for, or after which the
-// connection is in another state. Syncs on schedule that go as before are in the list of
-// syncs only.
+// report writes the audit entry of a sync that a person requested, of the first sync, and of one
+// that changed whether the connection fails. Other scheduled syncs are in the list of syncs only.
 func (s *Syncer) report(ctx context.Context, tx *db.Tx, tenant scope.TenantID, was, c Connection, y Sync) error {
 	kind := "PIP_SYNC_COMPLETED"
 	switch {

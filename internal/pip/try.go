@@ -13,22 +13,23 @@ import (
 )
 
 const (
-	// tryTime bounds a test, in which a person waits.
+	// tryTime is how long a test may take. It is short, because a person waits.
 	tryTime = 30 * time.Second
-	// triesOfTenant and tries bound the tests at once, of a tenant and of all: the answer of a
-	// source can take ten times its size in memory.
+	// triesOfTenant and tries are how many tests may run at once, of one tenant and of all: an
+	// answer can take ten times its size in memory.
 	triesOfTenant, tries = 2, 4
 )
 
-// trials counts the tests under way.
+// trials counts the running tests, of all tenants and of each.
 type trials struct {
 	mu  sync.Mutex
 	all int
 	of  map[scope.TenantID]int
 }
 
-// enter begins a test of a tenant, whose end is leave. Faults: RateLimited where the tenant
-// has as many as it may, Unavailable where all have.
+// enter counts a new test of a tenant. The caller calls leave when the test ends. Faults:
+// RateLimited if the tenant already runs triesOfTenant tests, Unavailable if all tenants together
+// run tries.
 func (t *trials) enter(tenant scope.TenantID) (leave func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -52,7 +53,7 @@ func (t *trials) enter(tenant scope.TenantID) (leave func(), err error) {
 	}, nil
 }
 
-// TestResult is what a source answers to a test.
+// TestResult is the result of a test of a source.
 type TestResult struct {
 	Success      bool           `json:"success" doc:"Whether the source could be read."`
 	Status       string         `json:"status" enum:"connected,failed" doc:"The state in words."`
@@ -63,13 +64,14 @@ type TestResult struct {
 	SampleData   []value.Value  `json:"sample_data" doc:"The first records, at most 5, as controls would see them. Long texts and lists are cut."`
 }
 
-// Trial is a source to test: a draft, or a change of a stored source before it is saved.
+// Trial is a source to test: a new one, or a changed one before it is saved.
 type Trial struct {
 	Draft
 	ConnectionID int64 `json:"connection_id,omitempty" minimum:"1" doc:"Id of a stored data source. Without credentials in the request, its stored ones are used, if the hosts are those that they were given for."`
 }
 
-// repositoryOf reads files of repositories for a tenant; nil: this server does not.
+// repositoryOf returns the function that reads files of repositories for a tenant; nil: this server
+// reads no repositories.
 func (s *Service) repositoryOf(tenant scope.TenantID) func(ctx context.Context, f source.File) (source.Content, error) {
 	if s.Repository == nil {
 		return nil
@@ -77,8 +79,8 @@ func (s *Service) repositoryOf(tenant scope.TenantID) func(ctx context.Context, 
 	return func(ctx context.Context, f source.File) (source.Content, error) { return s.Repository(ctx, tenant, f) }
 }
 
-// Test reads the first page of a source. Nothing is stored. Faults: RateLimited and
-// Unavailable while too many are tested.
+// Test reads the first page of a source, and stores nothing. A source that cannot be read is a
+// result without Success, not an error. Faults: RateLimited and Unavailable if too many tests run.
 func (s *Service) Test(ctx context.Context, sc scope.Scope, d Trial) (TestResult, error) {
 	if d.ConnectionID != 0 && d.Credentials.Empty() {
 		stored, err := s.load(ctx, sc.Tenant, d.ConnectionID)

@@ -9,9 +9,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// largeOfTenant and largeAtOnce bound the large data sources that a replica reads at once, of a tenant
-// and of all: one takes some 70 MiB of memory. A source that takes its time over little data waits for
-// nobody, and nobody for it.
+// largeOfTenant and largeAtOnce are how many large data sources a replica reads at once, of one
+// tenant and of all: each takes about 70 MiB of memory. Small sources need no turn, however slow
+// they are.
 const largeOfTenant, largeAtOnce = 2, 8
 
 // turns gives large fetches their turns. The zero value is ready to use.
@@ -26,7 +26,8 @@ type tenantTurns struct {
 	users int
 }
 
-// take waits for a turn of a tenant, whose end is leave. The error is that of ctx.
+// take waits for a turn of a tenant. The caller calls leave when the turn ends. The error is that
+// of ctx.
 func (t *turns) take(ctx context.Context, tenant scope.TenantID) (leave func(), err error) {
 	own := t.join(tenant)
 	if err := own.Acquire(ctx, 1); err != nil {
@@ -60,7 +61,7 @@ func (t *turns) join(tenant scope.TenantID) *tenantTurns {
 	return own
 }
 
-// part forgets a tenant that has no fetch any more.
+// part ends a use of a tenant's turns, and removes the tenant after the last one.
 func (t *turns) part(tenant scope.TenantID, own *tenantTurns) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -5,7 +5,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scim/document"
 )
 
-// The URIs of messages (RFC 7644 section 8.2).
+// ListURI is the URI of list responses (RFC 7644 section 8.2). The others are those of the schemas
+// of the discovery endpoints (RFC 7643 section 10.4).
 const (
 	ListURI   = "urn:ietf:params:scim:api:messages:2.0:ListResponse"
 	configURI = "urn:ietf:params:scim:schemas:core:2.0:ServiceProviderConfig"
@@ -13,10 +14,10 @@ const (
 	schemaURI = "urn:ietf:params:scim:schemas:core:2.0:Schema"
 )
 
-// MaxBody is the largest body of a request in bytes: a group with all its members.
+// MaxBody is the largest body of a request, in bytes. It fits a group with MaxMembers members.
 const MaxBody = 2 << 20
 
-// ProviderConfig says what the server can do (RFC 7643 section 5).
+// ProviderConfig returns what the server supports (RFC 7643 section 5).
 func (s *Service) ProviderConfig() map[string]any {
 	can := func(yes bool) map[string]any { return map[string]any{"supported": yes} }
 	return map[string]any{
@@ -31,7 +32,7 @@ func (s *Service) ProviderConfig() map[string]any {
 	}
 }
 
-// ResourceTypes are the types of resources, or the one with a name. Fault: NotFound.
+// ResourceTypes returns the resource type with a name, or all if name is empty. Fault: NotFound.
 func (s *Service) ResourceTypes(name string) ([]map[string]any, error) {
 	var out []map[string]any
 	for _, k := range []*document.Kind{s.people, s.groups} {
@@ -53,7 +54,7 @@ func (s *Service) ResourceTypes(name string) ([]map[string]any, error) {
 	return out, nil
 }
 
-// Schemas are the schemas, or the one with a URI. Fault: NotFound.
+// Schemas returns the schema with a URI, or all if id is empty. Fault: NotFound.
 func (s *Service) Schemas(id string) ([]map[string]any, error) {
 	var out []map[string]any
 	for _, k := range []*document.Kind{s.people, s.groups} {
@@ -72,7 +73,7 @@ func (s *Service) Schemas(id string) ([]map[string]any, error) {
 	return out, nil
 }
 
-// Select is the part of a resource that a request wants.
+// Select returns the part of a resource that a request selects.
 func (s *Service) Select(r Resource, sel document.Selection) map[string]any {
 	k := s.people
 	if schemas, ok := r.Document["schemas"].([]any); ok && len(schemas) > 0 && schemas[0] == document.GroupURI {

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// group is the group as a document.
+// group returns a group as the document that clients see.
 func (s *Service) group(g group, members []membership) Resource {
 	doc := map[string]any{
 		"schemas": []any{document.GroupURI}, "id": g.ID, "displayName": g.Name, "meta": s.meta(s.groups, g.ID, g.CreatedAt, g.UpdatedAt),
@@ -43,7 +43,7 @@ func (s *Service) loadGroup(ctx context.Context, tx *db.Tx, id string, members b
 	return s.group(g, list), err
 }
 
-// Group returns a group, with its members if the selection wants them. Fault: NotFound.
+// Group returns a group, with its members if the selection includes them. Fault: NotFound.
 func (s *Service) Group(ctx context.Context, sc scope.Scope, id string, sel document.Selection) (Resource, error) {
 	var r Resource
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -53,8 +53,9 @@ func (s *Service) Group(ctx context.Context, sc scope.Scope, id string, sel docu
 	return r, err
 }
 
-// CreateGroup adds a group, and gives its members the roles that it maps to. Faults: Conflict
-// where the name is taken, invalid_value for members that are not here, Forbidden.
+// CreateGroup adds a group, and gives its members the roles that it maps to. Faults: Conflict if
+// the name is taken, invalid_value for members who are not users of the tenant, Forbidden beyond
+// maxGroups and for members who may do more than the directory can grant.
 func (s *Service) CreateGroup(ctx context.Context, sc scope.Scope, sent map[string]any) (Resource, error) {
 	doc, err := document.Normal(s.groups, sent)
 	if err != nil {
@@ -76,7 +77,8 @@ func (s *Service) CreateGroup(ctx context.Context, sc scope.Scope, sent map[stri
 	return r, err
 }
 
-// ReplaceGroup gives a group what a document says. version is the expected one; 0 is any.
+// ReplaceGroup replaces a group by a document. version is the expected version; 0 means any.
+// Faults: those of CreateGroup, NotFound, Precondition.
 func (s *Service) ReplaceGroup(ctx context.Context, sc scope.Scope, id string, version int64, sent map[string]any) (Resource, error) {
 	doc, err := document.Normal(s.groups, sent)
 	if err != nil {
@@ -85,7 +87,7 @@ func (s *Service) ReplaceGroup(ctx context.Context, sc scope.Scope, id string, v
 	return s.editGroup(ctx, sc, id, version, func(map[string]any) (map[string]any, error) { return doc, nil })
 }
 
-// PatchGroup applies a PATCH to a group.
+// PatchGroup applies a PATCH to a group, with the faults of ReplaceGroup and document.Patch.
 func (s *Service) PatchGroup(ctx context.Context, sc scope.Scope, id string, version int64, body map[string]any) (Resource, error) {
 	return s.editGroup(ctx, sc, id, version, func(before map[string]any) (map[string]any, error) {
 		return document.Patch(s.groups, before, body)
@@ -116,7 +118,8 @@ func (s *Service) editGroup(ctx context.Context, sc scope.Scope, id string, vers
 	return r, err
 }
 
-// putGroup writes a group with its members, and gives the roles that follow.
+// putGroup writes a group and its members, and updates the roles of those who joined, who left, or
+// whose group has a new name.
 func (s *Service) putGroup(ctx context.Context, tx *db.Tx, sc scope.Scope, before group, members []membership, doc map[string]any, kind string) (Resource, error) {
 	after := before
 	after.Name, _ = doc["displayName"].(string)
@@ -178,8 +181,8 @@ func listOf(v any) []any {
 	return list
 }
 
-// changeMembers writes who joined a group and who left it. People who join are managed by the
-// directory from then on, if they may do no more than it gives.
+// changeMembers writes who joined a group and who left it. The directory manages people who join
+// from then on. It refuses people whom it does not manage yet and who may do more than it can grant.
 func (s *Service) changeMembers(ctx context.Context, tx *db.Tx, sc scope.Scope, groupID string, joined, left []string) error {
 	for _, id := range left {
 		if err := deleteMember(ctx, tx, groupID, id); err != nil {
@@ -215,7 +218,7 @@ func (s *Service) changeMembers(ctx context.Context, tx *db.Tx, sc scope.Scope, 
 	return insertMembers(ctx, tx, groupID, joined)
 }
 
-// reassignRoles gives people the roles of their groups anew.
+// reassignRoles computes the roles of people from their groups again.
 func (s *Service) reassignRoles(ctx context.Context, tx *db.Tx, sc scope.Scope, ids []string) error {
 	settings, err := selectRecord(ctx, tx)
 	if err != nil {
@@ -225,8 +228,8 @@ func (s *Service) reassignRoles(ctx context.Context, tx *db.Tx, sc scope.Scope, 
 	return s.assignRoles(ctx, tx, s.grantScope(sc, settings.Settings), settings.Settings, slices.Compact(ids))
 }
 
-// DeleteGroup removes a group; its members lose the roles that it gave. version is the
-// expected one; 0 is any.
+// DeleteGroup removes a group. Its members lose the roles that it gave. version is the expected
+// version; 0 means any. Faults: NotFound, Precondition.
 func (s *Service) DeleteGroup(ctx context.Context, sc scope.Scope, id string, version int64) error {
 	return s.write(ctx, sc, func(tx *db.Tx) error {
 		g, err := selectGroup(ctx, tx, id)

@@ -13,25 +13,26 @@ import (
 )
 
 const (
-	// batch is how many people are read at once while a filter is applied.
+	// batch is how many people are read at a time while a filter is applied.
 	batch = 500
-	// maxParts is how many members of groups, or groups of people, a page has: 200 groups of
-	// 10,000 people would be an answer of 350 MB. The page ends before more, as RFC 7644
-	// section 3.4.2.4 permits, and the client continues after itemsPerPage.
+	// maxParts is how many members of groups, or groups of people, a page has in all: 200 groups of
+	// 10,000 people would be an answer of 350 MB. A page with more ends earlier, as RFC 7644 section
+	// 3.4.2.4 permits, and the client continues after itemsPerPage.
 	maxParts = 20_000
-	// maxExamined is how many people and memberships are read for one filter. RFC 7644 section
-	// 3.4.2.2 names the refusal of more.
+	// maxExamined is how many people and memberships may be read for one filter. More is the error
+	// tooMany (RFC 7644 section 3.12).
 	maxExamined = 200_000
 )
 
 // Query is a request for a list.
 type Query struct {
-	// Filter is a filter as text; empty for none.
+	// Filter is the text of a filter; empty: none.
 	Filter string
-	// Start is the first result, from 1; Count is how many are wanted, nil for the default.
+	// Start is the index of the first result, from 1. Count is the number of results; nil:
+	// defaultPage.
 	Start int
 	Count *int
-	// Select are the attributes that are wanted.
+	// Select says which attributes the answer has.
 	Select document.Selection
 }
 
@@ -42,7 +43,7 @@ type Page struct {
 	Start     int
 }
 
-// bounds are the first and the number of results, within our bounds.
+// bounds returns how many results to skip, and how many to return, at most MaxPage.
 func (q Query) bounds() (skip, count int) {
 	count = defaultPage
 	if q.Count != nil {
@@ -51,7 +52,7 @@ func (q Query) bounds() (skip, count int) {
 	return max(q.Start, 1) - 1, count
 }
 
-// collector counts what passes a filter, and keeps which people or groups are on a page of it.
+// collector counts the people or groups that match a filter, and keeps those on one page.
 type collector struct {
 	filter      *document.Filter
 	skip, count int
@@ -74,15 +75,15 @@ func (c *collector) examine(n int) error {
 	return nil
 }
 
-// scans are the tenants for which a filter is being applied to all people or groups. A tenant gets
-// one at a time: one takes a second of processor time for 100,000 people.
+// scans has the tenants for which a filter is being applied to all people or groups. Each tenant
+// may run one at a time, because one takes a second of processor time for 100,000 people.
 type scans struct {
-	most    int // people and memberships that one reads
+	most    int // how many people and memberships one may read
 	mu      sync.Mutex
 	running map[scope.TenantID]bool
 }
 
-// begin starts a scan; the caller must call done. Fault: RateLimited.
+// begin starts a scan. The caller must call done at its end. Fault: RateLimited.
 func (s *scans) begin(tenant scope.TenantID) (done func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +98,7 @@ func (s *scans) begin(tenant scope.TenantID) (done func(), err error) {
 	}, nil
 }
 
-// takes counts what passes the filter, and reports whether it is on the page.
+// takes counts a resource if it matches the filter, and reports whether it is on the page.
 func (c *collector) takes(r Resource) bool {
 	if c.filter != nil && !c.filter.Match(r.Document) {
 		return false
@@ -107,7 +108,7 @@ func (c *collector) takes(r Resource) bool {
 	return at >= c.skip && at-c.skip < c.count
 }
 
-// ListUsers lists people. Fault: invalid_filter.
+// ListUsers lists people. Faults: invalid_filter, too_many, RateLimited.
 func (s *Service) ListUsers(ctx context.Context, sc scope.Scope, q Query) (Page, error) {
 	c, err := q.collector(s.people)
 	if err != nil {
@@ -123,7 +124,8 @@ func (s *Service) ListUsers(ctx context.Context, sc scope.Scope, q Query) (Page,
 	return c.page, err
 }
 
-// findUsers finds the people of a page.
+// findUsers finds the people of a page. It applies a filter to all people only if the filter does
+// not narrow them.
 func (s *Service) findUsers(ctx context.Context, tx *db.Tx, tenant scope.TenantID, c *collector) error {
 	if c.filter == nil {
 		return pageOfUsers(ctx, tx, c)
@@ -148,7 +150,7 @@ func (s *Service) findUsers(ctx context.Context, tx *db.Tx, tenant scope.TenantI
 	return s.addUsers(ctx, tx, c, people)
 }
 
-// showUsers makes the resources of a page, with the groups of its people if they are wanted.
+// showUsers makes the resources of a page, with the groups of its people if they are selected.
 func (s *Service) showUsers(ctx context.Context, tx *db.Tx, c *collector, sel document.Selection) error {
 	groups := map[string][]membership{}
 	if sel.Wants(s.people, "groups") {
@@ -177,8 +179,8 @@ func idsOf[T any](list []T, id func(T) string) []string {
 	return out
 }
 
-// fitting are the first resources of a page that have together no more than maxParts
-// members or groups, by the number that each has: the first in any case.
+// fitting returns the first resources of a page that together have at most maxParts members or
+// groups. It always returns the first one. counts has the number of each resource.
 func fitting(ids []string, counts []partCount) []string {
 	has := map[string]int64{}
 	for _, n := range counts {
@@ -193,7 +195,7 @@ func fitting(ids []string, counts []partCount) []string {
 	return ids
 }
 
-// groupsOf are the groups of people, by person.
+// groupsOf returns the groups of people, by person.
 func groupsOf(ctx context.Context, tx *db.Tx, people []string) (map[string][]membership, error) {
 	list, err := selectGroupsOf(ctx, tx, people)
 	groups := map[string][]membership{}
@@ -215,7 +217,7 @@ func (q Query) collector(k *document.Kind) (*collector, error) {
 	return c, err
 }
 
-// pageOfUsers is a page of all people.
+// pageOfUsers collects a page of all people, without a filter.
 func pageOfUsers(ctx context.Context, tx *db.Tx, c *collector) (err error) {
 	if c.page.Total, err = countPeople(ctx, tx); err != nil || c.count == 0 {
 		return err
@@ -224,8 +226,8 @@ func pageOfUsers(ctx context.Context, tx *db.Tx, c *collector) (err error) {
 	return err
 }
 
-// candidates are the people who can pass a filter that asks for a name, an address or an id;
-// nil where anybody can.
+// candidates returns the ids of the people who can match a filter that requires an id, externalId
+// or userName; nil: the filter requires none of these.
 func candidates(ctx context.Context, tx *db.Tx, f *document.Filter) ([]string, error) {
 	if id, ok := f.Equals("id"); ok {
 		return []string{id}, nil
@@ -239,7 +241,7 @@ func candidates(ctx context.Context, tx *db.Tx, f *document.Filter) ([]string, e
 	return nil, nil
 }
 
-// scanUsers applies the filter to everybody, a batch at a time.
+// scanUsers applies the filter to all people, in batches.
 func (s *Service) scanUsers(ctx context.Context, tx *db.Tx, c *collector) error {
 	people, err := selectPeople(ctx, tx, 0, batch)
 	for err == nil && len(people) > 0 {
@@ -251,7 +253,7 @@ func (s *Service) scanUsers(ctx context.Context, tx *db.Tx, c *collector) error 
 	return err
 }
 
-// addUsers adds people to a page, if they pass its filter.
+// addUsers adds the people who match the filter.
 func (s *Service) addUsers(ctx context.Context, tx *db.Tx, c *collector, people []person) (err error) {
 	var groups map[string][]membership
 	if err := c.examine(len(people)); err != nil {
@@ -275,7 +277,7 @@ func (s *Service) addUsers(ctx context.Context, tx *db.Tx, c *collector, people 
 	return nil
 }
 
-// ListGroups lists groups. Fault: invalid_filter.
+// ListGroups lists groups. Faults: invalid_filter, too_many, RateLimited.
 func (s *Service) ListGroups(ctx context.Context, sc scope.Scope, q Query) (Page, error) {
 	c, err := q.collector(s.groups)
 	if err != nil {
@@ -309,7 +311,7 @@ func (s *Service) ListGroups(ctx context.Context, sc scope.Scope, q Query) (Page
 	return c.page, err
 }
 
-// addGroups adds groups to a page, if they pass its filter. show makes the resource of one.
+// addGroups adds the groups that match the filter. show makes the resource of a group.
 func addGroups(ctx context.Context, tx *db.Tx, c *collector, groups []group, show func(group, []membership) Resource) error {
 	for _, g := range groups {
 		var members []membership
@@ -329,8 +331,8 @@ func addGroups(ctx context.Context, tx *db.Tx, c *collector, groups []group, sho
 	return nil
 }
 
-// groupsWith are the groups that can pass a filter which asks for a member, as directories do
-// to find somebody's groups; false: the filter does not.
+// groupsWith returns the groups that can match a filter that requires a member. Directories use
+// such filters to find a person's groups. narrowed is false if the filter requires no member.
 func groupsWith(ctx context.Context, tx *db.Tx, f *document.Filter) (of map[string]bool, narrowed bool, err error) {
 	if f == nil {
 		return nil, false, nil
@@ -347,7 +349,7 @@ func groupsWith(ctx context.Context, tx *db.Tx, f *document.Filter) (of map[stri
 	return of, true, err
 }
 
-// showGroups makes the resources of a page, with the members of its groups if they are wanted.
+// showGroups makes the resources of a page, with the members of its groups if they are selected.
 func (s *Service) showGroups(ctx context.Context, tx *db.Tx, c *collector, sel document.Selection) error {
 	members := map[string][]membership{}
 	if sel.Wants(s.groups, "members") {

@@ -31,8 +31,8 @@ func sameRoles(a, b []string) bool {
 	return slices.Equal(a, b)
 }
 
-// attributeNames maps what a directory says about people to attributes that controls read.
-// A name is that of a document, or of a part of it.
+// attributeNames maps members of a person's document to the attributes that controls read: the
+// member name, in the core schema or an extension, and perhaps a part of it.
 var attributeNames = [...]struct{ attribute, extension, name, part string }{
 	{"display_name", "", "displayName", ""},
 	{"given_name", "", "name", "givenName"},
@@ -47,7 +47,7 @@ var attributeNames = [...]struct{ attribute, extension, name, part string }{
 	{"manager", document.EnterpriseURI, "manager", "value"},
 }
 
-// attributesOf are the attributes that a document gives a person.
+// attributesOf returns the attributes that a person gets from a document.
 func attributesOf(doc map[string]any) map[string]any {
 	out := map[string]any{}
 	for _, n := range attributeNames {
@@ -67,8 +67,8 @@ func attributesOf(doc map[string]any) map[string]any {
 	return out
 }
 
-// profile is what the directory says beyond the person's record; nil for people whom it does
-// not manage.
+// profile returns the stored part of the directory's document that the person's record does not
+// have; nil: the directory does not manage the person.
 func (p person) profile() map[string]any {
 	if p.Text == nil {
 		return nil
@@ -80,7 +80,7 @@ func (p person) profile() map[string]any {
 	return doc
 }
 
-// roleValues are the values of the attribute roles.
+// roleValues returns the values of the attribute roles.
 func (p person) roleValues() []string { return roleValues(p.profile()) }
 
 func roleValues(doc map[string]any) []string {
@@ -95,7 +95,8 @@ func roleValues(doc map[string]any) []string {
 	return out
 }
 
-// version grows with each change of the person.
+// version returns the version of the person, which each change increases: the time of the last
+// change of the record or the profile, in microseconds.
 func (p person) version() int64 {
 	at := p.UpdatedAt
 	if p.ProfileAt != nil && p.ProfileAt.After(at) {
@@ -104,7 +105,7 @@ func (p person) version() int64 {
 	return at.UnixMicro()
 }
 
-// document is the person as a document that clients may write.
+// document returns the person as a document, with only the members that clients may write.
 func (p person) document() map[string]any {
 	doc := p.profile()
 	if doc == nil {
@@ -132,7 +133,8 @@ func (p person) document() map[string]any {
 	return doc
 }
 
-// chosen is which of the e-mail addresses is the person's here; -1 for none.
+// chosen returns the index of the e-mail address that gatehouse uses: the primary one, or else the
+// first of type work, or else the first; -1: there is none.
 func chosen(list []any) int {
 	best := -1
 	for i, v := range list {
@@ -153,7 +155,7 @@ func chosen(list []any) int {
 	return best
 }
 
-// setAddress puts the address of the record into the list of addresses.
+// setAddress puts the address of the person's record into the list of addresses.
 func setAddress(doc map[string]any, address string) {
 	list, _ := doc["emails"].([]any)
 	if i := chosen(list); i >= 0 {
@@ -163,7 +165,8 @@ func setAddress(doc map[string]any, address string) {
 	doc["emails"] = append(list, map[string]any{"value": address, "type": "work", "primary": true})
 }
 
-// addressOf is the person's address: the chosen one, else a user name that is one.
+// addressOf returns the chosen e-mail address; if there is none, the user name, which is an
+// address at many directories.
 func addressOf(doc map[string]any) string {
 	list, _ := doc["emails"].([]any)
 	if i := chosen(list); i >= 0 {
@@ -174,7 +177,7 @@ func addressOf(doc map[string]any) string {
 	return name
 }
 
-// person is the person as answers show it.
+// person returns the person as the resource that clients see.
 func (s *Service) person(p person, groups []membership) Resource {
 	doc := p.document()
 	schemas := []any{document.UserURI}
@@ -225,8 +228,8 @@ func (s *Service) User(ctx context.Context, sc scope.Scope, id string) (Resource
 	return r, err
 }
 
-// CreateUser adds a person. Faults: Conflict where a name or address is taken, BadRequest and
-// Invalid for what cannot be, Forbidden over the tenant's limit.
+// CreateUser adds a person. Faults: Conflict if a name or address is taken, BadRequest and Invalid
+// for bad values, Forbidden beyond the tenant's limit.
 func (s *Service) CreateUser(ctx context.Context, sc scope.Scope, sent map[string]any) (Resource, error) {
 	doc, err := document.Normal(s.people, sent)
 	if err != nil {
@@ -264,7 +267,8 @@ func departmentOf(doc map[string]any) string {
 	return text
 }
 
-// putProfile stores what the person's record does not have.
+// putProfile stores the members of a document that document cannot compute from other columns.
+// Fault: Conflict if another person has the externalId.
 func (s *Service) putProfile(ctx context.Context, tx *db.Tx, id string, doc map[string]any, at time.Time) error {
 	external, _ := doc["externalId"].(string)
 	if external != "" {
@@ -287,9 +291,9 @@ func (s *Service) putProfile(ctx context.Context, tx *db.Tx, id string, doc map[
 	return putProfile(ctx, tx, id, external, string(text), at)
 }
 
-// ReplaceUser gives a person what a document says; what it leaves out goes, but for active.
-// version is the expected one; 0 is any. Faults: those of CreateUser, NotFound, Precondition,
-// Forbidden for people who may do more than the directory gives.
+// ReplaceUser replaces a person by a document. Members that are absent are removed, except active.
+// version is the expected version; 0 means any. Faults: those of CreateUser, NotFound, Precondition,
+// Forbidden for people who may do more than the directory can grant.
 func (s *Service) ReplaceUser(ctx context.Context, sc scope.Scope, id string, version int64, sent map[string]any) (Resource, error) {
 	doc, err := document.Normal(s.people, sent)
 	if err != nil {
@@ -337,9 +341,9 @@ func (s *Service) editUser(ctx context.Context, sc scope.Scope, id string, versi
 	return r, err
 }
 
-// replaceUser writes a change of a person. People who may do more than the directory gives
-// are changed only if it manages them, and are given nothing: not their access back, not
-// another subject to sign in as, no roles.
+// replaceUser writes a change of a person. A directory changes people who may do more than it can
+// grant only if it manages them. It cannot activate them again, change their externalId, with which
+// they may sign in, or change their roles.
 func (s *Service) replaceUser(ctx context.Context, tx *db.Tx, sc scope.Scope, p person, before, after map[string]any) error {
 	settings, err := selectRecord(ctx, tx)
 	if err != nil {
@@ -376,7 +380,7 @@ func (s *Service) replaceUser(ctx context.Context, tx *db.Tx, sc scope.Scope, p 
 	return s.putProfile(ctx, tx, p.ID, after, at)
 }
 
-// changeTo is what of the person's record becomes different.
+// changeTo returns the changes of the person's record that make it match a document and roles.
 func (p person) changeTo(before, after map[string]any, roles []string) user.Change {
 	var ch user.Change
 	if name, _ := after["userName"].(string); name != p.Username {
@@ -412,15 +416,15 @@ func (p person) changeTo(before, after map[string]any, roles []string) user.Chan
 	return ch
 }
 
-// sameJSON compares values as they are stored.
+// sameJSON reports whether two values are equal as stored JSON.
 func sameJSON(a, b map[string]any) bool {
 	x, errA := json.Marshal(a)
 	y, errB := json.Marshal(b)
 	return errA == nil && errB == nil && string(x) == string(y)
 }
 
-// DeleteUser removes a person whom the directory manages, or may change. version is the
-// expected one; 0 is any.
+// DeleteUser removes a person whom the directory manages, or who may do no more than it can grant.
+// version is the expected version; 0 means any. Faults: NotFound, Precondition, Forbidden.
 func (s *Service) DeleteUser(ctx context.Context, sc scope.Scope, id string, version int64) error {
 	return s.write(ctx, sc, func(tx *db.Tx) error {
 		if _, err := user.Locked(ctx, tx, id); err != nil {

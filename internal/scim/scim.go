@@ -1,13 +1,13 @@
-// Package scim lets the directory of a tenant provision its people and groups: SCIM 2.0
-// (RFC 7643, RFC 7644).
+// Package scim lets a tenant's directory provision people and groups by SCIM 2.0 (RFC 7643,
+// RFC 7644).
 //
 //	directory ─token─▶ /scim/v2/Users, /Groups ─▶ document: names, filters, PATCH (pure)
 //	                                            ─▶ Service: people, groups, roles by the role_map
 //	                                            ─▶ user.Service: record, sessions, audit, events
 //
 // A directory gives people the roles that the tenant's role_map names, and no others. It can
-// take access from everybody whom it provisions, and changes nobody else who may do more than
-// the role_map allows.
+// remove the access of everybody whom it manages. It cannot change other people who may do more
+// than these roles allow.
 package scim
 
 import (
@@ -20,26 +20,27 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// Bounds on what a tenant may have.
+// The bounds on what a tenant may have.
 const (
 	maxRules  = 500
 	maxRoles  = 64
 	maxGroups = 2000
 	maxTokens = 20
-	// MaxPage is the largest number of resources in an answer, and defaultPage the number
-	// where a request does not say.
+	// MaxPage is the largest number of resources in an answer. defaultPage is the number if a
+	// request has no count.
 	MaxPage     = 200
 	defaultPage = 100
 )
 
-// Settings say what a directory may give.
+// Settings say which roles a directory may give, and whether it links people to the identity
+// provider.
 type Settings struct {
 	RoleMap      map[string][]string `json:"role_map" doc:"The gatehouse roles for each group name, and for each value of the attribute roles. Names are compared ignoring case; names without an entry give none. With an empty map, you manage roles in gatehouse."`
 	DefaultRoles []string            `json:"default_roles" nullable:"false" doc:"Roles of everybody whom the directory adds."`
 	MatchSubject bool                `json:"match_subject" doc:"Whether externalId is the subject (claim sub) of people at the tenant's identity provider. A first sign-in there then finds the person whom the directory added."`
 }
 
-// Directory is the stored record, with what the directory's administrator must be told.
+// Directory is the settings, with what the directory's administrator needs to know.
 type Directory struct {
 	Settings
 	BaseURL   string     `json:"base_url" doc:"The address to enter at the directory."`
@@ -49,15 +50,14 @@ type Directory struct {
 	UpdatedAt *time.Time `json:"updated_at" doc:"When the settings last changed; null: never."`
 }
 
-// Change is what of the settings is to change; absent members stay, and null gives the
-// default.
+// Change is a change of the settings: absent members stay, and null restores the default.
 type Change struct {
 	RoleMap      patch.Field[map[string][]string] `json:"role_map,omitzero" doc:"The gatehouse roles for each group name, and for each value of the attribute roles. The caller must hold what they allow."`
 	DefaultRoles patch.Field[[]string]            `json:"default_roles,omitzero" maxItems:"64" doc:"Roles of everybody whom the directory adds. The caller must hold what they allow."`
 	MatchSubject patch.Field[bool]                `json:"match_subject,omitzero" doc:"Whether externalId is the subject of people at the tenant's identity provider; by default not."`
 }
 
-// apply is the settings after a change, in their stored form.
+// apply returns the settings after a change, in their stored form.
 func (s Settings) apply(c Change) Settings {
 	c.RoleMap.Apply(&s.RoleMap)
 	c.DefaultRoles.Apply(&s.DefaultRoles)
@@ -79,7 +79,7 @@ func (s Settings) roles() []string {
 	return user.MappedRoles(s.DefaultRoles, s.RoleMap)
 }
 
-// check refuses settings that cannot be, all offences at once.
+// check validates the settings. It returns all errors at once, as Invalid faults.
 func (s Settings) check() error {
 	var bad []error
 	wrong := func(format string, args ...any) { bad = append(bad, fault.Invalidf("/role_map", format, args...)) }
@@ -104,10 +104,11 @@ func (s Settings) check() error {
 	return fault.Join(bad...)
 }
 
-// manages reports whether the directory decides on people's roles.
+// manages reports whether the directory decides people's roles.
 func (s Settings) manages() bool { return len(s.RoleMap) > 0 }
 
-// rolesOf are the roles of a person with these groups and values of the attribute roles.
+// rolesOf returns the roles of a person, by the names of the person's groups and the values of the
+// attribute roles.
 func (s Settings) rolesOf(names []string) []string {
 	byName := make(map[string][]string, len(s.RoleMap))
 	for name, roles := range s.RoleMap {

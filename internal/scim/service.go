@@ -17,7 +17,8 @@ import (
 // Root is the path of the protocol.
 const Root = "/scim/v2"
 
-// lock is held while a directory, or its settings, change: groups and roles belong together.
+// lock is held while a directory's people, groups or settings change, so that roles always match
+// groups.
 const lock = "scim"
 
 // Service holds the use cases of provisioning. All fields are needed.
@@ -27,14 +28,14 @@ type Service struct {
 	Now    func() time.Time
 	// NewID returns a new, random id.
 	NewID func() string
-	// URL is where directories reach this server, without a path.
+	// URL is the address at which directories reach this server, without a path.
 	URL string
 
 	people, groups *document.Kind
 	scans          *scans
 }
 
-// New makes a Service from its exported fields.
+// New returns a Service with the exported fields of s.
 func New(s Service) *Service {
 	s.people, s.groups = document.UserKind(), document.GroupKind()
 	s.scans = &scans{most: maxExamined, running: map[scope.TenantID]bool{}}
@@ -67,9 +68,10 @@ func (s *Service) view(ctx context.Context, tx *db.Tx, r record) (Directory, err
 	return d, err
 }
 
-// Put changes the settings, and the roles of everybody whom the directory manages. The caller
-// must hold what all roles of the settings allow, before and after: a directory hands them
-// out. version is the expected one; 0 is any. Faults: Invalid, Forbidden, Precondition.
+// Put changes the settings, and the roles of everybody whom the directory manages. The caller must
+// hold the permissions of all roles in the settings, before and after, because the directory can
+// grant these roles. version is the expected version; 0 means any. Faults: Invalid, Forbidden,
+// Precondition.
 func (s *Service) Put(ctx context.Context, sc scope.Scope, version int64, ch Change) (Directory, error) {
 	var d Directory
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
@@ -109,8 +111,8 @@ func (s *Service) Put(ctx context.Context, sc scope.Scope, version int64, ch Cha
 	return d, err
 }
 
-// grantScope is the scope of a directory's own work: it may do what the roles of the settings
-// allow, on behalf of whoever calls.
+// grantScope returns the scope in which a directory grants roles: the caller's, with exactly the
+// permissions of the roles in the settings.
 func (s *Service) grantScope(sc scope.Scope, all ...Settings) scope.Scope {
 	var roles []string
 	for _, st := range all {
@@ -120,15 +122,15 @@ func (s *Service) grantScope(sc scope.Scope, all ...Settings) scope.Scope {
 	return sc
 }
 
-// removalScope is the scope in which a directory takes access from people whom it manages,
-// whatever they may do.
+// removalScope returns the scope in which a directory removes the access of people whom it manages,
+// whatever their permissions: the caller's, with all permissions.
 func removalScope(sc scope.Scope) scope.Scope {
 	sc.Permissions, sc.Platform = scope.Permissions{All: true}, true
 	return sc
 }
 
 // assignRoles gives people whom the directory manages the roles that their groups and the
-// attribute roles map to. People who may do more than the settings allow keep theirs.
+// attribute roles map to. People who may do more than sc keep their roles.
 func (s *Service) assignRoles(ctx context.Context, tx *db.Tx, sc scope.Scope, st Settings, ids []string) error {
 	if !st.manages() || len(ids) == 0 {
 		return nil
@@ -157,7 +159,7 @@ func (s *Service) assignRoles(ctx context.Context, tx *db.Tx, sc scope.Scope, st
 	return nil
 }
 
-// groupNames are the names of people's groups.
+// groupNames returns the names of people's groups, by person.
 func groupNames(ctx context.Context, tx *db.Tx, ids []string) (map[string][]string, error) {
 	list, err := selectGroupsOf(ctx, tx, ids)
 	out := map[string][]string{}
@@ -167,7 +169,7 @@ func groupNames(ctx context.Context, tx *db.Tx, ids []string) (map[string][]stri
 	return out, err
 }
 
-// write runs fn under the lock of the tenant's directory.
+// write runs fn under the lock of the tenant's directory, and increases user.Revision.
 func (s *Service) write(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
 	return s.Stores.WriteUnder(ctx, sc.Tenant, lock, func(tx *db.Tx) error {
 		if err := fn(tx); err != nil {
@@ -178,9 +180,9 @@ func (s *Service) write(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) 
 	})
 }
 
-// BySubject finds the person whom the directory added with a subject of the tenant's identity
-// provider as the external id. It is signon.Service.Provisioned. Fault: NotFound, also where
-// the tenant does not want it or two people have the id.
+// BySubject returns the id of the person whose externalId is a subject at the tenant's identity
+// provider. It is signon.Service.Provisioned. Fault: NotFound, also if match_subject is off or two
+// people have the externalId.
 func BySubject(ctx context.Context, tx *db.Tx, subject string) (string, error) {
 	none := fault.NotFoundf("the directory has added nobody with this subject")
 	r, err := selectRecord(ctx, tx)
@@ -200,7 +202,7 @@ func BySubject(ctx context.Context, tx *db.Tx, subject string) (string, error) {
 	return ids[0], nil
 }
 
-// Manages reports whether the directory decides on a person's roles and department. It is
+// Manages reports whether the directory decides a person's roles and department. It is
 // signon.Service.Managed.
 func Manages(ctx context.Context, tx *db.Tx, userID string) (bool, error) {
 	r, err := selectRecord(ctx, tx)
@@ -211,8 +213,8 @@ func Manages(ctx context.Context, tx *db.Tx, userID string) (bool, error) {
 	return p.Text != nil, err
 }
 
-// Forget removes within tx what the directory said about a person who is removed. It is one
-// of user.Service.ForgetHooks.
+// Forget removes, within tx, what the directory stored about a person who is being removed. It is
+// one of user.Service.ForgetHooks.
 func Forget(ctx context.Context, tx *db.Tx, who scope.Actor) error {
 	if err := touchGroupsOf(ctx, tx, who.ID); err != nil {
 		return err

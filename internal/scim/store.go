@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// record is the settings as stored; version 0 where there are none.
+// record is the settings as stored. Version is 0 if none are stored.
 type record struct {
 	Settings  Settings  `db:"-"`
 	Text      string    `db:"settings"`
@@ -42,8 +42,8 @@ func putRecord(ctx context.Context, tx *db.Tx, r record) error {
 	return err
 }
 
-// person is a user with what the directory says. ExternalID and Profile are nil for people
-// whom it does not manage.
+// person is a user, with what the directory stored. ExternalID, Text and ProfileAt are nil for
+// people whom the directory does not manage.
 type person struct {
 	user.User
 	ExternalID *string    `db:"external_id"`
@@ -65,18 +65,18 @@ func selectPerson(ctx context.Context, tx *db.Tx, id string) (person, error) {
 	return p, err
 }
 
-// selectPeople is a page of people, oldest first.
+// selectPeople returns a page of people, oldest first.
 func selectPeople(ctx context.Context, tx *db.Tx, skip, limit int) ([]person, error) {
 	return db.All[person](ctx, tx, personColumns+personTables+` ORDER BY u.created_at, u.id LIMIT $1 OFFSET $2`, limit, skip)
 }
 
-// selectPeopleAfter is a page of people after one of them.
+// selectPeopleAfter returns the next people after one of them, oldest first.
 func selectPeopleAfter(ctx context.Context, tx *db.Tx, after person, limit int) ([]person, error) {
 	return db.All[person](ctx, tx, personColumns+personTables+` WHERE u.created_at > $1 OR u.created_at = $1 AND u.id > $2 ORDER BY u.created_at, u.id LIMIT $3`,
 		after.CreatedAt, after.ID, limit)
 }
 
-// selectPeopleIn finds people by their ids, in no order.
+// selectPeopleIn returns people by their ids, in no order. Unknown ids are left out.
 func selectPeopleIn(ctx context.Context, tx *db.Tx, ids []string) ([]person, error) {
 	return db.AllIn[person](ctx, tx, personColumns+personTables+` WHERE u.id IN ($in)`, ids)
 }
@@ -108,7 +108,7 @@ func putProfile(ctx context.Context, tx *db.Tx, userID, externalID, profile stri
 	return err
 }
 
-// deletePerson removes what a directory said about a person.
+// deletePerson removes what the directory stored about a person.
 func deletePerson(ctx context.Context, tx *db.Tx, userID string) error {
 	for _, q := range []string{`DELETE FROM scim_people WHERE user_id = $1`, `DELETE FROM scim_members WHERE user_id = $1`} {
 		if _, err := tx.Exec(ctx, q, userID); err != nil {
@@ -118,7 +118,7 @@ func deletePerson(ctx context.Context, tx *db.Tx, userID string) error {
 	return nil
 }
 
-// touchGroupsOf gives the groups of a person who leaves them another version.
+// touchGroupsOf increases the versions of a person's groups.
 func touchGroupsOf(ctx context.Context, tx *db.Tx, userID string) error {
 	_, err := tx.Exec(ctx, `UPDATE scim_groups SET updated_at = updated_at + 1 WHERE id IN (SELECT group_id FROM scim_members WHERE user_id = $1)`, userID)
 	return err
@@ -151,7 +151,7 @@ func countGroups(ctx context.Context, tx *db.Tx) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM scim_groups`)
 }
 
-// putGroup adds or changes a group: 409 where another one has the name.
+// putGroup adds or changes a group. Fault: Conflict if another group has the name, ignoring case.
 func putGroup(ctx context.Context, tx *db.Tx, g group) error {
 	others, err := db.One[int64](ctx, tx, `SELECT count(*) FROM scim_groups WHERE folded = $1 AND id <> $2`, user.Fold(g.Name), g.ID)
 	if err != nil {
@@ -186,28 +186,28 @@ type membership struct {
 const membershipColumns = `SELECT m.group_id, m.user_id, g.name AS group_name, u.username
 	FROM scim_members m JOIN scim_groups g ON g.id = m.group_id JOIN users u ON u.id = m.user_id`
 
-// selectMembers lists the people of groups.
+// selectMembers returns the members of groups.
 func selectMembers(ctx context.Context, tx *db.Tx, groups []string) ([]membership, error) {
 	return db.AllIn[membership](ctx, tx, membershipColumns+` WHERE m.group_id IN ($in) ORDER BY m.user_id`, groups)
 }
 
-// selectGroupsOf lists the groups of people.
+// selectGroupsOf returns the groups of people.
 func selectGroupsOf(ctx context.Context, tx *db.Tx, people []string) ([]membership, error) {
 	return db.AllIn[membership](ctx, tx, membershipColumns+` WHERE m.user_id IN ($in) ORDER BY m.group_id`, people)
 }
 
-// partCount is how many members a group has, or groups a person.
+// partCount is the number of a group's members, or of a person's groups.
 type partCount struct {
 	ID    string `db:"id"`
 	Parts int64  `db:"parts"`
 }
 
-// countMembersOf counts the people of groups; a group without any is left out.
+// countMembersOf counts the members of groups. Groups without members are left out.
 func countMembersOf(ctx context.Context, tx *db.Tx, groups []string) ([]partCount, error) {
 	return db.AllIn[partCount](ctx, tx, `SELECT group_id AS id, count(*) AS parts FROM scim_members WHERE group_id IN ($in) GROUP BY group_id`, groups)
 }
 
-// countGroupsOf counts the groups of people; a person without any is left out.
+// countGroupsOf counts the groups of people. People without groups are left out.
 func countGroupsOf(ctx context.Context, tx *db.Tx, people []string) ([]partCount, error) {
 	return db.AllIn[partCount](ctx, tx, `SELECT user_id AS id, count(*) AS parts FROM scim_members WHERE user_id IN ($in) GROUP BY user_id`, people)
 }

@@ -14,12 +14,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// requestsAnHour bounds what one token may ask for: 25 requests a second, as directories
-// send at most.
+// requestsAnHour is how many requests an hour a token may make: 25 a second, the most that
+// directories send.
 const requestsAnHour = 90_000
 
-// Token is a bearer token with which a directory provisions. It works on the SCIM operations
-// of its tenant alone.
+// Token is a bearer token of a directory. It is valid only for the SCIM operations of its tenant.
 type Token struct {
 	ID         string     `json:"id" db:"id" doc:"Identifies the token; not secret."`
 	Name       string     `json:"name" db:"name" doc:"Which directory the token is for."`
@@ -31,7 +30,7 @@ type Token struct {
 	LastUsedAt *time.Time `json:"last_used_at" db:"-" doc:"When it was last used, accurate to half a minute; null if never."`
 }
 
-// TokenDraft is what a token is made from.
+// TokenDraft is the body of a create.
 type TokenDraft struct {
 	Name string `json:"name" minLength:"1" maxLength:"128" doc:"Which directory the token is for." example:"Okta"`
 }
@@ -51,13 +50,14 @@ type Tokens struct {
 	NewID func() string
 }
 
-// show adds what the key of a token tells.
+// show returns the token with the value, hint and times of its key.
 func (t Token) show(k auth.DedicatedKey) Token {
 	t.Token, t.Hint, t.RotatedAt, t.LastUsedAt = k.Key, k.Hint, k.CreatedAt, k.LastUsedAt
 	return t
 }
 
-// mayHandOut refuses to hand out a token to somebody who does not hold what it can give.
+// mayHandOut returns Forbidden if the caller does not hold the permissions of all roles that a
+// token can grant.
 func mayHandOut(ctx context.Context, tx *db.Tx, sc scope.Scope) error {
 	r, err := selectRecord(ctx, tx)
 	if err != nil {
@@ -66,8 +66,8 @@ func mayHandOut(ctx context.Context, tx *db.Tx, sc scope.Scope) error {
 	return user.MayGrantRoles(sc, r.Settings.roles())
 }
 
-// Create makes a token. The caller must hold what all roles of the settings allow.
-// Faults: Forbidden, also for more than 20 tokens, Invalid.
+// Create makes a token. The caller must hold the permissions of all roles in the settings.
+// Faults: Forbidden, the fault of fault.CheckCount beyond maxTokens, Invalid.
 func (s *Tokens) Create(ctx context.Context, sc scope.Scope, d TokenDraft) (Token, error) {
 	t := Token{ID: s.NewID(), Name: strings.TrimSpace(d.Name), CreatedBy: sc.Actor.Name, CreatedAt: db.Stamp(s.Now())}
 	if t.Name == "" {
@@ -92,7 +92,7 @@ func (s *Tokens) Create(ctx context.Context, sc scope.Scope, d TokenDraft) (Toke
 	return t.show(k), err
 }
 
-// Rotate gives a token a new value; the old one works for grace more.
+// Rotate gives a token a new value. The old one stays valid for grace.
 func (s *Tokens) Rotate(ctx context.Context, sc scope.Scope, id string, grace time.Duration) (Token, error) {
 	t, err := s.load(ctx, sc, id)
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *Tokens) load(ctx context.Context, sc scope.Scope, id string) (Token, er
 	return t, err
 }
 
-// Revoke ends a token at once.
+// Revoke removes a token, which stops working at once.
 func (s *Tokens) Revoke(ctx context.Context, sc scope.Scope, id string) (Token, error) {
 	var t Token
 	return t, s.Auth.Dedicated.Revoke(ctx, sc, scope.Directory, id, func(tx *db.Tx) error {
@@ -154,7 +154,7 @@ func (s *Tokens) List(ctx context.Context, sc scope.Scope, skip, limit int) (Tok
 			if len(keys) > 0 {
 				p.Tokens[i] = t.show(keys[0])
 			}
-			for _, k := range keys { // the old value may be the one in use
+			for _, k := range keys { // the old value may still be in use
 				if last := p.Tokens[i].LastUsedAt; k.LastUsedAt != nil && (last == nil || k.LastUsedAt.After(*last)) {
 					p.Tokens[i].LastUsedAt = k.LastUsedAt
 				}
@@ -166,14 +166,14 @@ func (s *Tokens) List(ctx context.Context, sc scope.Scope, skip, limit int) (Tok
 	return p, err
 }
 
-// Holder finds the directory that a key was made for. It is one of auth.Config.Holders.
+// Holder returns the directory that a key was made for. It is one of auth.Config.Holders.
 func Holder(ctx context.Context, tx *db.Tx, id string) (auth.Holder, error) {
 	t, err := selectToken(ctx, tx, id)
 	return auth.Holder{Name: t.Name, Limit: requestsAnHour}, err
 }
 
-// DropTokens removes all tokens, within tx. It is one of tenant.Service.RevokeHooks: their
-// keys end with those of the tenant.
+// DropTokens removes all tokens, within tx. It is one of tenant.Service.RevokeHooks, because the
+// tokens' keys are revoked together with those of the tenant.
 func DropTokens(ctx context.Context, tx *db.Tx) error { return deleteTokens(ctx, tx) }
 
 func unknownToken(err error) error {

@@ -10,24 +10,25 @@ import (
 )
 
 const (
-	// sampled is how many records a sample has, and typed how many its types are read from.
+	// sampled is how many records a sample shows. typed is how many records the types of its
+	// fields are read from.
 	sampled = 5
 	typed   = 100
 )
 
-// builder makes one document of the records of all pages.
+// builder makes one document from the records of all pages.
 type builder struct {
 	*plan
-	records []value.Value  // with their keys, where there are keys
-	keys    []string       // of records
-	at      map[string]int // of keys
-	// taken is how many records the pages had, and size about how large they are, as JSON.
+	records []value.Value  // an undefined one was removed
+	keys    []string       // the keys of records, if there are keys
+	at      map[string]int // the index in records, by key
+	// taken is how many records the pages had. size is about how large the kept ones are, as JSON.
 	taken int
 	size  uint64
 	seen  []value.Value // the first records, for the sample
 }
 
-// newBuilder begins with the records of a document, or with none.
+// newBuilder returns a builder that has the records of the document base; undefined: none.
 func newBuilder(p *plan, base value.Value) *builder {
 	b := &builder{plan: p, at: map[string]int{}}
 	base.Each(func(key string, record value.Value) bool {
@@ -37,7 +38,7 @@ func newBuilder(p *plan, base value.Value) *builder {
 	return b
 }
 
-// add adds the records of a page, and says how many there are.
+// add adds the records of a page, and returns how many the page has. The error is a *Failure.
 func (b *builder) add(doc value.Value) (int, error) {
 	if b.Records == "" && b.Key == "" {
 		return 1, nil
@@ -66,7 +67,7 @@ func (b *builder) add(doc value.Value) (int, error) {
 		if len(b.records) > MaxRecords {
 			return 0, tooMany()
 		}
-		// A path may take one value over and over.
+		// The bound on answers is not enough: several fields may copy the same value.
 		if b.size > 4*MaxBytes {
 			return 0, tooLarge()
 		}
@@ -74,7 +75,8 @@ func (b *builder) add(doc value.Value) (int, error) {
 	return len(found), nil
 }
 
-// recordsOf are the records of an answer.
+// recordsOf returns the records of an answer: all values at Records, or the elements if it leads
+// to one array.
 func (b *builder) recordsOf(doc value.Value) []value.Value {
 	found := b.plan.records.all(doc)
 	if !b.plan.records.many && len(found) == 1 && found[0].Kind() == value.ArrayKind {
@@ -83,7 +85,7 @@ func (b *builder) recordsOf(doc value.Value) []value.Value {
 	return found
 }
 
-// put adds a record, in place of one of the same key.
+// put adds a record, or replaces the one with the same key.
 func (b *builder) put(key string, record value.Value) {
 	b.size += uint64(len(key)) + uint64(record.Size())
 	if i, known := b.at[key]; known {
@@ -95,7 +97,7 @@ func (b *builder) put(key string, record value.Value) {
 	b.records, b.keys = append(b.records, record), append(b.keys, key)
 }
 
-// remove removes the record of a key. Its place stays, empty.
+// remove removes the record with a key. Its place in records stays, undefined.
 func (b *builder) remove(key string) {
 	if i, known := b.at[key]; known {
 		b.size -= uint64(len(key)) + uint64(b.records[i].Size())
@@ -104,7 +106,8 @@ func (b *builder) remove(key string) {
 	}
 }
 
-// isDeleted reports whether a record says that it was deleted.
+// isDeleted reports whether the source marked a record as deleted: whether the value at
+// Incremental.Deleted is anything but false, null, 0 or an empty text.
 func (b *builder) isDeleted(record value.Value) bool {
 	if b.Incremental == nil || b.Incremental.Deleted == "" {
 		return false
@@ -119,7 +122,8 @@ func (b *builder) isDeleted(record value.Value) bool {
 	return v.Defined() && !v.IsNull() && !v.False()
 }
 
-// document is the document of all records, in the order of their keys, and their number.
+// document returns the document of all records, and their number: an object sorted by key, or an
+// array if there are no keys.
 func (b *builder) document() (value.Value, int) {
 	if b.Key == "" {
 		return value.Array(b.records...), len(b.records)
@@ -132,7 +136,7 @@ func (b *builder) document() (value.Value, int) {
 	return value.Object(members...), len(members)
 }
 
-// mapRecord is a record with the members that were asked for.
+// mapRecord returns a record with the configured fields only; without any, the record itself.
 func (p *plan) mapRecord(record value.Value) value.Value {
 	if len(p.fields) == 0 {
 		return record
@@ -144,7 +148,7 @@ func (p *plan) mapRecord(record value.Value) value.Value {
 	return value.Object(members...)
 }
 
-// keyOf is the key that a value makes.
+// keyOf returns the key for a value: a text of 1 to 500 bytes, or an integer in decimal.
 func keyOf(v value.Value) (string, bool) {
 	if text, ok := v.Str(); ok {
 		return text, text != "" && len(text) <= 500
@@ -155,14 +159,14 @@ func keyOf(v value.Value) (string, bool) {
 	return "", false
 }
 
-// show notes a record for the sample.
+// show keeps one of the first records for the sample.
 func (b *builder) show(record value.Value) {
 	if len(b.seen) < typed {
 		b.seen = append(b.seen, record)
 	}
 }
 
-// sample are the first records, cut, and the members of more of them.
+// sample returns the first records, shortened, and the fields of the first typed records.
 func (b *builder) sample() ([]value.Value, []Field) {
 	types, out := map[string]string{}, []value.Value{}
 	for i, record := range b.seen {
@@ -186,7 +190,8 @@ func (b *builder) sample() ([]value.Value, []Field) {
 	return out, fields
 }
 
-// brief is a value cut to what a person reads.
+// brief returns a value shortened for a person to read: texts of at most 300 bytes, 20 elements or
+// members, 5 levels.
 func brief(v value.Value, depth int) value.Value {
 	const longest, most, deepest = 300, 20, 5
 	switch v.Kind() {

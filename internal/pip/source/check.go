@@ -13,7 +13,7 @@ const (
 	maxFields  = 100
 )
 
-// plan is a configuration that was checked and is ready to use.
+// plan is a checked configuration with its defaults and parsed paths.
 type plan struct {
 	Config
 	provider                           string
@@ -21,27 +21,27 @@ type plan struct {
 	fields                             []mapped
 }
 
-// mapped is a member of a record with its place in the source's record.
+// mapped is a field of a record: its name, and its path in the source's record.
 type mapped struct {
 	name string
 	from path
 }
 
-// Check lists what is wrong with a configuration and its credentials, each with its
-// pointer. Whether its addresses may be called is not its business.
+// Check returns the errors in a configuration and its credentials, each with its JSON pointer. It
+// does not check whether the addresses may be called: CheckTargets does.
 func Check(provider string, c Config, secrets Credentials) []fault.Detail {
 	p, wrong := prepare(provider, c)
 	return append(wrong, checkCredentials(p, secrets)...)
 }
 
-// checker gathers offences.
+// checker collects errors.
 type checker struct{ wrong []fault.Detail }
 
 func (k *checker) add(pointer, message string) {
 	k.wrong = append(k.wrong, fault.Detail{Pointer: pointer, Message: message})
 }
 
-// path reads a path that may be absent.
+// path parses a path that may be empty.
 func (k *checker) path(pointer, text string) path {
 	if text == "" {
 		return path{}
@@ -53,7 +53,8 @@ func (k *checker) path(pointer, text string) path {
 	return p
 }
 
-// prepare checks a configuration and fills in its defaults.
+// prepare checks a configuration and fills in its defaults. The plan is usable only if there are
+// no errors.
 func prepare(provider string, c Config) (plan, []fault.Detail) {
 	const at = "/configuration"
 	k := &checker{}
@@ -97,7 +98,7 @@ func prepare(provider string, c Config) (plan, []fault.Detail) {
 	return p, k.wrong
 }
 
-// pages checks how further pages are asked for.
+// pages checks the pagination and fills in its defaults, in a copy.
 func (k *checker) pages(p *plan) {
 	const at = "/configuration/pagination"
 	if p.Pagination == nil {
@@ -142,7 +143,7 @@ func (k *checker) pages(p *plan) {
 	}
 }
 
-// changes checks how changes are asked for.
+// changes checks the settings for incremental reads and fills in their defaults, in a copy.
 func (k *checker) changes(p *plan) {
 	if p.Incremental == nil {
 		return
@@ -159,16 +160,19 @@ func (k *checker) changes(p *plan) {
 	}
 }
 
-// reserved are the header fields that the connection itself needs.
+// reserved are the header fields that gatehouse sets itself, and those that would change how the
+// connection or caching works.
 var reserved = []string{
 	"host", "content-length", "content-type", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer", "expect", "accept-encoding",
 	"proxy-authorization", "proxy-connection", "range", "if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range",
 }
 
-// secretive are the header fields that are secrets.
+// secretive are header fields whose values are secrets. They belong in the credentials, which are
+// stored encrypted.
 var secretive = []string{"authorization", "cookie", "x-api-key", "api-key", "x-auth-token"}
 
-// headers checks header fields; secret ones may have secrets.
+// headers checks header fields. If secret is set, they are stored as credentials and may contain
+// secrets.
 func (k *checker) headers(pointer string, fields map[string]string, secret bool) {
 	if len(fields) > maxHeaders {
 		k.add(pointer, "must not have more than 20 members")
@@ -196,7 +200,7 @@ func (k *checker) headers(pointer string, fields map[string]string, secret bool)
 	}
 }
 
-// token reports whether a text is a token of HTTP (RFC 9110, 5.6.2).
+// token reports whether a text is an HTTP token (RFC 9110, 5.6.2).
 func token(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -207,7 +211,7 @@ func token(s string) bool {
 	return s != ""
 }
 
-// checkCredentials checks that there is one way to sign in, and all of it.
+// checkCredentials checks that there is at most one way to sign in, and that it is complete.
 func checkCredentials(c plan, s Credentials) []fault.Detail {
 	const at = "/credentials"
 	k := &checker{}

@@ -10,13 +10,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// formatCSV is the format of answers whose first line names the columns (RFC 4180).
+// formatCSV is CSV whose first line names the columns (RFC 4180).
 const formatCSV = "csv"
 
-// formatYAML is the format of YAML files.
+// formatYAML is YAML, for files of git repositories.
 const formatYAML = "yaml"
 
-// decode reads an answer in the format of the source.
+// decode parses an answer in the format of the source.
 func (r *run) decode(text string) (value.Value, error) {
 	if r.Format == formatCSV {
 		return decodeCSV(text)
@@ -35,7 +35,7 @@ func decodeJSON(text string) (value.Value, error) {
 	return doc, nil
 }
 
-// decodeCSV makes an array of objects, one for each line: the texts by the names of their columns.
+// decodeCSV returns an array with an object for each line after the first: its texts by column.
 func decodeCSV(text string) (value.Value, error) {
 	if !utf8.ValidString(text) {
 		return value.Value{}, failf("the answer is not UTF-8")
@@ -72,13 +72,13 @@ func decodeCSV(text string) (value.Value, error) {
 		switch {
 		case len(records) > MaxRecords:
 			return value.Value{}, tooMany()
-		case size > 4*MaxBytes || len(records)*len(columns) > maxValues: // names count once a line
+		case size > 4*MaxBytes || len(records)*len(columns) > maxValues: // size counts the names of the columns once for each line
 			return value.Value{}, tooLarge()
 		}
 	}
 }
 
-// checkColumns refuses names that would not be different members.
+// checkColumns refuses empty names, and names that differ only in case.
 func checkColumns(columns []string) error {
 	seen := map[string]bool{}
 	for i, name := range columns {
@@ -94,7 +94,7 @@ func checkColumns(columns []string) error {
 	return nil
 }
 
-// badCSV says in which line an answer is no CSV, without what it contains.
+// badCSV says which line of an answer is not valid CSV. It does not repeat what the line contains.
 func badCSV(err error) error {
 	var at *csv.ParseError
 	switch {

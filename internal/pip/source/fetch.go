@@ -16,16 +16,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// defaultRegion is that of S3 stores that know no regions.
+// defaultRegion is the region to sign with if none is set. S3 stores without regions accept it.
 const defaultRegion = "us-east-1"
 
 // Fetcher fetches the data of sources. It is safe for concurrent use.
 type Fetcher struct {
-	// Target calls the sources, guarded. It reads MaxBytes of an answer, for CallTime.
+	// Target calls the sources. It refuses addresses that the operator does not allow, reads at most
+	// MaxBytes of an answer, and takes at most CallTime for a call.
 	Target *outbound.Client
 	Now    func() time.Time
-	// Repository reads a file of a git repository. What is wrong with the repository or the file is
-	// an Invalid or BadGateway fault.
+	// Repository reads a file of a git repository. An error of the repository or the file is an
+	// Invalid or BadGateway fault. nil: the provider git is refused.
 	Repository func(ctx context.Context, f File) (Content, error)
 	// Limit is how long all calls may take together; 0 means MaxTime.
 	Limit time.Duration
@@ -37,22 +38,24 @@ type Order struct {
 	Provider    string
 	Config      Config
 	Credentials Credentials
-	// State is what the last fetch of this configuration left; Previous is its document.
+	// State is the state that the last fetch of this configuration returned. Previous is its
+	// document.
 	State    State
 	Previous value.Value
-	// Sample has only the first page read, for a look at it.
+	// Sample stops after the first page: it is a test of the source.
 	Sample bool
-	// Alive, if set, is called before each page. An error of its ends the fetch.
+	// Alive, if set, is called before each page. If it returns an error, the fetch ends with it.
 	Alive func(ctx context.Context) error
-	// Large, if set, is called once before the fetch takes much memory, and may wait for its turn.
-	// An error of its ends the fetch.
+	// Large, if set, is called once before the fetch takes much memory. It may wait for a turn, for
+	// at most CallTime. If it returns an error, the fetch ends with it.
 	Large func(ctx context.Context) error
 }
 
-// ErrBusy ends a fetch whose turn to take much memory does not come. It is no fault of the source.
+// ErrBusy ends a fetch that waited longer than CallTime for its turn to take much memory. It is
+// not a *Failure: the source did nothing wrong.
 var ErrBusy = errors.New("too many large data sources are being read")
 
-// Fetch reads a source. What is wrong with the source or its configuration is a *Failure.
+// Fetch reads a source. If the source or its configuration is wrong, the error is a *Failure.
 func (f *Fetcher) Fetch(ctx context.Context, o Order) (Result, error) {
 	p, wrong := prepare(cmp.Or(o.Provider, HTTPJSON), o.Config)
 	if len(wrong) > 0 {
@@ -73,7 +76,7 @@ func (f *Fetcher) Fetch(ctx context.Context, o Order) (Result, error) {
 	return res, err
 }
 
-// run is one fetch at work.
+// run is the state of one fetch.
 type run struct {
 	*Fetcher
 	plan
@@ -81,12 +84,12 @@ type run struct {
 	began  time.Time
 	header map[string][]string
 	state  State
-	// since is set where only changes are asked for.
+	// since is the time since which changes are requested; zero: everything is read.
 	since time.Time
 	large bool // Order.Large was called
 }
 
-// growLarge waits until the fetch may take much memory, for as long as a call may take.
+// growLarge waits for the turn of a large fetch, for at most CallTime.
 func (r *run) growLarge(ctx context.Context) error {
 	if r.large || r.order.Large == nil {
 		return nil
@@ -103,7 +106,7 @@ func (r *run) growLarge(ctx context.Context) error {
 	return nil
 }
 
-// hold is growLarge for a fetch that holds so many bytes.
+// hold calls growLarge if the fetch now holds more than outbound.SmallReply bytes.
 func (r *run) hold(ctx context.Context, size uint64) error {
 	if size <= outbound.SmallReply {
 		return nil
@@ -111,7 +114,7 @@ func (r *run) hold(ctx context.Context, size uint64) error {
 	return r.growLarge(ctx)
 }
 
-// alive says that the fetch is at work.
+// alive calls Order.Alive, if it is set.
 func (r *run) alive(ctx context.Context) error {
 	if r.order.Alive == nil {
 		return nil
@@ -119,7 +122,7 @@ func (r *run) alive(ctx context.Context) error {
 	return r.order.Alive(ctx)
 }
 
-// lastSync is the time since which changes are asked for; zero: everything is read.
+// lastSync returns the time since which to request changes; zero: everything must be read.
 func (r *run) lastSync() time.Time {
 	last := r.order.State
 	if r.Incremental == nil || r.order.Previous.Kind() != value.ObjectKind || last.Since.IsZero() ||
@@ -143,7 +146,7 @@ func (r *run) fetch(ctx context.Context) (Result, error) {
 	return r.fetchPages(ctx, b)
 }
 
-// resultOf makes the document of records that were read, unless that failed.
+// resultOf returns the result of the records in b, or err.
 func (r *run) resultOf(b *builder, err error) (Result, error) {
 	if err != nil {
 		return Result{}, err
@@ -198,7 +201,7 @@ func (r *run) fetchPages(ctx context.Context, b *builder) (Result, error) {
 	return r.result(b, doc)
 }
 
-// base is the document that changes are added to; undefined: everything is read.
+// base returns the document that changes are added to; undefined: everything is read.
 func (r *run) base() value.Value {
 	if !r.since.IsZero() {
 		return r.order.Previous
@@ -206,7 +209,8 @@ func (r *run) base() value.Value {
 	return value.Value{}
 }
 
-// result makes the document of all pages.
+// result makes the result from the records of all pages. doc is the last answer: without Records
+// and Key it is the data.
 func (r *run) result(b *builder, doc value.Value) (Result, error) {
 	res := Result{State: r.state}
 	if r.Records == "" && r.Key == "" {
@@ -227,7 +231,7 @@ func (r *run) result(b *builder, doc value.Value) (Result, error) {
 	if res.Records > MaxRecords {
 		return Result{}, tooMany()
 	}
-	// What is stored is read again by stores and bouncers: they have to take it.
+	// Stores and bouncers parse the stored document again: refuse what they would refuse.
 	text := res.Data.AppendJSON(nil)
 	if len(text) > MaxBytes {
 		return Result{}, tooLarge()
@@ -239,13 +243,13 @@ func (r *run) result(b *builder, doc value.Value) (Result, error) {
 	return res, nil
 }
 
-// Limits are the limits on documents that this package made.
+// Limits returns the limits for parsing documents that this package made.
 func Limits() value.Limits { return value.Limits{Depth: maxDepth + 8, Values: 2 * maxValues} }
 
 func tooMany() error  { return failf("the source has more than %d records", MaxRecords) }
 func tooLarge() error { return failf("the data is larger than %d MiB", MaxBytes>>20) }
 
-// signIn prepares the header fields of all calls.
+// signIn sets the header fields of all calls. With an OAuth client, it gets a token first.
 func (r *run) signIn(ctx context.Context) error {
 	r.header = map[string][]string{"Accept": {"application/json"}, "User-Agent": {"gatehouse"}}
 	switch {
@@ -262,7 +266,7 @@ func (r *run) signIn(ctx context.Context) error {
 		r.header[name] = []string{text}
 	}
 	switch {
-	case r.provider == S3: // each request is signed
+	case r.provider == S3: // call signs each request
 	case secrets.Token != "":
 		r.header["Authorization"] = []string{"Bearer " + secrets.Token}
 	case secrets.Username != "":
@@ -282,7 +286,7 @@ func (r *run) signIn(ctx context.Context) error {
 	return nil
 }
 
-// firstURL is the address of the first page.
+// firstURL returns the address of the first page.
 func (r *run) firstURL() (string, error) {
 	u, err := url.Parse(r.URL)
 	if err != nil {
@@ -306,7 +310,7 @@ func (r *run) firstURL() (string, error) {
 	return u.String(), nil
 }
 
-// sinceText is since as the source reads it.
+// sinceText returns since in the format that the source expects.
 func (r *run) sinceText() string {
 	switch text := r.since.Format(time.RFC3339); {
 	case r.provider == SCIM:
@@ -336,7 +340,7 @@ func (r *run) call(ctx context.Context, at string) (page, error) {
 		}
 		req.Body, req.Header["Content-Type"] = body, []string{"application/json"}
 	}
-	// A source of several pages could change on a later one.
+	// With several pages, an unchanged first page would say nothing about the others.
 	conditional := r.Pagination == nil && r.since.IsZero() && !r.order.Sample && r.order.Previous.Defined() && r.Incremental == nil
 	if conditional && r.order.State.ETag != "" {
 		req.Header["If-None-Match"] = []string{r.order.State.ETag}
@@ -344,7 +348,7 @@ func (r *run) call(ctx context.Context, at string) (page, error) {
 	if conditional && r.order.State.LastModified != "" {
 		req.Header["If-Modified-Since"] = []string{r.order.State.LastModified}
 	}
-	if secrets := r.order.Credentials; r.provider == S3 && secrets.Username != "" { // else the object is public
+	if secrets := r.order.Credentials; r.provider == S3 && secrets.Username != "" { // without a key, the object must be public
 		if err := req.SignS3(ctx, secrets.Username, secrets.Password, secrets.SessionToken, r.region()); err != nil {
 			return page{}, failf("the address is not a URL")
 		}
@@ -371,7 +375,7 @@ func (r *run) call(ctx context.Context, at string) (page, error) {
 	return page{text: string(res.Body), header: res.Header.Get, links: res.Header.Values("Link")}, nil
 }
 
-// region is where the bucket is.
+// region returns the region of the bucket.
 func (r *run) region() string {
 	if r.S3 == nil {
 		return defaultRegion
@@ -379,7 +383,7 @@ func (r *run) region() string {
 	return cmp.Or(r.S3.Region, defaultRegion)
 }
 
-// note keeps what the next fetch asks with.
+// note takes the state for the next fetch from the first page.
 func (r *run) note(p page) {
 	short := func(name string) string {
 		if v := p.header(name); len(v) <= 500 {
@@ -392,8 +396,8 @@ func (r *run) note(p page) {
 		r.state.ETag, r.state.LastModified = short("ETag"), short("Last-Modified")
 		return
 	}
-	// The clock of the source says up to when its answer holds; a second less, as it
-	// counts in seconds. A date far from ours is a mistake.
+	// Changes are known up to the Date of the answer, which is by the clock of the source. Date
+	// counts whole seconds, so subtract one. A Date a day or more from our clock is ignored.
 	r.state.Since = r.began
 	if at, err := time.Parse(time.RFC1123, p.header("Date")); err == nil && at.Sub(r.began).Abs() < 24*time.Hour {
 		r.state.Since = at.UTC()
@@ -401,7 +405,7 @@ func (r *run) note(p page) {
 	r.state.Since = r.state.Since.Add(-time.Second)
 }
 
-// noteFull keeps when everything was read.
+// noteFull sets the state for the next fetch to when everything was last read.
 func (r *run) noteFull() {
 	r.state = State{FullAt: r.order.State.FullAt}
 	if r.since.IsZero() {
@@ -409,8 +413,8 @@ func (r *run) noteFull() {
 	}
 }
 
-// following is the address of the page after the nth, which had found records; empty: it
-// was the last one.
+// following returns the address of the page after the nth page, which had found records; taken is
+// the number of records of all pages so far. An empty address means that the nth was the last page.
 func (r *run) following(at string, p page, doc value.Value, n, found, taken int) (string, error) {
 	how := r.Pagination
 	if how == nil {
@@ -436,7 +440,7 @@ func (r *run) following(at string, p page, doc value.Value, n, found, taken int)
 	return with(at, how.Parameter, strconv.Itoa(next))
 }
 
-// isLast reports whether a page with found records, taken in all, is the last one.
+// isLast reports whether a page is the last one. It has found records; all pages so far have taken.
 func (r *run) isLast(doc value.Value, found, taken int) (bool, error) {
 	if r.Pagination.Total == "" {
 		return found == 0 || found < r.Pagination.PageSize, nil
@@ -453,7 +457,7 @@ func (r *run) isLast(doc value.Value, found, taken int) (bool, error) {
 	return false, nil
 }
 
-// token is the text at next; empty: there is none.
+// token returns the token or URL at Pagination.Next; empty: there is no further page.
 func (r *run) token(doc value.Value) (string, error) {
 	v := r.next.one(doc)
 	if text, ok := v.Str(); ok {
@@ -471,8 +475,8 @@ func (r *run) token(doc value.Value) (string, error) {
 	return "", failf("the value at %s is neither a text nor an integer", r.Pagination.Next)
 }
 
-// linked is the URL of the next page as the answer names it. Credentials do not go to
-// another host.
+// linked returns the URL of the next page that the answer names; empty: there is none. It refuses
+// a URL at another origin, which must not get the credentials.
 func (r *run) linked(at string, p page, doc value.Value) (string, error) {
 	var err error
 	next := ""
@@ -498,7 +502,7 @@ func (r *run) linked(at string, p page, doc value.Value) (string, error) {
 	return u.String(), nil
 }
 
-// with is a URL with a query parameter set.
+// with returns a URL with a query parameter set.
 func with(at, name, text string) (string, error) {
 	u, err := url.Parse(at)
 	if err != nil {
@@ -510,7 +514,7 @@ func with(at, name, text string) (string, error) {
 	return u.String(), nil
 }
 
-// linkNext is the target of the link with the relation next (RFC 8288); empty: none.
+// linkNext returns the target of the first link with the relation next (RFC 8288); empty: none.
 func linkNext(fields []string) string {
 	for _, field := range fields {
 		for field != "" {

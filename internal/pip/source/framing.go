@@ -11,30 +11,31 @@ import (
 	"github.com/go-ldap/ldap/v3"
 )
 
-// The bounds on what a directory sends. The library makes an object of about 240 bytes of
-// each element, and an element can have two bytes: 8 MiB of them would take a gigabyte.
+// The bounds on what a directory sends. The library makes an object of about 240 bytes for each
+// element, and an element can be as short as two bytes: 8 MiB of them would take a gigabyte.
 const (
-	maxElements       = 1 << 17 // of one message: an entry with as many values
-	maxElementsInAll  = 1 << 20 // of one connection
-	largestLengthSize = 4       // bytes that a length has
+	maxElements       = 1 << 17 // in one message: an entry can have about as many values
+	maxElementsInAll  = 1 << 20 // in one connection
+	largestLengthSize = 4       // bytes of the length of an element
 )
 
 var errFraming = errors.New("the message has too many elements, or is not in the form of RFC 4511")
 
-// framed lets through what the library can take: it counts the elements of the messages
-// that it reads, before the library makes objects of them. What LDAP forbids (RFC 4511, 5.1)
-// ends the connection too: indefinite lengths, and tags of more than one byte.
+// framed is a connection that counts the elements of the messages that it reads, before the library
+// makes objects of them. It fails beyond the bounds, and on what LDAP does not use (RFC 4511, 5.1):
+// indefinite lengths, and tags of more than one byte.
 type framed struct {
 	net.Conn
-	head []byte // of the element that begins
-	// left is how many bytes of the message are to come, skip how many of its current value.
+	head []byte // the tag and length of the current element, as far as they were read
+	// left is how many bytes of the message are still to come, skip how many of the current value.
 	left, skip int
-	// elements are those of the message, all those of the connection.
+	// elements counts the elements of the current message, all those of the connection.
 	elements, all int
 	err           error
 }
 
-// Read reads what the directory sent, if it is in order.
+// Read reads what the directory sent. It returns errFraming, and none of the bytes, if they break
+// a bound.
 func (f *framed) Read(p []byte) (int, error) {
 	if f.err != nil {
 		return 0, f.err
@@ -46,7 +47,7 @@ func (f *framed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// check counts the elements that begin in a part of the stream.
+// check counts the elements that start in a part of the stream.
 func (f *framed) check(part []byte) error {
 	for len(part) > 0 {
 		if f.skip > 0 {
@@ -69,11 +70,11 @@ func (f *framed) check(part []byte) error {
 	return nil
 }
 
-// begin notes an element whose head was read.
+// begin counts an element whose tag and length were read. length is that of its value.
 func (f *framed) begin(length int) error {
 	constructed := f.head[0]&byte(ber.TypeConstructed) != 0
 	f.all++
-	if f.left == 0 { // a message
+	if f.left == 0 { // a new message
 		if f.left, f.elements = length, 1; !constructed {
 			return errFraming
 		}
@@ -93,7 +94,8 @@ func (f *framed) begin(length int) error {
 	return nil
 }
 
-// lengthOf reads the length of an element from the beginning of it, once there is enough.
+// lengthOf reads the length of an element from its first bytes. whole is false if more bytes are
+// needed.
 func lengthOf(head []byte) (length int, whole bool, err error) {
 	if head[0]&0x1f == 0x1f {
 		return 0, false, errFraming
@@ -117,11 +119,11 @@ func lengthOf(head []byte) (length int, whole bool, err error) {
 	return length, true, nil
 }
 
-// startTLS is the request to encrypt (RFC 4511, 4.14.1), with the message id 1.
+// startTLS is the StartTLS request (RFC 4511, 4.14.1), with the message id 1.
 const startTLS = "\x30\x1d\x02\x01\x01\x77\x18\x80\x161.3.6.1.4.1.1466.20037"
 
-// encrypt begins TLS on a connection, with the first byte or after StartTLS. The library's
-// own StartTLS would read what a directory sends in clear without our bounds.
+// encrypt starts TLS on a connection: at once if implicit, or else after StartTLS. It does not use
+// the library's own StartTLS, which would read the answer in clear without our bounds.
 func encrypt(ctx context.Context, raw net.Conn, settings *tls.Config, implicit bool) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTime)
 	defer cancel()

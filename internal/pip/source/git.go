@@ -14,31 +14,32 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// maxYAML is how large a YAML file may be: reading one takes many times its size.
+// maxYAML is how large a YAML file may be, in bytes: parsing one takes many times its size in
+// memory.
 const maxYAML = 1 << 20
 
-// File is a file of a git repository that is wanted.
+// File says which file of a git repository to read.
 type File struct {
-	// URL is the repository. Token is its credential; a user name can come before it (name:token).
+	// URL is the address of the repository. Token is its credential, alone or as name:token.
 	URL, Token string
 	// Branch is a branch or tag; empty: the default branch.
 	Branch string
 	Path   string
-	// Have is the commit that is known already; empty: none.
+	// Have is the commit whose file is already stored; empty: none.
 	Have string
 	// Largest is how large the file may be, in bytes.
 	Largest int64
 }
 
-// Content is a file of a commit.
+// Content is a file as it is in a commit.
 type Content struct {
 	Commit string
-	// Unchanged says that the commit is the known one. Text is empty then.
+	// Unchanged is true if Commit is File.Have. Text is then empty.
 	Unchanged bool
 	Text      string
 }
 
-// repository checks where in a repository a source is.
+// repository checks the address of a repository and the path of its file.
 func (k *checker) repository(provider string, c Config) {
 	if provider != Git {
 		return
@@ -55,7 +56,7 @@ func (k *checker) repository(provider string, c Config) {
 	}
 }
 
-// formatOf is the format of a file by its name, unless the configuration names one.
+// formatOf returns the configured format, or that of a git file by its name; empty: JSON.
 func formatOf(c Config) string {
 	if c.Format != "" || c.Git == nil {
 		return c.Format
@@ -69,7 +70,7 @@ func formatOf(c Config) string {
 	return ""
 }
 
-// readGit reads a file of a repository. It fetches nothing if the commit is the one of the last
+// readGit reads a file of a repository. The result is Unchanged if the commit is that of the last
 // fetch.
 func (r *run) readGit(ctx context.Context, b *builder) (Result, error) {
 	if err := r.alive(ctx); err != nil {
@@ -111,7 +112,7 @@ func (r *run) readGit(ctx context.Context, b *builder) (Result, error) {
 	return r.result(b, doc)
 }
 
-// decodeYAML reads a YAML document as the JSON that it stands for.
+// decodeYAML parses a YAML document as the equivalent JSON.
 func decodeYAML(text string) (value.Value, error) {
 	if len(text) > maxYAML {
 		return value.Value{}, failf("the YAML file is larger than %d MiB", maxYAML>>20)
@@ -121,7 +122,7 @@ func decodeYAML(text string) (value.Value, error) {
 		return value.Value{}, badYAML(err)
 	}
 	left := MaxBytes
-	if !weigh(&tree, 2*maxDepth, &left) { // an alias counts as a level
+	if !weigh(&tree, 2*maxDepth, &left) { // twice the depth: an alias counts as a level
 		return value.Value{}, failf("the file is not YAML that gatehouse accepts: with its aliases it stands for more than %d MiB or %d levels", MaxBytes>>20, maxDepth)
 	}
 	var doc any
@@ -139,9 +140,8 @@ func decodeYAML(text string) (value.Value, error) {
 	return decodeJSON(string(plain))
 }
 
-// weigh takes what a node stands for off the bytes that are left, and reports whether there were
-// enough. It follows aliases, before anything is unfolded: a short file can name a long text many
-// times.
+// weigh subtracts the size of a node, in bytes, from left, and reports whether enough was left. It
+// follows aliases, as decoding does later: a short file can name a long text many times.
 func weigh(n *yaml.Node, depth int, left *int) bool {
 	if *left -= len(n.Value) + 1; *left < 0 || depth < 0 {
 		return false
@@ -157,10 +157,11 @@ func weigh(n *yaml.Node, depth int, left *int) bool {
 	return true
 }
 
-// yamlLine is where the parser says that something is wrong.
+// yamlLine finds the line that the parser's message names.
 var yamlLine = regexp.MustCompile(`line \d+`)
 
-// badYAML says why a file is no YAML. What the parser quotes is of the file, and is not repeated.
+// badYAML says why a file is not valid YAML. If the parser's message quotes the file, badYAML keeps
+// only the line number.
 func badYAML(err error) error {
 	why := strings.TrimPrefix(err.Error(), "yaml: ")
 	if strings.ContainsAny(why, "`'\"") {

@@ -21,25 +21,25 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// pageSize is how many entries are asked for at a time (RFC 2696). Directories often
-// return no more than 1,000.
+// pageSize is how many entries are requested at a time (RFC 2696). Directories often return at most
+// 1,000.
 const pageSize = 500
 
-// boundMessages bounds the length that a directory can announce for a message: the library
-// allocates that much.
+// boundMessages limits the length that a directory can announce for a message, because the library
+// allocates that much at once.
 var boundMessages = sync.OnceFunc(func() { ber.MaxPacketLengthBytes = MaxBytes })
 
-// scopes are the scopes of a search.
+// scopes are the scopes of a search, by their names in Search.Scope.
 var scopes = map[string]int{"": ldap.ScopeWholeSubtree, "sub": ldap.ScopeWholeSubtree, "one": ldap.ScopeSingleLevel, "base": ldap.ScopeBaseObject}
 
-// attribute is a name or an OID of an attribute, with options (RFC 4512, 2.5).
+// attribute matches the name or OID of an attribute, with options (RFC 4512, 2.5).
 var attribute = regexp.MustCompile(`^([A-Za-z][-A-Za-z0-9]*|[0-9]+(\.[0-9]+)+)(;[-A-Za-z0-9]+)*$`)
 
 var errNoStartTLS = &Failure{Message: "the directory did not begin to encrypt (StartTLS), or its certificate is not valid"}
 
 func attributeName(text string) bool { return len(text) <= 200 && attribute.MatchString(text) }
 
-// search checks what is read of a directory.
+// search checks the search of a directory.
 func (k *checker) search(c Config) {
 	if c.LDAP == nil {
 		return
@@ -79,7 +79,7 @@ func (s *Search) filter() string {
 	return s.Filter
 }
 
-// readLDAP adds the entries of a search, page by page.
+// readLDAP adds the entries that a search finds, page by page.
 func (r *run) readLDAP(ctx context.Context, b *builder) error {
 	conn, err := r.connectLDAP(ctx)
 	if err != nil {
@@ -119,7 +119,8 @@ func (r *run) readLDAP(ctx context.Context, b *builder) error {
 	return failf("the source has more than %d pages", MaxPages)
 }
 
-// connectLDAP connects through the guard and signs in, always encrypted.
+// connectLDAP connects and signs in. The connection is always encrypted, and r.Target refuses
+// addresses that the operator does not allow.
 func (r *run) connectLDAP(ctx context.Context) (*ldap.Conn, error) {
 	server, _, err := serverOf(LDAP, r.URL)
 	if err != nil {
@@ -185,8 +186,8 @@ func (r *run) addEntries(b *builder, entries []*ldap.Entry) error {
 	return err
 }
 
-// valuesOf are the values of an attribute of an entry, and whether they are all: some
-// directories return long lists in ranges, as in "member;range=0-1499".
+// valuesOf returns the values of an attribute of an entry. whole is false if the directory returned
+// only a range of them, as some do for long lists: "member;range=0-1499".
 func valuesOf(e *ldap.Entry, name string) (values [][]byte, whole bool) {
 	for _, a := range e.Attributes {
 		if strings.EqualFold(a.Name, name) && len(a.ByteValues) > 0 {
@@ -199,7 +200,7 @@ func valuesOf(e *ldap.Entry, name string) (values [][]byte, whole bool) {
 	return nil, true
 }
 
-// textOf is a value as a text: itself, or in base64 if it is not UTF-8.
+// textOf returns a value as a text: itself, or base64 if it is not UTF-8.
 func textOf(v []byte) value.Value {
 	if utf8.Valid(v) {
 		return value.String(string(v))
@@ -207,8 +208,8 @@ func textOf(v []byte) value.Value {
 	return value.String(base64.StdEncoding.EncodeToString(v))
 }
 
-// failedLDAP is what the owner of a source learns of a failure. Messages of the directory
-// are left out, because they can contain data.
+// failedLDAP returns a failure as the owner of the source sees it. It leaves out the directory's
+// own message, which can contain data.
 func (r *run) failedLDAP(ctx context.Context, err error) error {
 	var failure *Failure
 	var answer *ldap.Error
@@ -223,8 +224,8 @@ func (r *run) failedLDAP(ctx context.Context, err error) error {
 	return failedConn(err, "directory")
 }
 
-// ended reports whether a call failed because its time was over. A connection has the
-// deadline of its context, and can be the first to notice it.
+// ended reports whether a call failed because its context ended. A connection has the deadline of
+// its context and can notice it first, so ended waits for the context too.
 func ended(ctx context.Context, err error) bool {
 	if at, set := ctx.Deadline(); set && errors.Is(err, os.ErrDeadlineExceeded) && time.Until(at) < time.Second {
 		<-ctx.Done()
@@ -232,7 +233,8 @@ func ended(ctx context.Context, err error) bool {
 	return ctx.Err() != nil
 }
 
-// failedConn is what the owner of a source learns of a connection that failed.
+// failedConn returns the failure of a connection as the owner of the source sees it. peer is
+// "directory" or "database".
 func failedConn(err error, peer string) error {
 	var certificate *tls.CertificateVerificationError
 	switch {

@@ -14,13 +14,12 @@ const (
 	maxSteps = 32
 )
 
-// path is a JSONPath of the subset that sources offer (RFC 9535): the root $, members
-// as .name, ['name'] and ["name"], elements as [0], and all children as .* and [*].
-// There are no filters, slices or descendants, so that no path costs more than one walk
-// through the document.
+// path is a JSONPath (RFC 9535) of a subset: the root $, members as .name, ['name'] and ["name"],
+// elements as [0], and all children as .* and [*]. It has no filters, slices or descendants, so
+// that evaluating a path costs at most one walk through the document.
 type path struct {
 	steps []step
-	// many is set when the path may lead to more than one value.
+	// many is true if the path may lead to more than one value.
 	many bool
 }
 
@@ -39,7 +38,7 @@ const (
 	children
 )
 
-// parsePath reads a path. A text that does not begin with $ is the name of one member.
+// parsePath parses a path. A text that does not start with $ is the name of one member.
 func parsePath(text string) (path, error) {
 	if len(text) > maxPath {
 		return path{}, errors.New("must not be longer than " + strconv.Itoa(maxPath) + " bytes")
@@ -65,7 +64,7 @@ func parsePath(text string) (path, error) {
 	return p, nil
 }
 
-// parseStep reads the first step of a path.
+// parseStep parses the first step of text, and returns the rest.
 func parseStep(text string) (s step, rest string, err error) {
 	at := func() error {
 		return errors.New("is not a JSONPath of this subset at " + strconv.Quote(text) + ": use .name, ['name'], [0], [*] or .*")
@@ -101,13 +100,13 @@ func parseStep(text string) (s step, rest string, err error) {
 	return s, "", at()
 }
 
-// plainName reports whether a byte may stand in a name after a dot.
+// plainName reports whether a byte may be part of a name after a dot.
 func plainName(c byte) bool {
 	return c == '_' || c == '-' || c >= 0x80 || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
 }
 
-// all are the values that the path leads to, in the order of the document; members of an
-// object by name.
+// all returns the values that the path leads to, in the order of the document. The members of an
+// object are sorted by name.
 func (p path) all(v value.Value) []value.Value {
 	at := []value.Value{v}
 	for _, s := range p.steps {
@@ -120,8 +119,8 @@ func (p path) all(v value.Value) []value.Value {
 	return at
 }
 
-// one is the value of a path that leads to one; for others the array of all. It is
-// undefined where there is none.
+// one returns the value that the path leads to, or undefined if there is none. If the path may
+// lead to many, one returns the array of all.
 func (p path) one(v value.Value) value.Value {
 	found := p.all(v)
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
-// accepted are the members of a configuration that a provider takes besides url, key and
+// accepted lists the members of a configuration that each provider takes besides url, key and
 // fields.
 var accepted = map[string][]string{
 	HTTPJSON: {"method", "headers", "body", "format", "records", "pagination", "incremental", "oauth"},
@@ -22,7 +22,7 @@ var accepted = map[string][]string{
 	Git:      {"format", "records", "git"},
 }
 
-// members refuses what a provider does not take.
+// members refuses members that the provider does not take, and checks for those that it requires.
 func (k *checker) members(provider string, c Config) {
 	for _, m := range []struct {
 		name string
@@ -60,7 +60,7 @@ func (k *checker) members(provider string, c Config) {
 	}
 }
 
-// withDefaults fills in what follows from the provider.
+// withDefaults fills in the members that follow from the provider and the format.
 func withDefaults(provider string, c Config) Config {
 	c.Format = formatOf(c)
 	switch {
@@ -77,7 +77,8 @@ func withDefaults(provider string, c Config) Config {
 	return c
 }
 
-// scimKey is the member of a resource that people know it by.
+// scimKey returns the member that is the default key of the resources at an address: the name that
+// people know, for users and groups.
 func scimKey(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -92,7 +93,7 @@ func scimKey(address string) string {
 	return "id"
 }
 
-// since checks how a provider is asked for changes.
+// since checks the settings with which a provider is asked for changes.
 func (k *checker) since(provider string, how *Incremental) {
 	const at = "/configuration/incremental"
 	switch {
@@ -112,7 +113,8 @@ func (k *checker) since(provider string, how *Incremental) {
 	}
 }
 
-// account checks the credentials of providers that know only a name and a password.
+// account checks the session token, and the credentials of the providers other than http_json and
+// scim: a name and a password, or a token for git.
 func (k *checker) account(provider string, s Credentials) {
 	const at = "/credentials"
 	switch {
@@ -137,7 +139,7 @@ func (k *checker) account(provider string, s Credentials) {
 	case provider == SQL && s.Username == "":
 		k.add(at+"/username", "is required with the provider sql")
 	case provider != SQL && s.Username != "" && s.Password == "":
-		// A directory takes a name without a password for an anonymous user.
+		// A directory treats a name without a password as an anonymous user (RFC 4513, 5.1.2).
 		k.add(at+"/password", "is required with username")
 	}
 	if strings.ContainsRune(s.Username+s.Password, 0) {
@@ -145,8 +147,8 @@ func (k *checker) account(provider string, s Credentials) {
 	}
 }
 
-// CheckTargets says whether the servers of a source may be called, for when it is saved: a
-// bad one is an Invalid fault, like that of outbound.Client.Check.
+// CheckTargets checks, when a source is saved, whether its servers may be called. If one may not,
+// the error is an Invalid fault, like that of outbound.Client.Check.
 func CheckTargets(ctx context.Context, target *outbound.Client, provider string, c Config) error {
 	const at = "/configuration/url"
 	if provider == SQL || provider == LDAP {
@@ -162,8 +164,8 @@ func CheckTargets(ctx context.Context, target *outbound.Client, provider string,
 	return target.Check(ctx, "/configuration/oauth/token_url", c.OAuth.TokenURL)
 }
 
-// Origins are the hosts that the credentials of a source go to, and whether they go there
-// in clear: stored credentials are not sent to others.
+// Origins returns the origins that the credentials of a source are sent to, and "plain" if the
+// connection to the database is not encrypted. Stored credentials are used only while these stay.
 func Origins(c Config) [3]string {
 	out := [3]string{outbound.Origin(c.URL)}
 	if c.OAuth != nil {
@@ -175,8 +177,8 @@ func Origins(c Config) [3]string {
 	return out
 }
 
-// serverOf reads the address of a database or a directory. Of a database the path is its
-// name. Messages of errors follow the word "url".
+// serverOf parses the address of a database or a directory. For a database it also returns the
+// name, which is the path. The messages of its errors follow the word "url".
 func serverOf(provider, address string) (outbound.Server, string, error) {
 	s, schemes := outbound.Server{Protocol: outbound.Database}, map[string]uint16{"postgres": 5432, "postgresql": 5432}
 	if provider == LDAP {
@@ -219,7 +221,7 @@ func serverOf(provider, address string) (outbound.Server, string, error) {
 	return s, name, err
 }
 
-// plainSQL reads the one setting that the address of a database may have.
+// plainSQL parses the query of the address of a database, which may set only sslmode.
 func plainSQL(query string) (plain bool, err error) {
 	switch query {
 	case "", "sslmode=verify-full":

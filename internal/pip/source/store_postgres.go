@@ -20,19 +20,19 @@ import (
 const (
 	// batch is how many rows are added at a time.
 	batch = 500
-	// overlap is how far back changes are asked for again, as a transaction may commit
-	// after one that began later, and clocks differ.
+	// overlap is how far back changes are requested again. A transaction can commit after another
+	// that began later, and clocks differ.
 	overlap = 5 * time.Minute
 
 	beforeQuery = "SELECT row_to_json(gatehouse_row)::text FROM (\n"
 	afterQuery  = "\n) AS gatehouse_row LIMIT %d"
 )
 
-// reads matches a statement that reads. What else it does, the read-only transaction
-// refuses; this only says so when the source is saved.
+// reads matches a statement that reads. It only gives an early error when a source is saved: the
+// read-only transaction is what prevents writes.
 var reads = regexp.MustCompile(`(?is)^(\s|--[^\n]*\n|/\*.*?\*/)*(select|with|values|table)\b`)
 
-// query checks what is read of a database.
+// query checks the query of a database.
 func (k *checker) query(c Config) {
 	if c.SQL == nil {
 		return
@@ -50,8 +50,8 @@ func (k *checker) query(c Config) {
 
 func trimQuery(text string) string { return strings.TrimRight(text, "; \t\r\n") }
 
-// readSQL adds the rows of a query. The transaction is read-only and is rolled back, and
-// the extended protocol takes one statement.
+// readSQL adds the rows of a query. A query cannot write or change the session: the transaction is
+// read-only and never committed, and the extended protocol takes one statement only.
 func (r *run) readSQL(ctx context.Context, b *builder) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, CallTime, failf("the database took longer than %s", CallTime))
 	defer cancel()
@@ -97,7 +97,7 @@ func (r *run) readSQL(ctx context.Context, b *builder) error {
 	return nil
 }
 
-// addRows adds rows in batches. A wrong row is a Failure.
+// addRows adds rows in batches. A row that cannot be used is a Failure.
 func (r *run) addRows(ctx context.Context, b *builder, rows pgx.Rows) error {
 	var records []value.Value
 	flush := func() error {
@@ -123,8 +123,8 @@ func (r *run) addRows(ctx context.Context, b *builder, rows pgx.Rows) error {
 	return flush()
 }
 
-// prepareSQL bounds the query in the database, and returns when the transaction began by
-// the clock of the database.
+// prepareSQL sets a time limit for the query in the database, and returns when the transaction
+// began, by the clock of the database.
 func (r *run) prepareSQL(ctx context.Context, tx pgx.Tx) (began time.Time, err error) {
 	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d", CallTime.Milliseconds())); err != nil {
 		return began, err
@@ -133,8 +133,8 @@ func (r *run) prepareSQL(ctx context.Context, tx pgx.Tx) (began time.Time, err e
 	return began, err
 }
 
-// connectSQL connects through the guard. Nothing of the environment or the home directory
-// of this process takes part.
+// connectSQL connects through r.Target. It ignores the PostgreSQL settings in the environment and
+// home directory of this process.
 func (r *run) connectSQL(ctx context.Context) (*pgx.Conn, error) {
 	server, database, err := serverOf(SQL, r.URL)
 	if err != nil {
@@ -152,7 +152,7 @@ func (r *run) connectSQL(ctx context.Context) (*pgx.Conn, error) {
 	if !server.Plain {
 		cfg.TLSConfig = r.Target.TLS(server.Host)
 	}
-	// The guard resolves the name, and connects only to addresses that it checked.
+	// r.Target resolves the name, and connects only to addresses that the operator allows.
 	cfg.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
 	cfg.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) { return r.Target.Dial(ctx, server) }
 	cfg.BuildFrontend = func(from io.Reader, to io.Writer) *pgproto3.Frontend {
@@ -172,7 +172,7 @@ func closeSQL(conn *pgx.Conn) {
 	_ = conn.Close(ctx)
 }
 
-// causes are the errors of a database that its owner can mend, by SQLSTATE.
+// causes explains the errors that the owner of a database can fix, by SQLSTATE.
 var causes = map[string]string{
 	"28P01": "it refused the user or the password",
 	"28000": "it refused the user",
@@ -188,8 +188,8 @@ var causes = map[string]string{
 	"53300": "it has no connection left",
 }
 
-// failedSQL is what the owner of a source learns of a failure. Messages of the database are
-// left out, because they can contain data.
+// failedSQL returns a failure as the owner of the source sees it. It leaves out the database's own
+// message, which can contain data.
 func (r *run) failedSQL(ctx context.Context, err error) error {
 	var failure *Failure
 	var answer *pgconn.PgError

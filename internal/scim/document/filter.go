@@ -17,8 +17,8 @@ const (
 	maxTerms  = 64
 )
 
-// The operators of filters. A node of opHas has in left the filter on elements of a
-// multi-valued attribute, and perhaps in right a comparison with a part of the element.
+// The operators of filters. In a node with opHas, left is the filter in brackets on the elements
+// of a multi-valued attribute, and right, if set, is a comparison with a part of the element.
 const (
 	opAnd     = "and"
 	opOr      = "or"
@@ -36,15 +36,16 @@ const (
 	opAtMost  = "le"
 )
 
-// ref is where a value is: an attribute of a document or of an element, and perhaps a
-// sub-attribute of it.
+// ref names a value: an attribute of a document or of an element, and perhaps a sub-attribute of
+// it.
 type ref struct {
 	extension string
 	attribute *Attribute
 	sub       *Attribute
 }
 
-// leaf is the attribute whose values are compared. A complex one is compared by its value.
+// leaf returns the attribute whose values are compared. For a complex attribute it is the
+// sub-attribute value, if there is one.
 func (r ref) leaf() *Attribute {
 	if r.sub != nil {
 		return r.sub
@@ -62,15 +63,15 @@ type Filter struct {
 	op          string
 	left, right *Filter
 	ref         ref
-	value       any // string, bool, time.Time or nil; texts are folded
-	raw         any // the value as it was written
+	value       any // string, bool, time.Time or nil; strings are folded
+	raw         any // the value as the client wrote it
 }
 
-// Path is a parsed path of a PATCH (RFC 7644 section 3.5.2).
+// path is a parsed path of a PATCH (RFC 7644 section 3.5.2).
 type path struct {
 	ref
 	filter *Filter
-	// whole is the URI of an extension, where the path names all of it.
+	// whole is the URI of an extension if the path names all of it, or else empty.
 	whole string
 }
 
@@ -82,10 +83,10 @@ func badPath(format string, args ...any) error {
 	return fault.Newf(fault.BadRequest, "invalid_path", format, args...)
 }
 
-// parser reads a filter from left to right, without going back.
+// parser parses a filter from left to right, without backtracking.
 type parser struct {
 	kind   *Kind
-	inside *Attribute // the attribute in whose brackets we are; nil: none
+	inside *Attribute // the attribute whose brackets are being parsed; nil: none
 	text   string
 	at     int
 	depth  int
@@ -114,7 +115,7 @@ func (p *parser) space() {
 	}
 }
 
-// take takes a character, after spaces.
+// take skips spaces, consumes the next character if it is c, and reports whether it was.
 func (p *parser) take(c byte) bool {
 	p.space()
 	if p.at < len(p.text) && p.text[p.at] == c {
@@ -124,7 +125,8 @@ func (p *parser) take(c byte) bool {
 	return false
 }
 
-// word is the next word, ignoring case. It is taken only if it is one of those wanted.
+// word returns the next word in lower case and consumes it, if it is one of those wanted, ignoring
+// case. Otherwise it returns an empty text and consumes nothing but spaces.
 func (p *parser) word(wanted ...string) string {
 	p.space()
 	end := p.at
@@ -146,7 +148,7 @@ func (p *parser) or() (*Filter, error) {
 	return p.chain(opOr, func() (*Filter, error) { return p.chain(opAnd, p.term) })
 }
 
-// chain reads what an operator joins.
+// chain parses parts that an operator joins.
 func (p *parser) chain(op string, part func() (*Filter, error)) (*Filter, error) {
 	left, err := part()
 	for err == nil && p.word(op) != "" {
@@ -186,7 +188,7 @@ func (p *parser) term() (*Filter, error) {
 	return p.expression()
 }
 
-// expression reads a comparison, or a filter on the elements of an attribute.
+// expression parses a comparison, or a filter on the elements of an attribute.
 func (p *parser) expression() (*Filter, error) {
 	r, err := p.attribute()
 	if err != nil {
@@ -208,7 +210,7 @@ func (p *parser) name() string {
 	return p.text[start:p.at]
 }
 
-// attribute reads the path of an attribute.
+// attribute parses the path of an attribute.
 func (p *parser) attribute() (ref, error) {
 	at, name := p.at, p.name()
 	if name == "" {
@@ -246,8 +248,8 @@ func (k *Kind) resolve(name string) (ref, bool) {
 	return r, !dotted || r.sub != nil
 }
 
-// elements reads the filter in the brackets of a multi-valued attribute, and a comparison
-// with a part of the elements that it selects.
+// elements parses the filter in the brackets of a multi-valued attribute, and the comparison with
+// a part of the selected elements, if one follows.
 func (p *parser) elements(r ref) (*Filter, error) {
 	f, err := p.brackets(r)
 	if err != nil {
@@ -266,7 +268,7 @@ func (p *parser) elements(r ref) (*Filter, error) {
 	return out, err
 }
 
-// brackets reads the filter in brackets.
+// brackets parses a filter in brackets.
 func (p *parser) brackets(r ref) (*Filter, error) {
 	if p.inside != nil || r.sub != nil || !r.attribute.MultiValued || len(r.attribute.SubAttributes) == 0 {
 		return nil, badFilter("%s cannot have a filter in brackets", r.attribute.Name)
@@ -281,7 +283,7 @@ func (p *parser) brackets(r ref) (*Filter, error) {
 	return f, err
 }
 
-// comparison reads an operator and its value.
+// comparison parses an operator and its value.
 func (p *parser) comparison(r ref) (*Filter, error) {
 	op := p.word(opPresent, opEqual, opDiffers, opHolds, opBegins, opEnds, opOver, opUnder, opAtLeast, opAtMost)
 	f := &Filter{op: op, ref: r}
@@ -300,7 +302,7 @@ func (p *parser) comparison(r ref) (*Filter, error) {
 	return f, err
 }
 
-// literal reads a JSON value that is no object and no list.
+// literal parses a JSON text, number, boolean or null.
 func (p *parser) literal() (any, error) {
 	p.space()
 	start := p.at
@@ -327,7 +329,7 @@ func (p *parser) literal() (any, error) {
 	return v, nil
 }
 
-// operand is a value in the form in which an attribute is compared with it.
+// operand converts a value to the form in which the attribute's values are compared with it.
 func operand(a *Attribute, op string, v any) (any, error) {
 	if v == nil {
 		if op != opEqual && op != opDiffers {
@@ -362,7 +364,7 @@ func operand(a *Attribute, op string, v any) (any, error) {
 	return foldFor(a, s), nil
 }
 
-// boolean reads a boolean, which some clients send as text.
+// boolean converts a value to a boolean. Some clients send booleans as text.
 func boolean(v any) (b, ok bool) {
 	switch v := v.(type) {
 	case bool:
@@ -407,7 +409,7 @@ func parsePath(k *Kind, text string) (path, error) {
 	return out, nil
 }
 
-// clip is the beginning of a text that the client chose, fit for an answer.
+// clip shortens a text that the client sent, so that an answer can repeat it.
 func clip(s string) string {
 	const most = 64
 	if len(s) > most {

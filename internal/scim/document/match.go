@@ -9,7 +9,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// foldFor is a text in the form in which values of an attribute are compared.
+// foldFor returns a text in the form in which values of an attribute are compared: folded, unless
+// the attribute is case-exact.
 func foldFor(a *Attribute, s string) string {
 	if a.CaseExact {
 		return s
@@ -17,7 +18,7 @@ func foldFor(a *Attribute, s string) string {
 	return norm.NFKC.String(cases.Fold().String(norm.NFKC.String(s)))
 }
 
-// Match reports whether a document passes the filter.
+// Match reports whether a document matches the filter.
 func (f *Filter) Match(doc map[string]any) bool {
 	switch f.op {
 	case opAnd:
@@ -32,12 +33,13 @@ func (f *Filter) Match(doc map[string]any) bool {
 	return f.compare(f.ref.values(doc))
 }
 
-// selects reports whether an element passes the filter in brackets, and what follows it.
+// selects reports whether an element matches the filter in brackets, and the comparison after it.
 func (f *Filter) selects(element map[string]any) bool {
 	return f.left.Match(element) && (f.right == nil || f.right.Match(element))
 }
 
-// container is the object that has the attribute; nil where there is none.
+// container returns the object that has the attribute: the document, or an extension in it; nil:
+// the document does not have the extension.
 func (r ref) container(doc map[string]any) map[string]any {
 	if r.extension == "" {
 		return doc
@@ -46,7 +48,7 @@ func (r ref) container(doc map[string]any) map[string]any {
 	return m
 }
 
-// values are all values at a place.
+// values returns all values of the reference in a document.
 func (r ref) values(doc map[string]any) []any {
 	list := listOf(r.container(doc)[r.attribute.Name])
 	leaf := r.leaf()
@@ -74,7 +76,7 @@ func listOf(v any) []any {
 	return []any{v}
 }
 
-// elementsOf are the elements of a multi-valued attribute.
+// elementsOf returns the elements of a multi-valued attribute that are objects.
 func elementsOf(v any) []map[string]any {
 	var out []map[string]any
 	for _, element := range listOf(v) {
@@ -109,7 +111,7 @@ func present(v any) bool {
 	return true
 }
 
-// holds compares one value.
+// holds reports whether one value satisfies a comparison with the filter's value.
 func (f *Filter) holds(op string, v any) bool {
 	switch want := f.value.(type) {
 	case bool:
@@ -153,9 +155,9 @@ func ordered(op string, sign int) bool {
 	return false
 }
 
-// Equals returns the text that every document which passes the filter has at an attribute,
-// such as userName or emails.value; false where the filter does not say so. It narrows a
-// search before the filter is applied.
+// Equals returns the text that an attribute, such as userName or emails.value, has in every document
+// that matches the filter; false: the filter does not require one. Callers use it to narrow a search
+// before they apply the filter.
 func (f *Filter) Equals(attribute string) (string, bool) {
 	switch f.op {
 	case opAnd:
@@ -185,7 +187,7 @@ func (f *Filter) Equals(attribute string) (string, bool) {
 	return "", false
 }
 
-// Uses reports whether the filter looks at an attribute of the core schema.
+// Uses reports whether the filter refers to an attribute of the core schema. A nil filter does not.
 func (f *Filter) Uses(attribute string) bool {
 	if f == nil {
 		return false

@@ -12,11 +12,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// Bounds on documents.
+// The bounds on documents.
 const (
+	// maxText is the largest size of a text in bytes.
 	maxText = 2048
-	// MaxMembers is how many people a group may have, maxValues how many values other
-	// attributes may have.
+	// MaxMembers is how many members a group may have. maxValues is how many values any other
+	// attribute may have.
 	MaxMembers = 10_000
 	maxValues  = 100
 )
@@ -25,9 +26,8 @@ func badValue(format string, args ...any) error {
 	return fault.Newf(fault.BadRequest, "invalid_value", format, args...)
 }
 
-// Normal gives a document that a client sent the names and types of the schema. Attributes
-// that we do not know, and those that only we write, are left out (RFC 7644 section 3.3).
-// Faults: invalid_value.
+// Normal returns a document that a client sent with the names and types of the schema. It leaves
+// out unknown and read-only attributes (RFC 7644 section 3.3). Fault: invalid_value.
 func Normal(k *Kind, sent map[string]any) (map[string]any, error) {
 	out := map[string]any{}
 	for name, v := range sent {
@@ -56,7 +56,7 @@ func Normal(k *Kind, sent map[string]any) (map[string]any, error) {
 	return out, nil
 }
 
-// normal is a value of an attribute in its stored form; nil for none.
+// normal returns the value of an attribute in its stored form; nil: there is none.
 func normal(a *Attribute, v any) (any, error) {
 	if !a.MultiValued {
 		return single(a, v)
@@ -82,7 +82,7 @@ func normal(a *Attribute, v any) (any, error) {
 	return out, nil
 }
 
-// listBound is how many values an attribute may have.
+// listBound returns how many values an attribute may have.
 func listBound(a *Attribute) int {
 	if a.Name == "members" {
 		return MaxMembers
@@ -90,7 +90,7 @@ func listBound(a *Attribute) int {
 	return maxValues
 }
 
-// single is one value of an attribute.
+// single returns one value of an attribute in its stored form; nil: there is none.
 func single(a *Attribute, v any) (any, error) {
 	if v == nil {
 		return nil, nil
@@ -119,7 +119,7 @@ func single(a *Attribute, v any) (any, error) {
 	return s, nil
 }
 
-// scalar is the text of a value that is no object.
+// scalar returns the text of a value that must be a text or a number.
 func scalar(a *Attribute, v any) (string, error) {
 	var s string
 	switch v := v.(type) {
@@ -141,7 +141,8 @@ func scalar(a *Attribute, v any) (string, error) {
 	return s, nil
 }
 
-// normalObject is an object with the attributes that clients may write.
+// normalObject returns an object in its stored form, with only the attributes that clients may
+// write.
 func normalObject(list []Attribute, v any, what string) (map[string]any, error) {
 	if v == nil {
 		return nil, nil
@@ -167,7 +168,8 @@ func normalObject(list []Attribute, v any, what string) (map[string]any, error) 
 	return out, nil
 }
 
-// onePrimary keeps one element primary: that at the index latest if it is, else the first.
+// onePrimary leaves at most one element primary: the one at the index latest if that is primary,
+// or else the first primary one.
 func onePrimary(list []any, latest int) {
 	primary := func(i int) bool {
 		m, ok := list[i].(map[string]any)
@@ -183,7 +185,7 @@ func onePrimary(list []any, latest int) {
 	}
 }
 
-// Clone copies a document.
+// Clone returns a deep copy of a document.
 func Clone(doc map[string]any) map[string]any {
 	out := maps.Clone(doc)
 	for name, v := range out {

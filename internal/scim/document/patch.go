@@ -32,7 +32,7 @@ func noTarget(format string, args ...any) error {
 	return fault.Newf(fault.BadRequest, "no_target", format, args...)
 }
 
-// member finds a member, ignoring case as SCIM does.
+// member returns a member by its name, ignoring case as SCIM does; nil: there is none.
 func member(m map[string]any, name string) any {
 	if v, ok := m[name]; ok {
 		return v
@@ -45,7 +45,7 @@ func member(m map[string]any, name string) any {
 	return nil
 }
 
-// changesOf reads the body of a PATCH.
+// changesOf parses the body of a PATCH.
 func changesOf(body map[string]any) ([]change, error) {
 	list, ok := member(body, "Operations").([]any)
 	if !ok || len(list) == 0 {
@@ -75,9 +75,8 @@ func changesOf(body map[string]any) ([]change, error) {
 	return out, nil
 }
 
-// Patch is a document after the operations of a PATCH (RFC 7644 section 3.5.2): all of them
-// or, with a fault, none. Faults: invalid_syntax, invalid_path, invalid_value, no_target,
-// mutability.
+// Patch returns a document after all operations of a PATCH (RFC 7644 section 3.5.2). It does not
+// change doc. Faults: invalid_syntax, invalid_path, invalid_value, no_target, mutability.
 func Patch(k *Kind, doc, body map[string]any) (map[string]any, error) {
 	list, err := changesOf(body)
 	if err != nil {
@@ -97,8 +96,8 @@ func Patch(k *Kind, doc, body map[string]any) (map[string]any, error) {
 	return out, nil
 }
 
-// withoutPath applies an operation whose value names the attributes. What only we write, and
-// what we do not know, is left out: clients send whole resources so.
+// withoutPath applies an operation whose value names the attributes. It skips unknown and read-only
+// attributes, because clients send whole resources in this way.
 func withoutPath(k *Kind, doc map[string]any, c change) error {
 	parts, ok := c.value.(map[string]any)
 	if c.op == opRemove || !ok {
@@ -135,7 +134,7 @@ func (p path) leafMutability() string {
 	return p.attribute.Mutability
 }
 
-// apply applies an operation at the path. A null removes.
+// apply applies an operation at the path. To add or replace with null is to remove.
 func (p path) apply(k *Kind, doc map[string]any, c change) error {
 	if c.op != opRemove && c.value == nil {
 		c.op = opRemove
@@ -163,7 +162,7 @@ func (p path) apply(k *Kind, doc map[string]any, c change) error {
 	return err
 }
 
-// applyExtension applies an operation to all of an extension.
+// applyExtension applies an operation to a whole extension.
 func (p path) applyExtension(k *Kind, doc map[string]any, c change) error {
 	if c.op == opRemove {
 		delete(doc, p.whole)
@@ -186,8 +185,8 @@ func (p path) applyExtension(k *Kind, doc map[string]any, c change) error {
 	return nil
 }
 
-// applySingle sets or removes an attribute with one value. The parts of a complex one that
-// are not sent stay.
+// applySingle sets or removes an attribute with one value. Parts of a complex value that are not
+// sent stay.
 func (p path) applySingle(into map[string]any, c change) error {
 	name := p.attribute.Name
 	if c.op == opRemove {
@@ -201,7 +200,7 @@ func (p path) applySingle(into map[string]any, c change) error {
 	before, nested := into[name].(map[string]any)
 	parts, isObject := v.(map[string]any)
 	switch {
-	case v == nil && p.attribute.Type == typeComplex: // nothing that we know
+	case v == nil && p.attribute.Type == typeComplex: // no known part was sent
 	case v == nil:
 		delete(into, name)
 	case nested && isObject:
@@ -245,7 +244,7 @@ func (p path) setPart(m map[string]any, c change) error {
 	return nil
 }
 
-// applyList changes a multi-valued attribute, or the elements of it that the path selects.
+// applyList changes a multi-valued attribute, or those of its elements that the path selects.
 func (p path) applyList(into map[string]any, c change) error {
 	name := p.attribute.Name
 	list := listOf(into[name])
@@ -270,7 +269,8 @@ func (p path) applyList(into map[string]any, c change) error {
 	return nil
 }
 
-// applyAll adds to a list, replaces it, or removes from it the values that are sent.
+// applyAll adds the sent values to a list, replaces the list by them, or removes them from it. A
+// remove without values removes all.
 func (p path) applyAll(list []any, c change) ([]any, error) {
 	if c.op == opRemove && c.value == nil {
 		return nil, nil
@@ -311,7 +311,8 @@ func (p path) applyAll(list []any, c change) ([]any, error) {
 	return list, nil
 }
 
-// key is what makes two elements of a list the same: their value and type.
+// key returns the identity of an element of a list: its value and type. Two elements with the same
+// key are the same.
 func (p path) key(v any) string {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -345,8 +346,8 @@ func (p path) removeSelected(list []any) []any {
 	})
 }
 
-// setSelected changes the selected elements. Where there is none, it makes the element that
-// the filter describes: clients add the first address of a type so.
+// setSelected changes the selected elements. If there is none, it adds the element that the filter
+// describes: clients add the first address of a type in this way.
 func (p path) setSelected(list []any, c change) ([]any, error) {
 	latest, found := -1, false
 	for i, v := range list {
@@ -392,8 +393,8 @@ func (p path) setElement(m map[string]any, c change) error {
 	return nil
 }
 
-// describe fills an element with what a filter of equalities asks for; false for another
-// filter.
+// describe fills an element with the values that a filter requires. It reports false if the filter
+// is anything but equalities joined by and.
 func (f *Filter) describe(m map[string]any) bool {
 	switch {
 	case f.op == opAnd:

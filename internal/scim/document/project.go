@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// Selection is which attributes an answer has (RFC 7644 section 3.4.2.5). The zero value is
-// all of them.
+// Selection says which attributes an answer has (RFC 7644 section 3.4.2.5). The zero value means
+// all.
 type Selection struct {
-	// Only are the attributes that are wanted besides those that are always returned; Without
-	// are those that are not. Names that we do not know count as absent.
+	// Only names the attributes to return besides those that are always returned; empty: all.
+	// Without names those to leave out. Unknown names are ignored.
 	Only, Without []string
 }
 
-// ParseSelection reads the parameters attributes and excludedAttributes.
+// ParseSelection parses the query parameters attributes and excludedAttributes.
 func ParseSelection(attributes, excluded string) Selection {
 	return Selection{Only: names(attributes), Without: names(excluded)}
 }
@@ -28,7 +28,7 @@ func (s Selection) Wants(k *Kind, attribute string) bool {
 	return len(doc) > 0
 }
 
-// Apply is the part of a document that is selected.
+// Apply returns the selected part of a document. It does not change doc.
 func (s Selection) Apply(k *Kind, doc map[string]any) map[string]any {
 	if len(s.Only) == 0 && len(s.Without) == 0 {
 		return doc
@@ -83,7 +83,7 @@ func copyAttribute(k *Kind, name string, from, to map[string]any) {
 	target[r.attribute.Name] = merged(target[r.attribute.Name], onlyPart(v, r.sub.Name))
 }
 
-// onlyPart is a value, or each element of a list, with one part alone.
+// onlyPart returns a value, or each element of a list, with only one of its parts.
 func onlyPart(v any, part string) any {
 	switch v := v.(type) {
 	case []any:
@@ -102,7 +102,8 @@ func onlyPart(v any, part string) any {
 	return v
 }
 
-// merged joins the parts that two names of a selection took of one attribute.
+// merged joins the parts of one attribute that two names of a selection selected. a and b come from
+// the same value.
 func merged(a, b any) any {
 	switch b := b.(type) {
 	case []any:

@@ -1,6 +1,6 @@
-// Package document is how SCIM sees people and groups (RFC 7643): the schemas, filters and
-// paths over them, and changes by PATCH (RFC 7644). It is pure. A document is a JSON object
-// whose members have the names of the schema.
+// Package document has the SCIM form of people and groups: the schemas (RFC 7643), filters and
+// paths on them, and changes by PATCH (RFC 7644). It is pure. A document is a JSON object whose
+// members have the names of the schema.
 package document
 
 import (
@@ -45,7 +45,7 @@ type Attribute struct {
 	SubAttributes  []Attribute `json:"subAttributes,omitempty"`
 }
 
-// sub finds a sub-attribute, ignoring case; nil for none.
+// sub returns a sub-attribute by its name, ignoring case; nil: there is none.
 func (a *Attribute) sub(name string) *Attribute { return attributeOf(a.SubAttributes, name) }
 
 func attributeOf(list []Attribute, name string) *Attribute {
@@ -69,11 +69,12 @@ type Kind struct {
 	Name, Path string
 	Core       Schema
 	Extensions []Schema
-	// common are the attributes that no schema lists (RFC 7643 section 3.1).
+	// common has the attributes of all resources, which schemas do not list (RFC 7643 section 3.1).
 	common []Attribute
 }
 
-// find finds a top-level attribute of the core schema, or of the extension with a URI.
+// find returns a top-level attribute of the core schema, or of the extension with a URI; nil: there
+// is none.
 func (k *Kind) find(uri, name string) (extension string, a *Attribute) {
 	if uri == "" || strings.EqualFold(uri, k.Core.ID) {
 		if a = attributeOf(k.Core.Attributes, name); a == nil {
@@ -87,7 +88,7 @@ func (k *Kind) find(uri, name string) (extension string, a *Attribute) {
 	return "", nil
 }
 
-// extension finds an extension by its URI, ignoring case; nil for none.
+// extension returns an extension by its URI, ignoring case; nil: there is none.
 func (k *Kind) extension(uri string) *Schema {
 	for i := range k.Extensions {
 		if strings.EqualFold(k.Extensions[i].ID, uri) {
@@ -97,7 +98,7 @@ func (k *Kind) extension(uri string) *Schema {
 	return nil
 }
 
-// text is a string attribute; notes adjust it.
+// text returns a string attribute. notes change its defaults.
 func text(name, description string, notes ...func(*Attribute)) Attribute {
 	return of(name, typeString, description, notes...)
 }
@@ -125,7 +126,7 @@ func refers(kinds ...string) func(*Attribute) {
 	return func(a *Attribute) { a.ReferenceTypes, a.CaseExact = kinds, true }
 }
 
-// values is a multi-valued attribute with the usual sub-attributes.
+// values returns a multi-valued attribute with the usual sub-attributes.
 func values(name, description string) Attribute {
 	return of(name, typeComplex, description, multi, subs(
 		text("value", "The value."), text("display", "How to show the value."), text("type", "What the value is for, such as work or home."),
@@ -146,7 +147,7 @@ func commonAttributes() []Attribute {
 	}
 }
 
-// UserKind is the resource type of people.
+// UserKind returns the resource type of people.
 func UserKind() *Kind {
 	return &Kind{Name: "User", Path: "Users", common: commonAttributes(), Extensions: []Schema{enterprise()}, Core: Schema{
 		ID: UserURI, Name: "User", Description: "A person.",
@@ -197,7 +198,7 @@ func enterprise() Schema {
 	}
 }
 
-// GroupKind is the resource type of groups.
+// GroupKind returns the resource type of groups.
 func GroupKind() *Kind {
 	return &Kind{Name: "Group", Path: "Groups", common: commonAttributes(), Core: Schema{
 		ID: GroupURI, Name: "Group", Description: "A group of people.",

@@ -1,12 +1,12 @@
-// Package cli is what the subcommands `gatehouse policy` and `gatehouse replay`
-// do. Each has a file of its own.
+// Package cli implements the subcommands `gatehouse policy` and `gatehouse replay`. Each command has its
+// own file.
 //
 //	policy: paths ─► Load ─► local (package rego, in this process)   ─┐
 //	                      └► server (package client)                  ─┴► Report ─► text, JSON, SARIF, JUnit
-//	replay: file ─► POST /compliance/replays ─► GET …?wait= until it ended ─► text or JSON
+//	replay: file ─► POST /compliance/replays ─► GET …?wait= until it has ended ─► text or JSON
 //	                                               └─ interrupted: DELETE
 //
-// A command that found problems in the files ends with ErrFindings.
+// A command that finds problems in the files returns ErrFindings.
 package cli
 
 import (
@@ -29,29 +29,30 @@ const (
 	ExitFindings = 1
 	ExitUsage    = 2
 	ExitServer   = 3
-	// ExitInterrupted is what shells give a program that Ctrl-C ended: 128 and the signal.
+	// ExitInterrupted is the exit code that shells use for a program that Ctrl-C ended: 128 plus the
+	// number of the signal.
 	ExitInterrupted = 130
 )
 
-// Failure is an error with the exit code that it ends the program with.
+// Failure is an error with the exit code of the program.
 type Failure struct {
 	Code int
 	Err  error
 }
 
-// Error is the cause's text.
+// Error returns the text of the cause.
 func (f *Failure) Error() string { return f.Err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// ExitCode is what the program ends with.
+// ExitCode returns the exit code of the program.
 func (f *Failure) ExitCode() int { return f.Code }
 
-// ErrFindings says that there were findings, which have been written.
+// ErrFindings means that there are findings. They have been written.
 var ErrFindings = errors.New("there are findings")
 
-// ErrNoServer says that a command needs a server and knows none.
+// ErrNoServer means that a command needs a server, and none is configured.
 var ErrNoServer = usage("this needs a server: run gatehouse login (a session lasts an hour), or set --url and --api-key, or GATEHOUSE_URL and GATEHOUSE_API_KEY")
 
 func findings(ok bool) error {
@@ -65,21 +66,21 @@ func usage(format string, args ...any) error {
 	return &Failure{ExitUsage, fmt.Errorf(format, args...)}
 }
 
-// Options are what the commands share.
+// Options are the options that all commands have.
 type Options struct {
-	// Server is asked where it is set; nil is this process alone.
+	// Server is the server to use. If it is nil, validate and test run in this process.
 	Server *client.Client
-	// Format is text, json, sarif or junit; Colour is for text.
+	// Format is text, json, sarif or junit. Colour adds colours to text.
 	Format string
 	Colour bool
 	Out    io.Writer
-	// Version of the program; NewID makes idempotency keys.
+	// Version is the version of the program. NewID returns a new id for an idempotency key.
 	Version string
 	NewID   func() string
 }
 
-// ask sends a request to the server. A refusal because of the files (422) is a
-// finding; every other error is the server's failure.
+// ask sends a request to the server. If the server refuses the files (422), the error has the exit code
+// ExitFindings; for any other error of the server it is ExitServer.
 func (o Options) ask(ctx context.Context, method, path, key string, in, out any) error {
 	if o.Server == nil || o.Server.URL == "" || o.Server.Key == "" {
 		return ErrNoServer
@@ -99,8 +100,8 @@ func (o Options) ask(ctx context.Context, method, path, key string, in, out any)
 	}
 }
 
-// writeRefused writes the server's findings about the files if err carries any.
-// It returns the error to end with.
+// writeRefused writes the server's findings about the files, if err has any. It returns the error for the
+// command.
 func (o Options) writeRefused(err error) error {
 	var refused *client.Error
 	if !errors.As(err, &refused) || refused.Status != http.StatusUnprocessableEntity {

@@ -12,13 +12,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
 )
 
-// maxBytes is what one request to the server may hold.
+// maxBytes is the maximum size of all files together, in bytes. One request to the server has this limit.
 const maxBytes = 10 << 20
 
-// Load reads the controls, tests and manifests in paths: directories with all
-// below them, and files. Hidden directories, node_modules and symbolic links
-// are passed over. The files get their paths from the working directory, or,
-// outside of it, from the path that was given.
+// Load reads the controls, tests and manifests in paths. A path is a file or a directory, which is read
+// with its subdirectories. In directories it skips hidden directories, node_modules and symbolic links.
+// The paths of the files are relative to the working directory. For a file outside of it, the path is
+// relative to the given directory.
 func Load(paths []string) ([]controlfile.File, error) {
 	here, err := os.Getwd()
 	if err != nil {
@@ -74,8 +74,7 @@ func (l *loader) directory(dir string) error {
 	})
 }
 
-// file reads one file; base is what its path is relative to outside of the
-// working directory.
+// file reads one file. If it is outside of the working directory, its path is relative to base.
 func (l *loader) file(base, p string) error {
 	name, err := l.name(base, p)
 	if err != nil {
@@ -115,8 +114,8 @@ func (l *loader) name(base, p string) (string, error) {
 	return filepath.ToSlash(rel), err
 }
 
-// save writes files below dir, whole or not at all each; a file that is there
-// with other content is left, unless force, and named in the error.
+// save writes files below dir, each completely or not at all. If some exist with other content and force
+// is not set, it writes nothing and returns an error that names them.
 func save(dir string, files []controlfile.File, force bool) (written []string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, usage("%w", err)
@@ -159,5 +158,5 @@ func save(dir string, files []controlfile.File, force bool) (written []string, e
 	return written, nil
 }
 
-// errNothing is for a service without controls.
+// errNothing is the error if the service has no controls to pull.
 var errNothing = fmt.Errorf("the service has no control there")

@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
 )
 
-// Deploy brings files to sandbox.
+// Deploy deploys files to sandbox.
 func Deploy(ctx context.Context, o Options, req policycode.Request) error {
 	var d policycode.Deployment
 	key := ""

@@ -7,8 +7,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
 )
 
-// Diff compares files with an environment. With namesOnly the text is the path
-// of each control that differs, or its name where the files hold none.
+// Diff compares files with an environment. If namesOnly is set, the text output has only the path of each
+// control that differs, or its name if it has no path.
 func Diff(ctx context.Context, o Options, req policycode.Request, namesOnly bool) error {
 	var d policycode.Drift
 	if err := o.ask(ctx, http.MethodPost, "/policies-as-code/drift", "", req, &d); err != nil {
@@ -27,7 +27,7 @@ func Diff(ctx context.Context, o Options, req policycode.Request, namesOnly bool
 	return findings(d.InSync)
 }
 
-// driftMeaning says what the states mean.
+// driftMeaning explains the states of drift.
 var driftMeaning = map[string]string{
 	policycode.Added:          "is not in the service yet",
 	policycode.Changed:        "differs from the service",

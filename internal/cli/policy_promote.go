@@ -13,8 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 )
 
-// Promoted is what the server answers to one promotion or reinstatement, with
-// the control's name.
+// Promoted is the server's answer to one promotion or reinstatement, and the control's name.
 type Promoted struct {
 	Name        string              `json:"name,omitempty"`
 	Message     string              `json:"message"`
@@ -28,8 +27,8 @@ type Promoted struct {
 	SandboxCopyID int64 `json:"sandbox_copy_id,omitempty"`
 }
 
-// Promote brings controls to production, each by its name or id, in the order
-// given; it ends at the first that the server refuses.
+// Promote promotes controls to production. Each is named by its name or id. It promotes them in the given
+// order, and stops at the first error.
 func Promote(ctx context.Context, o Options, controls []string, how policy.Promotion) error {
 	if err := o.requirePlainFormat("promote"); err != nil {
 		return err
@@ -50,7 +49,7 @@ func Promote(ctx context.Context, o Options, controls []string, how policy.Promo
 	return o.writePromoted(done)
 }
 
-// Reinstate puts a control back in its place.
+// Reinstate activates a control in production again that a promotion replaced.
 func Reinstate(ctx context.Context, o Options, id int64, how policy.Reinstatement) error {
 	if err := o.requirePlainFormat("reinstate"); err != nil {
 		return err
@@ -62,7 +61,7 @@ func Reinstate(ctx context.Context, o Options, id int64, how policy.Reinstatemen
 	return o.writePromoted([]Promoted{p})
 }
 
-// requirePlainFormat refuses the formats that are for findings in files.
+// requirePlainFormat returns an error for the formats that are for findings in files.
 func (o Options) requirePlainFormat(command string) error {
 	if o.Format != FormatText && o.Format != FormatJSON {
 		return usage("%s supports text and json output", command)
@@ -70,7 +69,7 @@ func (o Options) requirePlainFormat(command string) error {
 	return nil
 }
 
-// writePromoted writes what was done, if anything was.
+// writePromoted writes the promotions that were done, if there are any.
 func (o Options) writePromoted(done []Promoted) error {
 	if len(done) == 0 {
 		return nil
@@ -78,7 +77,8 @@ func (o Options) writePromoted(done []Promoted) error {
 	return o.write("promote", Report{Value: done, Text: func(p *printer) { p.promoted(done) }})
 }
 
-// findInSandbox finds a policy in sandbox by its name or id.
+// findInSandbox finds a policy in sandbox by its name. If control is a number, it is the id, and is not
+// checked.
 func (o Options) findInSandbox(ctx context.Context, control string) (policy.Policy, error) {
 	if id, err := strconv.ParseInt(control, 10, 64); err == nil {
 		return policy.Policy{ID: id}, nil
@@ -109,7 +109,7 @@ func (o Options) findInSandbox(ctx context.Context, control string) (policy.Poli
 	}
 }
 
-// post sends a change to the server. A gate that refuses it (404, 409) is a finding.
+// post sends a change to the server. If the server answers 404 or 409, the exit code is ExitFindings, too.
 func (o Options) post(ctx context.Context, path, key string, in, out any) error {
 	err := o.ask(ctx, http.MethodPost, path, key, in, out)
 	var refused *client.Error

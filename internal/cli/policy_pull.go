@@ -8,14 +8,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
 )
 
-// Pulled is what a pull wrote.
+// Pulled is the result of a pull.
 type Pulled struct {
 	Directory string   `json:"directory"`
 	Files     int      `json:"files"`
 	Written   []string `json:"written"`
 }
 
-// Pull writes the service's controls into files below dir.
+// Pull writes the service's controls to files below dir. It overwrites files with other content only if
+// force is set.
 func Pull(ctx context.Context, o Options, dir, environment, name string, force bool) error {
 	if o.Format != FormatText && o.Format != FormatJSON {
 		return usage("pull supports text and json output")

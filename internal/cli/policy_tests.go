@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 )
 
-// Test runs the tests of files. Less coverage than least percent, of the lines
-// of all controls, is a finding too.
+// Test runs the tests of files. It is also a finding if they cover less than least percent of the lines of
+// all controls.
 func Test(ctx context.Context, o Options, files []controlfile.File, least float64) error {
 	var r controlfile.TestReport
 	if o.Server != nil {
@@ -38,7 +38,7 @@ func Test(ctx context.Context, o Options, files []controlfile.File, least float6
 	return findings(r.Passed && enough)
 }
 
-// testReport is the report of a run of tests.
+// testReport returns the report of a test run.
 func testReport(r controlfile.TestReport) Report {
 	rep := Report{Value: r, Issues: append([]lang.FileIssue{}, r.Errors...)}
 	for _, t := range r.Tests {

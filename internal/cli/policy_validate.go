@@ -11,7 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// Validate checks files; without a server it does not check links.
+// Validate validates files. Without a server it does not check links, and runs the linter only if lint is
+// set.
 func Validate(ctx context.Context, o Options, files []controlfile.File, lint bool) error {
 	var v controlfile.Validation
 	if o.Server != nil {

@@ -15,36 +15,36 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 )
 
-// Server is asked; package client has one.
+// Server sends requests to a server. *client.Client implements it.
 type Server interface {
 	Do(ctx context.Context, method, path, key string, in, out any) error
 }
 
-// ReplayOptions say what to replay and where to write.
+// ReplayOptions are the options of Replay.
 type ReplayOptions struct {
 	Server  Server
 	Request replay.Request
 	// MaxBlocked is the share of newly blocked decisions, in percent, above which
 	// Replay returns ErrOver. A negative number sets no limit.
 	MaxBlocked float64
-	// JSON writes the run as the server gives it, instead of text.
+	// JSON writes the run as JSON, instead of text.
 	JSON bool
-	// Out gets the outcome, Progress the progress; nil writes none. Live says that
+	// The result is written to Out, and the progress to Progress unless it is nil. Live means that
 	// Progress is a terminal, where a line can be overwritten.
 	Out, Progress io.Writer
 	Live          bool
-	// NewID makes the key that keeps a repeated request from starting twice.
+	// NewID returns a new idempotency key, so that a repeated request does not start a second run.
 	NewID func() string
 }
 
-// ErrOver says that more decisions would newly be blocked than MaxBlocked allows.
+// ErrOver means that more decisions would newly be blocked than MaxBlocked allows.
 var ErrOver = errors.New("the share of newly blocked decisions is over --max-blocked-percent")
 
-// ErrInterrupted says that ctx ended before the replay did.
+// ErrInterrupted means that ctx ended before the replay did.
 var ErrInterrupted = errors.New("interrupted")
 
-// Replay starts a replay, waits for it and writes what it found. When ctx ends,
-// it cancels the replay on the server too and returns ErrInterrupted.
+// Replay starts a replay, waits for it and writes the result. If ctx ends, it also cancels the replay on
+// the server, and returns ErrInterrupted.
 func Replay(ctx context.Context, o ReplayOptions) error {
 	var run replay.Run
 	key := o.NewID()
@@ -80,8 +80,8 @@ func Replay(ctx context.Context, o ReplayOptions) error {
 	return nil
 }
 
-// cancel cancels a run on the server. A run whose start was not answered (id 0)
-// may have begun: a second request with the same key returns its id.
+// cancel cancels a run on the server. If the id is 0, the request to start the run got no answer, but the
+// run may have begun. cancel then sends the request again with the same key, which returns the id.
 func (o ReplayOptions) cancel(ctx context.Context, key string, id int64) error {
 	short, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer stop()
@@ -103,7 +103,7 @@ func (o ReplayOptions) cancel(ctx context.Context, key string, id int64) error {
 	return fmt.Errorf("%w; replay %d is cancelled", ErrInterrupted, id)
 }
 
-// writeProgress writes how far the run is. On a terminal it overwrites one line.
+// writeProgress writes the progress of a run. On a terminal it overwrites one line.
 func (o ReplayOptions) writeProgress(run replay.Run) {
 	if o.Progress == nil {
 		return
@@ -126,7 +126,7 @@ func (o ReplayOptions) write(run replay.Run) error {
 	return err
 }
 
-// impactText is an impact for people.
+// impactText returns an impact as text.
 func impactText(i *replay.Impact) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d of %d decisions of the last %d h in %s would flip (%g %%), decided again with revision %d.\n",
@@ -173,9 +173,8 @@ func sampleReason(s rerun.Sample) string {
 	return out
 }
 
-// oneLine makes text of others safe for one line of a terminal: it replaces
-// control characters and those that change the direction of text, and cuts it
-// after 120 characters.
+// oneLine makes text from a server safe for one line of a terminal. It replaces control characters and
+// characters that change the direction of text, and truncates the text to 120 characters.
 func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r) {

@@ -15,19 +15,19 @@ const (
 	FormatJUnit = "junit"
 )
 
-// Report is what a command found, in the forms that the formats need.
+// Report is the result of a command, in a form for each format.
 type Report struct {
-	// Value is the whole, for JSON.
+	// Value is the complete result, for JSON.
 	Value any
-	// Issues are places in files, for SARIF.
+	// Issues are the findings with their positions in files, for SARIF.
 	Issues []lang.FileIssue
-	// Cases are things that went well or not, for JUnit.
+	// Cases are the single checks and their results, for JUnit.
 	Cases []Case
-	// Text writes it for people.
+	// Text writes the result as text.
 	Text func(*printer)
 }
 
-// Case is one thing that was tried. Failure and Error are empty where it went well.
+// Case is the result of one check. Failure and Error are empty if it passed.
 type Case struct {
 	Suite, Name, File string
 	Line              int
@@ -37,7 +37,7 @@ type Case struct {
 	Output            string
 }
 
-// add takes a case in, as an issue too where it did not go well.
+// add adds a case. If it did not pass, add also adds an issue.
 func (r *Report) add(c Case, rule string) {
 	r.Cases = append(r.Cases, c)
 	if text := c.Failure + c.Error; text != "" {
@@ -47,7 +47,7 @@ func (r *Report) add(c Case, rule string) {
 	}
 }
 
-// write writes a report in the format that was asked for.
+// write writes a report in the requested format.
 func (o Options) write(command string, r Report) error {
 	switch o.Format {
 	case FormatJSON:

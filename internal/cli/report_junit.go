@@ -45,7 +45,7 @@ type (
 	}
 )
 
-// writeJUnit writes cases, one suite for each that they name, in order.
+// writeJUnit writes cases as JUnit XML, grouped by suite in the order of their first cases.
 func writeJUnit(w io.Writer, name string, cases []Case) error {
 	all := junitSuites{Name: "gatehouse policy " + name}
 	index := map[string]int{}

@@ -57,7 +57,7 @@ type (
 	}
 )
 
-// sarifOf makes a log of one run. A finding about no file has no location.
+// sarifOf returns a log of one run. A finding without a file has no location.
 func sarifOf(issues []lang.FileIssue, version string) sarifLog {
 	rules := []sarifRule{}
 	index := map[string]int{}

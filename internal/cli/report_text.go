@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 )
 
-// printer writes text for people, in colour if asked to.
+// printer writes text, with colours if colour is set.
 type printer struct {
 	text   strings.Builder
 	colour bool
@@ -37,7 +37,8 @@ func (p *printer) in(colour, s string) string {
 	return "\x1b[" + colour + "m" + s + "\x1b[0m"
 }
 
-// clean makes text of others safe for a terminal: it replaces control characters.
+// clean makes text from a server or file safe for a terminal. It replaces control characters, except
+// newlines and tabs.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r >= 0x80 && r < 0xa0 {
@@ -156,7 +157,7 @@ func (p *printer) tests(r controlfile.TestReport, least float64) {
 	p.line("%s", p.in(colour, text))
 }
 
-// failures is what a server refused to deploy.
+// failures writes why a server refused files.
 func (p *printer) failures(message string, r controlfile.TestReport) {
 	p.issues(r.Errors)
 	for _, t := range r.Tests {
@@ -204,7 +205,7 @@ func (p *printer) changes(changes []policy.MemberDifference, diff string) {
 	}
 }
 
-// shown is a member's value, of long ones the beginning.
+// shown returns the first line of a member's value, truncated to 80 characters.
 func shown(v any) string {
 	s := clean(firstLine(fmt.Sprint(v)))
 	if v == nil {
@@ -232,7 +233,7 @@ func (p *printer) drift(d policycode.Drift) {
 	p.line("%s", p.in(red, fmt.Sprintf("%s differs in %s", d.Environment, plural(len(d.Controls), "control"))))
 }
 
-// driftNames writes a line for each control that differs, for scripts.
+// driftNames writes one line for each control that differs, for scripts.
 func (p *printer) driftNames(d policycode.Drift) {
 	for _, c := range d.Controls {
 		p.line("%s", clean(cmp.Or(c.Path, c.Name)))
@@ -255,7 +256,7 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// ranges writes line numbers, neighbours together: 3-5, 9.
+// ranges returns line numbers as a text with ranges, such as "3-5, 9".
 func ranges(lines []int) string {
 	lines = slices.Clone(lines)
 	slices.Sort(lines)

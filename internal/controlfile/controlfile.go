@@ -1,12 +1,11 @@
-// Package controlfile reads controls as an author's repository holds them, and
-// writes them so:
+// Package controlfile reads and writes controls as files of an author's repository:
 //
 //	payments/owners.rego        a control
 //	payments/owners_test.rego   Rego tests of the controls beside it
-//	payments/gatehouse.yaml     optional: names, links and tests those controls
+//	payments/gatehouse.yaml     optional: names, links and test cases of those controls
 //
-// It is pure: no store, no network, no clock. The service (package policycode)
-// and the command line share it, so that both read a repository alike.
+// It is pure: no store, no network, no clock. The service (package policycode) and the command line share
+// it, so that both read a repository in the same way.
 package controlfile
 
 import (
@@ -20,7 +19,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// The bounds on a repository. The API's body limit of 10 MiB comes before them.
+// The limits on a repository. maxPath and maxManifest are in bytes, maxName and maxText in characters. The
+// API also limits its bodies, to 10 MiB.
 const (
 	MaxFiles      = 1000
 	maxPath       = 512
@@ -41,16 +41,16 @@ type File struct {
 	Content string `json:"content" doc:"Text of the file." example:"package payments\n\nallow if input.user.id == input.resource.attributes.owner"`
 }
 
-// Repository is what files say.
+// Repository is the content of the files of a repository.
 type Repository struct {
-	// Controls are by path.
+	// Controls are the controls and libraries, sorted by path.
 	Controls []Control
-	// Modules are the controls and their tests: what suite.TestModules takes.
+	// Modules are the controls and their Rego tests, for suite.TestModules.
 	Modules []suite.Module
 }
 
-// Control is one module with what its gatehouse.yaml says of it. A nil member
-// was not said: a deployment leaves it as it is.
+// Control is one module with its entry in gatehouse.yaml. A member is nil if the entry does not set it. A
+// deployment then does not change it.
 type Control struct {
 	Path, Source string
 	Name         string
@@ -59,16 +59,16 @@ type Control struct {
 	Resource     *Link
 	Bouncer      *Link
 	Cases        *[]Case
-	// at is where the manifest begins to speak of the control; zero where none does.
+	// at is where the control's entry in a manifest begins. It is zero if there is none.
 	at place
 }
 
-// IsLibrary reports whether the module is a library: its package says so.
+// IsLibrary reports whether the module is a library. Its package decides that.
 func (c Control) IsLibrary() bool { return lang.Library{Source: c.Source}.Package() != "" }
 
-// TenantWide warns of a control for which neither gatehouse.yaml nor the request
-// names a resource: where it is new, it applies to every request. A control
-// whose manifest says `resource: null` is meant so.
+// TenantWide returns a warning if neither gatehouse.yaml nor the request names a resource for a control. A
+// new control then applies to every request. There is no warning if the manifest has `resource: null`,
+// because that is intended.
 func (c Control) TenantWide(resource *int64) []lang.FileIssue {
 	if c.IsLibrary() || c.Resource != nil || resource != nil {
 		return nil
@@ -79,7 +79,8 @@ func (c Control) TenantWide(resource *int64) []lang.FileIssue {
 	}}}
 }
 
-// Libraries are those of stored and those among the files, which take their places.
+// Libraries returns the stored libraries and those among the files. A file replaces the stored library
+// with the same package.
 func (r Repository) Libraries(stored []lang.Library) []lang.Library {
 	out := slices.Clone(stored)
 	for _, c := range r.Controls {
@@ -91,7 +92,7 @@ func (r Repository) Libraries(stored []lang.Library) []lang.Library {
 	return out
 }
 
-// Link names a resource or a bouncer: none, an id, or what it is called.
+// Link names a resource or a bouncer, by its id or its name. None means that there is explicitly no link.
 type Link struct {
 	None             bool
 	ID               int64
@@ -108,7 +109,7 @@ type Case struct {
 	at       place
 }
 
-// place is where something stands.
+// place is a position in a file. Lines and columns count from 1.
 type place struct {
 	file         string
 	line, column int
@@ -120,18 +121,18 @@ func (p place) issue(rule, format string, args ...any) lang.FileIssue {
 	}}
 }
 
-// Issue is a finding about the link, where the manifest names it.
+// Issue returns an error about the link, at its position in the manifest.
 func (l Link) Issue(format string, args ...any) lang.FileIssue {
 	return l.at.issue(ruleManifest, format, args...)
 }
 
-// Issue is a finding about the case, where the manifest has it.
+// Issue returns an error about the case, at its position in the manifest.
 func (c Case) Issue(rule, format string, args ...any) lang.FileIssue {
 	return c.at.issue(rule, format, args...)
 }
 
-// Issue is a finding about the control: in the manifest that speaks of it, else
-// at the start of its source.
+// Issue returns an error about the control: at its entry in the manifest or, if there is none, at the
+// start of its source.
 func (c Control) Issue(rule, format string, args ...any) lang.FileIssue {
 	if c.at == (place{}) {
 		return place{file: c.Path, line: 1, column: 1}.issue(rule, format, args...)
@@ -142,11 +143,11 @@ func (c Control) Issue(rule, format string, args ...any) lang.FileIssue {
 // IsManifest reports whether a path names a manifest.
 func IsManifest(p string) bool { return path.Base(p) == manifestName }
 
-// IsControlFile reports whether a repository's file is for us: Rego or a manifest.
+// IsControlFile reports whether a path names a Rego file or a manifest.
 func IsControlFile(p string) bool { return strings.HasSuffix(p, controlSuffix) || IsManifest(p) }
 
-// Read reads files. The issues, at most 100, say what is wrong with paths and
-// manifests; Rego is not looked at.
+// Read reads the files of a repository. It returns at most 100 issues about paths and manifests. It does
+// not check Rego.
 func Read(files []File) (Repository, []lang.FileIssue) {
 	r := reader{controls: map[string]*Control{}, seen: map[string]bool{}}
 	var manifests []File
@@ -171,7 +172,7 @@ func Read(files []File) (Repository, []lang.FileIssue) {
 	return r.finish()
 }
 
-// reader collects what files say.
+// reader collects the content of files.
 type reader struct {
 	repo     Repository
 	controls map[string]*Control
@@ -196,7 +197,7 @@ func (r *reader) module(f File) {
 	r.paths = append(r.paths, f.Path)
 }
 
-// finish orders the controls and refuses two of one name.
+// finish returns the repository and the issues. Two controls with the same name are an issue.
 func (r *reader) finish() (Repository, []lang.FileIssue) {
 	named := map[string]string{}
 	for _, p := range r.paths {
@@ -213,7 +214,7 @@ func (r *reader) finish() (Repository, []lang.FileIssue) {
 	return r.repo, r.issues
 }
 
-// badPath says why a path is none of a repository's, or "".
+// badPath returns the reason why a path is not allowed in a repository, or "".
 func badPath(p string) string {
 	switch {
 	case p == "" || len(p) > maxPath:
@@ -227,7 +228,8 @@ func badPath(p string) string {
 	}
 }
 
-// RegoCases gives the control's cases as the evaluator takes them.
+// RegoCases returns the control's cases for the evaluator, and the issues of those that cannot be
+// converted.
 func (c Control) RegoCases() ([]suite.TestCase, []lang.FileIssue) {
 	if c.Cases == nil {
 		return nil, nil
@@ -249,7 +251,8 @@ func (c Control) RegoCases() ([]suite.TestCase, []lang.FileIssue) {
 	return out, issues
 }
 
-// Results puts the places of the control's cases to their results, which are in order.
+// Results adds the positions of the control's cases to their results, which must be in the order of the
+// cases.
 func (c Control) Results(results []suite.TestResult) []CaseResult {
 	out := make([]CaseResult, len(results))
 	for i, r := range results {

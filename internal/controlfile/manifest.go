@@ -16,11 +16,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// manifest reads a gatehouse.yaml: the members of one control, or `controls`, a
-// list of such. It is read node by node, so that each offence has its place.
+// manifest reads a gatehouse.yaml. It has the members of one control, or a list `controls` of such
+// entries. It is read node by node, so that each issue has its position.
 //
-//	name: "Payments: owners only"      file: which module, where there are several
-//	kind: control | library            as the module's package says
+//	name: "Payments: owners only"      file: which module, if there are several
+//	kind: control | library            must match the module's package
 //	description: …                     status: draft | active | inactive
 //	resource: {name, type, path}       or {id}, or null: tenant-wide
 //	bouncer: edge-1                    or {id}, or null
@@ -49,21 +49,20 @@ func (r *reader) manifest(f File) {
 	m.control(doc, "")
 }
 
-// maxNodes and maxUnfolded bound what a manifest is read as, aliases followed, in nodes and in
-// bytes of text: a few lines of them can stand for billions of nodes, or for one long text many
-// times.
+// maxNodes and maxUnfolded limit a manifest with all its aliases resolved, in nodes and in bytes of text. A
+// few lines of aliases can expand to billions of nodes, or repeat one long text many times.
 const (
 	maxNodes    = 50_000
 	maxUnfolded = 4 * maxManifest
 )
 
-// maxNesting bounds the depth of an input.
+// maxNesting limits the depth of an input.
 const maxNesting = 64
 
-// parseYAML parses one document; nil for none.
+// parseYAML parses one document. It returns nil if the text has none, and an error if it has several.
 func parseYAML(text string) (node *yaml.Node, err error) {
 	defer func() {
-		if p := recover(); p != nil { // other people's parser on hostile text
+		if p := recover(); p != nil { // the parser may panic on hostile text
 			node, err = nil, fmt.Errorf("the file cannot be read: %v", p)
 		}
 	}()
@@ -90,7 +89,7 @@ func parseYAML(text string) (node *yaml.Node, err error) {
 
 var yamlPlace = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// yamlError gives the parser's line and words.
+// yamlError returns the line and the message of an error of the parser.
 func yamlError(err error) (int, string) {
 	msg := err.Error()
 	line := 1
@@ -131,7 +130,7 @@ func (m *manifestReader) refuse(n *yaml.Node, format string, args ...any) {
 	m.report(m.at(n).issue(ruleManifest, format, args...))
 }
 
-// follow steps through aliases and counts; nil when there is too much.
+// follow resolves aliases and counts the node and its text. It returns nil if a limit is exceeded.
 func (m *manifestReader) follow(n *yaml.Node) *yaml.Node {
 	for range 4 {
 		if n.Kind != yaml.AliasNode {
@@ -156,8 +155,7 @@ func (m *manifestReader) follow(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// textOf is how many bytes of text a node has, without what it holds: a scalar its own, a mapping
-// those of its keys.
+// textOf returns how many bytes of text a node has itself: its own text and, for a mapping, its keys.
 func textOf(n *yaml.Node) int {
 	size := len(n.Value)
 	if n.Kind == yaml.MappingNode {
@@ -168,7 +166,8 @@ func textOf(n *yaml.Node) int {
 	return size
 }
 
-// members hands each member of a mapping to its reader, and refuses the others.
+// members calls the reader of each member of a mapping. A member without a reader is an issue. It returns
+// false if n is not a mapping.
 func (m *manifestReader) members(n *yaml.Node, readers map[string]func(*yaml.Node)) bool {
 	n = m.follow(n)
 	if n == nil {
@@ -197,7 +196,7 @@ func (m *manifestReader) members(n *yaml.Node, readers map[string]func(*yaml.Nod
 	return true
 }
 
-// items hands each item of a list to its reader.
+// items calls read for each item of a list of at most most items.
 func (m *manifestReader) items(n *yaml.Node, most int, read func(*yaml.Node)) {
 	switch {
 	case n.Kind != yaml.SequenceNode:
@@ -227,7 +226,7 @@ func (m *manifestReader) text(n *yaml.Node, most int) (string, bool) {
 	return "", false
 }
 
-// name is a text that people know something by.
+// name reads the name of an object.
 func (m *manifestReader) name(n *yaml.Node) (string, bool) {
 	text, ok := m.text(n, maxName)
 	if offence := fault.NameOffence(text); ok && offence != "" {
@@ -259,7 +258,8 @@ func (m *manifestReader) controls(n *yaml.Node) {
 	m.items(n, MaxFiles, func(item *yaml.Node) { m.control(item, "controls") })
 }
 
-// control reads one control and gives it to its module.
+// control reads the entry of one control and adds it to the control's module. within is "" if the
+// manifest is one entry.
 func (m *manifestReader) control(n *yaml.Node, within string) {
 	var c Control
 	var file, kind *yaml.Node
@@ -323,7 +323,7 @@ func (m *manifestReader) control(n *yaml.Node, within string) {
 	*target = c
 }
 
-// target finds the module that an entry is about.
+// target returns the module that an entry describes, or nil.
 func (m *manifestReader) target(n, file *yaml.Node, within string) *Control {
 	dir := path.Dir(m.file)
 	if file != nil {
@@ -357,7 +357,7 @@ func (m *manifestReader) target(n, file *yaml.Node, within string) *Control {
 	return nil
 }
 
-// link reads what a control is linked to.
+// link reads the resource or bouncer that a control is linked to. It returns nil if there is an issue.
 func (m *manifestReader) link(n *yaml.Node, resource bool) *Link {
 	l := &Link{at: m.at(n)}
 	if isNull(n) {
@@ -391,7 +391,7 @@ func (m *manifestReader) link(n *yaml.Node, resource bool) *Link {
 	return l
 }
 
-// object reads a mapping as JSON would have it.
+// object reads a mapping as a JSON object.
 func (m *manifestReader) object(n *yaml.Node, what string) map[string]any {
 	out, ok := m.value(n, 0).(map[string]any)
 	if !ok {

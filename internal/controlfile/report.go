@@ -5,7 +5,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 )
 
-// Validation is what is wrong with a repository, if anything.
+// Validation is the result of validating a repository.
 type Validation struct {
 	Valid    bool             `json:"valid" doc:"Whether every file can be deployed"`
 	Controls []Named          `json:"controls" doc:"The controls, by path"`
@@ -19,7 +19,7 @@ type Named struct {
 	Name string `json:"name" doc:"Name: from gatehouse.yaml, else its path without .rego"`
 }
 
-// TestReport is how the tests of a repository went.
+// TestReport has the results of the tests of a repository.
 type TestReport struct {
 	Passed   bool               `json:"passed" doc:"Whether the files are valid and no test failed"`
 	Errors   []lang.FileIssue   `json:"errors" doc:"Errors that kept the tests from running, with file, line and column"`
@@ -29,7 +29,7 @@ type TestReport struct {
 	Summary  Summary            `json:"summary" doc:"Figures"`
 }
 
-// CaseResult is how a test case of a gatehouse.yaml went.
+// CaseResult is the result of a test case in a gatehouse.yaml.
 type CaseResult struct {
 	File    string           `json:"file" doc:"The gatehouse.yaml"`
 	Line    int              `json:"line" doc:"Line of the case, from 1"`
@@ -46,7 +46,7 @@ type Summary struct {
 	Coverage float64 `json:"coverage" doc:"Share of all lines of controls that the Rego tests covered, 0 to 100"`
 }
 
-// NewTestReport puts the parts together and counts.
+// NewTestReport returns a report with these parts and their summary.
 func NewTestReport(issues []lang.FileIssue, mods suite.ModuleReport, cases []CaseResult) TestReport {
 	r := TestReport{Errors: append([]lang.FileIssue{}, issues...), Tests: mods.Tests, Cases: cases, Coverage: mods.Coverage}
 	r.Errors = append(r.Errors, mods.Issues...)

@@ -6,8 +6,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// value reads a node as JSON would have it: nothing that JSON cannot say, and no
-// more nodes than the file may stand for. A date stays the text that it is.
+// value reads a node as a JSON value. A value that JSON cannot represent is an issue. A date becomes a
+// string.
 func (m *manifestReader) value(n *yaml.Node, depth int) any {
 	if depth > maxNesting {
 		m.refuse(n, "nested deeper than %d levels", maxNesting)

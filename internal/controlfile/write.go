@@ -10,17 +10,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Written is a control as Write takes it. Path may be empty: it then gets a
-// directory of its own, by its name.
+// Written is a control for Write. If Path is empty, Write puts the control into a directory of its own,
+// named after the control.
 type Written struct {
 	Path, Name, Description, Status, Source string
-	// Resource and Bouncer are what it is linked to; zero for none.
+	// Resource and Bouncer are its links. The zero value means none.
 	Resource ResourceName
 	Bouncer  string
 	Cases    []WrittenCase
 }
 
-// ResourceName is what a resource is called.
+// ResourceName identifies a resource by its name and, if needed, its type and path.
 type ResourceName struct {
 	Name string `yaml:"name"`
 	Type string `yaml:"type,omitempty"`
@@ -35,7 +35,7 @@ type WrittenCase struct {
 	Expected bool           `yaml:"expected"`
 }
 
-// entry is a control in a manifest, its members in the order in which people read them.
+// entry is a control in a manifest. Its members are written in this order.
 type entry struct {
 	File        string        `yaml:"file,omitempty"`
 	Name        string        `yaml:"name"`
@@ -46,9 +46,8 @@ type entry struct {
 	Tests       []WrittenCase `yaml:"tests,omitempty"`
 }
 
-// Write gives the files of controls: the modules and one manifest a directory.
-// Read understands them as the same controls. Two controls that claim one path
-// get paths by their names.
+// Write returns the files of controls: the modules, and one manifest for each directory. Read reads them as
+// the same controls. A control whose path is not allowed or is taken gets a path that is made from its name.
 func Write(controls []Written) ([]File, error) {
 	taken := map[string]bool{}
 	dirs := map[string][]entry{}
@@ -80,7 +79,7 @@ func Write(controls []Written) ([]File, error) {
 	return files, nil
 }
 
-// manifestText is the manifest of a directory.
+// manifestText returns the text of a directory's manifest.
 func manifestText(entries []entry) (string, error) {
 	var doc any
 	if len(entries) == 1 {
@@ -100,7 +99,7 @@ func manifestText(entries []entry) (string, error) {
 	return out.String(), enc.Close()
 }
 
-// freePath is a path of its own for a control: <slug>/<slug>.rego.
+// freePath returns a path for a control that is not taken: <slug>/<slug>.rego.
 func freePath(name string, taken map[string]bool) string {
 	slug := slugOf(name)
 	for n := 1; ; n++ {
@@ -115,7 +114,7 @@ func freePath(name string, taken map[string]bool) string {
 	}
 }
 
-// slugOf is a name for files: lower case letters, digits and dashes.
+// slugOf converts a name to a file name of lower-case letters, digits and dashes.
 func slugOf(name string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(name) {

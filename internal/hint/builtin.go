@@ -17,7 +17,7 @@ type builtin struct {
 	args                           []string
 }
 
-// builtins are the functions that controls may call by name, sorted. They are made once.
+// builtins returns the functions that controls may call by name, sorted by name.
 var builtins = sync.OnceValue(func() []builtin {
 	var out []builtin
 	for _, name := range lang.Builtins() {
@@ -75,7 +75,8 @@ func builtinNamed(name string) (builtin, bool) {
 	return list[i], true
 }
 
-// keywords of Rego, with what they do.
+// keywords are the keywords of Rego and the names of rules that the service evaluates, with their
+// documentation in Markdown.
 var keywords = []struct{ word, doc string }{
 	{"allow", "`allow` (boolean) grants access: false refuses it, undefined has no effect."},
 	{"contains", "Makes a rule a set: `deny contains \"why\" if { … }`."},

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// maxCompletions bounds the number of completions.
+// maxCompletions is the maximum number of completions.
 const maxCompletions = 500
 
-// Complete lists what may be typed at an offset, sorted by kind and then by name. It
-// lists nothing inside comments and strings.
+// Complete lists what may be typed at an offset, grouped by kind. Inside comments and strings it lists
+// nothing.
 func Complete(source string, offset int, k Knowledge) []Completion {
 	offset = min(max(offset, 0), len(source))
 	if inText(source, offset) {
@@ -35,7 +35,7 @@ func Complete(source string, offset int, k Knowledge) []Completion {
 	return out[:min(len(out), maxCompletions)]
 }
 
-// members lists the paths that continue what was typed.
+// members lists the paths that begin with the typed text, the shallowest first.
 func members(typed string, at Span, kind string, lists ...[]Member) []Completion {
 	seen := map[string]bool{}
 	var out []Completion
@@ -63,7 +63,7 @@ func begins(s, typed string) bool {
 // inputPath is a plain path under input.
 var inputPath = regexp.MustCompile(`\binput(?:\.[A-Za-z_][A-Za-z0-9_]*)+`)
 
-// written are the paths under input elsewhere in the source, which need not parse yet.
+// written returns the paths under input that occur elsewhere in the source. The source need not parse.
 func written(source string, at Span) []Member {
 	var out []Member
 	for _, m := range inputPath.FindAllStringIndex(source, 2*maxCompletions) {
@@ -74,14 +74,13 @@ func written(source string, at Span) []Member {
 	return out
 }
 
-// templates are offered at the start of a line, in a file that holds nothing but its
-// package.
+// templates returns the templates, if the file has nothing but its package and the typed word.
 func templates(source string, at Span, typed string, list []Template) []Completion {
 	rest := source[:at.Start] + source[at.End:]
 	if strings.Contains(typed, ".") || len(strings.Fields(uncommented(rest))) > 2 {
 		return nil
 	}
-	// The template has a package line of its own.
+	// A template has a package line, so it replaces the whole file.
 	whole := Span{0, len(source)}
 	if strings.TrimSpace(uncommented(rest)) == "" {
 		whole = at
@@ -110,10 +109,10 @@ func uncommented(source string) string {
 	return b.String()
 }
 
-// ruleHead matches the rule names at the start of lines.
+// ruleHead matches a rule's name, and arguments, at the start of a line.
 var ruleHead = regexp.MustCompile(`(?m)^(?:default[ \t]+)?([A-Za-z_][A-Za-z0-9_]{0,100})(\([^()\n]{0,200}\))?`)
 
-// rules are the source's own rules and functions.
+// rules returns the rules and functions of the source.
 func rules(source string, at Span, typed string) []Completion {
 	seen := map[string]bool{typed: true, "package": true, "import": true, "default": true, "else": true}
 	var out []Completion
@@ -131,7 +130,7 @@ func rules(source string, at Span, typed string) []Completion {
 	return out
 }
 
-// words are the keywords, and the roots input and data.
+// words returns the keywords, and the roots input and data.
 func words(at Span, typed string) []Completion {
 	if strings.Contains(typed, ".") {
 		return nil
@@ -153,7 +152,7 @@ func words(at Span, typed string) []Completion {
 	return out
 }
 
-// functions are the built-in functions.
+// functions returns the built-in functions.
 func functions(at Span, typed string) []Completion {
 	var out []Completion
 	for _, b := range builtins() {

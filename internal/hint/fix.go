@@ -11,7 +11,7 @@ import (
 
 // Fix is a change that fixes one issue.
 type Fix struct {
-	// Title is what the editor shows. Issue is what the change fixes.
+	// Title is the text that the editor shows. Issue is the issue that the change fixes.
 	Title string
 	Issue lang.Issue
 	// Span is the text that Text replaces.
@@ -58,8 +58,8 @@ func fix(source string, at int, is lang.Issue) (Fix, bool) {
 	return Fix{}, false
 }
 
-// beforeBody inserts `if` before the brace of a rule's body, and replaces the brackets of
-// a partial set by `contains`.
+// beforeBody inserts `if` before the brace of a rule's body. It also replaces the brackets of a partial
+// set with `contains`.
 func beforeBody(source string, at int) (Fix, bool) {
 	line := rest(source, at)
 	brace := strings.IndexByte(line, '{')
@@ -77,13 +77,13 @@ func beforeBody(source string, at int) (Fix, bool) {
 	return Fix{Title: "Put if before the body", Span: Span{at + len(head), at + brace}, Text: " if "}, true
 }
 
-// rest is the rest of the line after an offset.
+// rest returns the text from an offset to the end of its line.
 func rest(source string, at int) string {
 	line, _, _ := strings.Cut(source[at:], "\n")
 	return line
 }
 
-// rawPattern rewrites a quoted pattern with backquotes.
+// rawPattern rewrites a quoted pattern as a raw string, in backquotes.
 func rawPattern(source string, at int) (Fix, bool) {
 	quoted, err := strconv.QuotedPrefix(rest(source, at))
 	if err != nil || quoted[0] != '"' {
@@ -96,7 +96,7 @@ func rawPattern(source string, at int) (Fix, bool) {
 	return Fix{Title: "Write the pattern as a raw string", Span: Span{at, at + len(quoted)}, Text: "`" + text + "`"}, true
 }
 
-// assign writes := for the = of a rule's head.
+// assign replaces the = of a rule's head with :=.
 func assign(source string, at int) (Fix, bool) {
 	line := rest(source, at)
 	i := strings.Index(line, " = ")
@@ -106,8 +106,8 @@ func assign(source string, at int) (Fix, bool) {
 	return Fix{Title: "Assign with :=", Span: Span{at + i + 1, at + i + 2}, Text: ":="}, true
 }
 
-// snake renames the word at an offset to snake case. It is offered only if the word
-// appears nowhere else, because the author must check the other places.
+// snake renames the word at an offset to snake case. There is no fix if the word also occurs elsewhere,
+// because the author must check those places.
 func snake(source string, at int) (Fix, bool) {
 	s := Span{at, at}
 	for s.End < len(source) && wordByte(source[s.End]) {
@@ -130,7 +130,7 @@ func snake(source string, at int) (Fix, bool) {
 	return Fix{Title: "Rename to " + b.String(), Span: s, Text: b.String()}, true
 }
 
-// nearest is the built-in function that an unknown name most resembles.
+// nearest replaces an unknown function with the built-in function whose name is most similar.
 func nearest(source string, at int, name string) (Fix, bool) {
 	if len(name) > 60 || !strings.HasPrefix(source[at:], name) {
 		return Fix{}, false

@@ -6,7 +6,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// ErrUnformatted says that a source cannot be formatted because it does not parse.
+// ErrUnformatted is the error for a source that cannot be formatted because it does not parse.
 var ErrUnformatted = errors.New("hint: the source does not parse")
 
 // Format formats a source as `opa fmt` does, without changing its meaning. The error is

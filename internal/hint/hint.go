@@ -1,7 +1,6 @@
-// Package hint knows what an editor shows the author of a control: what may be typed
-// next, what a word means, how an error is fixed, how the text is formatted. It is pure:
-// source text in, suggestions out. The language server (package lsp) and the editors'
-// endpoints (package ide) use it.
+// Package hint computes what an editor shows the author of a control: completions, the meaning of
+// a word, fixes of errors, and the formatted text. It is pure. The language server (package lsp) and the
+// API for editors (package ide) use it.
 //
 //	source, byte offset ─► Complete, Hover
 //	source, issues ──────► Fixes
@@ -19,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// Span is a part of a source: byte offsets, End excluded.
+// Span is a part of a source, as byte offsets. End is exclusive.
 type Span struct{ Start, End int }
 
 // The kinds of completions.
@@ -32,13 +31,13 @@ const (
 	KindTemplate = "template"
 )
 
-// Completion is something that may be typed at a place.
+// Completion is a text that may be typed at an offset.
 type Completion struct {
 	// Label is what the editor shows and matches against the typed text.
 	Label string
 	// Kind is one of the Kind constants.
 	Kind string
-	// Detail is one line, a type or a signature. Doc is a few sentences.
+	// Detail is a type, a signature or a title, on one line. Doc is documentation in Markdown.
 	Detail, Doc string
 	// Insert replaces Span. Snippet, if not empty, is the same with placeholders in the
 	// syntax of LSP snippets.
@@ -47,9 +46,9 @@ type Completion struct {
 	Span    Span
 }
 
-// Member is a path under input that controls may read.
+// Member is a path under input or data that controls may read.
 type Member struct {
-	// Path begins with "input.".
+	// Path begins with "input." or "data.".
 	Path string
 	// Type is string, number, boolean, array or object.
 	Type string
@@ -59,20 +58,20 @@ type Member struct {
 // Template is a complete control that is shipped with the service.
 type Template struct{ ID, Title, Doc, Source string }
 
-// Knowledge is what is known beyond the source and the language.
+// Knowledge is what the caller knows in addition to the source and the language.
 type Knowledge struct {
-	// Members are paths beyond those that every input has: attributes that open files
+	// Members are paths under input besides the documented ones: attributes that open files
 	// read, and attributes of stored resources.
 	Members []Member
 	// Data are more paths under data, such as data.resources["7"].
 	Data []Member
-	// Templates are offered at the start of a file.
+	// Templates are completions for a file that is empty or has only its package.
 	Templates []Template
 	// Libraries are the shared modules that a control may import.
 	Libraries []lang.Library
 }
 
-// lineStart is the byte offset at which a line begins; lines count from 1.
+// lineStart returns the byte offset at which a line begins. Lines count from 1.
 func lineStart(source string, line int) int {
 	at := 0
 	for ; line > 1; line-- {
@@ -85,8 +84,8 @@ func lineStart(source string, line int) int {
 	return at
 }
 
-// Offset is the byte offset of a line and a column of characters, both counted from 1. A
-// position outside the text becomes the nearest one inside.
+// Offset returns the byte offset of a line and column, both counted from 1. Columns are characters. For a
+// position outside the text it returns the nearest offset inside.
 func Offset(source string, line, column int) int {
 	at := lineStart(source, line)
 	for ; column > 1 && at < len(source) && source[at] != '\n'; column-- {
@@ -96,7 +95,7 @@ func Offset(source string, line, column int) int {
 	return at
 }
 
-// Place is the line and column of a byte offset, the reverse of Offset.
+// Place returns the line and column of a byte offset. It is the reverse of Offset.
 func Place(source string, offset int) (line, column int) {
 	offset = min(max(offset, 0), len(source))
 	before := source[:offset]
@@ -104,7 +103,7 @@ func Place(source string, offset int) (line, column int) {
 	return strings.Count(before, "\n") + 1, utf8.RuneCountInString(before[start:]) + 1
 }
 
-// inText reports whether an offset lies in a comment or a string.
+// inText reports whether an offset is in a comment or a string.
 func inText(source string, offset int) bool {
 	for i := 0; i < offset && i < len(source); i++ {
 		switch source[i] {
@@ -134,8 +133,8 @@ func inText(source string, offset int) bool {
 	return false
 }
 
-// word is the dotted path around an offset. It ends at the offset, or at the end of the
-// word if whole is set.
+// word returns the dotted path around an offset. It ends at the offset or, if whole is set, at the end of
+// the word.
 func word(source string, offset int, whole bool) Span {
 	offset = min(max(offset, 0), len(source))
 	s := Span{offset, offset}

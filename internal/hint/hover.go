@@ -6,8 +6,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// Hover is the documentation of the word at an offset, in Markdown, and the position of
-// the word. ok is false if nothing is known about it.
+// Hover returns the documentation of the word at an offset, in Markdown, and the position of the word. ok
+// is false if there is no documentation.
 func Hover(source string, offset int, k Knowledge) (text string, span Span, ok bool) {
 	offset = min(max(offset, 0), len(source))
 	if inText(source, offset) {
@@ -42,7 +42,7 @@ func Hover(source string, offset int, k Knowledge) (text string, span Span, ok b
 	return "", Span{}, false
 }
 
-// headComment is the comment above the first rule with a name.
+// headComment returns the comment above the first rule with this name.
 func headComment(source, name string) string {
 	var comment []string
 	for line := range strings.Lines(source) {

@@ -11,7 +11,7 @@ var dataMembers = []Member{
 	{"data.grants", "object", "Grants of access whose time it is: a list for each subject."},
 }
 
-// documented are the documented members of the input.
+// documented returns the documented members of the input.
 func documented() []Member {
 	out := make([]Member, len(lang.DocumentedInput))
 	for i, m := range lang.DocumentedInput {

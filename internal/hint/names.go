@@ -13,7 +13,7 @@ import (
 // indexer collects the occurrences of names in one file.
 type indexer struct {
 	*index
-	packages map[string]bool // of all files
+	packages map[string]bool // packages of all files
 	rules    map[string]bool // names that rules of this file define
 	imports  map[string]string
 	seen     map[int]bool
@@ -57,7 +57,7 @@ func (x *indexer) read() {
 	}
 	slices.SortFunc(x.occurrences, func(a, b occurrence) int { return cmp.Compare(a.span.Start, b.span.Start) })
 	met := map[target]bool{}
-	for i := range x.occurrences { // a variable is declared where it first occurs
+	for i := range x.occurrences { // the first occurrence of a variable declares it
 		o := &x.occurrences[i]
 		o.declares = o.declares || o.target.kind == targetVariable && !met[o.target]
 		met[o.target] = true
@@ -66,8 +66,8 @@ func (x *indexer) read() {
 
 func ruleName(r *ast.Rule) string { return string(r.Head.Reference[0].Value.(ast.Var)) }
 
-// ruleScope tells packages apart. Packages of libraries are unique. Two controls may use
-// the same package, so their scope includes the folder.
+// ruleScope returns the scope of the rules of a package. A library's package is unique. Two controls
+// may have the same package, so their scope includes the folder of the file.
 func ruleScope(file, pkg string) string {
 	if pkg == "lib" || strings.HasPrefix(pkg, "lib.") {
 		return pkg
@@ -75,7 +75,7 @@ func ruleScope(file, pkg string) string {
 	return file[:strings.LastIndexByte(file, '/')+1] + "\x00" + pkg
 }
 
-// add adds an occurrence, unless its position has one.
+// add adds an occurrence, unless there is one at its position.
 func (x *indexer) add(at Span, t target, declares bool) {
 	if !x.seen[at.Start] {
 		x.seen[at.Start] = true
@@ -112,7 +112,7 @@ func (x *indexer) imported(i *ast.Import) {
 	x.path(ref, end)
 }
 
-// path adds the packages, and the rule, that a reference names.
+// path adds the packages and the rule that a reference names.
 func (x *indexer) path(ref ast.Ref, end int) {
 	root, ok := ref[0].Value.(ast.Var)
 	pkg, aliased := x.imports[string(root)]
@@ -141,7 +141,7 @@ func (x *indexer) path(ref ast.Ref, end int) {
 	}
 }
 
-// rule adds the occurrences in a rule. Variables belong to the whole rule: two with the
+// rule adds the occurrences in a rule. The scope of variables is the whole rule: two variables with the
 // same name in separate comprehensions count as one.
 func (x *indexer) rule(n int, r *ast.Rule) {
 	end := max(r.Location.Offset+len(r.Location.Text), r.Head.Location.Offset+len(r.Head.Location.Text))
@@ -187,7 +187,7 @@ func (x *indexer) variable(rule int, name string, local map[string]bool, loc *as
 	}
 }
 
-// builtinRoots are the first parts of names of built-in functions, such as net in
+// builtinRoots returns the first parts of the names of built-in functions, such as net for
 // net.cidr_contains.
 var builtinRoots = sync.OnceValue(func() map[string]bool {
 	out := map[string]bool{}
@@ -202,7 +202,7 @@ func (x *indexer) variableScope(rule int) string {
 	return x.file.Name + "\x00" + strconv.Itoa(rule)
 }
 
-// declared are the names that a rule declares, as arguments or by some, every and :=.
+// declared returns the names that a rule declares as arguments or by some, every and :=.
 func declared(r *ast.Rule) map[string]bool {
 	out := map[string]bool{}
 	add := func(t *ast.Term) {

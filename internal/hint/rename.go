@@ -10,8 +10,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// Definition is where the name at an offset of files[0] is defined: the rules with that
-// name, the first occurrence of a variable, the package of an import.
+// Definition returns where the name at an offset of files[0] is defined. That is each rule with the name,
+// the first occurrence of a variable, or the package of an import.
 func Definition(files []File, offset int) []Location {
 	all := indexAll(files)
 	t, ok := all[0].at(offset)
@@ -27,7 +27,8 @@ func Definition(files []File, offset int) []Location {
 	return collect(all, t, true)
 }
 
-// References are the places in all files that refer to the name at an offset of files[0].
+// References returns the places in all files that refer to the name at an offset of files[0]. It includes
+// the places that declare the name only if declaration is set.
 func References(files []File, offset int, declaration bool) []Location {
 	all := indexAll(files)
 	t, ok := all[0].at(offset)
@@ -42,7 +43,8 @@ func References(files []File, offset int, declaration bool) []Location {
 	return found
 }
 
-// Renamable is the name at an offset of files[0]. ok is false if there is none.
+// Renamable returns the position of the name at an offset of files[0]. ok is false if there is no name, or
+// if it names a package.
 func Renamable(files []File, offset int) (span Span, ok bool) {
 	for _, o := range indexAll(files[:1])[0].occurrences {
 		if o.span.Start <= offset && offset <= o.span.End && o.target.kind != targetPackage {
@@ -55,9 +57,9 @@ func Renamable(files []File, offset int) (span Span, ok bool) {
 // ruleNameForm matches valid new names.
 var ruleNameForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Rename returns the places that change when the name at an offset of files[0] is
-// renamed. It refuses a change that would alter what the controls decide: to a name that
-// the service evaluates, to one that is taken, or in a file that cannot be read.
+// Rename returns the places to change if the name at an offset of files[0] is renamed. It returns an error
+// if the change could alter decisions: if the service evaluates the old or the new name, if the new name
+// is taken, or if a file that may use the name does not parse.
 func Rename(files []File, offset int, to string) ([]Location, error) {
 	all := indexAll(files)
 	if all[0].module == nil {
@@ -88,7 +90,7 @@ func Rename(files []File, offset int, to string) ([]Location, error) {
 // serviceRules are the rules of a control that the service evaluates.
 var serviceRules = map[string]bool{"allow": true, "deny": true, "mask": true, "reason": true}
 
-// mayRename returns why a target in this file cannot get a name.
+// mayRename returns an error if the target cannot have the name to in this file.
 func (x *index) mayRename(t target, to string) error {
 	if x.module == nil {
 		if strings.Contains(x.file.Text, t.name) {
@@ -116,7 +118,7 @@ func (x *index) mayRename(t target, to string) error {
 	return nil
 }
 
-// at is the target at an offset.
+// at returns the target at an offset.
 func (x *index) at(offset int) (target, bool) {
 	for _, o := range x.occurrences {
 		if o.span.Start <= offset && offset <= o.span.End {
@@ -126,7 +128,7 @@ func (x *index) at(offset int) (target, bool) {
 	return target{}, false
 }
 
-// collect returns the places of a target: all of them, or those that declare it.
+// collect returns the places of a target: all of them or, if declaring is set, those that declare it.
 func collect(all []*index, t target, declaring bool) []Location {
 	out := []Location{}
 	for _, x := range all {

@@ -5,19 +5,18 @@ import (
 	"strings"
 )
 
-// Signature is the function whose arguments are being typed.
+// Signature is the signature of a function whose arguments are being typed.
 type Signature struct {
 	// Label is the function with its arguments. Parameters are byte offsets into it.
 	Label      string
 	Parameters []Span
-	// Active is the argument at the cursor, counted from 0. It may be beyond the last
-	// one.
+	// Active is the index of the argument at the cursor. It may be beyond the last argument.
 	Active int
 	Doc    string
 }
 
-// SignatureAt finds the call around an offset: of a built-in function, or of a function
-// in the source or in an imported library. The source need not parse.
+// SignatureAt returns the signature of the function that is called around an offset. The function is
+// built-in, or is in the source or in an imported library. The source need not parse.
 func SignatureAt(source string, offset int, k Knowledge) (Signature, bool) {
 	name, active, ok := callAround(source, min(max(offset, 0), len(source)))
 	if !ok {
@@ -55,8 +54,8 @@ func signature(name string, args []string, active int) Signature {
 	return s
 }
 
-// namedParts finds the arguments in a signature such as "f(a: string, b: number) →
-// boolean".
+// namedParts returns the positions of the arguments in a signature such as
+// "f(a: string, b: number) → boolean".
 func namedParts(label string, args []string) []Span {
 	var out []Span
 	at := strings.IndexByte(label, '(') + 1
@@ -79,8 +78,8 @@ type frame struct {
 	commas  int
 }
 
-// callAround is the name of the innermost open call at an offset, and the number of its
-// commas before that.
+// callAround returns the name of the innermost open call at an offset, and the number of its commas
+// before the offset.
 func callAround(source string, offset int) (name string, commas int, ok bool) {
 	if inText(source, offset) {
 		return "", 0, false
@@ -98,8 +97,8 @@ func callAround(source string, offset int) (name string, commas int, ok bool) {
 	return "", 0, false
 }
 
-// openBrackets lists the open brackets at an offset. A letter in the first column starts
-// a new rule, so what was left open before it is a typing error.
+// openBrackets lists the open brackets at an offset. A letter in the first column starts a new rule, so
+// brackets that are open before it do not count.
 func openBrackets(source string, offset int) []frame {
 	var stack []frame
 	for i := 0; i < offset; i++ {
@@ -132,8 +131,8 @@ func skipTo(source string, from int, c byte) int {
 	return len(source)
 }
 
-// closingQuote is where the string that starts at an offset ends. A string ends with its
-// line at the latest.
+// closingQuote returns the offset at which the string that starts at an offset ends. A string without a
+// closing quote ends with its line.
 func closingQuote(source string, at int) int {
 	for at++; at < len(source) && source[at] != '"' && source[at] != '\n'; at++ {
 		if source[at] == '\\' {
@@ -143,7 +142,7 @@ func closingQuote(source string, at int) int {
 	return at
 }
 
-// functionHead is the arguments of the first function with a name.
+// functionHead returns the arguments of the first function with this name.
 func functionHead(source, name string) ([]string, bool) {
 	head := regexp.MustCompile(`(?m)^(?:default[ \t]+)?` + regexp.QuoteMeta(name) + `\(`).FindStringIndex(source)
 	if head == nil {
@@ -174,7 +173,7 @@ func functionHead(source, name string) ([]string, bool) {
 // importLine matches an import of a library, with or without an alias.
 var importLine = regexp.MustCompile(`(?m)^import[ \t]+data\.([A-Za-z0-9_.]+)(?:[ \t]+as[ \t]+([A-Za-z0-9_]+))?`)
 
-// importedSource is the source of the library that a file imports under a name.
+// importedSource returns the source of the library that a file imports under a name, or "".
 func importedSource(source, alias string, k Knowledge) string {
 	for _, m := range importLine.FindAllStringSubmatch(source, -1) {
 		name := m[2]

@@ -29,8 +29,8 @@ type Symbol struct {
 	Span, Head Span
 }
 
-// Symbols lists the rules of a source in the order of the text; nil if the source does
-// not parse.
+// Symbols lists the rules of a source in the order of the text. It returns nil if the source does not
+// parse.
 func Symbols(source string) []Symbol {
 	m := parse(source)
 	if m == nil {
@@ -56,8 +56,8 @@ func Symbols(source string) []Symbol {
 	return out
 }
 
-// ruleSpan is the extent of a rule. The parser knows only the first word of a default
-// rule, so that one ends with its line.
+// ruleSpan returns the span of a rule. The parser gives only the first word of a default rule, so its
+// span ends with its line.
 func ruleSpan(source string, r *ast.Rule, head Span) Span {
 	start := min(r.Location.Offset, head.Start)
 	end := r.Location.Offset + len(r.Location.Text)
@@ -70,7 +70,7 @@ func ruleSpan(source string, r *ast.Rule, head Span) Span {
 	return Span{start, min(end, len(source))}
 }
 
-// target is what a name refers to. Equal targets are the same thing.
+// target is what a name refers to. Two names refer to the same thing if their targets are equal.
 type target struct {
 	kind targetKind
 	// scope is the package of a rule, the file of an import, or the file and rule of a
@@ -95,11 +95,11 @@ type occurrence struct {
 	declares bool
 }
 
-// index holds the names in a file.
+// index has the occurrences of names in one file.
 type index struct {
 	file        File
-	module      *ast.Module // nil: the file does not parse
-	scope       string      // of the rules in the file
+	module      *ast.Module // nil if the file does not parse
+	scope       string      // scope of the rules in the file
 	aliases     map[string]string
 	occurrences []occurrence
 }
@@ -112,8 +112,8 @@ func parse(source string) *ast.Module {
 	return m
 }
 
-// locate finds a name near the parser's location. The parser is wrong for some terms,
-// such as `not x`; then it is the next such word before end.
+// locate returns the position of a name that the parser found at loc. For some terms, such as `not x`,
+// the parser's location is too early. locate therefore returns the first such word from loc to end.
 func locate(source string, loc *ast.Location, name string, end int) (Span, bool) {
 	if loc == nil || loc.Offset < 0 || loc.Offset > len(source) || name == "" {
 		return Span{}, false

@@ -16,8 +16,8 @@ const (
 	maxDelivery       = 10 << 20 // bytes of a whole delivery
 )
 
-// parseOwn reads the body of our own webhook. Names of members are case-sensitive. Every error is reported
-// with its position, so that a misspelt member is not dropped silently.
+// parseOwn reads the body of gatehouse's own webhook. Names of members are case-sensitive. It reports up
+// to 100 errors with their positions. Unknown members are errors, so that a misspelt name is noticed.
 func parseOwn(doc value.Value) (gitEvent, error) {
 	var r ownReader
 	if !r.object("", doc, "repository_url", "branch", "commit_hash", "policy_files", "event_type") {
@@ -34,7 +34,7 @@ func parseOwn(doc value.Value) (gitEvent, error) {
 	return e, r.fault()
 }
 
-// ownReader collects the errors in such a body.
+// ownReader reads the body of gatehouse's own webhook and collects its errors.
 type ownReader struct{ bad []fault.Detail }
 
 func (r *ownReader) refuse(pointer, message string) {
@@ -43,7 +43,7 @@ func (r *ownReader) refuse(pointer, message string) {
 	}
 }
 
-// fault is a 400 with all errors; nil if there are none.
+// fault returns a BadRequest fault with all errors, or nil if there are none.
 func (r *ownReader) fault() error {
 	if len(r.bad) == 0 {
 		return nil
@@ -53,8 +53,8 @@ func (r *ownReader) fault() error {
 	return f
 }
 
-// object refuses values that are not objects, and unknown members. It reports whether v
-// is an object.
+// object adds an error if v is not an object, and one for each unknown member. It reports whether v is
+// an object.
 func (r *ownReader) object(pointer string, v value.Value, known ...string) bool {
 	if v.Kind() != value.ObjectKind {
 		r.refuse(pointer, "expected an object")
@@ -73,7 +73,7 @@ func (r *ownReader) object(pointer string, v value.Value, known ...string) bool 
 	return true
 }
 
-// text reads a string of least to most characters. If least is 0, it may be missing.
+// text reads a string of least to most characters. If least is 0, the string may be absent.
 func (r *ownReader) text(pointer string, v value.Value, least, most int) string {
 	if !v.Defined() || v.IsNull() {
 		if least > 0 {
@@ -99,14 +99,14 @@ func (r *ownReader) kind(event string) string {
 		return PullRequest
 	case Tag, "tag_push", "tag_created":
 		return Tag
-	case "": // refused already
+	case "": // text has added an error
 	default:
 		r.refuse("/event_type", "the event must be push, pull_request or tag")
 	}
 	return ""
 }
 
-// files reads policy_files: paths, and files with their content.
+// files reads policy_files into e.paths (files without content) and e.files (files with content).
 func (r *ownReader) files(e *gitEvent, list value.Value) {
 	const at = "/policy_files"
 	if !list.Defined() || list.IsNull() {

@@ -27,19 +27,19 @@ const (
 	Failed     = "failed"
 )
 
-// workTime limits the work of a deployment. editorTime limits that of an editor's,
-// because somebody waits for it. An editor's deployment that has not ended after
-// lostAfter has lost its server.
+// workTime limits the work of a deployment. editorTime limits that of a deployment from an editor,
+// because its author waits. If such a deployment has not ended after lostAfter, its server has
+// stopped.
 const (
 	workTime   = 2 * time.Minute
 	editorTime = 30 * time.Second
 	lostAfter  = 35 * time.Second
 )
 
-// errEnded rolls back work that came too late: the deployment has ended already.
+// errEnded rolls back work for a deployment that has already ended.
 var errEnded = fault.New(fault.Conflict, "deployment_ended", "the deployment has already ended")
 
-// Deployment is the work that a delivery or an editor asked for.
+// Deployment is the work that a delivery, a synchronization or an editor requested.
 type Deployment struct {
 	ID           string     `json:"deployment_id" db:"id" doc:"Identifier."`
 	RepositoryID *int64     `json:"repository_id" db:"repository_id" nullable:"true" doc:"Registered repository that it came from."`
@@ -67,7 +67,7 @@ type DeploymentPage struct {
 	Total       int64        `json:"total" doc:"How many there are."`
 }
 
-// work is what is stored about a deployment until it is done.
+// work is the request of a deployment. It is stored until the deployment ends.
 type work struct {
 	Validate     bool
 	Files        []controlfile.File
@@ -80,14 +80,14 @@ type work struct {
 	Actor        scope.Actor
 }
 
-// waiters are the goroutines of this replica that wait for deployments to end.
+// waiters has a channel for each goroutine of this replica that waits for a deployment to end.
 type waiters struct {
 	mu sync.Mutex
 	by map[scope.TenantID]map[chan struct{}]bool
 }
 
-// OnChange wakes the waiters when a tenant's deployment has ended on any replica.
-// db.Watch calls it.
+// OnChange wakes the waiters of a tenant when a deployment has ended on any replica. An empty tenant or
+// name stands for all. db.Watch calls it.
 func (s *Service) OnChange(tenant scope.TenantID, name string) {
 	if name != Topic && name != "" {
 		return
@@ -154,7 +154,7 @@ func (s *Service) Deployments(ctx context.Context, sc scope.Scope, repository, s
 	return page, err
 }
 
-// Await waits until a deployment or ctx has ended, and returns the deployment.
+// Await waits until a deployment has ended or ctx is done, and returns the deployment. Fault: NotFound.
 func (s *Service) Await(ctx context.Context, sc scope.Scope, id string) (Deployment, error) {
 	woken, leave := s.waiting.enter(sc.Tenant)
 	defer leave()
@@ -171,9 +171,9 @@ func (s *Service) Await(ctx context.Context, sc scope.Scope, id string) (Deploym
 	}
 }
 
-// Deploy deploys an editor's files to sandbox and waits for the outcome. Files that
-// cannot be deployed are Invalid, with the errors, and the deployment is kept as failed.
-// If the server ends too early, the job marks the deployment as failed.
+// Deploy deploys an editor's files to sandbox and waits for the outcome. Fault: Invalid with the errors if
+// the files cannot be deployed; the deployment is then stored as failed. If the server stops before the
+// end, a job marks the deployment as failed.
 func (s *Service) Deploy(ctx context.Context, sc scope.Scope, files []controlfile.File) (Deployment, error) {
 	if err := checkMayDeploy(sc); err != nil {
 		return Deployment{}, err
@@ -231,8 +231,8 @@ func enqueue(ctx context.Context, tx *db.Tx, d Deployment, at time.Time) error {
 	return err
 }
 
-// Work is the handler of the job. It does the work of a deployment and ends it. An
-// attempt that was killed has stored all of its work or nothing, see end.
+// Work is the handler of the job. It does the work of a deployment and ends it. Both are one transaction
+// (see deploy), so an attempt that was killed has stored either everything or nothing.
 func (s *Service) Work(ctx context.Context, t job.Task) error {
 	var p struct {
 		ID string `json:"deployment_id"`
@@ -255,10 +255,10 @@ func (s *Service) Work(ctx context.Context, t job.Task) error {
 	})
 	switch {
 	case errors.Is(err, db.ErrNoRows) || err == nil && d.Status != InProgress:
-		return nil // dropped, or done by another attempt
+		return nil // deleted, or done by another attempt
 	case err != nil:
 		return err
-	case text == "": // an editor's: the author got no answer, and asks again
+	case text == "": // from an editor: its author got no answer and can try again
 		return s.finish(ctx, sc, p.ID, nil, fault.New(fault.Unavailable, "deployment_lost", "the server stopped before it carried out the deployment; nothing was changed"))
 	}
 	var w work
@@ -270,7 +270,7 @@ func (s *Service) Work(ctx context.Context, t job.Task) error {
 	defer cancel()
 	found, failed := s.runWork(bounded, sc, p.ID, w)
 	if ctx.Err() != nil {
-		return ctx.Err() // the process is ending; there is another attempt
+		return ctx.Err() // the process is stopping; the job runs again
 	}
 	if failed == nil && !w.Validate {
 		return nil
@@ -278,7 +278,7 @@ func (s *Service) Work(ctx context.Context, t job.Task) error {
 	return s.finish(ctx, sc, p.ID, found, failed)
 }
 
-// HandleDead ends a deployment whose job ran out of attempts (job.Runner.Dead).
+// HandleDead ends a deployment whose job has no attempts left. It is the Dead function of the job kind.
 func (s *Service) HandleDead(ctx context.Context, tx *db.Tx, t job.Task, cause error) error {
 	var p struct {
 		ID string `json:"deployment_id"`
@@ -294,8 +294,8 @@ func (s *Service) HandleDead(ctx context.Context, tx *db.Tx, t job.Task, cause e
 	return err
 }
 
-// runWork fetches what must be fetched. Then it either validates and returns the files
-// that it found, or deploys.
+// runWork fetches the files that the delivery does not contain. Then it either validates all files and
+// returns the results, or deploys them.
 func (s *Service) runWork(ctx context.Context, sc scope.Scope, id string, w work) ([]FileResult, error) {
 	b := policycode.Request{Files: w.Files, ResourceID: w.Resource, BouncerID: w.Bouncer, Commit: w.Hash, Repository: w.URL}
 	if len(w.Paths) > 0 || len(w.Files) == 0 {
@@ -330,8 +330,8 @@ func (s *Service) runWork(ctx context.Context, sc scope.Scope, id string, w work
 	return out, nil
 }
 
-// deploy stores files and, in the same transaction, ends the deployment as completed. The
-// caller records a failure.
+// deploy stores files and, in the same transaction, ends the deployment as completed. If it fails, the
+// caller must end the deployment.
 func (s *Service) deploy(ctx context.Context, sc scope.Scope, id string, r policycode.Request) error {
 	_, err := s.Code.DeployWith(ctx, sc, r, func(ctx context.Context, tx *db.Tx, d policycode.Deployment) error {
 		out := make([]FileResult, len(d.Files))
@@ -355,8 +355,8 @@ func (s *Service) deploy(ctx context.Context, sc scope.Scope, id string, r polic
 
 func done(files []FileResult) Outcome { return Outcome{Message: "Done", Files: files} }
 
-// end ends a deployment that is in progress and wakes its waiters. It returns false if it
-// had ended already.
+// end ends a deployment that is in progress, and wakes its waiters. It returns false if the deployment had
+// already ended.
 func (s *Service) end(ctx context.Context, tx *db.Tx, id, status string, o Outcome) (bool, error) {
 	n, err := finishDeployment(ctx, tx, id, status, o, s.Now())
 	if err != nil || n == 0 {
@@ -365,7 +365,7 @@ func (s *Service) end(ctx context.Context, tx *db.Tx, id, status string, o Outco
 	return true, tx.Notify(ctx, Topic)
 }
 
-// deployFault is the fault of files that cannot be deployed. Each error names its file.
+// deployFault returns the fault for files that cannot be deployed. Each error names its file.
 func deployFault(message string, issues []lang.FileIssue) error {
 	f := fault.New(fault.Invalid, "invalid_policy", message)
 	for _, is := range issues {
@@ -407,8 +407,8 @@ func (s *Service) fetch(ctx context.Context, sc scope.Scope, b *policycode.Reque
 	return out, nil
 }
 
-// finish ends a deployment that deploy has not ended. A delivery that failed for a
-// temporary reason may be sent again.
+// finish ends a deployment that deploy has not ended. If the reason may be temporary, it forgets the
+// delivery, so that it can be sent again.
 func (s *Service) finish(ctx context.Context, sc scope.Scope, id string, results []FileResult, failed error) error {
 	status, o := Completed, done(results)
 	passing := false

@@ -12,8 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Place is a position in a text. Line and column count from 1, and columns are
-// characters.
+// Place is a position in a text. Lines and columns count from 1, and columns are characters.
 type Place struct {
 	Line   int `json:"line" doc:"Line, 1-based"`
 	Column int `json:"column" doc:"Column in characters, 1-based"`
@@ -77,8 +76,8 @@ func (s *Service) Validate(ctx context.Context, sc scope.Scope, source string) (
 	return out, err
 }
 
-// Suggest returns completions at a position (nil: at the end of the text), and fixes for
-// the whole text.
+// Suggest returns completions at a position, and fixes for the whole text. If at is nil, the position is
+// the end of the text.
 func (s *Service) Suggest(ctx context.Context, sc scope.Scope, source string, at *Place) (Suggestions, error) {
 	v, err := s.Validate(ctx, sc, source)
 	if err != nil {
@@ -113,7 +112,7 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, files []controlfile.
 	return s.Code.Test(ctx, sc, policycode.Request{Files: files})
 }
 
-// attributes are the members of the input that a text reads.
+// attributes returns the members of the input that a text reads.
 func attributes(source string) []Attribute {
 	out := []Attribute{}
 	if len(source) > lang.MaxSourceBytes {
@@ -125,8 +124,8 @@ func attributes(source string) []Attribute {
 	return out
 }
 
-// controlPath is the path of an editor's control. It is a default if the editor sends
-// none, or one that cannot be in a repository.
+// controlPath returns the path of an editor's control as a relative path that ends with .rego. It removes
+// a scheme or drive. If nothing is left, it returns control.rego.
 func controlPath(p string) string {
 	p = strings.TrimLeft(strings.ReplaceAll(p, `\`, "/"), "/")
 	if i := strings.Index(p, ":/"); i >= 0 { // C:/…, file:///…
@@ -141,7 +140,8 @@ func controlPath(p string) string {
 	return p
 }
 
-// JoinFiles is the control of an editor's request and the files beside it.
+// JoinFiles returns the control of an editor's request and the files beside it. A file beside it with the
+// same path is left out.
 func JoinFiles(path, source string, beside []controlfile.File) []controlfile.File {
 	out := []controlfile.File{{Path: controlPath(path), Content: source}}
 	for _, f := range beside {

@@ -9,17 +9,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// The kinds of repository events. A push deploys to sandbox, a pull request is validated,
-// a tag is deployed.
+// The kinds of repository events. Pushes and tags are deployed to sandbox, pull requests are only
+// validated.
 const (
 	Push        = "push"
 	PullRequest = "pull_request"
 	Tag         = "tag"
-	// nothing is an event without work: a ping, a deleted branch, a comment.
+	// nothing is an event that needs no work, such as a ping, a deleted branch or a comment.
 	nothing = "none"
 )
 
-// The senders of deliveries, as their headers tell.
+// The sources of deployments. The headers of a delivery name its source.
 const (
 	Signed = "service"
 	GitHub = "github"
@@ -27,10 +27,10 @@ const (
 	Editor = "editor"
 )
 
-// gitEvent is a delivery in one form, whoever sent it.
+// gitEvent is a delivery in the form that is common to all senders.
 type gitEvent struct {
 	kind       string
-	repository string // as the sender names it; empty: not given
+	repository string // URL, as the sender writes it; may be empty
 	branch     string // of a push, or the target of a pull request, or the name of a tag
 	commit     string
 	files      []controlfile.File
@@ -105,7 +105,7 @@ func parseGitHub(header string, body []byte) (gitEvent, error) {
 	return e, nil
 }
 
-// of makes the event a push of a branch or of a tag.
+// of returns the event as a push of the branch or tag that ref names.
 func (e gitEvent) of(ref string) gitEvent {
 	if name, ok := strings.CutPrefix(ref, "refs/heads/"); ok {
 		e.kind, e.branch = Push, name
@@ -156,8 +156,8 @@ func parseGitLab(header string, body []byte) (gitEvent, error) {
 	return e, nil
 }
 
-// sameRepository reports whether two URLs name the same repository. The case of the host,
-// a final slash and .git do not matter.
+// sameRepository reports whether two URLs name the same repository. It ignores the case of the scheme
+// and host, final slashes and .git.
 func sameRepository(a, b string) bool { return plainURL(a) == plainURL(b) }
 
 func plainURL(raw string) string {

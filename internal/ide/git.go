@@ -28,30 +28,29 @@ const fetchTime = 30 * time.Second
 // single commits.
 const deepBranch = 50
 
-// source is what to fetch: a commit, and the branch or tag that should hold it. Without a
-// commit it is the newest one of the branch, or of the default branch.
+// source is what to fetch: a commit, and the branch or tag that should contain it. If hash is empty, it
+// is the newest commit of the branch, or of the default branch.
 type source struct {
 	url, token   string
 	branch, hash string
-	// have is a commit whose files are known: of it no pack is fetched.
+	// have is a commit whose files the caller has. If it is the wanted one, no pack is fetched.
 	have string
 }
 
-// File is a file of a repository that is not registered.
+// File names a file of a repository that is not registered.
 type File struct {
 	// URL is the repository. Token is its credential; a user name can come before it (name:token).
 	URL, Token string
-	// Branch is a branch or tag; empty: the default branch.
+	// Branch is a branch or tag; empty means the default branch. Path is the path of the file.
 	Branch, Path string
-	// Have is the commit that the caller has already; empty: none.
+	// Have is the commit whose file the caller has; empty means none.
 	Have string
-	// Largest is how large the file may be, in bytes.
+	// Largest is the maximum size of the file in bytes.
 	Largest int64
 }
 
-// ReadFile returns a file of the newest commit of a branch, and the commit. The text is empty where
-// the caller has that commit. Faults: Invalid and BadGateway, if the repository or the file cannot
-// be read.
+// ReadFile returns a file of the newest commit of a branch, and the commit. The text is empty if the
+// caller has that commit. Faults: Invalid and BadGateway if the repository or the file cannot be read.
 func (s *Service) ReadFile(ctx context.Context, tenant scope.TenantID, f File) (text, commit string, err error) {
 	pack, commit, err := s.fetchPack(ctx, source{url: f.URL, token: f.Token, branch: f.Branch, have: f.Have})
 	if err != nil || f.Have != "" && commit == f.Have {
@@ -64,11 +63,11 @@ func (s *Service) ReadFile(ctx context.Context, tenant scope.TenantID, f File) (
 	return files[0].Content, commit, nil
 }
 
-// fetchPack fetches the pack with a commit, as shallow as the server allows, and returns
-// the id of the commit. Only the guarded client connects, and it reads a limited amount.
+// fetchPack fetches the pack with a commit, with as little history as the server allows, and returns the
+// id of the commit. It connects with the guarded client, and reads a limited number of bytes.
 func (s *Service) fetchPack(ctx context.Context, w source) (pack []byte, commit string, err error) {
 	defer func() {
-		if p := recover(); p != nil { // a library parses the answers of a hostile server
+		if p := recover(); p != nil { // go-git may panic on the answer of a hostile server
 			s.Panics.Caught(ctx, "git", p, debug.Stack())
 			pack, commit, err = nil, "", w.answered(fmt.Errorf("panic: %s", fault.DescribePanic(p)))
 		}
@@ -120,9 +119,9 @@ func (s *Service) fetchPack(ctx context.Context, w source) (pack []byte, commit 
 	return pack, commit, nil
 }
 
-// newUploadRequest asks for one commit: by a ref that points to it, by its id if the
-// server allows that, or else by the branch with part of its history. Without a commit it
-// asks for the tip of the branch.
+// newUploadRequest returns the request for one commit. It asks for the commit by its id if a ref points to
+// it or the server allows that. Otherwise it asks for the branch with part of its history. If
+// the source has no commit, it asks for the tip of the branch.
 func newUploadRequest(refs *packp.AdvRefs, w source) (*packp.UploadPackRequest, error) {
 	req := packp.NewUploadPackRequestFromCapabilities(refs.Capabilities)
 	hash, depth := plumbing.NewHash(w.hash), 1
@@ -163,7 +162,7 @@ func advertised(refs *packp.AdvRefs, hash plumbing.Hash) bool {
 	return refs.Head != nil && *refs.Head == hash
 }
 
-// commitAt is the commit of a branch or a tag, or of HEAD if name is empty.
+// commitAt returns the commit of a branch or tag, or of HEAD if name is empty.
 func commitAt(refs *packp.AdvRefs, name string) (plumbing.Hash, bool) {
 	if name == "" && refs.Head != nil {
 		return *refs.Head, true
@@ -176,7 +175,7 @@ func commitAt(refs *packp.AdvRefs, name string) (plumbing.Hash, bool) {
 	return plumbing.ZeroHash, false
 }
 
-// demuxed is the pack alone, if the server mixes messages with it.
+// demuxed returns a reader of the pack without the messages that the server may mix into it.
 func demuxed(caps *capability.List, r io.Reader) io.Reader {
 	switch {
 	case caps.Supports(capability.Sideband64k):

@@ -1,19 +1,17 @@
-// Package ide serves editors and repositories: it checks, completes and tries the text in
-// an editor, stores documents for editors, and receives the webhooks that bring a
-// repository's controls in.
+// Package ide serves editors and repositories. It checks, completes and tests the text in an editor,
+// stores documents for editors, and receives the webhooks of repositories to deploy their controls.
 //
 //	editor ──► Validate, Suggest, Test                 nothing is stored
-//	       ──► Sync, Context                           a session's document, for a while
+//	       ──► Sync, Context                           a session's document, for some hours
 //	       ──► Deploy ─────────────┐
-//	repository ──► Receive ────────┤ signature, replay, what event it is
+//	repository ──► Receive ────────┤ signature, replay, kind of event
 //	                               ▼
 //	     deployment (in_progress) + job, one transaction
 //	                               │ job: files of the commit (git, guarded) ─► policies as code
 //	                               ▼
-//	     deployment (completed | failed) ─► whoever waits: answer, WebSocket
+//	     deployment (completed | failed) ─► callers that wait: answer, WebSocket
 //
-// Rego from outside is only read in workers (packages policy and policycode), and so are
-// the packs of a repository.
+// Only workers read Rego from outside (packages policy and policycode) and the packs of repositories.
 package ide
 
 import (
@@ -50,9 +48,9 @@ type Service struct {
 	Now    func() time.Time
 	NewID  func() string
 	Log    *slog.Logger
-	// Panics counts panics in the reading of what repositories send.
+	// Panics counts panics of the library that reads the answers of repositories.
 	Panics *fault.Panics
-	// Box seals secrets and access tokens.
+	// Box encrypts secrets and access tokens.
 	Box *secret.Box
 	// Target is the guarded client for repositories.
 	Target *outbound.Client
@@ -64,19 +62,19 @@ type Service struct {
 	Code *policycode.Service
 	// Templates are the shipped controls.
 	Templates []hint.Template
-	// As is the scope for the work of a delivery. It is an error if the tenant does not
+	// As returns the scope for the work of a delivery. It returns an error if the tenant does not
 	// exist or is not active.
 	As func(ctx context.Context, tenant scope.TenantID, name, requestID string) (scope.Scope, error)
 	// LinksExist returns Invalid if a resource or bouncer is set but not in sandbox.
 	LinksExist func(ctx context.Context, sc scope.Scope, resource, bouncer *int64) error
-	// PublicURL is the address of this server.
+	// PublicURL is the address of this server. Version is its version.
 	PublicURL string
 	Version   string
 
 	waiting waiters
 }
 
-// actorName is the name of an actor in the store.
+// actorName returns the name of the caller in the store: its kind and id.
 func actorName(sc scope.Scope) string { return nameOf(sc.Actor) }
 
 func nameOf(who scope.Actor) string { return string(who.Kind) + ":" + who.ID }

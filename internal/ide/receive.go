@@ -16,12 +16,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Arrival is the request of a webhook.
+// Arrival is a delivery as it arrives: the request of a webhook.
 type Arrival struct {
-	// Repository is the registered repository in the request; 0: none.
+	// Repository is the id of the registered repository that the request names, or 0.
 	Repository int64
-	// Source is the sender, as the headers tell, Event its event header, and Delivery its
-	// delivery id.
+	// Source is the sender that the headers name. Event is its event header, and Delivery is
+	// its delivery id.
 	Source, Event, Delivery string
 	// Signature is the signature header, or GitLab's token.
 	Signature string
@@ -31,15 +31,15 @@ type Arrival struct {
 // Receipt is the result of a delivery.
 type Receipt struct {
 	Deployment
-	// Ignored is the reason why there was nothing to do; empty: there was work.
+	// Ignored is the reason why the event needs no work. It is empty if there is a deployment.
 	Ignored string
-	// Replayed is set for a delivery that was received before.
+	// Replayed means that the delivery was received before.
 	Replayed bool
 }
 
-// ReceiveSigned takes a delivery with a valid signature. A wrong signature, a repository
-// that is unknown or off, and an unknown tenant are all the same Unauthenticated fault,
-// after the same amount of work.
+// ReceiveSigned accepts a delivery with a valid signature. A wrong signature, a repository that is unknown
+// or disabled, and an unknown tenant all give the same Unauthenticated fault. A caller cannot tell them
+// apart.
 func (s *Service) ReceiveSigned(ctx context.Context, tenant scope.TenantID, requestID string, a Arrival) (Receipt, error) {
 	refused := fault.New(fault.Unauthenticated, "invalid_signature", "the signature of the delivery is missing or wrong")
 	sc, err := s.As(ctx, tenant, "repository", requestID)
@@ -50,7 +50,7 @@ func (s *Service) ReceiveSigned(ctx context.Context, tenant scope.TenantID, requ
 	if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Forbidden) {
 		return Receipt{}, err
 	}
-	secret := []byte("no repository has this secret") // an unknown repository costs the same
+	secret := []byte("no repository has this secret") // the signature is also checked for unknown repositories
 	found := err == nil
 	if found {
 		if secret, err = s.Box.Open(r.Secret, seal(sc, strconv.FormatInt(r.ID, 10), "secret")); err != nil {
@@ -64,7 +64,7 @@ func (s *Service) ReceiveSigned(ctx context.Context, tenant scope.TenantID, requ
 	return s.receive(ctx, sc, a, &r)
 }
 
-// signatureValid compares the signature of a delivery in constant time.
+// signatureValid reports whether the signature of a delivery is right. It compares in constant time.
 func signatureValid(a Arrival, secret []byte) bool {
 	if a.Source == GitLab {
 		given, kept := sha256.Sum256([]byte(a.Signature)), sha256.Sum256(secret)
@@ -73,8 +73,7 @@ func signatureValid(a Arrival, secret []byte) bool {
 	return outbound.SignatureValid(secret, a.Body, a.Signature)
 }
 
-// Receive takes a delivery from a caller with a credential, which must be allowed to
-// deploy.
+// Receive accepts a delivery from a caller with a credential. The caller must be allowed to deploy.
 func (s *Service) Receive(ctx context.Context, sc scope.Scope, a Arrival) (Receipt, error) {
 	if err := checkMayDeploy(sc); err != nil {
 		return Receipt{}, err
@@ -142,8 +141,8 @@ func (s *Service) receive(ctx context.Context, sc scope.Scope, a Arrival, r *Rep
 	return Receipt{Deployment: d, Replayed: true}, err
 }
 
-// deliveryDigests identify a delivery by its id and, if only the body is signed, by its
-// body, because the id could be forged.
+// deliveryDigests returns the hashes by which a delivery is recognized: of its id and, if it has a
+// signature, of its body. The id is not signed, so a replay may have another one.
 func deliveryDigests(a Arrival) []string {
 	var out []string
 	name := func(kind string, text []byte) {
@@ -161,7 +160,7 @@ func deliveryDigests(a Arrival) []string {
 	return out
 }
 
-// idle returns why an event needs no work, or "".
+// idle returns the reason why an event needs no work, or "".
 func (e gitEvent) idle(r *Repository) string {
 	switch {
 	case e.kind == nothing:
@@ -172,7 +171,7 @@ func (e gitEvent) idle(r *Repository) string {
 	return ""
 }
 
-// workOf returns the work that an event asks for, after all checks that need no fetch.
+// workOf returns the work that an event requests. It makes all checks that need no fetch.
 func (s *Service) workOf(ctx context.Context, sc scope.Scope, e gitEvent, a Arrival, r *Repository) (work, error) {
 	w := work{Validate: e.kind == PullRequest, Files: e.files, Paths: e.paths, URL: e.repository, Branch: e.branch, Hash: e.commit, Actor: sc.Actor}
 	if r != nil {

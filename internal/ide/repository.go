@@ -55,7 +55,7 @@ type RepositoryDraft struct {
 	Enabled     *bool  `json:"enabled,omitempty" doc:"Whether deliveries are accepted; true by default."`
 }
 
-// RepositoryChange is an update: the members that are set change.
+// RepositoryChange is an update of a registration. Members that are not set do not change.
 type RepositoryChange struct {
 	Name        *string             `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique."`
 	URL         *string             `json:"url,omitempty" minLength:"1" maxLength:"2000" doc:"Address. If an access token is stored, a change to another host needs access_token again."`
@@ -109,19 +109,19 @@ func load(ctx context.Context, tx *db.Tx, id int64) (Repository, error) {
 	return r, err
 }
 
-// show fills in what is not stored.
+// show sets the members that are not stored.
 func (s *Service) show(sc scope.Scope, r *Repository) {
 	r.TokenSet = len(r.Token) > 0
 	r.WebhookURL = fmt.Sprintf("%s/api/v1/ide-integration/webhook?repository=%d&tenant_id=%s", s.PublicURL, r.ID, url.QueryEscape(string(sc.Tenant)))
 }
 
-// seal returns the name under which a value is encrypted.
+// seal returns the name to which an encrypted value is bound.
 func seal(sc scope.Scope, name, member string) string {
 	return "ide_repositories:" + string(sc.Tenant) + ":" + member + ":" + name
 }
 
-// Register registers a repository. The caller must be allowed to do what its deliveries may do:
-// policies:write.
+// Register registers a repository. Its deliveries may deploy, so the caller must be allowed to deploy,
+// too (policies:write).
 func (s *Service) Register(ctx context.Context, sc scope.Scope, d RepositoryDraft) (Repository, error) {
 	if err := checkMayDeploy(sc); err != nil {
 		return Repository{}, err
@@ -163,7 +163,7 @@ func (s *Service) Register(ctx context.Context, sc scope.Scope, d RepositoryDraf
 	return made, err
 }
 
-// sealed encrypts the secret and the token, bound to the row.
+// sealed encrypts the secret and the token, and binds them to the row.
 func (s *Service) sealed(sc scope.Scope, r *Repository, secret *string, token patch.Field[string]) (err error) {
 	row := strconv.FormatInt(r.ID, 10)
 	if secret != nil {
@@ -242,7 +242,7 @@ func (r Repository) apply(c RepositoryChange) Repository {
 	return r
 }
 
-// Forget deletes a registration. What it deployed stays.
+// Forget deletes a registration. The controls that it deployed stay.
 func (s *Service) Forget(ctx context.Context, sc scope.Scope, id, ifChange int64) error {
 	return s.write(ctx, sc, func(tx *db.Tx) error {
 		r, err := load(ctx, tx, id)
@@ -259,8 +259,7 @@ func (s *Service) Forget(ctx context.Context, sc scope.Scope, id, ifChange int64
 	})
 }
 
-// checkMayDeploy refuses callers who may not deploy themselves: nobody can grant more than they
-// have.
+// checkMayDeploy returns an error if the caller may not deploy to sandbox.
 func checkMayDeploy(sc scope.Scope) error {
 	if err := sc.Require("policies:write"); err != nil {
 		return err
@@ -269,7 +268,7 @@ func checkMayDeploy(sc scope.Scope) error {
 	return err
 }
 
-// checkRepository checks everything that does not need the stored row.
+// checkRepository makes all checks that do not need the stored row.
 func (s *Service) checkRepository(ctx context.Context, sc scope.Scope, r Repository) error {
 	if r.Name == "" {
 		return fault.Invalidf("/name", "the name is required")

@@ -15,8 +15,8 @@ import (
 
 // Limits on what editors store here.
 const (
-	sessionLife = 8 * time.Hour // since the last sync
-	maxSessions = 20            // of one person or key; the oldest is deleted
+	sessionLife = 8 * time.Hour // after the last sync
+	maxSessions = 20            // of one person or key; a new one replaces the oldest
 )
 
 // Session is a document that an editor stores here.
@@ -36,7 +36,7 @@ type Synced struct {
 	Attributes []Attribute
 }
 
-// Sync stores a text as the session's document, and validates it. An empty id starts a session.
+// Sync validates a text and stores it as the session's document. An empty id starts a session.
 func (s *Service) Sync(ctx context.Context, sc scope.Scope, id, path, source string) (Synced, error) {
 	if len(source) > lang.MaxSourceBytes {
 		return Synced{}, fault.Invalidf("/policy_content", "a control may have at most %d bytes", lang.MaxSourceBytes)
@@ -62,8 +62,8 @@ func (s *Service) Sync(ctx context.Context, sc scope.Scope, id, path, source str
 	return Synced{kept, v, attributes(source)}, err
 }
 
-// Context returns the session's document and its analysis. A session that has expired or belongs to
-// another caller is NotFound.
+// Context returns the session's document and its analysis. Fault: NotFound if the session has expired or
+// belongs to another caller.
 func (s *Service) Context(ctx context.Context, sc scope.Scope, id string) (Synced, error) {
 	var kept Session
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {

@@ -102,7 +102,7 @@ func insertDelivery(ctx context.Context, tx *db.Tx, digest, deployment string, n
 	return err
 }
 
-// forgetDeliveries lets deliveries be sent again if their work could not be done.
+// forgetDeliveries deletes the digests of a deployment's delivery, so that it can be sent again.
 func forgetDeliveries(ctx context.Context, tx *db.Tx, deployment string) error {
 	_, err := tx.Exec(ctx, `DELETE FROM ide_deliveries WHERE deployment_id = $1`, deployment)
 	return err

@@ -49,7 +49,7 @@ func (s *Server) initialize(ctx context.Context, raw json.RawMessage) (any, *rpc
 	s.client.snippets = p.Capabilities.TextDocument.Completion.Item.Snippets
 	s.ready = true
 	var renames any = true
-	if p.Capabilities.TextDocument.Rename.Prepare { // others expect a boolean
+	if p.Capabilities.TextDocument.Rename.Prepare { // other editors expect a boolean
 		renames = map[string]any{"prepareProvider": true}
 	}
 	s.roots, s.stale = rootsOf(p.Folders, p.Root), true
@@ -118,7 +118,7 @@ func (s *Server) formatting(_ context.Context, raw json.RawMessage) (any, *rpcEr
 	}
 	text, err := hint.Format(d.text)
 	if err != nil || text == d.text {
-		return []textEdit{}, nil // a file that does not parse has diagnostics already
+		return []textEdit{}, nil // if the file does not parse, it has diagnostics
 	}
 	return []textEdit{{extentOf(d.text, hint.Span{Start: 0, End: len(d.text)}), text}}, nil
 }
@@ -136,7 +136,7 @@ func (s *Server) codeAction(_ context.Context, raw json.RawMessage) (any, *rpcEr
 	}
 	actions := []map[string]any{}
 	if d.checked != d.version {
-		return actions, nil // the issues are those of an older text
+		return actions, nil // the issues are of an older text
 	}
 	for _, f := range hint.Fixes(d.text, d.issues) {
 		where := diagnostics(d.text, []lang.Issue{f.Issue})
@@ -151,7 +151,7 @@ func (s *Server) codeAction(_ context.Context, raw json.RawMessage) (any, *rpcEr
 	return actions, nil
 }
 
-// where finds the document and the position of a request.
+// where returns the document and the position that a request names, and what is known about the document.
 func (s *Server) where(raw json.RawMessage) (document, hint.Knowledge, position, *rpcError) {
 	p, failed := params[at](raw)
 	if failed != nil {

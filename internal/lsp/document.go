@@ -16,19 +16,19 @@ type document struct {
 	uri     string
 	version int64
 	text    string
-	// large is set if the text was too large to keep.
+	// large means that the text is too large to keep. text is then empty.
 	large bool
-	// issues are those of the version that was checked.
+	// issues are the issues of the version checked.
 	issues  []lang.Issue
 	checked int64
-	// retries counts the checks of this text that timed out.
+	// retries is how often the check of this text was retried.
 	retries int
-	// members are what the last version that compiled reads of the input.
+	// members are the members of the input that the last version that parsed reads.
 	members []hint.Member
 }
 
-// offset is the byte offset of an LSP position. A position outside the text becomes the
-// nearest one inside.
+// offset returns the byte offset of an LSP position. For a position outside the text it returns the
+// nearest offset inside.
 func offset(text string, p position) int {
 	i := 0
 	for line := 0; line < p.Line; line++ {
@@ -51,7 +51,7 @@ func offset(text string, p position) int {
 	return i
 }
 
-// place is the LSP position of a byte offset.
+// place returns the LSP position of a byte offset.
 func place(text string, offset int) position {
 	offset = min(max(offset, 0), len(text))
 	before := text[:offset]
@@ -91,7 +91,7 @@ func (s *Server) didOpen(_ context.Context, raw json.RawMessage) (any, *rpcError
 	return nil, nil
 }
 
-// set replaces the text, unless it is far larger than any control.
+// set replaces the text. If it is longer than maxDocument, it sets large instead.
 func (d *document) set(text string) {
 	d.retries = 0
 	d.large = len(text) > maxDocument
@@ -125,7 +125,7 @@ func (s *Server) didChange(_ context.Context, raw json.RawMessage) (any, *rpcErr
 			continue
 		}
 		if d.large {
-			continue // only the whole text can repair that
+			continue // the old text was not kept; a change of the whole text is needed
 		}
 		from, to := offset(d.text, c.Range.Start), offset(d.text, c.Range.End)
 		if to < from {
@@ -153,12 +153,13 @@ func (s *Server) didClose(_ context.Context, raw json.RawMessage) (any, *rpcErro
 	delete(s.documents, p.Document.URI)
 	delete(s.dirty, p.Document.URI)
 	s.mu.Unlock()
-	// Diagnostics of a closed file disappear.
+	// An empty list removes the file's diagnostics in the editor.
 	s.notify("textDocument/publishDiagnostics", published{URI: p.Document.URI, Diagnostics: []diagnostic{}})
 	return nil, nil
 }
 
-// touched queues a document with a new text, and those that may import it.
+// touched queues a document with a new text. If it is a library, it queues all open documents, because
+// they may import it. The caller holds s.mu.
 func (s *Server) touched(d *document) {
 	if (lang.Library{Source: d.text}).Package() != "" {
 		s.recheck()
@@ -167,7 +168,7 @@ func (s *Server) touched(d *document) {
 	s.changed(d)
 }
 
-// changed queues a document to be checked. The caller holds s.mu.
+// changed queues a document for a check. The caller holds s.mu.
 func (s *Server) changed(d *document) {
 	s.dirty[d.uri] = true
 	select {
@@ -176,7 +177,7 @@ func (s *Server) changed(d *document) {
 	}
 }
 
-// open returns the text and the issues of a document. ok is false if it is not open.
+// open returns a document and what is known about it. ok is false if it is not open.
 func (s *Server) open(uri string) (d document, know hint.Knowledge, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// tooBig is a frame that was skipped.
+// tooBig is the error for a message that was skipped because it is too large.
 type tooBig struct{ size int64 }
 
 func (e *tooBig) Error() string {
@@ -19,9 +19,9 @@ func (e *tooBig) Error() string {
 
 var errFrame = errors.New("lsp: the stream is not framed as the protocol requires")
 
-// readFrame reads one message: header lines with Content-Length among them, an empty
-// line, and the body. A body that is too large is skipped (*tooBig). After a bad header
-// the next message cannot be found, so it ends the stream.
+// readFrame reads one message and returns its body. A message has header lines (one is Content-Length), an
+// empty line, and the body (LSP 3.17, base protocol). If the body is too large, readFrame skips it and
+// returns *tooBig. Any other error ends the stream, because the next message cannot be found.
 func readFrame(r *bufio.Reader) ([]byte, error) {
 	size, header := int64(-1), 0
 	for {
@@ -64,7 +64,7 @@ func readFrame(r *bufio.Reader) ([]byte, error) {
 	return body, nil
 }
 
-// readLine reads a line without its end.
+// readLine reads a line of at most limit bytes, and returns it without its line ending.
 func readLine(r *bufio.Reader, limit int) (string, error) {
 	var b []byte
 	for {

@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// learn asks the server in the background what it knows, one question at a time.
+// learn gets the knowledge of the server in the background. It does nothing if a request is running.
 func (s *Server) learn(ctx context.Context) {
 	if s.Remote == nil {
 		return
@@ -45,9 +45,8 @@ func (s *Server) learn(ctx context.Context) {
 	})
 }
 
-// Remote asks a server for the attributes of its resources and, if the key allows it, for
-// its libraries. base is the server's URL, and key an API key with resources:read and
-// policies:read.
+// Remote returns a function that gets the attributes of a server's resources and, if the key allows it,
+// the libraries. base is the server's URL. key is an API key with resources:read and policies:read.
 func Remote(client *outbound.Client, base, key string) func(ctx context.Context) (hint.Knowledge, error) {
 	get := func(ctx context.Context, path, query string, page any) (int, error) {
 		target, err := url.JoinPath(base, path)
@@ -80,7 +79,7 @@ func Remote(client *outbound.Client, base, key string) func(ctx context.Context)
 	}
 }
 
-// forbidden is the HTTP status of a request that the key may not make.
+// forbidden is the HTTP status for a request that the key does not allow.
 const forbidden = 403
 
 type resourcePage struct {
@@ -101,7 +100,7 @@ type libraryPage struct {
 	} `json:"policies"`
 }
 
-// knowledge is what the attributes of resources say.
+// knowledge returns the members of the input and of data that the resources have.
 func (page resourcePage) knowledge() hint.Knowledge {
 	var know hint.Knowledge
 	found := map[string]hint.Member{}
@@ -131,7 +130,7 @@ func (page resourcePage) knowledge() hint.Knowledge {
 // plain matches names that may follow a dot.
 var plain = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,100}$`)
 
-// clean keeps Markdown and line breaks out of a stored name.
+// clean replaces Markdown and control characters in a stored name with spaces.
 func clean(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || strings.ContainsRune("`*_[]<>\\|#!", r) {

@@ -15,21 +15,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// Limits on what is read of the editor's folders.
+// Limits on what is read from the editor's folders.
 const (
-	maxScanned = 20_000 // files and folders
-	maxShelf   = 500
-	maxLibrary = 1 << 20  // of one file, in bytes
-	maxSources = 32 << 20 // of all files together, in bytes
+	maxScanned = 20_000   // files and folders
+	maxShelf   = 500      // libraries
+	maxLibrary = 1 << 20  // bytes of one file
+	maxSources = 32 << 20 // bytes of all files together
 )
 
-// folder is one that the editor has open.
+// folder is a folder that is open in the editor.
 type folder struct {
 	URI string `json:"uri"`
 }
 
-// rootsOf are the paths of the editor's folders. rootURI applies if the editor names
-// none.
+// rootsOf returns the paths of the editor's folders. It uses rootURI if the editor names no folder.
 func rootsOf(folders []folder, rootURI string) []string {
 	if len(folders) == 0 && rootURI != "" {
 		folders = []folder{{rootURI}}
@@ -43,7 +42,7 @@ func rootsOf(folders []folder, rootURI string) []string {
 	return roots
 }
 
-// filePath is the path of a file: URI.
+// filePath returns the path of a file: URI (RFC 8089).
 func filePath(uri string) (string, bool) {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != "file" || u.Path == "" {
@@ -52,8 +51,8 @@ func filePath(uri string) (string, bool) {
 	return filepath.FromSlash(u.Path), true
 }
 
-// allLibraries is the libraries that a document may import: the open ones, then those in the
-// editor's folders, then the server's. The first one of a package counts.
+// allLibraries returns the libraries that a document may import: the open ones, then those in the editor's
+// folders, then the server's. If several have the same package, it returns the first.
 func (s *Server) allLibraries(ctx context.Context) []lang.Library {
 	s.mu.Lock()
 	stale := s.stale
@@ -76,8 +75,7 @@ func (s *Server) allLibraries(ctx context.Context) []lang.Library {
 	})
 }
 
-// openLibraries are the libraries among the open documents, by name. The caller holds
-// s.mu.
+// openLibraries returns the libraries among the open documents, sorted by URI. The caller holds s.mu.
 func (s *Server) openLibraries() []lang.Library {
 	var open []lang.Library
 	for _, d := range s.documents {
@@ -89,7 +87,7 @@ func (s *Server) openLibraries() []lang.Library {
 	return open
 }
 
-// libraries are the libraries among the files below the roots.
+// libraries returns the libraries among the files below the roots.
 func libraries(ctx context.Context, roots []string) []lang.Library {
 	var found []lang.Library
 	for _, f := range sources(ctx, roots) {
@@ -106,7 +104,7 @@ func sources(ctx context.Context, roots []string) []hint.File {
 	var found []hint.File
 	left, room := maxScanned, maxSources
 	for _, root := range roots {
-		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error { // it only fails to end the walk
+		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error { // it returns no error
 			left--
 			switch {
 			case left < 0 || room <= 0 || ctx.Err() != nil:
@@ -134,8 +132,8 @@ func sources(ctx context.Context, roots []string) []hint.File {
 	return found
 }
 
-// recheck queues every open document, because what they import may have changed. The
-// caller holds s.mu.
+// recheck queues all open documents and has the folders read again, because libraries may have changed.
+// The caller holds s.mu.
 func (s *Server) recheck() {
 	s.stale = true
 	for _, d := range s.documents {
@@ -144,7 +142,7 @@ func (s *Server) recheck() {
 	}
 }
 
-// filesChanged is workspace/didChangeWatchedFiles.
+// filesChanged handles workspace/didChangeWatchedFiles.
 func (s *Server) filesChanged(context.Context, json.RawMessage) (any, *rpcError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

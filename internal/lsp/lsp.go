@@ -1,15 +1,15 @@
-// Package lsp is the language server for controls: an editor starts `gatehouse
-// lsp` and speaks the Language Server Protocol (3.17) with it over stdio.
+// Package lsp is the language server for controls. An editor starts `gatehouse lsp` and speaks the
+// Language Server Protocol (LSP 3.17) with it over standard input and output.
 //
 //	editor ──frames──► Run ──► handlers: documents, completion, hover, formatting, fixes
 //	       ◄─frames───  │
-//	                    └──► analyst: checks what changed, in a process that can be
+//	                    └──► analyse: checks changed documents in a process that can be
 //	                         killed (package worker), and publishes diagnostics
 //
-// No server is needed: libraries are found in the editor's folders (shelf.go). With a
-// server, its libraries count too, and the attributes of its resources are offered
-// (Remote). Everything that comes in has a limit: frames, open documents, their size, and
-// the time of a check.
+// It does not need a server, because it finds libraries in the editor's folders (libraries.go). With a
+// server (Remote), it also uses the server's libraries, and completes the attributes of its resources.
+// There are limits for the size of messages, the number and size of open documents, and the time of a
+// check.
 package lsp
 
 import (
@@ -32,13 +32,13 @@ import (
 
 // Limits on what an editor may send.
 const (
-	maxFrame     = 16 << 20 // room for an escaped document of 1 MiB
-	maxHeader    = 8 << 10
+	maxFrame     = 16 << 20 // bytes of a message; enough for an escaped document of 1 MiB
+	maxHeader    = 8 << 10  // bytes of the header lines of a message
 	maxDocuments = 500
-	maxDocument  = 4 << 20 // the largest text that is kept, in bytes
+	maxDocument  = 4 << 20 // bytes of a text that is kept
 )
 
-// errExit says that the editor sent exit without shutdown.
+// errExit means that the editor sent exit without shutdown.
 var errExit = errors.New("lsp: exit without shutdown")
 
 // Server is the session of one editor. Set the exported fields, then call Run once.
@@ -48,25 +48,24 @@ type Server struct {
 	Validate func(ctx context.Context, source string, libs ...lang.Library) (worker.Validation, error)
 	// Templates are the shipped controls.
 	Templates []hint.Template
-	// Remote, if set, returns what a server knows. It is called in the background, at the
+	// Remote, if set, returns the knowledge of a server. It is called in the background, at the
 	// start and after each save.
 	Remote func(ctx context.Context) (hint.Knowledge, error)
 	// Version is the build's version.
 	Version string
 	Log     *slog.Logger
-	// RetryDelay is the wait before a check that timed out is tried again. It doubles
-	// each time. 0 means 2 s.
+	// RetryDelay is the delay before a failed check is retried. It doubles each time. 0 means 2 s.
 	RetryDelay time.Duration
 
 	out     sync.Mutex // held while w is written
 	w       io.Writer
-	ready   bool // initialize was answered
-	stopped bool // shutdown was answered
+	ready   bool // initialize was received
+	stopped bool // shutdown was received
 	client  clientAbilities
 	roots   []string // the editor's folders
 
 	mu        sync.Mutex
-	stored    []lang.Library // those below roots
+	stored    []lang.Library // libraries below roots
 	documents map[string]*document
 	dirty     map[string]bool
 	wake      chan struct{}
@@ -76,8 +75,8 @@ type Server struct {
 	tasks     sync.WaitGroup
 }
 
-// Run serves until the editor sends exit, its stream ends, or ctx ends. A stream that is
-// not LSP is an error, and so is exit without shutdown.
+// Run serves until the editor sends exit, its stream ends, or ctx ends. It returns an error if the stream
+// is not LSP, or if the editor sends exit without shutdown.
 func (s *Server) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, stop := context.WithCancel(ctx)
 	s.w, s.documents, s.dirty, s.wake = out, map[string]*document{}, map[string]bool{}, make(chan struct{}, 1)
@@ -90,7 +89,7 @@ func (s *Server) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 		var f frame
 		select {
 		case <-ctx.Done():
-			return nil // the reader blocks until the process ends
+			return nil // the goroutine of read may block until the process ends
 		case f = <-frames:
 		}
 		var big *tooBig
@@ -115,7 +114,7 @@ type frame struct {
 	err  error
 }
 
-// read passes frames on, until one that ends the stream.
+// read returns a channel with the messages, up to an error that ends the stream.
 func (s *Server) read(ctx context.Context, in io.Reader) <-chan frame {
 	frames := make(chan frame)
 	go func() {
@@ -136,7 +135,7 @@ func (s *Server) read(ctx context.Context, in io.Reader) <-chan frame {
 	return frames
 }
 
-// handle answers one message. done is set after the last one.
+// handle answers one message. done means that the session has ended.
 func (s *Server) handle(ctx context.Context, body []byte) (done bool, err error) {
 	var m message
 	if err := json.Unmarshal(body, &m); err != nil {
@@ -149,7 +148,7 @@ func (s *Server) handle(ctx context.Context, body []byte) (done bool, err error)
 		}
 		return true, nil
 	}
-	if m.Method == "" { // an answer to a request, of which this server sends none
+	if m.Method == "" { // an answer, although this server sends no requests
 		if len(m.Result) == 0 && len(m.Error) == 0 {
 			s.fail(m.ID, codeInvalidRequest, "the message has no method")
 		}
@@ -167,8 +166,8 @@ func (s *Server) handle(ctx context.Context, body []byte) (done bool, err error)
 	return false, nil
 }
 
-// call runs the handler of a method. A panic in it ends neither the session nor the
-// process.
+// call runs the handler of a method. If the handler panics, it returns an internal error, and the session
+// continues.
 func (s *Server) call(ctx context.Context, m message) (result any, failed *rpcError) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -190,7 +189,7 @@ func (s *Server) call(ctx context.Context, m message) (result any, failed *rpcEr
 	return h(s, ctx, m.Params)
 }
 
-// handlers are the known methods. Notifications return nil.
+// handlers has the handlers of the known methods. Those of notifications return nil.
 var handlers = map[string]func(s *Server, ctx context.Context, params json.RawMessage) (any, *rpcError){
 	"initialize":                       (*Server).initialize,
 	"initialized":                      (*Server).nothing,
@@ -221,7 +220,7 @@ func (s *Server) send(v any) {
 	s.out.Lock()
 	defer s.out.Unlock()
 	if err := writeFrame(s.w, v); err != nil {
-		s.Log.Debug("write", "error", err) // the editor has gone, so reading ends too
+		s.Log.Debug("write", "error", err) // the editor has gone, so its input ends, too
 	}
 }
 

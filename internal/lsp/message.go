@@ -13,7 +13,7 @@ const (
 	codeRequestFailed  = -32803
 )
 
-// message is what an editor sends. Requests have an id, notifications have none.
+// message is a message from the editor. Requests have an id, notifications have none.
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -29,8 +29,8 @@ type response struct {
 	Error   *rpcError       `json:"error,omitempty"`
 }
 
-// MarshalJSON leaves the result out of a failure. Otherwise it keeps it, even if it is
-// null.
+// MarshalJSON writes either the error or the result. JSON-RPC 2.0 requires the result of a success even if
+// it is null.
 func (r response) MarshalJSON() ([]byte, error) {
 	body := map[string]any{"jsonrpc": r.JSONRPC, "id": r.ID}
 	if r.Error != nil {
@@ -82,14 +82,14 @@ type (
 		URI     string `json:"uri"`
 		Version int64  `json:"version"`
 	}
-	// at holds the parameters of completion and hover.
+	// at has the parameters of requests about a position in a document.
 	at struct {
 		Document identifier `json:"textDocument"`
 		Position position   `json:"position"`
 	}
 )
 
-// clientAbilities is what the editor can do.
+// clientAbilities are the capabilities of the editor.
 type clientAbilities struct {
 	snippets bool
 }

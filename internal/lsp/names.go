@@ -38,7 +38,7 @@ type (
 	}
 )
 
-// definition is textDocument/definition.
+// definition handles textDocument/definition.
 func (s *Server) definition(ctx context.Context, raw json.RawMessage) (any, *rpcError) {
 	d, _, p, failed := s.where(raw)
 	if failed != nil {
@@ -48,7 +48,7 @@ func (s *Server) definition(ctx context.Context, raw json.RawMessage) (any, *rpc
 	return locations(files, hint.Definition(files, offset(d.text, p))), nil
 }
 
-// references is textDocument/references.
+// references handles textDocument/references.
 func (s *Server) references(ctx context.Context, raw json.RawMessage) (any, *rpcError) {
 	d, _, p, failed := s.where(raw)
 	if failed != nil {
@@ -66,7 +66,7 @@ func (s *Server) references(ctx context.Context, raw json.RawMessage) (any, *rpc
 	return locations(files, hint.References(files, offset(d.text, p), q.Context.Declaration)), nil
 }
 
-// documentSymbols is textDocument/documentSymbol: the outline.
+// documentSymbols handles textDocument/documentSymbol. It returns the outline of a document.
 func (s *Server) documentSymbols(_ context.Context, raw json.RawMessage) (any, *rpcError) {
 	d, _, _, failed := s.where(raw)
 	if failed != nil {
@@ -83,7 +83,7 @@ func (s *Server) documentSymbols(_ context.Context, raw json.RawMessage) (any, *
 	return out, nil
 }
 
-// prepareRename is textDocument/prepareRename: null where nothing can be renamed.
+// prepareRename handles textDocument/prepareRename. It returns null if nothing can be renamed.
 func (s *Server) prepareRename(_ context.Context, raw json.RawMessage) (any, *rpcError) {
 	d, _, p, failed := s.where(raw)
 	if failed != nil {
@@ -96,7 +96,7 @@ func (s *Server) prepareRename(_ context.Context, raw json.RawMessage) (any, *rp
 	return map[string]any{"range": extentOf(d.text, span), "placeholder": d.text[span.Start:span.End]}, nil
 }
 
-// rename is textDocument/rename, over all files of the editor's folders.
+// rename handles textDocument/rename. It renames in all files of the editor's folders.
 func (s *Server) rename(ctx context.Context, raw json.RawMessage) (any, *rpcError) {
 	d, _, p, failed := s.where(raw)
 	if failed != nil {
@@ -120,7 +120,7 @@ func (s *Server) rename(ctx context.Context, raw json.RawMessage) (any, *rpcErro
 	return map[string]any{"changes": changes}, nil
 }
 
-// signatureHelp is textDocument/signatureHelp.
+// signatureHelp handles textDocument/signatureHelp.
 func (s *Server) signatureHelp(_ context.Context, raw json.RawMessage) (any, *rpcError) {
 	d, know, p, failed := s.where(raw)
 	if failed != nil {
@@ -143,7 +143,7 @@ func (s *Server) signatureHelp(_ context.Context, raw json.RawMessage) (any, *rp
 	return map[string]any{"signatures": []signature{sig}, "activeSignature": 0, "activeParameter": g.Active}, nil
 }
 
-// workspace is the document, then the other open ones, then the rest of the editor's
+// workspace returns the document, then the other open documents, then the other files of the editor's
 // folders.
 func (s *Server) workspace(ctx context.Context, d document) []hint.File {
 	files := []hint.File{{Name: d.uri, Text: d.text}}
@@ -167,12 +167,12 @@ func (s *Server) workspace(ctx context.Context, d document) []hint.File {
 	return files
 }
 
-// fileURI is the file: URI of a path, the reverse of filePath.
+// fileURI returns the file: URI of a path. It is the reverse of filePath.
 func fileURI(path string) string {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(path)}).String()
 }
 
-// locations converts positions to the editor's units.
+// locations converts byte offsets to LSP positions.
 func locations(files []hint.File, places []hint.Location) []location {
 	texts := map[string]string{}
 	for _, f := range files {

@@ -20,15 +20,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
-// The linter, and the cases of manifests, may take so long over all files of a
-// request: its answer has 90 s in all.
+// The time limits of the linter and of the manifests' test cases, for all files of a request. The whole
+// request has 90 s.
 const (
 	lintTime  = 20 * time.Second
 	casesTime = 25 * time.Second
 )
 
-// Validate says what is wrong with files; 200 either way. The linter is asked
-// only where nothing is. Faults: those of the worker pool.
+// Validate validates files. Errors in the files are part of the result, and not a fault. It runs the linter
+// only if there are none. Faults: those of the worker pool.
 func (s *Service) Validate(ctx context.Context, sc scope.Scope, r Request) (controlfile.Validation, error) {
 	v := controlfile.Validation{Controls: []controlfile.Named{}, Warnings: []lang.FileIssue{}}
 	repo, issues := read(r.Files)
@@ -74,9 +74,10 @@ func (s *Service) Validate(ctx context.Context, sc scope.Scope, r Request) (cont
 	return v, nil
 }
 
-// Test runs the Rego tests of files, with coverage, and the cases of their
-// manifests, the latter over sandbox's data where they set none. Files that are wrong are an answer, not a fault. Faults: those of
-// the worker pool; Forbidden where the license does not allow tests; a run past its time or memory is Invalid "evaluation_limit".
+// Test runs the Rego tests of files, with coverage, and the test cases of their manifests. A case without
+// data of its own uses the data of sandbox. Errors in the files are part of the result, and not a fault.
+// Faults: those of the worker pool, Forbidden if the license does not allow tests, and Invalid
+// "evaluation_limit" if a run exceeds its time or memory.
 func (s *Service) Test(ctx context.Context, sc scope.Scope, r Request) (controlfile.TestReport, error) {
 	if err := s.Policies.MayTest.Check(ctx, sc); err != nil {
 		return controlfile.TestReport{}, err
@@ -116,7 +117,7 @@ func (s *Service) test(ctx context.Context, sc scope.Scope, repo controlfile.Rep
 	return controlfile.NewTestReport(issues, mods, results), nil
 }
 
-// read reads files, of which one at least must be a control.
+// read reads files. It is an issue if none of them is a control.
 func read(files []controlfile.File) (controlfile.Repository, []lang.FileIssue) {
 	repo, issues := controlfile.Read(files)
 	if len(repo.Controls) == 0 && len(issues) == 0 {
@@ -125,13 +126,14 @@ func read(files []controlfile.File) (controlfile.Repository, []lang.FileIssue) {
 	return repo, issues
 }
 
-// links are the ids that a control's manifest stands for; nil where it says nothing.
+// links are the ids of the resource and bouncer that a control's manifest names. An id is nil if the
+// manifest names none.
 type links struct{ resource, bouncer *int64 }
 
-// resolve finds what the manifests link to, in sandbox. What cannot be found,
-// or stands for several, is an issue at its place.
+// resolve finds the resources and bouncers in sandbox that the manifests name. A name that matches none, or
+// several, is an issue.
 func (s *Service) resolve(ctx context.Context, sc scope.Scope, repo controlfile.Repository, _ Request) ([]links, []lang.FileIssue, error) {
-	if !sc.Sees(scope.Sandbox) { // a production credential is told nothing of sandbox
+	if !sc.Sees(scope.Sandbox) { // a credential for production learns nothing about sandbox
 		return make([]links, len(repo.Controls)), nil, nil
 	}
 	var out []links
@@ -150,7 +152,8 @@ func (s *Service) resolve(ctx context.Context, sc scope.Scope, repo controlfile.
 	return out, issues, err
 }
 
-// shadowed warns of controls that some requests to their resource will not reach.
+// shadowed returns warnings about controls whose resource is shadowed: some of its requests match another
+// resource.
 func (s *Service) shadowed(ctx context.Context, sc scope.Scope, repo controlfile.Repository, linked []links, r Request) ([]lang.FileIssue, error) {
 	out := []lang.FileIssue{}
 	if !sc.Sees(scope.Sandbox) {
@@ -177,7 +180,7 @@ func (s *Service) shadowed(ctx context.Context, sc scope.Scope, repo controlfile
 	})
 }
 
-// link finds what one control links to in an environment.
+// link finds the resource and bouncer that one control names, in an environment.
 func (s *Service) link(ctx context.Context, tx *db.Tx, env scope.Env, c controlfile.Control) (out links, issues []lang.FileIssue, err error) {
 	if l := c.Resource; l != nil && !l.None {
 		ids := []int64{l.ID}
@@ -221,8 +224,7 @@ func (s *Service) link(ctx context.Context, tx *db.Tx, env scope.Env, c controlf
 	return out, issues, nil
 }
 
-// refused is the fault of files that are wrong: Invalid "invalid_policy", with
-// each issue.
+// refused returns the fault for files with errors: Invalid "invalid_policy", with all issues.
 func refused(files []controlfile.File, issues []lang.FileIssue) error {
 	f := fault.Newf(fault.Invalid, "invalid_policy", "the files have %d errors", len(issues)).With("errors", issues)
 	at := map[string]int{}
@@ -239,7 +241,7 @@ func refused(files []controlfile.File, issues []lang.FileIssue) error {
 	return f
 }
 
-// untested is the fault of tests that failed: Invalid "tests_failed".
+// untested returns the fault for tests that failed: Invalid "tests_failed".
 func untested(r controlfile.TestReport) error {
 	f := fault.Newf(fault.Invalid, "tests_failed", "%d of %d tests fail", r.Summary.Failed, r.Summary.Total)
 	failures := []any{}
@@ -254,7 +256,7 @@ func untested(r controlfile.TestReport) error {
 			failures = append(failures, c)
 			came := c.Result.Missed()
 			if c.Result.Error != "" {
-				came = c.Result.Error // what the author has to mend
+				came = c.Result.Error // the cause, which the author must fix
 			}
 			f.Details = append(f.Details, fault.Detail{Message: fmt.Sprintf("%s: %s: %s", c.File, c.Result.Name, came), Line: c.Line})
 		}
@@ -262,7 +264,7 @@ func untested(r controlfile.TestReport) error {
 	return f.With("failures", failures).With("summary", r.Summary)
 }
 
-// stored is the cases as they are kept with a control: as JSON reads them.
+// stored converts cases to those that are stored with a control. Their values get the types of JSON.
 func stored(cases []controlfile.Case) ([]policy.TestCase, error) {
 	out := []policy.TestCase{}
 	for _, c := range cases {
@@ -280,7 +282,7 @@ func stored(cases []controlfile.Case) ([]policy.TestCase, error) {
 	return out, nil
 }
 
-// asJSON is from as JSON would bring it to another place.
+// asJSON copies from to to by encoding and decoding it as JSON.
 func asJSON(from, to any) error {
 	text, err := json.Marshal(from)
 	if err != nil {

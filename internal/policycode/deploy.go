@@ -18,21 +18,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// keepDeployments is how long a deployment can be read.
+// keepDeployments is how long deployments are kept.
 const keepDeployments = 365 * 24 * time.Hour
 
-// Deploy brings files to sandbox, all or none, matching controls by name. The
-// gates, in order: the environment is sandbox (422), the files are right (422
-// "invalid_policy" with file, line and column), the tests pass (422
-// "tests_failed"), links resolve (422), the tenant's limit (403). A dry run
-// passes the same gates and changes nothing.
+// Deploy deploys files to sandbox, all or none. It finds existing controls by their names. Faults, in the
+// order of the checks: Invalid if the environment is not sandbox; Invalid "invalid_policy" with file, line
+// and column if the files have errors or name resources or bouncers that do not exist; Invalid
+// "tests_failed" if a test fails; Forbidden above the tenant's limit. A dry run makes the same checks and
+// changes nothing.
 func (s *Service) Deploy(ctx context.Context, sc scope.Scope, r Request) (Deployment, error) {
 	return s.DeployWith(ctx, sc, r, func(context.Context, *db.Tx, Deployment) error { return nil })
 }
 
-// DeployWith is Deploy with something more to be written in the transaction that
-// makes the deployment: what then says that it was made is there with it, or
-// neither is. An error of also undoes the deployment and is given back as it is.
+// DeployWith is Deploy, and calls also in the transaction of the deployment. What also writes is stored
+// together with the deployment, or neither is. If also returns an error, the deployment is rolled back,
+// and DeployWith returns that error.
 func (s *Service) DeployWith(ctx context.Context, sc scope.Scope, r Request, also func(ctx context.Context, tx *db.Tx, d Deployment) error) (Deployment, error) {
 	if r.Environment != scope.AnyEnv && r.Environment != scope.Sandbox {
 		return Deployment{}, fault.Invalidf("/environment", "a deployment goes to sandbox; from there controls are promoted")
@@ -83,15 +83,15 @@ func (s *Service) DeployWith(ctx context.Context, sc scope.Scope, r Request, als
 	return d, nil
 }
 
-// placement is what a deployment sets of a control: its Rego, and what its
-// manifest or the request says.
+// placement returns the changes that a deployment makes to a control: its Rego, and the members that its
+// manifest or the request sets.
 func placement(sc scope.Scope, c controlfile.Control, l links, r Request, d Deployment) (policy.Placement, error) {
 	ch := policy.Change{RegoCode: &c.Source, Status: c.Status}
 	if c.Description != nil {
 		ch.Description = patch.Set(*c.Description)
 	}
 	if c.IsLibrary() {
-		r.ResourceID, r.BouncerID = nil, nil // they are for the controls
+		r.ResourceID, r.BouncerID = nil, nil // libraries have no links
 	}
 	ch.ResourceID = linked(c.Resource, l.resource, r.ResourceID)
 	ch.BouncerID = linked(c.Bouncer, l.bouncer, r.BouncerID)
@@ -116,7 +116,8 @@ func placement(sc scope.Scope, c controlfile.Control, l links, r Request, d Depl
 	return policy.Placement{Name: c.Name, Change: ch, Note: note, Extra: extra}, nil
 }
 
-// linked is the member for a link: the manifest's word, else the request's.
+// linked returns the change of a link: to the one in the manifest or, if it has none, to the one in the
+// request.
 func linked(l *controlfile.Link, id, otherwise *int64) patch.Field[int64] {
 	switch {
 	case l != nil && l.None:
@@ -149,8 +150,8 @@ func outcomes(sc scope.Scope, repo controlfile.Repository, placed []policy.Place
 	return out
 }
 
-// record keeps where each control came from and the deployment itself, with one audit
-// row. Events are those of the controls.
+// record stores the origin of each control, the deployment, and one audit entry. It emits no event, because
+// the changes of the controls do.
 func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, d Deployment, placed []policy.Placed) error {
 	now := s.Now()
 	names := map[string][]string{policy.Created: {}, policy.Updated: {}, policy.Unchanged: {}}
@@ -178,7 +179,8 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, d Deplo
 	})
 }
 
-// locateError puts a control's own fault at its file; every other stays as it is.
+// locateError converts a fault about one control to issues with the position in its file. It returns all
+// other errors unchanged.
 func locateError(files []controlfile.File, repo controlfile.Repository, err error) error {
 	var p *policy.PlacementError
 	var f *fault.Error
@@ -186,7 +188,7 @@ func locateError(files []controlfile.File, repo controlfile.Repository, err erro
 		return err
 	}
 	c := repo.Controls[p.Index]
-	if f.Kind == fault.Conflict { // the state of a control cannot follow the file
+	if f.Kind == fault.Conflict { // the control cannot get the status in the file
 		return refused(files, []lang.FileIssue{c.Issue("status", "%s", f.Message)})
 	}
 	var issues []lang.FileIssue
@@ -203,7 +205,7 @@ func locateError(files []controlfile.File, repo controlfile.Repository, err erro
 	return refused(files, issues)
 }
 
-// Get is a deployment, as it was answered.
+// Get returns a stored deployment. Fault: NotFound.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id string) (Deployment, error) {
 	var d Deployment
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {

@@ -11,13 +11,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// listPage is how many controls are read at once.
+// listPage is how many controls one query reads.
 const listPage = 500
 
-// Drift compares files with an environment, sandbox when the request names
-// none. Rego is compared as text; of the rest, what the manifests say. Missing
-// are controls that were deployed from the repository that the request names,
-// or, where it names none, from any. Files that are wrong are a 422.
+// Drift compares files with an environment. It compares Rego as text, and the members that the manifests
+// set. A control is missing if it was deployed from the repository that the request names (or from any, if
+// it names none) and is not in the files. Fault: Invalid if the files have errors.
 func (s *Service) Drift(ctx context.Context, sc scope.Scope, r Request) (Drift, error) {
 	env, err := sc.CreateIn(r.Environment)
 	if err != nil {
@@ -40,7 +39,7 @@ func (s *Service) Drift(ctx context.Context, sc scope.Scope, r Request) (Drift, 
 		}
 		byName := map[string]policy.Policy{}
 		for _, p := range there {
-			// Of several, the one that was promoted last, or else the oldest.
+			// If several have the name, use the one that was promoted last, or else the oldest.
 			if other, known := byName[p.Name]; !known || later(p, other) {
 				byName[p.Name] = p
 			}
@@ -70,7 +69,7 @@ func (s *Service) Drift(ctx context.Context, sc scope.Scope, r Request) (Drift, 
 	return out, err
 }
 
-// later tells whether a was promoted after b.
+// later reports whether a was promoted after b.
 func later(a, b policy.Policy) bool {
 	return a.PromotedAt != nil && (b.PromotedAt == nil || a.PromotedAt.After(*b.PromotedAt))
 }
@@ -83,12 +82,12 @@ func (s *Service) compare(ctx context.Context, tx *db.Tx, sc scope.Scope, r Requ
 		return d, true, nil
 	}
 	d.PolicyID, d.Version, d.State = p.ID, p.Version, Changed
-	l, _, err := s.link(ctx, tx, env, c) // what does not resolve is not compared
+	l, _, err := s.link(ctx, tx, env, c) // links that do not resolve are not compared
 	if err != nil {
 		return d, false, err
 	}
 	if env == scope.Production {
-		c.Status = nil // ids are another environment's, and what runs in production is decided there
+		c.Status = nil // ids belong to sandbox, and promotions decide the status in production
 		if c.Resource != nil && c.Resource.ID != 0 {
 			c.Resource = nil
 		}
@@ -129,9 +128,9 @@ func (s *Service) compare(ctx context.Context, tx *db.Tx, sc scope.Scope, r Requ
 	return d, true, nil
 }
 
-// controls are the live controls of an environment whose names hold a text, by
-// id. In production, what a promotion replaced is left out: an active one of its
-// name stands for it.
+// controls returns the controls of an environment whose names contain a text, sorted by id. In production
+// it leaves out controls that are not active if an active one has the same name, because a promotion
+// replaced them.
 func (s *Service) controls(ctx context.Context, sc scope.Scope, env scope.Env, name string) ([]policy.Policy, error) {
 	sc.Env = env
 	var out []policy.Policy
@@ -152,8 +151,8 @@ func (s *Service) controls(ctx context.Context, sc scope.Scope, env scope.Env, n
 	return slices.DeleteFunc(out, func(p policy.Policy) bool { return p.Status != policy.Active && active[p.Name] }), nil
 }
 
-// RecordCopy gives a copy that a promotion left in sandbox the origin of the policy
-// that was promoted, so that drift and pull know the copy as they knew that one.
+// RecordCopy gives the copy that a promotion leaves in sandbox the origin of the promoted policy, so that
+// drift and pull treat the copy like that policy.
 func RecordCopy(ctx context.Context, tx *db.Tx, from, to int64) error {
 	return copyOrigin(ctx, tx, from, to)
 }

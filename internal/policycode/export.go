@@ -12,17 +12,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// maxExport bounds an export: what one deployment can take back.
+// maxExport limits the Rego of an export, in bytes, so that one deployment can contain it.
 const maxExport = 10 << 20
 
-// Export is controls as files.
+// Export has the controls of an environment as files.
 type Export struct {
 	Environment scope.Env          `json:"environment" enum:"sandbox,production" doc:"Environment of the controls"`
 	Files       []controlfile.File `json:"files" doc:"Modules and manifests, by path"`
 }
 
-// Export gives the controls of an environment as files that a deployment would
-// answer `unchanged` to. name narrows them to those whose names hold it.
+// Export returns the controls of an environment as files. A deployment of these files would report
+// `unchanged`. If name is not empty, it exports only the controls whose names contain it.
 func (s *Service) Export(ctx context.Context, sc scope.Scope, env scope.Env, name string) (Export, error) {
 	env, err := sc.CreateIn(env)
 	if err != nil {
@@ -59,12 +59,12 @@ func (s *Service) Export(ctx context.Context, sc scope.Scope, env scope.Env, nam
 	return Export{Environment: env, Files: files}, err
 }
 
-// describeControl is a control with its links by name.
+// describeControl converts a control for controlfile.Write, with the names of its links.
 func describeControl(ctx context.Context, tx *db.Tx, p policy.Policy, path string) (controlfile.Written, error) {
 	w := controlfile.Written{Path: path, Name: p.Name, Description: p.Description, Status: p.Status, Source: p.RegoCode}
 	for _, c := range p.TestCases {
 		if c.InputHidden {
-			continue // a deployment by who may not see it leaves it where it is
+			continue // a deployment by a caller who may not see the case keeps it
 		}
 		w.Cases = append(w.Cases, controlfile.WrittenCase{Name: c.Name, Input: c.Input, Data: c.Data.Members(), Expected: c.Expected})
 	}

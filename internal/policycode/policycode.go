@@ -1,13 +1,13 @@
-// Package policycode takes controls from an author's repository: it validates
-// and tests their files, deploys them to sandbox, all or none, and tells where
-// repository and service differ.
+// Package policycode has the use cases of policies as code. It validates and tests the files of a
+// repository, deploys them to sandbox (all or none), and reports where the repository and the service
+// differ.
 //
 //	files ─► controlfile.Read ─► worker: check, Rego tests, cases ─► policy.Deploy
 //	             paths, manifests      (killable, bounded)            one transaction:
 //	                                                                  controls, origins,
 //	                                                                  deployment, audit
 //
-// To production a control goes by promotion, as any other (package policy).
+// A promotion brings the controls to production, like all others (package policy).
 package policycode
 
 import (
@@ -23,14 +23,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Evaluator tries authors' Rego out of this process (package worker).
+// Evaluator checks and runs authors' Rego in another process. Package worker implements it.
 type Evaluator interface {
 	CheckModules(ctx context.Context, tenant scope.TenantID, mods []suite.Module) ([]lang.FileIssue, error)
 	TestModules(ctx context.Context, tenant scope.TenantID, mods []suite.Module) (suite.ModuleReport, error)
 	Lint(ctx context.Context, tenant scope.TenantID, source string) ([]lang.Issue, error)
 }
 
-// Service is the use cases on controls as code. Every field must be set.
+// Service has the use cases of policies as code. All fields must be set.
 type Service struct {
 	Stores    *db.Cluster
 	Now       func() time.Time
@@ -39,7 +39,7 @@ type Service struct {
 	Policies  *policy.Service
 }
 
-// Request is what the operations take.
+// Request is the request of an operation.
 type Request struct {
 	Files       []controlfile.File `json:"files" minItems:"1" maxItems:"1000" doc:"Files: controls (.rego), their Rego tests (_test.rego), and gatehouse.yaml, which names, links and tests them."`
 	Environment scope.Env          `json:"environment,omitempty" enum:"sandbox,production" doc:"sandbox by default. production is refused (422): controls get there by promotion."`
@@ -50,7 +50,7 @@ type Request struct {
 	Commit      string             `json:"commit,omitempty" maxLength:"100" doc:"Their commit; stored with the controls." example:"4f1c2aa"`
 }
 
-// Origin is where a control was deployed from.
+// Origin is the file and deployment from which a control comes.
 type Origin struct {
 	Path         string    `json:"path" db:"path" doc:"Path of its file"`
 	Repository   string    `json:"repository,omitempty" db:"repository" doc:"Repository, as given in the deployment"`
@@ -61,7 +61,7 @@ type Origin struct {
 	PolicyID     int64     `json:"-" db:"policy_id"`
 }
 
-// Deployment is what a deployment did, or would do.
+// Deployment is the result of a deployment, or of a dry run.
 type Deployment struct {
 	ID          string              `json:"deployment_id,omitempty" doc:"Id of the deployment; absent on a dry run"`
 	Environment scope.Env           `json:"environment" enum:"sandbox" doc:"Environment of the controls"`
@@ -72,7 +72,7 @@ type Deployment struct {
 	Tests       controlfile.Summary `json:"tests" doc:"Results of the tests that ran first"`
 }
 
-// Outcome is what became of one control's file.
+// Outcome is the result for one control.
 type Outcome struct {
 	Path     string `json:"path" doc:"Path of the control"`
 	Name     string `json:"name" doc:"Name of the control"`
@@ -86,14 +86,14 @@ type Outcome struct {
 	Changes    []policy.MemberDifference `json:"changes,omitempty" doc:"In a dry run: the other members that change"`
 }
 
-// Drift is where repository and service differ.
+// Drift has the differences between a repository and the service.
 type Drift struct {
 	Environment scope.Env `json:"environment" enum:"sandbox,production" doc:"Environment compared with"`
 	InSync      bool      `json:"in_sync" doc:"Whether there is no difference"`
 	Controls    []Drifted `json:"controls" doc:"The controls that differ, by name"`
 }
 
-// Drifted is one control that differs.
+// Drifted is a control that differs.
 type Drifted struct {
 	Name     string                    `json:"name" doc:"Name of the control"`
 	State    string                    `json:"state" enum:"added,changed,changed_outside,missing" doc:"added: only in the repository; changed: different in the repository; changed_outside: the service has a version that no deployment made; missing: deployed from code, and no longer in the repository"`

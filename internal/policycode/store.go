@@ -16,9 +16,9 @@ func saveOrigin(ctx context.Context, tx *db.Tx, o Origin) error {
 	return err
 }
 
-// copyOrigin gives policy to the origin of policy from, if it has one. Version 1 of
-// the copy counts as deployed unless from was changed since by something other
-// than a promotion; then no version of the copy does (0).
+// copyOrigin gives the policy to the origin of the policy from, if that has one. Version 1 of the copy
+// counts as deployed. If something other than a promotion changed from after its deployment, no version
+// of the copy does (0).
 func copyOrigin(ctx context.Context, tx *db.Tx, from, to int64) error {
 	_, err := tx.Exec(ctx, `INSERT INTO policy_origins (policy_id, path, repository, commit_hash, version, deployment_id, deployed_at)
 		SELECT CAST($2 AS BIGINT), o.path, o.repository, o.commit_hash,
@@ -28,7 +28,7 @@ func copyOrigin(ctx context.Context, tx *db.Tx, from, to int64) error {
 	return err
 }
 
-// origins are those of live controls, by control.
+// origins returns the origins of all controls that have one, by the control's id.
 func origins(ctx context.Context, tx *db.Tx) (map[int64]Origin, error) {
 	all, err := db.All[Origin](ctx, tx, `SELECT policy_id, path, repository, commit_hash, version, deployment_id, deployed_at FROM policy_origins`)
 	out := make(map[int64]Origin, len(all))
@@ -38,7 +38,7 @@ func origins(ctx context.Context, tx *db.Tx) (map[int64]Origin, error) {
 	return out, err
 }
 
-// saveDeployment keeps a deployment, and drops those of before keepSince.
+// saveDeployment stores a deployment, and deletes those from before keepSince.
 func saveDeployment(ctx context.Context, tx *db.Tx, d Deployment, by string, at, keepSince time.Time) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM policy_deployments WHERE created_at < $1`, keepSince); err != nil {
 		return err

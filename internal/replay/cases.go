@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// maxCases limits the stored test cases of a control, maxName the length of their names.
+// maxCases limits the stored test cases of a control. maxName limits their names, in characters.
 const (
 	maxCases = 1000
 	maxName  = 200
@@ -60,15 +60,16 @@ type AddedCase struct {
 	Redacted   bool   `json:"redacted" doc:"Whether the input has values that were redacted in the log."`
 }
 
-// Skipped is a decision that gave no case.
+// Skipped is a decision from which no case was made.
 type Skipped struct {
 	DecisionID string `json:"decision_id" doc:"The decision."`
 	Reason     string `json:"reason" enum:"no_input,unreadable,already_there" doc:"Why."`
 }
 
-// Cases stores test cases made from recorded decisions: the input as the controls saw it, with the
-// fields of the matched resource, and whether all controls together granted access (in shadow mode:
-// would have). It runs the new cases at once. Faults: Invalid for decisions that do not exist.
+// Cases makes test cases from recorded decisions, runs them and, unless from.DryRun is set, stores them.
+// A case has the input that the controls saw, with the fields of the matched resource, and whether all
+// controls together granted access (in shadow mode: would have granted it). Faults: Invalid for decisions
+// that do not exist, and if the control would have too many cases.
 func (s *Service) Cases(ctx context.Context, sc scope.Scope, id int64, from FromDecisions) (Made, error) {
 	if err := sc.Require(recordedInputs); err != nil { // cases show the content of requests
 		return Made{}, err
@@ -213,7 +214,7 @@ const inputsAtOnce = 100
 // errEnough ends a walk over the log.
 var errEnough = errors.New("replay: enough decisions")
 
-// caseOf makes a case from a decision, or says why it cannot.
+// caseOf makes a case from a decision. If it cannot, why is the reason.
 func (s *Service) caseOf(ctx context.Context, sc scope.Scope, d audit.Decision) (c policy.TestCase, why string, err error) {
 	req, why := request(d)
 	if why != "" {
@@ -231,7 +232,7 @@ func (s *Service) caseOf(ctx context.Context, sc scope.Scope, d audit.Decision) 
 	return policy.TestCase{Input: doc, Expected: granted(d), Source: policy.FromDecision}, "", nil
 }
 
-// granted reports whether the controls granted access, even if nobody enforced it.
+// granted reports whether the controls granted access. In shadow mode it is what they would have done.
 func granted(d audit.Decision) bool {
 	if d.Effect == "SHADOW_WOULD_DENY" {
 		return false

@@ -16,12 +16,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// maxStates limits the changes of active controls and libraries that one replay goes back.
+// maxStates is the maximum number of states of controls and libraries that one replay goes back.
 const maxStates = 500
 
-// state is what was active from a revision and a time on: controls, by index into the spec, and the
-// libraries that they could import. A revision of 0 means that the state is older than the known
-// revisions.
+// state is what was active from a revision and a time on. active has the controls by id, as indices
+// into Spec.Controls; shelf has the libraries that they could import. A revision of 0 means that the
+// state is older than the known revisions.
 type state struct {
 	revision int64
 	from     time.Time
@@ -29,7 +29,7 @@ type state struct {
 	shelf    []lang.Library
 }
 
-// epochs determines the baseline, and when it changed.
+// epochs determines the baseline and the times at which it changed, and adds them to the plan.
 func (s *Service) epochs(ctx context.Context, sc scope.Scope, p *plan, set *rego.Set) error {
 	h := history{plan: p, from: p.followed}
 	if err := s.readStart(ctx, sc, &h); err != nil {
@@ -70,7 +70,8 @@ type history struct {
 	dataFrom int64
 }
 
-// begin adds the state at the start. Anything before known is unknown.
+// begin adds the first state. If something is unknown before the revision known, it adds the state
+// twice: once for the unknown time before it.
 func (h *history) begin(first state) {
 	if h.known > 0 {
 		h.states = append(h.states, first)
@@ -79,7 +80,7 @@ func (h *history) begin(first state) {
 	h.states = append(h.states, first)
 }
 
-// follow adds a state for each change of what was active, up to a revision.
+// follow adds a state for each change of the active controls and libraries, up to a revision.
 func (h *history) follow(moments []policy.Moment, upTo int64) {
 	env := h.request.SourceEnvironment
 	w := walk{history: h, active: map[int64]policy.Moment{}, libraries: map[int64]policy.Moment{}, unsettled: true}
@@ -114,11 +115,11 @@ type walk struct {
 	*history
 	active    map[int64]policy.Moment
 	libraries map[int64]policy.Moment
-	unsettled bool // the last state does not yet have the changes
+	unsettled bool // there are changes that the last state does not have yet
 }
 
-// take applies a version that is active from a revision on. Inside the window, that starts a new
-// state.
+// take applies a version that is valid from a revision on. Inside the window, it begins a new state if
+// the version changes anything.
 func (w *walk) take(m policy.Moment, revision int64) {
 	within := m.CreatedAt.After(w.from)
 	if within {
@@ -133,7 +134,7 @@ func (w *walk) take(m policy.Moment, revision int64) {
 	}
 }
 
-// apply applies a version. It returns false if that changes nothing.
+// apply applies a version. It returns false if the version changes nothing.
 func (w *walk) apply(m policy.Moment) bool {
 	to, is := w.active, m.ActiveIn(w.request.SourceEnvironment)
 	if m.Kind == policy.KindLibrary {
@@ -148,7 +149,7 @@ func (w *walk) apply(m policy.Moment) bool {
 	return is != had || is && (was.RegoCode != m.RegoCode || was.Content.Version != m.Content.Version || was.Environment != m.Environment)
 }
 
-// closeState stores what is active in the last state.
+// closeState stores the active controls and libraries in the last state.
 func (w *walk) closeState() {
 	if !w.unsettled {
 		return
@@ -170,7 +171,7 @@ func (w *walk) closeState() {
 	}
 }
 
-// cut makes epochs, newest first. One begins at each state and at each change of a resource.
+// cut builds the epochs, newest first. An epoch begins at each state and at each change of a resource.
 func (h *history) cut() {
 	mixes := make([]int, len(h.states))
 	for i, st := range h.states {
@@ -200,7 +201,7 @@ func (h *history) cut() {
 	for ; next >= 0; next-- {
 		h.spec.Epochs = append(h.spec.Epochs, rerun.Epoch{From: h.states[next].from, Mix: mixes[next], Unknown: true})
 	}
-	// No decision saw the state before the first change.
+	// No epoch covers the states of resources before the oldest change, so they are dropped.
 	n := len(h.spec.Past)
 	for n > 0 && h.spec.Past[n-1].Epoch == len(h.spec.Epochs) {
 		n--

@@ -23,9 +23,9 @@ const (
 	noteDiffers = "With the input that is stored for replay, today's decision differs from the recorded one: data, a library or a redacted value has changed. This is the explanation of today's decision."
 )
 
-// Explain says why a recorded decision was made. It reads the explanation in the log if the audit
-// level kept one. Otherwise it decides the recorded input again, with the version of the control
-// that decided. NotFound if the log does not have the id.
+// Explain explains a recorded decision. It returns the explanation in the log if the audit level
+// stored one. Otherwise it decides the recorded input again, with the version of the control that
+// decided. Fault: NotFound if the log does not have the id.
 func (s *Service) Explain(ctx context.Context, sc scope.Scope, id string) (audit.Explanation, error) {
 	out, err := s.logged(ctx, sc, id)
 	if err != nil || out.Available {
@@ -50,8 +50,8 @@ func (s *Service) Explain(ctx context.Context, sc scope.Scope, id string) (audit
 	return out, nil
 }
 
-// logged returns the explanation of a recorded decision, as far as its audit level stores it.
-// Fault: NotFound for an id that is not in the log.
+// logged returns the explanation of a recorded decision that is in the log. If there is none, the note
+// says why. Fault: NotFound for an id that is not in the log.
 func (s *Service) logged(ctx context.Context, sc scope.Scope, id string) (audit.Explanation, error) {
 	d, err := s.Audit.One(ctx, sc, id)
 	if err != nil {
@@ -99,8 +99,8 @@ func effectOf(d *audit.Decision) rego.Effect {
 	return rego.Allow
 }
 
-// explainDecision explains a decision from its recorded input. It returns nothing if there is no input, or if
-// the control that decided is gone.
+// explainDecision explains a decision from its recorded input. It returns no explanation if there is no
+// input, or if the control that decided is gone. differs means that today's decision is another one.
 func (s *Service) explainDecision(ctx context.Context, sc scope.Scope, d audit.Decision) (list []reason.Explanation, differs bool, err error) {
 	req, why := request(d)
 	if why != "" {
@@ -164,13 +164,13 @@ func (s *Service) versionOf(ctx context.Context, sc scope.Scope, set *rego.Set, 
 		return nil, err
 	}
 	c, issues := rego.Compile(rego.Meta{ID: d.PolicyID, Name: old.Name, Version: d.PolicyVersion}, old.RegoCode, libs...)
-	if len(issues) > 0 { // something that it used then is gone
+	if len(issues) > 0 { // something that it used at the time is gone
 		return nil, nil
 	}
 	return c, nil
 }
 
-// request returns the recorded request of a decision, or why there is none.
+// request returns the recorded request of a decision. If there is none, why is the reason.
 func request(d audit.Decision) (req rego.Request, why string) {
 	if len(d.Input) == 0 || string(d.Input) == "null" {
 		return req, "no_input"
@@ -187,7 +187,7 @@ func request(d audit.Decision) (req rego.Request, why string) {
 		return req, "unreadable"
 	}
 	if req.ResourceID == 0 && !req.ByID {
-		req.ResourceID = d.ResourceID // the one that it matched then
+		req.ResourceID = d.ResourceID // the resource that it matched at the time
 	}
 	return req, ""
 }

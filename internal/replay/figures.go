@@ -16,7 +16,7 @@ const (
 	maxSubjects = 100
 )
 
-// impact returns the result so far. late means that time ran out.
+// impact returns the result so far. late means that the time ran out.
 func (p *plan) impact(part *rerun.Part, late bool, took time.Duration) Impact {
 	r := p.request
 	out := Impact{
@@ -75,7 +75,7 @@ func (p *plan) impact(part *rerun.Part, late bool, took time.Duration) Impact {
 	return out
 }
 
-// note says what the figures leave out.
+// note returns a text about what the figures leave out.
 func (p *plan) note(i *Impact, late bool) string {
 	notes := slices.Clone(p.notes)
 	switch {
@@ -104,7 +104,7 @@ func (f Figures) compare(o Figures) int {
 	return cmp.Or(cmp.Compare(o.Changed, f.Changed), cmp.Compare(o.Evaluated, f.Evaluated))
 }
 
-// percent returns n as a percentage of all, with two digits.
+// percent returns n as a percentage of all, rounded to two decimals.
 func percent(n, all int64) float64 {
 	if all == 0 {
 		return 0

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// putLibrary adds a changed library to the candidate: every active control that imports
-// it, directly or not, is compiled with it.
+// putLibrary adds a changed library to the candidate. Every active control that imports it, directly or
+// indirectly, is compiled with it.
 func (p *plan) putLibrary(c policy.Policy, edited bool) {
 	next := lang.Library{ID: c.ID, Name: c.Name, Version: c.Version, Source: c.RegoCode}
 	told := Subject{Name: c.Name, Edited: edited}
@@ -31,7 +31,7 @@ func isLibrary(c policy.Policy) bool {
 	return c.Kind == policy.KindLibrary || lang.Library{Source: c.RegoCode}.Package() != ""
 }
 
-// changed is a shelf with the libraries of the candidate in place of its own.
+// changed returns a shelf in which the libraries of the candidate replace those of the same package.
 func (p *plan) changed(shelf []lang.Library) []lang.Library {
 	if len(p.swaps) == 0 {
 		return shelf
@@ -44,7 +44,7 @@ func (p *plan) swapped(l lang.Library) bool {
 	return slices.ContainsFunc(p.swaps, func(o lang.Library) bool { return o.Package() == l.Package() })
 }
 
-// reached are the libraries of a shelf that a source imports, directly or not.
+// reached returns the libraries of a shelf that a source imports, directly or indirectly.
 func (p *plan) reached(source string, shelf []lang.Library) []lang.Library {
 	if len(shelf) == 0 || !strings.Contains(source, lang.LibraryRoot) {
 		return nil

@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// plan is a request made ready: which controls decide, and on which decisions.
+// plan is a prepared request: the controls that decide, and the decisions that they replay.
 type plan struct {
 	request   Request // with its defaults filled in
 	spec      rerun.Spec
@@ -30,27 +30,27 @@ type plan struct {
 	notes                 []string
 
 	changes []change
-	index   map[key]int // of spec.Controls
-	// current are the versions that are active now, shelf the libraries, and swaps the
-	// libraries that the candidate replaces.
+	index   map[key]int // indices into spec.Controls
+	// current has the versions of the active controls by id. shelf has the active libraries. swaps
+	// are the libraries of the candidate, which replace those of the same package.
 	current map[int64]int64
 	shelf   []lang.Library
 	swaps   []lang.Library
 	reach   map[reachKey][]lang.Library
-	// followed is the time from which past states are known.
+	// followed is the time from which past states are read. It is before the window.
 	followed time.Time
 }
 
-// change is what the candidate changes about the active controls.
+// change is one control that the candidate adds, replaces or removes.
 type change struct {
 	id      int64
 	control rerun.Control
 	remove  bool
-	// bouncer is the one that the control names; 0: none.
+	// bouncer is the bouncer to which the control is linked, or 0.
 	bouncer int64
 }
 
-// newID is where ids of controls that are not stored begin: above all stored ones.
+// newID is the first id of controls that are not stored. It is above all stored ids.
 const newID = 1 << 52
 
 func (s *Service) plan(ctx context.Context, sc scope.Scope, r Request) (*plan, error) {
@@ -104,7 +104,8 @@ func (s *Service) plan(ctx context.Context, sc scope.Scope, r Request) (*plan, e
 	return p, nil
 }
 
-// ready fills in the defaults, and refuses what the caller may not see.
+// ready returns the request with its defaults. It returns an error if the caller may not see one of
+// the environments.
 func (r Request) ready(sc scope.Scope) (Request, error) {
 	if r.Environment == scope.AnyEnv {
 		r.Environment = sc.EnvOr(scope.Production)
@@ -145,7 +146,7 @@ func within(sc scope.Scope, env scope.Env) scope.Scope {
 	return sc
 }
 
-// reader reads what a request names into its plan, and collects all errors.
+// reader adds the policies that a request names to its plan, and collects all errors.
 type reader struct {
 	*Service
 	sc       scope.Scope
@@ -153,8 +154,8 @@ type reader struct {
 	offences []fault.Detail
 }
 
-// candidate reads the controls that would be active. Ids that do not exist in the
-// environment are errors, and all of them are reported.
+// candidate adds the controls that would be active to the plan. It reports all ids that do not exist in
+// the environment.
 func (s *Service) candidate(ctx context.Context, sc scope.Scope, p *plan) error {
 	r := reader{Service: s, sc: sc, plan: p}
 	for i, id := range p.request.ControlIDs {
@@ -178,8 +179,8 @@ func (r *reader) offend(pointer, format string, args ...any) {
 	r.offences = append(r.offences, fault.Detail{Pointer: pointer, Message: fmt.Sprintf(format, args...)})
 }
 
-// stored reads a policy of the environment. If there is none, it reports an error and ok
-// is false.
+// stored reads a policy of the environment. If there is none, it collects an offence and returns ok as
+// false.
 func (r *reader) stored(ctx context.Context, pointer string, id int64) (c policy.Policy, ok bool, err error) {
 	c, err = r.Policies.Get(ctx, within(r.sc, r.plan.request.Environment), id)
 	if fault.Is(err, fault.NotFound) {
@@ -227,7 +228,7 @@ func (r *reader) edited(ctx context.Context, i int, c Candidate) error {
 	return err
 }
 
-// newPolicy is candidate i as a policy that is not stored.
+// newPolicy returns candidate i as a policy that is not stored.
 func newPolicy(i int, c Candidate) policy.Policy {
 	var p policy.Policy
 	p.ID, p.Name = newID+int64(i), c.Name
@@ -247,8 +248,8 @@ func refuse(offences []fault.Detail) error {
 	return fault.CheckValues(offences[0].Message, offences)
 }
 
-// put adds a control to the candidate, linked to the resource of the source environment
-// to which a promotion would link it.
+// put adds a control to the candidate. It links it to the resource of the source environment to which a
+// promotion would link it.
 func (s *Service) put(ctx context.Context, sc scope.Scope, p *plan, c policy.Policy, edited bool) error {
 	ch := change{id: c.ID, control: rerun.Control{
 		Meta: rego.Meta{ID: c.ID, Name: c.Name, Version: c.Version}, Source: c.RegoCode, New: c.ID >= newID,
@@ -310,15 +311,14 @@ func (s *Service) link(ctx context.Context, sc scope.Scope, p *plan, c policy.Po
 			ch.control.ResourceID = found
 			return nil
 		}
-		// A promotion would register it, so the candidate has it and the baseline does
-		// not.
+		// A promotion would register the resource, so only the candidate has it.
 		p.spec.Added = append(p.spec.Added, src)
 		p.notes = append(p.notes, fmt.Sprintf("%s has no resource %q yet; it is replayed as if it were registered there too", p.request.SourceEnvironment, src.Name))
 		return nil
 	})
 }
 
-// without notes which active controls the candidate leaves out.
+// without adds the removal of active controls to the plan, as Request.WithoutIDs names them.
 func (p *plan) without(set *rego.Set) error {
 	var offences []fault.Detail
 	for i, id := range p.request.WithoutIDs {

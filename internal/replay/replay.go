@@ -1,8 +1,7 @@
-// Package replay shows authors what controls would do to real requests. It takes recorded
-// decisions with their inputs and decides them again, with the controls as they are and
-// as they would be.
+// Package replay shows authors what controls would do to real requests. It decides recorded decisions
+// again from their inputs, with the present controls and with changed ones.
 //
-//	Request ─► plan: which controls, resources, bouncers' views, which stretch of the log
+//	Request ─► plan: which controls, resources, bouncers' views, which part of the log
 //	             │
 //	decision log ──pages──► worker.Replay (a killable child, package rerun) ──parts──► Impact
 //	             │
@@ -19,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// The defaults and limits of a request.
+// The defaults and limits of a request. Windows are in hours.
 const (
 	DefaultWindow  = 24
 	MaxWindow      = 8760
@@ -28,8 +27,8 @@ const (
 
 // The controls and data that a candidate is compared with.
 const (
-	Then = "then" // those of each decision's revision
-	Now  = "now"  // the active ones
+	Then = "then" // those at the time of each decision
+	Now  = "now"  // those that are active now
 )
 
 // Request says which decisions are replayed, with which controls.
@@ -96,14 +95,14 @@ type Impact struct {
 	Note               string  `json:"note,omitempty" doc:"Limits of these figures."`
 }
 
-// recordedInputs is the permission to see the content and the subjects of requests.
+// recordedInputs is the permission to see the inputs and the subjects of recorded requests.
 const recordedInputs scope.Permission = "audit:read"
 
-// figuresNote is the note of an Impact without what needs that permission.
+// figuresNote is the note of an Impact without the parts that need that permission.
 const figuresNote = "samples and subjects are shown with the permission audit:read"
 
-// shownTo is the impact as a caller may see it: only figures for those who may not read
-// the audit log.
+// shownTo returns the impact as a caller may see it: without samples and subjects if the caller may not
+// read the audit log.
 func (i Impact) shownTo(sc scope.Scope) Impact {
 	if sc.Require(recordedInputs) == nil {
 		return i
@@ -124,7 +123,7 @@ type Subject struct {
 	Removed  bool   `json:"removed" doc:"Whether the control would be inactive."`
 }
 
-// Drift says where the baseline differs from what decided at the time.
+// Drift counts the decisions for which the baseline differs from the recorded decision, by cause.
 type Drift struct {
 	Total    int64 `json:"total" doc:"Number of decisions that drifted. When the baseline and data are those of the time, this is 0, apart from what is no longer known."`
 	Controls int64 `json:"controls" doc:"Among these: decisions made by a control, or by a version of one, that the baseline does not have."`
@@ -132,7 +131,7 @@ type Drift struct {
 	Data     int64 `json:"data" doc:"The rest: the baseline has the control that decided, so its libraries or the resources have changed, or a control was added."`
 }
 
-// NotReplayable counts decisions that cannot be decided again, by reason.
+// NotReplayable counts the decisions that cannot be replayed, by reason.
 type NotReplayable struct {
 	Total      int64 `json:"total" doc:"How many."`
 	NoInput    int64 `json:"no_input" doc:"The input was too large to store, or was not sent."`
@@ -166,7 +165,7 @@ type ByResource struct {
 	Figures
 }
 
-// BySubject has the flips of one subject.
+// BySubject has the figures of one subject.
 type BySubject struct {
 	UserID string `json:"user_id" doc:"The subject."`
 	Figures

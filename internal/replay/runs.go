@@ -39,7 +39,7 @@ type Run struct {
 	Total             int64      `json:"-" db:"total"`
 }
 
-// Progress is how far a run is.
+// Progress is the progress of a run.
 type Progress struct {
 	Evaluated int64   `json:"evaluated" doc:"Decisions replayed so far."`
 	Total     int64   `json:"total" doc:"Decisions to replay; 0 before the replay has begun."`
@@ -52,8 +52,8 @@ type Runs struct {
 	Total int64 `json:"total" doc:"How many there are."`
 }
 
-// JobKind is the kind of job that runs a replay. maxWaiting limits a tenant's runs that
-// have not ended. keepRuns is how many ended ones are kept.
+// JobKind is the kind of job that runs a replay. maxWaiting limits a tenant's runs that have not ended.
+// keepRuns is how many of the newest runs are kept; running ones are always kept.
 const (
 	JobKind     = "replay"
 	maxAttempts = 3
@@ -72,9 +72,9 @@ func (r *Run) setProgress() {
 	}
 }
 
-// Start creates a run and its job. It checks first what the request names, so that
-// mistakes are reported at once. Faults: those of Preview, and RateLimited if too many
-// runs of the tenant have not ended.
+// Start creates a run and its job. It first checks the request and compiles its controls, so that the
+// caller learns of mistakes at once. Faults: those of Preview, and RateLimited if too many runs of the
+// tenant have not ended.
 func (s *Service) Start(ctx context.Context, sc scope.Scope, r Request) (Run, error) {
 	p, err := s.plan(ctx, sc, r)
 	if err != nil {
@@ -156,7 +156,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int64) (
 	return out, err
 }
 
-// Get returns a run as the scope may see it. Fault: NotFound.
+// Get returns the part of a run that the scope may see. Fault: NotFound.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Run, error) {
 	var run Run
 	err := s.read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -166,8 +166,7 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Run, error
 	return run, err
 }
 
-// load is the only way from the store to an answer, so that every reader gets the result
-// that shownTo leaves.
+// load reads a run from the store. All answers use it, so that none contains what shownTo removes.
 func (s *Service) load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Run, error) {
 	run, err := getRun(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) || err == nil && !(sc.Sees(run.Environment) && (!sc.EnvBound || sc.Sees(run.SourceEnvironment))) {
@@ -184,7 +183,7 @@ func (s *Service) load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64)
 // awaitEvery is how often Await reads a run.
 const awaitEvery = 200 * time.Millisecond
 
-// Await is Get, once the run has progressed, has ended, or the time is up.
+// Await waits until the run has made progress or has ended, but no longer than most, and returns it.
 func (s *Service) Await(ctx context.Context, sc scope.Scope, id int64, most time.Duration) (Run, error) {
 	first, err := s.Get(ctx, sc, id)
 	if err != nil || first.Status != Running {
@@ -209,8 +208,8 @@ func (s *Service) Await(ctx context.Context, sc scope.Scope, id int64, most time
 	}
 }
 
-// Cancel ends a run on any replica, within a second or two. Fault: Conflict for one that
-// has ended.
+// Cancel ends a run. The replica that executes it notices within a second or two. Faults: NotFound, and
+// Conflict if the run has ended.
 func (s *Service) Cancel(ctx context.Context, sc scope.Scope, id int64) (Run, error) {
 	var run Run
 	err := s.write(ctx, sc.Tenant, func(tx *db.Tx) (err error) {

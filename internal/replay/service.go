@@ -31,15 +31,14 @@ type Service struct {
 	Log       *slog.Logger
 	// Panics counts panics of the evaluator.
 	Panics *fault.Panics
-	// Deadline limits one decision, as for live ones. Patience limits a preview, which
-	// answers with what it has by then.
+	// Deadline limits one decision, as for live ones. Patience limits a preview, which then returns
+	// what it has.
 	Deadline, Patience time.Duration
 }
 
-// Preview replays at once, within Patience. The answer says what was left out for lack of
-// time. Faults: Invalid for controls that do not exist or do not compile, and for a
-// control that runs out of time or memory in a way that is not a denial; Unavailable
-// while too many other replays run.
+// Preview replays at once, within Patience. If the time ran out, the answer says so. Faults: Invalid
+// for controls that do not exist or do not compile, and for a control that makes the worker run out of
+// time or memory; Unavailable while too many other replays run.
 func (s *Service) Preview(ctx context.Context, sc scope.Scope, r Request) (Impact, error) {
 	p, err := s.plan(ctx, sc, r)
 	if err != nil {
@@ -56,16 +55,16 @@ func (s *Service) Preview(ctx context.Context, sc scope.Scope, r Request) (Impac
 	return p.impact(part, err != nil, s.Now().Sub(began)).shownTo(sc), nil
 }
 
-// firstStep is the number of records in the first step. Each later step has at most twice
-// as many as the one before it decided, so that a slow control does not get records that
-// it will not reach. pageRows limits one read.
+// firstStep is the number of records in the first step. Each later step has at most twice as many as
+// the one before it decided (and at least firstStep), so that a slow control does not get many records
+// that it will not reach. pageRows limits one read of the log.
 const (
 	firstStep = 64
 	pageRows  = 10_000
 )
 
-// measure replays the recording of the plan. It returns what it found before an error,
-// too. progress, if not nil, is called after each step and may end the replay.
+// measure replays the recording of the plan. With an error it also returns the results until then.
+// progress, if not nil, is called after each step, and ends the replay if it returns an error.
 func (s *Service) measure(ctx context.Context, sc scope.Scope, p *plan, progress func(*rerun.Part) error) (*rerun.Part, error) {
 	sum := &rerun.Part{}
 	if p.total == 0 {
@@ -107,13 +106,13 @@ func (s *Service) measure(ctx context.Context, sc scope.Scope, p *plan, progress
 	return sum, ctx.Err()
 }
 
-// page is a part of the log, or the error of reading it.
+// page is a part of the log, or the error from reading it.
 type page struct {
 	lines [][]byte
 	err   error
 }
 
-// pages reads the recording ahead of the evaluation, one page at a time, until ctx ends.
+// pages reads the recording page by page until ctx ends. It reads one page ahead of the evaluation.
 func (s *Service) pages(ctx context.Context, sc scope.Scope, p *plan) <-chan page {
 	out := make(chan page)
 	go func() {

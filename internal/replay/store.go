@@ -41,14 +41,14 @@ func advanceRun(ctx context.Context, tx *db.Tx, id, evaluated, total int64, now 
 	return n == 1, err
 }
 
-// endRun ends a run. It returns false if it had ended already.
+// endRun ends a run. It returns false if the run had already ended.
 func endRun(ctx context.Context, tx *db.Tx, id int64, status string, result *Impact, message string, now time.Time) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE replay_runs SET status = $2, result = $3, error = $4, updated_at = $5, finished_at = $6 WHERE id = $1 AND status = 'running'`,
 		id, status, result, message, now, now)
 	return n == 1, err
 }
 
-// forgetRuns deletes all but the newest ended runs.
+// forgetRuns deletes ended runs that are not among the newest keep runs.
 func forgetRuns(ctx context.Context, tx *db.Tx, keep int) error {
 	_, err := tx.Exec(ctx, `DELETE FROM replay_runs WHERE status <> 'running' AND id <= (SELECT COALESCE(max(id), 0) FROM replay_runs) - $1`, keep)
 	return err

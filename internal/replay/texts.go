@@ -10,14 +10,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 )
 
-// key identifies the text of a control.
+// key identifies a control in spec.Controls: its text and the libraries with which it is compiled.
 type key struct {
 	meta              rego.Meta
 	source, libraries string
 }
 
-// text is the index of a control's text, compiled with what it imports from a shelf. It
-// adds a new text.
+// text returns the index of a control in spec.Controls, compiled with the libraries of a shelf that it
+// imports. It adds the control if it is new.
 func (p *plan) text(c rerun.Control, shelf []lang.Library) int {
 	c.Libraries = nil
 	for _, l := range p.reached(c.Source, shelf) {
@@ -32,7 +32,7 @@ func (p *plan) text(c rerun.Control, shelf []lang.Library) int {
 	return i
 }
 
-// library is the index of a library's text.
+// library returns the index of a library in spec.Libraries. It adds the library if it is new.
 func (p *plan) library(l lang.Library) int {
 	i := slices.Index(p.spec.Libraries, l)
 	if i < 0 {
@@ -42,8 +42,8 @@ func (p *plan) library(l lang.Library) int {
 	return i
 }
 
-// mix combines the candidate with what was active in a state, and returns the index of
-// the combination.
+// mix adds the controls of a state as baseline, and with the changes as candidate, to spec.Mixes. It
+// returns the index.
 func (p *plan) mix(st state) int {
 	cand := maps.Clone(st.active)
 	for id, at := range cand {
@@ -64,18 +64,18 @@ func (p *plan) mix(st state) int {
 	return len(p.spec.Mixes) - 1
 }
 
-// asThen compiles a control of the candidate with the libraries of a state, like the
-// control that it is compared with. If that fails, it uses today's libraries, with which
-// it must compile.
+// asThen returns the index of a control of the candidate with the libraries of a state, because the
+// control with which it is compared has them, too. If it does not compile with them, the replay uses
+// today's libraries, with which it must compile.
 func (p *plan) asThen(c rerun.Control, shelf []lang.Library) int {
 	today := p.text(c, p.changed(p.shelf))
 	c.Old, c.Instead = true, today+1
 	return p.text(c, p.changed(shelf))
 }
 
-// relinked compiles a control of a state with the libraries that the candidate changes,
-// if it imports one of them. A text that is no longer active and does not compile with
-// them stays as it was.
+// relinked returns the index of a control of a state with the changed libraries of the candidate, if it
+// imports one of them. If the control is no longer active and does not compile with them, the replay
+// uses it unchanged.
 func (p *plan) relinked(at int, shelf []lang.Library) int {
 	c := p.spec.Controls[at]
 	next := p.changed(shelf)
@@ -88,7 +88,7 @@ func (p *plan) relinked(at int, shelf []lang.Library) int {
 	return p.text(c, next)
 }
 
-// alike reports whether two texts decide alike.
+// alike reports whether two controls make the same decisions.
 func alike(a, b rerun.Control) bool {
 	return a.Meta == b.Meta && a.Source == b.Source && slices.Equal(a.Libraries, b.Libraries)
 }
@@ -101,7 +101,7 @@ func byID(m map[int64]int) []int {
 	return out
 }
 
-// prune drops the texts that no mix uses.
+// prune drops the controls and libraries that no mix uses.
 func (p *plan) prune() {
 	used := map[int]bool{}
 	for _, m := range p.spec.Mixes {
@@ -117,7 +117,7 @@ func (p *plan) prune() {
 	controls, libraries := p.spec.Controls, p.spec.Libraries
 	p.spec.Controls, p.spec.Libraries, p.index = nil, nil, nil
 	moved := make([]int, len(controls))
-	for i, c := range controls { // a substitute comes before what it replaces
+	for i, c := range controls { // a substitute has a lower index than the control that it replaces
 		if !used[i] {
 			continue
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
-// Unused lists what no decision used.
+// Unused lists the controls and rules that no decision used.
 type Unused struct {
 	Environment scope.Env     `json:"environment" enum:"sandbox,production" doc:"The environment."`
 	Days        int           `json:"days" doc:"Length of the period."`
@@ -55,9 +55,9 @@ type UnusedRule struct {
 	Line int    `json:"line" doc:"Line on which it begins, from 1."`
 }
 
-// Unused lists the active controls of an environment that no decision used for a number
-// of days. A decision uses the control that it names. A control that matched but was
-// overruled by another does not count.
+// Unused lists the active controls of an environment that no decision of the last days used, and the
+// unused rules of the others. A decision uses the control that it names. It does not use a
+// control that matched but was overruled by another.
 func (s *Service) Unused(ctx context.Context, sc scope.Scope, days int) (Unused, error) {
 	env := sc.EnvOr(scope.Production)
 	since := s.Now().UTC().Add(-time.Duration(days) * 24 * time.Hour).Truncate(time.Hour)
@@ -95,12 +95,12 @@ func (s *Service) Unused(ctx context.Context, sc scope.Scope, days int) (Unused,
 	return out, s.unusedRules(ctx, sc, &out, used)
 }
 
-// maxExplanations is how many explanations Unused reads, newest first. That takes some
-// seconds.
+// maxExplanations is how many records Unused reads for their explanations, newest first. That takes
+// some seconds.
 const maxExplanations = 50_000
 
-// unusedRules lists the rules of used controls that no recorded explanation of their
-// current version names.
+// unusedRules adds the rules of used controls that no recorded explanation of their current version
+// names.
 func (s *Service) unusedRules(ctx context.Context, sc scope.Scope, out *Unused, used map[int64]bool) error {
 	set, err := s.Snapshots.Get(ctx, sc.Tenant, out.Environment)
 	if err != nil {
@@ -141,14 +141,14 @@ func (s *Service) unusedRules(ctx context.Context, sc scope.Scope, out *Unused, 
 	return nil
 }
 
-// rule is a rule, by control and line.
+// rule identifies a rule by its control and line.
 type rule struct {
 	policy int64
 	line   int
 }
 
-// touched reads the rules that recorded explanations name, the number of explanations of
-// each control's current version, and whether all were read.
+// touched returns the rules that recorded explanations name, the number of explanations of each
+// control's current version, and whether all records were read.
 func (s *Service) touched(ctx context.Context, sc scope.Scope, r audit.Recording, set *rego.Set) (map[rule]bool, map[int64]int, bool, error) {
 	version := map[int64]int64{}
 	for _, c := range set.Controls() {

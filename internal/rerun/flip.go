@@ -23,7 +23,7 @@ func (m *Machine) recordFlip(ctx context.Context, p *Part, r *record, s *sides, 
 	}
 	behind, who := &after, &o.after
 	if after.Rule == "" || o.after.PolicyID == 0 && o.before.PolicyID != 0 {
-		behind, who = &before, &o.before // the source of what decided is lost
+		behind, who = &before, &o.before // no rule of the new decision is known
 	}
 	if behind.Rule != "" {
 		p.ByRule[Rule{PolicyID: m.idOf(who.PolicyID), PolicyName: who.PolicyName, Rule: behind.Rule, Line: behind.Line}]++

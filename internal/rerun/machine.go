@@ -21,11 +21,11 @@ type Machine struct {
 	pip      value.Value
 	grants   value.Value
 	sets     sets
-	samples  int // told so far
+	samples  int // samples kept so far
 	told     int // flips explained so far
 }
 
-// compiled is a control, compiled at first use; nil if its source is lost.
+// compiled is a control that is compiled at its first use. Control is nil if it does not compile.
 type compiled struct {
 	*rego.Control
 	tried bool
@@ -45,7 +45,7 @@ func New(spec Spec, clock func() time.Time) (*Machine, []Refused, error) {
 			m.isNew[c.ID] = true
 		}
 		if c.Old {
-			continue // most are of hours without decisions
+			continue // compiled only if a record needs it; most are not needed
 		}
 		if issues := m.compile(i); len(issues) > 0 {
 			refused = append(refused, Refused{i, issues})
@@ -70,7 +70,7 @@ func New(spec Spec, clock func() time.Time) (*Machine, []Refused, error) {
 	return m, nil, nil
 }
 
-// compile compiles a control with its libraries, and returns its errors.
+// compile compiles the control at an index of Spec.Controls with its libraries. It returns its errors.
 func (m *Machine) compile(at int) []lang.Issue {
 	c := &m.spec.Controls[at]
 	libs := make([]lang.Library, len(c.Libraries))
@@ -85,7 +85,8 @@ func (m *Machine) compile(at int) []lang.Issue {
 	return issues
 }
 
-// control returns a control; nil for an old one whose source is lost.
+// control returns the control at an index of Spec.Controls. If an old one does not compile, it
+// returns the control that replaces it, or nil.
 func (m *Machine) control(at int) *rego.Control {
 	if !m.controls[at].tried {
 		instead := m.spec.Controls[at].Instead - 1
@@ -96,14 +97,14 @@ func (m *Machine) control(at int) *rego.Control {
 	return m.controls[at].Control
 }
 
-// Run replays records, each a line of the decision log, newest first, until they end or
-// time runs out; Part.Lines says how many. It replays at least one.
+// Run replays records, newest first. Each is a line of the decision log. It stops early after the time
+// most or when ctx ends, but replays at least one record. Part.Lines is the number of records read.
 func (m *Machine) Run(ctx context.Context, lines [][]byte, most time.Duration) *Part {
 	p := &Part{ByControl: map[int64]*Tally{}, ByResource: map[int64]*Tally{}, BySubject: map[string]*Tally{}, ByRule: map[Rule]int64{}}
 	var r record
 	began := m.clock()
 	for i, line := range lines {
-		// Reading the clock costs a tenth of a decision.
+		// The clock is read for each record. That costs about a tenth of a decision.
 		if i > 0 && (m.clock().Sub(began) > most || ctx.Err() != nil) {
 			break
 		}
@@ -120,7 +121,7 @@ func (m *Machine) Run(ctx context.Context, lines [][]byte, most time.Duration) *
 	return p
 }
 
-// outcome is one record decided twice.
+// outcome is the result for one record: the decisions of both sides and how they differ.
 type outcome struct {
 	before, after               rego.Decision
 	beforeBlocked, afterBlocked bool
@@ -128,7 +129,7 @@ type outcome struct {
 	change                      string
 }
 
-// judge decides one record with both sides; if it cannot, it returns the reason.
+// judge decides one record with both sides. If it cannot, it returns the reason, such as NoInput.
 func (m *Machine) judge(ctx context.Context, r *record, p *Part) (why string) {
 	if len(r.input) == 0 || string(r.input) == "null" || bytes.HasPrefix(r.input, []byte(`{"truncated":true,"bytes":`)) {
 		return NoInput
@@ -153,7 +154,7 @@ func (m *Machine) judge(ctx context.Context, r *record, p *Part) (why string) {
 	if o.after = o.before; s.cand != s.base {
 		o.after = s.cand.Decide(ctx, &req, opt)
 	}
-	passes := r.mode != "" && !s.deny // a gatehouse bouncer that passes requests without a control
+	passes := r.mode != "" && !s.deny // a gatehouse bouncer that passes requests that no control covers
 	o.beforeBlocked, o.afterBlocked = blocked(&o.before, passes), blocked(&o.after, passes)
 	o.afterMasked = o.after.Effect == rego.Mask
 	switch {
@@ -171,12 +172,14 @@ func (m *Machine) judge(ctx context.Context, r *record, p *Part) (why string) {
 	return ""
 }
 
-// blocked reports whether a decision blocks its request.
+// blocked reports whether a decision blocks its request. passes means that the bouncer passes
+// requests that no control covers.
 func blocked(d *rego.Decision, passes bool) bool {
 	return d.Effect == rego.Deny || d.Effect == rego.NoMatch && (d.Considered > 0 || !passes)
 }
 
-// missingInput says why a record's input lacks something that a control reads.
+// missingInput returns Redacted or Incomplete if a record's input lacks something that a control
+// reads, and otherwise an empty string.
 func (s *sides) missingInput(r *record, req *rego.Request, input value.Value) string {
 	secret := bytes.Contains(r.input, []byte(redactedMark))
 	if !secret && r.mode == "" {
@@ -192,8 +195,8 @@ func (s *sides) missingInput(r *record, req *rego.Request, input value.Value) st
 	if r.mode == "" {
 		return ""
 	}
-	// A bouncer reads a body, and counts usage, only for controls that need it. The
-	// baseline stands for the controls of that time.
+	// A bouncer reads a body, and counts usage, only for controls that need it. If the baseline
+	// needs it, the bouncer did so at the time.
 	for _, n := range []struct {
 		name       string
 		then, asks bool
@@ -253,7 +256,7 @@ func (m *Machine) count(p *Part, r *record, s *sides, o outcome) {
 }
 
 // behind returns the decision whose control caused a flip: the new one or, if no control
-// matches any more, the one that is missing.
+// matches any more, the old one.
 func (o *outcome) behind() *rego.Decision {
 	if o.after.PolicyID != 0 {
 		return &o.after
@@ -271,7 +274,7 @@ func drifts(r *record, o *outcome) bool {
 	return !stopped && effect != "" && (effect == "MASK") != (o.before.Effect == rego.Mask)
 }
 
-// idOf returns the id of a control in answers; 0 for one that is not stored.
+// idOf returns the id of a control for answers: 0 if the control is not stored.
 func (m *Machine) idOf(id int64) int64 {
 	if m.isNew[id] {
 		return 0

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// maxSubjects is how many subjects one replay counts separately.
+// maxSubjects is how many subjects, controls or resources one replay counts separately.
 const maxSubjects = 20_000
 
 // Add adds the results for further records. It keeps at most most samples.

@@ -23,8 +23,8 @@ type record struct {
 
 var errRecord = errors.New("not a decision record")
 
-// parse reads the members of line that matter. It is lenient about what the log itself
-// wrote and checked, and strict about where values end.
+// parse reads the members of line that a replay needs. It skips other values without a check of
+// their syntax, because the log checked them when it wrote them.
 func parse(line []byte, r *record) error {
 	*r = record{}
 	if err := members(line, r.member); err != nil {
@@ -124,7 +124,7 @@ func text(raw []byte) (string, error) {
 	return s, err
 }
 
-// memberText returns a text member of a small object; empty if there is none.
+// memberText returns a text member of a small object, or "" if it has none.
 func memberText(raw []byte, name string) string {
 	v, err := value.Decode(raw, value.Limits{})
 	if err != nil {
@@ -191,7 +191,7 @@ func skipString(b []byte, i int) int {
 	return -1
 }
 
-// redactedMark is what redact.JSON writes in place of a secret.
+// redactedMark is the text that redact.JSON writes instead of a secret.
 const redactedMark = "[redacted]"
 
 // decodeInput reads a stored input. The input of a stock OPA may have members that differ
@@ -232,7 +232,7 @@ func redactedPaths(v value.Value) [][]string {
 	return out
 }
 
-// touches reports whether a control that reads some paths reads one of those.
+// touches reports whether a path of reads is equal to a path of places, or contains it or is inside it.
 func touches(reads, places [][]string) bool {
 	for _, p := range places {
 		for _, r := range reads {
@@ -245,7 +245,7 @@ func touches(reads, places [][]string) bool {
 	return false
 }
 
-// Member returns the raw value of one member of a record; nil if there is none, or if line
+// Member returns the raw value of one member of a record. It returns nil if there is none, or if line
 // is not an object.
 func Member(line []byte, name string) []byte {
 	var out []byte

@@ -1,7 +1,8 @@
-// Package rerun decides recorded decisions again: by the baseline, which is what
-// decided then or what is active now, and by the candidate, what would be active.
-// Both see the same input, the same data and the time of the decision. It is pure
-// and runs in the killable worker, for the candidate is an author's Rego.
+// Package rerun replays recorded decisions: it decides each of them again with two sets of controls.
+// The baseline is the set that decided at the time, or the set that is active now. The candidate is
+// the set that would be active after a change. Both get the same input, the same data and the time of
+// the decision. The package is pure. It runs in the killable worker, because a candidate is Rego of an
+// author.
 //
 //	record (one line of the decision log)
 //	   │  input, who decided, when, by which revision
@@ -9,14 +10,13 @@
 //	   ├──► baseline set ──► before ─┐
 //	   │                             ├─ differ: the candidate flips it (changed)
 //	   ├──► candidate set ─► after ──┘
-//	   └──  what was recorded ─ differs from before (drifted): the baseline is not
-//	        what decided, because it was not asked for, or is not known any more
+//	   └──  recorded decision ─ differs from before (drifted): the baseline is not the set
+//	        that decided, because the caller wants another one, or it is not known any more
 //
-// Three kinds of records replay: the service's own, whose revision is the
-// environment's; those of our bouncers and of stock OPAs, whose revision is their
-// bundle's, which may have lagged behind. Our bouncers see only the resources in
-// front of which they stand and may let pass what no control covers. What cannot
-// be decided again as it was is counted apart (NotReplayable).
+// There are three kinds of records. Those of the service have the revision of the environment. Those
+// of gatehouse's bouncers and of stock OPAs have the revision of their bundle, which may have been out
+// of date. A gatehouse bouncer sees only the resources that it protects, and may pass requests that no
+// control covers. Records that cannot be replayed faithfully are counted separately (NotReplayable).
 package rerun
 
 import (
@@ -27,26 +27,26 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// Spec is all that a replay is decided by.
+// Spec contains everything that a replay needs besides the records.
 type Spec struct {
-	// Caught is told of each fault of the evaluator that was recovered.
+	// Caught is called with each recovered panic of the evaluator.
 	Caught   func(*rego.Panic) `json:"-"`
 	Env      string            `json:"env"`
 	Revision int64             `json:"revision"`
-	// Controls are the texts that the mixes name by index, Libraries those that
-	// the controls name.
+	// Controls are the controls that the mixes name by index. Libraries are the libraries that
+	// the controls name by index.
 	Controls  []Control      `json:"controls"`
 	Libraries []lang.Library `json:"libraries,omitempty"`
 	Mixes     []Mix          `json:"mixes"`
-	// Epochs are the stretches of time with the same controls and resources, newest
-	// first; the last reaches back as far as there are decisions. One at least.
+	// Epochs are the periods with the same controls and resources, newest first. The last one has
+	// no start. There is at least one.
 	Epochs []Epoch `json:"epochs"`
-	// Views are what single bouncers see; a bouncer without one sees everything.
-	// With ViewsThen it is what its bundle held then, as far as that is known.
+	// Views say which resources each bouncer sees. A bouncer without a view sees all. If
+	// ViewsThen is set, a bouncer sees what its bundle contained at the time, if that is known.
 	Views     []View `json:"views,omitempty"`
 	ViewsThen bool   `json:"views_then,omitempty"`
-	// Resources are those of the newest epoch, Past is what they were before; Added
-	// come with the candidate only.
+	// Resources are those of the newest epoch, Past are their states before older changes.
+	// Only the candidate has the resources in Added.
 	Resources []rego.Resource `json:"resources,omitempty"`
 	Past      []Past          `json:"past,omitempty"`
 	Added     []rego.Resource `json:"added,omitempty"`
@@ -54,73 +54,72 @@ type Spec struct {
 	PIP json.RawMessage `json:"pip,omitempty"`
 	// Grants is the object under data.grants.
 	Grants json.RawMessage `json:"grants,omitempty"`
-	// Deadline bounds one decision, as it does when it is live; 0 is rego's default.
+	// Deadline is the time limit of one decision, as for live decisions; 0 is rego's default.
 	Deadline time.Duration `json:"deadline"`
-	// Samples is how many flips are told one by one.
+	// Samples is the maximum number of flips in Part.Samples.
 	Samples int `json:"samples"`
 }
 
-// Control is one control's text.
+// Control is a control with its source.
 type Control struct {
 	rego.Meta
 	Source string `json:"source"`
-	// New says that it is not stored: answers name it without an id.
+	// New means that it is not stored. Answers name it without an id.
 	New bool `json:"new,omitempty"`
-	// Libraries are those that it reaches, indices into Spec.Libraries.
+	// Libraries are the libraries that it imports, also indirectly: indices into Spec.Libraries.
 	Libraries []int `json:"libraries,omitempty"`
-	// Old is a text that is not in force any more. Where it does not compile, for
-	// what it used is gone, the control at Instead (an index and one) stands in for
-	// it, or none (0), and nothing is refused.
+	// Old means that this version is not active any more. If it does not compile, because what it
+	// used is gone, it is not refused. The control with the index Instead - 1 replaces it; if
+	// Instead is 0, none does.
 	Old     bool `json:"old,omitempty"`
 	Instead int  `json:"instead,omitempty"`
 }
 
-// Mix is which controls are active together: indices into Spec.Controls.
+// Mix is the controls that are active together on each side, as indices into Spec.Controls.
 type Mix struct {
 	Baseline  []int `json:"baseline"`
 	Candidate []int `json:"candidate"`
 }
 
-// Epoch is which controls and resources decided from a revision, and a time, on.
+// Epoch is a period in which the same controls and resources decided.
 type Epoch struct {
-	// Revision is the environment's first of the epoch; 0 where the epoch is known by
-	// its time alone. These are the oldest.
+	// Revision is the first revision of the environment in the epoch. It is 0 if only the time is
+	// known, as for the oldest epochs.
 	Revision int64     `json:"revision,omitempty"`
 	From     time.Time `json:"from"`
 	// Mix is an index into Spec.Mixes.
 	Mix int `json:"mix"`
-	// Unknown: what decided is not known, this is what comes closest.
+	// Unknown means that it is not known what decided. The epoch has the closest known state.
 	Unknown bool `json:"unknown,omitempty"`
 }
 
-// Past is a resource as it was in an epoch, up to the change that began the next.
+// Past is the state of a resource in an epoch, before the change that began the next newer epoch.
 type Past struct {
-	// Epoch is an index into Spec.Epochs. Those of an epoch stand together, newer
-	// epochs first.
+	// Epoch is an index into Spec.Epochs. Spec.Past is sorted by it, newest epoch first.
 	Epoch int   `json:"epoch"`
 	ID    int64 `json:"id"`
-	// Doc is nil where the resource was not there.
+	// Doc is nil if the resource did not exist.
 	Doc *rego.Resource `json:"doc,omitempty"`
 }
 
-// View is one bouncer's part of the environment.
+// View is the part of the environment that one bouncer sees.
 type View struct {
 	BouncerID int64 `json:"bouncer_id"`
-	// Resources are those that it stands before, Added those that it would besides,
-	// with the candidate.
+	// Resources are the resources that it protects. Added are those that it would protect in
+	// addition with the candidate.
 	Resources []int64 `json:"resources"`
 	Added     []int64 `json:"added,omitempty"`
-	// Deny: it refuses what no control covers (configuration.default_action).
+	// Deny means that it denies requests that no control covers (configuration.default_action).
 	Deny bool `json:"deny,omitempty"`
-	// Bundles are the revisions of its bundle, newest first, as far as known.
+	// Bundles are the known revisions of its bundle, newest first.
 	Bundles []Bundle `json:"bundles,omitempty"`
 }
 
-// Bundle is what one revision of a bouncer's bundle was made of.
+// Bundle is the content of one revision of a bouncer's bundle.
 type Bundle struct {
 	Revision int64 `json:"revision"`
-	// EnvRevision is the environment's. Up to that of the next bundle, what the
-	// bouncer sees stayed the same.
+	// EnvRevision is the first revision of the environment with this content. It did not change
+	// before the EnvRevision of the next bundle.
 	EnvRevision int64   `json:"env_revision"`
 	Resources   []int64 `json:"resources"`
 	Deny        bool    `json:"deny,omitempty"`
@@ -132,41 +131,41 @@ type Refused struct {
 	Issues  []lang.Issue `json:"issues"`
 }
 
-// Part is what came out of some records; parts add up.
+// Part is the result for some records. Parts can be added.
 type Part struct {
-	// Lines is how many records it is of.
+	// Lines is the number of records.
 	Lines int `json:"lines"`
-	// Evaluated are the records that could be decided again: the sum of the next
-	// three. NoMatch are those of WouldBlock that no control matched.
+	// Evaluated is the number of records that could be replayed: the sum of the next three.
+	// NoMatch is the number of those in WouldBlock that no control matched.
 	Evaluated  int64 `json:"evaluated"`
 	WouldBlock int64 `json:"would_block"`
 	WouldAllow int64 `json:"would_allow"`
 	WouldMask  int64 `json:"would_mask"`
 	NoMatch    int64 `json:"no_match"`
-	// Changed: the candidate decides otherwise than the baseline. Newly blocked and
-	// newly allowed are among them; the rest differ in what is masked.
+	// Changed counts the records that the candidate decides differently from the baseline. It
+	// includes NewlyBlocked and NewlyAllowed; the rest differ in what is masked.
 	Changed      int64 `json:"changed"`
 	NewlyBlocked int64 `json:"newly_blocked"`
 	NewlyAllowed int64 `json:"newly_allowed"`
-	// Drifted: the baseline decides otherwise than was recorded. ControlDrift of
-	// them were decided by a control, or a version of one, that the baseline has
-	// not; of UnknownDrift of the others it is not known what decided.
+	// Drifted counts the records that the baseline decides differently from the recorded
+	// decision. ControlDrift of them were decided by a control, or a version of one, that the
+	// baseline does not have. For UnknownDrift of the others, it is not known what decided.
 	Drifted      int64 `json:"drifted"`
 	ControlDrift int64 `json:"control_drift"`
 	UnknownDrift int64 `json:"unknown_drift"`
-	// NotReplayable counts records by why they cannot be decided again.
+	// NotReplayable counts the records that cannot be replayed, by reason.
 	NotReplayable map[string]int64 `json:"not_replayable,omitempty"`
 
 	ByControl  map[int64]*Tally  `json:"by_control,omitempty"`
 	ByResource map[int64]*Tally  `json:"by_resource,omitempty"`
 	BySubject  map[string]*Tally `json:"by_subject,omitempty"`
-	// ByRule counts flips by the rule that decides now.
+	// ByRule counts flips by the rule that caused them.
 	ByRule  map[Rule]int64 `json:"-"`
 	Rules   []RuleCount    `json:"rules,omitempty"`
 	Samples []Sample       `json:"samples,omitempty"`
 }
 
-// Tally is what became of the records of one control, resource or subject.
+// Tally has the sums for one control, resource or subject.
 type Tally struct {
 	Name         string `json:"name,omitempty"`
 	Evaluated    int64  `json:"evaluated"`
@@ -178,7 +177,7 @@ type Tally struct {
 	NewlyAllowed int64  `json:"newly_allowed"`
 }
 
-// Rule is a rule of a control, by the line that it begins in.
+// Rule is a rule of a control, identified by the line on which it begins.
 type Rule struct {
 	PolicyID   int64  `json:"policy_id"`
 	PolicyName string `json:"policy_name"`
@@ -186,21 +185,21 @@ type Rule struct {
 	Line       int    `json:"line"`
 }
 
-// RuleCount is how many flips a rule is behind.
+// RuleCount is the number of flips that a rule caused.
 type RuleCount struct {
 	Rule
 	Changed int64 `json:"changed"`
 }
 
-// Why a record cannot be decided again.
+// The reasons why a record cannot be replayed.
 const (
-	NoInput    = "no_input"   // none was kept, or it was too large to keep
-	Redacted   = "redacted"   // a control reads what was redacted
-	Incomplete = "incomplete" // a control reads a part that the bouncer did not look at then
-	Unreadable = "unreadable" // the input is no decision request
+	NoInput    = "no_input"   // the input was not stored, or was too large to store
+	Redacted   = "redacted"   // a control reads a redacted value
+	Incomplete = "incomplete" // a control reads a part that the bouncer did not read at the time
+	Unreadable = "unreadable" // the input is not a decision request
 )
 
-// How a sample flips.
+// The kinds of flips.
 const (
 	NewlyBlocked = "newly_blocked"
 	NewlyAllowed = "newly_allowed"
@@ -222,7 +221,7 @@ type Sample struct {
 	After      Verdict   `json:"after" doc:"The decision with the candidate."`
 }
 
-// Recorded is what the log says of a decision.
+// Recorded is a decision as the log has it.
 type Recorded struct {
 	Decision      string `json:"decision" enum:"PERMIT,DENY" doc:"The decision in the answer."`
 	Effect        string `json:"effect" enum:"ALLOW,DENY,MASK,NO_MATCH,SHADOW_WOULD_DENY,SHADOW_WOULD_MASK" doc:"The effect that the controls returned at the time."`
@@ -231,7 +230,7 @@ type Recorded struct {
 	Revision      int64  `json:"revision,omitempty" doc:"The revision of controls and data that decided."`
 }
 
-// Verdict is what a set of controls decides, and by which rule.
+// Verdict is the decision of a set of controls, with the rule that made it.
 type Verdict struct {
 	Effect        string          `json:"effect" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"The effect that the controls return."`
 	Blocked       bool            `json:"blocked" doc:"Whether the request would be blocked."`

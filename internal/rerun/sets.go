@@ -12,41 +12,39 @@ import (
 // sides are the two sets that decide a record.
 type sides struct {
 	base, cand *rego.Set
-	// deny: requests without a control are refused.
+	// deny means that requests that no control covers are denied.
 	deny bool
-	// unknown: it is not known what decided.
+	// unknown means that it is not known which controls decided.
 	unknown bool
 }
 
-// has reports whether the baseline has this version of a control; always true for version
-// 0.
+// has reports whether the baseline has this version of a control. It is true for the id 0.
 func (s *sides) has(id, version int64) bool {
 	return id == 0 || slices.ContainsFunc(s.base.Controls(), func(c *rego.Control) bool { return c.Meta().ID == id && c.Meta().Version == version })
 }
 
-// sets makes the sides of records. Records come newest first, so it goes back from
-// epoch to epoch and makes of each set the one before: only what differs is new.
-// Where records of several bouncers lie apart, as when one has lagged behind, the
-// last few are kept.
+// sets builds the sides of records. Records come newest first, so it goes back from epoch to epoch and
+// derives each set from the next newer one; the two share what is equal. It caches a few
+// epochs, because records of several bouncers may alternate between epochs.
 type sets struct {
 	m     *Machine
 	views map[int64]*View
-	past  []int // by epoch: where its part of Spec.Past begins; one more for the end
+	past  []int // by epoch: the start of its part of Spec.Past, and at the end the length
 	at    int   // epoch of the last record
 	full  map[int]*sides
-	order []int // keys of full, the one that was used last at the end
+	order []int // keys of full, the most recently used last
 	seats map[seat]*sides
 }
 
-// seat identifies who decided: a bouncer with a revision of its bundle or, if that is
-// unknown, in an epoch.
+// seat identifies who decided: a bouncer with a revision of its bundle. If that revision is unknown,
+// the epoch identifies it.
 type seat struct {
 	bouncer, bundle int64
 	epoch           int
 }
 
-// keptEpochs is for how many epochs the sets are cached, besides the newest; keptSeats for
-// how many seats of a bouncer.
+// keptEpochs is how many epochs are cached besides the newest. keptSeats is how many seats of each
+// bouncer are cached.
 const (
 	keptEpochs = 3
 	keptSeats  = 2
@@ -67,7 +65,7 @@ func newSets(m *Machine) sets {
 	return s
 }
 
-// of returns the sides for a record: those of its revision or time, limited to what its
+// of returns the sides for a record: those of its revision or time, with only the resources that its
 // bouncer saw.
 func (s *sets) of(r *record) *sides {
 	v := s.views[r.bouncerID]
@@ -95,7 +93,8 @@ func (s *sets) of(r *record) *sides {
 	return made
 }
 
-// epochAt returns the epoch of a revision of the environment; revision 0 means by time.
+// epochAt returns the epoch of a revision of the environment. If the revision is 0 or too old, it goes
+// by time.
 func (s *sets) epochAt(revision int64, at time.Time) int {
 	epochs := s.m.spec.Epochs
 	first := 0
@@ -109,9 +108,10 @@ func (s *sets) epochAt(revision int64, at time.Time) int {
 	return first + sort.Search(n, func(i int) bool { return !at.Before(epochs[first+i].From) })
 }
 
-// epochOf returns the epoch in which a bouncer decided, and its bundle. Of all epochs that
-// look the same to the bundle, it picks the one nearest to that of the last record. An
-// unknown bundle goes by time, but no later than the first known one.
+// epochOf returns the epoch in which a bouncer decided, and its bundle. If several epochs have the
+// same content for the bouncer, it returns the one nearest to the epoch of the last record, which may be
+// cached. If the bundle is unknown, it goes by time, but returns no epoch after that of the first known
+// bundle.
 func (s *sets) epochOf(v *View, r *record) (epoch int, b *Bundle) {
 	oldest, newest := 0, 0
 	until := int64(math.MaxInt64)
@@ -129,7 +129,7 @@ func (s *sets) epochOf(v *View, r *record) (epoch int, b *Bundle) {
 	return epoch, nil
 }
 
-// makeRoom drops seats of the same bouncer.
+// makeRoom drops all seats of the bouncer if it has keptSeats of them.
 func (s *sets) makeRoom(next seat) {
 	var mine []seat
 	for k := range s.seats {
@@ -145,7 +145,7 @@ func (s *sets) makeRoom(next seat) {
 	}
 }
 
-// restricted returns what a bouncer sees of the sides of an epoch.
+// restricted returns the sides of an epoch with only the resources that a bouncer sees.
 func (s *sets) restricted(full *sides, v *View, b *Bundle) *sides {
 	resources, deny := v.Resources, v.Deny
 	if b != nil && s.m.spec.ViewsThen {
@@ -158,7 +158,7 @@ func (s *sets) restricted(full *sides, v *View, b *Bundle) *sides {
 	return out
 }
 
-// fullAt returns the sides of an epoch as the service itself had them.
+// fullAt returns the sides of an epoch with all resources, as the service has them.
 func (s *sets) fullAt(epoch int) *sides {
 	if i := slices.Index(s.order, epoch); i >= 0 {
 		if i != len(s.order)-1 {
@@ -209,13 +209,13 @@ func (s *sets) newest() rego.SetSpec {
 
 func (s *sets) mix(epoch int) *Mix { return &s.m.spec.Mixes[s.m.spec.Epochs[epoch].Mix] }
 
-// back returns the steps from the baseline of one epoch to that of an older one.
+// back returns the change from the baseline of one epoch to that of an older one.
 func (s *sets) back(from, to int) rego.Change {
 	c := s.m.differ(s.mix(from).Baseline, s.mix(to).Baseline)
 	c.Revision = s.m.spec.Epochs[to].Revision
 	was := map[int64]*rego.Resource{}
 	for _, p := range s.m.spec.Past[s.past[from+1]:s.past[to+1]] {
-		was[p.ID] = p.Doc // of several, the oldest comes last
+		was[p.ID] = p.Doc // the oldest comes last and wins
 	}
 	for id, doc := range was {
 		if doc == nil {
@@ -232,7 +232,7 @@ func (s *sets) back(from, to int) rego.Change {
 func (s *sets) sidesFrom(base *rego.Set, epoch int) *sides {
 	mix := s.mix(epoch)
 	out := &sides{base: base, cand: base, unknown: s.m.spec.Epochs[epoch].Unknown}
-	out.unknown = out.unknown || len(base.Controls()) < len(mix.Baseline) // one is lost
+	out.unknown = out.unknown || len(base.Controls()) < len(mix.Baseline) // a control is lost
 	if !slices.Equal(mix.Baseline, mix.Candidate) || len(s.m.spec.Added) > 0 {
 		c := s.m.differ(mix.Baseline, mix.Candidate)
 		c.Revision, c.Resources = base.Revision(), s.m.spec.Added

@@ -27,9 +27,9 @@ import (
 //go:embed catalogue
 var files embed.FS
 
-// Template is one shipped control, as it lies in its folder.
+// Template is one shipped control, as its folder defines it.
 type Template struct {
-	// ID is the specification's, such as EGRESS_PII_MASKING.
+	// ID is the id in the specification, such as EGRESS_PII_MASKING.
 	ID            string      `json:"id"`
 	Title         string      `json:"title"`
 	Description   string      `json:"description"`
@@ -37,15 +37,13 @@ type Template struct {
 	Inputs        []string    `json:"inputs"`
 	Parameters    []Parameter `json:"parameters"`
 
-	source string
-	places []place
-	cases  []Case
-	// traffic is the example traffic.
+	source  string
+	places  []place
+	cases   []Case
 	traffic Traffic
 }
 
-// Parameter is a value that stands in the control's text as a literal, for an
-// author to change.
+// Parameter is a value that an author may change. It is a literal in the control's text.
 type Parameter struct {
 	Name        string `json:"name" doc:"Name of the Rego rule that holds the value." example:"tokens_per_minute"`
 	Description string `json:"description" doc:"What it does."`
@@ -55,8 +53,8 @@ type Parameter struct {
 	Value       any    `json:"value" doc:"Value in rego_code: from the resource's enrichment when from names a field that is set, else the default."`
 }
 
-// Case is a test of a control. A decision's effect and reason are looked at by
-// the catalogue's own tests; a stored test case knows only Expected.
+// Case is a test case of a control. A stored test case has only Expected. Only the catalogue's own
+// tests check the effect, the reason and the mask.
 type Case struct {
 	Name     string            `json:"name"`
 	Input    map[string]any    `json:"input"`
@@ -64,7 +62,8 @@ type Case struct {
 	Effect   string            `json:"effect"`
 	Reason   string            `json:"reason,omitempty"`
 	Mask     map[string]string `json:"mask,omitempty"`
-	// Needs names the parameters that must have their defaults for the case to hold.
+	// Needs names the parameters that must have their defaults for this case. Fill drops the
+	// case if one of them has another value.
 	Needs []string `json:"needs,omitempty"`
 }
 
@@ -75,12 +74,12 @@ type Traffic struct {
 	Exchanges []Exchange     `json:"exchanges"`
 }
 
-// Exchange is one request with what the control makes of it.
+// Exchange is one request, with the outcome that the control must produce.
 type Exchange struct {
 	Name string `json:"name"`
-	// Input is what the enforcement point makes of the request, without the resource.
+	// Input is the decision input that the PEP builds from the request, without the resource.
 	Input map[string]any `json:"input"`
-	// Request and Answer are the same over HTTP, where the bouncer does it all.
+	// Request and Answer are the same exchange over HTTP, for tests with a whole bouncer.
 	Request *Message `json:"request,omitempty"`
 	Answer  *Message `json:"answer,omitempty"`
 	Want    Want     `json:"want"`
@@ -95,17 +94,17 @@ type Message struct {
 	Body    json.RawMessage   `json:"body,omitempty"`
 }
 
-// Want is the expected outcome: effect, a part of the reason, the mask whole.
+// Want is the expected outcome: the effect, a part of the reason, and the complete mask.
 type Want struct {
 	Effect string            `json:"effect"`
 	Reason string            `json:"reason,omitempty"`
 	Mask   map[string]string `json:"mask,omitempty"`
 }
 
-// Catalogue is all templates, read and checked once. It is safe for concurrent use.
+// Catalogue contains all templates. Load reads and checks them. It is safe for concurrent use.
 type Catalogue struct{ byID map[string]Template }
 
-// Load reads the shipped catalogue. An error is a fault of the build, not of a user.
+// Load reads the shipped catalogue. An error means that the build is broken.
 func Load() (*Catalogue, error) {
 	root, err := fs.Sub(files, "catalogue")
 	if err != nil {
@@ -130,19 +129,19 @@ func load(root fs.FS) (*Catalogue, error) {
 	return c, nil
 }
 
-// IDs are the templates' ids, sorted.
+// IDs returns the ids of all templates, sorted.
 func (c *Catalogue) IDs() []string { return slices.Sorted(maps.Keys(c.byID)) }
 
-// Get is the template of an id.
+// Get returns the template with this id.
 func (c *Catalogue) Get(id string) (Template, bool) {
 	t, ok := c.byID[id]
 	return t, ok
 }
 
-// Source is the control as shipped, with the defaults in it.
+// Source returns the control as shipped, with the defaults of its parameters.
 func (t Template) Source() string { return t.source }
 
-// Traffic is the example traffic.
+// Traffic returns the example traffic.
 func (t Template) Traffic() Traffic { return t.traffic }
 
 func read(root fs.FS, id string) (Template, error) {
@@ -179,8 +178,9 @@ func read(root fs.FS, id string) (Template, error) {
 	return t, t.find()
 }
 
-// mergeInto lays a case's input onto the base that all cases of a template share:
-// members of objects one by one, all else whole; null takes a member away.
+// mergeInto merges a case's input into the base that all cases of a template share, as a JSON merge
+// patch (RFC 7396): it merges objects member by member, replaces other values, and removes the
+// members that are null.
 func mergeInto(base, over map[string]any) map[string]any {
 	out := maps.Clone(base)
 	if out == nil {

@@ -14,26 +14,27 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// wide is where a literal is broken into lines: Regal's line length.
+// wide is the maximum length of a name and its literal on one line, in bytes. Regal, the linter of
+// Rego, has the same limit for lines.
 const wide = 100
 
-// place is where the literal of a parameter stands in the source.
+// place is the position of a parameter's rule in the source.
 type place struct {
 	parameter int // index in Parameters
-	from, to  int // bytes of the whole rule
+	from, to  int // byte offsets of the whole rule
 }
 
-// Filled is a template made ready for one resource.
+// Filled is a template with the parameters for one resource.
 type Filled struct {
 	Template
 	// Source is the control with the parameters' values in it.
 	Source string
-	// Cases are those that hold with these values.
+	// Cases are the test cases that pass with these values.
 	Cases []Case
 }
 
-// find looks up where each parameter stands, and checks that the text says
-// what template.json says.
+// find locates the rule of each parameter, and checks that its value is the default in
+// template.json.
 func (t *Template) find() error {
 	mod, err := parse(t.source)
 	if err != nil {
@@ -58,17 +59,16 @@ func (t *Template) find() error {
 	return nil
 }
 
-// Fill puts what a resource's enrichment knows into the control. Values go in
-// as JSON, which is Rego's own notation of literals, and the outcome is parsed
-// and compared with what was to be said: no value can become program text.
-// Enrichment that is not set, or is not of a parameter's type,
-// leaves the default.
+// Fill writes values of a resource's enrichment into the control. It writes them as JSON, which is
+// also Rego's syntax for literals. It then parses the result and compares it with the values, so
+// that no value can become program text. A parameter keeps its default if its enrichment field is
+// not set, is empty, or has another type.
 func (t Template) Fill(enrichment map[string]any) (Filled, error) {
 	out := Filled{Template: t}
 	out.Parameters = slices.Clone(t.Parameters)
 	for i, p := range out.Parameters {
 		if v, ok := enrichment[p.From]; ok && p.From != "" {
-			// Through JSON once, so that it has JSON's types whatever it came as.
+			// The way through JSON gives the value the types that jsonType knows.
 			plain, err := throughJSON(v)
 			if err != nil {
 				return out, fmt.Errorf("parameter %s: %w", p.Name, err)
@@ -109,7 +109,8 @@ func (t Template) Fill(enrichment map[string]any) (Filled, error) {
 	return out, nil
 }
 
-// verify reads a filled control back.
+// verify parses a filled control. It returns an error if a parameter does not have its value, or if
+// any other rule changed.
 func (t Template) verify(f Filled) error {
 	shipped, err := parse(t.source)
 	if err != nil {
@@ -145,7 +146,7 @@ func parse(source string) (*ast.Module, error) {
 	return ast.ParseModuleWithOpts("control.rego", source, ast.ParserOptions{RegoVersion: ast.RegoV1})
 }
 
-// literal finds the one rule `name := <literal>`.
+// literal finds the only rule `name := <literal>`, and returns it and its value.
 func literal(mod *ast.Module, name string) (*ast.Rule, any, error) {
 	var found *ast.Rule
 	for _, r := range mod.Rules {
@@ -166,8 +167,8 @@ func literal(mod *ast.Module, name string) (*ast.Rule, any, error) {
 	return found, v, nil
 }
 
-// literalText is a value as JSON, on one line where that is short. HTML's
-// characters stay as they are; control characters and quotes are escaped.
+// literalText returns a value as JSON, on one line if it is short. It does not escape the
+// characters of HTML, but control characters and quotes.
 func literalText(v any, indent int) (string, error) {
 	encode := func(prefix string) (string, error) {
 		var buf bytes.Buffer
@@ -186,9 +187,9 @@ func literalText(v any, indent int) (string, error) {
 	return encode("\t")
 }
 
-// visible escapes what cannot be seen in JSON text: direction marks, joiners,
-// byte-order marks (which Rego's scanner refuses). Beyond ASCII, JSON has
-// letters only within strings, where an escape means the same.
+// visible escapes invisible characters in JSON text: direction marks, joiners, and byte order marks
+// (which Rego's scanner refuses). JSON has characters beyond ASCII only in strings, where an escape
+// means the same.
 func visible(text string) string {
 	var out strings.Builder
 	for _, r := range text {
@@ -213,7 +214,7 @@ func throughJSON(v any) (out any, err error) {
 	return out, json.Unmarshal(text, &out)
 }
 
-// same compares two JSON values, whatever Go types hold them.
+// same reports whether two values are equal as JSON, whatever their Go types are.
 func same(a, b any) bool {
 	x, err1 := throughJSON(a)
 	y, err2 := throughJSON(b)

@@ -21,7 +21,7 @@ const (
 	RegionalAccessLock        = "REGIONAL_ACCESS_LOCK"
 )
 
-// Facts is what the rules read of a resource's enrichment; empty is not set.
+// Facts are the fields of a resource's enrichment that the rules read. An empty field is not set.
 type Facts struct {
 	Kind               string
 	DataClassification string
@@ -37,25 +37,26 @@ type Facts struct {
 	EgressDestinations []string
 }
 
-// Suggestion is one template and what of the enrichment asks for it.
+// Suggestion is a suggested template, with the reasons.
 type Suggestion struct {
 	TemplateID string
-	// Because are the members of the enrichment that triggered it, by their JSON names.
+	// Because are the members of the enrichment that triggered the rule, by their JSON names.
 	Because []string
 }
 
-// rule is one line of the specification's trigger table: every condition must
-// hold for its templates to be suggested.
+// rule is one line of the specification's trigger table. Its templates are suggested if all
+// conditions hold.
 type rule struct {
 	templates  []string
 	conditions []condition
 }
 
-// condition holds for some values of one member of the enrichment.
+// condition is a condition on one member of the enrichment.
 type condition struct {
 	member string
 	value  func(Facts) []string
-	// among are the values that trigger; empty: any value does.
+	// among are the values for which the condition holds; their case does not matter. Empty
+	// means any value.
 	among []string
 }
 
@@ -65,7 +66,7 @@ func (c condition) holds(f Facts) bool {
 	})
 }
 
-// The members that the rules read.
+// The functions below each return one member of the facts.
 func kind(f Facts) []string       { return []string{f.Kind} }
 func level(f Facts) []string      { return []string{f.DataClassification} }
 func provider(f Facts) []string   { return []string{f.AIProvider} }
@@ -77,7 +78,7 @@ func abilities(f Facts) []string  { return f.AgentCapabilities }
 func pii(f Facts) []string        { return f.PIICategories }
 func egress(f Facts) []string     { return f.EgressDestinations }
 
-// rules is the trigger table of the specification, line by line.
+// rules returns the trigger table of the specification, in its order.
 func rules() []rule {
 	return []rule{
 		{[]string{EgressPIIMasking}, []condition{
@@ -98,8 +99,7 @@ func rules() []rule {
 	}
 }
 
-// Suggest gives the templates that the enrichment asks for, in the order of the
-// table, each once.
+// Suggest returns the templates whose rules hold, in the order of the table, each once.
 func Suggest(f Facts) []Suggestion {
 	out := []Suggestion{}
 	for _, r := range rules() {
@@ -117,7 +117,7 @@ func Suggest(f Facts) []Suggestion {
 	return out
 }
 
-// missing are the conditions that do not hold.
+// missing returns the conditions that do not hold.
 func (r rule) missing(f Facts) []condition {
 	var out []condition
 	for _, c := range r.conditions {
@@ -128,18 +128,18 @@ func (r rule) missing(f Facts) []condition {
 	return out
 }
 
-// Near is a template that lacks one fact to be suggested.
+// Near is a template that would be suggested if one more member of the enrichment were set.
 type Near struct {
 	TemplateID string
-	// Member is the member that is not set, by its JSON name; Among the values
-	// that would do, empty for any.
+	// Member is the JSON name of the member that is not set. Among are the values that trigger
+	// the rule. If it is empty, any value does.
 	Member string
 	Among  []string
 }
 
-// NearMisses gives the templates whose rule has several conditions, of which all
-// but one hold while the last one's member is not set at all: a value that was
-// set by an operator is a decision, and no gap.
+// NearMisses returns the templates whose rule has several conditions, of which only one does not
+// hold because its member is not set. A member with another value is not a gap: an operator chose
+// that value.
 func NearMisses(f Facts) []Near {
 	out := []Near{}
 	for _, r := range rules() {

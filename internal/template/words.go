@@ -10,36 +10,35 @@ import (
 	"strings"
 )
 
-// A control must be one text that authors can copy and that sees no data of ours, so
-// its long word lists cannot be data to it. They stand in a file beside it, words.txt,
-// and are written into the text when the catalogue is loaded: a line `# Words: name`
-// stands for the rule with the list of that name.
+// A control must be one text that authors can copy, without data of ours. Its long word lists must
+// therefore be part of the text. In the repository they are in a file beside it, words.txt. Load
+// replaces each line `# Words: name` of the control by a rule with the list of that name.
 //
-// The file has sections: a line `[kind name]`, then entries. The kinds are
+// The file has sections. Each begins with a line `[kind name]`, and entries follow. The kinds are
 //
-//	list, set    one text a line; one that begins or ends with a space in quotation marks
-//	letters      a letter (or none), a colon, and words that get it, "" for the empty
-//	             word: an object from word to letter
+//	list, set    one text on each line; a text that begins or ends with a space is quoted
+//	letters      a letter (or none), a colon and a space, and the words that map to the letter;
+//	             "" is the empty word. The rule is an object from word to letter.
 //
-// A line that begins with `# ` is a comment, and goes into the control. Empty lines say
-// nothing.
+// A line that begins with `# ` is a comment. Comments in sections are copied into the control.
+// Empty lines are ignored.
 const (
 	wordsFile   = "words.txt"
 	wordsMarker = "# Words: "
 )
 
-// maxWordsLine is where a line of a list breaks, in bytes.
+// maxWordsLine is the longest line of a list, in bytes, without its indentation.
 const maxWordsLine = 115
 
 // wordList is one section of the file.
 type wordList struct {
 	kind, name string
 	text       bytes.Buffer // the rule, without its last bracket
-	line       int          // bytes of the line at hand
+	line       int          // length of the current line in bytes
 	seen       map[string]bool
 }
 
-// withWords is a control with the word lists of its folder written in.
+// withWords returns a control that contains the word lists of its folder.
 func withWords(root fs.FS, id, source string) (string, error) {
 	if !strings.Contains(source, "\n"+wordsMarker) {
 		return source, nil
@@ -72,7 +71,7 @@ func withWords(root fs.FS, id, source string) (string, error) {
 	return out.String(), nil
 }
 
-// readWords reads the sections by name.
+// readWords returns the sections of a file by their names.
 func readWords(text string) (map[string]*wordList, error) {
 	lists := map[string]*wordList{}
 	var list *wordList
@@ -109,7 +108,7 @@ func newWordList(kind, name string) *wordList {
 	return l
 }
 
-// add takes one line of the section.
+// add adds one line of the section.
 func (l *wordList) add(line string) error {
 	switch {
 	case line == "":
@@ -146,7 +145,7 @@ func (l *wordList) add(line string) error {
 	return nil
 }
 
-// entry adds one text, and behind it what it stands for.
+// entry adds one text, followed by behind: a colon and its letter, or nothing.
 func (l *wordList) entry(text, behind string) error {
 	if l.seen[text] {
 		return fmt.Errorf("%q is in the list %q twice", text, l.name)
@@ -170,7 +169,7 @@ func (l *wordList) newLine() {
 	l.line = 0
 }
 
-// rule is the list as Rego.
+// rule returns the list as a rule in Rego.
 func (l *wordList) rule() string {
 	end := "]\n"
 	if l.kind != "list" {
@@ -179,7 +178,7 @@ func (l *wordList) rule() string {
 	return strings.TrimRight(l.text.String(), "\n\t") + "\n" + end
 }
 
-// quoted is a text as a string of Rego.
+// quoted returns a text as a string literal of Rego.
 func quoted(text string) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -10,8 +10,9 @@
 // A realm is what one replica knows about one tenant: its status, its plan and a generation. Every
 // change of people, keys, roles or sessions increments the tenant's revision `auth` in its own
 // transaction. db.Watch then increments the generation, and each entry of the tenant is loaded
-// again when it is next used. In case a notification is lost, the revision is checked every two
-// seconds. So a revocation applies at once on its replica, and within five seconds on every other.
+// again when it is next used. The revision is also checked every two seconds, in case a
+// notification is lost. So a revocation applies at once on its replica, and within five seconds on
+// every other.
 //
 // Refusals reveal nothing. An unknown, a wrong and a disabled credential get the same answer after
 // the same work, and a name can be locked whether it has an account or not.
@@ -57,8 +58,8 @@ type Credential struct {
 	// Idle is set when a page makes a request on its own, with nobody at the screen: the
 	// request does not keep the session from expiring.
 	Idle bool
-	// Enrolling is set for requests that enrol a second factor, which a session may make that
-	// may do nothing else yet.
+	// Enrolling is set for requests that enrol a second factor. A session that must enrol first
+	// may make only these.
 	Enrolling     bool
 	TenantHint    scope.TenantID
 	EnvHint       scope.Env
@@ -104,14 +105,14 @@ type Config struct {
 	// Bouncer finds the bouncer with a token's hash in its tenant's store. Fault: NotFound.
 	// Nil: bouncers' tokens are refused.
 	Bouncer func(ctx context.Context, tx *db.Tx, digest string) (BouncerIdentity, error)
-	// Holders find the holder of a dedicated key by id, in its tenant's store. Fault:
-	// NotFound for one who is gone. A kind without one is refused.
+	// Holders find the holder of a dedicated key by id, in its tenant's store. Fault: NotFound
+	// for a holder that no longer exists. Keys of a kind without an entry are refused.
 	Holders Holders
 	// SessionLife is how long a browser's session lasts at most (0: 12 hours); SessionIdle
 	// is how long it lasts without a request (0: one hour).
 	SessionLife, SessionIdle time.Duration
-	// PasswordsOff reports whether people of a tenant may not sign in with a password, and
-	// PasswordsOn lets them. Nil: they always may.
+	// PasswordsOff reports whether a tenant forbids sign-in with a password. PasswordsOn allows
+	// it again. Nil: it is always allowed.
 	PasswordsOff func(ctx context.Context, tx *db.Tx) (bool, error)
 	PasswordsOn  func(ctx context.Context, tx *db.Tx) error
 	// BouncerTimes returns when the bouncer with an id was created and last changed; it is
@@ -177,13 +178,13 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// Close ends what New began.
+// Close stops the goroutines of the Service, and its watch on the stores.
 func (s *Service) Close() {
 	s.stop()
 	s.entries.StopAllGoroutines()
 }
 
-// entry is a credential that was accepted, as of one generation of its realm.
+// entry is an accepted credential. It is valid for one generation of its realm.
 type entry struct {
 	scope scope.Scope
 	who   Principal
@@ -295,8 +296,8 @@ func entryDigest(c Credential, text string) [sha256.Size]byte {
 	return sha256.Sum256([]byte(text))
 }
 
-// find returns the entry of a credential: the cached one while it is valid, else a new one.
-// Equal credentials that arrive together are loaded once.
+// find returns the entry of a credential: the cached one while it is valid, otherwise a new
+// one. Requests with the same credential that arrive together load it once.
 func (s *Service) find(ctx context.Context, c Credential, text string, now time.Time) (*entry, error) {
 	digest := entryDigest(c, text)
 	if e, ok := s.entries.GetIfPresent(digest); ok {
@@ -314,7 +315,7 @@ func (s *Service) find(ctx context.Context, c Credential, text string, now time.
 		}
 	}
 	got, err, _ := s.loads.Do(string(digest[:]), func() (any, error) {
-		// If the first caller disconnects, the others must not fail.
+		// The load must not fail for the others when the first caller disconnects.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		return s.load(ctx, c, text, digest, now)

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// challengeLife is how long somebody has to type the code.
+	// challengeLife is how long a person has to send the code.
 	challengeLife = 5 * time.Minute
 	// challengeTries is the number of wrong codes after which a challenge ends.
 	challengeTries = 5
@@ -71,8 +71,8 @@ func (f *Factors) secondFactor(ctx context.Context, tx *db.Tx, t scope.TenantID,
 	return proof, nil, err
 }
 
-// challenge asks for a code. The guess was neither right nor wrong, so it no longer counts, but no
-// count is reset: a correct password must not allow more guesses at the code.
+// challenge asks for a code. It takes back the count of this guess, which was neither right nor
+// wrong. It resets no count: a correct password must not allow more guesses at the code.
 func (f *Factors) challenge(ctx context.Context, tx *db.Tx, u user.User, in *passed) (why, err error) {
 	if err := in.Return(ctx, tx); err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ type FactorState struct {
 	Required bool `json:"required" doc:"Whether the tenant requires a second factor of people who sign in with a password."`
 }
 
-// enrolFirst refuses everything to a person who must enrol a second factor.
+// enrolFirst returns the refusal of all other requests of a person who must enrol a second factor.
 func enrolFirst() error {
 	return fault.New(fault.Forbidden, "second_factor_enrolment_required", "this tenant requires a second factor; enrol one before you do anything else")
 }

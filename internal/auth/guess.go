@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// pause waits, at most until the caller disconnects.
+// pause waits for d, or until ctx ends; then it returns the context's error.
 func pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil

@@ -80,8 +80,8 @@ func sameEnd(a, b *time.Time) bool {
 	return a == b || a != nil && b != nil && a.Equal(*b)
 }
 
-// lockUnchanged locks a key that was read before. It fails if the key has changed since:
-// rights that a change removed must not live on in another key.
+// lockUnchanged locks a key that was read before. It fails if the key has changed since, so
+// that a new key does not get rights that a change has removed.
 func lockUnchanged(ctx context.Context, tx *db.Tx, old Key) error {
 	now, err := lockKey(ctx, tx, old.ID)
 	if err != nil {

@@ -9,14 +9,15 @@ import (
 )
 
 // An API key is a token (secret.NewToken) whose head is gh_ and its kind: sandbox, production,
-// tenant or vendor. Bouncers' tokens are written alike, with the kind bouncer (package bouncer).
+// tenant, or the kind of caller that it is dedicated to, such as vendor. Bouncers' tokens have the
+// same format, with the kind bouncer (package bouncer).
 const (
 	keyPrefix  = "gh_"
 	hintDigits = 4
 )
 
-// kindOf returns the middle of a key: what it is dedicated to, else its environment, or
-// tenant if it is not limited to one.
+// kindOf returns the kind in the head of a key: the kind of caller that it is dedicated to, or
+// else its environment, or tenant if it is not limited to one.
 func kindOf(k Key) string {
 	switch {
 	case k.Dedicated != "":
@@ -46,7 +47,7 @@ func wellFormed(s string) bool {
 	return ok && ours && knownKind(kind)
 }
 
-// hint returns the part of a key that may be shown again, so that its owner recognises it.
+// hint returns the beginning of a key, which may be shown again so that its owner recognises it.
 func hint(key string) string {
 	cut := strings.LastIndexByte(key, '_')
 	head := strings.LastIndexByte(key[:cut], '_') + 1

@@ -48,7 +48,7 @@ type Key struct {
 	Lineage string `json:"-" db:"lineage"`
 }
 
-// counted is the id under which the key's requests are counted: a rotation starts no new count.
+// counted returns the id under which the key's requests are counted. A rotation starts no new count.
 func (k Key) counted() string { return cmp.Or(k.Lineage, k.ID) }
 
 // KeyDraft is the input for a new API key.
@@ -149,8 +149,8 @@ func (s *Service) GenerateKey(ctx context.Context, sc scope.Scope, env scope.Env
 	return s.storeKey(ctx, sc, k, "API_KEY_CREATED", nil)
 }
 
-// leastScopes returns the scopes of a key without a request for scopes: enough to request
-// decisions and to see what they are based on, as far as the caller may.
+// leastScopes returns the scopes of a key for which none were requested: those that request
+// decisions and read what they are based on, if the caller holds them.
 func leastScopes(sc scope.Scope) []string {
 	var out []string
 	for _, p := range []scope.Permission{"decisions:read", "policies:read", "resources:read"} {
@@ -168,8 +168,7 @@ func usefulScopes(scopes []string, useful []scope.Permission) []string {
 	})
 }
 
-// makeKey checks, generates and stores a key. Its hash goes into the system store first: a
-// hash without a key is void.
+// makeKey checks, generates and stores a key.
 func (s *Service) makeKey(ctx context.Context, sc scope.Scope, k Key) (Key, error) {
 	if k.Environment != scope.AnyEnv && !k.Environment.Valid() {
 		return Key{}, fault.Invalidf("/environment", "the environment must be sandbox or production")
@@ -206,7 +205,8 @@ func (s *Service) checkKey(sc scope.Scope, k Key) (Key, error) {
 	return k, nil
 }
 
-// storeKey generates the key itself and writes it. more runs in the same transaction.
+// storeKey generates the key itself and writes it. It writes the hash to the system store first,
+// because a hash without a key is harmless. more runs in the transaction that inserts the key.
 func (s *Service) storeKey(ctx context.Context, sc scope.Scope, k Key, kind string, more func(tx *db.Tx, made Key) error) (Key, error) {
 	text, err := newKey(s.Random, kindOf(k))
 	if err != nil {
@@ -313,7 +313,7 @@ func (s *Service) RevokeKey(ctx context.Context, sc scope.Scope, id string) (Key
 	if err != nil {
 		return Key{}, err
 	}
-	// The key is already void; only its hash still points to nothing.
+	// The key no longer works. This deletes its hash, which points to nothing.
 	return k, s.Stores.System().Write(ctx, func(tx *db.Tx) error { return dropCredential(ctx, tx, k.Digest) })
 }
 

@@ -150,8 +150,9 @@ func wrongPassword() error {
 }
 
 // Serving returns the tenant in which a person signs in. For a tenant that is unknown, suspended or
-// deleted, it returns false and the default tenant, where the caller does the same work in vain. It
-// always reads the stores: with a cache, the response time would show which tenants exist.
+// deleted, it returns false and the default tenant, where the caller does the same work and then
+// refuses. It always reads the stores: with a cache, the response time would show which tenants
+// exist.
 func (s *Service) Serving(ctx context.Context, id scope.TenantID) (home scope.TenantID, served bool, err error) {
 	facts, _, err := s.loadFacts(ctx, id)
 	if err == nil {
@@ -167,8 +168,8 @@ func (s *Service) Serving(ctx context.Context, id scope.TenantID) (home scope.Te
 	}
 }
 
-// loginStore returns the store of a tenant in which people can sign in; for any other
-// tenant, the default tenant's, where the attempt is counted and fails.
+// loginStore returns the store of a tenant in which people can sign in. For any other tenant it
+// returns the default tenant's store, where the attempt is counted and fails.
 func (s *Service) loginStore(ctx context.Context, id scope.TenantID) (store *db.DB, served bool, err error) {
 	home, served, err := s.Serving(ctx, id)
 	if err != nil {
@@ -178,8 +179,8 @@ func (s *Service) loginStore(ctx context.Context, id scope.TenantID) (store *db.
 	return store, served, err
 }
 
-// recordFailure writes the traces of a failed sign-in. Known and unknown accounts leave the
-// same number of rows.
+// recordFailure records a failed sign-in. It writes the same number of rows for known and
+// unknown accounts.
 func (s *Service) recordFailure(ctx context.Context, tx *db.Tx, sc scope.Scope, g guess.Guess) error {
 	locks := g.Locks()
 	if !g.ShouldRecord() {
@@ -373,8 +374,7 @@ func RandomPassword(random io.Reader) (string, error) {
 }
 
 // EnsureAdmin creates the first administrator, `admin`, if the default tenant has no people
-// yet. Without a password it generates one and returns it, this once; otherwise it returns
-// "".
+// yet. If the password is empty, it generates one and returns it. Otherwise it returns "".
 func (s *Service) EnsureAdmin(ctx context.Context, password string) (generated string, err error) {
 	if password == "" {
 		if generated, err = RandomPassword(s.Random); err != nil {

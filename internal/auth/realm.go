@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// How long cached facts about a tenant are valid. After soft, one request reads them again
-// while others continue; after hard, all wait for it.
+// How long cached facts about a tenant are valid. After softAge, one request reads them again
+// while others continue. After hardAge, all wait for it.
 const (
 	softAge = 2 * time.Second
 	hardAge = 4 * time.Second
@@ -24,8 +24,8 @@ const (
 )
 
 // DefaultBlind is how long a replica continues with cached facts while the store does not
-// answer, so that reads and decisions survive it. Nobody can revoke anything in a store
-// that is down.
+// answer, so that reads and decisions continue. It misses no revocation, because nobody can
+// revoke anything in a store that is down.
 const DefaultBlind = 10 * time.Minute
 
 // realm holds what this replica knows about one tenant.
@@ -41,7 +41,7 @@ type realm struct {
 	mu       sync.Mutex
 	revision int64     // of the tenant's store
 	seen     time.Time // when they last answered
-	// down is why no newer facts are available until a time.
+	// down is the error of the last read; until then, no request reads again.
 	down  error
 	until time.Time
 }
@@ -112,7 +112,7 @@ func (rs *realms) ensureFresh(ctx context.Context, r *realm, now time.Time) erro
 		return nil // another request has read them meanwhile
 	}
 	if r.down != nil && now.Before(r.until) {
-		return r.down // nobody waits as long as another request's patience
+		return r.down // another request has just waited in vain
 	}
 	return rs.refreshRealm(ctx, r, now)
 }
@@ -148,8 +148,8 @@ func (rs *realms) refreshRealm(ctx context.Context, r *realm, now time.Time) err
 	return nil
 }
 
-// loadFacts reads what is known of a tenant, and the revision of its credentials. For a
-// tenant that was never there it does the same work, in the default tenant's store.
+// loadFacts reads the facts about a tenant, and the revision of its credentials. For an
+// unknown tenant it does the same work, in the default tenant's store.
 func (rs *realms) loadFacts(ctx context.Context, id scope.TenantID) (tenant.Facts, int64, error) {
 	facts, unknown := rs.cfg.Tenants.Facts(ctx, id)
 	if unknown != nil && !fault.Is(unknown, fault.NotFound) {

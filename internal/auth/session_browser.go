@@ -59,7 +59,7 @@ func (b *Sessions) startSession(ctx context.Context, tx *db.Tx, t scope.TenantID
 	})
 }
 
-// Logout ends the caller's session and the sessions made from it. It returns the identity provider
+// Logout ends the caller's sign-in and all sessions made from it. It returns the identity provider
 // of the sign-in.
 func (b *Sessions) Logout(ctx context.Context, sc scope.Scope) (by Federation, err error) {
 	if sc.Session == "" {
@@ -190,8 +190,8 @@ func (b *Sessions) load(ctx context.Context, text string, digest [sha256.Size]by
 }
 
 // limitToRoot limits the life of a token that was made from a person's sign-in to that of the
-// sign-in: it ends when the browser's session is idle, and its use counts as use of the
-// sign-in.
+// sign-in: the token ends when the browser's session has been idle for too long. Its use counts as
+// use of the sign-in.
 func (b *Sessions) limitToRoot(ctx context.Context, tx *db.Tx, e *entry, ss session, now time.Time) error {
 	if ss.Root == ss.ID {
 		return nil
@@ -211,8 +211,8 @@ func (b *Sessions) limitToRoot(ctx context.Context, tx *db.Tx, e *entry, ss sess
 	return nil
 }
 
-// EndCookie ends the session of a cookie, if there is one: after a new sign-in, a browser has no
-// earlier session.
+// EndCookie ends the session of a cookie, if there is one. Call it after a new sign-in, so that the
+// browser's earlier session ends.
 func (b *Sessions) EndCookie(ctx context.Context, text string) error {
 	t, ok := scope.SessionTenant(text)
 	if !ok {

@@ -166,7 +166,7 @@ func (b *Sessions) EndOthers(ctx context.Context, sc scope.Scope) (int, error) {
 	return ended, err
 }
 
-// recordEnd announces the end of sessions to all replicas and writes it to the audit.
+// recordEnd tells all replicas that sessions have ended, and writes it to the audit log.
 func (b *Sessions) recordEnd(ctx context.Context, tx *db.Tx, t scope.TenantID, sc scope.Scope, about map[string]any) error {
 	if _, err := tx.Bump(ctx, user.Revision); err != nil {
 		return err
@@ -193,7 +193,7 @@ func cleanAgent(agent string) string {
 }
 
 // The words in User-Agent headers that name a program or a system. Specific ones come first,
-// because some programs imitate others.
+// because some programs also send the names of others.
 var (
 	programs = [...][2]string{
 		{"Edg/", "Edge"},

@@ -40,9 +40,9 @@ type keyring struct {
 	cfg Config
 
 	mu sync.RWMutex
-	// byHeader finds a key by the first segment of a token, which must be, byte for byte,
-	// the one that we write: no other algorithm, type or member (kid paths, jku, jwk, crit)
-	// is ever read.
+	// byHeader finds a key by the first segment of a token, which must be byte for byte
+	// the one that we write. So no other algorithm, type or member (kid paths, jku, jwk,
+	// crit) is ever read.
 	byHeader map[string]*signingKey
 	signer   *signingKey
 	list     []*signingKey
@@ -77,8 +77,8 @@ func (ring *keyring) JWKS() JWKS {
 	return set
 }
 
-// rotate creates a new signing key when the newest is old, drops those without valid
-// tokens, and loads the rest.
+// rotate creates a new signing key if the newest is older than Rotate, deletes those whose
+// tokens have all expired, and loads the rest.
 func (ring *keyring) rotate(ctx context.Context) error {
 	now := ring.cfg.Now()
 	fresh, err := ring.newSigningKey(now)

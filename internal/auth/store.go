@@ -8,7 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// credential is the system store's entry for a secret: where to look.
+// credential is the system store's entry for the hash of a secret. It says in which tenant the
+// secret is stored, and as what.
 type credential struct {
 	Tenant scope.TenantID `db:"tenant"`
 	Kind   string         `db:"kind"`

@@ -25,7 +25,7 @@ type claims struct {
 	Tenant scope.TenantID `json:"tid"`
 }
 
-// session is the stored part of a token. Without the row, the token is void.
+// session is the stored part of a token. Without the row, the token is not valid.
 type session struct {
 	ID string `db:"id"`
 	// Root is the first session in the chain that this one was made from; a sign-in's own
@@ -238,8 +238,7 @@ func (s *Service) Portal(ctx context.Context, sc scope.Scope, scopes []string) (
 			if err != nil {
 				return err
 			}
-			// It ends with the session that it was made from: a renewal does not prolong
-			// it.
+			// It ends with the session that it was made from: a renewal does not extend it.
 			ss.Root, ss.ExpiresAt, ss.Proof = from.Root, from.ExpiresAt, from.Proof
 		}
 		if ss.KeyID != "" {

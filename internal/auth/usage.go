@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// usageGrain is the precision of last_used_at, and flushEvery how often it is written: a
-// request must not cost a write.
+// usageGrain is the precision of last_used_at, and flushEvery is how often it is written. So
+// a request costs no write.
 const (
 	usageGrain = 15 * time.Second
 	flushEvery = 10 * time.Second
@@ -63,7 +63,7 @@ func (u *usage) drain() map[*lastUse]struct{} {
 	return taken
 }
 
-// flush writes the last use of keys and sessions. What cannot be written is lost: the next
+// flush writes the last use of keys and sessions. It drops what it cannot write, because the next
 // use is recorded again.
 func (s *Service) flush(ctx context.Context) error {
 	byTenant := map[scope.TenantID][]*lastUse{}

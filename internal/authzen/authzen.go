@@ -1,10 +1,10 @@
 // Package authzen answers the OpenID AuthZEN Authorization API 1.0: evaluation,
-// evaluations, and searches of subjects, resources and actions. It says the same as
-// the rest of the service, from the same controls.
+// evaluations, and searches for subjects, resources and actions. It makes the same
+// decisions as the rest of the service, with the same controls.
 //
-// Of an AuthZEN request, the subject becomes input.user, the action input.action, the
-// resource input.resource and the context input.context; properties become attributes.
-// The request as it was sent stands under input.authzen.
+// The subject of an AuthZEN request becomes input.user, the action input.action, the
+// resource input.resource and the context input.context. Properties become attributes.
+// The request as it was sent is in input.authzen.
 package authzen
 
 import (
@@ -23,28 +23,28 @@ import (
 // Service answers AuthZEN requests. Its fields are its dependencies.
 type Service struct {
 	Decisions *decision.Service
-	// Subject gives the stored members of the user with an id, user name or e-mail
-	// address, undefined for an unknown one; Subjects the user names of all, sorted.
+	// Subject returns the stored members of the user with an id, user name or e-mail
+	// address, or undefined for an unknown one. Subjects returns all user names, sorted.
 	Subject  decision.Lookup
 	Subjects func(ctx context.Context, sc scope.Scope) ([]string, error)
 }
 
-// The subject types that stand for stored users and AI agents. An agent's id is its
-// number, with or without agent: before it; another text stays as it is.
+// The subject types of stored users and AI agents. An agent's id is its number, with or
+// without agent: before it. Any other text is used as it is.
 const (
 	userType  = "user"
 	agentType = "agent"
 )
 
-// parts is an AuthZEN request, member by member; undefined where it was not sent.
+// parts is an AuthZEN request, member by member. Members that were not sent are undefined.
 type parts struct{ subject, action, resource, context value.Value }
 
-// partsOf reads the members of an evaluation, unchecked.
+// partsOf returns the members of an evaluation, unchecked.
 func partsOf(v value.Value) parts {
 	return parts{v.Get("subject"), v.Get("action"), v.Get("resource"), v.Get("context")}
 }
 
-// or takes each entity that p has whole, and the others of defaults.
+// or returns p, with the members that p does not have from defaults. Members are not merged.
 func (p parts) or(defaults parts) parts {
 	pick := func(own, other value.Value) value.Value {
 		if own.Defined() {
@@ -60,7 +60,7 @@ type wanted struct{ subjectID, resourceID, action bool }
 
 var forEvaluation = wanted{true, true, true}
 
-// check collects the offences of a request.
+// check returns one fault with all errors in a request, or nil.
 func (p parts) check(w wanted) error {
 	var bad []fault.Detail
 	wrong := func(pointer, message string) { bad = append(bad, fault.Detail{Pointer: pointer, Message: message}) }
@@ -95,8 +95,8 @@ func (p parts) check(w wanted) error {
 	return refusal(bad)
 }
 
-// refusal is the fault of a request with offences, nil without any. AuthZEN's errors are
-// one text, so all of them stand in it.
+// refusal returns the fault for offences, or nil if there are none. An error of AuthZEN is one
+// text, so the message lists all offences.
 func refusal(offences []fault.Detail) error {
 	if len(offences) == 0 {
 		return nil
@@ -108,7 +108,7 @@ func refusal(offences []fault.Detail) error {
 	return fault.New(fault.BadRequest, "invalid_request", strings.Join(texts, "; "))
 }
 
-// request makes the decision request of checked parts.
+// request returns the decision request for checked parts.
 func request(set *rego.Set, p parts) (*rego.Request, error) {
 	resource, id, found := findResource(set, p.resource)
 	raw := value.Object(value.Member{Key: "subject", Value: p.subject}, value.Member{Key: "resource", Value: p.resource})
@@ -137,8 +137,8 @@ func request(set *rego.Set, p parts) (*rego.Request, error) {
 	return &req, nil
 }
 
-// user gives input.user of a subject: its properties as attributes, with e-mail, roles,
-// department and act beside them.
+// user returns input.user for a subject. Its properties are the attributes; email, department,
+// roles and act are also members of their own.
 func user(subject value.Value) value.Value {
 	id := subject.Get("id")
 	if kind, _ := subject.Get("type").Str(); kind == agentType {
@@ -179,7 +179,8 @@ func texts(v value.Value) bool {
 	return true
 }
 
-// action is input.action: an HTTP method by name or property is the method too.
+// action returns input.action. Its method is the property method, or the name if the name is an
+// HTTP method.
 func action(a value.Value) value.Value {
 	name, _ := a.Get("name").Str()
 	out := value.Object(value.Member{Key: "name", Value: value.String(name)})
@@ -196,7 +197,7 @@ func action(a value.Value) value.Value {
 	return out
 }
 
-// isMethod reports whether a name is written as HTTP methods are.
+// isMethod reports whether a name is an HTTP method, in upper case.
 func isMethod(name string) bool {
 	switch name {
 	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT":
@@ -205,9 +206,9 @@ func isMethod(name string) bool {
 	return false
 }
 
-// findResource gives input.resource, and the id of the registered resource that is meant: of
-// that type and name, else of that type and integer id. Where there is none, the path
-// decides: a property of that name, or an id that is a path.
+// findResource returns input.resource, and the id of the registered resource with this type and
+// name, or else with this type and integer id. found is false if there is none. Then the path
+// selects the resource: the property path, or an id that is a path.
 func findResource(set *rego.Set, r value.Value) (out value.Value, id int64, found bool) {
 	kind, _ := r.Get("type").Str()
 	name, _ := r.Get("id").Str()

@@ -11,15 +11,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Decision is the answer to one evaluation. Context is there where the caller asks
-// for it with context.explain true, where the decision masks, where access may be requested
-// after a denial, and where an item of several has an error.
+// Decision is the answer to one evaluation. It has a Context if the request's context has
+// explain true, if the decision masks, if access may be requested after a denial, or if an
+// item of several has an error.
 type Decision struct {
 	Decision bool             `json:"decision" doc:"Whether access is granted"`
 	Context  *DecisionContext `json:"context,omitempty" doc:"The reason, when the request's context has explain true; the mask, when the decision masks data; request_access, after a denial that can be requested; the error, when the item could not be decided"`
 }
 
-// DecisionContext is what goes beyond the decision.
+// DecisionContext has the details of a decision.
 type DecisionContext struct {
 	Reason        string                  `json:"reason,omitempty" doc:"The reason for the decision"`
 	Effect        string                  `json:"effect,omitempty" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"The effect that the controls returned"`
@@ -35,14 +35,14 @@ type ItemError struct {
 	Message string `json:"message" doc:"What is wrong, in words"`
 }
 
-// The semantics of evaluations.
+// The values of evaluations_semantic.
 const (
 	executeAll          = "execute_all"
 	denyOnFirstDeny     = "deny_on_first_deny"
 	permitOnFirstPermit = "permit_on_first_permit"
 )
 
-// Evaluate decides one request. Faults: BadRequest with each offence.
+// Evaluate decides one request. Fault: BadRequest, which lists all errors in the request.
 func (s *Service) Evaluate(ctx context.Context, sc scope.Scope, body value.Value) (Decision, error) {
 	if body.Kind() != value.ObjectKind {
 		return Decision{}, fault.New(fault.BadRequest, "invalid_request", "the body must be an object with subject, action and resource")
@@ -67,8 +67,8 @@ func (s *Service) Evaluate(ctx context.Context, sc scope.Scope, body value.Value
 	return out, err
 }
 
-// Evaluations decides several requests; one without any is Evaluate of its defaults,
-// and several is then false.
+// Evaluations decides several requests. If the list is absent or empty, it decides the body as
+// one request, like Evaluate, and several is false.
 func (s *Service) Evaluations(ctx context.Context, sc scope.Scope, body value.Value) (list []Decision, one Decision, several bool, err error) {
 	items := body.Get("evaluations")
 	if body.Kind() == value.ObjectKind && (!items.Defined() || items.Kind() == value.ArrayKind && len(items.Elems()) == 0) {
@@ -129,14 +129,14 @@ func semanticOf(body, items value.Value) (string, error) {
 	return "", fault.New(fault.BadRequest, "invalid_request", "/options/evaluations_semantic must be execute_all, deny_on_first_deny or permit_on_first_permit")
 }
 
-// explains reports whether the caller asks why.
+// explains reports whether the caller asks for the reason.
 func explains(p parts) bool {
 	on, _ := p.context.Get("explain").Bool()
 	return on
 }
 
-// answer is a decision as AuthZEN has it: nothing but the decision, unless more is
-// asked for, what is given out must be masked, or access may be requested.
+// answer returns a decision in AuthZEN's form. It has details only if the caller asks for them,
+// if data must be masked, or if access may be requested.
 func answer(d *rego.Decision, req *rego.Request, explain bool) Decision {
 	out := Decision{Decision: d.Permit}
 	if len(d.Mask) > 0 {
@@ -154,7 +154,7 @@ func answer(d *rego.Decision, req *rego.Request, explain bool) Decision {
 	return out
 }
 
-// refused is the answer to an item that cannot be decided.
+// refused returns the answer to an item that cannot be decided: a denial with the error.
 func refused(err error) Decision {
 	message := "the item cannot be decided"
 	var f *fault.Error

@@ -22,7 +22,7 @@ const (
 	Actions   = "action"
 )
 
-// Found is the answer to a search: the candidates that are permitted, in order.
+// Found is the answer to a search: the candidates that are permitted, sorted.
 type Found struct {
 	Results []Result  `json:"results" nullable:"false" doc:"The results that are permitted"`
 	Page    *PageDone `json:"page,omitempty" doc:"Present when the request has page, and when more results follow"`
@@ -41,11 +41,12 @@ type PageDone struct {
 	Count     int    `json:"count" doc:"Results on this page"`
 }
 
-// The most results of a page, which are also those of one that names no limit.
+// maxResults is the largest number of results on a page, and the default.
 const maxResults = 1000
 
-// Search tries each candidate of a kind, and gives those that are permitted. Nothing is
-// recorded as a decision: nobody acts on a candidate.
+// Search evaluates each candidate, and returns those that are permitted. what is Subjects,
+// Resources or Actions. It records no decisions, because nobody acts on a candidate. Fault:
+// BadRequest, which lists all errors in the request.
 func (s *Service) Search(ctx context.Context, sc scope.Scope, what string, body value.Value) (Found, error) {
 	if body.Kind() != value.ObjectKind {
 		return Found{}, fault.New(fault.BadRequest, "invalid_request", "the body must be an object")
@@ -83,8 +84,8 @@ func (s *Service) Search(ctx context.Context, sc scope.Scope, what string, body 
 	return out, nil
 }
 
-// try decides on candidates behind the one that at names, until limit are permitted. It
-// gives the index of the first that was not tried.
+// try evaluates the candidates after at, until limit are permitted. It returns the index of the
+// first candidate that it did not evaluate.
 func (s *Service) try(ctx context.Context, sc scope.Scope, set *rego.Set, what string, p parts, names []string, at string, limit int, out *Found) (int, error) {
 	i := 0
 	for i < len(names) && at != "" && names[i] <= at {
@@ -110,7 +111,7 @@ func (s *Service) try(ctx context.Context, sc scope.Scope, set *rego.Set, what s
 	return i, err
 }
 
-// candidates are the names to try, sorted.
+// candidates returns the names to evaluate, sorted.
 func (s *Service) candidates(ctx context.Context, sc scope.Scope, set *rego.Set, what string, p parts) ([]string, error) {
 	switch what {
 	case Subjects:
@@ -126,12 +127,12 @@ func (s *Service) candidates(ctx context.Context, sc scope.Scope, set *rego.Set,
 	}
 }
 
-// maxActions bounds the actions that a search tries.
+// maxActions is the largest number of actions that a search evaluates.
 const maxActions = 1000
 
-// actions are the names that controls compare the action with, and the methods that
-// resources take, sorted. Controls that nobody asked before are parsed. Thousands take
-// seconds, so that is work within the tenant's share of the processors.
+// actions returns the names that controls compare the action with, and the methods of
+// resources, sorted. It parses controls that were not parsed before. Thousands of them take
+// seconds, so the work counts against the tenant's share of the processors.
 func (s *Service) actions(ctx context.Context, sc scope.Scope, set *rego.Set) ([]string, error) {
 	found := map[string]bool{}
 	add := func(name string) {
@@ -158,8 +159,8 @@ func (s *Service) actions(ctx context.Context, sc scope.Scope, set *rego.Set) ([
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// with is the request with a candidate in the place that is searched. Properties of the
-// searched entity are kept: they narrow the search.
+// with returns the request with a candidate as the entity that is searched for. The properties
+// of a subject or resource stay, because they narrow the search.
 func (p parts) with(what, name string) parts {
 	switch id := value.String(name); what {
 	case Subjects:
@@ -184,8 +185,8 @@ func (p parts) result(what, name string) Result {
 	}
 }
 
-// pageOf reads the page of a request: the name after which it goes on, and its limit.
-// A token is good for the request that it was given for.
+// pageOf reads the page of a request: the name after which it begins, and its limit. A token is
+// only valid for the same request.
 func pageOf(body value.Value, sum string) (at string, limit int, paged bool, err error) {
 	page := body.Get("page")
 	if !page.Defined() || page.IsNull() {
@@ -220,12 +221,12 @@ func pageOf(body value.Value, sum string) (at string, limit int, paged bool, err
 	return at, limit, true, nil
 }
 
-// tokenOf names the candidate after which the next page goes on.
+// tokenOf returns the token of the page that begins after the candidate at.
 func tokenOf(at, sum string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(sum + " " + at))
 }
 
-// sum identifies a request without its page.
+// sum returns a hash that identifies a request without its page.
 func sum(what string, p parts) string {
 	h := sha256.New()
 	h.Write([]byte(what))

@@ -1,10 +1,11 @@
-// Package client speaks to a gatehouse server for the command line: JSON over
-// HTTP with an API key, tried again where the server asks for it.
+// Package client calls a gatehouse server for the command line: JSON over HTTP with
+// an API key or a token. It sends a request again if the server asks for it, or if
+// the connection fails and a second try is safe.
 //
 //	Do ──► request ──► 2xx: decoded
 //	          ▲  │
 //	          │  ├─ 429, 503: waits Retry-After, or longer each time; at most Tries
-//	          └──┘  no connection, where sending twice does no harm: the same
+//	          └──┘  no connection, GET or with a key: the same
 //	             └─ else: *Error
 package client
 
@@ -22,7 +23,7 @@ import (
 	"time"
 )
 
-// maxAnswer bounds an answer in bytes.
+// maxAnswer is the largest size of an answer, in bytes.
 const maxAnswer = 64 << 20
 
 // Client is a server and a credential. URL and Key must be set.
@@ -33,17 +34,18 @@ type Client struct {
 	Key string
 	// Agent names the caller.
 	Agent string
-	// Tries is how often a request is sent at most; 0 is 5.
+	// Tries is how often a request is sent at most; 0: 5 times.
 	Tries int
-	// MaxWait bounds one wait between tries; 0 is 30 s.
+	// MaxWait is the longest wait between two tries; 0: 30 s.
 	MaxWait time.Duration
-	// Wait waits; nil waits by the clock.
+	// Wait waits for d or until ctx ends; nil: by the clock.
 	Wait func(ctx context.Context, d time.Duration) error
-	// HTTP sends; nil is a client without redirects and with a timeout of 2 minutes.
+	// HTTP sends the requests; nil: a client that follows no redirects and has a timeout of
+	// 2 minutes.
 	HTTP *http.Client
 }
 
-// Error is an answer that is no success. Body is as it was sent.
+// Error is an answer with a status other than 2xx. Body is the body as it was sent.
 type Error struct {
 	Status    int
 	Code      string
@@ -52,7 +54,7 @@ type Error struct {
 	Body      []byte
 }
 
-// Error is the server's message, with what one needs to ask about it.
+// Error returns the server's message, with the status, the code and the request's id.
 func (e *Error) Error() string {
 	s := fmt.Sprintf("the server answered %d", e.Status)
 	if e.Code != "" {
@@ -67,8 +69,8 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Base gives the address of the API for what a person sets as the server's, or
-// an error for what is none.
+// Base returns the address of the API for a server's address, or an error if it is not
+// an http or https URL.
 func Base(address string) (string, error) {
 	u, err := url.Parse(strings.TrimRight(strings.TrimSpace(address), "/"))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
@@ -80,9 +82,9 @@ func Base(address string) (string, error) {
 	return u.String(), nil
 }
 
-// Do sends a request and decodes the answer into out. in is encoded as JSON;
-// nil for no body. With a key, the server does a repeated request once
-// (Idempotency-Key), so that it is safe to send again when the connection breaks.
+// Do sends a request and decodes the answer into out; nil: it drops the answer. in is
+// encoded as JSON; nil: no body. key is the Idempotency-Key. With a key, the server
+// executes a repeated request only once, so Do sends it again if the connection fails.
 func (c *Client) Do(ctx context.Context, method, path, key string, in, out any) error {
 	base, err := Base(c.URL)
 	if err != nil {
@@ -118,7 +120,7 @@ func (c *Client) Do(ctx context.Context, method, path, key string, in, out any) 
 	}
 }
 
-// once sends the request; after is what Retry-After says, or negative.
+// once sends the request once. after is the time in Retry-After, or negative if there is none.
 func (c *Client) once(ctx context.Context, method, address, key string, body []byte) (answer []byte, after time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
 	if err != nil {
@@ -158,13 +160,13 @@ func (c *Client) http() *http.Client {
 	}
 	return &http.Client{
 		Timeout: 2 * time.Minute,
-		// A redirect would take the credential elsewhere.
+		// A redirect could send the credential to another server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// pause is how long to wait before try n+1: what the server says, else twice as
-// long each time.
+// pause returns how long to wait before try n+1: the time in Retry-After, or else twice
+// as long each time.
 func (c *Client) pause(n int, after time.Duration) time.Duration {
 	most := c.MaxWait
 	if most == 0 {
@@ -190,7 +192,8 @@ func (c *Client) wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// retryAfter reads seconds or a date (RFC 9110 section 10.2.3); negative for none.
+// retryAfter reads Retry-After, in seconds or as a date (RFC 9110 section 10.2.3). It
+// returns a negative duration if there is none.
 func retryAfter(header string) time.Duration {
 	if n, err := strconv.Atoi(header); err == nil && n >= 0 {
 		return time.Duration(n) * time.Second
@@ -207,7 +210,7 @@ func failure(res *http.Response, body []byte) error {
 		Error   string `json:"error"`
 		Message string `json:"message"`
 	}
-	if json.Unmarshal(body, &said) == nil { // else it is no answer of ours
+	if json.Unmarshal(body, &said) == nil { // otherwise it is not a gatehouse answer
 		e.Code, e.Message = said.Error, said.Message
 	}
 	return e

@@ -10,26 +10,26 @@ import (
 	"time"
 )
 
-// Session is what `gatehouse login` keeps for later commands.
+// Session is what `gatehouse login` stores for later commands.
 type Session struct {
 	// URL is the server's address.
 	URL string `json:"url"`
-	// Token is a JWT; it goes into Authorization.
+	// Token is a JWT, which is sent in Authorization.
 	Token string `json:"token"`
-	// Username is who signed in.
+	// Username is the name of the person who signed in.
 	Username string `json:"username"`
-	// ExpiresAt is when the server stops taking the token.
+	// ExpiresAt is when the server stops accepting the token.
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
-// ErrNoSession says that nobody has signed in on this machine.
+// ErrNoSession means that there is no stored session.
 var ErrNoSession = errors.New("you are not signed in: run gatehouse login")
 
-// SessionVariable is the environment variable that says where the session is kept.
+// SessionVariable is the environment variable with the path of the session's file.
 const SessionVariable = "GATEHOUSE_SESSION"
 
-// SessionFile is where the session of this account of the operating system is
-// kept: at SessionVariable, or session.json below the user's configuration directory.
+// SessionFile returns the path of the session's file: that in SessionVariable, or
+// gatehouse/session.json below the user's configuration directory.
 func SessionFile() (string, error) {
 	if path := os.Getenv(SessionVariable); path != "" {
 		return path, nil
@@ -41,8 +41,8 @@ func SessionFile() (string, error) {
 	return filepath.Join(dir, "gatehouse", "session.json"), nil
 }
 
-// LoadSession reads the session at path. It is ErrNoSession where there is
-// none, and an error that says so where it has expired.
+// LoadSession reads the session at path. The error is ErrNoSession if there is none. A
+// session that has expired or cannot be read is an error, too.
 func LoadSession(path string, now time.Time) (Session, error) {
 	var s Session
 	text, err := os.ReadFile(path)
@@ -61,7 +61,7 @@ func LoadSession(path string, now time.Time) (Session, error) {
 	return s, nil
 }
 
-// Save writes the session where only its owner can read it, whole or not at all.
+// Save writes the session to path, completely or not at all. Only the owner can read it.
 func (s Session) Save(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (s Session) Save(path string) error {
 	return err
 }
 
-// ForgetSession removes the session at path; it is no error where there is none.
+// ForgetSession deletes the session at path. It returns no error if there is none.
 func ForgetSession(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

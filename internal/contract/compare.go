@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Kind is what happened at one place of the contract.
+// Kind is the kind of a change of the contract.
 type Kind string
 
-// The kinds of changes that break clients. Narrower means a smaller limit of what
-// may be sent.
+// The kinds of changes that break clients. Narrower is a stricter limit on what clients
+// may send.
 const (
 	OperationRemoved  Kind = "operation_removed"
 	IDChanged         Kind = "id_changed"
@@ -29,7 +29,7 @@ const (
 	ValuesClosed      Kind = "values_closed"
 )
 
-// The kinds of changes that clients need not follow.
+// The kinds of changes that do not break clients.
 const (
 	OperationAdded Kind = "operation_added"
 	ParameterAdded Kind = "parameter_added"
@@ -37,7 +37,7 @@ const (
 	ValueAdded     Kind = "value_added"
 )
 
-// Kinds are all kinds: first those that break clients.
+// Kinds lists all kinds. Those that break clients come first.
 var Kinds = []Kind{
 	OperationRemoved, IDChanged, ParameterRemoved, ParameterRequired, BodyRemoved, StatusRemoved, SchemaRemoved, MemberRemoved,
 	MemberRequired, MemberOptional, Narrower, TypeChanged, ValueRemoved, ValuesClosed,
@@ -53,20 +53,20 @@ type Change struct {
 	// perhaps a member below it.
 	Where string
 	Kind  Kind
-	// What names the parameter, member, value or limit that changed. Of a type,
-	// From and To say what it was and is.
+	// What names the parameter, member, status, value or limit that changed. From and
+	// To are the old and the new type, limit or operation id.
 	What, From, To string
 }
 
-// String is for messages of tests.
+// String returns the change as one line, for messages of tests.
 func (c Change) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s: %s %s %s", c.Where, c.Kind, c.What, strings.Trim(c.From+" → "+c.To, " →")))
 }
 
-// Compare lists the changes between two documents, in order of their place:
-// operations, parameters, members and statuses that went or came, narrower types
-// and enums of what is sent, wider ones of what is answered, new duties. A value
-// that clients get may be new without breaking them: the deprecation policy says
+// Compare lists the changes from the document was to the document is, sorted by their
+// place: removed and added operations, parameters, members and statuses; narrower types
+// in requests, and wider types in answers; changed enums; new required parameters and
+// members. A new value in answers does not break clients: the deprecation policy says
 // that they must expect it.
 func Compare(was, is Document) []Change {
 	c := comparison{was: was, is: is, seen: map[string]bool{}}
@@ -102,7 +102,7 @@ func (c Change) key() string {
 
 type comparison struct {
 	was, is Document
-	seen    map[string]bool // pairs of references that were compared
+	seen    map[string]bool // pairs of references that are already compared
 	found   []Change
 }
 

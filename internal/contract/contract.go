@@ -1,6 +1,6 @@
-// Package contract compares versions of the API's OpenAPI document: what a client
-// of the earlier version would miss in the later one, and what is new. It keeps the
-// documents that releases were made with.
+// Package contract compares versions of the API's OpenAPI document: what breaks a
+// client of the earlier version, and what is new. It contains the documents of the
+// releases.
 package contract
 
 import (
@@ -16,8 +16,8 @@ import (
 	"strings"
 )
 
-// released holds one document a release, packed, named for its api_version. Those of a
-// family are in a directory with its name.
+// released holds a compressed document for each release, named after its api_version.
+// Those of a family are in a directory with the family's name.
 //
 //go:embed released
 var released embed.FS
@@ -32,8 +32,8 @@ func Decode(doc []byte) (Document, error) {
 	return tree, err
 }
 
-// Released are the documents of a family (empty: of all other operations) that releases
-// were made with, the oldest first.
+// Released returns the documents of all releases for a family, the oldest first. Without
+// a family, they are those of all other operations.
 func Released(family string) ([]Document, error) {
 	dir := path.Join("released", family)
 	files, err := released.ReadDir(dir)
@@ -69,8 +69,8 @@ func Released(family string) ([]Document, error) {
 
 // Metadata is info.x-gatehouse-contract of a document.
 type Metadata struct {
-	// APIVersion is the version of the contract (semantic), SchemaVersion that of
-	// the document's shape, for generators of code.
+	// APIVersion is the semantic version of the contract. SchemaVersion is the version
+	// of the document's structure, for code generators.
 	APIVersion, SchemaVersion string
 	// DeprecationPolicy says how breaking changes are announced.
 	DeprecationPolicy string
@@ -85,19 +85,19 @@ func MetadataOf(doc Document) Metadata {
 	return Metadata{APIVersion: text("api_version"), SchemaVersion: text("schema_version"), DeprecationPolicy: text("deprecation_policy")}
 }
 
-// Version is the api_version of a document.
+// Version returns the api_version of a document.
 func Version(doc Document) string { return MetadataOf(doc).APIVersion }
 
 func numbers(version string) []int {
 	var out []int
 	for part := range strings.SplitSeq(version, ".") {
-		n, _ := strconv.Atoi(part) // a test holds the names of the files to their versions
+		n, _ := strconv.Atoi(part) // a test checks the versions of the documents
 		out = append(out, n)
 	}
 	return out
 }
 
-// lookup follows names down a tree; nil where it ends early.
+// lookup follows names down a tree. It returns nil if a name is missing.
 func lookup(node any, names ...string) any {
 	for _, name := range names {
 		m, ok := node.(map[string]any)

@@ -5,18 +5,19 @@ import (
 	"strings"
 )
 
-// Family is a part of the API below a root of its own, for clients who use nothing else of
-// it. Its document is apart from that of the others.
+// Family is a part of the API below its own root, for clients that use only this part. It has
+// its own document.
 type Family struct {
 	Name, Root string
-	// Title, Description and Version are those of its document, and Extensions further
-	// members of info.
+	// Title, Description and Version are the members of info in its document. Extensions are
+	// further members of info.
 	Title, Description, Version string
 	Extensions                  map[string]any
 }
 
-// Narrow leaves in the document of the whole API what belongs to a family, or with the
-// zero Family what belongs to none: the paths, and the components that they need.
+// Narrow removes from the document of the whole API what does not belong to a family. With the
+// zero Family, it removes what belongs to any family. It keeps the components that the remaining
+// paths need.
 func Narrow(doc Document, families []Family, family Family) {
 	if family.Name != "" {
 		delete(doc, "webhooks") // events are not the family's
@@ -36,7 +37,7 @@ func Narrow(doc Document, families []Family, family Family) {
 	}
 }
 
-// familyOf is the name of the family that a path belongs to; empty for none.
+// familyOf returns the name of the family that a path belongs to; empty for none.
 func familyOf(families []Family, path string) string {
 	for _, f := range families {
 		if strings.HasPrefix(path, f.Root+"/") {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// deref follows a reference. The name is that of the shared schema, if it is one.
+// deref follows a reference. name is the name of the shared schema; empty if s is no reference.
 func deref(doc Document, s any) (schema any, name string) {
 	ref, ok := lookup(s, "$ref").(string)
 	if !ok {
@@ -17,7 +17,7 @@ func deref(doc Document, s any) (schema any, name string) {
 	return lookup(doc, at...), at[len(at)-1]
 }
 
-// schema compares what was with what is; sent says that clients send it.
+// schema compares an old schema with a new one. sent means that clients send such values.
 func (c *comparison) schema(where string, was, is any, sent bool) {
 	if was == nil {
 		return

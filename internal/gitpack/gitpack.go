@@ -1,7 +1,6 @@
-// Package gitpack takes files out of a git packfile: those of one commit that
-// are wanted, and nothing else of the pack. A pack comes from a repository that a
-// tenant names, and its objects may unfold to any size, so this runs in a process
-// with a memory cap (package worker).
+// Package gitpack extracts the requested files of one commit from a git packfile. The
+// pack comes from a repository that a tenant names, and its objects may decompress to
+// any size. So this runs in a process with a memory limit (package worker).
 package gitpack
 
 import (
@@ -21,29 +20,30 @@ import (
 	"github.com/go-git/go-git/v5/storage/memory"
 )
 
-// Bounds on what is read.
+// Limits on what is read.
 const (
-	// MaxPack is the greatest size of a pack, in bytes.
+	// MaxPack is the largest size of a pack, in bytes.
 	MaxPack = 16 << 20
-	// MaxFiles and MaxBytes bound the files of one commit that are taken.
+	// MaxFiles and MaxBytes are the largest number and total size of the extracted files.
 	MaxFiles = 1000
 	MaxBytes = 8 << 20
-	// maxFile is the greatest size of a control's source.
+	// maxFile is the largest size of a control's source, in bytes.
 	maxFile    = 1 << 20
-	maxEntries = 200_000 // trees can name one subtree many times
+	maxEntries = 200_000 // a small pack can name one subtree many times
 	maxDepth   = 64
 )
 
-// Request says what is wanted of a pack.
+// Request says which files of a pack to extract.
 type Request struct {
 	Pack []byte `json:"pack"`
 	// Commit is the full id of a commit, or of a tag that points to one.
 	Commit string `json:"commit"`
-	// Prefix is a folder; empty: the whole tree. Of it the Rego files and the
-	// gatehouse.yaml are taken, or just Paths where there are any.
+	// Prefix is the folder whose Rego files and gatehouse.yaml files are extracted;
+	// empty: the whole tree. If there are Paths, only these files are extracted instead.
 	Prefix string   `json:"prefix,omitempty"`
 	Paths  []string `json:"paths,omitempty"`
-	// Largest is how large a file may be, in bytes, at most MaxBytes; 0: as a control's source.
+	// Largest is the largest size of a file in bytes, at most MaxBytes; 0: that of a
+	// control's source.
 	Largest int64 `json:"largest,omitempty"`
 }
 
@@ -53,11 +53,12 @@ type File struct {
 	Content string `json:"content"`
 }
 
-// ErrNoCommit says that the pack does not hold the commit.
+// ErrNoCommit means that the pack does not contain the commit.
 var ErrNoCommit = errors.New("the repository does not provide this commit")
 
-// Unpack gives the files that r wants, by path. What a text cannot be (links,
-// submodules, bytes that are no UTF-8) is left out, unless it was named.
+// Unpack returns the files that r selects, sorted by path. It skips links, submodules and
+// files that are not UTF-8, unless they are in Paths: then it returns an error. It also
+// returns an error if a path does not exist or a limit is exceeded.
 func Unpack(r Request) ([]File, error) {
 	if len(r.Pack) > MaxPack {
 		return nil, fmt.Errorf("the pack is larger than %d bytes", MaxPack)
@@ -90,7 +91,8 @@ func Unpack(r Request) ([]File, error) {
 	return u.files, nil
 }
 
-// commitOf follows an annotated tag, or a few of them, to a commit.
+// commitOf returns the commit with an id, or the one that an annotated tag points to. It
+// follows at most four tags.
 func commitOf(store *memory.Storage, id plumbing.Hash) (*object.Commit, error) {
 	for range 4 {
 		tag, err := object.GetTag(store, id)
@@ -142,7 +144,7 @@ func (u *unpacking) walk(tree *object.Tree, dir string, depth int) error {
 	return nil
 }
 
-// mayContain reports whether a wanted file can lie below a folder.
+// mayContain reports whether a selected file can be below a folder.
 func (u *unpacking) mayContain(dir string) bool {
 	if len(u.Paths) > 0 {
 		return slices.ContainsFunc(u.Paths, func(p string) bool { return strings.HasPrefix(p, dir+"/") })

@@ -1,24 +1,24 @@
-// Package histogram counts latencies in steps, so that counts of minutes add up to
-// hours and percentiles can be read from both. It is pure.
+// Package histogram counts latencies in steps. Counts of minutes can be added up to counts
+// of hours, and both give percentiles. It is pure.
 package histogram
 
 import "math/bits"
 
-// The steps of Latencies: eight to each doubling, so that a percentile is off by an
-// eighth at most.
+// The steps of Latencies. There are eight for each doubling, so a percentile is wrong by at
+// most an eighth.
 const (
 	stepBits         = 3
 	stepsPerDoubling = 1 << stepBits
 	latencySteps     = 27 * stepsPerDoubling // the last ends at 134 s
 )
 
-// latencyStep is the step of a latency in microseconds.
+// latencyStep returns the step of a latency in microseconds.
 func latencyStep(us int64) int {
 	if us < 1 {
 		return 0
 	}
 	top := bits.Len64(uint64(us)) - 1 // us is in [2^top, 2^(top+1))
-	// The bits below the highest one say in which eighth it lies.
+	// The three bits below the highest one are the number of the eighth.
 	eighth := int(us<<stepBits>>top) & (stepsPerDoubling - 1)
 	if top > 60 {
 		return latencySteps - 1
@@ -26,7 +26,7 @@ func latencyStep(us int64) int {
 	return min(top*stepsPerDoubling+eighth, latencySteps-1)
 }
 
-// stepBounds are the least latency of a step and that of the next, in microseconds.
+// stepBounds returns the smallest latency of a step and that of the next one, in microseconds.
 func stepBounds(step int) (from, to float64) {
 	at := func(s int) float64 {
 		return float64(int64(1)<<(s/stepsPerDoubling)) * (1 + float64(s%stepsPerDoubling)/stepsPerDoubling)
@@ -37,27 +37,27 @@ func stepBounds(step int) (from, to float64) {
 	return at(step), at(step + 1)
 }
 
-// Latencies counts evaluations by how long they took.
+// Latencies counts evaluations by their latency.
 type Latencies [latencySteps]int64
 
-// Add counts n evaluations of so many microseconds.
+// Add counts n evaluations that took us microseconds each.
 func (l *Latencies) Add(us, n int64) { l[latencyStep(us)] += n }
 
-// Merge adds what o counted.
+// Merge adds the counts of o.
 func (l *Latencies) Merge(o *Latencies) {
 	for i, n := range o {
 		l[i] += n
 	}
 }
 
-// Subtract takes away the counts of o, which are part of l.
+// Subtract subtracts the counts of o, which must be included in l.
 func (l *Latencies) Subtract(o *Latencies) {
 	for i, n := range o {
 		l[i] -= n
 	}
 }
 
-// Count is how many evaluations were counted.
+// Count returns how many evaluations were counted.
 func (l *Latencies) Count() int64 {
 	var sum int64
 	for _, n := range l {
@@ -66,8 +66,8 @@ func (l *Latencies) Count() int64 {
 	return sum
 }
 
-// Quantile is the latency in milliseconds that a share q (0 to 1) of the evaluations
-// did not exceed, exact to an eighth; 0 if nothing was counted.
+// Quantile returns the latency in milliseconds that a share q (0 to 1) of the evaluations
+// did not exceed, accurate to an eighth. It returns 0 if nothing was counted.
 func (l *Latencies) Quantile(q float64) float64 {
 	total := l.Count()
 	if total == 0 {

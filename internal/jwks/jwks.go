@@ -1,5 +1,5 @@
-// Package jwks keeps the public keys of token issuers: it reads key sets (RFC 7517),
-// fetches them at a bounded rate, and binds each key to the one algorithm that it may
+// Package jwks holds the public keys of token issuers. It reads key sets (RFC 7517),
+// fetches them at a limited rate, and binds each key to the one algorithm that it may
 // verify.
 package jwks
 
@@ -23,38 +23,38 @@ import (
 	"github.com/lestrrat-go/jwx/v3/jwk"
 )
 
-// Bounds on a key set, and how often it may be fetched.
+// Limits on a key set, and how often it may be fetched.
 const (
 	maxKeySetBytes  = 1 << 20
 	maxKeys         = 100
 	keyFetchTimeout = 5 * time.Second
-	// keyRetry is the least time between two fetches that requests cause: a
-	// stream of made-up key ids must not become a stream of requests.
+	// keyRetry is the shortest time between two fetches that requests cause, so that
+	// many invented key ids do not cause many fetches.
 	keyRetry = 10 * time.Second
-	// RefreshEvery is how often a healthy set is fetched anew.
+	// RefreshEvery is how often a set is fetched again.
 	RefreshEvery = 5 * time.Minute
-	// keyMaxAge is how long a set is good while it cannot be fetched.
+	// keyMaxAge is how long a set stays valid if it cannot be fetched again.
 	keyMaxAge = 24 * time.Hour
 )
 
-// What a Set answers where it has no key.
+// The errors of a Set without a matching key.
 var (
-	// ErrUnknown says that no key of the set can have signed the token.
+	// ErrUnknown means that no key of the set can have signed the token.
 	ErrUnknown = errors.New("no key of the issuer can have signed the token")
-	// ErrUnavailable says that there is no set to check the token with.
+	// ErrUnavailable means that there is no valid set to check the token with.
 	ErrUnavailable = errors.New("the keys that verify tokens are not available")
 )
 
-// Key is one public key with the only algorithm it may be used for.
+// Key is a public key with the only algorithm that it may verify.
 type Key struct {
 	ID, Alg string
 	Public  crypto.PublicKey
 }
 
-// Set holds the keys that verify tokens: those of the configuration, and
-// those that a JWKS address answers, refetched at a bounded rate.
+// Set holds the keys that verify tokens: those of the configuration, and those that are
+// fetched from a JWKS address. It is safe for concurrent use.
 type Set struct {
-	// URL is where the keys are fetched; empty: nowhere.
+	// URL is the address of the key set; empty: nothing is fetched.
 	URL    string
 	Client *http.Client
 	Now    func() time.Time
@@ -66,10 +66,12 @@ type Set struct {
 	at       time.Time     // of the last good fetch
 	tried    time.Time     // of the last attempt
 	inFlight chan struct{} // closed when the running fetch ends
-	version  uint64        // grows when keys change: verified tokens are checked anew
+	version  uint64        // grows when keys change, so that verified tokens are checked again
 }
 
-// Find gives the keys for (kid, alg), fetching once when the id is new to us.
+// Find returns the keys that may have signed a token with this key id and algorithm. If there
+// are none, it fetches the set again, at most once every keyRetry. Errors: ErrUnknown,
+// ErrUnavailable.
 func (s *Set) Find(ctx context.Context, kid, alg string) ([]Key, error) {
 	s.mu.Lock()
 	keys := s.match(kid, alg)
@@ -87,7 +89,7 @@ func (s *Set) Find(ctx context.Context, kid, alg string) ([]Key, error) {
 			return nil, ErrUnavailable
 		}
 	case due:
-		// The caller may leave before the answer is here; the keys are wanted anyway.
+		// Others need the keys even if this caller disconnects.
 		_ = s.Refresh(context.WithoutCancel(ctx))
 	}
 	s.mu.Lock()
@@ -101,9 +103,9 @@ func (s *Set) Find(ctx context.Context, kid, alg string) ([]Key, error) {
 	return nil, ErrUnknown
 }
 
-// match is called with mu held. A token without a key id may be tried on every
-// key of its algorithm; one with an id only on those of that id, or on static
-// keys that have none.
+// match returns at most ten keys for a token; s.mu must be held. For a token without a key id
+// these are all keys of its algorithm. For a token with an id they are the keys with that id,
+// and those without an id.
 func (s *Set) match(kid, alg string) []Key {
 	var out []Key
 	pick := func(list []Key) {
@@ -120,16 +122,16 @@ func (s *Set) match(kid, alg string) []Key {
 	return out
 }
 
-// Generation grows with every change of the keys.
+// Generation returns a number that grows with every change of the fetched keys.
 func (s *Set) Generation() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.version
 }
 
-// Renew fetches the set again once it is older than RefreshEvery, so that a key that its
-// issuer withdrew is soon refused, and a key that took over another one's id is soon known.
-// Where the fetch fails the keys stay. It is for who calls no Refresh from time to time.
+// Renew fetches the set again if it is older than RefreshEvery. So a key that its issuer has
+// withdrawn is soon refused, and a new key with the id of an old one is soon known. If the
+// fetch fails, the keys stay. Renew is for callers that do not call Refresh regularly.
 func (s *Set) Renew(ctx context.Context) {
 	s.mu.Lock()
 	now := s.Now()
@@ -140,7 +142,8 @@ func (s *Set) Renew(ctx context.Context) {
 	}
 }
 
-// Refresh fetches the set; concurrent callers share one fetch.
+// Refresh fetches the set. Concurrent callers share one fetch; only the first one gets its
+// error.
 func (s *Set) Refresh(ctx context.Context) error {
 	s.mu.Lock()
 	if s.inFlight != nil {
@@ -211,8 +214,8 @@ func sameKeys(a, b []Key) bool {
 	return true
 }
 
-// Parse reads a JWK set (RFC 7517). Keys for other uses or algorithms are left
-// out; a set without a single usable key is an error.
+// Parse reads a JWK set (RFC 7517), at most 100 keys. It ignores keys for other uses or
+// algorithms. A set without a usable key is an error.
 func Parse(data []byte) ([]Key, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -235,8 +238,8 @@ func Parse(data []byte) ([]Key, error) {
 	return out, nil
 }
 
-// parseKey reads one key of a set. It is an error for a key that signs nothing, or that
-// says it is for another algorithm than the one that we take its kind for.
+// parseKey reads one key of a set. It is an error if the key is not for signatures, or if it
+// names another algorithm than the one that keyFor chooses for its type.
 func parseKey(raw []byte) (Key, error) {
 	key, err := jwk.ParseKey(raw)
 	if err != nil {
@@ -276,7 +279,7 @@ func keyFor(id string, pub crypto.PublicKey) (Key, error) {
 		if p.Curve != elliptic.P256() {
 			return Key{}, errors.New("only P-256 keys are supported")
 		}
-		if _, err := p.ECDH(); err != nil { // its point is not on the curve
+		if _, err := p.ECDH(); err != nil { // the point is not on the curve
 			return Key{}, err
 		}
 		return Key{id, "ES256", p}, nil

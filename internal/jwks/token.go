@@ -6,11 +6,12 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Algorithms are those that keys are accepted for. None of them has a shared secret.
+// Algorithms returns the accepted signature algorithms. None of them uses a shared secret.
 func Algorithms() []string { return []string{"RS256", "ES256", "EdDSA"} }
 
-// KeysFor returns the keys that may have signed a token, for jwt's parser. It refuses
-// tokens with critical extensions (RFC 7515 section 4.1.11), which nothing here knows.
+// KeysFor returns the keys that may have signed a token, for the parser of package jwt. It
+// refuses tokens with critical extensions (RFC 7515 section 4.1.11), because it knows none.
+// Errors: ErrUnknown, ErrUnavailable.
 func (s *Set) KeysFor(ctx context.Context, t *jwt.Token) (any, error) {
 	if _, critical := t.Header["crit"]; critical {
 		return nil, ErrUnknown

@@ -1,7 +1,7 @@
-// Package patch describes changes of objects. Field tells the three states of a member of a
-// PUT body apart: not sent (leave it), null (clear it), a value (set it). A pointer cannot:
-// null and absent look alike in it. A PUT changes the members that are sent and leaves the
-// others. Differences are what the audit records of a change.
+// Package patch describes changes of objects. A PUT changes only the members that are sent.
+// Field distinguishes the three states of a member of its body: not sent (keep it), null
+// (clear it) and a value (set it). A pointer cannot distinguish null from not sent.
+// Differences are what the audit records of a change.
 package patch
 
 import (
@@ -15,17 +15,17 @@ import (
 // Field is a member of a Change that may be absent, null or a value. The zero
 // Field is absent.
 type Field[T any] struct {
-	// Sent is set when the member stood in the body, null or not.
+	// Sent is set if the member was in the body, null or not.
 	Sent bool
-	// Null is set when it was null; Value is then the zero T.
+	// Null is set if it was null; then Value is the zero T.
 	Null  bool
 	Value T
 }
 
-// Set is a sent value, for callers in Go.
+// Set returns a sent value, for callers in Go.
 func Set[T any](v T) Field[T] { return Field[T]{Sent: true, Value: v} }
 
-// Clear is a sent null.
+// Clear returns a sent null.
 func Clear[T any]() Field[T] { return Field[T]{Sent: true, Null: true} }
 
 // Apply writes a sent value, or the zero T for null, to dst.
@@ -47,10 +47,10 @@ func (f Field[T]) ApplyPointer(dst **T) {
 	}
 }
 
-// IsZero makes the tag omitzero leave an absent member out.
+// IsZero reports whether the member is absent, so that the tag omitzero omits it.
 func (f Field[T]) IsZero() bool { return !f.Sent }
 
-// UnmarshalJSON is called only for members that are there.
+// UnmarshalJSON reads a sent value or null. It is called only for members that were sent.
 func (f *Field[T]) UnmarshalJSON(data []byte) error {
 	*f = Field[T]{Sent: true}
 	if bytes.Equal(bytes.TrimSpace(data), []byte("null")) {
@@ -60,7 +60,7 @@ func (f *Field[T]) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &f.Value)
 }
 
-// MarshalJSON writes the value, or null.
+// MarshalJSON writes the value, or null if there is none.
 func (f Field[T]) MarshalJSON() ([]byte, error) {
 	if !f.Sent || f.Null {
 		return []byte("null"), nil
@@ -68,8 +68,8 @@ func (f Field[T]) MarshalJSON() ([]byte, error) {
 	return json.Marshal(f.Value)
 }
 
-// Schema is T's own schema, null allowed, so that a field's doc, enum and
-// limit tags go to the value.
+// Schema returns T's schema, which also allows null. So the field's tags for doc, enum and
+// limits apply to the value.
 func (Field[T]) Schema(r huma.Registry) *huma.Schema {
 	s := r.Schema(reflect.TypeFor[T](), false, "")
 	s.Nullable = true

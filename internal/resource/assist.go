@@ -39,8 +39,8 @@ type chatReply struct {
 	} `json:"choices"`
 }
 
-// Answer asks for one completion and returns its text. Every failure is the same fault,
-// which says nothing about the endpoint.
+// Answer asks for one completion and returns its text. The fault for an answer that cannot
+// be used, BadGateway assist_failed, says nothing about the endpoint but its status.
 func (c *Chat) Answer(ctx context.Context, p classify.Prompt) ([]byte, error) {
 	body, err := json.Marshal(chatRequest{
 		Model: c.Model, Messages: []chatMessage{{"system", p.System}, {"user", p.User}}, MaxTokens: 500,

@@ -55,7 +55,7 @@ type batch struct {
 	out       *Bulk
 	told      []event.Event
 	changed   []Resource
-	same      []int64 // examined, and left as they were
+	same      []int64 // examined, but not changed
 	resources []any   // for the audit row
 }
 
@@ -67,7 +67,7 @@ func (b *batch) classify(old Resource) {
 	next.Enrichment, filled = old.Enrichment.fillFrom(p)
 	if offences := next.Enrichment.check(); len(offences) > 0 {
 		b.out.Errors = append(b.out.Errors, fmt.Sprintf("%d: %s", old.ID, offences[0].Message))
-		b.same = append(b.same, old.ID) // it had its turn: the next call goes on with others
+		b.same = append(b.same, old.ID) // the next call continues with others
 		return
 	}
 	if len(filled) == 0 && old.Source == classify.Heuristic {
@@ -115,7 +115,7 @@ func (b *batch) close(ctx context.Context) error {
 	return event.Emit(ctx, b.tx, b.sc, b.told...)
 }
 
-// write stores the changed resources, after their current states.
+// write stores the changed resources. First it records their current states as past ones.
 func (b *batch) write(ctx context.Context) error {
 	if len(b.changed) == 0 {
 		return nil

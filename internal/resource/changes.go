@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// KeptRevisions is how many revisions the journal goes back.
+	// KeptRevisions is how many revisions the journal of changes covers.
 	KeptRevisions = 1000
-	// maxDelta is how many resources are worth updating one by one.
+	// maxDelta is the largest number of changed resources that are updated one by one.
 	maxDelta = 5000
 )
 
@@ -22,16 +22,16 @@ type Delta struct {
 	// Docs are new or changed resources. Removed are the ids of deleted ones.
 	Docs    []rego.Resource
 	Removed []int64
-	// Revisions is how many of the revisions concerned resources. The others concerned
+	// Revisions is how many of the revisions changed resources. The others changed
 	// controls or modes.
 	Revisions int64
 }
 
-// noteChanged increases the environment's revision, journals the changed resources, and
-// keeps their current state (Past). It must come before the change. For new resources use
-// noteCreated. Every write to the table of resources calls one of the two in its
-// transaction. Otherwise the change would be missing in every snapshot that is updated.
-// Transactions that increase the revision wait for each other, so the journal has no
+// noteChanged increases the environment's revision, adds the changed resources to the
+// journal, and stores their current state (Past). Call it before the change; for new
+// resources call noteCreated. Every write to the table of resources calls one of the two in
+// its transaction. Otherwise snapshots that are updated from the journal would miss the
+// change. Transactions that increase the revision wait for each other, so the journal has no
 // gaps.
 func (s *Service) noteChanged(ctx context.Context, tx *db.Tx, env scope.Env, ids ...int64) error {
 	revision, err := note(ctx, tx, env, ids)
@@ -60,9 +60,9 @@ func note(ctx context.Context, tx *db.Tx, env scope.Env, ids []int64) (revision 
 	return revision, forgetChanges(ctx, tx, env, revision-KeptRevisions)
 }
 
-// DocsSince returns what changed after a revision, up to the transaction's. ok is false
-// if the journal does not go back that far, or if so much changed that reading everything
-// (Docs) is faster.
+// DocsSince returns what changed after revision since, up to now, the transaction's
+// revision. ok is false if the journal does not go back that far, or if so much changed that
+// reading everything (Docs) is faster.
 func DocsSince(ctx context.Context, tx *db.Tx, env scope.Env, since, now int64) (d Delta, ok bool, err error) {
 	if since > now || now-since > KeptRevisions {
 		return d, false, nil

@@ -21,8 +21,8 @@ type ClassificationChange struct {
 	Confidence *float64 `json:"classification_confidence,omitempty" minimum:"0" maximum:"1" doc:"Confidence of the classification; 1 by default when the source is manual."`
 }
 
-// subject is what classification reads. Its address is the URL, or else the host with the
-// path pattern.
+// subject returns what classification reads. Its address is the URL, or else the path
+// pattern.
 func (r Resource) subject() classify.Subject {
 	address := r.URL
 	if address == "" {
@@ -31,9 +31,9 @@ func (r Resource) subject() classify.Subject {
 	return classify.Subject{Name: r.Name, URL: address, OriginalHost: r.OriginalHost, BusinessContext: r.BusinessContext}
 }
 
-// Propose classifies a resource without storing anything. If the heuristic is not sure
-// and the tenant allows it, the assistant is asked. If that fails, the heuristic's
-// proposal stands and the rationale says so.
+// Propose classifies a resource without storing anything. If the heuristic is not sure and
+// the tenant allows it, it asks the assistant. If the assistant fails, it returns the
+// heuristic's proposal, and the rationale says so.
 func (s *Service) Propose(ctx context.Context, sc scope.Scope, id int64) (classify.Proposal, error) {
 	var r Resource
 	ask := false
@@ -63,8 +63,8 @@ func (s *Service) Propose(ctx context.Context, sc scope.Scope, id int64) (classi
 	return better, nil
 }
 
-// ApplyClassification sets enrichment as a classification, with who classified, when, and
-// how certain that is.
+// ApplyClassification changes the enrichment, and records it as a classification: who
+// classified, when, and with what confidence.
 func (s *Service) ApplyClassification(ctx context.Context, sc scope.Scope, id int64, c ClassificationChange, ifVersion int64) (Enriched, error) {
 	var out Enriched
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
@@ -89,7 +89,7 @@ func (s *Service) ApplyClassification(ctx context.Context, sc scope.Scope, id in
 	return out, err
 }
 
-// labels are the tags of a classification.
+// labels returns the tags of a classification.
 func (e Enrichment) labels() []string {
 	out := []string{}
 	for _, l := range []struct {
@@ -105,9 +105,9 @@ func (e Enrichment) labels() []string {
 	return out
 }
 
-// fillFrom fills the empty members of the enrichment from a proposal, and returns the
-// names of those that it filled. Values of an operator stay. It leaves out a
-// classification that the compliance-tag rule refuses.
+// fillFrom fills the empty members of the enrichment from a proposal, and returns the names
+// of those that it filled. It never replaces an operator's values. It leaves out a
+// data_classification that the compliance-tag rule would refuse.
 func (e Enrichment) fillFrom(p classify.Proposal) (Enrichment, []string) {
 	filled := []string{}
 	text := func(dst *string, name string, v *string) {

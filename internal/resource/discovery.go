@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// discoveriesPerHour is how many resources one bouncer may create in any hour.
+	// discoveriesPerHour is how many resources one bouncer may create within an hour.
 	discoveriesPerHour = 100
 	// oftenPerHour is how many more are reserved for hosts with at least oftenSeen
 	// requests, so that a flood of invented names cannot hide a host in use.
@@ -41,11 +41,12 @@ type Sighting struct {
 	Host   string `json:"host" maxLength:"260" doc:"Host name of the request; a port is ignored." example:"api.openai.com"`
 	Scheme string `json:"scheme,omitempty" enum:"http,https" doc:"Scheme of the request."`
 	Path   string `json:"path,omitempty" maxLength:"2048" doc:"Normalised path of the first request, without its query. Only the leading words are kept, as a hint for classification." example:"/v1/chat/completions"`
-	// Requests is the number of requests, if that is why the host is reported.
+	// Requests is set only if the host is reported because of this number of requests.
 	Requests int `json:"requests,omitempty" minimum:"0" doc:"Number of requests that named the host, when that is the reason why it is reported beyond the hourly limit."`
 }
 
-// allowance is how many hosts a bouncer may create within an hour, including this one.
+// allowance returns how many resources a bouncer may create within an hour, including the
+// one for this host.
 func (s Sighting) allowance() int64 {
 	if s.Requests >= oftenSeen {
 		return discoveriesPerHour + oftenPerHour
@@ -73,10 +74,9 @@ type Discovery struct {
 	Remaining int64          `json:"remaining" doc:"How many more hosts this bouncer may report within the hour."`
 }
 
-// Discover creates resources for reported hosts that no resource of the scope's
-// environment names. unknown returns those of the names that the caller does not know in
-// another way. Existing resources never change. The bouncer is the actor of everything
-// that is written.
+// Discover creates resources for reported hosts that no resource of the scope's environment
+// names. unknown filters the names: it returns those that the caller does not know
+// otherwise. Existing resources never change. The audit rows name the bouncer as the actor.
 func (s *Service) Discover(ctx context.Context, sc scope.Scope, bouncer int64, seen []Sighting, unknown func(names []string) []string) (Discovery, error) {
 	d := discovery{service: s, sc: sc, bouncer: bouncer}
 	candidates := d.dedupe(seen, unknown)
@@ -166,8 +166,8 @@ func (d *discovery) dedupe(seen []Sighting, unknown func([]string) []string) []S
 	return out
 }
 
-// register creates what is new and within the limits. It counts again, because what was
-// read before may be out of date.
+// register creates the resources that are new and within the limits. It counts again,
+// because the earlier count may be out of date.
 func (d *discovery) register(ctx context.Context, candidates []Sighting) error {
 	s, tx := d.service, d.tx
 	now := s.Now()
@@ -214,8 +214,9 @@ func (d *discovery) register(ctx context.Context, candidates []Sighting) error {
 	return d.list(ctx)
 }
 
-// makeRoom removes the oldest discovered resource that nobody has changed and that has
-// next to no traffic, because invented names come once. It returns how many it removed.
+// makeRoom removes the oldest discovered resource that nobody has changed and that has had
+// fewer than oftenSeen requests, because invented names come once. It returns how many
+// resources it removed: 0 or 1.
 func (d *discovery) makeRoom(ctx context.Context) (int64, error) {
 	s, tx := d.service, d.tx
 	untouched, err := untouchedDiscoveries(ctx, tx, d.sc.Env, maxUnreviewed)
@@ -250,8 +251,8 @@ func (d *discovery) makeRoom(ctx context.Context) (int64, error) {
 	return 0, nil
 }
 
-// list adds the new resources to the bouncer, so that it gets their controls without
-// anybody linking them.
+// list adds the new resources to the bouncer's list, so that it gets their controls without
+// a person's help.
 func (d *discovery) list(ctx context.Context) error {
 	if len(d.out.Created) == 0 || d.service.AddToBouncer == nil {
 		return nil
@@ -292,8 +293,8 @@ func (d *discovery) create(ctx context.Context, c Sighting, now time.Time) error
 	})
 }
 
-// address is the part of the address that is worth keeping. The first words of a path say
-// what a host offers. What follows may be anybody's name, number or secret.
+// address returns the part of the address that is stored. The first words of a path say what
+// a host offers. The rest may contain names, numbers or secrets.
 func (s Sighting) address() string {
 	scheme := "https"
 	if s.Scheme == "http" {

@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Docs are the resources of an environment as the engine sees them, by id: what the
-// matcher needs, and the document for data.resources.<id> and input.resource. Empty
+// Docs returns the resources of an environment as the engine sees them, sorted by id: what
+// the matcher needs, and the document for data.resources.<id> and input.resource. Empty
 // members are absent.
 func Docs(ctx context.Context, tx *db.Tx, env scope.Env) ([]rego.Resource, error) {
 	rs, err := all(ctx, tx, env)

@@ -33,7 +33,8 @@ type Enrichment struct {
 	EgressDestinations []string `json:"egress_destinations" db:"egress_destinations" doc:"Host names it may call."`
 }
 
-// Classification is set only when a classification is applied.
+// Classification says who classified a resource, when, and with what confidence. It is
+// empty for a resource that was never classified.
 type Classification struct {
 	Source           string     `json:"classification_source,omitempty" db:"classification_source" enum:"manual,heuristic,assist" readOnly:"true" doc:"Who classified it."`
 	Confidence       *float64   `json:"classification_confidence,omitempty" db:"classification_confidence" minimum:"0" maximum:"1" readOnly:"true" doc:"Confidence of the classification."`
@@ -100,7 +101,7 @@ func (e Enrichment) check() []fault.Detail {
 	return out
 }
 
-// Offences are the errors in the sent members that the schema cannot express. Whether a
+// Offences returns the errors in the sent members that the schema cannot express. Whether a
 // compliance tag is needed depends on the stored resource, unless the tags are sent.
 func (c EnrichmentChange) Offences() []fault.Detail {
 	return c.withoutStored(Enrichment{}.apply(c).check())
@@ -111,8 +112,8 @@ func (c EnrichmentChange) withoutStored(offences []fault.Detail) []fault.Detail 
 	return slices.DeleteFunc(offences, func(d fault.Detail) bool { return d.Pointer == "/compliance_tags" && !c.ComplianceTags.Sent })
 }
 
-// members are the set members of the enrichment by their JSON names, as in the engine's
-// input and data.resources.
+// members returns the members of the enrichment that are set, by their JSON names, as in the
+// engine's input and data.resources.
 func (e Enrichment) members() map[string]any {
 	out := map[string]any{}
 	for name, v := range map[string]string{

@@ -19,7 +19,7 @@ const (
 	unsetLevel  = "unset"
 )
 
-// noControl is the least important reason: resources that lack something else come first.
+// noControl is the least important reason: resources with another reason come first.
 const noControl = "no_control"
 
 // Inventory is the summary of an environment's resources.
@@ -125,8 +125,9 @@ func (i *Inventory) selectSuspects(ctx context.Context, tx *db.Tx, env scope.Env
 	return worst, open, err
 }
 
-// exposed are the first resources without a control that are not among had, as many as
-// the table has room for. It reads only parts with more resources than guarded ones.
+// exposed returns the first resources without a control that are not in had. It reads only
+// parts with unguarded resources, and stops when the table is full; the caller cuts off the
+// rest.
 func exposed(ctx context.Context, tx *db.Tx, env scope.Env, safe []part, had []suspect) (out []suspect, err error) {
 	parts, err := countParts(ctx, tx, env)
 	if err != nil {
@@ -192,7 +193,7 @@ func (x suspect) attention() Attention {
 		name string
 		on   bool
 	}{
-		{"auto_discovered", x.Discovered && (x.Source == "" || x.Source == classify.Heuristic)}, // a machine found it, and only a machine looked at it,
+		{"auto_discovered", x.Discovered && (x.Source == "" || x.Source == classify.Heuristic)}, // no person has reviewed it
 		{"no_resource_kind", x.Kind == ""},
 		{"no_data_classification", x.Level == ""},
 		{"no_ai_provider", (x.Kind == classify.LLMEndpoint || x.Kind == classify.Agent) && x.Provider == ""},

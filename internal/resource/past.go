@@ -42,9 +42,9 @@ func (r pastRow) past() (Past, error) {
 	return p, nil
 }
 
-// PastSince returns the states that ended at or after from, up to a revision, newest
-// first. Applied in order to the resources as of that revision, they lead back in time.
-// It stops when each returns false.
+// PastSince calls each with the states that ended at or after from, up to a revision, newest
+// first. Applied in this order to the resources as of that revision, they restore earlier
+// states. It stops when each returns false.
 func PastSince(ctx context.Context, tx *db.Tx, env scope.Env, from time.Time, upTo int64, each func(Past) bool) error {
 	for row, err := range pastRows(ctx, tx, env, from, upTo) {
 		if err != nil {
@@ -61,8 +61,7 @@ func PastSince(ctx context.Context, tx *db.Tx, env scope.Env, from time.Time, up
 	return nil
 }
 
-// PastFrom is the revision from which PastSince has every change; 0 if it has all of
-// them.
+// PastFrom returns the revision from which PastSince has every change; 0 if it has all.
 func PastFrom(ctx context.Context, tx *db.Tx, env scope.Env) (int64, error) {
 	return tx.Revision(ctx, "past:"+Revision(env))
 }
@@ -70,9 +69,9 @@ func PastFrom(ctx context.Context, tx *db.Tx, env scope.Env) (int64, error) {
 // forgetStep is how many revisions one transaction deletes.
 const forgetStep = 50
 
-// Forget deletes what is older than any replay looks back: the retention of decisions at
-// level detailed, and a day. It returns the number of deleted rows. Several replicas may
-// run it at once.
+// Forget deletes past states that no replay needs: those older than the retention of
+// decisions at audit level detailed, plus a day. It returns the number of deleted rows.
+// Several replicas may run it at once.
 func (s *Service) Forget(ctx context.Context, tenant scope.TenantID) (removed int64, err error) {
 	cutoff := s.Now().Add(-audit.Detailed.Keep() - 24*time.Hour)
 	for _, env := range []scope.Env{scope.Sandbox, scope.Production} {

@@ -17,8 +17,8 @@ var (
 	hostLabel   = regexp.MustCompile(`^[a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?$`)
 )
 
-// checkPattern returns what is wrong with a path pattern, or "". Patterns are canonical,
-// like the paths that they match. One that no canonical path can match would protect
+// checkPattern returns what is wrong with a path pattern, or "". Patterns must be canonical,
+// like the paths that they match: a pattern that no canonical path can match would protect
 // nothing.
 func checkPattern(p string) string {
 	if !strings.HasPrefix(p, "/") {
@@ -66,8 +66,9 @@ func checkPattern(p string) string {
 	return ""
 }
 
-// normalMethods are the methods in upper case, sorted and without duplicates. "*" means
-// every method. wrong is called for each invalid one, with its position.
+// normalMethods returns the methods in upper case, sorted and without duplicates. "*" means
+// every method, which is the empty list. It calls wrong for each invalid method, with its
+// position.
 func normalMethods(in []string, wrong func(i int, msg string)) []string {
 	out := make([]string, 0, len(in))
 	every := false
@@ -89,7 +90,8 @@ func normalMethods(in []string, wrong func(i int, msg string)) []string {
 	return slices.Compact(out)
 }
 
-// normalHost is a host in lower case, with its port if it has one.
+// normalHost returns a host in lower case, with its port if it has one, or else what is wrong
+// with it.
 func normalHost(h string) (string, string) {
 	if h == "" {
 		return "", ""
@@ -176,7 +178,7 @@ func (r Resource) normal() (Resource, []fault.Detail) {
 	return r, append(out, r.Enrichment.check()...)
 }
 
-// matchFolded is the path matching in which every spelling of a path is decided on.
+// matchFolded is the path matching in which every spelling of a path belongs to the resource.
 const matchFolded = "folded"
 
 func quote(s string) string { return strconv.Quote(s) }

@@ -10,11 +10,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Counterpart is the production resource for resource id: one with the same type, name
-// and path, or else with the same type, host, path and methods, or else a new copy with
-// its enrichment, with an audit row and an event. Fault: Conflict "already_exists" if a
-// copy would share some methods with a resource in production. The caller holds Lock in
-// the promotion's transaction.
+// Counterpart returns the production resource for resource id: one with the same type, name
+// and path, or else one with the same type, host, path and methods. Otherwise it copies the
+// resource with its enrichment, with an audit row and an event. Fault: Conflict
+// "already_exists" if a copy would share some methods with a resource in production. The
+// caller holds Lock in the promotion's transaction.
 func (s *Service) Counterpart(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (int64, error) {
 	src, err := get(ctx, tx, id)
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *Service) Counterpart(ctx context.Context, tx *db.Tx, sc scope.Scope, id
 	same, overlapping, err := findAlike(ctx, tx, next)
 	switch {
 	case err != nil || same != 0:
-		return same, err // it has another name, but the same requests
+		return same, err // it has another name, but matches the same requests
 	case overlapping != 0:
 		return 0, conflictWith(overlapping, next.Environment, "some of the same methods")
 	}
@@ -41,9 +41,10 @@ func (s *Service) Counterpart(ctx context.Context, tx *db.Tx, sc scope.Scope, id
 	return next.ID, s.record(ctx, tx, sc, next, "created", map[string]any{"copied_from": src.ID, "reason": "promotion of a control"})
 }
 
-// FindTwin is the resource of env that a promotion takes for resource id: one with the
-// same type, name and path; 0 if there is none. src is resource id as the engine sees it.
-// Fault: NotFound if that does not exist.
+// FindTwin returns the resource of env that a promotion uses for resource id: one with the
+// same type, name and path, or else one with the same type, host, path and methods; 0 if
+// there is none. src is resource id as the engine sees it. Fault: NotFound if resource id
+// does not exist.
 func FindTwin(ctx context.Context, tx *db.Tx, env scope.Env, id int64) (found int64, src rego.Resource, err error) {
 	r, err := get(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) {

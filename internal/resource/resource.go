@@ -1,5 +1,5 @@
-// Package resource keeps the protected resources of a tenant: what they are,
-// where requests find them (host, path pattern, methods), and the enrichment
+// Package resource stores the protected resources of a tenant: what they are,
+// which requests are for them (host, path pattern, methods), and the enrichment
 // that authors' controls and the control templates read.
 //
 //	create, update, enrich ──► one transaction: row + audit + event + Bump("env:<environment>")
@@ -38,7 +38,7 @@ type Resource struct {
 	CreatedAt time.Time `json:"created_at" db:"created_at" doc:"When the resource was created."`
 	UpdatedAt time.Time `json:"updated_at" db:"updated_at" doc:"When it last changed."`
 
-	// Warnings is set by Create.
+	// Warnings is set only by Create.
 	Warnings []Warning `json:"-" db:"-"`
 }
 
@@ -85,7 +85,7 @@ type Page struct {
 	Warnings  []Warning  `json:"warnings,omitempty" doc:"Effects of resources of the page that you may not expect."`
 }
 
-// Offences are the errors in a draft that its schema cannot express.
+// Offences returns the errors in a draft that its schema cannot express.
 func (d Draft) Offences() []fault.Detail {
 	_, offences := d.resource().normal()
 	return offences
@@ -99,13 +99,13 @@ func (d Draft) resource() Resource {
 	}
 }
 
-// Offences are the errors in the sent members that their schemas cannot express.
+// Offences returns the errors in the sent members that their schemas cannot express.
 func (c Change) Offences() []fault.Detail {
 	_, offences := Resource{Name: "any", Type: "any", Path: "/"}.apply(c).normal()
 	return c.withoutStored(offences)
 }
 
-// apply is r with the sent members of c.
+// apply returns r with the sent members of c.
 func (r Resource) apply(c Change) Resource {
 	if c.Name != nil {
 		r.Name = *c.Name

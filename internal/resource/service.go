@@ -21,30 +21,31 @@ import (
 // control cannot be bound to a resource that is being deleted.
 const Lock = "controls"
 
-// Service is the use cases on resources.
+// Service has the use cases on resources.
 type Service struct {
 	Stores *db.Cluster
 	Now    func() time.Time
-	// PoliciesOf are the live controls bound to each of the resources with ids from first
-	// to last (package policy).
+	// PoliciesOf returns the ids of the live controls bound to each of the resources with
+	// ids from first to last (package policy).
 	PoliciesOf func(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]int64, error)
-	// BouncersOf are the bouncers that list the resource (package bouncer).
+	// BouncersOf returns the ids of the bouncers that list the resource (package bouncer).
 	BouncersOf func(ctx context.Context, tx *db.Tx, id int64) ([]int64, error)
-	// AddToBouncer lists discovered resources at their bouncer. RemoveFromBouncers takes
-	// a resource out of all lists (package bouncer). Nil: there are no lists.
+	// AddToBouncer adds discovered resources to the list of the bouncer that reported them.
+	// RemoveFromBouncers removes a resource from all lists (package bouncer). Nil: there
+	// are no lists.
 	AddToBouncer       func(ctx context.Context, tx *db.Tx, sc scope.Scope, bouncer int64, resources []int64) error
 	RemoveFromBouncers func(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) error
-	// Withdraw ends what was granted for a time on a resource that is removed (package
-	// access); nil: nothing is.
+	// Withdraw ends the temporary grants on a resource that is deleted (package access).
+	// Nil: there are no grants.
 	Withdraw func(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) error
-	// Assist is asked where the heuristic is not sure, for tenants with AssistOn; nil: it
-	// is never asked.
+	// Assist is asked when the heuristic is not sure, for tenants for which AssistOn
+	// returns true. Nil: it is never asked.
 	Assist   Assistant
 	AssistOn func(ctx context.Context, tx *db.Tx) (bool, error)
 }
 
-// Revision is the name of an environment's revision. Whoever holds a snapshot of its
-// controls and resources watches it.
+// Revision returns the name of an environment's revision. Code that caches a snapshot of
+// the environment's controls and resources watches it.
 func Revision(env scope.Env) string { return "env:" + string(env) }
 
 // List returns a page of the resources by id, of one environment if the scope names it.
@@ -161,8 +162,9 @@ func conflictWith(other int64, env scope.Env, methods string) error {
 }
 
 // Delete removes a resource that no live control and no bouncer names. Otherwise the
-// fault is Conflict "resource_in_use", with who names it: a control without its resource
-// would protect nothing.
+// fault is Conflict "resource_in_use", with the controls and bouncers that name it: a
+// control without its resource would protect nothing. A discovered resource without
+// controls is first removed from the lists of bouncers.
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifVersion int64) (Resource, error) {
 	var r Resource
 	err := s.write(ctx, sc, func(tx *db.Tx) (err error) {
@@ -174,7 +176,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifVersion int6
 			return err
 		}
 		if r.AutoDiscovered && len(r.Policies) == 0 && s.RemoveFromBouncers != nil {
-			// Discovery listed it, not a person.
+			// Discovery added it to the bouncer's list, so no person needs to remove it.
 			if err := s.RemoveFromBouncers(ctx, tx, sc, id); err != nil {
 				return err
 			}
@@ -211,8 +213,8 @@ func NameOf(ctx context.Context, tx *db.Tx, id int64) (name, typ, path string, e
 	return r.Name, r.Type, r.Path, err
 }
 
-// FindByName are the ids of the resources of env with this name, type and path, as far as
-// they are not empty. It returns two at most, because more than one is ambiguous.
+// FindByName returns the ids of the resources of env with this name, type and path; an
+// empty one matches all. It returns at most two, because more than one is ambiguous.
 func FindByName(ctx context.Context, tx *db.Tx, env scope.Env, name, typ, path string) ([]int64, error) {
 	return findByName(ctx, tx, env, name, typ, path)
 }
@@ -296,8 +298,8 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, r Resou
 	})
 }
 
-// Snapshot is what audit rows keep of a resource: what an operator set, and its version.
-// It has no owner_email, and no e-mail addresses from texts.
+// Snapshot returns what audit rows keep of a resource: what an operator set, and its
+// version. It leaves out owner_email, and removes e-mail addresses from texts.
 func (r Resource) Snapshot() map[string]any {
 	out := r.members()
 	for name, v := range out {
@@ -308,7 +310,7 @@ func (r Resource) Snapshot() map[string]any {
 	return out
 }
 
-// members are what an operator set, and the version, without owner_email.
+// members returns what an operator set and the version, without owner_email.
 func (r Resource) members() map[string]any {
 	out := r.Enrichment.members()
 	delete(out, "owner_email")
@@ -321,7 +323,7 @@ func (r Resource) members() map[string]any {
 	return out
 }
 
-// changed are the members that differ, with old and new value, for audit rows.
+// changed returns the members that differ, with old and new value, for audit rows.
 func changed(old, next Resource) map[string]any {
 	a, b, out := old.members(), next.members(), map[string]any{}
 	before, after := old.Snapshot(), next.Snapshot()

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxCompared bounds the resources that one look for shadows reads.
+	// maxCompared is the largest number of resources that one search for shadows reads.
 	maxCompared = 1000
 	// maxShadows is how many resources one warning lists.
 	maxShadows = 10
@@ -25,8 +25,8 @@ type Warning struct {
 	ResourceIDs []int64 `json:"resource_ids" doc:"The resource, then those whose controls its requests do not reach, the first 10."`
 }
 
-// shadowing warns of the resources among list that keep requests from the controls of
-// resources without a host.
+// shadowing returns a warning for each resource of list that keeps requests from the
+// controls of resources without a host.
 func shadowing(ctx context.Context, tx *db.Tx, list []Resource) ([]Warning, error) {
 	var out []Warning
 	guards := map[scope.Env][]Resource{}
@@ -61,9 +61,10 @@ func shadowing(ctx context.Context, tx *db.Tx, list []Resource) ([]Warning, erro
 	return out, nil
 }
 
-// Shadows finds the resources of an environment that keep requests from the controls of the
-// resource with an id: those that name a host and have no active control, where it names
-// none. why says so to people, and is empty where there are none; ids has the first 10.
+// Shadows finds the resources that keep requests from the controls of resource id. It finds
+// some only if resource id names no host: those of the environment that name one, have no
+// active control and can match the same requests. ids has the first 10; why explains them to
+// people, and is empty if there are none.
 func Shadows(ctx context.Context, tx *db.Tx, env scope.Env, id int64) (ids []int64, why string, err error) {
 	guard, err := get(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) || err == nil && (guard.Environment != env || guard.host() != "") {
@@ -83,11 +84,11 @@ func Shadows(ctx context.Context, tx *db.Tx, env scope.Env, id int64) (ids []int
 	return idsOf(before), why, nil
 }
 
-// canShadow reports whether a resource may keep requests from others. One that a bouncer
-// reported lets resources without a host go first.
+// canShadow reports whether a resource may keep requests from others. A discovered resource
+// does not: resources without a host take precedence over it.
 func (r Resource) canShadow() bool { return r.host() != "" && !r.AutoDiscovered }
 
-// overlapping are those of list that some request of r is for, too.
+// overlapping returns those of list that can match the same request as r.
 func overlapping(r Resource, list []Resource) []Resource {
 	var out []Resource
 	for _, o := range list {

@@ -19,8 +19,8 @@ func get(ctx context.Context, tx *db.Tx, id int64) (Resource, error) {
 	return db.One[Resource](ctx, tx, `SELECT `+columns+` FROM resources WHERE id = $1`, id)
 }
 
-// narrowed is the condition of a list, made only of the filters that are set. With "or
-// not set" in it, neither backend would use an index.
+// narrowed returns the condition of a list, made only of the filters that are set. With
+// conditions such as "or not set", neither backend would use an index.
 func narrowed(env scope.Env, f Filter) (where string, args []any) {
 	var conditions []string
 	add := func(column, v string) {
@@ -99,9 +99,9 @@ func selectSame(ctx context.Context, tx *db.Tx, env scope.Env, r Resource) (int6
 }
 
 // findAlike finds other resources of r's environment with the same type, host and path.
-// same has the same methods, and overlapping shares some, so that nobody could tell which
-// resource such a request is for. A resource with methods beside one for every method is
-// neither, because it is more specific. 0: there is none.
+// same has the same methods. overlapping shares some of them, so that it would not be clear
+// which resource a request is for. A resource with methods and one for every method do not
+// overlap, because the first is more specific. 0: there is none.
 func findAlike(ctx context.Context, tx *db.Tx, r Resource) (same, overlapping int64, err error) {
 	bare := strings.TrimSuffix(r.Path, "/")
 	list, err := db.All[Resource](ctx, tx, `SELECT `+columns+` FROM resources
@@ -121,8 +121,8 @@ func findAlike(ctx context.Context, tx *db.Tx, r Resource) (same, overlapping in
 	return 0, overlapping, nil
 }
 
-// findByName are the resources of env with this name, type and path, as far as they are
-// not empty; two at most.
+// findByName returns at most two resources of env with this name, type and path; an empty
+// one matches all.
 func findByName(ctx context.Context, tx *db.Tx, env scope.Env, name, typ, path string) ([]int64, error) {
 	return db.All[int64](ctx, tx, `SELECT id FROM resources WHERE environment = $1 AND ($2 = '' OR name = $2)
 		AND ($3 = '' OR type = $3) AND ($4 = '' OR path = $4) ORDER BY id LIMIT 2`, string(env), name, typ, path)

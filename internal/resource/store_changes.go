@@ -21,12 +21,12 @@ func forgetChanges(ctx context.Context, tx *db.Tx, env scope.Env, upTo int64) er
 	return err
 }
 
-// countChanged is how many revisions after since concerned resources.
+// countChanged returns how many revisions after since changed resources.
 func countChanged(ctx context.Context, tx *db.Tx, env scope.Env, since int64) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(DISTINCT revision) FROM resource_changes WHERE environment = $1 AND revision > $2`, string(env), since)
 }
 
-// changedSince are the ids that changed after revision since, at most limit.
+// changedSince returns at most limit ids of resources that changed after revision since.
 func changedSince(ctx context.Context, tx *db.Tx, env scope.Env, since int64, limit int) ([]int64, error) {
 	return db.All[int64](ctx, tx, `SELECT DISTINCT resource_id FROM resource_changes
 		WHERE environment = $1 AND revision > $2 ORDER BY resource_id LIMIT $3`, string(env), since, limit)

@@ -17,8 +17,8 @@ func toClassify(ctx context.Context, tx *db.Tx, env scope.Env, limit int64) ([]R
 		ORDER BY COALESCE(last_classified_at, 0), id LIMIT $2`, string(env), limit)
 }
 
-// countDecided are those classified by a person or the assistant. The query names the
-// sources, because NOT IN would read the whole index.
+// countDecided returns how many resources a person or the assistant classified. The query
+// names the sources, because NOT IN would read the whole index.
 func countDecided(ctx context.Context, tx *db.Tx, env scope.Env) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM resources WHERE environment = $1 AND classification_source IN ('manual', 'assist')`, string(env))
 }

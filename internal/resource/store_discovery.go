@@ -37,7 +37,7 @@ func insertDiscovery(ctx context.Context, tx *db.Tx, resource, bouncer int64, at
 	return err
 }
 
-// forgetDiscoveries deletes rows that are too old for any budget.
+// forgetDiscoveries deletes rows that are too old to count against the hourly limit.
 func forgetDiscoveries(ctx context.Context, tx *db.Tx, upTo time.Time) error {
 	_, err := tx.Exec(ctx, `DELETE FROM resource_discoveries WHERE discovered_at <= $1`, upTo)
 	return err

@@ -16,7 +16,7 @@ const pastColumns = `environment, id, name, type, path, methods, original_host, 
 	ai_provider, ai_model_family, mcp_protocol_version, agent_capabilities, pii_categories, egress_destinations, tags,
 	path_matching`
 
-// keepPast copies the resources of a revision as they are before it.
+// keepPast stores the resources of a revision as they are before it.
 func keepPast(ctx context.Context, tx *db.Tx, env scope.Env, revision int64, at time.Time) error {
 	_, err := tx.Exec(ctx, `INSERT INTO resource_past (until_revision, until_at, existed, `+pastColumns+`)
 		SELECT CAST($2 AS BIGINT), CAST($3 AS BIGINT), TRUE, `+pastColumns+` FROM resources
@@ -24,7 +24,7 @@ func keepPast(ctx context.Context, tx *db.Tx, env scope.Env, revision int64, at 
 	return err
 }
 
-// storeAbsence notes that the resources of a revision did not exist before it.
+// storeAbsence records that the resources of a revision did not exist before it.
 func storeAbsence(ctx context.Context, tx *db.Tx, env scope.Env, revision int64, at time.Time) error {
 	_, err := tx.Exec(ctx, `INSERT INTO resource_past (until_revision, until_at, existed, environment, id)
 		SELECT revision, CAST($3 AS BIGINT), FALSE, environment, resource_id FROM resource_changes

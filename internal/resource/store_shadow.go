@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// openHosts are the resources of an environment that a person registered for a host and
-// that have no active control, by id, of the ids from first to last; last 0: all.
+// openHosts returns the resources of an environment that name a host, were not discovered
+// and have no active control, sorted by id. It reads the ids from first to last; last 0: all.
 func openHosts(ctx context.Context, tx *db.Tx, env scope.Env, first, last int64) ([]Resource, error) {
 	list, err := db.All[Resource](ctx, tx, `SELECT `+columns+` FROM resources
 		WHERE environment = $1 AND id >= $2 AND ($3 = 0 OR id <= $3) AND NOT auto_discovered AND (original_host <> '' OR url <> '') AND NOT EXISTS

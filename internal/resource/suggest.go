@@ -88,9 +88,9 @@ func (e Enrichment) summary() EnrichmentSummary {
 	}
 }
 
-// SmartSuggest returns the attributes with which each suggested control can be filled in.
-// For controls that lack one fact to be suggested, it returns that fact, with the
-// heuristic's value if there is one.
+// SmartSuggest returns, for each suggested control, the attributes that can fill it in. For
+// each control that would be suggested if one more attribute were set, it returns that
+// attribute, with the heuristic's value if there is one.
 func (s *Service) SmartSuggest(ctx context.Context, sc scope.Scope, id int64) (SmartSuggestions, error) {
 	r, err := s.Get(ctx, sc, id)
 	out := SmartSuggestions{ResourceID: id, Suggestions: []Hint{}}
@@ -121,7 +121,7 @@ func (s *Service) SmartSuggest(ctx context.Context, sc scope.Scope, id int64) (S
 	return out, nil
 }
 
-// furtherAttributes are members that a template uses beside those that triggered it.
+// furtherAttributes returns members that a template uses besides those that triggered it.
 func furtherAttributes(id string) []string {
 	switch id {
 	case template.EgressPIIMasking:

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// SealMembers seals texts by their names, such as the user name and the password of one
-// credential. None are nothing.
+// SealMembers seals texts with their names, such as the user name and the password of one
+// credential. Without members, the result is empty.
 func (b *Box) SealMembers(members map[string]string, aad string) ([]byte, error) {
 	if len(members) == 0 {
 		return []byte{}, nil
@@ -18,7 +18,7 @@ func (b *Box) SealMembers(members map[string]string, aad string) ([]byte, error)
 	return b.Seal(clear, aad)
 }
 
-// OpenMembers gives what SealMembers sealed for the same aad; else ErrOpen.
+// OpenMembers returns what SealMembers sealed for the same aad. Error: ErrOpen.
 func (b *Box) OpenMembers(sealed []byte, aad string) (map[string]string, error) {
 	out := map[string]string{}
 	if len(sealed) == 0 {
@@ -34,7 +34,8 @@ func (b *Box) OpenMembers(sealed []byte, aad string) (map[string]string, error) 
 	return out, nil
 }
 
-// ResealMembers seals under the first key what is under an old one; nil: it is not.
+// ResealMembers seals members again under the first key. It returns nil if they are already
+// sealed under it, or if there are none.
 func (b *Box) ResealMembers(sealed []byte, aad string) ([]byte, error) {
 	if len(sealed) == 0 || !b.Stale(sealed) {
 		return nil, nil

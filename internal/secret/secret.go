@@ -1,11 +1,11 @@
-// Package secret keeps credentials unreadable at rest. A Box seals with
-// AES-256-GCM under a key of its own that is derived from the operator's key;
-// what a sealed value belongs to (tenant, table, row) is bound to it as
-// associated data, so a value copied to another row does not open.
+// Package secret encrypts credentials at rest. A Box seals with AES-256-GCM, under a
+// key that it derives from the operator's key. The place of a sealed value (tenant,
+// table, row) is bound to it as associated data, so a value that is copied to another
+// row does not open.
 //
-// Sealed: one byte that names the key, 12 bytes nonce, ciphertext, 16 bytes tag.
-// Keys rotate by putting the new one first: all of them open, the first seals,
-// and Stale tells what is still under an old one.
+// A sealed value is one byte that identifies the key, a nonce of 12 bytes, the
+// ciphertext and a tag of 16 bytes. To rotate keys, put the new one first: the first
+// one seals, all of them open, and Stale reports what is sealed under an old one.
 package secret
 
 import (
@@ -26,11 +26,11 @@ import (
 // KeyBytes is the length of a key.
 const KeyBytes = 32
 
-// ErrOpen says that a value does not open: it is damaged, was sealed under a key
-// that the box has not, or belongs elsewhere.
+// ErrOpen means that a value does not open: it is damaged, was sealed under a key that
+// the box does not have, or is bound to another place.
 var ErrOpen = errors.New("secret: the sealed value does not open")
 
-// Box seals and opens. It is safe for concurrent use.
+// Box seals and opens values. It is safe for concurrent use.
 type Box struct {
 	keys []sealer // the first one seals
 	root [][KeyBytes]byte
@@ -41,15 +41,15 @@ type sealer struct {
 	aead cipher.AEAD
 }
 
-// New makes a box of the operator's keys, the newest first. No key, or a key of
-// zeros, is an error.
+// New returns a box with the operator's keys, the newest first. It is an error if there is
+// no key, or if a key is all zeros.
 func New(keys ...[KeyBytes]byte) (*Box, error) {
 	return derive("gatehouse/secret/v1", keys)
 }
 
-// FromToken is a box for one purpose whose key is derived from a token, of which
-// both ends of a connection know: what the one seals the other opens, and nobody
-// who sees it on its way or on a disk.
+// FromToken returns a box for one purpose, with a key that is derived from a token. Both
+// ends of a connection know the token, so one can open what the other seals. Nobody else
+// can, on the way or on a disk.
 func FromToken(token, purpose string) (*Box, error) {
 	key, err := hkdf.Key(sha256.New, []byte(token), nil, "gatehouse/token/v1", KeyBytes)
 	if err != nil {
@@ -84,19 +84,19 @@ func derive(purpose string, keys [][KeyBytes]byte) (*Box, error) {
 	return b, nil
 }
 
-// For is a box for one purpose: what it seals opens in no other.
+// For returns a box for one purpose. Boxes for other purposes cannot open what it seals.
 func (b *Box) For(purpose string) (*Box, error) {
 	return derive("gatehouse/secret/v1/"+purpose, b.root)
 }
 
-// Seal encrypts plain and binds it to aad, the identity of where it is kept.
+// Seal encrypts plain and binds it to aad, which identifies the place where it is stored.
 func (b *Box) Seal(plain []byte, aad string) ([]byte, error) {
 	k := b.keys[0]
 	out := append(make([]byte, 0, 1+k.aead.Overhead()+len(plain)), k.id)
 	return k.aead.Seal(out, nil, plain, bind(k.id, aad)), nil
 }
 
-// Open decrypts what Seal gave for the same aad; else ErrOpen.
+// Open decrypts what Seal returned for the same aad. Error: ErrOpen.
 func (b *Box) Open(sealed []byte, aad string) ([]byte, error) {
 	if len(sealed) == 0 {
 		return nil, ErrOpen
@@ -112,12 +112,13 @@ func (b *Box) Open(sealed []byte, aad string) ([]byte, error) {
 	return nil, ErrOpen
 }
 
-// Stale reports whether a sealed value is to be sealed anew under the first key.
+// Stale reports whether a value is not sealed under the first key, so that it should be
+// sealed again.
 func (b *Box) Stale(sealed []byte) bool {
 	return len(sealed) == 0 || sealed[0] != b.keys[0].id
 }
 
-// bind is the associated data: the key's name and the value's place.
+// bind returns the associated data: the key's id and the value's place.
 func bind(id byte, aad string) []byte { return append([]byte{id}, aad...) }
 
 // ParseKeys reads one or more keys, in standard base64 and separated by commas.
@@ -133,9 +134,9 @@ func ParseKeys(text string) ([][KeyBytes]byte, error) {
 	return keys, nil
 }
 
-// LoadOrCreateKeyFile reads the key in a file, or makes the file with a new one
-// that only its owner may read. Of several processes that do so at once, all get
-// the same key.
+// LoadOrCreateKeyFile reads the key in a file. If the file does not exist, it creates it
+// with a new key; only the owner may read it. Several processes that do so at once get
+// the same key. It refuses a file that others may read.
 func LoadOrCreateKeyFile(path string) ([KeyBytes]byte, error) {
 	key, err := loadKeyFile(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -155,7 +156,7 @@ func LoadOrCreateKeyFile(path string) ([KeyBytes]byte, error) {
 	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
 		return key, fmt.Errorf("secret: %w", err)
 	}
-	// Link, unlike rename, leaves a file that another process made first.
+	// Link, unlike rename, does not replace a file that another process has created first.
 	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return key, fmt.Errorf("secret: %w", err)
 	}

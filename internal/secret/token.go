@@ -13,8 +13,8 @@ import (
 //
 //	<head>_<43 base62 digits of the random bytes>_<6 base62 digits of a CRC-32>
 //
-// The checksum is over all before it. It lets a scanner know a token when it sees one, and spares
-// the store a lookup for a mistyped one; it is no secret.
+// The checksum covers everything before it. With it, a secret scanner recognises a token, and a
+// mistyped token needs no lookup in the store. It is not secret.
 const (
 	randomDigits = 43 // 62^43 > 2^256
 	crcDigits    = 6  // 62^6 > 2^32
@@ -56,8 +56,8 @@ func ParseToken(s string) (head string, ok bool) {
 	return s[:at], checksum(s[:cut]) == s[cut+1:]
 }
 
-// DigestOf returns the stored form of a token: lower-case hex of its SHA-256. Its 256 random bits
-// need no slow hash.
+// DigestOf returns the stored form of a token: lower-case hex of its SHA-256. A token has 256
+// random bits, so it needs no slow hash.
 func DigestOf(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])

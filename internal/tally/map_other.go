@@ -4,8 +4,8 @@ package tally
 
 import "os"
 
-// mapFile reads a file into memory and writes it when it is closed: here a process
-// that is killed loses what it counted.
+// mapFile reads a file into memory, and writes it back when it is unmapped. On these
+// systems, a process that is killed loses its counts.
 func mapFile(name string) (memory []byte, unmap func() error, err error) {
 	memory, err = os.ReadFile(name)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapFile maps a file of the right size: what is written there is the kernel's to keep.
+// mapFile maps a file of the right size into memory. The kernel writes it to the disk, even
+// if the process is killed.
 func mapFile(name string) (memory []byte, unmap func() error, err error) {
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {

@@ -1,16 +1,16 @@
-// Package tally counts in files that are mapped into memory: an addition is one
-// atomic instruction and no system call, and what was counted outlives a process
-// that is killed. Counts are not synced to the disk, so a power cut can lose the
-// newest of them.
+// Package tally counts in files that are mapped into memory. An addition needs no system
+// call, only an atomic instruction on each copy of the count, and the counts survive a
+// process that is killed. They are not synced to the disk, so a power cut can lose the
+// newest ones.
 //
-// Pages of a mapped file can be lost while it is in use: somebody truncates the file,
-// or a file system that copies on write is full. Each counter therefore has its count
-// in memory, too, and goes on there alone once its file has failed.
+// A mapped file can lose pages while it is in use: because a program truncates it, or
+// because a copy-on-write file system is full. Therefore each counter also has its count
+// in memory. Once its file has failed, it counts only there.
 //
-// A file holds a fixed number of slots. A slot is a count, the key that it counts
-// and a source, a random number that no two uses of a slot share. Whoever copies
-// counts into a store keeps them by key and source: the same count can then be
-// copied again, and replaces itself.
+// A file holds a fixed number of slots. A slot has a count, the key that it counts and a
+// source, a random number that is new with each use of a slot. Callers that copy counts
+// into a store should store them by key and source: then a count that is copied again
+// replaces itself.
 package tally
 
 import (
@@ -29,8 +29,8 @@ import (
 	"unsafe"
 )
 
-// The layout of a slot: the count, the source, the length of the key, a checksum of
-// all that but the count, and the key.
+// The layout of a slot: the count, the source, the length of the key, a checksum of the
+// source, the length and the key, and then the key.
 const (
 	slotSize = 256
 	slots    = 1024
@@ -40,20 +40,20 @@ const (
 	keyAt    = 24
 )
 
-// MaxKey is the longest key in bytes.
+// MaxKey is the length of the longest key, in bytes.
 const MaxKey = slotSize - keyAt
 
-// errKey is the error of a key that no slot can hold.
+// errKey is the error for a key that does not fit into a slot.
 var errKey = fmt.Errorf("tally: a key must have 1 to %d bytes", MaxKey)
 
 // Counter counts one key.
 type Counter struct {
-	// Key is what is counted, Source which use of a slot counts it.
+	// Key is what is counted. Source identifies the use of a slot.
 	Key    string
 	Source int64
 
 	n    atomic.Int64
-	slot *slot // nil where the count is in memory alone
+	slot *slot // nil if the count is only in memory
 }
 
 // Add adds to the count.
@@ -64,7 +64,7 @@ func (c *Counter) Add(n int64) {
 	}
 }
 
-// Count is the count.
+// Count returns the count.
 func (c *Counter) Count() int64 { return c.n.Load() }
 
 // slot is a place for a counter in a file.
@@ -79,10 +79,10 @@ type file struct {
 	memory []byte
 	unmap  func() error
 	log    *slog.Logger
-	failed atomic.Bool // a page of it is gone: nothing is written there any more
+	failed atomic.Bool // it has lost a page: nothing is written to it any more
 }
 
-// slots are the places of the file.
+// slots returns the slots of the file.
 func (f *file) slots() []*slot {
 	out := make([]*slot, 0, slots)
 	for part := range slices.Chunk(f.memory, slotSize) {
@@ -101,7 +101,7 @@ func (s *slot) add(n int64) {
 	countOf(s.bytes).Add(n)
 }
 
-// begin makes the slot a counter of 0. It is false where the file has failed.
+// begin starts a counter at 0 in the slot. It returns false if the file fails.
 func (s *slot) begin(c *Counter) bool {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer s.file.fileLost()
@@ -113,7 +113,7 @@ func (s *slot) begin(c *Counter) bool {
 	return true
 }
 
-// end makes the slot a free one, without a trace of what it counted.
+// end frees the slot, and erases its key.
 func (s *slot) end() {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer s.file.fileLost()
@@ -121,14 +121,14 @@ func (s *slot) end() {
 	clear(s.bytes[keyAt : keyAt+MaxKey])
 }
 
-// fileLost recovers from the access to a page that is gone, and gives the file up. It is
-// deferred.
+// fileLost recovers from an access to a lost page, and marks the file as failed. Call it with
+// defer.
 func (f *file) fileLost() {
 	why := recover()
 	if why == nil {
 		return
 	}
-	if _, ok := why.(interface{ Addr() uintptr }); !ok { // no fault of a page
+	if _, ok := why.(interface{ Addr() uintptr }); !ok { // not a page fault
 		panic(why)
 	}
 	if f.failed.CompareAndSwap(false, true) {
@@ -148,9 +148,9 @@ type Book struct {
 	left  []*Counter
 }
 
-// Open opens the counters of a directory, and makes it where it is missing. A file
-// that was cut short is mended, and what is left of it counts; one that cannot be
-// read is left alone, and the log tells of it.
+// Open opens the counters in a directory, which it creates if it is missing. It repairs a
+// file with a wrong size; the readable counters in it count. It logs a file that it cannot
+// open, and does not change it.
 func Open(dir string, log *slog.Logger) (*Book, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("tally: %w", err)
@@ -172,8 +172,7 @@ func Open(dir string, log *slog.Logger) (*Book, error) {
 	return b, nil
 }
 
-// add maps a file, whose content is known: its counters are left, its other slots
-// free.
+// add maps a file with this content. Its counters go to left, its other slots to free.
 func (b *Book) add(name string, content []byte) error {
 	f := &file{name: name, log: b.log}
 	var err error
@@ -192,7 +191,7 @@ func (b *Book) add(name string, content []byte) error {
 	return nil
 }
 
-// repair reads a file, and gives it its right size.
+// repair reads a file. If its size is wrong, it corrects it.
 func (b *Book) repair(name string) ([]byte, error) {
 	content, err := os.ReadFile(name)
 	if err != nil || len(content) == slots*slotSize {
@@ -204,8 +203,8 @@ func (b *Book) repair(name string) ([]byte, error) {
 	return whole, b.write(name, whole)
 }
 
-// write writes a file out, so that the disk has room for each page: one for which it
-// has none is gone when it is written to.
+// write writes a whole file, so that the disk has room for each page. A page without room
+// would be lost when it is written to.
 func (b *Book) write(name string, content []byte) error {
 	f, err := os.CreateTemp(b.dir, "new-*")
 	if err != nil {
@@ -222,8 +221,7 @@ func (b *Book) write(name string, content []byte) error {
 	return os.Rename(f.Name(), name)
 }
 
-// Left are the counters that an earlier process left. Each call but the first gives
-// none.
+// Left returns the counters that an earlier process left. Only the first call returns any.
 func (b *Book) Left() []*Counter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -232,8 +230,7 @@ func (b *Book) Left() []*Counter {
 	return left
 }
 
-// New starts a counter at 0. With an error the counter works all the same, in
-// memory alone.
+// New starts a counter at 0. If it returns an error, the counter works, but only in memory.
 func (b *Book) New(key string) (*Counter, error) {
 	c := &Counter{Key: key, Source: rand.Int64()}
 	if len(key) == 0 || len(key) > MaxKey {
@@ -256,7 +253,7 @@ func (b *Book) New(key string) (*Counter, error) {
 	}
 }
 
-// Free gives a counter's slot to others. Nobody may use the counter afterwards.
+// Free frees a counter's slot. The counter must not be used afterwards.
 func (b *Book) Free(c *Counter) {
 	if c.slot == nil {
 		return
@@ -268,7 +265,7 @@ func (b *Book) Free(c *Counter) {
 	c.slot = nil
 }
 
-// Close unmaps the files. Nobody may use a counter afterwards.
+// Close unmaps the files. Counters must not be used afterwards.
 func (b *Book) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -293,7 +290,8 @@ func (b *Book) grow() error {
 	return nil
 }
 
-// read makes a counter of what a slot holds, unless the slot is free or torn.
+// read returns the counter in a slot. It returns false if the slot is free or not completely
+// written.
 func read(bytes []byte) (*Counter, bool) {
 	n := binary.LittleEndian.Uint32(bytes[lengthAt:])
 	if n == 0 || n > MaxKey || binary.LittleEndian.Uint32(bytes[sumAt:]) != sum(bytes) {
@@ -304,14 +302,14 @@ func read(bytes []byte) (*Counter, bool) {
 	return c, true
 }
 
-// sum is the checksum of a slot's source, length and key.
+// sum returns the checksum of a slot's source, length and key.
 func sum(bytes []byte) uint32 {
 	n := min(binary.LittleEndian.Uint32(bytes[lengthAt:]), MaxKey)
 	return crc32.Update(crc32.ChecksumIEEE(bytes[sourceAt:sumAt]), crc32.IEEETable, bytes[keyAt:keyAt+n])
 }
 
-// countOf is the count at the start of a slot. Slots begin at multiples of 256 bytes
-// of a page, so that it can be added to atomically.
+// countOf returns the count at the start of a slot. Slots begin at multiples of 256 bytes in
+// a page, so that atomic additions are possible.
 func countOf(bytes []byte) *atomic.Int64 {
 	return (*atomic.Int64)(unsafe.Pointer(unsafe.SliceData(bytes)))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// BouncerDisconnected is the type of the alert about a bouncer that is lost; its subject is the
-// bouncer's id.
+// BouncerDisconnected is the type of the alert about a bouncer that no longer reports; its subject
+// is the bouncer's id.
 const BouncerDisconnected = "bouncer_disconnected"
 
 // BouncerTrouble is the type of the alert about a connected bouncer that cannot keep its decision

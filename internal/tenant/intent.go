@@ -71,8 +71,8 @@ func (s *Service) forget(ctx context.Context, in intent) {
 	})
 }
 
-// undo removes a tenant that could not be created whole: it would occupy its name forever. If this
-// server was frozen meanwhile, another one may have completed the tenant, or taken it back and
+// undo removes a tenant whose creation failed halfway. Otherwise it would occupy its id forever. If
+// this server was frozen meanwhile, another one may have completed the tenant, or removed it and
 // given its id to a new one. Then the intent is gone, and nothing is removed.
 func (s *Service) undo(ctx context.Context, in intent, t Tenant) error {
 	var ours int64

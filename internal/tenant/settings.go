@@ -49,7 +49,7 @@ const ReplaySetting = "replay"
 // decision.
 const AccessLifeSetting = "access_request_hours"
 
-// The default of the setting, a week, and its most, 90 days.
+// The default and the largest value of AccessLifeSetting, in hours: a week and 90 days.
 const (
 	defaultAccessLife = 168
 	maxAccessLife     = 2160
@@ -72,14 +72,14 @@ const (
 	ImpactBlock = "block"
 )
 
-// The default window of the impact gate: a week.
+// The default and the largest window of the impact gate, in hours: a week and a year.
 const (
 	defaultImpactWindow = 168
 	maxImpactWindow     = 8760
 )
 
-// ImpactGate is how a promotion is measured: off (default), warn or block; the accepted share of
-// newly blocked decisions, in percent; and how many hours of decisions are replayed.
+// ImpactGate holds the settings of the impact gate: the mode (off by default), the largest accepted
+// share of newly blocked decisions in percent, and how many hours of decisions are replayed.
 type ImpactGate struct {
 	Mode        string
 	Threshold   float64
@@ -115,7 +115,7 @@ func (s Settings) ImpactGate() ImpactGate {
 	return g
 }
 
-// AccessRequestLife is how long a request for access waits for a decision.
+// AccessRequestLife returns how long a request for access waits for a decision.
 func (s Settings) AccessRequestLife() time.Duration {
 	hours, ok := whole(s[AccessLifeSetting])
 	if !ok {

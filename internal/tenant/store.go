@@ -181,12 +181,12 @@ func completeTenant(ctx context.Context, tx *db.Tx, id scope.TenantID, attempt s
 	return tx.Exec(ctx, `UPDATE tenants SET attempt = '' WHERE id = $1 AND attempt = $2 AND status <> $3`, id, attempt, purging)
 }
 
-// discardTenant takes an incomplete tenant away from its attempt, which cannot complete it any more.
+// discardTenant marks an incomplete tenant for deletion, so that its attempt can no longer complete it.
 func discardTenant(ctx context.Context, tx *db.Tx, id scope.TenantID, attempt string) (int64, error) {
 	return tx.Exec(ctx, `UPDATE tenants SET status = $3 WHERE id = $1 AND attempt = $2`, id, attempt, purging)
 }
 
-// undoTenant takes away a tenant that was just created, unless its id belongs to another one by now.
+// undoTenant marks a tenant that was just created for deletion, unless its id now belongs to another.
 func undoTenant(ctx context.Context, tx *db.Tx, t Tenant) (int64, error) {
 	return tx.Exec(ctx, `UPDATE tenants SET status = $4 WHERE id = $1 AND attempt = $2 AND created_at = $3`, t.ID, t.Attempt, t.CreatedAt, purging)
 }

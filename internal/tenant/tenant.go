@@ -1,8 +1,8 @@
 // Package tenant stores the tenants of the deployment: their records, settings, limits and usage
 // alerts, and the enforcement mode of their environments.
 //
-//	active ⇄ suspended      a platform administrator's word
-//	   └────────┴──▶ deleted ──30 days or hard_delete──▶ purged (only the id is remembered)
+//	active ⇄ suspended      only by a platform administrator
+//	   └────────┴──▶ deleted ──30 days or hard_delete──▶ purged (only the id is kept)
 //
 // The record is in the system store. What a tenant's own transactions need (its limits, the
 // four-eyes setting) is copied into the tenant's store with each change, so that one transaction

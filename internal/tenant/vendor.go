@@ -35,8 +35,8 @@ func Complete(ctx context.Context, tx *db.Tx, id scope.TenantID, attempt string)
 	return err
 }
 
-// TakenOver is the fault of an attempt that was discarded while it still ran: its server was frozen,
-// or cut off from the store.
+// TakenOver returns the fault for an attempt that was discarded while it still ran, because its
+// server was frozen or cut off from the store.
 func TakenOver() *fault.Error {
 	return fault.New(fault.Conflict, "request_in_progress", "another request with this Idempotency-Key has taken over").After(time.Second)
 }
@@ -70,8 +70,7 @@ func (s *Service) Discard(ctx context.Context, id scope.TenantID, attempt string
 	return s.drop(ctx, id)
 }
 
-// OfVendor returns a tenant of a vendor, without its usage. Any other tenant is unknown to the
-// vendor.
+// OfVendor returns a tenant of a vendor, without its usage. Fault: NotFound for any other tenant.
 func (s *Service) OfVendor(ctx context.Context, vendor string, id scope.TenantID) (Tenant, error) {
 	var t Tenant
 	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {

@@ -7,10 +7,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// keyPointer is the JSON pointer of an API key in a request.
+// keyPointer returns the JSON pointer of the i-th API key in a request.
 func keyPointer(i int) string { return "/api_keys/" + strconv.Itoa(i) }
 
-// below moves offences under the member that they are in.
+// below returns the offences with pointer before their own pointers.
 func below(pointer string, offences []fault.Detail) []fault.Detail {
 	out := make([]fault.Detail, len(offences))
 	for i, d := range offences {
@@ -20,7 +20,7 @@ func below(pointer string, offences []fault.Detail) []fault.Detail {
 	return out
 }
 
-// at moves the offences of a fault under the member that they are in.
+// at returns a fault with pointer before the pointers of its details. Other errors do not change.
 func at(pointer string, err error) error {
 	var f *fault.Error
 	if !errors.As(err, &f) || len(f.Details) == 0 {

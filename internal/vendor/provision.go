@@ -18,13 +18,14 @@ import (
 )
 
 const (
-	// keepAnswers is how long the answer to an Idempotency-Key is kept. It is a little less
-	// than the kit keeps it, so that a key which the kit has forgotten finds nothing here.
+	// keepAnswers is how long the answer to an Idempotency-Key is stored here. Package rest
+	// stores it a little longer, so a key that rest has forgotten finds nothing here.
 	keepAnswers = 24*time.Hour - time.Minute
-	// provisionTime bounds a provisioning. After abandonedAfter, nobody works on it.
+	// provisionTime is the longest time that a provisioning takes. abandonedAfter is when
+	// it counts as abandoned.
 	provisionTime  = 45 * time.Second
 	abandonedAfter = 2 * time.Minute
-	// fewestKept is how many deleted tenants each vendor may have.
+	// fewestKept is how many deleted tenants each vendor may have, whatever its limit is.
 	fewestKept = 20
 )
 
@@ -43,7 +44,7 @@ func (a Administrator) draft() user.Draft {
 	return user.Draft{ID: a.ID, Email: a.Email, Username: a.Username, Password: a.Password, Roles: []string{user.RoleAdmin}}
 }
 
-// Request is what a vendor asks for: a tenant with all that it needs to begin with.
+// Request is the input for a new tenant: the tenant, its administrator, API keys and bouncer.
 type Request struct {
 	Name          string          `json:"name" minLength:"1" maxLength:"128" doc:"Display name; the id is derived from it."`
 	PlanType      string          `json:"plan_type,omitempty" enum:"standard,pro,enterprise" doc:"standard by default."`
@@ -60,7 +61,7 @@ func (r Request) draft() tenant.Draft {
 	return tenant.Draft{Name: r.Name, Domain: r.Domain, CustomDomain: r.CustomDomain, PlanType: r.PlanType, Region: r.Region, Settings: r.Settings}
 }
 
-// keys are the API keys that are asked for.
+// keys returns the API keys to create. Without any in the request, there is one default key.
 func (r Request) keys() []auth.KeyDraft {
 	if r.APIKeys != nil {
 		return r.APIKeys
@@ -68,7 +69,7 @@ func (r Request) keys() []auth.KeyDraft {
 	return []auth.KeyDraft{{Name: "first key", Scopes: []string{"policies:write", "resources:write", "bouncers:write", "decisions:read"}}}
 }
 
-// Offences are those of a request that its schema cannot say.
+// Offences returns the errors in a request that its schema cannot express.
 func (r Request) Offences() []fault.Detail {
 	out := append(r.draft().Offences(), below("/administrator", r.Administrator.draft().Offences())...)
 	for i, k := range r.APIKeys {
@@ -77,7 +78,7 @@ func (r Request) Offences() []fault.Detail {
 	return out
 }
 
-// Provisioned is a new tenant with its credentials, which are shown this once.
+// Provisioned is a new tenant with its credentials, which are shown only once.
 type Provisioned struct {
 	Tenant        tenant.Tenant   `json:"tenant" doc:"The tenant."`
 	Administrator FirstPerson     `json:"administrator" doc:"The first person, with the role admin."`
@@ -93,11 +94,12 @@ type FirstPerson struct {
 	Password string `json:"password,omitempty" doc:"The generated password; absent if the request had one."`
 }
 
-// Provision makes a tenant with its administrator, API keys and bouncer, all or nothing.
-// The steps are in several stores, so the tenant is hidden until the last one, which also
-// stores the answer: what a killed server leaves is taken back (Recover), or by the next
-// call with the same key. key is the Idempotency-Key, which the caller has claimed; empty
-// for none. Faults: Forbidden limit_exceeded; those of each part, with its pointer.
+// Provision creates a tenant with its administrator, API keys and bouncer, all or nothing. The
+// steps write to several stores. The tenant is hidden until the last step, which also stores
+// the answer. If a server is killed in between, Recover removes the unfinished tenant, and so
+// does the next call with the same key. key is the Idempotency-Key, which the caller has
+// claimed; empty for none. Faults: Forbidden limit_exceeded; those of each part, with the
+// part's pointer; Conflict if another request with the key has taken over.
 func (s *Service) Provision(ctx context.Context, sc scope.Scope, key string, req Request) (Provisioned, error) {
 	p := provisioning{Attempt: s.NewID(), Vendor: sc.Actor.ID, CreatedAt: db.Stamp(s.Now())}
 	if key != "" {
@@ -123,9 +125,9 @@ func (s *Service) Provision(ctx context.Context, sc scope.Scope, key string, req
 	return Provisioned{}, errors.Join(err, s.discard(clean, p))
 }
 
-// reason returns why an attempt failed. One that was taken over fails in many ways, as its tenant
-// vanishes under it; the caller is only told to ask again. An attempt whose first transaction did
-// not commit was not taken over.
+// reason returns why an attempt failed. An attempt that another request has taken over can fail
+// with any error, because its tenant is gone. Then the caller is only told to try again. An attempt
+// whose first transaction did not commit was not taken over.
 func (s *Service) reason(ctx context.Context, p provisioning, err error) error {
 	if !p.begun {
 		return err
@@ -138,8 +140,8 @@ func (s *Service) reason(ctx context.Context, p provisioning, err error) error {
 	return err
 }
 
-// stillOurs checks, before a step in the new tenant's store, that no other request has taken over:
-// its tenant may have the same id, and would get our credentials.
+// stillOurs checks, before a step in the new tenant's store, that no other request has taken over.
+// The tenant of that request may have the same id, and would get our credentials.
 func (s *Service) stillOurs(ctx context.Context, p *provisioning) error {
 	held, err := s.Tenants.Holds(ctx, p.Tenant, p.Attempt)
 	if err == nil && !held {
@@ -148,8 +150,8 @@ func (s *Service) stillOurs(ctx context.Context, p *provisioning) error {
 	return err
 }
 
-// resume looks for earlier calls of a request: it gives the answer of the one that was
-// complete, and takes back what the others left.
+// resume looks for earlier calls with the same key. It returns the answer of a complete one, and
+// removes the tenants of unfinished ones.
 func (s *Service) resume(ctx context.Context, p provisioning) (Provisioned, bool, error) {
 	var earlier []provisioning
 	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
@@ -176,7 +178,7 @@ func (s *Service) resume(ctx context.Context, p provisioning) (Provisioned, bool
 	return Provisioned{}, false, nil
 }
 
-// provision runs the steps. It fills in the tenant of p once there is something to undo.
+// provision runs the steps. It sets the tenant of p as soon as there is something to undo.
 func (s *Service) provision(ctx context.Context, sc scope.Scope, p *provisioning, req Request) (Provisioned, error) {
 	v, err := s.vendorOf(ctx, p.Vendor)
 	if err != nil {
@@ -258,7 +260,7 @@ func (s *Service) provision(ctx context.Context, sc scope.Scope, p *provisioning
 	return out, err
 }
 
-// administrator creates the first person, with a password that is made up if none is sent.
+// administrator creates the first person. Without a password in the request, it generates one.
 func (s *Service) administrator(ctx context.Context, sc scope.Scope, a Administrator) (FirstPerson, error) {
 	d, made := a.draft(), ""
 	if d.Password == "" {
@@ -281,8 +283,8 @@ func (s *Service) vendorOf(ctx context.Context, id string) (v Vendor, err error)
 	return v, err
 }
 
-// admit checks that a vendor may have one tenant more, within a transaction of the system
-// store that holds the lock of all new tenants.
+// admit checks that a vendor may have one more tenant, within a transaction of the system
+// store that holds the lock for new tenants. Fault: Forbidden limit_exceeded.
 func admit(ctx context.Context, tx *db.Tx, v Vendor) error {
 	used, err := tenant.CountOfVendor(ctx, tx, v.ID)
 	if err != nil || used < v.MaxTenants {
@@ -292,8 +294,9 @@ func admit(ctx context.Context, tx *db.Tx, v Vendor) error {
 		With("limit", v.MaxTenants).With("used", used)
 }
 
-// checkKept checks that a vendor has not deleted so many tenants that are kept for 30 days
-// that their stores fill the disk: as many as it may have, and a few in any case.
+// checkKept limits the deleted tenants of a vendor whose data is kept for 30 days, so that
+// their stores do not fill the disk. The limit is that of its tenants, at least fewestKept.
+// Fault: Forbidden limit_exceeded.
 func checkKept(ctx context.Context, tx *db.Tx, v Vendor) error {
 	kept, err := tenant.CountDeletedOfVendor(ctx, tx, v.ID)
 	most := max(v.MaxTenants, fewestKept)
@@ -304,8 +307,8 @@ func checkKept(ctx context.Context, tx *db.Tx, v Vendor) error {
 		With("limit", most).With("used", kept)
 }
 
-// Readmit is tenant.Service.Readmit: a deleted tenant counts again when it becomes active.
-// One whose vendor has gone is not limited.
+// Readmit is used as tenant.Service.Readmit. A deleted tenant counts against the vendor's limit
+// again when it becomes active. There is no limit if the vendor no longer exists.
 func (s *Service) Readmit(ctx context.Context, vendor string) (func(ctx context.Context, tx *db.Tx) error, error) {
 	v, err := s.vendorOf(ctx, vendor)
 	if fault.Is(err, fault.NotFound) {
@@ -314,8 +317,8 @@ func (s *Service) Readmit(ctx context.Context, vendor string) (func(ctx context.
 	return func(ctx context.Context, tx *db.Tx) error { return admit(ctx, tx, v) }, err
 }
 
-// Recover takes back what killed servers left of provisionings, and forgets answers that
-// are a day old. It says how many it took back.
+// Recover removes the unfinished tenants of killed servers, and deletes answers older than
+// keepAnswers. It returns how many provisionings it removed.
 func (s *Service) Recover(ctx context.Context) (int, error) {
 	var abandoned []provisioning
 	err := s.Stores.System().Write(ctx, func(tx *db.Tx) (err error) {
@@ -336,13 +339,13 @@ func (s *Service) Recover(ctx context.Context) (int, error) {
 	return len(abandoned), nil
 }
 
-// Forget is one of tenant.Service.OnPurge: it drops the answer that holds a tenant's first
-// credentials.
+// Forget deletes the stored answer that holds a tenant's first credentials. It is one of
+// tenant.Service.OnPurge.
 func (s *Service) Forget(ctx context.Context, id scope.TenantID) error {
 	return s.Stores.System().Write(ctx, func(tx *db.Tx) error { return deleteProvisioningsOf(ctx, tx, id) })
 }
 
-// discard takes an unfinished provisioning back.
+// discard removes an unfinished provisioning and its tenant.
 func (s *Service) discard(ctx context.Context, p provisioning) error {
 	if err := s.Tenants.Discard(ctx, p.Tenant, p.Attempt); err != nil {
 		return err
@@ -350,13 +353,13 @@ func (s *Service) discard(ctx context.Context, p provisioning) error {
 	return s.Stores.System().Write(ctx, func(tx *db.Tx) error { return deleteProvisioning(ctx, tx, p.Attempt) })
 }
 
-// within is the scope of a vendor in a tenant that it made: it may do there what a platform
+// within returns the scope of a vendor in one of its tenants, where it may do what a platform
 // administrator may.
 func within(sc scope.Scope, id scope.TenantID) scope.Scope {
 	return scope.Scope{Tenant: id, Actor: sc.Actor, Permissions: scope.Permissions{All: true}, Platform: true, RequestID: sc.RequestID}
 }
 
-// sealedFor binds a sealed answer to its attempt.
+// sealedFor returns the associated data that binds a sealed answer to its attempt.
 func sealedFor(p provisioning) string { return "provisioning/" + p.Vendor + "/" + p.Attempt }
 
 func (s *Service) pause(step string) {

@@ -62,7 +62,7 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, v Vendo
 	return audit.Append(ctx, tx, sc, s.Now(), audit.Entry{Type: kind, Object: "vendor", ObjectID: v.ID, ObjectName: v.Name, Changes: changes})
 }
 
-// changes names what differs between two states of a vendor.
+// changes returns the differences between two states of a vendor, for the audit.
 func changes(old, v Vendor) map[string]any {
 	out := patch.Differences{}
 	out.Note("name", old.Name, v.Name)
@@ -71,7 +71,7 @@ func changes(old, v Vendor) map[string]any {
 	return out
 }
 
-// provisioning is a tenant that a vendor makes, or has made within keepAnswers.
+// provisioning is a tenant that a vendor is creating, or has created within keepAnswers.
 type provisioning struct {
 	Attempt string `db:"attempt"`
 	Vendor  string `db:"vendor"`
@@ -79,7 +79,7 @@ type provisioning struct {
 	Request   string         `db:"request"`
 	Tenant    scope.TenantID `db:"tenant"`
 	CreatedAt time.Time      `db:"created_at"`
-	// Until is when nobody works on it any more.
+	// Until is when an unfinished provisioning counts as abandoned.
 	Until time.Time `db:"until"`
 	// Answer is the sealed answer; empty until the tenant is complete.
 	Answer []byte `db:"answer"`
@@ -121,7 +121,7 @@ func selectRequest(ctx context.Context, tx *db.Tx, vendor, request string, since
 		WHERE vendor = $1 AND request = $2 AND created_at >= $3 ORDER BY created_at, attempt`, vendor, request, since)
 }
 
-// selectAbandoned lists the unfinished provisionings that nobody works on at a time.
+// selectAbandoned lists the unfinished provisionings that count as abandoned at a time.
 func selectAbandoned(ctx context.Context, tx *db.Tx, at time.Time) ([]provisioning, error) {
 	return db.All[provisioning](ctx, tx, `SELECT `+provisioningColumns+` FROM provisionings WHERE length(answer) = 0 AND until < $1 ORDER BY created_at, attempt`, at)
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// Status is how one of a vendor's tenants is.
+// Status is the state of one of a vendor's tenants.
 type Status struct {
 	tenant.Tenant
 	Bouncers []BouncerStatus `json:"bouncers" nullable:"false" doc:"The first hundred bouncers by id."`
 	Alerts   int64           `json:"open_alerts" doc:"Number of open alerts of the tenant."`
 }
 
-// BouncerStatus is how a bouncer is.
+// BouncerStatus is the state of a bouncer.
 type BouncerStatus struct {
 	ID            int64      `json:"id" doc:"Id of the bouncer."`
 	Name          string     `json:"name" doc:"Name of the bouncer."`
@@ -27,12 +27,12 @@ type BouncerStatus struct {
 	LastHeartbeat *time.Time `json:"last_heartbeat" doc:"When it was last seen; null if never."`
 }
 
-// Made gives a page of the tenants that the vendor has made.
+// Made returns a page of the tenants that the vendor has created.
 func (s *Service) Made(ctx context.Context, sc scope.Scope, skip, limit int) (tenant.Page, error) {
 	return s.Tenants.ListOfVendor(ctx, sc.Actor.ID, tenant.Filter{Skip: skip, Limit: limit})
 }
 
-// Status says how one of the vendor's tenants is. Any other tenant is unknown.
+// Status returns the state of one of the vendor's tenants. Fault: NotFound for any other tenant.
 func (s *Service) Status(ctx context.Context, sc scope.Scope, id scope.TenantID) (Status, error) {
 	if _, err := s.Tenants.OfVendor(ctx, sc.Actor.ID, id); err != nil {
 		return Status{}, err
@@ -59,7 +59,8 @@ func (s *Service) Status(ctx context.Context, sc scope.Scope, id scope.TenantID)
 	return out, err
 }
 
-// Change changes one of the vendor's tenants: plan, limits, suspended or not.
+// Change changes one of the vendor's tenants. A vendor may also change the plan, the limits and
+// the status. Fault: NotFound for any other tenant.
 func (s *Service) Change(ctx context.Context, sc scope.Scope, id scope.TenantID, ch tenant.Change) (tenant.Tenant, error) {
 	if _, err := s.Tenants.OfVendor(ctx, sc.Actor.ID, id); err != nil {
 		return tenant.Tenant{}, err
@@ -67,7 +68,8 @@ func (s *Service) Change(ctx context.Context, sc scope.Scope, id scope.TenantID,
 	return s.Tenants.Update(ctx, within(sc, id), id, ch)
 }
 
-// Remove deletes one of the vendor's tenants; hard purges it now.
+// Remove deletes one of the vendor's tenants; with hard, it purges the tenant at once. Fault:
+// NotFound for any other tenant.
 func (s *Service) Remove(ctx context.Context, sc scope.Scope, id scope.TenantID, hard bool) (tenant.Deletion, error) {
 	if _, err := s.Tenants.OfVendor(ctx, sc.Actor.ID, id); err != nil {
 		return tenant.Deletion{}, err
@@ -100,14 +102,14 @@ type Month struct {
 	APICalls int64  `json:"api_calls" doc:"Requests with an API key or by a signed-in person in the month."`
 }
 
-// monthForm is how months are written.
+// monthForm is the layout of months in requests and answers.
 const monthForm = "2006-01"
 
-// maxMonths is how many months one answer covers at most.
+// maxMonths is the largest number of months in one answer.
 const maxMonths = 24
 
-// MonthlyUsage says what the vendor's tenants used from a month to another, both
-// included. Empty months are the current one.
+// MonthlyUsage returns what the vendor's tenants used in the months from and to and between
+// them. to is the current month if it is empty, and from is to. Fault: BadRequest.
 func (s *Service) MonthlyUsage(ctx context.Context, sc scope.Scope, from, to string, skip, limit int) (Usage, error) {
 	start, end, err := s.months(from, to)
 	if err != nil {
@@ -142,7 +144,7 @@ func (s *Service) MonthlyUsage(ctx context.Context, sc scope.Scope, from, to str
 	return out, nil
 }
 
-// months is the period from the start of a month to the end of another.
+// months returns the period from the start of the month from to the end of the month to.
 func (s *Service) months(from, to string) (start, end time.Time, err error) {
 	now := s.Now().UTC()
 	start = time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)

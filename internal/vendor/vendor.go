@@ -1,6 +1,6 @@
-// Package vendor lets vendors who embed the product make and run tenants without a console:
-// the vendors themselves, whom a platform administrator registers, and what a vendor's key
-// may do with the tenants that it made.
+// Package vendor lets vendors who embed the product create and run tenants without a console.
+// Platform administrators register vendors. A vendor's key may read, change and delete the
+// tenants that the vendor created.
 package vendor
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// What a vendor has who is registered without limits.
+// The default limits of a vendor.
 const (
 	usualTenants  = 100
 	usualRequests = 5000
@@ -39,7 +39,7 @@ type Service struct {
 	Box   *secret.Box
 	Now   func() time.Time
 	NewID func() string
-	// Random is the source of passwords that are made up.
+	// Random is the source of generated passwords.
 	Random io.Reader
 
 	// between is called between two steps of a provisioning; for tests.
@@ -61,23 +61,23 @@ type Vendor struct {
 	Version int64 `json:"-" db:"version"`
 }
 
-// Issued is a vendor with a new key, which is shown this once.
+// Issued is a vendor with a new key, which is shown only once.
 type Issued struct {
 	Vendor
 	Key string `json:"key" doc:"The vendor's new key; shown once, stored as a hash."`
 }
 
-// Draft is what registering a vendor takes.
+// Draft is the input for a new vendor.
 type Draft struct {
 	Name            string `json:"name" minLength:"1" maxLength:"128" doc:"Name of the vendor."`
 	MaxTenants      *int64 `json:"max_tenants,omitempty" minimum:"0" maximum:"1000000" doc:"How many tenants the vendor may have; 100 by default."`
 	RequestsPerHour *int64 `json:"requests_per_hour,omitempty" minimum:"1" maximum:"1000000" doc:"How many requests the vendor may make in an hour, with all its keys; 5000 by default."`
 }
 
-// Offences are those of a draft that its schema cannot say.
+// Offences returns the errors in a draft that its schema cannot express.
 func (d Draft) Offences() []fault.Detail { return fault.Offences(checkName(d.Name)) }
 
-// Change is what of a vendor is to change; absent members stay.
+// Change is a change of a vendor; absent members stay.
 type Change struct {
 	Name            patch.Field[string] `json:"name,omitzero" minLength:"1" maxLength:"128" doc:"Name of the vendor."`
 	MaxTenants      patch.Field[int64]  `json:"max_tenants,omitzero" minimum:"0" maximum:"1000000" doc:"How many tenants the vendor may have. Tenants above a lower limit stay."`
@@ -97,14 +97,15 @@ func checkName(name string) error {
 	return nil
 }
 
-// Find finds a vendor for package auth, within a transaction of the default tenant's store.
+// Find returns a vendor for package auth, within a transaction of the default tenant's store.
+// Fault: NotFound.
 func Find(ctx context.Context, tx *db.Tx, id string) (auth.Holder, error) {
 	v, err := selectVendor(ctx, tx, id)
 	return auth.Holder{Name: v.Name, Limit: v.RequestsPerHour}, err
 }
 
-// platform is the scope of the default tenant, where vendors stand. It refuses everybody
-// but platform administrators.
+// platform returns the scope in the default tenant, where vendors are stored. It refuses
+// everybody but platform administrators.
 func platform(sc scope.Scope) (scope.Scope, error) {
 	if !sc.Platform {
 		return sc, fault.New(fault.Forbidden, "permission_denied", "only a platform administrator can manage vendors")
@@ -113,7 +114,7 @@ func platform(sc scope.Scope) (scope.Scope, error) {
 	return sc, nil
 }
 
-// Create registers a vendor and gives it a key.
+// Create registers a vendor and creates its first key.
 func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, error) {
 	sc, err := platform(sc)
 	if err != nil {
@@ -145,7 +146,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, 
 	return issued(v, key), nil
 }
 
-// issued is a vendor with its new key, which stands in the answer once.
+// issued returns a vendor with its new key. The answer has the key only once.
 func issued(v Vendor, key auth.DedicatedKey) Issued {
 	text := key.Key
 	key.Key = ""
@@ -155,7 +156,7 @@ func issued(v Vendor, key auth.DedicatedKey) Issued {
 	return Issued{v, text}
 }
 
-// List gives a page of the vendors.
+// List returns a page of the vendors, by id.
 func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int) (Page, error) {
 	sc, err := platform(sc)
 	if err != nil {
@@ -184,7 +185,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int) (Pa
 	return p, nil
 }
 
-// Get reads a vendor.
+// Get returns a vendor. Fault: NotFound.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id string) (Vendor, error) {
 	sc, err := platform(sc)
 	if err != nil {
@@ -214,7 +215,8 @@ func (s *Service) used(ctx context.Context, id string) (n int64, err error) {
 	return n, err
 }
 
-// Update changes what was sent; ifVersion is the version that the vendor must have, 0 any.
+// Update changes the members that were sent. If ifVersion is not 0 and not the current version,
+// the fault is Precondition.
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id string, ch Change, ifVersion int64) (Vendor, error) {
 	sc, err := platform(sc)
 	if err != nil {
@@ -250,7 +252,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id string, ch Chan
 	return s.Get(ctx, sc, id)
 }
 
-// Rotate gives a vendor a new key; its earlier keys end after grace.
+// Rotate creates a new key of a vendor. Its earlier keys end after grace.
 func (s *Service) Rotate(ctx context.Context, sc scope.Scope, id string, grace time.Duration) (Issued, error) {
 	v, err := s.Get(ctx, sc, id)
 	if err != nil {
@@ -260,7 +262,7 @@ func (s *Service) Rotate(ctx context.Context, sc scope.Scope, id string, grace t
 		return Issued{}, err
 	}
 	key, err := s.Auth.Dedicated.Issue(ctx, sc, scope.Vendor, id, v.Name, grace, func(tx *db.Tx) error {
-		_, err := lockVendor(ctx, tx, id) // it may have gone meanwhile
+		_, err := lockVendor(ctx, tx, id) // it may have been deleted meanwhile
 		return err
 	})
 	if err != nil {
@@ -270,8 +272,8 @@ func (s *Service) Rotate(ctx context.Context, sc scope.Scope, id string, grace t
 	return issued(v, key), err
 }
 
-// Delete ends a vendor and all its keys at once. Its tenants stay; platform administrators
-// run them from then on.
+// Delete deletes a vendor and ends all its keys at once. Its tenants stay, and platform
+// administrators run them from then on.
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id string, ifVersion int64) (Vendor, error) {
 	sc, err := platform(sc)
 	if err != nil {

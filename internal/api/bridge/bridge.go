@@ -41,8 +41,8 @@ type StatusReport struct {
 	Gatehouse    map[string]any    `json:"gatehouse,omitempty" doc:"Added by a gatehouse bouncer: version, requests_per_second, cache_hit_rate, target_app_reachable"`
 }
 
-// LogEvent documents an event of OPA's decision log; of other members, those that are understood
-// are stored.
+// LogEvent documents an event of OPA's decision log. It may have further members; those that the
+// server understands are stored.
 type LogEvent struct {
 	DecisionID string         `json:"decision_id" doc:"Identifies the event when it is sent again"`
 	Timestamp  time.Time      `json:"timestamp" doc:"When it was decided"`
@@ -144,8 +144,8 @@ func (h *Handler) reports(r *rest.Router) {
 		})
 }
 
-// tokenDigest returns the digest of the request's credential: a waiting poll must know its token
-// when the token is rotated.
+// tokenDigest returns the digest of the request's credential, by which a waiting poll notices that
+// its token was rotated.
 func tokenDigest(req *http.Request) string { return secret.DigestOf(bearerToken(req)) }
 
 // bearerToken returns the request's credential.
@@ -263,9 +263,9 @@ func (h *Handler) resourceFeed(w http.ResponseWriter, req *http.Request, sc scop
 	rest.WriteBytes(w, http.StatusOK, rest.JSONMedia, data.JSON)
 }
 
-// bundleConnection names the connection of a client that handles bundles like OPA, which sends
-// Prefer: modes. Such a client polls again over the same connection only if it could not use the
-// bundle. Any other client may poll at any time.
+// bundleConnection returns the connection of a client that handles bundles like OPA, which sends
+// Prefer: modes; empty for any other client. A client like OPA polls again over the same connection
+// only if it could not use the bundle. Other clients may poll at any time.
 func bundleConnection(req *http.Request) string {
 	for _, prefer := range req.Header.Values("Prefer") {
 		if strings.Contains(prefer, "modes=") {

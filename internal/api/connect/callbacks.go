@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 )
 
-// describeEvent documents a request that gatehouse sends, in the part webhooks of the
-// document: an event of a type, whose member data is of the type data.
+// describeEvent documents a request that gatehouse sends, under webhooks in the document: an
+// event of this type, whose member data has the type data.
 func describeEvent(r *rest.Router, event, summary string, data reflect.Type) {
 	api := r.OpenAPI()
 	if api.Webhooks == nil {

@@ -56,7 +56,7 @@ func integrationOp(id, method, path, summary, description string) rest.Op {
 	return rest.Op{ID: id, Method: method, Path: path, Reach: rest.ReachTenant, Permission: permission, Tags: []string{"Integrations"}, Summary: summary, Description: description}
 }
 
-// integrations registers the systems that are called.
+// integrations registers the integrations: the tenants' systems that gatehouse calls.
 func (h *Handler) integrations(r *rest.Router) {
 	record := reflect.TypeFor[integration.Integration]()
 	list := integrationOp("list-integrations", http.MethodGet, "/integrations", "List integrations", "By id. Credentials are never returned; `credential_set` says whether there is one.")
@@ -98,7 +98,7 @@ func (h *Handler) integrations(r *rest.Router) {
 	h.breakGlass(r)
 }
 
-// integrationActions registers the test and the catalogue of kinds.
+// integrationActions registers the test of an integration, and the list of kinds.
 func (h *Handler) integrationActions(r *rest.Router) {
 	rest.Register(r, integrationOp("test-integration", http.MethodPost, "/integrations/{integration_id}/test", "Send a test to an integration",
 		"Sends an example at once and shows the system's answer. It is tried once, even while the integration is disabled. For a `policy_engine`, the bundle is built, and the store is asked whether it would take it: an upload to the registry begins and is given up, or an object beside the bundle is stored and removed."),

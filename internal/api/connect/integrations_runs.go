@@ -40,7 +40,7 @@ type bridgeIn struct {
 	Signature string `header:"Webhook-Signature" maxLength:"500" required:"true" doc:"v1, and the base64 HMAC-SHA256 of id, time and raw body with dots between them (Standard Webhooks); the key is hmac_secret of the integration"`
 }
 
-// breakGlass registers where break-glass systems send their messages.
+// breakGlass registers the operation that receives the messages of break-glass systems.
 func (h *Handler) breakGlass(r *rest.Router) {
 	rest.Raw(r, rest.Op{
 		ID: "break-glass-message", Method: http.MethodPost, Path: "/integrations/{integration_id}/break-glass", Public: true, Tags: []string{"Integrations"},
@@ -53,7 +53,7 @@ func (h *Handler) breakGlass(r *rest.Router) {
 func (h *Handler) takeBridge(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 	body, err := rest.Body(w, req)
 	if err == nil {
-		_, err = rest.Parse(body) // no member twice
+		_, err = rest.Parse(body) // refuses duplicate members
 	}
 	id, _ := strconv.ParseInt(req.PathValue("integration_id"), 10, 64) // checked
 	var out integration.BridgeResult
@@ -69,7 +69,7 @@ func (h *Handler) takeBridge(w http.ResponseWriter, req *http.Request, sc scope.
 	rest.WriteJSON(w, http.StatusOK, out)
 }
 
-// integrationRuns registers the runs of systems that answer back, and their answers.
+// integrationRuns registers the runs of integrations, and the answers of their systems.
 func (h *Handler) integrationRuns(r *rest.Router) {
 	rest.Register(r, integrationOp("list-integration-runs", http.MethodGet, "/integrations/{integration_id}/runs", "List what an integration was started with",
 		"Newest first: each message to a system that answers back, and how it ended. Tokens are never returned. Runs are kept for 90 days after their end."),

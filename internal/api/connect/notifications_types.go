@@ -15,7 +15,7 @@ type channelTypesOut struct {
 	}
 }
 
-// channelTypes registers the catalogue of types of channels.
+// channelTypes registers the list of types of channels.
 func (h *Handler) channelTypes(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "list-notification-channel-types", Method: http.MethodGet, Path: "/notifications/channel-types", Reach: rest.ReachEnvironment, Permission: "notifications:read",

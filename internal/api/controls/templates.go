@@ -28,7 +28,7 @@ type TemplateList struct {
 	Total     int               `json:"total" doc:"How many there are." example:"12"`
 }
 
-// TemplateExample is a request of a template's example traffic.
+// TemplateExample is one request of a template's example traffic.
 type TemplateExample struct {
 	Name   string         `json:"name" doc:"What the request does."`
 	Input  map[string]any `json:"input" doc:"The input as a PEP builds it, without the fields of the resource."`
@@ -99,7 +99,7 @@ func (h *Handler) templates(r *rest.Router) {
 		})
 }
 
-// enrichmentOf returns a resource in the form of the engine; nil without a resource.
+// enrichmentOf returns a resource as the engine sees it; nil if id is 0.
 func (h *Handler) enrichmentOf(ctx context.Context, sc scope.Scope, id int64) (map[string]any, error) {
 	if id == 0 {
 		return nil, nil

@@ -55,7 +55,7 @@ type AuthZENSearch struct {
 	} `json:"page,omitzero" doc:"The page to return"`
 }
 
-// authzen registers the AuthZEN Authorization API 1.0, which clients use without an SDK of ours.
+// authzen registers the AuthZEN Authorization API 1.0, for clients that do not use our API.
 func (h *Handler) authzen(r *rest.Router) {
 	tags := []string{"AuthZEN"}
 	op := func(id, path, summary, description string) rest.Op {
@@ -75,8 +75,8 @@ func (h *Handler) authzen(r *rest.Router) {
 	rest.Raw(r, several, rest.RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[AuthZENRequests](), Response: reflect.TypeFor[AuthZENDecisions]()}, h.authzenEvaluations)
 	for _, search := range []struct {
 		what, summary, description string
-		// also guards the data that results contain. Users belong to the tenant, not to one
-		// environment, so a search of them has the reach of the operations on users.
+		// also is the permission for the data in the results. Users belong to the tenant, not to
+		// one environment, so a search for them has the reach of the operations on users.
 		also  scope.Permission
 		reach rest.Reach
 	}{

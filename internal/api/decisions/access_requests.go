@@ -50,7 +50,7 @@ func (h *Handler) accessRequests(r *rest.Router) {
 			Tags: []string{"AuthZEN"}, Summary: summary, Description: description,
 		}
 	}
-	// own lets the keys of AI agents read and file what is theirs.
+	// own lets the keys of AI agents read and file their own requests.
 	own := func(o rest.Op) rest.Op { o.Agents = true; return o }
 	rest.Register(r, own(op("list-access-requests", http.MethodGet, "", "List requests for access",
 		"Newest first. Callers without resources:write and audit:read see the requests that they filed, or that are for them.", "decisions:read")),

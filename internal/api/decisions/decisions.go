@@ -15,8 +15,8 @@ import (
 // maxBulkBody is the largest body of a bulk call, in bytes.
 const maxBulkBody = 10 << 20
 
-// DecisionParts documents the question of a decision. The handler reads it without reflection; the
-// parts are open objects.
+// DecisionParts documents the parts of a request for a decision, which are open objects. The handler
+// reads them without reflection.
 type DecisionParts struct {
 	User     map[string]any `json:"user,omitempty" doc:"Subject: id, email, roles, department, attributes. Missing members are filled in from the stored user with the same id" example:"{\"id\":\"ada\",\"roles\":[\"hr\"]}"`
 	Resource map[string]any `json:"resource,omitempty" doc:"The resource: id (a registered resource's integer id), type, path, attributes" example:"{\"type\":\"api\",\"path\":\"/employees/1\"}"`
@@ -70,7 +70,7 @@ func (h *Handler) decisions(r *rest.Router) {
 	}, rest.RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[BulkRequest](), Response: reflect.TypeFor[decision.Bulk]()}, h.evaluateBulk)
 }
 
-// answers are buffers for the answers of the hot path.
+// answers reuses the buffers for answers of the hot path.
 type answers struct{ pool sync.Pool }
 
 func (a *answers) write(w http.ResponseWriter, appendTo func([]byte) []byte) {

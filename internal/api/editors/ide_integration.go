@@ -92,7 +92,7 @@ type EditorSettings struct {
 	Settings map[string]any `json:"settings" doc:"Open object. Known members: validate_on_save, validate_on_change, lint, format_on_save, test_before_deploy (boolean), environment (sandbox)"`
 }
 
-// EditorSettingsAnswer is the settings that apply to the caller.
+// EditorSettingsAnswer has the settings that apply to the caller.
 type EditorSettingsAnswer struct {
 	Success bool `json:"success" doc:"Always true; failures have an error body"`
 	EditorSettings
@@ -221,7 +221,7 @@ func (h *Handler) editorSession(ctx context.Context, sc scope.Scope, in *editorS
 		return nil, fault.Invalidf("/policy_content", "policy_content is required for sync")
 	case b.Action == "sync":
 		got, err = h.IDE.Sync(ctx, sc, b.SessionID, b.FilePath, *b.PolicyContent)
-		got.Content = "" // the caller has it
+		got.Content = "" // the caller has sent it
 	case b.SessionID == "":
 		return nil, fault.Invalidf("/session_id", "session_id is required for get_context")
 	default:

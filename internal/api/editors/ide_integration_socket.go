@@ -57,14 +57,14 @@ type socketIn struct {
 	Connection string `header:"Connection" maxLength:"100" doc:"Upgrade"`
 }
 
-// sockets are the open sockets, to count and to end them.
+// sockets keeps the open sockets, to count and to end them.
 type sockets struct {
 	mu     sync.Mutex
 	open   map[*socket]struct{}
 	ended  bool
 	served sync.WaitGroup
 	bytes  atomic.Int64 // of messages, see socketBytes
-	// times are ordinaryTimes where nil.
+	// times are the waiting times; nil: ordinaryTimes.
 	times *socketTimes
 }
 
@@ -197,7 +197,7 @@ func (l *sockets) remove(k *socket) {
 	l.served.Done()
 }
 
-// began records the connection of a socket; ended is true if the server is stopping.
+// began records the connection of a socket. ended is true if the server is stopping.
 func (l *sockets) began(k *socket, conn *websocket.Conn, raw net.Conn) (ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

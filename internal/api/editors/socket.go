@@ -154,6 +154,7 @@ type countedReader struct {
 	all *atomic.Int64
 }
 
+// Read implements io.Reader.
 func (c *countedReader) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.n += int64(n)

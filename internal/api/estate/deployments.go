@@ -11,7 +11,7 @@ import (
 
 type revisionsIn struct{ EnvironmentPath }
 
-// deployments registers which revision each bouncer runs.
+// deployments registers the operation that lists the revision that each bouncer runs.
 func (h *Handler) deployments(r *rest.Router) {
 	tags := []string{"Bridge"}
 	rest.Raw(r, rest.Op{

@@ -14,7 +14,7 @@ import (
 type Handler struct {
 	Resources *resource.Service
 	Bouncers  *bouncer.Service
-	// Tenants have the enforcement mode.
+	// Tenants stores the enforcement modes.
 	Tenants *tenant.Service
 	// Bridge knows which revision each bouncer runs.
 	Bridge *bridge.Service

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// PepPath identifies a bouncer by its other name.
+// PepPath identifies a bouncer below /peps, its other name.
 type PepPath struct {
 	rest.InEnvironment
 	ID int64 `path:"pep_id" minimum:"1" doc:"Id of the bouncer"`

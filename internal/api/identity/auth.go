@@ -218,8 +218,8 @@ func formMembers(text string, members map[string]*string) error {
 	return nil
 }
 
-// inTenant makes run the handler of an operation whose path names a tenant. run receives the scope
-// in that tenant: see within.
+// inTenant returns the handler of an operation whose path names a tenant. It calls run with the
+// scope in that tenant (scopeOfTenant).
 func inTenant[I any, P interface {
 	*I
 	tenant() scope.TenantID

@@ -116,7 +116,8 @@ func redirect(w http.ResponseWriter, status int, location string) {
 	w.WriteHeader(status)
 }
 
-// endSessionsOfProvider returns 400 for a bad token, as the protocol requires (section 2.8).
+// endSessionsOfProvider answers 400 to a bad token (OpenID Connect Back-Channel Logout 1.0, section
+// 2.8).
 func (h *Handler) endSessionsOfProvider(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 	w.Header().Set("Cache-Control", "no-store")
 	data, err := rest.Body(w, req)

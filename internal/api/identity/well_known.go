@@ -14,7 +14,7 @@ type jwksOut struct {
 	Body         auth.JWKS
 }
 
-// wellKnown registers the keys that tokens are signed with.
+// wellKnown registers the operation that returns the public keys of session tokens.
 func (h *Handler) wellKnown(r *rest.Router) {
 	tags := []string{"Authentication"}
 	rest.Register(r, rest.Op{

@@ -19,7 +19,7 @@ type auditEventsIn struct {
 	ActorID  string `query:"actor_id" maxLength:"200" doc:"Only entries by this actor"`
 }
 
-// audit registers the administrative log and the check of both logs.
+// audit registers the administrative log, and the check of both hash chains.
 func (h *Handler) audit(r *rest.Router) {
 	tags := []string{"Audit"}
 	rest.Register(r, rest.Op{

@@ -37,7 +37,7 @@ type simulateIn struct {
 	Body SimulationRequest
 }
 
-// RunsPage is the paging and the filter of the simulator's history.
+// RunsPage has the page and the filter of the simulator's history.
 type RunsPage struct {
 	Decision string `query:"decision" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"Return the runs with this decision only"`
 	Limit    int    `query:"limit" default:"50" minimum:"1" maximum:"200" doc:"Largest number of entries in the answer"`

@@ -17,8 +17,8 @@ type portalPageParams struct {
 	portalParams
 }
 
-// devdocs registers the developer portal: its first page, and all others. The pages
-// answer unknown paths themselves, with a page.
+// devdocs registers the pages of the developer portal. The portal itself answers unknown
+// paths, with a page.
 func (h *Handler) devdocs(r *rest.Router) {
 	html := func(params reflect.Type) rest.RawDocs {
 		return rest.RawDocs{Params: params, Response: reflect.TypeFor[string](), ResponseType: "text/html"}

@@ -23,12 +23,12 @@ const (
 // quick, because /health waits for them.
 type Probes struct {
 	Database func(ctx context.Context) DatabaseHealth
-	// Regions are the stores of the regions, sorted; none where there are no regions.
+	// Regions returns the state of the regions' stores, sorted; empty if there are no regions.
 	Regions func(ctx context.Context) []RegionHealth
 	Redis   func(ctx context.Context) RedisHealth
 	Bridge  func(ctx context.Context) BridgeHealth
 	Audit   func() AuditHealth
-	// Ready returns why the service takes no requests; nil: it does.
+	// Ready returns why the service accepts no requests; nil: it accepts them.
 	Ready func(ctx context.Context) error
 }
 

@@ -15,7 +15,7 @@ import (
 
 var errSession = request.Refuse(http.StatusNotFound, "session_unknown", "the session is unknown, or belongs to another user")
 
-// sessionKey names the session of a request; empty: it has none.
+// sessionKey returns the key of a request's session; empty if it has none.
 func sessionKey(in *request.Inbound, id string) string {
 	if id == "" {
 		return ""
@@ -23,8 +23,8 @@ func sessionKey(in *request.Inbound, id string) string {
 	return in.Host + "\x00" + id
 }
 
-// Enter passes the server's own id of the request's session upstream, and refuses a session that
-// another user opened. An id that no bouncer issued belongs to the first user that this bouncer
+// Enter replaces a sealed session id in the request with the server's own id, and refuses a session
+// that another user opened. An id that is not sealed belongs to the first user that this bouncer
 // sees with it. Shadow mode refuses nobody.
 func (g *Gate) Enter(r *http.Request, in *request.Inbound, st *settings.State, who *identity.Caller) *request.Refusal {
 	lines := r.Header[session.Header]
@@ -58,7 +58,7 @@ func (g *Gate) Enter(r *http.Request, in *request.Inbound, st *settings.State, w
 	return nil
 }
 
-// Open binds a session that the answer opens to the user who asked.
+// Open binds a session that the answer opens to the user who sent the request.
 func (g *Gate) Open(in *request.Inbound, st *settings.State, who *identity.Caller, h http.Header) {
 	lines := h[session.Header]
 	if len(lines) == 0 || st.Mode != settings.Enforcing {

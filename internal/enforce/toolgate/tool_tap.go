@@ -22,26 +22,26 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// errTapFull says that a list is too long to be held.
+// errTapFull means that a list is too long to be kept in memory.
 var errTapFull = errors.New("the list is too long to be read along")
 
-// toolTap reads in shadow mode the tools that a server lists, so that changed descriptions are
-// noticed there too. The answer is not changed.
+// toolTap reads the lists of tools in shadow mode, so that changed descriptions are noticed there
+// too. It does not change the answer.
 type toolTap struct {
 	g *Gate
-	// list is set once the request asks for the tools.
+	// list is set if the answer may list tools.
 	list   atomic.Bool
 	listed func([]mcp.Tool)
 }
 
-// Tap reads the answer of a request that may list the tools of an MCP server. The
-// request's body says so, and it is read before the server answers.
+// Tap reads the answer to a request that may list the tools of an MCP server. NoteRequest decides
+// that by the request's body, which is read before the server answers.
 func (g *Gate) Tap(r *http.Request, st *settings.State, in *request.Inbound, who *identity.Caller, v *judge.Verdict) *toolTap {
 	if !in.Seen.Refs.MCP {
 		return nil
 	}
 	h := &toolTap{g: g}
-	// The request is being decided on at the same time, so this uses a copy.
+	// The request is evaluated at the same time, so this uses a copy.
 	told := *in
 	told.Seen = &request.Inspection{Refs: in.Seen.Refs, RPC: &mcp.Message{Method: "tools/list", Session: in.Seen.Head.MCP.Session, Version: in.Seen.Head.MCP.Version}}
 	ctx := context.WithoutCancel(r.Context())
@@ -55,7 +55,7 @@ func (g *Gate) Tap(r *http.Request, st *settings.State, in *request.Inbound, who
 	return h
 }
 
-// NoteRequest is called with the request's body.
+// NoteRequest reads a request's body, to see whether it asks for the list of tools.
 func (h *toolTap) NoteRequest(body []byte) {
 	if h == nil || !bytes.Contains(body, []byte("tools")) {
 		return
@@ -67,7 +67,7 @@ func (h *toolTap) NoteRequest(body []byte) {
 	}
 }
 
-// tapAnswer taps an answer.
+// tapAnswer reads an answer while it passes. done ends that, and must be called.
 func (h *toolTap) tapAnswer(ans *upstream.Answer) (done func()) {
 	kind := ans.Header.Get("Content-Type")
 	if ans.StatusCode != http.StatusOK || !bodies.IsEvents(kind) && !bodies.IsJSON(kind) {
@@ -88,8 +88,8 @@ func (h *toolTap) tapAnswer(ans *upstream.Answer) (done func()) {
 	return func() { ear.finish(ans, bodies.IsEvents(kind)) }
 }
 
-// tapWriter reads an answer while it passes: events as they come, documents and
-// compressed bodies whole, up to maskbody.MaxHeld bytes.
+// tapWriter reads a copy of an answer: events as they arrive, documents and compressed bodies as a
+// whole, up to maskbody.MaxHeld bytes.
 type tapWriter struct {
 	tap     *toolTap
 	rules   mask.Rules
@@ -109,7 +109,7 @@ func (e *tapWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// collect recovers panics, so that an odd document cannot end the answer.
+// collect collects or reads p. It recovers panics, so that an odd document cannot end the answer.
 func (e *tapWriter) collect(p []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -154,7 +154,7 @@ func (e *tapWriter) finish(ans *upstream.Answer, streamed bool) {
 		if err != nil {
 			return
 		}
-		// A stream that broke off may hold whole events; half a document is useless.
+		// An interrupted stream may contain complete events. Half a document is useless.
 		doc, err = io.ReadAll(io.LimitReader(src, maskbody.MaxHeld+1))
 		if len(doc) > maskbody.MaxHeld || err != nil && !errors.Is(err, gzip.ErrChecksum) && !streamed {
 			return

@@ -1,6 +1,6 @@
-// Package toolgate guards MCP: it binds sessions to the users who opened them, filters
-// lists of tools to those that the caller may call, and notices when a server changes the
-// description of a tool.
+// Package toolgate protects MCP servers. It binds sessions to the users who opened them,
+// removes tools that the caller may not call from lists, and reports when a server changes
+// the description of a tool.
 package toolgate
 
 import (
@@ -24,13 +24,13 @@ import (
 )
 
 const (
-	// toolsDeadline bounds the decisions on one list of tools. Tools that are not decided
-	// by then are left out.
+	// toolsDeadline is the longest time for the decisions on one list of tools. Tools
+	// without a decision by then are removed.
 	toolsDeadline = 2 * time.Second
 )
 
-// Gate binds MCP sessions to users and filters lists of tools. All fields are required,
-// but for Sessions.
+// Gate binds MCP sessions to users and filters lists of tools. All fields except Sessions
+// are required.
 type Gate struct {
 	Judge    *judge.Judge
 	Recorder *record.Recorder
@@ -41,11 +41,11 @@ type Gate struct {
 	Count    *metrics.Counters
 	Log      *slog.Logger
 	Now      func() time.Time
-	Held     *atomic.Int64 // bytes of all bodies that are held in shadow mode
+	Held     *atomic.Int64 // bytes of all bodies that are in memory in shadow mode
 }
 
-// Filter filters answers that list tools: the answer to tools/list, and a resumed stream,
-// which may hold such an answer.
+// Filter sets in v how an answer that lists tools is filtered: the answer to tools/list, or a
+// resumed stream, which may contain such an answer. In shadow mode it does nothing.
 func (g *Gate) Filter(r *http.Request, st *settings.State, in *request.Inbound, who *identity.Caller, v *judge.Verdict) {
 	s := in.Seen
 	if s == nil || !s.Refs.MCP || v.Mode != settings.Enforcing {
@@ -73,8 +73,8 @@ func (g *Gate) Filter(r *http.Request, st *settings.State, in *request.Inbound, 
 	v.ToolsListed = func(tools []mcp.Tool) { g.noteTools(ctx, st, in, who, v, tools) }
 }
 
-// noteTools remembers what a server lists. It reports changed descriptions in the log, in
-// a counter, and as a decision.
+// noteTools stores the list of a server's tools. It reports changed descriptions in the log,
+// in a counter, and as an event of the decision log.
 func (g *Gate) noteTools(ctx context.Context, st *settings.State, in *request.Inbound, who *identity.Caller, v *judge.Verdict, tools []mcp.Tool) {
 	changed := g.Tools.Note(in.ServerKey(st), tools)
 	if len(changed) == 0 {

@@ -2,6 +2,7 @@ package anomaly
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strconv"
 	"time"
@@ -198,14 +199,11 @@ func (s *Service) Count(ctx context.Context, tx *db.Tx, env scope.Env, since tim
 	return countKind(ctx, tx, env, "", since)
 }
 
-// Forget removes anomalies of all tenants that were last found more than keep ago. It stops at the
-// first tenant whose store fails.
+// Forget removes anomalies of all tenants that were last found more than keep ago.
 func (s *Service) Forget(ctx context.Context) {
 	tenants, err := s.Stores.Tenants(ctx)
 	for _, t := range tenants {
-		if err == nil {
-			err = s.Stores.Write(ctx, t, func(tx *db.Tx) error { return forget(ctx, tx, s.Now().Add(-keep)) })
-		}
+		err = errors.Join(err, s.Stores.Write(ctx, t, func(tx *db.Tx) error { return forget(ctx, tx, s.Now().Add(-keep)) }))
 	}
 	if err != nil && ctx.Err() == nil {
 		s.Logger.Warn("anomalies: old ones could not be removed", "error", err)

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/gatehouse-dev/gatehouse/internal/replay"
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
@@ -177,7 +176,7 @@ func sampleReason(s rerun.Sample) string {
 // characters that change the direction of text, and truncates the text to 120 characters.
 func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r) {
+		if isUnsafe(r) {
 			return '·'
 		}
 		return r

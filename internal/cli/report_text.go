@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 )
@@ -37,11 +37,17 @@ func (p *printer) in(colour, s string) string {
 	return "\x1b[" + colour + "m" + s + "\x1b[0m"
 }
 
-// clean makes text from a server or file safe for a terminal. It replaces control characters, except
+// isUnsafe reports whether a character controls a terminal, ends a line, or changes the direction of
+// text, so that a person reads something else than what is there.
+func isUnsafe(r rune) bool {
+	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r)
+}
+
+// clean makes text from a server or file safe for a terminal. It replaces unsafe characters, except
 // newlines and tabs.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+		if isUnsafe(r) && r != '\n' && r != '\t' {
 			return '\uFFFD'
 		}
 		return r

@@ -96,3 +96,18 @@ func TestDriftWords(t *testing.T) {
 		}
 	}
 }
+
+// TestClean: text of others cannot steer the terminal, nor show something else than what is there.
+func TestClean(t *testing.T) {
+	for in, want := range map[string]string{
+		"a\tb\nc é 中":             "a\tb\nc é 中",
+		"\x1b[31mred\x07\r":       "\uFFFD[31mred\uFFFD\uFFFD",
+		"\u009b2J\x7f":            "\uFFFD2J\uFFFD",
+		"allow \u202Eyned\u2066 ": "allow \uFFFDyned\uFFFD ",
+		"one\u2028two\u2029":      "one\uFFFDtwo\uFFFD",
+	} {
+		if got := clean(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}

@@ -284,8 +284,11 @@ func (r *report) inputs() {
 	}
 	r.section("Input", "What the control read. Missing values were filled in as in a live decision.")
 	t := r.table([]column{{"Attribute", 62, mono}, {"Value", 84, sans}, {"Origin", 28, sans}})
-	rows := 0
+	rows, cut := 0, false
 	shown.Ordered().Leaves(func(path, text string) bool {
+		if cut = rows == maxInputRows; cut {
+			return false
+		}
 		origin := "sent"
 		if was, ok := sent[path]; !ok || was != text {
 			origin = "filled in"
@@ -297,12 +300,12 @@ func (r *report) inputs() {
 		}
 		t.row(path, text, origin)
 		rows++
-		return rows < maxInputRows
+		return true
 	})
 	if rows == 0 {
 		t.row("(an empty input)", "", "")
 	}
-	if rows == maxInputRows {
+	if cut {
 		r.small("The input is cut here; the JSON and CSV exports contain all of it.")
 	}
 	r.gap(5)

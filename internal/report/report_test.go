@@ -184,12 +184,18 @@ func TestPDFOfAnything(t *testing.T) {
 	}
 	mixed.Input = doc(t, "{"+strings.Join(members, ",")+"}")
 	mixed.EvaluatedInput = mixed.Input
-	for name, rec := range map[string]simulator.Record{"empty": {}, "long": long, "mixed": mixed, "allowed": allowed, "masked": masked, "weird": weird, "limit": {Decision: "DENY", Error: "the evaluation did not end within 30s and was cancelled", Reason: "evaluation_limit"}} {
+	cut := sample(t)
+	cut.Input = doc(t, "{"+strings.Join(append(members, `"last":1`), ",")+"}")
+	cut.EvaluatedInput = cut.Input
+	for name, rec := range map[string]simulator.Record{"empty": {}, "long": long, "mixed": mixed, "cut": cut, "allowed": allowed, "masked": masked, "weird": weird, "limit": {Decision: "DENY", Error: "the evaluation did not end within 30s and was cancelled", Reason: "evaluation_limit"}} {
 		file, err := exportPDF(keptSample(t, rec), "default", ran)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		text := textOf(t, file, name)
+		if got, want := strings.Contains(text, "The input is cut"), name == "cut"; got != want {
+			t.Errorf("%s says that the input is cut: %t, want %t", name, got, want)
+		}
 		for what, want := range map[string]string{"masked": "employee.ssn", "weird": "[U+202E]evil[U+0000] é [U+1F600 GRINNING FACE]", "limit": "did not end within 30s", "long": "more steps"} {
 			if name == what && !strings.Contains(text, want) {
 				t.Errorf("%s does not say %q:\n%s", name, want, text)

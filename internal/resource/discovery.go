@@ -231,11 +231,11 @@ func (d *discovery) makeRoom(ctx context.Context) (int64, error) {
 		if seen[id] >= oftenSeen {
 			continue
 		}
-		r, err := get(ctx, tx, id)
+		r, err := s.load(ctx, tx, d.sc, id)
 		if err != nil {
 			return 0, err
 		}
-		if len(r.Policies) > 0 {
+		if len(r.Policies) > 0 { // a control without its resource would protect nothing
 			continue
 		}
 		if s.RemoveFromBouncers != nil {

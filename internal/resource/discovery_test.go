@@ -2,11 +2,13 @@ package resource
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -72,6 +74,40 @@ func TestDiscoveredNeedsAttention(t *testing.T) {
 		last := entries(t, c)[0]
 		if last.Type != "RESOURCE_CREATED" || last.ActorKind != scope.Bouncer || last.ActorID != "7" || last.Changes["auto_discovered"] != true {
 			t.Errorf("audited as %+v", last)
+		}
+	})
+}
+
+// TestRoomForTraffic: a host with traffic takes the place of the oldest discovered resource that
+// nobody uses. A resource to which a control is bound stays.
+func TestRoomForTraffic(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		bound := map[int64][]int64{}
+		ctx, s := t.Context(), service(c, bound, nil)
+		by := scope.Scope{Tenant: scope.DefaultTenant, Env: scope.Production, Actor: scope.Actor{Kind: scope.Bouncer, ID: "7", Name: "edge"}}
+		discover := func(bouncer int64, seen ...Sighting) []Discovered {
+			t.Helper()
+			out, err := s.Discover(ctx, by, bouncer, seen, func(names []string) []string { return names })
+			if err != nil || len(out.Created) != len(seen) {
+				t.Fatalf("%d of %d: %+v, %v", len(out.Created), len(seen), out.Refused, err)
+			}
+			return out.Created
+		}
+		var made []Discovered
+		for bouncer := range int64(maxUnreviewed / discoveriesPerHour) {
+			var seen []Sighting
+			for i := range discoveriesPerHour {
+				seen = append(seen, Sighting{Host: fmt.Sprintf("h%d.of%d.example", i, bouncer)})
+			}
+			made = append(made, discover(bouncer+1, seen...)...)
+		}
+		bound[made[0].ResourceID] = []int64{5}
+		discover(99, Sighting{Host: "busy.example", Requests: oftenSeen})
+		for i, want := range []fault.Kind{0, fault.NotFound, 0} {
+			_, err := s.Get(ctx, sc(scope.Production), made[i].ResourceID)
+			if (want == 0) != (err == nil) || err != nil && !fault.Is(err, want) {
+				t.Errorf("resource %d: %v", i, err)
+			}
 		}
 	})
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// bench is a store with channels and controls, and the decision log in front of it.
+// bench is a store with channels and controls, and a decision log.
 type bench struct {
 	testing.TB
 	*Service
@@ -75,7 +75,7 @@ func (b *bench) write(fn func(tx *db.Tx) error) {
 	}
 }
 
-// channel stores a channel and gives its id.
+// channel stores a channel and returns its id.
 func (b *bench) channel(name string, env scope.Env) (id int64) {
 	b.Helper()
 	b.write(func(tx *db.Tx) (err error) {
@@ -87,7 +87,7 @@ func (b *bench) channel(name string, env scope.Env) (id int64) {
 	return id
 }
 
-// control stores a control of sandbox and gives its id.
+// control stores a control of sandbox and returns its id.
 func (b *bench) control(actions ...policy.Action) (id int64) {
 	b.Helper()
 	b.n++
@@ -124,7 +124,7 @@ func (b *bench) waitShipped() {
 	}
 }
 
-// told takes the messages that wait for a channel, oldest first.
+// told removes and returns the messages that wait for a channel, oldest first.
 func (b *bench) told(channel int64) (out []format.Message) {
 	b.Helper()
 	b.write(func(tx *db.Tx) error {
@@ -155,7 +155,7 @@ func of(control int64, decision, effect string) audit.Decision {
 	}
 }
 
-// TestTriggers: which decision triggers which action.
+// TestTriggers tests which decisions trigger which actions.
 func TestTriggers(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -196,7 +196,8 @@ func TestTriggers(t *testing.T) {
 	})
 }
 
-// TestMessage: every placeholder has a value, none is read twice, and no secret comes through.
+// TestMessage checks that every placeholder has a value, that values are not expanded again, and
+// that no secret is sent.
 func TestMessage(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -229,7 +230,8 @@ func TestMessage(t *testing.T) {
 	})
 }
 
-// TestOtherEnvironment: a decision from before a promotion does not reach production's channel.
+// TestOtherEnvironment checks that a decision from before a promotion is not sent to production's
+// channel.
 func TestOtherEnvironment(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -242,7 +244,8 @@ func TestOtherEnvironment(t *testing.T) {
 	})
 }
 
-// TestBouncers: decisions that a bouncer sends run actions once, however often they come.
+// TestBouncers checks that the decisions of a bouncer run actions once, however often the bouncer
+// sends them.
 func TestBouncers(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -261,8 +264,8 @@ func TestBouncers(t *testing.T) {
 	})
 }
 
-// TestCeiling: of many decisions a few are told one by one, and the others by one message when
-// the minute is over. None is lost from the count.
+// TestCeiling checks that the first decisions of a minute are reported one by one, and all others
+// in one message when the minute is over, with the right number.
 func TestCeiling(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -273,7 +276,7 @@ func TestCeiling(t *testing.T) {
 		for i := range denials {
 			b.decide(of(id, audit.Deny, "DENY"))
 			if i == PerMinute+1 {
-				b.decide(of(quiet, audit.Deny, "DENY")) // has its own minute
+				b.decide(of(quiet, audit.Deny, "DENY")) // another control has its own minute
 			}
 		}
 		if got := b.told(channel); len(got) != PerMinute+1 {
@@ -306,7 +309,7 @@ func TestCeiling(t *testing.T) {
 	})
 }
 
-// runJobs runs the jobs that wait, as a runner does once their time has come.
+// runJobs runs the waiting jobs, as a runner does when they are due.
 func (b *bench) runJobs() {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

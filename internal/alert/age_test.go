@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// source stores a data source that was created at a time and never synced.
+// source stores a data source that was created at a time and was never synced.
 func (b *bench) source(id int64, name, frequency string, created time.Time) {
 	b.Helper()
 	b.write(func(tx *db.Tx) error {
@@ -34,8 +34,8 @@ func (b *bench) sync(id int64, status string) {
 	})
 }
 
-// TestDataSourceAge: a rule fires when the data of a source is too old, ends with a good sync, and
-// its preview says the same of the time that is past.
+// TestDataSourceAge checks that a rule fires when the data of a source is too old and ends with a
+// successful sync, and that its preview says the same for the past.
 func TestDataSourceAge(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -56,7 +56,7 @@ func TestDataSourceAge(t *testing.T) {
 				t.Errorf("%s, want %s", got, want)
 			}
 		}
-		minutes(5, "0 0") // what was never read is as old as its source
+		minutes(5, "0 0") // the age of unread data counts from the source's creation
 		minutes(2, "2 0")
 		b.sync(1, "failed")
 		minutes(1, "2 0")
@@ -93,7 +93,8 @@ func TestDataSourceAge(t *testing.T) {
 	})
 }
 
-// TestAgesOfKeptSyncs: where older syncs are forgotten, a preview begins with what is known.
+// TestAgesOfKeptSyncs checks that a preview starts with the oldest kept sync if older ones were
+// removed.
 func TestAgesOfKeptSyncs(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)

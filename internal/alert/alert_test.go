@@ -18,7 +18,7 @@ import (
 
 var admin = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice"}}
 
-// bench is a store with rules on it and a clock that tests move.
+// bench is a store with rules, and a clock that tests advance.
 type bench struct {
 	testing.TB
 	*Service
@@ -50,7 +50,7 @@ func (b *bench) move(d time.Duration) {
 	b.mu.Unlock()
 }
 
-// decide stores decisions of the last minute, as the log does.
+// decide stores decisions of the last minute, like the decision log.
 func (b *bench) decide(permitted, denied int64, of ...stats.Series) {
 	b.Helper()
 	at := b.now().Add(-lag - 30*time.Second)
@@ -109,7 +109,7 @@ func (b *bench) count(sql string) (n int64) {
 	return n
 }
 
-// fired counts the audit entries of rules that fired and ended.
+// fired returns the numbers of audit entries of rules that fired and that ended.
 func (b *bench) fired() string {
 	b.Helper()
 	return fmt.Sprint(b.count(`SELECT COUNT(*) FROM audit_events WHERE type = 'CUSTOM_ALERT_FIRED'`), " ", b.count(`SELECT COUNT(*) FROM audit_events WHERE type = 'CUSTOM_ALERT_RESOLVED'`))
@@ -119,7 +119,7 @@ func seconds(n int) *int { return &n }
 
 var denials = Trigger{Metric: "denial_rate", Operator: ">", Threshold: 20}
 
-// TestFiresAndEnds: a rule fires once when its condition begins to hold, again after each
+// TestFiresAndEnds checks that a rule fires when its condition begins to hold, again after each
 // cooldown up to the day's maximum, and ends once.
 func TestFiresAndEnds(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
@@ -130,7 +130,7 @@ func TestFiresAndEnds(t *testing.T) {
 			b.move(time.Minute)
 			b.decide(permitted, denied)
 			b.evaluate()
-			b.evaluate() // by another replica, or after a restart
+			b.evaluate() // again, as by another replica or after a restart
 			if got := b.fired(); got != want {
 				t.Errorf("%s, want %s", got, want)
 			}
@@ -156,7 +156,7 @@ func TestFiresAndEnds(t *testing.T) {
 	})
 }
 
-// TestReplicasFireOnce: several evaluators at once fire once.
+// TestReplicasFireOnce checks that several concurrent evaluators fire a rule once.
 func TestReplicasFireOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -173,7 +173,8 @@ func TestReplicasFireOnce(t *testing.T) {
 	})
 }
 
-// TestClockSetBack: a clock that was set back neither stops a rule nor doubles its firing.
+// TestClockSetBack checks that a clock that is set back neither stops a rule nor makes it fire
+// twice.
 func TestClockSetBack(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -196,7 +197,7 @@ func TestClockSetBack(t *testing.T) {
 	})
 }
 
-// TestMetrics: each metric has the value that a person would compute.
+// TestMetrics checks that each metric has the value that a person would compute.
 func TestMetrics(t *testing.T) {
 	var r stats.Rollup
 	r.Count(stats.Decided{Permitted: true, N: 70, TotalUS: 70 * 1000, EachUS: 1000})
@@ -225,8 +226,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestFilters: a rule with a filter sees its series alone; two rules with the same filter
-// share it, and a rule whose object is gone says so.
+// TestFilters checks that a rule with a filter reads only its own series, that rules with the same
+// filter share a series, and that a rule whose object was deleted says so.
 func TestFilters(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -270,8 +271,8 @@ func TestFilters(t *testing.T) {
 	})
 }
 
-// TestAuditEntries: entries of the administrative log are counted, but not those that the
-// rules themselves make.
+// TestAuditEntries checks that entries of the administrative log are counted, except those of the
+// rules themselves.
 func TestAuditEntries(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -294,7 +295,7 @@ func TestAuditEntries(t *testing.T) {
 	})
 }
 
-// TestPreviewIsWhatHappens: a preview of the past says what the evaluations did.
+// TestPreviewIsWhatHappens checks that a preview of the past has the results of the evaluations.
 func TestPreviewIsWhatHappens(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -322,8 +323,7 @@ func TestPreviewIsWhatHappens(t *testing.T) {
 	})
 }
 
-// TestWhoIsTold: the channels that a rule names are told, and of the end of a rule that is
-// removed.
+// TestWhoIsTold checks that the channels of a rule are told, also when a firing rule is removed.
 func TestWhoIsTold(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -354,8 +354,8 @@ func TestWhoIsTold(t *testing.T) {
 	})
 }
 
-// BenchmarkEvaluate measures one minute of a tenant with as many rules as it may have, each
-// with a window of its own, and an hour of decisions.
+// BenchmarkEvaluate measures one minute of a tenant with the maximum number of rules, each with a
+// different window, and an hour of decisions.
 func BenchmarkEvaluate(bm *testing.B) {
 	b := newBench(bm, dbtest.Open(bm, dbtest.SQLite))
 	for i := range MaxRules {

@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 )
 
-// TestPreviewSlides: adding each minute once and taking it away again gives the values that
-// adding up each window gives.
+// TestPreviewSlides checks that a sliding window, which adds and removes each minute once, gives
+// the same values as a sum over each window.
 func TestPreviewSlides(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
 	until := time.Date(2026, 3, 4, 5, 0, 0, 0, time.UTC)
@@ -17,7 +17,7 @@ func TestPreviewSlides(t *testing.T) {
 	var minutes []minute
 	for at := since; at.Before(until); at = at.Add(time.Minute) {
 		if random.IntN(3) == 0 {
-			continue // nothing happened
+			continue // no decisions in this minute
 		}
 		m := minute{at: at, entries: random.Int64N(4), sum: stats.Rollup{
 			Permitted: random.Int64N(5), Denied: random.Int64N(5), Masked: random.Int64N(3), Errors: random.Int64N(3), EvaluationUS: random.Int64N(9000),

@@ -223,7 +223,7 @@ func Sources(list []stats.Source, window time.Duration, hours []stats.Rollup, t 
 	return out
 }
 
-// spanned returns the seconds between the first and the last hour.
+// spanned returns the seconds from the start of the first hour to the end of the last one.
 func spanned(hours []stats.Rollup) int64 {
 	if len(hours) == 0 {
 		return 0
@@ -231,8 +231,7 @@ func spanned(hours []stats.Rollup) int64 {
 	return int64((hours[len(hours)-1].Start.Sub(hours[0].Start) + time.Hour) / time.Second)
 }
 
-// quantile returns the smallest value that a share q of the list does not exceed, or 0 for an empty
-// list.
+// quantile returns the value at the share q of the sorted list, or 0 for an empty list.
 func quantile(list []float64, q float64) float64 {
 	if len(list) == 0 {
 		return 0

@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 )
 
-// history is a week of hours with so many decisions each, of which some are denied.
+// history returns a week of hours with total decisions each, of which denied are denied.
 func history(total, denied int64) []stats.Rollup {
 	var out []stats.Rollup
 	for i := range 7 * 24 {
@@ -18,8 +18,8 @@ func history(total, denied int64) []stats.Rollup {
 	return out
 }
 
-// TestTooLittleIsNoAnomaly: without a baseline, or with a handful of decisions,
-// nothing is flagged, whatever their share is.
+// TestTooLittleIsNoAnomaly checks that nothing is flagged without a baseline or with few decisions,
+// whatever their share is.
 func TestTooLittleIsNoAnomaly(t *testing.T) {
 	worst := stats.Rollup{Denied: 10_000, Errors: 10_000}
 	worst.Latencies.Add(10_000_000, 10_000)
@@ -37,7 +37,7 @@ func TestTooLittleIsNoAnomaly(t *testing.T) {
 	}
 }
 
-// TestTuningMoves holds the threshold to what the tenant set.
+// TestTuningMoves checks that the threshold follows the tenant's setting.
 func TestTuningMoves(t *testing.T) {
 	now := stats.Rollup{Permitted: 50, Denied: 50}
 	for factor, want := range map[float64]int{2: 1, 3: 1, 6: 0, 20: 0} {
@@ -89,7 +89,7 @@ func TestSources(t *testing.T) {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}
-	// Where nearly all is denied, an address is no better or worse than the rest.
+	// If nearly everything is denied, no address stands out.
 	if found := Sources([]stats.Source{{Permitted: 3, Denied: 40, Users: 20}}, sources, history(1000, 900), usual); len(found) > 0 {
 		t.Errorf("a tenant that denies nearly all: %+v", found)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// watched is a service with a log that ships, and the tenants that it looked at.
+// watched is a service with a decision log, and the tenants that it checked.
 type watched struct {
 	*Service
 	t      *testing.T
@@ -70,7 +70,7 @@ func (w *watched) ship(tenant scope.TenantID, decision string, n int, at time.Ti
 	}
 }
 
-// run gives the tenants that one Run looks at.
+// run returns the tenants that one Run checks.
 func (w *watched) run() []scope.TenantID {
 	w.looked = nil
 	w.Run(context.Background())
@@ -78,8 +78,8 @@ func (w *watched) run() []scope.TenantID {
 	return w.looked
 }
 
-// TestIdleTenantsCostNothing: after the first look, Run looks at a tenant only while
-// its decisions lie in the window, and asks no store about the others.
+// TestIdleTenantsCostNothing checks that after the first Run, a tenant is checked only while its
+// decisions are in the window, and that the stores of the others are not read.
 func TestIdleTenantsCostNothing(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		all, err := c.Tenants(context.Background())
@@ -112,9 +112,9 @@ func TestIdleTenantsCostNothing(t *testing.T) {
 	})
 }
 
-// TestFoundOnceByTwoReplicas: two replicas that store decisions of one tenant look at
-// it both, and what they find is one anomaly. It is found after the last decision
-// too, when the window slides on to where most are denied.
+// TestFoundOnceByTwoReplicas checks that two replicas that store decisions of one tenant both check
+// it, and store what they find as one anomaly. The anomaly is also found after the last decision,
+// when the window contains mostly denials.
 func TestFoundOnceByTwoReplicas(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// shape is a kind of traffic: how many decisions a minute there are at a time, which
-// share of them is denied and which fails, and how long an evaluation takes.
+// shape is a kind of traffic: decisions a minute at a time, the shares that are denied and that
+// fail, and the time of an evaluation.
 type shape struct {
 	rate             func(time.Time) float64
 	denied, failed   func(time.Time) float64
@@ -20,7 +20,7 @@ type shape struct {
 
 func always(x float64) func(time.Time) float64 { return func(time.Time) float64 { return x } }
 
-// office is 1 at noon of a working day, 0.05 at night and on days off.
+// office returns 1 at noon of a working day, and 0.05 at night and on days off.
 func office(t time.Time) float64 {
 	if d := t.Weekday(); d == time.Saturday || d == time.Sunday {
 		return 0.05
@@ -39,7 +39,7 @@ func shapes() map[string]shape {
 	}
 }
 
-// at is 1 from one hour of the day to another, else 0.
+// at returns 1 between two hours of the day, otherwise 0.
 func at(t time.Time, from, to int) float64 {
 	if t.Hour() >= from && t.Hour() < to {
 		return 1
@@ -47,12 +47,12 @@ func at(t time.Time, from, to int) float64 {
 	return 0
 }
 
-// world plays a shape minute by minute, with hours for the baseline.
+// world simulates a shape minute by minute, with roll-ups of hours for the baseline.
 type world struct {
 	shape
 	r       *rand.Rand
 	now     time.Time
-	minutes []stats.Rollup // the last of the window
+	minutes []stats.Rollup // the last minutes, as many as the window has
 	hours   []stats.Rollup
 }
 
@@ -60,7 +60,7 @@ func newWorld(s shape, seed uint64) *world {
 	return &world{shape: s, r: rand.New(rand.NewPCG(seed, 7)), now: time.Date(2026, 9, 7, 0, 0, 0, 0, time.UTC)}
 }
 
-// poisson draws a count.
+// poisson returns a random count with a Poisson distribution.
 func (w *world) poisson(mean float64) int64 {
 	if mean > 50 {
 		return max(0, int64(math.Round(mean+math.Sqrt(mean)*w.r.NormFloat64())))
@@ -72,7 +72,7 @@ func (w *world) poisson(mean float64) int64 {
 	return n
 }
 
-// tick plays one minute; change alters what happens in it.
+// tick simulates one minute. change alters the shape for it.
 func (w *world) tick(change func(*shape)) {
 	s := w.shape
 	if change != nil {
@@ -115,8 +115,8 @@ func (w *world) detect() []Finding {
 
 var usual = Tuning{Factor: 3}
 
-// TestFalseAlarms plays three weeks of each shape, the first as history, and counts
-// what is flagged although nothing is wrong. docs/dashboard.md states the figure.
+// TestFalseAlarms simulates three weeks of each shape, the first as history, and counts what is
+// flagged although nothing is wrong. docs/dashboard.md states the result.
 func TestFalseAlarms(t *testing.T) {
 	fulltest.Only(t)
 	alarms, weeks := 0, 0
@@ -147,8 +147,8 @@ func TestFalseAlarms(t *testing.T) {
 	}
 }
 
-// TestIncidentsAreFound plays a week of each shape, then something that a person
-// would want to know, and counts the minutes until it is flagged.
+// TestIncidentsAreFound simulates a week of each shape and then an incident, and counts the minutes
+// until it is flagged.
 func TestIncidentsAreFound(t *testing.T) {
 	incidents := []struct {
 		name   string
@@ -166,14 +166,14 @@ func TestIncidentsAreFound(t *testing.T) {
 	}
 	for name, s := range shapes() {
 		if name == "few people" {
-			continue // too few decisions to say anything within minutes
+			continue // too few decisions for a finding within minutes
 		}
 		if !fulltest.Run() && name != "an office" {
 			continue
 		}
 		for _, in := range incidents {
 			w := newWorld(s, 23)
-			for range 7*24*60 + 14*60 { // until two on a Monday afternoon
+			for range 7*24*60 + 14*60 { // until 14:00 on a Monday
 				w.tick(nil)
 			}
 			took := 0

@@ -9,20 +9,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// The people and resources of a shape of traffic. Some people are much busier than
-// others; most sit behind one address, and a few join in the course of the weeks.
+// The people and resources of a shape of traffic. Some people are much busier than others. Most of
+// them share one address, and a few join during the simulated weeks.
 const (
 	people    = 40
-	joining   = 6 // of people, one every three days
+	joining   = 6 // of the people, one every three days
 	behindOne = 25
 	places    = 20
 )
 
-// crowd plays who asks about what in a shape of traffic.
+// crowd simulates who uses which resources in a shape of traffic.
 type crowd struct {
 	*world
 	users, resources map[string]map[time.Time]int64 // by day and by hour
-	last             []crowdMinute                  // of the window of Sources
+	last             []crowdMinute                  // the minutes in the window of Sources
 }
 
 // crowdMinute is what the people did in one minute.
@@ -30,7 +30,7 @@ type crowdMinute struct {
 	permitted, denied [people]int64
 }
 
-// weights are the shares of n: a few have most of it, as Zipf found.
+// weights returns n shares that follow Zipf's law: a few are most of the sum.
 func weights(n int) []float64 {
 	sum, out := 0.0, make([]float64, n)
 	for k := range out {
@@ -45,7 +45,7 @@ func weights(n int) []float64 {
 
 var ofPeople, ofPlaces = weights(people), weights(places)
 
-// tick plays one minute of everybody.
+// tick simulates one minute of all people.
 func (c *crowd) tick() {
 	now := c.now
 	c.world.tick(nil)
@@ -82,7 +82,7 @@ func add(counts map[string]map[time.Time]int64, subject string, bucket time.Time
 	counts[subject][bucket] += n
 }
 
-// activity is what audit.Reader.Activity tells of the counts.
+// activity returns what audit.Reader.Activity would return for the counts.
 func activity(counts map[string]map[time.Time]int64, width time.Duration, running, from time.Time) []stats.Activity {
 	var out []stats.Activity
 	for subject, buckets := range counts {
@@ -100,7 +100,7 @@ func activity(counts map[string]map[time.Time]int64, width time.Duration, runnin
 	return out
 }
 
-// addresses is what audit.Reader.Sources tells: one address has many people, the
+// addresses returns what audit.Reader.Sources would return: many people share one address, the
 // others have one each.
 func (c *crowd) addresses() []stats.Source {
 	by := map[string]*stats.Source{}

@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
-// TestObject: an object of a named bucket is stored with a signed call, a try leaves nothing
-// behind, and what is wrong is said.
+// TestObject checks that an object is stored with a signed call, that Try leaves nothing behind,
+// and that errors are reported.
 func TestObject(t *testing.T) {
 	ctx := context.Background()
 	fake := s3test.New("policies")
@@ -69,7 +69,7 @@ func TestObject(t *testing.T) {
 	}
 }
 
-// TestNoStore: what answers 200 to everything has stored nothing.
+// TestNoStore checks that a server that answers 200 to everything is not taken for a store.
 func TestNoStore(t *testing.T) {
 	for name, page := range map[string]string{"nothing": "", "a page": "<html>Please sign in</html>"} {
 		portal := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

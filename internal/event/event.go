@@ -67,7 +67,7 @@ func Types() []string {
 
 // Event is the input of Emit.
 type Event struct {
-	// Type is one of Types.
+	// Type is one of the event types above.
 	Type string
 	// ObjectKind, ObjectID and ObjectName become `<kind>_id` and `<kind>_name` in the event's
 	// data. A numeric id becomes a number, except that of a user.

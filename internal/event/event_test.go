@@ -157,8 +157,8 @@ func TestRollbackEmitsNothing(t *testing.T) {
 	})
 }
 
-// TestEmitMany: the events of one call have their order, between those of the calls before and
-// after it, and the positions have no gaps.
+// TestEmitMany checks that the events of one call keep their order, between those of the calls
+// before and after it, and that the positions have no gaps.
 func TestEmitMany(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -280,7 +280,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// TestTenantsTakeTurns: many events of one tenant do not delay those of other tenants.
+// TestTenantsTakeTurns checks that many events of one tenant do not delay those of other tenants.
 func TestTenantsTakeTurns(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		many := make([]Event, 3*batch)

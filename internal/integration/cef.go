@@ -64,7 +64,7 @@ func (c *cef) address(text string) {
 	}
 }
 
-// cut shortens text to at most most bytes of valid UTF-8.
+// cut shortens text to a number of bytes of valid UTF-8.
 func cut(text string, most int) string {
 	if len(text) > most {
 		text = text[:most]

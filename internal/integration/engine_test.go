@@ -39,7 +39,7 @@ func pointsAt(err error, pointer string) bool {
 	return false
 }
 
-// shelf has the bundle of bouncer 7 of production, at a revision that tests set.
+// shelf provides the bundle of bouncer 7 of production, at a revision that tests set.
 type shelf struct {
 	*bench
 	mu       sync.Mutex
@@ -98,7 +98,7 @@ func (s *shelf) Environment(_ context.Context, _ *db.Tx, id int64) (scope.Env, e
 	return scope.Production, nil
 }
 
-// depot is a registry and a bucket that count what they get.
+// depot is a registry and a bucket that record what they get.
 type depot struct {
 	mu     sync.Mutex
 	down   bool
@@ -138,15 +138,15 @@ func (d *depot) set(down bool) {
 	d.mu.Unlock()
 }
 
-// got is how often something was stored.
+// got returns how often something was stored.
 func (d *depot) got() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.pushes
 }
 
-// TestPolicyEngine: a store gets each revision of a bundle once, whatever number of replicas and
-// restarts, again after an outage, and nothing if nothing changed.
+// TestPolicyEngine checks that a store gets each revision of a bundle once, with any number of
+// replicas and restarts, again after an outage, and nothing if nothing changed.
 func TestPolicyEngine(t *testing.T) {
 	for _, to := range []string{"oci+http://%s/org/policies:edge", "s3+http://%s/policies/edge/bundle.tar.gz"} {
 		t.Run(to[:2], func(t *testing.T) {
@@ -192,14 +192,14 @@ func TestPolicyEngine(t *testing.T) {
 				if failed.Failures == 0 || failed.NextAttemptAt == nil || !strings.Contains(failed.LastError, "answered 503") {
 					t.Errorf("%+v", failed)
 				}
-				s.set(6) // 5 is never pushed
+				s.set(6) // revision 5 is never pushed
 				d.set(false)
 				b.move(longestWait)
 				if now := turns(3, 6); now.Failures != 0 || now.LastError != "" {
 					t.Errorf("%+v", now)
 				}
 
-				// Another address gets it again, a new name does not.
+				// A new address gets the bundle again; a new name does not.
 				if _, err := b.Update(ctx, admin, it.ID, Change{Name: new("renamed")}, 0); err != nil {
 					t.Fatal(err)
 				}
@@ -210,7 +210,7 @@ func TestPolicyEngine(t *testing.T) {
 				}
 				turns(4, 6)
 
-				// A test asks, and pushes nothing.
+				// A test only asks the store; it pushes nothing.
 				if res, err := b.Test(ctx, admin, it.ID); err != nil || !res.Delivered || res.Error != "" {
 					t.Errorf("%+v, error %v", res, err)
 				}
@@ -235,8 +235,8 @@ func TestPolicyEngine(t *testing.T) {
 	}
 }
 
-// TestPolicyEngineChangedMeanwhile: a push to a store that is replaced meanwhile does not count for
-// the new one.
+// TestPolicyEngineChangedMeanwhile checks that a push to a store that is replaced meanwhile does
+// not count for the new store.
 func TestPolicyEngineChangedMeanwhile(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -267,7 +267,8 @@ func TestPolicyEngineChangedMeanwhile(t *testing.T) {
 	})
 }
 
-// TestPolicyEngineIsChecked: what does not fit is refused where it is, with what to do.
+// TestPolicyEngineIsChecked checks that invalid values are refused with the right pointer and a
+// helpful message.
 func TestPolicyEngineIsChecked(t *testing.T) {
 	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
 	b.Bundles = &shelf{bench: b, revision: 3}
@@ -294,7 +295,7 @@ func TestPolicyEngineIsChecked(t *testing.T) {
 		{"https://ghcr.io/org/policies", good, nil, "", "/endpoint"},
 		{"oci://10.0.0.8/org/policies", good, nil, "", "/endpoint"},
 		{"oci://169.254.169.254/org/policies", good, nil, "", "/endpoint"},
-		{"oci+http://8.8.8.8/org/policies", good, nil, "", "/endpoint"}, // plain, and not an address that is allowed
+		{"oci+http://8.8.8.8/org/policies", good, nil, "", "/endpoint"}, // plain HTTP to an address that is not allowed
 		{"s3://10.0.0.8:9000/policies/x", good, keys, "", "/endpoint"},
 	} {
 		_, err := b.Create(ctx, admin, Draft{Name: "e", Kind: PolicyEngine, Endpoint: c.endpoint, Environment: c.env, Settings: c.settings, Credential: c.credential})

@@ -18,10 +18,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// stores are the addresses of the two kinds of stores of policy engines.
+// stores lists the endpoint forms of the two kinds of stores of policy engines.
 var stores = []string{"oci+http://%s/org/policies:edge", "s3+http://%s/policies/edge/bundle.tar.gz"}
 
-// storesBundle reports whether a request puts a bundle where engines read it.
+// storesBundle reports whether a request stores a bundle where engines read it.
 func storesBundle(r *http.Request) bool {
 	return r.Method == http.MethodPut && (strings.Contains(r.URL.Path, "/manifests/") || strings.HasPrefix(r.URL.Path, "/policies/"))
 }
@@ -35,7 +35,7 @@ func (b *bench) engine(address string) Integration {
 	return b.create(draft)
 }
 
-// offers reports whether engines get a revision of the bundle.
+// offers reports whether engines would get a revision of the bundle.
 func (d *depot) offers(t *testing.T, host, address string, revision int64) bool {
 	t.Helper()
 	if strings.HasPrefix(address, "s3") {
@@ -53,8 +53,8 @@ func (d *depot) offers(t *testing.T, host, address string, revision int64) bool 
 	return strings.Contains(string(text), fmt.Sprintf(`"%s":"%d"`, revisionName, revision))
 }
 
-// TestPolicyEngineAfterAFreeze: a replica that was frozen while it pushed wakes up when another one
-// has pushed a newer bundle. The older bundle does not stay.
+// TestPolicyEngineAfterAFreeze checks that an older bundle does not stay in a store, if a replica
+// was suspended during its push and resumes after another one has pushed a newer bundle.
 func TestPolicyEngineAfterAFreeze(t *testing.T) {
 	for _, to := range stores {
 		t.Run(to[:2], func(t *testing.T) {
@@ -108,8 +108,8 @@ func TestPolicyEngineAfterAFreeze(t *testing.T) {
 	}
 }
 
-// TestPolicyEngineBehindAPortal: what answers 200 with a page to everything, as portals and proxies
-// do, has stored nothing.
+// TestPolicyEngineBehindAPortal checks that a server that answers 200 with a page to everything,
+// like a portal or a proxy, is not taken for a store.
 func TestPolicyEngineBehindAPortal(t *testing.T) {
 	for _, to := range stores {
 		t.Run(to[:2], func(t *testing.T) {
@@ -130,7 +130,8 @@ func TestPolicyEngineBehindAPortal(t *testing.T) {
 	}
 }
 
-// TestPolicyEngineWithATemporaryKey: the session token of a temporary key goes along with each call.
+// TestPolicyEngineWithATemporaryKey checks that each call carries the session token of a temporary
+// key.
 func TestPolicyEngineWithATemporaryKey(t *testing.T) {
 	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
 	b.Bundles = &shelf{bench: b, revision: 3}
@@ -151,8 +152,8 @@ func TestPolicyEngineWithATemporaryKey(t *testing.T) {
 	}
 }
 
-// TestPolicyEngineIsAskedToWait: a store that answers 429 with Retry-After is left alone for so
-// long.
+// TestPolicyEngineIsAskedToWait checks that a store that answers 429 with Retry-After is not called
+// before that time.
 func TestPolicyEngineIsAskedToWait(t *testing.T) {
 	for _, to := range stores {
 		t.Run(to[:2], func(t *testing.T) {

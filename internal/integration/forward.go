@@ -27,7 +27,7 @@ const (
 	requestBytes = 4 << 20
 	// turnTime is how long a lane sends before other lanes get a turn.
 	turnTime = 20 * time.Second
-	// lookEvery is how often the logs are checked for a forwarder that has sent all of them.
+	// lookEvery is how often the logs and the revisions of bundles are checked if nothing waits.
 	lookEvery = 2 * time.Second
 	// longestWait is the longest pause after a failure. longestPause is the longest pause that a
 	// system can ask for with Retry-After.

@@ -34,7 +34,7 @@ var (
 	admin = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice"}}
 )
 
-// bench is a store with a decision log, integrations, and a clock that tests move.
+// bench is a store with a decision log, integrations, and a clock that tests advance.
 type bench struct {
 	testing.TB
 	*Service
@@ -84,7 +84,8 @@ func (b *bench) move(d time.Duration) {
 	b.mu.Unlock()
 }
 
-// happen writes decisions of both environments and levels, and entries of the other log.
+// happen stores decisions of both environments and of all levels, and entries of the administrative
+// log.
 func (b *bench) happen(n int) {
 	b.Helper()
 	for range n {
@@ -110,7 +111,7 @@ func (b *bench) happen(n int) {
 	}
 }
 
-// turn lets a replica have one turn of an integration, when it is due.
+// turn runs one turn of an integration's lane in a replica, if it is due.
 func (b *bench) turn(holder string, id int64) {
 	b.Helper()
 	f := &Forwarder{Service: b.Service, Holder: holder, Logger: slog.New(slog.DiscardHandler)}
@@ -160,7 +161,7 @@ func newSIEM(t testing.TB) *siem {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.bodies = append(s.bodies, string(body))
-		if s.status == 200 || s.status == 299 { // 299: stored, and the answer is lost
+		if s.status == 200 || s.status == 299 { // 299: stored, but the answer is lost
 			s.take(string(body))
 		}
 		if s.status == 299 {
@@ -202,15 +203,15 @@ func (s *siem) set(status int) {
 	s.mu.Unlock()
 }
 
-// sent is what arrived, in order.
+// sent returns what arrived, in order.
 func (s *siem) sent() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.bodies)
 }
 
-// check compares with the report of the log itself: all is there, in order, and the last hash of
-// each chain is the log's own.
+// check compares the SIEM with the report of the log itself: everything has arrived, in order, and
+// the last hash of each chain is the same.
 func (s *siem) check(t *testing.T, b *bench) {
 	t.Helper()
 	s.mu.Lock()
@@ -232,8 +233,8 @@ func (s *siem) check(t *testing.T, b *bench) {
 	}
 }
 
-// TestForwarding: both logs arrive complete and in order, over refusals, answers that are lost,
-// and replicas that end and take over.
+// TestForwarding checks that both logs arrive complete and in order, although requests are refused,
+// answers are lost, and replicas end and take over.
 func TestForwarding(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, s := newBench(t, c), newSIEM(t)
@@ -246,7 +247,7 @@ func TestForwarding(t *testing.T) {
 			b.move(longestWait)
 		}
 		s.check(t, b)
-		if s.again == 0 || len(s.lines) != 1+55+37 { // its own creation, the entries, and the decisions but those at level none
+		if s.again == 0 || len(s.lines) != 1+55+37 { // its creation, the entries, and the decisions except level none
 			t.Errorf("%d lines, %d of them again", len(s.lines), s.again)
 		}
 		for _, l := range s.lines {
@@ -261,8 +262,9 @@ func TestForwarding(t *testing.T) {
 	})
 }
 
-// TestFollowIsBounded: a request has few bytes of each log, nothing is left out between two, and
-// the one log does not wait for the end of the other.
+// TestFollowIsBounded checks that a request contains a bounded number of bytes of each log, that
+// nothing is left out between two requests, and that one log does not wait for the end of the
+// other.
 func TestFollowIsBounded(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -290,8 +292,8 @@ func TestFollowIsBounded(t *testing.T) {
 	})
 }
 
-// TestForwardsFromNow: without a start, what was there before is not sent, and the first line
-// links to it.
+// TestForwardsFromNow checks that without the setting start, older entries are not sent, and that
+// the first line links to them.
 func TestForwardsFromNow(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, s := newBench(t, c), newSIEM(t)
@@ -321,8 +323,8 @@ func TestForwardsFromNow(t *testing.T) {
 	})
 }
 
-// TestForwardsOneEnvironment: what is of the other environment comes without its content, and
-// the chains stay whole.
+// TestForwardsOneEnvironment checks that entries of the other environment are sent without their
+// content, and that the chains stay complete.
 func TestForwardsOneEnvironment(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, s := newBench(t, c), newSIEM(t)
@@ -338,7 +340,8 @@ func TestForwardsOneEnvironment(t *testing.T) {
 	})
 }
 
-// TestGapShows: what retention removed before it was sent is missing at the SIEM, visibly.
+// TestGapShows checks that entries that retention removed before they were sent leave a visible gap
+// at the SIEM.
 func TestGapShows(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, s := newBench(t, c), newSIEM(t)
@@ -363,8 +366,8 @@ func TestGapShows(t *testing.T) {
 	})
 }
 
-// TestFailingSystem: the audit says once that a system fails and once that it does not any more,
-// and attempts keep their distance.
+// TestFailingSystem checks that the audit reports once that a system fails and once that it has
+// recovered, and that attempts keep their pauses.
 func TestFailingSystem(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, s := newBench(t, c), newSIEM(t)
@@ -393,7 +396,8 @@ func TestFailingSystem(t *testing.T) {
 	})
 }
 
-// TestMessages: messages of actions go out in order, signed, each until it is accepted or dropped.
+// TestMessages checks that messages of actions are sent in order and signed, each until it is
+// accepted or dropped.
 func TestMessages(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, s := newBench(t, c), newSIEM(t)
@@ -431,7 +435,7 @@ func TestMessages(t *testing.T) {
 	})
 }
 
-// TestReseal: a new key takes over what is under the old one.
+// TestReseal checks that Reseal encrypts credentials with a new key.
 func TestReseal(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, s := newBench(t, c), newSIEM(t)

@@ -27,7 +27,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// topicOf reads all of a topic into a SIEM that checks the chains, and gives the partition of each
+// topicOf reads a whole topic into a SIEM that checks the chains, and returns the partition of each
 // key.
 func topicOf(t *testing.T, c *kfake.Cluster, s *siem) map[string]int32 {
 	t.Helper()
@@ -81,8 +81,8 @@ func topicOf(t *testing.T, c *kfake.Cluster, s *siem) map[string]int32 {
 	return partitions
 }
 
-// TestKafka: both logs arrive complete and in order, over refusals, acknowledgements that are lost,
-// a broker that is away, and replicas that end and take over.
+// TestKafka checks that both logs arrive complete and in order, although batches are refused,
+// acknowledgements are lost, a broker is away, and replicas end and take over.
 func TestKafka(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, s := newBench(t, c), newSIEM(t)
@@ -131,7 +131,7 @@ func TestKafka(t *testing.T) {
 			if trouble == "refused" && !strings.Contains(got.LastError, "TOPIC_AUTHORIZATION_FAILED") {
 				t.Errorf("%s", got.LastError)
 			}
-			if trouble == "ack lost" { // the records are there, and the place was not written down
+			if trouble == "ack lost" { // the records are stored, but the new place is not
 				err := b.Stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 					now := b.now()
 					if _, err := job.HoldLane(ctx, tx, lanes, it.ID, "x", now); err != nil {
@@ -148,7 +148,7 @@ func TestKafka(t *testing.T) {
 				}
 			}
 			b.move(longestWait)
-			if trouble == "away" { // it starts again with what it had
+			if trouble == "away" { // it restarts with its data
 				fake = start()
 			}
 			trouble = ""
@@ -161,8 +161,8 @@ func TestKafka(t *testing.T) {
 	})
 }
 
-// TestKafkaProducerIsKept: a replica's next parcel goes by the same producer, and a change of the
-// integration or an end of its use closes it.
+// TestKafkaProducerIsKept checks that a replica uses the same producer for the next parcel, and
+// closes it when the integration changes or is not used any more.
 func TestKafkaProducerIsKept(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -214,7 +214,8 @@ func (b *bench) update(id int64, settings map[string]any) Integration {
 	return it
 }
 
-// TestKafkaIsChecked: what does not fit is refused where it is, with what to do.
+// TestKafkaIsChecked checks that invalid values are refused with the right pointer and a helpful
+// message.
 func TestKafkaIsChecked(t *testing.T) {
 	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
 	good := map[string]any{"topic": "audit"}
@@ -246,7 +247,7 @@ func TestKafkaIsChecked(t *testing.T) {
 		{"kafka+tls://" + strings.Repeat("b.example.com,", 10) + "b.example.com", good, nil, "/endpoint"},
 		{"kafka+tls://b1.example.com,10.0.0.8:9093", good, nil, "/endpoint"},
 		{"kafka+tls://169.254.169.254:9093", good, nil, "/endpoint"},
-		{"kafka://8.8.8.8:9092", good, nil, "/endpoint"}, // plain, and not an address that is allowed
+		{"kafka://8.8.8.8:9092", good, nil, "/endpoint"}, // a plain connection to an address that is not allowed
 		{"https://siem.example.com", good, nil, "/settings/topic"},
 		{"https://siem.example.com", nil, login, "/credential"},
 		{"syslog+tls://siem.example.com", good, nil, "/settings/topic"},
@@ -265,8 +266,8 @@ func TestKafkaIsChecked(t *testing.T) {
 	}
 }
 
-// TestRecordsAreBounded: an entry that no broker would take is shortened, and keeps its place in its
-// chain.
+// TestRecordsAreBounded checks that an entry that no broker would accept is shortened, and keeps
+// its position in its chain.
 func TestRecordsAreBounded(t *testing.T) {
 	large := `{"decision_id":"d-1","trace":"` + strings.Repeat("x", 2<<20) + `"}`
 	line := follow.Line{Chain: "decisions.full", Position: 7, Hash: "h", PreviousHash: "g", Tenant: "acme", Decision: json.RawMessage(large)}
@@ -286,8 +287,8 @@ func TestRecordsAreBounded(t *testing.T) {
 	}
 }
 
-// TestKafkaTopicIsSmall: a topic that takes less at once than we send gets all entries nevertheless,
-// and one that is too long for it is shortened. The forwarder does not stop at it.
+// TestKafkaTopicIsSmall checks that a topic with small batches gets all entries, and that an entry
+// that is too long for it is shortened and does not stop the forwarder.
 func TestKafkaTopicIsSmall(t *testing.T) {
 	b, s := newBench(t, dbtest.Open(t, dbtest.SQLite)), newSIEM(t)
 	fake, err := kfake.NewCluster(kfake.SeedTopics(3, "audit"), kfake.BrokerConfigs(map[string]string{"message.max.bytes": "3000"}))

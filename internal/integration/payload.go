@@ -99,9 +99,9 @@ type shortened struct {
 // large lists the members of a decision or an event that can be large, the least important first.
 var large = []string{"trace", "explanation", "input", "event_context", "changes"}
 
-// shortLine returns an entry as JSON of at most most bytes. It leaves out large members, and if
-// that is not enough, the whole decision or event. It always keeps the position in the chain, even
-// if that is longer.
+// shortLine returns an entry as JSON of a limited number of bytes. It leaves out large members, and
+// if that is not enough, the whole decision or event. It always keeps the position in the chain,
+// even if that is longer.
 func shortLine(l follow.Line, most int) ([]byte, error) {
 	text, err := jsonLine(l)
 	if err != nil || len(text) <= most {

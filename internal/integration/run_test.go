@@ -20,7 +20,7 @@ import (
 
 const engineKey = "key-of-the-engine"
 
-// started is what a system got to start a run.
+// startedRun is the message that starts a run, as a system receives it.
 type startedRun struct {
 	Type string `json:"event_type"`
 	Data struct {
@@ -31,7 +31,7 @@ type startedRun struct {
 	}
 }
 
-// engine is a workflow engine. It checks who calls it.
+// engine is a workflow engine that checks signatures.
 type engine struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -92,7 +92,7 @@ func (b *bench) queue(id int64, event string) {
 	}
 }
 
-// run is the newest run of an integration.
+// run returns the newest run of an integration.
 func (b *bench) run(id int64) Run {
 	b.Helper()
 	page, err := b.Runs(ctx, admin, id, "", 0, 1)
@@ -122,8 +122,8 @@ func answerOf(r startedRun, status string) Answer {
 	return Answer{Token: r.Data.Callback.Token, Status: status, Message: "done", AnsweredBy: "ops"}
 }
 
-// TestRunIsAnswered: a message starts a run, with one token over all attempts, and of several
-// answers one counts. Nobody else answers.
+// TestRunIsAnswered checks that a message starts a run with one token for all attempts, that one of
+// several answers counts, and that nobody without the token can answer.
 func TestRunIsAnswered(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, e := newBench(t, c), newEngine(t)
@@ -183,8 +183,8 @@ func TestRunIsAnswered(t *testing.T) {
 	})
 }
 
-// TestAnswerBeforeAcceptance: an engine may answer back while it is being called, and even fail
-// that call.
+// TestAnswerBeforeAcceptance checks that an engine may answer while it is being called, and even
+// let that call fail.
 func TestAnswerBeforeAcceptance(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, e := newBench(t, c), newEngine(t)
@@ -210,8 +210,8 @@ func TestAnswerBeforeAcceptance(t *testing.T) {
 	})
 }
 
-// TestRunsWithoutAnswer: runs end that nobody answers, whose message is not accepted, or whose
-// system has moved.
+// TestRunsWithoutAnswer checks that runs end if nobody answers, the message is not accepted, or the
+// integration gets another host.
 func TestRunsWithoutAnswer(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, e := newBench(t, c), newEngine(t)
@@ -277,7 +277,7 @@ func TestRunsWithoutAnswer(t *testing.T) {
 	})
 }
 
-// TestTestStartsARun: a test shows the system the callback, which works.
+// TestTestStartsARun checks that a test sends the system a callback that works.
 func TestTestStartsARun(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, e := newBench(t, c), newEngine(t)

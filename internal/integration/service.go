@@ -318,8 +318,8 @@ func (s *Service) open(tenant scope.TenantID, it Integration) (map[string]string
 	return s.Box.OpenMembers(it.Credential, sealedAt(tenant, it.ID))
 }
 
-// Reseal encrypts a tenant's credentials again that use an old key, so that the operator can drop
-// that key.
+// Reseal replaces the encryption of those credentials of a tenant that still use an old key, so
+// that the operator can drop that key.
 func (s *Service) Reseal(ctx context.Context, tenant scope.TenantID) error {
 	return s.Stores.WriteUnder(ctx, tenant, changes, func(tx *db.Tx) error {
 		all, err := listIntegrations(ctx, tx, "", 0, maxIntegrations)

@@ -35,7 +35,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// The ways in which a collector behaves.
+// The behaviors of a collector.
 const (
 	obeys      = "reads all, and answers close_notify"
 	resets     = "dies after three messages"
@@ -44,8 +44,8 @@ const (
 	refusesAll = "closes at once"
 )
 
-// collector is a strict receiver of RFC 5425. What it has read counts as stored, also where it
-// dies afterwards.
+// collector is a strict receiver of RFC 5425. What it has read counts as stored, even if it dies
+// afterwards.
 type collector struct {
 	*siem
 	address, ca string
@@ -57,8 +57,8 @@ type collector struct {
 
 var header = regexp.MustCompile(`^<(\d{1,3})>1 \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,6}Z - gatehouse - (decision|event|entry) (\[gatehouse@32473( [a-zA-Z]+="([^"\\\]]|\\.)*")*\]) `)
 
-// newCollector starts a collector. It asks for a client certificate of one of these authorities;
-// nil: for none.
+// newCollector starts a collector. It requires a client certificate of one of these authorities;
+// nil: none.
 func newCollector(t testing.TB, clients *x509.CertPool) *collector {
 	t.Helper()
 	certified := httptest.NewTLSServer(nil)
@@ -128,7 +128,7 @@ func (c *collector) serve(raw *net.TCPConn, cfg *tls.Config) {
 	}
 }
 
-// frame reads one message: its length in octets, a space, and so many octets.
+// frame reads one message: its length in octets, a space, and the message.
 func frame(in *bufio.Reader) (string, error) {
 	length, err := in.ReadString(' ')
 	if err != nil {
@@ -171,15 +171,15 @@ func (c *collector) store(text string) {
 	}
 }
 
-// received are the messages that came, and what was wrong.
+// received returns the messages that arrived, and the errors.
 func (c *collector) received() (messages, wrong []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]string{}, c.messages...), append([]string{}, c.wrong...)
 }
 
-// TestSyslog: both logs reach a syslog server complete and in order, although it dies, ends in
-// the middle, and never says that it has read them.
+// TestSyslog checks that both logs reach a syslog server complete and in order, although it dies,
+// stops in the middle of a message, and never confirms that it has read them.
 func TestSyslog(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, cluster *db.Cluster) {
 		b, c := newBench(t, cluster), newCollector(t, nil)
@@ -202,8 +202,8 @@ func TestSyslog(t *testing.T) {
 	})
 }
 
-// TestSyslogWithoutNotify: a server that never sends close_notify is taken at its close, if its
-// owner says so. One that dies is not.
+// TestSyslogWithoutNotify checks that the close of a server that never sends close_notify confirms
+// a parcel, if the settings say so. A server that dies does not confirm it.
 func TestSyslogWithoutNotify(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, cluster *db.Cluster) {
 		b, c := newBench(t, cluster), newCollector(t, nil)
@@ -222,8 +222,8 @@ func TestSyslogWithoutNotify(t *testing.T) {
 	})
 }
 
-// TestSyslogTest: a test tells what a syslog server did. A server whose certificate nobody
-// vouches for gets nothing.
+// TestSyslogTest checks that a test reports what a syslog server did, and that a server without a
+// trusted certificate gets nothing.
 func TestSyslogTest(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, cluster *db.Cluster) {
 		b, c := newBench(t, cluster), newCollector(t, nil)
@@ -245,8 +245,8 @@ func TestSyslogTest(t *testing.T) {
 	})
 }
 
-// TestSyslogClientCertificate: a server that asks for a certificate gets entries with the right
-// one only, and a certificate does not go to another host.
+// TestSyslogClientCertificate checks that a server that requires a certificate gets entries only
+// with the right one, and that a certificate is not sent to another host.
 func TestSyslogClientCertificate(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, cluster *db.Cluster) {
 		cert, key := selfSigned(t, x509.ExtKeyUsageClientAuth)
@@ -278,7 +278,8 @@ func TestSyslogClientCertificate(t *testing.T) {
 	})
 }
 
-// TestSyslogSettings: what does not fit a syslog server is refused, and inner networks are.
+// TestSyslogSettings checks that settings that do not fit a syslog server are refused, and so are
+// inner networks.
 func TestSyslogSettings(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, cluster *db.Cluster) {
 		b := newBench(t, cluster)
@@ -322,7 +323,7 @@ func TestSyslogSettings(t *testing.T) {
 	})
 }
 
-// TestFormats: what an entry looks like in each format.
+// TestFormats tests the text of an entry in each format.
 func TestFormats(t *testing.T) {
 	name := "pay=ments|\\x"
 	d := audit.Decision{DecisionID: "d-1", Decision: audit.Deny, Reason: "no\nway = no", PolicyName: &name, Action: "read", IPAddress: "2001:db8::7", User: audit.User{ID: "bob"}, Resource: audit.Resource{Path: "/payments"}}
@@ -365,8 +366,8 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestLongEntries: an entry that is too long for a syslog server is shortened, says so, and keeps
-// its place in its chain.
+// TestLongEntries checks that an entry that is too long for a syslog server is shortened, says so,
+// and keeps its position in its chain.
 func TestLongEntries(t *testing.T) {
 	long := strings.Repeat(`ä"=|\`, 4000)
 	huge, err := json.Marshal(long)
@@ -401,7 +402,8 @@ func TestLongEntries(t *testing.T) {
 	}
 }
 
-// TestRsyslog: rsyslog with TLS gets both logs complete, over its end with kill -9.
+// TestRsyslog checks that rsyslog with TLS gets both logs complete, even if it is killed with
+// SIGKILL.
 func TestRsyslog(t *testing.T) {
 	fulltest.Only(t)
 	bin, err := exec.LookPath("rsyslogd")
@@ -419,7 +421,7 @@ func TestRsyslog(t *testing.T) {
 		b.happen(20)
 		it := b.create(Draft{Name: "siem", Kind: SIEM, Endpoint: syslogScheme + address, Settings: map[string]any{"start": "oldest", "ca_certificates": ca}})
 		for range 2 {
-			b.turn("a", it.ID) // nobody listens
+			b.turn("a", it.ID) // the server is down
 			if got, err := b.Get(ctx, admin, it.ID); err != nil || got.LastError == "" {
 				t.Fatalf("%+v, error %v", got, err)
 			}
@@ -438,13 +440,13 @@ func TestRsyslog(t *testing.T) {
 	})
 }
 
-// rsyslog is a real syslog server.
+// rsyslog is a real rsyslog process.
 type rsyslog struct {
 	bin, dir, address string
 	log               *lockedBuffer
 }
 
-// lockedBuffer takes what a process writes.
+// lockedBuffer collects the output of a process.
 type lockedBuffer struct {
 	mu sync.Mutex
 	strings.Builder
@@ -462,7 +464,7 @@ func (b *lockedBuffer) String() string {
 	return b.Builder.String()
 }
 
-// configure writes the configuration and gives the certificate of the server.
+// configure writes the configuration and returns the certificate of the server.
 func (r *rsyslog) configure(t *testing.T) (ca string) {
 	t.Helper()
 	cert, key := selfSigned(t)
@@ -544,7 +546,7 @@ func (r *rsyslog) until(t *testing.T, done func() error) {
 	until(t, done, func() string { return r.log.String() })
 }
 
-// until waits at most a minute for a condition. about is printed with what is missing then.
+// until waits at most a minute for a condition. If it fails, it prints about.
 func until(t *testing.T, done func() error, about func() string) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -560,7 +562,7 @@ func until(t *testing.T, done func() error, about func() string) {
 	}
 }
 
-// selfSigned is a certificate for 127.0.0.1 and its key, in PEM.
+// selfSigned returns a certificate for 127.0.0.1 and its key, in PEM.
 func selfSigned(t *testing.T, uses ...x509.ExtKeyUsage) (cert, key string) {
 	t.Helper()
 	pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

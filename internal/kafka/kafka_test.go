@@ -80,8 +80,8 @@ func batch(key string, n int) (out []Record) {
 	return out
 }
 
-// TestOrder: the records of each key are in one partition, in their order, with all of them
-// acknowledged; several sends of one producer continue it.
+// TestOrder checks that the records of each key are in one partition, in order and acknowledged,
+// over several sends of one producer.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
@@ -121,7 +121,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestSignIn: each mechanism over TLS, and what is wrong is said.
+// TestSignIn tests each mechanism over TLS, and the errors of a wrong credential.
 func TestSignIn(t *testing.T) {
 	t.Parallel()
 	secured := httptest.NewTLSServer(nil)
@@ -143,7 +143,7 @@ func TestSignIn(t *testing.T) {
 			t.Errorf("%s with a wrong password: %v: %s", mechanism, err, Reason(err))
 		}
 	}
-	// kfake closes the connection, as some proxies do. A broker answers first.
+	// kfake closes the connection, like some proxies. A real broker answers first.
 	refusing := cluster(t, kfake.EnableSASL(), kfake.Superuser(Plain, "ada", "secret"))
 	refusing.ControlKey(int16(kmsg.SASLAuthenticate), func(k kmsg.Request) (kmsg.Response, error, bool) {
 		refusing.KeepControl()
@@ -171,8 +171,8 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// TestGuard: neither the brokers of the endpoint nor those that a cluster names lead into a network
-// that is not allowed, and plain connections go to allowed addresses only.
+// TestGuard checks that neither the brokers of the endpoint nor those that a cluster names can lead
+// into a network that is not allowed, and that plain connections go only to allowed addresses.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
@@ -181,7 +181,7 @@ func TestGuard(t *testing.T) {
 		t.Errorf("a broker at a loopback address: %v", err)
 	}
 
-	// The cluster says that its broker is elsewhere: at a listener of an inner network.
+	// The cluster names a broker at another address, in an inner network.
 	inner, err := net.Listen("tcp", "127.0.0.9:0")
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +224,8 @@ func TestGuard(t *testing.T) {
 	if len(reached) > 0 {
 		t.Error("a connection went to a broker that is not allowed")
 	}
-	// The same broker is reached where it is allowed: the test shows the guard, not a fault.
+	// A client that is allowed to reaches the same broker, so it was the guard that refused it
+	// above.
 	trying, cancel := context.WithCancel(within(t))
 	sent := make(chan error, 1)
 	allowed := producer(t, client(t, "127.0.0.0/8"), direct)
@@ -237,15 +238,15 @@ func TestGuard(t *testing.T) {
 	cancel()
 }
 
-// TestSmallTopic: records that a topic takes one by one are not refused because together they are
-// too large for it, and a record that it does not take alone is said.
+// TestSmallTopic checks that records are sent in smaller batches if a topic refuses a large one,
+// and that a record that is too long on its own is shortened or reported.
 func TestSmallTopic(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "2000"}))
 	p := producer(t, client(t, "127.0.0.0/8"), Cluster{Brokers: brokers(t, c), Plain: true})
 	var rs []Record
 	for i := range 100 {
-		noise := make([]byte, 900) // it cannot be compressed
+		noise := make([]byte, 900) // random data cannot be compressed
 		_, _ = rand.Read(noise)
 		rs = append(rs, Record{Key: []byte("k"), Value: append([]byte(strconv.Itoa(i)+" "), noise...)})
 	}

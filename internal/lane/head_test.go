@@ -14,12 +14,12 @@ import (
 
 func anyPath(string) bool { return true }
 
-// lines joins the lines of a header, and ends it.
+// lines joins the lines of a header and ends the header.
 func lines(l ...string) string { return strings.Join(l, "\r\n") + "\r\n\r\n" }
 
 const length2 = "Content-Length: 2"
 
-// TestParseRefuses: what is not of the plainest form is net/http's.
+// TestParseRefuses checks that requests of any other form go to net/http.
 func TestParseRefuses(t *testing.T) {
 	good := lines("POST /a HTTP/1.1", "Host: x", length2)
 	h := head{header: http.Header{}}
@@ -29,7 +29,7 @@ func TestParseRefuses(t *testing.T) {
 	for _, text := range []string{
 		"",
 		"POST",
-		strings.TrimSuffix(good, "\n"), // no end yet
+		strings.TrimSuffix(good, "\n"), // incomplete
 		lines("GET /a HTTP/1.1", "Host: x", length2),
 		lines("post /a HTTP/1.1", "Host: x", length2),
 		lines("POST /a HTTP/1.0", "Host: x", length2),
@@ -82,8 +82,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// same compares what the lane made of text with what net/http makes of it. It
-// answers whether the lane took it.
+// same compares how the lane and net/http parse text. It returns whether the lane accepted it.
 func same(text []byte) (bool, error) {
 	h := head{header: http.Header{}}
 	if !h.parse(text, anyPath) {
@@ -123,7 +122,7 @@ var plain = []string{
 	lines("POST /a/../b/. HTTP/1.1", "Host: x", "Cookie: a=b; c=\"d\"", length2) + "{",
 }
 
-// TestParseAgrees: a request that the lane takes is the one that net/http reads.
+// TestParseAgrees checks that net/http reads the requests that the lane accepts in the same way.
 func TestParseAgrees(t *testing.T) {
 	for _, text := range plain {
 		taken, err := same([]byte(text))
@@ -133,7 +132,7 @@ func TestParseAgrees(t *testing.T) {
 	}
 }
 
-// TestParseForgets: nothing of a request is seen in the next one.
+// TestParseForgets checks that nothing of a request is left in the next one.
 func TestParseForgets(t *testing.T) {
 	h := head{header: http.Header{}}
 	for _, text := range plain {
@@ -148,7 +147,7 @@ func TestParseForgets(t *testing.T) {
 	}
 }
 
-// FuzzParse holds the lane to net/http on whatever comes.
+// FuzzParse compares the lane with net/http on arbitrary input.
 func FuzzParse(f *testing.F) {
 	for _, text := range plain {
 		f.Add([]byte(text))

@@ -20,10 +20,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// patience only ends a test that hangs.
+// patience ends a test that hangs.
 const patience = 30 * time.Second
 
-// by tells who serves a request.
+// by returns whether the lane or net/http serves a request.
 func by(req *http.Request) string {
 	if req.Context().Value(http.ServerContextKey) != nil {
 		return "net/http"
@@ -31,7 +31,7 @@ func by(req *http.Request) string {
 	return "lane"
 }
 
-// echo answers with who served the request, and what it was.
+// echo answers with the server and the content of the request.
 func echo(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
@@ -41,7 +41,7 @@ func echo(w http.ResponseWriter, req *http.Request) {
 	_, _ = io.WriteString(w, by(req)+" "+req.Method+" "+req.RequestURI+" "+string(body))
 }
 
-// begin serves h on a lane, with an http.Server behind it.
+// begin serves h with a lane and an http.Server behind it.
 func begin(t *testing.T, l net.Listener, h http.HandlerFunc, change func(*Config)) *Listener {
 	t.Helper()
 	c := Config{
@@ -78,7 +78,7 @@ func tcp(t *testing.T) net.Listener {
 	return l
 }
 
-// peer is the other end of a connection.
+// peer is the client side of a connection.
 type peer struct {
 	net.Conn
 	t *testing.T
@@ -127,7 +127,7 @@ func (p *peer) want(body string) {
 	}
 }
 
-// wantEnd waits for the end of the connection, with nothing before it.
+// wantEnd waits for the end of the connection, and expects no data before it.
 func (p *peer) wantEnd() {
 	p.t.Helper()
 	if b, err := p.r.ReadByte(); err == nil {
@@ -141,8 +141,8 @@ func post(path, body string) string {
 	return lines("POST "+path+" HTTP/1.1", "Host: x", "Content-Length: "+strconv.Itoa(len(body))) + body
 }
 
-// TestOneAfterTheOther: requests of one connection, until one is net/http's; it
-// and all that follow are served too.
+// TestOneAfterTheOther sends requests on one connection until one goes to net/http. It and all
+// later ones are served too.
 func TestOneAfterTheOther(t *testing.T) {
 	l := begin(t, tcp(t), echo, nil)
 	p := dial(t, l)
@@ -156,8 +156,8 @@ func TestOneAfterTheOther(t *testing.T) {
 	p.want("net/http POST /e three")
 }
 
-// TestAtOnce: requests that come in one piece are answered in their order, by
-// whoever serves them.
+// TestAtOnce checks that requests that arrive together are answered in order, by the lane or by
+// net/http.
 func TestAtOnce(t *testing.T) {
 	p := dial(t, begin(t, tcp(t), echo, nil))
 	p.send(post("/a", "one") + post("/b", "two") + lines("GET /c HTTP/1.1", "Host: x") + post("/d", "four"))
@@ -167,7 +167,8 @@ func TestAtOnce(t *testing.T) {
 	p.want("net/http POST /d four")
 }
 
-// TestInPieces: a body may follow its header; a header in pieces is net/http's.
+// TestInPieces checks that the lane accepts a body that arrives after its header, and that a
+// request whose header arrives in pieces is served too.
 func TestInPieces(t *testing.T) {
 	l := begin(t, tcp(t), echo, nil)
 	p := dial(t, l)
@@ -179,13 +180,13 @@ func TestInPieces(t *testing.T) {
 	p.want("lane POST /a one")
 	p.send(whole[:20])
 	p.send(whole[20:])
-	if _, body := p.take(); !strings.HasSuffix(body, " POST /a one") { // the pieces may have met on the way
+	if _, body := p.take(); !strings.HasSuffix(body, " POST /a one") { // by either: the pieces may have arrived together
 		t.Error(body)
 	}
 }
 
-// TestNotHere: what has no room here, is not brief or is hard to read goes to
-// net/http, and is answered as it answers.
+// TestNotHere checks that requests that are too large, not brief or not simple go to net/http, with
+// its answers.
 func TestNotHere(t *testing.T) {
 	l := begin(t, tcp(t), echo, func(c *Config) { c.Brief = func(path string) bool { return path == "/a" } })
 	for _, tc := range []struct{ name, text, want string }{
@@ -202,7 +203,7 @@ func TestNotHere(t *testing.T) {
 		p := dial(t, l)
 		p.send(tc.text)
 		res, body := p.take()
-		if tc.name == "expectation" { // the first answer bids it go on
+		if tc.name == "expectation" { // the first answer is 100 Continue
 			if res.StatusCode != http.StatusContinue {
 				t.Errorf("%s: %s", tc.name, res.Status)
 			}
@@ -214,7 +215,7 @@ func TestNotHere(t *testing.T) {
 	}
 }
 
-// TestAnswers: an answer of the lane is what net/http would have sent.
+// TestAnswers checks that the lane sends the answers that net/http would send.
 func TestAnswers(t *testing.T) {
 	answers := []func(w http.ResponseWriter){
 		func(http.ResponseWriter) {},
@@ -260,7 +261,7 @@ func TestAnswers(t *testing.T) {
 	for i := range answers {
 		ours, body := ask("/lane", i)
 		theirs, want := ask("/net", i)
-		if theirs.ContentLength < 0 { // net/http does not wait for the end of a long answer
+		if theirs.ContentLength < 0 { // net/http sends long answers in chunks
 			ours.Header.Del("Content-Length")
 		}
 		if d := cmp.Diff(theirs.Header, ours.Header); d != "" || body != want || ours.Status != theirs.Status || ours.Close != theirs.Close {
@@ -269,7 +270,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// said keeps what is logged.
+// said collects log output.
 type said chan string
 
 func (s said) Write(p []byte) (int, error) {
@@ -277,7 +278,7 @@ func (s said) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestPanic: a handler that gives up ends its connection, and no other.
+// TestPanic checks that a handler that panics ends its connection, and no other.
 func TestPanic(t *testing.T) {
 	log := make(said, 2)
 	var counted atomic.Int32
@@ -309,7 +310,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestDeadlines: who says nothing, or no more, is not waited for.
+// TestDeadlines checks that a connection ends if its client sends nothing, or stops in the middle.
 func TestDeadlines(t *testing.T) {
 	const soon = 50 * time.Millisecond
 	for _, tc := range []struct {
@@ -333,8 +334,8 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// TestEnd: connections that rest are closed, what runs is finished, and nothing
-// is left over.
+// TestEnd checks that Close ends resting connections, that running requests are finished, and that
+// nothing remains.
 func TestEnd(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -374,7 +375,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestCut: what does not end by itself is ended.
+// TestCut checks that connections that do not end in time are closed.
 func TestCut(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	var ended atomic.Bool
@@ -397,7 +398,7 @@ func TestCut(t *testing.T) {
 	sends.wantEnd()
 }
 
-// flaky is a listener that fails now and then.
+// flaky is a listener whose Accept sometimes fails.
 type flaky struct {
 	net.Listener
 	left atomic.Int32
@@ -410,14 +411,14 @@ func (f *flaky) Accept() (net.Conn, error) {
 	return f.Listener.Accept()
 }
 
-// tooMany is an error as a process without file descriptors gets it.
+// tooMany is the error of a process that has no file descriptors left.
 type tooMany struct{}
 
 func (tooMany) Error() string   { return "too many open files" }
 func (tooMany) Timeout() bool   { return false }
 func (tooMany) Temporary() bool { return true }
 
-// TestAcceptFails: an error that passes does not end the lane.
+// TestAcceptFails checks that a temporary error does not end the lane.
 func TestAcceptFails(t *testing.T) {
 	f := &flaky{Listener: tcp(t)}
 	f.left.Store(2)

@@ -23,7 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
 
-// clock is a clock that tests move; it runs on by itself.
+// clock is a clock that tests can advance; it also runs on its own.
 type clock struct {
 	mu    sync.Mutex
 	ahead time.Duration
@@ -41,7 +41,7 @@ func (c *clock) move(d time.Duration) {
 	c.mu.Unlock()
 }
 
-// receiver is a server that notes what it gets.
+// receiver is a server that records what it gets.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -86,7 +86,7 @@ func (r *receiver) list() []recorded {
 	return append([]recorded{}, r.calls...)
 }
 
-// bench is a store with the service on it.
+// bench is a service with its store.
 type bench struct {
 	*testing.T
 	stores *db.Cluster
@@ -99,7 +99,7 @@ var admin = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: sc
 
 func newBench(t *testing.T, c *db.Cluster) *bench { return newTrusting(t, c, nil) }
 
-// newTrusting is newBench with certificate authorities of its own.
+// newTrusting is newBench with other certificate authorities.
 func newTrusting(t *testing.T, c *db.Cluster, roots *x509.CertPool) *bench {
 	box, err := secret.New([32]byte{1})
 	if err != nil {
@@ -164,7 +164,7 @@ func (b *bench) round(holder string, c Channel) time.Time {
 	return again
 }
 
-// run runs n replicas until the test is over.
+// run runs n replicas until the test ends.
 func (b *bench) run(n int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup

@@ -34,8 +34,8 @@ func (s *Service) channel(tenant scope.TenantID, c Channel) (format.Channel, err
 	return format.Channel{Endpoint: c.Endpoint, Settings: maps.Clone(c.Settings), Credential: secrets, Source: s.Outbox.Root}, nil
 }
 
-// Reseal encrypts a tenant's credentials again that use an old key, so that the operator can drop
-// that key.
+// Reseal replaces the encryption of those credentials of a tenant that still use an old key, so
+// that the operator can drop that key.
 func (s *Service) Reseal(ctx context.Context, tenant scope.TenantID) error {
 	return s.Stores.WriteUnder(ctx, tenant, changes, func(tx *db.Tx) error {
 		all, err := listChannels(ctx, tx, scope.AnyEnv, 0, maxChannels)

@@ -30,8 +30,8 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// TestStates: a delivery through all its states, with the pauses of the specification,
-// the audit of each, and the way back from the dead letters.
+// TestStates takes a delivery through all its states. It checks the pauses that the specification
+// requires, the audit entries, and that a dead letter can be sent again.
 func TestStates(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
@@ -90,8 +90,8 @@ func TestStates(t *testing.T) {
 	})
 }
 
-// TestAnswersThatCannotBeStored: an answer that the store refuses, wherever it stands in the
-// attempt, counts as a failed attempt, and the message is not due at once again.
+// TestAnswersThatCannotBeStored checks that an answer which the store refuses, in any member of the
+// attempt, counts as a failed attempt, and that the message is not due again at once.
 func TestAnswersThatCannotBeStored(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		for what, odd := range map[string]Attempt{
@@ -123,8 +123,8 @@ func TestAnswersThatCannotBeStored(t *testing.T) {
 	})
 }
 
-// TestOneFaultKeepsItsOrder: what failed is not overtaken by what follows about the
-// same fault; other faults go on.
+// TestOneFaultKeepsItsOrder checks that later messages about the same fault do not overtake a
+// failed one, and that messages about other faults are sent.
 func TestOneFaultKeepsItsOrder(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
@@ -158,8 +158,8 @@ func TestOneFaultKeepsItsOrder(t *testing.T) {
 	})
 }
 
-// TestReplicas: several replicas deliver each message once, and a lane of a replica
-// that died is taken over when its time is up.
+// TestReplicas checks that several replicas deliver each message once, and that another replica
+// takes over the lane of a dead one when its lease ends.
 func TestReplicas(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
@@ -192,7 +192,8 @@ func TestReplicas(t *testing.T) {
 	})
 }
 
-// TestADeadReceiverHoldsUpNoOther: a receiver that never answers keeps its own messages.
+// TestADeadReceiverHoldsUpNoOther checks that a receiver that never answers does not delay the
+// messages to others.
 func TestADeadReceiverHoldsUpNoOther(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, dead, alive := newBench(t, c), newReceiver(t), newReceiver(t)
@@ -200,7 +201,7 @@ func TestADeadReceiverHoldsUpNoOther(t *testing.T) {
 		dead.set(func(recorded) (int, string) { <-over; return 200, "" })
 		b.channel(Draft{Endpoint: dead.URL})
 		b.channel(Draft{Endpoint: alive.URL})
-		t.Cleanup(func() { close(over) }) // before the deliverers are waited for
+		t.Cleanup(func() { close(over) }) // runs before the test waits for the deliverers
 		b.run(1)
 		for i := range 20 {
 			b.queue(Note{Fault: fmt.Sprint("f", i)})
@@ -214,8 +215,8 @@ func TestADeadReceiverHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// TestWhoIsTold: severity, environment and the switch decide who is told; of the end is
-// told who was told of the beginning.
+// TestWhoIsTold checks that severity, environment and enabled decide which channels are told. The
+// end of a fault is told to the channels that were told of its beginning.
 func TestWhoIsTold(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
@@ -257,8 +258,8 @@ func TestWhoIsTold(t *testing.T) {
 	})
 }
 
-// TestKeyRotation: a credential is sealed anew under the first key, and opens without
-// the old one.
+// TestKeyRotation checks that a credential is encrypted again with the first key, and can then be
+// decrypted without the old one.
 func TestKeyRotation(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -282,7 +283,7 @@ func TestKeyRotation(t *testing.T) {
 				t.Error("the token did not arrive")
 			}
 		}
-		// A key that is gone: the messages fail, and end as dead letters.
+		// If the key no longer exists, the messages fail and end as dead letters.
 		b.Box, _ = secret.New([32]byte{9})
 		b.queue(Note{Fault: "f"})
 		b.round("a", ch)
@@ -292,7 +293,7 @@ func TestKeyRotation(t *testing.T) {
 	})
 }
 
-// TestSink: what happened becomes messages that a person can read, with a link.
+// TestSink checks that events become messages that a person can read, with a link.
 func TestSink(t *testing.T) {
 	anomaly := map[string]any{"evidence": map[string]any{"summary": "40 % are denied", "measured": 40, "threshold": 9}}
 	for name, c := range map[string]struct {
@@ -353,8 +354,8 @@ func TestSink(t *testing.T) {
 	}
 }
 
-// TestStops: a deliverer that is stopped while a receiver hangs ends, and the message
-// stays due without a lost attempt.
+// TestStops checks that a deliverer can be stopped while a receiver hangs, and that the message
+// then stays due without a counted attempt.
 func TestStops(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)

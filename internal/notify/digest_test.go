@@ -16,13 +16,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 )
 
-// around are quiet hours that contain the time of a bench's clock, an hour on each side.
+// around returns quiet hours from an hour before to an hour after the time of the bench's clock.
 func (b *bench) around() *QuietHours {
 	now := b.clock.now()
 	return &QuietHours{From: now.Add(-time.Hour).Format("15:04"), To: now.Add(time.Hour).Format("15:04")}
 }
 
-// sent are the messages that arrived, in their order.
+// sent returns the messages that arrived, in their order.
 func (r *receiver) sent(t *testing.T) []format.Message {
 	t.Helper()
 	var out []format.Message
@@ -52,8 +52,8 @@ func titles(messages []format.Message) string {
 	return strings.Join(out, " ")
 }
 
-// TestQuietHours: messages are held until quiet hours end and then one digest; what is
-// critical passes.
+// TestQuietHours checks that messages are held until the quiet hours end and are then one digest,
+// and that critical messages are not held.
 func TestQuietHours(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
@@ -105,8 +105,8 @@ func TestQuietHours(t *testing.T) {
 	})
 }
 
-// TestQuietHoursHoldRetries: a delivery that failed before waits for the end, too, and
-// keeps its attempts; a critical message about the same fault does not wait for it.
+// TestQuietHoursHoldRetries checks that a delivery that failed before is held too, and keeps its
+// attempts. A critical message about the same fault does not wait for it.
 func TestQuietHoursHoldRetries(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
@@ -137,8 +137,8 @@ func TestQuietHoursHoldRetries(t *testing.T) {
 	})
 }
 
-// TestDigestOfABurst: the first message of a burst goes at once, the others are one digest
-// at the end of the window. A single one goes as it is.
+// TestDigestOfABurst checks that the first message of a burst is sent at once, and that the others
+// are one digest at the end of the window. A single message is sent as it is.
 func TestDigestOfABurst(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
@@ -168,8 +168,8 @@ func TestDigestOfABurst(t *testing.T) {
 	})
 }
 
-// TestADigestFails: a digest is tried again like any message, and what follows about the
-// faults in it does not overtake it.
+// TestADigestFails checks that a digest is tried again like any message, and that later messages
+// about its faults do not overtake it.
 func TestADigestFails(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
@@ -198,8 +198,8 @@ func TestADigestFails(t *testing.T) {
 	})
 }
 
-// TestQuietHoursOfPagers: a type that keeps an incident for each fault gets each message by
-// itself, and takes no window for digests.
+// TestQuietHoursOfPagers checks that a type that keeps an incident for each fault gets each message
+// on its own, and refuses a digest window.
 func TestQuietHoursOfPagers(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
@@ -233,7 +233,7 @@ func TestQuietHoursOfPagers(t *testing.T) {
 	})
 }
 
-// TestAChangeEndsTheHold: what is held follows a change of the settings at once.
+// TestAChangeEndsTheHold checks that held messages follow a change of the settings at once.
 func TestAChangeEndsTheHold(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
@@ -254,8 +254,8 @@ func TestAChangeEndsTheHold(t *testing.T) {
 	})
 }
 
-// TestNothingIsLost: whatever is told when, while a receiver fails now and then and lanes
-// change hands, arrives by itself or in a digest.
+// TestNothingIsLost checks that every message arrives, on its own or in a digest, while a receiver
+// fails at random and lanes change hands.
 func TestNothingIsLost(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same course each time
@@ -300,7 +300,7 @@ func TestNothingIsLost(t *testing.T) {
 			note := func(fault, id string) {
 				for _, seen := range arrived[fault] {
 					if seen == id {
-						return // a digest that failed was seen by the receiver before
+						return // the receiver has seen the failed digest before
 					}
 				}
 				arrived[fault] = append(arrived[fault], id)

@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestCredentialStaysWithItsHost: however an endpoint is written, another host or port
-// does not get the stored credential.
+// TestCredentialStaysWithItsHost checks that another host or port never gets the stored credential,
+// however the endpoint is written.
 func TestCredentialStaysWithItsHost(t *testing.T) {
 	mail := map[string]any{"from": "g@example.com", "to": "ann@example.com"}
 	password := map[string]any{"username": "robot", "password": "passw0rd"}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestQuietHoursUntil: hours over midnight, on some days, next to each other, and where the
-// clocks change.
+// TestQuietHoursUntil tests hours over midnight, on some days, without a gap between them, and on
+// days when the clocks change.
 func TestQuietHoursUntil(t *testing.T) {
 	night := QuietHours{From: "22:00", To: "07:00", TimeZone: "Europe/Dublin"}
 	weekend := QuietHours{From: "00:00", To: "00:00", TimeZone: "UTC", Days: []string{"saturday", "sunday"}}
@@ -14,7 +14,7 @@ func TestQuietHoursUntil(t *testing.T) {
 	noon := QuietHours{From: "12:00", To: "13:30", TimeZone: "Asia/Kolkata"}
 	for name, c := range map[string]struct {
 		hours      QuietHours
-		now, until string // until is empty outside the hours
+		now, until string // until is "" outside the hours
 	}{
 		"before":                         {night, "2026-11-23T21:59:59Z", ""},
 		"at the beginning":               {night, "2026-11-23T22:00:00Z", "2026-11-24T07:00:00Z"},
@@ -48,7 +48,7 @@ func TestQuietHoursUntil(t *testing.T) {
 	}
 }
 
-// TestQuietHoursOffences: what cannot be is refused where it stands.
+// TestQuietHoursOffences checks that invalid hours are refused with the right pointer.
 func TestQuietHoursOffences(t *testing.T) {
 	all := weekdays()
 	for want, q := range map[string]QuietHours{
@@ -64,7 +64,7 @@ func TestQuietHoursOffences(t *testing.T) {
 			got = d.Pointer
 		}
 		for len(got) < len(want) {
-			got += " " // so that one pointer can stand twice above
+			got += " " // spaces make the keys of the map unique
 		}
 		if got != want {
 			t.Errorf("%+v: %q, want %q", q, got, want)

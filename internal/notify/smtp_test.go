@@ -25,12 +25,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// postOffice is a mail server that notes what it gets.
+// postOffice is a mail server that records what it gets.
 type postOffice struct {
 	mu      sync.Mutex
 	mails   []letter
 	methods []string
-	reply   error // to a mail; go-smtp's own where nil
+	reply   error // the reply to a mail; nil: that of go-smtp
 }
 
 type letter struct {
@@ -40,7 +40,7 @@ type letter struct {
 	raw                string
 }
 
-// NewSession begins a conversation.
+// NewSession starts a session.
 func (p *postOffice) NewSession(c *smtp.Conn) (smtp.Session, error) {
 	_, encrypted := c.TLSConnectionState()
 	return &mailSession{office: p, letter: letter{encrypted: encrypted}}, nil
@@ -53,7 +53,7 @@ type mailSession struct {
 
 func (s *mailSession) AuthMechanisms() []string { return s.office.methods }
 
-// Auth accepts only what the tests know.
+// Auth accepts only the methods that the tests use.
 func (s *mailSession) Auth(method string) (sasl.Server, error) {
 	check := func(user, password string) error {
 		if user != "robot" || password != "passw0rd" {
@@ -126,7 +126,7 @@ func (s *mailSession) Data(r io.Reader) error {
 func (s *mailSession) Reset()        {}
 func (s *mailSession) Logout() error { return nil }
 
-// open starts the mail server, with implicit TLS or STARTTLS or neither, and gives its
+// open starts the mail server, with implicit TLS, STARTTLS or no encryption, and returns its
 // address.
 func (p *postOffice) open(t *testing.T, encryption string, certificate *tls.Config) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -148,7 +148,7 @@ func (p *postOffice) open(t *testing.T, encryption string, certificate *tls.Conf
 	return address
 }
 
-// certificate is one for 127.0.0.1, and the pool that trusts it.
+// certificate returns a certificate for 127.0.0.1, and the pool that trusts it.
 func certificate(t *testing.T) (*tls.Config, *x509.CertPool) {
 	s := httptest.NewUnstartedServer(nil)
 	s.StartTLS()
@@ -158,7 +158,7 @@ func certificate(t *testing.T) (*tls.Config, *x509.CertPool) {
 	return &tls.Config{Certificates: s.TLS.Certificates, MinVersion: tls.VersionTLS12}, pool
 }
 
-// TestMail: each encryption with each way to sign in, against a mail server.
+// TestMail tests each encryption with each way to sign in.
 func TestMail(t *testing.T) {
 	own, pool := certificate(t)
 	password := map[string]any{"username": "robot", "password": "passw0rd"}
@@ -219,7 +219,7 @@ func TestMail(t *testing.T) {
 	}
 }
 
-// checkMail reads a mail as a client does.
+// checkMail reads a mail as a mail client does.
 func checkMail(t *testing.T, raw string) {
 	t.Helper()
 	m, err := mail.ReadMessage(strings.NewReader(raw))
@@ -244,8 +244,8 @@ func checkMail(t *testing.T, raw string) {
 	}
 }
 
-// TestMailRefusals: what a mail server refuses is told in its own words, without the
-// credential; and no secret goes over a connection that is not encrypted.
+// TestMailRefusals checks that refusals are shown in the words of the mail server, without the
+// credential, and that no secret is sent over a connection without encryption.
 func TestMailRefusals(t *testing.T) {
 	own, pool := certificate(t)
 	dbtest.Each(t, func(t *testing.T, cluster *db.Cluster) {
@@ -285,7 +285,7 @@ func TestMailRefusals(t *testing.T) {
 				t.Errorf("%s: %+v", name, res)
 			}
 		}
-		foreign := newBench(t, cluster) // does not trust the certificate
+		foreign := newBench(t, cluster) // it does not trust the certificate
 		ch := b.channel(Draft{Name: "foreign", Type: format.Email, Endpoint: (&postOffice{}).open(t, format.ImplicitTLS, own), Settings: settings("implicit")})
 		if res, err := foreign.Test(ctx, admin, ch.ID); err != nil || !strings.Contains(res.Error, "certificate") {
 			t.Errorf("%+v, %v", res, err)
@@ -297,8 +297,8 @@ func TestMailRefusals(t *testing.T) {
 	})
 }
 
-// TestMailReply: what a mail server says to a mail that it takes is shown in its own
-// words, such as the number in its queue, without the credential.
+// TestMailReply checks that the mail server's reply to an accepted mail, such as its queue id, is
+// shown without the credential.
 func TestMailReply(t *testing.T) {
 	own, pool := certificate(t)
 	dbtest.Each(t, func(t *testing.T, cluster *db.Cluster) {

@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestTicketIsRemembered: the deliveries about one fault share a ticket, within a turn,
-// over turns and replicas; the end resolves it, and the next fault opens another one.
+// TestTicketIsRemembered checks that all deliveries about one fault share a ticket, within a turn
+// and over several turns and replicas. The end resolves it, and the next fault opens another one.
 func TestTicketIsRemembered(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
@@ -24,7 +24,7 @@ func TestTicketIsRemembered(t *testing.T) {
 		r.set(func(c recorded) (int, string) {
 			switch c.method {
 			case "GET":
-				return 200, `{"result":[]}` // the search index is late
+				return 200, `{"result":[]}` // the search index is not up to date
 			case "POST":
 				opened++
 				return 201, fmt.Sprintf(`{"result":{"sys_id":"sys%d"}}`, opened)
@@ -55,8 +55,8 @@ func TestTicketIsRemembered(t *testing.T) {
 	})
 }
 
-// TestRetryAfter: a receiver that asks for a pause gets it from the whole channel; what
-// failed keeps its own schedule.
+// TestRetryAfter checks that the pause that a receiver asks for holds for the whole channel, and
+// that a failed delivery keeps its own schedule.
 func TestRetryAfter(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
@@ -85,8 +85,8 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
-// TestWebhookURLIsACredential: the URL of a chat's incoming webhook is stored encrypted
-// and never shown, and another host needs another one.
+// TestWebhookURLIsACredential checks that the URL of a chat's incoming webhook is stored encrypted
+// and never shown, and that another host needs a new one.
 func TestWebhookURLIsACredential(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -150,7 +150,7 @@ func TestWebhookURLIsACredential(t *testing.T) {
 	})
 }
 
-// TestATestLeavesNothingOpen: the test of a pager ends the incident that it began.
+// TestATestLeavesNothingOpen checks that the test of a pager resolves the incident that it opened.
 func TestATestLeavesNothingOpen(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
@@ -167,7 +167,7 @@ func TestATestLeavesNothingOpen(t *testing.T) {
 	})
 }
 
-// code is the code of a fault.
+// code returns the code of a fault.
 func code(err error) string {
 	var f *fault.Error
 	if errors.As(err, &f) {

@@ -32,7 +32,7 @@ func client(t *testing.T, allow ...string) *outbound.Client {
 	return c
 }
 
-// house is a registry with a door.
+// house is a registry behind a handler that can refuse requests. It records its calls.
 type house struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -95,8 +95,8 @@ func packed(t *testing.T, text string) []byte {
 	return b.Bytes()
 }
 
-// TestPush: the registry has an image with the file as its only layer, the same file has the same
-// digest, and another one moves the tag.
+// TestPush checks that the registry has an image with the file as its only layer, that the same
+// file has the same digest, and that another file moves the tag.
 func TestPush(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
@@ -138,8 +138,8 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// TestLogin: a registry that wants a password gets it, one that names a token service gets a token
-// of that, and one that wants a token gets the one given. A wrong credential shows.
+// TestLogin checks that a registry gets the password if it asks for one, a token of its token
+// service if it names one, or the token that was given, and that a wrong credential is reported.
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	challenge := func(w http.ResponseWriter, how string) {
@@ -202,8 +202,8 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestGuard: no network that is not allowed is called, neither at first nor because a registry says
-// so, and no plain HTTP for a registry with TLS.
+// TestGuard checks that no network that is not allowed is called, not even if a registry leads
+// there, and that a registry with TLS is never called over plain HTTP.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	var inner []string
@@ -221,7 +221,7 @@ func TestGuard(t *testing.T) {
 			http.Redirect(w, r, elsewhere+r.URL.Path, http.StatusTemporaryRedirect)
 		})
 	})
-	// localhost has no address here that is allowed.
+	// This client resolves localhost to an address that is not allowed.
 	via := outbound.New(outbound.Config{
 		AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, PlainToAllowed: true,
 		Resolve: func(context.Context, string) ([]netip.Addr, error) {
@@ -272,8 +272,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestRedirectedLogin: a registry that leads to another host does not give that host the password,
-// neither to itself nor to a token service that it names.
+// TestRedirectedLogin checks that a registry that redirects to another host cannot send the
+// password there, neither to the host itself nor to a token service that the host names.
 func TestRedirectedLogin(t *testing.T) {
 	t.Parallel()
 	for _, challenge := range []string{`Basic realm="x"`, `Bearer realm="http://%s/token",service="x"`} {

@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// numbers are 1 to n.
+// numbers returns 1 to n.
 func numbers(n int) []int {
 	out := make([]int, n)
 	for i := range out {
@@ -48,9 +48,9 @@ func (b *bench) paused(webhook int64) {
 	})
 }
 
-// TestReceiverThatIsAway: a receiver that cannot be reached is asked now and then, not
-// once for each object. All goes out when it is back, and what was not taken in three
-// days is given up without an attempt at each.
+// TestReceiverThatIsAway checks that a receiver that cannot be reached is called only now and then,
+// not once for each object. When it is back, it gets everything. Deliveries that it has not
+// accepted in three days are given up, without an attempt for each of them.
 func TestReceiverThatIsAway(t *testing.T) {
 	const objects = 100
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
@@ -61,7 +61,7 @@ func TestReceiverThatIsAway(t *testing.T) {
 		b.deliverAfter(2, func(int) time.Duration { return time.Hour })
 		b.emit(numbers(objects)...)
 		b.paused(w.ID)
-		b.emit(numbers(objects)...) // what comes meanwhile wakes nobody
+		b.emit(numbers(objects)...) // new deliveries do not end the pause
 		for _, d := range b.deliveries(w.ID, DeliveryFilter{}).Deliveries {
 			if now, err := b.Get(context.Background(), admin, w.ID); err != nil || d.NextAttemptAt == nil || d.NextAttemptAt.Before(*now.PausedUntil) {
 				t.Fatalf("%v is sent next at %v, before the pause ends, %v", d.ID, d.NextAttemptAt, err)
@@ -83,8 +83,8 @@ func TestReceiverThatIsAway(t *testing.T) {
 	})
 }
 
-// TestRejectedEventsKeepTheirPauses: that a receiver takes some events makes those due
-// again that it rejects only after an outage.
+// TestRejectedEventsKeepTheirPauses checks that rejected events become due early only if a success
+// follows an outage, not if the receiver merely accepts other events.
 func TestRejectedEventsKeepTheirPauses(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -113,11 +113,11 @@ func TestRejectedEventsKeepTheirPauses(t *testing.T) {
 			b.emit(101 + int(i))
 			b.have(w.ID, Delivered, 2+i)
 		}
-		// On a machine that needs as long as an outage for this, the calls say nothing.
+		// If this took as long as an outage, the number of calls proves nothing.
 		if n := r.calls(); n != 1+rejected+10 && time.Since(began) < outage {
 			t.Errorf("%d calls for %d events", n, 1+rejected+10)
 		}
-		// After an outage they need not wait for their time.
+		// After an outage the rejected events become due at once.
 		r.answer(func(Payload) int { return 500 })
 		b.clock.move(outage)
 		b.emit(201, 202, 203, 204, 205)
@@ -133,7 +133,7 @@ func TestRejectedEventsKeepTheirPauses(t *testing.T) {
 	})
 }
 
-// TestRetryAfter: a receiver that asks for a pause gets it, for all that waits.
+// TestRetryAfter checks that the pause that a receiver asks for holds for all its deliveries.
 func TestRetryAfter(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -156,8 +156,8 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
-// TestChangeWhileSending: what is still to be sent when a subscription changes follows the
-// change.
+// TestChangeWhileSending checks that deliveries that are not sent yet when a subscription changes
+// follow the change.
 func TestChangeWhileSending(t *testing.T) {
 	ctx := context.Background()
 	off, elsewhere, now := false, "/elsewhere", 0
@@ -205,7 +205,7 @@ func TestChangeWhileSending(t *testing.T) {
 					}
 					return nil
 				})
-				// A second subscription shows when the lanes have been looked at again.
+				// A second subscription shows when the lanes were checked again.
 				second := newReceiver(t)
 				other := b.subscribe(second.URL, Draft{Name: "second"})
 				b.emit(8)
@@ -228,13 +228,13 @@ func TestChangeWhileSending(t *testing.T) {
 	}
 }
 
-// TestEventsWhileDisabled: a subscription gets the events from the time while it was
+// TestEventsWhileDisabled checks that a subscription gets the events that were emitted while it was
 // enabled, however late they are queued, and no others.
 func TestEventsWhileDisabled(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
 		r := newReceiver(t)
-		b.raise(1) // before there is a subscription
+		b.raise(1) // before the subscription exists
 		w := b.subscribe(r.URL, Draft{})
 		enable := func(on bool) {
 			t.Helper()
@@ -260,7 +260,8 @@ func TestEventsWhileDisabled(t *testing.T) {
 	})
 }
 
-// TestRedeliverAtOnce: what several people ask for at the same time is queued once.
+// TestRedeliverAtOnce checks that an event is queued once if several people ask for it at the same
+// time.
 func TestRedeliverAtOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -299,8 +300,8 @@ func TestRedeliverAtOnce(t *testing.T) {
 	})
 }
 
-// TestStoreAwayWhileSending: what was sent while the store fails is written down when it
-// works again, and not sent twice.
+// TestStoreAwayWhileSending checks that the results of deliveries are stored when the store works
+// again, and that nothing is sent twice.
 func TestStoreAwayWhileSending(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -337,8 +338,8 @@ func TestStoreAwayWhileSending(t *testing.T) {
 	})
 }
 
-// TestLeaseAfterTheClock: a lease that was given before the clock was moved back holds
-// nobody up for that long.
+// TestLeaseAfterTheClock checks that a lease from before the clock was set back does not block the
+// lane.
 func TestLeaseAfterTheClock(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -363,7 +364,8 @@ func TestLeaseAfterTheClock(t *testing.T) {
 	})
 }
 
-// TestEmptySecrets: a secret that everybody knows is refused wherever one is set.
+// TestEmptySecrets checks that a secret that anybody could guess is refused in each operation that
+// sets one.
 func TestEmptySecrets(t *testing.T) {
 	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
 	ctx, r := context.Background(), newReceiver(t)

@@ -68,8 +68,8 @@ func (d *Deliverer) Run(ctx context.Context) error {
 	return l.Run(ctx)
 }
 
-// runLane takes a lane, sends the deliveries that are due and stores their results. It continues
-// while more are due, for at most batchTime.
+// runLane takes a lane, sends the deliveries that are due and stores their results. While more are
+// due, it takes another batch, until batchTime has passed.
 func (d *Deliverer) runLane(ctx context.Context, key job.LaneKey, renew func()) (time.Time, error) {
 	var b batch
 	err := d.Stores.Write(ctx, key.Tenant, func(tx *db.Tx) (err error) {
@@ -238,8 +238,8 @@ func (d *Deliverer) pauseAfter(n int) time.Duration {
 	return Backoff(n)
 }
 
-// expire ends, without further attempts, the deliveries of a receiver that is away which are three
-// days old.
+// expire gives up the deliveries that have waited for three days for a receiver that is away,
+// without further attempts.
 func (d *Deliverer) expire(ctx context.Context, key job.LaneKey) error {
 	const portion = 1000
 	for {

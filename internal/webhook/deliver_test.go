@@ -28,7 +28,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
 
-// clock is a clock that tests move; it runs on by itself.
+// clock is a clock that tests can advance; it also runs on its own.
 type clock struct {
 	mu    sync.Mutex
 	ahead time.Duration
@@ -46,7 +46,7 @@ func (c *clock) move(d time.Duration) {
 	c.mu.Unlock()
 }
 
-// receiver is a server that notes what it gets.
+// receiver is a server that records what it gets.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -73,7 +73,7 @@ func newReceiver(t *testing.T) *receiver {
 		r.paths = append(r.paths, req.URL.Path)
 		extra := r.extra
 		r.mu.Unlock()
-		if status == 0 { // it cannot be reached
+		if status == 0 { // simulate a receiver that cannot be reached
 			panic(http.ErrAbortHandler)
 		}
 		for name, value := range extra {
@@ -103,7 +103,7 @@ func (r *receiver) calls() int {
 	return len(r.bodies)
 }
 
-// bench is a store with the service on it.
+// bench is a service with its store.
 type bench struct {
 	*testing.T
 	stores *db.Cluster
@@ -140,14 +140,14 @@ func (b *bench) subscribe(url string, d Draft) Issued {
 	return w
 }
 
-// emit raises policy events, one a policy id, and hands them to the sink.
+// emit raises policy events, one for each policy id, and delivers them to the sink.
 func (b *bench) emit(ids ...int) {
 	b.Helper()
 	b.raise(ids...)
 	b.dispatch()
 }
 
-// dispatch hands what was raised to the sink.
+// dispatch delivers the raised events to the sink.
 func (b *bench) dispatch() {
 	b.Helper()
 	for behind := true; behind; {
@@ -158,7 +158,7 @@ func (b *bench) dispatch() {
 	}
 }
 
-// raise raises policy events, one a policy id.
+// raise raises policy events, one for each policy id.
 func (b *bench) raise(ids ...int) {
 	b.Helper()
 	ctx := context.Background()
@@ -176,7 +176,7 @@ func (b *bench) raise(ids ...int) {
 	}
 }
 
-// deliver runs n replicas until the test is over.
+// deliver runs n replicas until the test ends.
 func (b *bench) deliver(n int) { b.deliverAfter(n, nil) }
 
 func (b *bench) deliverAfter(n int, pause func(int) time.Duration) {
@@ -223,8 +223,8 @@ func (b *bench) deliveries(id int64, f DeliveryFilter) DeliveryPage {
 	return page
 }
 
-// TestOrderThroughFailures: a receiver that fails at random gets each event of each
-// object in its order and once, from several replicas.
+// TestOrderThroughFailures checks that a receiver that fails at random gets each event of each
+// object once and in order, from several replicas.
 func TestOrderThroughFailures(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -253,7 +253,7 @@ func TestOrderThroughFailures(t *testing.T) {
 			}
 			return nil
 		})
-		// The order of the events is that of the deliveries' ids.
+		// The deliveries' ids have the order of the events.
 		rank := map[string]int64{}
 		for _, d := range b.deliveries(w.ID, DeliveryFilter{}).Deliveries {
 			rank[d.EventID] = d.ID
@@ -273,8 +273,8 @@ func TestOrderThroughFailures(t *testing.T) {
 	})
 }
 
-// TestDeadReceiver: a receiver that hangs holds up no other one; what it never takes
-// is given up after three days, and sent when somebody asks for it.
+// TestDeadReceiver checks that a receiver that hangs does not delay others. What it never accepts
+// is given up after three days, and sent again if somebody asks for it.
 func TestDeadReceiver(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -300,7 +300,7 @@ func TestDeadReceiver(t *testing.T) {
 			}
 			return nil
 		})
-		b.eventually(func() error { // the clock moves until all is given up
+		b.eventually(func() error { // advance the clock until all deliveries are given up
 			page := b.deliveries(w.ID, DeliveryFilter{Status: Dead})
 			if page.Total != 3 {
 				b.clock.move(time.Hour)
@@ -330,8 +330,8 @@ func TestDeadReceiver(t *testing.T) {
 	})
 }
 
-// TestLaneOfAKilledReplica: what a process that was killed had in its hands goes out
-// from another one once its lease is over, and not before.
+// TestLaneOfAKilledReplica checks that another replica sends the deliveries of a killed process
+// after its lease has ended, and not before.
 func TestLaneOfAKilledReplica(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -358,7 +358,7 @@ func TestLaneOfAKilledReplica(t *testing.T) {
 		if _, err := d.runLane(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: w.ID}, func() {}); err != nil || len(r.list()) != 2 {
 			t.Fatalf("%d of 2 events, %v", len(r.list()), err)
 		}
-		// The killed one was only slow, and writes down what it did: it is too late.
+		// If the process was only slow and stores its results now, it is too late.
 		err = c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 			late := &Deliverer{Service: b.Service, Holder: "killed"}
 			_, err := late.record(ctx, tx, w.Webhook, outcome{failed: 1, results: []result{{parcel: parcel{ID: 1}, attempt: Attempt{Error: "x"}}}})
@@ -370,7 +370,7 @@ func TestLaneOfAKilledReplica(t *testing.T) {
 	})
 }
 
-// TestSignatures: all three signatures hold, and through a rotation for both secrets.
+// TestSignatures checks that all three signatures are valid, during a rotation with both secrets.
 func TestSignatures(t *testing.T) {
 	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
 	ctx := context.Background()
@@ -436,8 +436,8 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-// TestWhatIsSent: a subscription gets the events that it names, of its environment,
-// from its beginning on, while it is on.
+// TestWhatIsSent checks that a subscription gets the events that it names, of its environment, from
+// its creation on, while it is enabled.
 func TestWhatIsSent(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestMailAddresses: only an address that can mean nothing else in an SMTP command is taken.
+// TestMailAddresses checks that only addresses are accepted that are unambiguous in an SMTP
+// command.
 func TestMailAddresses(t *testing.T) {
 	check := func(setting string, value any) bool {
 		settings := map[string]any{"from": "g@example.com", "to": "ann@example.com"}

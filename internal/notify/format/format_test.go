@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
-// hostile is what tenants, or callers of theirs, may put into a name.
+// hostile is text that tenants, or their callers, could put into a name.
 const hostile = "<!channel> <@U0123ABCD> <https://evil.example|click> *b* _i_ [x](https://evil.example) <at>all</at> <b onclick=x> [code]<img src=x>[/CODE] {{DATE(2020-01-01)}} ${x} \"q\" \\ & \u202e \x00 \u2028"
 
 var shown = Message{
@@ -22,7 +22,7 @@ var shown = Message{
 	Facts: []Fact{{"bouncer", "edge"}}, Tenant: "default", Environment: "production", Fault: "bouncer_disconnected:4", Link: "https://gatehouse.example.com/bouncers/4", At: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 }
 
-// messages are the shapes that a message may have.
+// messages returns messages of every form.
 func messages() map[string]Message {
 	out := map[string]Message{"plain": shown}
 	m := shown
@@ -44,7 +44,7 @@ func messages() map[string]Message {
 	return out
 }
 
-// channels are the ways to use each type, with the schema of what is sent.
+// channels returns every way to use each type, with the schema of the requests.
 func channels() map[string]struct {
 	kind, schema string
 	Channel
@@ -82,12 +82,12 @@ func schema(t testing.TB, name string) *jsonschema.Resolved {
 	return r
 }
 
-// vendor stands for the receivers: it answers as they do, and keeps tickets.
+// vendor replaces the receivers: it answers like them, and keeps tickets.
 type vendor struct {
 	t       testing.TB
 	schema  *jsonschema.Resolved
 	calls   []outbound.Request
-	tickets map[string]string // open ones, by what is searched for
+	tickets map[string]string // the open tickets, by the key that searches use
 	gone    map[string]bool
 	next    int
 }
@@ -190,8 +190,8 @@ func (v *vendor) close(id string) {
 	}
 }
 
-// TestFormats: what is sent has the form that the receiver documents, within its limits,
-// whatever the message says.
+// TestFormats checks that requests have the form and the limits that the receiver documents, for
+// any message.
 func TestFormats(t *testing.T) {
 	for name, c := range channels() {
 		for shape, m := range messages() {
@@ -227,9 +227,9 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestOneTicketAFault: the first message opens a ticket, the next ones are comments, the
-// end resolves it. A forgotten ticket is found, a removed one replaced, and another fault
-// or installation has its own.
+// TestOneTicketAFault checks that the first message opens a ticket, later ones are comments, and
+// the end resolves it. A forgotten ticket is found, a deleted one is replaced, and other faults and
+// installations have their own.
 func TestOneTicketAFault(t *testing.T) {
 	for _, name := range []string{"servicenow", "jira"} {
 		t.Run(name, func(t *testing.T) {
@@ -294,7 +294,8 @@ func TestOneTicketAFault(t *testing.T) {
 	}
 }
 
-// TestAnswers: the receiver's answer decides, by its status and by what it says.
+// TestAnswers checks that the status and the body of an answer decide whether a message was
+// accepted.
 func TestAnswers(t *testing.T) {
 	for _, c := range []struct {
 		way    string
@@ -338,8 +339,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestWhereTo: each type calls the address that its receiver documents, with the
-// credential where it belongs.
+// TestWhereTo checks that each type calls the address that its receiver documents, with the
+// credential in the right place.
 func TestWhereTo(t *testing.T) {
 	for name, want := range map[string]string{
 		"slack by webhook": "POST https://hooks.slack.com/services/T/B/x ",
@@ -364,7 +365,8 @@ func TestWhereTo(t *testing.T) {
 	}
 }
 
-// TestConceal: the URL of an incoming webhook is a secret, whichever way it is sent.
+// TestConceal checks that the URL of an incoming webhook is treated as a secret, in whichever
+// member it is sent.
 func TestConceal(t *testing.T) {
 	const hook = "https://hooks.slack.com/services/T/B/x"
 	slack, _ := Find(Slack)
@@ -393,7 +395,7 @@ func TestConceal(t *testing.T) {
 	}
 }
 
-// TestChecks: what Describe says of a type is what Check asks for.
+// TestChecks checks that Check requires what Describe says.
 func TestChecks(t *testing.T) {
 	for _, kind := range Types() {
 		d := kind.Describe()
@@ -442,7 +444,7 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// FuzzFormats: no text makes a message that a receiver would refuse.
+// FuzzFormats checks that no text leads to a message that a receiver would refuse.
 func FuzzFormats(f *testing.F) {
 	f.Add("title", "text\n\n", "name", hostile)
 	f.Add("", "", "", "")

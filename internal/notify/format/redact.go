@@ -20,7 +20,7 @@ var encoded = regexp.MustCompile(`[A-Za-z0-9+/_-]{4,}`)
 // before cutting it, because a part of a secret is not recognised.
 func (c Channel) Redact(said string) string {
 	secrets := slices.DeleteFunc(append(slices.Collect(maps.Values(c.Credential)), c.Token), func(s string) bool { return len(s) < 4 })
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // longest first: one secret may contain another
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // one may contain another
 	for _, s := range secrets {
 		said = strings.NewReplacer(s, hidden, url.QueryEscape(s), hidden).Replace(said)
 	}

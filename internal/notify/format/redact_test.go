@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestRedact: however a receiver repeats what it was sent, no secret is left of it.
+// TestRedact checks that no secret remains, in whichever form a receiver repeats it.
 func TestRedact(t *testing.T) {
 	c := Channel{Credential: map[string]string{Username: "robot", Password: "p/ss w+rd-9", ClientSecret: "p/ss", HMACSecret: "abc"}, Token: "t0ken-of-the-day"}
 	for _, secret := range []string{"robot", "p/ss w+rd-9", "t0ken-of-the-day"} {

@@ -35,8 +35,8 @@ func slackType() Type {
 			if out.Error != "" {
 				return out
 			}
-			// The Web API answers 200 even if it refuses a message; an incoming webhook answers
-			// "ok".
+			// The Web API answers 200 even if it refuses a message. An incoming webhook accepts
+			// with "ok".
 			var answer struct {
 				OK *bool `json:"ok"`
 			}

@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
-// TestOddTickets: an id that a ticketing system makes up does not get into the store, nor
-// into the path of a request.
+// TestOddTickets checks that an invalid ticket id from a ticketing system gets neither into the
+// store nor into a URL.
 func TestOddTickets(t *testing.T) {
 	m := Message{ID: "n1", Title: "t", Status: Firing, Severity: Error}
 	for _, id := range []string{"", ".", "..", "../../admin", "a/b", "a?b", "a#b", "a\x00b", "a\r\nb", "é", "a b", strings.Repeat("a", 101)} {

@@ -1,5 +1,5 @@
-// Package agent keeps AI agents: what runs them, how they are configured, and which
-// policies are meant for them. An agent is a subject of decisions like a user.
+// Package agent keeps AI agents: their models, configurations and keys, the policies that are meant
+// for them, and what they did. An agent is a subject of decisions, like a user.
 package agent
 
 import (
@@ -33,11 +33,11 @@ type Agent struct {
 	UpdatedAt     time.Time      `json:"updated_at" db:"updated_at" doc:"When it was last changed."`
 	LastSeenAt    *time.Time     `json:"last_seen_at,omitempty" db:"-" doc:"When it last asked for something, for itself or for a person; absent if it did not in the last 400 days. Answers to changes leave it out."`
 	Usage         *Usage         `json:"usage,omitempty" db:"-" doc:"What it did; only where one agent is read."`
-	// ChangeNo is the ETag.
+	// ChangeNo is the ETag. Each change increases it.
 	ChangeNo int64 `json:"-" db:"change_no"`
 }
 
-// Draft is what a create takes.
+// Draft is the body of a create.
 type Draft struct {
 	Name          string         `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique." example:"support bot"`
 	Type          string         `json:"type" enum:"llm,rag,chatbot" doc:"What kind of agent it is."`
@@ -49,7 +49,7 @@ type Draft struct {
 	Attributes    map[string]any `json:"attributes,omitempty" doc:"Free attributes; controls read them as input.user.attributes."`
 }
 
-// Change is what an update takes: the members sent change, the others stay.
+// Change is the body of an update: members that are sent change, the others stay.
 type Change struct {
 	Name          *string                     `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique."`
 	Type          *string                     `json:"type,omitempty" enum:"llm,rag,chatbot" doc:"What kind of agent it is."`
@@ -63,12 +63,12 @@ type Change struct {
 
 // Filter narrows a list.
 type Filter struct {
-	// Type and Provider are empty for all.
+	// Type and Provider select agents with that value; empty: all.
 	Type, Provider string
 	Skip, Limit    int64
 }
 
-// Page is one page of a list, by id.
+// Page is one page of a list, sorted by id.
 type Page struct {
 	Agents []Agent `json:"agents" doc:"The page, sorted by id."`
 	Total  int64   `json:"total" doc:"Number of agents that match the filters."`
@@ -103,7 +103,7 @@ func (a Agent) apply(c Change) Agent {
 	return a
 }
 
-// Subject is what controls see of an agent; empty members are absent.
+// Subject returns what controls see of an agent. Empty members are absent.
 func (a Agent) Subject() map[string]any {
 	doc := map[string]any{"id": SubjectID(a.ID), "type": "agent", "name": a.Name, "agent_type": a.Type}
 	for name, text := range map[string]string{"provider": a.Provider, "model": a.Model} {
@@ -120,14 +120,15 @@ func (a Agent) Subject() map[string]any {
 	return doc
 }
 
-// ParseSubject is the agent that a subject's id names; false: it names none.
+// ParseSubject returns the id of the agent that the id of a subject names; false: it names none.
 func ParseSubject(id string) (int64, bool) {
 	text, ok := strings.CutPrefix(id, scope.AgentPrefix)
 	n, err := strconv.ParseInt(text, 10, 64)
 	return n, ok && err == nil && n > 0 && strconv.FormatInt(n, 10) == text
 }
 
-// changed names what differs; of what may hold anything, only that it does.
+// changed lists the differences for the audit. Of configuration and attributes, which can contain
+// anything, it says only that they changed.
 func changed(old, next Agent) map[string]any {
 	out := patch.Differences{}
 	out.Note("name", old.Name, next.Name)
@@ -144,5 +145,5 @@ func changed(old, next Agent) map[string]any {
 	return out
 }
 
-// equal reports whether a change of one agent to the other changes nothing.
+// equal reports whether two versions of an agent are the same.
 func equal(a, b Agent) bool { return len(changed(a, b)) == 0 }

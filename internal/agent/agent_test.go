@@ -23,7 +23,7 @@ func TestParseSubject(t *testing.T) {
 	}
 }
 
-// TestSubject: a control sees what is set, under the id that names the agent.
+// TestSubject: a control sees the members that are set, and the id that names the agent.
 func TestSubject(t *testing.T) {
 	bare := Agent{ID: 7, Name: "bot", Type: "llm", Configuration: map[string]any{}, Attributes: nil}
 	if diff := cmp.Diff(map[string]any{"id": "agent:7", "type": "agent", "name": "bot", "agent_type": "llm"}, bare.Subject()); diff != "" {
@@ -57,8 +57,8 @@ func TestDraft(t *testing.T) {
 	}
 }
 
-// TestApply: members that are absent stay, null removes what may be absent, and the audit names
-// exactly what differs.
+// TestApply: absent members stay, null removes optional members, and the audit names exactly the
+// differences.
 func TestApply(t *testing.T) {
 	old := Agent{
 		ID: 7, Name: "bot", Type: "llm", Provider: "acme", Model: "m-1", Status: Active, ChangeNo: 3,

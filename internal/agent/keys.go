@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// maxKeys bounds the keys of an agent that are valid at the same time.
+// maxKeys is how many keys of an agent may be valid at the same time.
 const maxKeys = 10
 
 // Keys are the keys of an agent.
@@ -20,11 +20,11 @@ type Keys struct {
 	Keys []auth.DedicatedKey `json:"keys" nullable:"false" doc:"The agent's keys, newest first. The keys themselves are never returned. After a replacement, the old one is there until it ends."`
 }
 
-// SubjectID is the agent's id as a subject of decisions: agent:7.
+// SubjectID returns the id of an agent as a subject of decisions, such as agent:7.
 func SubjectID(id int64) string { return scope.AgentPrefix + strconv.FormatInt(id, 10) }
 
-// Holder finds the active agent that a key belongs to. It may ask for decisions, and
-// nothing else.
+// Holder returns the active agent that a key belongs to. Its only permission is to request
+// decisions. Fault: NotFound, also if the agent is inactive.
 func Holder(ctx context.Context, tx *db.Tx, subject string) (auth.Holder, error) {
 	id, ok := ParseSubject(subject)
 	if !ok {
@@ -50,16 +50,16 @@ func (s *Service) Keys(ctx context.Context, sc scope.Scope, id int64) (Keys, err
 	return out, err
 }
 
-// IssueKey creates a key for the agent. Only the answer contains it. Earlier keys end after
-// grace. Of callers at the same time each gets a key: that of the earlier one ends like an
-// old key. Faults: NotFound; Forbidden for too many keys.
+// IssueKey creates a key for the agent. Only the answer contains it. Earlier keys stay valid for
+// grace. Concurrent callers each get a key, and that of the earlier caller ends like other earlier
+// keys. Faults: NotFound, Forbidden beyond maxKeys.
 func (s *Service) IssueKey(ctx context.Context, sc scope.Scope, id int64, grace time.Duration) (auth.DedicatedKey, error) {
 	a, err := s.Get(ctx, sc, id)
 	if err != nil {
 		return auth.DedicatedKey{}, err
 	}
 	return s.Auth.Dedicated.Issue(ctx, sc, scope.Agent, SubjectID(id), a.Name, grace, func(tx *db.Tx) error {
-		if _, err := load(ctx, tx, id); err != nil { // it may have been removed meanwhile
+		if _, err := load(ctx, tx, id); err != nil { // it may have been removed in the meantime
 			return err
 		}
 		keys, err := auth.DedicatedKeys(ctx, tx, scope.Agent, SubjectID(id))

@@ -14,27 +14,30 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// maxAgents bounds the agents of a tenant.
+// maxAgents is how many agents a tenant may have.
 const maxAgents = 10_000
 
-// lock is held while agents change, so that names and their number hold.
+// lock is held while agents change, so that names stay unique and the number of agents stays
+// bounded.
 const lock = "agents"
 
-// Service is the use cases on agents.
+// Service has the use cases of agents.
 type Service struct {
 	Stores *db.Cluster
 	Now    func() time.Time
-	// PolicyExists reports whether there is a live policy of an id (package policy).
+	// PolicyExists reports whether a policy with an id exists and is not deleted (package policy).
 	PolicyExists func(ctx context.Context, tx *db.Tx, id int64) (bool, error)
-	// Subjects is the counter that changes with every change of a stored subject.
+	// Subjects is the name of the revision that every change of a stored subject increases.
 	Subjects string
-	// Auth issues and ends the keys of agents.
+	// Auth issues and revokes the keys of agents.
 	Auth *auth.Service
-	// Withdraw ends within tx what was granted to a subject that is removed (package access).
+	// Withdraw ends, within tx, the grants of a subject that is removed (package access); nil: there
+	// are none.
 	Withdraw func(ctx context.Context, tx *db.Tx, sc scope.Scope, subject string) error
 }
 
-// List is one page of the agents, by id.
+// List returns one page of the agents that match a filter, sorted by id, with when each was last
+// seen.
 func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
 	var page Page
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -53,7 +56,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, err
 	return page, err
 }
 
-// Get is one agent.
+// Get returns one agent. Fault: NotFound.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Agent, error) {
 	var a Agent
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -88,8 +91,8 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Agent, e
 	return made, err
 }
 
-// Update changes the members that were sent. ifChange other than 0 must be the agent's
-// ChangeNo, else Precondition.
+// Update changes the members that were sent. If ifChange is not 0, it must be the agent's ChangeNo;
+// if it is not, Update fails with a Precondition fault.
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change, ifChange int64) (Agent, error) {
 	var a Agent
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
@@ -99,7 +102,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 		}
 		next := old.apply(c)
 		if equal(old, next) {
-			a = old // no version, no audit entry
+			a = old // nothing changed: no new ChangeNo, no audit entry
 			return nil
 		}
 		if err := s.check(ctx, tx, next); err != nil {
@@ -114,7 +117,8 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 	return a, err
 }
 
-// Delete removes an agent and its keys: decisions do not know it any more.
+// Delete removes an agent with its keys, usage and grants. It is then unknown to decisions. ifChange
+// is that of Update.
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64) (Agent, error) {
 	var a Agent
 	err := s.Auth.Dedicated.Revoke(ctx, sc, scope.Agent, SubjectID(id), func(tx *db.Tx) (err error) {
@@ -137,7 +141,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64
 	return a, err
 }
 
-// check refuses a name that is taken and policies that there are not.
+// check refuses an agent whose name is empty or taken, or whose policies do not exist.
 func (s *Service) check(ctx context.Context, tx *db.Tx, a Agent) error {
 	var offences []fault.Detail
 	if a.Name == "" {

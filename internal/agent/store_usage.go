@@ -52,7 +52,7 @@ func toolsOf(ctx context.Context, tx *db.Tx, id int64) ([]ToolUse, error) {
 	return db.All[ToolUse](ctx, tx, `SELECT name, calls, last_at FROM agent_tools WHERE agent_id = $1`, id)
 }
 
-// seenRow is when an agent was last seen.
+// seenRow says when an agent was last seen.
 type seenRow struct {
 	ID int64     `db:"agent_id"`
 	At time.Time `db:"at"`

@@ -15,14 +15,14 @@ import (
 
 const (
 	day = 24 * time.Hour
-	// usageDays is how many days Usage sums up, and keptDays how many the store keeps.
+	// usageDays is how many days Usage adds up. keptDays is how many days the store keeps.
 	usageDays = 30
 	keptDays  = 400
 	// maxTools is how many tools of an agent are counted by name.
 	maxTools = 100
 )
 
-// Usage is what an agent did, as the decision log has it.
+// Usage is what an agent did, according to the decision log.
 type Usage struct {
 	Requests        int64     `json:"requests" db:"requests" doc:"Decisions about its requests in the last 30 days, today included (UTC)."`
 	Denied          int64     `json:"denied" db:"denied" doc:"Those of them that were refused."`
@@ -31,28 +31,30 @@ type Usage struct {
 	OtherToolCalls  int64     `json:"other_tool_calls" db:"-" doc:"Calls of further tools, which are not counted by name."`
 }
 
-// ToolUse is how an agent used a tool.
+// ToolUse says how an agent used a tool.
 type ToolUse struct {
 	Name       string    `json:"name" db:"name" doc:"Name of the tool." example:"search_tickets"`
 	Calls      int64     `json:"calls" db:"calls" doc:"Calls that were decided on, refused ones included."`
 	LastCallAt time.Time `json:"last_call_at" db:"last_at" doc:"When the last of them was."`
 }
 
-// used is a row of usage: an agent's day.
+// used is a row of agent_usage: one day of an agent.
 type used struct {
 	agent, requests, denied, tokens int64
 	day, last                       time.Time
 }
 
-// called is a row of tools.
+// called is a row of agent_tools: the calls of one tool by an agent. An empty name stands for all
+// tools beyond maxTools.
 type called struct {
 	agent, calls int64
 	name         string
 	last         time.Time
 }
 
-// Count adds what agents did to their usage. It is part of audit.Config.Stored, so each decision
-// comes once. Subjects that are no agents of the tenant are left out: callers choose names.
+// Count adds decisions to the usage of the agents that asked for them. It is part of
+// audit.Config.Stored, so that each decision counts once. It skips agents that the tenant does not
+// have, because callers can send any id.
 func (s *Service) Count(ctx context.Context, tx *db.Tx, seen []audit.Fresh) error {
 	now := s.Now().UTC()
 	known, err := knownOf(ctx, tx, seen)
@@ -106,7 +108,8 @@ func (s *Service) Count(ctx context.Context, tx *db.Tx, seen []audit.Fresh) erro
 	return removeDays(ctx, tx, now.Truncate(day).Add(-keptDays*day))
 }
 
-// agentOf returns the id of the agent that asked; 0: none that can be in the store.
+// agentOf returns the id of the agent that asked for a decision; 0: no agent did, or its id cannot
+// be in the store.
 func agentOf(f audit.Fresh) int64 {
 	if f.Agent == nil {
 		return 0
@@ -125,7 +128,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// knownOf returns which of the agents there are.
+// knownOf returns which agents of the decisions exist.
 func knownOf(ctx context.Context, tx *db.Tx, seen []audit.Fresh) (map[int64]bool, error) {
 	known := map[int64]bool{}
 	for _, one := range seen {
@@ -148,7 +151,7 @@ func knownOf(ctx context.Context, tx *db.Tx, seen []audit.Fresh) (map[int64]bool
 	return known, err
 }
 
-// countTools adds calls of tools. Beyond maxTools names, calls are counted without a name.
+// countTools adds calls of tools. Beyond maxTools tools, it counts calls under the empty name.
 func (s *Service) countTools(ctx context.Context, tx *db.Tx, id int64, byName map[string]*called) error {
 	have, err := toolNames(ctx, tx, id)
 	if err != nil {
@@ -182,7 +185,7 @@ func (s *Service) countTools(ctx context.Context, tx *db.Tx, id int64, byName ma
 	return addTools(ctx, tx, list)
 }
 
-// GetUsed is Get with what the agent did.
+// GetUsed returns one agent with its usage and when it was last seen. Fault: NotFound.
 func (s *Service) GetUsed(ctx context.Context, sc scope.Scope, id int64) (Agent, error) {
 	var a Agent
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -217,7 +220,7 @@ func (s *Service) GetUsed(ctx context.Context, sc scope.Scope, id int64) (Agent,
 	return a, err
 }
 
-// addLastSeen fills in when agents were last seen.
+// addLastSeen sets LastSeenAt of agents.
 func addLastSeen(ctx context.Context, tx *db.Tx, agents []*Agent) error {
 	ids := make([]int64, len(agents))
 	for i, a := range agents {

@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestCount: tools are bounded, days end, a wrong clock is not believed, and a removed agent
-// leaves nothing behind.
+// TestCount: the number of tools is bounded, old days are deleted, times in the future count as now,
+// and a removed agent leaves nothing behind.
 func TestCount(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)

@@ -12,7 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// fingerprint names a certificate chain; empty for none.
+// fingerprint returns the first half of the SHA-256 of a certificate chain in PEM, in hex; empty:
+// there is no chain.
 func fingerprint(chain string) string {
 	if chain == "" {
 		return ""
@@ -21,16 +22,16 @@ func fingerprint(chain string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// route is what replicas must know of the domain once it is verified.
+// route returns the route of the domain, which is stored once it is verified.
 func (r record) route(id scope.TenantID) Route {
 	return Route{Domain: r.Domain, Tenant: id, Pair: fingerprint(r.Certificate), ACME: r.ACME, HSTS: r.HSTS}
 }
 
-// issuedPlace is what the sealed key of an ordered certificate is bound to.
+// issuedPlace names the domain that the sealed key of an ordered certificate is bound to.
 func issuedPlace(id scope.TenantID, name string) string { return "acme/" + keyPlace(id, name) }
 
-// KeyPair reads the certificate of a verified domain with its key, and its fingerprint,
-// which differs from the route's while a change is under way. NotFound: there is none.
+// KeyPair reads the certificate of a verified domain with its key, and returns its fingerprint,
+// which differs from the route's during a change. Fault: NotFound if there is no certificate.
 func (s *Service) KeyPair(ctx context.Context, rt Route) (*tls.Certificate, string, error) {
 	chain, sealed, place := "", []byte(nil), ""
 	var err error
@@ -64,7 +65,7 @@ func (s *Service) KeyPair(ctx context.Context, rt Route) (*tls.Certificate, stri
 	return &pair, fingerprint(chain), nil
 }
 
-// issuedOf reads what was ordered for a tenant's domains, by domain.
+// issuedOf returns the ordered certificates of a tenant, by domain.
 func (s *Service) issuedOf(ctx context.Context, id scope.TenantID) (map[string]issued, error) {
 	var rows []issued
 	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
@@ -78,13 +79,13 @@ func (s *Service) issuedOf(ctx context.Context, id scope.TenantID) (map[string]i
 	return out, err
 }
 
-// defaultDomain is the view of a tenant's subdomain.
+// defaultDomain returns a tenant's subdomain of the base domain, as answers show it.
 func (s *Service) defaultDomain(id scope.TenantID) Domain {
 	return Domain{Domain: s.target(id), Status: Active, SSLStatus: Active, IsDefault: true, Certificate: Certificate{Source: SourceDeployment, Status: Active}}
 }
 
-// view is a record as answers show it, with what was ordered for it; verified is what a
-// verified one is called.
+// view returns a domain as answers show it, with the certificate that was ordered for it. verified
+// is the status to show for a verified domain.
 func (s *Service) view(id scope.TenantID, r record, c issued, verified string) Domain {
 	now := s.Now()
 	d := Domain{
@@ -103,7 +104,7 @@ func (s *Service) view(id scope.TenantID, r record, c issued, verified string) D
 	return d
 }
 
-// certificate is what TLS connections to a domain get.
+// certificate describes the certificate that TLS connections to a domain get.
 func (s *Service) certificate(r record, c issued, now time.Time) Certificate {
 	out := Certificate{Source: SourceDeployment, Status: Active}
 	switch {

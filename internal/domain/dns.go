@@ -12,10 +12,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// lookupTime bounds the look-ups of one verification.
+// lookupTime is how long the look-ups of one verification may take.
 const lookupTime = 10 * time.Second
 
-// Resolver looks names up. The zero value asks the system's resolver.
+// Resolver looks up DNS names. The zero value uses the system's resolver.
 type Resolver struct {
 	// Server is the host:port of the resolver to ask; empty: the system's.
 	Server string
@@ -30,20 +30,20 @@ func (r Resolver) resolver() *net.Resolver {
 	}}
 }
 
-// cname is the name that a name leads to, in lower case and without a dot at the
-// end; empty where there is none.
+// cname returns the canonical name of a name, in lower case and without a final dot; empty: the
+// name does not exist.
 func (r Resolver) cname(ctx context.Context, name string) (string, error) {
 	got, err := r.resolver().LookupCNAME(ctx, name+".")
 	return strings.ToLower(strings.TrimSuffix(got, ".")), unlessAbsent(err)
 }
 
-// txt are the TXT records of a name.
+// txt returns the TXT records of a name.
 func (r Resolver) txt(ctx context.Context, name string) ([]string, error) {
 	got, err := r.resolver().LookupTXT(ctx, name+".")
 	return got, unlessAbsent(err)
 }
 
-// unlessAbsent drops the error of a name that is not there: that is an answer.
+// unlessAbsent returns nil for the error of a name that does not exist: that is an answer, too.
 func unlessAbsent(err error) error {
 	var dns *net.DNSError
 	if errors.As(err, &dns) && dns.IsNotFound {
@@ -52,8 +52,8 @@ func unlessAbsent(err error) error {
 	return err
 }
 
-// lookFor looks for the records of a domain. What is missing is a fault that says
-// what was found instead; a resolver that does not answer is Unavailable.
+// lookFor looks up the records of a domain. Faults: verification_failed, with details about what
+// was found instead of missing records; Unavailable if the resolver does not answer.
 func (s *Service) lookFor(ctx context.Context, records []Record) error {
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
@@ -84,8 +84,8 @@ func (s *Service) lookFor(ctx context.Context, records []Record) error {
 	return f
 }
 
-// routes reports whether a domain leads where its CNAME record should, directly or by
-// where that name leads itself, and else what was found.
+// routes reports whether a domain leads to the target of its CNAME record: to this name, or to the
+// canonical name of this name. If not, it says what was found.
 func (s *Service) routes(ctx context.Context, want Record) (bool, string, error) {
 	got, err := s.DNS.cname(ctx, want.Name)
 	if err != nil {

@@ -1,11 +1,10 @@
-// Package domain keeps the domains that tenants are reached by beside their
-// subdomain.
+// Package domain keeps the tenants' own domains, besides their subdomains of the base domain.
 //
-//	pending ──verify: CNAME and TXT records are there──▶ verified (listed as active)
+//	pending ──verify: CNAME and TXT records exist──▶ verified (listed as active)
 //
-// A domain's record, with its certificate and the sealed key, stands in the tenant's
-// own store. Once it is verified, the system store says whose it is: one tenant's
-// only. Until then it routes nowhere, so that a claim keeps nobody else from theirs.
+// A domain's record, with its certificate and sealed key, is in the tenant's own store. Once the
+// domain is verified, its route in the system store says which one tenant owns it. Until then it
+// has no route, so that a false claim does not block the real owner.
 package domain
 
 import (
@@ -36,13 +35,13 @@ const (
 	Expired  = "expired"
 )
 
-// challengeLabel is the label of the TXT record that proves who a domain belongs to.
+// challengeLabel is the label of the TXT record that proves who owns a domain.
 const challengeLabel = "_gatehouse-challenge."
 
 // maxDomains is how many domains a tenant may have.
 const maxDomains = 100
 
-// The sizes of RSA keys that are taken. Clients of TLS refuse larger ones.
+// The sizes of RSA keys that are accepted, in bits. TLS clients refuse larger ones.
 const (
 	minRSABits = 2048
 	maxRSABits = 8192
@@ -51,7 +50,7 @@ const (
 // maxChain is how many certificates a chain may have.
 const maxChain = 10
 
-// Domain is the specification's "Domain".
+// Domain is a domain as answers show it.
 type Domain struct {
 	Domain       string        `json:"domain" doc:"The domain, in lower case; names in other scripts in their ASCII form."`
 	Status       string        `json:"status" enum:"pending,verified,active" doc:"pending until its records have been found; lists show a verified domain as active. Requests to a domain that is not verified belong to no tenant."`
@@ -76,7 +75,7 @@ const (
 // Failing is the status of a certificate that could not be ordered.
 const Failing = "failing"
 
-// Certificate is what TLS connections to a domain get.
+// Certificate describes the certificate that TLS connections to a domain get.
 type Certificate struct {
 	Source   string     `json:"source" enum:"deployment,uploaded,acme" doc:"uploaded: it was sent with the domain. acme: the server orders it. deployment: the domain has none of its own, so clients get the deployment's certificate, or that of the TLS endpoint in front of the server."`
 	Status   string     `json:"status" enum:"pending,active,expired,failing" doc:"pending: the domain is not verified, or the first certificate is ordered. failing: the last order failed and there is no valid certificate. active: it is in use; error says whether its renewal fails."`
@@ -85,7 +84,7 @@ type Certificate struct {
 	Error    *string    `json:"error" doc:"Why the last order failed; null if it did not."`
 }
 
-// Instructions are the DNS records that prove and route a domain.
+// Instructions has the DNS records that prove who owns a domain and route it.
 type Instructions struct {
 	CNAMERecord string   `json:"cname_record" doc:"The record that routes the domain, on one line: name, type, value."`
 	TXTRecord   string   `json:"txt_record" doc:"The record that proves ownership of the domain, on one line."`
@@ -99,7 +98,7 @@ type Record struct {
 	Value string `json:"value" doc:"Its value."`
 }
 
-// Draft is what a domain is made from.
+// Draft is the body of a create.
 type Draft struct {
 	Domain      string `json:"domain" minLength:"1" maxLength:"253" doc:"A domain of the tenant's own, such as access.example.com."`
 	Certificate string `json:"ssl_certificate,omitempty" maxLength:"65536" doc:"PEM: the certificate for the domain, then the intermediate certificates."`
@@ -108,7 +107,7 @@ type Draft struct {
 	HSTSMaxAge  int64  `json:"hsts_max_age,omitempty" minimum:"0" maximum:"63072000" doc:"max-age of Strict-Transport-Security in seconds; 0: none. Browsers refuse the domain without TLS for that long, so begin with a short one."`
 }
 
-// Change is a change of a domain: the members that are sent.
+// Change is the body of an update: members that are sent change, the others stay.
 type Change struct {
 	Certificate patch.Field[string] `json:"ssl_certificate,omitzero" maxLength:"65536" doc:"PEM: the new certificate chain; null removes certificate and key."`
 	PrivateKey  patch.Field[string] `json:"ssl_private_key,omitzero" maxLength:"65536" writeOnly:"true" doc:"PEM: the new certificate's key."`
@@ -116,13 +115,13 @@ type Change struct {
 	HSTSMaxAge  patch.Field[int64]  `json:"hsts_max_age,omitzero" minimum:"0" maximum:"63072000" doc:"max-age of Strict-Transport-Security in seconds; 0 or null: none."`
 }
 
-// Removal answers the removal of a domain.
+// Removal is the answer to the removal of a domain.
 type Removal struct {
 	Message string `json:"message" doc:"What was done."`
 	Domain  string `json:"domain" doc:"The removed domain."`
 }
 
-// record is a domain as its tenant's store has it.
+// record is a domain as stored in its tenant's store.
 type record struct {
 	Domain      string     `db:"domain"`
 	Token       string     `db:"token"`
@@ -135,8 +134,8 @@ type record struct {
 	HSTS        int64      `db:"hsts"`
 }
 
-// Normalize gives a domain name its compared form: ASCII, lower case, no dot at the
-// end. It refuses what is no domain of two labels or more, at the pointer.
+// Normalize returns a domain name in the form in which names are compared: ASCII, lower case, no
+// final dot. Fault: Invalid at the pointer if it is not a domain name of two labels or more.
 func Normalize(pointer, name string) (string, error) {
 	text := strings.TrimSuffix(strings.TrimSpace(name), ".")
 	ascii, err := idna.Lookup.ToASCII(text)
@@ -157,18 +156,18 @@ func Normalize(pointer, name string) (string, error) {
 	return ascii, nil
 }
 
-// maxKeyBytes is how long a private key may be: as many bytes as an RSA key of
-// maxRSABits has, with room to spare.
+// maxKeyBytes is how long a private key may be, in bytes. An RSA key of maxRSABits is shorter.
 const maxKeyBytes = 8192
 
-// keyPair is a certificate with its key, in PEM and with nothing else around it: what
-// stands between the blocks of a text is not kept. The zero value is none.
+// keyPair is a certificate chain with its key, as PEM blocks and no other text. The zero value
+// means none.
 type keyPair struct {
 	certificate, key string
 	notAfter         *time.Time
 }
 
-// checkPair checks a certificate and its key for a domain.
+// checkPair checks a certificate chain and its key for a domain. Without both it returns the zero
+// keyPair. Faults: Invalid.
 func checkPair(domain, certificate, key string, now time.Time) (keyPair, error) {
 	const certAt, keyAt = "/ssl_certificate", "/ssl_private_key"
 	switch {
@@ -187,7 +186,7 @@ func checkPair(domain, certificate, key string, now time.Time) (keyPair, error) 
 	if block == nil {
 		return keyPair{}, fault.Invalidf(keyAt, "must be a private key in PEM, without a password")
 	}
-	// Before anything is computed: it takes time that grows with the third power.
+	// Check this first: the time of computations with a key grows with the third power of its size.
 	if len(block.Bytes) > maxKeyBytes || modulusBits(block.Bytes) > maxRSABits {
 		return keyPair{}, fault.Invalidf(keyAt, "has more than %d bits", maxRSABits)
 	}
@@ -220,7 +219,7 @@ func checkPair(domain, certificate, key string, now time.Time) (keyPair, error) 
 	return out, fault.Join(bad...)
 }
 
-// checkKeys refuses the public keys of a chain that TLS does not take.
+// checkKeys refuses public keys in a chain whose type or size TLS does not support.
 func checkKeys(chain []*x509.Certificate) error {
 	var bad []error
 	for i, c := range chain {
@@ -239,7 +238,7 @@ func checkKeys(chain []*x509.Certificate) error {
 
 const certificateBlock = "CERTIFICATE"
 
-// parseChain reads the certificates of a PEM text.
+// parseChain parses the certificates in a PEM text. Fault: Invalid.
 func parseChain(text string) ([]*x509.Certificate, error) {
 	var chain []*x509.Certificate
 	rest := []byte(text)
@@ -266,7 +265,7 @@ func parseChain(text string) ([]*x509.Certificate, error) {
 	return chain, nil
 }
 
-// keyBlock is the private key of a PEM text; nil for none, and for one with a password.
+// keyBlock returns the private key in a PEM text; nil: there is none, or it needs a password.
 func keyBlock(text string) *pem.Block {
 	block, rest := pem.Decode([]byte(text))
 	if block != nil && block.Type == "EC PARAMETERS" { // openssl puts them first
@@ -279,8 +278,8 @@ func keyBlock(text string) *pem.Block {
 	return block
 }
 
-// modulusBits is the length of an RSA key in PKCS #1 or PKCS #8, without computing
-// anything with it; 0 for other keys.
+// modulusBits returns the length of an RSA key in PKCS #1 or PKCS #8, in bits; 0 for other keys. It
+// computes nothing with the key.
 func modulusBits(der []byte) int {
 	var key cryptobyte.String
 	in := cryptobyte.String(der)

@@ -29,7 +29,7 @@ import (
 
 var noon = time.Date(2026, 3, 31, 12, 0, 0, 0, time.UTC)
 
-// own is the administrator of the second tenant, first that of the default one.
+// own is the scope of the second tenant's administrator, first that of the default tenant's.
 var (
 	own   = scope.Scope{Tenant: dbtest.Second, Actor: scope.Actor{Kind: scope.Person, ID: "2"}}
 	first = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "1"}}
@@ -50,7 +50,7 @@ func service(t testing.TB, c *db.Cluster, now *time.Time) (*Service, *dnstest.Se
 	return &Service{Stores: c, Tenants: tenants, DNS: Resolver{Server: dns.Addr}, Box: box, Random: rand.Reader, Now: clock, BaseDomain: "gate.example"}, dns
 }
 
-// point makes the records that a domain needs.
+// point creates the DNS records that a domain needs.
 func point(dns *dnstest.Server, d Domain) {
 	dns.CNAME(d.Instructions.Records[0].Name, d.Instructions.Records[0].Value)
 	dns.TXT(d.Instructions.Records[1].Name, "something else", d.Instructions.Records[1].Value)
@@ -126,7 +126,7 @@ func TestLifeOfADomain(t *testing.T) {
 			t.Errorf("listed %+v, %v", list, err)
 		}
 
-		// It is this tenant's now, whatever the other one's records say.
+		// The domain is now this tenant's, even if the other tenant's records exist.
 		point(dns, rival)
 		if _, err := s.Verify(ctx, first, scope.DefaultTenant, "shop.acme.test"); !fault.Is(err, fault.Conflict) {
 			t.Errorf("verified by another: %v", err)
@@ -158,8 +158,8 @@ func TestLifeOfADomain(t *testing.T) {
 	})
 }
 
-// A domain that leads where the tenant's subdomain leads too is routed: some
-// resolvers and DNS services give the last name only.
+// A domain that leads to the same name as the tenant's subdomain counts as routed: some resolvers
+// and DNS services return only the last name.
 func TestADomainMayLeadFurther(t *testing.T) {
 	now := noon
 	s, dns := service(t, dbtest.Open(t, dbtest.SQLite), &now)
@@ -179,7 +179,8 @@ func TestADomainMayLeadFurther(t *testing.T) {
 	}
 }
 
-// Check alerts once, resolves what is over, and believes no resolver that is down.
+// Check opens an alert once, resolves it when it is over, and changes none while the resolver is
+// down.
 func TestDomainsAreWatched(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, now := context.Background(), noon
@@ -235,7 +236,7 @@ func TestDomainsAreWatched(t *testing.T) {
 		}
 		alerts("it has a new one", " domain_certificate(over) domain_unresolved(over)")
 
-		// A process that was killed between two commits left no route.
+		// A process that was killed between the two commits left no route.
 		if err := c.System().Write(ctx, func(tx *db.Tx) error { return deleteRoute(ctx, tx, d.Domain, dbtest.Second) }); err != nil {
 			t.Fatal(err)
 		}
@@ -250,7 +251,7 @@ func TestDomainsAreWatched(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// One that was made before routes named certificates is completed, and so is half a change.
+		// A route without the certificate is repaired: an old one, or one after half a change.
 		before, err := s.Get(ctx, own, dbtest.Second, d.Domain)
 		if err != nil || before.Certificate.Source != SourceUploaded {
 			t.Fatalf("%+v, %v", before, err)
@@ -279,7 +280,7 @@ func TestDomainsAreWatched(t *testing.T) {
 	})
 }
 
-// The names that a tenant is made with are claims like others.
+// The names that a new tenant has are claims like others.
 func TestATenantsNamesAreClaims(t *testing.T) {
 	now := noon
 	s, _ := service(t, dbtest.Open(t, dbtest.SQLite), &now)
@@ -367,8 +368,8 @@ func TestPairsAreChecked(t *testing.T) {
 	}
 }
 
-// What stands around the blocks of a pair, such as a key that was pasted into the
-// certificates and cannot be read, is not kept.
+// Text around the PEM blocks is not stored, such as a damaged key that was pasted among the
+// certificates.
 func TestOnlyThePairIsKept(t *testing.T) {
 	cert, key := pair(t, "shop.acme.test", noon.Add(time.Hour))
 	broken := strings.Replace(key, "-----END PRIVATE KEY-----", "-----END", 1)
@@ -385,7 +386,7 @@ func TestOnlyThePairIsKept(t *testing.T) {
 	}
 }
 
-// The key is sealed, opens in its place alone, and stands nowhere in clear.
+// The key is stored sealed and never in clear, and opens only for its own domain.
 func TestKeysAreSealed(t *testing.T) {
 	now, ctx := noon, context.Background()
 	c := dbtest.Open(t, dbtest.SQLite)
@@ -415,7 +416,7 @@ func TestKeysAreSealed(t *testing.T) {
 	}
 }
 
-// pair is a certificate that signs itself, with its key.
+// pair returns a self-signed certificate with its key.
 func pair(t testing.TB, name string, end time.Time) (certificate, key string) {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -429,7 +430,7 @@ func pair(t testing.TB, name string, end time.Time) (certificate, key string) {
 	return selfSigned(t, name, end, &k.PublicKey, k), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
 }
 
-// weakPair has an RSA key of 1024 bits.
+// weakPair returns a certificate with an RSA key of 1024 bits.
 func weakPair(t testing.TB, name string) (certificate, key string) {
 	t.Helper()
 	t.Setenv("GODEBUG", "rsa1024min=0")
@@ -440,8 +441,7 @@ func weakPair(t testing.TB, name string) (certificate, key string) {
 	return selfSigned(t, name, noon.Add(time.Hour), &k.PublicKey, k), string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(k)}))
 }
 
-// huge is an RSA key of 40,000 bits. Nobody could find its primes: it has none, and to
-// see that would take minutes.
+// huge returns an RSA key of 40,000 bits. Its factors are not prime, but a check would take minutes.
 func huge() *rsa.PrivateKey {
 	p := new(big.Int).Lsh(big.NewInt(3), 20_000)
 	p.SetBit(p, 0, 1)
@@ -456,7 +456,7 @@ func hugeKey(t testing.TB, marshal func(*rsa.PrivateKey) []byte, kind string) st
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: marshal(huge())}))
 }
 
-// pkcs1 is a key in PKCS #1, which the standard library would check first.
+// pkcs1 encodes a key in PKCS #1. Unlike the standard library, it does not check the key first.
 func pkcs1(k *rsa.PrivateKey) []byte {
 	raw, _ := asn1.Marshal(struct {
 		Version int
@@ -476,7 +476,7 @@ func pkcs8(k *rsa.PrivateKey) []byte {
 	return raw
 }
 
-// hugeCertificate is a certificate of a huge key, which somebody else signed.
+// hugeCertificate returns a certificate of a huge key, signed by another key.
 func hugeCertificate(t testing.TB, name string) string {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -498,8 +498,8 @@ func selfSigned(t testing.TB, name string, end time.Time, public, private any) s
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}))
 }
 
-// TestTakeOver: a domain that its tenant removed can be another's, by that tenant's own
-// proof, in any spelling; nothing of the first one's comes with it.
+// TestTakeOver: another tenant can take over a domain that its tenant removed, with its own proof and
+// in any spelling. It gets nothing of the first tenant's.
 func TestTakeOver(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, now := context.Background(), noon
@@ -530,7 +530,7 @@ func TestTakeOver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dns.CNAME(theirs.Domain, theirs.Instructions.Records[0].Value) // the first one's token is there still
+		dns.CNAME(theirs.Domain, theirs.Instructions.Records[0].Value) // the TXT record still has the first tenant's token
 		if _, err := s.Verify(ctx, first, scope.DefaultTenant, theirs.Domain); !fault.Is(err, fault.Invalid) {
 			t.Errorf("verified by the first one's proof: %v", err)
 		}
@@ -548,7 +548,7 @@ func TestTakeOver(t *testing.T) {
 		if rt, _ := routes.Find("xn--bcher-kva.example"); rt.Tenant != scope.DefaultTenant || rt.Fingerprint() != "" || rt.HSTS != 0 {
 			t.Errorf("the route is %+v", rt)
 		}
-		// The first one claims it again: it gets nothing back.
+		// The first tenant claims the domain again, and gets nothing back.
 		if _, err := s.Add(ctx, own, dbtest.Second, Draft{Domain: "bücher.example"}); !fault.Is(err, fault.Conflict) {
 			t.Errorf("claimed by the first one: %v", err)
 		}

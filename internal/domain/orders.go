@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// OrderWindow is the time in which a tenant has a bounded number of orders.
+// OrderWindow is the time in which a tenant may have a limited number of orders.
 const OrderWindow = 24 * time.Hour
 
 // clockSkew is how far the clock of an ACME server may be ahead of ours.
@@ -25,18 +25,18 @@ const clockSkew = 5 * time.Minute
 type Order struct {
 	Domain string         `db:"domain"`
 	Tenant scope.TenantID `db:"tenant"`
-	// Method is the type of the challenge by which the last certificate came; empty for none.
+	// Method is the type of the challenge of the last certificate; empty: there was none.
 	Method string `db:"method"`
 	// Attempts is how many orders have failed since the last certificate.
 	Attempts int64 `db:"attempts"`
 }
 
-// errUnwanted is the fault of an order for a domain that has gone, or that no longer wants
-// one.
+// errUnwanted is the fault of an order for a domain that was removed, or that needs no order any
+// more.
 var errUnwanted = fault.NotFoundf("no certificate is due for the domain")
 
-// DueOrders lists at most limit domains of active tenants whose certificate is to be
-// ordered or renewed now, those that wait longest first.
+// DueOrders lists the domains of active tenants whose certificate must be ordered or renewed now:
+// at most limit, those that wait longest first.
 func (s *Service) DueOrders(ctx context.Context, limit int) ([]Order, error) {
 	var due []Order
 	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
@@ -46,9 +46,9 @@ func (s *Service) DueOrders(ctx context.Context, limit int) ([]Order, error) {
 	return due, err
 }
 
-// BeginOrder counts an order, and returns when it was counted. A tenant that has had limit of them
-// within OrderWindow is refused (RateLimited, with the time to wait). NotFound: it is not wanted any
-// more.
+// BeginOrder counts an order of a tenant, and returns the time at which it was counted. Faults:
+// RateLimited, with the time to wait, if the tenant has had limit orders within OrderWindow;
+// NotFound if the order is not needed any more.
 func (s *Service) BeginOrder(ctx context.Context, o Order, limit int64) (time.Time, error) {
 	now := db.Stamp(s.Now())
 	return now, s.Stores.System().Write(ctx, func(tx *db.Tx) error {
@@ -70,14 +70,14 @@ func (s *Service) BeginOrder(ctx context.Context, o Order, limit int64) (time.Ti
 	})
 }
 
-// ReturnOrder stops counting an order that was counted at a time: no ACME server has taken it. An
-// outage there is not the tenant's, and must not use up what the tenant may order.
+// ReturnOrder removes the count of an order that no ACME server accepted. at is the time that
+// BeginOrder returned. An outage of the server must not use up the tenant's orders.
 func (s *Service) ReturnOrder(ctx context.Context, o Order, at time.Time) error {
 	return s.Stores.System().Write(ctx, func(tx *db.Tx) error { return deleteOrder(ctx, tx, o.Tenant, at) })
 }
 
-// checkDue refuses an order whose domain has gone, belongs to another tenant, or has
-// got a certificate otherwise.
+// checkDue refuses an order if its domain was removed, belongs to another tenant, has an uploaded
+// certificate, or does not use ACME any more.
 func checkDue(ctx context.Context, tx *db.Tx, o Order) error {
 	rt, err := selectRoute(ctx, tx, o.Domain)
 	if err == nil && (rt.Tenant != o.Tenant || rt.Pair != "" || !rt.ACME) {
@@ -86,8 +86,7 @@ func checkDue(ctx context.Context, tx *db.Tx, o Order) error {
 	return err
 }
 
-// change changes what is kept of an order within a transaction of the system store, and
-// has every replica read it.
+// change changes the row of an order in the system store, and notifies all replicas.
 func (s *Service) change(ctx context.Context, o Order, do func(c *issued)) error {
 	return s.Stores.System().Write(ctx, func(tx *db.Tx) error {
 		if err := checkDue(ctx, tx, o); err != nil {
@@ -97,7 +96,7 @@ func (s *Service) change(ctx context.Context, o Order, do func(c *issued)) error
 		if err != nil {
 			return err
 		}
-		if c.Tenant != o.Tenant { // what another tenant left behind
+		if c.Tenant != o.Tenant { // the row is new, or is that of an earlier owner
 			c = issued{Domain: o.Domain, Tenant: o.Tenant, Key: []byte{}, NextAt: s.Now()}
 		}
 		do(&c)
@@ -109,14 +108,14 @@ func (s *Service) change(ctx context.Context, o Order, do func(c *issued)) error
 	})
 }
 
-// PutChallenge lets every replica answer the challenge of an order, by its key
-// authorization (RFC 8555, section 8.1).
+// PutChallenge stores the key authorization of an order's challenge (RFC 8555, section 8.1), so that
+// every replica can answer it.
 func (s *Service) PutChallenge(ctx context.Context, o Order, keyAuthorization string) error {
 	return s.change(ctx, o, func(c *issued) { c.Challenge = keyAuthorization })
 }
 
-// SaveIssued keeps a certificate that was issued, with its key, both in PEM. It is renewed
-// when a third of its life is left.
+// SaveIssued stores an issued certificate with its key, both in PEM, and plans its renewal (see
+// renewAt). It resolves the alert about the order.
 func (s *Service) SaveIssued(ctx context.Context, o Order, certificate, key string) error {
 	now := db.Stamp(s.Now())
 	chain, err := parseChain(certificate)
@@ -151,9 +150,9 @@ func (s *Service) SaveIssued(ctx context.Context, o Order, certificate, key stri
 	})
 }
 
-// SaveFailure keeps why an order failed, and when to try again: later each time, and not
-// before wait is over. The tenant gets an alert and an entry in its log. The certificate
-// that is in use stays.
+// SaveFailure stores why an order failed, and when to try again: after a longer pause each time, and
+// after wait at the earliest. The tenant gets an alert and an audit entry. A certificate that is in
+// use stays.
 func (s *Service) SaveFailure(ctx context.Context, o Order, cause string, wait time.Duration) error {
 	now := db.Stamp(s.Now())
 	cause = plainText(cause)
@@ -184,14 +183,14 @@ func (s *Service) SaveFailure(ctx context.Context, o Order, cause string, wait t
 	})
 }
 
-// recordOrder logs what became of an order, which the server made by itself.
+// recordOrder writes the audit entry of an order's outcome. The actor is the system.
 func (s *Service) recordOrder(ctx context.Context, tx *db.Tx, o Order, kind string, facts map[string]any) error {
 	sc := scope.Scope{Tenant: o.Tenant, Actor: scope.Actor{Kind: scope.System, ID: "certificates", Name: "certificates"}}
 	return audit.Append(ctx, tx, sc, s.Now(), audit.Entry{Type: kind, Object: "domain", ObjectID: o.Domain, ObjectName: o.Domain, EventContext: facts})
 }
 
-// Account reads the key of the deployment's account at a directory, in PEM, or keeps the
-// one that fresh makes. All replicas get the same.
+// Account returns the key of the deployment's account at an ACME directory, in PEM. If there is
+// none, it stores the one that fresh returns. All replicas get the same key.
 func (s *Service) Account(ctx context.Context, directory string, fresh func() (string, error)) (string, error) {
 	place := "acme account/" + directory
 	read := func(tx *db.Tx) (sealed []byte, err error) { return selectAccount(ctx, tx, directory) }
@@ -226,26 +225,26 @@ func (s *Service) Account(ctx context.Context, directory string, fresh func() (s
 	return string(key), fault.Wrap(err, "open the key of the account")
 }
 
-// renewAt is when a certificate is renewed: when a third of its life is left, or up to a
-// tenth of that earlier, so that those of one day are not renewed at one moment.
+// renewAt returns when to renew a certificate: when a third of its life is left, or earlier by up to
+// a tenth of that third, so that certificates of the same day are not all renewed at once.
 func renewAt(name string, begins, ends time.Time) time.Time {
 	third := ends.Sub(begins) / 3
 	return db.Stamp(ends.Add(-third - spread(name, third/10)))
 }
 
-// pauses are those after failures. An ACME server bounds failures an hour (Let's Encrypt
-// refuses a name after five); the first pause is short, because the next attempt uses the
-// other type of challenge.
+// pauses are the pauses after failed orders. They grow, because ACME servers limit the failures in
+// an hour (Let's Encrypt refuses a name after five). The first one is short, because the next
+// attempt uses another type of challenge.
 var pauses = []time.Duration{time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour}
 
-// retryPause is how long to wait after a failure that attempts came before.
+// retryPause returns how long to wait after a failure. attempts is the number of failures before it.
 func retryPause(name string, attempts int64) time.Duration {
 	p := pauses[min(max(attempts, 0), int64(len(pauses)-1))]
 	return p + spread(name, p/5)
 }
 
-// beforeEnd shortens a pause while a certificate is in use that ends soon: a pause of hours would
-// outlast a certificate of a day. It is at most a sixth of the time that is left.
+// beforeEnd shortens a pause to a sixth of the time that is left before the certificate in use
+// expires: a pause of hours could outlast a certificate of a day. The pause is a minute at least.
 func beforeEnd(pause time.Duration, ends *time.Time, now time.Time) time.Duration {
 	if ends == nil || !now.Before(*ends) {
 		return pause
@@ -253,7 +252,7 @@ func beforeEnd(pause time.Duration, ends *time.Time, now time.Time) time.Duratio
 	return min(pause, max(ends.Sub(now)/6, pauses[0]))
 }
 
-// spread is a part of d that depends on the name alone, so that all replicas agree.
+// spread returns a part of d that depends only on the name, so that all replicas agree on it.
 func spread(name string, d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
@@ -263,11 +262,11 @@ func spread(name string, d time.Duration) time.Duration {
 	return time.Duration(h.Sum64() % uint64(d))
 }
 
-// maxCause is how much is kept of the reason why an order failed, in characters.
+// maxCause is how many characters of the reason for a failed order are stored.
 const maxCause = 300
 
-// plainText is a text of an ACME server on one line and of bounded length: it may quote
-// what the domain's own host answered.
+// plainText returns a text of an ACME server on one line, without unprintable characters, and
+// shortened to maxCause: the text may quote what the domain's own host answered.
 func plainText(text string) string {
 	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "?"), func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
 	if runes := []rune(text); len(runes) > maxCause {

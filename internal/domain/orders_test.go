@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// TestOrders: what is ordered when, what becomes of it, and what keeps a tenant from
-// ordering more.
+// TestOrders: when certificates are ordered, how the outcome is stored, and when a tenant may not
+// order more.
 func TestOrders(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, now := context.Background(), noon
@@ -145,7 +145,7 @@ func TestOrders(t *testing.T) {
 		now = *issued.NotAfter
 		certificate("it has ended", "acme failing")
 
-		// A suspended tenant orders and shows nothing, and loses nothing.
+		// A suspended tenant orders and shows no certificates, but keeps them.
 		status := func(status string) {
 			t.Helper()
 			if _, err := s.Tenants.Update(ctx, scope.Scope{Tenant: scope.DefaultTenant, Platform: true}, dbtest.Second, tenant.Change{Status: patch.Set(status)}); err != nil {
@@ -163,7 +163,7 @@ func TestOrders(t *testing.T) {
 			t.Error("an active tenant's certificate is not shown")
 		}
 
-		// Its own certificate comes before what is ordered.
+		// An uploaded certificate takes precedence over an ordered one.
 		cert, key = pair(t, "a.acme.test", now.Add(400*24*time.Hour))
 		if _, err := s.Update(ctx, own, dbtest.Second, "a.acme.test", Change{Certificate: patch.Set(cert), PrivateKey: patch.Set(key)}); err != nil {
 			t.Fatal(err)
@@ -194,8 +194,8 @@ func TestOrders(t *testing.T) {
 	})
 }
 
-// TestOrdersAreBounded: a tenant's orders count for a day, whatever becomes of the domains,
-// and no other tenant's do.
+// TestOrdersAreBounded: a tenant's orders count for a day, even if its domains are removed. Those of
+// other tenants do not count.
 func TestOrdersAreBounded(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, now := context.Background(), noon
@@ -231,7 +231,7 @@ func TestOrdersAreBounded(t *testing.T) {
 		if _, err := s.BeginOrder(ctx, other, 3); err != nil {
 			t.Errorf("another tenant's: %v", err)
 		}
-		for range 9 { // no ACME server takes them
+		for range 9 { // no ACME server accepts them
 			at, err := s.BeginOrder(ctx, other, 3)
 			if err != nil {
 				t.Fatalf("after orders that were not taken: %v", err)
@@ -253,7 +253,7 @@ func TestOrdersAreBounded(t *testing.T) {
 	})
 }
 
-// TestAccount: all replicas have one key, and it is sealed.
+// TestAccount: all replicas use the same key, which is stored sealed.
 func TestAccount(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, now := context.Background(), noon
@@ -280,8 +280,8 @@ func TestAccount(t *testing.T) {
 	})
 }
 
-// TestWhenToOrder: renewals come when a third of the life is left and not all at once;
-// pauses grow, and stay within what ACME servers bound.
+// TestWhenToOrder: certificates are renewed when a third of their life is left, but not all at once.
+// Pauses grow, and stay within the limits of ACME servers.
 func TestWhenToOrder(t *testing.T) {
 	names := []string{"a.test", "b.test", "c.test", "d.test", "e.test"}
 	for _, life := range []time.Duration{90 * 24 * time.Hour, 6 * 24 * time.Hour, time.Minute} {
@@ -316,8 +316,8 @@ func TestWhenToOrder(t *testing.T) {
 	}
 }
 
-// TestPauseBeforeEnd: however often an order has failed, a certificate that is in use is tried for
-// again several times before it ends.
+// TestPauseBeforeEnd: however often orders have failed, several more are tried before the certificate
+// in use expires.
 func TestPauseBeforeEnd(t *testing.T) {
 	for _, left := range []time.Duration{time.Hour, 8 * time.Hour, 30 * 24 * time.Hour} {
 		ends := noon.Add(left)
@@ -336,7 +336,7 @@ func TestPauseBeforeEnd(t *testing.T) {
 	}
 }
 
-// TestRoutesRefresh: however often it is asked, the store is read a few times a second.
+// TestRoutesRefresh: however often it is called, it reads the store a few times a second at most.
 func TestRoutesRefresh(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, now := context.Background(), noon

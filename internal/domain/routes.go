@@ -12,27 +12,27 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// Route is what every replica knows of a verified domain.
+// Route is what every replica holds in memory about a verified domain.
 type Route struct {
 	Domain string         `db:"domain"`
 	Tenant scope.TenantID `db:"tenant"`
-	// Status is that of the tenant.
+	// Status is the status of the tenant.
 	Status string `db:"status"`
-	// Pair is the fingerprint of the certificate that was sent, Issued that of the one that
-	// was ordered; empty for none.
+	// Pair is the fingerprint of the uploaded certificate, Issued that of the ordered one; empty:
+	// there is none.
 	Pair   string `db:"pair"`
 	Issued string `db:"issued"`
-	// ACME is set where a certificate is to be ordered while there is no Pair.
+	// ACME says that the server orders a certificate as long as there is no Pair.
 	ACME bool `db:"acme"`
-	// HSTS is the max-age of Strict-Transport-Security, in seconds.
+	// HSTS is the max-age of Strict-Transport-Security, in seconds; 0: not sent.
 	HSTS int64 `db:"hsts"`
-	// Challenge is the key authorization of an order under way (RFC 8555, section 8.1).
+	// Challenge is the key authorization of the current order (RFC 8555, section 8.1); empty: none.
 	Challenge string `db:"challenge"`
 }
 
-// Fingerprint is that of the certificate which TLS connections to the domain get; empty
-// where that is the deployment's: without a certificate, and while the tenant is suspended
-// or deleted.
+// Fingerprint returns the fingerprint of the certificate that TLS connections to the domain get. It
+// is empty if they get the deployment's: if the domain has no certificate, or the tenant is not
+// active.
 func (r Route) Fingerprint() string {
 	switch {
 	case r.Status != tenant.Active:
@@ -45,10 +45,10 @@ func (r Route) Fingerprint() string {
 	return ""
 }
 
-// refreshPause is the least time between two readings that Refresh causes.
+// refreshPause is the least time between two reads by Refresh.
 const refreshPause = 250 * time.Millisecond
 
-// Routes is what this replica knows of verified domains. It is safe for concurrent use.
+// Routes holds the routes of all verified domains in memory. It is safe for concurrent use.
 type Routes struct {
 	stores *db.Cluster
 	log    *slog.Logger
@@ -60,7 +60,7 @@ type Routes struct {
 	read time.Time // when Refresh read last
 }
 
-// LoadRoutes reads whose each verified domain is.
+// LoadRoutes reads the routes of all verified domains.
 func LoadRoutes(ctx context.Context, stores *db.Cluster, now func() time.Time, log *slog.Logger) (*Routes, error) {
 	r := &Routes{stores: stores, log: log, now: now, stale: make(chan struct{}, 1)}
 	return r, r.load(ctx)
@@ -83,7 +83,7 @@ func (r *Routes) load(ctx context.Context) error {
 	return nil
 }
 
-// Find finds the verified domain of a name in lower case.
+// Find returns the route of a domain. name is in lower case.
 func (r *Routes) Find(name string) (Route, bool) {
 	route, ok := (*r.known.Load())[name]
 	return route, ok
@@ -92,8 +92,8 @@ func (r *Routes) Find(name string) (Route, bool) {
 // Reload reads the routes again now.
 func (r *Routes) Reload(ctx context.Context) error { return r.load(ctx) }
 
-// Refresh reads the routes again, for a question that another replica has just caused. It
-// does so a few times a second at most, however often it is called.
+// Refresh reads the routes again, because another replica may just have changed them. However often
+// it is called, it reads at most once in refreshPause.
 func (r *Routes) Refresh(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,18 +105,18 @@ func (r *Routes) Refresh(ctx context.Context) {
 	}
 }
 
-// Changed is told of changes in the stores.
+// Changed receives the notifications of changes in the stores. It makes Run read the routes again.
 func (r *Routes) Changed(id scope.TenantID, name string) {
 	if id == "" && (name == Revision || name == tenant.Revision || name == "") {
 		select {
 		case r.stale <- struct{}{}:
-		default: // it will be looked at anyway
+		default: // Run has already been told
 		}
 	}
 }
 
-// Run reads the routes again when they have changed, and every few seconds where no
-// change is told of, until ctx ends.
+// Run reads the routes again after each change, and every few seconds in case a notification was
+// missed, until ctx ends.
 func (r *Routes) Run(ctx context.Context) error {
 	tick := time.NewTicker(4 * time.Second)
 	defer tick.Stop()

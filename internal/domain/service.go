@@ -15,11 +15,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// Revision is the revision in the system store that is bumped when it changes whose
-// a domain is, or which certificate it has.
+// Revision is the revision in the system store that each change of a route or of an ordered
+// certificate increases.
 const Revision = "domains"
 
-// Service holds the use cases on domains.
+// Service has the use cases of domains.
 type Service struct {
 	Stores  *db.Cluster
 	Tenants *tenant.Service
@@ -27,15 +27,15 @@ type Service struct {
 	Box     *secret.Box // seals keys
 	Random  io.Reader
 	Now     func() time.Time
-	// ACME is set where the deployment orders certificates.
+	// ACME says that the deployment orders certificates.
 	ACME bool
-	// BaseDomain is the domain whose subdomains are tenants; empty: none are.
+	// BaseDomain is the domain whose subdomains are tenants; empty: there is none.
 	BaseDomain string
-	// Host is what tenants' targets stand below where there is no base domain.
+	// Host is the domain of the tenants' targets if there is no BaseDomain.
 	Host string
 }
 
-// target is the name that a tenant's domains must lead to.
+// target returns the name that the CNAME records of a tenant's domains must lead to.
 func (s *Service) target(id scope.TenantID) string {
 	if s.BaseDomain != "" {
 		return string(id) + "." + s.BaseDomain
@@ -43,7 +43,7 @@ func (s *Service) target(id scope.TenantID) string {
 	return string(id) + "." + s.Host
 }
 
-// List gives the tenant's domains, the default one first.
+// List returns the tenant's domains, the default one first.
 func (s *Service) List(ctx context.Context, sc scope.Scope, id scope.TenantID) ([]Domain, error) {
 	if err := s.Tenants.Visible(ctx, sc, id); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, id scope.TenantID) (
 	return out, err
 }
 
-// Get gives one domain of the tenant.
+// Get returns one domain of the tenant. Fault: NotFound.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id scope.TenantID, name string) (Domain, error) {
 	if err := s.Tenants.Visible(ctx, sc, id); err != nil {
 		return Domain{}, err
@@ -87,7 +87,7 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id scope.TenantID, na
 	return s.show(ctx, id, r)
 }
 
-// show is the view of one domain, with what was ordered for it.
+// show returns one domain as answers show it, with its ordered certificate.
 func (s *Service) show(ctx context.Context, id scope.TenantID, r record) (Domain, error) {
 	var c issued
 	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
@@ -99,8 +99,8 @@ func (s *Service) show(ctx context.Context, id scope.TenantID, r record) (Domain
 	return s.view(id, r, c, Verified), err
 }
 
-// lookupName is the compared form of a name that a path gives, or the name itself,
-// which then no domain has.
+// lookupName returns a name from a path in the form in which names are compared. A name that is not
+// valid stays as it is: no domain has it.
 func lookupName(name string) string {
 	if n, err := Normalize("", name); err == nil {
 		return n
@@ -108,7 +108,8 @@ func lookupName(name string) string {
 	return name
 }
 
-// Add adds a domain, which is pending until it is verified.
+// Add adds a domain, which is pending until it is verified. Faults: Invalid, Conflict if the tenant
+// has it already or another tenant has verified it, Forbidden beyond maxDomains.
 func (s *Service) Add(ctx context.Context, sc scope.Scope, id scope.TenantID, d Draft) (Domain, error) {
 	if err := s.Tenants.Visible(ctx, sc, id); err != nil {
 		return Domain{}, err
@@ -164,8 +165,8 @@ func (s *Service) insert(ctx context.Context, tx *db.Tx, sc scope.Scope, id scop
 	return s.record(ctx, tx, sc, id, "DOMAIN_ADDED", r.Domain, map[string]any{"certificate": r.Certificate != ""})
 }
 
-// Claim adds the domains that a tenant is made with, in a transaction of its store:
-// they are pending like others.
+// Claim adds the domains that a new tenant names, in a transaction of its store. Like others, they
+// are pending until they are verified.
 func (s *Service) Claim(ctx context.Context, tx *db.Tx, t tenant.Tenant) error {
 	names := []string{t.Domain}
 	if t.CustomDomain != nil {
@@ -174,7 +175,7 @@ func (s *Service) Claim(ctx context.Context, tx *db.Tx, t tenant.Tenant) error {
 	for _, name := range names {
 		name, err := Normalize("", name)
 		if err != nil || s.isOwn(name) {
-			continue // the subdomain, or no name that can be verified
+			continue // a domain of the deployment, or a name that cannot be verified
 		}
 		if _, err := selectDomain(ctx, tx, name); !fault.Is(err, fault.NotFound) {
 			if err != nil {
@@ -193,14 +194,13 @@ func (s *Service) Claim(ctx context.Context, tx *db.Tx, t tenant.Tenant) error {
 	return nil
 }
 
-// Update changes what was sent: the certificate, which null removes, whether one is
-// ordered, and HSTS.
+// Update changes the members that were sent.
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID, name string, ch Change) (Domain, error) {
 	if err := s.Tenants.Visible(ctx, sc, id); err != nil {
 		return Domain{}, err
 	}
 	name = lookupName(name)
-	pair, unfit := checkPair(name, ch.Certificate.Value, ch.PrivateKey.Value, s.Now()) // which takes long for large keys
+	pair, unfit := checkPair(name, ch.Certificate.Value, ch.PrivateKey.Value, s.Now()) // outside the transaction: it is slow for large keys
 	var r record
 	err := s.Stores.WriteUnder(ctx, id, "domains", func(tx *db.Tx) (err error) {
 		if r, err = selectDomain(ctx, tx, name); err != nil || !ch.sent() {
@@ -219,7 +219,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID,
 		if err := s.record(ctx, tx, sc, id, "DOMAIN_UPDATED", name, changes); err != nil {
 			return err
 		}
-		if r.Certificate != "" || !r.ACME { // nothing is ordered any more
+		if r.Certificate != "" || !r.ACME { // no certificate is ordered any more
 			if err := tenant.ResolveAlerts(ctx, tx, alertOrder, name, s.Now()); err != nil {
 				return err
 			}
@@ -240,7 +240,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID,
 	return s.show(ctx, id, r)
 }
 
-// apply changes what was sent, and names it for the log.
+// apply changes the members that were sent, and returns the changes for the audit.
 func (s *Service) apply(r *record, id scope.TenantID, ch Change, pair keyPair) (changes map[string]any, err error) {
 	changes = map[string]any{}
 	if ch.Certificate.Sent || ch.PrivateKey.Sent {
@@ -261,7 +261,7 @@ func (s *Service) apply(r *record, id scope.TenantID, ch Change, pair keyPair) (
 	return changes, nil
 }
 
-// retryOrder has an order that failed tried again now.
+// retryOrder makes a failed order due now.
 func (s *Service) retryOrder(ctx context.Context, name string, id scope.TenantID) error {
 	return s.Stores.System().Write(ctx, func(tx *db.Tx) error { return makeOrderDue(ctx, tx, name, id, s.Now()) })
 }
@@ -271,7 +271,8 @@ func (ch Change) sent() bool {
 	return ch.Certificate.Sent || ch.PrivateKey.Sent || ch.ACME.Sent || ch.HSTSMaxAge.Sent
 }
 
-// Remove removes a domain: requests to it belong to no tenant from then on.
+// Remove removes a domain. Requests to it then belong to no tenant. Faults: NotFound, Conflict for
+// the default domain.
 func (s *Service) Remove(ctx context.Context, sc scope.Scope, id scope.TenantID, name string) (Removal, error) {
 	if err := s.Tenants.Visible(ctx, sc, id); err != nil {
 		return Removal{}, err
@@ -306,8 +307,9 @@ func (s *Service) Remove(ctx context.Context, sc scope.Scope, id scope.TenantID,
 	return Removal{"the domain is removed", name}, err
 }
 
-// Verify looks for the domain's records and makes it the tenant's own. It can be
-// repeated.
+// Verify looks up the domain's DNS records, and if they exist makes the domain the tenant's own. It
+// can be repeated. Faults: those of lookFor, NotFound, Conflict if another tenant has verified the
+// domain.
 func (s *Service) Verify(ctx context.Context, sc scope.Scope, id scope.TenantID, name string) (Domain, error) {
 	if err := s.Tenants.Visible(ctx, sc, id); err != nil {
 		return Domain{}, err
@@ -317,7 +319,7 @@ func (s *Service) Verify(ctx context.Context, sc scope.Scope, id scope.TenantID,
 		return before, err
 	}
 	name = before.Domain
-	if err := s.lookFor(ctx, before.Instructions.Records); err != nil { // outside of any transaction
+	if err := s.lookFor(ctx, before.Instructions.Records); err != nil { // outside any transaction
 		return Domain{}, err
 	}
 	var r record
@@ -349,8 +351,9 @@ func (s *Service) Verify(ctx context.Context, sc scope.Scope, id scope.TenantID,
 	return s.show(ctx, id, r)
 }
 
-// claimRoute makes a domain a tenant's own, unless it is another's. What was ordered for it
-// goes once nothing is to be ordered.
+// claimRoute makes a domain a tenant's own, or updates its route. If the domain needs no ordered
+// certificate, claimRoute deletes the one that there is. Fault: Conflict if another tenant owns the
+// domain.
 func (s *Service) claimRoute(ctx context.Context, rt Route) error {
 	return s.Stores.System().Write(ctx, func(tx *db.Tx) error {
 		if err := putRoute(ctx, tx, rt, s.Now()); err != nil {
@@ -373,7 +376,7 @@ func (s *Service) claimRoute(ctx context.Context, rt Route) error {
 	})
 }
 
-// Forget takes all domains of a purged tenant away.
+// Forget removes the routes and orders of all domains of a purged tenant from the system store.
 func (s *Service) Forget(ctx context.Context, id scope.TenantID) error {
 	return s.Stores.System().Write(ctx, func(tx *db.Tx) error {
 		if err := deleteRoutes(ctx, tx, id); err != nil {
@@ -384,7 +387,7 @@ func (s *Service) Forget(ctx context.Context, id scope.TenantID) error {
 	})
 }
 
-// isOwn reports whether a domain is the deployment's own.
+// isOwn reports whether a domain is the deployment's own, or below it.
 func (s *Service) isOwn(name string) bool {
 	for _, base := range []string{s.BaseDomain, s.Host} {
 		if base != "" && (name == base || strings.HasSuffix(name, "."+base)) {
@@ -398,7 +401,7 @@ func takenFault(name string) error {
 	return fault.Newf(fault.Conflict, "already_exists", "another tenant has verified %s", name)
 }
 
-// token is a random token for a TXT record.
+// token returns a random token for a TXT record.
 func (s *Service) token() (string, error) {
 	raw := make([]byte, 24)
 	if _, err := io.ReadFull(s.Random, raw); err != nil {
@@ -407,7 +410,7 @@ func (s *Service) token() (string, error) {
 	return base64.RawURLEncoding.EncodeToString(raw), nil
 }
 
-// seal seals the key of a domain; no key stays none.
+// seal seals the key of a domain. Without a key it returns an empty slice.
 func (s *Service) seal(id scope.TenantID, name, key string) ([]byte, error) {
 	if key == "" {
 		return []byte{}, nil
@@ -416,7 +419,7 @@ func (s *Service) seal(id scope.TenantID, name, key string) ([]byte, error) {
 	return sealed, fault.Wrap(err, "seal the key")
 }
 
-// keyPlace is what a sealed key is bound to.
+// keyPlace names the domain that a sealed key is bound to.
 func keyPlace(id scope.TenantID, name string) string { return "domains/" + string(id) + "/" + name }
 
 func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, id scope.TenantID, kind, name string, changes map[string]any) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// issued is a certificate that was ordered for a domain, and how its orders go.
+// issued is the certificate that was ordered for a domain, and the state of its orders.
 type issued struct {
 	Domain      string         `db:"domain"`
 	Tenant      scope.TenantID `db:"tenant"`
@@ -26,7 +26,7 @@ type issued struct {
 
 const issuedColumns = `domain, tenant, certificate, sealed_key, fingerprint, not_after, method, challenge, attempts, next_at, failure`
 
-// selectIssued is what was ordered for a domain; the zero value for nothing.
+// selectIssued returns the row of a domain's orders. If there is none, only Domain is set.
 func selectIssued(ctx context.Context, tx *db.Tx, name string) (issued, error) {
 	c, err := db.One[issued](ctx, tx, `SELECT `+issuedColumns+` FROM acme_certificates WHERE domain = $1`, name)
 	if errors.Is(err, db.ErrNoRows) {
@@ -35,12 +35,12 @@ func selectIssued(ctx context.Context, tx *db.Tx, name string) (issued, error) {
 	return c, err
 }
 
-// selectIssuedOf lists what was ordered for a tenant's domains.
+// selectIssuedOf returns the rows of the orders of a tenant's domains.
 func selectIssuedOf(ctx context.Context, tx *db.Tx, tenant scope.TenantID) ([]issued, error) {
 	return db.All[issued](ctx, tx, `SELECT `+issuedColumns+` FROM acme_certificates WHERE tenant = $1`, tenant)
 }
 
-// putIssued adds or replaces what was ordered for a domain.
+// putIssued adds or replaces the row of a domain's orders.
 func putIssued(ctx context.Context, tx *db.Tx, c issued) error {
 	_, err := tx.Exec(ctx, `INSERT INTO acme_certificates (`+issuedColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 		ON CONFLICT (domain) DO UPDATE SET tenant = excluded.tenant, certificate = excluded.certificate, sealed_key = excluded.sealed_key,
@@ -55,24 +55,24 @@ func deleteIssued(ctx context.Context, tx *db.Tx, name string, tenant scope.Tena
 	return err
 }
 
-// makeOrderDue makes an order that failed due.
+// makeOrderDue makes a domain's order due, if the last one failed.
 func makeOrderDue(ctx context.Context, tx *db.Tx, name string, tenant scope.TenantID, now time.Time) error {
 	_, err := tx.Exec(ctx, `UPDATE acme_certificates SET next_at = $3 WHERE domain = $1 AND tenant = $2 AND failure <> ''`, name, tenant, now)
 	return err
 }
 
-// wanted are the domains of active tenants that certificates are ordered for, with the
-// time of their next order; $1 is the status of active tenants.
+// wanted selects the domains of active tenants for which certificates are ordered, with the time of
+// their next order. $1 is the status of active tenants.
 const wanted = ` FROM domain_routes r JOIN tenants t ON t.id = r.tenant AND t.status = $1
 	LEFT JOIN acme_certificates c ON c.domain = r.domain WHERE r.acme AND r.pair = ''`
 
-// selectDue lists the orders whose time has come, those that wait longest first.
+// selectDue returns the orders that are due, those that wait longest first.
 func selectDue(ctx context.Context, tx *db.Tx, active string, now time.Time, limit int) ([]Order, error) {
 	return db.All[Order](ctx, tx, `SELECT r.domain, r.tenant, COALESCE(c.method, '') AS method, COALESCE(c.attempts, 0) AS attempts`+wanted+`
 		AND COALESCE(c.next_at, 0) <= $2 ORDER BY COALESCE(c.next_at, 0), r.domain LIMIT $3`, active, now, limit)
 }
 
-// countOrders counts the orders of a tenant after a time, and forgets those before it.
+// countOrders counts the orders of a tenant after a time, and deletes all older orders.
 func countOrders(ctx context.Context, tx *db.Tx, tenant scope.TenantID, since time.Time) (int64, error) {
 	if _, err := tx.Exec(ctx, `DELETE FROM acme_orders WHERE at <= $1`, since); err != nil {
 		return 0, err
@@ -80,7 +80,7 @@ func countOrders(ctx context.Context, tx *db.Tx, tenant scope.TenantID, since ti
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM acme_orders WHERE tenant = $1`, tenant)
 }
 
-// firstOrder is when the oldest order of a tenant that counts was made.
+// firstOrder returns the time of a tenant's oldest order that still counts.
 func firstOrder(ctx context.Context, tx *db.Tx, tenant scope.TenantID) (time.Time, error) {
 	return db.One[time.Time](ctx, tx, `SELECT min(at) FROM acme_orders WHERE tenant = $1`, tenant)
 }
@@ -90,13 +90,13 @@ func insertOrder(ctx context.Context, tx *db.Tx, tenant scope.TenantID, at time.
 	return err
 }
 
-// deleteOrder forgets one order of a tenant that was counted at a time.
+// deleteOrder deletes one order of a tenant that was counted at a time.
 func deleteOrder(ctx context.Context, tx *db.Tx, tenant scope.TenantID, at time.Time) error {
 	_, err := tx.Exec(ctx, `DELETE FROM acme_orders WHERE id = (SELECT min(id) FROM acme_orders WHERE tenant = $1 AND at = $2)`, tenant, at)
 	return err
 }
 
-// selectAccount is the sealed key of the account at a directory; nil for none.
+// selectAccount returns the sealed key of the account at a directory; nil: there is none.
 func selectAccount(ctx context.Context, tx *db.Tx, directory string) ([]byte, error) {
 	key, err := db.One[[]byte](ctx, tx, `SELECT sealed_key FROM acme_accounts WHERE directory = $1`, directory)
 	if errors.Is(err, db.ErrNoRows) {
@@ -105,7 +105,7 @@ func selectAccount(ctx context.Context, tx *db.Tx, directory string) ([]byte, er
 	return key, err
 }
 
-// insertAccount keeps the first key of a directory.
+// insertAccount stores the key of the account at a directory, unless there is one already.
 func insertAccount(ctx context.Context, tx *db.Tx, directory string, key []byte, at time.Time) error {
 	_, err := tx.Exec(ctx, `INSERT INTO acme_accounts (directory, sealed_key, created_at) VALUES ($1, $2, $3) ON CONFLICT (directory) DO NOTHING`, directory, key, at)
 	return err

@@ -11,19 +11,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// The types of alerts on domains; their subject is the domain.
+// The types of alerts about domains. The subject of each is the domain.
 const (
 	alertUnresolved  = "domain_unresolved"
 	alertCertificate = "domain_certificate"
 	alertOrder       = "domain_certificate_order"
 )
 
-// certificateWarning is how long before its end a certificate is warned of.
+// certificateWarning is how long before its end a certificate causes an alert.
 const certificateWarning = 14 * 24 * time.Hour
 
-// Check looks at the domains of all tenants: it alerts where a verified one does not
-// lead to us any more or its certificate is about to end, resolves what is over, and
-// makes routes agree with verified domains. It is for one replica at a time.
+// Check checks the verified domains of all tenants. It opens an alert if a domain does not lead to
+// the tenant's target any more, or if its uploaded certificate expires soon. It resolves alerts
+// that are over, and repairs routes. One replica at a time runs it.
 func (s *Service) Check(ctx context.Context) error {
 	tenants, err := s.Stores.Tenants(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *Service) checkTenant(ctx context.Context, id scope.TenantID) error {
 	return nil
 }
 
-// checkDomain opens and resolves the alerts of one verified domain.
+// checkDomain opens and resolves the alerts of one verified domain, and repairs its route.
 func (s *Service) checkDomain(ctx context.Context, id scope.TenantID, r record) error {
 	look, cancel := context.WithTimeout(ctx, lookupTime)
 	routed, found, unknown := s.routes(look, Record{"CNAME", r.Domain, s.target(id)})
@@ -67,7 +67,7 @@ func (s *Service) checkDomain(ctx context.Context, id scope.TenantID, r record) 
 	ending := r.NotAfter != nil && now.Add(certificateWarning).After(*r.NotAfter)
 	err := s.Stores.WriteUnder(ctx, id, "domains", func(tx *db.Tx) error {
 		if _, err := selectDomain(ctx, tx, r.Domain); err != nil {
-			return err // removed meanwhile
+			return err // it was removed in the meantime
 		}
 		if unknown == nil { // a resolver that is down says nothing about the domain
 			a := tenant.Alert{Type: alertUnresolved, Severity: tenant.SeverityError, Message: fmt.Sprintf("%s no longer leads to %s: %s", r.Domain, s.target(id), found)}
@@ -87,7 +87,7 @@ func (s *Service) checkDomain(ctx context.Context, id scope.TenantID, r record) 
 	return s.repairRoute(ctx, r, id)
 }
 
-// setAlert opens an alert on a domain, or resolves it.
+// setAlert opens an alert about a domain, or resolves it.
 func setAlert(ctx context.Context, tx *db.Tx, a tenant.Alert, name string, on bool, now time.Time) error {
 	if !on {
 		return tenant.ResolveAlerts(ctx, tx, a.Type, name, now)
@@ -96,8 +96,8 @@ func setAlert(ctx context.Context, tx *db.Tx, a tenant.Alert, name string, on bo
 	return tenant.OpenAlert(ctx, tx, a)
 }
 
-// repairRoute makes the route of a verified domain agree with it: a process was killed
-// between its two commits. A route of another tenant stays.
+// repairRoute makes the route of a verified domain equal to its record. They can differ if a process
+// was killed between the commits in the two stores. A route of another tenant stays.
 func (s *Service) repairRoute(ctx context.Context, r record, id scope.TenantID) error {
 	want := r.route(id)
 	var have Route

@@ -14,14 +14,15 @@ import (
 	"time"
 )
 
-// errNoChallenge ends the handshake of an ACME server that asks for what nobody ordered.
+// errNoChallenge ends the handshake of a client that asks for a challenge that is not open.
 var errNoChallenge = errors.New("edge: no challenge is open for this name")
 
-// acmeIdentifier marks the certificate that answers a challenge (RFC 8737, section 6.1).
+// acmeIdentifier is the OID of the extension in a certificate that answers a challenge (RFC 8737,
+// section 6.1).
 var acmeIdentifier = asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 1, 31}
 
-// challengePair is the certificate that answers a challenge of type tls-alpn-01 (RFC 8737,
-// section 3): it holds the digest of the key authorization. Every replica makes its own.
+// challengePair returns the certificate that answers a challenge of type tls-alpn-01 (RFC 8737,
+// section 3). It contains the digest of the key authorization. Every replica makes its own.
 func challengePair(name, keyAuthorization string, now time.Time) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package edge ends TLS for the server. It chooses the certificate by the name that the
-// client asks for (SNI): that of a tenant's verified domain, else the deployment's own. It
-// orders the certificates of domains by ACME (RFC 8555), and answers the challenges.
+// Package edge ends TLS for the server. It chooses the certificate by the name in the client's
+// handshake (SNI): that of a tenant's verified domain, or else the deployment's own. It orders the
+// certificates of domains by ACME (RFC 8555), and answers the challenges.
 //
-// A name without a certificate of its own gets the deployment's, whether anybody has
-// claimed it or not. To find that out takes one look into memory: a flood of names costs no
-// store anything, and tells nobody which tenants there are.
+// A name without its own certificate gets the deployment's, whether a tenant has claimed the name or
+// not. The decision needs one look-up in memory: a flood of names causes no reads of a store, and
+// does not reveal which tenants exist.
 package edge
 
 import (
@@ -24,13 +24,13 @@ import (
 
 // Config is what an Edge depends on.
 type Config struct {
-	// Routes knows the verified domains.
+	// Routes has the verified domains.
 	Routes *domain.Routes
-	// KeyPair reads the certificate of a domain with its fingerprint.
+	// KeyPair reads the certificate of a domain and its fingerprint (domain.Service.KeyPair).
 	KeyPair func(ctx context.Context, rt domain.Route) (*tls.Certificate, string, error)
 	// CertFile and KeyFile are the deployment's own certificate chain and key, in PEM.
 	CertFile, KeyFile string
-	// ACME is set where certificates are ordered, so that challenges come.
+	// ACME says that certificates are ordered, so that challenges can come.
 	ACME bool
 	Now  func() time.Time
 	Log  *slog.Logger
@@ -44,7 +44,7 @@ type Edge struct {
 	pairs *pairs
 }
 
-// New reads the deployment's certificate.
+// New returns an Edge, after it has read the deployment's certificate.
 func New(cfg Config) (*Edge, error) {
 	e := &Edge{cfg: cfg, pairs: newPairs(maxPairs, cfg.KeyPair, cfg.Now)}
 	pair, _, err := e.files.read(cfg.CertFile, cfg.KeyFile)
@@ -55,14 +55,14 @@ func New(cfg Config) (*Edge, error) {
 	return e, nil
 }
 
-// TLSConfig is what the listener speaks: TLS 1.2 and later, HTTP/2 and HTTP/1.1.
+// TLSConfig returns the configuration of the listener: TLS 1.2 and later, HTTP/2 and HTTP/1.1.
 func (e *Edge) TLSConfig() *tls.Config {
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
 		GetCertificate: e.certificate, GetConfigForClient: e.forChallenge,
 	}
-	// A session is resumed only while the name has the certificate that it began with: a
-	// ticket must not outlive the domain.
+	// A session is resumed only while the name still has the certificate with which the session began.
+	// A ticket must not outlive the domain.
 	config.WrapSession = func(state tls.ConnectionState, session *tls.SessionState) ([]byte, error) {
 		session.Extra = append(session.Extra, []byte(e.fingerprint(state.ServerName)))
 		return config.EncryptTicket(state, session)
@@ -77,7 +77,7 @@ func (e *Edge) TLSConfig() *tls.Config {
 	return config
 }
 
-// certificate is the certificate for a client's name.
+// certificate returns the certificate for the name in a client's handshake.
 func (e *Edge) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if rt, ok := e.cfg.Routes.Find(strings.ToLower(hello.ServerName)); ok {
 		if print := rt.Fingerprint(); print != "" {
@@ -87,14 +87,14 @@ func (e *Edge) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 	return e.own.Load(), nil
 }
 
-// fingerprint is that of the certificate for a client's name; empty for the deployment's.
+// fingerprint returns the fingerprint of the certificate for a name; empty: it is the deployment's.
 func (e *Edge) fingerprint(name string) string {
 	rt, _ := e.cfg.Routes.Find(strings.ToLower(name))
 	return rt.Fingerprint()
 }
 
-// forChallenge answers a challenge of type tls-alpn-01 (RFC 8737), and leaves all other
-// handshakes to the usual configuration.
+// forChallenge answers a challenge of type tls-alpn-01 (RFC 8737). For all other handshakes it
+// returns nil, so that TLSConfig applies.
 func (e *Edge) forChallenge(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	if !e.cfg.ACME || !slices.Equal(hello.SupportedProtos, []string{acme.ALPNProto}) {
 		return nil, nil
@@ -103,7 +103,7 @@ func (e *Edge) forChallenge(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	if !e.challenged(name) {
 		return nil, errNoChallenge
 	}
-	e.cfg.Routes.Refresh(hello.Context()) // the client does not say which order it asks for
+	e.cfg.Routes.Refresh(hello.Context()) // the challenge in memory may be that of an earlier order
 	rt, _ := e.cfg.Routes.Find(name)
 	if rt.Challenge == "" {
 		return nil, errNoChallenge
@@ -115,31 +115,32 @@ func (e *Edge) forChallenge(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{acme.ALPNProto}, Certificates: []tls.Certificate{pair}, SessionTicketsDisabled: true}, nil
 }
 
-// HTTPChallenge is the answer to a challenge of type http-01 (RFC 8555, section 8.3).
+// HTTPChallenge returns the answer to a challenge of type http-01 (RFC 8555, section 8.3); false:
+// there is no such challenge.
 func (e *Edge) HTTPChallenge(ctx context.Context, host, token string) (string, bool) {
 	if !e.cfg.ACME || token == "" || !e.challenged(host) {
 		return "", false
 	}
 	rt, _ := e.cfg.Routes.Find(host)
-	if !strings.HasPrefix(rt.Challenge, token+".") { // another replica may have just begun
+	if !strings.HasPrefix(rt.Challenge, token+".") { // another replica may just have stored it
 		e.cfg.Routes.Refresh(ctx)
 		rt, _ = e.cfg.Routes.Find(host)
 	}
 	return rt.Challenge, strings.HasPrefix(rt.Challenge, token+".")
 }
 
-// challenged reports whether a challenge may come for a name: it is a verified domain that
-// wants a certificate.
+// challenged reports whether a challenge may come for a name: it must be a verified domain of an
+// active tenant that uses ACME and has no uploaded certificate.
 func (e *Edge) challenged(name string) bool {
 	rt, ok := e.cfg.Routes.Find(name)
 	return ok && rt.ACME && rt.Pair == "" && rt.Status == tenant.Active
 }
 
-// reloadEvery is how often the files of the deployment's certificate are read.
+// reloadEvery is how often the files of the deployment's certificate are read again.
 const reloadEvery = 2 * time.Second
 
-// Run reads the deployment's certificate when its files change, and forgets the keys of
-// domains that have gone, until ctx ends.
+// Run reads the deployment's certificate again when its files change, and drops the keys of domains
+// that have none any more, until ctx ends.
 func (e *Edge) Run(ctx context.Context) error {
 	tick := time.NewTicker(reloadEvery)
 	defer tick.Stop()
@@ -154,8 +155,8 @@ func (e *Edge) Run(ctx context.Context) error {
 	}
 }
 
-// reload takes over a certificate that has changed. One that cannot be used is logged once,
-// and the old one stays.
+// reload replaces the deployment's certificate if its files changed. If the new one cannot be used,
+// reload logs it once and keeps the old one.
 func (e *Edge) reload() {
 	pair, changed, err := e.files.read(e.cfg.CertFile, e.cfg.KeyFile)
 	switch {

@@ -45,11 +45,11 @@ func pairFor(t testing.TB, name string) (certificate, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), []byte(text)
 }
 
-// loader is a store of certificates that counts what it is asked.
+// loader is a store of certificates that counts its reads.
 type loader struct {
 	asked atomic.Int64
 	fail  atomic.Bool
-	print atomic.Value // the fingerprint that the store has; nil: the one that is looked for
+	print atomic.Value // the fingerprint that the store has; nil: the expected one
 }
 
 func (l *loader) load(_ context.Context, rt domain.Route) (*tls.Certificate, string, error) {
@@ -64,8 +64,8 @@ func (l *loader) load(_ context.Context, rt domain.Route) (*tls.Certificate, str
 	return &tls.Certificate{Certificate: [][]byte{[]byte(rt.Domain + print)}}, print, nil
 }
 
-// TestPairs: what is read is kept until it changes, within a bound; a store that fails is
-// asked once a second, and what was there before is used further.
+// TestPairs: a limited number of certificates are cached until they change. A store that fails is
+// read once a second, and meanwhile the earlier certificate is used.
 func TestPairs(t *testing.T) {
 	now, mu := time.Unix(0, 0), sync.Mutex{}
 	clock := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
@@ -100,7 +100,7 @@ func TestPairs(t *testing.T) {
 	get("b", "1", "b1", 1)
 	get("a", "3", "a3", 1)
 
-	// A change whose two commits are read one without the other.
+	// A change of which only one of the two commits is visible yet.
 	l.print.Store("old")
 	get("c", "new", "cold", 1)
 	get("c", "new", "cold", 0)
@@ -108,7 +108,7 @@ func TestPairs(t *testing.T) {
 	pass(retryPair)
 	get("c", "new", "cnew", 1)
 
-	get("d", "1", "d1", 1) // the fourth: b has not been asked for the longest
+	get("d", "1", "d1", 1) // the fourth: it replaces b, the least recently used
 	get("c", "new", "cnew", 0)
 	get("b", "1", "b1", 1)
 	if n := len(p.held); n != 3 || p.order.Len() != 3 {
@@ -119,7 +119,7 @@ func TestPairs(t *testing.T) {
 	get("c", "new", "cnew", 1)
 }
 
-// TestPairsAreReadOnce: of many clients that ask at once, one reads.
+// TestPairsAreReadOnce: many concurrent clients share one read.
 func TestPairsAreReadOnce(t *testing.T) {
 	begun, release := make(chan struct{}, 1), make(chan struct{})
 	var reads atomic.Int64
@@ -145,8 +145,8 @@ func TestPairsAreReadOnce(t *testing.T) {
 	}
 }
 
-// TestFiles: the deployment's certificate follows its files; halves of a pair, and files
-// that have gone, change nothing.
+// TestFiles: the deployment's certificate follows its files. A certificate with the wrong key, and
+// missing files, change nothing.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
@@ -195,8 +195,8 @@ func TestFiles(t *testing.T) {
 	check("with the first again", "one.test", 3)
 }
 
-// TestChallengePair: the certificate that answers a challenge says what RFC 8737 asks for,
-// as the library of the protocol makes it.
+// TestChallengePair: the certificate that answers a challenge is as RFC 8737 requires, like the one
+// that the ACME library makes.
 func TestChallengePair(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -231,7 +231,7 @@ func TestChallengePair(t *testing.T) {
 	}
 }
 
-// TestChoose: the challenge that worked comes first, and after each failure another.
+// TestChoose: the type of challenge that worked last comes first, and each failure changes it.
 func TestChoose(t *testing.T) {
 	both := []*acme.Challenge{{Type: "dns-01"}, {Type: HTTP01}, {Type: TLSALPN01}}
 	o := NewOrderer(OrderConfig{Methods: []string{TLSALPN01, HTTP01}})
@@ -259,8 +259,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestBegin: a domain is ordered once at a time, a few domains are ordered at once, and an
-// outcome that could not be kept does not order again at once.
+// TestBegin: a domain has one order at a time, a limited number of orders run at once, and after an
+// outcome that could not be stored the next order waits.
 func TestBegin(t *testing.T) {
 	now := time.Unix(0, 0)
 	o := NewOrderer(OrderConfig{Now: func() time.Time { return now }})

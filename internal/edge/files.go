@@ -7,15 +7,15 @@ import (
 	"os"
 )
 
-// files are the certificate and key files as they were read last.
+// files has the contents of the certificate and key files as they were last read.
 type files struct {
 	certificate, key []byte
-	failed           string
+	failed           string // why the last read failed
 }
 
-// read reads a certificate with its key. changed is false where they, or the reason why they
-// cannot be read, are those of the last time. Contents are compared, for a time stamp says
-// nothing of a file that a link now names another for.
+// read reads a certificate with its key. changed is false if the contents, or the reason why they
+// cannot be read, are the same as last time. It compares contents, because a link can be changed to
+// a file with the same time stamp.
 func (f *files) read(certFile, keyFile string) (pair *tls.Certificate, changed bool, err error) {
 	certificate, err := os.ReadFile(certFile)
 	if err != nil {
@@ -36,7 +36,7 @@ func (f *files) read(certFile, keyFile string) (pair *tls.Certificate, changed b
 	return &out, true, nil
 }
 
-// fail notes why the files cannot be read, and reports whether that is new.
+// fail stores why the files cannot be read, and reports whether the reason is new.
 func (f *files) fail(err error) bool {
 	known := f.failed == err.Error()
 	f.failed = err.Error()

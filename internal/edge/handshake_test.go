@@ -19,8 +19,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/domain"
 )
 
-// routed is an Edge on a store with n verified domains of a tenant, d0.test and so on, and
-// what counts the readings of their certificates.
+// routed returns an Edge on a store with n verified domains of a tenant, d0.test and so on, and the
+// store. load reads their certificates.
 func routed(t testing.TB, n int, load func(context.Context, domain.Route) (*tls.Certificate, string, error)) (*Edge, *db.Cluster) {
 	t.Helper()
 	c := dbtest.Open(t, dbtest.SQLite)
@@ -57,7 +57,7 @@ func routed(t testing.TB, n int, load func(context.Context, domain.Route) (*tls.
 	return e, c
 }
 
-// shake shakes hands as a client that asks for a name, and gives the common name of the
+// shake makes a TLS handshake as a client that asks for a name, and returns the common name of the
 // certificate that it gets.
 func shake(server *tls.Config, name string, protos ...string) (string, error) {
 	near, far := net.Pipe()
@@ -78,8 +78,8 @@ func shake(server *tls.Config, name string, protos ...string) (string, error) {
 	return client.ConnectionState().PeerCertificates[0].Subject.CommonName, nil
 }
 
-// TestNamesOfNobody: names that nobody has verified get the deployment's certificate, and
-// cost no store anything: it is closed.
+// TestNamesOfNobody: names that nobody has verified get the deployment's certificate without a read
+// of the store, which is closed.
 func TestNamesOfNobody(t *testing.T) {
 	var l loader
 	e, c := routed(t, 1, l.load)
@@ -110,8 +110,8 @@ func TestNamesOfNobody(t *testing.T) {
 	}
 }
 
-// BenchmarkHandshake measures handshakes for 1,000 domains, and the memory that a domain's
-// certificate and key take.
+// BenchmarkHandshake measures handshakes for 1,000 domains, and the memory for a domain's certificate
+// and key.
 func BenchmarkHandshake(b *testing.B) {
 	const domains = 1000
 	load := func(_ context.Context, rt domain.Route) (*tls.Certificate, string, error) {

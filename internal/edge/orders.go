@@ -31,20 +31,20 @@ const (
 const (
 	// atOnce is how many certificates are ordered at the same time.
 	atOnce = 8
-	// orderTime bounds one order.
+	// orderTime is how long one order may take.
 	orderTime = 2 * time.Minute
 	// look is how often the orderer looks for orders that are due.
 	look = 2 * time.Second
-	// again is how long a domain waits whose last outcome could not be kept: without it, a
-	// store that fails would become a flood of orders.
+	// again is how long a domain waits if the outcome of its last order could not be stored. Without
+	// it, a store that fails would cause a flood of orders.
 	again = 30 * time.Second
-	// limitedPause is how long to wait where the ACME server's limit is reached and it does not
-	// say for how long.
+	// limitedPause is the shortest wait after a limit of the ACME server was reached, even if the
+	// server names a shorter one.
 	limitedPause = time.Hour
-	// longestPause bounds what an ACME server may ask to wait: an answer that names a year, by
-	// mistake or from a proxy, must not end all renewals.
+	// longestPause is the longest wait that an ACME server can cause. An answer that names a year, by
+	// mistake or from a proxy, must not stop all renewals.
 	longestPause = 24 * time.Hour
-	// tooManyRequests is the status of a limit that is reached (RFC 6585, section 4).
+	// tooManyRequests is the HTTP status of a limit that was reached (RFC 6585, section 4).
 	tooManyRequests = 429
 )
 
@@ -52,44 +52,46 @@ const (
 type OrderConfig struct {
 	Domains *domain.Service
 	Routes  *domain.Routes
-	// Client makes the client of the ACME directory for an account's key.
+	// Client returns a client of the ACME directory for an account's key.
 	Client func(key crypto.Signer) *acme.Client
-	// Directory is the address of the ACME directory, Email that of the account; empty: none.
+	// Directory is the address of the ACME directory. Email is the contact of the account; empty:
+	// none.
 	Directory, Email string
 	// Methods are the types of challenges to use, the preferred one first.
 	Methods []string
-	// Limit is how many orders a tenant has within domain.OrderWindow.
+	// Limit is how many orders a tenant may have within domain.OrderWindow.
 	Limit int64
 	Now   func() time.Time
 	Log   *slog.Logger
 }
 
-// Orderer orders certificates by ACME. Run is for one replica at a time.
+// Orderer orders certificates by ACME. One replica at a time calls Run.
 type Orderer struct {
 	OrderConfig
 	wake chan struct{}
 
 	mu      sync.Mutex
-	account *acme.Client         // registered; nil: not yet
-	waiting map[string]time.Time // zero: the order is under way; else when to order again
+	account *acme.Client         // nil: the account must be registered first
+	waiting map[string]time.Time // by domain; zero: its order runs; or else when to order again
 }
 
-// NewOrderer makes an Orderer.
+// NewOrderer returns an Orderer.
 func NewOrderer(cfg OrderConfig) *Orderer {
 	return &Orderer{OrderConfig: cfg, wake: make(chan struct{}, 1), waiting: map[string]time.Time{}}
 }
 
-// Changed is told of changes in the stores.
+// Changed receives the notifications of changes in the stores. It makes Run look for orders.
 func (o *Orderer) Changed(id scope.TenantID, name string) {
 	if id == "" && (name == domain.Revision || name == "") {
 		select {
 		case o.wake <- struct{}{}:
-		default: // it will be looked at anyway
+		default: // Run has already been told
 		}
 	}
 }
 
-// Run orders what is due until ctx ends. It waits for the orders under way.
+// Run orders certificates that are due until ctx ends. It returns when the running orders have
+// ended.
 func (o *Orderer) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -108,8 +110,8 @@ func (o *Orderer) Run(ctx context.Context) {
 	}
 }
 
-// start starts the orders that are due, as many as there is room for. It does not wait for
-// them: one that takes long keeps no other from being made.
+// start starts orders that are due, at most atOnce at the same time. It does not wait for them, so
+// that a slow order does not delay others.
 func (o *Orderer) start(ctx context.Context, running *sync.WaitGroup) error {
 	due, err := o.Domains.DueOrders(ctx, 16*atOnce)
 	if err != nil {
@@ -130,8 +132,8 @@ func (o *Orderer) start(ctx context.Context, running *sync.WaitGroup) error {
 	return nil
 }
 
-// begin notes that a domain's certificate is ordered; false: it is so already, its last
-// outcome could not be kept, or there is no room.
+// begin records that an order for a domain starts; false: one runs already, the outcome of the last
+// one could not be stored, or atOnce orders are running.
 func (o *Orderer) begin(name string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -151,7 +153,7 @@ func (o *Orderer) begin(name string) bool {
 	return true
 }
 
-// end notes that an order has ended; kept: the store knows what became of it.
+// end records that an order has ended. kept says that its outcome was stored.
 func (o *Orderer) end(name string, kept bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -160,7 +162,7 @@ func (o *Orderer) end(name string, kept bool) {
 	}
 }
 
-// order orders one certificate and keeps the outcome.
+// order orders one certificate and stores the outcome. The error is that of a store.
 func (o *Orderer) order(ctx context.Context, one domain.Order) error {
 	begun, err := o.Domains.BeginOrder(ctx, one, o.Limit)
 	if err == nil {
@@ -171,10 +173,10 @@ func (o *Orderer) order(ctx context.Context, one domain.Order) error {
 	}
 	switch {
 	case ctx.Err() != nil:
-		return nil // the next leader orders it
+		return nil // the replica that runs the Orderer next orders it
 	case err == nil:
 		o.Log.Info("a certificate was issued", "domain", one.Domain, "tenant", one.Tenant, "method", one.Method)
-	case fault.Is(err, fault.NotFound): // the domain has gone meanwhile
+	case fault.Is(err, fault.NotFound): // the domain was removed, or needs no order any more
 	default:
 		o.Log.Warn("a certificate cannot be ordered", "domain", one.Domain, "tenant", one.Tenant, "error", err)
 		if errors.As(err, new(notOrdered)) {
@@ -190,8 +192,8 @@ func (o *Orderer) order(ctx context.Context, one domain.Order) error {
 	return err
 }
 
-// describe says why an order failed, for the tenant: what the ACME server says, and no
-// cause that is for the log.
+// describe says why an order failed, for the tenant: in the words of the ACME server, or by the
+// message of a fault, without the fault's cause.
 func describe(err error) string {
 	var f *fault.Error
 	if errors.As(err, &f) {
@@ -200,7 +202,7 @@ func describe(err error) string {
 	return err.Error()
 }
 
-// waitFor is the time that an error asks to wait; 0: none.
+// waitFor returns how long to wait at least after an error; 0: the error does not say.
 func waitFor(err error) time.Duration {
 	var answer *acme.Error
 	if errors.As(err, &answer) {
@@ -216,8 +218,8 @@ func waitFor(err error) time.Duration {
 	return 0
 }
 
-// notOrdered is the error of an order that never reached the ACME server, or that the server did not
-// take because of itself. It does not count against the tenant.
+// notOrdered is the error of an order that did not reach the ACME server, or that the server did not
+// accept for reasons of its own. It does not count as an order of the tenant.
 type notOrdered struct{ cause error }
 
 // Error implements error.
@@ -226,8 +228,8 @@ func (e notOrdered) Error() string { return e.cause.Error() }
 // Unwrap returns the cause.
 func (e notOrdered) Unwrap() error { return e.cause }
 
-// unlessRefused marks the error of a new order as notOrdered, unless the ACME server refuses what
-// was asked for: it counts such orders, too.
+// unlessRefused marks the error of a new order as notOrdered, unless the ACME server refused the
+// order itself: the server counts such orders, too.
 func unlessRefused(err error) error {
 	var answer *acme.Error
 	if errors.As(err, &answer) && answer.StatusCode >= 400 && answer.StatusCode < 500 && answer.StatusCode != tooManyRequests {
@@ -236,7 +238,8 @@ func unlessRefused(err error) error {
 	return notOrdered{err}
 }
 
-// obtain orders a certificate (RFC 8555, section 7.4) and sets the method that was used.
+// obtain orders a certificate (RFC 8555, section 7.4), and returns it with its key, both in PEM. It
+// sets one.Method to the type of the challenge.
 func (o *Orderer) obtain(ctx context.Context, one *domain.Order) (certificate, key string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, orderTime)
 	defer cancel()
@@ -245,7 +248,7 @@ func (o *Orderer) obtain(ctx context.Context, one *domain.Order) (certificate, k
 		return "", "", notOrdered{fmt.Errorf("the account: %w", err)}
 	}
 	defer func() {
-		if err != nil { // the account may be what is wrong: it is registered again
+		if err != nil { // the account may be the cause: register it again
 			o.mu.Lock()
 			o.account = nil
 			o.mu.Unlock()
@@ -282,7 +285,7 @@ func (o *Orderer) obtain(ctx context.Context, one *domain.Order) (certificate, k
 	return certificate, key, err
 }
 
-// authorize proves the control of a domain, unless that is proven already.
+// authorize proves control of a domain to the ACME server, unless it is proven already.
 func (o *Orderer) authorize(ctx context.Context, client *acme.Client, one *domain.Order, url string) error {
 	auth, err := client.GetAuthorization(ctx, url)
 	if err != nil || auth.Status == acme.StatusValid {
@@ -310,8 +313,8 @@ func (o *Orderer) authorize(ctx context.Context, client *acme.Client, one *domai
 	return err
 }
 
-// choose chooses a challenge: the type that worked the last time, and another after each
-// failure.
+// choose returns the challenge to use; nil: none is offered. It prefers the type that worked last
+// time, and changes the type after each failure.
 func (o *Orderer) choose(one domain.Order, offered []*acme.Challenge) *acme.Challenge {
 	first := max(slices.Index(o.Methods, one.Method), 0) + int(one.Attempts%int64(len(o.Methods)))
 	for i := range o.Methods {
@@ -325,7 +328,7 @@ func (o *Orderer) choose(one domain.Order, offered []*acme.Challenge) *acme.Chal
 	return nil
 }
 
-// registered is a client with the deployment's account, which is made at the first order.
+// registered returns a client with the deployment's account, which it registers at the first order.
 func (o *Orderer) registered(ctx context.Context) (*acme.Client, error) {
 	o.mu.Lock()
 	client := o.account
@@ -365,7 +368,7 @@ func (o *Orderer) registered(ctx context.Context) (*acme.Client, error) {
 	return client, nil
 }
 
-// keyText is a private key in PEM.
+// keyText returns a private key in PEM.
 func keyText(key *ecdsa.PrivateKey) (string, error) {
 	der, err := x509.MarshalECPrivateKey(key)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})), err

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// maxPairs is how many domains' certificates and keys are held.
+	// maxPairs is how many certificates with their keys are held in memory.
 	maxPairs = 4096
-	// loadTime bounds one reading.
+	// loadTime is how long reading one certificate may take.
 	loadTime = 3 * time.Second
-	// retryPair is how long a failure stands, and a certificate that is not the one that was
-	// looked for: the store is asked again no sooner, however many clients come.
+	// retryPair is how long a failure, or a certificate with an unexpected fingerprint, is used
+	// before the store is read again, however many clients connect.
 	retryPair = time.Second
 )
 
-// pairs are the certificates of domains that clients asked for last, with their keys.
+// pairs caches the certificates of the domains that clients used last, with their keys.
 type pairs struct {
 	load   func(ctx context.Context, rt domain.Route) (*tls.Certificate, string, error)
 	now    func() time.Time
@@ -30,16 +30,16 @@ type pairs struct {
 	flight singleflight.Group
 
 	mu    sync.Mutex
-	held  map[string]*list.Element // of *pair
-	order *list.List               // the one asked for last comes first
+	held  map[string]*list.Element // of *pair, by domain
+	order *list.List               // the most recently used comes first
 }
 
-// pair is what was read for a domain.
+// pair is the result of reading the certificate of a domain.
 type pair struct {
 	domain      string
-	fingerprint string // that was looked for
+	fingerprint string // the one that was expected
 	certificate *tls.Certificate
-	err         error     // where there is no certificate
+	err         error     // why there is no certificate
 	until       time.Time // when to read again; zero: when the fingerprint changes
 }
 
@@ -47,8 +47,8 @@ func newPairs(limit int, load func(ctx context.Context, rt domain.Route) (*tls.C
 	return &pairs{load: load, now: now, max: limit, held: map[string]*list.Element{}, order: list.New()}
 }
 
-// get is the certificate of a domain. It is read once for all that ask at the same time.
-// Where it cannot be read, one that the domain had before is used further.
+// get returns the certificate of a domain. Concurrent callers share one read. If it cannot be read,
+// get returns the certificate that the domain had before, if there is one.
 func (p *pairs) get(ctx context.Context, rt domain.Route, fingerprint string) (*tls.Certificate, error) {
 	if one, ok := p.find(rt.Domain, fingerprint); ok {
 		return one.certificate, one.err
@@ -57,7 +57,7 @@ func (p *pairs) get(ctx context.Context, rt domain.Route, fingerprint string) (*
 		if one, ok := p.find(rt.Domain, fingerprint); ok {
 			return one, nil
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTime) // the others wait for it too
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTime) // if the first caller disconnects, the others still get it
 		defer cancel()
 		certificate, read, err := p.load(ctx, rt)
 		one := &pair{domain: rt.Domain, fingerprint: fingerprint, certificate: certificate, err: err}
@@ -71,7 +71,7 @@ func (p *pairs) get(ctx context.Context, rt domain.Route, fingerprint string) (*
 	return one.certificate, one.err
 }
 
-// find finds what was read for a fingerprint, if it still holds.
+// find returns the cached result for a fingerprint, if it is still valid.
 func (p *pairs) find(name, fingerprint string) (*pair, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +87,7 @@ func (p *pairs) find(name, fingerprint string) (*pair, bool) {
 	return one, true
 }
 
-// put keeps what was read, and forgets what has not been asked for the longest.
+// put caches a result, and drops the least recently used ones beyond the limit.
 func (p *pairs) put(one *pair) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,7 +104,7 @@ func (p *pairs) put(one *pair) {
 	}
 }
 
-// prune forgets what belongs to domains that have no certificate of their own any more.
+// prune drops the certificates of domains that have none of their own any more.
 func (p *pairs) prune(fingerprint func(name string) string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/totptest"
 )
 
-// TestVectors are those of RFC 6238 appendix B for SHA-1, in six digits.
+// TestVectors uses the vectors of RFC 6238 appendix B for SHA-1, with six digits.
 func TestVectors(t *testing.T) {
 	for at, want := range map[int64]string{
 		59: "287082", 1111111109: "081804", 1111111111: "050471", 1234567890: "005924", 2000000000: "279037", 20000000000: "353130",
@@ -22,7 +22,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// TestDrift: a code counts in its own step and in the ones before and after it.
+// TestDrift: a code is valid in its own step, and in the ones before and after it.
 func TestDrift(t *testing.T) {
 	var raw [secretBytes]byte
 	_, _ = rand.Read(raw[:])
@@ -35,7 +35,8 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// TestAddress: apps read the secret, the account and the tenant, whatever the names hold.
+// TestAddress: apps can read the secret, the account and the tenant, whatever characters the names
+// contain.
 func TestAddress(t *testing.T) {
 	for _, name := range []string{"alice", "a b/c?d&e=f#g:h%20+", "ａｌｉｃｅ", "alice@example.com"} {
 		u, err := url.Parse(address("ABC", "acme", name))
@@ -49,7 +50,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// TestClean: people type codes as they read them.
+// TestClean: people may type codes with spaces, dashes and capitals.
 func TestClean(t *testing.T) {
 	for in, want := range map[string]string{" 123 456 ": "123456", "ABCD-efgh-IJKL-mnop": "abcdefghijklmnop", "": ""} {
 		if got := clean(in); got != want {
@@ -61,7 +62,7 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// TestDrawing: any name can be drawn, and the image holds nothing but shapes.
+// TestDrawing: any name can be drawn, and the image contains only shapes.
 func TestDrawing(t *testing.T) {
 	check := func(name string) bool {
 		if len(name) > 128 {

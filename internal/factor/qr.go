@@ -10,8 +10,8 @@ import (
 // quiet is the width of the empty frame around a QR code, in modules.
 const quiet = 4
 
-// drawing is a QR code as an SVG image, black on white whatever the page's colours are. It
-// holds no script, style or link.
+// drawing returns a QR code as an SVG image, black on white whatever the colours of the page. It
+// contains no script, style or link.
 func drawing(text string) (string, error) {
 	code, err := qr.Encode(text, qr.M)
 	if err != nil {

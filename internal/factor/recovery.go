@@ -13,8 +13,8 @@ import (
 const (
 	// recoveryCodes is how many codes a person gets at once.
 	recoveryCodes = 10
-	// recoveryBytes makes 16 characters: 80 random bits, which nobody guesses, so that a
-	// plain hash is enough.
+	// recoveryBytes is the number of random bytes in a code of 16 characters. Nobody can guess 80
+	// bits, so a plain hash protects them.
 	recoveryBytes = 10
 )
 
@@ -36,20 +36,19 @@ func (s *Service) renew(ctx context.Context, tx *db.Tx, userID string) ([]string
 	return codes, insertRecovery(ctx, tx, userID, digests)
 }
 
-// recoveryDigest is the stored form of a recovery code.
+// recoveryDigest returns the stored form of a recovery code.
 func recoveryDigest(userID, text string) string {
 	sum := sha256.Sum256([]byte("recovery\x00" + userID + "\x00" + text))
 	return hex.EncodeToString(sum[:])
 }
 
-// clean gives a code the form in which it is compared: people type spaces, dashes and
-// capitals.
+// clean returns a code in the form in which it is compared, without the spaces, dashes and capitals
+// that people type.
 func clean(code string) string {
 	return strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(strings.TrimSpace(code)))
 }
 
-// IsTimed reports whether a text has the form of an app's code. Such a code is short enough
-// to be guessed.
+// IsTimed reports whether a text is as short as an app's code. Such a code can be guessed.
 func IsTimed(code string) bool {
 	text := clean(code)
 	return len(text) <= digits

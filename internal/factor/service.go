@@ -15,20 +15,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// stepsKept is how long used steps are remembered: longer than a clock is set back.
+// stepsKept is how long used steps are remembered. A clock may be set back by less than that.
 const stepsKept = 24 * time.Hour
 
-// Proof is what somebody proved beside the password.
+// Proof is what a person proved in addition to the password.
 type Proof string
 
-// The proofs. None is that of a wrong code.
+// The proofs. None means that the code was wrong.
 const (
 	None     Proof = ""
 	Timed    Proof = "otp"
 	Recovery Proof = "recovery_code"
 )
 
-// Methods are the authentication methods (RFC 8176) of a sign-in with a password and p.
+// Methods returns the authentication methods (RFC 8176) of a sign-in with a password and p.
 func (p Proof) Methods() []string {
 	switch p {
 	case Timed:
@@ -40,14 +40,14 @@ func (p Proof) Methods() []string {
 	}
 }
 
-// State says what second factor a person has.
+// State is the state of a person's second factor.
 type State struct {
 	Enrolled   bool       `json:"enrolled" doc:"Whether sign-ins with a password need a code."`
 	EnrolledAt *time.Time `json:"enrolled_at" doc:"When the second factor was confirmed; null if there is none."`
 	CodesLeft  int64      `json:"recovery_codes_left" doc:"How many recovery codes can still be used."`
 }
 
-// Enrolment is a second factor that waits for its first code. It is shown once.
+// Enrolment is a second factor that waits for its first code. It is returned only once.
 type Enrolment struct {
 	Secret string `json:"secret" doc:"The secret for the authenticator app, in base32."`
 	URI    string `json:"otpauth_uri" doc:"The same as an otpauth:// address: SHA-1, six digits, 30 seconds."`
@@ -63,18 +63,18 @@ type Service struct {
 	Random io.Reader
 }
 
-// place is what a sealed secret is bound to.
+// place names the person that a sealed secret is bound to.
 func place(t scope.TenantID, userID string) string {
 	return "user_factors/" + string(t) + "/" + userID
 }
 
-// Enrolled reports whether a person has a second factor.
+// Enrolled reports whether a person has a confirmed second factor.
 func Enrolled(ctx context.Context, tx *db.Tx, userID string) (bool, error) {
 	r, err := selectRow(ctx, tx, userID)
 	return r.ConfirmedAt != nil, err
 }
 
-// StateOf says what second factor a person has.
+// StateOf returns the state of a person's second factor.
 func StateOf(ctx context.Context, tx *db.Tx, userID string) (State, error) {
 	r, err := selectRow(ctx, tx, userID)
 	if err != nil || r.ConfirmedAt == nil {
@@ -84,8 +84,8 @@ func StateOf(ctx context.Context, tx *db.Tx, userID string) (State, error) {
 	return State{Enrolled: true, EnrolledAt: r.ConfirmedAt, CodesLeft: left}, err
 }
 
-// Begin draws a secret for a person. It replaces one that was not confirmed. Fault: Conflict
-// where the person has a second factor.
+// Begin makes a new secret for a person. It replaces one that was not confirmed. Fault: Conflict if
+// the person has a second factor.
 func (s *Service) Begin(ctx context.Context, tx *db.Tx, t scope.TenantID, u user.User) (Enrolment, error) {
 	old, err := selectRow(ctx, tx, u.ID)
 	if err != nil {
@@ -110,8 +110,8 @@ func (s *Service) Begin(ctx context.Context, tx *db.Tx, t scope.TenantID, u user
 	return out, putRow(ctx, tx, row{UserID: u.ID, Sealed: sealed, CreatedAt: db.Stamp(s.Now())})
 }
 
-// Confirm makes an enrolment count, if the code is one of its app, and returns the recovery
-// codes. Without any, the code is wrong. Faults: Conflict where there is nothing to confirm.
+// Confirm confirms an enrolment if the code is right, and returns the recovery codes. If it returns
+// none, the code was wrong. Fault: Conflict if there is no enrolment to confirm.
 func (s *Service) Confirm(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.User, code string) ([]string, error) {
 	r, err := selectRow(ctx, tx, u.ID)
 	if err != nil {
@@ -136,8 +136,8 @@ func (s *Service) Confirm(ctx context.Context, tx *db.Tx, sc scope.Scope, u user
 	return codes, s.record(ctx, tx, sc, u, "SECOND_FACTOR_ENROLLED", "enrolled", nil)
 }
 
-// Verify checks a code of a person's app, or a recovery code, and uses it up. None: the code
-// is wrong, was used, or the person has no second factor.
+// Verify checks a code of a person's app, or a recovery code, and marks it as used. It returns None
+// if the code is wrong or was used before, or if the person has no second factor.
 func (s *Service) Verify(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.User, code string) (Proof, error) {
 	r, err := selectRow(ctx, tx, u.ID)
 	if err != nil || r.ConfirmedAt == nil {
@@ -162,7 +162,7 @@ func (s *Service) Verify(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.
 	return Recovery, s.record(ctx, tx, sc, u, "RECOVERY_CODE_USED", "recovery_code_used", map[string]any{"recovery_codes_left": left})
 }
 
-// useTimed checks a code of an app and uses up its step.
+// useTimed checks a code of an app, and marks its step as used.
 func (s *Service) useTimed(ctx context.Context, tx *db.Tx, t scope.TenantID, r row, code string) (bool, error) {
 	raw, err := s.Box.Open(r.Sealed, place(t, r.UserID))
 	if err != nil {
@@ -180,7 +180,8 @@ func (s *Service) useTimed(ctx context.Context, tx *db.Tx, t scope.TenantID, r r
 	return false, nil
 }
 
-// Renew replaces the recovery codes of a person who has a second factor.
+// Renew replaces the recovery codes of a person, and returns the new ones. The caller has checked
+// that the person has a second factor.
 func (s *Service) Renew(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.User) ([]string, error) {
 	codes, err := s.renew(ctx, tx, u.ID)
 	if err != nil {
@@ -189,7 +190,7 @@ func (s *Service) Renew(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.U
 	return codes, s.record(ctx, tx, sc, u, "RECOVERY_CODES_RENEWED", "recovery_codes_renewed", nil)
 }
 
-// Disable removes a person's second factor at the person's own wish.
+// Disable removes a person's second factor on the person's own request.
 func (s *Service) Disable(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.User) error {
 	if _, err := deleteAll(ctx, tx, u.ID); err != nil {
 		return err
@@ -197,7 +198,7 @@ func (s *Service) Disable(ctx context.Context, tx *db.Tx, sc scope.Scope, u user
 	return s.record(ctx, tx, sc, u, "SECOND_FACTOR_DISABLED", "disabled", nil)
 }
 
-// Reset removes somebody else's second factor. It reports whether there was one.
+// Reset removes another person's second factor. It reports whether there was one.
 func (s *Service) Reset(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.User) (bool, error) {
 	had, err := deleteAll(ctx, tx, u.ID)
 	if err != nil || !had {
@@ -206,13 +207,13 @@ func (s *Service) Reset(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.U
 	return true, s.record(ctx, tx, sc, u, "SECOND_FACTOR_RESET", "reset", nil)
 }
 
-// Forget removes what is stored about a person who is deleted.
+// Forget removes what is stored about a person who is being deleted.
 func Forget(ctx context.Context, tx *db.Tx, userID string) error {
 	_, err := deleteAll(ctx, tx, userID)
 	return err
 }
 
-// record writes the audit entry and the event of a change. Neither holds a secret.
+// record writes the audit entry and the event of a change. Neither contains a secret.
 func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.User, kind, what string, more map[string]any) error {
 	err := audit.Append(ctx, tx, sc, s.Now(), audit.Entry{Type: kind, Object: "user", ObjectID: u.ID, ObjectName: u.Username, EventContext: more})
 	if err != nil {
@@ -223,7 +224,7 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.
 	})
 }
 
-// Reseal seals a tenant's secrets anew that are still under an old key, so that the operator
+// Reseal seals again each of a tenant's secrets that is still under an old key, so that the operator
 // can remove that key.
 func (s *Service) Reseal(ctx context.Context, t scope.TenantID) error {
 	var list []row

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-// row is a person's factor as it is stored.
+// row is a person's factor as stored.
 type row struct {
 	UserID      string     `db:"user_id"`
 	Sealed      []byte     `db:"sealed"`
@@ -18,7 +18,7 @@ type row struct {
 
 const columns = `user_id, sealed, created_at, confirmed_at`
 
-// selectRow finds a person's factor, confirmed or not; the zero row: there is none.
+// selectRow returns a person's factor, confirmed or not; the zero row: there is none.
 func selectRow(ctx context.Context, tx *db.Tx, userID string) (row, error) {
 	r, err := db.One[row](ctx, tx, `SELECT `+columns+` FROM user_factors WHERE user_id = $1`, userID)
 	if errors.Is(err, db.ErrNoRows) {
@@ -44,7 +44,8 @@ func updateSealed(ctx context.Context, tx *db.Tx, userID string, before, after [
 	return err
 }
 
-// useStep marks a step as used. Of several that try at once, one succeeds.
+// useStep marks a step as used, and reports whether it was unused. Of concurrent callers, one
+// succeeds.
 func useStep(ctx context.Context, tx *db.Tx, userID string, step int64) (bool, error) {
 	n, err := tx.Exec(ctx, `INSERT INTO user_factor_steps (user_id, step) VALUES ($1, $2) ON CONFLICT (user_id, step) DO NOTHING`, userID, step)
 	return n == 1, err
@@ -64,7 +65,8 @@ func insertRecovery(ctx context.Context, tx *db.Tx, userID string, digests []str
 	return err
 }
 
-// useRecovery marks a recovery code as used. Of several that try at once, one succeeds.
+// useRecovery marks a recovery code as used, and reports whether it was valid and unused. Of
+// concurrent callers, one succeeds.
 func useRecovery(ctx context.Context, tx *db.Tx, userID, digest string, at time.Time) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE user_recovery_codes SET used_at = $3 WHERE user_id = $1 AND digest = $2 AND used_at IS NULL`, userID, digest, at)
 	return n == 1, err
@@ -79,7 +81,8 @@ func deleteRecovery(ctx context.Context, tx *db.Tx, userID string) error {
 	return err
 }
 
-// deleteAll removes everything about a person's factor, and reports whether there was one.
+// deleteAll deletes everything about a person's factor, and reports whether there was a confirmed
+// one.
 func deleteAll(ctx context.Context, tx *db.Tx, userID string) (bool, error) {
 	n, err := tx.Exec(ctx, `DELETE FROM user_factors WHERE user_id = $1 AND confirmed_at IS NOT NULL`, userID)
 	for _, q := range []string{

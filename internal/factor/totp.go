@@ -1,13 +1,13 @@
 // Package factor keeps the second factor of people who sign in with a password: time-based
-// one-time codes of an authenticator app (RFC 6238), and recovery codes for whoever has lost
-// it.
+// one-time codes of an authenticator app (RFC 6238), and recovery codes for people who have lost
+// the app.
 //
 //	Begin ─▶ secret, sealed at rest; shown once as text, otpauth:// address and QR code
-//	Confirm ─▶ the first code proves that the app has it: it counts from now on
+//	Confirm ─▶ the first code proves that the app has the secret: sign-ins now need a code
 //	Verify ─▶ a code of this step or one next to it, each step once; or a recovery code, once
 //
-// All of it runs inside the transaction of package auth, which checks the password, counts
-// wrong codes as failed sign-ins, and decides about sessions.
+// All of it except Reseal runs in the transactions of package auth, which checks the password,
+// counts wrong codes as failed sign-ins, and starts and ends sessions.
 package factor
 
 import (
@@ -26,19 +26,19 @@ import (
 const (
 	period = 30 * time.Second
 	digits = 6
-	// drift is how many steps the clock of an app may be off, each way.
+	// drift is how many steps the clock of an app may be ahead or behind.
 	drift = 1
-	// secretBytes is the length of a secret: that of the hash (RFC 4226 section 4).
+	// secretBytes is the length of a secret in bytes: the recommended 160 bits (RFC 4226 section 4).
 	secretBytes = 20
 )
 
 // issuer is what apps show as the name of the service.
 const issuer = "gatehouse"
 
-// stepAt is the number of the time step of a time.
+// stepAt returns the number of the time step that contains a time.
 func stepAt(now time.Time) int64 { return now.Unix() / int64(period/time.Second) }
 
-// codeOf is the code of a step (RFC 4226 section 5.3).
+// codeOf returns the code of a step (RFC 4226 section 5.3).
 func codeOf(secret []byte, step int64) string {
 	var counter [8]byte
 	binary.BigEndian.PutUint64(counter[:], uint64(step)) //nolint:gosec // the RFC's counter; a step before 1970 is nobody's
@@ -50,7 +50,7 @@ func codeOf(secret []byte, step int64) string {
 	return fmt.Sprintf("%0*d", digits, n%1_000_000)
 }
 
-// matches lists the steps around now that have a code. It takes the same time for each code.
+// matches returns the steps around now that have a code. Its time does not depend on the code.
 func matches(secret []byte, code string, now time.Time) []int64 {
 	var found []int64
 	for d := int64(-drift); d <= drift; d++ {
@@ -62,11 +62,11 @@ func matches(secret []byte, code string, now time.Time) []int64 {
 	return found
 }
 
-// encoding is how secrets and recovery codes are written.
+// encoding is the text form of secrets and recovery codes.
 var encoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// address is the otpauth:// address that apps read. Its label names the account, so that a
-// person with accounts in several tenants can tell them apart.
+// address returns the otpauth:// address that apps read. Its label names the account and the tenant,
+// so that a person with accounts in several tenants can tell them apart.
 func address(secret, tenant, username string) string {
 	label := url.PathEscape(issuer+":"+username) + url.PathEscape(" ("+tenant+")")
 	q := url.Values{"secret": {secret}, "issuer": {issuer}, "algorithm": {"SHA1"}, "digits": {"6"}, "period": {"30"}}

@@ -1,5 +1,5 @@
-// Package guess counts guesses at passwords and codes, and decides who must wait: the pair of
-// an account and a network is locked, accounts and networks are slowed down.
+// Package guess counts guesses at passwords and codes, and decides who must wait. It locks pairs of
+// an account and a network, and slows down accounts and networks.
 package guess
 
 import (
@@ -15,31 +15,31 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// Limits against guessing. The lock is on the pair of an account and a network, so that
-// nobody can lock out somebody else. Accounts and networks are never locked: over their
-// limits, guesses from networks where the person has never signed in must wait, longer with
-// each failure.
+// The limits against guessing. Only the pair of an account and a network is locked, so that nobody
+// can lock out another person. Accounts and networks are never locked. Beyond their limits, guesses
+// from networks from which the person has not signed in lately must wait, longer after each failure.
 const (
 	// Window is how long a failure counts.
 	Window = 15 * time.Minute
-	// LockTime is how long a lock holds.
+	// LockTime is how long a lock lasts.
 	LockTime = 15 * time.Minute
-	// PairGuesses lock the pair; AccountGuesses and AddressGuesses slow others down.
+	// PairGuesses is how many failures lock a pair. From AccountGuesses failures at an account and
+	// AddressGuesses failures of a network on, guesses must wait.
 	PairGuesses    = 10
 	AccountGuesses = 10
 	AddressGuesses = 100
-	// AlertAt failures at an account are told as an event.
+	// AlertAt is how many failures at an account cause an event.
 	AlertAt = 5
-	// CodeGuesses is how many wrong codes at one account, from everywhere, lock the codes of
-	// its app. Only who knows the password can cause it. Recovery codes are not counted:
-	// nobody guesses them.
+	// CodeGuesses is how many wrong codes at one account, from all networks, lock the codes of its
+	// app. Only a person who knows the password can cause this. Recovery codes are not counted,
+	// because nobody can guess them.
 	CodeGuesses = 20
 	pauseStep   = 100 * time.Millisecond
-	// LongestPause is the longest that a guess waits.
+	// LongestPause is the longest time that a guess must wait.
 	LongestPause = 2 * time.Second
 )
 
-// placesKept is how long a network counts as one from which the person signs in.
+// placesKept is how long a network stays familiar after the person's last sign-in from there.
 const placesKept = 180 * 24 * time.Hour
 
 // Attempt counts the guesses at one account, from one network, or both.
@@ -59,9 +59,9 @@ func (a Attempt) recent(now time.Time) int64 {
 	return a.Failures
 }
 
-// reserve counts a guess before it is checked, so that parallel guesses cannot exceed the
-// limit together; 0: no limit applies. A locked subject is not counted further: the lock
-// ends at the announced time.
+// reserve counts a guess before it is checked, so that concurrent guesses cannot exceed the limit
+// together; limit 0 means none. Guesses at a locked subject count only as refused: the lock ends at
+// the announced time.
 func (a Attempt) reserve(now time.Time, limit int64) (after Attempt, locked bool) {
 	if now.Before(a.LockedUntil) {
 		a.Refused++
@@ -77,16 +77,16 @@ func (a Attempt) reserve(now time.Time, limit int64) (after Attempt, locked bool
 	return a, false
 }
 
-// Guess is a sign-in in progress: possible accounts, its network, and its counts.
+// Guess is a sign-in in progress: its account, its network, and the counts of both.
 type Guess struct {
-	User                   user.User // zero: unknown
+	User                   user.User // the zero User: no account has the name
 	Network                string
-	Familiar               bool // the person signed in from this network before
+	Familiar               bool // the person signed in from this network within placesKept
 	Pair, Account, Address Attempt
 }
 
-// Load finds the account of a name and its counts, in the same way for known and
-// unknown accounts. It counts nothing.
+// Load returns the account with a name and the counts of a guess at it, in the same way for known
+// and unknown names. It counts nothing.
 func Load(ctx context.Context, tx *db.Tx, ip, name string, now time.Time) (Guess, error) {
 	g := Guess{Network: Network(ip)}
 	u, err := user.ByName(ctx, tx, name)
@@ -113,38 +113,39 @@ func Load(ctx context.Context, tx *db.Tx, ip, name string, now time.Time) (Guess
 // attempts returns the counts of a guess, in the order in which they are locked.
 func (g *Guess) attempts() []*Attempt { return []*Attempt{&g.Pair, &g.Account, &g.Address} }
 
-// LockedFor is how long the pair stays locked.
+// LockedFor returns how long the pair stays locked; 0: it is not.
 func (g *Guess) LockedFor(now time.Time) time.Duration {
 	return max(0, g.Pair.LockedUntil.Sub(now))
 }
 
-// Delay is how long a guess from an unfamiliar network waits.
+// Delay returns how long a guess from an unfamiliar network must wait.
 func (g *Guess) Delay(now time.Time) time.Duration {
 	return max(delayAfter(g.Account.recent(now)-AccountGuesses), NetworkDelay(g.Address.recent(now)))
 }
 
-// NetworkDelay is how long a network waits before its next sign-in after so many recent
-// failures. It is slowed and never locked: others sign in from there, too.
+// NetworkDelay returns how long a sign-in must wait after a number of recent failures of its
+// network. A network is never locked, because other people sign in from there, too.
 func NetworkDelay(failures int64) time.Duration { return delayAfter(failures - AddressGuesses) }
 
 func delayAfter(over int64) time.Duration {
 	return min(max(0, time.Duration(over+1)*pauseStep), LongestPause)
 }
 
-// RecordsFailure reports whether the nth recent failure of a network is written to the
-// audit: all of the first ones, and in a flood one in a hundred.
+// RecordsFailure reports whether the nth recent failure of a network gets an audit entry: each of
+// the first AddressGuesses, and then one in a hundred.
 func RecordsFailure(n int64) bool { return n <= AddressGuesses || n%100 == 0 }
 
-// Locks reports whether this guess, if it is wrong, locks the pair.
+// Locks reports whether this guess locks the pair if it is wrong.
 func (g *Guess) Locks() bool { return g.Pair.Failures >= PairGuesses }
 
-// ShouldRecord reports whether this failure is written to the audit: all of the first ones
-// and the one that locks, and in a flood one in ten or a hundred.
+// ShouldRecord reports whether this failure gets an audit entry: each of the first ones and the one
+// that locks, and then one in ten of an account, and one in a hundred of a network.
 func (g *Guess) ShouldRecord() bool {
 	return g.Locks() || (g.Account.Failures <= 2*AccountGuesses || g.Account.Failures%10 == 0) && RecordsFailure(g.Address.Failures)
 }
 
-// Reserve counts the guess before it is checked. It returns how long the pair is locked; 0: it is not.
+// Reserve counts the guess before it is checked. It returns how long the pair is locked; 0: it is not
+// locked, and the guess may be checked.
 func (g *Guess) Reserve(ctx context.Context, tx *db.Tx, now time.Time) (time.Duration, error) {
 	for _, a := range g.attempts() {
 		got, err := lockAttempt(ctx, tx, a.Subject)
@@ -167,13 +168,13 @@ func (g *Guess) Reserve(ctx context.Context, tx *db.Tx, now time.Time) (time.Dur
 	return 0, dropAttempts(ctx, tx, now.Add(-24*time.Hour))
 }
 
-// Locked is the answer for a pair with too many guesses, whether the account exists or not.
+// Locked returns the fault for a locked pair. It is the same whether the account exists or not.
 func Locked(wait time.Duration) error {
 	return fault.New(fault.RateLimited, "locked", "too many failed sign-ins to this account from this address; wait before you try again").After(wait)
 }
 
-// Network is the unit in which an address is counted: itself, or its /64 for IPv6, which is
-// what one household has.
+// Network returns the network under which an address is counted: the address itself, or for IPv6 its
+// /64, which one household has.
 func Network(ip string) string {
 	a, err := netip.ParseAddr(ip)
 	if err != nil {
@@ -186,8 +187,8 @@ func Network(ip string) string {
 	return a.String()
 }
 
-// Right clears the pair's count after a guess that was right, and removes it from the counts
-// of account and network.
+// Right is called after a right guess. It clears the count of the pair, and takes the guess back
+// from the counts of the account and the network.
 func (g *Guess) Right(ctx context.Context, tx *db.Tx) error {
 	if err := dropAttempt(ctx, tx, g.Pair.Subject); err != nil {
 		return err
@@ -200,7 +201,7 @@ func (g *Guess) Right(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-// Return takes back a guess that was neither right nor wrong. It clears nothing.
+// Return takes back a guess that was neither right nor wrong. It does not clear the counts.
 func (g *Guess) Return(ctx context.Context, tx *db.Tx) error {
 	for _, a := range g.attempts() {
 		limit := int64(0)
@@ -214,10 +215,10 @@ func (g *Guess) Return(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-// codesOf is the subject under which wrong codes of a person's app are counted.
+// codesOf returns the subject under which wrong codes of a person's app are counted.
 func codesOf(userID string) string { return "factor:" + userID }
 
-// ReserveCode counts a code of a person's app before it is checked, from wherever it comes.
+// ReserveCode counts a code of a person's app before it is checked, whatever network it comes from.
 // It returns how long such codes are locked; 0: they are not.
 func ReserveCode(ctx context.Context, tx *db.Tx, userID string, now time.Time) (time.Duration, error) {
 	a, err := lockAttempt(ctx, tx, codesOf(userID))
@@ -236,7 +237,7 @@ func ClearCodes(ctx context.Context, tx *db.Tx, userID string) error {
 	return dropAttempt(ctx, tx, codesOf(userID))
 }
 
-// Unlock removes the guesses at a person's account, from everywhere.
+// Unlock deletes the counts of guesses at a person's account, from all networks.
 func Unlock(ctx context.Context, tx *db.Tx, userID string) error {
 	return dropAttemptsAt(ctx, tx, "account:"+userID)
 }

@@ -30,8 +30,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestNetworksAreSlowedNotLocked: the pause of a network grows with its failures to an end,
-// and a flood of them fills no audit.
+// TestNetworksAreSlowedNotLocked: the pause of a network grows with its failures up to a limit, and a
+// flood of failures does not fill the audit.
 func TestNetworksAreSlowedNotLocked(t *testing.T) {
 	if NetworkDelay(0) != 0 || NetworkDelay(AddressGuesses-1) != 0 || NetworkDelay(AddressGuesses) <= 0 || NetworkDelay(1_000_000) != LongestPause {
 		t.Errorf("pauses of %s, %s, %s", NetworkDelay(0), NetworkDelay(AddressGuesses), NetworkDelay(1_000_000))
@@ -47,7 +47,7 @@ func TestNetworksAreSlowedNotLocked(t *testing.T) {
 	}
 }
 
-// TestLobby: one network does not take the seats of others.
+// TestLobby: one network cannot take the seats of others.
 func TestLobby(t *testing.T) {
 	var l Lobby
 	for range SeatsNetwork {

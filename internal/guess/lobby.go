@@ -7,27 +7,28 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// Limits on the sign-ins of strangers that are in progress, in total and from one network.
+// The limits on sign-ins in progress, whose callers are unknown.
 const (
+	// seats is how many a Lobby admits in total.
 	seats = 512
-	// SeatsNetwork is how many one network may have in progress.
+	// SeatsNetwork is how many one network may have.
 	SeatsNetwork = 64
 )
 
-// TooManySignIns is the answer for a network with too many sign-ins at once.
+// TooManySignIns returns the fault for a sign-in that a Lobby does not admit.
 func TooManySignIns() error {
 	return fault.New(fault.RateLimited, "too_many_sign_ins", "too many people are signing in; try again shortly").After(time.Second)
 }
 
-// Lobby counts the sign-ins of strangers in progress, in total and by a key such as their
-// network. The zero value is empty.
+// Lobby counts the sign-ins in progress, in total and by a key such as their network. The zero value
+// is ready to use.
 type Lobby struct {
 	mu    sync.Mutex
 	taken int
 	by    map[string]int
 }
 
-// Enter takes a seat; false: there is none left in total, or the key has most of them.
+// Enter takes a seat; false: no seat is left in total, or the key has most seats already.
 func (l *Lobby) Enter(key string, most int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,7 +43,7 @@ func (l *Lobby) Enter(key string, most int) bool {
 	return true
 }
 
-// Leave gives the seat back.
+// Leave returns a seat of the key.
 func (l *Lobby) Leave(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,7 +53,7 @@ func (l *Lobby) Leave(key string) {
 	}
 }
 
-// Taken is how many seats are taken in total.
+// Taken returns how many seats are taken in total.
 func (l *Lobby) Taken() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

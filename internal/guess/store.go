@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-// lockAttempt returns the count of a subject and locks it; a new subject has none.
+// lockAttempt locks a subject and returns its count, which is zero for a new subject.
 func lockAttempt(ctx context.Context, tx *db.Tx, subject string) (Attempt, error) {
 	if err := tx.Lock(ctx, "login:"+subject); err != nil {
 		return Attempt{}, err
@@ -32,8 +32,8 @@ func putAttempt(ctx context.Context, tx *db.Tx, a Attempt) error {
 	return err
 }
 
-// returnAttempt takes back one guess that was neither right nor wrong. A lock ends that only
-// this guess had caused: limit is the number of guesses that locks; 0: none does.
+// returnAttempt takes back one guess at a subject. limit is the number of guesses that locks the
+// subject; 0: none does. A lock that only this guess has caused ends.
 func returnAttempt(ctx context.Context, tx *db.Tx, subject string, limit int64) error {
 	_, err := tx.Exec(ctx, `UPDATE login_attempts SET failures = failures - 1,
 		locked_until = CASE WHEN failures <= $2 THEN $3 ELSE locked_until END WHERE subject = $1 AND failures > 0`, subject, limit, time.Time{})
@@ -45,7 +45,7 @@ func dropAttempt(ctx context.Context, tx *db.Tx, subject string) error {
 	return err
 }
 
-// dropAttemptsAt removes the guesses at an account, from everywhere.
+// dropAttemptsAt deletes the counts of an account, and of its pairs with all networks.
 func dropAttemptsAt(ctx context.Context, tx *db.Tx, account string) error {
 	_, err := tx.Exec(ctx, `DELETE FROM login_attempts WHERE subject = $1 OR substr(subject, 1, $2) = $3`, account, int64(len(account)+1), account+"@")
 	return err
@@ -57,7 +57,7 @@ func isPlace(ctx context.Context, tx *db.Tx, userID, network string, since time.
 	return n > 0, err
 }
 
-// PutPlace records that a person signed in from a network, and removes old places.
+// PutPlace records that a person signed in from a network, and deletes old records.
 func PutPlace(ctx context.Context, tx *db.Tx, userID, network string, at time.Time) error {
 	_, err := tx.Exec(ctx, `INSERT INTO login_places (user_id, network, at) VALUES ($1, $2, $3)
 		ON CONFLICT (user_id, network) DO UPDATE SET at = excluded.at`, userID, network, at)
@@ -68,7 +68,7 @@ func PutPlace(ctx context.Context, tx *db.Tx, userID, network string, at time.Ti
 	return err
 }
 
-// DropPlaces forgets where a person signed in from.
+// DropPlaces deletes the networks from which a person signed in.
 func DropPlaces(ctx context.Context, tx *db.Tx, userID string) error {
 	_, err := tx.Exec(ctx, `DELETE FROM login_places WHERE user_id = $1`, userID)
 	return err

@@ -21,7 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// Billing is the bill of the current period as it stands.
+// Billing is the bill of the current period up to now.
 type Billing struct {
 	SubscriptionID     string    `json:"subscription_id" doc:"Identifies the tenant's subscription."`
 	Status             string    `json:"status" enum:"active,suspended,canceled" doc:"Follows the status of the tenant; canceled: the tenant is deleted."`
@@ -43,7 +43,7 @@ type BillUsage struct {
 	StorageGB float64 `json:"storage_gb" doc:"Current size of the tenant's data in the store, in units of 1,000,000,000 bytes."`
 }
 
-// Bill is what usage costs.
+// Bill is the cost of usage.
 type Bill struct {
 	BaseCost  float64 `json:"base_cost" doc:"Cost of the plan."`
 	UsageCost float64 `json:"usage_cost" doc:"Cost of usage beyond what the plan includes: the sum of the lines."`
@@ -62,7 +62,7 @@ type Line struct {
 	Cost     float64 `json:"cost" doc:"Cost, rounded to cents."`
 }
 
-// Address is where bills go.
+// Address is the postal address for bills.
 type Address struct {
 	Line1      string `json:"line1" doc:"Street and number."`
 	City       string `json:"city" doc:"City."`
@@ -71,7 +71,7 @@ type Address struct {
 	Country    string `json:"country" doc:"Country."`
 }
 
-// AddressChange changes the members of an address that are sent.
+// AddressChange is a change of an address: members that are sent change, the others stay.
 type AddressChange struct {
 	Line1      patch.Field[string] `json:"line1,omitzero" maxLength:"256" doc:"Street and number."`
 	City       patch.Field[string] `json:"city,omitzero" maxLength:"128" doc:"City."`
@@ -80,13 +80,13 @@ type AddressChange struct {
 	Country    patch.Field[string] `json:"country,omitzero" maxLength:"64" doc:"Country."`
 }
 
-// Change is what of an account is to change; absent members stay.
+// Change is a change of a tenant's billing: members that are sent change, the others stay.
 type Change struct {
 	PaymentMethod  patch.Field[string]        `json:"payment_method,omitzero" minLength:"1" maxLength:"256" writeOnly:"true" doc:"A token of your payment provider; null removes it. Never the number of a card (422)."`
 	BillingAddress patch.Field[AddressChange] `json:"billing_address,omitzero" doc:"Only the members that are sent change; null removes the address."`
 }
 
-// Offences are those that the schema cannot say.
+// Offences returns the errors that the JSON schema cannot express.
 func (ch Change) Offences() []fault.Detail { return fault.Offences(ch.check()) }
 
 func (ch Change) check() error {
@@ -96,20 +96,20 @@ func (ch Change) check() error {
 	return nil
 }
 
-// account is what is kept of a tenant's billing.
+// account is what is stored about a tenant's billing.
 type account struct {
-	// Payment is the token of the means of payment, sealed, in base64.
+	// Payment is the token of the payment method, sealed, in base64; empty: none.
 	Payment string   `json:"payment,omitempty"`
 	Address *Address `json:"address,omitempty"`
 }
 
-// Billing is the bill of a tenant's current period.
+// Billing returns the bill of a tenant's current period.
 func (s *Service) Billing(ctx context.Context, sc scope.Scope, id scope.TenantID) (Billing, error) {
 	t, err := s.Tenants.Get(ctx, sc, id)
 	if err != nil {
 		return Billing{}, err
 	}
-	_ = s.Calls.CopyTenant(ctx, id) // a store that takes nothing can still be read
+	_ = s.Calls.CopyTenant(ctx, id) // ignore the error: a store that cannot be written can still be read
 	from, to := period(t.CreatedAt, s.Now())
 	out := Billing{
 		SubscriptionID: subscriptionID(t), Plan: t.PlanType, CurrentPeriodStart: from, CurrentPeriodEnd: to,
@@ -140,7 +140,7 @@ func (s *Service) Billing(ctx context.Context, sc scope.Scope, id scope.TenantID
 	return out, nil
 }
 
-// Update changes the means of payment and the address, and gives the bill.
+// Update changes the payment method and the address, and returns the bill.
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID, ch Change) (Billing, error) {
 	if _, err := s.Tenants.Get(ctx, sc, id); err != nil {
 		return Billing{}, err
@@ -161,7 +161,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID,
 		if err != nil {
 			return err
 		}
-		changes := map[string]any{} // their names alone: an address is personal
+		changes := map[string]any{} // names only: an address is personal data
 		if ch.PaymentMethod.Sent {
 			a.Payment = sealed
 			changes["payment_method"] = map[string]any{"set": sealed != ""}
@@ -183,7 +183,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID,
 	return s.Billing(ctx, sc, id)
 }
 
-// applyAddress gives the address after a change.
+// applyAddress returns the address after a change; nil: there is none.
 func applyAddress(ch patch.Field[AddressChange], to *Address) *Address {
 	if ch.Null {
 		return nil
@@ -201,13 +201,14 @@ func applyAddress(ch patch.Field[AddressChange], to *Address) *Address {
 	return &a
 }
 
-// subscriptionID follows from the tenant: it needs no row, and stays.
+// subscriptionID returns the id of a tenant's subscription. It is computed from the tenant's id and
+// the time of its creation, so it never changes and need not be stored.
 func subscriptionID(t tenant.Tenant) string {
 	sum := sha256.Sum256([]byte("subscription " + string(t.ID) + " " + t.CreatedAt.UTC().Format(time.RFC3339Nano)))
 	return "sub_" + hex.EncodeToString(sum[:12])
 }
 
-// period is the month of a subscription that began at a time, in which now is.
+// period returns the month that contains now, of a subscription that began at a time.
 func period(began, now time.Time) (from, to time.Time) {
 	began, now = began.UTC().Truncate(24*time.Hour), now.UTC()
 	months := (now.Year()-began.Year())*12 + int(now.Month()) - int(began.Month())
@@ -217,14 +218,14 @@ func period(began, now time.Time) (from, to time.Time) {
 	return monthsAfter(began, months), monthsAfter(began, months+1)
 }
 
-// monthsAfter is the same day some months later, or the last day of a shorter month.
+// monthsAfter returns the same day some months later, or the last day of a shorter month.
 func monthsAfter(day time.Time, months int) time.Time {
 	first := time.Date(day.Year(), day.Month()+time.Month(months), 1, 0, 0, 0, 0, time.UTC)
 	last := first.AddDate(0, 1, -1).Day()
 	return first.AddDate(0, 0, min(day.Day(), last)-1)
 }
 
-// bill is what usage costs under a plan. size is the storage in bytes.
+// bill returns the cost of usage under a plan. size is the storage in bytes.
 func (p Prices) bill(plan string, u BillUsage, size int64) Bill {
 	out := Bill{Currency: p.Currency, Lines: []Line{}}
 	prices, ok := p.plans[plan]
@@ -253,9 +254,9 @@ func (p Prices) bill(plan string, u BillUsage, size int64) Bill {
 
 func decimal(r *big.Rat) float64 { f, _ := r.Float64(); return f }
 
-// looksLikeCard reports whether a text is, or holds, what may be the number of a
-// card: 12 to 19 digits in any script, with separators or without, and nothing else,
-// or such digits with the right check digit among other characters.
+// looksLikeCard reports whether a text may be or contain a card number: 12 to 19 digits and nothing
+// else but separators, or 13 to 19 digits with a valid check digit among other characters. The
+// digits may be of any script.
 func looksLikeCard(text string) bool {
 	var digits []byte
 	other := false
@@ -274,12 +275,12 @@ func looksLikeCard(text string) bool {
 	return holdsCard(digits) || !other && len(digits) >= 12 && len(digits) <= 19
 }
 
-// digit is the value of a decimal digit of any script.
+// digit returns the value of a decimal digit of any script; false: r is not a digit.
 func digit(r rune) (byte, bool) {
 	if !unicode.Is(unicode.Nd, r) {
 		return 0, false
 	}
-	// The digits of a script are ten characters in a row, from 0 on.
+	// The digits of a script are ten consecutive characters from 0 to 9.
 	n := byte(0)
 	for n < 9 && unicode.Is(unicode.Nd, r-1) {
 		r, n = r-1, n+1
@@ -287,7 +288,7 @@ func digit(r rune) (byte, bool) {
 	return n, true
 }
 
-// holdsCard reports whether 13 to 19 digits in a row have a card's check digit (Luhn).
+// holdsCard reports whether there are 13 to 19 digits with a valid check digit (Luhn).
 func holdsCard(digits []byte) bool {
 	return len(digits) >= 13 && len(digits) <= 19 && luhn(slices.Clone(digits))
 }

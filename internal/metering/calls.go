@@ -1,10 +1,9 @@
-// Package metering counts what tenants use, and says what it costs.
+// Package metering counts what tenants use, and computes what it costs.
 //
-// Calls of the API are counted in files that are mapped into memory (package tally):
-// a request adds to a number and waits for nothing, and a process that is killed has
-// counted every request that it answered. From there the counts are copied into the
-// tenants' stores. Policies, people, bouncers and storage are looked up when they
-// are asked for.
+// API calls are counted in files that are mapped into memory (package tally): a request adds to a
+// number and waits for nothing, and the counts of a killed process are complete. The counts are
+// copied from there into the tenants' stores. Controls, people, bouncers and storage are counted
+// when they are requested.
 package metering
 
 import (
@@ -27,24 +26,24 @@ import (
 )
 
 const (
-	// copyEvery is how often counts are copied into the stores: how old the figures
-	// of the other replicas are at most.
+	// copyEvery is how often counts are copied into the stores. The figures of other replicas are at
+	// most that old.
 	copyEvery = 15 * time.Second
-	// keepSlot is how long after its hour a counter keeps its slot, for requests
-	// that began in that hour.
+	// keepSlot is how long a counter keeps its slot after its hour, for requests that began in that
+	// hour.
 	keepSlot = time.Hour
-	// keepHours is how long calls are kept by the hour; later by the day.
+	// keepHours is how long calls are stored by the hour. Older ones are stored by the day.
 	keepHours = 62 * 24 * time.Hour
 )
 
-// hour is an hour since 1970.
+// hour is the number of an hour since 1970, in UTC.
 type hour int64
 
 func hourOf(t time.Time) hour { return hour(t.Unix() / 3600) }
 
 func (h hour) start() time.Time { return time.Unix(int64(h)*3600, 0).UTC() }
 
-// call is what is counted: an operation of a tenant in an hour.
+// call identifies a counter: an operation of a tenant in an hour.
 type call struct {
 	tenant    scope.TenantID
 	operation string
@@ -64,11 +63,11 @@ func parseCall(key string) (call, bool) {
 	return call{scope.TenantID(parts[0]), parts[1], hour(h)}, err == nil
 }
 
-// counted is a counter of a call in this process.
+// counted is the counter of a call in this process's book.
 type counted struct {
 	call
 	*tally.Counter
-	copied int64 // of the count, into the store; guarded by Calls.copying
+	copied int64 // the count that is already in the store; guarded by Calls.copying
 }
 
 // meter counts one operation of one tenant.
@@ -96,15 +95,15 @@ type Calls struct {
 	log    *slog.Logger
 
 	mu     sync.Mutex
-	meters map[call]*meter // hour 0
+	meters map[call]*meter // the hour of each key is 0
 	live   map[call]*counted
-	left   []*counted // of an earlier process
+	left   []*counted // counters of an earlier process
 
 	copying sync.Mutex
 }
 
-// NewCalls counts in a book of its own, and takes on what an earlier process left in
-// it.
+// NewCalls returns a Calls that counts in a book of its own. It takes over the counters that an
+// earlier process left in the book.
 func NewCalls(stores *db.Cluster, book *tally.Book, now func() time.Time, log *slog.Logger) *Calls {
 	s := &Calls{stores: stores, book: book, now: now, log: log, meters: map[call]*meter{}, live: map[call]*counted{}}
 	for _, c := range book.Left() {
@@ -117,8 +116,8 @@ func NewCalls(stores *db.Cluster, book *tally.Book, now func() time.Time, log *s
 	return s
 }
 
-// Meter gives the function that counts an operation's calls of a tenant by the time
-// at which each began. The function costs one addition and may be kept.
+// Meter returns the function that counts a tenant's calls of an operation. Its argument is the time
+// at which the call began. The function usually costs one addition. Callers may keep it.
 func (s *Calls) Meter(tenant scope.TenantID, operation string) func(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +130,7 @@ func (s *Calls) Meter(tenant scope.TenantID, operation string) func(at time.Time
 	return m.count
 }
 
-// counterFor finds or makes a meter's counter of an hour.
+// counterFor returns a meter's counter of an hour, and makes it if there is none.
 func (s *Calls) counterFor(m *meter, h hour) *counted {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,13 +168,13 @@ func (s *Calls) Run(ctx context.Context) error {
 	}
 }
 
-// Copy copies all counts into the stores, one transaction a tenant, and gives up the
-// counters of hours that are over.
+// Copy copies all counts into the stores, in one transaction for each tenant, and frees the counters
+// of hours that are over.
 func (s *Calls) Copy(ctx context.Context) error {
 	s.copying.Lock()
 	defer s.copying.Unlock()
 	byTenant := map[scope.TenantID][]*counted{}
-	list := s.all() // before the tenants: one that is not among these is gone
+	list := s.all() // before the tenants are read: a counter's tenant that is missing there was purged
 	if len(list) == 0 {
 		return nil
 	}
@@ -198,7 +197,7 @@ func (s *Calls) Copy(ctx context.Context) error {
 	return failed
 }
 
-// CopyTenant copies the counts of one tenant.
+// CopyTenant copies the counts of one tenant into its store.
 func (s *Calls) CopyTenant(ctx context.Context, tenant scope.TenantID) error {
 	s.copying.Lock()
 	defer s.copying.Unlock()
@@ -214,7 +213,7 @@ func (s *Calls) CopyTenant(ctx context.Context, tenant scope.TenantID) error {
 	return s.copyTenant(ctx, tenant, list)
 }
 
-// all are the counters of this process and those that an earlier one left.
+// all returns the counters of this process and those of an earlier one.
 func (s *Calls) all() []*counted {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,8 +224,8 @@ func (s *Calls) all() []*counted {
 	return out
 }
 
-// copyTenant writes what counters of a tenant count. A tenant that is gone takes its
-// counts along. The caller holds copying.
+// copyTenant writes the counts of a tenant into its store. If the tenant does not exist any more, it
+// drops them. The caller holds copying.
 func (s *Calls) copyTenant(ctx context.Context, tenant scope.TenantID, list []*counted) error {
 	rows := make([][]any, len(list))
 	counts := make([]int64, len(list))
@@ -244,8 +243,8 @@ func (s *Calls) copyTenant(ctx context.Context, tenant scope.TenantID, list []*c
 	return nil
 }
 
-// forget gives up the counters of a purged tenant, so that no file names it any more. The
-// caller holds copying.
+// forget frees the counters of a purged tenant, so that no file names it any more. The caller holds
+// copying.
 func (s *Calls) forget(tenant scope.TenantID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,7 +262,7 @@ func (s *Calls) forget(tenant scope.TenantID) {
 	maps.DeleteFunc(s.meters, func(c call, _ *meter) bool { return c.tenant == tenant })
 }
 
-// free gives up a counter. The caller holds mu.
+// free frees a counter. The caller holds mu.
 func (s *Calls) free(key call, c *counted) {
 	if m := s.meters[call{tenant: c.tenant, operation: c.operation}]; m != nil {
 		m.current.CompareAndSwap(c, nil)
@@ -272,8 +271,8 @@ func (s *Calls) free(key call, c *counted) {
 	s.book.Free(c.Counter)
 }
 
-// release gives up the counters of hours that are over, once they are copied. The
-// caller holds copying.
+// release frees the counters of hours that ended more than keepSlot ago, if their counts are copied.
+// The caller holds copying.
 func (s *Calls) release() {
 	over := hourOf(s.now().Add(-keepSlot))
 	s.mu.Lock()
@@ -295,8 +294,8 @@ func (s *Calls) release() {
 	}
 }
 
-// Fold adds up the calls of long ago by the day, in all tenants. It is for one
-// replica at a time and can be repeated.
+// Fold adds up calls older than keepHours by the day, for all tenants. One replica at a time calls
+// it. It can be repeated.
 func (s *Calls) Fold(ctx context.Context) error {
 	tenants, err := s.stores.Tenants(ctx)
 	if err != nil {

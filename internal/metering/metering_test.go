@@ -43,7 +43,7 @@ func newCalls(t testing.TB, c *db.Cluster, dir string, now func() time.Time) *Ca
 	return NewCalls(c, book, now, slog.New(slog.DiscardHandler))
 }
 
-// stored are the calls that a tenant's store has, by operation.
+// stored returns the calls in a tenant's store, by operation.
 func stored(t testing.TB, c *db.Cluster, id scope.TenantID) map[string]int64 {
 	t.Helper()
 	out := map[string]int64{}
@@ -80,7 +80,7 @@ func TestCallsAreCountedOnceInTheirTenant(t *testing.T) {
 				s.Meter(dbtest.Second, "list")(now.now())
 			})
 		}
-		for range 20 { // copies of counts that are still growing
+		for range 20 { // copy while the counts still grow
 			if err := s.Copy(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -97,8 +97,8 @@ func TestCallsAreCountedOnceInTheirTenant(t *testing.T) {
 	})
 }
 
-// A process that is killed has counted every call, whether or not its count was in
-// the store already, and the next process counts on.
+// The counts of a killed process are complete, whether or not they were copied into the store, and
+// the next process continues them.
 func TestCallsOutliveTheirProcess(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, now, dir := context.Background(), clockAt(noon), t.TempDir()
@@ -116,7 +116,7 @@ func TestCallsOutliveTheirProcess(t *testing.T) {
 			if round == 1 {
 				now.pass(3 * time.Hour)
 			}
-		} // each is left as a killed process leaves it
+		} // nothing is closed, as after a kill
 		if err := newCalls(t, c, dir, now.now).Copy(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +124,7 @@ func TestCallsOutliveTheirProcess(t *testing.T) {
 	})
 }
 
-// What a store does not take is kept until it does.
+// Counts that cannot be stored are kept until they can be.
 func TestCallsOfAStoreThatIsDownAreKept(t *testing.T) {
 	c := dbtest.Open(t, dbtest.SQLite)
 	now := clockAt(noon)
@@ -143,8 +143,7 @@ func TestCallsOfAStoreThatIsDownAreKept(t *testing.T) {
 	want(t, stored(t, c, scope.DefaultTenant), "evaluate:2")
 }
 
-// The counters of hours that are over are given up, and a request of such an hour
-// still counts.
+// The counters of hours that are over are freed, and late requests of such an hour still count.
 func TestCountersEndWithTheirHour(t *testing.T) {
 	c := dbtest.Open(t, dbtest.SQLite)
 	ctx, now := context.Background(), clockAt(noon)
@@ -217,7 +216,7 @@ func TestPeriodsBeginOnTheDayOfTheSubscription(t *testing.T) {
 			t.Errorf("began %s, now %s: %s to %s, want %s to %s", c.began, c.now, from, to, c.from, c.to)
 		}
 	}
-	// Whatever the day, periods follow each other and each now is in one.
+	// For every day of creation, periods have no gaps, and every now is in one.
 	for began := date("2024-01-01T00:00"); began.Year() < 2025; began = began.AddDate(0, 0, 1) {
 		for at, end := began, began.AddDate(2, 0, 0); at.Before(end); {
 			from, to := period(began, at)
@@ -270,7 +269,7 @@ func TestPricesAreExact(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := p.bill("pro", BillUsage{Users: 3, APICalls: 1_000_100, Policies: 7}, 1_500_000_000)
-		// 3 people are 6.015, rounded half up; 1,000,000 calls 350; 1 GB 0.10.
+		// 3 people cost 6.015, rounded half up; 1,000,000 calls cost 350; 1 GB costs 0.10.
 		if b.Currency != "EUR" || b.BaseCost != 49.90 || b.UsageCost != 6.02+350+0.10 || b.TotalCost != 406.02 || len(b.Lines) != 3 {
 			t.Errorf("the bill is %+v", b)
 		}
@@ -303,8 +302,7 @@ func TestCentsAreRoundedHalfUp(t *testing.T) {
 	}
 }
 
-// The largest prices that are taken, and all that can be counted, never cost less than
-// less of it.
+// Even with the largest prices and counts, more usage never costs less.
 func TestLargeBillsAddUp(t *testing.T) {
 	const most = "999999999999999999.999999999"
 	for _, per := range []string{"0.000000001", "1", most} {

@@ -11,30 +11,30 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// Service answers what tenants use, and what it costs.
+// Service returns what tenants use, and what it costs.
 type Service struct {
 	Stores  *db.Cluster
 	Tenants *tenant.Service
 	Calls   *Calls
-	// Box seals the token of the means of payment.
+	// Box seals the token of the payment method.
 	Box    *secret.Box
 	Prices Prices
 	Now    func() time.Time
 }
 
-// The granularities of a series.
+// The granularities of a series of points.
 const (
 	byHour = "hour"
 	byDay  = "day"
 	byWeek = "week"
-	// ByMonth cuts a series into calendar months in UTC.
+	// ByMonth divides a series into calendar months in UTC.
 	ByMonth = "month"
 )
 
 const (
-	// usualPeriod is how far back metrics go where nothing else is asked for.
+	// usualPeriod is the length of the period if the request does not name its start.
 	usualPeriod = 30 * 24 * time.Hour
-	// maxPoints is how many points a series has at most.
+	// maxPoints is how many points a series may have.
 	maxPoints = 2000
 )
 
@@ -45,7 +45,7 @@ type Metrics struct {
 	Series  []Point `json:"series" nullable:"false" doc:"Calls of the period by granularity, oldest first, including points without calls."`
 }
 
-// Figures are the totals.
+// Figures are the totals of a period, and current numbers.
 type Figures struct {
 	APICalls APICalls     `json:"api_calls"`
 	Policies PolicyCount  `json:"policies"`
@@ -53,47 +53,48 @@ type Figures struct {
 	Users    UserCount    `json:"users"`
 }
 
-// APICalls are the calls of the API in a period.
+// APICalls are the API calls in a period.
 type APICalls struct {
 	Total      int64            `json:"total" doc:"Requests with an API key or by a signed-in person. Traffic of bouncers, refused credentials, requests over the limit and server errors (5xx) are not counted."`
 	ByEndpoint map[string]int64 `json:"by_endpoint" doc:"The same by operation id."`
 }
 
-// PolicyCount counts controls and libraries, without deleted ones.
+// PolicyCount is the number of controls and libraries, without deleted ones.
 type PolicyCount struct {
 	Total   int64 `json:"total" db:"total" doc:"In both environments."`
 	Active  int64 `json:"active" db:"active" doc:"Number of active ones."`
 	Sandbox int64 `json:"sandbox" db:"sandbox" doc:"Number in sandbox."`
 }
 
-// BouncerCount counts bouncers.
+// BouncerCount is the number of bouncers.
 type BouncerCount struct {
 	Total             int64   `json:"total" db:"total" doc:"In both environments."`
 	Active            int64   `json:"active" db:"active" doc:"Number of connected or degraded ones."`
 	RequestsPerMinute float64 `json:"requests_per_minute" db:"requests_per_minute" doc:"Sum of the last reports of active bouncers."`
 }
 
-// UserCount counts people.
+// UserCount is the number of people.
 type UserCount struct {
 	Total  int64 `json:"total" db:"total" doc:"All people, including disabled ones."`
 	Active int64 `json:"active" db:"active" doc:"Number who were signed in during the period."`
 }
 
-// Period is a stretch of time.
+// Period is a period of time.
 type Period struct {
 	Start time.Time `json:"start" doc:"Start of the period; a full hour."`
 	End   time.Time `json:"end" doc:"End of the period."`
 }
 
-// Point is one stretch of a series.
+// Point is one hour, day, week or month of a series.
 type Point struct {
 	Start    time.Time `json:"start" doc:"Start of the hour, the day, the week (Monday) or the month, in UTC."`
 	APICalls int64     `json:"api_calls" doc:"Calls in it."`
 }
 
-// Metrics says what a tenant used from a time until another, cut by granularity.
-// Zero times stand for the last 30 days. Calls are counted by the hour, so the period
-// begins with its first hour; those of more than 62 days ago are kept by the day.
+// Metrics returns what a tenant used from start to end, with a series by granularity. A zero end
+// means now, a zero start 30 days before the end. Calls are counted by the hour, so start is
+// rounded down to the hour; calls older than 62 days are stored by the day. Fault: BadRequest if
+// the series would have more than maxPoints points.
 func (s *Service) Metrics(ctx context.Context, sc scope.Scope, id scope.TenantID, start, end time.Time, granularity string) (Metrics, error) {
 	if _, err := s.Tenants.Get(ctx, sc, id); err != nil {
 		return Metrics{}, err
@@ -109,7 +110,7 @@ func (s *Service) Metrics(ctx context.Context, sc scope.Scope, id scope.TenantID
 	if err != nil {
 		return Metrics{}, err
 	}
-	_ = s.Calls.CopyTenant(ctx, id) // a store that takes nothing can still be read
+	_ = s.Calls.CopyTenant(ctx, id) // ignore the error: a store that cannot be written can still be read
 	out := Metrics{Period: Period{start, db.Stamp(end)}, Series: points}
 	out.Metrics.APICalls.ByEndpoint = map[string]int64{}
 	var calls []callsOf
@@ -138,7 +139,7 @@ func (s *Service) Metrics(ctx context.Context, sc scope.Scope, id scope.TenantID
 	return out, err
 }
 
-// cut gives the points of a period: the first one holds its start.
+// cut returns the points of a period. The first one contains its start.
 func cut(start, end time.Time, granularity string) ([]Point, error) {
 	var out []Point
 	for at := floor(start, granularity); at.Before(end) || len(out) == 0; at = next(at, granularity) {
@@ -152,7 +153,7 @@ func cut(start, end time.Time, granularity string) ([]Point, error) {
 	return out, nil
 }
 
-// floor is the start of the stretch that a time is in.
+// floor returns the start of the point that contains a time.
 func floor(t time.Time, granularity string) time.Time {
 	day := t.Truncate(24 * time.Hour)
 	switch granularity {
@@ -166,7 +167,7 @@ func floor(t time.Time, granularity string) time.Time {
 	return day
 }
 
-// next is the start of the stretch after one.
+// next returns the start of the next point.
 func next(start time.Time, granularity string) time.Time {
 	switch granularity {
 	case byHour:

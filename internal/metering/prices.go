@@ -21,30 +21,30 @@ const (
 	meterStorage  = "storage_gb"
 )
 
-// meters are all of them, in the order of a bill.
+// meters returns all meters, in the order of a bill.
 func meters() []string {
 	return []string{meterPolicies, meterUsers, meterBouncers, meterCalls, meterStorage}
 }
 
-// DefaultCurrency is the currency of bills where no prices are configured.
+// DefaultCurrency is the currency of bills if the configuration names none.
 const DefaultCurrency = "USD"
 
-// Prices are what each plan costs. The zero value costs nothing.
+// Prices are the prices of the plans. With the zero value, nothing costs anything.
 type Prices struct {
 	Currency string
 	plans    map[string]planPrices
 }
 
-// planPrices is what one plan costs in a period.
+// planPrices is the price of one plan for a period, and the prices of its meters.
 type planPrices struct {
 	base   *big.Rat
 	meters map[string]meterPrice
 }
 
-// meterPrice is what is used beyond a part that is included costs.
+// meterPrice is the price of usage beyond what the plan includes: price for each per units.
 type meterPrice struct{ included, per, price *big.Rat }
 
-// amount is a decimal number that is not negative, as a JSON number or a string.
+// amount is a decimal number, not negative, that is written as a JSON number or string.
 type amount struct{ *big.Rat }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -53,11 +53,11 @@ func (a *amount) UnmarshalJSON(data []byte) error {
 	if !regexp.MustCompile(`^\d{1,18}(\.\d{1,9})?$`).MatchString(text) {
 		return fmt.Errorf("%s is not an amount: a decimal number that is not negative, with up to 9 decimals", data)
 	}
-	a.Rat, _ = new(big.Rat).SetString(text) // the pattern fits
+	a.Rat, _ = new(big.Rat).SetString(text) // cannot fail: the text matches the pattern
 	return nil
 }
 
-// or is the amount, or n where there is none.
+// or returns the amount, or n if there is none.
 func (a amount) or(n int64) *big.Rat {
 	if a.Rat == nil {
 		return big.NewRat(n, 1)
@@ -82,8 +82,8 @@ type meterText struct {
 	Price    amount `json:"price"`
 }
 
-// LoadPrices reads prices from JSON text, or from the file of that name. Without a
-// text nothing costs anything.
+// LoadPrices parses prices from JSON text, or from the file that the text names. Without a text,
+// nothing costs anything.
 func LoadPrices(text string) (Prices, error) {
 	p := Prices{Currency: DefaultCurrency, plans: map[string]planPrices{}}
 	if text == "" {
@@ -144,7 +144,7 @@ func (t planText) prices() (planPrices, error) {
 	return out, nil
 }
 
-// cost is what used units cost, in whole cents rounded half up.
+// cost returns the cost of used units, in whole cents, rounded half up.
 func (m meterPrice) cost(used *big.Rat) *big.Int {
 	over := new(big.Rat).Sub(used, m.included)
 	if over.Sign() <= 0 {
@@ -153,13 +153,13 @@ func (m meterPrice) cost(used *big.Rat) *big.Int {
 	return cents(over.Mul(over, m.price).Quo(over, m.per))
 }
 
-// cents rounds an amount that is not negative half up. Prices and usage may be so
-// large that no int64 holds their product.
+// cents returns an amount that is not negative in whole cents, rounded half up. It is a big.Int,
+// because a price times usage can exceed an int64.
 func cents(amount *big.Rat) *big.Int {
 	n := new(big.Rat).Mul(amount, big.NewRat(100, 1))
 	n.Add(n, big.NewRat(1, 2))
 	return new(big.Int).Quo(n.Num(), n.Denom())
 }
 
-// money is cents in units of the currency.
+// money converts cents to units of the currency.
 func money(cents *big.Int) float64 { return decimal(new(big.Rat).SetFrac(cents, big.NewInt(100))) }

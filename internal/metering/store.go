@@ -8,14 +8,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-// putCalls sets counts that only grow: one that was copied before replaces itself.
+// putCalls stores counts. A row has the total of one source, so a later copy replaces an earlier
+// one. The larger count wins, because counts only grow.
 func putCalls(ctx context.Context, tx *db.Tx, rows [][]any) error {
 	_, err := db.ExecRows(ctx, tx, `INSERT INTO api_calls (width, bucket, operation, source, n) VALUES `, rows,
 		` ON CONFLICT (width, bucket, operation, source) DO UPDATE SET n = CASE WHEN excluded.n > api_calls.n THEN excluded.n ELSE api_calls.n END`)
 	return err
 }
 
-// foldCalls makes days of the hours before a day.
+// foldCalls adds up the hours before a day by the day, and deletes them.
 func foldCalls(ctx context.Context, tx *db.Tx, before time.Time) error {
 	const anHour, aDay = int64(time.Hour / time.Microsecond), int64(24 * time.Hour / time.Microsecond)
 	_, err := tx.Exec(ctx, `INSERT INTO api_calls (width, bucket, operation, source, n)
@@ -28,20 +29,20 @@ func foldCalls(ctx context.Context, tx *db.Tx, before time.Time) error {
 	return err
 }
 
-// callsOf is how often an operation was called in a bucket.
+// callsOf is the number of calls of an operation in a bucket: an hour or a day.
 type callsOf struct {
 	Bucket    time.Time `db:"bucket"`
 	Operation string    `db:"operation"`
 	N         int64     `db:"n"`
 }
 
-// selectCalls gives the calls from a time on and before another.
+// selectCalls returns the calls at or after from and before another time.
 func selectCalls(ctx context.Context, tx *db.Tx, from, before time.Time) ([]callsOf, error) {
 	return db.All[callsOf](ctx, tx, `SELECT bucket, operation, CAST(SUM(n) AS BIGINT) AS n FROM api_calls
 		WHERE bucket >= $1 AND bucket < $2 GROUP BY bucket, operation ORDER BY bucket, operation`, from, before)
 }
 
-// sumCalls counts the calls from a time on and before another.
+// sumCalls returns the number of calls at or after from and before another time.
 func sumCalls(ctx context.Context, tx *db.Tx, from, before time.Time) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT CAST(COALESCE(SUM(n), 0) AS BIGINT) FROM api_calls WHERE bucket >= $1 AND bucket < $2`, from, before)
 }
@@ -56,7 +57,7 @@ func countBouncers(ctx context.Context, tx *db.Tx) (BouncerCount, error) {
 		COALESCE(SUM(CASE WHEN status <> 'disconnected' THEN requests_per_second END), 0.0) * 60 AS requests_per_minute FROM bouncers`)
 }
 
-// countUsers counts people, and those among them who were here in a period.
+// countUsers counts people, and those among them who were signed in during a period.
 func countUsers(ctx context.Context, tx *db.Tx, from, before time.Time) (UserCount, error) {
 	return db.One[UserCount](ctx, tx, `SELECT COUNT(*) AS total, COUNT(CASE WHEN u.last_login_at >= $1 AND u.last_login_at < $2
 			OR EXISTS (SELECT 1 FROM sessions s WHERE s.user_id = u.id AND s.used_at >= $1 AND s.created_at < $2) THEN 1 END) AS active

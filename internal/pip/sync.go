@@ -262,8 +262,8 @@ func (s *Syncer) fetch(ctx context.Context, key job.LaneKey, c Connection, renew
 	return out
 }
 
-// end records how a sync ended. An interrupted sync, or one whose connection was changed
-// meanwhile, waits to be started again.
+// end records how a sync ended. An interrupted sync, or one during which the connection was
+// changed, waits to be started again.
 func (s *Syncer) end(ctx context.Context, key job.LaneKey, c Connection, y Sync, out outcome) error {
 	var failure *source.Failure
 	interrupted := out.err != nil && !errors.As(out.err, &failure)

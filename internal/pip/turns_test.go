@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestTurns: neither a tenant nor all together have more large fetches than they may, everybody gets
-// a turn, and nothing is kept of tenants without a fetch.
+// TestTurns: one tenant and all together never run more large fetches than allowed, every fetch gets
+// a turn, and tenants without a fetch are forgotten.
 func TestTurns(t *testing.T) {
 	var turns turns
 	var all atomic.Int64

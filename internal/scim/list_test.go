@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// TestFiltersAreBounded: a filter that must be applied to everybody reads only so many, and runs
-// once at a time for a tenant. One that names whom it wants is not held up.
+// TestFiltersAreBounded: a filter that must be applied to all people may read a limited number of
+// them, and a tenant may run one at a time. Filters that name a person are not limited.
 func TestFiltersAreBounded(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		s := New(Service{Stores: c, Now: time.Now})

@@ -105,7 +105,7 @@ func (s *Tokens) Rotate(ctx context.Context, sc scope.Scope, id string, grace ti
 		if err := mayHandOut(ctx, tx, sc); err != nil {
 			return err
 		}
-		_, err := selectToken(ctx, tx, id) // it may have been revoked meanwhile
+		_, err := selectToken(ctx, tx, id) // it may have been revoked in the meantime
 		return err
 	})
 	return t.show(k), err

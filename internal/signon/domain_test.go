@@ -6,8 +6,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// TestAllowedDomains: only letters of ASCII are alike in both cases. By the rules of Unicode the
-// Kelvin sign is a k, and would let another domain in.
+// TestAllowedDomains: only ASCII letters are compared ignoring case. By the rules of Unicode, the
+// Kelvin sign would equal k, and another domain would be allowed.
 func TestAllowedDomains(t *testing.T) {
 	s := Settings{EmailDomains: []string{" Kiosk.example "}}.normal()
 	for email, allowed := range map[string]bool{

@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// flow is a sign-in in progress. The browser has it, sealed.
+// flow is a sign-in in progress. The browser keeps it, sealed, in a cookie.
 type flow struct {
 	Tenant      scope.TenantID `json:"t"`
 	Issuer      string         `json:"i"`
@@ -33,18 +33,18 @@ type flow struct {
 	Until       time.Time      `json:"u"`
 }
 
-// flowPlace is what a sealed flow is bound to.
+// flowPlace names the purpose that a sealed flow is bound to.
 const flowPlace = "sign_on/flow"
 
-// Started is a sign-in that has begun: where to send the browser, and the cookie that it
-// must bring back.
+// Started is a sign-in that has begun: where to send the browser, the cookie that it must send
+// back, and how long the cookie is valid.
 type Started struct {
 	Location, Cookie string
 	Life             time.Duration
 }
 
-// Start begins a sign-in of somebody of a tenant. origin is the tenant's own origin that
-// was called, empty for none; returnTo is a path of this server to go to afterwards.
+// Start begins a sign-in to a tenant. origin is the origin of the tenant's own domain if the request
+// came to one; empty: s.URL. returnTo is the path of this server to go to afterwards; empty: "/".
 // Faults: NotFound sign_on_off, BadRequest invalid_return_to, RateLimited, BadGateway.
 func (s *Service) Start(ctx context.Context, sc scope.Scope, origin, returnTo string) (Started, error) {
 	if returnTo == "" {
@@ -93,11 +93,11 @@ func (s *Service) Start(ctx context.Context, sc scope.Scope, origin, returnTo st
 	return Started{Location: withQuery(p.authorization, query), Cookie: cookie, Life: flowLife}, nil
 }
 
-// Answer is what the browser brings back from the provider.
+// Answer is the request with which the browser returns from the provider.
 type Answer struct {
-	// Cookie is that of Start.
+	// Cookie is the one that Start returned.
 	Cookie string
-	// Named is the tenant that the request names; empty for none.
+	// Named is the tenant that the request names; empty: it names none.
 	Named scope.TenantID
 	// Query is the authorization response (RFC 6749 section 4.1.2).
 	Query url.Values
@@ -106,16 +106,15 @@ type Answer struct {
 // Finished is a sign-in that has succeeded.
 type Finished struct {
 	auth.SignedIn
-	// Tenant is whose sign-in it was. It is also set for a failure, once the answer is
-	// known to belong to a sign-in.
+	// Tenant is the tenant of the person. It is also set after a failure, once the flow was used.
 	Tenant scope.TenantID
-	// ReturnTo is the path to go to.
+	// ReturnTo is the path to redirect the browser to.
 	ReturnTo string
 }
 
-// Finish ends a sign-in that Start began. Faults: BadRequest for an answer that does not
-// belong to this browser's sign-in, Unauthenticated where the provider proves nobody,
-// Forbidden or Conflict where the person may not come in, BadGateway.
+// Finish completes a sign-in that Start began. Faults: BadRequest for an answer that does not
+// belong to this browser's sign-in, Unauthenticated if the provider's answer proves no identity,
+// Forbidden or Conflict if the person may not sign in, RateLimited, BadGateway.
 func (s *Service) Finish(ctx context.Context, sc scope.Scope, a Answer, from auth.Browser) (Finished, error) {
 	f, err := s.flowOf(ctx, a)
 	if err != nil {
@@ -141,7 +140,7 @@ func invalidState() error {
 	return fault.New(fault.BadRequest, "invalid_state", "this browser did not start this sign-in, or the sign-in is too old or was used already; start again")
 }
 
-// flowOf opens the flow of an answer.
+// flowOf opens the flow of an answer, and checks its state, its age and its tenant.
 func (s *Service) flowOf(ctx context.Context, a Answer) (flow, error) {
 	f, err := s.openFlow(a.Cookie)
 	if err != nil {
@@ -154,7 +153,7 @@ func (s *Service) flowOf(ctx context.Context, a Answer) (flow, error) {
 	return f, s.Auth.Serves(ctx, f.Tenant)
 }
 
-// useFlow makes sure that a flow is used once.
+// useFlow marks a flow as used. Fault: invalid_state if it was used before.
 func (s *Service) useFlow(ctx context.Context, f flow) error {
 	return s.Stores.Write(ctx, f.Tenant, func(tx *db.Tx) error {
 		first, err := s.useOnce(ctx, tx, "state", f.State, f.Until)
@@ -165,13 +164,14 @@ func (s *Service) useFlow(ctx context.Context, f flow) error {
 	})
 }
 
-// useOnce reports whether a secret of a kind is used for the first time.
+// useOnce marks a secret of a kind as used, and reports whether this is the first use. It is
+// remembered until a time.
 func (s *Service) useOnce(ctx context.Context, tx *db.Tx, kind, text string, until time.Time) (first bool, err error) {
 	sum := sha256.Sum256([]byte(kind + "\x00" + text))
 	return markUsed(ctx, tx, hex.EncodeToString(sum[:]), s.Now(), until)
 }
 
-// redeem trades the answer's code for a session.
+// redeem exchanges the answer's code for tokens, verifies them, and starts a session of the person.
 func (s *Service) redeem(ctx context.Context, sc scope.Scope, f flow, query url.Values, from auth.Browser) (auth.SignedIn, error) {
 	r, err := s.served(ctx, f.Tenant)
 	if err != nil {
@@ -227,8 +227,8 @@ func (s *Service) redeem(ctx context.Context, sc scope.Scope, f flow, query url.
 	return in, err
 }
 
-// codeOf reads the code from an authorization response. A response that names another
-// issuer is one of a mixed-up provider (RFC 9207 section 2.4): its code must not reach ours.
+// codeOf returns the code of an authorization response. It refuses a response of another issuer
+// (RFC 9207 section 2.4), whose code must not be sent to this provider.
 func codeOf(query url.Values, p *provider, issuer string) (string, error) {
 	if iss, ok := one(query, "iss"); query.Has("iss") && (!ok || iss != issuer) || p.namesIssuer && !query.Has("iss") {
 		return "", fault.New(fault.BadRequest, "wrong_issuer", "the answer is not from the identity provider that was asked")
@@ -243,8 +243,8 @@ func codeOf(query url.Values, p *provider, issuer string) (string, error) {
 	return code, nil
 }
 
-// recordFailure counts a sign-in that failed, writes it to the audit, and returns why it
-// failed.
+// recordFailure counts a failed sign-in, and writes an audit entry unless there were too many of
+// them lately. It returns cause.
 func (s *Service) recordFailure(ctx context.Context, sc scope.Scope, f flow, cause error) error {
 	failed, err := s.failures(ctx, sc, 1)
 	if err != nil {
@@ -262,7 +262,7 @@ func (s *Service) recordFailure(ctx context.Context, sc scope.Scope, f flow, cau
 	return cause
 }
 
-// token makes a secret of 256 random bits.
+// token returns a new secret of 256 random bits.
 func (s *Service) token() (string, error) {
 	var raw [32]byte
 	if _, err := io.ReadFull(s.Random, raw[:]); err != nil {
@@ -292,8 +292,8 @@ func (s *Service) openFlow(cookie string) (f flow, err error) {
 	return f, json.Unmarshal(text, &f)
 }
 
-// localPath reports whether a redirect to a path stays on this server, in every browser: no
-// other host, which // and /\ name, and nothing that a header or a parser could split.
+// localPath reports whether a redirect to a path stays on this server in every browser. It refuses
+// // and /\, which name another host, and characters that could split a header or confuse a parser.
 func localPath(path string) bool {
 	if len(path) > 2048 || path[0] != '/' || strings.HasPrefix(path, "//") {
 		return false
@@ -305,7 +305,7 @@ func localPath(path string) bool {
 	return err == nil && u.Scheme == "" && u.Host == ""
 }
 
-// withQuery adds parameters to a URL, which may have some.
+// withQuery adds parameters to a URL, which may already have some.
 func withQuery(raw string, query url.Values) string {
 	if strings.Contains(raw, "?") {
 		return raw + "&" + query.Encode()
@@ -313,7 +313,7 @@ func withQuery(raw string, query url.Values) string {
 	return raw + "?" + query.Encode()
 }
 
-// one is a parameter that must not be sent twice.
+// one returns the value of a parameter; false: it is absent, or was sent more than once.
 func one(query url.Values, name string) (string, bool) {
 	if len(query[name]) != 1 {
 		return "", false
@@ -321,5 +321,5 @@ func one(query url.Values, name string) (string, bool) {
 	return query[name][0], true
 }
 
-// equal compares secrets in constant time. Nothing equals an empty one.
+// equal compares secrets in constant time. An empty secret equals nothing.
 func equal(a, b string) bool { return b != "" && subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// at is a service whose clock is now.
+// at returns a service whose clock shows the time that now points to.
 func at(t *testing.T, now *time.Time) *Service {
 	s := &Service{
 		Target: outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true}),
@@ -23,8 +23,8 @@ func at(t *testing.T, now *time.Time) *Service {
 	return s
 }
 
-// TestWithdrawnKeys: a key that the provider withdrew is refused within minutes, and one
-// that took over the id of another is taken as soon.
+// TestWithdrawnKeys: within minutes, a key that the provider withdrew is refused, and a new key with
+// the id of an old one is accepted.
 func TestWithdrawnKeys(t *testing.T) {
 	for _, kid := range []string{"two", "one", ""} {
 		idp, now := newIssuer(t), time.Now()
@@ -59,8 +59,8 @@ func TestWithdrawnKeys(t *testing.T) {
 	}
 }
 
-// TestSilentProvider: sign-ins and sign-outs do not wait one by one for a provider that
-// does not answer.
+// TestSilentProvider: while a provider does not answer, only one sign-in or sign-out in metadataRetry
+// waits for it.
 func TestSilentProvider(t *testing.T) {
 	idp, now := newIssuer(t), time.Now()
 	s := at(t, &now)
@@ -92,8 +92,8 @@ func TestSilentProvider(t *testing.T) {
 	}
 }
 
-// TestClaimsByName: a claim is the member of exactly its name. A provider whose users
-// choose the names of further claims says nothing by Aud or ISS.
+// TestClaimsByName: the names of claims are case-sensitive. Claims such as Aud or ISS, whose names
+// the users of a provider may be able to choose, have no effect.
 func TestClaimsByName(t *testing.T) {
 	idp, now := newIssuer(t), time.Now()
 	s, f := at(t, &now), flow{Issuer: idp.URL, ClientID: "client", Nonce: "n"}
@@ -140,8 +140,7 @@ func TestClaimsByName(t *testing.T) {
 	}
 }
 
-// TestVerifiedEmail: an address is verified by the word beside it, not by one about another
-// address.
+// TestVerifiedEmail: email_verified counts only for the address in the same document.
 func TestVerifiedEmail(t *testing.T) {
 	for _, c := range []struct{ token, info, want string }{
 		{`{"email":"a@x.test","email_verified":true}`, `{}`, "a@x.test"},

@@ -13,13 +13,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// endSessionWait is how long a sign-out waits for a provider to describe itself.
+// endSessionWait is how long a sign-out waits for a provider's configuration.
 const endSessionWait = 3 * time.Second
 
-// tokenPlace is what a sealed ID token is bound to.
+// tokenPlace names the tenant and purpose that a sealed ID token is bound to.
 func tokenPlace(t scope.TenantID) string { return "sign_on/" + string(t) + "/id_token" }
 
-// federation is what a session must know of the provider.
+// federation returns what a session stores about the sign-in at the provider.
 func (s *Service) federation(f flow, claims value.Value, idToken string) (auth.Federation, error) {
 	by := auth.Federation{Issuer: f.Issuer}
 	by.Subject, _ = claims.Get("sub").Str()
@@ -29,10 +29,9 @@ func (s *Service) federation(f flow, claims value.Value, idToken string) (auth.F
 	return by, fault.Wrap(err, "seal an ID token")
 }
 
-// EndSessionURL is where a browser ends its session at the provider that vouched for a
-// sign-in which has ended here (OpenID Connect RP-Initiated Logout). It is empty where there
-// is no such place, and where the provider cannot be asked: the session here has ended all
-// the same.
+// EndSessionURL returns the address at which a browser ends its session at the provider, after the
+// session here has ended (OpenID Connect RP-Initiated Logout). It is empty if the provider has no
+// such address, or if its configuration cannot be read.
 func (s *Service) EndSessionURL(ctx context.Context, t scope.TenantID, by auth.Federation) string {
 	if by.Issuer == "" {
 		return ""
@@ -56,9 +55,9 @@ func (s *Service) EndSessionURL(ctx context.Context, t scope.TenantID, by auth.F
 	return withQuery(p.endSession, query)
 }
 
-// EndOnRequest ends sessions on the word of a tenant's provider: those that its logout
-// token names. Faults: Unauthenticated for anything but a valid token of the tenant's
-// provider, which was not used before.
+// EndOnRequest ends the sessions that a logout token of the tenant's provider names (OpenID Connect
+// Back-Channel Logout). Faults: Unauthenticated if the token is not valid, not of the tenant's
+// provider, or was used before; NotFound sign_on_off, RateLimited, BadGateway.
 func (s *Service) EndOnRequest(ctx context.Context, sc scope.Scope, token string) error {
 	r, err := s.served(ctx, sc.Tenant)
 	if err != nil {

@@ -21,14 +21,15 @@ import (
 // maxAttribute is the largest size of an attribute from a claim, as JSON in bytes.
 const maxAttribute = 4 << 10
 
-// facts are what a provider says about a person: the claims of the ID token, then those of
-// its user information.
+// facts are the claims of a provider about a person: those of the ID token, and those of the user
+// information, with the settings that map them.
 type facts struct {
 	settings    Settings
 	token, info value.Value
 }
 
-// claim finds a claim by its name or by a JSON pointer. The ID token comes first.
+// claim returns a claim by its name or JSON pointer. The ID token takes precedence over the user
+// information.
 func (f facts) claim(name string) value.Value {
 	for _, doc := range []value.Value{f.token, f.info} {
 		if v := lookup(doc, name); v.Defined() && !v.IsNull() {
@@ -49,7 +50,7 @@ func lookup(doc value.Value, name string) value.Value {
 	return doc.At(path...)
 }
 
-// incomplete reports whether a claim that is wanted is not in the ID token.
+// incomplete reports whether the ID token lacks a claim that the settings need.
 func (f facts) incomplete() bool {
 	wanted := []string{"email", "email_verified"}
 	for _, name := range []string{f.settings.RoleClaim, f.settings.DepartmentClaim} {
@@ -61,8 +62,8 @@ func (f facts) incomplete() bool {
 	return slices.ContainsFunc(wanted, func(name string) bool { return !lookup(f.token, name).Defined() })
 }
 
-// verifiedEmail is the person's e-mail address, which the provider must have verified. The
-// word that it is verified counts for the address beside it alone.
+// verifiedEmail returns the person's e-mail address, which the provider must have verified.
+// email_verified counts only for the address in the same document. Fault: email_not_verified.
 func (f facts) verifiedEmail() (string, error) {
 	for _, doc := range []value.Value{f.token, f.info} {
 		verified := doc.Get("email_verified")
@@ -78,7 +79,7 @@ func (f facts) verifiedEmail() (string, error) {
 	return "", fault.New(fault.Forbidden, "email_not_verified", "the identity provider has not verified your e-mail address")
 }
 
-// checkDomain refuses people whose e-mail address is not of an allowed domain.
+// checkDomain refuses people whose e-mail address is not at an allowed domain.
 func (f facts) checkDomain() error {
 	if len(f.settings.EmailDomains) == 0 {
 		return nil
@@ -93,7 +94,8 @@ func (f facts) checkDomain() error {
 	return nil
 }
 
-// roles are what the role claim maps to; false where the provider does not manage roles.
+// roles returns the roles that the role claim maps to; false: the provider does not manage roles,
+// and the roles are the default ones.
 func (f facts) roles() ([]string, bool) {
 	if f.settings.RoleClaim == "" {
 		return f.settings.DefaultRoles, false
@@ -105,7 +107,8 @@ func (f facts) roles() ([]string, bool) {
 	return user.FoldRoles(out), true
 }
 
-// department is what the department claim says; false where departments are kept here.
+// department returns the department claim, shortened to 256 characters; false: the provider does
+// not manage departments.
 func (f facts) department() (string, bool) {
 	if f.settings.DepartmentClaim == "" {
 		return "", false
@@ -117,8 +120,8 @@ func (f facts) department() (string, bool) {
 	return text, true
 }
 
-// attributes are a person's attributes with those that the provider says. What it no longer
-// says goes.
+// attributes returns a person's attributes, updated from the claims. An attribute whose claim is
+// absent is removed.
 func (f facts) attributes(before map[string]any) map[string]any {
 	out := maps.Clone(before)
 	if out == nil {
@@ -133,14 +136,13 @@ func (f facts) attributes(before map[string]any) map[string]any {
 	for name, claim := range f.settings.AttributeClaims {
 		put(name, f.claim(claim))
 	}
-	// How the person signed in is what the signed token says, and nothing else.
+	// How the person signed in comes from the signed token only.
 	put(user.MethodsAttribute, f.token.Get("amr"))
 	put(user.LevelAttribute, f.token.Get("acr"))
 	return out
 }
 
-// person finds the person behind an identity, or adds them, and brings what the provider
-// manages up to date.
+// person returns the person with an identity, or adds them, and updates what the provider manages.
 func (s *Service) person(ctx context.Context, tx *db.Tx, sc scope.Scope, f facts, id user.IdentityDraft) (user.User, error) {
 	if err := f.checkDomain(); err != nil {
 		return user.User{}, err
@@ -164,8 +166,8 @@ func (s *Service) person(ctx context.Context, tx *db.Tx, sc scope.Scope, f facts
 	return u, user.SignedIn(ctx, tx, u.ID, now, "")
 }
 
-// linkOrAdd finds the person whom the tenant's directory added with this subject and links
-// them, else adds the person.
+// linkOrAdd links the identity to the person whom the tenant's directory added with this subject.
+// If there is none, it adds the person.
 func (s *Service) linkOrAdd(ctx context.Context, tx *db.Tx, system scope.Scope, f facts, id user.IdentityDraft) (user.User, error) {
 	known, err := s.Provisioned(ctx, tx, id.Subject)
 	if fault.Is(err, fault.NotFound) {
@@ -181,8 +183,8 @@ func (s *Service) linkOrAdd(ctx context.Context, tx *db.Tx, system scope.Scope, 
 	return s.refresh(ctx, tx, system, f, u)
 }
 
-// addPerson adds a person whom nobody here knows. An equal e-mail address is no proof: the
-// account that has it is only linked by an administrator.
+// addPerson adds an unknown person. It never links an account by its e-mail address, which proves
+// nothing: only an administrator may do that.
 func (s *Service) addPerson(ctx context.Context, tx *db.Tx, system scope.Scope, f facts, id user.IdentityDraft) (user.User, error) {
 	if !f.settings.CreateUsers {
 		return user.User{}, fault.New(fault.Forbidden, "no_account", "you have no account here; an administrator must link one to your identity")
@@ -202,7 +204,8 @@ func (s *Service) addPerson(ctx context.Context, tx *db.Tx, system scope.Scope, 
 	return s.Users.Enrol(ctx, tx, system, d, id)
 }
 
-// refresh changes what the provider manages of a person and says differently now.
+// refresh updates what the provider manages of a person, if it changed. If the directory manages
+// the person, roles and department stay.
 func (s *Service) refresh(ctx context.Context, tx *db.Tx, system scope.Scope, f facts, u user.User) (user.User, error) {
 	if u.Status != user.Active {
 		return u, fault.New(fault.Forbidden, "account_disabled", "your account is disabled")
@@ -234,7 +237,8 @@ func sameSet(a, b []string) bool {
 	return slices.Equal(a, b)
 }
 
-// sameJSON compares values as they are stored: numbers of different Go types may be equal.
+// sameJSON reports whether two values are equal as stored JSON: numbers of different Go types may
+// be equal.
 func sameJSON(a, b map[string]any) bool {
 	x, errA := json.Marshal(a)
 	y, errB := json.Marshal(b)

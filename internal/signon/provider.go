@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// metadataLife is how long a provider's configuration is used before it is read again,
-	// and metadataMaxAge how long it is used while it cannot be read.
+	// metadataLife is how long a provider's configuration is used before it is read again.
+	// metadataMaxAge is how long it is used while it cannot be read again.
 	metadataLife   = time.Hour
 	metadataMaxAge = 24 * time.Hour
-	// metadataRetry is the pause after a failed read: sign-ins and sign-outs do not wait for
-	// a provider that hangs one by one.
+	// metadataRetry is the pause after a failed read, so that not every sign-in and sign-out waits
+	// for a provider that hangs.
 	metadataRetry = time.Minute
 	// maxProviders is how many configurations are cached.
 	maxProviders = 1000
@@ -35,18 +35,18 @@ const (
 // section 3).
 type metadata struct {
 	authorization, token, userinfo, endSession, jwks string
-	// postsSecret is set where the token endpoint takes the secret in the body.
+	// postsSecret says that the token endpoint accepts the secret in the body.
 	postsSecret bool
-	// namesIssuer is set where authorization responses name their issuer (RFC 9207).
+	// namesIssuer says that authorization responses name their issuer (RFC 9207).
 	namesIssuer bool
 }
 
-// provider is a provider as it last described itself.
+// provider is a provider's configuration, as it was last read, with its keys.
 type provider struct {
 	metadata
 	keys *jwks.Set
 	at   time.Time
-	// retry is when to read it again, after a read that failed.
+	// retry is when to read it again after a failed read.
 	retry time.Time
 }
 
@@ -56,7 +56,7 @@ type providers struct {
 	known map[string]*provider
 }
 
-// provider is a provider by its issuer, read again when it is old.
+// provider returns a provider by its issuer. It reads the configuration again after metadataLife.
 func (s *Service) provider(ctx context.Context, issuer string) (*provider, error) {
 	now := s.Now()
 	s.providers.mu.Lock()
@@ -79,7 +79,7 @@ func (s *Service) provider(ctx context.Context, issuer string) (*provider, error
 	}
 	next := &provider{metadata: m, at: now}
 	if p != nil && p.jwks == m.jwks {
-		next.keys = p.keys // a fetch of keys is as fresh as it was
+		next.keys = p.keys // keep the keys that were fetched, and when
 	} else {
 		next.keys = &jwks.Set{URL: m.jwks, Client: s.Target.Bounded(maxKeySet), Now: s.Now}
 	}
@@ -92,12 +92,12 @@ func (s *Service) provider(ctx context.Context, issuer string) (*provider, error
 	return next, nil
 }
 
-// providerFault is the fault of a provider that cannot be used.
+// providerFault returns the fault of a provider that cannot be used.
 func providerFault(format string, args ...any) error {
 	return fault.Newf(fault.BadGateway, "provider_unfit", format, args...)
 }
 
-// Endpoints are what a provider's configuration offers.
+// Endpoints are the endpoints in a provider's configuration, and what to register there.
 type Endpoints struct {
 	Issuer        string `json:"issuer" doc:"The provider's issuer identifier."`
 	Authorization string `json:"authorization_endpoint" doc:"Where people sign in."`
@@ -108,9 +108,8 @@ type Endpoints struct {
 	Registration
 }
 
-// CheckIssuer reads the configuration of a provider, and stores nothing. An empty issuer is
-// the tenant's own. Faults: NotFound where the tenant has none, Invalid, target_refused,
-// provider_unfit.
+// CheckIssuer reads the configuration of a provider, and stores nothing. An empty issuer means the
+// tenant's own. Faults: NotFound if the tenant has none, Invalid, target_refused, provider_unfit.
 func (s *Service) CheckIssuer(ctx context.Context, sc scope.Scope, issuer string) (Endpoints, error) {
 	if issuer == "" {
 		r, err := s.load(ctx, sc.Tenant)
@@ -126,8 +125,8 @@ func (s *Service) CheckIssuer(ctx context.Context, sc scope.Scope, issuer string
 	}, err
 }
 
-// probe reads the configuration of a provider that somebody asks to use. Faults: Invalid
-// target_refused and provider_unfit.
+// probe checks whether a provider that a person wants to use may be called, and reads its
+// configuration. Faults: Invalid, target_refused and provider_unfit.
 func (s *Service) probe(ctx context.Context, issuer string) (metadata, error) {
 	if err := checkIssuer(issuer); err != nil {
 		return metadata{}, err
@@ -144,7 +143,7 @@ func (s *Service) probe(ctx context.Context, issuer string) (metadata, error) {
 	return m, nil
 }
 
-// discover reads a provider's configuration.
+// discover reads a provider's configuration (OpenID Connect Discovery section 4).
 func (s *Service) discover(ctx context.Context, issuer string) (metadata, error) {
 	res, err := s.Target.Do(ctx, outbound.Request{
 		URL: strings.TrimSuffix(issuer, "/") + "/.well-known/openid-configuration", Header: map[string][]string{"Accept": {"application/json"}},
@@ -191,15 +190,15 @@ func (s *Service) discover(ctx context.Context, issuer string) (metadata, error)
 	return m, nil
 }
 
-// sameScheme reports whether an endpoint is an absolute URL of the issuer's scheme, without
-// credentials or a fragment: a provider on https leads nobody to http or javascript.
+// sameScheme reports whether an endpoint is an absolute URL with the issuer's scheme, without
+// credentials or a fragment, so that a provider on https leads nobody to http: or javascript:.
 func sameScheme(endpoint, issuer string) bool {
 	e, err := url.Parse(endpoint)
 	i, wrong := url.Parse(issuer)
 	return err == nil && wrong == nil && e.Host != "" && e.Opaque == "" && e.User == nil && e.Scheme == i.Scheme && !strings.Contains(endpoint, "#")
 }
 
-// document reads the JSON object of a reply. An object with a member twice is none.
+// document parses a reply as a JSON object. It refuses objects with duplicate members.
 func document(res outbound.Response) (value.Value, error) {
 	if res.Status != 200 || res.Truncated {
 		return value.Value{}, providerFault("it answered with status %d", res.Status)
@@ -211,7 +210,7 @@ func document(res outbound.Response) (value.Value, error) {
 	return doc, nil
 }
 
-// texts are the strings of an array, or a single string.
+// texts returns the strings in an array, or a single string as a list.
 func texts(v value.Value) []string {
 	if t, ok := v.Str(); ok {
 		return []string{t}
@@ -227,8 +226,8 @@ func texts(v value.Value) []string {
 	return out
 }
 
-// exchange trades a code for tokens (RFC 6749 section 4.1.3) and returns the ID token and
-// the access token.
+// exchange exchanges a code for tokens (RFC 6749 section 4.1.3), and returns the ID token and the
+// access token.
 func (s *Service) exchange(ctx context.Context, p *provider, f flow, clientSecret, code string) (idToken, accessToken string, err error) {
 	form := url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {f.RedirectURI}, "client_id": {f.ClientID},
@@ -262,8 +261,8 @@ func (s *Service) exchange(ctx context.Context, p *provider, f flow, clientSecre
 	return idToken, accessToken, nil
 }
 
-// userinfo reads the claims that the provider gives out for an access token. Those of
-// another subject are refused (OpenID Connect Core section 5.3.2).
+// userinfo reads the claims of the user information endpoint. It refuses those of another subject
+// (OpenID Connect Core section 5.3.2).
 func (s *Service) userinfo(ctx context.Context, p *provider, accessToken, subject string) (value.Value, error) {
 	res, err := s.Target.Do(ctx, outbound.Request{
 		URL: p.userinfo, Header: map[string][]string{"Authorization": {"Bearer " + accessToken}, "Accept": {"application/json"}},

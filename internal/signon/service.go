@@ -19,14 +19,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// failureWindow is how long the failures of a network count.
+// failureWindow is the time in which the failures of a network are counted.
 const failureWindow = 15 * time.Minute
 
-// seatsTenant is how many calls of one tenant may wait for its provider at once: more than
-// one network can make, and half of all.
+// seatsTenant is how many calls of one tenant may wait for its provider at once: more than one
+// network may make, and half of all.
 const seatsTenant = 256
 
-// lock is held while a tenant's record changes.
+// lock is the name of the lock that is held while a tenant's record changes.
 const lock = "sign_on"
 
 // Service holds the use cases of sign-on. All fields are needed.
@@ -34,36 +34,36 @@ type Service struct {
 	Stores *db.Cluster
 	Auth   *auth.Service
 	Users  *user.Service
-	// Box seals client secrets, sign-ins in progress and ID tokens.
+	// Box seals client secrets, flows and ID tokens.
 	Box    *secret.Box
 	Target *outbound.Client
 	Now    func() time.Time
 	Random io.Reader
-	// Count counts failures in a window (cache.Cache.Count).
+	// Count counts failures in a time window (cache.Cache.Count).
 	Count func(ctx context.Context, tenant, key string, n int64, window time.Duration) (cache.Window, error)
-	// URL is where browsers reach this server, without a path.
+	// URL is the address at which browsers reach this server, without a path.
 	URL string
-	// Provisioned finds the person whom the tenant's directory added with a subject of the
-	// provider (scim.BySubject). Fault: NotFound.
+	// Provisioned returns the id of the person whom the tenant's directory added with a subject of
+	// the provider (scim.BySubject). Fault: NotFound.
 	Provisioned func(ctx context.Context, tx *db.Tx, subject string) (string, error)
-	// Managed reports whether the directory decides on a person's roles and department
+	// Managed reports whether the directory decides a person's roles and department
 	// (scim.Manages).
 	Managed func(ctx context.Context, tx *db.Tx, userID string) (bool, error)
 
 	providers providers
-	// Sign-ins in progress, by network and by tenant: a provider that hangs holds up the
-	// sign-ins of its own tenant alone.
+	// networks and tenants count the calls that may wait for a provider, by network and by tenant, so
+	// that a provider that hangs delays only the sign-ins of its own tenant.
 	networks, tenants guess.Lobby
 }
 
-// Paths of the operations that providers and browsers are sent to.
+// The paths that providers and browsers are sent to.
 const (
 	callbackPath = "/api/v1/auth/sso/callback"
 	logoutPath   = "/api/v1/auth/sso/backchannel-logout"
 	signInPage   = "/login"
 )
 
-// Get returns the tenant's record. Fault: NotFound where it has none.
+// Get returns the tenant's record. Fault: NotFound if it has none.
 func (s *Service) Get(ctx context.Context, sc scope.Scope) (SignOn, error) {
 	r, err := s.load(ctx, sc.Tenant)
 	return s.view(sc.Tenant, r), err
@@ -88,9 +88,9 @@ func (s *Service) registration(t scope.TenantID) Registration {
 	}
 }
 
-// Put makes the tenant's record, or changes what was sent. The caller must hold what all
-// roles of the record allow: whoever chooses the provider chooses who gets them. Faults:
-// Invalid, Forbidden, target_refused, provider_unfit.
+// Put creates the tenant's record, or changes the members that were sent. The caller must hold the
+// permissions of all roles in the record, because the provider decides who gets these roles. Faults:
+// Invalid, Forbidden, Conflict, target_refused, provider_unfit.
 func (s *Service) Put(ctx context.Context, sc scope.Scope, ch Change) (SignOn, error) {
 	before, err := s.load(ctx, sc.Tenant)
 	if fault.Is(err, fault.NotFound) {
@@ -131,7 +131,8 @@ func (s *Service) Put(ctx context.Context, sc scope.Scope, ch Change) (SignOn, e
 	return s.view(sc.Tenant, after), err
 }
 
-// changed is a record after a change that the caller may make.
+// changed returns a record after a change. Faults: Invalid, and Forbidden if the caller may not make
+// the change.
 func (s *Service) changed(sc scope.Scope, before record, ch Change) (record, error) {
 	after := record{Settings: before.Settings.apply(ch), Secret: before.Secret, UpdatedAt: db.Stamp(s.Now())}
 	if !after.UpdatedAt.After(before.UpdatedAt) {
@@ -154,7 +155,7 @@ func (s *Service) changed(sc scope.Scope, before record, ch Change) (record, err
 			after.Secret = sealed
 		}
 	case len(before.Secret) > 0 && before.Settings.Issuer != after.Settings.Issuer:
-		// Even one host may serve several providers, each with a path of its own.
+		// Compare the whole issuer: one host may serve several providers on different paths.
 		f := fault.Invalidf("/client_secret", "another issuer needs the secret again")
 		f.Code = "credential_required"
 		return record{}, f
@@ -162,8 +163,8 @@ func (s *Service) changed(sc scope.Scope, before record, ch Change) (record, err
 	return after, nil
 }
 
-// Delete takes the tenant's provider away. Sessions go on; people sign in with passwords
-// again.
+// Delete removes the tenant's provider. Sessions stay, and people sign in with passwords again.
+// Faults: NotFound, Forbidden.
 func (s *Service) Delete(ctx context.Context, sc scope.Scope) error {
 	return s.Stores.WriteUnder(ctx, sc.Tenant, lock, func(tx *db.Tx) error {
 		r, err := selectRecord(ctx, tx)
@@ -180,7 +181,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope) error {
 	})
 }
 
-// Offer says how people of a tenant can sign in. A tenant that is not served looks like one
+// Offer returns how people of a tenant can sign in. A tenant that is not served looks like one
 // without a provider.
 func (s *Service) Offer(ctx context.Context, t scope.TenantID) (Offer, error) {
 	r, err := s.served(ctx, t)
@@ -190,8 +191,8 @@ func (s *Service) Offer(ctx context.Context, t scope.TenantID) (Offer, error) {
 	return Offer{Available: true, Name: r.Settings.Name, PasswordLogin: r.Settings.PasswordLogin}, err
 }
 
-// served is the record of a tenant that is served and has its provider enabled; else the
-// one NotFound.
+// served returns the record of a tenant that is served and has an enabled provider. For all others
+// it returns the same fault, NotFound sign_on_off.
 func (s *Service) served(ctx context.Context, t scope.TenantID) (record, error) {
 	none := fault.New(fault.NotFound, "sign_on_off", "people of this tenant do not sign in at an identity provider")
 	home, served, err := s.Auth.Serving(ctx, t)
@@ -215,7 +216,7 @@ func PasswordsOff(ctx context.Context, tx *db.Tx) (bool, error) {
 	return n > 0, err
 }
 
-// PasswordsOn lets people of a tenant sign in with a password again. It is
+// PasswordsOn allows people of a tenant to sign in with a password again. It is
 // auth.Config.PasswordsOn.
 func PasswordsOn(ctx context.Context, tx *db.Tx) error {
 	r, err := selectRecord(ctx, tx)
@@ -229,8 +230,8 @@ func PasswordsOn(ctx context.Context, tx *db.Tx) error {
 	return putRecord(ctx, tx, r)
 }
 
-// Disable turns the sign-on of a tenant off, within tx. It is one of
-// tenant.Service.RevokeHooks: nobody signs in to a tenant that was deleted.
+// Disable turns off the sign-on of a tenant, within tx. It is one of tenant.Service.RevokeHooks:
+// nobody may sign in to a deleted tenant.
 func Disable(ctx context.Context, tx *db.Tx) error {
 	r, err := selectRecord(ctx, tx)
 	if fault.Is(err, fault.NotFound) {
@@ -243,8 +244,9 @@ func Disable(ctx context.Context, tx *db.Tx) error {
 	return putRecord(ctx, tx, r)
 }
 
-// enter admits a call that may wait for a provider: so many at once from one network, which
-// is slowed after many failures, and for one tenant. Whoever got in leaves.
+// enter admits a call that may wait for a provider. It limits the calls at a time from one network
+// and for one tenant, and delays networks with many failures. The caller must call leave. Fault:
+// RateLimited.
 func (s *Service) enter(ctx context.Context, sc scope.Scope, t scope.TenantID) (leave func(), err error) {
 	network, tenant := guess.Network(sc.Actor.IP), string(t)
 	if !s.networks.Enter(network, guess.SeatsNetwork) {
@@ -264,7 +266,8 @@ func (s *Service) enter(ctx context.Context, sc scope.Scope, t scope.TenantID) (
 	return func() { s.tenants.Leave(tenant); s.networks.Leave(network) }, nil
 }
 
-// failures counts n more failures of a network and returns how many there were lately.
+// failures counts n more failures of the caller's network, and returns how many there were within
+// failureWindow.
 func (s *Service) failures(ctx context.Context, sc scope.Scope, n int64) (int64, error) {
 	w, err := s.Count(ctx, string(scope.DefaultTenant), "sign-on:"+guess.Network(sc.Actor.IP), n, failureWindow)
 	return w.Count, err
@@ -274,7 +277,7 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, kind st
 	return audit.Append(ctx, tx, sc, s.Now(), audit.Entry{Type: kind, Object: "sign_on", ObjectID: "sign_on", ObjectName: "sign-on", EventContext: about})
 }
 
-// secretPlace is what a sealed client secret is bound to.
+// secretPlace names the tenant and purpose that a sealed client secret is bound to.
 func secretPlace(t scope.TenantID) string { return "sign_on/" + string(t) + "/client_secret" }
 
 func index(pointer string, i int) string { return pointer + "/" + strconv.Itoa(i) }

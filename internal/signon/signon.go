@@ -6,9 +6,9 @@
 //	browser ─GET /auth/sso/callback─▶ Finish: state once ─▶ code for tokens ─▶ ID token
 //	                                  checked ─▶ person found or added ─▶ session cookie
 //
-// People are matched by issuer and subject alone. An e-mail address never finds an account:
-// whoever controls another provider could claim it. The start of a sign-in stores nothing
-// here; a sealed cookie in the browser has its state, nonce and PKCE verifier.
+// Only issuer and subject identify a person, never an e-mail address: the owner of another provider
+// could claim any address. The start of a sign-in stores nothing on the server: a sealed cookie in
+// the browser has the state, the nonce and the PKCE verifier.
 package signon
 
 import (
@@ -21,10 +21,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// flowLife is how long a browser may take to come back from the provider.
+// flowLife is how long a sign-in at the provider may take.
 const flowLife = 10 * time.Minute
 
-// Bounds on the settings.
+// The bounds on the settings.
 const (
 	maxRules = 200
 	maxRoles = 64
@@ -48,7 +48,7 @@ type Settings struct {
 	PasswordLogin   bool                `json:"password_login" doc:"Whether people of the tenant may sign in with a password, too."`
 }
 
-// SignOn is the stored record, with what the provider must be told.
+// SignOn is the stored record, with what to register at the provider.
 type SignOn struct {
 	Settings
 	SecretSet bool `json:"client_secret_set" doc:"Whether a client secret is stored. It is never returned."`
@@ -63,8 +63,7 @@ type Registration struct {
 	ReturnURI   string `json:"post_logout_redirect_uri" doc:"The post-logout redirect URI to register at the provider."`
 }
 
-// Change is what of the record is to change; absent members stay, and null gives the
-// default.
+// Change is a change of the record: absent members stay, and null restores the default.
 type Change struct {
 	Enabled         patch.Field[bool]                `json:"enabled,omitzero" doc:"Whether people can sign in at the provider; by default they can. Enabling fetches the provider's configuration."`
 	Name            patch.Field[string]              `json:"name,omitzero" maxLength:"64" doc:"Name of the provider, for the button on the sign-in page."`
@@ -83,19 +82,19 @@ type Change struct {
 	PasswordLogin   patch.Field[bool]                `json:"password_login,omitzero" doc:"Whether people may sign in with a password, too; by default they may. On the server's host, gatehouse admin reset-password turns it on again."`
 }
 
-// Offer is what the sign-in page must know of a tenant.
+// Offer is what the sign-in page needs to know of a tenant.
 type Offer struct {
 	Available     bool   `json:"available" doc:"Whether people of the tenant can sign in at an identity provider."`
 	Name          string `json:"name" doc:"Name of the provider; empty if there is none."`
 	PasswordLogin bool   `json:"password_login" doc:"Whether people of the tenant can sign in with a password."`
 }
 
-// defaults are the settings that a first change starts from.
+// defaults returns the settings that the first change starts from.
 func defaults() Settings {
 	return Settings{Enabled: true, Scopes: []string{"openid", "email", "profile"}, PasswordLogin: true}
 }
 
-// apply is the settings after a change.
+// apply returns the settings after a change, in their stored form.
 func (s Settings) apply(c Change) Settings {
 	def := defaults()
 	set(&s.Enabled, c.Enabled, def.Enabled)
@@ -115,7 +114,7 @@ func (s Settings) apply(c Change) Settings {
 	return s.normal()
 }
 
-// set writes what a field sent: its value, or for null the default.
+// set sets dst to the value of a field that was sent, or to the default if the field is null.
 func set[T any](dst *T, f patch.Field[T], def T) {
 	if f.Null {
 		*dst = def
@@ -124,7 +123,7 @@ func set[T any](dst *T, f patch.Field[T], def T) {
 	f.Apply(dst)
 }
 
-// normal gives settings their stored form.
+// normal returns the settings in their stored form.
 func (s Settings) normal() Settings {
 	if !slices.Contains(s.Scopes, "openid") {
 		s.Scopes = append([]string{"openid"}, s.Scopes...)
@@ -146,9 +145,9 @@ func (s Settings) normal() Settings {
 	return s
 }
 
-// foldDomain is the form in which domains of e-mail addresses are compared. It lowers letters of
-// ASCII alone: Unicode's rules make some other letters equal to these, such as the Kelvin sign to
-// k, and so let another domain pass for an allowed one.
+// foldDomain returns the form in which domains of e-mail addresses are compared. It lowers only
+// ASCII letters. Unicode's rules also map other characters to these, such as the Kelvin sign to k,
+// and would let another domain pass for an allowed one.
 func foldDomain(domain string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {
@@ -163,7 +162,8 @@ func (s Settings) roles() []string {
 	return user.MappedRoles(s.DefaultRoles, s.RoleMap)
 }
 
-// checkIssuer refuses what is no issuer identifier (OpenID Connect Discovery section 3).
+// checkIssuer refuses issuer identifiers with a query or a fragment (OpenID Connect Discovery
+// section 3).
 func checkIssuer(issuer string) error {
 	if strings.ContainsAny(issuer, "?#") {
 		return fault.Invalidf("/issuer", "must have no query and no fragment")
@@ -171,7 +171,8 @@ func checkIssuer(issuer string) error {
 	return nil
 }
 
-// check refuses settings that cannot be, all offences at once. It calls nobody.
+// check validates the settings, without a call to the provider. It returns all errors at once, as
+// Invalid faults.
 func (s Settings) check() error {
 	var bad []error
 	wrong := func(pointer, format string, args ...any) { bad = append(bad, fault.Invalidf(pointer, format, args...)) }

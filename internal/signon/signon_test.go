@@ -22,7 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// issuer is a provider whose key a test replaces, and which it takes away.
+// issuer is a provider whose key a test can replace, and which it can stop.
 type issuer struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -87,8 +87,8 @@ func (i *issuer) token(t *testing.T, now time.Time) string {
 	return text
 }
 
-// TestRotation: new keys of a provider are fetched when a token names one, at a bounded
-// rate, and its configuration outlives an outage of a day.
+// TestRotation: when a token names a new key of a provider, the keys are fetched again, at a limited
+// rate. The provider's configuration stays usable during an outage of a day.
 func TestRotation(t *testing.T) {
 	idp, now := newIssuer(t), time.Now()
 	s := &Service{
@@ -131,7 +131,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestLocalPath: a path that is returned to leads browsers nowhere else.
+// TestLocalPath: a return path never leads a browser to another host.
 func TestLocalPath(t *testing.T) {
 	for _, path := range []string{"/", "/policies", "/policies/3?environment=sandbox&x=//evil.test", "/a#b", "/%2F%2Fevil.test"} {
 		if !localPath(path) {
@@ -147,7 +147,7 @@ func TestLocalPath(t *testing.T) {
 		if !localPath(path) {
 			return
 		}
-		// As browsers read it: a backslash is a slash, and tabs and line ends are not there.
+		// Read it as browsers do: a backslash is a slash, and tabs and line ends are dropped.
 		read := strings.NewReplacer(`\`, "/", "\t", "", "\r", "", "\n", "").Replace(path)
 		to, err := base.Parse(read)
 		if err != nil || to.Scheme != "https" || to.Host != "gate.test" {
@@ -156,7 +156,7 @@ func TestLocalPath(t *testing.T) {
 	})
 }
 
-// TestSettings: null gives a member its default, and what is stored is folded.
+// TestSettings: null restores the default of a member, and stored settings are folded.
 func TestSettings(t *testing.T) {
 	var ch Change
 	if err := json.Unmarshal([]byte(`{"issuer":"https://a.test","client_id":"c","scopes":["email"],"role_claim":"groups",
@@ -179,8 +179,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestSecretStaysWithItsIssuer: a stored client secret is not sent to a provider that it was
-// not given for, be it on another host or at another path of the same one.
+// TestSecretStaysWithItsIssuer: a stored client secret is sent only to the provider that it was given
+// for, not to another host or another path of the same host.
 func TestSecretStaysWithItsIssuer(t *testing.T) {
 	s := &Service{Now: time.Now}
 	before := record{Settings: defaults(), Secret: []byte("sealed")}

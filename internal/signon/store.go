@@ -10,14 +10,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// record is the sign-on as its tenant's store has it.
+// record is the sign-on as stored.
 type record struct {
 	Settings  Settings  `db:"settings"`
 	Secret    []byte    `db:"sealed_secret"`
 	UpdatedAt time.Time `db:"updated_at"`
 }
 
-// selectRecord answers NotFound where the tenant has no provider.
+// selectRecord returns the record. Fault: NotFound if the tenant has no provider.
 func selectRecord(ctx context.Context, tx *db.Tx) (record, error) {
 	row, err := db.One[struct {
 		Settings  string    `db:"settings"`
@@ -51,13 +51,13 @@ func deleteRecord(ctx context.Context, tx *db.Tx) error {
 	return err
 }
 
-// countPasswordsOff is 1 where people must use the provider and may not sign in with a password.
+// countPasswordsOff returns 1 if people must use the provider and may not sign in with a password,
+// or else 0.
 func countPasswordsOff(ctx context.Context, tx *db.Tx) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM sign_on WHERE enabled AND NOT password_login`)
 }
 
-// markUsed reports whether a digest is used for the first time, and forgets those that
-// have expired.
+// markUsed stores a digest, and reports whether it was new. It deletes those that have expired.
 func markUsed(ctx context.Context, tx *db.Tx, digest string, now, until time.Time) (bool, error) {
 	if _, err := tx.Exec(ctx, `DELETE FROM sign_on_used WHERE expires_at < $1`, now); err != nil {
 		return false, err

@@ -18,7 +18,7 @@ import (
 const (
 	// maxToken is the largest size of a token in bytes.
 	maxToken = 16 << 10
-	// leeway is how far the provider's clock may be off.
+	// leeway is how far the provider's clock may differ from ours.
 	leeway = time.Minute
 	// maxTokenAge is how old an ID token or a logout token may be.
 	maxTokenAge = 10 * time.Minute
@@ -27,13 +27,14 @@ const (
 	logoutEvent = "http://schemas.openid.net/event/backchannel-logout"
 )
 
-// refused is the fault of a sign-in that proves nobody.
+// refused returns the fault of an answer or a token of the provider that proves no identity.
 func refused(code, message string) *fault.Error {
 	return fault.New(fault.Unauthenticated, code, message)
 }
 
-// verify checks what ID tokens and logout tokens have in common: signature, algorithm,
-// issuer, audience and times. It returns the claims, read strictly. Fault: invalid_id_token.
+// verify checks what ID tokens and logout tokens have in common: signature, algorithm, issuer,
+// audience, type and times. It returns the claims as strict JSON. Faults: invalid_id_token,
+// target_unreachable.
 func (s *Service) verify(ctx context.Context, p *provider, token, issuer, clientID string, types ...string) (value.Value, error) {
 	bad := func(why error) (value.Value, error) {
 		return value.Value{}, refused("invalid_id_token", "the identity provider's token is not valid").Because(why)
@@ -46,7 +47,7 @@ func (s *Service) verify(ctx context.Context, p *provider, token, issuer, client
 		jwt.WithIssuedAt(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(s.Now), jwt.WithStrictDecoding(),
 	)
 	p.keys.Renew(ctx)
-	claims := jwt.MapClaims{} // a struct would take members in other case, too
+	claims := jwt.MapClaims{} // a struct would also accept members in another case
 	_, err := parser.ParseWithClaims(token, claims, func(t *jwt.Token) (any, error) {
 		if typ, set := t.Header["typ"]; set {
 			text, _ := typ.(string)

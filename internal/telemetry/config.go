@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Change is what an update of the configuration takes: the members sent change, the
-// others stay.
+// Change is the body of an update of the configuration: members that are sent change, the others
+// stay.
 type Change struct {
 	URL           *string             `json:"business_admin_url,omitempty" maxLength:"2000" doc:"Base URL of the license server: https, or http to an address that the operator allows; no internal network. A change to another host needs api_key: the stored one is sent only to the host that it was given for. Empty: none." example:"https://license.example.com"`
 	APIKey        patch.Field[string] `json:"api_key,omitzero" writeOnly:"true" minLength:"1" maxLength:"500" doc:"API key for the license server. It also signs the server's license updates. Use 24 random bytes or more; null removes it."`
@@ -27,14 +27,14 @@ type Change struct {
 	RetentionDays *int64              `json:"local_retention_days,omitempty" minimum:"1" maximum:"3650" doc:"How many days the transmission history is kept; 90 by default."`
 }
 
-// Config is the configuration; NotFound where there is none.
+// Config returns the configuration. Fault: NotFound if there is none.
 func (s *Service) Config(ctx context.Context, sc scope.Scope) (Config, error) {
 	st, err := s.load(ctx, sc.Tenant)
 	return st.config(), err
 }
 
-// Update makes or changes the configuration. ifChange other than 0 must be its ChangeNo,
-// else Precondition.
+// Update creates or changes the configuration. If ifChange is not 0, it must be the ChangeNo;
+// if it is not, Update fails with a Precondition fault.
 func (s *Service) Update(ctx context.Context, sc scope.Scope, c Change, ifChange int64) (Config, error) {
 	if c.URL != nil && *c.URL != "" {
 		if err := s.Target.Check(ctx, "/business_admin_url", *c.URL); err != nil {
@@ -64,11 +64,11 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, c Change, ifChange
 	if err != nil {
 		return Config{}, err
 	}
-	// Reading again gives what was stored, with the number of the change.
+	// Read it again: next does not have the new ChangeNo.
 	return s.Config(ctx, sc)
 }
 
-// apply is the state after a change.
+// apply returns the state after a change.
 func (s *Service) apply(t scope.TenantID, old state, c Change) (state, error) {
 	next := old
 	if c.URL != nil {
@@ -102,7 +102,7 @@ func (s *Service) apply(t scope.TenantID, old state, c Change) (state, error) {
 	case next.Enabled && (next.URL == "" || len(next.APIKey) == 0):
 		return next, fault.Invalidf("/enabled", "telemetry needs business_admin_url and api_key before it is enabled")
 	}
-	if next.URL != old.URL || string(next.APIKey) != string(old.APIKey) { // what another server said, or to another customer, counts no more
+	if next.URL != old.URL || string(next.APIKey) != string(old.APIKey) { // forget the answers of another server, or to another customer
 		next.AttemptedAt, next.VerifiedAt, next.Failure, next.KeyRefused, next.License, next.ServerKey = nil, nil, "", false, License{}, ""
 	}
 	return next.plan(s.Now()), nil
@@ -114,7 +114,8 @@ func set[T any](at *T, sent *T) {
 	}
 }
 
-// save stores a changed configuration and all that follows from it.
+// save stores a changed configuration, deletes what it makes obsolete, updates the alerts, and
+// wakes the scheduler.
 func (s *Service) save(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next state) error {
 	now := db.Stamp(s.Now())
 	next.UpdatedAt, next.ChangeNo = now, old.ChangeNo+1
@@ -138,7 +139,8 @@ func (s *Service) save(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next
 	return audit.Append(ctx, tx, sc, now, entry("TELEMETRY_CONFIGURED", changed(old, next)))
 }
 
-// changed names what differs; of the URL only scheme and host, of the API key nothing.
+// changed lists the differences for the audit. Of the URL it gives only scheme and host, and of the
+// API key only that it changed.
 func changed(old, next state) map[string]any {
 	out := patch.Differences{}
 	out.Note("target", outbound.Origin(old.URL), outbound.Origin(next.URL))
@@ -153,7 +155,7 @@ func changed(old, next state) map[string]any {
 	return out
 }
 
-// ConnectionTest is the outcome of a call of the license server.
+// ConnectionTest is the result of a test call to the license server.
 type ConnectionTest struct {
 	Status    string    `json:"status" enum:"success,failed" doc:"Whether the license server accepted the API key."`
 	Message   string    `json:"message" doc:"What happened."`
@@ -161,7 +163,7 @@ type ConnectionTest struct {
 	Timestamp time.Time `json:"timestamp" doc:"Time of the test."`
 }
 
-// TestConnection calls the license server now; NotFound where none is named.
+// TestConnection calls the license server now. Fault: NotFound if none is configured.
 func (s *Service) TestConnection(ctx context.Context, sc scope.Scope) (ConnectionTest, error) {
 	st, err := s.loadServer(ctx, sc.Tenant)
 	if err == nil {

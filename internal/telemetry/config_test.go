@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 )
 
-// TestChanges: what a configuration refuses, and what a change forgets.
+// TestChanges: which configurations are refused, and what a change of the server or key resets.
 func TestChanges(t *testing.T) {
 	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
 	ctx := context.Background()
@@ -54,8 +54,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestGuardedTargets: a name that turns to an inner address after it was saved is not
-// called, and a redirect is not followed.
+// TestGuardedTargets: a name that resolves to an internal address after it was saved is not called,
+// and redirects are not followed.
 func TestGuardedTargets(t *testing.T) {
 	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
 	canary := newServer(t)

@@ -8,15 +8,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// LicenseStatus asks the license server and says what the license allows. Without a
-// configuration nothing is gated.
+// LicenseStatus asks the license server, and returns what the license allows. Without a
+// configuration, everything is allowed.
 func (s *Service) LicenseStatus(ctx context.Context, sc scope.Scope) (LicenseStatus, error) {
 	st, err := s.current(ctx, sc.Tenant, 0)
 	return st.status(s.Now()), err
 }
 
-// current is the state with an answer of the license server that is no older than
-// trust; the zero state without a configuration.
+// current returns the state with an answer of the license server that is at most trust old, or the
+// result of an attempt to get one. Without a configuration it returns the zero state.
 func (s *Service) current(ctx context.Context, t scope.TenantID, trust time.Duration) (state, error) {
 	st, err := s.load(ctx, t)
 	if fault.Is(err, fault.NotFound) {
@@ -28,7 +28,7 @@ func (s *Service) current(ctx context.Context, t scope.TenantID, trust time.Dura
 	return s.verify(ctx, t, st, trust)
 }
 
-// Check is whether the license allows something now.
+// Check says whether the license allows something now.
 type Check struct {
 	Allowed      bool       `json:"allowed" doc:"Whether it is allowed now."`
 	Reason       string     `json:"reason" enum:"licensed,trial,trial_expired,no_license,subscription_inactive,no_connection" doc:"Why, for programs."`
@@ -36,8 +36,8 @@ type Check struct {
 	TrialEndDate *time.Time `json:"trial_end_date,omitempty" doc:"When the trial ended; only if it has."`
 }
 
-// CheckTests says whether policies may be tested. Forbidden without a connection to the
-// license server, NotFound without a configuration.
+// CheckTests says whether controls may be tested. Faults: Forbidden without a connection to the
+// license server, NotFound if none is configured.
 func (s *Service) CheckTests(ctx context.Context, sc scope.Scope) (Check, error) {
 	st, err := s.loadServer(ctx, sc.Tenant)
 	if err == nil {
@@ -49,8 +49,8 @@ func (s *Service) CheckTests(ctx context.Context, sc scope.Scope) (Check, error)
 	return Check{Allowed: true, Reason: reasonLicensed, Message: st.testMessage()}, err
 }
 
-// CheckPromotion says whether policies may be promoted to production, and production may
-// enforce. NotFound without a configuration.
+// CheckPromotion says whether controls may be promoted to production and be enforced there. Fault:
+// NotFound if no license server is configured.
 func (s *Service) CheckPromotion(ctx context.Context, sc scope.Scope) (Check, error) {
 	st, err := s.loadServer(ctx, sc.Tenant)
 	if err == nil {
@@ -64,8 +64,8 @@ func (s *Service) CheckPromotion(ctx context.Context, sc scope.Scope) (Check, er
 	return out, err
 }
 
-// MayTest is the gate on running the tests of policies: Forbidden while a license
-// server is configured and cannot be reached.
+// MayTest returns Forbidden if controls may not be tested: while a license server is configured but
+// cannot be reached.
 func (s *Service) MayTest(ctx context.Context, sc scope.Scope) error {
 	st, err := s.current(ctx, sc.Tenant, testTrust)
 	if err != nil {
@@ -81,8 +81,8 @@ func (st state) mayTest() error {
 	return fault.New(fault.Forbidden, "license_required", "policies cannot be tested: "+st.testMessage()).With("reason", reasonNoConnection)
 }
 
-// MayPromote is the gate on promotions to production and on enforcing there: Forbidden
-// where a license server is configured and the license does not allow it.
+// MayPromote returns Forbidden if controls may not be promoted to production or enforced there: a
+// license server is configured, and the license does not allow it.
 func (s *Service) MayPromote(ctx context.Context, sc scope.Scope) error {
 	st, err := s.current(ctx, sc.Tenant, 0)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// gates says what is allowed: testing, promoting.
+// gates returns whether testing and promoting are allowed.
 func (b *bench) gates() string {
 	b.Helper()
 	word := func(err error) string {
@@ -43,7 +43,7 @@ func (b *bench) alerts() []string {
 	return out
 }
 
-// TestGates: what each state of the license server lets through, and what is told of it.
+// TestGates: what each state of the license server allows, and the messages about it.
 func TestGates(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -94,8 +94,8 @@ func TestGates(t *testing.T) {
 	})
 }
 
-// TestFailingServerIsSpared: a call that failed is not repeated for a minute, whoever
-// asks, but for a person's test.
+// TestFailingServerIsSpared: a failed call is not repeated for a minute, except when a person tests
+// the connection.
 func TestFailingServerIsSpared(t *testing.T) {
 	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
 	b.configure()

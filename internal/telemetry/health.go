@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// recent is how old a transmission may be for telemetry to be healthy, and a failure to
-// be shown.
+// recent is how old the last transmission may be for telemetry to be healthy, and how long failures
+// are shown.
 const recent = 7 * 24 * time.Hour
 
 // Health is the state of telemetry.
@@ -45,7 +45,7 @@ type SchedulerStatus struct {
 	Message            string     `json:"message" doc:"The state in words."`
 }
 
-// HealthOf asks the license server and says how telemetry is.
+// HealthOf asks the license server, and returns the state of telemetry.
 func (s *Service) HealthOf(ctx context.Context, sc scope.Scope) (Health, error) {
 	st, err := s.current(ctx, sc.Tenant, 0)
 	if err != nil {
@@ -78,8 +78,8 @@ func (s *Service) HealthOf(ctx context.Context, sc scope.Scope) (Health, error) 
 	return h, err
 }
 
-// health is the value and the words of a state. lastFailed is set where the latest
-// transmission did not arrive.
+// health returns the value and the text of Health.Status and Health.Message. lastFailed says that
+// the last transmission did not arrive.
 func (st state) health(now time.Time, lastFailed bool) (value, message string) {
 	switch {
 	case st.URL == "":
@@ -98,7 +98,7 @@ func (st state) health(now time.Time, lastFailed bool) (value, message string) {
 	return "healthy", "the license server is connected and gets reports"
 }
 
-// frequency is the configured one, or the default.
+// frequency returns the configured frequency, or the default.
 func (st state) frequency() string {
 	if st.Frequency == "" {
 		return twiceMonthly
@@ -106,7 +106,7 @@ func (st state) frequency() string {
 	return st.Frequency
 }
 
-// Scheduler says what the schedule will do next.
+// Scheduler returns the state of the schedule.
 func (s *Service) Scheduler(ctx context.Context, sc scope.Scope) (SchedulerStatus, error) {
 	var st state
 	var wakeUp *time.Time

@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestServerRepeatsTheKey: a license server that puts the API key into its answer or into an
-// update has it shown and recorded nowhere.
+// TestServerRepeatsTheKey: if a license server repeats the API key in an answer or an update, it is
+// neither shown nor recorded.
 func TestServerRepeatsTheKey(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, b := context.Background(), newBench(t, c)
@@ -60,8 +60,8 @@ func TestServerRepeatsTheKey(t *testing.T) {
 	})
 }
 
-// TestClockGoesBack: an answer of the license server, or a failure, is not fresh for as long
-// as the clock was ahead.
+// TestClockGoesBack: after the clock goes back, an earlier answer or failure of the license server
+// does not count as fresh.
 func TestClockGoesBack(t *testing.T) {
 	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
 	b.configure()
@@ -84,8 +84,8 @@ func TestClockGoesBack(t *testing.T) {
 	}
 }
 
-// TestClockComesBack: reports and wake-ups that a clock a year ahead has planned do not stop the
-// reports of this year.
+// TestClockComesBack: after a clock was a year ahead, the reports and wake-ups that it planned do not
+// delay the next reports.
 func TestClockComesBack(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)

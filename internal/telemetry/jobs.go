@@ -12,26 +12,26 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// jobKind is the wake-up of a tenant. Rows say what there is to do, so one too many
-// does no harm.
+// jobKind is the kind of the jobs that wake a tenant's scheduler. What there is to do is in other
+// rows, so an extra wake-up does no harm.
 const jobKind = "telemetry"
 
-// mostOverdue bounds the reports that are made at once after a long pause.
+// mostOverdue is how many overdue reports are made at once after a long pause.
 const mostOverdue = 100
 
-// Jobs declares the kinds of job of this package.
+// Jobs returns the kinds of job of this package.
 func (s *Service) Jobs() []job.Kind {
 	return []job.Kind{{Name: jobKind, Work: s.work}}
 }
 
-// wake has a tenant looked at, at a time.
+// wake inserts a wake-up of the tenant at a time.
 func wake(ctx context.Context, tx *db.Tx, at time.Time) error {
 	_, err := job.Insert(ctx, tx, job.Job{Kind: jobKind, RunAt: at, UniqueKey: strconv.FormatInt(at.Unix(), 10)})
 	return err
 }
 
-// Wake makes sure that a tenant with a license server is looked at from time to time,
-// also where a wake-up was given up.
+// Wake makes sure that a tenant with a license server has a wake-up, even if the last one was given
+// up.
 func (s *Service) Wake(ctx context.Context, t scope.TenantID) error {
 	st, err := s.loadServer(ctx, t)
 	if fault.Is(err, fault.NotFound) {
@@ -42,7 +42,7 @@ func (s *Service) Wake(ctx context.Context, t scope.TenantID) error {
 	}
 	return s.Stores.Write(ctx, t, func(tx *db.Tx) error {
 		at, err := job.NextRun(ctx, tx, jobKind)
-		// A wake-up that is further away than any that this clock sets is of a clock that was ahead.
+		// A wake-up later than any that this clock sets comes from a clock that was ahead: ignore it.
 		if err != nil || at != nil && !at.After(s.Now().Add(checkEvery+skew)) {
 			return err
 		}
@@ -50,8 +50,8 @@ func (s *Service) Wake(ctx context.Context, t scope.TenantID) error {
 	})
 }
 
-// work asks the license server, makes the reports that are due, and tries those that
-// have not arrived.
+// work asks the license server, makes the reports that are due, and sends those that have not
+// arrived.
 func (s *Service) work(ctx context.Context, t job.Task) error {
 	active, err := s.Active(ctx, t.Tenant)
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Service) work(ctx context.Context, t job.Task) error {
 	}
 	st, err := s.loadServer(ctx, t.Tenant)
 	if fault.Is(err, fault.NotFound) {
-		return nil // until somebody names a server
+		return nil // Update wakes the tenant again
 	}
 	if err == nil {
 		err = s.mendSchedule(ctx, t.Tenant)
@@ -87,8 +87,8 @@ func (s *Service) work(ctx context.Context, t job.Task) error {
 	})
 }
 
-// mendSchedule brings back what a clock that was ahead has put off: the next report, and attempts
-// to send one. Otherwise nothing is sent until the time that the clock had shown.
+// mendSchedule corrects the times that a clock that was ahead has set: the next report, and attempts
+// to send one. Otherwise nothing would be sent until the time that this clock had shown.
 func (s *Service) mendSchedule(ctx context.Context, t scope.TenantID) error {
 	now := s.Now()
 	return s.Stores.WriteUnder(ctx, t, changes, func(tx *db.Tx) error {
@@ -105,7 +105,7 @@ func (s *Service) mendSchedule(ctx context.Context, t scope.TenantID) error {
 	})
 }
 
-// wakeNext inserts the wake-up for what comes next.
+// wakeNext inserts the next wake-up: for the next report, attempt or check of the license.
 func (s *Service) wakeNext(ctx context.Context, tx *db.Tx, st state) error {
 	now := s.Now()
 	at := now.Add(checkEvery)
@@ -121,15 +121,14 @@ func (s *Service) wakeNext(ctx context.Context, tx *db.Tx, st state) error {
 			at = *due
 		}
 	}
-	// A server that fails is not called more often than this.
+	// Do not call a server that fails more often than this.
 	if soon := now.Add(failureHolds); at.Before(soon) {
 		at = soon
 	}
 	return wake(ctx, tx, at)
 }
 
-// report makes the reports whose period is over and tries those that are due, until
-// one fails.
+// report makes the reports whose period is over, and sends those that are due until one fails.
 func (s *Service) report(ctx context.Context, t scope.TenantID) error {
 	for range mostOverdue {
 		more, err := s.makeDue(ctx, t)
@@ -154,7 +153,7 @@ func (s *Service) report(ctx context.Context, t scope.TenantID) error {
 			return err
 		}
 		tried, err := s.send(ctx, sc, ids[0], false)
-		if fault.Is(err, fault.Conflict) || fault.Is(err, fault.BadRequest) { // another process has it, or telemetry was disabled
+		if fault.Is(err, fault.Conflict) || fault.Is(err, fault.BadRequest) { // another process sends it, or telemetry was disabled
 			return nil
 		}
 		if err != nil || tried.Status != Success {
@@ -163,9 +162,8 @@ func (s *Service) report(ctx context.Context, t scope.TenantID) error {
 	}
 }
 
-// makeDue makes the report of the oldest period that is over, and reports whether
-// there was one. The schedule moves on in the same transaction, so of several
-// replicas one makes it.
+// makeDue makes the report of the oldest period that is over, and reports whether there was one.
+// It advances the schedule in the same transaction, so that only one replica makes the report.
 func (s *Service) makeDue(ctx context.Context, t scope.TenantID) (bool, error) {
 	st, err := s.load(ctx, t)
 	if err != nil || !st.due(s.Now()) {

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// License is what the license server said last, by itself or when it was asked.
+// License is the last license that the license server named, in an update or an answer.
 type License struct {
 	CustomerID string     `json:"customer_id,omitempty"`
 	Tier       string     `json:"subscription_tier,omitempty"`
 	Status     string     `json:"subscription_status,omitempty"`
 	TrialEnd   *time.Time `json:"trial_end_date,omitempty"`
-	// Effective orders licenses: one with an older date, or without one, does not
-	// replace one with a date.
+	// Effective orders licenses: one with an older date, or with none, does not replace one with a
+	// date.
 	Effective *time.Time `json:"effective_date,omitempty"`
 }
 
@@ -30,8 +30,8 @@ func (l License) tier() string {
 	return l.Tier
 }
 
-// merged is what to keep of l and the license before it. The customer's id outlives a
-// license that does not repeat it.
+// merged returns the license that applies after old, when the server has answered l: the newer one.
+// It keeps the old customer id if l has none.
 func (l License) merged(old License) License {
 	newer := old.Effective == nil || l.Effective != nil && !l.Effective.Before(*old.Effective)
 	next := old
@@ -42,7 +42,7 @@ func (l License) merged(old License) License {
 	return next
 }
 
-// The reasons of verdicts, for programs.
+// The reasons of verdicts, as programs read them.
 const (
 	reasonNone         = "not_required"
 	reasonLicensed     = "licensed"
@@ -53,20 +53,21 @@ const (
 	reasonNoConnection = "no_connection"
 )
 
-// trialWarning is how many days before its end a trial is warned of.
+// trialWarning is how many days before its end a trial causes a warning.
 const trialWarning = 7
 
-// verdict is what a license says of promoting to production and enforcing there.
+// verdict says whether a license allows controls to be promoted to production and enforced there.
 type verdict struct {
 	allowed bool
 	reason  string
-	// message says why, in words.
+	// message says why, for people.
 	message string
-	// warning is about what will end soon; empty for none.
+	// warning says what may soon end the permission; empty: nothing.
 	warning string
-	// trial is set where the license is a trial, running or over; expired where over.
+	// trial says that the license is a trial, which may have ended. expired says that it has.
 	trial, expired bool
-	daysLeft       int64
+	// daysLeft is the number of days until the end of a trial, rounded up.
+	daysLeft int64
 }
 
 // inTrial reports whether a license is a trial.
@@ -78,7 +79,7 @@ func (l License) inTrial() bool {
 	return l.TrialEnd != nil && slices.Contains([]string{"", communityTier, "free"}, tier)
 }
 
-// judge judges a license at a time. Statuses that it does not know allow nothing.
+// judge returns the verdict on a license at a time. Unknown statuses allow nothing.
 func (l License) judge(now time.Time) verdict {
 	if !l.isSet() {
 		return verdict{reason: reasonNoLicense, message: "the license server has confirmed no license"}
@@ -112,8 +113,8 @@ func (l License) judge(now time.Time) verdict {
 	return v
 }
 
-// judge judges the license of a state. A server that is silent leaves the last license
-// in force; one that refuses the API key ends it.
+// judge returns the verdict on the license of a state. While the server cannot be reached, its last
+// license stays in force. If the server refuses the API key, no license is in force.
 func (st state) judge(now time.Time) verdict {
 	if st.URL == "" {
 		return verdict{allowed: true, reason: reasonNone, message: "no license server is configured, and nothing needs a license"}

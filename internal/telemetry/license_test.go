@@ -38,8 +38,8 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// TestPeriodsLeaveNoGap: whatever is changed, each report begins where the one before
-// ended, and none is empty.
+// TestPeriodsLeaveNoGap: after any change, each period starts where the one before ended, and none is
+// empty.
 func TestPeriodsLeaveNoGap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(rapid.IntRange(0, 800*24*60).Draw(t, "start")) * time.Minute)
@@ -101,7 +101,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestLicensesAreOrdered: a dated license is replaced only by one that is not older.
+// TestLicensesAreOrdered: only a license that is not older replaces one with a date.
 func TestLicensesAreOrdered(t *testing.T) {
 	old, newer := at(t, "2026-01-01"), at(t, "2026-02-01")
 	pushed := License{Tier: "pro", Status: "active", Effective: &newer, CustomerID: "c1"}

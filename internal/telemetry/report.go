@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Report is everything that is sent of a period. The preview shows it.
+// Report is everything that is sent about a period.
 type Report struct {
 	CustomerID          string `json:"customer_id" doc:"Id that the license server gave to this tenant, else the id of the tenant; with anonymization, a random alias." example:"acme"`
 	CurrentPeriod       string `json:"current_period" doc:"The period as an ISO 8601 interval of dates in UTC; the second date is not part of it." example:"2026-11-15/2026-12-01"`
@@ -31,7 +31,7 @@ type Report struct {
 	Tier                string `json:"tier" doc:"Tier of the license; community without one." example:"enterprise"`
 }
 
-// Preview is the report of the current period, exactly as it would be sent now.
+// Preview returns the report of the current period, exactly as it would be sent now.
 func (s *Service) Preview(ctx context.Context, sc scope.Scope) (Report, error) {
 	st, err := s.load(ctx, sc.Tenant)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Service) Preview(ctx context.Context, sc scope.Scope) (Report, error) {
 	return r.addressed(sc.Tenant, st), err
 }
 
-// measure counts what a report tells of a period. The customer is not named yet.
+// measure makes the report of a period, without the customer id.
 func (s *Service) measure(ctx context.Context, t scope.TenantID, st state, p period) (Report, error) {
 	r := Report{
 		CurrentPeriod: p.String(), HealthStatus: s.Health(ctx), DeploymentVersion: s.Version, Tier: st.License.tier(),
@@ -67,7 +67,7 @@ func (s *Service) measure(ctx context.Context, t scope.TenantID, st state, p per
 	return r, err
 }
 
-// addressed names the customer, as the configuration has it at the time.
+// addressed returns the report with the customer id, or with the alias if st has anonymization.
 func (r Report) addressed(t scope.TenantID, st state) Report {
 	r.CustomerID = st.customer(t)
 	if st.Anonymization {
@@ -76,7 +76,8 @@ func (r Report) addressed(t scope.TenantID, st state) Report {
 	return r
 }
 
-// customer is who the license server knows a tenant as.
+// customer returns the customer id of the tenant: the one that the license server named, or else
+// the tenant's own id.
 func (st state) customer(t scope.TenantID) string {
 	if st.License.CustomerID != "" {
 		return st.License.CustomerID
@@ -84,7 +85,7 @@ func (st state) customer(t scope.TenantID) string {
 	return string(t)
 }
 
-// encode writes a report the way the API does, so that the preview has the same bytes.
+// encode returns a report as JSON in the same bytes as the API, so that the preview is exact.
 func (r Report) encode() ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -93,7 +94,7 @@ func (r Report) encode() ([]byte, error) {
 	return b.Bytes(), fault.Wrap(err, "encode a report")
 }
 
-// sealInfo binds a sealed report to its purpose (RFC 9180 section 5.1).
+// sealInfo is the HPKE info that binds a sealed report to its purpose (RFC 9180 section 5.1).
 const sealInfo = "gatehouse telemetry v1"
 
 // sealed is the body of an encrypted report.
@@ -105,8 +106,8 @@ type sealed struct {
 	Ciphertext string `json:"ciphertext"`
 }
 
-// encrypt seals a report for the holder of the license server's key, an X25519 public
-// key in base64. The ciphertext begins with the 32 bytes of the encapsulated key.
+// encrypt encrypts a report to the license server's key, an X25519 public key in base64. The
+// ciphertext begins with the encapsulated key of 32 bytes.
 func encrypt(report []byte, serverKey string) ([]byte, error) {
 	key, err := publicKey(serverKey)
 	if err != nil {
@@ -120,7 +121,7 @@ func encrypt(report []byte, serverKey string) ([]byte, error) {
 	return body, fault.Wrap(err, "encode a sealed report")
 }
 
-// publicKey reads the key that a license server publishes.
+// publicKey parses the key that a license server publishes.
 func publicKey(text string) (hpke.PublicKey, error) {
 	raw, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-// The frequencies.
+// The frequencies of reports.
 const (
 	twiceMonthly = "twice_monthly"
 	weekly       = "weekly"
@@ -14,11 +14,11 @@ const (
 	daily        = "daily"
 )
 
-// grace is how long a report waits after the end of its period, so that the period's
-// last decisions are stored on all replicas.
+// grace is how long a report waits after the end of its period, until all replicas have stored the
+// period's last decisions.
 const grace = 2 * time.Minute
 
-// dueDay reports whether a report is due at the beginning of a day.
+// dueDay reports whether a report is due at the start of a day.
 func dueDay(frequency string, day time.Time) bool {
 	switch frequency {
 	case weekly:
@@ -31,7 +31,7 @@ func dueDay(frequency string, day time.Time) bool {
 	return day.Day() == 1 || day.Day() == 15
 }
 
-// lastDue is the last time at or before t when a report was due, in UTC.
+// lastDue returns the last time at or before t when a report was due, in UTC.
 func lastDue(frequency string, t time.Time) time.Time {
 	day := t.UTC().Truncate(24 * time.Hour)
 	for !dueDay(frequency, day) {
@@ -40,7 +40,7 @@ func lastDue(frequency string, t time.Time) time.Time {
 	return day
 }
 
-// nextDue is the first time after t when a report is due, in UTC.
+// nextDue returns the first time after t when a report is due, in UTC.
 func nextDue(frequency string, t time.Time) time.Time {
 	day := t.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)
 	for !dueDay(frequency, day) {
@@ -49,16 +49,16 @@ func nextDue(frequency string, t time.Time) time.Time {
 	return day
 }
 
-// period is a number of whole days: from the beginning of the first one until that of
-// the day after the last one.
+// period is a number of whole days in UTC, from the start of the first day to the start of the day
+// after the last.
 type period struct{ from, until time.Time }
 
-// String is the ISO 8601 interval of two dates; the second is not part of it.
+// String returns the ISO 8601 interval of two dates. The second date is not part of the period.
 func (p period) String() string {
 	return p.from.Format(time.DateOnly) + "/" + p.until.Format(time.DateOnly)
 }
 
-// currentPeriod is what the next report is about.
+// currentPeriod returns the period of the next report.
 func (st state) currentPeriod(now time.Time) period {
 	p := period{lastDue(st.Frequency, now), nextDue(st.Frequency, now)}
 	if st.PeriodStart != nil {
@@ -70,8 +70,8 @@ func (st state) currentPeriod(now time.Time) period {
 	return p
 }
 
-// plan sets when the next report is due, after a change of the configuration. The
-// period that has begun goes on, so that no day is missing between two reports.
+// plan sets when the next report is due, after a change of the configuration. It keeps the start of
+// the current period, so that no day is missing between two reports.
 func (st state) plan(now time.Time) state {
 	if !st.Enabled {
 		st.NextAt, st.PeriodStart = nil, nil
@@ -79,7 +79,7 @@ func (st state) plan(now time.Time) state {
 	}
 	next := db.Stamp(nextDue(st.Frequency, now))
 	if st.NextAt != nil && !st.NextAt.After(now) {
-		next = *st.NextAt // it is due already
+		next = *st.NextAt // it is due now
 	}
 	if st.PeriodStart == nil || st.PeriodStart.After(now) {
 		from := db.Stamp(lastDue(st.Frequency, now))
@@ -89,11 +89,11 @@ func (st state) plan(now time.Time) state {
 	return st
 }
 
-// skew is how far a clock may be set back without a change of the schedule.
+// skew is how far a clock may go back without a correction of the schedule.
 const skew = time.Hour
 
-// isAhead reports whether the schedule was made by a clock that was ahead: a report is due
-// later than any that this clock would plan.
+// isAhead reports whether a clock that was ahead made the schedule: the next report is due later
+// than any that this clock would plan.
 func (st state) isAhead(now time.Time) bool {
 	return st.Enabled && st.NextAt != nil && st.NextAt.After(nextDue(st.Frequency, now.Add(skew)))
 }
@@ -106,13 +106,14 @@ func (st state) advance() state {
 	return st
 }
 
-// longestRetry is the longest pause between two attempts.
+// longestRetry is the longest pause between two attempts to send a report.
 const longestRetry = 6 * time.Hour
 
-// retryAfter is the pause before a failed report is tried again: 5 minutes, doubled
-// each time up to 6 hours. After maxRetries it waits for a person.
+// retryAfter returns the pause before a failed report is sent again: 5 minutes, doubled each time
+// up to longestRetry.
 func retryAfter(retries int64) time.Duration {
 	return min(5*time.Minute<<min(retries, 10), longestRetry)
 }
 
+// maxRetries is how often the scheduler sends a failed report again. Then only a person does.
 const maxRetries = 12

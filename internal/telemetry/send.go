@@ -12,14 +12,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// The statuses of transmissions. One that was never tried is not listed.
+// The statuses of transmissions. Waiting ones, which were never tried, are not listed.
 const (
 	Success = "success"
 	Failed  = "failed"
 	waiting = "waiting"
 )
 
-// claimFor is how long an attempt may take before another process may make one.
+// claimFor is how long an attempt may take before another process may make the next one.
 const claimFor = time.Minute
 
 // Entry is one transmission in the history.
@@ -60,7 +60,7 @@ type Retried struct {
 	RetryCount int64  `json:"retry_count" doc:"Number of attempts after the first one."`
 }
 
-// History is one page of the transmissions, newest first.
+// History returns one page of the transmissions, newest first.
 func (s *Service) History(ctx context.Context, sc scope.Scope, skip, limit int64) (page []Entry, err error) {
 	err = s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		page, err = listTransmissions(ctx, tx, skip, limit)
@@ -69,8 +69,9 @@ func (s *Service) History(ctx context.Context, sc scope.Scope, skip, limit int64
 	return page, err
 }
 
-// SendNow sends the report of the current period. BadRequest while telemetry is
-// disabled, Internal where the report does not arrive: it is tried again later.
+// SendNow sends the report of the current period. Faults: BadRequest while telemetry is disabled,
+// NotFound without a license server, Internal if the report does not arrive. The scheduler then
+// sends it again.
 func (s *Service) SendNow(ctx context.Context, sc scope.Scope) (Sent, error) {
 	st, err := s.loadServer(ctx, sc.Tenant)
 	if err == nil {
@@ -101,13 +102,13 @@ func (s *Service) SendNow(ctx context.Context, sc scope.Scope) (Sent, error) {
 	return Sent{Status: Success, Message: "The report was sent", RecordsSent: made.RecordsSent, Timestamp: *made.TransmittedAt}, nil
 }
 
-// transmission is a new row, which the scheduler tries from a time on.
+// transmission returns a new row, which the scheduler may send at the time from or later.
 func (s *Service) transmission(r Report, now, from time.Time) transmission {
 	return transmission{Entry: Entry{Date: now, Status: waiting}, Report: r, IdempotencyKey: s.NewID(), NextAt: &from}
 }
 
-// Retry sends a report again that failed. NotFound for an unknown one, Conflict for one
-// that arrived or is being sent; else as SendNow.
+// Retry sends a failed report again. Faults: NotFound for an unknown one, Conflict for one that
+// arrived or is being sent, and those of SendNow.
 func (s *Service) Retry(ctx context.Context, sc scope.Scope, id int64) (Retried, error) {
 	tried, err := s.send(ctx, sc, id, true)
 	if err == nil {
@@ -123,7 +124,7 @@ func (st state) checkEnabled() error {
 	return fault.New(fault.BadRequest, "telemetry_disabled", "telemetry is not enabled")
 }
 
-// failure is the fault of a transmission that did not arrive.
+// failure returns the fault of a transmission that did not arrive; nil: it arrived.
 func (t transmission) failure() error {
 	if t.Status == Success {
 		return nil
@@ -135,14 +136,14 @@ func (t transmission) failure() error {
 	return fault.New(fault.Internal, "transmission_failed", "the report was not sent: "+why).With("log_id", t.ID)
 }
 
-// send makes one attempt for a transmission that has not arrived, and stores its
-// outcome. byPerson is set where somebody waits for it.
+// send makes one attempt to send a transmission, and stores the outcome. byPerson says that a person
+// asked for it: it need not be due.
 func (s *Service) send(ctx context.Context, sc scope.Scope, id int64, byPerson bool) (transmission, error) {
 	st, t, err := s.claim(ctx, sc.Tenant, id, byPerson)
 	if err != nil {
 		return t, err
 	}
-	ctx = context.WithoutCancel(ctx) // what was sent is written down
+	ctx = context.WithoutCancel(ctx) // record what was sent even if the caller disconnects
 	if st.Encryption && st.ServerKey == "" {
 		if st, err = s.verify(ctx, sc.Tenant, st, 0); err != nil {
 			return t, err
@@ -164,7 +165,7 @@ func (s *Service) send(ctx context.Context, sc scope.Scope, id int64, byPerson b
 	return t, s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error { return storeResult(ctx, tx, sc, t, at) })
 }
 
-// claim takes a transmission for one attempt, so that no other process tries it.
+// claim reserves a transmission for one attempt, so that no other process sends it.
 func (s *Service) claim(ctx context.Context, tenant scope.TenantID, id int64, byPerson bool) (st state, t transmission, err error) {
 	now := db.Stamp(s.Now())
 	err = s.Stores.WriteUnder(ctx, tenant, changes, func(tx *db.Tx) error {
@@ -188,15 +189,15 @@ func (s *Service) claim(ctx context.Context, tenant scope.TenantID, id int64, by
 			t.RetryCount++
 		}
 		t.ClaimedUntil = db.Stamp(now.Add(claimFor))
-		next := t.ClaimedUntil // where this process dies
+		next := t.ClaimedUntil // if this process dies, another one sends it then
 		t.NextAt = &next
 		return updateTransmission(ctx, tx, t)
 	})
 	return st, t, err
 }
 
-// post sends a report to <url>/telemetry. It gives the answer, if there was one, and why
-// the report did not arrive, in words.
+// post sends a report to <url>/telemetry. It returns the answer, if there was one, and why the
+// report did not arrive; empty: it arrived.
 func (s *Service) post(ctx context.Context, tenant scope.TenantID, st state, t transmission) (res outbound.Response, why string, err error) {
 	body, err := t.Report.addressed(tenant, st).encode()
 	if err != nil {
@@ -227,7 +228,7 @@ func (s *Service) post(ctx context.Context, tenant scope.TenantID, st state, t t
 	return res, why, nil
 }
 
-// storeResult stores how an attempt went.
+// storeResult stores the outcome of an attempt, with its audit entry and the next wake-up.
 func storeResult(ctx context.Context, tx *db.Tx, sc scope.Scope, t transmission, at time.Time) error {
 	if err := updateTransmission(ctx, tx, t); err != nil {
 		return err

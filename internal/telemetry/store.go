@@ -32,7 +32,7 @@ func noteSent(ctx context.Context, tx *db.Tx, at time.Time) error {
 	return err
 }
 
-// selectUpdate is the answer to an update that was applied.
+// selectUpdate returns the answer to an update that was applied, or db.ErrNoRows.
 func selectUpdate(ctx context.Context, tx *db.Tx, digest string) (Updated, error) {
 	row, err := db.One[struct {
 		Answer Updated `db:"answer"`
@@ -40,7 +40,7 @@ func selectUpdate(ctx context.Context, tx *db.Tx, digest string) (Updated, error
 	return row.Answer, err
 }
 
-// insertUpdate keeps an update that was applied, and removes those with an older date.
+// insertUpdate records an update that was applied, and deletes those with an older date.
 func insertUpdate(ctx context.Context, tx *db.Tx, digest string, effective time.Time, answer Updated) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM license_updates WHERE effective_at < $1`, effective); err != nil {
 		return err

@@ -12,7 +12,7 @@ const (
 	transmissionColumns = entryColumns + `, report, idempotency_key, claimed_until, next_at`
 )
 
-// listTransmissions is one page, without those that were never tried.
+// listTransmissions returns one page, newest first, without those that were never tried.
 func listTransmissions(ctx context.Context, tx *db.Tx, skip, limit int64) ([]Entry, error) {
 	return db.All[Entry](ctx, tx, `SELECT `+entryColumns+` FROM telemetry_transmissions WHERE status <> 'waiting' ORDER BY id DESC LIMIT $1 OFFSET $2`, limit, skip)
 }
@@ -34,13 +34,13 @@ func updateTransmission(ctx context.Context, tx *db.Tx, t transmission) error {
 	return err
 }
 
-// dueTransmissions are those to try now, oldest first.
+// dueTransmissions returns the id of the oldest transmission to send now, if there is one.
 func dueTransmissions(ctx context.Context, tx *db.Tx, now time.Time) ([]int64, error) {
 	return db.All[int64](ctx, tx, `SELECT id FROM telemetry_transmissions
 		WHERE next_at IS NOT NULL AND next_at <= $1 AND claimed_until <= $1 ORDER BY id LIMIT 1`, now)
 }
 
-// mendTransmissions makes those due that are to be tried, or are claimed, beyond a time.
+// mendTransmissions sets the next attempts and the claims that are later than beyond to now.
 func mendTransmissions(ctx context.Context, tx *db.Tx, now, beyond time.Time) error {
 	_, err := tx.Exec(ctx, `UPDATE telemetry_transmissions SET next_at = CASE WHEN next_at > $2 THEN $1 ELSE next_at END,
 			claimed_until = CASE WHEN claimed_until > $2 THEN $1 ELSE claimed_until END
@@ -48,23 +48,23 @@ func mendTransmissions(ctx context.Context, tx *db.Tx, now, beyond time.Time) er
 	return err
 }
 
-// nextAttempt is when the next one is to be tried; nil for never.
+// nextAttempt returns when the next transmission is due; nil: none is.
 func nextAttempt(ctx context.Context, tx *db.Tx) (*time.Time, error) {
 	return db.One[*time.Time](ctx, tx, `SELECT MIN(next_at) FROM telemetry_transmissions WHERE next_at IS NOT NULL`)
 }
 
-// deleteTransmissions removes those that were made before a time.
+// deleteTransmissions deletes the transmissions that were made before a time.
 func deleteTransmissions(ctx context.Context, tx *db.Tx, before time.Time) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM telemetry_transmissions WHERE at < $1`, before)
 }
 
-// recentErrors are the latest failures since a time.
+// recentErrors returns the last failures since a time, at most 5, newest first.
 func recentErrors(ctx context.Context, tx *db.Tx, since time.Time) ([]RecentError, error) {
 	return db.All[RecentError](ctx, tx, `SELECT id, at, COALESCE(error, '') AS error FROM telemetry_transmissions
 		WHERE status = 'failed' AND at >= $1 ORDER BY id DESC LIMIT 5`, since)
 }
 
-// lastTransmission is the status of the latest one that was tried.
+// lastTransmission returns the status of the newest transmission that was tried.
 func lastTransmission(ctx context.Context, tx *db.Tx) (string, error) {
 	return db.One[string](ctx, tx, `SELECT status FROM telemetry_transmissions WHERE status <> 'waiting' ORDER BY id DESC LIMIT 1`)
 }

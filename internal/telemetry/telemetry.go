@@ -7,13 +7,12 @@
 //	                                                     ├─ 2xx ──▶ success
 //	                                                     └─ else ─▶ failed, tried again 5 min … 6 h later
 //
-// A tenant's wake-ups are durable jobs, and all state is in rows, so replicas send a
-// report once between them: the row of a period is inserted in the transaction that
-// moves the schedule on, and an attempt claims its row first. Only a process that dies
-// after sending and before writing that down leaves a report to be sent again, with
-// the same Idempotency-Key.
+// Wake-ups are durable jobs, and all state is in rows. So all replicas together send a report once:
+// the transaction that advances the schedule inserts the row of the period, and an attempt first
+// claims its row. A report is sent twice only if a process dies after it sent the report and before
+// it recorded that. The second report has the same Idempotency-Key.
 //
-// Without a configuration nothing is sent, and nothing needs a license.
+// Without a configuration, nothing is sent, and nothing needs a license.
 package telemetry
 
 import (
@@ -32,24 +31,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
 
-// Service is the use cases of telemetry and license.
+// Service has the use cases of telemetry and the license.
 type Service struct {
 	Stores *db.Cluster
 	Now    func() time.Time
-	// NewID makes the keys that mark a report that is sent again.
+	// NewID returns a new Idempotency-Key.
 	NewID func() string
 	// Box seals the API keys.
 	Box *secret.Box
-	// Target calls the license servers, guarded.
+	// Target calls the license servers. It refuses addresses that the operator does not allow.
 	Target *outbound.Client
-	// Totals adds up the decisions from the day of one time to that of another, both
-	// included, in the scope's environment.
+	// Totals adds up the decisions in the scope's environment, from the day of from to the day of to,
+	// both included.
 	Totals func(ctx context.Context, sc scope.Scope, from, to time.Time) (stats.Rollup, error)
 	// Active reports whether a tenant is in service.
 	Active func(ctx context.Context, t scope.TenantID) (bool, error)
-	// Health is the state of the deployment: healthy, degraded or unhealthy.
+	// Health returns the state of the deployment: healthy, degraded or unhealthy.
 	Health func(ctx context.Context) string
-	// Version is that of the build.
+	// Version is the version of the build.
 	Version string
 
 	asking singleflight.Group
@@ -61,7 +60,7 @@ const (
 	communityTier    = "community"
 )
 
-// changes is held while the configuration, the license or the schedule changes.
+// changes is the lock that is held while the configuration, the license or the schedule changes.
 const changes = "telemetry"
 
 // Config is the configuration as people see it.
@@ -77,7 +76,7 @@ type Config struct {
 	NextScheduledAt      *time.Time `json:"next_scheduled_at" doc:"When the next report is due; null while disabled."`
 	UpdatedAt            time.Time  `json:"updated_at" doc:"When a person last changed the configuration."`
 
-	// ChangeNo is the ETag: it grows with changes by people, not with transmissions.
+	// ChangeNo is the ETag. Changes by people increase it; transmissions do not.
 	ChangeNo int64 `json:"-"`
 }
 
@@ -113,10 +112,10 @@ func (st state) config() Config {
 	}
 }
 
-// connected reports whether the license server answered the last call.
+// connected reports whether the last call to the license server succeeded.
 func (st state) connected() bool { return st.URL != "" && st.AttemptedAt != nil && st.Failure == "" }
 
-// find is the state of a tenant; NotFound where nothing is configured.
+// find returns the state of a tenant. Fault: NotFound if telemetry is not configured.
 func find(ctx context.Context, tx *db.Tx) (state, error) {
 	st, err := selectState(ctx, tx)
 	if errors.Is(err, db.ErrNoRows) {
@@ -125,7 +124,7 @@ func find(ctx context.Context, tx *db.Tx) (state, error) {
 	return st, err
 }
 
-// load is find in a transaction of its own.
+// load calls find in a transaction of its own.
 func (s *Service) load(ctx context.Context, t scope.TenantID) (st state, err error) {
 	err = s.Stores.Read(ctx, t, func(tx *db.Tx) error {
 		st, err = find(ctx, tx)
@@ -134,7 +133,7 @@ func (s *Service) load(ctx context.Context, t scope.TenantID) (st state, err err
 	return st, err
 }
 
-// loadServer is load; NotFound also where no license server is named.
+// loadServer is load, with the fault NotFound also if no license server is configured.
 func (s *Service) loadServer(ctx context.Context, t scope.TenantID) (state, error) {
 	st, err := s.load(ctx, t)
 	if err == nil && st.URL == "" {
@@ -143,7 +142,7 @@ func (s *Service) loadServer(ctx context.Context, t scope.TenantID) (state, erro
 	return st, err
 }
 
-// place is what a sealed API key is bound to.
+// place names the tenant that a sealed API key is bound to: it opens nowhere else.
 func place(t scope.TenantID) string { return "telemetry:" + string(t) }
 
 func (s *Service) seal(t scope.TenantID, key string) ([]byte, error) {
@@ -151,13 +150,13 @@ func (s *Service) seal(t scope.TenantID, key string) ([]byte, error) {
 	return sealed, fault.Wrap(err, "seal")
 }
 
-// apiKey is the API key in clear.
+// apiKey returns the API key in clear.
 func (s *Service) apiKey(t scope.TenantID, st state) ([]byte, error) {
 	key, err := s.Box.Open(st.APIKey, place(t))
 	return key, fault.Wrap(err, "open the API key of the license server")
 }
 
-// entry is an audit entry about the configuration or the license.
+// entry returns an audit entry about the configuration or the license.
 func entry(kind string, changes map[string]any) audit.Entry {
 	return audit.Entry{Type: kind, Object: "telemetry", ObjectID: "1", ObjectName: "telemetry", Changes: changes}
 }

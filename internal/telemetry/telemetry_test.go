@@ -40,7 +40,7 @@ const apiKey = "a key of the license server"
 
 var admin = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice"}}
 
-// clock stands still until a test moves it.
+// clock is a clock that only a test moves.
 type clock struct{ micros atomic.Int64 }
 
 func (c *clock) now() time.Time       { return time.UnixMicro(c.micros.Load()).UTC() }
@@ -106,13 +106,13 @@ func (s *server) calls() int {
 	return s.asked
 }
 
-// bench is a store with the service on it.
+// bench is a service with its store, clock and license server.
 type bench struct {
 	testing.TB
 	*Service
 	clock  *clock
 	server *server
-	total  atomic.Int64 // decisions a day and environment
+	total  atomic.Int64 // decisions in each day and environment
 }
 
 func newBench(t *testing.T, c *db.Cluster) *bench {
@@ -140,7 +140,7 @@ func newBench(t *testing.T, c *db.Cluster) *bench {
 
 func ptr[T any](v T) *T { return &v }
 
-// configure connects the tenant to the license server, with reports on.
+// configure connects the tenant to the license server, and enables reports.
 func (b *bench) configure(more ...func(*Change)) Config {
 	b.Helper()
 	c := Change{URL: ptr(b.server.URL + "/base"), APIKey: patch.Set(apiKey), Enabled: ptr(true)}
@@ -159,7 +159,7 @@ func (b *bench) update(c Change) Config {
 	return out
 }
 
-// replica runs the jobs, as one more process would.
+// replica runs the jobs like another process.
 func (b *bench) replica() {
 	r := &job.Runner{Cluster: b.Stores, Kinds: b.Jobs(), Now: b.clock.now, Logger: slog.New(slog.DiscardHandler), Poll: 20 * time.Millisecond}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -173,7 +173,7 @@ func (b *bench) replica() {
 	})
 }
 
-// quiet waits until all that is due has been done.
+// quiet waits until all jobs that are due have run.
 func (b *bench) quiet() {
 	b.Helper()
 	b.eventually(func() error {
@@ -218,8 +218,8 @@ func (b *bench) status() LicenseStatus {
 	return st
 }
 
-// TestSchedulerSendsOnce: three replicas send each report once between them, also those
-// that fell due while none ran, and each report is about its own period.
+// TestSchedulerSendsOnce: three replicas together send each report once, also those that became due
+// while none ran, and each report covers its own period.
 func TestSchedulerSendsOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -247,7 +247,7 @@ func TestSchedulerSendsOnce(t *testing.T) {
 			return nil
 		})
 		b.quiet()
-		b.clock.set(at(t, "2027-01-16T09:00:00Z")) // two months without any process
+		b.clock.set(at(t, "2027-01-16T09:00:00Z")) // no process runs for two months
 		want := []string{"2026-11-01/2026-11-15", "2026-11-15/2026-12-01", "2026-12-01/2026-12-15", "2026-12-15/2027-01-01", "2027-01-01/2027-01-15"}
 		b.eventually(func() error {
 			if n := len(b.history()); n != len(want) {
@@ -279,8 +279,8 @@ func TestSchedulerSendsOnce(t *testing.T) {
 	})
 }
 
-// TestFailedReports are tried again, as the same report with the same key, until a server
-// takes them or telemetry is disabled, and forgotten after their time.
+// TestFailedReports: a failed report is sent again, with the same content and key, until the server
+// accepts it or telemetry is disabled. It is deleted after the retention time.
 func TestFailedReports(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -302,7 +302,7 @@ func TestFailedReports(t *testing.T) {
 		if _, err = b.Retry(ctx, admin, e.ID); !fault.Is(err, fault.Internal) || b.history()[0].RetryCount != 1 {
 			t.Errorf("%v, %+v", err, b.history()[0])
 		}
-		b.total.Store(5) // what is decided later is no part of it
+		b.total.Store(5) // later decisions do not change the report
 		b.server.set(200, "")
 		b.replica()
 		b.quiet()
@@ -327,7 +327,7 @@ func TestFailedReports(t *testing.T) {
 		b.clock.move(11 * 24 * time.Hour)
 		b.eventually(func() error {
 			h := b.history()
-			if len(h) != 1 || h[0].ID == e.ID { // the report of the middle of the month is newer
+			if len(h) != 1 || h[0].ID == e.ID { // the report due on the 15th is newer
 				return fmt.Errorf("%+v", h)
 			}
 			return nil
@@ -344,7 +344,7 @@ func TestFailedReports(t *testing.T) {
 	})
 }
 
-// TestRetriesEnd: a report that never arrives is tried a bounded number of times.
+// TestRetriesEnd: a report that never arrives is sent a limited number of times.
 func TestRetriesEnd(t *testing.T) {
 	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
 	b.configure()
@@ -373,7 +373,7 @@ func TestRetriesEnd(t *testing.T) {
 	}
 }
 
-// TestOneAttemptAtATime: of many who send one report at once, one does.
+// TestOneAttemptAtATime: of many callers that send the same report at once, one succeeds.
 func TestOneAttemptAtATime(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -404,7 +404,8 @@ func TestOneAttemptAtATime(t *testing.T) {
 	})
 }
 
-// TestPreviewIsWhatIsSent, byte for byte, plain and anonymous, and inside of the seal.
+// TestPreviewIsWhatIsSent: the preview and the report have the same bytes, with and without
+// anonymization and encryption.
 func TestPreviewIsWhatIsSent(t *testing.T) {
 	key, err := ecdh.X25519().GenerateKey(rand.Reader)
 	if err != nil {
@@ -416,7 +417,7 @@ func TestPreviewIsWhatIsSent(t *testing.T) {
 			t.Run(fmt.Sprintf("anonymous=%v,encrypted=%v", anonymous, secretly), func(t *testing.T) {
 				b := newBench(t, dbtest.Open(t, dbtest.SQLite))
 				b.configure(func(c *Change) { c.Encryption, c.Anonymization = ptr(secretly), ptr(anonymous) })
-				if secretly { // a server without a key gets nothing
+				if secretly { // a server that publishes no key gets no report
 					if _, err := b.SendNow(context.Background(), admin); err == nil || !strings.Contains(err.Error(), "no encryption key") {
 						t.Fatalf("%v", err)
 					}
@@ -474,7 +475,7 @@ func unseal(t *testing.T, key *ecdh.PrivateKey, body []byte) []byte {
 	return plain
 }
 
-// TestSilentServerIsNoticed without anybody asking.
+// TestSilentServerIsNoticed: the scheduler notices a server that does not answer.
 func TestSilentServerIsNoticed(t *testing.T) {
 	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
 	b.configure()
@@ -490,7 +491,7 @@ func TestSilentServerIsNoticed(t *testing.T) {
 	})
 }
 
-// TestWake brings back a wake-up that was given up.
+// TestWake: Wake inserts a new wake-up after one was given up.
 func TestWake(t *testing.T) {
 	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
 	ctx := context.Background()
@@ -520,7 +521,7 @@ func TestWake(t *testing.T) {
 	}
 }
 
-// TestHealth: the five values.
+// TestHealth: each of the five states.
 func TestHealth(t *testing.T) {
 	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
 	want := func(value, connection string) {

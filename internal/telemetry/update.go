@@ -21,7 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// Update is what the license server sends when a license changes.
+// Update is the message that the license server sends when a license changes.
 type Update struct {
 	CustomerID string  `json:"customer_id" maxLength:"200" doc:"The customer: the id in reports, or the id of the tenant." example:"acme"`
 	Tier       string  `json:"subscription_tier" maxLength:"64" doc:"New tier." example:"enterprise"`
@@ -42,10 +42,10 @@ type Updated struct {
 	Timestamp    time.Time `json:"timestamp" doc:"When the update was applied. A repeated update gets the first answer again."`
 }
 
-// ApplyUpdate takes an update whose signature vouches for it. NotFound where no license
-// server is configured, or the tenant is none; Unauthenticated for a wrong signature or
-// another customer. An update that was applied before, or is older than the newest one
-// that was, changes nothing.
+// ApplyUpdate verifies the signature of an update and applies it. An update that was applied
+// before, or is older than the current license, changes nothing. Faults: NotFound if no license
+// server with an API key is configured or the tenant is not active, Unauthenticated for a wrong
+// signature or another customer, BadRequest and Invalid for a malformed update.
 func (s *Service) ApplyUpdate(ctx context.Context, t scope.TenantID, requestID string, body []byte) (Updated, error) {
 	members, err := readMembers(body)
 	if err != nil {
@@ -90,7 +90,7 @@ func errSignature() *fault.Error {
 // memberNames are the members of an update.
 var memberNames = []string{"customer_id", "subscription_tier", "trial_end_date", "subscription_status", "effective_date", "webhook_signature"}
 
-// readMembers reads the members of an update, as they are spelled.
+// readMembers parses an update into its members, with their values as the sender spelled them.
 func readMembers(body []byte) (map[string]json.RawMessage, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil || members == nil {
@@ -104,10 +104,9 @@ func readMembers(body []byte) (map[string]json.RawMessage, error) {
 	return members, nil
 }
 
-// verifySignature checks the signature of an object and gives the object without it in
-// the canonical form: members sorted, no spaces. The signature is that of the form in
-// which the sender spelled the values, or of the canonical one, which escapes nothing
-// that JSON lets be.
+// verifySignature checks the signature of an object, and returns the object without it in the
+// canonical form: members sorted, no spaces, and values as normalSpelling writes them. The
+// signature may also be for the values as the sender spelled them.
 func verifySignature(key []byte, members map[string]json.RawMessage) (content []byte, err error) {
 	var signature string
 	if json.Unmarshal(members["webhook_signature"], &signature) != nil {
@@ -121,7 +120,7 @@ func verifySignature(key []byte, members map[string]json.RawMessage) (content []
 	return canonical, nil
 }
 
-// join writes an object with its members sorted, each value as spell has it.
+// join returns an object as JSON, with its members sorted. spell writes each value.
 func join(members map[string]json.RawMessage, spell func(json.RawMessage) []byte) []byte {
 	out := []byte{'{'}
 	for i, name := range slices.Sorted(maps.Keys(members)) {
@@ -134,7 +133,7 @@ func join(members map[string]json.RawMessage, spell func(json.RawMessage) []byte
 	return append(out, '}')
 }
 
-// compact is a value as its sender spelled it, without spaces.
+// compact returns a value as its sender spelled it, without spaces.
 func compact(raw json.RawMessage) []byte {
 	var b bytes.Buffer
 	if json.Compact(&b, raw) != nil {
@@ -143,7 +142,7 @@ func compact(raw json.RawMessage) []byte {
 	return b.Bytes()
 }
 
-// normalSpelling is a value in our spelling.
+// normalSpelling returns a value as Go encodes it, without escapes for HTML.
 func normalSpelling(raw json.RawMessage) []byte {
 	var v any
 	dec := json.NewDecoder(bytes.NewReader(raw))
@@ -160,7 +159,8 @@ func normalSpelling(raw json.RawMessage) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// parseUpdate checks the members of an update whose signature by key is good.
+// parseUpdate parses and validates an update whose signature is valid. key is the API key, which no
+// member may repeat.
 func parseUpdate(content []byte, key string) (u Update, l License, err error) {
 	if err := json.Unmarshal(content, &u); err != nil {
 		return u, l, fault.New(fault.Invalid, "validation_failed", "the update has a member of the wrong type")
@@ -184,8 +184,9 @@ func parseUpdate(content []byte, key string) (u Update, l License, err error) {
 	return u, l, fault.CheckValues("the update is not valid", offences)
 }
 
-// applyOnce applies an update that was not applied before. The digests of those with the
-// newest date are kept, so that none of them can be played back against a later one.
+// applyOnce applies an update, unless it was applied before or is older than the current license.
+// The digests of the updates with the newest date are kept, so that none of them can be replayed
+// after a later one with the same date.
 func (s *Service) applyOnce(ctx context.Context, sc scope.Scope, asked state, u Update, l License, digest string) (out Updated, err error) {
 	now := db.Stamp(s.Now())
 	err = s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
@@ -194,7 +195,7 @@ func (s *Service) applyOnce(ctx context.Context, sc scope.Scope, asked state, u 
 			return err
 		}
 		if string(st.APIKey) != string(asked.APIKey) {
-			return errSignature() // another key since
+			return errSignature() // the API key was changed in the meantime
 		}
 		if out, err = selectUpdate(ctx, tx, digest); !errors.Is(err, db.ErrNoRows) {
 			return err
@@ -208,7 +209,7 @@ func (s *Service) applyOnce(ctx context.Context, sc scope.Scope, asked state, u 
 			return nil
 		}
 		st.License = l
-		st.License.CustomerID = before.CustomerID // names are learned from GET /license alone
+		st.License.CustomerID = before.CustomerID // only GET /license sets the customer id
 		people, err := user.Count(ctx, tx)
 		if err != nil {
 			return err

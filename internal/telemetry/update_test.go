@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// push is an update as a license server makes it.
+// push returns a signed update, as a license server sends it.
 func push(key string, members map[string]any, edit ...func(map[string]any)) []byte {
 	body, _ := json.Marshal(members) // members sorted, no spaces
 	signed := maps.Clone(members)
@@ -28,7 +28,7 @@ func push(key string, members map[string]any, edit ...func(map[string]any)) []by
 	return out
 }
 
-// TestLicenseUpdates: who may send one, and that each changes something once.
+// TestLicenseUpdates: who may send an update, and that each is applied once.
 func TestLicenseUpdates(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -104,8 +104,8 @@ func TestLicenseUpdates(t *testing.T) {
 				t.Fatalf("again: %+v %v, first %+v", again, err, first)
 			}
 		}
-		// One of the same date follows; the first cannot be played back against it,
-		// however it is spelled.
+		// Another update with the same date follows. The first cannot be replayed after it, in any
+		// spelling.
 		ended := with(map[string]any{"subscription_status": "canceled"})
 		if got, err := send(push(apiKey, ended)); err != nil || got.Status != "success" || b.status().CanPromote {
 			t.Fatalf("%+v %v", got, err)
@@ -134,7 +134,7 @@ func TestLicenseUpdates(t *testing.T) {
 	})
 }
 
-// TestSignatureSpellings: senders escape differently, and all of them sign what they send.
+// TestSignatureSpellings: signatures are valid however the sender escapes the JSON that it signs.
 func TestSignatureSpellings(t *testing.T) {
 	key := []byte(apiKey)
 	for _, sent := range []struct{ signed, body string }{

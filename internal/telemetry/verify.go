@@ -24,23 +24,23 @@ import (
 )
 
 const (
-	// failureHolds is how long a failed call of the license server is not repeated,
-	// unless a person asks for a test.
+	// failureHolds is how long a failed call to the license server is not repeated, unless a person
+	// tests the connection.
 	failureHolds = time.Minute
-	// testTrust is how long an answer serves the gate on tests, which may be run often.
+	// testTrust is how long MayTest uses an answer. Tests run often.
 	testTrust = time.Minute
-	// checkEvery is how often a license server is asked where nobody does.
+	// checkEvery is how often the scheduler asks a license server.
 	checkEvery = time.Hour
 )
 
-// verify asks the license server, unless its last answer is younger than trust, or the
-// last call failed just now.
+// verify asks the license server, unless its last answer is younger than trust, or the last call
+// failed less than failureHolds ago.
 func (s *Service) verify(ctx context.Context, t scope.TenantID, st state, trust time.Duration) (state, error) {
 	if st.URL == "" {
 		return st, nil
 	}
 	if st.AttemptedAt != nil {
-		age := s.Now().Sub(*st.AttemptedAt).Abs() // what was asked before the clock went back is old
+		age := s.Now().Sub(*st.AttemptedAt).Abs() // after the clock went back, the last call may be in the future
 		if st.Failure != "" && age < failureHolds || st.Failure == "" && age < trust {
 			return st, nil
 		}
@@ -48,11 +48,10 @@ func (s *Service) verify(ctx context.Context, t scope.TenantID, st state, trust 
 	return s.ask(ctx, t, st)
 }
 
-// ask calls the license server and stores its answer. Callers that come together share
-// one call.
+// ask calls the license server and stores its answer. Concurrent callers share one call.
 func (s *Service) ask(ctx context.Context, t scope.TenantID, st state) (state, error) {
 	got, err, _ := s.asking.Do(fmt.Sprintf("%s %d", t, st.ChangeNo), func() (any, error) {
-		ctx := context.WithoutCancel(ctx) // the others must not fail with the first caller
+		ctx := context.WithoutCancel(ctx) // if the first caller disconnects, the others still get the answer
 		a, err := s.call(ctx, t, st)
 		if err != nil {
 			return st, err
@@ -63,16 +62,17 @@ func (s *Service) ask(ctx context.Context, t scope.TenantID, st state) (state, e
 	return next, err
 }
 
-// answer is what a call of the license server came to.
+// answer is the result of a call to the license server.
 type answer struct {
 	License
 	serverKey string
-	// failure is why the call failed, in words; empty where it did not.
+	// failure says why the call failed; empty: it did not.
 	failure string
+	// refused says that the server refused the API key.
 	refused bool
 }
 
-// call asks for the license: GET <url>/license with the API key as the bearer token.
+// call gets the license: GET <url>/license with the API key as the bearer token.
 func (s *Service) call(ctx context.Context, t scope.TenantID, st state) (answer, error) {
 	if len(st.APIKey) == 0 {
 		return answer{failure: "no API key is configured"}, nil
@@ -93,15 +93,16 @@ func (s *Service) call(ctx context.Context, t scope.TenantID, st state) (answer,
 	return parseAnswer(res, req.Header.Get("Authorization")), nil
 }
 
-// unreachable is the one text for all ways in which a license server is not reached.
+// unreachable is the same text for all errors of a connection, so that it tells nothing about the
+// network.
 const unreachable = "the license server could not be reached"
 
-// refusal says how the license server answered, without quoting it.
+// refusal returns the text for an answer with an error status. It does not quote the answer.
 func refusal(res outbound.Response) string {
 	return "the license server answered " + strconv.Itoa(res.Status)
 }
 
-// request is a call of a path below the license server's URL.
+// request returns a request for a path below the license server's URL.
 func (s *Service) request(t scope.TenantID, st state, path string) (outbound.Request, error) {
 	key, err := s.apiKey(t, st)
 	if err != nil {
@@ -128,14 +129,14 @@ type said struct {
 	EncryptionKey string `json:"encryption_key"`
 }
 
-// word is a name of a tier or a status; reference is the id of a customer.
+// word matches the name of a tier or a status. reference matches the id of a customer.
 var (
 	word      = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$`)
 	reference = regexp.MustCompile(`^[\x21-\x7e]{1,200}$`)
 )
 
-// parseAnswer reads a license. An empty body confirms the API key and says nothing else.
-// sent is the credential of the call.
+// parseAnswer parses a license. An empty body confirms the API key and contains no license. sent is
+// the Authorization header of the request.
 func parseAnswer(res outbound.Response, sent string) answer {
 	bad := answer{failure: "the license server did not answer with a license"}
 	if len(bytes.TrimSpace(res.Body)) == 0 {
@@ -160,7 +161,7 @@ func parseAnswer(res outbound.Response, sent string) answer {
 	return answer{License: l, serverKey: body.EncryptionKey}
 }
 
-// license checks the members of a license.
+// license parses the members of a license, and returns the errors in them.
 func (b said) license() (License, []fault.Detail) {
 	l := License{CustomerID: b.CustomerID, Tier: b.Tier, Status: b.Status}
 	var offences []fault.Detail
@@ -180,15 +181,15 @@ func (b said) license() (License, []fault.Detail) {
 	return l, offences
 }
 
-// repeats reports whether a member has the API key, which would be shown and recorded with
-// the license. A key of a few characters may be part of an honest word.
+// repeats reports whether a member contains the API key, which would then be shown and recorded with
+// the license. It ignores keys shorter than 8 bytes, which can be part of a normal word.
 func (b said) repeats(key string) bool {
 	return len(key) >= 8 && slices.ContainsFunc([]string{b.CustomerID, b.Tier, b.Status}, func(s string) bool { return strings.Contains(s, key) })
 }
 
 var errDate = errors.New("neither a time nor a date")
 
-// date reads a time or a date; nil for none.
+// date parses a time (RFC 3339) or a date; nil: the text is empty.
 func date(text string) (*time.Time, error) {
 	if text == "" {
 		return nil, nil
@@ -203,8 +204,7 @@ func date(text string) (*time.Time, error) {
 	return nil, errDate
 }
 
-// learn stores what the license server answered, unless the configuration changed
-// while it was asked.
+// learn stores the answer of the license server, unless the configuration changed during the call.
 func (s *Service) learn(ctx context.Context, t scope.TenantID, asked state, a answer) (st state, err error) {
 	now := db.Stamp(s.Now())
 	err = s.Stores.WriteUnder(ctx, t, changes, func(tx *db.Tx) error {

@@ -11,12 +11,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// checkName is the span of a check over gRPC, as OpenTelemetry names calls: service and method.
+// checkName is the name of the span of a check over gRPC. OpenTelemetry names calls by service and
+// method.
 const checkName = "envoy.service.auth.v3.Authorization/Check"
 
-// BeginCheck starts the span of a call by which Envoy asks about a request. Its parent is the span
+// BeginCheck starts the span of a call in which Envoy asks about a request. Its parent is the span
 // that the call's metadata name, which is Envoy's, or else the one that the checked request names.
-// End is called once, with the status that the client of Envoy gets.
+// The caller calls end once, with the HTTP status that Envoy's client gets.
 func (e *Exporter) BeginCheck(ctx context.Context, call map[string][]string, checked *http.Request) (_ context.Context, end func(status int)) {
 	parent := form.Extract(ctx, carrierOf(call))
 	if !trace.SpanContextFromContext(parent).IsValid() {
@@ -35,7 +36,7 @@ func (e *Exporter) BeginCheck(ctx context.Context, call map[string][]string, che
 	}
 }
 
-// carrierOf takes the trace out of the metadata of a call. A field that is there twice counts as
+// carrierOf returns the fields of the trace in a call's metadata. A duplicate field counts as
 // missing.
 func carrierOf(call map[string][]string) propagation.MapCarrier {
 	out := propagation.MapCarrier{}
@@ -47,7 +48,7 @@ func carrierOf(call map[string][]string) propagation.MapCarrier {
 	return out
 }
 
-// CheckHook is BeginCheck, or nil where nothing is traced.
+// CheckHook returns BeginCheck, or nil if tracing is off.
 func (e *Exporter) CheckHook() func(context.Context, map[string][]string, *http.Request) (context.Context, func(status int)) {
 	if e == nil {
 		return nil

@@ -10,8 +10,8 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// failures logs when the collector begins to fail, and when it answers again. The SDK
-// itself would print each failure to standard error.
+// failures logs when calls to the collector start to fail, and when they succeed again. The SDK
+// would print each failure to standard error.
 type failures struct {
 	log     *slog.Logger
 	failing atomic.Bool

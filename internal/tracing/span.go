@@ -12,20 +12,19 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// form is how a trace travels in HTTP headers: traceparent and tracestate of W3C Trace
-// Context.
+// form reads and writes the HTTP headers of a trace: traceparent and tracestate (W3C Trace Context).
 var form propagation.TraceContext
 
-// Begin starts the span of a request, as a child of the one that traceparent names. The
-// request that it returns carries the span, in its context and in its headers, so that
-// what it is forwarded to becomes a child of it. End is called once, with the operation
-// ("" is the method alone) and the status.
+// Begin starts the span of a request, as a child of the one that traceparent names. The returned
+// request has the span in its context and its headers, so that the spans of a server to which it is
+// forwarded become children of it. The caller calls end once, with the operation and the HTTP
+// status. If the operation is empty, the method alone names the span.
 func (e *Exporter) Begin(r *http.Request) (_ *http.Request, end func(operation string, status int)) {
 	ctx := form.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 	ctx, span := e.tracer.Start(ctx, verb(r.Method), trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
 		attribute.String("http.request.method", verb(r.Method)), attribute.String("url.path", r.URL.Path), attribute.String("server.address", r.Host),
 	))
-	r.Header.Del("Tracestate") // belongs to a traceparent that may be malformed
+	r.Header.Del("Tracestate") // the traceparent that it belongs to may be malformed
 	form.Inject(ctx, propagation.HeaderCarrier(r.Header))
 	return r.WithContext(ctx), func(operation string, status int) {
 		if operation != "" {
@@ -40,7 +39,7 @@ func (e *Exporter) Begin(r *http.Request) (_ *http.Request, end func(operation s
 	}
 }
 
-// Hook is Begin, or nil where nothing is traced.
+// Hook returns Begin, or nil if tracing is off.
 func (e *Exporter) Hook() func(*http.Request) (*http.Request, func(operation string, status int)) {
 	if e == nil {
 		return nil
@@ -48,7 +47,8 @@ func (e *Exporter) Hook() func(*http.Request) (*http.Request, func(operation str
 	return e.Begin
 }
 
-// Decided notes a decision on the span of its context. It is nil where nothing is traced.
+// Decided returns a function that adds a decision to the span of its context, or nil if tracing is
+// off.
 func (e *Exporter) Decided() func(ctx context.Context, id, effect string) {
 	if e == nil {
 		return nil
@@ -58,7 +58,8 @@ func (e *Exporter) Decided() func(ctx context.Context, id, effect string) {
 	}
 }
 
-// Wrap gives each request of next a span. On a nil Exporter it returns next itself.
+// Wrap returns a handler that makes a span for each request of next. For a nil Exporter it returns
+// next.
 func (e *Exporter) Wrap(next http.Handler) http.Handler {
 	if e == nil {
 		return next
@@ -71,7 +72,7 @@ func (e *Exporter) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// statusWriter remembers the status of an answer.
+// statusWriter records the status of an answer.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
@@ -84,10 +85,10 @@ func (w *statusWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the wrapped writer, for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// verbs are the methods that may name a span. A name must not be of the caller's choice.
+// verbs are the methods that may name a span. Callers must not be able to choose other names.
 var verbs = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 
 func verb(method string) string {
@@ -97,7 +98,8 @@ func verb(method string) string {
 	return "_OTHER"
 }
 
-// Logs adds the ids of the trace and the span to each line that is logged within one.
+// Logs returns a handler that adds the ids of the trace and the span to each line that is logged
+// within a span.
 func Logs(next slog.Handler) slog.Handler { return logHandler{next} }
 
 type logHandler struct{ slog.Handler }

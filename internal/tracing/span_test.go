@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tracing"
 )
 
-// TestLogs: what is logged within a span names it, and what is logged elsewhere does not.
+// TestLogs: lines that are logged within a span name it, and other lines do not.
 func TestLogs(t *testing.T) {
 	var out strings.Builder
 	log := slog.New(tracing.Logs(slog.NewJSONHandler(&out, nil)))
@@ -32,7 +32,7 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// TestEndpoints: what is no base URL is refused, and none at all turns everything off.
+// TestEndpoints: an endpoint that is not a base URL is refused, and without one tracing is off.
 func TestEndpoints(t *testing.T) {
 	for _, wrong := range []string{"collector:4318", "grpc://collector:4317", "http://", "http://user:secret@collector", "http://collector?key=secret", "\x00"} {
 		e, err := tracing.Open(t.Context(), tracing.Config{Endpoint: wrong})

@@ -1,6 +1,6 @@
-// Package tracing sends spans and metrics to an OpenTelemetry collector, by OTLP over HTTP,
-// and takes part in traces that others began (W3C Trace Context). A nil Exporter is off and
-// costs nothing.
+// Package tracing sends spans and metrics to an OpenTelemetry collector, by OTLP over HTTP, and
+// continues the traces of callers (W3C Trace Context). With a nil Exporter, tracing is off and costs
+// nothing.
 package tracing
 
 import (
@@ -26,31 +26,31 @@ import (
 // scopeName names this instrumentation to the collector.
 const scopeName = "github.com/gatehouse-dev/gatehouse"
 
-// Config says what is sent, and where to. The SDK reads the other OTEL_ variables of the
-// OpenTelemetry specification itself, such as OTEL_EXPORTER_OTLP_HEADERS,
-// OTEL_TRACES_SAMPLER and OTEL_RESOURCE_ATTRIBUTES.
+// Config says what to send, and where to. The SDK itself reads the other OTEL_ variables of the
+// OpenTelemetry specification, such as OTEL_EXPORTER_OTLP_HEADERS, OTEL_TRACES_SAMPLER and
+// OTEL_RESOURCE_ATTRIBUTES.
 type Config struct {
 	// Endpoint is the base URL of the collector, http:// or https://. Traces go to
 	// /v1/traces below it, metrics to /v1/metrics. When it is empty, Open returns nil.
 	Endpoint string
-	// Service and Version are what the collector knows this process as. OTEL_SERVICE_NAME
-	// goes before Service.
+	// Service and Version name this process to the collector. OTEL_SERVICE_NAME overrides Service.
 	Service, Version string
 	// Client makes the calls.
 	Client *http.Client
-	// Metrics are sent each minute, or each OTEL_METRIC_EXPORT_INTERVAL milliseconds.
+	// Metrics are sent every minute, or every OTEL_METRIC_EXPORT_INTERVAL milliseconds.
 	Metrics prometheus.Gatherer
 	Log     *slog.Logger
 }
 
-// Exporter sends to a collector.
+// Exporter sends spans and metrics to a collector.
 type Exporter struct {
 	tracer  trace.Tracer
 	spans   *sdk.TracerProvider
 	metrics *metric.MeterProvider
 }
 
-// Open prepares to send. It makes no call. The error is that of an unusable endpoint.
+// Open returns an Exporter, or nil if cfg.Endpoint is empty. It makes no call. It fails if the
+// endpoint or OTEL_RESOURCE_ATTRIBUTES cannot be used.
 func Open(ctx context.Context, cfg Config) (*Exporter, error) {
 	if cfg.Endpoint == "" {
 		return nil, nil //nolint:nilnil // off
@@ -83,7 +83,7 @@ func Open(ctx context.Context, cfg Config) (*Exporter, error) {
 	return e, nil
 }
 
-// Close sends what is left, until ctx ends.
+// Close sends the remaining spans and metrics, and stops. It gives up when ctx ends.
 func (e *Exporter) Close(ctx context.Context) error {
 	if e == nil {
 		return nil

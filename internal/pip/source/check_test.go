@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// TestCheck: what is wrong with a configuration is said at its place.
+// TestCheck: each error in a configuration is reported at its pointer.
 func TestCheck(t *testing.T) {
 	one := 1
 	good := func(edit func(c *Config, s *Credentials)) (Config, Credentials) {
@@ -67,7 +67,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// FuzzPath: no text makes a path that fails on a document, or finds more than it has.
+// FuzzPath: no path fails on a document, or finds more values than the document has.
 func FuzzPath(f *testing.F) {
 	for _, seed := range []string{"$", "a", "$.a", "$['a']", `$["b c"][0].d`, "$[*].*", "$..a", "$[-1]", "$[01]", "$[", "$.a[", "$['", "$.é", "$[99999999999999999999]"} {
 		f.Add(seed, `{"a":[1,{"b":2}],"b c":[{"d":[]}],"é":null}`)

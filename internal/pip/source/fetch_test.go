@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// fetcher may call this machine.
+// fetcher returns a Fetcher that may call this machine.
 func fetcher(t *testing.T) *Fetcher {
 	target := outbound.New(outbound.Config{
 		AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true, Timeout: CallTime, MaxReply: MaxBytes,
@@ -27,14 +27,14 @@ func fetcher(t *testing.T) *Fetcher {
 	return &Fetcher{Target: target, Now: time.Now}
 }
 
-// serve is a source.
+// serve starts a source.
 func serve(t *testing.T, answer http.HandlerFunc) string {
 	s := httptest.NewServer(answer)
 	t.Cleanup(s.Close)
 	return s.URL
 }
 
-// text is a source that always answers one text.
+// text starts a source that always answers with the same text.
 func text(t *testing.T, body string) string {
 	return serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) })
 }
@@ -48,7 +48,7 @@ func (f *Fetcher) get(t *testing.T, o Order) Result {
 	return res
 }
 
-// fails fetches what must fail, with a message for its owner.
+// fails runs a fetch that must fail with a message for the owner of the source.
 func (f *Fetcher) fails(t *testing.T, o Order, want string) *Failure {
 	t.Helper()
 	res, err := f.Fetch(t.Context(), o)
@@ -59,7 +59,7 @@ func (f *Fetcher) fails(t *testing.T, o Order, want string) *Failure {
 	return failure
 }
 
-// TestShapes: what becomes of an answer, by configuration.
+// TestShapes: how answers are converted, by configuration.
 func TestShapes(t *testing.T) {
 	const people = `{"items":[{"id":"ada","name":"Ada","grade":{"level":7},"teams":[{"n":"x"},{"n":"y"}]},{"id":8,"name":"Bob"}]}`
 	for _, c := range []struct {
@@ -93,7 +93,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// TestPages: each kind of pagination against a source that counts what it is asked.
+// TestPages: each kind of pagination works, and makes the expected requests.
 func TestPages(t *testing.T) {
 	const total = 25
 	var asked atomic.Int64
@@ -161,7 +161,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestSignIn: what a source gets of each kind of credentials, and that it gets no other.
+// TestSignIn: a source gets the credentials of its kind, and no others.
 func TestSignIn(t *testing.T) {
 	var got http.Header
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) { got = r.Header.Clone(); fmt.Fprint(w, `{}`) })
@@ -198,8 +198,8 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// TestHostileSources: nothing that a source answers gets past the bounds, and a failure
-// repeats nothing of it.
+// TestHostileSources: no answer of a source can exceed the bounds, and a failure does not quote the
+// answer.
 func TestHostileSources(t *testing.T) {
 	const canary = "canary-4711"
 	var inside atomic.Int64
@@ -275,7 +275,7 @@ func says(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) }
 }
 
-// counting always has one more page.
+// counting is a source that always has another page.
 func counting() http.HandlerFunc {
 	var n atomic.Int64
 	return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"items":[1],"next":%d}`, n.Add(1)) }
@@ -289,7 +289,7 @@ func many(from string) map[string]string {
 	return out
 }
 
-// TestSlowSource: a source that sends a byte now and then is left when the time is over.
+// TestSlowSource: the time limit ends a fetch from a source that sends a byte now and then.
 func TestSlowSource(t *testing.T) {
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		tick := time.NewTicker(10 * time.Millisecond)
@@ -315,7 +315,7 @@ func TestSlowSource(t *testing.T) {
 	}
 }
 
-// TestUnchanged: a source that has nothing new is not read again.
+// TestUnchanged: a source without changes is not read again.
 func TestUnchanged(t *testing.T) {
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if w.Header().Set("ETag", `"v1"`); r.Header.Get("If-None-Match") == `"v1"` {
@@ -333,13 +333,13 @@ func TestUnchanged(t *testing.T) {
 	if again := f.get(t, o); !again.Unchanged || again.State != first.State {
 		t.Errorf("again: %+v", again)
 	}
-	o.Previous = value.Value{} // without the data, its tag is worth nothing
+	o.Previous = value.Value{} // without the data, its ETag must not be sent
 	if again := f.get(t, o); again.Unchanged {
 		t.Errorf("without data: %+v", again)
 	}
 }
 
-// TestIncremental: changes are merged by key, removed records go, and everything is read
+// TestIncremental: changes are merged by key, deleted records are removed, and everything is read
 // again after a while.
 func TestIncremental(t *testing.T) {
 	source := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -390,8 +390,8 @@ func TestSampleIsBrief(t *testing.T) {
 	}
 }
 
-// TestLarge: a fetch asks once before it takes much memory, whatever takes it, and ends with the
-// answer. A small one does not ask.
+// TestLarge: a fetch calls Large once before it takes much memory, for whatever reason. An error of
+// Large ends the fetch. A small fetch does not call Large.
 func TestLarge(t *testing.T) {
 	f := fetcher(t)
 	pages := func(n, size int) Config {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestCSV: what becomes of a file of lines, and what is refused.
+// TestCSV: how CSV files are converted, and which are refused.
 func TestCSV(t *testing.T) {
 	fields := map[string]string{"grade": "level"}
 	for _, c := range []struct{ name, body, key, want string }{
@@ -48,7 +48,7 @@ func TestCSV(t *testing.T) {
 	}
 }
 
-// TestDirectoryPages: a SCIM directory that shortens its pages is read whole, or not at all.
+// TestDirectoryPages: a SCIM directory with short pages is read completely, or the fetch fails.
 func TestDirectoryPages(t *testing.T) {
 	const people = 7
 	for _, total := range []int{people, people + 2} {

@@ -24,7 +24,7 @@ type ldapServer struct {
 	mu       sync.Mutex
 	people   []map[string][]string // uid has one value
 	searches []*gldap.SearchMessage
-	bare     bool // it ignores pages
+	bare     bool // it ignores the paging control
 }
 
 func newLDAP(t *testing.T, n int) *ldapServer {
@@ -38,7 +38,7 @@ func newLDAP(t *testing.T, n int) *ldapServer {
 	return d
 }
 
-// open starts the directory, with TLS from the first byte or by StartTLS, and gives its address.
+// open starts the directory, with TLS from the first byte or by StartTLS, and returns its address.
 func (d *ldapServer) open(t *testing.T, settings *tls.Config, implicit bool) string {
 	s, err := gldap.NewServer(gldap.WithLogger(hclog.NewNullLogger()))
 	if err != nil {
@@ -119,7 +119,7 @@ func (d *ldapServer) search(w *gldap.ResponseWriter, r *gldap.Request) {
 	res.SetResultCode(gldap.ResultSuccess)
 }
 
-// ldapOrder is a fetch of the people of a directory.
+// ldapOrder returns the order to fetch the people of a directory.
 func ldapOrder(address string) Order {
 	return Order{
 		Provider: LDAP, Credentials: Credentials{Username: "cn=reader", Password: "word"},
@@ -127,8 +127,8 @@ func ldapOrder(address string) Order {
 	}
 }
 
-// TestLDAP: all pages are read, over TLS and over StartTLS; attributes are texts, and lists
-// are arrays whatever their length.
+// TestLDAP: all pages are read, over TLS and over StartTLS. Attributes are texts, and lists are
+// arrays of any length.
 func TestLDAP(t *testing.T) {
 	settings, roots := identity(t)
 	for _, implicit := range []bool{true, false} {
@@ -143,7 +143,7 @@ func TestLDAP(t *testing.T) {
 	}
 }
 
-// TestLDAPPages: a test reads one page, and a directory without pages is read in one.
+// TestLDAPPages: a sample reads one page, and a directory without paging is read in one.
 func TestLDAPPages(t *testing.T) {
 	settings, roots := identity(t)
 	d, f := newLDAP(t, 700), fetcherFor(t, roots)
@@ -158,7 +158,7 @@ func TestLDAPPages(t *testing.T) {
 	}
 }
 
-// TestLDAPChanges: with incremental, the search is for entries that changed since the last one.
+// TestLDAPChanges: with incremental, the search finds only entries that changed since the last one.
 func TestLDAPChanges(t *testing.T) {
 	settings, roots := identity(t)
 	d, f := newLDAP(t, 2), fetcherFor(t, roots)
@@ -179,7 +179,7 @@ func TestLDAPChanges(t *testing.T) {
 	}
 }
 
-// TestLDAPFailures: what fails is named, in words of ours.
+// TestLDAPFailures: failures are reported in gatehouse's own words.
 func TestLDAPFailures(t *testing.T) {
 	settings, roots := identity(t)
 	d, f := newLDAP(t, 3), fetcherFor(t, roots)
@@ -206,8 +206,8 @@ func TestLDAPFailures(t *testing.T) {
 	f.fails(t, ldapOrder(address), "only a part of the values of memberOf")
 }
 
-// TestFraming: the elements of messages are counted across reads of any size, and what LDAP
-// forbids is refused.
+// TestFraming: the elements of messages are counted across reads of any size, and encodings that
+// LDAP does not use are refused.
 func TestFraming(t *testing.T) {
 	long := func(tag string, content string) string {
 		return tag + string(binary.BigEndian.AppendUint32([]byte{0x84}, uint32(len(content)))) + content

@@ -93,7 +93,7 @@ func scimKey(address string) string {
 	return "id"
 }
 
-// since checks the settings with which a provider is asked for changes.
+// since checks the provider's part of the settings for incremental reads.
 func (k *checker) since(provider string, how *Incremental) {
 	const at = "/configuration/incremental"
 	switch {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// TestSCIM: the users of a directory are read by its own rules, by the names that people have.
+// TestSCIM: the users of a directory are read by the rules of SCIM, with user names as keys.
 func TestSCIM(t *testing.T) {
 	const people = 230
 	var filters []string
@@ -28,7 +28,7 @@ func TestSCIM(t *testing.T) {
 			last = 1
 		}
 		found := []map[string]any{}
-		for i := from; i < from+min(count, 50) && i <= last; i++ { // shorter pages than asked for
+		for i := from; i < from+min(count, 50) && i <= last; i++ { // shorter pages than requested
 			found = append(found, map[string]any{"id": strconv.Itoa(i), "userName": fmt.Sprintf("user%d", i), "active": i%2 == 0 || q.Get("filter") != ""})
 		}
 		if r.Header.Get("Authorization") != "Bearer token" || !strings.Contains(r.Header.Get("Accept"), "application/scim+json") {
@@ -64,8 +64,8 @@ func TestSCIM(t *testing.T) {
 	}
 }
 
-// TestS3: a file is read with a signature that a store accepts, and is not read again while
-// it is the same.
+// TestS3: a file is read with a signature that a store accepts, and is not read again until it
+// changes.
 func TestS3(t *testing.T) {
 	const region = "eu-west-1"
 	session := ""
@@ -94,7 +94,7 @@ func TestS3(t *testing.T) {
 	if again := f.get(t, o); !again.Unchanged {
 		t.Error("the file was read again")
 	}
-	// Temporary keys have a token, which is signed too.
+	// Temporary keys have a session token, which is also signed.
 	session = "a/session+token=="
 	f.fails(t, o, "answered 403")
 	o.Credentials.SessionToken = session
@@ -111,7 +111,7 @@ func TestS3(t *testing.T) {
 	}
 }
 
-// signedS3 reports whether a request without a body has a good signature, as
+// signedS3 reports whether a request without a body has a valid signature, as
 // https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html describes it.
 func signedS3(r *http.Request, access, secret, session, region string) bool {
 	sum := func(key []byte, text string) []byte {
@@ -136,7 +136,8 @@ func signedS3(r *http.Request, access, secret, session, region string) bool {
 	return strings.ReplaceAll(r.Header.Get("Authorization"), ", ", ",") == want && r.Header.Get("X-Amz-Content-Sha256") == hash("")
 }
 
-// TestCheckProviders: what a provider does not take, or lacks, is said at its place.
+// TestCheckProviders: members that a provider does not accept, or that it requires, are reported at
+// their pointers.
 func TestCheckProviders(t *testing.T) {
 	query, search := &Query{Query: "SELECT 1 AS id"}, &Search{BaseDN: "dc=example,dc=com", Lists: []string{"memberOf"}}
 	const web, postgres, ldaps = "https://a.example/x", "postgres://db.example/people", "ldaps://a.example"
@@ -145,7 +146,7 @@ func TestCheckProviders(t *testing.T) {
 		provider string
 		config   Config
 		secrets  Credentials
-		want     string // empty: it is good
+		want     string // empty: it is valid
 	}{
 		{SCIM, Config{URL: web}, Credentials{Token: "t"}, ""},
 		{SCIM, Config{URL: web, Records: "$.x"}, Credentials{}, "/configuration/records"},
@@ -202,7 +203,7 @@ func TestCheckProviders(t *testing.T) {
 	}
 }
 
-// TestOrigins: credentials do not move to another host, nor to a connection in clear.
+// TestOrigins: a change of the host, or to a connection in clear, changes the origins.
 func TestOrigins(t *testing.T) {
 	of := func(url string) [3]string { return Origins(Config{URL: url}) }
 	for _, other := range []string{"postgres://b.example/x", "postgres://a.example:6432/x", "postgres://a.example/x?sslmode=disable", "ldaps://a.example", "https://a.example/x"} {

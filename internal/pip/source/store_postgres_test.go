@@ -24,7 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
-// identity is a certificate for this machine, and the authority that a client needs for it.
+// identity returns a certificate for this machine, and the authority that a client must trust.
 func identity(t *testing.T) (*tls.Config, *x509.CertPool) {
 	s := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(s.Close)
@@ -33,7 +33,7 @@ func identity(t *testing.T) (*tls.Config, *x509.CertPool) {
 	return &tls.Config{Certificates: s.TLS.Certificates}, roots
 }
 
-// fetcherFor may call this machine, and trusts an authority.
+// fetcherFor returns a Fetcher that may call this machine and trusts an authority.
 func fetcherFor(t *testing.T, roots *x509.CertPool) *Fetcher {
 	target := outbound.New(outbound.Config{
 		AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true, Timeout: CallTime, MaxReply: MaxBytes, RootCAs: roots,
@@ -90,7 +90,7 @@ func (d *database) run(t *testing.T, statement string) {
 	}
 }
 
-// order is a fetch of a query about the table.
+// order returns the order to fetch a query of the table.
 func (d *database) order(query string) Order {
 	return Order{
 		Provider: SQL, Credentials: d.secrets,
@@ -98,7 +98,7 @@ func (d *database) order(query string) Order {
 	}
 }
 
-// TestSQL: rows are records, with the types that PostgreSQL gives them in JSON.
+// TestSQL: each row is a record, with the JSON types to which PostgreSQL converts its columns.
 func TestSQL(t *testing.T) {
 	d, f := newDatabase(t), fetcher(t)
 	res := f.get(t, d.order("SELECT id, grade, manager, tags, extra FROM people -- all of them\n;"))
@@ -118,7 +118,7 @@ func TestSQL(t *testing.T) {
 	}
 }
 
-// TestSQLChanges: with incremental, a sync reads what changed, and drops what was deleted.
+// TestSQLChanges: with incremental, a sync reads only changes, and removes deleted records.
 func TestSQLChanges(t *testing.T) {
 	d, f := newDatabase(t), fetcher(t)
 	o := d.order("SELECT id, grade, gone FROM people WHERE $1::timestamptz IS NULL OR changed_at >= $1")
@@ -142,7 +142,7 @@ func TestSQLChanges(t *testing.T) {
 	}
 }
 
-// TestSQLFailures: what fails is named, in words of ours, and nothing is written.
+// TestSQLFailures: failures are reported in gatehouse's own words, and nothing is written.
 func TestSQLFailures(t *testing.T) {
 	d, f := newDatabase(t), fetcher(t)
 	for query, want := range map[string]string{
@@ -197,7 +197,7 @@ func TestSQLEncrypted(t *testing.T) {
 	fetcher(t).fails(t, o, "the certificate of the database is not valid")
 }
 
-// encrypting puts TLS before a PostgreSQL server, as its own protocol begins it.
+// encrypting starts a proxy that adds TLS to a PostgreSQL server, with its SSLRequest message.
 func encrypting(t *testing.T, server string, settings *tls.Config) string {
 	t.Helper()
 	return freeport.Accept(t, func(conn net.Conn) {
@@ -221,7 +221,7 @@ func encrypting(t *testing.T, server string, settings *tls.Config) string {
 	})
 }
 
-// TestSQLPeers: whatever listens at the address of a database, the fetch ends with a Failure.
+// TestSQLPeers: if the server at the address is not PostgreSQL, the fetch ends with a Failure.
 func TestSQLPeers(t *testing.T) {
 	for name, answer := range map[string]string{
 		"web server": "HTTP/1.1 400 Bad Request\r\n\r\n",
@@ -242,7 +242,7 @@ func TestSQLPeers(t *testing.T) {
 	}
 }
 
-// peer is a server that says one thing.
+// peer starts a server that sends the same bytes to every client.
 func peer(t *testing.T, answer string) string {
 	t.Helper()
 	return freeport.Accept(t, func(conn net.Conn) {

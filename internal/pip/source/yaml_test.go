@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestYAML: aliases are read, but not those by which a short file stands for gigabytes, and a
-// failure repeats nothing of the file.
+// TestYAML: aliases are followed, unless a short file would expand to gigabytes. A failure does not
+// quote the file.
 func TestYAML(t *testing.T) {
 	doc, err := decodeYAML("base: &base {level: 3}\nada: *base\nbob: {<<: *base, team: red}\n")
 	if want := `{"ada":{"level":3},"base":{"level":3},"bob":{"level":3,"team":"red"}}`; err != nil || string(doc.AppendJSON(nil)) != want {

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// object reads a JSON object.
+// object parses a JSON object.
 func object(t testing.TB, text string) map[string]any {
 	t.Helper()
 	var m map[string]any
@@ -31,7 +31,7 @@ func TestFilter(t *testing.T) {
 		`userName eq "ann@ACME.example"`:                                                   true,
 		`USERNAME Eq "ann@acme.example"`:                                                   true,
 		`userName ne "ann@acme.example"`:                                                   false,
-		`externalId eq "ext-1"`:                                                            false, // exact
+		`externalId eq "ext-1"`:                                                            false, // case-exact
 		`externalId eq "Ext-1"`:                                                            true,
 		`userName co "ACME" and active eq true`:                                            true,
 		`active eq "True"`:                                                                 true,
@@ -107,7 +107,7 @@ func TestEquals(t *testing.T) {
 	}
 }
 
-// TestPatch has the forms that RFC 7644 describes and that Okta and Entra ID send.
+// TestPatch covers the forms that RFC 7644 describes and that Okta and Entra ID send.
 func TestPatch(t *testing.T) {
 	const enterprise = `"urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"`
 	for _, tt := range []struct{ name, before, operations, after string }{
@@ -221,8 +221,8 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-// FuzzFilter: a filter is refused or decides, and what it asks for by Equals holds of all
-// that passes.
+// FuzzFilter: a filter is refused or can be applied, and every document that matches it has the value
+// that Equals returns.
 func FuzzFilter(f *testing.F) {
 	for _, seed := range []string{`userName eq "ann@acme.example"`, `emails[type eq "work" and not (value co "x")].value sw "a" or (active eq true)`, `meta.created gt "2026-01-01T00:00:00Z"`, `not(((title pr)))`, `a.b[c`} {
 		f.Add(seed)
@@ -243,8 +243,8 @@ func FuzzFilter(f *testing.F) {
 	})
 }
 
-// FuzzPatch: a PATCH is refused or gives a document that is in its stored form, which only
-// attributes that clients write can differ in.
+// FuzzPatch: a PATCH is refused, or its result is a document in the stored form, in which only
+// attributes that clients may write have changed.
 func FuzzPatch(f *testing.F) {
 	for _, seed := range [][3]string{{"replace", `emails[type eq "work"].value`, `"x"`}, {"Add", "name", `{"givenName":"x"}`}, {"remove", "", "null"}, {"add", "", `{"name.givenName":"x","emails":{"value":"y"}}`}} {
 		f.Add(seed[0], seed[1], seed[2])

@@ -97,7 +97,7 @@ func single(a *Attribute, v any) (any, error) {
 	}
 	switch a.Type {
 	case typeComplex:
-		if s, ok := v.(string); ok && a.sub("value") != nil { // Entra ID sends a manager's id alone
+		if s, ok := v.(string); ok && a.sub("value") != nil { // Entra ID sends only the id of a manager
 			v = map[string]any{"value": s}
 		}
 		m, err := normalObject(a.SubAttributes, v, a.Name)

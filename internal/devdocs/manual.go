@@ -14,7 +14,7 @@ import (
 // it has a page of its own.
 func manual() []link {
 	var out []link
-	_ = fs.WalkDir(docs.Pages, ".", func(name string, d fs.DirEntry, err error) error { // reading embedded files does not fail
+	_ = fs.WalkDir(docs.Pages, ".", func(name string, d fs.DirEntry, err error) error { // embedded: never fails
 		if err == nil && !d.IsDir() && name != "errors.md" {
 			text, _ := docsPage(name)
 			first, _, _ := strings.Cut(text, "\n")

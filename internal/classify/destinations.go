@@ -8,15 +8,16 @@ import (
 	"strings"
 )
 
-// hostToken matches a host name in free text. It must have dots and a known last label, so that "e.g." and
-// "node.js" do not match.
+// hostToken matches a host name in free text. It must have dots and a known last label, so that
+// "e.g." and "node.js" do not match.
 var hostToken = regexp.MustCompile(`(^|[^a-z0-9.@_-])([a-z0-9][a-z0-9-]{0,62}(?:\.[a-z0-9][a-z0-9-]{0,62})*\.(?:com|net|org|io|ai|dev|app|cloud|gov|edu|eu|uk|de|fr|es|us|internal|local|corp))\b`)
 
 // maxDestinations is the maximum number of proposed destinations.
 const maxDestinations = 20
 
-// destinations returns the host names that the subject mentions besides its own: the host of its URL, if
-// that is another one, and those in its business context. It ignores the hosts of e-mail addresses.
+// destinations returns the host names that the subject mentions besides its own: the host of its
+// URL, if that is another one, and those in its business context. It ignores the hosts of e-mail
+// addresses.
 func (f *finder) destinations(s Subject) []string {
 	own := hostOf(s.OriginalHost)
 	behind := ""

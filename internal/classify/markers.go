@@ -13,8 +13,8 @@ type choice struct {
 	markers []marker
 }
 
-// kindMarkers returns the markers of kinds in the order of the specification. The first kind that matches
-// wins.
+// kindMarkers returns the markers of kinds in the order of the specification. The first kind that
+// matches wins.
 func kindMarkers() []choice {
 	return []choice{
 		{LLMEndpoint, []marker{
@@ -39,8 +39,8 @@ func kindMarkers() []choice {
 	}
 }
 
-// providerMarkers returns the markers of providers. Those of hosts come before those of models, because
-// Azure serves OpenAI's models, and AWS and Google serve those of others.
+// providerMarkers returns the markers of providers. Those of hosts come before those of models,
+// because Azure serves OpenAI's models, and AWS and Google serve those of others.
 func providerMarkers() []choice {
 	return []choice{
 		{"azure", []marker{{raw: []string{"azure"}}}},

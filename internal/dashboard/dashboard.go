@@ -1,6 +1,6 @@
-// Package dashboard has the figures of a tenant: those of the last hour and day, series over time, and the
-// controls and resources with the most denials. It reads the roll-ups of the decision log, so the cost of
-// an answer does not depend on the number of decisions.
+// Package dashboard has the figures of a tenant: those of the last hour and day, series over time,
+// and the controls and resources with the most denials. It reads the roll-ups of the decision log,
+// so the cost of an answer does not depend on the number of decisions.
 package dashboard
 
 import (
@@ -63,8 +63,8 @@ type RealTime struct {
 	ActivePEPs        int64   `json:"activePEPsCount" doc:"Bouncers that are in touch with the policy bridge."`
 }
 
-// Stats returns the figures of the scope's environment, or of both. It first waits, for at most half a
-// second, until recent decisions are stored.
+// Stats returns the figures of the scope's environment, or of both. It first waits, for at most
+// half a second, until recent decisions are stored.
 func (s *Service) Stats(ctx context.Context, sc scope.Scope) (Stats, error) {
 	s.Log.WaitShipped(ctx)
 	now := s.Now()

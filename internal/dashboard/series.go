@@ -32,15 +32,16 @@ type Point struct {
 	P99           float64   `json:"latency_p99" doc:"99th percentile in milliseconds."`
 }
 
-// resolution is how a window is divided: its length, the width of the roll-ups that are read, and the
-// length of a point.
+// resolution is how a window is divided: its length, the width of the roll-ups that are read, and
+// the length of a point.
 type resolution struct {
 	long  time.Duration
 	width stats.Width
 	step  time.Duration
 }
 
-// resolve returns the resolution of a window. It gives 72 to 122 points. ok is false for an unknown window.
+// resolve returns the resolution of a window. It gives 72 to 122 points. ok is false for an unknown
+// window.
 func resolve(window string) (resolution, bool) {
 	const hour, day = time.Hour, 24 * time.Hour
 	r, ok := map[string]resolution{
@@ -59,8 +60,8 @@ func resolve(window string) (resolution, bool) {
 // DefaultWindow is the window if the caller names none.
 const DefaultWindow = "24h"
 
-// Series returns the figures of a window, in the scope's environment or in both. Fault: BadRequest for an
-// unknown window.
+// Series returns the figures of a window, in the scope's environment or in both. Fault: BadRequest
+// for an unknown window.
 func (s *Service) Series(ctx context.Context, sc scope.Scope, window string) (Series, error) {
 	if window == "" {
 		window = DefaultWindow

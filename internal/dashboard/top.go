@@ -31,8 +31,8 @@ type TopItem struct {
 	Errors    int64  `json:"errors" doc:"Denials because a control failed or reached a limit."`
 }
 
-// Top returns the n controls or resources with the most denials in a window. Fault: BadRequest for an
-// unknown window.
+// Top returns the n controls or resources with the most denials in a window. Fault: BadRequest for
+// an unknown window.
 func (s *Service) Top(ctx context.Context, sc scope.Scope, by, window string, n int) (Top, error) {
 	if window == "" {
 		window = DefaultWindow

@@ -26,8 +26,8 @@ type changeGroup struct {
 	Lines       []string
 }
 
-// changes fills the page of the changes. It compares each released document with the next one, and the last
-// with the current one. The newest comparison comes first.
+// changes fills the page of the changes. It compares each released document with the next one, and
+// the last with the current one. The newest comparison comes first.
 func (e *edition) changes(v *view) (string, error) {
 	docs, err := contract.Released("")
 	if err != nil {
@@ -94,8 +94,8 @@ func (e *edition) groups(list []contract.Change) ([]changeGroup, error) {
 	return out, nil
 }
 
-// operationHref returns the address of an operation that is named by its method and path. It returns "" if
-// the operation no longer exists, or if where names a schema.
+// operationHref returns the address of an operation that is named by its method and path. It
+// returns "" if the operation no longer exists, or if where names a schema.
 func (e *edition) operationHref(where string) string {
 	for _, a := range e.contents {
 		for _, op := range a.Operations {

@@ -118,7 +118,8 @@ type area struct {
 // methods are the HTTP methods in the order of the pages.
 var methods = []string{"GET", "POST", "PUT", "PATCH", "DELETE"}
 
-// read decodes a document and groups its operations by area. The operations do not have their details yet.
+// read decodes a document and groups its operations by area. The operations do not have their
+// details yet.
 func read(body []byte) (*document, []*area, error) {
 	var doc document
 	if err := json.Unmarshal(body, &doc); err != nil {

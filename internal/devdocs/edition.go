@@ -76,8 +76,9 @@ type scopeView struct {
 	Chosen bool
 }
 
-// prepare loads, once, what all pages of the edition share. To save memory, it keeps only the part of the
-// document that the table of contents needs. Each page of the reference reads the document again.
+// prepare loads, once, what all pages of the edition share. To save memory, it keeps only the part
+// of the document that the table of contents needs. Each page of the reference reads the document
+// again.
 func (e *edition) prepare() error {
 	e.once.Do(func() { e.err = e.load() })
 	return e.err
@@ -164,8 +165,8 @@ func (p *Portal) assetPath(name string) (string, error) {
 	return Root + "/assets/" + all.names[name], nil
 }
 
-// page returns the page at a path below the root, and its status. If there is none, it returns the page for
-// 404.
+// page returns the page at a path below the root, and its status. If there is none, it returns the
+// page for 404.
 func (e *edition) page(at string) (*page, int, error) {
 	if err := e.prepare(); err != nil {
 		return nil, 0, err

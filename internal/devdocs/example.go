@@ -30,8 +30,8 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// compact returns a value as JSON on one line. All values come from the document, so encoding does not
-// fail.
+// compact returns a value as JSON on one line. All values come from the document, so encoding does
+// not fail.
 func compact(v any) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -47,9 +47,9 @@ func indented(v any) string {
 	return b.String()
 }
 
-// example returns a value that is valid for a schema. If brief is set, it leaves out optional members
-// without an example of their own. above are the shared schemas that contain this one. A schema that
-// contains itself ends there.
+// example returns a value that is valid for a schema. If brief is set, it leaves out optional
+// members without an example of their own. above are the shared schemas that contain this one. A
+// schema that contains itself ends there.
 func example(name string, outer *schema, above []string, brief bool) any {
 	if outer == nil {
 		return object{}

@@ -49,8 +49,8 @@ type cause struct {
 	Meaning template.HTML
 }
 
-// faultTexts are the translations. The keys of titles and forms are their English texts. The key of a row
-// is its first code, because that changes less often than the text.
+// faultTexts are the translations. The keys of titles and forms are their English texts. The key of
+// a row is its first code, because that changes less often than the text.
 type faultTexts struct {
 	Sections map[string]string `json:"sections"`
 	Shapes   map[string]string `json:"shapes"`
@@ -97,7 +97,8 @@ func readFaults(e *edition) (*faults, error) {
 	return out, nil
 }
 
-// translated returns the text in the reader's language, or the English text if there is no translation.
+// translated returns the text in the reader's language, or the English text if there is no
+// translation.
 func translated(texts map[string]string, key, english string) string {
 	if to := texts[key]; to != "" {
 		return to
@@ -174,8 +175,8 @@ func rowOf(cells []string, section *faultSection, seen map[string]bool) *faultRo
 	return row
 }
 
-// general has, by status, the codes with which any operation may fail. Package rest returns them. Those
-// with a condition (needs) are left out if it does not hold.
+// general has, by status, the codes with which any operation may fail. Package rest returns them.
+// Those with a condition (needs) are left out if it does not hold.
 var general = map[int][]string{
 	http.StatusBadRequest:            {"invalid_json", "unknown_parameter", "invalid_parameter", "invalid_query", "tenant_conflict", "environment_conflict", "invalid_idempotency_key", "ambiguous_credentials"},
 	http.StatusUnauthorized:          {"authentication_required", "invalid_credentials"},
@@ -217,8 +218,8 @@ func needs(code string, op *operation) bool {
 // coded are the schemas of error bodies that contain the code.
 var coded = []string{"Error", "TenantError", "RateLimitError"}
 
-// causes returns the errors with which an operation fails with the status of an answer: first those that
-// its description names, then the general ones.
+// causes returns the errors with which an operation fails with the status of an answer: first those
+// that its description names, then the general ones.
 func (f *faults) causes(op *operation, a answer) []cause {
 	var named, rest []cause
 	add := func(to *[]cause, row *faultRow, code string) {

@@ -20,7 +20,8 @@ type guide struct {
 	text              string // below the lead
 }
 
-// readGuides reads all guides of a language. A guide begins with a title and one paragraph, the lead.
+// readGuides reads all guides of a language. A guide begins with a title and one paragraph, the
+// lead.
 func readGuides(lang string) ([]*guide, error) {
 	var out []*guide
 	for _, name := range guideNames {
@@ -35,7 +36,8 @@ func readGuides(lang string) ([]*guide, error) {
 	return out, nil
 }
 
-// render renders the guide with its code (@code, @docs) and the form that checks signatures (@checker).
+// render renders the guide with its code (@code, @docs) and the form that checks signatures
+// (@checker).
 func (g *guide) render(e *edition, checker template.HTML) (template.HTML, error) {
 	var source strings.Builder
 	fmt.Fprintf(&source, "# %s\n\n%s\n\n", g.title, g.lead)
@@ -74,8 +76,8 @@ func guideCode(name string) (string, error) {
 	return strings.TrimSuffix(string(data), "\n"), err
 }
 
-// docsCode returns the first block of code in a page of docs that contains a text. what names both, such
-// as "integrations/nginx.md auth_request".
+// docsCode returns the first block of code in a page of docs that contains a text. what names both,
+// such as "integrations/nginx.md auth_request".
 func docsCode(what string) (string, error) {
 	name, contains, _ := strings.Cut(what, " ")
 	text, err := docsPage(name)

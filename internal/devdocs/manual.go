@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/docs"
 )
 
-// manual lists the pages of docs, sorted by title. They are in English. errors.md is not one of them, because
-// it has a page of its own.
+// manual lists the pages of docs, sorted by title. They are in English. errors.md is not one of
+// them, because it has a page of its own.
 func manual() []link {
 	var out []link
 	_ = fs.WalkDir(docs.Pages, ".", func(name string, d fs.DirEntry, err error) error { // embedded: never fails
@@ -43,9 +43,9 @@ func (e *edition) markdown(dir string) markdown {
 	return markdown{copy: e.words["copy"], resolve: func(to string) (string, bool) { return e.resolve(dir, to) }}
 }
 
-// resolve returns the address of a link: to another page of docs, to a page of the portal (page:), to an
-// operation (op:), to a part of the same page (#), or to another site (https:). It returns false if the
-// target does not exist.
+// resolve returns the address of a link: to another page of docs, to a page of the portal (page:),
+// to an operation (op:), to a part of the same page (#), or to another site (https:). It returns
+// false if the target does not exist.
 func (e *edition) resolve(dir, to string) (string, bool) {
 	switch kind, rest, found := strings.Cut(to, ":"); {
 	case strings.HasPrefix(to, "#"), found && kind == "https":

@@ -52,8 +52,8 @@ func (m markdown) inline(source string) (template.HTML, error) {
 	return template.HTML(strings.TrimSuffix(strings.TrimPrefix(s, "<p>"), "</p>")), err //nolint:gosec // as above
 }
 
-// links sets the addresses of links. It removes images, and replaces links without a target with their
-// text.
+// links sets the addresses of links. It removes images, and replaces links without a target with
+// their text.
 func (m markdown) links(tree ast.Node) error {
 	var loose, gone []ast.Node
 	err := ast.Walk(tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {

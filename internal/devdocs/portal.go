@@ -1,6 +1,7 @@
-// Package devdocs renders the developer portal, /devdocs: a reference of all operations from the OpenAPI
-// document, guides, errors, and the changes between versions of the contract. The pages have no data of
-// tenants, so all readers get the same ones. A page is rendered when it is first requested.
+// Package devdocs renders the developer portal, /devdocs: a reference of all operations from the
+// OpenAPI document, guides, errors, and the changes between versions of the contract. The pages
+// have no data of tenants, so all readers get the same ones. A page is rendered when it is first
+// requested.
 package devdocs
 
 import (
@@ -27,8 +28,8 @@ const Root = "/devdocs"
 //go:embed messages errors guides page static
 var files embed.FS
 
-// policy is the Content-Security-Policy of the pages. They can load their script, style sheet and icon, and
-// call the API of this origin. Scripts cannot write HTML (trusted types).
+// policy is the Content-Security-Policy of the pages. They can load their script, style sheet and
+// icon, and call the API of this origin. Scripts cannot write HTML (trusted types).
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; " +
 	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
@@ -42,9 +43,9 @@ type Portal struct {
 	assets    func() (*assets, error)
 }
 
-// New returns a portal in these languages. document returns the OpenAPI document in a language. Readers
-// whose language is not there get the first one. url is the address of the service for callers, without a
-// final slash.
+// New returns a portal in these languages. document returns the OpenAPI document in a language.
+// Readers whose language is not there get the first one. url is the address of the service for
+// callers, without a final slash.
 func New(languages []string, url string, document func(lang string) []byte) *Portal {
 	p := &Portal{languages: languages, url: url, document: document, editions: map[string]*edition{}, assets: sync.OnceValues(readAssets)}
 	var tags []language.Tag
@@ -56,8 +57,8 @@ func New(languages []string, url string, document func(lang string) []byte) *Por
 	return p
 }
 
-// language returns the language of an answer: the one in the address or, if there is none, the one that the
-// browser prefers.
+// language returns the language of an answer: the one in the address or, if there is none, the one
+// that the browser prefers.
 func (p *Portal) language(req *http.Request) string {
 	if lang := req.URL.Query().Get("lang"); slices.Contains(p.languages, lang) {
 		return lang
@@ -109,7 +110,8 @@ func (p *Portal) serveAsset(w http.ResponseWriter, req *http.Request, name strin
 	file.serve(w, req, http.StatusOK)
 }
 
-// page is a complete answer: its media type, the hash of its body for the ETag, and its body with gzip.
+// page is a complete answer: its media type, the hash of its body for the ETag, and its body with
+// gzip.
 type page struct {
 	media, tag string
 	packed     []byte
@@ -164,8 +166,8 @@ func (p *page) serve(w http.ResponseWriter, req *http.Request, status int) {
 	}
 }
 
-// takesGzip reports whether Accept-Encoding has gzip or * with a weight other than 0 (RFC 9110, section
-// 12.5.3).
+// takesGzip reports whether Accept-Encoding has gzip or * with a weight other than 0 (RFC 9110,
+// section 12.5.3).
 func takesGzip(accept string) bool {
 	for one := range strings.SplitSeq(accept, ",") {
 		name, params, _ := strings.Cut(one, ";")

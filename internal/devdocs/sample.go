@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// sample is the code that calls an operation, in one language. It reads GATEHOUSE_URL, GATEHOUSE_API_KEY and
-// GATEHOUSE_TENANT from the environment, so that there is no key in the code.
+// sample is the code that calls an operation, in one language. It reads GATEHOUSE_URL,
+// GATEHOUSE_API_KEY and GATEHOUSE_TENANT from the environment, so that there is no key in the code.
 type sample struct {
 	ID, Label, Code string
 }
@@ -75,7 +75,8 @@ func callOf(op *operation) call {
 // shellQuote returns a text as one word of a POSIX shell.
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// shellVariable returns a word of a POSIX shell: the value of a variable, with texts before and after it.
+// shellVariable returns a word of a POSIX shell: the value of a variable, with texts before and
+// after it.
 func shellVariable(before, variable, after string) string {
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`")
 	return `"` + quote.Replace(before) + "$" + variable + quote.Replace(after) + `"`
@@ -243,8 +244,8 @@ func (c call) javascript() string {
 	return b.String()
 }
 
-// socketSamples returns samples that open a WebSocket: with curl, and from a page of this origin, which uses
-// the session of the console.
+// socketSamples returns samples that open a WebSocket: with curl, and from a page of this origin,
+// which uses the session of the console.
 func socketSamples(op *operation) []sample {
 	op.Request = nil
 	c := callOf(op)

@@ -53,8 +53,8 @@ func (t *types) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// additional is the value of additionalProperties. open means that other members are allowed, schema is
-// their schema if they have one.
+// additional is the value of additionalProperties. open means that other members are allowed,
+// schema is their schema if they have one.
 type additional struct {
 	open   bool
 	schema *schema
@@ -112,8 +112,8 @@ type fact struct {
 	Values []string
 }
 
-// fieldsOf returns the members of an object, or of the items of a list. above are the shared schemas that
-// contain it.
+// fieldsOf returns the members of an object, or of the items of a list. above are the shared
+// schemas that contain it.
 func fieldsOf(s *schema, above []string) []field {
 	if s != nil && s.name != "" {
 		above = append(slices.Clone(above), s.name)

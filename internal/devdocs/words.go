@@ -61,8 +61,8 @@ func (w words) script() string {
 	return compact(out)
 }
 
-// prose converts a text of the document to HTML. It escapes the text, and marks parts between backticks as
-// code.
+// prose converts a text of the document to HTML. It escapes the text, and marks parts between
+// backticks as code.
 func prose(text string) template.HTML {
 	var b strings.Builder
 	for i, part := range strings.Split(text, "`") {

@@ -74,8 +74,8 @@ func later(a, b policy.Policy) bool {
 	return a.PromotedAt != nil && (b.PromotedAt == nil || a.PromotedAt.After(*b.PromotedAt))
 }
 
-// compare compares a file with the control that has the same name, if one was found. It reports whether
-// they differ.
+// compare compares a file with the control that has the same name, if one was found. It reports
+// whether they differ.
 func (s *Service) compare(ctx context.Context, tx *db.Tx, sc scope.Scope, r Request, env scope.Env, c controlfile.Control, p policy.Policy, found bool, from map[int64]Origin) (Drifted, bool, error) {
 	d := Drifted{Name: c.Name, Path: c.Path, State: Added}
 	if !found {

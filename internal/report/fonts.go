@@ -54,9 +54,9 @@ func unpacked(packed []byte, scripts ...*unicode.RangeTable) func() face {
 	})
 }
 
-// The fonts, each unpacked when a report first needs it. Scripts that need shaping or are written from
-// right to left (Arabic, Hebrew, those of India and South-East Asia) are left out, even if a font has
-// their glyphs.
+// The fonts, each unpacked when a report first needs it. Scripts that need shaping or are written
+// from right to left (Arabic, Hebrew, those of India and South-East Asia) are left out, even if a
+// font has their glyphs.
 var (
 	goFace     = sync.OnceValue(func() face { return face{goregular.TTF, covered(goregular.TTF)} })
 	moreFace   = unpacked(moreFont, unicode.Armenian, unicode.Georgian, unicode.Latin, unicode.Greek, unicode.Cyrillic, unicode.S, unicode.P, unicode.N)
@@ -64,8 +64,8 @@ var (
 	wideFace   = unpacked(wideFont, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Bopomofo, unicode.S, unicode.P, unicode.N, unicode.Lm)
 )
 
-// covered returns a function that reports whether a font has a character. It is false outside the basic
-// multilingual plane, because fpdf cannot write those characters.
+// covered returns a function that reports whether a font has a character. It is false outside the
+// basic multilingual plane, because fpdf cannot write those characters.
 func covered(ttf []byte) func(rune) bool {
 	font, err := sfnt.Parse(ttf)
 	if err != nil {
@@ -90,8 +90,8 @@ func covered(ttf []byte) func(rune) bool {
 	}
 }
 
-// familyOf returns the font for a character. "" stands for the Go font of the text. has is false if no
-// font has the character.
+// familyOf returns the font for a character. "" stands for the Go font of the text. has is false if
+// no font has the character.
 func familyOf(c rune) (family string, has bool) {
 	switch {
 	case goFace().has(c):
@@ -109,9 +109,9 @@ func familyOf(c rune) (family string, has bool) {
 	}
 }
 
-// drawable returns a text that the fonts can show, in Unicode's normal form NFC. Tabs and newlines become
-// spaces. Other control characters, direction characters and characters that no font has become code
-// points with their names, so that no character is lost.
+// drawable returns a text that the fonts can show, in Unicode's normal form NFC. Tabs and newlines
+// become spaces. Other control characters, direction characters and characters that no font has
+// become code points with their names, so that no character is lost.
 func (r *report) drawable(says string) string {
 	var b strings.Builder
 	for _, c := range norm.NFC.String(says) {
@@ -157,7 +157,8 @@ func splitByFont(line string) []stretch {
 	return out
 }
 
-// with sets a font. It adds the font to the report if it is one of those in this file and not yet added.
+// with sets a font. It adds the font to the report if it is one of those in this file and not yet
+// added.
 func (r *report) with(family, style string, size float64) {
 	if add := map[string]func() face{more: moreFace, hangul: hangulFace, wide: wideFace}[family]; add != nil {
 		if !r.added[family] {
@@ -169,7 +170,8 @@ func (r *report) with(family, style string, size float64) {
 	r.SetFont(family, style, size)
 }
 
-// widthOf returns the width of a character in mm, in the current font or in the one that replaces it.
+// widthOf returns the width of a character in mm, in the current font or in the one that replaces
+// it.
 func (r *report) widthOf(c rune) float64 {
 	family, _ := familyOf(c)
 	if family == "" {
@@ -185,8 +187,8 @@ func (r *report) widthOf(c rune) float64 {
 	return w * r.size
 }
 
-// draw writes a line at the current position in the current font. It uses other fonts for characters that
-// this one does not have.
+// draw writes a line at the current position in the current font. It uses other fonts for
+// characters that this one does not have.
 func (r *report) draw(height float64, line string) {
 	for _, s := range splitByFont(line) {
 		if s.family != "" {

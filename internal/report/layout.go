@@ -164,8 +164,8 @@ func (r *report) paragraph(family, style string, size float64, c colour, says st
 	}
 }
 
-// room returns the vertical position for something of this height in mm. It adds a page if the current one
-// has no room.
+// room returns the vertical position for something of this height in mm. It adds a page if the
+// current one has no room.
 func (r *report) room(height float64) float64 {
 	if r.GetY()+height > pageBottom {
 		r.AddPage()
@@ -207,8 +207,9 @@ func (r *report) right(family, style string, size float64, c colour, says string
 	r.SetXY(x, y)
 }
 
-// wrap breaks a text into lines of at most width mm in the current font. It breaks at spaces, before
-// Chinese characters, and in words that are longer than a line. It also makes the text drawable.
+// wrap breaks a text into lines of at most width mm in the current font. It breaks at spaces,
+// before Chinese characters, and in words that are longer than a line. It also makes the text
+// drawable.
 func (r *report) wrap(says string, width float64) []string {
 	var lines []string
 	for i, part := range strings.Split(says, "\n") {

@@ -18,8 +18,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 )
 
-// The fonts of a report are the Go fonts (BSD licence). They have the Latin, Greek and Cyrillic scripts;
-// fonts.go has fonts for other characters. A report contains only the glyphs that it uses.
+// The fonts of a report are the Go fonts (BSD licence). They have the Latin, Greek and Cyrillic
+// scripts; fonts.go has fonts for other characters. A report contains only the glyphs that it uses.
 const (
 	sans = "sans"
 	mono = "mono"
@@ -80,8 +80,8 @@ type report struct {
 	widths        map[rune]float64 // widths of characters in those fonts at size 1, in mm
 }
 
-// exportPDF returns the run as a PDF report, for readers who do not know the run. It writes the report
-// twice, because the footers have the number of pages.
+// exportPDF returns the run as a PDF report, for readers who do not know the run. It writes the
+// report twice, because the footers have the number of pages.
 func exportPDF(k simulator.Kept, tenant string, now time.Time) ([]byte, error) {
 	counted := newReport(k, tenant, now, 0)
 	counted.write()
@@ -198,7 +198,8 @@ func (r *report) verdict() {
 	}
 }
 
-// clipped returns the first twelve lines, and "…" if there are more. The JSON and CSV exports have all.
+// clipped returns the first twelve lines, and "…" if there are more. The JSON and CSV exports have
+// all.
 func clipped(lines []string) []string {
 	if len(lines) > 12 {
 		return append(lines[:12:12], "…")
@@ -308,8 +309,8 @@ func (r *report) inputs() {
 	r.gap(5)
 }
 
-// conditions writes the rule that decided and its conditions and, for a denial, the nearest rule that would
-// have allowed the request.
+// conditions writes the rule that decided and its conditions and, for a denial, the nearest rule
+// that would have allowed the request.
 func (r *report) conditions() {
 	why := r.kept.Record.Explanation
 	switch {
@@ -353,8 +354,8 @@ type outcome struct {
 	ink  colour
 }
 
-// outcomes returns the results of conditions. A condition that holds but is missing must not hold: it is
-// negated.
+// outcomes returns the results of conditions. A condition that holds but is missing must not hold:
+// it is negated.
 func outcomes(list []reason.Condition, missing bool) []outcome {
 	out := make([]outcome, 0, len(list))
 	for _, c := range list {
@@ -478,7 +479,8 @@ func (r *report) footer() {
 	r.right(sans, "", 8, grey, fmt.Sprintf("Printed %s  ·  page %d of %d", r.made.Format("2006-01-02 15:04 UTC"), r.PageNo(), r.pages))
 }
 
-// short returns the beginning of a checksum, which is enough to distinguish the pages of two reports.
+// short returns the beginning of a checksum, which is enough to distinguish the pages of two
+// reports.
 func short(checksum string) string {
 	if len(checksum) > 23 {
 		return checksum[:23] + "…"

@@ -1,5 +1,5 @@
-// Package report exports a simulation as a file: JSON, CSV for spreadsheets, or PDF. It reads no store and
-// no clock.
+// Package report exports a simulation as a file: JSON, CSV for spreadsheets, or PDF. It reads no
+// store and no clock.
 package report
 
 import (
@@ -26,8 +26,8 @@ type File struct {
 	Body  []byte
 }
 
-// Write exports a run in the format json, csv or pdf. now is the time that the PDF shows as its time of
-// printing. Fault: Invalid for any other format.
+// Write exports a run in the format json, csv or pdf. now is the time that the PDF shows as its
+// time of printing. Fault: Invalid for any other format.
 func Write(k simulator.Kept, format, tenant string, now time.Time) (File, error) {
 	f := File{Name: fmt.Sprintf("simulation-%d.%s", k.ID, format)}
 	var err error
@@ -50,8 +50,8 @@ func Write(k simulator.Kept, format, tenant string, now time.Time) (File, error)
 	return f, nil
 }
 
-// exportJSON copies the record byte for byte, so that a reader can verify it. The checksum is the SHA-256 of
-// the text of the member record.
+// exportJSON copies the record byte for byte, so that a reader can verify it. The checksum is the
+// SHA-256 of the text of the member record.
 func exportJSON(k simulator.Kept) ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "{\"simulation_id\":%d,\"checksum\":%q,\"checksum_valid\":%t,\"record\":", k.ID, k.Checksum, k.Intact)
@@ -63,9 +63,9 @@ func exportJSON(k simulator.Kept) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// exportCSV writes one table (RFC 4180). Each row is one item, such as a property, a leaf of the input, a
-// condition or a step of the trace. The first column is its kind. All cells are quoted, and none is a
-// formula.
+// exportCSV writes one table (RFC 4180). Each row is one item, such as a property, a leaf of the
+// input, a condition or a step of the trace. The first column is its kind. All cells are quoted,
+// and none is a formula.
 func exportCSV(k simulator.Kept) []byte {
 	rec := k.Record
 	var b bytes.Buffer

@@ -19,8 +19,8 @@ import (
 // nonceMark is the placeholder for the nonce of the answer in the built page.
 const nonceMark = "__CSP_NONCE__"
 
-// media has the media types of the built files, by extension. It replaces the host's table, which differs
-// from host to host.
+// media has the media types of the built files, by extension. It replaces the host's table, which
+// differs from host to host.
 var media = map[string]string{
 	".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".html": htmlMedia,
 	".json": "application/json", ".map": "application/json", ".txt": textMedia, ".webmanifest": "application/manifest+json",
@@ -131,8 +131,8 @@ func (f *file) serve(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// servePage answers with index.html, which is the page of all screens. Each answer has its own nonce, so it
-// must not be stored.
+// servePage answers with index.html, which is the page of all screens. Each answer has its own
+// nonce, so it must not be stored.
 func (b *bundle) servePage(w http.ResponseWriter, req *http.Request) {
 	nonce := rand.Text()
 	h := w.Header()
@@ -142,8 +142,8 @@ func (b *bundle) servePage(w http.ResponseWriter, req *http.Request) {
 	answer(w, req, http.StatusOK, htmlMedia, bytes.Join(b.index, []byte(nonce)))
 }
 
-// takesGzip reports whether Accept-Encoding allows gzip (RFC 9110, section 12.5.3): it names gzip or *, with
-// a weight other than 0.
+// takesGzip reports whether Accept-Encoding allows gzip (RFC 9110, section 12.5.3): it names gzip
+// or *, with a weight other than 0.
 func takesGzip(values []string) bool {
 	star := false
 	for _, one := range strings.Split(strings.Join(values, ","), ",") {
@@ -165,7 +165,8 @@ func takesGzip(values []string) bool {
 	return star
 }
 
-// matches reports whether If-None-Match names a tag. The comparison is weak (RFC 9110, section 13.1.2).
+// matches reports whether If-None-Match names a tag. The comparison is weak (RFC 9110, section
+// 13.1.2).
 func matches(values []string, tag string) bool {
 	for _, one := range strings.Split(strings.Join(values, ","), ",") {
 		one = strings.TrimPrefix(strings.TrimSpace(one), "W/")

@@ -1,5 +1,6 @@
-// Package webui serves the console to browsers. The console is the built application of web/, which the
-// binary embeds. If it was not built, the package serves one short page about the running service.
+// Package webui serves the console to browsers. The console is the built application of web/, which
+// the binary embeds. If it was not built, the package serves one short page about the running
+// service.
 package webui
 
 import (
@@ -21,8 +22,8 @@ var files embed.FS
 //go:embed all:dist
 var dist embed.FS
 
-// pagePolicy is the Content-Security-Policy of the short page. The page can load only its style sheet and
-// images of this origin.
+// pagePolicy is the Content-Security-Policy of the short page. The page can load only its style
+// sheet and images of this origin.
 const pagePolicy = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // About is what the short page says about the running service.
@@ -66,12 +67,12 @@ func New(about About) (*Console, error) {
 // Built reports whether the binary contains the built console.
 func (c *Console) Built() bool { return c.built != nil }
 
-// noPage are the paths below which the console has no screens. Unknown addresses there get 404, and not the
-// page.
+// noPage are the paths below which the console has no screens. Unknown addresses there get 404, and
+// not the page.
 var noPage = []string{"/api", "/assets", "/v1", "/access", "/bridge", "/health", "/metrics", "/devdocs", "/docs-assets", "/openapi.json", "/.well-known"}
 
-// screen matches the addresses of screens: a word in lower case, then words or ids. Other spellings of a
-// path, such as /API/v1, are not screens.
+// screen matches the addresses of screens: a word in lower case, then words or ids. Other spellings
+// of a path, such as /API/v1, are not screens.
 var screen = regexp.MustCompile(`^/([a-z][a-z-]*(/[A-Za-z0-9_-]+)*/?)?$`)
 
 func isPage(path string) bool {

@@ -354,8 +354,8 @@ type outcome struct {
 	ink  colour
 }
 
-// outcomes returns the results of conditions. A condition that holds but is missing must not hold:
-// it is negated.
+// outcomes returns the results of conditions. missing means that each of them would have to change.
+// One that holds must then not hold.
 func outcomes(list []reason.Condition, missing bool) []outcome {
 	out := make([]outcome, 0, len(list))
 	for _, c := range list {

@@ -196,7 +196,7 @@ func (m *manifestReader) members(n *yaml.Node, readers map[string]func(*yaml.Nod
 	return true
 }
 
-// items calls read for each item of a list of at most most items.
+// items calls read for each item of a list. A list with more items than most is an issue.
 func (m *manifestReader) items(n *yaml.Node, most int, read func(*yaml.Node)) {
 	switch {
 	case n.Kind != yaml.SequenceNode:

@@ -77,7 +77,7 @@ func (e *edition) version(was, is contract.Document) (versionView, error) {
 	return out, nil
 }
 
-// groups groups the changes by operation or schema. list must be sorted by that.
+// groups returns the changes grouped by operation or schema. list must be sorted by that.
 func (e *edition) groups(list []contract.Change) ([]changeGroup, error) {
 	var out []changeGroup
 	for _, c := range list {

@@ -282,7 +282,7 @@ func stored(cases []controlfile.Case) ([]policy.TestCase, error) {
 	return out, nil
 }
 
-// asJSON copies from to to by encoding and decoding it as JSON.
+// asJSON copies a value by encoding it as JSON and decoding that.
 func asJSON(from, to any) error {
 	text, err := json.Marshal(from)
 	if err != nil {

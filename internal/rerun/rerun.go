@@ -45,7 +45,7 @@ type Spec struct {
 	// ViewsThen is set, a bouncer sees what its bundle contained at the time, if that is known.
 	Views     []View `json:"views,omitempty"`
 	ViewsThen bool   `json:"views_then,omitempty"`
-	// Resources are those of the newest epoch, Past are their states before older changes.
+	// Resources are those of the newest epoch. Past are earlier states of resources.
 	// Only the candidate has the resources in Added.
 	Resources []rego.Resource `json:"resources,omitempty"`
 	Past      []Past          `json:"past,omitempty"`
@@ -75,7 +75,7 @@ type Control struct {
 	Instead int  `json:"instead,omitempty"`
 }
 
-// Mix is the controls that are active together on each side, as indices into Spec.Controls.
+// Mix has the controls that are active together on each side, as indices into Spec.Controls.
 type Mix struct {
 	Baseline  []int `json:"baseline"`
 	Candidate []int `json:"candidate"`

@@ -37,8 +37,8 @@ func (p *printer) in(colour, s string) string {
 	return "\x1b[" + colour + "m" + s + "\x1b[0m"
 }
 
-// clean makes text from a server or file safe for a terminal. It replaces control characters, except
-// newlines and tabs.
+// clean makes text from a server or file safe for a terminal. It replaces control characters,
+// except newlines and tabs.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r >= 0x80 && r < 0xa0 {

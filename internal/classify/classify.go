@@ -8,10 +8,10 @@
 //	       │            provider, model family, protocol version (AI kinds only)
 //	       │            personal data, capabilities, destinations, compliance
 //	       ▼
-//	  Proposal: what was found, how sure that is, one line of rationale a marker
+//	  Proposal: the values, the confidence, one line of rationale for each marker
 //
-// Where that is not sure enough, Prompt and Admit are the two pure halves of
-// the assisted fallback; the call itself is its caller's.
+// If the confidence is too low, the caller may ask an assistant. NewPrompt makes the prompt, and
+// Admit reads the answer. The caller makes the call.
 package classify
 
 import (

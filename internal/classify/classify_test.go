@@ -116,7 +116,7 @@ func TestPropose(t *testing.T) {
 	}
 }
 
-// words for properties: markers among noise.
+// subjects generates subjects of markers and other texts.
 func subjects() *rapid.Generator[Subject] {
 	part := rapid.SampledFrom([]string{
 		"orders", "/v1/chat/completions", "mcp", "agent", "rag", "openai", "email", "ssn", "/run", "/upload",
@@ -130,7 +130,7 @@ func subjects() *rapid.Generator[Subject] {
 	})
 }
 
-// checkProposal holds a proposal to what every one must be.
+// checkProposal checks the properties that all proposals must have.
 func checkProposal(t interface{ Fatalf(string, ...any) }, p Proposal) {
 	in := func(what string, got, allowed []string) {
 		for _, v := range got {
@@ -195,7 +195,7 @@ func TestProposeProperties(t *testing.T) {
 		if p.Confidence < low {
 			t.Fatalf("%s with confidence %v", p.Kind, p.Confidence)
 		}
-		// More text never makes the kind less particular than it was by its order.
+		// A further marker does not change the kind, and does not lower the confidence.
 		more := s
 		more.BusinessContext += " postal"
 		if q := Propose(more); q.Kind != p.Kind || q.Confidence < p.Confidence {

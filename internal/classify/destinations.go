@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// hostToken is a host name in free text: dotted, and with a last label that is
-// known as one, so that "e.g." and "node.js" are none.
+// hostToken matches a host name in free text. It must have dots and a known last label, so that
+// "e.g." and "node.js" do not match.
 var hostToken = regexp.MustCompile(`(^|[^a-z0-9.@_-])([a-z0-9][a-z0-9-]{0,62}(?:\.[a-z0-9][a-z0-9-]{0,62})*\.(?:com|net|org|io|ai|dev|app|cloud|gov|edu|eu|uk|de|fr|es|us|internal|local|corp))\b`)
 
-// maxDestinations bounds what is proposed.
+// maxDestinations is the maximum number of proposed destinations.
 const maxDestinations = 20
 
-// destinations are the host names that the subject mentions beside its own: the
-// address behind it where that is another host, and those in its business
-// context. Names within e-mail addresses are none.
+// destinations returns the host names that the subject mentions besides its own: the host of its
+// URL, if that is another one, and those in its business context. It ignores the hosts of e-mail
+// addresses.
 func (f *finder) destinations(s Subject) []string {
 	own := hostOf(s.OriginalHost)
 	behind := ""
@@ -43,7 +43,7 @@ func (f *finder) destinations(s Subject) []string {
 
 var dnsName = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)+[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// hostOf is a host without its port.
+// hostOf returns a host without its port.
 func hostOf(h string) string {
 	u, err := url.Parse(fmt.Sprintf("//%s/", strings.ToLower(h)))
 	if err != nil {

@@ -1,19 +1,20 @@
 package classify
 
-// marker is one piece of evidence: any of its texts says the same.
+// marker is one piece of evidence. Each of its texts means the same.
 type marker struct {
 	raw   []string // fixed substrings
-	words []string // whole words, whatever signs stand between them
+	words []string // whole words, with any characters between them
 	paths []string // path segments, see hasPath
 }
 
-// choice is a value and what speaks for it, any marker by itself.
+// choice is a value and its markers. One of them is enough.
 type choice struct {
 	value   string
 	markers []marker
 }
 
-// kindMarkers are in the specification's order: the first that matches wins.
+// kindMarkers returns the markers of kinds in the order of the specification. The first kind that
+// matches wins.
 func kindMarkers() []choice {
 	return []choice{
 		{LLMEndpoint, []marker{
@@ -38,8 +39,8 @@ func kindMarkers() []choice {
 	}
 }
 
-// providerMarkers go from the host to the model's name: Azure serves OpenAI's
-// models, AWS and Google those of others.
+// providerMarkers returns the markers of providers. Those of hosts come before those of models,
+// because Azure serves OpenAI's models, and AWS and Google serve those of others.
 func providerMarkers() []choice {
 	return []choice{
 		{"azure", []marker{{raw: []string{"azure"}}}},
@@ -51,7 +52,7 @@ func providerMarkers() []choice {
 	}
 }
 
-// familyMarkers go from the particular to the general.
+// familyMarkers returns the markers of model families, the most specific first.
 func familyMarkers() []choice {
 	var out []choice
 	for _, name := range []string{"gpt-5", "gpt-4", "gpt-3.5", "gpt", "claude", "gemini", "gemma", "mixtral", "mistral", "qwen", "deepseek", "command-r", "codestral"} {
@@ -65,12 +66,12 @@ func familyMarkers() []choice {
 		}
 		out = append(out, choice{value, []marker{m}})
 	}
-	// ollama and llama.cpp are programs.
+	// The words are matched whole, because ollama and llama.cpp are programs, not models.
 	llama := marker{words: []string{"llama", "llama2", "llama3", "llama4"}, raw: []string{"llama-2", "llama-3", "llama-4"}}
 	return append(out, choice{"llama-*", []marker{llama}})
 }
 
-// protocolMarkers are the published versions of the protocol.
+// protocolMarkers returns the markers of the published versions of the protocol.
 func protocolMarkers() []choice {
 	var out []choice
 	for _, v := range ProtocolVersions() {
@@ -79,7 +80,7 @@ func protocolMarkers() []choice {
 	return out
 }
 
-// ProtocolVersions are the versions of the Model Context Protocol, newest first.
+// ProtocolVersions returns the versions of the Model Context Protocol, newest first.
 func ProtocolVersions() []string {
 	return []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
 }
@@ -117,7 +118,7 @@ func piiMarkers() []choice {
 	}
 }
 
-// regimeMarkers are regimes that are named outright.
+// regimeMarkers returns the names of regulations.
 func regimeMarkers() []choice {
 	return []choice{
 		{"GDPR", []marker{{raw: []string{"gdpr"}}}},

@@ -2,11 +2,11 @@ package classify
 
 import "regexp"
 
-// mailbox is what looks like an e-mail address, also in a URL's escapes. It
-// rather takes too much than leave a part of one.
+// mailbox matches texts that look like an e-mail address, also with %40 for the @. It may match too
+// much, so that no part of an address is left.
 var mailbox = regexp.MustCompile(`(?i)("[^"@]{1,64}"|[^\s"<>(){}\[\],;:=/?&|\\@]+)(@|%40)[^\s"<>(){},;/?&|\\@]+`)
 
-// Redact takes e-mail addresses out of free text: business context is written
-// by people, who write addresses into it. What it gives may go where personal
-// data may not: prompts, audit snapshots, bundles.
+// Redact replaces e-mail addresses in free text, such as the business context that people write.
+// The result can be used where personal data is not allowed: in prompts, audit snapshots and
+// bundles.
 func Redact(text string) string { return mailbox.ReplaceAllString(text, "[e-mail]") }

@@ -1,5 +1,5 @@
-// Package cli implements the subcommands `gatehouse policy` and `gatehouse replay`. Each command has its
-// own file.
+// Package cli implements the subcommands `gatehouse policy` and `gatehouse replay`. Each command
+// has its own file.
 //
 //	policy: paths ─► Load ─► local (package rego, in this process)   ─┐
 //	                      └► server (package client)                  ─┴► Report ─► text, JSON, SARIF, JUnit
@@ -79,8 +79,8 @@ type Options struct {
 	NewID   func() string
 }
 
-// ask sends a request to the server. If the server refuses the files (422), the error has the exit code
-// ExitFindings; for any other error of the server it is ExitServer.
+// ask sends a request to the server. If the server refuses the files (422), the error has the exit
+// code ExitFindings; for any other error of the server it is ExitServer.
 func (o Options) ask(ctx context.Context, method, path, key string, in, out any) error {
 	if o.Server == nil || o.Server.URL == "" || o.Server.Key == "" {
 		return ErrNoServer
@@ -100,8 +100,8 @@ func (o Options) ask(ctx context.Context, method, path, key string, in, out any)
 	}
 }
 
-// writeRefused writes the server's findings about the files, if err has any. It returns the error for the
-// command.
+// writeRefused writes the server's findings about the files, if err has any. It returns the error
+// for the command.
 func (o Options) writeRefused(err error) error {
 	var refused *client.Error
 	if !errors.As(err, &refused) || refused.Status != http.StatusUnprocessableEntity {

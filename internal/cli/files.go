@@ -12,13 +12,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
 )
 
-// maxBytes is the maximum size of all files together, in bytes. One request to the server has this limit.
+// maxBytes is the maximum size of all files together, in bytes. One request to the server has this
+// limit.
 const maxBytes = 10 << 20
 
-// Load reads the controls, tests and manifests in paths. A path is a file or a directory, which is read
-// with its subdirectories. In directories it skips hidden directories, node_modules and symbolic links.
-// The paths of the files are relative to the working directory. For a file outside of it, the path is
-// relative to the given directory.
+// Load reads the controls, tests and manifests in paths. A path is a file or a directory, which is
+// read with its subdirectories. In directories it skips hidden directories, node_modules and
+// symbolic links. The paths of the files are relative to the working directory. For a file outside
+// of it, the path is relative to the given directory.
 func Load(paths []string) ([]controlfile.File, error) {
 	here, err := os.Getwd()
 	if err != nil {
@@ -114,8 +115,8 @@ func (l *loader) name(base, p string) (string, error) {
 	return filepath.ToSlash(rel), err
 }
 
-// save writes files below dir, each completely or not at all. If some exist with other content and force
-// is not set, it writes nothing and returns an error that names them.
+// save writes files below dir, each completely or not at all. If some exist with other content and
+// force is not set, it writes nothing and returns an error that names them.
 func save(dir string, files []controlfile.File, force bool) (written []string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, usage("%w", err)

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 )
 
-// within runs fn, and returns its result or, if ctx ends first, the cause of that. The evaluation of an
-// author's Rego cannot always be stopped in time, so fn may still be running then.
+// within runs fn, and returns its result or, if ctx ends first, the cause of that. The evaluation
+// of an author's Rego cannot always be stopped in time, so fn may still be running then.
 func within[T any](ctx context.Context, fn func() (T, error)) (T, error) {
 	type answer struct {
 		v   T

@@ -7,8 +7,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
 )
 
-// Diff compares files with an environment. If namesOnly is set, the text output has only the path of each
-// control that differs, or its name if it has no path.
+// Diff compares files with an environment. If namesOnly is set, the text output has only the path
+// of each control that differs, or its name if it has no path.
 func Diff(ctx context.Context, o Options, req policycode.Request, namesOnly bool) error {
 	var d policycode.Drift
 	if err := o.ask(ctx, http.MethodPost, "/policies-as-code/drift", "", req, &d); err != nil {

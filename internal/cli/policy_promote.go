@@ -27,8 +27,8 @@ type Promoted struct {
 	SandboxCopyID int64 `json:"sandbox_copy_id,omitempty"`
 }
 
-// Promote promotes controls to production. Each is named by its name or id. It promotes them in the given
-// order, and stops at the first error.
+// Promote promotes controls to production. Each is named by its name or id. It promotes them in the
+// given order, and stops at the first error.
 func Promote(ctx context.Context, o Options, controls []string, how policy.Promotion) error {
 	if err := o.requirePlainFormat("promote"); err != nil {
 		return err
@@ -77,8 +77,8 @@ func (o Options) writePromoted(done []Promoted) error {
 	return o.write("promote", Report{Value: done, Text: func(p *printer) { p.promoted(done) }})
 }
 
-// findInSandbox finds a policy in sandbox by its name. If control is a number, it is the id, and is not
-// checked.
+// findInSandbox finds a policy in sandbox by its name. If control is a number, it is the id, and is
+// not checked.
 func (o Options) findInSandbox(ctx context.Context, control string) (policy.Policy, error) {
 	if id, err := strconv.ParseInt(control, 10, 64); err == nil {
 		return policy.Policy{ID: id}, nil
@@ -109,7 +109,8 @@ func (o Options) findInSandbox(ctx context.Context, control string) (policy.Poli
 	}
 }
 
-// post sends a change to the server. If the server answers 404 or 409, the exit code is ExitFindings, too.
+// post sends a change to the server. If the server answers 404 or 409, the exit code is
+// ExitFindings, too.
 func (o Options) post(ctx context.Context, path, key string, in, out any) error {
 	err := o.ask(ctx, http.MethodPost, path, key, in, out)
 	var refused *client.Error

@@ -15,8 +15,8 @@ type Pulled struct {
 	Written   []string `json:"written"`
 }
 
-// Pull writes the service's controls to files below dir. It overwrites files with other content only if
-// force is set.
+// Pull writes the service's controls to files below dir. It overwrites files with other content
+// only if force is set.
 func Pull(ctx context.Context, o Options, dir, environment, name string, force bool) error {
 	if o.Format != FormatText && o.Format != FormatJSON {
 		return usage("pull supports text and json output")

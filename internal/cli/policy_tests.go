@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 )
 
-// Test runs the tests of files. It is also a finding if they cover less than least percent of the lines of
-// all controls.
+// Test runs the tests of files. It is also a finding if they cover less than least percent of the
+// lines of all controls.
 func Test(ctx context.Context, o Options, files []controlfile.File, least float64) error {
 	var r controlfile.TestReport
 	if o.Server != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// Validate validates files. Without a server it does not check links, and runs the linter only if lint is
-// set.
+// Validate validates files. Without a server it does not check links, and runs the linter only if
+// lint is set.
 func Validate(ctx context.Context, o Options, files []controlfile.File, lint bool) error {
 	var v controlfile.Validation
 	if o.Server != nil {

@@ -42,8 +42,8 @@ var ErrOver = errors.New("the share of newly blocked decisions is over --max-blo
 // ErrInterrupted means that ctx ended before the replay did.
 var ErrInterrupted = errors.New("interrupted")
 
-// Replay starts a replay, waits for it and writes the result. If ctx ends, it also cancels the replay on
-// the server, and returns ErrInterrupted.
+// Replay starts a replay, waits for it and writes the result. If ctx ends, it also cancels the
+// replay on the server, and returns ErrInterrupted.
 func Replay(ctx context.Context, o ReplayOptions) error {
 	var run replay.Run
 	key := o.NewID()
@@ -79,8 +79,9 @@ func Replay(ctx context.Context, o ReplayOptions) error {
 	return nil
 }
 
-// cancel cancels a run on the server. If the id is 0, the request to start the run got no answer, but the
-// run may have begun. cancel then sends the request again with the same key, which returns the id.
+// cancel cancels a run on the server. If the id is 0, the request to start the run got no answer,
+// but the run may have begun. cancel then sends the request again with the same key, which returns
+// the id.
 func (o ReplayOptions) cancel(ctx context.Context, key string, id int64) error {
 	short, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer stop()
@@ -172,8 +173,8 @@ func sampleReason(s rerun.Sample) string {
 	return out
 }
 
-// oneLine makes text from a server safe for one line of a terminal. It replaces control characters and
-// characters that change the direction of text, and truncates the text to 120 characters.
+// oneLine makes text from a server safe for one line of a terminal. It replaces control characters
+// and characters that change the direction of text, and truncates the text to 120 characters.
 func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if isUnsafe(r) {

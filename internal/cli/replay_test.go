@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 )
 
-// scripted answers each request with the next of its answers, and notes it.
+// scripted answers each request with its next answer, and records the request.
 type scripted struct {
 	answers []any // a replay.Run, an error, or a func() error
 	asked   []string
@@ -74,7 +74,7 @@ func TestReplayWaits(t *testing.T) {
 	}
 }
 
-// TestProgressBounds: no figure of a server makes the bar longer, or less than nothing.
+// TestProgressBounds: no figures of a server make the bar longer than its width, or negative.
 func TestProgressBounds(t *testing.T) {
 	for _, percent := range []float64{-1, -1e300, 0, 3.3, 3.4, 99.99, 100, 101, 1e300} {
 		var b strings.Builder
@@ -84,7 +84,7 @@ func TestProgressBounds(t *testing.T) {
 			t.Errorf("%g %%: %q", percent, bar)
 		}
 	}
-	ReplayOptions{}.writeProgress(at(replay.Running, 1, nil)) // nobody is told
+	ReplayOptions{}.writeProgress(at(replay.Running, 1, nil)) // without Progress, nothing is written
 }
 
 func TestReplayJudges(t *testing.T) {
@@ -135,12 +135,11 @@ func TestReplayFails(t *testing.T) {
 	}
 }
 
-// TestReplayInterrupted: who does not wait any longer cancels the run, also where
-// the answer to its start was lost.
+// TestReplayInterrupted: an interrupt cancels the run, even if the answer to its start was lost.
 func TestReplayInterrupted(t *testing.T) {
 	for _, c := range []struct {
 		what  string
-		start bool // before the start was answered
+		start bool // interrupted before the start was answered
 		last  any
 		want  string
 		asked []string

@@ -12,7 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 )
 
-// TestColours has colours only where they are wanted, and never those of others.
+// TestColours: the output has colours only if they are requested, and never escape sequences from
+// names or outputs.
 func TestColours(t *testing.T) {
 	r := controlfile.NewTestReport(nil, suite.ModuleReport{
 		Tests: []suite.ModuleTest{{File: "a\x1b[2J.rego", Line: 3, Package: "p", Name: "test_x\x1b]0;gone\x07", Status: suite.TestFailed, Output: "print\x1b[31m\u009b2J"}},
@@ -36,8 +37,8 @@ func TestColours(t *testing.T) {
 	}
 }
 
-// TestCaseWords: the error of a control is shown with a case that passed too, and
-// a case that was not judged does not say that it got what it expected.
+// TestCaseWords: the error of a control is also shown for a case that passed. A case that could not
+// be evaluated does not report the expected result.
 func TestCaseWords(t *testing.T) {
 	rep := controlfile.NewTestReport(nil, suite.ModuleReport{}, []controlfile.CaseResult{
 		{Control: "a.rego", Result: suite.TestResult{Name: "broken", Passed: true, Effect: "DENY", Error: "cannot lower 7"}},
@@ -66,7 +67,7 @@ func TestCaseWords(t *testing.T) {
 	}
 }
 
-// TestSARIFOrder keeps the rules' indexes right, and gives no region without a line.
+// TestSARIFOrder: results have the right indexes of rules, and a region only if there is a line.
 func TestSARIFOrder(t *testing.T) {
 	log := sarifOf([]lang.FileIssue{
 		{Issue: lang.Issue{Message: "of no file", Severity: lang.SeverityError, Rule: "coverage"}},
@@ -88,7 +89,7 @@ func TestSARIFOrder(t *testing.T) {
 	}
 }
 
-// TestDriftWords has words for each state.
+// TestDriftWords: each state of drift has a text.
 func TestDriftWords(t *testing.T) {
 	for _, state := range []string{policycode.Added, policycode.Changed, policycode.ChangedOutside, policycode.Missing} {
 		if driftMeaning[state] == "" {

@@ -4,8 +4,8 @@
 //	payments/owners_test.rego   Rego tests of the controls beside it
 //	payments/gatehouse.yaml     optional: names, links and test cases of those controls
 //
-// It is pure: no store, no network, no clock. The service (package policycode) and the command line share
-// it, so that both read a repository in the same way.
+// It is pure: no store, no network, no clock. The service (package policycode) and the command line
+// share it, so that both read a repository in the same way.
 package controlfile
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// The limits on a repository. maxPath and maxManifest are in bytes, maxName and maxText in characters. The
-// API also limits its bodies, to 10 MiB.
+// The limits on a repository. maxPath and maxManifest are in bytes, maxName and maxText in
+// characters. The API also limits its bodies, to 10 MiB.
 const (
 	MaxFiles      = 1000
 	maxPath       = 512
@@ -49,8 +49,8 @@ type Repository struct {
 	Modules []suite.Module
 }
 
-// Control is one module with its entry in gatehouse.yaml. A member is nil if the entry does not set it. A
-// deployment then does not change it.
+// Control is one module with its entry in gatehouse.yaml. A member is nil if the entry does not set
+// it. A deployment then does not change it.
 type Control struct {
 	Path, Source string
 	Name         string
@@ -66,9 +66,9 @@ type Control struct {
 // IsLibrary reports whether the module is a library. Its package decides that.
 func (c Control) IsLibrary() bool { return lang.Library{Source: c.Source}.Package() != "" }
 
-// TenantWide returns a warning if neither gatehouse.yaml nor the request names a resource for a control. A
-// new control then applies to every request. There is no warning if the manifest has `resource: null`,
-// because that is intended.
+// TenantWide returns a warning if neither gatehouse.yaml nor the request names a resource for a
+// control. A new control then applies to every request. There is no warning if the manifest has
+// `resource: null`, because that is intended.
 func (c Control) TenantWide(resource *int64) []lang.FileIssue {
 	if c.IsLibrary() || c.Resource != nil || resource != nil {
 		return nil
@@ -79,8 +79,8 @@ func (c Control) TenantWide(resource *int64) []lang.FileIssue {
 	}}}
 }
 
-// Libraries returns the stored libraries and those among the files. A file replaces the stored library
-// with the same package.
+// Libraries returns the stored libraries and those among the files. A file replaces the stored
+// library with the same package.
 func (r Repository) Libraries(stored []lang.Library) []lang.Library {
 	out := slices.Clone(stored)
 	for _, c := range r.Controls {
@@ -92,7 +92,8 @@ func (r Repository) Libraries(stored []lang.Library) []lang.Library {
 	return out
 }
 
-// Link names a resource or a bouncer, by its id or its name. None means that there is explicitly no link.
+// Link names a resource or a bouncer, by its id or its name. None means that there is explicitly no
+// link.
 type Link struct {
 	None             bool
 	ID               int64
@@ -131,8 +132,8 @@ func (c Case) Issue(rule, format string, args ...any) lang.FileIssue {
 	return c.at.issue(rule, format, args...)
 }
 
-// Issue returns an error about the control: at its entry in the manifest or, if there is none, at the
-// start of its source.
+// Issue returns an error about the control: at its entry in the manifest or, if there is none, at
+// the start of its source.
 func (c Control) Issue(rule, format string, args ...any) lang.FileIssue {
 	if c.at == (place{}) {
 		return place{file: c.Path, line: 1, column: 1}.issue(rule, format, args...)
@@ -146,8 +147,8 @@ func IsManifest(p string) bool { return path.Base(p) == manifestName }
 // IsControlFile reports whether a path names a Rego file or a manifest.
 func IsControlFile(p string) bool { return strings.HasSuffix(p, controlSuffix) || IsManifest(p) }
 
-// Read reads the files of a repository. It returns at most 100 issues about paths and manifests. It does
-// not check Rego.
+// Read reads the files of a repository. It returns at most 100 issues about paths and manifests. It
+// does not check Rego.
 func Read(files []File) (Repository, []lang.FileIssue) {
 	r := reader{controls: map[string]*Control{}, seen: map[string]bool{}}
 	var manifests []File
@@ -251,8 +252,8 @@ func (c Control) RegoCases() ([]suite.TestCase, []lang.FileIssue) {
 	return out, issues
 }
 
-// Results adds the positions of the control's cases to their results, which must be in the order of the
-// cases.
+// Results adds the positions of the control's cases to their results, which must be in the order of
+// the cases.
 func (c Control) Results(results []suite.TestResult) []CaseResult {
 	out := make([]CaseResult, len(results))
 	for i, r := range results {

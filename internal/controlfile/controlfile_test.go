@@ -60,7 +60,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// laughs is a manifest whose aliases stand for ten to the power of depth values.
+// laughs returns a manifest whose aliases expand to ten to the power of depth values.
 func laughs(depth int) string {
 	var b strings.Builder
 	b.WriteString("tests:\n  - name: n\n    expected: true\n    input:\n      a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n")
@@ -121,7 +121,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// often is a manifest with a test whose input names a value very often.
+// often returns a manifest with a test whose input refers to one value 20,000 times.
 func often(anchored string) string {
 	return "tests:\n  - name: x\n    expected: true\n    input: {a: " + anchored + ", b: [" + strings.TrimSuffix(strings.Repeat("*a,", 20_000), ",") + "]}\n"
 }
@@ -166,8 +166,8 @@ func TestWriteRead(t *testing.T) {
 	}
 }
 
-// FuzzManifest reads hostile manifests: no panic, places within the file, and
-// what is read stays bounded.
+// FuzzManifest reads hostile manifests. There is no panic, the positions of issues are in the file,
+// and the number of issues is limited.
 func FuzzManifest(f *testing.F) {
 	f.Add(whole)
 	f.Add(laughs(4))

@@ -49,8 +49,8 @@ func (r *reader) manifest(f File) {
 	m.control(doc, "")
 }
 
-// maxNodes and maxUnfolded limit a manifest with all its aliases resolved, in nodes and in bytes of text. A
-// few lines of aliases can expand to billions of nodes, or repeat one long text many times.
+// maxNodes and maxUnfolded limit a manifest with all its aliases resolved, in nodes and in bytes of
+// text. A few lines of aliases can expand to billions of nodes, or repeat one long text many times.
 const (
 	maxNodes    = 50_000
 	maxUnfolded = 4 * maxManifest
@@ -59,7 +59,8 @@ const (
 // maxNesting limits the depth of an input.
 const maxNesting = 64
 
-// parseYAML parses one document. It returns nil if the text has none, and an error if it has several.
+// parseYAML parses one document. It returns nil if the text has none, and an error if it has
+// several.
 func parseYAML(text string) (node *yaml.Node, err error) {
 	defer func() {
 		if p := recover(); p != nil { // the parser may panic on hostile text
@@ -155,7 +156,8 @@ func (m *manifestReader) follow(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// textOf returns how many bytes of text a node has itself: its own text and, for a mapping, its keys.
+// textOf returns how many bytes of text a node has itself: its own text and, for a mapping, its
+// keys.
 func textOf(n *yaml.Node) int {
 	size := len(n.Value)
 	if n.Kind == yaml.MappingNode {
@@ -166,8 +168,8 @@ func textOf(n *yaml.Node) int {
 	return size
 }
 
-// members calls the reader of each member of a mapping. A member without a reader is an issue. It returns
-// false if n is not a mapping.
+// members calls the reader of each member of a mapping. A member without a reader is an issue. It
+// returns false if n is not a mapping.
 func (m *manifestReader) members(n *yaml.Node, readers map[string]func(*yaml.Node)) bool {
 	n = m.follow(n)
 	if n == nil {
@@ -196,7 +198,7 @@ func (m *manifestReader) members(n *yaml.Node, readers map[string]func(*yaml.Nod
 	return true
 }
 
-// items calls read for each item of a list of at most most items.
+// items calls read for each item of a list. A list with more items than most is an issue.
 func (m *manifestReader) items(n *yaml.Node, most int, read func(*yaml.Node)) {
 	switch {
 	case n.Kind != yaml.SequenceNode:
@@ -357,7 +359,8 @@ func (m *manifestReader) target(n, file *yaml.Node, within string) *Control {
 	return nil
 }
 
-// link reads the resource or bouncer that a control is linked to. It returns nil if there is an issue.
+// link reads the resource or bouncer that a control is linked to. It returns nil if there is an
+// issue.
 func (m *manifestReader) link(n *yaml.Node, resource bool) *Link {
 	l := &Link{at: m.at(n)}
 	if isNull(n) {

@@ -6,8 +6,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// value reads a node as a JSON value. A value that JSON cannot represent is an issue. A date becomes a
-// string.
+// value reads a node as a JSON value. A value that JSON cannot represent is an issue. A date
+// becomes a string.
 func (m *manifestReader) value(n *yaml.Node, depth int) any {
 	if depth > maxNesting {
 		m.refuse(n, "nested deeper than %d levels", maxNesting)

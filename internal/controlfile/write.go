@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Written is a control for Write. If Path is empty, Write puts the control into a directory of its own,
-// named after the control.
+// Written is a control for Write. If Path is empty, Write puts the control into a directory of its
+// own, named after the control.
 type Written struct {
 	Path, Name, Description, Status, Source string
 	// Resource and Bouncer are its links. The zero value means none.
@@ -46,8 +46,9 @@ type entry struct {
 	Tests       []WrittenCase `yaml:"tests,omitempty"`
 }
 
-// Write returns the files of controls: the modules, and one manifest for each directory. Read reads them as
-// the same controls. A control whose path is not allowed or is taken gets a path that is made from its name.
+// Write returns the files of controls: the modules, and one manifest for each directory. Read reads
+// them as the same controls. A control whose path is not allowed or is taken gets a path that is
+// made from its name.
 func Write(controls []Written) ([]File, error) {
 	taken := map[string]bool{}
 	dirs := map[string][]entry{}

@@ -1,7 +1,6 @@
-// Package dashboard says what is going on in a tenant: figures of the last hour
-// and day, series over time, and where denials come from. It reads the roll-ups
-// that the decision log keeps, so that an answer costs the same whether a hundred
-// or a hundred million decisions were made.
+// Package dashboard has the figures of a tenant: those of the last hour and day, series over time,
+// and the controls and resources with the most denials. It reads the roll-ups of the decision log,
+// so the cost of an answer does not depend on the number of decisions.
 package dashboard
 
 import (
@@ -18,19 +17,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Service answers questions about a tenant. Its fields are its dependencies.
+// Service has the use cases of the dashboard. All fields must be set.
 type Service struct {
 	Stores    *db.Cluster
 	Log       *audit.DecisionLog
 	Policies  *policy.Service
 	Resources *resource.Service
 	Bouncers  *bouncer.Service
-	// Anomalies counts the anomalies that were found since a time.
+	// Anomalies returns the number of anomalies since a time.
 	Anomalies func(ctx context.Context, tx *db.Tx, env scope.Env, since time.Time) (int64, error)
 	Now       func() time.Time
 }
 
-// Stats is the specification's dashboard.
+// Stats are the figures of the dashboard, as the specification defines them.
 type Stats struct {
 	TotalPolicies               int64    `json:"totalPolicies" doc:"Controls that are not deleted, libraries left out."`
 	ActivePolicies              int64    `json:"activePolicies" doc:"Active ones, which decide."`
@@ -50,7 +49,7 @@ type Stats struct {
 	RealTime                    RealTime `json:"realTimeMetrics" doc:"Figures of the last hour."`
 }
 
-// RealTime is the part of the dashboard that is about the last hour.
+// RealTime are the figures of the last hour and minute.
 type RealTime struct {
 	RequestsPerHour   int64   `json:"totalRequestsPerHour" doc:"Decisions of the last hour, to the minute."`
 	RequestsPerMinute int64   `json:"totalRequestsPerMinute" doc:"Decisions of the last minute, to ten seconds."`
@@ -64,8 +63,8 @@ type RealTime struct {
 	ActivePEPs        int64   `json:"activePEPsCount" doc:"Bouncers that are in touch with the policy bridge."`
 }
 
-// Stats counts in the scope's environment, or in both. It waits, half a second at
-// most, for decisions that were just made to be stored.
+// Stats returns the figures of the scope's environment, or of both. It first waits, for at most
+// half a second, until recent decisions are stored.
 func (s *Service) Stats(ctx context.Context, sc scope.Scope) (Stats, error) {
 	s.Log.WaitShipped(ctx)
 	now := s.Now()
@@ -88,7 +87,7 @@ func (s *Service) Stats(ctx context.Context, sc scope.Scope) (Stats, error) {
 	return out, err
 }
 
-// count fills in what is counted of controls, resources and bouncers.
+// count sets the figures of controls, resources, bouncers and anomalies.
 func (s *Service) count(ctx context.Context, tx *db.Tx, env scope.Env, now time.Time, out *Stats) error {
 	controls, err := policy.LoadFigures(ctx, tx, env)
 	if err != nil {
@@ -115,7 +114,7 @@ func (s *Service) count(ctx context.Context, tx *db.Tx, env scope.Env, now time.
 	return err
 }
 
-// realTime fills in what was decided in the last hour and minute.
+// realTime sets the figures of the decisions of the last hour and minute.
 func (s *Service) realTime(ctx context.Context, sc scope.Scope, now time.Time, out *RealTime) error {
 	hour, err := s.Log.Minutes(ctx, sc, now.Add(-59*time.Minute), now)
 	if err != nil {
@@ -134,7 +133,7 @@ func (s *Service) realTime(ctx context.Context, sc scope.Scope, now time.Time, o
 	return nil
 }
 
-// percent is part of whole in percent, to two decimals; 0 of nothing.
+// percent returns part of whole in percent, rounded to three decimals. It is 0 if whole is 0.
 func percent(part, whole int64) float64 {
 	if whole == 0 {
 		return 0

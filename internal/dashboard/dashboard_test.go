@@ -24,12 +24,12 @@ import (
 
 var noon = time.Date(2026, 11, 20, 12, 34, 56, 0, time.UTC)
 
-// house is the dashboard of a tenant over a log that ships.
+// house is the dashboard of a tenant, with a decision log that stores its records.
 type house struct {
 	*Service
 	t   testing.TB
 	now time.Time
-	dir string // of the spool
+	dir string // directory of the spool
 	log *spool.Log
 }
 
@@ -50,7 +50,7 @@ func newHouse(t testing.TB, c *db.Cluster, dir string) *house {
 	return h
 }
 
-// record hands decisions to the log.
+// record records decisions in the log.
 func (h *house) record(ds []audit.Decision) {
 	h.t.Helper()
 	for len(ds) > 0 {
@@ -62,7 +62,7 @@ func (h *house) record(ds []audit.Decision) {
 	}
 }
 
-// ship waits until all that was recorded is stored.
+// ship waits until all recorded decisions are stored.
 func (h *house) ship() {
 	h.t.Helper()
 	ctx, end := context.WithTimeout(context.Background(), 10*time.Minute)
@@ -87,7 +87,7 @@ func (h *house) stats(env scope.Env) Stats {
 	return out
 }
 
-// draw makes a decision of the last hours before a time.
+// draw returns a random decision from the period within before a time.
 func draw(r *rand.Rand, id string, before time.Time, within time.Duration) audit.Decision {
 	d := audit.Decision{
 		DecisionID: id, Timestamp: before.Add(-time.Duration(r.Int64N(int64(within)))).Truncate(time.Microsecond),
@@ -103,8 +103,8 @@ func draw(r *rand.Rand, id string, before time.Time, within time.Duration) audit
 	return d
 }
 
-// expected counts by hand what Stats tells of decisions, from the definition of each
-// field: a day and an hour to the minute, a minute to ten seconds.
+// expected computes the figures of Stats from the decisions, by the definition of each field. A day
+// and an hour are accurate to the minute, and a minute to ten seconds.
 func expected(ds []audit.Decision, env scope.Env, now time.Time) Stats {
 	var s Stats
 	var permitted int64
@@ -153,8 +153,8 @@ func expected(ds []audit.Decision, env scope.Env, now time.Time) Stats {
 	return s
 }
 
-// hold compares what Stats tells of decisions with what is expected; percentiles are
-// exact to an eighth, and to the microsecond that is the least that is counted.
+// hold compares the figures of Stats with the expected ones. Percentiles may differ by an eighth
+// and two microseconds.
 func (h *house) hold(ds []audit.Decision, what string) {
 	h.t.Helper()
 	for _, env := range []scope.Env{scope.AnyEnv, scope.Sandbox, scope.Production} {
@@ -177,8 +177,8 @@ func (h *house) hold(ds []audit.Decision, what string) {
 	}
 }
 
-// TestStatsCountEachDecision holds each figure to a known set of decisions, at moments
-// on and beside the edges of its window.
+// TestStatsCountEachDecision checks each figure with a known set of decisions, also at the edges of
+// its window.
 func TestStatsCountEachDecision(t *testing.T) {
 	t.Parallel()
 	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
@@ -190,7 +190,7 @@ func TestStatsCountEachDecision(t *testing.T) {
 			within := []time.Duration{90 * time.Second, 70 * time.Minute, 26 * time.Hour}[i%3]
 			ds = append(ds, draw(r, fmt.Sprint("d-", i), noon, within))
 		}
-		for i, edge := range []time.Duration{time.Minute, time.Hour, 24 * time.Hour} { // each side of each edge
+		for i, edge := range []time.Duration{time.Minute, time.Hour, 24 * time.Hour} { // both sides of each edge
 			for j, step := range []time.Duration{10 * time.Second, time.Minute} {
 				for k, beside := range []time.Duration{-time.Microsecond, 0} {
 					d := draw(r, fmt.Sprint("edge-", i, j, k), noon, time.Second)
@@ -208,9 +208,9 @@ func TestStatsCountEachDecision(t *testing.T) {
 	})
 }
 
-// TestStatsAfterACrash: a process that is killed after it stored decisions and before
-// it noted so stores them again when it is back. They count once, and the dashboard
-// agrees with the log.
+// TestStatsAfterACrash: a process that is killed after it stored decisions, but before it recorded
+// that, stores them again after its restart. They count once, and the dashboard agrees with the
+// log.
 func TestStatsAfterACrash(t *testing.T) {
 	fulltest.Only(t)
 	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
@@ -223,7 +223,7 @@ func TestStatsAfterACrash(t *testing.T) {
 		}
 		first := newHouse(t, c, t.TempDir())
 		first.record(ds)
-		left := t.TempDir() // what the disk holds when the process is killed
+		left := t.TempDir() // the content of the disk when the process is killed
 		if err := os.CopyFS(left, os.DirFS(first.dir)); err != nil {
 			t.Fatal(err)
 		}
@@ -249,8 +249,8 @@ func TestStatsAfterACrash(t *testing.T) {
 	})
 }
 
-// BenchmarkStats is GET /dashboard/stats without HTTP, with a million decisions in
-// the last 24 hours (GATEHOUSE_BENCH_DECISIONS: another number).
+// BenchmarkStats measures GET /dashboard/stats without HTTP, with a million decisions in the last
+// 24 hours, or with the number in GATEHOUSE_BENCH_DECISIONS.
 func BenchmarkStats(b *testing.B) {
 	n := 1_000_000
 	if text := os.Getenv("GATEHOUSE_BENCH_DECISIONS"); text != "" {
@@ -283,8 +283,8 @@ func BenchmarkStats(b *testing.B) {
 	}
 }
 
-// TestSpans: what is read of whole hours, with minutes added or subtracted, is what the
-// minutes sum up to, wherever a span begins and ends.
+// TestSpans: the sums that are read from whole hours, plus or minus some minutes, equal the sums of
+// all minutes, for any start and end.
 func TestSpans(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		h := newHouse(t, c, t.TempDir())

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Series is what was decided over time, for charts.
+// Series has the figures of decisions over time, for charts.
 type Series struct {
 	Environment *scope.Env `json:"environment" nullable:"true" doc:"The environment in the request; null: both." example:"production"`
 	Window      string     `json:"window" enum:"15m,1h,6h,24h,7d,30d,90d,365d" doc:"How far back it goes."`
@@ -18,7 +18,7 @@ type Series struct {
 	Points      []Point    `json:"points" doc:"Oldest first and without gaps."`
 }
 
-// Point is one stretch of a series.
+// Point has the figures of one period of a series.
 type Point struct {
 	Start         time.Time `json:"start" doc:"Start of the point, RFC 3339 UTC."`
 	Permitted     int64     `json:"permitted" doc:"PERMIT, including masked ones."`
@@ -32,14 +32,16 @@ type Point struct {
 	P99           float64   `json:"latency_p99" doc:"99th percentile in milliseconds."`
 }
 
-// resolution is how a window is cut: from roll-ups of a width, some of them to a point.
+// resolution is how a window is divided: its length, the width of the roll-ups that are read, and
+// the length of a point.
 type resolution struct {
 	long  time.Duration
 	width stats.Width
 	step  time.Duration
 }
 
-// resolve gives the cut of a window: 60 to 180 points each.
+// resolve returns the resolution of a window. It gives 72 to 122 points. ok is false for an unknown
+// window.
 func resolve(window string) (resolution, bool) {
 	const hour, day = time.Hour, 24 * time.Hour
 	r, ok := map[string]resolution{
@@ -55,11 +57,11 @@ func resolve(window string) (resolution, bool) {
 	return r, ok
 }
 
-// DefaultWindow is the window of a series whose caller names none.
+// DefaultWindow is the window if the caller names none.
 const DefaultWindow = "24h"
 
-// Series gives what was decided in one of the known windows, in the scope's
-// environment or in both.
+// Series returns the figures of a window, in the scope's environment or in both. Fault: BadRequest
+// for an unknown window.
 func (s *Service) Series(ctx context.Context, sc scope.Scope, window string) (Series, error) {
 	if window == "" {
 		window = DefaultWindow
@@ -83,7 +85,7 @@ func (s *Service) Series(ctx context.Context, sc scope.Scope, window string) (Se
 	return out, nil
 }
 
-// points adds roll-ups up to steps; steps without any are zeros.
+// points adds up the roll-ups of each step. The figures of a step without roll-ups are 0.
 func points(rows []stats.Rollup, from, to time.Time, step time.Duration) []Point {
 	out := make([]Point, 0, int(to.Sub(from)/step)+1)
 	for start := from; !start.After(to); start = start.Add(step) {

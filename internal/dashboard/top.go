@@ -9,13 +9,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// What Top can break decisions down by.
+// The kinds that Top can rank.
 const (
 	ByPolicy   = "policy"
 	ByResource = "resource"
 )
 
-// Top is which controls or resources most decisions were about.
+// Top has the controls or resources with the most denials.
 type Top struct {
 	By     string    `json:"by" enum:"policy,resource" doc:"The ranked kind."`
 	Window string    `json:"window" enum:"15m,1h,6h,24h,7d,30d,90d,365d" doc:"Start of the count, to the full hour."`
@@ -31,7 +31,8 @@ type TopItem struct {
 	Errors    int64  `json:"errors" doc:"Denials because a control failed or reached a limit."`
 }
 
-// Top gives the n controls or resources with most denials in a window.
+// Top returns the n controls or resources with the most denials in a window. Fault: BadRequest for
+// an unknown window.
 func (s *Service) Top(ctx context.Context, sc scope.Scope, by, window string, n int) (Top, error) {
 	if window == "" {
 		window = DefaultWindow

@@ -6,28 +6,28 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/contract"
 )
 
-// versionView is what changed from one version of the contract to the next.
+// versionView has the changes from one version of the contract to the next.
 type versionView struct {
 	ID, From, To    string
 	Breaking, Other int
 	Parts           []changePart
 }
 
-// changePart is the breaking changes, or the others.
+// changePart has the breaking changes of a version, or the other changes.
 type changePart struct {
 	Title  string
 	Count  int
 	Groups []changeGroup
 }
 
-// changeGroup is the changes at one place. Href is empty where there is no page for it.
+// changeGroup has the changes of one operation or schema. Href is empty if that has no page.
 type changeGroup struct {
 	Where, Href string
 	Lines       []string
 }
 
-// changes compares each released document with the next, and the last with the
-// present one; the newest comparison comes first.
+// changes fills the page of the changes. It compares each released document with the next one, and
+// the last with the current one. The newest comparison comes first.
 func (e *edition) changes(v *view) (string, error) {
 	docs, err := contract.Released("")
 	if err != nil {
@@ -77,7 +77,7 @@ func (e *edition) version(was, is contract.Document) (versionView, error) {
 	return out, nil
 }
 
-// groups puts the changes at one place together. They come in order of their place.
+// groups returns the changes grouped by operation or schema. list must be sorted by that.
 func (e *edition) groups(list []contract.Change) ([]changeGroup, error) {
 	var out []changeGroup
 	for _, c := range list {
@@ -94,8 +94,8 @@ func (e *edition) groups(list []contract.Change) ([]changeGroup, error) {
 	return out, nil
 }
 
-// operationHref is the address of an operation, named by method and path; empty
-// where there is none any more, or where a schema is named.
+// operationHref returns the address of an operation that is named by its method and path. It
+// returns "" if the operation no longer exists, or if where names a schema.
 func (e *edition) operationHref(where string) string {
 	for _, a := range e.contents {
 		for _, op := range a.Operations {

@@ -25,7 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// whole is the API with the portal, and with nothing behind it.
+// whole is the API with the portal, without services behind it.
 var whole = sync.OnceValues(func() (*api.API, error) {
 	return api.New(api.Config{PublicURL: "https://gatehouse.example.com", Kit: rest.Config{
 		Version: "test", Now: time.Now, Log: slog.New(slog.DiscardHandler), Panics: &fault.Panics{Add: func(string) {}},
@@ -45,7 +45,7 @@ func served(t *testing.T) *api.API {
 	return a
 }
 
-// get asks for a path; headers are pairs of name and value.
+// get requests a path. headers are pairs of name and value.
 func get(t *testing.T, path string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	req := httptest.NewRequest(http.MethodGet, path, nil)
@@ -57,7 +57,7 @@ func get(t *testing.T, path string, headers ...string) *httptest.ResponseRecorde
 	return w
 }
 
-// page is the text of a page that must be there.
+// page returns the text of a page that must exist.
 func page(t *testing.T, path string) string {
 	t.Helper()
 	w := get(t, path)
@@ -67,12 +67,12 @@ func page(t *testing.T, path string) string {
 	return w.Body.String()
 }
 
-// operation is what the tests know of one.
+// operation is the part of an operation that the tests need.
 type operation struct {
 	ID, Method, Path, Area, Summary string
 }
 
-// operations are those of the document in a language.
+// operations returns the operations of the document in a language.
 func operations(t *testing.T, lang string) []operation {
 	t.Helper()
 	body := served(t).Edition("", lang).Body
@@ -98,7 +98,8 @@ func operations(t *testing.T, lang string) []operation {
 	return out
 }
 
-// languages are those whose pages this run walks: English only in the inner loop.
+// languages returns the languages whose pages this run checks. In the inner loop it is only
+// English.
 func languages() []string {
 	if fulltest.Inner() {
 		return api.Languages[:1]
@@ -106,7 +107,7 @@ func languages() []string {
 	return api.Languages
 }
 
-// TestEveryOperation: each operation of the document is on the pages, in each language.
+// TestEveryOperation: the pages show each operation of the document, in each language.
 func TestEveryOperation(t *testing.T) {
 	for _, lang := range languages() {
 		index := unquoted(page(t, "/devdocs?lang="+lang))
@@ -134,7 +135,7 @@ func TestEveryOperation(t *testing.T) {
 	}
 }
 
-// unquoted is the text of a page without escapes, whichever it uses.
+// unquoted returns the text of a page without HTML escapes.
 func unquoted(s string) string { return html.UnescapeString(s) }
 
 var (
@@ -142,11 +143,11 @@ var (
 	anchors = regexp.MustCompile(`\bid="([^"]*)"`)
 )
 
-// TestLinks: from the first page, no link of any page in any language leads nowhere,
-// and no page stands alone.
+// TestLinks follows all links from the first page, in all languages. Each leads to a page or place
+// that exists, and the pages of all languages are linked.
 func TestLinks(t *testing.T) {
 	ids := map[string]map[string]bool{} // by page
-	fragments := map[string]string{}    // page#fragment → where it stands
+	fragments := map[string]string{}    // page#fragment → page with the link
 	queue := []string{"/devdocs?lang=en"}
 	seen := map[string]bool{queue[0]: true}
 	for len(queue) > 0 {
@@ -170,7 +171,7 @@ func TestLinks(t *testing.T) {
 		for _, m := range hrefs.FindAllStringSubmatch(w.Body.String(), -1) {
 			to := html.UnescapeString(m[1])
 			if to == "/" || strings.HasPrefix(to, "https://") {
-				continue // the console; a page elsewhere
+				continue // the console, or a page of another site
 			}
 			target, fragment, _ := strings.Cut(to, "#")
 			if target == "" {
@@ -200,7 +201,7 @@ func TestLinks(t *testing.T) {
 	t.Logf("%d pages and files", len(seen))
 }
 
-// TestLanguage: the address decides, then the browser, then English.
+// TestLanguage: the address decides the language, then the browser, then it is English.
 func TestLanguage(t *testing.T) {
 	for _, tc := range []struct{ query, accept, want string }{
 		{"", "", "en"},
@@ -228,7 +229,7 @@ func TestLanguage(t *testing.T) {
 	}
 }
 
-// TestHeaders: what a page says to browsers and caches.
+// TestHeaders: pages have the right headers for browsers and caches.
 func TestHeaders(t *testing.T) {
 	const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 	for path, status := range map[string]int{
@@ -286,7 +287,7 @@ func plain(t *testing.T, w *httptest.ResponseRecorder) string {
 	return string(out)
 }
 
-// TestSize: the first load of each kind of page stays small on the wire.
+// TestSize: the first load of each kind of page transfers few bytes.
 func TestSize(t *testing.T) {
 	for path, most := range map[string]int{
 		"/devdocs?lang=en": 40_000, "/devdocs/guides/first-control?lang=es": 30_000,
@@ -307,7 +308,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// TestHead: HEAD gets what GET gets, without the body.
+// TestHead: the answer to HEAD is that to GET without the body.
 func TestHead(t *testing.T) {
 	req := httptest.NewRequest(http.MethodHead, "/devdocs?lang=en", nil)
 	w := httptest.NewRecorder()
@@ -317,7 +318,8 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// TestAssets: what pages load is there, may be kept, and is the console's own mark.
+// TestAssets: the files that pages load exist and may be cached, and the icon is that of the
+// console.
 func TestAssets(t *testing.T) {
 	found := 0
 	for _, m := range hrefs.FindAllStringSubmatch(page(t, "/devdocs"), -1) {
@@ -365,7 +367,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestCredentialsForm: the form offers exactly the scopes that operations ask for.
+// TestCredentialsForm: the form offers exactly the permissions that operations require.
 func TestCredentialsForm(t *testing.T) {
 	body := served(t).Edition("", "en").Body
 	want := map[string]bool{}

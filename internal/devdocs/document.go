@@ -71,21 +71,21 @@ type operation struct {
 	Method, Path string
 	// Area is the operation's first tag, AreaID the tag in an address.
 	Area, AreaID string
-	// Auth is how callers prove who they are: public, optional, bearer or any.
+	// Auth says which credentials callers need: public, optional, bearer or any.
 	Auth    string
 	Params  []parameter
 	Request *request
-	Answers []answer // of success
-	Faults  []answer // the others, by status
+	Answers []answer // answers with a status below 400
+	Faults  []answer // the other answers, sorted by status
 	Samples []sample
-	// Socket is set where the path takes WebSocket connections.
+	// Socket means that the operation opens a WebSocket connection.
 	Socket bool
 }
 
 type parameter struct {
 	*rawParameter
 	Field field
-	// Example is a value that is good for a first try; empty where there is none.
+	// Example is a value for a first try. It may be empty.
 	Example string
 }
 
@@ -93,9 +93,9 @@ type request struct {
 	Required bool
 	Media    []string
 	Fields   []field
-	// Example is a small body, in JSON.
+	// Example is a small body in JSON.
 	Example string
-	// Form is set where the body is sent as a form, and JSON is not taken.
+	// Form means that the body is a form, and cannot be JSON.
 	Form bool
 }
 
@@ -109,16 +109,17 @@ type answer struct {
 	Shape   string // name of the schema
 }
 
-// area is the operations with one tag.
+// area has the operations with one tag.
 type area struct {
 	Name, ID   string
 	Operations []*operation
 }
 
-// methods are in the order that the pages list them in.
+// methods are the HTTP methods in the order of the pages.
 var methods = []string{"GET", "POST", "PUT", "PATCH", "DELETE"}
 
-// read decodes a document and groups its operations by area. detail makes one ready.
+// read decodes a document and groups its operations by area. The operations do not have their
+// details yet.
 func read(body []byte) (*document, []*area, error) {
 	var doc document
 	if err := json.Unmarshal(body, &doc); err != nil {
@@ -144,7 +145,7 @@ func read(body []byte) (*document, []*area, error) {
 	return &doc, slices.SortedFunc(maps.Values(byName), func(a, b *area) int { return strings.Compare(a.Name, b.Name) }), nil
 }
 
-// resolve gives each schema the one that it refers to.
+// resolve sets the target of each schema that refers to a shared one.
 func (d *document) resolve() {
 	r := resolver{shared: d.Components.Schemas, seen: map[*schema]bool{}}
 	for _, s := range d.Components.Schemas {
@@ -163,7 +164,7 @@ func (d *document) resolve() {
 	}
 }
 
-// resolver follows references into the shared schemas.
+// resolver resolves references to shared schemas.
 type resolver struct {
 	shared map[string]*schema
 	seen   map[*schema]bool
@@ -216,14 +217,15 @@ func newOperation(method, path string, raw *rawOperation) *operation {
 	return op
 }
 
-// detail fills in all that the operation's page shows. Call resolve before.
+// detail sets everything that the operation's page shows. Call resolve first.
 func (d *document) detail(op *operation) {
 	raw := op.rawOperation
 	for _, p := range raw.Parameters {
 		op.Params = append(op.Params, d.parameter(p))
 		op.Socket = op.Socket || strings.EqualFold(p.Name, "Upgrade")
 	}
-	// Path parameters first, then the query, then headers; the required before the others.
+	// Path parameters come first, then those of the query, then headers. In each group the
+	// required ones come first.
 	order := []string{"path", "query", "header"}
 	slices.SortStableFunc(op.Params, func(a, b parameter) int {
 		if by := slices.Index(order, a.In) - slices.Index(order, b.In); by != 0 {
@@ -245,7 +247,7 @@ func (d *document) detail(op *operation) {
 	op.Samples = samples(op)
 }
 
-// less orders what holds before what does not.
+// less compares two booleans for sorting. true comes first.
 func less(a, b bool) int {
 	switch {
 	case a == b:
@@ -306,7 +308,7 @@ func (d *document) answer(status string, raw *rawResponse) answer {
 	return a
 }
 
-// authOf names how callers prove who they are.
+// authOf returns which credentials callers need: public, optional, bearer or any.
 func authOf(security []map[string][]string) string {
 	if len(security) == 0 {
 		return "public"
@@ -328,7 +330,8 @@ func authOf(security []map[string][]string) string {
 	}
 }
 
-// slug is a name as part of an address.
+// slug converts a name to a part of an address: in lower case, with dashes for all characters but
+// letters and digits.
 func slug(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

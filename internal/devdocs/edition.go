@@ -29,13 +29,13 @@ type edition struct {
 	known     map[string]maker
 
 	mu    sync.Mutex
-	pages map[string]*page // those that were asked for
+	pages map[string]*page // rendered pages, by path
 }
 
-// maker fills in what is on one page, and names the template of it.
+// maker sets the content of one page, and returns the name of its template.
 type maker func(v *view) (string, error)
 
-// areaLinks are the operations of an area as the table of contents lists them.
+// areaLinks has the operations of an area for the table of contents.
 type areaLinks struct {
 	Name, ID   string
 	Operations []operationLink
@@ -43,11 +43,11 @@ type areaLinks struct {
 
 type operationLink struct {
 	ID, Method, Verb, Path, Summary string
-	// Search is what the filter looks in.
+	// Search is the text that the filter searches, in lower case.
 	Search string
 }
 
-// view is all that a template shows.
+// view has the values for a template.
 type view struct {
 	Lang, Title, Lead, Path, URL string
 	Body                         template.HTML
@@ -59,7 +59,7 @@ type view struct {
 
 	Details      []*operationView
 	Text         template.HTML
-	TextLang     string // where the text is in another language
+	TextLang     string // set if the text is in another language
 	Manual       []link
 	Versions     []versionView
 	Errors       []*faultSection
@@ -76,8 +76,9 @@ type scopeView struct {
 	Chosen bool
 }
 
-// prepare reads what all pages of the edition share. It keeps of the document what
-// the table of contents needs: the rest is read again for the page that shows it.
+// prepare loads, once, what all pages of the edition share. To save memory, it keeps only the part
+// of the document that the table of contents needs. Each page of the reference reads the document
+// again.
 func (e *edition) prepare() error {
 	e.once.Do(func() { e.err = e.load() })
 	return e.err
@@ -125,7 +126,7 @@ func linkOf(op *operation) operationLink {
 	}
 }
 
-// functions are what the templates call.
+// functions returns the functions that the templates call.
 func (e *edition) functions() template.FuncMap {
 	return template.FuncMap{
 		"t":            e.words.get,
@@ -144,7 +145,7 @@ func (e *edition) functions() template.FuncMap {
 	}
 }
 
-// href is the address of a page in a language.
+// href returns the address of a page in a language.
 func href(lang, path string) string {
 	address := Root
 	if path != "" {
@@ -164,7 +165,8 @@ func (p *Portal) assetPath(name string) (string, error) {
 	return Root + "/assets/" + all.names[name], nil
 }
 
-// page is the page at a path below the root, or the one that says that there is none.
+// page returns the page at a path below the root, and its status. If there is none, it returns the
+// page for 404.
 func (e *edition) page(at string) (*page, int, error) {
 	if err := e.prepare(); err != nil {
 		return nil, 0, err

@@ -30,8 +30,8 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// compact writes a value in JSON on one line. All values come from the document, so
-// they can be written.
+// compact returns a value as JSON on one line. All values come from the document, so encoding does
+// not fail.
 func compact(v any) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -40,16 +40,16 @@ func compact(v any) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// indented writes a value in JSON over several lines.
+// indented returns a value as JSON on several lines.
 func indented(v any) string {
 	var b bytes.Buffer
 	_ = json.Indent(&b, []byte(compact(v)), "", "  ")
 	return b.String()
 }
 
-// example makes a value that a schema takes. brief leaves out the members that need
-// not be sent and have no example of their own. above are the shared schemas around
-// it: what contains itself ends there.
+// example returns a value that is valid for a schema. If brief is set, it leaves out optional
+// members without an example of their own. above are the shared schemas that contain this one. A
+// schema that contains itself ends there.
 func example(name string, outer *schema, above []string, brief bool) any {
 	if outer == nil {
 		return object{}
@@ -124,7 +124,7 @@ func exampleObject(s *schema, above []string, brief bool) any {
 		}
 		add(name)
 	}
-	if brief && len(out) == 0 { // all may be left out: one that is simple shows how it goes
+	if brief && len(out) == 0 { // all members are optional: show a simple one
 		for _, name := range names {
 			if p := s.Properties[name].real(); p != nil && !p.ReadOnly && slices.Contains([]string{"string", "boolean", "integer"}, p.kind()) && !slices.Contains(p.Type, "null") {
 				add(name)
@@ -165,7 +165,7 @@ func exampleNumber(name string, s *schema) any {
 	return n
 }
 
-// texts are examples by the name of the member.
+// texts has example strings by the name of the member.
 var texts = map[string]string{
 	"username": "ada", "password": "correct-horse-battery-9", "email": "ada@example.com", "owner_email": "ada@example.com", "user_id": "ada", "path": "/orders/**",
 	"host": "shop.example", "hostname": "shop.example", "department": "payments", "environment": "sandbox", "tenant_id": "default", "tenant": "default",

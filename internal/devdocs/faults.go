@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// faults are the errors that callers meet, from docs/errors.md.
+// faults are the errors of the API and the forms of error bodies, from docs/errors.md.
 type faults struct {
 	sections []*faultSection
 	shapes   []faultShape
@@ -18,14 +18,14 @@ type faults struct {
 // faultSection is one table of errors.
 type faultSection struct {
 	ID, Title string
-	// Status is set where the table has the statuses.
+	// Status means that the table has a column with the statuses.
 	Status bool
-	// Elsewhere is set where the errors are not the API's: a bouncer's.
+	// Elsewhere means that these are errors of a bouncer, and not of the API.
 	Elsewhere bool
 	Rows      []*faultRow
 }
 
-// faultRow explains one code or several.
+// faultRow explains one or more codes.
 type faultRow struct {
 	Codes    []faultCode
 	Status   string
@@ -36,21 +36,21 @@ type faultRow struct {
 	key, english string
 }
 
-// faultCode is a code and the anchor of its place on the page: a code that has two
-// places has its plain anchor at the first.
+// faultCode is a code and its anchor on the page. If a code is in several tables, the anchors
+// of all but the first begin with the id of the section.
 type faultCode struct{ Name, Anchor string }
 
 // faultShape is the form of error bodies of an area.
 type faultShape struct{ Where, Body template.HTML }
 
-// cause is why a request fails with a status.
+// cause is a reason why a request fails with a status.
 type cause struct {
 	Code    string
 	Meaning template.HTML
 }
 
-// faultTexts are the translations: of the titles and the forms by what stands in
-// docs/errors.md, of the rows by their first code, which changes less than the text.
+// faultTexts are the translations. The keys of titles and forms are their English texts. The key of
+// a row is its first code, because that changes less often than the text.
 type faultTexts struct {
 	Sections map[string]string `json:"sections"`
 	Shapes   map[string]string `json:"shapes"`
@@ -97,7 +97,8 @@ func readFaults(e *edition) (*faults, error) {
 	return out, nil
 }
 
-// translated is the text in the reader's language; what has none stays in English.
+// translated returns the text in the reader's language, or the English text if there is no
+// translation.
 func translated(texts map[string]string, key, english string) string {
 	if to := texts[key]; to != "" {
 		return to
@@ -105,7 +106,7 @@ func translated(texts map[string]string, key, english string) string {
 	return english
 }
 
-// parseFaults reads the tables of the page. The first one is of the forms of bodies.
+// parseFaults reads the tables of the page. The first one has the forms of error bodies.
 func parseFaults(page string) *faults {
 	out := &faults{}
 	section := &faultSection{}
@@ -137,7 +138,7 @@ func parseFaults(page string) *faults {
 	return out
 }
 
-// cellsOf are the cells of a line of a table.
+// cellsOf returns the cells of a line of a table, or nil if the line is not part of a table.
 func cellsOf(line string) []string {
 	line = strings.TrimSpace(line)
 	if !strings.HasPrefix(line, "|") {
@@ -174,8 +175,8 @@ func rowOf(cells []string, section *faultSection, seen map[string]bool) *faultRo
 	return row
 }
 
-// general are the codes by which any operation may fail, for those that the kit of
-// the API gives. A code with a condition is left out where it does not apply.
+// general has, by status, the codes with which any operation may fail. Package rest returns them.
+// Those with a condition (needs) are left out if it does not hold.
 var general = map[int][]string{
 	http.StatusBadRequest:            {"invalid_json", "unknown_parameter", "invalid_parameter", "invalid_query", "tenant_conflict", "environment_conflict", "invalid_idempotency_key", "ambiguous_credentials"},
 	http.StatusUnauthorized:          {"authentication_required", "invalid_credentials"},
@@ -193,7 +194,7 @@ var general = map[int][]string{
 	http.StatusInsufficientStorage:   {"storage_full"},
 }
 
-// needs says what an operation must have for a general code to apply.
+// needs reports whether a general code can apply to an operation.
 func needs(code string, op *operation) bool {
 	has := func(name string) bool {
 		return slices.ContainsFunc(op.Params, func(p parameter) bool { return p.Name == name })
@@ -214,16 +215,16 @@ func needs(code string, op *operation) bool {
 	}
 }
 
-// coded are the forms of error bodies that hold the code.
+// coded are the schemas of error bodies that contain the code.
 var coded = []string{"Error", "TenantError", "RateLimitError"}
 
-// causes are the errors by which an operation fails with the status of an answer:
-// those that its description names, then the general ones.
+// causes returns the errors with which an operation fails with the status of an answer: first those
+// that its description names, then the general ones.
 func (f *faults) causes(op *operation, a answer) []cause {
 	var named, rest []cause
 	add := func(to *[]cause, row *faultRow, code string) {
 		if !slices.Contains(coded, a.Shape) {
-			code = "" // the body has the message alone
+			code = "" // the body has only the message
 		}
 		*to = append(*to, cause{code, row.Meaning})
 	}

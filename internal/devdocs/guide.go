@@ -10,18 +10,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/docs"
 )
 
-// guideNames are the guides in the order in which they are listed.
+// guideNames are the names of the guides, in the order of the list.
 var guideNames = []string{"first-control", "reverse-proxy", "forward-auth", "envoy", "opa", "authzen", "webhooks"}
 
-// guide is a short page in the reader's language. Its code is the same in all
-// languages: it stands in guides/code, or in a page of docs.
+// guide is a short page in the reader's language. Its code is the same in all languages, and is in
+// guides/code or in a page of docs.
 type guide struct {
 	name, title, lead string
 	text              string // below the lead
 }
 
-// readGuides reads all guides of a language. A guide begins with its title and one
-// paragraph of its own line.
+// readGuides reads all guides of a language. A guide begins with a title and one paragraph, the
+// lead.
 func readGuides(lang string) ([]*guide, error) {
 	var out []*guide
 	for _, name := range guideNames {
@@ -36,7 +36,8 @@ func readGuides(lang string) ([]*guide, error) {
 	return out, nil
 }
 
-// render fills in the code and the form that checks signatures.
+// render renders the guide with its code (@code, @docs) and the form that checks signatures
+// (@checker).
 func (g *guide) render(e *edition, checker template.HTML) (template.HTML, error) {
 	var source strings.Builder
 	fmt.Fprintf(&source, "# %s\n\n%s\n\n", g.title, g.lead)
@@ -69,14 +70,14 @@ func (g *guide) render(e *edition, checker template.HTML) (template.HTML, error)
 	return text + checker + rest, err
 }
 
-// guideCode is a file of guides/code.
+// guideCode returns a file of guides/code.
 func guideCode(name string) (string, error) {
 	data, err := files.ReadFile(path.Join("guides/code", name))
 	return strings.TrimSuffix(string(data), "\n"), err
 }
 
-// docsCode is the first block of code in a page of docs that contains a text:
-// "integrations/nginx.md auth_request".
+// docsCode returns the first block of code in a page of docs that contains a text. what names both,
+// such as "integrations/nginx.md auth_request".
 func docsCode(what string) (string, error) {
 	name, contains, _ := strings.Cut(what, " ")
 	text, err := docsPage(name)
@@ -92,7 +93,7 @@ func docsCode(what string) (string, error) {
 	return "", fmt.Errorf("devdocs: no code of docs/%s contains %q", name, contains)
 }
 
-// docsPage is the source of a page of docs.
+// docsPage returns the source of a page of docs.
 func docsPage(name string) (string, error) {
 	text, err := fs.ReadFile(docs.Pages, name)
 	return string(text), err

@@ -10,11 +10,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/docs"
 )
 
-// manual lists the pages of docs, which are in English, by title. errors.md has a
-// page of its own.
+// manual lists the pages of docs, sorted by title. They are in English. errors.md is not one of
+// them, because it has a page of its own.
 func manual() []link {
 	var out []link
-	_ = fs.WalkDir(docs.Pages, ".", func(name string, d fs.DirEntry, err error) error { // embedded: it can be read
+	_ = fs.WalkDir(docs.Pages, ".", func(name string, d fs.DirEntry, err error) error { // embedded: never fails
 		if err == nil && !d.IsDir() && name != "errors.md" {
 			text, _ := docsPage(name)
 			first, _, _ := strings.Cut(text, "\n")
@@ -26,7 +26,7 @@ func manual() []link {
 	return out
 }
 
-// manualPath is the path in the portal of a page of docs.
+// manualPath returns the path of a page of docs in the portal.
 func manualPath(name string) string { return "manual/" + strings.TrimSuffix(name, ".md") }
 
 func manualText(e *edition, at string) (template.HTML, error) {
@@ -38,13 +38,14 @@ func manualText(e *edition, at string) (template.HTML, error) {
 	return e.markdown(path.Dir(name)).render(text)
 }
 
-// markdown renders a page of docs, or of the guides, whose links are relative to dir.
+// markdown returns the renderer of a page of docs, or of a guide, whose links are relative to dir.
 func (e *edition) markdown(dir string) markdown {
 	return markdown{copy: e.words["copy"], resolve: func(to string) (string, bool) { return e.resolve(dir, to) }}
 }
 
-// resolve gives the address of a link: to another page of docs, to a page of the
-// portal (page:), to an operation (op:), to a part of the same page, or to elsewhere.
+// resolve returns the address of a link: to another page of docs, to a page of the portal (page:),
+// to an operation (op:), to a part of the same page (#), or to another site (https:). It returns
+// false if the target does not exist.
 func (e *edition) resolve(dir, to string) (string, bool) {
 	switch kind, rest, found := strings.Cut(to, ":"); {
 	case strings.HasPrefix(to, "#"), found && kind == "https":

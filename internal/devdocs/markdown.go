@@ -16,11 +16,11 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// markdown turns the repository's own pages into HTML. HTML in them is left out.
+// markdown renders the repository's own pages as HTML. It drops HTML in them.
 type markdown struct {
-	// resolve gives the address of a link. Where there is none, the link's text stays.
+	// resolve returns the address of a link. If it returns false, only the link's text is kept.
 	resolve func(to string) (string, bool)
-	// copy is the text of the button on code.
+	// copy is the text of the button that copies code.
 	copy string
 }
 
@@ -39,7 +39,8 @@ func (m markdown) render(source string) (template.HTML, error) {
 	if err := md.Renderer().Render(&out, src, tree); err != nil {
 		return "", err
 	}
-	// A table may be wider than the page: it scrolls by itself, with the keyboard too.
+	// A table may be wider than the page, so it gets its own scroll bar. The tabindex lets the
+	// keyboard scroll it.
 	wide := strings.NewReplacer("<table>", `<div class="scroll" tabindex="0"><table>`, "</table>", "</table></div>")
 	return template.HTML(wide.Replace(out.String())), nil //nolint:gosec // goldmark escapes, and drops HTML
 }
@@ -51,7 +52,8 @@ func (m markdown) inline(source string) (template.HTML, error) {
 	return template.HTML(strings.TrimSuffix(strings.TrimPrefix(s, "<p>"), "</p>")), err //nolint:gosec // as above
 }
 
-// links gives links their addresses, and removes pictures and links that lead nowhere.
+// links sets the addresses of links. It removes images, and replaces links without a target with
+// their text.
 func (m markdown) links(tree ast.Node) error {
 	var loose, gone []ast.Node
 	err := ast.Walk(tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {

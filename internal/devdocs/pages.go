@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// operationView is an operation with all that its page shows.
+// operationView has everything that a page shows about an operation.
 type operationView struct {
 	*operation
 	operationLink
-	ID, Method, Path, Summary string // of both embedded, the same
+	ID, Method, Path, Summary string // both embedded types have them, with equal values
 	Faults                    []faultView
 	FaultExamples             []faultExample
 	Inputs                    []input
@@ -22,20 +22,20 @@ type faultView struct {
 	Causes []cause
 }
 
-// faultExample is an error body, and the statuses that have such a one.
+// faultExample is an error body, and the statuses for which it is the example.
 type faultExample struct {
 	Statuses []int
 	Example  string
 }
 
-// input is a field of the form that tries an operation.
+// input is a field of the form with which a reader tries an operation.
 type input struct {
 	Name, In, Value string
 	Required        bool
 	Choices         []string
 }
 
-// pageMakers are all pages by their path.
+// pageMakers returns the makers of all pages, by path.
 func (e *edition) pageMakers() map[string]maker {
 	all := map[string]maker{
 		"":            e.simple("overview", "overview.title", "overview.lead"),
@@ -58,7 +58,7 @@ func (e *edition) pageMakers() map[string]maker {
 	return all
 }
 
-// simple is a page whose template needs no more than its title and its lead.
+// simple returns the maker of a page whose template needs only a title and a lead.
 func (e *edition) simple(name, title, lead string) maker {
 	return func(v *view) (string, error) { return name, e.head(v, title, lead) }
 }
@@ -77,7 +77,7 @@ func (e *edition) missing(v *view) (string, error) {
 	return "missing", e.head(v, "missing", "missing.lead")
 }
 
-// area shows the operations of an area in full.
+// area fills the page with the operations of an area.
 func (e *edition) area(v *view, links *areaLinks) (string, error) {
 	doc, areas, err := read(e.portal.document(e.lang))
 	if err != nil {
@@ -118,7 +118,7 @@ func (e *edition) view(op *operation) *operationView {
 		switch p.Name {
 		case "X-Tenant-ID", "tenant_id", "Idempotency-Key", "Upgrade", "Connection", "Origin":
 			if p.In != "path" {
-				continue // the reader's own settings, or the browser's
+				continue // the reader's settings or the browser set it
 			}
 		}
 		in := input{Name: p.Name, In: p.In, Required: p.Required}
@@ -138,10 +138,10 @@ func (e *edition) view(op *operation) *operationView {
 	return out
 }
 
-// defaultScopes are what a key gets where nothing is said.
+// defaultScopes are the permissions that are selected in the form for a new key.
 var defaultScopes = []string{"decisions:read", "policies:read", "resources:read"}
 
-// keyCommand and tokenCommand do on the command line what the forms of the page do.
+// keyCommand and tokenCommand do the same on the command line as the forms of the page.
 const (
 	keyCommand = `curl -sS -X POST "$GATEHOUSE_URL/api/v1/developer-portal/api-keys/sandbox/generate" \
   -H "Authorization: Bearer $GATEHOUSE_TOKEN" \

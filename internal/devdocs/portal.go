@@ -1,7 +1,7 @@
-// Package devdocs renders the developer portal, /devdocs: a reference of all
-// operations from the OpenAPI document, guides, errors, and what changed between
-// versions of the contract. It shows nothing of any tenant, so that everybody gets
-// the same pages. They are rendered when they are first asked for.
+// Package devdocs renders the developer portal, /devdocs: a reference of all operations from the
+// OpenAPI document, guides, errors, and the changes between versions of the contract. The pages
+// have no data of tenants, so all readers get the same ones. A page is rendered when it is first
+// requested.
 package devdocs
 
 import (
@@ -28,12 +28,12 @@ const Root = "/devdocs"
 //go:embed messages errors guides page static
 var files embed.FS
 
-// policy lets a page load its script, its style sheet and its icon, and call the
-// API of this origin. Scripts cannot write HTML.
+// policy is the Content-Security-Policy of the pages. They can load their script, style sheet and
+// icon, and call the API of this origin. Scripts cannot write HTML (trusted types).
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; " +
 	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// Portal serves the pages. Make one with New.
+// Portal serves the pages. Create it with New.
 type Portal struct {
 	languages []string
 	url       string
@@ -43,9 +43,9 @@ type Portal struct {
 	assets    func() (*assets, error)
 }
 
-// New makes a portal for the languages of an OpenAPI document, which document
-// gives when it is asked. The first language is that of readers whose own is not
-// there. url is where callers reach the service, without a slash at its end.
+// New returns a portal in these languages. document returns the OpenAPI document in a language.
+// Readers whose language is not there get the first one. url is the address of the service for
+// callers, without a final slash.
 func New(languages []string, url string, document func(lang string) []byte) *Portal {
 	p := &Portal{languages: languages, url: url, document: document, editions: map[string]*edition{}, assets: sync.OnceValues(readAssets)}
 	var tags []language.Tag
@@ -57,7 +57,8 @@ func New(languages []string, url string, document func(lang string) []byte) *Por
 	return p
 }
 
-// language chooses: what the address says, else what the browser prefers.
+// language returns the language of an answer: the one in the address or, if there is none, the one
+// that the browser prefers.
 func (p *Portal) language(req *http.Request) string {
 	if lang := req.URL.Query().Get("lang"); slices.Contains(p.languages, lang) {
 		return lang
@@ -66,8 +67,8 @@ func (p *Portal) language(req *http.Request) string {
 	return p.languages[at]
 }
 
-// ServeHTTP implements http.Handler, for /devdocs and all below it, in whatever form
-// of its beginning the request came.
+// ServeHTTP implements http.Handler for /devdocs and all paths below it. It ignores a prefix before
+// /devdocs.
 func (p *Portal) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -109,13 +110,14 @@ func (p *Portal) serveAsset(w http.ResponseWriter, req *http.Request, name strin
 	file.serve(w, req, http.StatusOK)
 }
 
-// page is an answer that is ready to be sent.
+// page is a complete answer: its media type, the hash of its body for the ETag, and its body with
+// gzip.
 type page struct {
 	media, tag string
 	packed     []byte
 }
 
-// pack makes an answer of a body.
+// pack returns the answer with a body.
 func pack(media string, body []byte) (*page, error) {
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
@@ -151,7 +153,7 @@ func (p *page) serve(w http.ResponseWriter, req *http.Request, status int) {
 		if err == nil {
 			body, err = io.ReadAll(r)
 		}
-		if err != nil { // it was packed by pack
+		if err != nil { // cannot happen: pack compressed it
 			http.Error(w, "The page cannot be shown.", http.StatusInternalServerError)
 			return
 		}
@@ -164,7 +166,8 @@ func (p *page) serve(w http.ResponseWriter, req *http.Request, status int) {
 	}
 }
 
-// takesGzip reads Accept-Encoding: gzip or * is named, and not with the weight 0.
+// takesGzip reports whether Accept-Encoding has gzip or * with a weight other than 0 (RFC 9110,
+// section 12.5.3).
 func takesGzip(accept string) bool {
 	for one := range strings.SplitSeq(accept, ",") {
 		name, params, _ := strings.Cut(one, ";")
@@ -180,8 +183,8 @@ func takesGzip(accept string) bool {
 	return false
 }
 
-// assets are the script, the style sheet and the icon. names maps a name to the one
-// in addresses, which changes with the content.
+// assets are the script, the style sheet and the icon. names maps the name of a file to its name in
+// addresses, which changes with the content.
 type assets struct {
 	files map[string]*page
 	names map[string]string

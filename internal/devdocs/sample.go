@@ -8,21 +8,20 @@ import (
 	"strings"
 )
 
-// sample is a call of an operation in one language. It reads GATEHOUSE_URL,
-// GATEHOUSE_API_KEY and GATEHOUSE_TENANT from its environment, so that no key
-// stands in code.
+// sample is the code that calls an operation, in one language. It reads GATEHOUSE_URL,
+// GATEHOUSE_API_KEY and GATEHOUSE_TENANT from the environment, so that there is no key in the code.
 type sample struct {
 	ID, Label, Code string
 }
 
-// call is what the samples of an operation share.
+// call has the parts of a call that all samples of an operation share.
 type call struct {
 	method string
 	target string // path and query
-	// headers have texts, or in variable the name of the variable that holds the value
-	// after text.
+	// headers are the headers of the call. If variable is set, the value is text followed by the
+	// value of that environment variable.
 	headers []header
-	body    string // in JSON, over several lines; empty: none
+	body    string // JSON on several lines; empty means none
 }
 
 type header struct{ name, text, variable string }
@@ -73,10 +72,11 @@ func callOf(op *operation) call {
 	return c
 }
 
-// shellQuote writes a text as one word of a POSIX shell.
+// shellQuote returns a text as one word of a POSIX shell.
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// shellVariable writes text with the value of a variable before and after it.
+// shellVariable returns a word of a POSIX shell: the value of a variable, with texts before and
+// after it.
 func shellVariable(before, variable, after string) string {
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`")
 	return `"` + quote.Replace(before) + "$" + variable + quote.Replace(after) + `"`
@@ -103,7 +103,7 @@ func (c call) curl() string {
 	return b.String()
 }
 
-// goText writes a text as a Go literal, raw where that is possible.
+// goText returns a text as a Go literal. A text of several lines becomes a raw literal if possible.
 func goText(s string) string {
 	if strings.Contains(s, "\n") && strconv.CanBackquote(strings.ReplaceAll(s, "\n", "")) {
 		return "`" + s + "`"
@@ -186,7 +186,7 @@ func (c call) python() string {
 	return b.String()
 }
 
-// pythonValue writes a JSON value as a Python literal.
+// pythonValue returns a JSON value as a Python literal.
 func pythonValue(v any, indent string) string {
 	inner := indent + "    "
 	switch x := v.(type) {
@@ -216,7 +216,7 @@ func pythonValue(v any, indent string) string {
 		}
 		return out + indent + "}"
 	default:
-		return compact(x) // texts and numbers are written as in JSON
+		return compact(x) // strings and numbers are as in JSON
 	}
 }
 
@@ -244,8 +244,8 @@ func (c call) javascript() string {
 	return b.String()
 }
 
-// socketSamples open a WebSocket: by curl, and from a page of this origin, where
-// the session of the console counts.
+// socketSamples returns samples that open a WebSocket: with curl, and from a page of this origin,
+// which uses the session of the console.
 func socketSamples(op *operation) []sample {
 	op.Request = nil
 	c := callOf(op)

@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// golden is the document of the API, and its operations with all details.
+// golden returns the operations of the API's document with all details.
 func golden(t *testing.T) []*operation {
 	t.Helper()
 	doc, areas, err := read(goldenDocument(t))
@@ -57,7 +57,7 @@ func (op *operation) sample(id string) string {
 	return ""
 }
 
-// TestGoSamples: they parse, import what they use and nothing else.
+// TestGoSamples: the samples parse, and import exactly the packages that they use.
 func TestGoSamples(t *testing.T) {
 	for _, op := range golden(t) {
 		code := op.sample("go")
@@ -89,7 +89,7 @@ func TestGoSamples(t *testing.T) {
 	}
 }
 
-// TestGoSampleCompiles: one of each form is a program.
+// TestGoSampleCompiles: one sample of each form compiles.
 func TestGoSampleCompiles(t *testing.T) {
 	fulltest.Only(t)
 	dir := t.TempDir()
@@ -108,8 +108,7 @@ func TestGoSampleCompiles(t *testing.T) {
 	}
 }
 
-// TestShellSamples: a shell hands curl the address, the headers and the body that
-// the operation has.
+// TestShellSamples: a shell passes the address, headers and body of the operation to curl.
 func TestShellSamples(t *testing.T) {
 	ops := golden(t)
 	var script strings.Builder
@@ -149,7 +148,7 @@ func TestShellSamples(t *testing.T) {
 	}
 }
 
-// TestQuotes: what a text may hold reaches the program whole, in each language.
+// TestQuotes: texts with special characters reach the program unchanged, in each language.
 func TestQuotes(t *testing.T) {
 	body := indented(object{{"it's", "a \"quoted\" `tick` $HOME \\ \n\t back: é 🙂 <b> & \x01"}, {"n", nil}, {"t", true}, {"l", []any{1.5, false, object{}}}})
 	c := call{method: "POST", target: "/x?q=%22$`", headers: []header{{"X-A", "it's", ""}, {"Authorization", "Bearer ", "HOME"}}, body: body}
@@ -196,7 +195,7 @@ func canonical(t *testing.T, body []byte) string {
 	return compact(v)
 }
 
-// TestScriptSamples: Python and JavaScript take each sample.
+// TestScriptSamples: Python and JavaScript accept each sample.
 func TestScriptSamples(t *testing.T) {
 	ops := golden(t)
 	if _, err := exec.LookPath("python3"); err == nil {
@@ -225,7 +224,7 @@ func TestScriptSamples(t *testing.T) {
 	}
 }
 
-// TestExamples: each example of a body is one that its schema takes.
+// TestExamples: each example of a body is valid for its schema.
 func TestExamples(t *testing.T) {
 	spec, err := openapi3.NewLoader().LoadFromData(goldenDocument(t))
 	if err != nil {
@@ -256,7 +255,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestGuideBodies: what guides send is what the operations take.
+// TestGuideBodies: the bodies in guides are valid for their operations.
 func TestGuideBodies(t *testing.T) {
 	spec, err := openapi3.NewLoader().LoadFromData(goldenDocument(t))
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// schema is a JSON schema, as far as the document uses it.
+// schema is a JSON schema with the keywords that the document uses.
 type schema struct {
 	Ref         string             `json:"$ref"`
 	Type        types              `json:"type"`
@@ -33,8 +33,8 @@ type schema struct {
 	WriteOnly   bool               `json:"writeOnly"`
 	Deprecated  bool               `json:"deprecated"`
 
-	name   string  // of the shared schema that Ref names
-	target *schema // that schema
+	name   string  // name of the shared schema in Ref
+	target *schema // the shared schema
 }
 
 // types is one type or several.
@@ -53,7 +53,8 @@ func (t *types) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// additional is what members beside the named ones may be.
+// additional is the value of additionalProperties. open means that other members are allowed,
+// schema is their schema if they have one.
 type additional struct {
 	open   bool
 	schema *schema
@@ -68,7 +69,7 @@ func (a *additional) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, a.schema)
 }
 
-// real is the schema that s is or refers to.
+// real returns the schema to which s refers, or s itself.
 func (s *schema) real() *schema {
 	for range 8 {
 		if s == nil || s.target == nil {
@@ -79,7 +80,7 @@ func (s *schema) real() *schema {
 	return s
 }
 
-// kind is the first type that is not null.
+// kind returns the first type that is not null.
 func (s *schema) kind() string {
 	for _, t := range s.Type {
 		if t != "null" {
@@ -92,7 +93,7 @@ func (s *schema) kind() string {
 // field is one member of a body, or a parameter, as the pages show it.
 type field struct {
 	Name        string
-	Type        string // as the pages spell it: string, integer[], object
+	Type        string // as on the pages: string, integer[], object
 	Nullable    bool
 	Required    bool
 	ReadOnly    bool
@@ -101,7 +102,7 @@ type field struct {
 	Description string
 	Facts       []fact
 	Members     []field
-	// Again names the schema that stands above this one already.
+	// Again is the name of the schema if it contains itself. The members are then not repeated.
 	Again string
 }
 
@@ -111,8 +112,8 @@ type fact struct {
 	Values []string
 }
 
-// fieldsOf are the members of an object, or of the items of a list. above are the
-// shared schemas around it.
+// fieldsOf returns the members of an object, or of the items of a list. above are the shared
+// schemas that contain it.
 func fieldsOf(s *schema, above []string) []field {
 	if s != nil && s.name != "" {
 		above = append(slices.Clone(above), s.name)
@@ -162,7 +163,7 @@ func fieldOf(name string, outer *schema, required bool, above []string) field {
 	return f
 }
 
-// typeName spells a type: string, integer[], object, any.
+// typeName returns the type as on the pages, such as string, integer[], object or any.
 func typeName(s *schema) string {
 	s = s.real()
 	if s == nil {
@@ -221,7 +222,7 @@ func facts(s *schema) []fact {
 	return out
 }
 
-// plain is a value as text: a string as it is, all else in JSON.
+// plain returns a value as text: a string unchanged, all others as JSON.
 func plain(v any) string {
 	if s, ok := v.(string); ok {
 		return s

@@ -11,8 +11,7 @@ import (
 	"strings"
 )
 
-// words are the texts of the pages in one language, by key. A text has {0}, {1} where
-// values belong.
+// words are the texts of the pages in one language, by key. {0}, {1} and so on stand for values.
 type words map[string]string
 
 func readWords(lang string) (words, error) {
@@ -31,7 +30,7 @@ func readJSON(name string, into any) error {
 	return nil
 }
 
-// get is a text with its values filled in.
+// get returns a text with its values.
 func (w words) get(key string, values ...any) (string, error) {
 	text, ok := w[key]
 	if !ok {
@@ -43,7 +42,7 @@ func (w words) get(key string, values ...any) (string, error) {
 	return text, nil
 }
 
-// area is the name of an area: its tag, where the words lack it.
+// area returns the name of an area, or its tag if there is no word for it.
 func (w words) area(tag string) string {
 	if name := w["area."+slug(tag)]; name != "" {
 		return name
@@ -51,7 +50,7 @@ func (w words) area(tag string) string {
 	return tag
 }
 
-// script is what the script of the pages says, in JSON.
+// script returns the texts of the pages' script as JSON.
 func (w words) script() string {
 	out := map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(w)) {
@@ -62,8 +61,8 @@ func (w words) script() string {
 	return compact(out)
 }
 
-// prose is a text of the document as HTML: all of it escaped, and what stands
-// between backticks as code.
+// prose converts a text of the document to HTML. It escapes the text, and marks parts between
+// backticks as code.
 func prose(text string) template.HTML {
 	var b strings.Builder
 	for i, part := range strings.Split(text, "`") {

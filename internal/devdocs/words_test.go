@@ -15,11 +15,11 @@ import (
 
 var spoken = []string{"en", "es", "fr"}
 
-// values are the places of values in a text.
+// values matches the placeholders of values in a text.
 var values = regexp.MustCompile(`\{\d\}`)
 
-// TestWords: the languages have the same keys with the same values, none is empty,
-// and each has words for all areas, facts and kinds of changes.
+// TestWords: all languages have the same keys with the same placeholders, no text is empty, and
+// there are texts for all areas, facts and kinds of changes.
 func TestWords(t *testing.T) {
 	english, err := readWords("en")
 	if err != nil {
@@ -69,7 +69,7 @@ func sortedMatches(text string) []string {
 	return slices.Compact(all)
 }
 
-// TestUsedWords: no words are left over, and the script has all that it asks for.
+// TestUsedWords: the script has all the texts that it uses, and there are no unused ones.
 func TestUsedWords(t *testing.T) {
 	words, err := readWords("en")
 	if err != nil {
@@ -97,12 +97,12 @@ func TestUsedWords(t *testing.T) {
 	}
 }
 
-// mayWait is how many new errors may be without words in the other languages for a
-// while: who adds an error need not speak them. Readers see such a row in English.
+// mayWait is how many new errors may lack translations for a while, because the author of an error
+// need not speak the other languages. Readers see such a row in English.
 const mayWait = 5
 
-// TestErrorWords: the rows of docs/errors.md have their words in each language, and
-// there are no others.
+// TestErrorWords: the texts of docs/errors.md have translations in each language, and there are no
+// unused ones.
 func TestErrorWords(t *testing.T) {
 	for _, lang := range spoken[1:] {
 		var texts faultTexts
@@ -121,7 +121,7 @@ func TestErrorWords(t *testing.T) {
 		for _, s := range all.shapes {
 			for _, text := range []string{string(s.Where), string(s.Body)} {
 				if strings.Trim(regexp.MustCompile("`[^`]*`").ReplaceAllString(text, ""), " ,") != "" {
-					shapes[text] = true // not code alone
+					shapes[text] = true // it has more than code
 				}
 			}
 		}
@@ -168,7 +168,7 @@ func errorsPage(t *testing.T) *faults {
 	return all
 }
 
-// TestGeneralCodes: what every operation may answer is in docs/errors.md at its status.
+// TestGeneralCodes: docs/errors.md has each general code with its status.
 func TestGeneralCodes(t *testing.T) {
 	known := map[string]bool{}
 	for _, s := range errorsPage(t).sections {

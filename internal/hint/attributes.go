@@ -7,8 +7,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// Attributes returns the members of the input that a source reads. Their types are guessed from their
-// use. It returns nil if the source does not parse.
+// Attributes returns the members of the input that a source reads. Their types are guessed from
+// their use. It returns nil if the source does not parse.
 func Attributes(source string) []Member {
 	list, issues := lang.Attributes(source)
 	if len(list) == 0 && len(issues) > 0 {

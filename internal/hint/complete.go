@@ -11,8 +11,8 @@ import (
 // maxCompletions is the maximum number of completions.
 const maxCompletions = 500
 
-// Complete lists what may be typed at an offset, grouped by kind. Inside comments and strings it lists
-// nothing.
+// Complete lists what may be typed at an offset, grouped by kind. Inside comments and strings it
+// lists nothing.
 func Complete(source string, offset int, k Knowledge) []Completion {
 	offset = min(max(offset, 0), len(source))
 	if inText(source, offset) {
@@ -63,7 +63,8 @@ func begins(s, typed string) bool {
 // inputPath is a plain path under input.
 var inputPath = regexp.MustCompile(`\binput(?:\.[A-Za-z_][A-Za-z0-9_]*)+`)
 
-// written returns the paths under input that occur elsewhere in the source. The source need not parse.
+// written returns the paths under input that occur elsewhere in the source. The source need not
+// parse.
 func written(source string, at Span) []Member {
 	var out []Member
 	for _, m := range inputPath.FindAllStringIndex(source, 2*maxCompletions) {

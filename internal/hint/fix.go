@@ -58,8 +58,8 @@ func fix(source string, at int, is lang.Issue) (Fix, bool) {
 	return Fix{}, false
 }
 
-// beforeBody inserts `if` before the brace of a rule's body. It also replaces the brackets of a partial
-// set with `contains`.
+// beforeBody inserts `if` before the brace of a rule's body. It also replaces the brackets of a
+// partial set with `contains`.
 func beforeBody(source string, at int) (Fix, bool) {
 	line := rest(source, at)
 	brace := strings.IndexByte(line, '{')
@@ -106,8 +106,8 @@ func assign(source string, at int) (Fix, bool) {
 	return Fix{Title: "Assign with :=", Span: Span{at + i + 1, at + i + 2}, Text: ":="}, true
 }
 
-// snake renames the word at an offset to snake case. There is no fix if the word also occurs elsewhere,
-// because the author must check those places.
+// snake renames the word at an offset to snake case. There is no fix if the word also occurs
+// elsewhere, because the author must check those places.
 func snake(source string, at int) (Fix, bool) {
 	s := Span{at, at}
 	for s.End < len(source) && wordByte(source[s.End]) {

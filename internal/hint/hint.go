@@ -1,6 +1,6 @@
-// Package hint computes what an editor shows the author of a control: completions, the meaning of
-// a word, fixes of errors, and the formatted text. It is pure. The language server (package lsp) and the
-// API for editors (package ide) use it.
+// Package hint computes what an editor shows the author of a control: completions, the meaning of a
+// word, fixes of errors, and the formatted text. It is pure. The language server (package lsp) and
+// the API for editors (package ide) use it.
 //
 //	source, byte offset ─► Complete, Hover
 //	source, issues ──────► Fixes
@@ -84,8 +84,8 @@ func lineStart(source string, line int) int {
 	return at
 }
 
-// Offset returns the byte offset of a line and column, both counted from 1. Columns are characters. For a
-// position outside the text it returns the nearest offset inside.
+// Offset returns the byte offset of a line and column, both counted from 1. Columns are characters.
+// For a position outside the text it returns the nearest offset inside.
 func Offset(source string, line, column int) int {
 	at := lineStart(source, line)
 	for ; column > 1 && at < len(source) && source[at] != '\n'; column-- {
@@ -133,8 +133,8 @@ func inText(source string, offset int) bool {
 	return false
 }
 
-// word returns the dotted path around an offset. It ends at the offset or, if whole is set, at the end of
-// the word.
+// word returns the dotted path around an offset. It ends at the offset or, if whole is set, at the
+// end of the word.
 func word(source string, offset int, whole bool) Span {
 	offset = min(max(offset, 0), len(source))
 	s := Span{offset, offset}

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// cut splits a source at the mark | into text and offset.
+// cut removes the mark from a source, and returns the text and the offset of the mark.
 func cut(t testing.TB, marked string) (source string, offset int) {
 	t.Helper()
 	before, after, ok := strings.Cut(marked, "¦")
@@ -104,7 +104,7 @@ func TestHover(t *testing.T) {
 	}
 }
 
-// TestFixes: each fix mends what it is for, told by the same check that found it.
+// TestFixes: the check that found an issue has a fix that gives the wanted text.
 func TestFixes(t *testing.T) {
 	linter, err := lang.NewLinter(t.Context())
 	if err != nil {

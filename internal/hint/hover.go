@@ -6,8 +6,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// Hover returns the documentation of the word at an offset, in Markdown, and the position of the word. ok
-// is false if there is no documentation.
+// Hover returns the documentation of the word at an offset, in Markdown, and the position of the
+// word. ok is false if there is no documentation.
 func Hover(source string, offset int, k Knowledge) (text string, span Span, ok bool) {
 	offset = min(max(offset, 0), len(source))
 	if inText(source, offset) {

@@ -66,8 +66,8 @@ func (x *indexer) read() {
 
 func ruleName(r *ast.Rule) string { return string(r.Head.Reference[0].Value.(ast.Var)) }
 
-// ruleScope returns the scope of the rules of a package. A library's package is unique. Two controls
-// may have the same package, so their scope includes the folder of the file.
+// ruleScope returns the scope of the rules of a package. A library's package is unique. Two
+// controls may have the same package, so their scope includes the folder of the file.
 func ruleScope(file, pkg string) string {
 	if pkg == "lib" || strings.HasPrefix(pkg, "lib.") {
 		return pkg
@@ -141,8 +141,8 @@ func (x *indexer) path(ref ast.Ref, end int) {
 	}
 }
 
-// rule adds the occurrences in a rule. The scope of variables is the whole rule: two variables with the
-// same name in separate comprehensions count as one.
+// rule adds the occurrences in a rule. The scope of variables is the whole rule: two variables with
+// the same name in separate comprehensions count as one.
 func (x *indexer) rule(n int, r *ast.Rule) {
 	end := max(r.Location.Offset+len(r.Location.Text), r.Head.Location.Offset+len(r.Head.Location.Text))
 	if r.Default {

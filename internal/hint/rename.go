@@ -10,8 +10,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// Definition returns where the name at an offset of files[0] is defined. That is each rule with the name,
-// the first occurrence of a variable, or the package of an import.
+// Definition returns where the name at an offset of files[0] is defined. That is each rule with the
+// name, the first occurrence of a variable, or the package of an import.
 func Definition(files []File, offset int) []Location {
 	all := indexAll(files)
 	t, ok := all[0].at(offset)
@@ -27,8 +27,8 @@ func Definition(files []File, offset int) []Location {
 	return collect(all, t, true)
 }
 
-// References returns the places in all files that refer to the name at an offset of files[0]. It includes
-// the places that declare the name only if declaration is set.
+// References returns the places in all files that refer to the name at an offset of files[0]. It
+// includes the places that declare the name only if declaration is set.
 func References(files []File, offset int, declaration bool) []Location {
 	all := indexAll(files)
 	t, ok := all[0].at(offset)
@@ -43,8 +43,8 @@ func References(files []File, offset int, declaration bool) []Location {
 	return found
 }
 
-// Renamable returns the position of the name at an offset of files[0]. ok is false if there is no name, or
-// if it names a package.
+// Renamable returns the position of the name at an offset of files[0]. ok is false if there is no
+// name, or if it names a package.
 func Renamable(files []File, offset int) (span Span, ok bool) {
 	for _, o := range indexAll(files[:1])[0].occurrences {
 		if o.span.Start <= offset && offset <= o.span.End && o.target.kind != targetPackage {
@@ -57,9 +57,9 @@ func Renamable(files []File, offset int) (span Span, ok bool) {
 // ruleNameForm matches valid new names.
 var ruleNameForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Rename returns the places to change if the name at an offset of files[0] is renamed. It returns an error
-// if the change could alter decisions: if the service evaluates the old or the new name, if the new name
-// is taken, or if a file that may use the name does not parse.
+// Rename returns the places to change if the name at an offset of files[0] is renamed. It returns
+// an error if the change could alter decisions: if the service evaluates the old or the new name,
+// if the new name is taken, or if a file that may use the name does not parse.
 func Rename(files []File, offset int, to string) ([]Location, error) {
 	all := indexAll(files)
 	if all[0].module == nil {
@@ -128,7 +128,8 @@ func (x *index) at(offset int) (target, bool) {
 	return target{}, false
 }
 
-// collect returns the places of a target: all of them or, if declaring is set, those that declare it.
+// collect returns the places of a target: all of them or, if declaring is set, those that declare
+// it.
 func collect(all []*index, t target, declaring bool) []Location {
 	out := []Location{}
 	for _, x := range all {

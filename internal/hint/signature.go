@@ -15,8 +15,8 @@ type Signature struct {
 	Doc    string
 }
 
-// SignatureAt returns the signature of the function that is called around an offset. The function is
-// built-in, or is in the source or in an imported library. The source need not parse.
+// SignatureAt returns the signature of the function that is called around an offset. The function
+// is built-in, or is in the source or in an imported library. The source need not parse.
 func SignatureAt(source string, offset int, k Knowledge) (Signature, bool) {
 	name, active, ok := callAround(source, min(max(offset, 0), len(source)))
 	if !ok {
@@ -97,8 +97,8 @@ func callAround(source string, offset int) (name string, commas int, ok bool) {
 	return "", 0, false
 }
 
-// openBrackets lists the open brackets at an offset. A letter in the first column starts a new rule, so
-// brackets that are open before it do not count.
+// openBrackets lists the open brackets at an offset. A letter in the first column starts a new
+// rule, so brackets that are open before it do not count.
 func openBrackets(source string, offset int) []frame {
 	var stack []frame
 	for i := 0; i < offset; i++ {
@@ -131,8 +131,8 @@ func skipTo(source string, from int, c byte) int {
 	return len(source)
 }
 
-// closingQuote returns the offset at which the string that starts at an offset ends. A string without a
-// closing quote ends with its line.
+// closingQuote returns the offset at which the string that starts at an offset ends. A string
+// without a closing quote ends with its line.
 func closingQuote(source string, at int) int {
 	for at++; at < len(source) && source[at] != '"' && source[at] != '\n'; at++ {
 		if source[at] == '\\' {

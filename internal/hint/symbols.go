@@ -29,8 +29,8 @@ type Symbol struct {
 	Span, Head Span
 }
 
-// Symbols lists the rules of a source in the order of the text. It returns nil if the source does not
-// parse.
+// Symbols lists the rules of a source in the order of the text. It returns nil if the source does
+// not parse.
 func Symbols(source string) []Symbol {
 	m := parse(source)
 	if m == nil {
@@ -56,8 +56,8 @@ func Symbols(source string) []Symbol {
 	return out
 }
 
-// ruleSpan returns the span of a rule. The parser gives only the first word of a default rule, so its
-// span ends with its line.
+// ruleSpan returns the span of a rule. The parser gives only the first word of a default rule, so
+// its span ends with its line.
 func ruleSpan(source string, r *ast.Rule, head Span) Span {
 	start := min(r.Location.Offset, head.Start)
 	end := r.Location.Offset + len(r.Location.Text)
@@ -112,8 +112,9 @@ func parse(source string) *ast.Module {
 	return m
 }
 
-// locate returns the position of a name that the parser found at loc. For some terms, such as `not x`,
-// the parser's location is too early. locate therefore returns the first such word from loc to end.
+// locate returns the position of a name that the parser found at loc. For some terms, such as `not
+// x`, the parser's location is too early. locate therefore returns the first such word from loc to
+// end.
 func locate(source string, loc *ast.Location, name string, end int) (Span, bool) {
 	if loc == nil || loc.Offset < 0 || loc.Offset > len(source) || name == "" {
 		return Span{}, false

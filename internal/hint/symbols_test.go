@@ -19,7 +19,7 @@ ok(address, strict) if startswith(address, "10.")
 depth := 3
 `
 
-// marks gives the text that the locations cover, with the file and line of each.
+// marks returns the text of each location, with its file and line.
 func marks(files []File, list []Location) []string {
 	var out []string
 	for _, l := range list {
@@ -143,8 +143,8 @@ func TestRenameRefuses(t *testing.T) {
 	}
 }
 
-// Every name of every shipped control gets another name. The text still checks,
-// and each single change can be undone by renaming back.
+// Renames all names of the shipped controls. The controls still pass the check, and each rename can
+// be undone by another one.
 func TestRenameThereAndBack(t *testing.T) {
 	renamed := 0
 	err := fs.WalkDir(os.DirFS("../template"), ".", func(path string, d fs.DirEntry, err error) error {
@@ -156,7 +156,7 @@ func TestRenameThereAndBack(t *testing.T) {
 			return err
 		}
 		source := string(data)
-		if len(source) > 4<<10 { // each name costs some readings of the whole text
+		if len(source) > 4<<10 { // for each name, the whole text is read several times
 			return nil
 		}
 		files := []File{{path, source}}

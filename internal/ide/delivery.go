@@ -16,8 +16,9 @@ const (
 	maxDelivery       = 10 << 20 // bytes of a whole delivery
 )
 
-// parseOwn reads the body of gatehouse's own webhook. Names of members are case-sensitive. It reports up
-// to 100 errors with their positions. Unknown members are errors, so that a misspelt name is noticed.
+// parseOwn reads the body of gatehouse's own webhook. Names of members are case-sensitive. It
+// reports up to 100 errors with their positions. Unknown members are errors, so that a misspelt
+// name is noticed.
 func parseOwn(doc value.Value) (gitEvent, error) {
 	var r ownReader
 	if !r.object("", doc, "repository_url", "branch", "commit_hash", "policy_files", "event_type") {
@@ -53,8 +54,8 @@ func (r *ownReader) fault() error {
 	return f
 }
 
-// object adds an error if v is not an object, and one for each unknown member. It reports whether v is
-// an object.
+// object adds an error if v is not an object, and one for each unknown member. It reports whether v
+// is an object.
 func (r *ownReader) object(pointer string, v value.Value, known ...string) bool {
 	if v.Kind() != value.ObjectKind {
 		r.refuse(pointer, "expected an object")

@@ -86,8 +86,8 @@ type waiters struct {
 	by map[scope.TenantID]map[chan struct{}]bool
 }
 
-// OnChange wakes the waiters of a tenant when a deployment has ended on any replica. An empty tenant or
-// name stands for all. db.Watch calls it.
+// OnChange wakes the waiters of a tenant when a deployment has ended on any replica. An empty
+// tenant or name stands for all. db.Watch calls it.
 func (s *Service) OnChange(tenant scope.TenantID, name string) {
 	if name != Topic && name != "" {
 		return
@@ -154,7 +154,8 @@ func (s *Service) Deployments(ctx context.Context, sc scope.Scope, repository, s
 	return page, err
 }
 
-// Await waits until a deployment has ended or ctx is done, and returns the deployment. Fault: NotFound.
+// Await waits until a deployment has ended or ctx is done, and returns the deployment. Fault:
+// NotFound.
 func (s *Service) Await(ctx context.Context, sc scope.Scope, id string) (Deployment, error) {
 	woken, leave := s.waiting.enter(sc.Tenant)
 	defer leave()
@@ -171,9 +172,9 @@ func (s *Service) Await(ctx context.Context, sc scope.Scope, id string) (Deploym
 	}
 }
 
-// Deploy deploys an editor's files to sandbox and waits for the outcome. Fault: Invalid with the errors if
-// the files cannot be deployed; the deployment is then stored as failed. If the server stops before the
-// end, a job marks the deployment as failed.
+// Deploy deploys an editor's files to sandbox and waits for the outcome. Fault: Invalid with the
+// errors if the files cannot be deployed; the deployment is then stored as failed. If the server
+// stops before the end, a job marks the deployment as failed.
 func (s *Service) Deploy(ctx context.Context, sc scope.Scope, files []controlfile.File) (Deployment, error) {
 	if err := checkMayDeploy(sc); err != nil {
 		return Deployment{}, err
@@ -231,8 +232,8 @@ func enqueue(ctx context.Context, tx *db.Tx, d Deployment, at time.Time) error {
 	return err
 }
 
-// Work is the handler of the job. It does the work of a deployment and ends it. Both are one transaction
-// (see deploy), so an attempt that was killed has stored either everything or nothing.
+// Work is the handler of the job. It does the work of a deployment and ends it. Both are one
+// transaction (see deploy), so an attempt that was killed has stored either everything or nothing.
 func (s *Service) Work(ctx context.Context, t job.Task) error {
 	var p struct {
 		ID string `json:"deployment_id"`
@@ -278,7 +279,8 @@ func (s *Service) Work(ctx context.Context, t job.Task) error {
 	return s.finish(ctx, sc, p.ID, found, failed)
 }
 
-// HandleDead ends a deployment whose job has no attempts left. It is the Dead function of the job kind.
+// HandleDead ends a deployment whose job has no attempts left. It is the Dead function of the job
+// kind.
 func (s *Service) HandleDead(ctx context.Context, tx *db.Tx, t job.Task, cause error) error {
 	var p struct {
 		ID string `json:"deployment_id"`
@@ -294,8 +296,8 @@ func (s *Service) HandleDead(ctx context.Context, tx *db.Tx, t job.Task, cause e
 	return err
 }
 
-// runWork fetches the files that the delivery does not contain. Then it either validates all files and
-// returns the results, or deploys them.
+// runWork fetches the files that the delivery does not contain. Then it either validates all files
+// and returns the results, or deploys them.
 func (s *Service) runWork(ctx context.Context, sc scope.Scope, id string, w work) ([]FileResult, error) {
 	b := policycode.Request{Files: w.Files, ResourceID: w.Resource, BouncerID: w.Bouncer, Commit: w.Hash, Repository: w.URL}
 	if len(w.Paths) > 0 || len(w.Files) == 0 {
@@ -330,8 +332,8 @@ func (s *Service) runWork(ctx context.Context, sc scope.Scope, id string, w work
 	return out, nil
 }
 
-// deploy stores files and, in the same transaction, ends the deployment as completed. If it fails, the
-// caller must end the deployment.
+// deploy stores files and, in the same transaction, ends the deployment as completed. If it fails,
+// the caller must end the deployment.
 func (s *Service) deploy(ctx context.Context, sc scope.Scope, id string, r policycode.Request) error {
 	_, err := s.Code.DeployWith(ctx, sc, r, func(ctx context.Context, tx *db.Tx, d policycode.Deployment) error {
 		out := make([]FileResult, len(d.Files))
@@ -355,8 +357,8 @@ func (s *Service) deploy(ctx context.Context, sc scope.Scope, id string, r polic
 
 func done(files []FileResult) Outcome { return Outcome{Message: "Done", Files: files} }
 
-// end ends a deployment that is in progress, and wakes its waiters. It returns false if the deployment had
-// already ended.
+// end ends a deployment that is in progress, and wakes its waiters. It returns false if the
+// deployment had already ended.
 func (s *Service) end(ctx context.Context, tx *db.Tx, id, status string, o Outcome) (bool, error) {
 	n, err := finishDeployment(ctx, tx, id, status, o, s.Now())
 	if err != nil || n == 0 {
@@ -407,8 +409,8 @@ func (s *Service) fetch(ctx context.Context, sc scope.Scope, b *policycode.Reque
 	return out, nil
 }
 
-// finish ends a deployment that deploy has not ended. If the reason may be temporary, it forgets the
-// delivery, so that it can be sent again.
+// finish ends a deployment that deploy has not ended. If the reason may be temporary, it forgets
+// the delivery, so that it can be sent again.
 func (s *Service) finish(ctx context.Context, sc scope.Scope, id string, results []FileResult, failed error) error {
 	status, o := Completed, done(results)
 	passing := false

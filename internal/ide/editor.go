@@ -76,8 +76,8 @@ func (s *Service) Validate(ctx context.Context, sc scope.Scope, source string) (
 	return out, err
 }
 
-// Suggest returns completions at a position, and fixes for the whole text. If at is nil, the position is
-// the end of the text.
+// Suggest returns completions at a position, and fixes for the whole text. If at is nil, the
+// position is the end of the text.
 func (s *Service) Suggest(ctx context.Context, sc scope.Scope, source string, at *Place) (Suggestions, error) {
 	v, err := s.Validate(ctx, sc, source)
 	if err != nil {
@@ -124,8 +124,8 @@ func attributes(source string) []Attribute {
 	return out
 }
 
-// controlPath returns the path of an editor's control as a relative path that ends with .rego. It removes
-// a scheme or drive. If nothing is left, it returns control.rego.
+// controlPath returns the path of an editor's control as a relative path that ends with .rego. It
+// removes a scheme or drive. If nothing is left, it returns control.rego.
 func controlPath(p string) string {
 	p = strings.TrimLeft(strings.ReplaceAll(p, `\`, "/"), "/")
 	if i := strings.Index(p, ":/"); i >= 0 { // C:/…, file:///…
@@ -140,8 +140,8 @@ func controlPath(p string) string {
 	return p
 }
 
-// JoinFiles returns the control of an editor's request and the files beside it. A file beside it with the
-// same path is left out.
+// JoinFiles returns the control of an editor's request and the files beside it. A file beside it
+// with the same path is left out.
 func JoinFiles(path, source string, beside []controlfile.File) []controlfile.File {
 	out := []controlfile.File{{Path: controlPath(path), Content: source}}
 	for _, f := range beside {

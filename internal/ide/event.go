@@ -156,8 +156,8 @@ func parseGitLab(header string, body []byte) (gitEvent, error) {
 	return e, nil
 }
 
-// sameRepository reports whether two URLs name the same repository. It ignores the case of the scheme
-// and host, final slashes and .git.
+// sameRepository reports whether two URLs name the same repository. It ignores the case of the
+// scheme and host, final slashes and .git.
 func sameRepository(a, b string) bool { return plainURL(a) == plainURL(b) }
 
 func plainURL(raw string) string {

@@ -81,7 +81,7 @@ func TestParseOwn(t *testing.T) {
 	}
 }
 
-// TestParseOwnTellsAll: every error of a delivery is reported, with its position.
+// TestParseOwnTellsAll: all errors of a delivery are reported, with their positions.
 func TestParseOwnTellsAll(t *testing.T) {
 	for body, want := range map[string][]string{
 		`{"Event_Type":"push"}`: {"/Event_Type", "/event_type"},

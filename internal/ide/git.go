@@ -28,8 +28,8 @@ const fetchTime = 30 * time.Second
 // single commits.
 const deepBranch = 50
 
-// source is what to fetch: a commit, and the branch or tag that should contain it. If hash is empty, it
-// is the newest commit of the branch, or of the default branch.
+// source is what to fetch: a commit, and the branch or tag that should contain it. If hash is
+// empty, it is the newest commit of the branch, or of the default branch.
 type source struct {
 	url, token   string
 	branch, hash string
@@ -49,8 +49,9 @@ type File struct {
 	Largest int64
 }
 
-// ReadFile returns a file of the newest commit of a branch, and the commit. The text is empty if the
-// caller has that commit. Faults: Invalid and BadGateway if the repository or the file cannot be read.
+// ReadFile returns a file of the newest commit of a branch, and the commit. The text is empty if
+// the caller has that commit. Faults: Invalid and BadGateway if the repository or the file cannot
+// be read.
 func (s *Service) ReadFile(ctx context.Context, tenant scope.TenantID, f File) (text, commit string, err error) {
 	pack, commit, err := s.fetchPack(ctx, source{url: f.URL, token: f.Token, branch: f.Branch, have: f.Have})
 	if err != nil || f.Have != "" && commit == f.Have {
@@ -63,8 +64,9 @@ func (s *Service) ReadFile(ctx context.Context, tenant scope.TenantID, f File) (
 	return files[0].Content, commit, nil
 }
 
-// fetchPack fetches the pack with a commit, with as little history as the server allows, and returns the
-// id of the commit. It connects with the guarded client, and reads a limited number of bytes.
+// fetchPack fetches the pack with a commit, with as little history as the server allows, and
+// returns the id of the commit. It connects with the guarded client, and reads a limited number of
+// bytes.
 func (s *Service) fetchPack(ctx context.Context, w source) (pack []byte, commit string, err error) {
 	defer func() {
 		if p := recover(); p != nil { // go-git may panic on the answer of a hostile server
@@ -119,9 +121,9 @@ func (s *Service) fetchPack(ctx context.Context, w source) (pack []byte, commit 
 	return pack, commit, nil
 }
 
-// newUploadRequest returns the request for one commit. It asks for the commit by its id if a ref points to
-// it or the server allows that. Otherwise it asks for the branch with part of its history. If
-// the source has no commit, it asks for the tip of the branch.
+// newUploadRequest returns the request for one commit. It asks for the commit by its id if a ref
+// points to it or the server allows that. Otherwise it asks for the branch with part of its
+// history. If the source has no commit, it asks for the tip of the branch.
 func newUploadRequest(refs *packp.AdvRefs, w source) (*packp.UploadPackRequest, error) {
 	req := packp.NewUploadPackRequestFromCapabilities(refs.Capabilities)
 	hash, depth := plumbing.NewHash(w.hash), 1

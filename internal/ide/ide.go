@@ -1,5 +1,6 @@
-// Package ide serves editors and repositories. It checks, completes and tests the text in an editor,
-// stores documents for editors, and receives the webhooks of repositories to deploy their controls.
+// Package ide serves editors and repositories. It checks, completes and tests the text in an
+// editor, stores documents for editors, and receives the webhooks of repositories to deploy their
+// controls.
 //
 //	editor ──► Validate, Suggest, Test                 nothing is stored
 //	       ──► Sync, Context                           a session's document, for some hours
@@ -11,7 +12,8 @@
 //	                               ▼
 //	     deployment (completed | failed) ─► callers that wait: answer, WebSocket
 //
-// Only workers read Rego from outside (packages policy and policycode) and the packs of repositories.
+// Only workers read Rego from outside (packages policy and policycode) and the packs of
+// repositories.
 package ide
 
 import (

@@ -37,9 +37,9 @@ type Receipt struct {
 	Replayed bool
 }
 
-// ReceiveSigned accepts a delivery with a valid signature. A wrong signature, a repository that is unknown
-// or disabled, and an unknown tenant all give the same Unauthenticated fault. A caller cannot tell them
-// apart.
+// ReceiveSigned accepts a delivery with a valid signature. A wrong signature, a repository that is
+// unknown or disabled, and an unknown tenant all give the same Unauthenticated fault. A caller
+// cannot tell them apart.
 func (s *Service) ReceiveSigned(ctx context.Context, tenant scope.TenantID, requestID string, a Arrival) (Receipt, error) {
 	refused := fault.New(fault.Unauthenticated, "invalid_signature", "the signature of the delivery is missing or wrong")
 	sc, err := s.As(ctx, tenant, "repository", requestID)
@@ -64,7 +64,8 @@ func (s *Service) ReceiveSigned(ctx context.Context, tenant scope.TenantID, requ
 	return s.receive(ctx, sc, a, &r)
 }
 
-// signatureValid reports whether the signature of a delivery is right. It compares in constant time.
+// signatureValid reports whether the signature of a delivery is right. It compares in constant
+// time.
 func signatureValid(a Arrival, secret []byte) bool {
 	if a.Source == GitLab {
 		given, kept := sha256.Sum256([]byte(a.Signature)), sha256.Sum256(secret)

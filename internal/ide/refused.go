@@ -31,8 +31,8 @@ func unsupported() error {
 // redirected is the prefix of go-git's errors about redirects, which have no type.
 const redirected = "http redirect: "
 
-// answered returns the fault for an error that a host's answer caused. Neither the fault nor the log
-// contains the text of a host's refusal, because it may repeat the credential.
+// answered returns the fault for an error that a host's answer caused. Neither the fault nor the
+// log contains the text of a host's refusal, because it may repeat the credential.
 func (w source) answered(err error) error {
 	refused := func(text string) error {
 		return fault.New(fault.BadGateway, "repository_refused", text).Because(errors.New(w.clean(err)))
@@ -84,8 +84,8 @@ func statusOf(err error) int {
 // maxCause limits how much of an error is logged, in bytes.
 const maxCause = 300
 
-// clean returns the part of an error that may be logged. That is only the status of a host's refusal, or
-// the beginning of any other error without the credential in any of its encodings.
+// clean returns the part of an error that may be logged. That is only the status of a host's
+// refusal, or the beginning of any other error without the credential in any of its encodings.
 func (w source) clean(err error) string {
 	if status := statusOf(err); status != 0 {
 		return fmt.Sprintf("the host answered %d", status)
@@ -102,8 +102,9 @@ func (w source) clean(err error) string {
 	return text[:min(len(text), maxCause)]
 }
 
-// credential returns the name and password for HTTP Basic authentication (RFC 7617). Some hosts accept
-// any name with the token. Others need a certain name, which is stored before the token (name:token).
+// credential returns the name and password for HTTP Basic authentication (RFC 7617). Some hosts
+// accept any name with the token. Others need a certain name, which is stored before the token
+// (name:token).
 func (w source) credential() (name, password string) {
 	if name, password, ok := strings.Cut(w.token, ":"); ok && name != "" {
 		return name, password

@@ -120,8 +120,8 @@ func seal(sc scope.Scope, name, member string) string {
 	return "ide_repositories:" + string(sc.Tenant) + ":" + member + ":" + name
 }
 
-// Register registers a repository. Its deliveries may deploy, so the caller must be allowed to deploy,
-// too (policies:write).
+// Register registers a repository. Its deliveries may deploy, so the caller must be allowed to
+// deploy, too (policies:write).
 func (s *Service) Register(ctx context.Context, sc scope.Scope, d RepositoryDraft) (Repository, error) {
 	if err := checkMayDeploy(sc); err != nil {
 		return Repository{}, err

@@ -62,8 +62,8 @@ func (s *Service) Sync(ctx context.Context, sc scope.Scope, id, path, source str
 	return Synced{kept, v, attributes(source)}, err
 }
 
-// Context returns the session's document and its analysis. Fault: NotFound if the session has expired or
-// belongs to another caller.
+// Context returns the session's document and its analysis. Fault: NotFound if the session has
+// expired or belongs to another caller.
 func (s *Service) Context(ctx context.Context, sc scope.Scope, id string) (Synced, error) {
 	var kept Session
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {

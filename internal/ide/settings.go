@@ -105,6 +105,6 @@ func (s *Service) Status() map[string]Integration {
 	}
 }
 
-// keepDeployments is how long deployments are kept. The digests of deliveries, which detect replays, are
-// kept twice as long. Old ones are deleted when new ones are stored.
+// keepDeployments is how long deployments are kept. The digests of deliveries, which detect
+// replays, are kept twice as long. Old ones are deleted when new ones are stored.
 const keepDeployments = 90 * 24 * time.Hour

@@ -151,7 +151,8 @@ func (s *Server) codeAction(_ context.Context, raw json.RawMessage) (any, *rpcEr
 	return actions, nil
 }
 
-// where returns the document and the position that a request names, and what is known about the document.
+// where returns the document and the position that a request names, and what is known about the
+// document.
 func (s *Server) where(raw json.RawMessage) (document, hint.Knowledge, position, *rpcError) {
 	p, failed := params[at](raw)
 	if failed != nil {

@@ -26,8 +26,8 @@ type published struct {
 	Diagnostics []diagnostic `json:"diagnostics"`
 }
 
-// analyse checks changed documents, one at a time, until ctx ends. It checks only the newest version of
-// each.
+// analyse checks changed documents, one at a time, until ctx ends. It checks only the newest
+// version of each.
 func (s *Server) analyse(ctx context.Context) {
 	for {
 		d, ok := s.nextDirty()
@@ -76,8 +76,8 @@ func (s *Server) nextDirty() (document, bool) {
 // maxRetries is how often a check that timed out is tried again.
 const maxRetries = 3
 
-// check returns the issues of a document. If the check itself fails, for example because it timed out or
-// found no free worker, it returns that as a warning and retries later.
+// check returns the issues of a document. If the check itself fails, for example because it timed
+// out or found no free worker, it returns that as a warning and retries later.
 func (s *Server) check(ctx context.Context, d document) []lang.Issue {
 	if d.large {
 		return []lang.Issue{{Message: "the file is too large to be a control", Severity: lang.SeverityError, Rule: "source_limit"}}
@@ -103,8 +103,8 @@ func (s *Server) check(ctx context.Context, d document) []lang.Issue {
 	return issues
 }
 
-// retry queues a document again after a delay. If the text has changed by then, it does nothing, because
-// the change has queued the document.
+// retry queues a document again after a delay. If the text has changed by then, it does nothing,
+// because the change has queued the document.
 func (s *Server) retry(ctx context.Context, d document) {
 	delay := s.RetryDelay
 	if delay == 0 {
@@ -127,8 +127,8 @@ func (s *Server) retry(ctx context.Context, d document) {
 	})
 }
 
-// diagnostics converts issues to diagnostics. Each covers the word at the position of the issue, or one
-// character if there is no word.
+// diagnostics converts issues to diagnostics. Each covers the word at the position of the issue, or
+// one character if there is no word.
 func diagnostics(text string, issues []lang.Issue) []diagnostic {
 	out := make([]diagnostic, 0, len(issues))
 	for _, is := range issues {

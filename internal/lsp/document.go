@@ -158,8 +158,8 @@ func (s *Server) didClose(_ context.Context, raw json.RawMessage) (any, *rpcErro
 	return nil, nil
 }
 
-// touched queues a document with a new text. If it is a library, it queues all open documents, because
-// they may import it. The caller holds s.mu.
+// touched queues a document with a new text. If it is a library, it queues all open documents,
+// because they may import it. The caller holds s.mu.
 func (s *Server) touched(d *document) {
 	if (lang.Library{Source: d.text}).Package() != "" {
 		s.recheck()

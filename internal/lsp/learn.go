@@ -16,7 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// learn gets the knowledge of the server in the background. It does nothing if a request is running.
+// learn gets the knowledge of the server in the background. It does nothing if a request is
+// running.
 func (s *Server) learn(ctx context.Context) {
 	if s.Remote == nil {
 		return
@@ -45,8 +46,9 @@ func (s *Server) learn(ctx context.Context) {
 	})
 }
 
-// Remote returns a function that gets the attributes of a server's resources and, if the key allows it,
-// the libraries. base is the server's URL. key is an API key with resources:read and policies:read.
+// Remote returns a function that gets the attributes of a server's resources and, if the key allows
+// it, the libraries. base is the server's URL. key is an API key with resources:read and
+// policies:read.
 func Remote(client *outbound.Client, base, key string) func(ctx context.Context) (hint.Knowledge, error) {
 	get := func(ctx context.Context, path, query string, page any) (int, error) {
 		target, err := url.JoinPath(base, path)

@@ -51,8 +51,8 @@ func filePath(uri string) (string, bool) {
 	return filepath.FromSlash(u.Path), true
 }
 
-// allLibraries returns the libraries that a document may import: the open ones, then those in the editor's
-// folders, then the server's. If several have the same package, it returns the first.
+// allLibraries returns the libraries that a document may import: the open ones, then those in the
+// editor's folders, then the server's. If several have the same package, it returns the first.
 func (s *Server) allLibraries(ctx context.Context) []lang.Library {
 	s.mu.Lock()
 	stale := s.stale
@@ -75,7 +75,8 @@ func (s *Server) allLibraries(ctx context.Context) []lang.Library {
 	})
 }
 
-// openLibraries returns the libraries among the open documents, sorted by URI. The caller holds s.mu.
+// openLibraries returns the libraries among the open documents, sorted by URI. The caller holds
+// s.mu.
 func (s *Server) openLibraries() []lang.Library {
 	var open []lang.Library
 	for _, d := range s.documents {
@@ -132,8 +133,8 @@ func sources(ctx context.Context, roots []string) []hint.File {
 	return found
 }
 
-// recheck queues all open documents and has the folders read again, because libraries may have changed.
-// The caller holds s.mu.
+// recheck queues all open documents and has the folders read again, because libraries may have
+// changed. The caller holds s.mu.
 func (s *Server) recheck() {
 	s.stale = true
 	for _, d := range s.documents {

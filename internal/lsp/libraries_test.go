@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// said waits until of a document just this is said: a part of its only message,
-// or nothing for "".
+// said waits until a document has exactly one diagnostic whose message contains want, or none if
+// want is "".
 func (e *editor) said(uri, want string) {
 	e.t.Helper()
 	for {
@@ -27,8 +27,8 @@ func (e *editor) said(uri, want string) {
 	}
 }
 
-// Libraries are those of the editor's folders, the open ones as they are typed,
-// and the server's.
+// Controls can import the libraries of the editor's folders, the open libraries with their current
+// text, and those of the server.
 func TestLibraries(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -63,10 +63,10 @@ func TestLibraries(t *testing.T) {
 	e.said(a, "")
 	b := open("b.rego", "package b\n\nimport data.lib.hidden\n\nallow if hidden.x\n")
 	e.said(b, "lib.hidden")
-	// What is typed into an open library counts before what is on disk.
+	// The text of an open library has precedence over the file.
 	open("lib/roles.rego", "package lib.roles\n\nstaff(u, _) if u.role == \"staff\"\n")
 	e.said(a, "staff")
-	// A library that another program wrote counts when the editor says so.
+	// A library that another program wrote is read after the editor reports the change.
 	if err := os.WriteFile(filepath.Join(dir, "hidden.rego"), []byte("package lib.hidden\n\nx := true\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

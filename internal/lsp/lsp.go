@@ -6,10 +6,10 @@
 //	                    └──► analyse: checks changed documents in a process that can be
 //	                         killed (package worker), and publishes diagnostics
 //
-// It does not need a server, because it finds libraries in the editor's folders (libraries.go). With a
-// server (Remote), it also uses the server's libraries, and completes the attributes of its resources.
-// There are limits for the size of messages, the number and size of open documents, and the time of a
-// check.
+// It does not need a server, because it finds libraries in the editor's folders (libraries.go).
+// With a server (Remote), it also uses the server's libraries, and completes the attributes of its
+// resources. There are limits for the size of messages, the number and size of open documents, and
+// the time of a check.
 package lsp
 
 import (
@@ -75,8 +75,8 @@ type Server struct {
 	tasks     sync.WaitGroup
 }
 
-// Run serves until the editor sends exit, its stream ends, or ctx ends. It returns an error if the stream
-// is not LSP, or if the editor sends exit without shutdown.
+// Run serves until the editor sends exit, its stream ends, or ctx ends. It returns an error if the
+// stream is not LSP, or if the editor sends exit without shutdown.
 func (s *Server) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, stop := context.WithCancel(ctx)
 	s.w, s.documents, s.dirty, s.wake = out, map[string]*document{}, map[string]bool{}, make(chan struct{}, 1)
@@ -166,8 +166,8 @@ func (s *Server) handle(ctx context.Context, body []byte) (done bool, err error)
 	return false, nil
 }
 
-// call runs the handler of a method. If the handler panics, it returns an internal error, and the session
-// continues.
+// call runs the handler of a method. If the handler panics, it returns an internal error, and the
+// session continues.
 func (s *Server) call(ctx context.Context, m message) (result any, failed *rpcError) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
-// check is Validate without a process of its own.
+// check implements Validate in this process.
 func check(_ context.Context, source string, libs ...lang.Library) (worker.Validation, error) {
 	issues, err := lang.CheckModule(source, libs...)
 	return worker.Validation{Valid: len(issues) == 0, Errors: issues}, err
@@ -29,7 +29,7 @@ func newServer() *Server {
 	return &Server{Validate: check, Log: slog.New(slog.DiscardHandler), Version: "test", Templates: []hint.Template{{ID: "RATE_LIMIT", Source: "package x\n"}}}
 }
 
-// editor is the other end of a session.
+// editor is the client of a session.
 type editor struct {
 	t    testing.TB
 	in   io.WriteCloser
@@ -94,7 +94,7 @@ func (e *editor) next() reply {
 	return r
 }
 
-// ask sends a request and gives its answer; notifications on the way are dropped.
+// ask sends a request and returns the error of its answer. It drops notifications that come first.
 func (e *editor) ask(method string, params any, into any) *rpcError {
 	e.t.Helper()
 	e.id++
@@ -151,14 +151,14 @@ func (e *editor) begin() {
 func TestDiagnosticsInUTF16(t *testing.T) {
 	e := start(t, newServer())
 	e.begin()
-	// é is one unit, 😀 two: the call begins at unit 12 of its line.
+	// é is one UTF-16 unit and 😀 is two, so the call begins at unit 12 of its line.
 	e.send("textDocument/didOpen", nil, document1("package a\r\nallow if \"é😀\" == startwith(1)\r\n"))
 	p := e.published(1)
 	line := utf16.Encode([]rune("allow if \"é😀\" == "))
 	if len(p.Diagnostics) != 1 || p.Diagnostics[0].Range != (extent{position{1, len(line)}, position{1, len(line) + len("startwith")}}) || p.Diagnostics[0].Severity != severityError {
 		t.Fatalf("%+v, want column %d", p.Diagnostics, len(line))
 	}
-	// The change is given in UTF-16 units too.
+	// The range of the change is in UTF-16 units, too.
 	e.send("textDocument/didChange", nil, map[string]any{
 		"textDocument":   map[string]any{"uri": uri, "version": 2},
 		"contentChanges": []any{map[string]any{"range": p.Diagnostics[0].Range, "text": "concat"}},
@@ -296,7 +296,7 @@ func TestLargeDocument(t *testing.T) {
 	}
 }
 
-// FuzzSession feeds a whole stream: nothing panics, and every answer is framed.
+// FuzzSession sends a whole stream. The server does not panic, and all answers are framed.
 func FuzzSession(f *testing.F) {
 	framed := func(bodies ...string) []byte {
 		var b bytes.Buffer

@@ -29,8 +29,8 @@ type response struct {
 	Error   *rpcError       `json:"error,omitempty"`
 }
 
-// MarshalJSON writes either the error or the result. JSON-RPC 2.0 requires the result of a success even if
-// it is null.
+// MarshalJSON writes either the error or the result. JSON-RPC 2.0 requires the result of a success
+// even if it is null.
 func (r response) MarshalJSON() ([]byte, error) {
 	body := map[string]any{"jsonrpc": r.JSONRPC, "id": r.ID}
 	if r.Error != nil {

@@ -143,8 +143,8 @@ func (s *Server) signatureHelp(_ context.Context, raw json.RawMessage) (any, *rp
 	return map[string]any{"signatures": []signature{sig}, "activeSignature": 0, "activeParameter": g.Active}, nil
 }
 
-// workspace returns the document, then the other open documents, then the other files of the editor's
-// folders.
+// workspace returns the document, then the other open documents, then the other files of the
+// editor's folders.
 func (s *Server) workspace(ctx context.Context, d document) []hint.File {
 	files := []hint.File{{Name: d.uri, Text: d.text}}
 	open := map[string]bool{}

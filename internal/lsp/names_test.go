@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
-// workspaceOf writes files into a folder and starts a session in it.
+// workspaceOf writes files to a folder and starts a session in it.
 func workspaceOf(t *testing.T, files map[string]string) (e *editor, uriOf func(name string) string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -51,7 +51,7 @@ func TestNamesOverTheWorkspace(t *testing.T) {
 	e.send("textDocument/didOpen", nil, map[string]any{"textDocument": map[string]any{"uri": open, "version": 1, "text": control}})
 	e.published(1)
 
-	// "limit" begins at unit 21: é is one, 😀 two.
+	// "limit" begins at UTF-16 unit 21, because é is one unit and 😀 is two.
 	onLimit := position{4, 22}
 	var found []location
 	if err := e.ask("textDocument/definition", at{identifier{URI: open}, onLimit}, &found); err != nil || !slices.Equal(found, []location{{open, extent{position{6, 0}, position{6, 5}}}}) {
@@ -90,7 +90,7 @@ func TestNamesOverTheWorkspace(t *testing.T) {
 	}
 }
 
-// A check that ran out of time is tried again until it ends, and says so meanwhile.
+// A check that timed out is retried up to three times, and diagnostics report the retries.
 func TestCheckIsTriedAgain(t *testing.T) {
 	var checks atomic.Int32
 	s := newServer()

@@ -20,15 +20,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
-// The time limits of the linter and of the manifests' test cases, for all files of a request. The whole
-// request has 90 s.
+// The time limits of the linter and of the manifests' test cases, for all files of a request. The
+// whole request has 90 s.
 const (
 	lintTime  = 20 * time.Second
 	casesTime = 25 * time.Second
 )
 
-// Validate validates files. Errors in the files are part of the result, and not a fault. It runs the linter
-// only if there are none. Faults: those of the worker pool.
+// Validate validates files. Errors in the files are part of the result, and not a fault. It runs
+// the linter only if there are none. Faults: those of the worker pool.
 func (s *Service) Validate(ctx context.Context, sc scope.Scope, r Request) (controlfile.Validation, error) {
 	v := controlfile.Validation{Controls: []controlfile.Named{}, Warnings: []lang.FileIssue{}}
 	repo, issues := read(r.Files)
@@ -74,10 +74,10 @@ func (s *Service) Validate(ctx context.Context, sc scope.Scope, r Request) (cont
 	return v, nil
 }
 
-// Test runs the Rego tests of files, with coverage, and the test cases of their manifests. A case without
-// data of its own uses the data of sandbox. Errors in the files are part of the result, and not a fault.
-// Faults: those of the worker pool, Forbidden if the license does not allow tests, and Invalid
-// "evaluation_limit" if a run exceeds its time or memory.
+// Test runs the Rego tests of files, with coverage, and the test cases of their manifests. A case
+// without data of its own uses the data of sandbox. Errors in the files are part of the result, and
+// not a fault. Faults: those of the worker pool, Forbidden if the license does not allow tests, and
+// Invalid "evaluation_limit" if a run exceeds its time or memory.
 func (s *Service) Test(ctx context.Context, sc scope.Scope, r Request) (controlfile.TestReport, error) {
 	if err := s.Policies.MayTest.Check(ctx, sc); err != nil {
 		return controlfile.TestReport{}, err
@@ -126,12 +126,12 @@ func read(files []controlfile.File) (controlfile.Repository, []lang.FileIssue) {
 	return repo, issues
 }
 
-// links are the ids of the resource and bouncer that a control's manifest names. An id is nil if the
-// manifest names none.
+// links are the ids of the resource and bouncer that a control's manifest names. An id is nil if
+// the manifest names none.
 type links struct{ resource, bouncer *int64 }
 
-// resolve finds the resources and bouncers in sandbox that the manifests name. A name that matches none, or
-// several, is an issue.
+// resolve finds the resources and bouncers in sandbox that the manifests name. A name that matches
+// none, or several, is an issue.
 func (s *Service) resolve(ctx context.Context, sc scope.Scope, repo controlfile.Repository, _ Request) ([]links, []lang.FileIssue, error) {
 	if !sc.Sees(scope.Sandbox) { // a credential for production learns nothing about sandbox
 		return make([]links, len(repo.Controls)), nil, nil
@@ -152,8 +152,8 @@ func (s *Service) resolve(ctx context.Context, sc scope.Scope, repo controlfile.
 	return out, issues, err
 }
 
-// shadowed returns warnings about controls whose resource is shadowed: some of its requests match another
-// resource.
+// shadowed returns warnings about controls whose resource is shadowed: some of its requests match
+// another resource.
 func (s *Service) shadowed(ctx context.Context, sc scope.Scope, repo controlfile.Repository, linked []links, r Request) ([]lang.FileIssue, error) {
 	out := []lang.FileIssue{}
 	if !sc.Sees(scope.Sandbox) {
@@ -264,7 +264,8 @@ func untested(r controlfile.TestReport) error {
 	return f.With("failures", failures).With("summary", r.Summary)
 }
 
-// stored converts cases to those that are stored with a control. Their values get the types of JSON.
+// stored converts cases to those that are stored with a control. Their values get the types of
+// JSON.
 func stored(cases []controlfile.Case) ([]policy.TestCase, error) {
 	out := []policy.TestCase{}
 	for _, c := range cases {
@@ -282,7 +283,7 @@ func stored(cases []controlfile.Case) ([]policy.TestCase, error) {
 	return out, nil
 }
 
-// asJSON copies from to to by encoding and decoding it as JSON.
+// asJSON copies a value by encoding it as JSON and decoding that.
 func asJSON(from, to any) error {
 	text, err := json.Marshal(from)
 	if err != nil {

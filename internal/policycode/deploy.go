@@ -21,18 +21,18 @@ import (
 // keepDeployments is how long deployments are kept.
 const keepDeployments = 365 * 24 * time.Hour
 
-// Deploy deploys files to sandbox, all or none. It finds existing controls by their names. Faults, in the
-// order of the checks: Invalid if the environment is not sandbox; Invalid "invalid_policy" with file, line
-// and column if the files have errors or name resources or bouncers that do not exist; Invalid
-// "tests_failed" if a test fails; Forbidden above the tenant's limit. A dry run makes the same checks and
-// changes nothing.
+// Deploy deploys files to sandbox, all or none. It finds existing controls by their names. Faults,
+// in the order of the checks: Invalid if the environment is not sandbox; Invalid "invalid_policy"
+// with file, line and column if the files have errors or name resources or bouncers that do not
+// exist; Invalid "tests_failed" if a test fails; Forbidden above the tenant's limit. A dry run
+// makes the same checks and changes nothing.
 func (s *Service) Deploy(ctx context.Context, sc scope.Scope, r Request) (Deployment, error) {
 	return s.DeployWith(ctx, sc, r, func(context.Context, *db.Tx, Deployment) error { return nil })
 }
 
-// DeployWith is Deploy, and calls also in the transaction of the deployment. What also writes is stored
-// together with the deployment, or neither is. If also returns an error, the deployment is rolled back,
-// and DeployWith returns that error.
+// DeployWith is Deploy, and calls also in the transaction of the deployment. What also writes is
+// stored together with the deployment, or neither is. If also returns an error, the deployment is
+// rolled back, and DeployWith returns that error.
 func (s *Service) DeployWith(ctx context.Context, sc scope.Scope, r Request, also func(ctx context.Context, tx *db.Tx, d Deployment) error) (Deployment, error) {
 	if r.Environment != scope.AnyEnv && r.Environment != scope.Sandbox {
 		return Deployment{}, fault.Invalidf("/environment", "a deployment goes to sandbox; from there controls are promoted")
@@ -83,8 +83,8 @@ func (s *Service) DeployWith(ctx context.Context, sc scope.Scope, r Request, als
 	return d, nil
 }
 
-// placement returns the changes that a deployment makes to a control: its Rego, and the members that its
-// manifest or the request sets.
+// placement returns the changes that a deployment makes to a control: its Rego, and the members
+// that its manifest or the request sets.
 func placement(sc scope.Scope, c controlfile.Control, l links, r Request, d Deployment) (policy.Placement, error) {
 	ch := policy.Change{RegoCode: &c.Source, Status: c.Status}
 	if c.Description != nil {
@@ -116,8 +116,8 @@ func placement(sc scope.Scope, c controlfile.Control, l links, r Request, d Depl
 	return policy.Placement{Name: c.Name, Change: ch, Note: note, Extra: extra}, nil
 }
 
-// linked returns the change of a link: to the one in the manifest or, if it has none, to the one in the
-// request.
+// linked returns the change of a link: to the one in the manifest or, if it has none, to the one in
+// the request.
 func linked(l *controlfile.Link, id, otherwise *int64) patch.Field[int64] {
 	switch {
 	case l != nil && l.None:
@@ -150,8 +150,8 @@ func outcomes(sc scope.Scope, repo controlfile.Repository, placed []policy.Place
 	return out
 }
 
-// record stores the origin of each control, the deployment, and one audit entry. It emits no event, because
-// the changes of the controls do.
+// record stores the origin of each control, the deployment, and one audit entry. It emits no event,
+// because the changes of the controls do.
 func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, d Deployment, placed []policy.Placed) error {
 	now := s.Now()
 	names := map[string][]string{policy.Created: {}, policy.Updated: {}, policy.Unchanged: {}}
@@ -179,8 +179,8 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, d Deplo
 	})
 }
 
-// locateError converts a fault about one control to issues with the position in its file. It returns all
-// other errors unchanged.
+// locateError converts a fault about one control to issues with the position in its file. It
+// returns all other errors unchanged.
 func locateError(files []controlfile.File, repo controlfile.Repository, err error) error {
 	var p *policy.PlacementError
 	var f *fault.Error

@@ -14,9 +14,9 @@ import (
 // listPage is how many controls one query reads.
 const listPage = 500
 
-// Drift compares files with an environment. It compares Rego as text, and the members that the manifests
-// set. A control is missing if it was deployed from the repository that the request names (or from any, if
-// it names none) and is not in the files. Fault: Invalid if the files have errors.
+// Drift compares files with an environment. It compares Rego as text, and the members that the
+// manifests set. A control is missing if it was deployed from the repository that the request names
+// (or from any, if it names none) and is not in the files. Fault: Invalid if the files have errors.
 func (s *Service) Drift(ctx context.Context, sc scope.Scope, r Request) (Drift, error) {
 	env, err := sc.CreateIn(r.Environment)
 	if err != nil {
@@ -74,7 +74,8 @@ func later(a, b policy.Policy) bool {
 	return a.PromotedAt != nil && (b.PromotedAt == nil || a.PromotedAt.After(*b.PromotedAt))
 }
 
-// compare compares a file with the control of its name.
+// compare compares a file with the control that has the same name, if one was found. It reports
+// whether they differ.
 func (s *Service) compare(ctx context.Context, tx *db.Tx, sc scope.Scope, r Request, env scope.Env, c controlfile.Control, p policy.Policy, found bool, from map[int64]Origin) (Drifted, bool, error) {
 	d := Drifted{Name: c.Name, Path: c.Path, State: Added}
 	if !found {
@@ -128,9 +129,9 @@ func (s *Service) compare(ctx context.Context, tx *db.Tx, sc scope.Scope, r Requ
 	return d, true, nil
 }
 
-// controls returns the controls of an environment whose names contain a text, sorted by id. In production
-// it leaves out controls that are not active if an active one has the same name, because a promotion
-// replaced them.
+// controls returns the controls of an environment whose names contain a text, sorted by id. In
+// production it leaves out controls that are not active if an active one has the same name, because
+// a promotion replaced them.
 func (s *Service) controls(ctx context.Context, sc scope.Scope, env scope.Env, name string) ([]policy.Policy, error) {
 	sc.Env = env
 	var out []policy.Policy
@@ -151,8 +152,8 @@ func (s *Service) controls(ctx context.Context, sc scope.Scope, env scope.Env, n
 	return slices.DeleteFunc(out, func(p policy.Policy) bool { return p.Status != policy.Active && active[p.Name] }), nil
 }
 
-// RecordCopy gives the copy that a promotion leaves in sandbox the origin of the promoted policy, so that
-// drift and pull treat the copy like that policy.
+// RecordCopy gives the copy that a promotion leaves in sandbox the origin of the promoted policy,
+// so that drift and pull treat the copy like that policy.
 func RecordCopy(ctx context.Context, tx *db.Tx, from, to int64) error {
 	return copyOrigin(ctx, tx, from, to)
 }

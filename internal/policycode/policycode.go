@@ -1,6 +1,6 @@
 // Package policycode has the use cases of policies as code. It validates and tests the files of a
-// repository, deploys them to sandbox (all or none), and reports where the repository and the service
-// differ.
+// repository, deploys them to sandbox (all or none), and reports where the repository and the
+// service differ.
 //
 //	files ─► controlfile.Read ─► worker: check, Rego tests, cases ─► policy.Deploy
 //	             paths, manifests      (killable, bounded)            one transaction:

@@ -28,8 +28,8 @@ func details(t *testing.T, err error) *fault.Error {
 	return f
 }
 
-// TestReadNeedsAControl: files without a control are refused, but not once more
-// where something else is wrong with them.
+// TestReadNeedsAControl: files without a control are an issue, unless there is another issue
+// already.
 func TestReadNeedsAControl(t *testing.T) {
 	const control = "package a\n\nallow := true\n"
 	for what, c := range map[string]struct {
@@ -85,7 +85,7 @@ func TestPlacement(t *testing.T) {
 	if want := map[string]any{"deployment_id": "d1", "path": "p/a.rego", "repository": "github.com/acme/controls", "commit": "4f1c2aa"}; !reflect.DeepEqual(got.Extra, want) {
 		t.Errorf("kept with it: %v", got.Extra)
 	}
-	// Cases are kept as JSON would bring them, so that the next deployment finds them unchanged.
+	// Cases are stored with the types of JSON, so that the next deployment finds them unchanged.
 	if want := []policy.TestCase{{Name: "staff", Expected: true, Input: map[string]any{"n": 1.0, "list": []any{"a"}}}}; !reflect.DeepEqual(got.Change.TestCases.Value, want) {
 		t.Errorf("cases: %+v", got.Change.TestCases.Value)
 	}
@@ -93,7 +93,7 @@ func TestPlacement(t *testing.T) {
 	if err != nil || got.Note != "deployed from a.rego" || len(got.Extra) != 2 || got.Change.Description.Sent || got.Change.Status != nil || got.Change.TestCases.Sent || got.Change.ResourceID.Sent || got.Change.BouncerID.Sent {
 		t.Errorf("a control of which nothing is said: %+v %v", got, err)
 	}
-	// The request's links are for controls: a library has none.
+	// A library does not get the links of the request.
 	got, err = placement(scope.Scope{}, controlfile.Control{Path: "lib.rego", Source: "package lib.roles\n\nx := 1\n", Name: "roles"}, links{}, r, d)
 	if err != nil || got.Change.ResourceID.Sent || got.Change.BouncerID.Sent {
 		t.Errorf("a library: %+v %v", got, err)
@@ -131,7 +131,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestRefused: each issue points at the file that it is in, by its place in the request.
+// TestRefused: the pointer of each issue names its file in the request.
 func TestRefused(t *testing.T) {
 	files := []controlfile.File{{Path: "a.rego"}, {Path: "b.rego"}}
 	issues := []lang.FileIssue{
@@ -147,8 +147,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestUntested: what failed is told with its file and line; what passed or was
-// skipped is not; what could not be evaluated says why.
+// TestUntested: the fault lists failed tests with their files and lines, and the reason if a test
+// could not be evaluated. It does not list tests that passed or were skipped.
 func TestUntested(t *testing.T) {
 	f := details(t, untested(controlfile.TestReport{
 		Summary: controlfile.Summary{Total: 7, Failed: 4},
@@ -191,7 +191,7 @@ func TestLater(t *testing.T) {
 	}
 }
 
-// TestDeployRefusesProduction: before anything is looked at.
+// TestDeployRefusesProduction: a deployment to production is refused before the files are read.
 func TestDeployRefusesProduction(t *testing.T) {
 	s := &Service{}
 	all := scope.Scope{Permissions: scope.Permissions{All: true}}

@@ -16,9 +16,9 @@ func saveOrigin(ctx context.Context, tx *db.Tx, o Origin) error {
 	return err
 }
 
-// copyOrigin gives the policy to the origin of the policy from, if that has one. Version 1 of the copy
-// counts as deployed. If something other than a promotion changed from after its deployment, no version
-// of the copy does (0).
+// copyOrigin gives the policy to the origin of the policy from, if that has one. Version 1 of the
+// copy counts as deployed. If something other than a promotion changed from after its deployment,
+// no version of the copy does (0).
 func copyOrigin(ctx context.Context, tx *db.Tx, from, to int64) error {
 	_, err := tx.Exec(ctx, `INSERT INTO policy_origins (policy_id, path, repository, commit_hash, version, deployment_id, deployed_at)
 		SELECT CAST($2 AS BIGINT), o.path, o.repository, o.commit_hash,

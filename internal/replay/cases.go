@@ -66,10 +66,10 @@ type Skipped struct {
 	Reason     string `json:"reason" enum:"no_input,unreadable,already_there" doc:"Why."`
 }
 
-// Cases makes test cases from recorded decisions, runs them and, unless from.DryRun is set, stores them.
-// A case has the input that the controls saw, with the fields of the matched resource, and whether all
-// controls together granted access (in shadow mode: would have granted it). Faults: Invalid for decisions
-// that do not exist, and if the control would have too many cases.
+// Cases makes test cases from recorded decisions, runs them and, unless from.DryRun is set, stores
+// them. A case has the input that the controls saw, with the fields of the matched resource, and
+// whether all controls together granted access (in shadow mode: would have granted it). Faults:
+// Invalid for decisions that do not exist, and if the control would have too many cases.
 func (s *Service) Cases(ctx context.Context, sc scope.Scope, id int64, from FromDecisions) (Made, error) {
 	if err := sc.Require(recordedInputs); err != nil { // cases show the content of requests
 		return Made{}, err
@@ -232,7 +232,8 @@ func (s *Service) caseOf(ctx context.Context, sc scope.Scope, d audit.Decision) 
 	return policy.TestCase{Input: doc, Expected: granted(d), Source: policy.FromDecision}, "", nil
 }
 
-// granted reports whether the controls granted access. In shadow mode it is what they would have done.
+// granted reports whether the controls granted access. In shadow mode it is what they would have
+// done.
 func granted(d audit.Decision) bool {
 	if d.Effect == "SHADOW_WOULD_DENY" {
 		return false

@@ -20,8 +20,8 @@ import (
 const maxStates = 500
 
 // state is what was active from a revision and a time on. active has the controls by id, as indices
-// into Spec.Controls; shelf has the libraries that they could import. A revision of 0 means that the
-// state is older than the known revisions.
+// into Spec.Controls; shelf has the libraries that they could import. A revision of 0 means that
+// the state is older than the known revisions.
 type state struct {
 	revision int64
 	from     time.Time
@@ -118,8 +118,8 @@ type walk struct {
 	unsettled bool // there are changes that the last state does not have yet
 }
 
-// take applies a version that is valid from a revision on. Inside the window, it begins a new state if
-// the version changes anything.
+// take applies a version that is valid from a revision on. Inside the window, it begins a new state
+// if the version changes anything.
 func (w *walk) take(m policy.Moment, revision int64) {
 	within := m.CreatedAt.After(w.from)
 	if within {
@@ -171,7 +171,8 @@ func (w *walk) closeState() {
 	}
 }
 
-// cut builds the epochs, newest first. An epoch begins at each state and at each change of a resource.
+// cut builds the epochs, newest first. An epoch begins at each state and at each change of a
+// resource.
 func (h *history) cut() {
 	mixes := make([]int, len(h.states))
 	for i, st := range h.states {

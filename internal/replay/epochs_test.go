@@ -68,8 +68,8 @@ func (h *history) told() string {
 	return out.String()
 }
 
-// TestEpochs: an epoch begins when a control, a library that one uses, or a resource changes. What
-// is older than the history is found by time, and is unknown.
+// TestEpochs: an epoch begins when a control, a library that one uses, or a resource changes. Older
+// decisions than the history are found by time, and are unknown.
 func TestEpochs(t *testing.T) {
 	const plain, using, lib = "package a\n\nallow if true\n", "package b\n\nimport data.lib.x\n\nallow if x.y\n", "package lib.x\n\ny := true\n"
 	end := func(id, revision int64) ended {

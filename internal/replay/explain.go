@@ -50,8 +50,8 @@ func (s *Service) Explain(ctx context.Context, sc scope.Scope, id string) (audit
 	return out, nil
 }
 
-// logged returns the explanation of a recorded decision that is in the log. If there is none, the note
-// says why. Fault: NotFound for an id that is not in the log.
+// logged returns the explanation of a recorded decision that is in the log. If there is none, the
+// note says why. Fault: NotFound for an id that is not in the log.
 func (s *Service) logged(ctx context.Context, sc scope.Scope, id string) (audit.Explanation, error) {
 	d, err := s.Audit.One(ctx, sc, id)
 	if err != nil {
@@ -99,8 +99,9 @@ func effectOf(d *audit.Decision) rego.Effect {
 	return rego.Allow
 }
 
-// explainDecision explains a decision from its recorded input. It returns no explanation if there is no
-// input, or if the control that decided is gone. differs means that today's decision is another one.
+// explainDecision explains a decision from its recorded input. It returns no explanation if there
+// is no input, or if the control that decided is gone. differs means that today's decision is
+// another one.
 func (s *Service) explainDecision(ctx context.Context, sc scope.Scope, d audit.Decision) (list []reason.Explanation, differs bool, err error) {
 	req, why := request(d)
 	if why != "" {

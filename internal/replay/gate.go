@@ -11,11 +11,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// Gate measures the impact of a promotion, as the tenant's settings require. It returns nil if the gate
-// is off, and otherwise the figures. In mode block, if they exceed the threshold, it returns the fault
-// Invalid "impact_blocked" with the figures. The candidate leaves out the controls that the promotion
-// replaces, so that only the difference counts; a replaced library is found by its package. Gate is
-// used as policy.Service.Impact.
+// Gate measures the impact of a promotion, as the tenant's settings require. It returns nil if the
+// gate is off, and otherwise the figures. In mode block, if they exceed the threshold, it returns
+// the fault Invalid "impact_blocked" with the figures. The candidate leaves out the controls that
+// the promotion replaces, so that only the difference counts; a replaced library is found by its
+// package. Gate is used as policy.Service.Impact.
 func (s *Service) Gate(ctx context.Context, sc scope.Scope, p policy.Policy, replaced []policy.Policy) (*policy.Impact, error) {
 	var gate tenant.ImpactGate
 	err := s.read(ctx, sc.Tenant, func(tx *db.Tx) error {
@@ -61,8 +61,8 @@ func (s *Service) Gate(ctx context.Context, sc scope.Scope, p policy.Policy, rep
 		With("impact", out).With("samples", found.Samples)
 }
 
-// exceeds reports whether the share of newly blocked decisions is above the threshold, in percent. It
-// compares the exact share, not the rounded one.
+// exceeds reports whether the share of newly blocked decisions is above the threshold, in percent.
+// It compares the exact share, not the rounded one.
 func exceeds(i Impact, threshold float64) bool {
 	return i.Evaluated > 0 && float64(i.NewlyBlocked)*100 > threshold*float64(i.Evaluated)
 }

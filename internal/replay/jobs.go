@@ -23,8 +23,8 @@ var errStopped = errors.New("replay: the run was cancelled")
 // progressEvery is how often a run stores its progress and checks whether it was cancelled.
 const progressEvery = 300 * time.Millisecond
 
-// work executes a run. If the server stops, it returns the run to the queue. Another replica, or this
-// one after its next start, then repeats it.
+// work executes a run. If the server stops, it returns the run to the queue. Another replica, or
+// this one after its next start, then repeats it.
 func (s *Service) work(ctx context.Context, t job.Task) error {
 	var pay payload
 	if err := t.Decode(&pay); err != nil {
@@ -84,8 +84,8 @@ func (s *Service) advance(ctx context.Context, t job.Task, run, seen, total int6
 	})
 }
 
-// failed ends a run after a fault that would occur again. After an Unavailable fault it is retried until
-// the last attempt.
+// failed ends a run after a fault that would occur again. After an Unavailable fault it is retried
+// until the last attempt.
 func (s *Service) failed(ctx context.Context, t job.Task, run Run, cause error) error {
 	if ctx.Err() != nil {
 		return cause
@@ -115,7 +115,8 @@ func (s *Service) failed(ctx context.Context, t job.Task, run Run, cause error) 
 	})
 }
 
-// HandleDead ends the run of a job that has no attempts left. It is the Dead function of the job kind.
+// HandleDead ends the run of a job that has no attempts left. It is the Dead function of the job
+// kind.
 func (s *Service) HandleDead(ctx context.Context, tx *db.Tx, t job.Task, _ error) error {
 	var pay payload
 	if t.Kind != JobKind || t.Decode(&pay) != nil {

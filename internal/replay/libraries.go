@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// putLibrary adds a changed library to the candidate. Every active control that imports it, directly or
-// indirectly, is compiled with it.
+// putLibrary adds a changed library to the candidate. Every active control that imports it,
+// directly or indirectly, is compiled with it.
 func (p *plan) putLibrary(c policy.Policy, edited bool) {
 	next := lang.Library{ID: c.ID, Name: c.Name, Version: c.Version, Source: c.RegoCode}
 	told := Subject{Name: c.Name, Edited: edited}
@@ -31,7 +31,8 @@ func isLibrary(c policy.Policy) bool {
 	return c.Kind == policy.KindLibrary || lang.Library{Source: c.RegoCode}.Package() != ""
 }
 
-// changed returns a shelf in which the libraries of the candidate replace those of the same package.
+// changed returns a shelf in which the libraries of the candidate replace those of the same
+// package.
 func (p *plan) changed(shelf []lang.Library) []lang.Library {
 	if len(p.swaps) == 0 {
 		return shelf

@@ -17,22 +17,22 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// The limits on past states of resources that one replay uses: their number and their size in bytes.
-// The worker keeps all of them in memory.
+// The limits on past states of resources that one replay uses: their number and their size in
+// bytes. The worker keeps all of them in memory.
 const (
 	maxPast      = 20_000
 	maxPastBytes = 16 << 20
 )
 
-// slack is how old the data may be with which the service decided. While it cannot reach its store, it
-// decides with the data that it read last.
+// slack is how old the data may be with which the service decided. While it cannot reach its store,
+// it decides with the data that it read last.
 const slack = 10 * time.Minute
 
 // ended is a past state of a resource.
 type ended = resource.Past
 
-// Forget deletes the part of a tenant's history that is too old for any replay. Several replicas may run
-// it at once.
+// Forget deletes the part of a tenant's history that is too old for any replay. Several replicas
+// may run it at once.
 func (s *Service) Forget(ctx context.Context, tenant scope.TenantID) error {
 	_, err := s.Resources.Forget(ctx, tenant)
 	if err == nil {
@@ -49,8 +49,8 @@ func (s *Service) readStart(ctx context.Context, sc scope.Scope, h *history) err
 	})
 }
 
-// rewind reads the states of resources before each change in the window. It skips changes that controls
-// cannot see.
+// rewind reads the states of resources before each change in the window. It skips changes that
+// controls cannot see.
 func (s *Service) rewind(ctx context.Context, sc scope.Scope, h *history, set *rego.Set) error {
 	now := map[int64]*rego.Resource{}
 	bytes := 0
@@ -79,7 +79,8 @@ func (s *Service) rewind(ctx context.Context, sc scope.Scope, h *history, set *r
 	})
 }
 
-// stopHistory ends the history of resources at a change, because there are too many, and adds a note.
+// stopHistory ends the history of resources at a change, because there are too many, and adds a
+// note.
 func (h *history) stopHistory(at ended) {
 	h.dataFrom = at.Revision
 	h.ends = slices.DeleteFunc(h.ends, func(e ended) bool { return e.Revision == at.Revision })
@@ -96,8 +97,9 @@ func same(a, b *rego.Resource) bool {
 	return value.Equal(a.Doc, b.Doc) && reflect.DeepEqual(x, y)
 }
 
-// views adds what the bouncers of the source environment see, and saw, to the plan. A bouncer may have
-// had an old bundle, so it sets followed to a time before the oldest bundle of the window was replaced.
+// views adds what the bouncers of the source environment see, and saw, to the plan. A bouncer may
+// have had an old bundle, so it sets followed to a time before the oldest bundle of the window was
+// replaced.
 func (s *Service) views(ctx context.Context, sc scope.Scope, p *plan) error {
 	p.followed = p.recording.From.Add(-slack)
 	var list []bouncer.Bouncer

@@ -154,8 +154,8 @@ type reader struct {
 	offences []fault.Detail
 }
 
-// candidate adds the controls that would be active to the plan. It reports all ids that do not exist in
-// the environment.
+// candidate adds the controls that would be active to the plan. It reports all ids that do not
+// exist in the environment.
 func (s *Service) candidate(ctx context.Context, sc scope.Scope, p *plan) error {
 	r := reader{Service: s, sc: sc, plan: p}
 	for i, id := range p.request.ControlIDs {
@@ -179,8 +179,8 @@ func (r *reader) offend(pointer, format string, args ...any) {
 	r.offences = append(r.offences, fault.Detail{Pointer: pointer, Message: fmt.Sprintf(format, args...)})
 }
 
-// stored reads a policy of the environment. If there is none, it collects an offence and returns ok as
-// false.
+// stored reads a policy of the environment. If there is none, it collects an offence and returns ok
+// as false.
 func (r *reader) stored(ctx context.Context, pointer string, id int64) (c policy.Policy, ok bool, err error) {
 	c, err = r.Policies.Get(ctx, within(r.sc, r.plan.request.Environment), id)
 	if fault.Is(err, fault.NotFound) {
@@ -248,8 +248,8 @@ func refuse(offences []fault.Detail) error {
 	return fault.CheckValues(offences[0].Message, offences)
 }
 
-// put adds a control to the candidate. It links it to the resource of the source environment to which a
-// promotion would link it.
+// put adds a control to the candidate. It links it to the resource of the source environment to
+// which a promotion would link it.
 func (s *Service) put(ctx context.Context, sc scope.Scope, p *plan, c policy.Policy, edited bool) error {
 	ch := change{id: c.ID, control: rerun.Control{
 		Meta: rego.Meta{ID: c.ID, Name: c.Name, Version: c.Version}, Source: c.RegoCode, New: c.ID >= newID,

@@ -1,5 +1,5 @@
-// Package replay shows authors what controls would do to real requests. It decides recorded decisions
-// again from their inputs, with the present controls and with changed ones.
+// Package replay shows authors what controls would do to real requests. It decides recorded
+// decisions again from their inputs, with the present controls and with changed ones.
 //
 //	Request ─► plan: which controls, resources, bouncers' views, which part of the log
 //	             │
@@ -101,8 +101,8 @@ const recordedInputs scope.Permission = "audit:read"
 // figuresNote is the note of an Impact without the parts that need that permission.
 const figuresNote = "samples and subjects are shown with the permission audit:read"
 
-// shownTo returns the impact as a caller may see it: without samples and subjects if the caller may not
-// read the audit log.
+// shownTo returns the impact as a caller may see it: without samples and subjects if the caller may
+// not read the audit log.
 func (i Impact) shownTo(sc scope.Scope) Impact {
 	if sc.Require(recordedInputs) == nil {
 		return i

@@ -52,8 +52,8 @@ type Runs struct {
 	Total int64 `json:"total" doc:"How many there are."`
 }
 
-// JobKind is the kind of job that runs a replay. maxWaiting limits a tenant's runs that have not ended.
-// keepRuns is how many of the newest runs are kept; running ones are always kept.
+// JobKind is the kind of job that runs a replay. maxWaiting limits a tenant's runs that have not
+// ended. keepRuns is how many of the newest runs are kept; running ones are always kept.
 const (
 	JobKind     = "replay"
 	maxAttempts = 3
@@ -72,9 +72,9 @@ func (r *Run) setProgress() {
 	}
 }
 
-// Start creates a run and its job. It first checks the request and compiles its controls, so that the
-// caller learns of mistakes at once. Faults: those of Preview, and RateLimited if too many runs of the
-// tenant have not ended.
+// Start creates a run and its job. It first checks the request and compiles its controls, so that
+// the caller learns of mistakes at once. Faults: those of Preview, and RateLimited if too many runs
+// of the tenant have not ended.
 func (s *Service) Start(ctx context.Context, sc scope.Scope, r Request) (Run, error) {
 	p, err := s.plan(ctx, sc, r)
 	if err != nil {
@@ -183,7 +183,8 @@ func (s *Service) load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64)
 // awaitEvery is how often Await reads a run.
 const awaitEvery = 200 * time.Millisecond
 
-// Await waits until the run has made progress or has ended, but no longer than most, and returns it.
+// Await waits until the run has made progress or has ended, but no longer than most, and returns
+// it.
 func (s *Service) Await(ctx context.Context, sc scope.Scope, id int64, most time.Duration) (Run, error) {
 	first, err := s.Get(ctx, sc, id)
 	if err != nil || first.Status != Running {
@@ -208,8 +209,8 @@ func (s *Service) Await(ctx context.Context, sc scope.Scope, id int64, most time
 	}
 }
 
-// Cancel ends a run. The replica that executes it notices within a second or two. Faults: NotFound, and
-// Conflict if the run has ended.
+// Cancel ends a run. The replica that executes it notices within a second or two. Faults: NotFound,
+// and Conflict if the run has ended.
 func (s *Service) Cancel(ctx context.Context, sc scope.Scope, id int64) (Run, error) {
 	var run Run
 	err := s.write(ctx, sc.Tenant, func(tx *db.Tx) (err error) {

@@ -36,9 +36,9 @@ type Service struct {
 	Deadline, Patience time.Duration
 }
 
-// Preview replays at once, within Patience. If the time ran out, the answer says so. Faults: Invalid
-// for controls that do not exist or do not compile, and for a control that makes the worker run out of
-// time or memory; Unavailable while too many other replays run.
+// Preview replays at once, within Patience. If the time ran out, the answer says so. Faults:
+// Invalid for controls that do not exist or do not compile, and for a control that makes the worker
+// run out of time or memory; Unavailable while too many other replays run.
 func (s *Service) Preview(ctx context.Context, sc scope.Scope, r Request) (Impact, error) {
 	p, err := s.plan(ctx, sc, r)
 	if err != nil {
@@ -55,9 +55,9 @@ func (s *Service) Preview(ctx context.Context, sc scope.Scope, r Request) (Impac
 	return p.impact(part, err != nil, s.Now().Sub(began)).shownTo(sc), nil
 }
 
-// firstStep is the number of records in the first step. Each later step has at most twice as many as
-// the one before it decided (and at least firstStep), so that a slow control does not get many records
-// that it will not reach. pageRows limits one read of the log.
+// firstStep is the number of records in the first step. Each later step has at most twice as many
+// as the one before it decided (and at least firstStep), so that a slow control does not get many
+// records that it will not reach. pageRows limits one read of the log.
 const (
 	firstStep = 64
 	pageRows  = 10_000

@@ -16,8 +16,8 @@ type key struct {
 	source, libraries string
 }
 
-// text returns the index of a control in spec.Controls, compiled with the libraries of a shelf that it
-// imports. It adds the control if it is new.
+// text returns the index of a control in spec.Controls, compiled with the libraries of a shelf that
+// it imports. It adds the control if it is new.
 func (p *plan) text(c rerun.Control, shelf []lang.Library) int {
 	c.Libraries = nil
 	for _, l := range p.reached(c.Source, shelf) {
@@ -42,8 +42,8 @@ func (p *plan) library(l lang.Library) int {
 	return i
 }
 
-// mix adds the controls of a state as baseline, and with the changes as candidate, to spec.Mixes. It
-// returns the index.
+// mix adds the controls of a state as baseline, and with the changes as candidate, to spec.Mixes.
+// It returns the index.
 func (p *plan) mix(st state) int {
 	cand := maps.Clone(st.active)
 	for id, at := range cand {
@@ -65,17 +65,17 @@ func (p *plan) mix(st state) int {
 }
 
 // asThen returns the index of a control of the candidate with the libraries of a state, because the
-// control with which it is compared has them, too. If it does not compile with them, the replay uses
-// today's libraries, with which it must compile.
+// control with which it is compared has them, too. If it does not compile with them, the replay
+// uses today's libraries, with which it must compile.
 func (p *plan) asThen(c rerun.Control, shelf []lang.Library) int {
 	today := p.text(c, p.changed(p.shelf))
 	c.Old, c.Instead = true, today+1
 	return p.text(c, p.changed(shelf))
 }
 
-// relinked returns the index of a control of a state with the changed libraries of the candidate, if it
-// imports one of them. If the control is no longer active and does not compile with them, the replay
-// uses it unchanged.
+// relinked returns the index of a control of a state with the changed libraries of the candidate,
+// if it imports one of them. If the control is no longer active and does not compile with them, the
+// replay uses it unchanged.
 func (p *plan) relinked(at int, shelf []lang.Library) int {
 	c := p.spec.Controls[at]
 	next := p.changed(shelf)

@@ -55,8 +55,8 @@ type UnusedRule struct {
 	Line int    `json:"line" doc:"Line on which it begins, from 1."`
 }
 
-// Unused lists the active controls of an environment that no decision of the last days used, and the
-// unused rules of the others. A decision uses the control that it names. It does not use a
+// Unused lists the active controls of an environment that no decision of the last days used, and
+// the unused rules of the others. A decision uses the control that it names. It does not use a
 // control that matched but was overruled by another.
 func (s *Service) Unused(ctx context.Context, sc scope.Scope, days int) (Unused, error) {
 	env := sc.EnvOr(scope.Production)

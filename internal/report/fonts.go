@@ -16,8 +16,8 @@ import (
 	"golang.org/x/text/unicode/runenames"
 )
 
-// The fonts for what the Go fonts lack, in the order in which they are asked;
-// where they come from and their licences: fonts/README.md.
+// The fonts for characters that the Go fonts do not have, in the order in which they are tried.
+// fonts/README.md has their sources and licences.
 const (
 	more   = "more"   // DejaVu Sans: Armenian, Georgian, Vietnamese, symbols
 	hangul = "hangul" // NanumSquare: Korean
@@ -33,7 +33,7 @@ var (
 	wideFont []byte
 )
 
-// face is a font that is unpacked when a report first needs it.
+// face is a font, and a function that reports whether it is used for a character.
 type face struct {
 	ttf []byte
 	has func(rune) bool
@@ -54,8 +54,9 @@ func unpacked(packed []byte, scripts ...*unicode.RangeTable) func() face {
 	})
 }
 
-// Scripts that need shaping or run from right to left (Arabic, Hebrew, those of
-// India and South-East Asia) are left out, even where a font has their glyphs.
+// The fonts, each unpacked when a report first needs it. Scripts that need shaping or are written
+// from right to left (Arabic, Hebrew, those of India and South-East Asia) are left out, even if a
+// font has their glyphs.
 var (
 	goFace     = sync.OnceValue(func() face { return face{goregular.TTF, covered(goregular.TTF)} })
 	moreFace   = unpacked(moreFont, unicode.Armenian, unicode.Georgian, unicode.Latin, unicode.Greek, unicode.Cyrillic, unicode.S, unicode.P, unicode.N)
@@ -63,8 +64,8 @@ var (
 	wideFace   = unpacked(wideFont, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Bopomofo, unicode.S, unicode.P, unicode.N, unicode.Lm)
 )
 
-// covered tells which characters a font has. fpdf writes those of the basic
-// plane only.
+// covered returns a function that reports whether a font has a character. It is false outside the
+// basic multilingual plane, because fpdf cannot write those characters.
 func covered(ttf []byte) func(rune) bool {
 	font, err := sfnt.Parse(ttf)
 	if err != nil {
@@ -89,7 +90,8 @@ func covered(ttf []byte) func(rune) bool {
 	}
 }
 
-// familyOf is the font for a character: "" for the one of its place.
+// familyOf returns the font for a character. "" stands for the Go font of the text. has is false if
+// no font has the character.
 func familyOf(c rune) (family string, has bool) {
 	switch {
 	case goFace().has(c):
@@ -107,9 +109,9 @@ func familyOf(c rune) (family string, has bool) {
 	}
 }
 
-// drawable is a text as the fonts can show it, composed (NFC). Characters that
-// the fonts lack, control characters and direction characters become code points
-// with their names; none is left out.
+// drawable returns a text that the fonts can show, in Unicode's normal form NFC. Tabs and newlines
+// become spaces. Other control characters, direction characters and characters that no font has
+// become code points with their names, so that no character is lost.
 func (r *report) drawable(says string) string {
 	var b strings.Builder
 	for _, c := range norm.NFC.String(says) {
@@ -129,7 +131,8 @@ func (r *report) drawable(says string) string {
 	return b.String()
 }
 
-// spelled is a character that cannot be shown: [U+1F600 GRINNING FACE].
+// spelled returns the code point and name of a character that cannot be shown, such as
+// [U+1F600 GRINNING FACE].
 func spelled(c rune) string {
 	if name := runenames.Name(c); unicode.IsGraphic(c) && name != "" && name[0] != '<' {
 		return fmt.Sprintf("[U+%04X %s]", c, name)
@@ -140,7 +143,7 @@ func spelled(c rune) string {
 // stretch is a part of a line in one font.
 type stretch struct{ family, text string }
 
-// splitByFont parts a line by font. Spaces and the like stay with what is before them.
+// splitByFont splits a line into parts that each need only one font.
 func splitByFont(line string) []stretch {
 	var out []stretch
 	for _, c := range line {
@@ -154,7 +157,8 @@ func splitByFont(line string) []stretch {
 	return out
 }
 
-// with sets a font of the list, which is added to the report when it is first needed.
+// with sets a font. It adds the font to the report if it is one of those in this file and not yet
+// added.
 func (r *report) with(family, style string, size float64) {
 	if add := map[string]func() face{more: moreFace, hangul: hangulFace, wide: wideFace}[family]; add != nil {
 		if !r.added[family] {
@@ -166,15 +170,15 @@ func (r *report) with(family, style string, size float64) {
 	r.SetFont(family, style, size)
 }
 
-// widthOf is the width of a character in the font that is set, or in the one
-// that stands in for it.
+// widthOf returns the width of a character in mm, in the current font or in the one that replaces
+// it.
 func (r *report) widthOf(c rune) float64 {
 	family, _ := familyOf(c)
 	if family == "" {
 		return r.GetStringWidth(string(c))
 	}
 	w, known := r.widths[c]
-	if !known { // setting a font leaves its mark in the page
+	if !known { // cached, because setting a font writes to the page
 		r.with(family, "", r.size)
 		w = r.GetStringWidth(string(c)) / r.size
 		r.SetFont(r.family, r.style, r.size)
@@ -183,8 +187,8 @@ func (r *report) widthOf(c rune) float64 {
 	return w * r.size
 }
 
-// draw writes a line at the current place in the font that is set, with others
-// for what that lacks.
+// draw writes a line at the current position in the current font. It uses other fonts for
+// characters that this one does not have.
 func (r *report) draw(height float64, line string) {
 	for _, s := range splitByFont(line) {
 		if s.family != "" {

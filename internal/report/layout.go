@@ -2,24 +2,24 @@ package report
 
 import "strings"
 
-// Where a cell of a report is cut: the exports for machines have it whole.
+// The limits at which a cell of a report is cut. The JSON and CSV exports have the complete text.
 const (
 	maxCellRunes = 700
 	maxCellLines = 40
 )
 
-// column is one column of a table: its title, its width in mm, its font.
+// column is one column of a table. Its width is in mm.
 type column struct {
 	title string
 	width float64
 	font  string
 }
 
-// table is a table that goes on over pages, its head on each.
+// table is a table that may continue over several pages. Its head is on each of them.
 type table struct {
 	r       *report
 	columns []column
-	inks    map[int]colour // of the next row
+	inks    map[int]colour // colours of the next row, by column
 }
 
 func (r *report) table(columns []column) *table {
@@ -41,7 +41,7 @@ func (t *table) head() {
 	t.r.SetY(top + 6)
 }
 
-// colour sets the ink of one column of the next row.
+// colour sets the text colour of one column of the next row.
 func (t *table) colour(i int, c colour) { t.inks[i] = c }
 
 func (t *table) row(cells ...string) {
@@ -62,7 +62,7 @@ func (t *table) row(cells ...string) {
 			t.r.SetY(margin)
 			t.head()
 		}
-		// As many lines as the page has room for: a cell may be longer than a page.
+		// Write as many lines as fit on the page. A cell may be longer than a page.
 		n := min(lines-from, int((pageBottom-t.r.GetY()-1.6)/lead))
 		if from == 0 && n < lines && lines <= 12 {
 			t.r.AddPage()
@@ -102,7 +102,7 @@ func (t *table) lines(wrapped [][]string, from, to int, lead float64) {
 	t.r.SetY(bottom + 1.6)
 }
 
-// section is a heading with a sentence below it, kept together with what follows.
+// section writes a heading and a sentence below it, on the same page as the next few lines.
 func (r *report) section(title, says string) {
 	r.SetY(r.room(19))
 	r.SetX(margin)
@@ -114,7 +114,7 @@ func (r *report) section(title, says string) {
 	r.gap(1.2)
 }
 
-// boxed is a box of remarks with a coloured edge.
+// boxed writes a box of remarks with a coloured edge.
 func (r *report) boxed(title string, remarks []string, c colour) {
 	r.font(sans, "", 9.5)
 	var lines []string
@@ -153,7 +153,7 @@ func (r *report) small(says string) {
 	r.paragraph(sans, "", 9, grey, says, 4.6)
 }
 
-// paragraph writes wrapped lines from the left edge, over pages where it must.
+// paragraph writes wrapped lines at the left margin, over several pages if needed.
 func (r *report) paragraph(family, style string, size float64, c colour, says string, lead float64) {
 	r.font(family, style, size)
 	for _, l := range r.wrap(says, contentMM) {
@@ -164,7 +164,8 @@ func (r *report) paragraph(family, style string, size float64, c colour, says st
 	}
 }
 
-// room gives where to write something of that height: here, or on a new page.
+// room returns the vertical position for something of this height in mm. It adds a page if the
+// current one has no room.
 func (r *report) room(height float64) float64 {
 	if r.GetY()+height > pageBottom {
 		r.AddPage()
@@ -189,7 +190,7 @@ func (r *report) line(y float64, c colour) {
 	r.Line(margin, y, pageWidth-margin, y)
 }
 
-// text writes one line at the current place, which it leaves vertically alone.
+// text writes one line at the current position, and does not change the position.
 func (r *report) text(family, style string, size float64, c colour, says string) {
 	r.font(family, style, size)
 	r.ink(c)
@@ -206,9 +207,9 @@ func (r *report) right(family, style string, size float64, c colour, says string
 	r.SetXY(x, y)
 }
 
-// wrap breaks a text into lines of the width, in the current font: at spaces,
-// and within a word that is longer than a line. What the fonts cannot show has
-// been spelled out before.
+// wrap breaks a text into lines of at most width mm in the current font. It breaks at spaces,
+// before Chinese characters, and in words that are longer than a line. It also makes the text
+// drawable.
 func (r *report) wrap(says string, width float64) []string {
 	var lines []string
 	for i, part := range strings.Split(says, "\n") {
@@ -242,7 +243,7 @@ func (r *report) wrapLine(says string, width float64) []string {
 			continue
 		}
 		if family, _ := familyOf(text[i]); text[i] == ' ' || family == wide {
-			space = i // a line may end before a Chinese character
+			space = i // a line may break here: at a space, or before a Chinese character
 		}
 		used += w
 	}

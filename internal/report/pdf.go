@@ -18,9 +18,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 )
 
-// Fonts of a report: the Go fonts (BSD licence), of which only the glyphs that
-// are used are embedded. They have the Latin, Greek and Cyrillic scripts; what
-// they lack, fonts.go has.
+// The fonts of a report are the Go fonts (BSD licence). They have the Latin, Greek and Cyrillic
+// scripts; fonts.go has fonts for other characters. A report contains only the glyphs that it uses.
 const (
 	sans = "sans"
 	mono = "mono"
@@ -35,7 +34,7 @@ const (
 	pageBottom = 297.0 - footerMM
 )
 
-// Bounds of a report; what is left out is said, and is in the other formats.
+// The limits of a report. It says what is left out, and the JSON export has everything.
 const (
 	maxInputRows = 150
 	maxTraceRows = 80
@@ -57,7 +56,7 @@ var (
 	colors = map[string]colour{"ALLOW": green, "DENY": red, "MASK": amber, "NO_MATCH": slate}
 )
 
-// meaning says a decision in words.
+// meaning explains the decisions.
 var meaning = map[string]string{
 	"ALLOW":    "Access is granted.",
 	"DENY":     "Access is denied.",
@@ -65,23 +64,24 @@ var meaning = map[string]string{
 	"NO_MATCH": "The control says nothing about this request: the default action applies.",
 }
 
-// report is a PDF in the making.
+// report is a PDF that is being written.
 type report struct {
 	*fpdf.Fpdf
 	kept    simulator.Kept
 	tenant  string
 	made    time.Time
-	pages   int  // 0 while they are counted
-	strange bool // a character that the fonts lack was written as its number
-	// family, style and size are the font that is set; added are those of
-	// fonts.go that the report has.
+	pages   int  // number of pages; 0 while they are counted
+	strange bool // a character was written as its code point
+	// family, style and size are the current font. added are the fonts of fonts.go that the
+	// report contains.
 	family, style string
 	size          float64
 	added         map[string]bool
-	widths        map[rune]float64 // of characters of those, for a size of 1
+	widths        map[rune]float64 // widths of characters in those fonts at size 1, in mm
 }
 
-// exportPDF is the run as a report that a person who was not there can read.
+// exportPDF returns the run as a PDF report, for readers who do not know the run. It writes the
+// report twice, because the footers have the number of pages.
 func exportPDF(k simulator.Kept, tenant string, now time.Time) ([]byte, error) {
 	counted := newReport(k, tenant, now, 0)
 	counted.write()
@@ -126,7 +126,7 @@ func (r *report) write() {
 	r.proof()
 }
 
-// head names the control.
+// head writes the name of the control, its version, environment and status.
 func (r *report) head() {
 	rec := r.kept.Record
 	r.SetXY(margin, margin)
@@ -142,7 +142,7 @@ func (r *report) head() {
 	r.gap(4)
 }
 
-// verdict is the decision in large with its reason.
+// verdict writes the decision in large letters, with its reason and explanation.
 func (r *report) verdict() {
 	rec := r.kept.Record
 	c := colors[rec.Decision]
@@ -198,7 +198,8 @@ func (r *report) verdict() {
 	}
 }
 
-// clipped is at most twelve lines; the exports for machines have the rest.
+// clipped returns the first twelve lines, and "…" if there are more. The JSON and CSV exports have
+// all.
 func clipped(lines []string) []string {
 	if len(lines) > 12 {
 		return append(lines[:12:12], "…")
@@ -206,7 +207,7 @@ func clipped(lines []string) []string {
 	return lines
 }
 
-// about is who ran what, and when.
+// about writes who ran the simulation and when, and its other properties.
 func (r *report) about() {
 	rec := r.kept.Record
 	who := rec.User.Name
@@ -257,7 +258,7 @@ func (r *report) notes() {
 	}
 }
 
-// masks lists what would be hidden.
+// masks lists the parts of the answer that would be masked.
 func (r *report) masks() {
 	list := r.kept.Record.Output.Get("mask").Elems()
 	if len(list) == 0 {
@@ -273,7 +274,7 @@ func (r *report) masks() {
 	r.gap(5)
 }
 
-// inputs is the input as the control saw it, and where each value came from.
+// inputs lists the input that the control read, with the origin of each value.
 func (r *report) inputs() {
 	rec := r.kept.Record
 	sent := map[string]string{}
@@ -311,8 +312,8 @@ func (r *report) inputs() {
 	r.gap(5)
 }
 
-// conditions is why: the rule that decided, and for a denial the nearest one
-// that would have allowed.
+// conditions writes the rule that decided and its conditions and, for a denial, the nearest rule
+// that would have allowed the request.
 func (r *report) conditions() {
 	why := r.kept.Record.Explanation
 	switch {
@@ -339,7 +340,7 @@ func (r *report) conditions() {
 	}
 }
 
-// byDefault tells whether the line is a default of the control.
+// byDefault reports whether a line of the control is a default rule.
 func (r *report) byDefault(line int) bool {
 	for _, l := range r.kept.Record.SourceLines {
 		if l.Line == line {
@@ -349,15 +350,15 @@ func (r *report) byDefault(line int) bool {
 	return false
 }
 
-// outcome is a condition and what became of it, in words.
+// outcome is a condition, with its result in words and the colour for it.
 type outcome struct {
 	reason.Condition
 	said string
 	ink  colour
 }
 
-// outcomes says how conditions came out; one that is missing and holds is one
-// that must not.
+// outcomes returns the results of conditions. missing means that each of them would have to change.
+// One that holds must then not hold.
 func outcomes(list []reason.Condition, missing bool) []outcome {
 	out := make([]outcome, 0, len(list))
 	for _, c := range list {
@@ -386,7 +387,7 @@ func (r *report) conditionTable(list []outcome) {
 	r.gap(5)
 }
 
-// source is the lines of the control that had to do with it.
+// source writes the lines of the control that the decision depended on.
 func (r *report) source() {
 	lines := r.kept.Record.SourceLines
 	if len(lines) == 0 {
@@ -425,7 +426,7 @@ func (r *report) source() {
 	r.gap(5)
 }
 
-// trace is the way to the decision.
+// trace lists the steps of the evaluation.
 func (r *report) trace() {
 	steps := r.kept.Record.Trace
 	if len(steps) == 0 {
@@ -455,7 +456,7 @@ func (r *report) trace() {
 	r.gap(5)
 }
 
-// proof says how the report can be checked.
+// proof writes the checksum of the record, and whether the record still has it.
 func (r *report) proof() {
 	r.section("Record", "")
 	says := "The record still has this checksum, which the audit entry POLICY_SIMULATION_RUN of the run names too."
@@ -481,7 +482,8 @@ func (r *report) footer() {
 	r.right(sans, "", 8, grey, fmt.Sprintf("Printed %s  ·  page %d of %d", r.made.Format("2006-01-02 15:04 UTC"), r.PageNo(), r.pages))
 }
 
-// short is the beginning of a checksum, enough to tell pages of two reports apart.
+// short returns the beginning of a checksum, which is enough to distinguish the pages of two
+// reports.
 func short(checksum string) string {
 	if len(checksum) > 23 {
 		return checksum[:23] + "…"

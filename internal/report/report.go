@@ -1,5 +1,5 @@
-// Package report writes a simulation as a file: JSON for machines, CSV for
-// spreadsheets, PDF for people. It reads no store and no clock.
+// Package report exports a simulation as a file: JSON, CSV for spreadsheets, or PDF. It reads no
+// store and no clock.
 package report
 
 import (
@@ -20,14 +20,14 @@ import (
 
 // File is an export.
 type File struct {
-	// Name is safe in a header: it holds no text of a tenant.
+	// Name is safe in a header, because it contains no text of a tenant.
 	Name  string
 	Media string
 	Body  []byte
 }
 
-// Write makes a file of a run in the format json, csv or pdf. Any other format
-// is Invalid. now is the time that the PDF is printed at.
+// Write exports a run in the format json, csv or pdf. now is the time that the PDF shows as its
+// time of printing. Fault: Invalid for any other format.
 func Write(k simulator.Kept, format, tenant string, now time.Time) (File, error) {
 	f := File{Name: fmt.Sprintf("simulation-%d.%s", k.ID, format)}
 	var err error
@@ -50,8 +50,8 @@ func Write(k simulator.Kept, format, tenant string, now time.Time) (File, error)
 	return f, nil
 }
 
-// exportJSON copies the record byte for byte, so that a reader can check it: the
-// checksum is the SHA-256 of the text of the member record.
+// exportJSON copies the record byte for byte, so that a reader can verify it. The checksum is the
+// SHA-256 of the text of the member record.
 func exportJSON(k simulator.Kept) ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "{\"simulation_id\":%d,\"checksum\":%q,\"checksum_valid\":%t,\"record\":", k.ID, k.Checksum, k.Intact)
@@ -63,9 +63,9 @@ func exportJSON(k simulator.Kept) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// exportCSV writes one table (RFC 4180). Each row is a fact, a leaf of the input,
-// a condition or a step; the first column says which. Every cell is quoted, and
-// none is a formula.
+// exportCSV writes one table (RFC 4180). Each row is one item, such as a property, a leaf of the
+// input, a condition or a step of the trace. The first column is its kind. All cells are quoted,
+// and none is a formula.
 func exportCSV(k simulator.Kept) []byte {
 	rec := k.Record
 	var b bytes.Buffer
@@ -109,8 +109,8 @@ func exportCSV(k simulator.Kept) []byte {
 	return b.Bytes()
 }
 
-// escapeFormula returns a cell that no spreadsheet reads as a formula. Some skip
-// leading spaces, and some accept full-width signs.
+// escapeFormula puts an apostrophe before a cell that a spreadsheet would read as a formula. Some
+// spreadsheets skip leading spaces, and some accept full-width signs.
 func escapeFormula(cell string) string {
 	first, _ := utf8.DecodeRuneInString(strings.TrimLeft(cell, " \u00a0\ufeff"))
 	if cell != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", first) {
@@ -122,7 +122,7 @@ func escapeFormula(cell string) string {
 // fact is a named property of a run.
 type fact struct{ name, text string }
 
-// facts lists the properties of a run, the same in every format.
+// facts lists the properties of a run for the CSV export.
 func facts(k simulator.Kept) []fact {
 	rec := k.Record
 	list := []fact{
@@ -156,7 +156,7 @@ func facts(k simulator.Kept) []fact {
 	return append(list, fact{"checksum", k.Checksum}, fact{"checksum_valid", strconv.FormatBool(k.Intact)})
 }
 
-// conditionResult says how a condition came out.
+// conditionResult returns the result of a condition in words.
 func conditionResult(c reason.Condition) string {
 	switch {
 	case c.Unreached:
@@ -184,7 +184,7 @@ func binding(b reason.Binding) string {
 	return b.Path + " = " + shortJSON(b.Value)
 }
 
-// shortJSON is a value as JSON, cut after 200 characters.
+// shortJSON returns a value as JSON, truncated to 200 characters.
 func shortJSON(v value.Value) string {
 	text := []rune(string(v.AppendJSON(nil)))
 	if len(text) > 200 {

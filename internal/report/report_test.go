@@ -44,7 +44,7 @@ var sourceLines = []simulator.SourceLine{
 	{Line: 13, Text: `	input.action.method == "GET"`, Outcome: "held"},
 }
 
-// sample is a denied run with names that a report has to cope with.
+// sample returns a denied run with names in several scripts.
 func sample(t testing.TB) simulator.Record {
 	t.Helper()
 	bind := func(path, v string) reason.Binding {
@@ -100,7 +100,7 @@ func digest(text []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// TestPDF: the report says everything, on pages that are numbered, in any script.
+// TestPDF: the report contains everything, in several scripts, and its pages are numbered.
 func TestPDF(t *testing.T) {
 	k := keptSample(t, sample(t))
 	file, err := exportPDF(k, "default", ran.Add(time.Hour))
@@ -127,7 +127,7 @@ func TestPDF(t *testing.T) {
 	}
 }
 
-// TestPDFOfLittle: a run of one rule with one condition is a report of one page.
+// TestPDFOfLittle: the report of a run with one rule and one condition has one page.
 func TestPDFOfLittle(t *testing.T) {
 	rec := simulator.Record{
 		Decision: "ALLOW", Reason: "Allowed by control pdf", Policy: simulator.Subject{ID: 34, Name: "pdf", Version: 1, Status: "draft"}, Environment: "sandbox",
@@ -204,8 +204,8 @@ func TestPDFOfAnything(t *testing.T) {
 	}
 }
 
-// textOf is what pdftotext reads in a file. With SIMULATOR_PDFS the files, and
-// pictures of their pages, are kept in that folder, to be looked at.
+// textOf returns the text that pdftotext reads in a file. If SIMULATOR_PDFS is set, the files are
+// kept in that folder, so that a person can look at them.
 func textOf(t *testing.T, file []byte, name string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -227,7 +227,7 @@ func textOf(t *testing.T, file []byte, name string) string {
 	return string(out)
 }
 
-// TestFonts: what one font of the report shows, the others show.
+// TestFonts: the fonts of the report have the same characters.
 func TestFonts(t *testing.T) {
 	has := goFace().has
 	for name, ttf := range map[string][]byte{"bold": gobold.TTF, "mono": gomono.TTF} {
@@ -257,8 +257,8 @@ func TestFonts(t *testing.T) {
 	}
 }
 
-// TestCSV: one rectangular table by RFC 4180, and no cell that a spreadsheet
-// would take for a formula.
+// TestCSV: the export is one rectangular table (RFC 4180), and no cell is a formula for a
+// spreadsheet.
 func TestCSV(t *testing.T) {
 	rec := sample(t)
 	rec.Policy.Name = "=cmd|' /C calc'!A0"
@@ -296,7 +296,7 @@ func TestCSV(t *testing.T) {
 	}
 }
 
-// TestJSONExport: whoever has the file can compute the checksum.
+// TestJSONExport: the checksum can be computed from the file.
 func TestJSONExport(t *testing.T) {
 	k := keptSample(t, sample(t))
 	file, err := exportJSON(k)

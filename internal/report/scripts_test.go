@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// words is one sentence in each of the scripts that a report has, as a person
-// who reads them would expect to find it.
+// words has one sentence in each script that a report can show.
 var words = map[string]string{
 	"Chinese":    "访问被拒绝：仅限人力资源部",
 	"Japanese":   "給与データへのアクセス「拒否」",
@@ -20,7 +19,8 @@ var words = map[string]string{
 	"Polish":     "Zażółć gęślą jaźń",
 }
 
-// TestPDFScripts: names, reasons and values can be read, whatever they are written in.
+// TestPDFScripts: names, reasons and values are readable in all these scripts. Characters of other
+// scripts are spelled out.
 func TestPDFScripts(t *testing.T) {
 	rec := sample(t)
 	var members []string

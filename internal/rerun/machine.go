@@ -70,7 +70,8 @@ func New(spec Spec, clock func() time.Time) (*Machine, []Refused, error) {
 	return m, nil, nil
 }
 
-// compile compiles the control at an index of Spec.Controls with its libraries. It returns its errors.
+// compile compiles the control at an index of Spec.Controls with its libraries. It returns its
+// errors.
 func (m *Machine) compile(at int) []lang.Issue {
 	c := &m.spec.Controls[at]
 	libs := make([]lang.Library, len(c.Libraries))
@@ -97,8 +98,9 @@ func (m *Machine) control(at int) *rego.Control {
 	return m.controls[at].Control
 }
 
-// Run replays records, newest first. Each is a line of the decision log. It stops early after the time
-// most or when ctx ends, but replays at least one record. Part.Lines is the number of records read.
+// Run replays records, newest first. Each is a line of the decision log. It stops early after the
+// time most or when ctx ends, but replays at least one record. Part.Lines is the number of records
+// read.
 func (m *Machine) Run(ctx context.Context, lines [][]byte, most time.Duration) *Part {
 	p := &Part{ByControl: map[int64]*Tally{}, ByResource: map[int64]*Tally{}, BySubject: map[string]*Tally{}, ByRule: map[Rule]int64{}}
 	var r record

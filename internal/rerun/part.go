@@ -8,7 +8,7 @@ import (
 // maxSubjects is how many subjects, controls or resources one replay counts separately.
 const maxSubjects = 20_000
 
-// Add adds the results for further records. It keeps at most most samples.
+// Add adds the results for further records. It keeps no more samples than most.
 func (p *Part) Add(o *Part, most int) {
 	p.Lines += o.Lines
 	p.Evaluated += o.Evaluated

@@ -232,7 +232,8 @@ func redactedPaths(v value.Value) [][]string {
 	return out
 }
 
-// touches reports whether a path of reads is equal to a path of places, or contains it or is inside it.
+// touches reports whether a path of reads is equal to a path of places, or contains it or is inside
+// it.
 func touches(reads, places [][]string) bool {
 	for _, p := range places {
 		for _, r := range reads {
@@ -245,8 +246,8 @@ func touches(reads, places [][]string) bool {
 	return false
 }
 
-// Member returns the raw value of one member of a record. It returns nil if there is none, or if line
-// is not an object.
+// Member returns the raw value of one member of a record. It returns nil if there is none, or if
+// line is not an object.
 func Member(line []byte, name string) []byte {
 	var out []byte
 	err := members(line, func(key string, raw []byte) error {

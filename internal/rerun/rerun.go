@@ -1,8 +1,8 @@
-// Package rerun replays recorded decisions: it decides each of them again with two sets of controls.
-// The baseline is the set that decided at the time, or the set that is active now. The candidate is
-// the set that would be active after a change. Both get the same input, the same data and the time of
-// the decision. The package is pure. It runs in the killable worker, because a candidate is Rego of an
-// author.
+// Package rerun replays recorded decisions: it decides each of them again with two sets of
+// controls. The baseline is the set that decided at the time, or the set that is active now. The
+// candidate is the set that would be active after a change. Both get the same input, the same data
+// and the time of the decision. The package is pure. It runs in the killable worker, because a
+// candidate is Rego of an author.
 //
 //	record (one line of the decision log)
 //	   │  input, who decided, when, by which revision
@@ -13,10 +13,11 @@
 //	   └──  recorded decision ─ differs from before (drifted): the baseline is not the set
 //	        that decided, because the caller wants another one, or it is not known any more
 //
-// There are three kinds of records. Those of the service have the revision of the environment. Those
-// of gatehouse's bouncers and of stock OPAs have the revision of their bundle, which may have been out
-// of date. A gatehouse bouncer sees only the resources that it protects, and may pass requests that no
-// control covers. Records that cannot be replayed faithfully are counted separately (NotReplayable).
+// There are three kinds of records. Those of the service have the revision of the environment.
+// Those of gatehouse's bouncers and of stock OPAs have the revision of their bundle, which may have
+// been out of date. A gatehouse bouncer sees only the resources that it protects, and may pass
+// requests that no control covers. Records that cannot be replayed faithfully are counted
+// separately (NotReplayable).
 package rerun
 
 import (
@@ -45,7 +46,7 @@ type Spec struct {
 	// ViewsThen is set, a bouncer sees what its bundle contained at the time, if that is known.
 	Views     []View `json:"views,omitempty"`
 	ViewsThen bool   `json:"views_then,omitempty"`
-	// Resources are those of the newest epoch, Past are their states before older changes.
+	// Resources are those of the newest epoch. Past are earlier states of resources.
 	// Only the candidate has the resources in Added.
 	Resources []rego.Resource `json:"resources,omitempty"`
 	Past      []Past          `json:"past,omitempty"`
@@ -75,7 +76,7 @@ type Control struct {
 	Instead int  `json:"instead,omitempty"`
 }
 
-// Mix is the controls that are active together on each side, as indices into Spec.Controls.
+// Mix has the controls that are active together on each side, as indices into Spec.Controls.
 type Mix struct {
 	Baseline  []int `json:"baseline"`
 	Candidate []int `json:"candidate"`

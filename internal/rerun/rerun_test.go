@@ -17,7 +17,7 @@ import (
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-// line is a record as the decision log keeps it.
+// line returns a record as the decision log stores it.
 func line(members map[string]any, input string) []byte {
 	m := map[string]any{"decision_id": "d", "timestamp": noon, "user": map[string]any{"id": "alice"}, "resource": map[string]any{"path": "/x"}, "decision": "PERMIT", "effect": "ALLOW"}
 	for k, v := range members {
@@ -52,8 +52,8 @@ func pair(base, cand string) Spec {
 	}
 }
 
-// TestCorpus replays every case of the decision corpus as it would have been
-// recorded: nothing flips and nothing drifts.
+// TestCorpus replays all cases of the decision corpus as records. No decision flips and none
+// drifts.
 func TestCorpus(t *testing.T) {
 	paths, err := filepath.Glob("../rego/testdata/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -76,7 +76,7 @@ func TestCorpus(t *testing.T) {
 			}
 			lines = append(lines, line(map[string]any{"decision": word, "effect": d.Effect.String(), "policy_id": d.PolicyID, "policy_version": d.PolicyVersion}, string(c.AppendJSON(nil))))
 		}
-		// The candidate is the baseline compiled apart, so that both sides evaluate.
+		// The candidate has the same controls, compiled separately, so that both sides are evaluated.
 		n := len(spec.Controls)
 		spec.Controls = append(spec.Controls, spec.Controls...)
 		e := &spec.Mixes[0]
@@ -165,7 +165,7 @@ const (
 	byHour = "package a\n\nallow if time.clock(time.now_ns())[0] < 13\n"
 )
 
-// TestKinds replays what the three kinds of deciders record.
+// TestKinds replays records of the three kinds.
 func TestKinds(t *testing.T) {
 	headers := "package a\n\nallow if input.request.headers.authorization == \"Bearer x\"\n"
 	llm := "package a\n\nallow if input.llm.model == \"small\"\n"
@@ -198,8 +198,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestViews: a bouncer decides by the resources that it stands before, and lets
-// pass what no control covers unless it is told otherwise.
+// TestViews: a bouncer decides with the resources that it protects, and passes requests that no
+// control covers unless its default action is to deny.
 func TestViews(t *testing.T) {
 	s := Spec{
 		Env: "production", Controls: []Control{{Meta: rego.Meta{ID: 1, Name: "c", Version: 1, ResourceID: 9}, Source: "package c\n\ndeny if true\n"}},
@@ -233,7 +233,7 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
-// TestTime: a step ends when its time is up, after one record at least.
+// TestTime: a step ends when its time has run out, but replays at least one record.
 func TestTime(t *testing.T) {
 	l := line(nil, `{"user":{"role":"clerk"}}`)
 	p := machine(t, pair(byRole, byRole)).Run(t.Context(), [][]byte{l, l, l}, -1)
@@ -242,8 +242,8 @@ func TestTime(t *testing.T) {
 	}
 }
 
-// FuzzRecord: whatever stands in a log, reading it neither fails nor hangs, and
-// what parses holds what encoding/json reads.
+// FuzzRecord: no content of a log makes the reader panic or hang, and a record that parses has the
+// same values as with encoding/json.
 func FuzzRecord(f *testing.F) {
 	f.Add(line(map[string]any{"bouncer_id": 7, "mode": "enforce", "trace": []any{map[string]any{"a": "}\""}}}, `{"user":{"role":"cl\"erk"},"a":[1,{"b":null}]}`))
 	f.Add([]byte(`{"decision_id":"\"","timestamp":"2026-05-04T12:00:00Z","input":"\\"}`))

@@ -23,8 +23,8 @@ func (s *sides) has(id, version int64) bool {
 	return id == 0 || slices.ContainsFunc(s.base.Controls(), func(c *rego.Control) bool { return c.Meta().ID == id && c.Meta().Version == version })
 }
 
-// sets builds the sides of records. Records come newest first, so it goes back from epoch to epoch and
-// derives each set from the next newer one; the two share what is equal. It caches a few
+// sets builds the sides of records. Records come newest first, so it goes back from epoch to epoch
+// and derives each set from the next newer one; the two share what is equal. It caches a few
 // epochs, because records of several bouncers may alternate between epochs.
 type sets struct {
 	m     *Machine
@@ -36,8 +36,8 @@ type sets struct {
 	seats map[seat]*sides
 }
 
-// seat identifies who decided: a bouncer with a revision of its bundle. If that revision is unknown,
-// the epoch identifies it.
+// seat identifies who decided: a bouncer with a revision of its bundle. If that revision is
+// unknown, the epoch identifies it.
 type seat struct {
 	bouncer, bundle int64
 	epoch           int
@@ -65,8 +65,8 @@ func newSets(m *Machine) sets {
 	return s
 }
 
-// of returns the sides for a record: those of its revision or time, with only the resources that its
-// bouncer saw.
+// of returns the sides for a record: those of its revision or time, with only the resources that
+// its bouncer saw.
 func (s *sets) of(r *record) *sides {
 	v := s.views[r.bouncerID]
 	if r.bouncerID == 0 || v == nil {
@@ -93,8 +93,8 @@ func (s *sets) of(r *record) *sides {
 	return made
 }
 
-// epochAt returns the epoch of a revision of the environment. If the revision is 0 or too old, it goes
-// by time.
+// epochAt returns the epoch of a revision of the environment. If the revision is 0 or too old, it
+// goes by time.
 func (s *sets) epochAt(revision int64, at time.Time) int {
 	epochs := s.m.spec.Epochs
 	first := 0
@@ -109,9 +109,9 @@ func (s *sets) epochAt(revision int64, at time.Time) int {
 }
 
 // epochOf returns the epoch in which a bouncer decided, and its bundle. If several epochs have the
-// same content for the bouncer, it returns the one nearest to the epoch of the last record, which may be
-// cached. If the bundle is unknown, it goes by time, but returns no epoch after that of the first known
-// bundle.
+// same content for the bouncer, it returns the one nearest to the epoch of the last record, which
+// may be cached. If the bundle is unknown, it goes by time, but returns no epoch after that of the
+// first known bundle.
 func (s *sets) epochOf(v *View, r *record) (epoch int, b *Bundle) {
 	oldest, newest := 0, 0
 	until := int64(math.MaxInt64)

@@ -16,8 +16,8 @@ func leveled(id int64, level string) *rego.Resource {
 	return &rego.Resource{ID: id, Name: fmt.Sprint("r", id), Path: fmt.Sprint("/", id), Doc: value.Object(value.Member{Key: "level", Value: value.String(level)})}
 }
 
-// leveledSpec has one control over three resources: the first rose from low to
-// high at revision 5, the second came at 7, the third went at 9.
+// leveledSpec has one control and three resources. The first changed from low to high at revision
+// 5, the second was created at revision 7, and the third was deleted at revision 9.
 func leveledSpec() Spec {
 	return Spec{
 		Env: "production", Controls: []Control{{Meta: rego.Meta{ID: 1, Name: "c", Version: 1}, Source: byLevel}}, Mixes: []Mix{{Baseline: []int{0}, Candidate: []int{0}}},
@@ -44,8 +44,8 @@ func asked(id int, effect string, members map[string]any) []byte {
 	return line(m, fmt.Sprintf(`{"resource":{"path":"/%d"}}`, id))
 }
 
-// TestPast: a decision is decided by the resources of its revision, whatever the
-// clocks say, and without one by those of its time.
+// TestPast: a record is decided with the resources of its revision, even if its time says
+// otherwise. Without a revision, it is decided with those of its time.
 func TestPast(t *testing.T) {
 	at := func(revision int) map[string]any {
 		return map[string]any{"revision": revision, "timestamp": noon.Add(time.Hour)}
@@ -60,7 +60,7 @@ func TestPast(t *testing.T) {
 	if p := m.Run(t.Context(), lines, time.Hour); p.Drifted != 0 || p.Evaluated != int64(len(lines)) || p.WouldAllow != 6 {
 		t.Errorf("%+v", p)
 	}
-	// The order does not matter, though few sets are kept.
+	// The order of the records does not matter, although only a few sets are cached.
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
 	if p := m.Run(t.Context(), lines, time.Hour); p.Drifted != 0 {
 		t.Errorf("in another order: %+v", p)
@@ -74,7 +74,7 @@ func TestPast(t *testing.T) {
 	}
 }
 
-// TestBundles: a bouncer decides by what its bundle held, however long it had it.
+// TestBundles: a bouncer decides with the content of its bundle, even if the bundle was old.
 func TestBundles(t *testing.T) {
 	s := leveledSpec()
 	s.ViewsThen = true
@@ -98,8 +98,8 @@ func TestBundles(t *testing.T) {
 	}
 }
 
-// TestLost: an old text that does not compile any more has what stands in for it
-// decide, and where nothing does, what decided is not known.
+// TestLost: if an old control no longer compiles, its substitute decides. If it has none, it is not
+// known what decided.
 func TestLost(t *testing.T) {
 	s := Spec{
 		Env: "production", Epochs: []Epoch{{}},

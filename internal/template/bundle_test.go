@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// TestBundle: the templates decide in a bundle as they do here: at our own
-// bouncer, and in a stock OPA.
+// TestBundle: the templates in a bundle make the same decisions in a gatehouse bouncer and in a
+// stock OPA.
 func TestBundle(t *testing.T) {
 	fulltest.Only(t)
 	c := catalogue(t)
@@ -72,8 +72,8 @@ func TestBundle(t *testing.T) {
 	}
 }
 
-// TestEmptyParameters: an author may empty any list, here and in a stock OPA,
-// which has types for lists that are written out.
+// TestEmptyParameters: an author may replace any list by an empty one. A stock OPA must accept
+// that, too, although it infers types from literal lists.
 func TestEmptyParameters(t *testing.T) {
 	c := catalogue(t)
 	spec := rego.SetSpec{Revision: 1, Env: "sandbox"}
@@ -125,7 +125,8 @@ func decide(t *testing.T, s *rego.Set, in value.Value) map[string]any {
 	return out
 }
 
-// askOPA asks the stock OPA that the tests of package rego use; nil without one.
+// askOPA evaluates with the stock OPA that the tests of package rego use. It returns nil if there
+// is none.
 func askOPA(t *testing.T, bundle []byte, inputs []map[string]any) []map[string]any {
 	t.Helper()
 	opa := ""

@@ -22,7 +22,7 @@ import (
 )
 
 // files are the shipped templates: catalogue/<ID>/{control.rego, template.json,
-// cases.json, traffic.json}, and words.txt where a control has long lists.
+// cases.json, traffic.json}, and words.txt if a control has long lists.
 //
 //go:embed catalogue
 var files embed.FS
@@ -69,7 +69,7 @@ type Case struct {
 
 // Traffic is example traffic of a protected resource.
 type Traffic struct {
-	// Resource is a resource as POST /resources takes it.
+	// Resource is a resource as POST /resources accepts it.
 	Resource  map[string]any `json:"resource"`
 	Exchanges []Exchange     `json:"exchanges"`
 }

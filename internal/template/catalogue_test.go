@@ -17,14 +17,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// ids are the specification's templates.
+// ids are the ids of the templates in the specification.
 var ids = []string{
 	"AGENT_CODE_EXEC_QUARANTINE", "AGENT_TOOL_USE_CONSENT", "AI_INGRESS_GUARDRAIL", "AI_PROMPT_INJECTION_DEFENSE",
 	"AI_TOKEN_RATE_LIMIT", "DETAILED_AUDIT_TRAIL", "EGRESS_ALLOWLIST", "EGRESS_PII_MASKING",
 	"MCP_DESTRUCTIVE_ACTION_GUARD", "MCP_TOOL_AUTH", "REGIONAL_ACCESS_LOCK", "REGULATED_DATA_EGRESS",
 }
 
-// enrichmentFields are those that a parameter may come from.
+// enrichmentFields are the enrichment fields from which a parameter may get its value.
 var enrichmentFields = []string{
 	"resource_kind", "data_classification", "compliance_tags", "audit_level", "sla_tier", "data_residency", "ai_provider",
 	"ai_model_family", "mcp_protocol_version", "agent_capabilities", "pii_categories", "egress_destinations",
@@ -41,7 +41,7 @@ func catalogue(t testing.TB) *Catalogue {
 	return c
 }
 
-// compiled are the controls without libraries that compile has compiled: tests share them.
+// compiled caches the controls without libraries, which the tests share.
 var compiled sync.Map
 
 func compile(t testing.TB, id, source string, libs ...lang.Library) *rego.Control {
@@ -72,8 +72,8 @@ func document(t testing.TB, v any) value.Value {
 	return out
 }
 
-// both evaluates a control, and holds the values of its rules to those of OPA's
-// own evaluator.
+// both evaluates a control with the native evaluator, and compares the result with that of OPA's
+// evaluator (topdown).
 func both(t *testing.T, c *rego.Control, in value.Value) rego.Outcome {
 	t.Helper()
 	out := c.Eval(t.Context(), in, nil, roomy)
@@ -108,8 +108,9 @@ func both(t *testing.T, c *rego.Control, in value.Value) rego.Outcome {
 	return out
 }
 
-// evaluate evaluates a control. In the full run it is both: compiling a control for OPA
-// takes longer than all else, and TestCases does it for each template.
+// evaluate evaluates a control. In the full run it calls both. The inner loop uses only the native
+// evaluator, because compiling a control for OPA is slow, and TestCases does that for each
+// template.
 func evaluate(t *testing.T, c *rego.Control, in value.Value) rego.Outcome {
 	t.Helper()
 	if fulltest.Inner() {
@@ -118,8 +119,8 @@ func evaluate(t *testing.T, c *rego.Control, in value.Value) rego.Outcome {
 	return both(t, c, in)
 }
 
-// compiledByOPA are controls that topdown was asked about before: compiling them
-// takes most of the time.
+// compiledByOPA caches the controls that were compiled for topdown, because compiling takes most of
+// the time.
 var compiledByOPA sync.Map
 
 func topdownOf(t *testing.T, c *rego.Control) *oracle.Control {
@@ -160,7 +161,8 @@ func judge(t *testing.T, out rego.Outcome, effect, reason string, mask map[strin
 	}
 }
 
-// TestCatalogue: all twelve are there, complete, pass check and linter, and run natively.
+// TestCatalogue: all twelve templates exist, are complete, pass the check and the linter, and run
+// natively.
 func TestCatalogue(t *testing.T) {
 	c := catalogue(t)
 	if !slices.Equal(c.IDs(), ids) {
@@ -203,7 +205,7 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
-// TestCases: every case of every template, natively and through topdown.
+// TestCases runs all cases of all templates, with the native evaluator and with topdown.
 func TestCases(t *testing.T) {
 	c := catalogue(t)
 	for _, id := range c.IDs() {
@@ -232,8 +234,8 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// TestHostileInputs: no shape of input is an error of a control. An error is a
-// DENY too, but one that the bouncer answers with 503.
+// TestHostileInputs: no form of input makes a control fail. A failure is also a DENY, but the
+// bouncer answers it with 503.
 func TestHostileInputs(t *testing.T) {
 	odd := []any{nil, true, 0, -1.5, 1e300, "", " ", "\x00", "null", []any{}, []any{nil}, []any{[]any{"x"}}, map[string]any{}, map[string]any{"": nil, "id": []any{}}, "ſ\u202eK\u0130"}
 	c := catalogue(t)
@@ -265,7 +267,7 @@ func TestHostileInputs(t *testing.T) {
 	}
 }
 
-// paths are all places in a document.
+// paths returns the paths of all members of a document.
 func paths(v any, at []string) [][]string {
 	m, ok := v.(map[string]any)
 	out := [][]string{}
@@ -290,7 +292,7 @@ func put(m map[string]any, path []string, v any) map[string]any {
 	return out
 }
 
-// TestTraffic: the example traffic, as a decision over the registered resource.
+// TestTraffic decides the example traffic with the registered resource.
 func TestTraffic(t *testing.T) {
 	c := catalogue(t)
 	for _, id := range c.IDs() {

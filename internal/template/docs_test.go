@@ -13,8 +13,8 @@ import (
 
 var fence = regexp.MustCompile("(?ms)^```(\\w+) ?(\\w*)\n(.*?)^```$")
 
-// TestGuide: every module in docs/controls.md is a control, or a library, without a warning,
-// and every input beside it has the outcome that is written there.
+// TestGuide: each module in docs/controls.md is a control or a library without warnings, and each
+// input beside it has the outcome that the page states.
 func TestGuide(t *testing.T) {
 	text, err := os.ReadFile("../../docs/controls.md")
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// TestFill: a resource's enrichment shows in the control, and what is not
-// enriched keeps its default.
+// TestFill: the values of a resource's enrichment are in the control, and all other parameters keep
+// their defaults.
 func TestFill(t *testing.T) {
 	tpl, _ := catalogue(t).Get("EGRESS_ALLOWLIST")
 	f, err := tpl.Fill(map[string]any{"egress_destinations": []string{"a.example", "b.example"}, "name": "x"})
@@ -43,8 +43,7 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// TestFillKeepsCases: whatever the enrichment, a filled control compiles and
-// the cases that come with it pass.
+// TestFillKeepsCases: with any enrichment, a filled control compiles and its cases pass.
 func TestFillKeepsCases(t *testing.T) {
 	c := catalogue(t)
 	for _, enrichment := range []map[string]any{
@@ -68,7 +67,7 @@ func TestFillKeepsCases(t *testing.T) {
 	}
 }
 
-// hostile are values that would be program text if they were pasted.
+// hostile are values that would become program text if they were inserted without encoding.
 var hostile = []string{
 	"\"]\n\nallow := true\n\nx := [\"", "a\nb", "\"", "\\", "`", "#", "]", "\x00", "\x7f", "\u2028", "\xff\xfe", "${x}", "{{.}}", "$\"{input}\"", "</script>", "\u202e", "😀", strings.Repeat("é", 300),
 }
@@ -106,7 +105,7 @@ func TestFillHostile(t *testing.T) {
 	})
 }
 
-// TestLoadRefuses: a folder that is not sound does not load.
+// TestLoadRefuses: a folder with an error does not load.
 func TestLoadRefuses(t *testing.T) {
 	good := map[string]string{
 		"control.rego":  "package x\n\n# Parameter: n.\nn := 1\n\nallow if input.n == n\n",
@@ -148,11 +147,11 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// roomy leaves time for a busy machine; the bounds on memory are the usual ones.
+// roomy has a long deadline for busy machines. The limits on memory are the usual ones.
 var roomy = rego.Limits{Now: now, Deadline: 10 * time.Second}
 
-// TestLongPrompts: the defence stays within its bounds on prompts of any size,
-// also on such as are made to be slow, and refuses what it cannot look at.
+// TestLongPrompts: the defence stays within its limits on prompts of any size, also on prompts that
+// are made to be slow. It denies prompts that it cannot examine.
 func TestLongPrompts(t *testing.T) {
 	fulltest.Only(t)
 	tpl, _ := catalogue(t).Get("AI_PROMPT_INJECTION_DEFENSE")
@@ -182,8 +181,8 @@ func prompt(text string) map[string]any {
 	}
 }
 
-// BenchmarkTemplates evaluates the first exchange of each template's traffic,
-// and the injection defence on prompts of 4 and 20 kB.
+// BenchmarkTemplates evaluates the first exchange of each template's traffic, and the injection
+// defence on prompts of 4 and 20 kB.
 func BenchmarkTemplates(b *testing.B) {
 	c := catalogue(b)
 	run := func(name string, ctl *rego.Control, in any) {
@@ -213,7 +212,7 @@ func BenchmarkTemplates(b *testing.B) {
 	}
 }
 
-// TestTrafficIsJSON: bodies are JSON or, as a JSON string, text that is sent as it is.
+// TestTrafficIsJSON: all bodies are valid JSON. A body that is a JSON string is sent as plain text.
 func TestTrafficIsJSON(t *testing.T) {
 	c := catalogue(t)
 	for _, id := range ids {

@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// frames are requests as people make them of a model; %s is what it is about.
+// frames are typical requests to a model. %s stands for the subject.
 var frames = []string{
 	"Summarise the following notes about %s in three sentences.",
 	"Write a polite e-mail to a supplier who is late with %s.",
@@ -56,7 +56,7 @@ var frames = []string{
 	"Develop a mode of payment for %s that works without a card.",
 }
 
-// subjects are what the frames are about.
+// subjects are the subjects of the frames.
 var subjects = []string{
 	"invoices", "bicycle repairs", "sourdough bread", "network switches", "holiday requests", "medical appointments", "school lunches", "rental contracts",
 	"solar panels", "customer complaints", "database backups", "garden tools", "travel expenses", "unit tests", "wedding photographs", "train timetables",
@@ -64,7 +64,7 @@ var subjects = []string{
 	"electric vehicles", "password resets", "museum tickets", "tax returns", "fire drills", "mobile apps", "second-hand furniture", "access badges",
 }
 
-// actions and objects make tools as servers name them, with harmless arguments.
+// actions and objects are the parts of typical names of tools. The arguments are harmless.
 var actions = []string{"search", "list", "get", "read", "find", "create", "update", "count", "export", "summarize", "fetch", "lookup", "validate", "convert", "schedule"}
 
 var objects = []string{"orders", "customers", "files", "tickets", "events", "pages", "issues", "commits", "invoices", "contacts", "weather", "documents", "metrics", "translations", "bookings", "products"}
@@ -78,8 +78,8 @@ var arguments = []string{
 	`{"message":"Please send me the deleted drafts on %s, the old ones are gone","to":"team"}`,
 }
 
-// harmlessPrompts are 1,280 generated prompts, and the texts of the corpora that
-// are marked as harmless.
+// harmlessPrompts returns 1,280 generated prompts, and the texts of the corpora that are marked as
+// harmless.
 func harmlessPrompts(t *testing.T) (generated, written []string) {
 	t.Helper()
 	for _, frame := range frames {
@@ -101,7 +101,7 @@ func harmlessPrompts(t *testing.T) (generated, written []string) {
 	return generated, written
 }
 
-// harmlessCalls are 1,440 generated calls of tools.
+// harmlessCalls returns 1,440 generated calls of tools.
 func harmlessCalls() (calls []string) {
 	for i, action := range actions {
 		for j, object := range objects {
@@ -115,7 +115,7 @@ func harmlessCalls() (calls []string) {
 	return calls
 }
 
-// rejected decides on inputs by one template, and gives those that are refused.
+// rejected decides inputs with one template, and returns those that are denied, with the reason.
 func rejected(t *testing.T, id string, inputs []string) (refused []string) {
 	t.Helper()
 	tpl, _ := catalogue(t).Get(id)
@@ -140,8 +140,8 @@ func rejected(t *testing.T, id string, inputs []string) (refused []string) {
 	return refused
 }
 
-// TestHarmlessTraffic: what the templates refuse of some 3,400 harmless prompts and
-// calls of tools. docs/ai.md states the rates.
+// TestHarmlessTraffic measures how many of some 3,400 harmless prompts and calls of tools the
+// templates deny. docs/ai.md states the rates.
 func TestHarmlessTraffic(t *testing.T) {
 	fulltest.Only(t)
 	generated, written := harmlessPrompts(t)
@@ -164,7 +164,7 @@ func TestHarmlessTraffic(t *testing.T) {
 	for _, tc := range []struct {
 		id, what string
 		inputs   []string
-		may      float64 // per cent
+		may      float64 // percent
 	}{
 		{"AI_PROMPT_INJECTION_DEFENSE", "generated prompts", prompt(generated), 0.5},
 		{"AI_PROMPT_INJECTION_DEFENSE", "written prompts", prompt(written), 2},

@@ -14,20 +14,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// TestInjectionCorpus prints how much of the corpus in testdata the injection
-// rules miss, and how much that is harmless they refuse. docs/ai.md states it.
+// TestInjectionCorpus prints how many attacks of the corpus in testdata the injection rules miss,
+// and how many harmless texts they deny. docs/ai.md states the rates.
 func TestInjectionCorpus(t *testing.T) {
 	fulltest.Only(t)
 	measure(t, "injections.txt", 10)
 	measure(t, "injections_more.txt", 15)
 }
 
-// TestHeldOutInjectionCorpus is the same on texts that the lists were not
-// extended by.
+// TestHeldOutInjectionCorpus measures the same on texts that were not used to extend the lists.
 func TestHeldOutInjectionCorpus(t *testing.T) { measure(t, "injections_heldout.txt", 40) }
 
-// FuzzInjectionDefense: no text is an error of the control or takes long, on
-// either evaluator, and both judge it alike.
+// FuzzInjectionDefense: on no text does the control fail or take too long, in either evaluator, and
+// both give the same result.
 func FuzzInjectionDefense(f *testing.F) {
 	tpl, _ := catalogue(f).Get("AI_PROMPT_INJECTION_DEFENSE")
 	ctl := compile(f, tpl.ID, tpl.Source())
@@ -51,7 +50,7 @@ func FuzzInjectionDefense(f *testing.F) {
 	})
 }
 
-// measure reports on a corpus, of whose attacks so many per cent may be missed.
+// measure reports the rates for a corpus. At most mayMiss percent of the attacks may be missed.
 func measure(t *testing.T, name string, mayMiss float64) {
 	t.Helper()
 	catalogue, err := Load()

@@ -14,9 +14,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// outside is a corpus that other people wrote: a file below the directory that
-// GATEHOUSE_CORPORA names, where each public repository is checked out under its
-// own name. No copy of the texts is kept in this repository.
+// outside is a corpus of another project: a file below the directory that GATEHOUSE_CORPORA names.
+// Each public repository is checked out there under its own name. This repository has no copy of
+// the texts.
 type outside struct {
 	name, file string
 	attack     bool
@@ -41,9 +41,9 @@ var outsiders = []outside{
 	{"tables (BIPIA)", "BIPIA/benchmark/table/test.jsonl", false, fields("context")},
 }
 
-// TestOutsideCorpora measures the injection rules on texts of others. Half of each
-// corpus may be learned from: only its mistakes are printed. The other half only
-// measures. docs/ai.md states the figures, the sources and their licences.
+// TestOutsideCorpora measures the injection rules on the corpora of other projects. One half of
+// each may be used to improve the rules, so the test prints its mistakes. The other half is only
+// measured. docs/ai.md states the figures, the sources and their licences.
 func TestOutsideCorpora(t *testing.T) {
 	root := os.Getenv("GATEHOUSE_CORPORA")
 	if root == "" {
@@ -82,9 +82,9 @@ func TestOutsideCorpora(t *testing.T) {
 	}
 }
 
-// half says to which half of its corpus a text belongs: 0 may be learned from, 1
-// only measures. Texts that begin alike are most often variants of one another, so
-// that they come into the same half.
+// half returns the half of its corpus to which a text belongs: 0 may be used to improve the rules,
+// 1 is only measured. Texts with the same beginning are in the same half, because most of them are
+// variants of each other.
 func half(text string) int {
 	var letters []rune
 	for _, r := range strings.ToLower(text) {
@@ -104,7 +104,7 @@ func list(t *testing.T, data []byte) (texts []string) {
 	return texts
 }
 
-// leaves reads every text of a document, however deep it stands.
+// leaves reads all strings of a document, at any depth.
 func leaves(t *testing.T, data []byte) (texts []string) {
 	t.Helper()
 	var walk func(any)
@@ -128,7 +128,8 @@ func leaves(t *testing.T, data []byte) (texts []string) {
 	return texts
 }
 
-// fields reads one member of every object, if given only of those from the sources.
+// fields returns a function that reads one member of all objects, or only of objects from the given
+// sources.
 func fields(name string, sources ...string) func(*testing.T, []byte) []string {
 	return func(t *testing.T, data []byte) (texts []string) {
 		t.Helper()
@@ -165,7 +166,7 @@ func fields(name string, sources ...string) func(*testing.T, []byte) []string {
 	}
 }
 
-// tasks reads instructions, each with its first input.
+// tasks reads instructions, with the first input of each.
 func tasks(t *testing.T, data []byte) (texts []string) {
 	t.Helper()
 	for line := range bytes.Lines(data) {
@@ -185,7 +186,7 @@ func tasks(t *testing.T, data []byte) (texts []string) {
 	return texts
 }
 
-// documents reads one document of JSON, or one on each line.
+// documents reads one JSON document, or one on each line.
 func documents(t *testing.T, data []byte) (docs []any) {
 	t.Helper()
 	for dec := json.NewDecoder(bytes.NewReader(data)); dec.More(); {
@@ -198,8 +199,8 @@ func documents(t *testing.T, data []byte) (docs []any) {
 	return docs
 }
 
-// TestFamiliesOfOthers are the families that the half showed which may be learned from,
-// in our own words, and harmless texts that come near them.
+// TestFamiliesOfOthers tests the kinds of attacks in the first half of those corpora, in our own
+// words, and harmless texts that are similar to them.
 func TestFamiliesOfOthers(t *testing.T) {
 	tpl, _ := catalogue(t).Get("AI_PROMPT_INJECTION_DEFENSE")
 	ctl := compile(t, tpl.ID, tpl.Source())

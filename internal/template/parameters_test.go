@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// with is a template's source with the literal of one parameter replaced.
+// with returns a template's source with another literal for one parameter.
 func (t Template) with(parameter, literal string) string {
 	for _, pl := range t.places {
 		if t.Parameters[pl.parameter].Name == parameter {
@@ -17,8 +17,8 @@ func (t Template) with(parameter, literal string) string {
 	panic("no parameter " + parameter)
 }
 
-// TestParameters: what an author changes does what its description says. Each
-// input is laid onto that of the template's first case.
+// TestParameters: a changed parameter has the effect that its description states. Each input is
+// merged into that of the template's first case.
 func TestParameters(t *testing.T) {
 	fulltest.Only(t)
 	c := catalogue(t)

@@ -15,7 +15,7 @@ func suggestedIDs(f Facts) []string {
 	return out
 }
 
-// TestTriggers is the specification's table, with what is just not enough.
+// TestTriggers tests the table of the specification, and enrichment that just does not trigger.
 func TestTriggers(t *testing.T) {
 	ai := []string{AIIngressGuardrail, AIPromptInjectionDefense, AITokenRateLimit}
 	for name, c := range map[string]struct {

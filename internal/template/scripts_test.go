@@ -7,16 +7,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// lookalikes writes letters of a text as an enforcement point does, which hands on
-// Latin ones for those that look like them.
+// lookalikes replaces letters by the Latin letters that look like them, as the PEP does.
 var lookalikes = strings.NewReplacer(
 	"а", "a", "е", "e", "о", "o", "р", "p", "с", "c", "у", "y", "х", "x", "к", "k", "м", "m", "т", "t", "г", "r", "і", "i",
 	"α", "a", "ο", "o", "ν", "v", "ι", "i", "ρ", "p", "υ", "u", "γ", "y", "χ", "x",
 )
 
-// TestOverridesInOtherScripts: instructions are set aside in languages that are not
-// written in Latin letters too, as they were written and with folded letters.
-// Harmless sentences with the same verbs pass.
+// TestOverridesInOtherScripts: the defence also denies attempts to override instructions in
+// languages with other scripts, both as written and with folded letters. Harmless sentences with
+// the same verbs pass.
 func TestOverridesInOtherScripts(t *testing.T) {
 	tpl, _ := catalogue(t).Get("AI_PROMPT_INJECTION_DEFENSE")
 	ctl := compile(t, tpl.ID, tpl.Source())

@@ -10,7 +10,7 @@ import (
 
 const wordsControl = "package x\n\n# Words: mild\n\n# What they are worth.\n# Words: worth\n\n# Words: some\n\nallow if input.x in mild\n"
 
-// The lists become literals of the control, each where it is named, with their comments.
+// The lists become literals of the control, each at its marker, with their comments.
 func TestWords(t *testing.T) {
 	const words = `# About the file.
 
@@ -39,7 +39,7 @@ v: x y
 	}
 }
 
-// Long lists break into lines, and every word of them is there once.
+// Long lists are broken into lines, and contain each word once.
 func TestWordsBreakLines(t *testing.T) {
 	var words strings.Builder
 	words.WriteString("[list many]\n")
@@ -64,7 +64,7 @@ func TestWordsBreakLines(t *testing.T) {
 	}
 }
 
-// What is wrong with the lists is said when the catalogue is loaded.
+// Loading the catalogue reports errors in the lists.
 func TestWordsRefused(t *testing.T) {
 	const fine = "[list mild]\na\n[letters worth]\nv: x\n[set some]\nb\n"
 	for want, words := range map[string]string{
@@ -89,7 +89,7 @@ func TestWordsRefused(t *testing.T) {
 	}
 }
 
-// The shipped control holds its lists: nothing is left of the places where they go.
+// The shipped control contains its lists, and no markers.
 func TestShippedWords(t *testing.T) {
 	c, err := Load()
 	if err != nil {

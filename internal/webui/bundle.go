@@ -16,11 +16,11 @@ import (
 	"strings"
 )
 
-// nonceMark stands in the built page where the nonce of the request belongs.
+// nonceMark is the placeholder for the nonce of the answer in the built page.
 const nonceMark = "__CSP_NONCE__"
 
-// media are the types of the built files, by the end of their name. The host's
-// table is not asked: it differs from host to host.
+// media has the media types of the built files, by extension. It replaces the host's table, which
+// differs from host to host.
 var media = map[string]string{
 	".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".html": htmlMedia,
 	".json": "application/json", ".map": "application/json", ".txt": textMedia, ".webmanifest": "application/manifest+json",
@@ -29,22 +29,21 @@ var media = map[string]string{
 
 // bundle is the built console, in memory.
 type bundle struct {
-	index [][]byte // between the nonces
+	index [][]byte // parts of index.html between the nonces
 	files map[string]*file
 }
 
-// file is one file of the console besides its page.
+// file is one file of the console, other than index.html.
 type file struct {
 	media string
-	// packed is the body with gzip, nil where it is not worth it; plain the body as
-	// it is, nil where only packed is kept.
+	// packed is the body with gzip, or nil. plain is the body without it, or nil if there is packed.
 	packed, plain []byte
-	size          int    // in bytes, of the body as it is
-	tag           string // without the encoding
+	size          int    // size of the uncompressed body in bytes
+	tag           string // for the ETag, without the suffix for gzip
 	cache         string
 }
 
-// readBundle reads a built console; nil where there is none.
+// readBundle reads a built console. It returns nil if there is none.
 func readBundle(dir fs.FS) (*bundle, error) {
 	index, err := fs.ReadFile(dir, "index.html")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,7 +98,7 @@ func unpack(packed []byte) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// serve answers with a file. Ranges are not served: they would be of the packed body.
+// serve answers with a file. It ignores Range, because ranges would refer to the compressed body.
 func (f *file) serve(w http.ResponseWriter, req *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", f.cache)
@@ -127,13 +126,13 @@ func (f *file) serve(w http.ResponseWriter, req *http.Request) {
 	if req.Method == http.MethodHead {
 		return
 	}
-	if r, err := gzip.NewReader(bytes.NewReader(f.packed)); err == nil { // it could be read at the start
+	if r, err := gzip.NewReader(bytes.NewReader(f.packed)); err == nil { // cannot fail: add unpacked it
 		_, _ = io.Copy(w, r) // the peer may have gone
 	}
 }
 
-// servePage answers with the page of every screen. Each answer has a nonce of its
-// own, so it is never stored.
+// servePage answers with index.html, which is the page of all screens. Each answer has its own
+// nonce, so it must not be stored.
 func (b *bundle) servePage(w http.ResponseWriter, req *http.Request) {
 	nonce := rand.Text()
 	h := w.Header()
@@ -143,8 +142,8 @@ func (b *bundle) servePage(w http.ResponseWriter, req *http.Request) {
 	answer(w, req, http.StatusOK, htmlMedia, bytes.Join(b.index, []byte(nonce)))
 }
 
-// takesGzip reads Accept-Encoding (RFC 9110, section 12.5.3): gzip is named, or *,
-// and not with the weight 0.
+// takesGzip reports whether Accept-Encoding allows gzip (RFC 9110, section 12.5.3): it names gzip
+// or *, with a weight other than 0.
 func takesGzip(values []string) bool {
 	star := false
 	for _, one := range strings.Split(strings.Join(values, ","), ",") {
@@ -166,7 +165,8 @@ func takesGzip(values []string) bool {
 	return star
 }
 
-// matches compares If-None-Match with a tag, weakly (RFC 9110, section 13.1.2).
+// matches reports whether If-None-Match names a tag. The comparison is weak (RFC 9110, section
+// 13.1.2).
 func matches(values []string, tag string) bool {
 	for _, one := range strings.Split(strings.Join(values, ","), ",") {
 		one = strings.TrimPrefix(strings.TrimSpace(one), "W/")

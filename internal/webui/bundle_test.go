@@ -57,8 +57,8 @@ func get(c *Console, method, path string, headers ...string) *httptest.ResponseR
 	return w
 }
 
-// TestPaths: files are served as they are, every screen's address has the page, and
-// what is missing below the paths of others is missing.
+// TestPaths: files are served unchanged, the address of each screen gets the page, and unknown
+// addresses below the paths of other parts of the service get 404.
 func TestPaths(t *testing.T) {
 	c := small(t)
 	for _, tc := range []struct {
@@ -119,7 +119,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestNonce: each page has a nonce of its own, on its tags and in its policy.
+// TestNonce: each page has its own nonce, in its tags and in its policy.
 func TestNonce(t *testing.T) {
 	c, seen := small(t), map[string]bool{}
 	for range 3 {
@@ -141,8 +141,8 @@ func TestNonce(t *testing.T) {
 	}
 }
 
-// TestEncodings: whoever takes gzip gets it, everybody else the text, each with a tag
-// of its own that is recognised again.
+// TestEncodings: clients that accept gzip get it, all others get the plain text. Each encoding has
+// its own ETag, which If-None-Match recognizes.
 func TestEncodings(t *testing.T) {
 	c := small(t)
 	for accept, want := range map[string]bool{
@@ -177,7 +177,7 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
-// TestBrokenBuilds: what could not be served is found at the start.
+// TestBrokenBuilds: a build that cannot be served is an error at the start.
 func TestBrokenBuilds(t *testing.T) {
 	for what, dir := range map[string]fstest.MapFS{
 		"no nonce":      {"index.html": {Data: []byte("<html>")}},
@@ -193,7 +193,7 @@ func TestBrokenBuilds(t *testing.T) {
 	}
 }
 
-// manifest is what the build says of itself.
+// manifest is the manifest of the build.
 type manifest struct {
 	Source string
 	Files  map[string]string
@@ -249,9 +249,9 @@ func TestBuildIsWhole(t *testing.T) {
 	}
 }
 
-// TestFirstLoad holds the script that the first load of a screen requests, as it is
-// on the wire, to what it is today and a little more. What is over belongs into a
-// chunk that is asked for later; web/README.md says how.
+// TestFirstLoad limits the compressed size of the scripts that the first load of a screen requests
+// to about the present size. Other code belongs in a chunk that is loaded later; web/README.md says
+// how.
 func TestFirstLoad(t *testing.T) {
 	readManifest(t)
 	scripts, sizes := map[string]string{}, map[string]int{}
@@ -333,7 +333,7 @@ func TestFirstLoad(t *testing.T) {
 	}
 }
 
-// TestBuildIsFresh: the console in the repository is built from the sources beside it.
+// TestBuildIsFresh: the console in the repository was built from the current sources.
 func TestBuildIsFresh(t *testing.T) {
 	m := readManifest(t)
 	const root = "../../web"

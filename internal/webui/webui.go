@@ -1,5 +1,6 @@
-// Package webui serves the console to browsers: the built application of web/, which
-// the binary embeds. Where it was left out, one page says what runs and what to do.
+// Package webui serves the console to browsers. The console is the built application of web/, which
+// the binary embeds. If it was not built, the package serves one short page about the running
+// service.
 package webui
 
 import (
@@ -16,32 +17,32 @@ import (
 //go:embed page
 var files embed.FS
 
-// dist is the built console. The prefix all: takes names with _ and . too.
+// dist is the built console. The prefix all: includes names that begin with _ or a dot.
 //
 //go:embed all:dist
 var dist embed.FS
 
-// pagePolicy lets the short page load its style sheet and nothing else.
+// pagePolicy is the Content-Security-Policy of the short page. The page can load only its style
+// sheet and images of this origin.
 const pagePolicy = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// About is what the page says of the running service.
+// About is what the short page says about the running service.
 type About struct {
-	// Version is the build's, Database what kind of store it runs on.
+	// Version is the version of the build. Database is the kind of store.
 	Version, Database string
-	// URL is how callers reach the service, without a slash at its end.
+	// URL is the address of the service for callers, without a final slash.
 	URL string
-	// Demo is set where the service runs to be tried out.
+	// Demo means that the service runs as a demo.
 	Demo bool
 }
 
-// Console serves the built console, or the short page. Make one with New.
+// Console serves the built console, or the short page. Create it with New.
 type Console struct {
 	page, style []byte
-	built       *bundle // nil: the console was not built
+	built       *bundle // nil if the console was not built
 }
 
-// New reads the built console and renders the short page: neither changes while
-// the process runs.
+// New reads the built console and renders the short page. Neither changes while the process runs.
 func New(about About) (*Console, error) {
 	t, err := template.ParseFS(files, "page/index.html")
 	if err != nil {
@@ -63,15 +64,15 @@ func New(about About) (*Console, error) {
 	return &Console{page: page.Bytes(), style: style, built: built}, err
 }
 
-// Built reports whether the console is there, and not the short page alone.
+// Built reports whether the binary contains the built console.
 func (c *Console) Built() bool { return c.built != nil }
 
-// noPage are the paths below which no screen of the console lies: what is missing
-// there is missing, and not answered with a page.
+// noPage are the paths below which the console has no screens. Unknown addresses there get 404, and
+// not the page.
 var noPage = []string{"/api", "/assets", "/v1", "/access", "/bridge", "/health", "/metrics", "/devdocs", "/docs-assets", "/openapi.json", "/.well-known"}
 
-// screen is the form of a screen's address: words in lower case, then ids. Other
-// spellings of a path, such as /API/v1, are no screens.
+// screen matches the addresses of screens: a word in lower case, then words or ids. Other spellings
+// of a path, such as /API/v1, are not screens.
 var screen = regexp.MustCompile(`^/([a-z][a-z-]*(/[A-Za-z0-9_-]+)*/?)?$`)
 
 func isPage(path string) bool {
@@ -94,7 +95,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Content-Security-Policy", pagePolicy)
-	h.Set("Cache-Control", "no-store") // files say otherwise: what is missing today may be there tomorrow
+	h.Set("Cache-Control", "no-store") // files replace this; a missing address may exist later
 	if req.Method != http.MethodGet && req.Method != http.MethodHead {
 		h.Set("Allow", "GET, HEAD")
 		answer(w, req, http.StatusMethodNotAllowed, textMedia, []byte("This address answers GET and HEAD only.\n"))
@@ -126,7 +127,7 @@ const (
 	htmlMedia = "text/html; charset=utf-8"
 )
 
-// answer writes a whole answer, without its body to a HEAD request.
+// answer writes a complete answer. It leaves out the body for a HEAD request.
 func answer(w http.ResponseWriter, req *http.Request, status int, media string, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", media)

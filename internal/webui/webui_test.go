@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestShortPage: a build without the console says what runs.
+// TestShortPage: a build without the console serves a page about the running service.
 func TestShortPage(t *testing.T) {
 	c, err := New(About{Version: "1.2.3", Database: "SQLite", URL: "http://localhost:8080"})
 	if err != nil {

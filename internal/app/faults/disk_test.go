@@ -75,7 +75,7 @@ func TestTroubleAtTheStart(t *testing.T) {
 		}
 		return nil
 	})
-	if log := s.Log.String(); !strings.Contains(log, `"msg":"alert"`) || strings.Contains(log, "alert resolved") {
+	if log := s.Log.String(); !strings.Contains(log, `"msg":"alert raised"`) || strings.Contains(log, "alert resolved") {
 		t.Errorf("the log says\n%s", log)
 	}
 }

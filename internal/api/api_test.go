@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// rig is the whole API with what a test puts behind it.
+// rig is the whole API with the services of a test.
 type rig struct {
 	*resttest.Recorder
 }
@@ -29,7 +29,8 @@ var callers = map[string]scope.Scope{
 	"platform": {Tenant: "default", Permissions: scope.Permissions{All: true}, Platform: true, Actor: scope.Actor{Kind: scope.Person, ID: "4"}},
 }
 
-// kit is what the API needs to answer at all, with the credentials of callers.
+// kit returns the smallest configuration with which the API answers. It knows the credentials in
+// callers.
 func kit() rest.Config {
 	var ids atomic.Int64
 	return rest.Config{
@@ -46,7 +47,7 @@ func kit() rest.Config {
 	}
 }
 
-// authenticator lets the kit ask a service.
+// authenticator returns an authenticator for the kit that asks a service.
 func authenticator(svc *auth.Service) func(context.Context, rest.Credential) (scope.Scope, rest.Principal, error) {
 	return func(ctx context.Context, c rest.Credential) (scope.Scope, rest.Principal, error) {
 		sc, who, err := svc.Authenticate(ctx, auth.Credential(c))
@@ -54,7 +55,7 @@ func authenticator(svc *auth.Service) func(context.Context, rest.Credential) (sc
 	}
 }
 
-// wholeDocument is the document of the API, parsed once: it is the same for each rig.
+// wholeDocument returns the document of the API. It is the same for each rig, and parsed once.
 var wholeDocument = sync.OnceValues(func() (*openapi3.T, error) {
 	a, err := New(Config{Kit: kit()})
 	if err != nil {
@@ -63,7 +64,7 @@ var wholeDocument = sync.OnceValues(func() (*openapi3.T, error) {
 	return openapi3.NewLoader().LoadFromData(a.Edition("", "en").Body)
 })
 
-// newRig is the API; change puts services behind it.
+// newRig returns the API. change adds services to it.
 func newRig(t testing.TB, change func(*Config)) *rig {
 	t.Helper()
 	c := Config{Kit: kit()}

@@ -19,8 +19,8 @@ import (
 
 const sameOriginHeader = "Sec-Fetch-Site"
 
-// browser sends a request as a page of our own origin does, and gives the cookies
-// that the answer sets.
+// browser sends a request like a page of our own origin, and returns the body and the
+// cookies that the answer sets.
 func (w *town) browser(want int, method, path, body, cookie string, more ...string) (map[string]any, []*http.Cookie) {
 	w.t.Helper()
 	c := resttest.Call{Method: method, Path: "/api/v1" + path, Body: body, Headers: append([]string{sameOriginHeader, "same-origin", "User-Agent", "Mozilla/5.0 (X11; Linux) Firefox/140.0"}, more...)}
@@ -50,7 +50,7 @@ func (w *town) signIn() (cookie string, session map[string]any) {
 	return cookies[0].Value, session
 }
 
-// TestBrowserSession goes from sign-in to sign-out as the console does.
+// TestBrowserSession signs in and out like the console.
 func TestBrowserSession(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		w := newTown(t, c)
@@ -72,7 +72,7 @@ func TestBrowserSession(t *testing.T) {
 			t.Errorf("me %v", me)
 		}
 		list, _ := w.browser(200, "GET", "/auth/sessions", "", set.Value)
-		if got, ok := list["sessions"].([]any); !ok || len(got) != 2 { // the fixture's token is the other
+		if got, ok := list["sessions"].([]any); !ok || len(got) != 2 { // the other is that of the fixture's token
 			t.Fatalf("sessions %v", list)
 		}
 		w.browser(404, "DELETE", "/auth/sessions/unknown", "", set.Value)
@@ -91,7 +91,7 @@ func TestBrowserSession(t *testing.T) {
 	})
 }
 
-// TestSignInAnew: signing in ends the session that the browser had.
+// TestSignInAnew: a new sign-in ends the browser's earlier session.
 func TestSignInAnew(t *testing.T) {
 	w := newTown(t, dbtest.Open(t, dbtest.SQLite))
 	first, _ := w.signIn()
@@ -100,8 +100,8 @@ func TestSignInAnew(t *testing.T) {
 	w.browser(200, "GET", "/auth/me", "", cookies[0].Value)
 }
 
-// TestHeaderBeforeCookie: a credential that the page sends counts, and not the
-// cookie that the browser adds.
+// TestHeaderBeforeCookie: a credential in a header counts instead of the cookie that the
+// browser adds.
 func TestHeaderBeforeCookie(t *testing.T) {
 	w := newTown(t, dbtest.Open(t, dbtest.SQLite))
 	cookie, _ := w.signIn()
@@ -111,20 +111,20 @@ func TestHeaderBeforeCookie(t *testing.T) {
 	if me["username"] != "admin" {
 		t.Errorf("me %v", me)
 	}
-	// With a credential of its own, a request may come from anywhere.
+	// With a credential in a header, a request may come from any origin.
 	w.as(w.admin, 200, "GET", "/auth/me", "", sameOriginHeader, "cross-site", "Cookie", "gatehouse"+"="+cookie)
 }
 
-// TestCrossOrigin: with a cookie, what a page of another origin sends is refused,
-// by each method and at each way in; without one of the browser's own headers,
-// nothing is changed.
+// TestCrossOrigin: with a cookie, requests from pages of another origin are refused, for
+// each method and each path. Without any header by which a browser names the origin, changes
+// are refused.
 func TestCrossOrigin(t *testing.T) {
 	w := newTown(t, dbtest.Open(t, dbtest.SQLite))
 	cookie, _ := w.signIn()
 	for _, tc := range []struct {
 		what    string
 		headers []string
-		// read and change are what a GET and a change are answered.
+		// read and change say whether a GET and a change are accepted.
 		read, change bool
 	}{
 		{"our page", []string{sameOriginHeader, "same-origin"}, true, true},
@@ -178,8 +178,8 @@ func TestCrossOrigin(t *testing.T) {
 	w.browser(200, "GET", "/auth/me", "", cookie)
 }
 
-// TestCookieOverTLS: over TLS the cookie is Secure and bound to the host, and the
-// one without the prefix does not count. Whoever is not trusted says nothing.
+// TestCookieOverTLS: over TLS, the cookie is Secure and bound to the host, and the cookie
+// without the prefix does not count. X-Forwarded-Proto of an untrusted peer is ignored.
 func TestCookieOverTLS(t *testing.T) {
 	towns := map[string]*town{}
 	for _, public := range []string{"", "https://example.com", "https://other.example"} {
@@ -226,7 +226,7 @@ func TestCookieOverTLS(t *testing.T) {
 		if code, _ := send("GET", "/api/v1/auth/me", "", "Cookie", cookies[0].Name+"="+cookies[0].Value); code != 200 {
 			t.Errorf("%s: %d", tc.what, code)
 		}
-		// Over TLS, a page that came without it is another origin's.
+		// Over TLS, a page that was loaded without TLS has another origin.
 		page := resttest.Call{Method: "GET", Path: "/api/v1/auth/me", Headers: []string{"Origin", "http://example.com", "Cookie", cookies[0].Name + "=" + cookies[0].Value}}.Request()
 		page.RemoteAddr = tc.peer
 		if tc.proto != "" {
@@ -247,7 +247,7 @@ func TestCookieOverTLS(t *testing.T) {
 	}
 }
 
-// TestLinkOverHTTP: a sign-in link counts for this machine's own browser alone, once.
+// TestLinkOverHTTP: a sign-in link works once, and only in a browser on this machine.
 func TestLinkOverHTTP(t *testing.T) {
 	w := newTown(t, dbtest.Open(t, dbtest.SQLite))
 	secret, err := w.auth.Sessions.Link(context.Background(), scope.DefaultTenant, "admin", time.Minute)
@@ -285,7 +285,7 @@ func TestLinkOverHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	redeem = at(behind)
-	for _, headers := range [][]string{ // a trusted proxy that does not say for whom, or for somebody elsewhere
+	for _, headers := range [][]string{ // a proxy that names no client, or one on another machine
 		{"X-Real-IP", "192.0.2.1"},
 		{"Via", "1.1 proxy"},
 		{"Forwarded", "for=192.0.2.1"},

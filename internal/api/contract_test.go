@@ -30,7 +30,7 @@ const (
 	released = "../contract/released"
 )
 
-// whole is the API as it is served, without anything behind it.
+// whole returns the API as it is served, but without services.
 func whole(t *testing.T) *API {
 	t.Helper()
 	r, err := New(Config{Kit: kit()})
@@ -50,11 +50,11 @@ func indented(t *testing.T, doc []byte) []byte {
 	return out.Bytes()
 }
 
-// families are the parts of the API that have a document each; the empty name is that of
-// all other operations.
+// families are the parts of the API that have their own documents. The empty name is for all
+// other operations.
 var families = []string{"", oem.Family}
 
-// goldenOf is the file with the document of a family.
+// goldenOf returns the name of the file with the document of a family.
 func goldenOf(family string) string {
 	if family == "" {
 		return golden
@@ -62,8 +62,8 @@ func goldenOf(family string) string {
 	return "testdata/openapi-" + family + ".json"
 }
 
-// TestDocument: each document is valid, is the golden one, and describes the routes of its
-// family and no others.
+// TestDocument: each document is valid, equals the golden one, and describes exactly the routes
+// of its family.
 func TestDocument(t *testing.T) {
 	r := whole(t)
 	for _, family := range families {
@@ -152,8 +152,8 @@ func TestTranslations(t *testing.T) {
 	}
 }
 
-// TestCompatible: what a client of the last release relies on still holds, or
-// api_version has a new major number. It holds for each document.
+// TestCompatible: no document has changes that break clients of the last release, unless
+// its api_version has a new major number.
 func TestCompatible(t *testing.T) {
 	for _, family := range families {
 		now := whole(t).Edition(family, "en").Body
@@ -178,7 +178,7 @@ func major(doc contract.Document) string {
 	return m
 }
 
-// keep writes the document that a release is made with.
+// keep writes the document of a release.
 func keep(t *testing.T, doc []byte, family, version string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -206,7 +206,7 @@ func decoded(t *testing.T, doc []byte) contract.Document {
 	return tree
 }
 
-// TestServedDocuments: the document comes in three languages and by ETag.
+// TestServedDocuments: the document is served in three languages and with an ETag.
 func TestServedDocuments(t *testing.T) {
 	g := newRig(t, nil)
 	for _, path := range []string{"/openapi.json", "/api/v1/openapi.json", "/docs-assets/openapi/en.json", "/docs-assets/openapi/es.json", "/docs-assets/openapi/fr.json"} {

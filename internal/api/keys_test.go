@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 )
 
-// changes follows the changes of an API key of the tenant acme-inc, which may
-// read users and tenants.
+// changes tests changes of an API key of the tenant acme-inc that may read users and
+// tenants.
 func (w *town) changes(boss, path, id string, use func(int, string, string, ...string) map[string]any) {
 	w.t.Helper()
 	made := w.as(boss, 201, "POST", path, `{"name":"to change","scopes":["users:read","tenants:read"]}`)
@@ -43,8 +43,8 @@ func (w *town) changes(boss, path, id string, use func(int, string, string, ...s
 	w.as(boss, 404, "PUT", one, `{"name":"x"}`)
 }
 
-// TestKeyForOneEnvironment: what a key is asked to be bound to it is bound to,
-// by whichever operation it is made.
+// TestKeyForOneEnvironment: a key is bound to the requested environment, whichever
+// operation creates it.
 func TestKeyForOneEnvironment(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		w := newTown(t, c)
@@ -63,8 +63,7 @@ func TestKeyForOneEnvironment(t *testing.T) {
 	})
 }
 
-// TestOneTime: what an answer to a change says of times, the read that follows
-// says too.
+// TestOneTime: the times in the answer to a change equal those of the next read.
 func TestOneTime(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		w := newTown(t, c)
@@ -110,8 +109,8 @@ func TestOneTime(t *testing.T) {
 	})
 }
 
-// TestEveryOffence: a refusal by a service names all that is wrong, as one by
-// the document does.
+// TestEveryOffence: a refusal by a service names every error, like a refusal by the
+// schema.
 func TestEveryOffence(t *testing.T) {
 	w := newTown(t, dbtest.Open(t, dbtest.SQLite))
 	for _, c := range []struct {
@@ -138,7 +137,7 @@ func TestEveryOffence(t *testing.T) {
 	}
 }
 
-// TestCallerWithoutPermissions: the list is there, and empty.
+// TestCallerWithoutPermissions: the list is present, and empty.
 func TestCallerWithoutPermissions(t *testing.T) {
 	w := newTown(t, dbtest.Open(t, dbtest.SQLite))
 	w.as(w.admin, 201, "POST", "/users", `{"email":"ada@example.com","username":"ada","password":"correct horse"}`)
@@ -147,7 +146,8 @@ func TestCallerWithoutPermissions(t *testing.T) {
 	}
 }
 
-// TestTokenNamesATenant: naming the default tenant is not naming none.
+// TestTokenNamesATenant: a request that names the default tenant differs from one that
+// names none.
 func TestTokenNamesATenant(t *testing.T) {
 	w := newTown(t, dbtest.Open(t, dbtest.SQLite))
 	w.as(w.admin, 201, "POST", "/tenants", `{"name":"acme"}`)

@@ -17,9 +17,9 @@ import (
 
 var parameter = regexp.MustCompile(`\{[^}]*\}`)
 
-// TestMatrix goes over all operations: nobody gets past the credential, and
-// nobody past the permission, by whatever alias, and no byte of the body is read
-// before. Behind the API is nothing: whoever got through would end in a panic.
+// TestMatrix checks for all operations and aliases that a request without a valid
+// credential or without the permission is refused before its body is read. The API has
+// no services here, so a request that gets through would end in a panic.
 func TestMatrix(t *testing.T) {
 	var all []scope.Permission
 	for _, area := range []string{"policies", "resources", "decisions", "audit", "users", "agents", "bouncers", "pip", "webhooks", "notifications", "integrations", "telemetry", "simulator", "tenants", "billing", "dashboard", "editor"} {
@@ -99,8 +99,8 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// as is the scope of a credential in these tests: one that is called like a kind of caller
-// is of that kind.
+// as returns the scope of a credential in these tests. The name of a kind of caller is a
+// credential of that kind.
 func as(c rest.Credential, sc scope.Scope) scope.Scope {
 	switch kind := scope.ActorKind(c.APIKey + c.Bearer); {
 	case kind.Dedicated() || kind == scope.Person || kind == scope.Bouncer:
@@ -114,13 +114,13 @@ func as(c rest.Credential, sc scope.Scope) scope.Scope {
 // platformAdmin is the credential of a platform administrator in these tests.
 const platformAdmin = "platform_admin"
 
-// admitted is the credential of a caller that an operation is for.
+// admitted returns the credential of a caller whom an operation accepts.
 func admitted(op rest.Op) string {
 	only := map[rest.Callers]string{rest.PlatformAdmins: platformAdmin, rest.People: string(scope.Person), rest.Bouncers: string(scope.Bouncer)}[op.Only]
 	return cmp.Or(string(op.Caller), only, "key")
 }
 
-// unread is a body that nobody may read.
+// unread is a body that must not be read.
 type unread struct {
 	t  *testing.T
 	op string
@@ -133,7 +133,7 @@ func (u unread) Read([]byte) (int, error) {
 
 func (unread) Close() error { return nil }
 
-// bear moves the credential of a request to where its operation takes it.
+// bear sets a credential that the operation accepts, in the header where it expects it.
 func bear(req *http.Request, op rest.Op) {
 	credential := admitted(op)
 	req.Header.Set("X-API-Key", credential)

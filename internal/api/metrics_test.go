@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 )
 
-// TestOwnMetrics: a tenant sees its own figures without anybody's name.
+// TestOwnMetrics: a tenant sees only its own figures, without the tenant label.
 func TestOwnMetrics(t *testing.T) {
 	g := newRig(t, nil)
 	g.Do(t, resttest.Call{Method: "GET", Path: "/v1/templates", Key: "full"}.Request())

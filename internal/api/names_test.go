@@ -16,8 +16,8 @@ import (
 // signature of the body before they read it.
 var foreignBodies = []string{"/v1/data/", "/access/v1/", "/api/v1/decisions/", "/api/v1/bridge/", "/api/v1/auth/token", "/api/v1/ide-integration/webhook", "/api/v1/integrations/{integration_id}/break-glass"}
 
-// TestNames sends each operation that takes a name one with characters that are
-// not seen, at every place where its body has one.
+// TestNames sends names with invisible characters to each operation whose body has a
+// name, at each such place.
 func TestNames(t *testing.T) {
 	g := newRig(t, nil)
 	tried := map[string]int{}
@@ -59,16 +59,16 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// rawDo sends a call and gives the body of the answer. Nothing stands behind the
-// API: where nothing is wrong with the request, the handler fails.
+// rawDo sends a call and returns the body of the answer. The API has no services, so the
+// handler fails if the request is valid.
 func rawDo(g *rig, c resttest.Call) string {
 	w := httptest.NewRecorder()
 	g.Handler.ServeHTTP(w, c.Request())
 	return w.Body.String()
 }
 
-// namePlaces are the paths of a body's texts that are names: below a member of such
-// a name, or of a list of it.
+// namePlaces returns the paths of a body's texts that are names: those of members called
+// name, username and so on, and of elements of such lists.
 func namePlaces(s *openapi3.Schema, at []string, above []*openapi3.Schema) (out [][]string) {
 	if s == nil || slices.Contains(above, s) {
 		return nil
@@ -92,7 +92,7 @@ func namePlaces(s *openapi3.Schema, at []string, above []*openapi3.Schema) (out 
 	return out
 }
 
-// placed is a document with a text at a path.
+// placed returns a document with a text at a path.
 func placed(t *testing.T, at []string, text string) string {
 	t.Helper()
 	var doc any = text

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// documented is what a document says of who may call an operation.
+// documented is what a document says about who may call an operation.
 type documented struct {
 	ID         string                `json:"operationId"`
 	Permission scope.Permission      `json:"x-permission"`
@@ -32,7 +32,7 @@ func (d documented) optional() bool {
 	return slices.ContainsFunc(d.Security, func(way map[string][]string) bool { return len(way) == 0 })
 }
 
-// takes reports whether the operation is for a kind of caller.
+// takes reports whether the operation accepts a kind of caller.
 func (d documented) takes(kind string) bool {
 	if len(d.Callers) == 0 {
 		return !scope.ActorKind(kind).Dedicated()
@@ -40,7 +40,7 @@ func (d documented) takes(kind string) bool {
 	return slices.Contains(d.Callers, kind)
 }
 
-// shows moves a credential to where the document says that the operation looks for it.
+// shows returns a header with a credential, where the document says that the operation expects it.
 func (d documented) shows(credential string) []string {
 	for _, way := range d.Security {
 		if _, ok := way["apiKey"]; ok {
@@ -57,11 +57,11 @@ type outsider struct {
 	credential string
 	scope      scope.Scope
 	err        error
-	// want is the refusal; 0: the operation is for this caller.
+	// want returns the status of the refusal; 0: the operation accepts this caller.
 	want func(documented) int
 }
 
-// outsiders are all that an operation must refuse.
+// outsiders returns all callers that an operation must refuse.
 func outsiders() []outsider {
 	when := func(refuse func(documented) bool) func(documented) int {
 		return func(d documented) int {
@@ -101,7 +101,7 @@ func outsiders() []outsider {
 	return out
 }
 
-// wrongInputs are requests that are refused for what they hold: 400, 413, 415 or 422.
+// wrongInputs are requests that are refused for their content: 400, 413, 415 or 422.
 var wrongInputs = []struct {
 	query   string
 	headers []string
@@ -115,8 +115,8 @@ var wrongInputs = []struct {
 	{headers: []string{"Content-Type", "application/json"}, length: 1 << 40},
 }
 
-// TestCallerBeforeContent: each operation of the documents refuses a caller whom it is not
-// for (401, 403) before it looks at what they send: parameters, media type, size, body.
+// TestCallerBeforeContent: each operation refuses callers that it does not accept (401, 403)
+// before it checks parameters, media type, size and body.
 func TestCallerBeforeContent(t *testing.T) {
 	var now outsider
 	k := kit()
@@ -162,7 +162,7 @@ func TestCallerBeforeContent(t *testing.T) {
 	}
 }
 
-// documentedOps are the operations of a served document.
+// documentedOps returns the operations of a served document.
 func documentedOps(t *testing.T, r *API, document string) (out []documented) {
 	t.Helper()
 	w := httptest.NewRecorder()

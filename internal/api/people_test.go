@@ -24,8 +24,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// town is the API with people, tenants and credentials behind it, and the
-// administrator `admin` in it.
+// town is the API with the services for people, tenants and credentials, and with the
+// administrator `admin`.
 type town struct {
 	*rig
 	t     *testing.T
@@ -38,7 +38,7 @@ const adminPassword = "the first password"
 func newTown(t *testing.T, c *db.Cluster, changes ...func(*Config)) *town {
 	t.Helper()
 	ctx := context.Background()
-	// As the process's clock: finer than a store keeps.
+	// Like the process's clock, it is more precise than the times in a store.
 	now := func() time.Time { return time.Now().Truncate(time.Microsecond).Add(789) }
 	box, err := secret.New([secret.KeyBytes]byte{1})
 	if err != nil {
@@ -77,12 +77,12 @@ func newTown(t *testing.T, c *db.Cluster, changes ...func(*Config)) *town {
 	return w
 }
 
-// bearer are the headers of a token.
+// bearer returns the headers with a token.
 func bearer(token string, more ...string) []string {
 	return append([]string{"Authorization", "Bearer " + token}, more...)
 }
 
-// call sends a request, holds the answer to the document, and gives its body.
+// call sends a request, checks the answer against the document, and returns its body.
 func (w *town) call(want int, c resttest.Call) map[string]any {
 	w.t.Helper()
 	rec := w.Do(w.t, c.Request())
@@ -98,7 +98,7 @@ func (w *town) call(want int, c resttest.Call) map[string]any {
 	return body
 }
 
-// as is call with the administrator's token.
+// as is call with a token.
 func (w *town) as(token string, want int, method, path, body string, more ...string) map[string]any {
 	w.t.Helper()
 	return w.call(want, resttest.Call{Method: method, Path: "/api/v1" + path, Body: body, Headers: bearer(token, more...)})
@@ -276,7 +276,7 @@ func TestTenantsAndTheirKeys(t *testing.T) {
 	})
 }
 
-// keys follows API keys of the tenant acme-inc.
+// keys tests API keys of the tenant acme-inc.
 func (w *town) keys(boss string) {
 	w.t.Helper()
 	const path = "/tenants/acme-inc/api-keys"
@@ -342,7 +342,8 @@ func (w *town) keys(boss string) {
 	w.as(boss, 404, "GET", "/environments/staging/enforcement", "")
 }
 
-// TestTenantBySubdomain: the host names the tenant, and disagreement is refused first.
+// TestTenantBySubdomain: the host names the tenant. A request that names another one, too, is
+// refused first.
 func TestTenantBySubdomain(t *testing.T) {
 	w := newTown(t, dbtest.Open(t, dbtest.SQLite))
 	at := func(want int, host string, more ...string) map[string]any {

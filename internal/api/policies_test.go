@@ -27,7 +27,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
-// inProcess evaluates here what the worker's processes evaluate.
+// inProcess evaluates in this process what otherwise the worker evaluates.
 type inProcess struct{}
 
 func (inProcess) Validate(_ context.Context, _ scope.TenantID, source string, libs ...lang.Library) (worker.Validation, error) {
@@ -47,7 +47,7 @@ func (inProcess) Test(ctx context.Context, _ scope.TenantID, r worker.TestReques
 	return suite.RunTests(ctx, c, r.Cases, nil, rego.Limits{}, time.Now), nil
 }
 
-// controlPlane is a rig with policies, resources and bouncers on a store.
+// controlPlane returns a rig with policies, resources and bouncers on a store.
 func controlPlane(t *testing.T, c *db.Cluster) *rig {
 	return newRig(t, func(s *Config) {
 		tenants := &tenant.Service{Stores: c, Now: time.Now}
@@ -90,7 +90,7 @@ func (g *rig) ask(t *testing.T, method, path, body string, header ...string) (*h
 	return w, out
 }
 
-// expect is ask with the status that must come of it.
+// expect is ask with the expected status. It returns the body.
 func (g *rig) expect(t *testing.T, status int, method, path, body string, header ...string) map[string]any {
 	t.Helper()
 	w, out := g.ask(t, method, path, body, header...)
@@ -117,7 +117,7 @@ func TestPoliciesOverHTTP(t *testing.T) {
 			t.Errorf("read %s %v", w.Header(), got)
 		}
 		// What was read can be sent back.
-		// It changes nothing, and so makes no version; neither does nothing at all.
+		// It changes nothing and so creates no version. An empty change creates none either.
 		g.expect(t, 200, "PUT", "/policies/1", w.Body.String(), "If-Match", `"1"`)
 		if same := g.expect(t, 200, "PUT", "/policies/1", `{}`); same["version"] != 1.0 {
 			t.Errorf("a change of nothing made version %v", same["version"])
@@ -261,8 +261,8 @@ func TestCreatesAreIdempotent(t *testing.T) {
 	}
 }
 
-// TestAllOffences: offences of the schema and of the use case are told in one
-// answer, each where it is, also within lists.
+// TestAllOffences: one answer has the errors of the schema and of the use case, each with
+// its place, also in lists.
 func TestAllOffences(t *testing.T) {
 	g := controlPlane(t, dbtest.Open(t, dbtest.SQLite))
 	g.expect(t, 201, "POST", "/resources", `{"name":"pay","type":"api","path":"/pay"}`)

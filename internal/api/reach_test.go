@@ -17,16 +17,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// TestUnknownParameters: every operation refuses a query parameter that it does
-// not have and offers the nearest one, but for the families of others' protocols.
-// Nothing stands behind the API: whoever gets through ends in a 500.
+// TestUnknownParameters: every operation refuses an unknown query parameter and suggests
+// the most similar one, except operations of foreign protocols. The API has no services,
+// so a request that gets through ends in a 500.
 func TestUnknownParameters(t *testing.T) {
 	r := allowing(t, scope.Scope{Tenant: "t1", Permissions: scope.Permissions{All: true}, Actor: scope.Actor{Kind: scope.Key, ID: "1"}})
 	for _, op := range r.Routes() {
 		path := parameter.ReplaceAllString(strings.NewReplacer("{tenant_id}", "t1", "{environment}", "sandbox").Replace(op.Path), "1")
 		free := strings.HasPrefix(path, "/api/v1/bridge/") || strings.HasPrefix(path, "/access/v1/") || strings.HasPrefix(path, "/scim/") || strings.HasPrefix(path, "/v1/data/") ||
-			strings.HasPrefix(path, "/api/v1/devdocs") || // pages: links from elsewhere bring parameters along
-			path == "/api/v1/auth/sso/callback" // identity providers add theirs
+			strings.HasPrefix(path, "/api/v1/devdocs") || // pages: links from other sites add parameters
+			path == "/api/v1/auth/sso/callback" // identity providers add parameters
 		try := func(query string) *httptest.ResponseRecorder {
 			req := resttest.Call{Method: op.Method, Path: path + "?" + query, Key: "key"}.Request()
 			bear(req, op)
@@ -49,7 +49,7 @@ func TestUnknownParameters(t *testing.T) {
 	}
 }
 
-// allowing is the API without anything behind it, with every credential good for sc.
+// allowing returns the API without services. Every credential has the scope sc.
 func allowing(t *testing.T, sc scope.Scope) *API {
 	t.Helper()
 	k := kit()
@@ -63,15 +63,15 @@ func allowing(t *testing.T, sc scope.Scope) *API {
 	return r
 }
 
-// narrowed is who may call an operation, of those with its permission.
+// narrowed returns the text who, limited to the callers that the operation accepts.
 func narrowed(op rest.Op, who string) string {
 	return strings.ReplaceAll(map[rest.Callers]string{
 		rest.Everybody: "%", rest.PlatformAdmins: "only `platform_admin`", rest.People: "%; people only", rest.Bouncers: "only the token of a bouncer", rest.NoBouncers: "%; no bouncers",
 	}[op.Only], "%", who)
 }
 
-// TestDocumentPermissions keeps the table in docs/permissions.md what the
-// operations say: who may call what, and with which keys.
+// TestDocumentPermissions: the table in docs/permissions.md agrees with the operations:
+// who may call them, and with which keys.
 func TestDocumentPermissions(t *testing.T) {
 	const page = "../../docs/permissions.md"
 	const begin, end = "<!-- operations: make docs -->\n", "<!-- end -->"
@@ -128,8 +128,8 @@ func TestDocumentPermissions(t *testing.T) {
 	}
 }
 
-// TestReachOfPermissions: an operation in reach of a bound credential asks for no
-// permission that such a credential has no use for anywhere else.
+// TestReachOfPermissions: the second permission (Also) of an operation in reach of a bound
+// credential is one that bound credentials can use.
 func TestReachOfPermissions(t *testing.T) {
 	r := whole(t)
 	for _, op := range r.Routes() {
@@ -139,8 +139,8 @@ func TestReachOfPermissions(t *testing.T) {
 	}
 }
 
-// TestReach: a bound credential passes where the document says so and nowhere
-// else, whatever permissions it holds, by every alias; it is told why.
+// TestReach: a bound credential is accepted exactly where the document says so, whatever
+// permissions it has, under every alias. The refusal says why.
 func TestReach(t *testing.T) {
 	for _, bound := range []scope.Env{scope.Sandbox, scope.Production} {
 		r := allowing(t, scope.Scope{
@@ -169,7 +169,7 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// aliases are the paths that an operation's path answers under.
+// aliases returns the paths under which an operation is served.
 func aliases(path string) []string {
 	paths := []string{path}
 	if tail, ok := strings.CutPrefix(path, rest.Root); ok {
@@ -178,9 +178,10 @@ func aliases(path string) []string {
 	return paths
 }
 
-// environmentDenied reports whether an error body of any area says why.
+// environmentDenied reports whether an error body, in the form of any area, says that the
+// credential is not valid for the environment.
 func environmentDenied(body []byte) bool {
-	var said string // AuthZEN's errors are one text
+	var said string // an error of AuthZEN is one text
 	if json.Unmarshal(body, &said) != nil {
 		var doc map[string]any
 		if err := json.Unmarshal(body, &doc); err != nil {

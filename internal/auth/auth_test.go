@@ -258,7 +258,7 @@ func second[T any](_ T, err error) error { return err }
 
 func BenchmarkAuthenticateKey(b *testing.B) {
 	r := one(b)
-	r.Now = time.Now // the price of the real clock belongs to it
+	r.Now = time.Now // the benchmark includes the cost of the real clock
 	k := r.key(scope.DefaultTenant, "policies:read", "decisions:read")
 	c := Credential{APIKey: k.Key, IP: "192.0.2.1", RequestID: "0123456789", EnvHint: scope.Production}
 	ctx := context.Background()

@@ -164,7 +164,7 @@ func TestFactorsOfPeopleOnly(t *testing.T) {
 	wantCode(t, "a key", err, "permission_denied")
 }
 
-// TestToken: the token endpoint takes the code as a parameter.
+// TestTokenWithCode: the token endpoint accepts the code as a parameter.
 func TestTokenWithCode(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		a := r.enrolled(scope.DefaultTenant, "alice")

@@ -95,7 +95,7 @@ func (a *app) respond(challenge, code string) (Grant, error) {
 	return a.r.Service.Login(context.Background(), stranger(a.tenant), Proof{Challenge: challenge, Code: code})
 }
 
-// session gives the scope of a sign-in with a code.
+// session returns the scope of a sign-in with a code.
 func (a *app) session(code string) scope.Scope {
 	a.r.t.Helper()
 	g, err := a.login(code)
@@ -225,7 +225,7 @@ func TestSecondFactor(t *testing.T) {
 	})
 }
 
-// auditOf is the administrative audit of a tenant, as one text.
+// auditOf returns the administrative log of a tenant, as one text.
 func (r *replica) auditOf(t scope.TenantID) string {
 	r.t.Helper()
 	var lines []string

@@ -41,7 +41,7 @@ type realm struct {
 	mu       sync.Mutex
 	revision int64     // of the tenant's store
 	seen     time.Time // when they last answered
-	// down is the error of the last read; until then, no request reads again.
+	// down is the error of the last read, if it failed. No request reads again before until.
 	down  error
 	until time.Time
 }
@@ -112,7 +112,7 @@ func (rs *realms) ensureFresh(ctx context.Context, r *realm, now time.Time) erro
 		return nil // another request has read them meanwhile
 	}
 	if r.down != nil && now.Before(r.until) {
-		return r.down // another request has just waited in vain
+		return r.down // another request has just waited without success
 	}
 	return rs.refreshRealm(ctx, r, now)
 }

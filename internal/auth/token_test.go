@@ -98,7 +98,7 @@ func TestTokenAbuse(t *testing.T) {
 	r.want("at its end", Credential{Bearer: good}, "401")
 }
 
-// TestTokenAbuseIsCheap holds A1's bound on memory.
+// TestTokenAbuseIsCheap: refusing a very long token needs little memory.
 func TestTokenAbuseIsCheap(t *testing.T) {
 	r := one(t)
 	for _, text := range []string{strings.Repeat(".", 1<<20), strings.Repeat("a", 1<<20), "a." + strings.Repeat("b", 1<<20) + ".c"} {

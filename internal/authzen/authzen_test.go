@@ -15,13 +15,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// desk is a service over many resources with a control each, with what it recorded.
+// desk is a service for many resources with a control each. It keeps what was recorded.
 type desk struct {
 	*authzen.Service
 	records int
 }
 
-// newDesk makes tenants that have n resources, "r1" to "rN", with a control each.
+// newDesk creates tenants with n resources, "r1" to "rN", and a control for each.
 func newDesk(n int) *desk {
 	now := func() time.Time { return time.Now().UTC() }
 	d := &desk{}
@@ -88,8 +88,8 @@ func TestEvaluationParsesNothing(t *testing.T) {
 	}
 }
 
-// TestAlternatingTenantsParseOnce: what one tenant's search read is not lost by
-// another's.
+// TestAlternatingTenantsParseOnce: a tenant's search does not discard what another tenant's
+// search has parsed.
 func TestAlternatingTenantsParseOnce(t *testing.T) {
 	d := newDesk(300)
 	both := func() {
@@ -106,7 +106,7 @@ func TestAlternatingTenantsParseOnce(t *testing.T) {
 		}
 	}
 	both()
-	if again := testing.AllocsPerRun(5, both); again > 50_000 { // parsing takes more than 100 a control
+	if again := testing.AllocsPerRun(5, both); again > 50_000 { // parsing makes more than 100 for each control
 		t.Errorf("a round takes %v allocations after the first", again)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// server answers each request with the next of the answers.
+// server starts a server that answers each request with the next of the answers.
 func server(t *testing.T, answers ...http.HandlerFunc) (*Client, *[]time.Duration, *atomic.Int64) {
 	t.Helper()
 	var calls atomic.Int64
@@ -73,7 +73,7 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// TestNotTwice does not repeat what may have been done.
+// TestNotTwice: a request is not sent again if the server may have executed it.
 func TestNotTwice(t *testing.T) {
 	cl, _, calls := server(t, dropped)
 	if err := cl.Do(t.Context(), "POST", "/x", "", struct{}{}, nil); err == nil || calls.Load() != 1 {

@@ -16,7 +16,7 @@ func decoded(t *testing.T, doc string) Document {
 	return tree
 }
 
-// TestCompare: each kind of change is found, and called breaking where it breaks.
+// TestCompare: Compare finds each kind of change, and Breaking is true for those that break clients.
 func TestCompare(t *testing.T) {
 	base := `{"paths":{"/a":{"post":{"operationId":"a","parameters":[{"in":"query","name":"q","schema":{"type":"integer"}}],
 		"requestBody":{"content":{"application/json":{"schema":{"type":"object","required":["x"],"properties":{"x":{"type":"string","enum":["u","v"],"maxLength":9},"y":{"type":["string","null"]}}}}}},
@@ -71,7 +71,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestWhere: a change in a shared schema is told once, at the schema.
+// TestWhere: a change in a shared schema is reported once, with the schema's name.
 func TestWhere(t *testing.T) {
 	base := `{"paths":{"/a":{"get":{"responses":{"200":{"content":{"application/json":{"schema":{"$ref":"#/components/schemas/R"}}}}}}},
 		"/b":{"get":{"responses":{"200":{"content":{"application/json":{"schema":{"$ref":"#/components/schemas/R"}}}}}}}},
@@ -83,7 +83,7 @@ func TestWhere(t *testing.T) {
 	}
 }
 
-// TestReleased: the kept documents are named for their versions, and in order.
+// TestReleased: the documents of releases are named after their versions, and sorted.
 func TestReleased(t *testing.T) {
 	for _, family := range []string{"", "oem"} {
 		docs, err := Released(family)

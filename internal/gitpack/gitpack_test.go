@@ -16,7 +16,7 @@ import (
 	"github.com/go-git/go-git/v5/storage/memory"
 )
 
-// builder makes packs.
+// builder builds packs.
 type builder struct {
 	t     testing.TB
 	store *memory.Storage
@@ -77,7 +77,7 @@ func (b *builder) pack() []byte {
 	return out.Bytes()
 }
 
-// sample is a commit with controls, other files and a link.
+// sample returns a pack with a commit of controls, other files and a link.
 func sample(t testing.TB) (pack []byte, commit plumbing.Hash) {
 	b := newBuilder(t)
 	control, test, other, link, binary := b.blob("package a\n"), b.blob("package a_test\n"), b.blob("readme"), b.blob("/etc/passwd"), b.blob("\xff\xfe")
@@ -139,7 +139,7 @@ func TestUnpack(t *testing.T) {
 	}
 }
 
-// TestBombs: trees that stand for far more than they hold end at a bound.
+// TestBombs: trees that expand to far more than their own size stop at a limit.
 func TestBombs(t *testing.T) {
 	b := newBuilder(t)
 	at := b.tree(object.TreeEntry{Name: "x.rego", Mode: filemode.Regular, Hash: b.blob("package x\n")})
@@ -163,7 +163,7 @@ func TestBombs(t *testing.T) {
 	if _, err := Unpack(Request{Pack: make([]byte, MaxPack+1)}); err == nil {
 		t.Error("a large pack is taken")
 	}
-	// A header that promises four thousand million objects.
+	// The header claims four thousand million objects.
 	lying := append([]byte("PACK\x00\x00\x00\x02"), binary.BigEndian.AppendUint32(nil, 1<<32-1)...)
 	sum := sha1.Sum(lying) //nolint:gosec // git's own digest
 	if _, err := Unpack(Request{Pack: append(lying, sum[:]...), Commit: commit.String()}); err == nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestQuantilesAreNear holds percentiles of the histogram to those of the sorted
-// list, for several shapes of latency.
+// TestQuantilesAreNear compares percentiles of the histogram with those of the sorted list,
+// for several distributions of latencies.
 func TestQuantilesAreNear(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for name, draw := range map[string]func() float64{

@@ -15,7 +15,7 @@ import (
 	"github.com/lestrrat-go/jwx/v3/jwk"
 )
 
-// jwkOf is a key of a set as its provider writes it, with members changed.
+// jwkOf returns a key of a set as its provider writes it, with some members changed.
 func jwkOf(t *testing.T, raw any, change map[string]any) string {
 	t.Helper()
 	key, err := jwk.Import(raw)
@@ -40,8 +40,8 @@ func jwkOf(t *testing.T, raw any, change map[string]any) string {
 	return string(data)
 }
 
-// TestKeySets: of a set only keys are taken that sign with one of the three algorithms,
-// each for its own algorithm alone.
+// TestKeySets: Parse accepts only keys for one of the three algorithms, each only for its own
+// algorithm.
 func TestKeySets(t *testing.T) {
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -94,7 +94,7 @@ func TestKeySets(t *testing.T) {
 		case tc.alg != "" && (err != nil || len(keys) != 1 || keys[0].Alg != tc.alg):
 			t.Errorf("%s: %+v %v, want one key for %s", name, keys, err, tc.alg)
 		}
-		// One that is not taken leaves the others.
+		// A key that is not accepted does not affect the others.
 		both, err := Parse([]byte(`{"keys":[` + tc.key + `,` + jwkOf(t, &ecKey.PublicKey, map[string]any{"kid": "other"}) + `]}`))
 		if err != nil || both[len(both)-1].ID != "other" {
 			t.Errorf("%s beside another key: %+v %v", name, both, err)

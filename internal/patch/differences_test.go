@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestDifferences: members with other values are noted with both, others are not.
+// TestDifferences: changed members are noted with both values, others are not.
 func TestDifferences(t *testing.T) {
 	d := Differences{}
 	d.Note("same", []string{"a"}, []string{"a"})

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
-// TestChat speaks to an endpoint as the OpenAI-compatible ones behave.
+// TestChat calls an endpoint that behaves like OpenAI's.
 func TestChat(t *testing.T) {
 	reply, status := "", http.StatusOK
 	var got struct {

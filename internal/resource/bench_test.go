@@ -12,11 +12,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// many is how many resources one tenant is to bear.
+// many is the number of resources that one tenant must be able to have.
 const many = 100_000
 
-// populate makes resources of all sorts: a tenth are model endpoints, a third
-// hold personal data, one in a hundred is in production.
+// populate creates different resources: a tenth are model endpoints, a third hold
+// personal data, and one in a hundred is in production.
 func populate(b *testing.B, store *db.DB) {
 	b.Helper()
 	ctx := context.Background()
@@ -43,8 +43,8 @@ func populate(b *testing.B, store *db.DB) {
 	}
 }
 
-// complete leaves nothing to find: every resource is classified, and all but the
-// last one have a control.
+// complete classifies all resources, and binds a control to all but the last one. So
+// almost no resource needs attention.
 func complete(b *testing.B, store *db.DB) {
 	b.Helper()
 	ctx := context.Background()
@@ -62,8 +62,8 @@ func complete(b *testing.B, store *db.DB) {
 	}
 }
 
-// BenchmarkHundredThousand is each call on a tenant with that many resources.
-// The goal is 300 ms a call.
+// BenchmarkHundredThousand measures each call on a tenant with that many resources.
+// The goal is 300 ms for each call.
 func BenchmarkHundredThousand(b *testing.B) {
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		b.Run(backend, func(b *testing.B) {

@@ -18,12 +18,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// copyOf is a reader's picture of one environment, as of a revision.
+// copyOf is a reader's copy of one environment, as of a revision.
 type copyOf struct {
 	env      scope.Env
 	revision int64
 	docs     map[int64]string
-	// was is what it was at revisions before.
+	// was has the copies at earlier revisions.
 	was map[int64]map[int64]string
 }
 
@@ -31,7 +31,7 @@ func render(r rego.Resource) string {
 	return fmt.Sprintf("%s %v %s %s", r.Host, r.Methods, r.AuditLevel, r.Doc.AppendJSON(nil))
 }
 
-// follow brings a copy up to date by what changed, and holds it to all there is.
+// follow updates a copy with the changes, and compares it with all resources.
 func (p *copyOf) follow(t *rapid.T, store *db.DB, s *Service) {
 	ctx := context.Background()
 	err := store.Read(ctx, func(tx *db.Tx) error {
@@ -69,8 +69,8 @@ func (p *copyOf) follow(t *rapid.T, store *db.DB, s *Service) {
 	}
 }
 
-// TestDocsSinceIsDocs: whatever is done, and however seldom a reader looks, what
-// it brought up to date is what it would have read whole.
+// TestDocsSinceIsDocs: after any steps, and however rarely a reader updates its copy,
+// the updated copy equals a complete read.
 func TestDocsSinceIsDocs(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s := context.Background(), service(c, nil, nil)
@@ -140,7 +140,7 @@ func TestDocsSinceIsDocs(t *testing.T) {
 				},
 				"look": func(t *rapid.T) { readers[rapid.SampledFrom(envs).Draw(t, "env")].follow(t, store, s) },
 			}
-			// Few steps a time: the store lives on, so a run is one long history.
+			// Each run has few steps. All runs share the store, so together they are one long history.
 			for _, name := range rapid.SliceOfN(rapid.SampledFrom(slices.Sorted(maps.Keys(steps))), 1, 8).Draw(t, "steps") {
 				steps[name](t)
 			}

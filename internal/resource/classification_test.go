@@ -25,7 +25,7 @@ func make1(t *testing.T, s *Service, d Draft) Resource {
 		d.Type = "api"
 	}
 	if d.Path == "" {
-		d.Path = "/" + rand.Text() // no two resources are alike
+		d.Path = "/" + rand.Text() // every resource has another path
 	}
 	r, err := s.Create(context.Background(), sc(""), d)
 	if err != nil {
@@ -34,7 +34,7 @@ func make1(t *testing.T, s *Service, d Draft) Resource {
 	return r
 }
 
-// entries are the audit rows, newest last.
+// entries returns the audit rows, the newest last.
 func entries(t *testing.T, c *db.Cluster) []audit.Event {
 	t.Helper()
 	store, err := c.Tenant(context.Background(), scope.DefaultTenant)
@@ -224,7 +224,7 @@ func TestClassifyBulk(t *testing.T) {
 			t.Errorf("%d audit rows: %+v", len(log)-rows, log[len(log)-1])
 		}
 
-		// Again: nothing is left to fill, and the revision stays.
+		// A second call finds nothing to fill in, and the revision stays.
 		out, err = s.ClassifyBulk(ctx, sc(scope.Sandbox), 100)
 		if err != nil || out.Classified != 0 || out.Unchanged != 3 || len(out.Errors) != 1 {
 			t.Errorf("%+v %v", out, err)
@@ -232,12 +232,13 @@ func TestClassifyBulk(t *testing.T) {
 		if got := revision(t, c, scope.Sandbox); got != before+1 || read(llm.ID).Version != 2 {
 			t.Errorf("a call that changes nothing bumped: %d", got)
 		}
-		// A limit goes round: the unclassified first, then the ones longest ago.
+		// With a limit, repeated calls reach all: first the unclassified resources, then those
+		// classified longest ago.
 		fresh := make1(t, s, Draft{Name: "vector"})
 		if out, err = s.ClassifyBulk(ctx, sc(scope.Sandbox), 2); err != nil || out.Examined != 2 || out.Classified != 1 || read(fresh.ID).Kind != "rag_index" {
 			t.Errorf("%+v %v", out, err)
 		}
-		// One that cannot be classified has its turn, too, and does not keep the others from theirs.
+		// A resource that cannot be classified is examined, too, and does not block the others.
 		late := make1(t, s, Draft{Name: "vector index"})
 		if out, err = s.ClassifyBulk(ctx, sc(scope.Sandbox), 1); err != nil || out.Classified != 1 || read(late.ID).Kind != "rag_index" {
 			t.Errorf("the unclassified one waits behind one that fails: %+v %v", out, err)
@@ -251,7 +252,7 @@ func TestClassifyBulk(t *testing.T) {
 	})
 }
 
-// spoil gives a resource an enrichment that no request could.
+// spoil stores an enrichment that no request could set.
 func spoil(t *testing.T, c *db.Cluster, id int64) {
 	t.Helper()
 	store, err := c.Tenant(context.Background(), scope.DefaultTenant)
@@ -267,8 +268,8 @@ func spoil(t *testing.T, c *db.Cluster, id int64) {
 	}
 }
 
-// TestCanary holds owner_email out of audit rows, events and documents' text,
-// also where somebody wrote it into the business context.
+// TestCanary: owner_email is not in audit rows, events or texts of documents, even if
+// somebody wrote it into the business context.
 func TestCanary(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s := context.Background(), service(c, nil, nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestAddress: of a path its leading words stay, and nothing that could be
-// somebody's.
+// TestAddress: an address keeps the leading words of the path, and nothing that could be
+// a name, a number or a secret.
 func TestAddress(t *testing.T) {
 	for path, want := range map[string]string{
 		"":                              "https://h.example/",
@@ -40,8 +40,8 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// TestDiscoveredNeedsAttention: what was discovered is shown until a person has
-// classified it, whatever the heuristic thought of it.
+// TestDiscoveredNeedsAttention: a discovered resource needs attention until a person has
+// classified it, whatever the heuristic proposed.
 func TestDiscoveredNeedsAttention(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s := context.Background(), service(c, nil, nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// bindControl stores a control for a resource, in a state.
+// bindControl stores a control for a resource, with a status.
 func bindControl(t *testing.T, c *db.Cluster, id int64, status string) {
 	t.Helper()
 	store, err := c.Tenant(context.Background(), scope.DefaultTenant)

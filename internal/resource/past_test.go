@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// rewind takes a copy back, change by change, and holds it to what the reader
-// saw at each revision at which it looked.
+// rewind takes a copy back in time, change by change, and compares it with the copies that
+// the reader had at earlier revisions.
 func (p *copyOf) rewind(t *testing.T, store *db.DB, s *Service) {
 	t.Helper()
 	ctx := context.Background()
@@ -51,8 +51,8 @@ func (p *copyOf) rewind(t *testing.T, store *db.DB, s *Service) {
 	}
 }
 
-// TestForget: what no replay looks back to goes, a few revisions at a time, and
-// nothing else.
+// TestForget: Forget deletes only states that are too old for any replay, a few revisions
+// at a time.
 func TestForget(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s := context.Background(), service(c, nil, nil)

@@ -21,7 +21,7 @@ func sc(env scope.Env) scope.Scope {
 	return scope.Scope{Tenant: scope.DefaultTenant, Env: env, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice"}}
 }
 
-// service is a Service whose resources are bound and linked as the maps say.
+// service returns a Service. bound and linked have the controls and bouncers of resources.
 func service(c *db.Cluster, bound, linked map[int64][]int64) *Service {
 	return &Service{
 		Stores: c, Now: func() time.Time { return now },

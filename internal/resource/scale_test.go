@@ -25,12 +25,12 @@ func tenantStore(t *testing.T, c *db.Cluster) *db.DB {
 	return store
 }
 
-// TestBulkOfMany: a batch of several statements is one change, and each of its
-// resources is written, journalled and told of as one alone would be.
+// TestBulkOfMany: a batch of several statements is one change. Each of its resources is
+// written and has its journal entry and event, as if it were alone.
 func TestBulkOfMany(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s, store := context.Background(), service(c, nil, nil), tenantStore(t, c)
-		const n = 612 // in no way a round number of rows for one statement
+		const n = 612 // not a multiple of the rows of one statement
 		err := store.Write(ctx, func(tx *db.Tx) error {
 			_, err := tx.Exec(ctx, `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 612)
 				INSERT INTO resources (name, type, environment, path, auto_discovered, owner_team, version, created_at, updated_at)
@@ -90,12 +90,12 @@ func TestBulkOfMany(t *testing.T) {
 	})
 }
 
-// TestLongest: what the API takes, each store takes: PostgreSQL has a bound on
-// what an index holds, and neither a list of tags nor a path may meet it.
+// TestLongest: each store accepts the longest values that the API accepts. PostgreSQL
+// limits the size of index entries, and no list of tags or path may exceed that limit.
 func TestLongest(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s, random := context.Background(), service(c, nil, nil), rand.New(rand.NewPCG(1, 2))
-		text := func(n int) string { // not to be compressed
+		text := func(n int) string { // random, so that it cannot be compressed
 			out := make([]rune, n)
 			for i := range out {
 				out[i] = rune(0x4e00 + random.IntN(0x5000))
@@ -132,8 +132,8 @@ func TestLongest(t *testing.T) {
 	})
 }
 
-// TestInventoryOfMany holds the inventory to what one finds by looking at every
-// resource, with ids over several parts and gaps between them.
+// TestInventoryOfMany compares the inventory with a count over all resources. Their ids
+// are in several parts, with gaps between them.
 func TestInventoryOfMany(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s, store := context.Background(), service(c, nil, nil), tenantStore(t, c)
@@ -156,8 +156,8 @@ func TestInventoryOfMany(t *testing.T) {
 	})
 }
 
-// populateSome makes 1200 resources anew, of which about few lack something and
-// as many have no control.
+// populateSome replaces all resources by 1200 new ones. About few of them lack something,
+// and about as many have no control.
 func populateSome(t *testing.T, store *db.DB, few int) {
 	t.Helper()
 	ctx, random := context.Background(), rand.New(rand.NewPCG(uint64(few), 7))
@@ -203,7 +203,7 @@ func populateSome(t *testing.T, store *db.DB, few int) {
 	}
 }
 
-// surveyed is the inventory, counted one resource after the other.
+// surveyed returns the inventory, counted resource by resource.
 func surveyed(t *testing.T, store *db.DB, env scope.Env) Inventory {
 	t.Helper()
 	out := Inventory{ByKind: map[string]int64{}, ByLevel: map[string]int64{}, ByTag: map[string]int64{}, Attention: []Attention{}}
@@ -247,8 +247,8 @@ func surveyed(t *testing.T, store *db.DB, env scope.Env) Inventory {
 	return out
 }
 
-// TestIndexed: the expressions of the queries are those of the indexes; where the
-// two differ, all still works, slowly.
+// TestIndexed: the expressions in the queries equal those of the indexes. If they differed,
+// everything would still work, but slowly.
 func TestIndexed(t *testing.T) {
 	for backend, explain := range map[string]string{dbtest.SQLite: "EXPLAIN QUERY PLAN ", dbtest.Postgres: "EXPLAIN (COSTS OFF) "} {
 		t.Run(backend, func(t *testing.T) {

@@ -2,7 +2,7 @@ package resource
 
 import "testing"
 
-// TestOverlap: two resources overlap where one request can be for both.
+// TestOverlap: two resources overlap if one request can match both.
 func TestOverlap(t *testing.T) {
 	for _, c := range []struct {
 		a, b string

@@ -25,8 +25,8 @@ func countUnreviewed(ctx context.Context, tx *db.Tx, env scope.Env) (int64, erro
 		WHERE environment = $1 AND auto_discovered AND classification_source IN ('', 'heuristic')`, string(env))
 }
 
-// untouchedDiscoveries are discovered resources that nobody has changed, the oldest
-// first.
+// untouchedDiscoveries returns the ids of at most n discovered resources that nobody has
+// changed, the oldest first.
 func untouchedDiscoveries(ctx context.Context, tx *db.Tx, env scope.Env, n int) ([]int64, error) {
 	return db.All[int64](ctx, tx, `SELECT id FROM resources
 		WHERE environment = $1 AND auto_discovered AND classification_source IN ('', 'heuristic') AND version = 1 ORDER BY id LIMIT $2`, string(env), n)

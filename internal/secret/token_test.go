@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestTokens: what NewToken makes is read back with its head, and no text with a changed byte is.
+// TestTokens: ParseToken returns the head of a token, and refuses it if any byte is changed.
 func TestTokens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		raw := rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "raw")

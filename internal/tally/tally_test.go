@@ -36,7 +36,7 @@ func start(t testing.TB, b *Book, key string) *Counter {
 	return c
 }
 
-// counts are the counts by key.
+// counts returns the counts by key.
 func counts(list []*Counter) map[string]int64 {
 	out := map[string]int64{}
 	for _, c := range list {
@@ -106,7 +106,7 @@ func TestASlotIsUsedAgainFromZero(t *testing.T) {
 	}
 }
 
-// A slot that a power cut left torn counts for nobody, whichever byte is wrong.
+// TestATornSlotIsFree: a slot with a wrong byte, as after a power cut, is not a counter.
 func TestATornSlotIsFree(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, dir)
@@ -119,7 +119,7 @@ func TestATornSlotIsFree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	last := len(good) - slotSize // the slot that was given out first
+	last := len(good) - slotSize // the slot that is used first
 	for i := sourceAt; i < keyAt+len("key"); i++ {
 		bad := slices.Clone(good)
 		bad[last+i] ^= 0xff
@@ -151,7 +151,7 @@ func TestAKeyMustFit(t *testing.T) {
 	}
 }
 
-// dirWithout is a directory in which "file" is no directory.
+// dirWithout returns a directory in which "file" is not a directory.
 func dirWithout(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -161,8 +161,8 @@ func dirWithout(t testing.TB) string {
 	return dir
 }
 
-// A file that was cut short, or has more than it should, gives what is left of it,
-// and is whole afterwards. One that is no file stops nothing.
+// TestAFileOfAnotherSizeIsMended: a file that is too short or too long gives its readable
+// counters, and has the right size afterwards. A directory in its place stops nothing.
 func TestAFileOfAnotherSizeIsMended(t *testing.T) {
 	for _, size := range []int{0, 1, 100, slotSize, 5 * slotSize, 700*slotSize + 30, slots*slotSize - 1, slots*slotSize + 1, 3 * slots * slotSize} {
 		dir := t.TempDir()
@@ -181,7 +181,7 @@ func TestAFileOfAnotherSizeIsMended(t *testing.T) {
 		if want := min((size+slotSize-keyAt-len("key"))/slotSize, slots); len(left) != want || counts(left)["key"] != int64(2*want) {
 			t.Errorf("of %d bytes, %d counters are left with %v", size, len(left), counts(left))
 		}
-		for range slots { // also where the bytes were gone
+		for range slots { // also in the part that was missing
 			start(t, again, "key").Add(3)
 		}
 		if info, err := os.Stat(b.files[0].name); err != nil || info.Size() != slots*slotSize {
@@ -190,8 +190,8 @@ func TestAFileOfAnotherSizeIsMended(t *testing.T) {
 	}
 }
 
-// The loss of a file that is in use, all of it or its end, ends nothing: counters go on
-// counting, new ones are made, and the log tells of it once.
+// TestALostFileEndsNothing: if a file loses its end or everything while it is in use, its
+// counters continue, new counters can be created, and the loss is logged once.
 func TestALostFileEndsNothing(t *testing.T) {
 	for _, size := range []int64{0, 4096, 100 * slotSize} {
 		dir, told := t.TempDir(), &bytes.Buffer{}

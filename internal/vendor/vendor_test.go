@@ -27,11 +27,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// yard is a deployment with what a vendor needs.
+// yard is a deployment with the services that a vendor needs.
 type yard struct {
 	*Service
 	t   testing.TB
-	ago atomic.Int64 // what the clock is ahead, in nanoseconds
+	ago atomic.Int64 // how far the clock is ahead, in nanoseconds
 }
 
 var ctx = context.Background()
@@ -72,7 +72,7 @@ func newYard(t testing.TB, c *db.Cluster) *yard {
 
 func root() scope.Scope { return auth.SystemScope(scope.DefaultTenant, "test", "req") }
 
-// vendor registers a vendor and gives the scope of its key.
+// vendor registers a vendor, and returns the scope of its key.
 func (y *yard) vendor(name string, tenants int64) (scope.Scope, Issued) {
 	y.t.Helper()
 	made, err := y.Create(ctx, root(), Draft{Name: name, MaxTenants: &tenants})
@@ -93,7 +93,7 @@ func asked() Request {
 	}
 }
 
-// tenants are the ids of all tenants with a record, complete or not.
+// tenants returns the ids of all tenants with a record, complete or not.
 func (y *yard) tenants() []scope.TenantID {
 	y.t.Helper()
 	ids, err := y.Stores.Tenants(ctx)
@@ -103,7 +103,7 @@ func (y *yard) tenants() []scope.TenantID {
 	return ids
 }
 
-// killed calls f and reports whether it was killed on the way.
+// killed calls f, and reports whether f was killed before it returned.
 func killed(f func()) bool {
 	done, whole := make(chan struct{}), false
 	go func() {
@@ -115,9 +115,9 @@ func killed(f func()) bool {
 	return !whole
 }
 
-// TestKilledAnywhere: whatever step a server is killed after, nobody sees half a tenant; a
-// repetition of the request makes the tenant, or answers as the first one would have; and
-// without one the rest is taken back.
+// TestKilledAnywhere: after whatever step a server is killed, no caller sees an incomplete
+// tenant. If the request is repeated, it creates the tenant, or returns the first answer.
+// Otherwise Recover removes the unfinished tenant.
 func TestKilledAnywhere(t *testing.T) {
 	fulltest.Only(t)
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
@@ -211,8 +211,8 @@ func text(t testing.TB, v any) string {
 	return string(raw)
 }
 
-// TestRefusedLeavesNothing: a request of which a later part cannot be made makes nothing,
-// and says which part it was.
+// TestRefusedLeavesNothing: if one part of a request is refused, nothing is created, and the
+// error names the part.
 func TestRefusedLeavesNothing(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		y := newYard(t, c)
@@ -252,8 +252,8 @@ func TestRefusedLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestLimitOfTenants: of requests that come together at the limit, as many pass as there
-// is room; a deleted tenant counts again when it is made active.
+// TestLimitOfTenants: concurrent requests together cannot exceed the limit. A deleted tenant
+// counts again when it becomes active.
 func TestLimitOfTenants(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		y := newYard(t, c)
@@ -305,8 +305,8 @@ func TestLimitOfTenants(t *testing.T) {
 	})
 }
 
-// TestVendorsAreApart: a vendor finds its own tenants only; one of another vendor, one that
-// nobody made through it and one that does not exist look the same.
+// TestVendorsAreApart: a vendor sees only its own tenants. The answer is the same for tenants of
+// another vendor, of no vendor, and for tenants that do not exist.
 func TestVendorsAreApart(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		y := newYard(t, c)
@@ -345,9 +345,9 @@ func TestVendorsAreApart(t *testing.T) {
 	})
 }
 
-// TestKeysOfVendors: a key is replaced with an overlap, ends with its vendor, is stored as
-// a hash and is none of the tenant's API keys; people who are no platform administrators
-// register no vendors.
+// TestKeysOfVendors: a replaced key works for the grace period. A key ends with its vendor, is
+// stored as a hash, and is not listed among the tenant's API keys. Only platform administrators
+// can register vendors.
 func TestKeysOfVendors(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		y := newYard(t, c)
@@ -416,8 +416,8 @@ func TestKeysOfVendors(t *testing.T) {
 	})
 }
 
-// TestDiscardedStaysDiscarded: a server that was paused cannot complete a tenant while another
-// takes it back: it would hand out the credentials of a tenant that is gone.
+// TestDiscardedStaysDiscarded: a server that was paused cannot complete a tenant that another one
+// has removed meanwhile. Otherwise it would return credentials of a tenant that no longer exists.
 func TestDiscardedStaysDiscarded(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		y := newYard(t, c)
@@ -457,8 +457,8 @@ func TestDiscardedStaysDiscarded(t *testing.T) {
 	})
 }
 
-// TestTakenOver: a server that was paused while another one repeated its request says that it was
-// taken over, and leaves the other's tenant, which has the same id, as it is.
+// TestTakenOver: a server that was paused while another one repeated its request answers that the
+// request was taken over. It does not change the other's tenant, which has the same id.
 func TestTakenOver(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		for _, step := range []string{"tenant", "administrator", "keys", "bouncer"} {

@@ -26,8 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// wire is a server with the editors' WebSocket only, whose bare frames a test
-// writes and reads.
+// wire is a server with only the editors' WebSocket. Tests write and read raw frames.
 type wire struct {
 	t       *testing.T
 	h       *Handler
@@ -35,14 +34,14 @@ type wire struct {
 	addr    string
 	refused atomic.Pointer[fault.Error]
 	check   atomic.Pointer[validate]
-	// uses and looks count what the credential was asked for: by a person, and by
-	// the socket itself.
+	// uses and looks count how often the credential was checked for a person's message,
+	// and by the socket itself.
 	uses, looks atomic.Int64
 }
 
 type validate func(ctx context.Context, source string) (policy.Validation, error)
 
-// quick are the waits of a socket in tests that do not wait for them.
+// quick are short waiting times of a socket, for tests that do not test them.
 var quick = socketTimes{check: 20 * time.Millisecond, ping: time.Hour, answer: 10 * time.Second, message: 10 * time.Second, closing: 100 * time.Millisecond}
 
 func newWire(t *testing.T, times socketTimes) *wire {
@@ -88,7 +87,7 @@ func newWire(t *testing.T, times socketTimes) *wire {
 
 func (w *wire) checks(f validate) { w.check.Store(&f) }
 
-// open upgrades a bare connection for the person of that id.
+// open upgrades a raw connection for the person with an id.
 func (w *wire) open(id string) *bare {
 	w.t.Helper()
 	b, status := w.try(id)
@@ -118,13 +117,13 @@ func (w *wire) try(id string) (*bare, int) {
 	return &bare{w.t, conn}, status
 }
 
-// bare is a client that writes what it likes.
+// bare is a client that can write any bytes.
 type bare struct {
 	t *testing.T
 	net.Conn
 }
 
-// frame is a masked frame (RFC 6455 section 5.2); first is FIN, RSV and opcode.
+// frame returns a masked frame (RFC 6455 section 5.2). first is FIN, RSV and opcode.
 func frame(first byte, payload []byte) []byte {
 	out := []byte{first}
 	switch n := len(payload); {
@@ -145,7 +144,7 @@ func frame(first byte, payload []byte) []byte {
 
 func text(s string) []byte { return frame(0x81, []byte(s)) }
 
-// read reads one frame of the server's.
+// read reads one frame of the server.
 func (b *bare) read() (opcode byte, payload []byte, err error) {
 	head := make([]byte, 2)
 	if _, err := io.ReadFull(b, head); err != nil {
@@ -170,8 +169,8 @@ func (b *bare) read() (opcode byte, payload []byte, err error) {
 	return head[0] & 0x0f, payload, err
 }
 
-// code reads on until the close frame and gives its code, -1 where the
-// connection ends without.
+// code reads until the close frame, and returns its code, or -1 if the connection ends
+// without one.
 func (b *bare) code() int {
 	b.t.Helper()
 	for {
@@ -193,7 +192,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &n) && n.Timeout()
 }
 
-// gone holds that the server closes the connection soon.
+// gone checks that the server closes the connection soon.
 func (b *bare) gone(what string) {
 	b.t.Helper()
 	if _, err := io.Copy(io.Discard, b); isTimeout(err) {
@@ -201,7 +200,7 @@ func (b *bare) gone(what string) {
 	}
 }
 
-// none waits until no socket is left.
+// none waits until no socket is open.
 func (w *wire) none(what string) {
 	w.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -224,8 +223,8 @@ func (w *wire) none(what string) {
 	}
 }
 
-// TestSocketFrames: what is no proper frame or message closes the socket with
-// the code that RFC 6455 section 7.4.1 has for it, and the client can read it.
+// TestSocketFrames: an invalid frame or message closes the socket with the code of RFC
+// 6455 section 7.4.1, and the client can read it.
 func TestSocketFrames(t *testing.T) {
 	fulltest.Only(t)
 	w := newWire(t, quick)
@@ -264,7 +263,7 @@ func TestSocketFrames(t *testing.T) {
 			if _, err := b.Write(c.bytes); err != nil && c.want != 1009 && c.want != 1008 {
 				t.Error(err)
 			}
-			if c.want == -1 && len(c.bytes) == 14 { // a length that never comes: the ping finds out, here the client goes
+			if c.want == -1 && len(c.bytes) == 14 { // the payload never comes: a ping would detect it; here the client disconnects
 				_ = b.Close()
 			} else if code := b.code(); code != c.want {
 				t.Errorf("closed with %d, want %d", code, c.want)
@@ -274,7 +273,7 @@ func TestSocketFrames(t *testing.T) {
 	}
 }
 
-// TestSocketPieces: a message may come in pieces, with pings between them.
+// TestSocketPieces: a message may arrive in several frames, with pings between them.
 func TestSocketPieces(t *testing.T) {
 	b := newWire(t, quick).open("a")
 	for _, piece := range [][]byte{frame(0x01, []byte(`{"type":"pi`)), frame(0x89, []byte("there?")), frame(0x00, nil), frame(0x80, []byte(`ng"}`))} {
@@ -290,14 +289,14 @@ func TestSocketPieces(t *testing.T) {
 	}
 }
 
-// TestSocketRefused: from the moment the credential is refused nothing more is
-// answered, also what was asked before.
+// TestSocketRefused: as soon as the credential is refused, no message is answered any
+// more, not even earlier ones.
 func TestSocketRefused(t *testing.T) {
 	for what, f := range map[string]*fault.Error{
 		"401": fault.New(fault.Unauthenticated, "x", "x"), "403": fault.New(fault.Forbidden, "x", "x"), "404": fault.New(fault.NotFound, "x", "x"),
 	} {
 		times := quick
-		times.check = time.Hour // it is the answers that look
+		times.check = time.Hour // so only answers check the credential
 		w := newWire(t, times)
 		began, release := make(chan struct{}), make(chan struct{})
 		w.checks(func(context.Context, string) (policy.Validation, error) {
@@ -315,10 +314,10 @@ func TestSocketRefused(t *testing.T) {
 		if op, payload, err := b.read(); op != 8 || err != nil || binary.BigEndian.Uint16(payload) != uint16(websocket.StatusPolicyViolation) {
 			t.Errorf("%s: answered by %d %q %v", what, op, payload, err)
 		}
-		b.gone(what) // though this client never agrees
+		b.gone(what) // although this client never confirms the end
 		w.none(what)
 	}
-	// A store that is down refuses nobody.
+	// If the store is down, no socket ends.
 	w := newWire(t, quick)
 	b := w.open("a")
 	w.refused.Store(fault.New(fault.Unavailable, "unavailable", "x"))
@@ -330,8 +329,8 @@ func TestSocketRefused(t *testing.T) {
 	}
 }
 
-// TestSocketHalfOpen: a peer that is not there any more, or stops in the middle
-// of a message, or does not read, is found out and dropped.
+// TestSocketHalfOpen: the server disconnects a peer that is silent, stops in the middle
+// of a message, or does not read.
 func TestSocketHalfOpen(t *testing.T) {
 	times := quick
 	times.ping, times.answer = 50*time.Millisecond, 100*time.Millisecond
@@ -371,8 +370,8 @@ func TestSocketHalfOpen(t *testing.T) {
 	w.none("a peer that does not read")
 }
 
-// TestSocketRoom: the sockets of one person, of a tenant and of all are bounded,
-// and so is what they hold; room comes back.
+// TestSocketRoom: the sockets of one person, of a tenant and of all are limited, and so is
+// the memory of their messages. When sockets end, others can be opened.
 func TestSocketRoom(t *testing.T) {
 	w := newWire(t, quick)
 	var open []*bare
@@ -421,8 +420,8 @@ func TestSocketRoom(t *testing.T) {
 	}
 }
 
-// TestSocketClose: CloseSockets says 1001, does not wait for who does not
-// listen, and lets no more in.
+// TestSocketClose: CloseSockets closes with 1001, does not wait for peers that do not
+// answer, and accepts no new sockets.
 func TestSocketClose(t *testing.T) {
 	w := newWire(t, quick)
 	listens, deaf := w.open("a"), w.open("b")
@@ -451,7 +450,7 @@ func TestSocketClose(t *testing.T) {
 	}
 }
 
-// TestSocketPanic: a fault of ours ends one socket.
+// TestSocketPanic: a panic ends only one socket.
 func TestSocketPanic(t *testing.T) {
 	w := newWire(t, quick)
 	other := w.open("b")
@@ -474,8 +473,8 @@ func TestSocketPanic(t *testing.T) {
 	}
 }
 
-// TestOpenSocketIsNoUse: what an open socket does by itself keeps no session from
-// expiring; what its person asks does.
+// TestOpenSocketIsNoUse: an open socket alone does not keep a session from expiring. The
+// messages of its person do.
 func TestOpenSocketIsNoUse(t *testing.T) {
 	w := newWire(t, quick)
 	w.checks(func(context.Context, string) (policy.Validation, error) { return policy.Validation{Valid: true}, nil })

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 )
 
-// FuzzSocketMessage: no frame does more than fail, with a 400's fault.
+// FuzzSocketMessage: any frame is read, or fails with the fault of a 400.
 func FuzzSocketMessage(f *testing.F) {
 	for _, seed := range []string{
 		`{"type":"ping","data":{}}`, `{"type":"validate","data":{"policy_content":"package a"}}`, `{"type":"deployment_status","data":{"deployment_id":"x"}}`,

@@ -21,8 +21,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// pipes is a listener whose connections hold no bytes: what is written waits until
-// it is read.
+// pipes is a listener whose connections have no buffer: a write waits until its bytes are
+// read.
 type pipes struct {
 	next chan net.Conn
 	done chan struct{}
@@ -39,12 +39,12 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p.done); return nil }
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// house serves the stream to whoever the credential is good for.
+// house is a server of the stream. good says whether the credential is valid.
 type house struct {
 	live  *live.Service
 	store *db.Cluster
 	good  atomic.Bool
-	idle  atomic.Bool // whether each look at the credential was one of nobody
+	idle  atomic.Bool // whether all checks of the credential had Idle set
 	ended chan struct{}
 	pipes pipes
 }
@@ -88,7 +88,7 @@ func newHouse(t *testing.T, c *db.Cluster, waits times) *house {
 	return h
 }
 
-// send asks for a stream, and reads nothing.
+// send requests a stream, and reads nothing.
 func (h *house) send(t *testing.T) net.Conn {
 	t.Helper()
 	client, server := net.Pipe()
@@ -100,7 +100,7 @@ func (h *house) send(t *testing.T) net.Conn {
 	return client
 }
 
-// ask opens a stream, and gives what is read of it.
+// ask opens a stream, and returns a reader of it.
 func (h *house) ask(t *testing.T) *bufio.Reader {
 	t.Helper()
 	client := h.send(t)
@@ -150,8 +150,8 @@ func (h *house) touch(t *testing.T) {
 	}
 }
 
-// TestHeartbeat: a stream in which nothing happens sends comments, and its looks at
-// the credential are those of nobody at the screen.
+// TestHeartbeat: a stream without changes sends comments. Its checks of the credential do not
+// count as a person's activity.
 func TestHeartbeat(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		h := newHouse(t, c, times{check: 5 * time.Millisecond, heartbeat: 20 * time.Millisecond, patience: time.Minute})
@@ -179,7 +179,7 @@ func TestHeartbeat(t *testing.T) {
 	})
 }
 
-// TestSlowReader: a client that does not read is cut off.
+// TestSlowReader: a client that does not read is disconnected.
 func TestSlowReader(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		h := newHouse(t, c, times{check: time.Hour, heartbeat: time.Hour, patience: 50 * time.Millisecond})

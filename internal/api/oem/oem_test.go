@@ -48,7 +48,7 @@ func newRouter(t testing.TB) *rest.Router {
 	return r
 }
 
-// operations are the operations of the document: method and path below the root.
+// operations returns the operations of the document: method and path below the root.
 func operations(t testing.TB, r *rest.Router) (list []string) {
 	t.Helper()
 	rec := &resttest.Recorder{Handler: r}
@@ -101,7 +101,7 @@ func TestVendorsOnly(t *testing.T) {
 	}
 }
 
-// TestInputs: what the schemas do not allow is refused with the place of each error.
+// TestInputs: an input that the schemas do not allow is refused, with the place of each error.
 func TestInputs(t *testing.T) {
 	rec := &resttest.Recorder{Handler: newRouter(t)}
 	for name, tc := range map[string]struct {

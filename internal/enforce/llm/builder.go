@@ -114,7 +114,7 @@ func (b *builder) body(body value.Value) *Error {
 	if bad := b.limits(body); bad != nil {
 		return bad
 	}
-	// If several members hold the prompt, it is unknown which one the server reads. Then nothing
+	// If several members hold a prompt, it is unknown which one the server reads. Then no text
 	// counts as an instruction of the application.
 	believed := "system"
 	if turns > 1 {

@@ -135,8 +135,8 @@ func (r *reader) texts(structure bool) string {
 	return out.String()
 }
 
-// isLabel reports whether s is short and consists of characters of names, and so is not a sentence
-// even if its signs are read as spaces.
+// isLabel reports whether s is short and consists of characters of names. Such a text is not a
+// sentence, even if its punctuation is read as spaces.
 func isLabel(s string) bool {
 	if len(s) > maxLabel {
 		return false

@@ -139,7 +139,7 @@ func readable(s string) string {
 	return b.String()
 }
 
-// stream returns a rewriter that keeps its output.
+// sink keeps its output.
 type sink struct{ out strings.Builder }
 
 func (s *sink) take(p []byte) error { s.out.Write(p); return nil }
@@ -149,7 +149,7 @@ type writer interface {
 	Close() error
 }
 
-// places are positions of a text in an answer.
+// placesOfText are positions of a text in an answer.
 var placesOfText = map[string]struct {
 	body func(text string) string
 	to   func(r *Rules, out func([]byte) error) writer

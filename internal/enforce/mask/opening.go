@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// opening are words that answers begin with. The very first word of a stream passes at once, so
-// that readers see the model answer, even though it might be the beginning of an e-mail address.
-// Such a word reveals nothing, and the rest of the address is masked in any case.
+// opening are words that answers often begin with. If the first word of a stream is one of them, it
+// passes at once, so that readers see that the model answers. It could be the beginning of an e-mail
+// address, but it reveals nothing, and the rest of the address is masked.
 var opening = func() map[string]bool {
 	out := map[string]bool{}
 	for w := range strings.FieldsSeq(`a absolutely after all an and are as at based because before both but by can certainly could do does for from great hello here

@@ -96,8 +96,8 @@ func (s address) numberedStreet(i int) int {
 	return 0
 }
 
-// numberBefore returns where a street begins whose house number is at i, such as 221B or 12-14, or
-// 0.
+// numberBefore returns where the street begins after a house number at i, such as 221B or 12-14. It
+// returns 0 if there is no house number.
 func (s address) numberBefore(i int) int {
 	at := i
 	for ; isDigit(s.at(at)); at++ {
@@ -162,8 +162,8 @@ func (w *streetWords) count(word string, capital bool) {
 	}
 }
 
-// lastKind returns the end of the last word for a street, where the previous one ends at end: Park
-// Street.
+// lastKind returns the end of the last of one or two words for a street, as in Park Street. The first
+// one is word, which ends at end.
 func (s address) lastKind(word string, capital bool, end int) int {
 	if next, more, e := s.peek(end); more && streetTypes[next] && capital {
 		end = e
@@ -257,7 +257,8 @@ func (s address) postBox(word string, i int) int {
 	return 0
 }
 
-// houseNumber returns the end of what follows a street's name at i: a number, and a place.
+// houseNumber returns the end of a house number and a place after a street's name that ends at i, or
+// 0 if there is no number.
 func (s address) houseNumber(i int) int {
 	if s.at(i) == ',' {
 		i++

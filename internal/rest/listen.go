@@ -155,10 +155,13 @@ func Serve(ctx context.Context, srv *http.Server, l net.Listener, grace time.Dur
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	err := srv.Shutdown(end)
+	// hang may have closed the listener before Shutdown did, which then still waits for the requests.
+	if errors.Is(err, net.ErrClosed) {
+		err = nil
+	}
 	if err != nil {
 		err = errors.Join(err, srv.Close())
 	}
-	// hang may have closed the listener before Shutdown did.
 	if served := <-failed; !errors.Is(served, http.ErrServerClosed) && !errors.Is(served, net.ErrClosed) {
 		err = errors.Join(err, served)
 	}

@@ -89,7 +89,12 @@ func TestTokenAbuse(t *testing.T) {
 		abuse["header "+name] = forge(map[string]any{"alg": "EdDSA", "typ": tokenType, "kid": key.KID, name: value})
 	}
 	for what, text := range abuse {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
 		r.want(what, Credential{Bearer: text}, "401")
+		if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 1<<20 {
+			t.Errorf("%s cost %d KiB", what, (after.TotalAlloc-before.TotalAlloc)>>10)
+		}
 	}
 	r.want("the token, after all that", Credential{Bearer: good}, "ok")
 	r.clock.pass(TokenLife - time.Second)

@@ -155,11 +155,10 @@ func Serve(ctx context.Context, srv *http.Server, l net.Listener, grace time.Dur
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	err := srv.Shutdown(end)
-	// hang may have closed the listener before Shutdown did, which then still waits for the requests.
-	if errors.Is(err, net.ErrClosed) {
+	switch {
+	case errors.Is(err, net.ErrClosed): // hang closed the listener first; Shutdown has waited for the requests all the same
 		err = nil
-	}
-	if err != nil {
+	case err != nil:
 		err = errors.Join(err, srv.Close())
 	}
 	if served := <-failed; !errors.Is(served, http.ErrServerClosed) && !errors.Is(served, net.ErrClosed) {

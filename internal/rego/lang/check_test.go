@@ -3,6 +3,7 @@ package lang
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -120,9 +121,15 @@ func TestSourceLimits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			hang := time.AfterFunc(time.Minute, func() { panic("the check does not end: " + name) })
 			defer hang.Stop()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
 			issues, err := Check(source)
+			runtime.ReadMemStats(&after)
 			if err != nil || len(issues) > maxIssues {
 				t.Errorf("%d issues, %v", len(issues), err)
+			}
+			if took := after.TotalAlloc - before.TotalAlloc; took > 256<<20 { // the work of a check is mostly allocation
+				t.Errorf("it allocated %d MiB", took>>20)
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -280,5 +281,33 @@ func TestSmallTopic(t *testing.T) {
 				last = max(last, n)
 			}
 		})
+	}
+}
+
+// TestLongRecordIsAlone: a record that is too long makes the producer send fewer records at once,
+// and not for ever: those that follow are soon sent in large batches again.
+func TestLongRecordIsAlone(t *testing.T) {
+	t.Parallel()
+	c := cluster(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "20000"}))
+	var requests atomic.Int64
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		requests.Add(1)
+		return nil, nil, false
+	})
+	p := producer(t, client(t, "127.0.0.0/8"), Cluster{Brokers: brokers(t, c), Plain: true})
+	noise := make([]byte, 40_000)
+	_, _ = rand.Read(noise)
+	long := Record{Key: []byte("k"), Value: noise, Shorten: func(most int) ([]byte, error) { return noise[:most], nil }}
+	records := []Record{long}
+	for i := range 1000 {
+		records = append(records, Record{Key: []byte("k"), Value: []byte(strconv.Itoa(i))})
+	}
+	if err := p.Send(within(t), records); err != nil {
+		t.Fatal(err)
+	}
+	// Ten halvings until the long record is alone, two to shorten it, ten doublings.
+	if n := requests.Load(); n < 5 || n > 50 {
+		t.Errorf("%d requests for 1,001 records", n)
 	}
 }

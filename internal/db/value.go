@@ -97,6 +97,14 @@ func text(s string) (any, error) {
 	return s, nil
 }
 
+// ClockSkew is how far the clocks of replicas may differ, or a clock may be set back, without a
+// correction of what is stored.
+const ClockSkew = time.Hour
+
+// LatestEnd returns the latest end of a lease of a length. A lease that ends later was granted before
+// a clock was set back by more than ClockSkew. It counts as expired, because its holder may be gone.
+func LatestEnd(now time.Time, length time.Duration) time.Time { return now.Add(length + ClockSkew) }
+
 // Stamp returns t as a store returns it: in UTC, truncated to the microsecond. Use it for a time
 // that is both stored and returned, so that the answer to a change and a later read have the same
 // time.

@@ -125,7 +125,7 @@ func (r *Runner) claim(ctx context.Context, tenant scope.TenantID, n int) (tasks
 		return nil, nil, err
 	}
 	now := r.Now()
-	latest := now.Add(2 * r.Lease)
+	latest := db.LatestEnd(now, r.Lease)
 	// Most checks find nothing, so they must not wait for the write lock.
 	err = store.Read(ctx, func(tx *db.Tx) (err error) {
 		again, err = nextDue(ctx, tx, latest)

@@ -23,8 +23,7 @@ func insertJob(ctx context.Context, tx *db.Tx, j Job, payload []byte) (int64, er
 }
 
 // claimable is the condition for a job that no runner owns: it is waiting and due, or its lease has
-// expired. If a lease ends after $2, later than any lease can, it was granted before the clock was
-// set back.
+// expired. $2 is the latest end of a lease (db.LatestEnd).
 const claimable = `(state = 'pending' AND run_at <= $1 OR state = 'running' AND (lease_until < $1 OR lease_until > $2))`
 
 // claimTasks claims up to n due jobs. The outer condition repeats the inner one, because another
@@ -32,7 +31,7 @@ const claimable = `(state = 'pending' AND run_at <= $1 OR state = 'running' AND 
 func claimTasks(ctx context.Context, tx *db.Tx, now time.Time, lease time.Duration, n int) ([]Task, error) {
 	return db.All[Task](ctx, tx, `UPDATE jobs SET state = 'running', attempt = attempt + 1, lease_until = $3
 		WHERE id IN (SELECT id FROM jobs WHERE `+claimable+` ORDER BY run_at, id LIMIT $4) AND `+claimable+`
-		RETURNING id, kind, payload, attempt, max_attempts, created_at`, now, now.Add(2*lease), now.Add(lease), n)
+		RETURNING id, kind, payload, attempt, max_attempts, created_at`, now, db.LatestEnd(now, lease), now.Add(lease), n)
 }
 
 // nextDue returns when the earliest job is due, or nil if there is none. A job whose lease ends
@@ -73,12 +72,11 @@ func killTask(ctx context.Context, tx *db.Tx, t Task, now time.Time, why string)
 		WHERE id = $1 AND attempt = $2 AND state = 'running'`, t.ID, t.Attempt, now, why)
 }
 
-// takeLease gives holder a lease that is free, expired, or already its own. If a lease ends later
-// than any lease can, it was granted before the clock was set back.
+// takeLease gives holder a lease that is free, expired (db.LatestEnd), or already its own.
 func takeLease(ctx context.Context, tx *db.Tx, name, holder string, now time.Time, ttl time.Duration) (bool, error) {
 	n, err := tx.Exec(ctx, `INSERT INTO leases (name, holder, until) VALUES ($1, $2, $3)
 		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
-		WHERE leases.until < $4 OR leases.until > $5 OR leases.holder = excluded.holder`, name, holder, now.Add(ttl), now, now.Add(2*ttl))
+		WHERE leases.until < $4 OR leases.until > $5 OR leases.holder = excluded.holder`, name, holder, now.Add(ttl), now, db.LatestEnd(now, ttl))
 	return n == 1, err
 }
 
@@ -87,11 +85,10 @@ func freeLease(ctx context.Context, tx *db.Tx, name, holder string) error {
 	return err
 }
 
-// holdLane acquires or renews a lane. If a lease ends later than any lease can, it was granted
-// before the clock was set back.
+// holdLane acquires a lane that is free or whose lease has expired (db.LatestEnd), or renews it.
 func holdLane(ctx context.Context, tx *db.Tx, table LaneTable, id int64, holder string, now, until time.Time) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE `+string(table)+` SET lane_holder = $2, lane_until = $3
-		WHERE id = $1 AND enabled AND (lane_until < $4 OR lane_until > $5 OR lane_holder = $2)`, id, holder, until, now, until.Add(LaneTime))
+		WHERE id = $1 AND enabled AND (lane_until < $4 OR lane_until > $5 OR lane_holder = $2)`, id, holder, until, now, db.LatestEnd(now, LaneTime))
 	return n == 1, err
 }
 

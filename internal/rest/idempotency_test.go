@@ -254,6 +254,10 @@ func crashed(t *testing.T, st *stand, c *db.Cluster) {
 	if w := st.Do(t, create("/v1/slow", "k-6", `{"name":"slow"}`).Request()); w.Code != 201 || w.Header().Get("Idempotent-Replayed") != "" {
 		t.Errorf("not committed: %d %s", w.Code, w.Body)
 	}
+	dead("k-8", -365*24*time.Hour) // by a clock that was ahead
+	if w := st.Do(t, create("/v1/slow", "k-8", `{"name":"slow"}`).Request()); w.Code != 201 {
+		t.Errorf("leased by a clock that was ahead: %d %s", w.Code, w.Body)
+	}
 	before := st.created.Load()
 	st.outcome.Store("41") // committed, but the answer was lost
 	dead("k-7", time.Minute)

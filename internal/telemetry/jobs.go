@@ -43,7 +43,7 @@ func (s *Service) Wake(ctx context.Context, t scope.TenantID) error {
 	return s.Stores.Write(ctx, t, func(tx *db.Tx) error {
 		at, err := job.NextRun(ctx, tx, jobKind)
 		// A wake-up later than any that this clock sets comes from a clock that was ahead: ignore it.
-		if err != nil || at != nil && !at.After(s.Now().Add(checkEvery+skew)) {
+		if err != nil || at != nil && !at.After(db.LatestEnd(s.Now(), checkEvery)) {
 			return err
 		}
 		return s.wakeNext(ctx, tx, st)
@@ -101,7 +101,7 @@ func (s *Service) mendSchedule(ctx context.Context, t scope.TenantID) error {
 				return err
 			}
 		}
-		return mendTransmissions(ctx, tx, db.Stamp(now), db.Stamp(now.Add(longestRetry+skew)))
+		return mendTransmissions(ctx, tx, db.Stamp(now), db.Stamp(db.LatestEnd(now, longestRetry)))
 	})
 }
 

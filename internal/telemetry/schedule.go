@@ -89,13 +89,10 @@ func (st state) plan(now time.Time) state {
 	return st
 }
 
-// skew is how far a clock may go back without a correction of the schedule.
-const skew = time.Hour
-
 // isAhead reports whether a clock that was ahead made the schedule: the next report is due later
 // than any that this clock would plan.
 func (st state) isAhead(now time.Time) bool {
-	return st.Enabled && st.NextAt != nil && st.NextAt.After(nextDue(st.Frequency, now.Add(skew)))
+	return st.Enabled && st.NextAt != nil && st.NextAt.After(nextDue(st.Frequency, now.Add(db.ClockSkew)))
 }
 
 // advance moves the schedule past the report that is due.

@@ -123,5 +123,6 @@ func selectRequest(ctx context.Context, tx *db.Tx, vendor, request string, since
 
 // selectAbandoned lists the unfinished provisionings that count as abandoned at a time.
 func selectAbandoned(ctx context.Context, tx *db.Tx, at time.Time) ([]provisioning, error) {
-	return db.All[provisioning](ctx, tx, `SELECT `+provisioningColumns+` FROM provisionings WHERE length(answer) = 0 AND until < $1 ORDER BY created_at, attempt`, at)
+	return db.All[provisioning](ctx, tx, `SELECT `+provisioningColumns+` FROM provisionings WHERE length(answer) = 0 AND (until < $1 OR until > $2) ORDER BY created_at, attempt`,
+		at, db.LatestEnd(at, abandonedAfter))
 }

@@ -74,6 +74,7 @@ var layers = []layer{
 		"internal/pip/source",
 		"internal/redact",
 		"internal/rego/eval",
+		"internal/room",
 	}},
 	{"built-ins of the language", []string{
 		"internal/rego/builtin",
@@ -163,7 +164,6 @@ var layers = []layer{
 		"internal/rest/errorform",
 		"internal/rest/measure",
 		"internal/rest/origin",
-		"internal/rest/room",
 		"internal/rest/schema",
 		"internal/rest/site",
 	}},

@@ -42,7 +42,6 @@ type Service struct {
 	Panics *fault.Panics
 
 	trials trials
-	turns  turns
 }
 
 // List returns one page of the connections that match a filter, sorted by id.

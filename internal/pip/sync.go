@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/pip/source"
+	"github.com/gatehouse-dev/gatehouse/internal/room"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -136,10 +137,21 @@ type Syncer struct {
 	Poll time.Duration
 	// Ages receives how old the data is; nil: it is not collected.
 	Ages *Ages
+
+	large *room.Room
 }
+
+// largeFetch is about how much memory a large fetch takes, in bytes. largeOfTenant and largeAtOnce
+// bound how many run at once in a process, of one tenant and of all. Small fetches do not wait.
+const (
+	largeFetch    = 70 << 20
+	largeOfTenant = 2
+	largeAtOnce   = 8
+)
 
 // Run syncs until ctx ends, and returns once all syncs have stopped.
 func (s *Syncer) Run(ctx context.Context) error {
+	s.large = room.New(largeAtOnce*largeFetch, largeOfTenant*largeFetch, source.CallTime)
 	l := &job.Lanes{
 		Cluster: s.Stores, Topic: Topic, Holder: s.Holder, Active: s.Active, Now: s.Now, Poll: s.Poll, Logger: s.Logger,
 		List: laneStates, Turn: s.runLane,
@@ -246,11 +258,12 @@ func (s *Syncer) fetch(ctx context.Context, key job.LaneKey, c Connection, renew
 		})
 	}
 	large := func(ctx context.Context) error {
-		end, err := s.turns.take(ctx, key.Tenant)
-		if err == nil {
-			out.leave = end
+		leave, err := s.large.Take(ctx, string(key.Tenant), largeFetch, false)
+		if err != nil { // no room in time, also where the call has less time than the room gives
+			return source.ErrBusy
 		}
-		return err
+		out.leave = leave
+		return nil
 	}
 	f := &source.Fetcher{Target: s.Target, Now: s.Now, Repository: s.repositoryOf(key.Tenant)}
 	out.Result, out.err = f.Fetch(ctx, source.Order{Provider: c.Provider, Config: c.Configuration, Credentials: secrets, State: last.State, Previous: previous, Alive: alive, Large: large})

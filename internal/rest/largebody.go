@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/rest/room"
+	"github.com/gatehouse-dev/gatehouse/internal/room"
 )
 
 // smallBody is the size, in bytes, up to which bodies are read directly. Larger ones take room

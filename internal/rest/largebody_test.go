@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
-	"github.com/gatehouse-dev/gatehouse/internal/rest/room"
+	"github.com/gatehouse-dev/gatehouse/internal/room"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 

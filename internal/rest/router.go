@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rest/bind"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/edition"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/measure"
-	"github.com/gatehouse-dev/gatehouse/internal/rest/room"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/schema"
+	"github.com/gatehouse-dev/gatehouse/internal/room"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 

@@ -89,21 +89,14 @@ type run struct {
 	large bool // Order.Large was called
 }
 
-// growLarge waits for the turn of a large fetch, for at most CallTime.
+// growLarge waits for the turn of a large fetch.
 func (r *run) growLarge(ctx context.Context) error {
 	if r.large || r.order.Large == nil {
 		return nil
 	}
-	bounded, stop := context.WithTimeout(ctx, CallTime)
-	defer stop()
-	if err := r.order.Large(bounded); err != nil {
-		if bounded.Err() != nil {
-			err = ErrBusy
-		}
-		return err
-	}
-	r.large = true
-	return nil
+	err := r.order.Large(ctx)
+	r.large = err == nil
+	return err
 }
 
 // hold calls growLarge if the fetch now holds more than outbound.SmallReply bytes.

@@ -1,5 +1,5 @@
-// Package room bounds how much memory the bodies of requests take together. Each tenant may take a
-// part of it, so that one tenant's requests leave room for the others.
+// Package room bounds how much memory the bodies of requests, or large answers of data sources, take
+// together. Each tenant may take a part of it, so that one tenant leaves room for the others.
 package room
 
 import (
